@@ -1,0 +1,1 @@
+"""The chip: its model, its metrics, its simulators."""

@@ -1,0 +1,1 @@
+"""Puts neural networks onto many-core neuromorphic chips."""

@@ -1,0 +1,1 @@
+"""Networks on disk: the graph store, importers, exporters, generators and scratch."""
