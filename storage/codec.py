@@ -1,0 +1,277 @@
+"""The record encoding of graph blocks: flagged connections as unsigned varints.
+
+Layout (docs/format.md): for each vertex the number of its connections, then for each connection
+flag, id, size, weight. A varint holds seven bits a byte, least significant group first, and the
+top bit of every byte but the last is 1. Kernels and their callees stay together in this module,
+because numba's file cache does not see a change in a callee that lives elsewhere.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from storage.errors import CorruptError
+from storage.graph import Block
+
+INCOMING = 1  # the connection ends here: the other vertex is its source
+GAP = 2  # the id is the difference to the previous id of this list
+DEFAULT_SIZE = 4  # size left out
+DEFAULT_WEIGHT = 8  # weight left out
+
+_OK, _TRUNCATED, _OVERLONG, _BAD_FLAG, _BAD_ID, _UNSORTED, _TRAILING, _SELF = range(8)
+_REASONS = {
+    _TRUNCATED: "the block ends inside a record",
+    _OVERLONG: "a number is longer than 10 bytes or beyond 2^63 - 1",
+    _BAD_FLAG: "a connection has an unknown flag",
+    _BAD_ID: "a connection leads to a vertex beyond the vertex count",
+    _UNSORTED: "the ids of a vertex are not in increasing order",
+    _TRAILING: "bytes are left over after the last record",
+    _SELF: "a vertex is connected to itself",
+}
+
+
+@njit(cache=True, nogil=True)
+def _varint_length(value):
+    length = 1
+    while value >= 128:
+        value >>= 7
+        length += 1
+    return length
+
+
+@njit(cache=True, nogil=True)
+def _put(out, at, value):
+    while value >= 128:
+        out[at] = (value & 127) | 128
+        value >>= 7
+        at += 1
+    out[at] = value
+    return at + 1
+
+
+@njit(cache=True, nogil=True)
+def _get(data, at):
+    """Value and position behind it; a negative position says what is wrong."""
+    end = data.size
+    value = np.int64(0)
+    shift = 0
+    while at < end:
+        byte = np.int64(data[at])
+        at += 1
+        if shift == 63 and byte != 0:  # nine groups hold the 63 bits of a signed number
+            return value, -_OVERLONG
+        value |= (byte & 127) << shift
+        if byte < 128:
+            return value, at
+        shift += 7
+    return value, -_TRUNCATED
+
+
+@njit(cache=True, nogil=True)
+def _encoded_size(indptr, ids, weights, sizes, default_size, default_weight):
+    """Bytes that `_encode` will need."""
+    total = 0
+    for v in range(indptr.size - 1):
+        total += _varint_length(indptr[v + 1] - indptr[v])
+        previous = np.int64(0)
+        for e in range(indptr[v], indptr[v + 1]):
+            other = np.int64(ids[e])
+            total += 1 + _varint_length(other - previous)
+            previous = other
+            if sizes[e] != default_size:
+                total += _varint_length(sizes[e])
+            if weights[e] != default_weight:
+                total += _varint_length(weights[e])
+    return total
+
+
+@njit(cache=True, nogil=True)
+def _encode(indptr, ids, weights, incoming, sizes, default_size, default_weight, out):
+    at = 0
+    for v in range(indptr.size - 1):
+        at = _put(out, at, indptr[v + 1] - indptr[v])
+        previous = np.int64(0)
+        flag_gap = 0
+        for e in range(indptr[v], indptr[v + 1]):
+            other = np.int64(ids[e])
+            flag = np.int64(incoming[e]) | flag_gap
+            if sizes[e] == default_size:
+                flag |= DEFAULT_SIZE
+            if weights[e] == default_weight:
+                flag |= DEFAULT_WEIGHT
+            out[at] = flag
+            at = _put(out, at + 1, other - previous)
+            previous = other
+            flag_gap = GAP
+            if sizes[e] != default_size:
+                at = _put(out, at, sizes[e])
+            if weights[e] != default_weight:
+                at = _put(out, at, weights[e])
+    return at
+
+
+@njit(cache=True, nogil=True)
+def _decode(
+    data, first, vertices, default_size, default_weight, indptr, ids, weights, incoming, sizes
+):
+    """Fill the arrays; return (status, vertex where it went wrong, whether a size was given)."""
+    end = data.size
+    at = 0
+    edge = 0
+    sized = False
+    indptr[0] = 0
+    for v in range(indptr.size - 1):
+        count, at = _get(data, at)
+        if at < 0:
+            return -at, v, sized
+        if count > (end - at) // 2:
+            return _TRUNCATED, v, sized
+        previous = np.int64(-1)
+        for _ in range(count):
+            if at >= end:
+                return _TRUNCATED, v, sized
+            flag = np.int64(data[at])
+            at += 1
+            if flag > 15:
+                return _BAD_FLAG, v, sized
+            if at < end and data[at] < 128:  # nearly every gap is one byte
+                other = np.int64(data[at])
+                at += 1
+            else:
+                other, at = _get(data, at)
+                if at < 0:
+                    return -at, v, sized
+            if flag & GAP:
+                if previous < 0:
+                    return _BAD_FLAG, v, sized
+                if other >= vertices:
+                    return _BAD_ID, v, sized
+                other += previous
+            if other >= vertices:
+                return _BAD_ID, v, sized
+            if other < previous:
+                return _UNSORTED, v, sized
+            if other == first + v:
+                return _SELF, v, sized
+            previous = other
+            size = default_size
+            if not flag & DEFAULT_SIZE:
+                size, at = _get(data, at)
+                if at < 0:
+                    return -at, v, sized
+                sized = True
+            weight = default_weight
+            if not flag & DEFAULT_WEIGHT:
+                if at < end and data[at] < 128:
+                    weight = np.int64(data[at])
+                    at += 1
+                else:
+                    weight, at = _get(data, at)
+                    if at < 0:
+                        return -at, v, sized
+            ids[edge] = other
+            weights[edge] = weight
+            incoming[edge] = flag & INCOMING
+            sizes[edge] = size
+            edge += 1
+        indptr[v + 1] = edge
+    if at != end:
+        return _TRAILING, indptr.size - 2, sized
+    return _OK, 0, sized
+
+
+@njit(cache=True, nogil=True)
+def _encode_numbers(values, out):
+    at = 0
+    for i in range(values.size):
+        at = _put(out, at, values[i])
+    return at
+
+
+@njit(cache=True, nogil=True)
+def _decode_numbers(data, values):
+    at = 0
+    for i in range(values.size):
+        values[i], at = _get(data, at)
+        if at < 0:
+            return -at, i
+    if at != data.size:
+        return _TRAILING, values.size
+    return _OK, 0
+
+
+def encode_block(block: Block, default_size: int = 1, default_weight: int = 1) -> bytes:
+    """The records of a block's vertices, as docs/format.md lays them out."""
+    sizes = block.sizes
+    if sizes is None:
+        sizes = np.broadcast_to(np.int64(default_size), block.ids.shape)
+    length = _encoded_size(
+        block.indptr, block.ids, block.weights, sizes, default_size, default_weight
+    )
+    out = np.empty(length, np.uint8)
+    written = _encode(
+        block.indptr,
+        block.ids,
+        block.weights,
+        block.incoming,
+        sizes,
+        default_size,
+        default_weight,
+        out,
+    )
+    assert written == length
+    return out.tobytes()
+
+
+def decode_block(
+    data: bytes,
+    first: int,
+    count: int,
+    vertices: int,
+    *,
+    default_size: int = 1,
+    default_weight: int = 1,
+    where: str = "block",
+) -> Block:
+    """The block of vertices first .. first+count-1 of a graph with that many vertices.
+
+    Raises `CorruptError`, naming `where` and the vertex, if the bytes break the format.
+    """
+    raw = np.frombuffer(data, np.uint8)
+    room = max(0, raw.size - count) // 2  # a connection needs a flag and an id, two bytes at least
+    indptr = np.empty(count + 1, np.int64)
+    ids = np.empty(room, np.int32)
+    weights = np.empty(room, np.int64)
+    incoming = np.empty(room, np.uint8)
+    sizes = np.empty(room, np.int64)
+    status, vertex, sized = _decode(
+        raw, first, vertices, default_size, default_weight, indptr, ids, weights, incoming, sizes
+    )
+    if status != _OK:
+        raise CorruptError(f"{where}: {_REASONS[status]} (vertex {first + vertex})")
+    used = int(indptr[-1])
+    return Block(
+        first=first,
+        indptr=indptr,
+        ids=ids[:used],
+        weights=weights[:used],
+        incoming=incoming[:used],
+        sizes=sizes[:used] if sized else None,
+    )
+
+
+def encode_numbers(values: NDArray[np.int64]) -> bytes:
+    """Plain varints, one a value. Values are not negative."""
+    out = np.empty(10 * values.size, np.uint8)
+    return out[: _encode_numbers(values, out)].tobytes()
+
+
+def decode_numbers(data: bytes, count: int, where: str) -> NDArray[np.int64]:
+    """`count` varints; raises `CorruptError` if there are fewer, more, or malformed ones."""
+    values = np.empty(count, np.int64)
+    status, index = _decode_numbers(np.frombuffer(data, np.uint8), values)
+    if status != _OK:
+        raise CorruptError(f"{where}: {_REASONS[status]} (value {index})")
+    return values

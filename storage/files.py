@@ -1,0 +1,87 @@
+"""Files and folders that appear under their name only when they are complete."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from types import TracebackType
+
+from storage.errors import WriteError
+
+
+def write_error(path: Path, error: OSError) -> WriteError:
+    """The one-line form of what the system said about `path`."""
+    reason = error.strerror or str(error)
+    return WriteError(f"{path}: cannot write: {reason}; nothing was kept, choose another place")
+
+
+class PartialFile:
+    """A new file, written as NAME.partial, then synced and renamed by `commit`.
+
+    Leaving the ``with`` block without `commit` removes what was written. The error of a full
+    disk or a missing folder is a `WriteError`.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.partial = path.with_name(path.name + ".partial")
+        self.position = 0
+        if path.is_dir():
+            raise WriteError(f"{path}: is a folder; name a file")
+        try:
+            self._file = self.partial.open("wb")
+        except OSError as error:
+            raise write_error(path, error) from error
+
+    def write(self, data: bytes) -> None:
+        try:
+            self._file.write(data)
+        except OSError as error:
+            raise write_error(self.path, error) from error
+        self.position += len(data)
+
+    def commit(self) -> None:
+        try:
+            self._file.flush()
+            os.fsync(self._file.fileno())
+            self._file.close()
+            self.partial.replace(self.path)
+        except OSError as error:
+            raise write_error(self.path, error) from error
+
+    def abort(self) -> None:
+        """Remove the partial file; does nothing after `commit`."""
+        with contextlib.suppress(OSError):  # closing flushes: on a full disk it fails again
+            self._file.close()
+        self.partial.unlink(missing_ok=True)
+
+    def __enter__(self) -> PartialFile:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.abort()
+
+
+def write_file(path: Path, data: bytes) -> None:
+    """Write a whole small file atomically."""
+    with PartialFile(path) as file:
+        file.write(data)
+        file.commit()
+
+
+@contextlib.contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """Turn the operating system's errors on `path` into `WriteError`."""
+    try:
+        yield
+    except WriteError:
+        raise
+    except OSError as error:
+        raise write_error(path, error) from error

@@ -1,0 +1,122 @@
+"""Reading `net.bin`: a network as a `Graph`, with its attributes (docs/format.md)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from storage.archive import ArchiveReader
+from storage.codec import decode_block, decode_numbers
+from storage.errors import CorruptError
+from storage.graph import Block, Graph
+from storage.meta import MEMBER, NetworkMeta
+
+SIZE, RATE, ID = "size", "rate", "id"  # attributes with a meaning of their own
+
+
+def block_member(index: int) -> str:
+    return f"blocks/{index:08d}"
+
+
+def attribute_member(name: str, index: int) -> str:
+    return f"attributes/{name}/{index:08d}"
+
+
+@dataclass(frozen=True, slots=True)
+class Attribute:
+    """Values of a vertex attribute: real value = stored * unit.
+
+    stored : ndarray[int64], shape (vertices,); may be negative
+    labels : names that the values count through, or None
+    """
+
+    stored: NDArray[np.int64]
+    unit: float
+    labels: list[str] | None
+
+    @property
+    def values(self) -> NDArray[Any]:
+        return self.stored if self.unit == 1.0 else self.stored * self.unit
+
+
+class NetworkFile(Graph):
+    """An open network file. Blocks are read at random, by any number of threads."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._archive = ArchiveReader(path)
+        try:
+            if MEMBER not in self._archive:
+                raise CorruptError(f"{path}: a zip archive without {MEMBER}, not a network")
+            self.meta = NetworkMeta.from_json(self._archive.read(MEMBER), str(path))
+            self.vertices = self.meta.neurons
+            self.connections = self.meta.connections
+            self.block_size = self.meta.block_size
+            self.undirected = self.meta.undirected
+            last = block_member(self.block_count - 1)
+            if self.vertices and last not in self._archive:
+                raise CorruptError(f"{path}: member {last} is missing; make the network again")
+        except BaseException:
+            self._archive.close()
+            raise
+
+    def read_block(self, index: int) -> Block:
+        first, last = self.block_bounds(index)
+        name = block_member(index)
+        return decode_block(
+            self._archive.read(name),
+            first,
+            last - first,
+            self.vertices,
+            default_size=self.meta.default_size,
+            default_weight=self.meta.default_weight,
+            where=f"{self.path}: member {name}",
+        )
+
+    def vertex_sizes(self) -> NDArray[np.int64]:
+        """Capacity that each neuron uses; 1 where the network says nothing."""
+        if SIZE not in self.meta.attributes:
+            return np.ones(self.vertices, np.int64)
+        return self.attribute(SIZE).stored
+
+    def attribute(self, name: str) -> Attribute:
+        """All values of one attribute; raises `KeyError` if the network has none of that name."""
+        about = self.meta.attributes[name]
+        stored = np.empty(self.vertices, np.int64)
+        for index, part in self._attribute_parts():
+            member = attribute_member(name, index)
+            stored[part] = decode_numbers(
+                self._archive.read(member), part.stop - part.start, f"{self.path}: member {member}"
+            )
+        if about.labels is not None and stored.size and stored.max() >= len(about.labels):
+            raise CorruptError(f"{self.path}: attribute {name!r} counts beyond its labels")
+        return Attribute(stored + about.offset, about.unit, about.labels)
+
+    def _attribute_parts(self) -> Iterator[tuple[int, slice]]:
+        step = self.meta.attribute_block_size
+        for index, first in enumerate(range(0, self.vertices, step)):
+            yield index, slice(first, min(first + step, self.vertices))
+
+    def stored_bytes(self) -> int:
+        """Compressed bytes of all blocks of connections."""
+        return self._archive.stored_bytes("blocks/")
+
+    def close(self) -> None:
+        self._archive.close()
+
+    def __enter__(self) -> NetworkFile:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()

@@ -1,0 +1,211 @@
+"""Writing `net.bin` from a stream of synapses in any order, in bounded memory, atomically."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from storage.archive import ArchiveWriter, Packed, pack
+from storage.codec import encode_block, encode_numbers
+from storage.errors import BadInputError
+from storage.graph import MAX_VERTICES, Block, choose_block_size
+from storage.meta import MEMBER, AttributeMeta, NetworkMeta
+from storage.network import RATE, SIZE, attribute_member, block_member
+from storage.parallel import map_ordered
+from storage.quantise import UnitFinder, to_units
+from storage.sorter import ConnectionSorter
+
+ATTRIBUTE_BLOCK = 1 << 16
+DEFAULT_MEMORY = 256 << 20
+
+
+class NetworkWriter:
+    """Collects synapses and attributes, then writes the network in one go.
+
+    ::
+
+        with NetworkWriter(Path("net.bin"), neurons=3) as writer:
+            writer.add(np.array([0, 1]), np.array([1, 2]), np.array([5, 7]))
+            meta = writer.finish()
+
+    Leaving the block without `finish`, also by an error, leaves no file behind.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        neurons: int,
+        *,
+        undirected: bool = False,
+        weights_are_rates: bool = True,
+        memory: int = DEFAULT_MEMORY,
+        threads: int | None = None,
+        block_size: int | None = None,
+        provenance: dict[str, Any] | None = None,
+    ) -> None:
+        """undirected : every edge is given once, in either direction
+        memory : bytes for the external sort; runs go beside `path`
+        """
+        if not 0 < neurons <= MAX_VERTICES:
+            raise BadInputError(
+                f"a network of {neurons} neurons cannot be stored; it needs 1 to {MAX_VERTICES}"
+            )
+        self.path = path
+        self.neurons = neurons
+        self._undirected = undirected
+        self._weights_are_rates = weights_are_rates
+        self._threads = threads or os.cpu_count() or 1
+        self._block_size = block_size
+        self._provenance = provenance or {}
+        self._attributes: dict[str, tuple[NDArray[np.int64], AttributeMeta]] = {}
+        self._units = UnitFinder()
+        self._read = self._self_loops = 0
+        self._archive = ArchiveWriter(path)
+        self._sorter = ConnectionSorter(neurons, path.absolute().parent, memory)
+
+    def add(
+        self,
+        source: NDArray[np.integer],
+        target: NDArray[np.integer],
+        weight: NDArray[np.integer] | NDArray[np.floating] | None = None,
+    ) -> None:
+        """Add synapses; all arrays have shape (synapses,). A weight not given is 1.
+
+        Raises `BadInputError` for an id outside 0 .. neurons-1 or a weight that is negative or
+        not finite. Self-loops are dropped and counted; repeated pairs add up.
+        """
+        if weight is None:
+            weight = np.ones(source.size, np.int64)
+        if not source.size:
+            return
+        for ids in (source, target):
+            low, high = int(ids.min()), int(ids.max())
+            if low < 0 or high >= self.neurons:
+                wrong = low if low < 0 else high
+                raise BadInputError(f"id {wrong} is outside 0..{self.neurons - 1}")
+        self._units.observe(weight, "weight")
+        self._read += source.size
+        loops = source == target
+        if loops.any():
+            self._self_loops += int(np.count_nonzero(loops))
+            keep = ~loops
+            source, target, weight = source[keep], target[keep], weight[keep]
+        self._sorter.add(source, target, 0, weight)
+        self._sorter.add(target, source, 0 if self._undirected else 1, weight)
+
+    def set_attribute(
+        self,
+        name: str,
+        values: NDArray[np.integer] | NDArray[np.floating],
+        labels: Sequence[str] | None = None,
+    ) -> None:
+        """Give every neuron a value; shape (neurons,). Raises `BadInputError` for values that
+        the format can't hold (sizes and rates may not be negative, nothing may be NaN).
+
+        `size` and `rate` have a meaning in mapping; `id` is the original id; others are kept.
+        """
+        if values.shape != (self.neurons,):
+            raise BadInputError(
+                f"attribute {name!r} has {values.size} values for {self.neurons} neurons"
+            )
+        if name == SIZE and not np.issubdtype(values.dtype, np.integer):
+            raise BadInputError("sizes are whole numbers; scale them up")
+        if np.issubdtype(values.dtype, np.integer):
+            unit, stored = 1.0, values.astype(np.int64)
+        else:
+            finder = UnitFinder()
+            finder.observe(values if name == RATE else np.abs(values), f"attribute {name!r}")
+            unit = finder.unit()
+            stored, _ = to_units(values, unit)
+        offset = min(0, int(stored.min()))
+        if offset < 0 and name in (SIZE, RATE):
+            raise BadInputError(f"attribute {name!r} is negative: {offset * unit:g}")
+        about = AttributeMeta(unit, offset, list(labels) if labels is not None else None)
+        self._attributes[name] = (stored - offset, about)
+
+    def finish(self) -> NetworkMeta:
+        """Sort, write, rename; returns what was written."""
+        unit = self._units.unit()
+        block_size = self._block_size or choose_block_size(self.neurons, self._sorter.entries)
+        totals = _Totals()
+        sorted_blocks = self._sorter.blocks(block_size, unit)
+
+        def encoded(item: tuple[Block, int]) -> tuple[Packed, Block, int]:
+            block, clamped = item
+            raw = encode_block(block)
+            return pack(block_member(block.first // block_size), raw), block, clamped
+
+        for member, block, clamped in map_ordered(encoded, sorted_blocks, self._threads):
+            self._archive.add(member)
+            totals.count(block, member.size, clamped)
+        self._sorter.close()
+        for name, (stored, _) in self._attributes.items():
+            self._write_attribute(name, stored)
+        meta = self._describe(totals, unit, block_size)
+        self._archive.add(pack(MEMBER, meta.to_json()))
+        self._archive.commit()
+        return meta
+
+    def _write_attribute(self, name: str, stored: NDArray[np.int64]) -> None:
+        for index, first in enumerate(range(0, self.neurons, ATTRIBUTE_BLOCK)):
+            raw = encode_numbers(stored[first : first + ATTRIBUTE_BLOCK])
+            self._archive.add(pack(attribute_member(name, index), raw))
+
+    def _describe(self, totals: _Totals, unit: float, block_size: int) -> NetworkMeta:
+        synapses = totals.connections // 2
+        sizes = self._attributes.get(SIZE)
+        return NetworkMeta(
+            neurons=self.neurons,
+            synapses=synapses,
+            synapses_read=self._read,
+            self_loops=self._self_loops,
+            repeated=self._read - self._self_loops - synapses,
+            connections=totals.connections,
+            undirected=self._undirected,
+            weights_are_rates=self._weights_are_rates,
+            weight_unit=unit,
+            weights_clamped=totals.clamped // 2,
+            block_size=block_size,
+            attribute_block_size=ATTRIBUTE_BLOCK,
+            default_size=1,
+            default_weight=1,
+            total_size=int(sizes[0].sum()) if sizes else self.neurons,
+            total_weight=totals.weight // 2,
+            largest_block_bytes=totals.largest,
+            attributes={name: about for name, (_, about) in self._attributes.items()},
+            provenance=self._provenance,
+        )
+
+    def abort(self) -> None:
+        self._sorter.close()
+        self._archive.abort()
+
+    def __enter__(self) -> NetworkWriter:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.abort()
+
+
+class _Totals:
+    """Running sums over the blocks; every synapse is seen at both of its ends."""
+
+    def __init__(self) -> None:
+        self.connections = self.weight = self.clamped = self.largest = 0
+
+    def count(self, block: Block, raw_bytes: int, clamped: int) -> None:
+        self.connections += block.connections
+        self.weight += int(block.weights.sum())
+        self.clamped += clamped
+        self.largest = max(self.largest, raw_bytes)
