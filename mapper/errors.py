@@ -1,0 +1,27 @@
+"""Errors of the command line and the pipeline, with the exit codes of the contract."""
+
+from __future__ import annotations
+
+BAD_INPUT, USAGE, DOES_NOT_FIT, INTERRUPTED = 1, 2, 3, 130
+
+
+class MapperError(Exception):
+    """One line: what, where, what to try. Ends a command with `exit_code`."""
+
+    exit_code = BAD_INPUT
+
+
+class CheckFailedError(MapperError):
+    """A verification found something wrong."""
+
+
+class UsageError(MapperError):
+    """The command line asks for something that makes no sense."""
+
+    exit_code = USAGE
+
+
+class DoesNotFitError(MapperError):
+    """The network does not fit the chip."""
+
+    exit_code = DOES_NOT_FIT

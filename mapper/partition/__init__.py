@@ -1,0 +1,1 @@
+"""Steps 1 to 4: coarsening, initial partition, uncoarsening with refinement."""

@@ -1,0 +1,117 @@
+"""Steps 2 and 4, the walk over the levels: down by coarsening, up by refining."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mapper.errors import DoesNotFitError
+from mapper.monitor import Monitor
+from mapper.partition.balance import balance, repack
+from mapper.partition.contraction import contract
+from mapper.partition.matching import match
+from mapper.partition.refinement import cut_weight, refine
+from mapper.settings import Settings
+from storage.graph import Graph
+from storage.scratch import Scratch
+
+
+@dataclass(frozen=True, slots=True)
+class Level:
+    """A graph of the hierarchy, and the name in scratch of its vertices' coarser ids."""
+
+    graph: Graph
+    coarser: str | None
+
+
+def coarsen(
+    graph: Graph,
+    capacity: int,
+    settings: Settings,
+    rng: np.random.Generator,
+    scratch: Scratch,
+    monitor: Monitor,
+) -> list[Level]:
+    """Levels from the finest (the graph itself) to the coarsest, each kept in scratch."""
+    levels: list[Level] = []
+    monitor.level(graph.vertices, graph.connections // 2)
+    while True:
+        coarse, count = match(
+            graph,
+            graph.vertex_sizes(),
+            capacity // settings.size_divisor,
+            settings.matching_repeats,
+            rng,
+            settings.threads,
+        )
+        if count > (1 - settings.stop_shrink) * graph.vertices:
+            levels.append(Level(graph, None))
+            return levels
+        name = f"level/{len(levels) + 1:03d}"
+        scratch.put_array(f"{name}/coarse", coarse)
+        levels.append(Level(graph, f"{name}/coarse"))
+        graph = contract(
+            graph, coarse, count, scratch, name, settings.memory_bytes // 4, settings.threads
+        )
+        monitor.level(graph.vertices, graph.connections // 2)
+
+
+def uncoarsen(
+    levels: list[Level],
+    part: NDArray[np.int32],
+    count: int,
+    capacity: int,
+    cores: int,
+    settings: Settings,
+    rng: np.random.Generator,
+    scratch: Scratch,
+    monitor: Monitor,
+) -> tuple[NDArray[np.int32], int]:
+    """Carry the parts of the coarsest level to the finest, refining them on each.
+
+    part : ndarray[int32], shape (vertices of the coarsest level,), numbered 0 .. count-1
+
+    Returns the parts of the finest level, none above the capacity, renumbered without gaps, and
+    their number. Raises `DoesNotFitError` if the vertices cannot be packed.
+    """
+    for depth in range(len(levels) - 1, -1, -1):
+        level = levels[depth]
+        if level.coarser is not None:
+            part = part[scratch.get_array(level.coarser)]
+        sizes = level.graph.vertex_sizes()
+        load = np.zeros(count, np.int64)
+        np.add.at(load, part, sizes)
+        for _ in range(settings.refinement_passes):
+            moves, _ = refine(level.graph, sizes, part, load, capacity, rng, settings.threads)
+            if not moves:
+                break
+        balance(level.graph, sizes, part, load, capacity, settings.threads)
+        cut = cut_weight(level.graph, part, settings.threads)
+        monitor.levels[depth]["cut_weight"] = cut
+        monitor.note(f"level {depth}: cut {cut:,} of {level.graph.vertices:,} vertices")
+    return _within_limits(levels[0].graph, sizes, part, load, capacity, cores, settings)
+
+
+def _within_limits(
+    graph: Graph,
+    sizes: NDArray[np.int64],
+    part: NDArray[np.int32],
+    load: NDArray[np.int64],
+    capacity: int,
+    cores: int,
+    settings: Settings,
+) -> tuple[NDArray[np.int32], int]:
+    """Put right what moves of single vertices could not, and number the parts anew."""
+    if load.max() > capacity and load.size < cores:
+        load = np.r_[load, np.zeros(cores - load.size, np.int64)]
+        balance(graph, sizes, part, load, capacity, settings.threads)
+    if load.max() > capacity and not repack(sizes, part, load, capacity):
+        over = int(load.max() - capacity)
+        raise DoesNotFitError(
+            f"the vertices could not be packed into {cores} cores: one is still {over} over; "
+            "the sizes leave too little slack, take a larger chip or larger cores"
+        )
+    used, numbered = np.unique(part, return_inverse=True)
+    return numbered.astype(np.int32), int(used.size)

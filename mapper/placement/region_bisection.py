@@ -1,0 +1,60 @@
+"""Step 7: initial placement by cutting region and groups together."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mapper.partition.growing import Subgraph, grow_half
+from mapper.placement.region import Region
+
+
+def place_by_bisection(
+    groups: Subgraph,
+    region: Region,
+    repeats: int,
+    rng: np.random.Generator,
+    threads: int = 1,
+) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+    """Give every group a core of the region: columns and rows on the chip, each shape (groups,).
+
+    A region with one usable core takes its one group. Any other is cut across its longer side at
+    the middle, and the groups are split by greedy growing so that each half of them exactly fills
+    the usable cores of one half of the region.
+    """
+    x = np.empty(groups.members.size, np.int32)
+    y = np.empty(groups.members.size, np.int32)
+    unit = replace(groups, sizes=np.ones_like(groups.sizes))
+    stack = [(unit, region)]
+    while stack:
+        piece, area = stack.pop()
+        if piece.members.size == 0:
+            continue
+        if area.usable.size == 1:
+            x[piece.members], y[piece.members] = area.x, area.y
+            continue
+        first, second = _halves(area)
+        room = int(first.usable.sum())
+        side = np.zeros(piece.members.size, np.uint8)
+        if room == piece.members.size:
+            side[:] = 1
+        elif room > 0:
+            side = grow_half(piece, room, room, room, repeats, rng, threads)
+        stack += list(zip(piece.halves(side), (first, second), strict=True))
+    return x, y
+
+
+def _halves(area: Region) -> tuple[Region, Region]:
+    if area.width >= area.height:
+        cut = area.width // 2
+        return (
+            Region(area.x, area.y, cut, area.height, area.usable[:, :cut]),
+            Region(area.x + cut, area.y, area.width - cut, area.height, area.usable[:, cut:]),
+        )
+    cut = area.height // 2
+    return (
+        Region(area.x, area.y, area.width, cut, area.usable[:cut]),
+        Region(area.x, area.y + cut, area.width, area.height - cut, area.usable[cut:]),
+    )
