@@ -104,6 +104,7 @@ def map_network(
             (chip.height, chip.width),
             settings.force_share,
             settings.force_iterations,
+            memory,
         )
         monitor.note(f"{iterations} iterations")
 

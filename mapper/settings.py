@@ -26,11 +26,11 @@ class Settings:
     seed: int = 0
     threads: int = 1
     memory_bytes: int = 1 << 30
-    matching_repeats: int = 4
+    matching_repeats: int = 8
     size_divisor: int = 15
     stop_shrink: float = 0.2
-    bisection_repeats: int = 4
-    refinement_passes: int = 1
+    bisection_repeats: int = 8
+    refinement_passes: int = 4
     force_share: float = 0.05
     force_iterations: int = 1000
 

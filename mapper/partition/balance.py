@@ -124,9 +124,7 @@ def balance(
         if not candidates.size:
             break
         for block in graph.blocks(threads=threads):
-            _losses(
-                block.first, *block.undirected(), sizes, capacity, part, load, pull, loss
-            )
+            _losses(block.first, *block.undirected(), sizes, capacity, part, load, pull, loss)
         chosen = _choose(candidates, loss, sizes, part, load, capacity)
         moved = 0
         for block in graph.blocks(threads=threads):

@@ -50,9 +50,7 @@ def contract(
             indptr, ids, weights = block.undirected()
             owners, others = np.empty(ids.size, np.int32), np.empty(ids.size, np.int32)
             kept = np.empty(ids.size, np.int64)
-            used = _relabel(
-                block.first, indptr, ids, weights, cluster, owners, others, kept
-            )
+            used = _relabel(block.first, indptr, ids, weights, cluster, owners, others, kept)
             sorter.add(owners[:used], others[:used], 0, kept[:used])
         block_size = choose_block_size(count, sorter.entries)
         merged = (replace(block, sizes=None) for block, _ in sorter.blocks(block_size))

@@ -18,9 +18,9 @@ from storage.graph import Graph
 def _match_block(first, indptr, ids, weights, order, sizes, limit, mate):
     """Pair the block's vertices, visited in `order`; returns the weight inside new pairs.
 
-    Only the heaviest connection of a vertex counts. Where several are equally heavy the first
-    that can be marked is taken, searched from a random place in the list: without that, meshes,
-    whose weights are all equal, would pair along the numbering of their vertices.
+    A vertex pairs along the heaviest of its connections that can be marked. Where several are
+    equally heavy the first is taken, searched from a random place in the list: without that,
+    meshes, whose weights are all equal, would pair along the numbering of their vertices.
     """
     inside = 0
     for step in range(order.size):
@@ -34,13 +34,9 @@ def _match_block(first, indptr, ids, weights, order, sizes, limit, mate):
         turn = order[order.size - 1 - step] % (end - begin)  # order is random: so is its mirror
         for i in range(end - begin):
             e = begin + (turn + i) % (end - begin)
-            if weights[e] < heaviest or (weights[e] == heaviest and partner >= 0):
-                continue
-            if weights[e] > heaviest:
-                heaviest = weights[e]
-                partner = -1
             u = ids[e]
-            if mate[u] < 0 and sizes[u] + sizes[v] <= limit:
+            if weights[e] > heaviest and mate[u] < 0 and sizes[u] + sizes[v] <= limit:
+                heaviest = weights[e]
                 partner = u
         if partner >= 0:
             mate[v] = partner
@@ -70,7 +66,7 @@ def match(
     rng: np.random.Generator,
     threads: int = 1,
 ) -> tuple[NDArray[np.int32], int]:
-    """Pair vertices along their heaviest connections, in random order; the best of some repeats.
+    """Pair vertices along heavy connections, visiting them in random order; best of some repeats.
 
     sizes : ndarray[int64], shape (vertices,), capacity that each vertex uses
     limit : largest joint size of a pair

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from mapper.partition.growing import Subgraph
 
-REACH = 64  # columns and rows searched in the direction of the force; a 64x64 chip is searched whole
+REACH = 64  # columns and rows searched along the force: all of a 64x64 chip
 
 
 @njit(cache=True, nogil=True)
@@ -43,34 +43,42 @@ def _axis_costs(begin, end, ids, weights, position, cost, low, high):
 
 
 @njit(cache=True, nogil=True)
-def _move_partner(begin, end, ids, weights, x, y, v, to_x, to_y, u):
-    """Change of cost when v moves, without its connection to u; and that connection's weight."""
+def _cost_of_move(begin, end, ids, weights, x, y, v, to_x, to_y):
+    """Change of the cost of v's connections when v alone moves."""
     change = np.int64(0)
-    mutual = np.int64(0)
     for e in range(begin, end):
         t = ids[e]
-        if t == u:
-            mutual = weights[e]
-            continue
         change += weights[e] * (
             abs(np.int64(x[t]) - to_x)
             + abs(np.int64(y[t]) - to_y)
             - abs(np.int64(x[t]) - x[v])
             - abs(np.int64(y[t]) - y[v])
         )
-    return change, mutual
+    return change
 
 
 @njit(cache=True, nogil=True)
-def _swap_pulled(indptr, ids, weights, strength, x, y, at, order, reach):
+def _shift_costs(begin, end, ids, weights, table, old, new):
+    """Bring the cost tables of a group's neighbours up to date when it moves on one axis."""
+    for e in range(begin, end):
+        row = table[ids[e]]
+        for c in range(row.size):
+            row[c] += weights[e] * (abs(c - new) - abs(c - old))
+
+
+@njit(cache=True, nogil=True)
+def _swap_pulled(indptr, ids, weights, strength, x, y, at, columns, rows, tie, order, reach):
     """Let each group of `order` do its best swap; returns (swaps, change of the total cost).
 
     strength : sum of each group's weights
     at : group on each cell of the chip, shape (height, width), -1 where there is none
+    columns, rows : cost of every group in every column and row; empty if they would not fit
+    tie : scratch, shape (groups,), zero on entry and exit; weight from u to each group
     """
     height, width = at.shape
-    by_column = np.empty(width, np.int64)
-    by_row = np.empty(height, np.int64)
+    tabled = columns.shape[0] > 0
+    own_columns = np.empty(width, np.int64)
+    own_rows = np.empty(height, np.int64)
     swaps = 0
     total = np.int64(0)
     for u in order:
@@ -81,13 +89,20 @@ def _swap_pulled(indptr, ids, weights, strength, x, y, at, order, reach):
         for e in range(begin, end):
             fx += weights[e] * (x[ids[e]] - ux)
             fy += weights[e] * (y[ids[e]] - uy)
+            tie[ids[e]] = weights[e]
         # the quadrant (half-row, half-column) that the force points into
         x_low = max(0, ux - reach) if fx < 0 else ux
         x_high = min(width - 1, ux + reach) if fx > 0 else ux
         y_low = max(0, uy - reach) if fy < 0 else uy
         y_high = min(height - 1, uy + reach) if fy > 0 else uy
-        _axis_costs(begin, end, ids, weights, x, by_column, x_low, x_high)
-        _axis_costs(begin, end, ids, weights, y, by_row, y_low, y_high)
+        if tabled:
+            by_column = columns[u]
+            by_row = rows[u]
+        else:
+            by_column = own_columns
+            by_row = own_rows
+            _axis_costs(begin, end, ids, weights, x, by_column, x_low, x_high)
+            _axis_costs(begin, end, ids, weights, y, by_row, y_low, y_high)
         here = by_column[ux] + by_row[uy]
         best = np.int64(0)
         best_v = -1
@@ -100,23 +115,40 @@ def _swap_pulled(indptr, ids, weights, strength, x, y, at, order, reach):
                 change = by_column[column] + by_row[row] - here
                 if change - strength[v] * distance >= best:
                     continue  # not even if all of v's connections became shorter by the distance
-                partner_change, mutual = _move_partner(
-                    indptr[v], indptr[v + 1], ids, weights, x, y, v, ux, uy, u
-                )
-                # u's tables saw v where it was, at no distance; the two keep their distance
-                change += partner_change + mutual * distance
+                # each of the two is charged as if the other stayed: they keep their distance
+                change += 2 * tie[v] * distance
+                if tabled:
+                    change += columns[v, ux] + rows[v, uy] - columns[v, column] - rows[v, row]
+                else:
+                    change += _cost_of_move(indptr[v], indptr[v + 1], ids, weights, x, y, v, ux, uy)
                 if change < best:
                     best = change
                     best_v = v
+        for e in range(begin, end):
+            tie[ids[e]] = 0
         if best_v >= 0:
             v = best_v
-            x[u], x[v] = x[v], x[u]
-            y[u], y[v] = y[v], y[u]
-            at[y[u], x[u]] = u
-            at[y[v], x[v]] = v
+            vx, vy = np.int64(x[v]), np.int64(y[v])
+            if tabled:
+                _shift_costs(begin, end, ids, weights, columns, ux, vx)
+                _shift_costs(begin, end, ids, weights, rows, uy, vy)
+                _shift_costs(indptr[v], indptr[v + 1], ids, weights, columns, vx, ux)
+                _shift_costs(indptr[v], indptr[v + 1], ids, weights, rows, vy, uy)
+            x[u], x[v] = vx, ux
+            y[u], y[v] = vy, uy
+            at[uy, ux] = v
+            at[vy, vx] = u
             swaps += 1
             total += best
     return swaps, total
+
+
+@njit(cache=True, nogil=True)
+def _fill_tables(indptr, ids, weights, x, y, columns, rows):
+    for u in range(indptr.size - 1):
+        begin, end = indptr[u], indptr[u + 1]
+        _axis_costs(begin, end, ids, weights, x, columns[u], 0, columns.shape[1] - 1)
+        _axis_costs(begin, end, ids, weights, y, rows[u], 0, rows.shape[1] - 1)
 
 
 @njit(cache=True, nogil=True)
@@ -141,12 +173,14 @@ def refine_by_forces(
     shape: tuple[int, int],
     share: float,
     iterations: int,
+    memory: int,
     reach: int = REACH,
 ) -> tuple[int, bool]:
     """Swap groups until no swap of the hardest pulled helps; x and y change in place.
 
     x, y : ndarray[int32], shape (groups,), column and row on a chip of `shape` (height, width)
     share : part of the groups that is visited in an iteration
+    memory : bytes that tables of costs may take; without them the same is computed, more slowly
 
     Returns the iterations done and whether it was interrupted (Ctrl-C keeps what is reached).
     """
@@ -156,6 +190,12 @@ def refine_by_forces(
     owner = np.repeat(np.arange(x.size), np.diff(groups.indptr))
     strength = np.zeros(x.size, np.int64)
     np.add.at(strength, owner, groups.weights)
+    tabled = 8 * x.size * sum(shape) <= memory
+    columns = np.zeros((x.size if tabled else 0, shape[1]), np.int64)
+    rows = np.zeros((x.size if tabled else 0, shape[0]), np.int64)
+    if tabled:
+        _fill_tables(groups.indptr, groups.ids, groups.weights, x, y, columns, rows)
+    tie = np.zeros(x.size, np.int64)
     top = max(1, math.ceil(share * x.size))
     for iteration in range(iterations):
         try:
@@ -164,7 +204,7 @@ def refine_by_forces(
             order = np.argsort(-magnitude, kind="stable")
             for begin in range(0, order.size, top):  # the next 5 % only when these are settled
                 swaps, _ = _swap_pulled(
-                    groups.indptr, groups.ids, groups.weights, strength, x, y, at,
+                    groups.indptr, groups.ids, groups.weights, strength, x, y, at, columns, rows, tie,
                     order[begin : begin + top], reach,
                 )  # fmt: skip
                 if swaps:

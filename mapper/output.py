@@ -1,0 +1,123 @@
+"""The output folder of a run: it appears whole, or not at all."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from chipsim.chip import Chip
+from mapper.errors import MapperError
+from mapper.mapping_file import save_mapping
+from mapper.monitor import Monitor
+from mapper.pipeline import Mapping
+from mapper.settings import Settings
+from mapper.version import version
+from storage.files import write_error, write_file
+from storage.network import NetworkFile
+
+MAPPING, REPORT, LOG, SCRATCH = "mapping.npz", "report.json", "run.log", "scratch"
+SCHEMA = 1
+
+
+@contextmanager
+def output_folder(path: Path, force: bool) -> Iterator[Path]:
+    """A folder to fill, named PATH.partial until the block ends without an error.
+
+    Raises `MapperError` if `path` exists and `force` is not set, `WriteError` if it can't be made.
+    """
+    if path.exists() and not force:
+        raise MapperError(f"{path}: exists; choose another folder with -o, or give --force")
+    if path.exists() and not path.is_dir():
+        raise MapperError(f"{path}: is a file; choose another folder with -o")
+    partial = path.with_name(path.name + ".partial")
+    old = path.with_name(path.name + ".old")
+    try:
+        shutil.rmtree(partial, ignore_errors=True)
+        partial.mkdir()
+    except OSError as error:
+        raise write_error(path, error) from error
+    try:
+        yield partial
+        try:
+            if path.exists():
+                shutil.rmtree(old, ignore_errors=True)
+                path.rename(old)
+            partial.rename(path)
+        except OSError as error:
+            raise write_error(path, error) from error
+        shutil.rmtree(old, ignore_errors=True)
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
+
+
+def network_facts(network: NetworkFile, path: Path) -> dict[str, Any]:
+    """The `network` of report.json."""
+    meta = network.meta
+    return {
+        "path": str(path.resolve()),
+        "neurons": meta.neurons,
+        "synapses": meta.synapses,
+        "synapses_read": meta.synapses_read,
+        "self_loops": meta.self_loops,
+        "repeated": meta.repeated,
+        "weights_clamped": meta.weights_clamped,
+        "undirected": meta.undirected,
+        "weight_total": real(meta.total_weight, meta.weight_unit),
+    }
+
+
+def real(stored: int, unit: float) -> int | float:
+    """A sum in its real unit; whole numbers stay whole."""
+    return stored if unit == 1.0 else stored * unit
+
+
+def make_report(
+    network: NetworkFile,
+    path: Path,
+    chip: Chip,
+    settings: Settings,
+    mapping: Mapping,
+    monitor: Monitor,
+) -> dict[str, Any]:
+    """report.json as an object (schema 1)."""
+    unit = network.meta.weight_unit
+    levels = [{**level, "cut_weight": real(level["cut_weight"], unit)} for level in monitor.levels]
+    return {
+        "schema": SCHEMA,
+        "tool": {"name": "mapper", "version": version()},
+        "network": network_facts(network, path),
+        "chip": chip.to_json(),
+        "settings": settings.to_json(),
+        "metrics": mapping.metrics,
+        "levels": levels,
+        "stages": monitor.stages,
+        "resources": monitor.resources(),
+    }
+
+
+def write_results(folder: Path, report: dict[str, Any], mapping: Mapping, chip: Chip) -> None:
+    """Write mapping.npz and report.json into the folder."""
+    save_mapping(folder / MAPPING, mapping.core, chip)
+    write_file(folder / REPORT, (json.dumps(report, indent=1) + "\n").encode())
+
+
+def read_report(folder: Path) -> dict[str, Any]:
+    """report.json of an output folder; raises `MapperError` if there is none or it is damaged."""
+    path = folder / REPORT
+    try:
+        report = json.loads(path.read_bytes())
+    except FileNotFoundError as error:
+        raise MapperError(f"{folder}: has no {REPORT}; name the output folder of a run") from error
+    except (OSError, ValueError) as error:
+        raise MapperError(f"{path}: cannot be read: {error}") from error
+    parts = ("network", "chip", "metrics", "settings", "levels", "stages", "resources")
+    if not isinstance(report, dict) or report.get("schema") != SCHEMA:
+        raise MapperError(f"{path}: not a report of schema {SCHEMA}")
+    for part in parts:
+        if part not in report:
+            raise MapperError(f"{path}: lacks {part!r}; run again")
+    return report

@@ -1,0 +1,228 @@
+"""Full check of a network or a mapping, by a path of its own.
+
+Nothing here uses the store's reader, its kernels or the metrics of `chipsim`: members come from
+Python's `zipfile` and `zlib`, numbers from a numpy decoder, sums from one entry per synapse. It is
+slower and shares no code with what it checks, on purpose.
+"""
+
+from __future__ import annotations
+
+import json
+import zipfile
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from mapper.errors import CheckFailedError
+
+
+@dataclass(frozen=True, slots=True)
+class Connections:
+    """Entries of the lists of some vertices: owner, other end, 1 if incoming, size, weight."""
+
+    owner: NDArray[np.int64]
+    other: NDArray[np.int64]
+    incoming: NDArray[np.int64]
+    size: NDArray[np.int64]
+    weight: NDArray[np.int64]
+
+
+def decode_varints(raw: bytes, where: str) -> NDArray[np.int64]:
+    """All varints of a member."""
+    data = np.frombuffer(raw, np.uint8)
+    if not data.size:
+        return np.empty(0, np.int64)
+    last = np.flatnonzero(data < 128)
+    if not last.size or last[-1] != data.size - 1:
+        raise CheckFailedError(f"{where}: ends inside a number")
+    starts = np.r_[0, last[:-1] + 1]
+    if (last - starts).max() >= 10:
+        raise CheckFailedError(f"{where}: a number is longer than 10 bytes")
+    values = np.zeros(last.size, np.uint64)
+    for position in range(int((last - starts).max()) + 1):
+        has = starts + position <= last
+        group = (data[starts[has] + position] & 127).astype(np.uint64)
+        if position == 9 and group.max() > 0:
+            raise CheckFailedError(f"{where}: a number is beyond 2^63 - 1")
+        values[has] |= group << np.uint64(7 * position)
+    return values.astype(np.int64)
+
+
+@njit(cache=True, nogil=True)
+def _split(numbers, first, vertices, default_size, default_weight, table):
+    """Cut the numbers of a block into rows of (owner, other, incoming, size, weight)."""
+    at = 0
+    row = 0
+    for v in range(first, first + vertices):
+        if at >= numbers.size:
+            return -1
+        count = numbers[at]
+        at += 1
+        previous = -1
+        for _ in range(count):
+            if at + 1 >= numbers.size:
+                return -1
+            flag = numbers[at]
+            other = numbers[at + 1]
+            at += 2
+            if flag > 15 or (flag & 2 and previous < 0):
+                return -1
+            if flag & 2:
+                other += previous
+            previous = other
+            size = default_size
+            weight = default_weight
+            if not flag & 4:
+                if at >= numbers.size:
+                    return -1
+                size = numbers[at]
+                at += 1
+            if not flag & 8:
+                if at >= numbers.size:
+                    return -1
+                weight = numbers[at]
+                at += 1
+            table[row, 0] = v
+            table[row, 1] = other
+            table[row, 2] = flag & 1
+            table[row, 3] = size
+            table[row, 4] = weight
+            row += 1
+    if at != numbers.size:
+        return -1
+    return row
+
+
+class SlowReader:
+    """Reads a network file by docs/format.md."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        try:
+            self._zip = zipfile.ZipFile(path)
+            self.meta: dict[str, Any] = json.loads(self.read("meta.json"))
+        except (zipfile.BadZipFile, OSError, ValueError, KeyError) as error:
+            raise CheckFailedError(f"{path}: not a network file: {error}") from error
+        self.neurons = int(self.meta["neurons"])
+
+    def read(self, member: str) -> bytes:
+        try:
+            return self._zip.read(member)
+        except (KeyError, zipfile.BadZipFile, zlib.error, OSError, EOFError) as error:
+            raise CheckFailedError(f"{self.path}: {member}: {error}") from error
+
+    def members(self) -> list[str]:
+        return self._zip.namelist()
+
+    def attribute(self, name: str) -> NDArray[np.int64]:
+        """Stored values of an attribute with its offset added."""
+        step = self.meta["attribute_block_size"]
+        parts = [np.empty(0, np.int64)]
+        for index in range(-(-self.neurons // step)):
+            member = f"attributes/{name}/{index:08d}"
+            parts.append(decode_varints(self.read(member), f"{self.path}: {member}"))
+        values = np.concatenate(parts)
+        if values.size != self.neurons:
+            raise CheckFailedError(f"{self.path}: attribute {name!r} has {values.size} values")
+        return values + self.meta["attributes"][name]["offset"]
+
+    def sizes(self) -> NDArray[np.int64]:
+        if "size" in self.meta["attributes"]:
+            return self.attribute("size")
+        return np.ones(self.neurons, np.int64)
+
+    def connections(self) -> Iterator[Connections]:
+        """Block by block."""
+        step = self.meta["block_size"]
+        for index, first in enumerate(range(0, self.neurons, step)):
+            member = f"blocks/{index:08d}"
+            numbers = decode_varints(self.read(member), f"{self.path}: {member}")
+            table = np.empty((numbers.size // 2, 5), np.int64)
+            rows = _split(
+                numbers,
+                first,
+                min(step, self.neurons - first),
+                self.meta["default_size"],
+                self.meta["default_weight"],
+                table,
+            )
+            if rows < 0:
+                raise CheckFailedError(f"{self.path}: {member}: its records do not add up")
+            yield Connections(*table[:rows].T)
+
+    def close(self) -> None:
+        self._zip.close()
+
+
+def _mixed(*columns: NDArray[np.int64]) -> int:
+    """A hash of the set of rows that does not depend on their order (sums of splitmix64)."""
+    state = np.zeros(columns[0].size, np.uint64)
+    for column in columns:
+        state += column.astype(np.uint64) + np.uint64(0x9E3779B97F4A7C15)
+        state = (state ^ (state >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+        state = (state ^ (state >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+        state ^= state >> np.uint64(31)
+    return int(state.sum(dtype=np.uint64))
+
+
+def verify_network(path: Path) -> dict[str, Any]:
+    """Check everything that docs/format.md promises; returns counts. Raises `CheckFailedError`."""
+    reader = SlowReader(path)
+    try:
+        meta, n = reader.meta, reader.neurons
+        entries = weight = forward = backward = 0
+        for part in reader.connections():
+            if part.other.size and (part.other.min() < 0 or part.other.max() >= n):
+                raise CheckFailedError(f"{path}: a connection leads beyond vertex {n - 1}")
+            step = np.diff(part.other)
+            if np.any((step < 0) & (np.diff(part.owner) == 0)):
+                raise CheckFailedError(f"{path}: ids of a vertex are not in order")
+            if np.any(part.other == part.owner):
+                raise CheckFailedError(f"{path}: a vertex is connected to itself")
+            if meta["undirected"]:
+                ahead = part.owner < part.other
+                if part.incoming.any():
+                    raise CheckFailedError(f"{path}: an undirected network has directions")
+            else:
+                ahead = part.incoming == 0
+            pair = (part.owner, part.other, part.size, part.weight)
+            forward += _mixed(*(column[ahead] for column in pair))
+            swapped = (part.other, part.owner, part.size, part.weight)
+            backward += _mixed(*(column[~ahead] for column in swapped))
+            entries += part.owner.size
+            weight += int(part.weight.sum())
+        if (forward - backward) % 2**64:
+            raise CheckFailedError(f"{path}: a synapse is not listed alike at both of its ends")
+        found = {
+            "connections": entries,
+            "synapses": entries // 2,
+            "total_weight": weight // 2,
+            "total_size": int(reader.sizes().sum()),
+        }
+        for name, value in found.items():
+            if meta[name] != value:
+                raise CheckFailedError(f"{path}: {name} is {meta[name]}, the records give {value}")
+        for name in meta["attributes"]:
+            reader.attribute(name)
+        read = meta["synapses"] + meta["self_loops"] + meta["repeated"]
+        if meta["synapses_read"] != read:
+            raise CheckFailedError(f"{path}: synapses_read is {meta['synapses_read']}, not {read}")
+        unknown = [m for m in reader.members() if not _expected(m, meta)]
+        if unknown:
+            raise CheckFailedError(f"{path}: unexpected member {unknown[0]}")
+        return {"neurons": n, **found, "members": len(reader.members())}
+    finally:
+        reader.close()
+
+
+def _expected(member: str, meta: dict[str, Any]) -> bool:
+    kind, _, rest = member.partition("/")
+    if kind == "attributes":
+        return rest.rpartition("/")[0] in meta["attributes"]
+    return member == "meta.json" or kind == "blocks"

@@ -1,0 +1,13 @@
+"""The version of the installed package."""
+
+from __future__ import annotations
+
+from importlib.metadata import PackageNotFoundError
+from importlib.metadata import version as installed_version
+
+
+def version() -> str:
+    try:
+        return installed_version("mapper")
+    except PackageNotFoundError:  # run from a source tree that is not installed
+        return "0+unknown"
