@@ -43,7 +43,7 @@ def compile_once(console: Console) -> None:
         marker = _marker()
     except (OSError, RuntimeError):  # no home folder: compile as it comes
         return
-    if numba.config.DISABLE_JIT or marker.exists():
+    if numba.config.DISABLE_JIT or marker.exists():  # type: ignore[attr-defined]
         return
     console.print("compiling kernels (first use of this installation, up to a minute) ...")
     _map_tiny_networks()

@@ -29,6 +29,7 @@ class Monitor:
 
     console: Console | None = None
     verbosity: int = 0
+    log: Path | None = None
     stages: list[dict[str, Any]] = field(default_factory=list)
     levels: list[dict[str, Any]] = field(default_factory=list)
     _log: TextIO | None = None
@@ -39,10 +40,6 @@ class Monitor:
         self._moved = bytes_moved()
         self._sampler = PeakSampler()
         self._stage = ""
-
-    def log_to(self, path: Path) -> None:
-        """Write every line also to this file, from now on."""
-        self._log = path.open("w", encoding="utf-8", buffering=1)
 
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:
@@ -93,6 +90,8 @@ class Monitor:
             self.console.print(line, highlight=False, markup=False)
 
     def __enter__(self) -> Monitor:
+        if self.log is not None:
+            self._log = self.log.open("w", encoding="utf-8", buffering=1)
         self._sampler.__enter__()
         if self.console is not None and self.console.is_terminal:
             self._status = self.console.status("starting")

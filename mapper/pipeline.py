@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,7 @@ from mapper.errors import DoesNotFitError
 from mapper.monitor import Monitor
 from mapper.partition.bisection import bisect, whole
 from mapper.partition.contraction import contract
+from mapper.partition.growing import Subgraph
 from mapper.partition.hierarchy import coarsen, uncoarsen
 from mapper.placement.force import refine_by_forces
 from mapper.placement.region import choose_region
@@ -88,25 +90,7 @@ def map_network(
         memory = settings.memory_bytes // 4
         groups = whole(contract(graph, part, parts, scratch, "groups", memory, threads), threads)
 
-    with monitor.stage("region"):  # step 6
-        region = choose_region(chip.usable.reshape(chip.height, chip.width), parts)
-        monitor.note(f"{region.width}x{region.height} cores at column {region.x}, row {region.y}")
-
-    with monitor.stage("initial placement"):  # step 7
-        rng = _random(settings, step=7)
-        x, y = place_by_bisection(groups, region, settings.bisection_repeats, rng, threads)
-
-    with monitor.stage("force-directed refinement"):  # step 8
-        iterations, interrupted = refine_by_forces(
-            groups,
-            x,
-            y,
-            (chip.height, chip.width),
-            settings.force_share,
-            settings.force_iterations,
-            memory,
-        )
-        monitor.note(f"{iterations} iterations")
+    x, y, interrupted = place_groups(groups, chip, settings, monitor)
 
     with monitor.stage("result"):  # step 9
         core = (y * chip.width + x).astype(np.int32)[part]
@@ -122,6 +106,37 @@ def map_network(
                 "lower --neurons-per-core or take a larger chip"
             )
     return Mapping(core, summarise(chip, traffic), traffic, interrupted)
+
+
+def place_groups(
+    groups: Subgraph, chip: Chip, settings: Settings, monitor: Monitor
+) -> tuple[NDArray[np.int32], NDArray[np.int32], bool]:
+    """Steps 6 to 8: one core for each group.
+
+    Returns column and row of every group, each shape (groups,), and whether it was interrupted.
+    Raises `DoesNotFitError` if there are more groups than usable cores.
+    """
+    threads = settings.threads
+    with monitor.stage("region"):  # step 6
+        region = choose_region(chip.usable.reshape(chip.height, chip.width), groups.members.size)
+        monitor.note(f"{region.width}x{region.height} cores at column {region.x}, row {region.y}")
+
+    with monitor.stage("initial placement"):  # step 7
+        rng = _random(settings, step=7)
+        x, y = place_by_bisection(groups, region, settings.bisection_repeats, rng, threads)
+
+    with monitor.stage("force-directed refinement"):  # step 8
+        iterations, interrupted = refine_by_forces(
+            groups,
+            x,
+            y,
+            (chip.height, chip.width),
+            settings.force_share,
+            settings.force_iterations,
+            settings.memory_bytes // 4,
+        )
+        monitor.note(f"{iterations} iterations")
+    return x, y, interrupted
 
 
 def measure_network(
@@ -147,7 +162,7 @@ def _random(settings: Settings, step: int) -> np.random.Generator:
 
 
 @contextmanager
-def scratch_in(folder: Any, keep: bool) -> Iterator[Scratch]:
+def scratch_in(folder: Path, keep: bool) -> Iterator[Scratch]:
     """Scratch for one run, removed afterwards unless it is to be kept."""
     scratch = Scratch(folder)
     try:

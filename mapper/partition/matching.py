@@ -30,7 +30,7 @@ def _match_block(first, indptr, ids, weights, order, sizes, limit, mate):
         if mate[v] >= 0 or begin == end:
             continue
         heaviest = np.int64(-1)
-        partner = -1
+        partner = np.int64(-1)
         turn = order[order.size - 1 - step] % (end - begin)  # order is random: so is its mirror
         for i in range(end - begin):
             e = begin + (turn + i) % (end - begin)

@@ -1,0 +1,7 @@
+"""``python -m mapper``."""
+
+import sys
+
+from mapper.cli import main
+
+sys.exit(main())

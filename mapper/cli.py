@@ -1,0 +1,121 @@
+"""The command line: sub-commands, common options, and one line for every error."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+from typing import Any
+
+from mapper.errors import BAD_INPUT, INTERRUPTED, MapperError
+from mapper.version import version
+
+COMMANDS = {
+    "run": "map a network onto a chip: the whole job",
+    "import": "convert a file to a network file",
+    "export": "convert a network file to another format",
+    "generate": "make a synthetic network",
+    "info": "say what a file or an output folder holds",
+    "verify": "check a network or a mapping in full, by an independent slow path",
+    "check": "say whether a network fits a chip, without mapping it",
+    "score": "score a mapping made by anyone",
+    "place": "place a graph of groups, one group a core",
+}
+
+EPILOG = """\
+examples:
+  mapper generate cortex net.bin --side 316 --fanout 50 --sigma 6
+  mapper run net.bin --chip 20x20 --neurons-per-core 256 -o result
+  mapper verify result
+
+exit codes: 0 done, 1 bad input or failed check, 2 usage, 3 the network does not fit the chip,
+130 interrupted. `mapper COMMAND --help` explains a command.
+"""
+
+
+def build_parser(command: str | None = None) -> argparse.ArgumentParser:
+    """The parser; only `command` gets its arguments, so that the others need not be imported."""
+    parser = argparse.ArgumentParser(
+        prog="mapper",
+        description="Puts neural networks onto many-core neuromorphic chips.",
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--version", action="version", version=f"mapper {version()}")
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    for name, text in COMMANDS.items():
+        sub = commands.add_parser(
+            name,
+            help=text,
+            description=f"{text[0].upper()}{text[1:]}.",
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )
+        if name == command:
+            module = import_module(f"mapper.commands.{name}_")
+            sub.epilog = module.EPILOG
+            module.add_arguments(sub)
+            sub.set_defaults(run=module.run)
+            common = sub.add_argument_group("common options")
+            common.add_argument("--json", action="store_true", help="print one JSON object only")
+            common.add_argument("-q", "--quiet", action="store_true", help="no progress, no notes")
+            common.add_argument("-v", "--verbose", action="count", default=0, help="say more")
+            common.add_argument("--debug", action="store_true", help="show tracebacks of errors")
+    return parser
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run a command line; returns the exit code."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    command = next((word for word in arguments if not word.startswith("-")), None)
+    options = build_parser(command).parse_args(arguments)
+    try:
+        code = _run(options)
+        sys.stdout.flush()
+        return code
+    except BrokenPipeError:  # the reader of our output has gone: nobody is left to tell
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return BAD_INPUT
+
+
+def _run(options: argparse.Namespace) -> int:
+    try:
+        code: int = options.run(options)
+        return code
+    except KeyboardInterrupt:
+        return _fail(options, "interrupted; nothing was kept", INTERRUPTED)
+    except BrokenPipeError:
+        raise
+    except Exception as error:
+        known = _known_error(error)
+        if options.debug or known is None:
+            raise
+        return _fail(options, *known)
+
+
+def _known_error(error: Exception) -> tuple[str, int] | None:
+    """Message and exit code of an error that a user can do something about."""
+    from chipsim.errors import ChipError
+    from storage.errors import StorageError
+
+    if isinstance(error, MapperError):
+        return str(error), error.exit_code
+    if isinstance(error, StorageError | ChipError):
+        return str(error), BAD_INPUT
+    if isinstance(error, OSError):
+        where = f"{error.filename}: " if error.filename else ""
+        return f"{where}{error.strerror or error}", BAD_INPUT
+    if isinstance(error, MemoryError):
+        return "out of memory; lower --memory or use a larger machine", BAD_INPUT
+    return None
+
+
+def _fail(options: Any, message: str, code: int) -> int:
+    line = " ".join(message.split())
+    print(f"mapper {options.command}: {line}", file=sys.stderr)  # noqa: T201
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,60 @@
+"""`mapper check`: does a network fit a chip, and what would a run need."""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import asdict
+from pathlib import Path
+
+from mapper.commands import common
+from mapper.errors import DOES_NOT_FIT
+
+EPILOG = """\
+examples:
+  mapper check net.bin --chip loihi64
+  mapper check net.bin --chip 16x16 --synapses-per-core 65536 --json
+
+Exit code 3 if a limit is short. The demands are lower bounds: neurons and synapses add up over
+cores, and the fan-in of a neuron is a lower bound of the axons of its core.
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("network", type=Path, metavar="NET", help="net.bin, or a file to import")
+    common.add_chip(parser)
+    common.add_effort(parser, seed=False)
+
+
+def run(options: argparse.Namespace) -> int:
+    from mapper.capacity import demands
+    from mapper.plan import plan
+    from mapper.settings import Settings
+    from mapper.tables import columns, facts, size
+
+    chip = common.chip_of(options)
+    with common.open_network(options, options.network) as network:
+        found = demands(network, chip, common.threads_of(options))
+        settings = Settings(
+            memory_bytes=common.memory_of(options), threads=common.threads_of(options)
+        )
+        needs = plan(network, settings)
+    fits = all(demand.fits for demand in found)
+    result = {
+        "fits": fits,
+        "demands": [
+            {**asdict(d), "fits": d.fits, "lacking": max(0, d.needed - d.available)} for d in found
+        ],
+        "run": asdict(needs),
+    }
+    rows = [
+        (d.limit, d.needed, d.available, d.largest, d.per_core, "yes" if d.fits else "NO")
+        for d in found
+    ]
+    heads = ("limit", "needed", "on the chip", "largest vertex", "of a core", "fits")
+    table = columns(f"{options.network.name} on {chip.name}", heads, rows)
+    tables = [table, facts("a run needs about", {k: size(v) for k, v in asdict(needs).items()})]
+    common.emit(options, result, tables)
+    for demand in found:
+        if not demand.fits:
+            common.stderr_console(options).print(f"does not fit: {demand}")
+    return 0 if fits else DOES_NOT_FIT

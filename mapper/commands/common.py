@@ -1,0 +1,188 @@
+"""Options and output that several commands share."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from mapper.errors import UsageError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+
+    from chipsim.chip import Chip
+    from storage.network import NetworkFile
+
+_UNITS = {"": 1, "k": 1024, "m": 1024**2, "g": 1024**3, "t": 1024**4}
+LEAST_MEMORY = 64 << 20
+
+
+def parse_bytes(text: str) -> int:
+    """`1GiB`, `512M`, `300000000`: bytes; K, M, G and T are powers of 1024."""
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([kmgt]?)(?:i?b)?", text.strip().lower())
+    if match is None:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a size; write 1GiB or 512M")
+    value = int(float(match[1]) * _UNITS[match[2]])
+    if value < LEAST_MEMORY:
+        raise argparse.ArgumentTypeError(f"{text} is too little; give at least 64MiB")
+    return value
+
+
+def positive(text: str) -> int:
+    """A whole number, 1 or more."""
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of 1 or more")
+    return int(text)
+
+
+def natural(text: str) -> int:
+    """A whole number, 0 or more."""
+    if not text.isdecimal() or int(text) >= 2**63:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of 0 or more")
+    return int(text)
+
+
+def add_chip(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("chip")
+    group.add_argument(
+        "--chip", required=True, metavar="C", help="WIDTHxHEIGHT, a preset's name, or FILE.toml"
+    )
+    for name, text in (
+        ("neurons", "neurons (sum of sizes) that a core holds"),
+        ("synapses", "incoming synapses that a core stores"),
+        ("axons", "distinct source neurons of a core"),
+    ):
+        group.add_argument(f"--{name}-per-core", type=positive, metavar="N", help=text)
+
+
+def chip_of(options: argparse.Namespace) -> Chip:
+    """The chip of the command line, its limits changed as asked."""
+    from chipsim.presets import parse_chip
+
+    return parse_chip(options.chip).with_limits(
+        neurons=options.neurons_per_core,
+        synapses=options.synapses_per_core,
+        axons_in=options.axons_per_core,
+    )
+
+
+def add_effort(parser: argparse.ArgumentParser, seed: bool = True) -> None:
+    group = parser.add_argument_group("effort")
+    group.add_argument(
+        "--memory",
+        type=parse_bytes,
+        metavar="SIZE",
+        help="memory to plan with, as 1GiB (default: three quarters of what is free)",
+    )
+    group.add_argument("--threads", type=positive, metavar="N", help="default: all cores")
+    if seed:
+        group.add_argument("--seed", type=natural, default=0, metavar="S", help="default: 0")
+
+
+def memory_of(options: argparse.Namespace) -> int:
+    from mapper.resources import available_bytes
+
+    return options.memory or max(LEAST_MEMORY, available_bytes() * 3 // 4)
+
+
+def threads_of(options: argparse.Namespace) -> int:
+    if options.threads:
+        return int(options.threads)
+    affinity = getattr(os, "sched_getaffinity", None)  # not everywhere; respects taskset, docker
+    return len(affinity(0)) if affinity else os.cpu_count() or 1
+
+
+def stderr_console(options: argparse.Namespace) -> Console:
+    from rich.console import Console
+
+    return Console(stderr=True, quiet=options.quiet, highlight=False)
+
+
+def emit(options: argparse.Namespace, result: dict[str, Any], tables: list[Table]) -> None:
+    """The result on stdout: one JSON object, or tables."""
+    if options.json:
+        sys.stdout.write(json.dumps(result) + "\n")
+        return
+    from rich.console import Console
+
+    console = Console(highlight=False)
+    for table in tables:
+        console.print(table)
+
+
+@contextmanager
+def fraction_bar(options: argparse.Namespace, text: str) -> Iterator[Callable[[float], None]]:
+    """A progress bar on a terminal's stderr; gives a function that takes fractions 0 .. 1."""
+    from rich.progress import Progress
+
+    console = stderr_console(options)
+    with Progress(console=console, disable=not console.is_terminal, transient=True) as progress:
+        task = progress.add_task(text, total=1.0)
+
+        def update(fraction: float) -> None:
+            progress.update(task, completed=fraction)
+
+        yield update
+
+
+def is_network_name(path: Path) -> bool:
+    """Whether a file is to be opened as a network file rather than imported."""
+    if path.suffix.lower() == ".bin":
+        return True
+    if path.suffix.lower() == ".npz" or not path.is_file():
+        return False
+    with path.open("rb") as file:
+        return file.read(2) == b"PK"
+
+
+@contextmanager
+def open_network(
+    options: argparse.Namespace, path: Path, keep_in: Path | None = None
+) -> Iterator[NetworkFile]:
+    """A network file, or any file that `import` reads, imported first.
+
+    keep_in : folder for the imported network; a temporary one, removed afterwards, if None
+    """
+    import tempfile
+
+    from storage.formats import import_network
+    from storage.network import NetworkFile
+
+    if path.is_dir():
+        raise UsageError(f"{path}: is a folder; name a network file")
+    if is_network_name(path):
+        with NetworkFile(path) as network:
+            yield network
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        imported = (keep_in or Path(folder)) / IMPORTED
+        with fraction_bar(options, f"importing {path.name}") as progress:
+            import_network(path, imported, threads=threads_of(options), progress=progress)
+        with NetworkFile(imported) as network:
+            yield network
+
+
+IMPORTED = "network.bin"
+
+
+def tell_losses(options: argparse.Namespace, meta: Any) -> None:
+    """Say on stderr what was dropped, merged or changed on the way into a network file."""
+    said = [
+        f"{count:,} {what}"
+        for count, what in (
+            (meta.self_loops, "self-loops dropped"),
+            (meta.repeated, "repeated synapses added up"),
+            (meta.weights_clamped, "weights below the unit raised to one unit"),
+        )
+        if count
+    ]
+    if said:
+        stderr_console(options).print(f"note: {'; '.join(said)}")

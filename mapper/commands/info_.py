@@ -1,0 +1,90 @@
+"""`mapper info`: what a file or a folder holds."""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import asdict
+from pathlib import Path
+
+from mapper.commands import common
+
+EPILOG = """\
+examples:
+  mapper info net.bin
+  mapper info result            (an output folder of run, with its scratch if it was kept)
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("path", type=Path, metavar="NET|DIR", help="network file or output folder")
+
+
+def run(options: argparse.Namespace) -> int:
+    if options.path.is_dir():
+        return _folder(options)
+    from mapper.tables import facts, size
+    from storage.network import NetworkFile
+
+    with NetworkFile(options.path) as network:
+        meta, stored = network.meta, network.stored_bytes()
+        result = {"path": str(options.path), **asdict(meta), "blocks": network.block_count}
+    per_connection = stored / max(1, meta.connections)
+    result |= {"stored_bytes": stored, "bytes_per_connection": per_connection}
+    rows = [
+        ("neurons", meta.neurons),
+        ("synapses", meta.synapses),
+        ("synapses read", meta.synapses_read),
+        ("self-loops dropped", meta.self_loops),
+        ("repeated synapses added up", meta.repeated),
+        ("undirected", meta.undirected),
+        ("total weight", meta.total_weight * meta.weight_unit),
+        ("total size", meta.total_size),
+        ("blocks", f"{network.block_count:,} of {meta.block_size:,} neurons"),
+        ("connections on disk", f"{size(stored)}, {per_connection:.2f} bytes each"),
+    ]
+    about = [
+        (name, f"{len(a.labels)} names" if a.labels else f"unit {a.unit:g}")
+        for name, a in meta.attributes.items()
+    ]
+    tables = [facts(str(options.path), rows)]
+    if about:
+        tables.append(facts("attributes", about))
+    if meta.provenance:
+        tables.append(facts("provenance", {k: str(v) for k, v in meta.provenance.items()}))
+    common.emit(options, result, tables)
+    return 0
+
+
+def _folder(options: argparse.Namespace) -> int:
+    from mapper.output import SCRATCH, read_report
+    from mapper.tables import columns, facts, levels, quality, stages
+    from storage.scratch import Scratch, ScratchGraph
+
+    report = read_report(options.path)
+    network = report["network"]
+    rows = {name: network[name] for name in ("path", "neurons", "synapses")}
+    rows |= {name: report["settings"][name] for name in ("preset", "objective", "seed")}
+    tables = [
+        facts(str(options.path), rows),
+        levels(report["levels"]),
+        stages(report["stages"]),
+        quality(report["metrics"]),
+    ]
+    kept = []
+    if (options.path / SCRATCH).is_dir():
+        with Scratch(options.path / SCRATCH, read_only=True) as scratch:
+            for name in scratch.names():
+                if name.endswith("/graph"):
+                    graph = ScratchGraph(scratch, name.removesuffix("/graph"))
+                    kept.append(
+                        {
+                            "name": name.removesuffix("/graph"),
+                            "vertices": graph.vertices,
+                            "connections": graph.connections // 2,
+                            "blocks": graph.block_count,
+                        }
+                    )
+        heads = ("graph", "vertices", "connections", "blocks")
+        tables.append(columns("scratch", heads, [list(entry.values()) for entry in kept]))
+    common.emit(options, {**report, "scratch": kept}, tables)
+    return 0

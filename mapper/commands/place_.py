@@ -1,0 +1,79 @@
+"""`mapper place`: placement only, one group a core."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from mapper.commands import common
+from mapper.errors import INTERRUPTED
+
+EPILOG = """\
+examples:
+  mapper place nug30.dat --chip 6x5
+  mapper place groups.graph --chip 16x16 -o placement.npz --seed 3
+  mapper place groups.npz --chip 64x64 -o placement.csv --json
+
+GROUPS is a METIS file, an npz, a QAPLIB instance on a grid, or any other network. The cost of a
+QAPLIB instance is twice the spike-hops, as its sums run over both directions.
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("groups", type=Path, metavar="GROUPS", help="graph of groups")
+    common.add_chip(parser)
+    parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="npz or csv to write")
+    parser.add_argument("--force-iterations", type=common.natural, metavar="N")
+    common.add_effort(parser)
+
+
+def run(options: argparse.Namespace) -> int:
+    import numpy as np
+
+    from chipsim.metrics import summarise
+    from mapper.errors import UsageError
+    from mapper.mapping_file import save_csv, save_mapping
+    from mapper.monitor import Monitor
+    from mapper.output import network_facts
+    from mapper.partition.bisection import whole
+    from mapper.pipeline import measure_network, place_groups
+    from mapper.settings import preset
+    from mapper.tables import quality
+
+    if options.output is not None and options.output.suffix not in (".npz", ".csv"):
+        raise UsageError(f"{options.output}: the name must end in .npz or .csv")
+    chip = common.chip_of(options)
+    given = (
+        {} if options.force_iterations is None else {"force_iterations": options.force_iterations}
+    )
+    settings = preset(
+        "classic",
+        seed=options.seed,
+        threads=common.threads_of(options),
+        memory_bytes=common.memory_of(options),
+        **given,
+    )
+    with (
+        Monitor(common.stderr_console(options), options.verbose) as monitor,
+        common.open_network(options, options.groups) as network,
+    ):
+        groups = whole(network, settings.threads)
+        x, y, interrupted = place_groups(groups, chip, settings, monitor)
+        core = (y * chip.width + x).astype(np.int32)
+        metrics = summarise(chip, measure_network(network, chip, core, settings.threads))
+        about = network_facts(network, options.groups)
+    if options.output is not None:
+        if options.output.suffix == ".npz":
+            save_mapping(options.output, core, chip)
+        else:
+            save_csv(options.output, core)
+    result = {
+        "network": about,
+        "chip": chip.to_json(),
+        "settings": settings.to_json(),
+        "metrics": metrics,
+        "core": core.tolist(),
+        "stages": monitor.stages,
+    }
+    common.emit(options, result, [quality(metrics)])
+    return INTERRUPTED if interrupted else 0

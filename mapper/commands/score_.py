@@ -1,0 +1,57 @@
+"""`mapper score`: the metrics of anyone's mapping."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from mapper.commands import common
+from mapper.errors import BAD_INPUT
+
+EPILOG = """\
+examples:
+  mapper score net.bin result/mapping.npz --chip 16x16
+  mapper score net.bin theirs.csv --chip loihi64 --json
+
+A csv file has one core id a line, or lines `neuron,core`. A mapping over a limit of the chip is
+scored all the same; the violations are listed and the exit code is 1.
+"""
+SHOWN = 5
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("network", type=Path, metavar="NET", help="net.bin, or a file to import")
+    parser.add_argument("mapping", type=Path, metavar="MAPPING", help="npz or csv")
+    common.add_chip(parser)
+    common.add_effort(parser, seed=False)
+
+
+def run(options: argparse.Namespace) -> int:
+    from chipsim.limits import violations
+    from chipsim.metrics import summarise
+    from mapper.mapping_file import load_mapping
+    from mapper.output import network_facts
+    from mapper.pipeline import measure_network
+    from mapper.tables import quality
+
+    chip = common.chip_of(options)
+    with common.open_network(options, options.network) as network:
+        core = load_mapping(options.mapping, network.vertices, chip)
+        traffic = measure_network(network, chip, core, common.threads_of(options))
+        about = network_facts(network, options.network)
+    broken = violations(chip, traffic.usage)
+    metrics = summarise(chip, traffic)
+    result = {
+        "network": about,
+        "chip": chip.to_json(),
+        "metrics": metrics,
+        "valid": not broken,
+        "violations": [str(violation) for violation in broken],
+    }
+    common.emit(options, result, [quality(metrics)])
+    console = common.stderr_console(options)
+    for violation in broken[:SHOWN]:
+        console.print(f"over a limit: {violation}")
+    if len(broken) > SHOWN:
+        console.print(f"over a limit: {len(broken) - SHOWN} more cores")
+    return BAD_INPUT if broken else 0

@@ -1,0 +1,46 @@
+"""`mapper verify`: full check of a network or of a mapping."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from mapper.commands import common
+
+EPILOG = """\
+examples:
+  mapper verify net.bin
+  mapper verify result
+  mapper verify result --network moved/net.bin
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("path", type=Path, metavar="NET|DIR", help="network file or output folder")
+    parser.add_argument(
+        "--network", type=Path, metavar="NET", help="the network of DIR, if it was moved"
+    )
+
+
+def run(options: argparse.Namespace) -> int:
+    from mapper.tables import facts
+    from mapper.verify import verify_network
+
+    if not options.path.is_dir():
+        found = verify_network(options.path)
+        result = {"path": str(options.path), "valid": True, **found}
+        common.emit(options, result, [facts(f"{options.path}: valid network", found)])
+        return 0
+    from mapper.output import read_report
+    from mapper.verify_mapping import verify_mapping
+
+    report = read_report(options.path)
+    network = options.network or Path(report["network"]["path"])
+    beside = options.path / common.IMPORTED  # a folder that was moved takes its network along
+    if not network.exists() and beside.exists():
+        network = beside
+    verify_network(network)
+    found = verify_mapping(options.path, report, network)
+    result = {"path": str(options.path), "network": str(network), "valid": True, **found}
+    common.emit(options, result, [facts(f"{options.path}: valid mapping", found)])
+    return 0
