@@ -1,0 +1,137 @@
+"""Named chips, and the text that a user gives for a chip.
+
+The constants of the presets are those of the project's chip table: energy in pJ and latency in ns
+per spike for ``loihi``, relative units for the others. The source states no energy or latency for
+``truenorth``; it gets the relative units too.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Mapping
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+from chipsim.chip import Chip
+from chipsim.errors import ChipError
+
+
+def _loihi(name: str, width: int, height: int) -> Chip:
+    return Chip(
+        name,
+        width,
+        height,
+        neurons=1024,
+        axons_in=4096,
+        energy_router=1.7,
+        energy_link=3.5,
+        latency_router=2.1,
+        latency_link=5.3,
+    )
+
+
+PRESETS: dict[str, Chip] = {
+    chip.name: chip
+    for chip in (
+        _loihi("loihi", 16, 8),
+        _loihi("loihi64", 64, 64),
+        Chip("truenorth", 64, 64, neurons=256, axons_in=256),
+        Chip("mesh84", 84, 84, neurons=4096, axons_in=65536),
+        Chip("mesh1024", 1024, 1024, neurons=4096, axons_in=65536),
+    )
+}
+"""Chips by name."""
+
+_MESH = re.compile(r"(\d+)\s*[xX]\s*(\d+)", re.ASCII)
+_FIELDS = tuple(field.name for field in fields(Chip))
+
+
+def parse_chip(text: str) -> Chip:
+    """The chip that ``text`` names: WIDTHxHEIGHT, a preset, or the path of a ``.toml`` file.
+
+    A file holds Chip's fields as top-level keys: ``width`` and ``height``, and any of ``name``
+    (else the file's stem), ``neurons``, ``synapses``, ``axons_in``, ``axons_out``,
+    ``energy_router``, ``energy_link``, ``latency_router``, ``latency_link``, ``unavailable`` (a
+    list of core ids, of [x, y] pairs, or of both).
+
+    Raises
+    ------
+    ChipError
+        If the text names no chip, or the file is missing, malformed or holds a bad value.
+    """
+    text = text.strip()
+    mesh = _MESH.fullmatch(text)
+    if mesh:
+        if len(text) > 24:  # int() refuses digits by the thousand with an error of its own
+            raise ChipError(f"chip {text[:24]}...: the mesh is too large")
+        return Chip(text.replace(" ", "").lower(), int(mesh[1]), int(mesh[2]))
+    if text in PRESETS:
+        return PRESETS[text]
+    if text.lower().endswith(".toml"):
+        return _read_toml(Path(text))
+    raise ChipError(
+        f"chip {text!r} is unknown; give WIDTHxHEIGHT such as 64x64, one of "
+        f"{', '.join(PRESETS)}, or the path of a .toml file"
+    )
+
+
+def _read_toml(path: Path) -> Chip:
+    try:
+        with path.open("rb") as file:
+            found = tomllib.load(file)
+    except FileNotFoundError:
+        raise ChipError(f"chip file {path} does not exist; check the path") from None
+    except OSError as error:
+        raise ChipError(f"chip file {path} cannot be read: {error.strerror}") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ChipError(f"chip file {path} is not valid TOML: {error}") from error
+    return from_fields({"name": path.stem, **found}, f"chip file {path}")
+
+
+def from_fields(values: Mapping[str, Any], where: str = "chip") -> Chip:
+    """A chip from its fields by name: a parsed file, or what `Chip.to_json` gave.
+
+    ``where`` opens the error messages.
+
+    Raises
+    ------
+    ChipError
+        If a key is unknown or missing, or a value is bad.
+    """
+    unknown = sorted(set(values) - set(_FIELDS))
+    if unknown:
+        raise ChipError(f"{where}: unknown key {unknown[0]!r}; known are {', '.join(_FIELDS)}")
+    for key in ("name", "width", "height"):
+        if key not in values:
+            raise ChipError(f"{where}: key {key!r} is missing; add it")
+    given = dict(values)
+    pairs = given.pop("unavailable", [])
+    try:
+        # First without the faults: their [x, y] pairs need a width known to be good.
+        chip = Chip(**given)
+        ids = _core_ids(pairs, chip)
+        return Chip(**given, unavailable=ids)
+    except ChipError as error:
+        raise ChipError(f"{where}: {error}") from error
+
+
+def _core_ids(listed: object, chip: Chip) -> tuple[int, ...]:
+    """Core ids of a list that holds ids and [x, y] pairs."""
+    if not isinstance(listed, list | tuple):
+        raise ChipError(f"unavailable is {listed!r}; give a list of core ids or [x, y] pairs")
+    ids: list[int] = []
+    for item in listed:
+        if isinstance(item, list | tuple):
+            if len(item) != 2 or not all(type(part) is int for part in item):
+                raise ChipError(f"unavailable holds {item!r}; give a core id or an [x, y] pair")
+            x, y = item
+            if not (0 <= x < chip.width and 0 <= y < chip.height):
+                raise ChipError(
+                    f"unavailable core [{x}, {y}] is outside the {chip.width}x{chip.height} mesh"
+                )
+            ids.append(y * chip.width + x)
+        else:
+            ids.append(item)
+    return tuple(ids)

@@ -1,0 +1,38 @@
+"""What the metrics ask of a network: blocks of consecutive vertices with their synapses.
+
+Nothing here knows how a network is stored; any object of this form will do.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+Int32Array: TypeAlias = npt.NDArray[np.int32]
+Int64Array: TypeAlias = npt.NDArray[np.int64]
+FloatArray: TypeAlias = npt.NDArray[np.float64]
+BoolArray: TypeAlias = npt.NDArray[np.bool_]
+
+
+class SynapseBlock(Protocol):
+    """Consecutive vertices of a network and the synapses that leave them."""
+
+    @property
+    def first(self) -> int:
+        """Id of the first vertex of the block."""
+        ...
+
+    def outgoing(self) -> tuple[Int64Array, Int32Array, Int64Array]:
+        """The outgoing synapses of the block's vertices.
+
+        Returns
+        -------
+        indptr : ndarray[int64], shape (vertices of the block + 1,)
+            Vertex ``first + i`` owns the entries ``indptr[i]`` to ``indptr[i + 1] - 1``.
+        targets : ndarray[int32], shape (synapses of the block,), vertex id
+            Increasing within a vertex, without repeats and without the vertex itself.
+        weights : ndarray[int64], shape (synapses of the block,), in weight units, >= 0
+        """
+        ...

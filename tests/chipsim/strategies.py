@@ -1,0 +1,81 @@
+"""Small random chips with mapped networks, for hypothesis and for plain seeds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from hypothesis import strategies as st
+
+from chipsim.chip import Chip
+from tests.chipsim.naive import Block, Edge, blocks_of
+
+
+@dataclass
+class Case:
+    """A network on a chip, with everything that `chipsim.metrics.score` takes."""
+
+    chip: Chip
+    core: list[int]
+    edges: list[Edge]
+    sizes: list[int]
+    rates: list[int] | None
+    undirected: bool
+    cuts: list[int]
+
+    def blocks(self) -> list[Block]:
+        return blocks_of(self.edges, len(self.core), self.cuts)
+
+    def options(self) -> dict[str, Any]:
+        rates = None if self.rates is None else np.array(self.rates, dtype=np.int64)
+        return {
+            "sizes": np.array(self.sizes, dtype=np.int64),
+            "rates": rates,
+            "undirected": self.undirected,
+        }
+
+    def cores(self) -> np.ndarray[Any, np.dtype[np.int32]]:
+        return np.array(self.core, dtype=np.int32)
+
+
+@st.composite
+def cases(draw: st.DrawFn) -> Case:
+    """Meshes of 1x1 to 6x5, up to 14 neurons; isolated neurons and zero weights are common."""
+    width = draw(st.integers(1, 6))
+    height = draw(st.integers(1, 5))
+    constants = st.sampled_from([0.0, 0.25, 1.0, 3.5])
+    chip = Chip(
+        "random",
+        width,
+        height,
+        neurons=draw(st.integers(1, 9)),
+        energy_router=draw(constants),
+        energy_link=draw(constants),
+        latency_router=draw(constants),
+        latency_link=draw(constants),
+    )
+    n = draw(st.integers(0, 14))
+    undirected = draw(st.booleans())
+    vertex = st.integers(0, max(n - 1, 0))
+    weight = st.one_of(st.integers(0, 4), st.integers(0, 10**6))
+    pairs = draw(
+        st.dictionaries(st.tuples(vertex, vertex), weight, max_size=30) if n else st.just({})
+    )
+    links = {(s, t): w for (s, t), w in pairs.items() if s != t}
+    if undirected:
+        links |= {(t, s): w for (s, t), w in links.items() if s < t or (t, s) not in links}
+        links = {(s, t): links[min(s, t), max(s, t)] for s, t in links}
+
+    def per_neuron(high: int) -> st.SearchStrategy[list[int]]:
+        return st.lists(st.integers(0, high), min_size=n, max_size=n)
+
+    return Case(
+        chip=chip,
+        core=draw(per_neuron(chip.cores - 1)),
+        edges=[(s, t, w) for (s, t), w in links.items()],
+        sizes=draw(per_neuron(3)),
+        rates=draw(st.one_of(st.none(), per_neuron(5))),
+        undirected=undirected,
+        cuts=draw(st.lists(st.integers(0, n), max_size=3)),
+    )

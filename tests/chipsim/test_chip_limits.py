@@ -1,0 +1,82 @@
+"""Use of the cores and what counts as a violation; sums per core pair."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from chipsim.chip import Chip
+from chipsim.errors import ChipError
+from chipsim.limits import Usage, Violation, violations
+from chipsim.pairs import PairSums
+from chipsim.traffic import measure
+from tests.chipsim import naive
+
+
+def small_usage(chip: Chip) -> Usage:
+    # Cores: 0 holds neurons 0 and 1, 1 holds 2, 2 holds 3. Neuron 0 sends to all others.
+    edges = [(0, 1, 1), (0, 2, 1), (0, 3, 1), (1, 0, 1), (1, 3, 1), (2, 3, 0)]
+    core = np.array([0, 0, 1, 2], dtype=np.int32)
+    sizes = np.array([2, 1, 1, 1])
+    return measure(chip, core, naive.blocks_of(edges, 4), sizes=sizes).usage
+
+
+def test_usage_by_hand() -> None:
+    usage = small_usage(Chip("c", 4, 1))
+    assert usage.count.tolist() == [2, 1, 1, 0]
+    assert usage.neurons.tolist() == [3, 1, 1, 0]
+    assert usage.synapses.tolist() == [2, 1, 3, 0]
+    assert usage.axons_in.tolist() == [2, 1, 3, 0]  # core 0: neurons 0 and 1, its own
+    assert usage.axons_out.tolist() == [3, 1, 0, 0]  # core 0: 0 -> {1, 2}, 1 -> {2}
+    assert usage.of("axons_out") is usage.axons_out
+    with pytest.raises(ChipError, match="limit 'axons' is unknown; known are neurons"):
+        usage.of("axons")
+
+
+def test_all_within_limits() -> None:
+    chip = Chip("c", 4, 1, neurons=3, synapses=3, axons_in=3, axons_out=3, unavailable=(3,))
+    assert violations(chip, small_usage(chip)) == []
+
+
+def test_violations_name_core_and_limit() -> None:
+    chip = Chip("c", 4, 1, neurons=2, synapses=1, axons_in=2, axons_out=2, unavailable=(0, 3))
+    found = violations(chip, small_usage(chip))
+    assert found == [
+        Violation(0, "unavailable", 2, 0),
+        Violation(0, "neurons", 3, 2),
+        Violation(0, "synapses", 2, 1),
+        Violation(2, "synapses", 3, 1),
+        Violation(2, "axons_in", 3, 2),
+        Violation(0, "axons_out", 3, 2),
+    ]
+    assert str(found[0]) == "core 0 is unavailable but holds 2 neurons"
+    assert str(found[-1]) == "core 0 uses 3 axons_out of 2"
+
+
+def test_usage_of_another_chip() -> None:
+    with pytest.raises(ChipError, match="usage of 4 cores does not belong to chip d with 6"):
+        violations(Chip("d", 3, 2), small_usage(Chip("c", 4, 1)))
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(st.dictionaries(st.integers(0, 35), st.integers(1, 9), max_size=12), max_size=8),
+    st.sampled_from([0, 36]),
+)
+def test_pair_sums_match_a_counter(runs: list[dict[int, int]], dense: int) -> None:
+    total: Counter[int] = Counter()
+    sums = PairSums(np.ones(6, dtype=np.bool_), dense)
+    for run in runs:
+        total.update(run)
+        keys = sorted(run)
+        sums.add(np.array(keys, dtype=np.int64), np.array([run[k] for k in keys], dtype=np.int64))
+    source, target, weight = sums.result()
+    assert (source * 6 + target).tolist() == sorted(total)
+    assert weight.tolist() == [total[k] for k in sorted(total)]
+    assert all(
+        np.array_equal(a, b) for a, b in zip(sums.result(), (source, target, weight), strict=True)
+    )

@@ -1,0 +1,305 @@
+"""Metrics against the plain-Python twin, against hand-computed cases, and against each other."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from chipsim import pairs
+from chipsim.chip import Chip
+from chipsim.errors import ChipError
+from chipsim.links import existing
+from chipsim.metrics import score
+from chipsim.traffic import Traffic, measure
+from tests.chipsim import naive
+from tests.chipsim.strategies import Case, cases
+
+# The first example waits for the compiler or its cache.
+several = settings(max_examples=150, deadline=None)
+
+
+def measured(case: Case) -> Traffic:
+    return measure(case.chip, case.cores(), case.blocks(), **case.options())
+
+
+def assert_close(found: dict[str, Any], expected: dict[str, Any]) -> None:
+    assert list(found) == list(expected)
+    for name, value in expected.items():
+        if isinstance(value, dict):
+            assert_close(found[name], value)
+        else:
+            assert found[name] == pytest.approx(value, rel=1e-9, abs=1e-12), name
+
+
+@several
+@given(cases(), st.sampled_from([1.0, 0.5, 1e-3]), st.sampled_from([1.0, 0.25]))
+def test_score_matches_twin(case: Case, weight_unit: float, rate_unit: float) -> None:
+    units = {"weight_unit": weight_unit, "rate_unit": rate_unit}
+    found = score(case.chip, case.cores(), case.blocks(), **case.options(), **units)
+    expected = naive.score(
+        case.chip,
+        case.core,
+        case.edges,
+        sizes=case.sizes,
+        rates=case.rates,
+        undirected=case.undirected,
+        **units,
+    )
+    assert_close(found, expected)
+    assert json.loads(json.dumps(found)) == found
+
+
+@several
+@given(cases())
+def test_arrays_match_twin(case: Case) -> None:
+    found = measured(case)
+    chip, core, edges = case.chip, case.core, case.edges
+    unicast = naive.unicast_loads(chip, core, edges, case.undirected)
+    connectivity, trees = naive.multicast(chip, core, edges, case.rates)
+    assert found.unicast_links.tolist() == naive.grid(chip, unicast)
+    assert found.multicast_links.tolist() == naive.grid(chip, trees)
+    assert found.connectivity == connectivity
+    expected = naive.congestion(chip, core, edges, case.undirected)
+    np.testing.assert_allclose(found.congestion, expected, rtol=1e-9, atol=1e-12)
+    for name, use in naive.usage(chip, core, edges, case.sizes).items():
+        assert getattr(found.usage, name).tolist() == use, name
+
+
+@several
+@given(cases(), st.booleans())
+def test_cutting_into_blocks_changes_nothing(case: Case, backwards: bool) -> None:
+    whole = score(
+        case.chip,
+        case.cores(),
+        naive.blocks_of(case.edges, len(case.core)),
+        **case.options(),
+    )
+    blocks = case.blocks()[:: -1 if backwards else 1]
+    assert score(case.chip, case.cores(), iter(blocks), **case.options()) == whole
+    assert {block.calls for block in blocks} == {1}
+
+
+@several
+@given(cases())
+def test_sparse_pairs_change_nothing(case: Case) -> None:
+    dense = score(case.chip, case.cores(), case.blocks(), **case.options())
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(pairs, "DENSE_CORES", 0)
+        assert score(case.chip, case.cores(), case.blocks(), **case.options()) == dense
+
+
+@several
+@given(cases())
+def test_conservation(case: Case) -> None:
+    """Every hop loads one link, and a spike over d hops visits d + 1 routers."""
+    found = measured(case)
+    metrics = score(case.chip, case.cores(), case.blocks(), **case.options())
+    assert existing(found.unicast_links).sum() == metrics["hops_total"]
+    assert found.unicast_links.sum() == metrics["hops_total"]
+    visits = metrics["hops_total"] + metrics["cut_weight"]
+    assert found.congestion.sum() == pytest.approx(visits, rel=1e-9)
+    assert len(existing(found.unicast_links)) == case.chip.links
+
+
+def test_two_neurons_by_hand() -> None:
+    # Neuron 0 on core 0 = (0, 0), neuron 1 on core 5 = (2, 1) of a 3x2 mesh; weight 8; d = 3.
+    chip = Chip(
+        "hand",
+        3,
+        2,
+        neurons=4,
+        energy_router=2.0,
+        energy_link=10.0,
+        latency_router=1.0,
+        latency_link=0.5,
+    )
+    edges = [(0, 1, 8)]
+    core = np.array([0, 5], dtype=np.int32)
+    sizes = np.array([1, 3])
+    traffic = measure(chip, core, naive.blocks_of(edges, 2), sizes=sizes)
+    east, west, south, north = traffic.unicast_links.tolist()
+    assert east == [[8, 8, 0], [0, 0, 0]]  # x first: along row 0
+    assert south == [[0, 0, 8], [0, 0, 0]]  # then down column 2
+    assert not np.any(west) and not np.any(north)
+    # From (0, 0): half right, half down. What went down goes straight along row 1. Of the 4 at
+    # (1, 0) half goes down again, so that (1, 1) sees 4 + 2.
+    assert traffic.congestion.tolist() == [[8, 4, 2], [4, 6, 8]]
+    links = {"link_load_max": 8, "link_load_mean": 24 / 14, "link_load_p99": 8.0}
+    assert score(chip, core, naive.blocks_of(edges, 2), sizes=sizes) == {
+        "cut_weight": 8,
+        "cut_fraction": 1.0,
+        "hops_total": 24,
+        "hops_mean": 3.0,
+        "hops_max": 3,
+        "energy": 8 * (4 * 2.0 + 3 * 10.0),
+        "latency_mean": 5.5,
+        "latency_max": 5.5,
+        **links,
+        "congestion_mean": 32 / 6,
+        "congestion_max": 8.0,
+        "multicast": {"connectivity": 8, "hops_total": 24, **links},
+        "cores_used": 2,
+        "core_fill_mean": 0.5,
+        "core_fill_max": 0.75,
+    }
+
+
+def test_multicast_tree_shares_links() -> None:
+    # A source in the middle (1, 1) of 3x3 reaches (0, 0), (2, 0), (2, 2) and its own core.
+    # Routes: west, north | east, north | east, south. The east link is shared: 5 links, not 6.
+    chip = Chip("hand", 3, 3)
+    edges = [(0, 1, 2), (0, 2, 7), (0, 3, 1), (0, 4, 1)]
+    core = np.array([4, 0, 2, 8, 4], dtype=np.int32)
+    sizes = np.ones(5, dtype=np.int64)
+    found = score(chip, core, naive.blocks_of(edges, 5), sizes=sizes)
+    assert found["multicast"]["connectivity"] == 7 * 3  # the rate is the largest weight
+    assert found["multicast"]["hops_total"] == 7 * 5
+    assert found["multicast"]["link_load_max"] == 7
+    assert found["hops_total"] == 2 * (2 + 7 + 1)
+    assert found["link_load_max"] == 7 + 1
+    rates = np.array([3, 9, 9, 9, 9])
+    found = score(chip, core, naive.blocks_of(edges, 5), sizes=sizes, rates=rates, rate_unit=0.5)
+    assert found["multicast"]["hops_total"] == 0.5 * 3 * 5  # neurons that reach nothing add none
+
+
+def test_undirected_edge_counts_once() -> None:
+    # Neurons 0 on core 1, 1 on core 0 of 2x1: one edge of weight 5, listed at both ends.
+    chip = Chip("hand", 2, 1)
+    edges = [(0, 1, 5), (1, 0, 5)]
+    core = np.array([1, 0], dtype=np.int32)
+    traffic = measure(
+        chip, core, naive.blocks_of(edges, 2), sizes=np.array([1, 1]), undirected=True
+    )
+    assert existing(traffic.unicast_links).tolist() == [0, 5]  # from vertex 0: westwards
+    assert existing(traffic.multicast_links).tolist() == [5, 5]
+    assert traffic.connectivity == 10
+    assert traffic.usage.synapses.tolist() == [1, 1]
+    assert (traffic.pair_source, traffic.pair_target, traffic.pair_weight) == ([1], [0], [5])
+
+
+def test_zero_weight_reaches_but_carries_nothing() -> None:
+    chip = Chip("hand", 4, 1)
+    blocks = naive.blocks_of([(0, 1, 0)], 2)
+    found = score(
+        chip,
+        np.array([0, 3], dtype=np.int32),
+        blocks,
+        sizes=np.array([1, 1]),
+        rates=np.array([2, 0]),
+    )
+    assert (found["cut_fraction"], found["hops_max"], found["latency_max"]) == (0.0, 0, 0.0)
+    assert found["multicast"]["hops_total"] == 6
+
+
+def test_no_neurons() -> None:
+    none = np.zeros(0, dtype=np.int64)
+    found = score(Chip("one", 1, 1), none.astype(np.int32), [], sizes=none)
+    plain = [v for v in found.values() if not isinstance(v, dict)] + [*found["multicast"].values()]
+    assert not any(plain)
+
+
+def test_units_keep_sums_exact() -> None:
+    # Two weights that float64 cannot tell apart: the sum must be exact all the same.
+    w = 2**53
+    blocks = naive.blocks_of([(0, 1, w), (1, 0, w + 1)], 2)
+    core = np.array([0, 1], dtype=np.int32)
+    sizes = np.array([1, 1])
+    found = score(Chip("pair", 2, 1), core, blocks, sizes=sizes)
+    assert found["hops_total"] == 2 * w + 1
+    assert isinstance(found["hops_total"], int)
+    found = score(Chip("pair", 2, 1), core, blocks, sizes=sizes, weight_unit=2.0)
+    assert isinstance(found["hops_total"], float)
+
+
+@pytest.mark.parametrize(
+    ("edges", "change", "message"),
+    [
+        ([(0, 1, -1)], {}, "block of vertex 0: a weight is negative"),
+        ([(0, 3, 1)], {}, "block of vertex 0: a target is not a neuron"),
+        ([(0, 1, 2**62)], {}, "weights add up to over 2\\^62; use a coarser weight unit"),
+        ([(0, 2, 2**61)], {}, "multicast: rate \\* links exceeds 2\\^62"),
+        ([(0, 2, 2**61)], {"rates": [0, 0, 0]}, "unicast: weight \\* hops exceeds 2\\^62"),
+        ([], {"core": [0, 1, 4]}, "neuron 2 is on core 4, outside the 4x1 mesh"),
+        ([], {"core": [0, -1, 1]}, "neuron 1 is on core -1"),
+        ([], {"core": [0, 1, 2**32]}, "core holds 4294967296, too large for int32"),
+        ([], {"core": [0, 1]}, "sizes has shape \\(3,\\)"),
+        ([], {"core": [0.0, 1.0, 2.0]}, "core has shape \\(3,\\) and type float64"),
+        ([], {"sizes": [1, 1, -1]}, "neuron 2 has size -1"),
+        ([], {"sizes": [2**62, 1, 1]}, "sizes add up"),
+        ([], {"rates": [1, -2, 1]}, "neuron 1 has a negative rate"),
+        ([], {"weight_unit": 0.0}, "weight_unit is 0.0; give a positive number"),
+    ],
+)
+def test_bad_input(edges: list[naive.Edge], change: dict[str, Any], message: str) -> None:
+    options: dict[str, Any] = {"core": [0, 1, 2], "sizes": [1, 1, 1], **change}
+    options = {k: np.array(v) if isinstance(v, list) else v for k, v in options.items()}
+    with pytest.raises(ChipError, match=message):
+        score(Chip("line", 4, 1), options.pop("core"), naive.blocks_of(edges, 3), **options)
+
+
+@pytest.mark.parametrize(
+    ("ends", "message"),
+    [((0, 2), "the blocks hold 2 vertices, the mapping 3"), ((0, 4), "holds 4 vertices")],
+)
+def test_blocks_of_another_network(ends: tuple[int, int], message: str) -> None:
+    three = np.array([0, 1, 2])
+    with pytest.raises(ChipError, match=message):
+        score(Chip("line", 4, 1), three, [naive.Block(*ends, [])], sizes=three)
+
+
+@pytest.mark.parametrize(
+    ("indptr", "message"),
+    [([0, 2, 1, 1], "indptr decreases"), ([0, 1, 1, 2], "disagree"), ([1, 1, 1, 1], "disagree")],
+)
+def test_malformed_block(indptr: list[int], message: str) -> None:
+    class Malformed:
+        first = 0
+
+        def outgoing(self) -> tuple[Any, Any, Any]:
+            return np.array(indptr), np.array([1], dtype=np.int32), np.array([1])
+
+    three = np.array([0, 1, 2])
+    with pytest.raises(ChipError, match=message):
+        score(Chip("line", 4, 1), three, [Malformed()], sizes=three)
+
+
+@pytest.mark.jit
+def test_sparse_and_dense_agree_on_a_larger_network() -> None:
+    """40x30 cores, all in use, so that the sparse sums are the ones that run by default."""
+    rng = np.random.default_rng(5)
+    n, fanout = 6000, 20
+    source = np.repeat(np.arange(n), fanout)
+    keys = np.unique(source * n + rng.integers(0, n, n * fanout))
+    source, target = np.divmod(keys, n)
+    source, target = source[source != target], target[source != target]
+    weight = rng.integers(0, 9, len(source))
+    core = rng.permutation(np.arange(n) % 1200).astype(np.int32)
+    chip = Chip("wide", 40, 30)
+
+    class Slice:
+        def __init__(self, first: int, last: int) -> None:
+            self.first = first
+            at = np.searchsorted(source, np.arange(first, last + 1))
+            own = slice(at[0], at[-1])
+            self.parts = at - at[0], target[own].astype(np.int32), weight[own]
+
+        def outgoing(self) -> tuple[Any, Any, Any]:
+            return self.parts
+
+    blocks = [Slice(a, min(n, a + 700)) for a in range(0, n, 700)]
+    sizes = np.ones(n, dtype=np.int64)
+    sparse = measure(chip, core, blocks, sizes=sizes)
+    x, y = core % 40, core // 40
+    d = np.abs(x[source] - x[target]) + np.abs(y[source] - y[target])
+    assert sparse.unicast_links.sum() == (weight * d).sum()
+    assert sparse.congestion.sum() == pytest.approx((weight * (d + 1))[d > 0].sum())
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(pairs, "DENSE_CORES", 1200)
+        dense = measure(chip, core, blocks, sizes=sizes)
+    assert np.array_equal(sparse.pair_weight, dense.pair_weight)
+    assert np.array_equal(sparse.congestion, dense.congestion)

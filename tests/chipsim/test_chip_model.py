@@ -1,0 +1,171 @@
+"""The chip model, the presets, and what a user may write for a chip."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from chipsim.chip import Chip
+from chipsim.errors import ChipError
+from chipsim.presets import PRESETS, from_fields, parse_chip
+
+
+def test_core_ids_run_along_rows() -> None:
+    x, y = Chip("c", 3, 2).coordinates()
+    assert x.tolist() == [0, 1, 2, 0, 1, 2]
+    assert y.tolist() == [0, 0, 0, 1, 1, 1]
+    assert x.dtype == y.dtype == np.int32
+
+
+def test_usable_and_links() -> None:
+    chip = Chip("c", 3, 2, unavailable=(5, 1, 5))
+    assert chip.unavailable == (1, 5)
+    assert chip.usable.tolist() == [True, False, True, True, True, False]
+    assert (chip.cores, chip.usable_count, chip.links) == (6, 4, 14)
+
+
+def test_frozen() -> None:
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        Chip("c", 1, 1).width = 2  # type: ignore[misc]
+
+
+def test_with_limits_keeps_the_rest() -> None:
+    chip = PRESETS["loihi"].with_limits(neurons=7, synapses=9)
+    assert (chip.neurons, chip.synapses, chip.axons_in, chip.axons_out) == (7, 9, 4096, None)
+    assert chip.energy_link == 3.5
+    with pytest.raises(ChipError, match="axons_out is 0"):
+        chip.with_limits(axons_out=0)
+
+
+def test_json_round_trip() -> None:
+    chip = Chip("c", 3, 2, synapses=5, unavailable=(4,), energy_link=2)
+    values = json.loads(json.dumps(chip.to_json()))
+    assert set(values) == {field.name for field in dataclasses.fields(Chip)}
+    assert from_fields(values) == chip
+
+
+def test_numpy_numbers_become_plain() -> None:
+    chip = Chip("c", np.int32(3), np.int64(2), unavailable=tuple(np.array([1])))
+    json.dumps(chip.to_json())
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"name": ""}, "name is ''"),
+        ({"width": 0}, "chip c: width is 0; give a whole number, at least one core"),
+        ({"height": 2.0}, "height is 2.0"),
+        ({"height": True}, "height is True"),
+        ({"width": 50000, "height": 50000}, "50000x50000 is more than 2147483647 cores"),
+        ({"neurons": 0}, "neurons is 0; give a whole number, 1 or more"),
+        ({"neurons": None}, "neurons is None"),
+        ({"synapses": -1}, "synapses is -1"),
+        ({"axons_in": "4"}, "axons_in is '4'"),
+        ({"energy_link": -0.1}, "energy_link is -0.1; give a finite number, 0 or more"),
+        ({"latency_router": float("nan")}, "latency_router is nan"),
+        ({"latency_link": "1"}, "latency_link is '1'"),
+        ({"unavailable": (6,)}, "unavailable core 6 is outside the 3x2 mesh; core ids run"),
+        ({"unavailable": (-1,)}, "unavailable core -1 is outside"),
+        ({"unavailable": tuple(range(6))}, "all 6 cores are unavailable"),
+    ],
+)
+def test_bad_values_are_named(change: dict[str, Any], message: str) -> None:
+    with pytest.raises(ChipError, match=message):
+        Chip(**{"name": "c", "width": 3, "height": 2, **change})
+
+
+@pytest.mark.parametrize(
+    ("name", "mesh", "neurons", "axons_in", "costs"),
+    [
+        ("loihi", (16, 8), 1024, 4096, (1.7, 3.5, 2.1, 5.3)),
+        ("loihi64", (64, 64), 1024, 4096, (1.7, 3.5, 2.1, 5.3)),
+        ("truenorth", (64, 64), 256, 256, (1, 0.1, 1, 0.01)),
+        ("mesh84", (84, 84), 4096, 65536, (1, 0.1, 1, 0.01)),
+        ("mesh1024", (1024, 1024), 4096, 65536, (1, 0.1, 1, 0.01)),
+        ("12x5", (12, 5), 1024, None, (1, 0.1, 1, 0.01)),
+    ],
+)
+def test_named_chips(
+    name: str,
+    mesh: tuple[int, int],
+    neurons: int,
+    axons_in: int | None,
+    costs: tuple[float, ...],
+) -> None:
+    chip = parse_chip(name)
+    assert chip.name == name
+    assert (chip.width, chip.height) == mesh
+    assert (chip.neurons, chip.axons_in, chip.synapses) == (neurons, axons_in, None)
+    assert costs == (
+        chip.energy_router,
+        chip.energy_link,
+        chip.latency_router,
+        chip.latency_link,
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("0x4", "width is 0"),
+        ("4x0", "height is 0"),
+        ("axb", "chip 'axb' is unknown; give WIDTHxHEIGHT such as 64x64, one of loihi, loihi64, "),
+        ("loihi3", "truenorth, mesh84, mesh1024, or the path of a .toml file"),
+        ("-4x4", "unknown"),
+        ("", "unknown"),
+        ("9" * 5000 + "x1", "the mesh is too large"),
+        ("nowhere.toml", "chip file nowhere.toml does not exist; check the path"),
+    ],
+)
+def test_bad_texts(text: str, message: str) -> None:
+    with pytest.raises(ChipError, match=message):
+        parse_chip(text)
+
+
+def test_toml_file(tmp_path: Path) -> None:
+    path = tmp_path / "mine.toml"
+    path.write_text(
+        "width = 4\nheight = 3\nneurons = 100\naxons_out = 7\n"
+        "unavailable = [11, [1, 2], 0]\nenergy_link = 2\n"
+    )
+    expected = Chip("mine", 4, 3, neurons=100, axons_out=7, unavailable=(0, 9, 11), energy_link=2.0)
+    assert parse_chip(str(path)) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("height = 3", "key 'width' is missing; add it"),
+        ("width = 4\nheight = 3\ncores = 1", "unknown key 'cores'; known are name, width"),
+        ("width = ", "is not valid TOML"),
+        ('width = "4"\nheight = 3', "width is '4'"),
+        ("width = 4\nheight = 3\nunavailable = 3", "unavailable is 3; give a list"),
+        ("width = 4\nheight = 3\nunavailable = [12]", "unavailable core 12 is outside the 4x3"),
+        ("width = 4\nheight = 3\nunavailable = [[4, 0]]", r"core \[4, 0\] is outside the 4x3"),
+        ("width = 4\nheight = 3\nunavailable = [[1]]", r"unavailable holds \[1\]"),
+        ('width = 4\nheight = 3\nunavailable = ["a"]', "unavailable core 'a'"),
+    ],
+)
+def test_bad_toml(tmp_path: Path, text: str, message: str) -> None:
+    path = tmp_path / "bad.toml"
+    path.write_text(text)
+    with pytest.raises(ChipError, match=message) as caught:
+        parse_chip(str(path))
+    assert str(caught.value).startswith(f"chip file {path}")
+    assert "\n" not in str(caught.value)
+
+
+def test_unreadable_files(tmp_path: Path) -> None:
+    folder = tmp_path / "folder.toml"
+    folder.mkdir()
+    with pytest.raises(ChipError, match="cannot be read"):
+        parse_chip(str(folder))
+    binary = tmp_path / "binary.toml"
+    binary.write_bytes(b"\xff\xfe")
+    with pytest.raises(ChipError, match="is not valid TOML"):
+        parse_chip(str(binary))
