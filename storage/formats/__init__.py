@@ -1,0 +1,186 @@
+"""Networks in other people's formats: import from them, export to them.
+
+::
+
+    meta = import_network(Path("4elt.graph"), Path("4elt.bin"))
+    with NetworkFile(Path("4elt.bin")) as net:
+        export_network(net, Path("4elt.csv.gz"))
+"""
+
+from __future__ import annotations
+
+import zipfile
+import zlib
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from storage.errors import BadInputError
+from storage.formats.base import (
+    DEFAULT_MEMORY,
+    HEAD_BYTES,
+    Exporter,
+    Importer,
+    Progress,
+    named,
+    plain_suffix,
+)
+
+if TYPE_CHECKING:
+    from storage.meta import NetworkMeta
+    from storage.network import NetworkFile
+
+FORMATS: dict[str, Importer] = {
+    importer.name: importer
+    for importer in (  # those with a magic number first: a name can mislead
+        Importer(
+            "matrixmarket",
+            "Matrix Market; entry (i, j) is a synapse from i to j",
+            (".mtx", ".mm"),
+            "storage.formats.matrixmarket",
+            b"%%MatrixMarket",
+        ),
+        Importer(
+            "parquet",
+            "Parquet table of edges (needs pyarrow)",
+            (".parquet", ".pq"),
+            "storage.formats.parquet",
+            b"PAR1",
+        ),
+        Importer(
+            "npz",
+            "NumPy archive: a scipy.sparse matrix, or arrays source, target[, weight]",
+            (".npz",),
+            "storage.formats.scipynpz",
+            b"PK\3\4",
+        ),
+        Importer(
+            "metis",
+            "METIS graph, with sizes and weights (undirected)",
+            (".graph", ".mgraph", ".metis"),
+            "storage.formats.metis",
+        ),
+        Importer(
+            "edgelist",
+            "text with a line `source target [weight]` for every synapse",
+            (".csv", ".tsv", ".txt", ".edges", ".edgelist", ".el"),
+            "storage.formats.edgelist",
+        ),
+        Importer(
+            "qaplib",
+            "QAPLIB instance on a grid: its flows (undirected if symmetric)",
+            (".dat",),
+            "storage.formats.qaplib",
+        ),
+    )
+}
+
+EXPORTS: dict[str, Exporter] = {
+    exporter.name: exporter
+    for exporter in (
+        Exporter(
+            "metis",
+            "METIS graph, undirected",
+            (".graph", ".mgraph", ".metis"),
+            "storage.formats.export_metis",
+        ),
+        Exporter(
+            "csv",
+            "text with a line source,target,weight for every synapse",
+            (".csv",),
+            "storage.formats.export_csv",
+        ),
+    )
+}
+
+
+def recognise(path: Path, name: str | None = None) -> Importer:
+    """The importer for a file: the one called `name`, else by the file's content and name.
+
+    Raises `BadInputError` if the file cannot be read, is a network file already, or looks like
+    nothing that is known.
+    """
+    head = _head(path)
+    if head.startswith(b"PK") and _is_network(path):
+        raise BadInputError(f"{path}: is a network file already; use it without importing it")
+    if name is not None:
+        importer: Importer = named(FORMATS, name)
+        return importer
+    for importer in FORMATS.values():
+        if importer.sniff(head, path):
+            return importer
+    for importer in FORMATS.values():  # the importer knows best what is missing in such a file
+        if importer.magic and plain_suffix(path) in importer.extensions:
+            return importer
+    raise BadInputError(
+        f"{path}: neither its name nor its content tells the format; "
+        f"name it with --format ({', '.join(FORMATS)})"
+    )
+
+
+def import_network(
+    source: Path,
+    destination: Path,
+    format: str | None = None,
+    *,
+    memory: int = DEFAULT_MEMORY,
+    threads: int | None = None,
+    progress: Progress | None = None,
+) -> NetworkMeta:
+    """Convert a file to a network file; returns what was written.
+
+    format : a key of `FORMATS`; found out if None
+    memory : bytes for sorting
+    Raises `BadInputError` with the place of the fault; then no file is left behind.
+    """
+    importer = recognise(source, format)
+    return importer.load(source, destination, memory=memory, threads=threads, progress=progress)
+
+
+def export_network(net: NetworkFile, destination: Path, format: str | None = None) -> None:
+    """Write a network in another format, a key of `EXPORTS`; by the name's ending if None."""
+    if format is not None:
+        exporter: Exporter = named(EXPORTS, format)
+        exporter.save(net, destination)
+        return
+    for exporter in EXPORTS.values():
+        if plain_suffix(destination) in exporter.extensions:
+            exporter.save(net, destination)
+            return
+    raise BadInputError(
+        f"{destination}: the name tells no format that can be written; "
+        f"name it with --format ({', '.join(EXPORTS)})"
+    )
+
+
+def _head(path: Path) -> bytes:
+    """The first bytes of a file, unzipped if it is gzipped."""
+    try:
+        with path.open("rb") as file:
+            head = file.read(HEAD_BYTES)
+    except OSError as error:
+        raise BadInputError(f"{path}: cannot read: {error.strerror or error}") from error
+    if head.startswith(b"\x1f\x8b"):
+        try:
+            head = zlib.decompressobj(31).decompress(head, HEAD_BYTES)
+        except zlib.error as error:
+            raise BadInputError(f"{path}: the gzip data is damaged; fetch it again") from error
+    return head.removeprefix(b"\xef\xbb\xbf")
+
+
+def _is_network(path: Path) -> bool:
+    try:
+        with zipfile.ZipFile(path) as archive:
+            return "meta.json" in archive.namelist()
+    except (zipfile.BadZipFile, NotImplementedError, ValueError, OSError):
+        return False
+
+
+__all__ = [
+    "EXPORTS",
+    "FORMATS",
+    "Exporter",
+    "Importer",
+    "export_network",
+    "import_network",
+    "recognise",
+]

@@ -1,0 +1,98 @@
+"""What a format is: a name, the files that it recognises, and the module that does the work.
+
+Nothing here needs compiled kernels; a format's module is imported when it is used, so that the
+list of formats is there at once for help texts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+from storage.errors import BadInputError
+
+if TYPE_CHECKING:
+    from storage.meta import NetworkMeta
+    from storage.network import NetworkFile
+
+HEAD_BYTES = 4096
+DEFAULT_MEMORY = 256 << 20
+
+Progress = Callable[[float], None]
+"""Is called with the fraction of the source that has been read, 0 .. 1."""
+
+
+def plain_suffix(path: Path) -> str:
+    """The last part of the name in lower case, a final ``.gz`` apart: ``a.mtx.gz`` is .mtx."""
+    name = path.name.lower().removesuffix(".gz")
+    return Path(name).suffix
+
+
+def is_text(head: bytes) -> bool:
+    return b"\0" not in head
+
+
+@dataclass(frozen=True, slots=True)
+class Importer:
+    """A format that networks are read from.
+
+    extensions : as in ``.graph``; a text format is recognised by them (and by holding text)
+    magic : bytes that such a file starts with; a format that has one is recognised by it alone
+    module : name of the module with ``load(source, destination, *, memory, threads, progress)``
+    """
+
+    name: str
+    about: str
+    extensions: tuple[str, ...]
+    module: str
+    magic: bytes = b""
+
+    def sniff(self, head: bytes, path: Path) -> bool:
+        """Whether a file that starts with `head` (unzipped if need be) looks like this format."""
+        if self.magic:
+            return head.startswith(self.magic)
+        return plain_suffix(path) in self.extensions and is_text(head)
+
+    def load(
+        self,
+        source: Path,
+        destination: Path,
+        *,
+        memory: int = DEFAULT_MEMORY,
+        threads: int | None = None,
+        progress: Progress | None = None,
+    ) -> NetworkMeta:
+        """Convert; raises `BadInputError` and leaves no file if the source breaks its rules."""
+        load = import_module(self.module).load
+        try:
+            meta = load(source, destination, memory=memory, threads=threads, progress=progress)
+        except BadInputError as error:
+            if str(source) in str(error):
+                raise
+            raise BadInputError(f"{source}: {error}") from error  # found out by the writer
+        return cast("NetworkMeta", meta)
+
+
+@dataclass(frozen=True, slots=True)
+class Exporter:
+    """A format that networks are written to, by ``save(net, destination)`` of a module."""
+
+    name: str
+    about: str
+    extensions: tuple[str, ...]
+    module: str
+
+    def save(self, net: NetworkFile, destination: Path) -> None:
+        """Write the file; it appears under its name only when it is complete."""
+        save: Any = import_module(self.module).save
+        save(net, destination)
+
+
+def named(formats: dict[str, Any], name: str) -> Any:
+    """The format called `name`; raises `BadInputError` that lists them all."""
+    if name not in formats:
+        raise BadInputError(f"no format is called {name!r}; there are {', '.join(formats)}")
+    return formats[name]

@@ -1,0 +1,152 @@
+"""Text files, plain or gzipped, read a megabyte at a time: lines first, then numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from gzip import BadGzipFile
+from pathlib import Path
+from types import TracebackType
+from typing import Any, BinaryIO
+
+from isal import igzip, igzip_lib
+
+from storage.errors import BadInputError
+from storage.formats.tokens import Tokenizer, Tokens
+
+CHUNK_BYTES = 1 << 20
+PEEK_BYTES = 1 << 16
+GZIP_MAGIC = b"\x1f\x8b"
+_ISAL_ERROR: Any = igzip_lib.IsalError
+
+
+class TextReader:
+    """Reads a text file from the start: first some lines as text, then the rest as numbers.
+
+    path : plain or gzipped (by content)
+    commas : bytes that separate numbers, at most one between two; blanks always do
+    comments : bytes that start a comment, which goes on to the end of the line
+    Raises `BadInputError` if the file can't be read, is damaged or holds something else.
+    """
+
+    def __init__(
+        self, path: Path, *, commas: bytes = b"", comments: bytes = b"%", blanks: bytes = b""
+    ) -> None:
+        self.path = path
+        self.line = 0  # number of the last line that was read
+        self._comments = comments
+        self._tokenizer = Tokenizer(path, commas, comments, blanks)
+        self._separators = [bytes([b]) for b in b" \t" + commas]
+        self._file, self._raw, self._size = _open(path)
+        self._rest = b""
+        self._ended = False
+        self._started = False
+        self._at_line_start = True
+
+    def where(self, line: int | None = None) -> str:
+        """The place for a message: file and line, by default the last line read."""
+        return f"{self.path}: line {line if line is not None else self.line}"
+
+    @property
+    def fraction(self) -> float:
+        """Share of the file that has been read, 0 .. 1."""
+        return min(self._raw.tell() / self._size, 1.0) if self._size else 1.0
+
+    def peek(self) -> str | None:
+        """The next line that is not blank nor a comment, which stays the next; None at the end."""
+        while True:
+            while b"\n" not in self._rest and not self._ended:
+                self._fill(PEEK_BYTES)
+            text, newline, rest = self._rest.partition(b"\n")
+            content = text.strip()
+            if content and content[0] not in self._comments:
+                return content.decode("utf-8", "replace")
+            if not newline:
+                return None
+            self._rest = rest
+            self.line += 1
+
+    def raw_line(self) -> str | None:
+        """The next line as it is, even a comment, or None at the end of the file."""
+        while b"\n" not in self._rest and not self._ended:
+            self._fill(PEEK_BYTES)
+        text, newline, self._rest = self._rest.partition(b"\n")
+        self.line += len(newline)
+        return text.strip().decode("utf-8", "replace") if newline else None
+
+    def next_line(self) -> str | None:
+        """The next line that is not blank nor a comment, or None at the end of the file."""
+        content = self.peek()
+        if content is not None:
+            self._rest = self._rest.partition(b"\n")[2]
+            self.line += 1
+        return content
+
+    def _fill(self, size: int) -> None:
+        data = self._read(size)
+        if not self._started:
+            self._started = True
+            data = data.removeprefix(b"\xef\xbb\xbf")
+        if not data:
+            self._ended = True
+            if not (self._rest.endswith(b"\n") if self._rest else self._at_line_start):
+                self._rest += b"\n"
+        self._rest += data
+
+    def _read(self, size: int) -> bytes:
+        try:
+            return self._file.read(size)
+        except (EOFError, _ISAL_ERROR, BadGzipFile) as error:
+            raise BadInputError(
+                f"{self.path}: the gzip data is truncated or damaged after line {self.line}; "
+                "fetch the file again"
+            ) from error
+        except OSError as error:
+            raise BadInputError(f"{self.path}: cannot read: {error.strerror or error}") from error
+
+    def chunks(self, whole_lines: bool = False) -> Iterator[Tokens]:
+        """All remaining numbers, in pieces that end with a line wherever lines are short.
+
+        whole_lines : split a line only when it is longer than two chunks
+        """
+        while not (self._ended and not self._rest):
+            if not self._ended:
+                self._fill(CHUNK_BYTES)
+            cut = len(self._rest)
+            if not self._ended:
+                cut = self._rest.rfind(b"\n") + 1
+                if not cut and not (whole_lines and len(self._rest) < 2 * CHUNK_BYTES):
+                    cut = max(self._rest.rfind(mark) for mark in self._separators) + 1
+            data, self._rest = self._rest[:cut], self._rest[cut:]
+            if data:
+                self._at_line_start = data.endswith(b"\n")
+                tokens = self._tokenizer.read(data, self.line + 1)
+                self.line += tokens.ends.size
+                yield tokens
+
+    def close(self) -> None:
+        self._file.close()
+        self._raw.close()
+
+    def __enter__(self) -> TextReader:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+def _open(path: Path) -> tuple[Any, BinaryIO, int]:
+    """The file's text, the file on disk, and the size of the latter."""
+    try:
+        raw = path.open("rb")
+        size = path.stat().st_size
+        packed = raw.read(2) == GZIP_MAGIC
+        raw.seek(0)
+    except OSError as error:
+        raise BadInputError(f"{path}: cannot read: {error.strerror or error}") from error
+    unzipped: Any = igzip.IGzipFile  # carries no types
+    return (unzipped(fileobj=raw), raw, size) if packed else (raw, raw, size)
