@@ -1,0 +1,35 @@
+"""Synthetic networks: one module a kind, streamed into a network file.
+
+::
+
+    from storage.generate import Cortex, generate
+
+    meta = generate(Cortex(side=64, fanout=20), Path("cortex.bin"), seed=1)
+
+Importing this package is cheap: the writer, with its compiled kernels, comes with the first call.
+"""
+
+from __future__ import annotations
+
+from storage.generate.base import NetworkSpec, Progress, generate
+from storage.generate.cortex import Cortex
+from storage.generate.grouped import GroupCnn, GroupDnn
+from storage.generate.layered import Layered
+from storage.generate.microcircuit import Microcircuit
+
+KINDS: dict[str, type[NetworkSpec]] = {
+    spec.kind: spec for spec in (Cortex, Layered, Microcircuit, GroupDnn, GroupCnn)
+}
+"""Every kind by name. The fields of the dataclass are its settings, with ``metadata["help"]``."""
+
+__all__ = [
+    "KINDS",
+    "Cortex",
+    "GroupCnn",
+    "GroupDnn",
+    "Layered",
+    "Microcircuit",
+    "NetworkSpec",
+    "Progress",
+    "generate",
+]

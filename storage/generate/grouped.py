@@ -1,0 +1,87 @@
+"""Networks that are grouped already, one group a vertex: tests of placement alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+import numpy as np
+
+from storage.generate.base import Attributes, Edges, ranges, require, require_size, stream
+
+REACH = 4  # a convolutional group feeds groups j .. j + 3 of the next layer
+_WEIGHT = 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Grouped:
+    """`size` layers of `size` groups, ids by layer; weights uniform in [0, 1).
+
+    Layer i connects to layer i + 1 for i in 0 .. size-3, so the last layer stays unconnected.
+    """
+
+    kind: ClassVar[str]
+
+    size: int = field(metadata={"help": "number of layers, and of groups in each"})
+
+    def __post_init__(self) -> None:
+        require(self.size >= 3, self.kind, "size", self.size, "3 or more")
+        require_size(self.kind, self.neurons)
+
+    @property
+    def neurons(self) -> int:
+        return self.size * self.size
+
+    @property
+    def _fanout(self) -> int:
+        return self.size
+
+    @property
+    def synapses(self) -> int:
+        return (self.size - 2) * self.size * self._fanout
+
+    def edges(self, rng: np.random.Generator) -> Iterator[Edges]:
+        """In order of the source, then of the target."""
+        weights = stream(rng, _WEIGHT)
+        offset = self._first_target
+        for first, last in ranges(self.synapses):
+            source, slot = np.divmod(np.arange(first, last), self._fanout)
+            layer, group = np.divmod(source, self.size)
+            into = offset * group + slot
+            inside = into < self.size
+            target = (layer + 1) * self.size + into
+            yield source[inside], target[inside], weights.random(int(inside.sum()))
+
+    @property
+    def _first_target(self) -> int:
+        return 0
+
+    def attributes(self, rng: np.random.Generator) -> Attributes:
+        """`layer`: the layer of the group; `group`: its place in the layer."""
+        layer, group = np.divmod(np.arange(self.neurons), self.size)
+        return {"layer": (layer, None), "group": (group, None)}
+
+
+@dataclass(frozen=True, slots=True)
+class GroupDnn(_Grouped):
+    """Consecutive layers are fully connected: each group feeds all groups of the next layer."""
+
+    kind: ClassVar[str] = "group-dnn"
+    about: ClassVar[str] = "a grouped network with fully connected layers"
+
+
+@dataclass(frozen=True, slots=True)
+class GroupCnn(_Grouped):
+    """Group j feeds the groups j .. j+3 of the next layer, those of them that exist."""
+
+    kind: ClassVar[str] = "group-cnn"
+    about: ClassVar[str] = "a grouped network with narrow, convolution-like layers"
+
+    @property
+    def _fanout(self) -> int:
+        return REACH
+
+    @property
+    def _first_target(self) -> int:
+        return 1
