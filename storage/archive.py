@@ -170,7 +170,7 @@ class ArchiveReader:
         inflater = isal_zlib.decompressobj(-15)
         try:
             raw = inflater.decompress(data, size + 1)
-        except igzip_lib.IsalError as error:
+        except igzip_lib.IsalError as error:  # type: ignore[misc]  # its stub lacks the base class
             raise CorruptError(f"{where}: damaged ({error}); make the network again") from error
         if not inflater.eof:
             raise CorruptError(f"{where}: damaged; make the network again")

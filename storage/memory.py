@@ -63,6 +63,10 @@ class MemoryGraph(Graph):
     def vertex_sizes(self) -> NDArray[np.int64]:
         return self._sizes
 
+    def read_all(self) -> Block:
+        """All vertices as one block."""
+        return self._all
+
     def read_block(self, index: int) -> Block:
         first, last = self.block_bounds(index)
         begin, end = self._all.indptr[first], self._all.indptr[last]

@@ -43,9 +43,8 @@ def run(options: argparse.Namespace) -> int:
     if options.output is not None and options.output.suffix not in (".npz", ".csv"):
         raise UsageError(f"{options.output}: the name must end in .npz or .csv")
     chip = common.chip_of(options)
-    given = (
-        {} if options.force_iterations is None else {"force_iterations": options.force_iterations}
-    )
+    limit = options.force_iterations
+    given = {} if limit is None else {"force_iterations": limit}
     settings = preset(
         "classic",
         seed=options.seed,

@@ -204,8 +204,8 @@ def refine_by_forces(
             order = np.argsort(-magnitude, kind="stable")
             for begin in range(0, order.size, top):  # the next 5 % only when these are settled
                 swaps, _ = _swap_pulled(
-                    groups.indptr, groups.ids, groups.weights, strength, x, y, at, columns, rows, tie,
-                    order[begin : begin + top], reach,
+                    groups.indptr, groups.ids, groups.weights, strength, x, y, at, columns, rows,
+                    tie, order[begin : begin + top], reach,
                 )  # fmt: skip
                 if swaps:
                     break

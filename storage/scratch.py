@@ -1,0 +1,172 @@
+"""Scratch of a run: coarse levels and arrays in one LMDB environment, zstd-compressed.
+
+Levels use the same varint records as network files (docs/format.md), so every pass reads them
+through the same `Graph` interface. LMDB gives crash safety (a level exists completely or not at
+all) and reads by any number of threads without locks.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import lmdb
+import numpy as np
+import zstandard
+from numpy.typing import NDArray
+
+from storage.codec import decode_block, encode_block
+from storage.errors import CorruptError, WriteError
+from storage.graph import Block, Graph
+
+MAP_SIZE = 1 << 40  # address space, not disk: the file grows as it is filled
+COMMIT_EVERY = 64 << 20  # bytes in one transaction, so that dirty pages stay bounded
+_DTYPES = {"int32": np.int32, "int64": np.int64}
+
+
+def _compress(raw: bytes) -> bytes:
+    # level 1: a level is read two or three times at most; objects are not shared by threads
+    return zstandard.ZstdCompressor(level=1, write_checksum=True).compress(raw)
+
+
+class Scratch:
+    """One LMDB environment with levels, arrays and notes, by name."""
+
+    def __init__(self, path: Path, *, read_only: bool = False) -> None:
+        self.path = path
+        if read_only and not path.is_dir():
+            raise CorruptError(f"{path}: no scratch here; run with --keep-scratch")
+        try:
+            self._env = lmdb.open(
+                str(path), map_size=MAP_SIZE, readonly=read_only, sync=False, readahead=False
+            )
+        except (lmdb.Error, OSError) as error:
+            raise WriteError(f"{path}: cannot open scratch: {error}") from error
+
+    @contextmanager
+    def _writing(self) -> Iterator[None]:
+        try:
+            yield
+        except lmdb.MapFullError as error:
+            raise WriteError(f"{self.path}: scratch is larger than {MAP_SIZE} bytes") from error
+        except lmdb.Error as error:
+            raise WriteError(
+                f"{self.path}: cannot write scratch: {error}; free some disk space"
+            ) from error
+
+    def put(self, name: str, raw: bytes) -> None:
+        with self._writing(), self._env.begin(write=True) as transaction:
+            transaction.put(name.encode(), _compress(raw))
+
+    def get(self, name: str) -> bytes:
+        """The bytes kept under `name`; raises `KeyError` if there are none."""
+        with self._env.begin(buffers=True) as transaction:
+            packed = transaction.get(name.encode())
+            if packed is None:
+                raise KeyError(name)
+            try:
+                return zstandard.ZstdDecompressor().decompress(packed)
+            except zstandard.ZstdError as error:
+                raise CorruptError(f"{self.path}: {name}: {error}; run again") from error
+
+    def put_json(self, name: str, value: Any) -> None:
+        self.put(name, json.dumps(value).encode())
+
+    def get_json(self, name: str) -> Any:
+        return json.loads(self.get(name))
+
+    def put_array(self, name: str, array: NDArray[np.integer]) -> None:
+        """Keep a one-dimensional int32 or int64 array."""
+        if array.dtype.name not in _DTYPES or array.ndim != 1:
+            raise ValueError(f"{name}: {array.dtype} of {array.ndim} dimensions cannot be kept")
+        self.put_json(f"{name}/dtype", array.dtype.name)
+        self.put(name, array.tobytes())
+
+    def get_array(self, name: str) -> NDArray[Any]:
+        return np.frombuffer(self.get(name), _DTYPES[self.get_json(f"{name}/dtype")]).copy()
+
+    def names(self) -> list[str]:
+        with self._env.begin() as transaction:
+            return [bytes(key).decode() for key in transaction.cursor().iternext(values=False)]
+
+    def write_graph(
+        self, name: str, sizes: NDArray[np.int64], block_size: int, blocks: Iterable[Block]
+    ) -> ScratchGraph:
+        """Keep an undirected graph given by its blocks in order; returns it opened for reading."""
+        pending: list[tuple[bytes, bytes]] = []
+        held = connections = 0
+        for block in blocks:
+            packed = _compress(encode_block(block))
+            pending.append((f"{name}/block/{block.first // block_size:08d}".encode(), packed))
+            connections += block.connections
+            held += len(packed)
+            if held >= COMMIT_EVERY:
+                self._commit(pending)
+                held = 0
+        self._commit(pending)
+        self.put_array(f"{name}/sizes", sizes)
+        about = {"vertices": sizes.size, "connections": connections, "block_size": block_size}
+        self.put_json(f"{name}/graph", about)
+        return ScratchGraph(self, name)
+
+    def _commit(self, pending: list[tuple[bytes, bytes]]) -> None:
+        with self._writing(), self._env.begin(write=True) as transaction:
+            for key, value in pending:
+                transaction.put(key, value)
+        pending.clear()
+
+    def stored_bytes(self) -> int:
+        """Bytes in use in the environment."""
+        about, info = self._env.stat(), self._env.info()
+        return int(about["psize"] * (info["last_pgno"] + 1))
+
+    def close(self) -> None:
+        self._env.close()
+
+    def delete(self) -> None:
+        """Close, and remove the files."""
+        self.close()
+        shutil.rmtree(self.path, ignore_errors=True)
+
+    def __enter__(self) -> Scratch:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+class ScratchGraph(Graph):
+    """A level kept in scratch. Undirected; sizes of connections are not kept."""
+
+    undirected = True
+
+    def __init__(self, scratch: Scratch, name: str) -> None:
+        about = scratch.get_json(f"{name}/graph")
+        self.vertices = int(about["vertices"])
+        self.connections = int(about["connections"])
+        self.block_size = int(about["block_size"])
+        self._scratch = scratch
+        self._name = name
+
+    def vertex_sizes(self) -> NDArray[np.int64]:
+        return self._scratch.get_array(f"{self._name}/sizes")
+
+    def read_block(self, index: int) -> Block:
+        first, last = self.block_bounds(index)
+        name = f"{self._name}/block/{index:08d}"
+        try:
+            raw = self._scratch.get(name)
+        except KeyError as error:
+            raise CorruptError(f"{self._scratch.path}: {name} is missing; run again") from error
+        where = f"{self._scratch.path}: {name}"
+        return decode_block(raw, first, last - first, self.vertices, where=where)
