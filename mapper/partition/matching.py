@@ -37,7 +37,7 @@ def _match_block(first, indptr, ids, weights, order, sizes, limit, mate):
             u = ids[e]
             if weights[e] > heaviest and mate[u] < 0 and sizes[u] + sizes[v] <= limit:
                 heaviest = weights[e]
-                partner = u
+                partner = np.int64(u)
         if partner >= 0:
             mate[v] = partner
             mate[partner] = v
