@@ -110,6 +110,8 @@ class NetworkWriter:
 
         `size` and `rate` have a meaning in mapping; `id` is the original id; others are kept.
         """
+        if not name or "/" in name:
+            raise BadInputError(f"attribute {name!r} cannot be stored; give a name without /")
         if values.shape != (self.neurons,):
             raise BadInputError(
                 f"attribute {name!r} has {values.size} values for {self.neurons} neurons"

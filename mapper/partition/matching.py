@@ -22,7 +22,7 @@ def _match_block(first, indptr, ids, weights, order, sizes, limit, mate):
     equally heavy the first is taken, searched from a random place in the list: without that,
     meshes, whose weights are all equal, would pair along the numbering of their vertices.
     """
-    inside = 0
+    inside = np.int64(0)
     for step in range(order.size):
         local = order[step]
         v = first + local

@@ -1,0 +1,19 @@
+# Sourced by the other scripts: an environment in .venv with the project and the extras that the
+# variable `extras` names. Installs again only when pyproject.toml has changed.
+set -eu
+cd "$(dirname "$0")/.."
+python=${PYTHON:-python3}
+if ! "$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))'; then
+    echo "Python 3.11 or newer is needed; name one with PYTHON=/path/to/python3" >&2
+    exit 1
+fi
+extras=${extras:-}
+stamp=".venv/installed-${extras:-plain}"
+if ! [ -e "$stamp" ] || [ pyproject.toml -nt "$stamp" ]; then
+    echo "installing into .venv ..." >&2
+    [ -x .venv/bin/python ] || "$python" -m venv .venv
+    .venv/bin/python -m pip install --quiet --disable-pip-version-check \
+        --editable ".${extras:+[$extras]}"
+    touch "$stamp"
+fi
+PATH="$PWD/.venv/bin:$PATH"
