@@ -31,7 +31,7 @@ def run(options: argparse.Namespace) -> int:
     import numpy as np
 
     from chipsim.metrics import summarise
-    from mapper.errors import UsageError
+    from mapper.errors import DoesNotFitError, UsageError
     from mapper.mapping_file import save_csv, save_mapping
     from mapper.monitor import Monitor
     from mapper.output import network_facts
@@ -57,6 +57,12 @@ def run(options: argparse.Namespace) -> int:
         common.open_network(options, options.groups) as network,
     ):
         groups = whole(network, settings.threads)
+        largest = int(groups.sizes.argmax())
+        if groups.sizes[largest] > chip.neurons:
+            raise DoesNotFitError(
+                f"group {largest} has the size {groups.sizes[largest]}, a core holds "
+                f"{chip.neurons}; give --neurons-per-core"
+            )
         x, y, interrupted = place_groups(groups, chip, settings, monitor)
         core = (y * chip.width + x).astype(np.int32)
         metrics = summarise(chip, measure_network(network, chip, core, settings.threads))
