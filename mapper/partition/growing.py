@@ -2,7 +2,9 @@
 
 Karypis and Kumar's GGGP (SIAM J. Sci. Comput. 20, 1998): the selected set grows by the vertex
 whose selection adds least to the cut. Its cost is the weight of its connections to unselected
-vertices minus that to selected ones, so the cut is the running sum of the costs.
+vertices minus that to selected ones, so the cut is the running sum of the costs. Vertices that no
+selected one is connected to wait behind all others: a vertex of small degree is cheap anywhere, and
+selecting it far away starts a second region (measured: 4 to 8 % more cut on meshes and cortex).
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+WAITING = 1 << 62  # added to the cost of vertices that no selected one is connected to
 PARALLEL_ABOVE = 20_000  # connections; below this a thread costs more than it saves
 
 
@@ -68,6 +71,7 @@ def _grow(indptr, ids, weights, sizes, order, target, low, high, selected):
         selected[v] = 0
         for e in range(indptr[v], indptr[v + 1]):
             cost[v] += weights[e]
+        cost[v] += WAITING
     length = n
     for i in range(n // 2 - 1, -1, -1):
         _sift_down(heap, place, cost, i, length)
@@ -89,12 +93,14 @@ def _grow(indptr, ids, weights, sizes, order, target, low, high, selected):
             if over > target - held and held >= low:
                 break  # stopping short is nearer to the target
             held += sizes[v]
-            cut += cost[v]
+            cut += cost[v] if cost[v] < WAITING // 2 else cost[v] - WAITING
             selected[v] = 1
             for e in range(indptr[v], indptr[v + 1]):
                 u = ids[e]
                 if place[u] >= 0:
                     cost[u] -= 2 * weights[e]
+                    if cost[u] >= WAITING // 2:
+                        cost[u] -= WAITING
                     _sift_up(heap, place, cost, place[u])
         if length > 0:
             v = heap[0]
