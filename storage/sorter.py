@@ -74,8 +74,7 @@ class ConnectionSorter:
         self.bytes_spilled = 0
         self._bits = max(1, (vertices - 1).bit_length())
         self._capacity = max(1024, memory // BYTES_PER_ENTRY)
-        self._parent = folder
-        self._folder: tempfile.TemporaryDirectory[str] | None = None
+        self._folder = folder
         self._runs: list[tuple[NDArray[np.int64], NDArray[np.int64], np.dtype[Any]]] = []
         self._chunks: list[tuple[NDArray[np.int64], NDArray[Any]]] = []
         self._held = 0
@@ -102,7 +101,8 @@ class ConnectionSorter:
         self._chunks.append((key, weight.astype(kind)))
         self._held += key.size
         self.entries += key.size
-        self._total += float(weight.sum(dtype=np.float64))
+        with np.errstate(over="ignore"):  # an infinite total is refused in `blocks`
+            self._total += float(weight.sum(dtype=np.float64))
         if self._held >= self._capacity:
             self._spill()
 
@@ -116,24 +116,17 @@ class ConnectionSorter:
 
     def _spill(self) -> None:
         keys, values, kind = self._sorted_buffer()
-        if self._folder is None:
-            try:
-                self._folder = tempfile.TemporaryDirectory(
-                    prefix=".mapper-sort-", dir=self._parent, ignore_cleanup_errors=True
-                )
-            except OSError as error:
-                raise write_error(self._parent, error) from error
-        stem = Path(self._folder.name) / f"{len(self._runs):06d}"
         maps = []
-        for array, suffix in ((keys, ".keys"), (values, ".values")):
-            path = stem.with_suffix(suffix)
+        for array in (keys, values):
             try:
-                with path.open("wb") as file:  # not tofile: it hides why a write failed
+                # a file without a name: whatever happens to this process, nothing stays behind
+                with tempfile.TemporaryFile(dir=self._folder) as file:
                     file.write(array.data)
+                    file.flush()
+                    maps.append(np.memmap(file, np.int64, "r"))
             except OSError as error:
-                raise write_error(path, error) from error
+                raise write_error(self._folder, error) from error
             self.bytes_spilled += array.nbytes
-            maps.append(np.memmap(path, np.int64, "r"))
         self._runs.append((maps[0], maps[1], kind))
 
     def blocks(self, block_size: int, unit: float = 1.0) -> Iterator[tuple[Block, int]]:
@@ -199,12 +192,9 @@ class ConnectionSorter:
         )
 
     def close(self) -> None:
-        """Forget everything and remove the runs."""
+        """Forget everything; the runs on disk go with the memory maps."""
         self._runs.clear()
         self._chunks.clear()
-        if self._folder is not None:
-            self._folder.cleanup()
-            self._folder = None
 
     def __enter__(self) -> ConnectionSorter:
         return self
