@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import struct
+import sys
 import zipfile
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,6 +29,7 @@ _END = struct.Struct("<4sHHHHIIH")
 _MAX32, _MAX16 = 0xFFFFFFFF, 0xFFFF
 _DEFLATE = 8
 _DATE = (1 << 5) | 1  # 1980-01-01: the same network gives the same bytes
+_UTF8 = 1 << 11  # flag: the name is UTF-8
 _VERSION = 45  # of the specification, the first with zip64
 
 
@@ -48,6 +50,10 @@ def pack(name: str, raw: bytes) -> Packed:
     return Packed(name, data, len(raw), isal_zlib.crc32(raw))
 
 
+def _flags(name: bytes) -> int:
+    return 0 if name.isascii() else _UTF8
+
+
 class ArchiveWriter:
     """Appends packed members to a file that appears under its name only when it is complete."""
 
@@ -64,8 +70,9 @@ class ArchiveWriter:
         if max(sizes) >= self._limit:
             sizes, extra = (_MAX32, _MAX32), struct.pack("<HHQQ", 1, 16, size, packed)
         header = _LOCAL.pack(
-            b"PK\3\4", _VERSION, 0, _DEFLATE, 0, _DATE, member.crc, *sizes, len(name), len(extra)
-        )
+            b"PK\3\4", _VERSION, _flags(name), _DEFLATE, 0, _DATE, member.crc, *sizes,
+            len(name), len(extra),
+        )  # fmt: skip
         self._file.write(header + name + extra)
         self._file.write(member.data)
         self._entries.append((name, member.crc, packed, size, offset))
@@ -103,7 +110,7 @@ class ArchiveWriter:
             shown = _MAX32
         extra = struct.pack("<HH", 1, len(fields)) + fields if fields else b""
         header = _CENTRAL.pack(
-            b"PK\1\2", _VERSION, _VERSION, 0, _DEFLATE, 0, _DATE, crc, *sizes,
+            b"PK\1\2", _VERSION, _VERSION, _flags(name), _DEFLATE, 0, _DATE, crc, *sizes,
             len(name), len(extra), 0, 0, 0, 0, shown,
         )  # fmt: skip
         return header + name + extra
@@ -118,7 +125,8 @@ class ArchiveReader:
             with zipfile.ZipFile(path) as archive:
                 self._members = {info.filename: info for info in archive.infolist()}
             self._descriptor = os.open(path, os.O_RDONLY)
-        except (zipfile.BadZipFile, NotImplementedError) as error:
+            self._length = os.fstat(self._descriptor).st_size
+        except (zipfile.BadZipFile, NotImplementedError, ValueError, struct.error) as error:
             reason = f"not a complete zip archive ({error})"
             raise CorruptError(f"{path}: {reason}; make the network again") from error
         except OSError as error:
@@ -136,18 +144,13 @@ class ArchiveReader:
         if info is None:
             raise CorruptError(f"{self.path}: member {name} is missing; make the network again")
         where = f"{self.path}: member {name}"
-        head = os.pread(self._descriptor, _LOCAL.size, info.header_offset)
-        if len(head) < _LOCAL.size:
-            raise CorruptError(f"{where}: truncated; make the network again")
-        fields = _LOCAL.unpack(head)
+        fields = _LOCAL.unpack(self._piece(info.header_offset, _LOCAL.size, where))
         skip = _LOCAL.size + fields[9] + fields[10]
-        named = os.pread(self._descriptor, fields[9], info.header_offset + _LOCAL.size)
+        named = self._piece(info.header_offset + _LOCAL.size, fields[9], where)
         same = named == info.orig_filename.encode() and fields[6] == info.CRC
         if fields[0] != b"PK\3\4" or fields[3] != info.compress_type or not same:
             raise CorruptError(f"{where}: its header is damaged; make the network again")
-        data = os.pread(self._descriptor, info.compress_size, info.header_offset + skip)
-        if len(data) != info.compress_size:
-            raise CorruptError(f"{where}: truncated; make the network again")
+        data = self._piece(info.header_offset + skip, info.compress_size, where)
         if info.compress_type == zipfile.ZIP_STORED:
             raw = data
         elif info.compress_type == _DEFLATE:
@@ -164,12 +167,18 @@ class ArchiveReader:
             info.compress_size for name, info in self._members.items() if name.startswith(prefix)
         )
 
+    def _piece(self, start: int, size: int, where: str) -> bytes:
+        # a damaged directory may name any place and size: compare with the file's before reading
+        if not 0 <= start <= start + size <= self._length:
+            raise CorruptError(f"{where}: truncated; make the network again")
+        return os.pread(self._descriptor, size, start)
+
     @staticmethod
     def _inflate(data: bytes, size: int, where: str) -> bytes:
-        # a damaged directory may promise any size: never allocate by it, only compare with it
+        # never allocate by the directory's size either, only stop behind it
         inflater = isal_zlib.decompressobj(-15)
         try:
-            raw = inflater.decompress(data, size + 1)
+            raw = inflater.decompress(data, min(size, sys.maxsize - 1) + 1)
         except igzip_lib.IsalError as error:  # type: ignore[misc]  # its stub lacks the base class
             raise CorruptError(f"{where}: damaged ({error}); make the network again") from error
         if not inflater.eof:

@@ -126,7 +126,8 @@ def _decode(
         count, at = _get(data, at)
         if at < 0:
             return -at, v, sized
-        if count > (end - at) // 2:
+        later = indptr.size - 2 - v  # vertices still to come, a byte each at least
+        if count > (end - at - later) // 2:
             return _TRUNCATED, v, sized
         previous = np.int64(-1)
         for _ in range(count):
@@ -206,7 +207,7 @@ def encode_block(block: Block, default_size: int = 1, default_weight: int = 1) -
     """The records of a block's vertices, as docs/format.md lays them out."""
     sizes = block.sizes
     if sizes is None:
-        sizes = np.broadcast_to(np.int64(default_size), block.ids.shape)
+        sizes = np.broadcast_to(np.int64(1), block.ids.shape)
     length = _encoded_size(
         block.indptr, block.ids, block.weights, sizes, default_size, default_weight
     )
@@ -258,7 +259,7 @@ def decode_block(
         ids=ids[:used],
         weights=weights[:used],
         incoming=incoming[:used],
-        sizes=sizes[:used] if sized else None,
+        sizes=sizes[:used] if sized or default_size != 1 else None,
     )
 
 

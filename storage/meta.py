@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -120,7 +121,10 @@ _KINDS: dict[str, type] = {
 def _attribute(name: str, value: Any, where: str) -> AttributeMeta:
     try:
         parsed = AttributeMeta(**value)
-        good = parsed.unit > 0 and isinstance(parsed.offset, int)
+        labels = [] if parsed.labels is None else parsed.labels
+        good = 0 < parsed.unit < math.inf and isinstance(parsed.offset, int)
+        good = good and -(2**63) <= parsed.offset <= 0 and isinstance(labels, list)
+        good = good and all(isinstance(label, str) for label in labels)
     except TypeError:
         good = False
     if not good:

@@ -16,6 +16,7 @@ from storage.errors import BadInputError
 
 MAX_DECIMALS = 6
 RELATIVE_BITS = 24
+SMALLEST_EXPONENT = -1074  # of a float64 that is not zero
 MAX_STORED = 2.0**52  # leaves room for sums over two thousand such values in an int64
 
 
@@ -31,8 +32,9 @@ class UnitFinder:
         if not values.size:
             return
         lowest, highest = values.min(), values.max()  # NaN passes through min and max
-        if not np.isfinite(lowest + highest):
-            raise BadInputError(f"{what} {lowest + highest} is not finite; give finite values")
+        for end in (lowest, highest):
+            if not np.isfinite(end):
+                raise BadInputError(f"{what} {end} is not finite; give finite values")
         if lowest < 0:
             raise BadInputError(
                 f"{what} {lowest} is negative; traffic cannot be, use its magnitude"
@@ -41,9 +43,10 @@ class UnitFinder:
         if np.issubdtype(values.dtype, np.integer):
             return
         while self._decimals <= MAX_DECIMALS:
-            scaled = values * 10.0**self._decimals
-            if np.all(np.abs(scaled - np.rint(scaled)) <= 1e-9 * np.maximum(scaled, 1.0)):
-                break
+            with np.errstate(over="ignore", invalid="ignore"):  # beyond 1e302: no decimals then
+                scaled = values * 10.0**self._decimals
+                if np.all(np.abs(scaled - np.rint(scaled)) <= 1e-9 * scaled):
+                    break
             self._decimals += 1
 
     def unit(self) -> float:
@@ -52,7 +55,7 @@ class UnitFinder:
             return 1.0 if self._decimals == 0 else float(f"1e-{self._decimals}")
         if self._largest == 0:
             return 1.0
-        return 2.0 ** (math.frexp(self._largest)[1] - RELATIVE_BITS)
+        return 2.0 ** max(math.frexp(self._largest)[1] - RELATIVE_BITS, SMALLEST_EXPONENT)
 
 
 def to_units(

@@ -19,7 +19,7 @@ from storage.meta import MEMBER, AttributeMeta, NetworkMeta
 from storage.network import RATE, SIZE, attribute_member, block_member
 from storage.parallel import map_ordered
 from storage.quantise import UnitFinder, to_units
-from storage.sorter import ConnectionSorter
+from storage.sorter import MAX_TOTAL, ConnectionSorter
 
 ATTRIBUTE_BLOCK = 1 << 16
 DEFAULT_MEMORY = 256 << 20
@@ -82,6 +82,9 @@ class NetworkWriter:
         """
         if weight is None:
             weight = np.ones(source.size, np.int64)
+        if not source.shape == target.shape == weight.shape:
+            counts = f"{source.size} sources, {target.size} targets and {weight.size} weights"
+            raise BadInputError(f"{counts}: a synapse has one of each")
         if not source.size:
             return
         for ids in (source, target):
@@ -119,6 +122,11 @@ class NetworkWriter:
         if name == SIZE and not np.issubdtype(values.dtype, np.integer):
             raise BadInputError("sizes are whole numbers; scale them up")
         if np.issubdtype(values.dtype, np.integer):
+            low, high = min(0, int(values.min())), int(values.max())
+            if high - low >= 2**63:
+                raise BadInputError(f"attribute {name!r} spans more than 63 bits; scale it down")
+            if name == SIZE and values.sum(dtype=np.float64) >= MAX_TOTAL:
+                raise BadInputError("the sum of all sizes is beyond 2^62; scale them down")
             unit, stored = 1.0, values.astype(np.int64)
         else:
             finder = UnitFinder()
@@ -128,6 +136,8 @@ class NetworkWriter:
         offset = min(0, int(stored.min()))
         if offset < 0 and name in (SIZE, RATE):
             raise BadInputError(f"attribute {name!r} is negative: {offset * unit:g}")
+        if labels is not None and not 0 <= stored.min() <= stored.max() < len(labels):
+            raise BadInputError(f"attribute {name!r} counts beyond its {len(labels)} labels")
         about = AttributeMeta(unit, offset, list(labels) if labels is not None else None)
         self._attributes[name] = (stored - offset, about)
 

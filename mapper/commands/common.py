@@ -65,9 +65,16 @@ def add_chip(parser: argparse.ArgumentParser) -> None:
 
 def chip_of(options: argparse.Namespace) -> Chip:
     """The chip of the command line, its limits changed as asked."""
+    from chipsim.errors import ChipError
     from chipsim.presets import parse_chip
 
-    return parse_chip(options.chip).with_limits(
+    try:
+        chip = parse_chip(options.chip)
+    except ChipError as error:
+        if options.chip.endswith(".toml"):  # a file with a fault in it is bad input
+            raise
+        raise UsageError(str(error)) from error
+    return chip.with_limits(
         neurons=options.neurons_per_core,
         synapses=options.synapses_per_core,
         axons_in=options.axons_per_core,

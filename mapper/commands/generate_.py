@@ -7,6 +7,7 @@ from dataclasses import MISSING, asdict, fields
 from pathlib import Path
 
 from mapper.commands import common
+from mapper.errors import UsageError
 
 EPILOG = """\
 examples:
@@ -46,10 +47,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     from mapper.tables import facts
+    from storage.errors import BadInputError
     from storage.generate import KINDS, generate
 
     kind = KINDS[options.kind]
-    spec = kind(**{field.name: getattr(options, field.name) for field in fields(kind)})
+    try:
+        spec = kind(**{field.name: getattr(options, field.name) for field in fields(kind)})
+    except BadInputError as error:
+        raise UsageError(str(error)) from error
     with common.fraction_bar(options, f"generating {options.kind}") as progress:
         meta = generate(
             spec,
