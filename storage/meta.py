@@ -76,7 +76,7 @@ class NetworkMeta:
             if kind is float and isinstance(value, int) and not isinstance(value, bool):
                 value = float(value)
             wrong = not isinstance(value, kind) or (kind is int and isinstance(value, bool))
-            if wrong or (kind in (int, float) and not 0 <= value < 2**63):
+            if wrong or (kind in _LIMITS and not 0 <= value < _LIMITS[kind]):
                 raise CorruptError(f"{where}: {MEMBER}: {name} is {value!r}")
             fields[name] = value
         fields["attributes"] = {
@@ -90,6 +90,7 @@ class NetworkMeta:
         return meta
 
 
+_LIMITS: dict[type, float] = {int: 2**63, float: math.inf}
 _KINDS: dict[str, type] = {
     **dict.fromkeys(
         (

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from storage.errors import BadInputError
 
 MAX_DECIMALS = 6
+ROUNDING = 2.0**-50  # relative: of a decimal and of its product, four last places of a float64
 RELATIVE_BITS = 24
 SMALLEST_EXPONENT = -1074  # of a float64 that is not zero
 MAX_STORED = 2.0**52  # leaves room for sums over two thousand such values in an int64
@@ -45,7 +46,7 @@ class UnitFinder:
         while self._decimals <= MAX_DECIMALS:
             with np.errstate(over="ignore", invalid="ignore"):  # beyond 1e302: no decimals then
                 scaled = values * 10.0**self._decimals
-                if np.all(np.abs(scaled - np.rint(scaled)) <= 1e-9 * scaled):
+                if np.all(np.abs(scaled - np.rint(scaled)) <= ROUNDING * scaled):
                     break
             self._decimals += 1
 

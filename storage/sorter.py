@@ -92,6 +92,8 @@ class ConnectionSorter:
         incoming : 1 if `other` is the source of the connection, else 0
         weight : not negative; all integer, or float64 to be quantised in `blocks`
         """
+        if not owner.size:  # an empty run cannot be mapped
+            return
         key = owner.astype(np.int64) << (self._bits + 1)
         key |= other.astype(np.int64) << 1
         key |= incoming

@@ -1,0 +1,108 @@
+"""A damaged network file is noticed, or the damage lies where nothing is read."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from storage.errors import CorruptError, StorageError
+from storage.network import NetworkFile
+from storage.scratch import Scratch
+from storage.writer import NetworkWriter
+from tests.storage import naive
+
+
+@pytest.fixture(params=[0xFFFFFFFF, 0], ids=["zip", "zip64"])
+def network(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    path = tmp_path / "net.bin"
+    with NetworkWriter(path, 6, block_size=4, provenance={"from": "a test"}) as writer:
+        writer.add(
+            np.array([0, 0, 4, 5, 5]), np.array([1, 3, 2, 0, 0]), np.array([1, 2, 300, 4, 5])
+        )
+        writer.set_attribute("size", np.array([1, 2, 3, 4, 5, 6]))
+        writer.set_attribute("layer", np.array([0, 1, 0, 1, 0, 1]), ["in", "out"])
+        writer._archive._limit = request.param
+        writer.finish()
+    return path
+
+
+def everything(path: Path) -> Any:
+    with NetworkFile(path) as net:
+        attributes = {name: net.attribute(name) for name in net.meta.attributes}
+        return (
+            net.meta,
+            naive.flatten(net.blocks()),
+            net.vertex_sizes().tolist(),
+            {name: (a.values.tolist(), a.labels) for name, a in attributes.items()},
+        )
+
+
+@pytest.mark.parametrize("mask", [0x01, 0x80, 0xFF])
+def test_every_flipped_byte(mask: int, network: Path) -> None:
+    good, expected = network.read_bytes(), everything(network)
+    noticed = 0
+    for place in range(len(good)):
+        damaged = bytearray(good)
+        damaged[place] ^= mask
+        network.write_bytes(damaged)
+        try:
+            found = everything(network)
+        except StorageError as error:
+            assert str(error).startswith(str(network)), error
+            assert "\n" not in str(error)
+            noticed += 1
+        else:
+            assert found == expected, place
+    assert noticed > len(good) // 2
+
+
+def test_every_truncation(network: Path) -> None:
+    good = network.read_bytes()
+    for length in range(len(good)):
+        network.write_bytes(good[:length])
+        with pytest.raises(StorageError, match="make the network again"):
+            everything(network)
+
+
+def test_bytes_cut_out_or_put_in(network: Path) -> None:
+    """Moved content is noticed, or found again where the archive says."""
+    good, expected = network.read_bytes(), everything(network)
+    for place in range(0, len(good), 3):
+        for damaged in (good[:place] + good[place + 5 :], good[:place] + b"\0" + good[place:]):
+            network.write_bytes(damaged)
+            try:
+                assert everything(network) == expected, place
+            except StorageError as error:
+                assert str(error).startswith(str(network)), error
+
+
+def test_closed_after_a_failure(network: Path) -> None:
+    """A file that cannot be opened leaves no descriptor open."""
+    descriptors = Path("/proc/self/fd")
+    if not descriptors.is_dir():
+        pytest.skip("no /proc here")
+    network.write_bytes(network.read_bytes().replace(b"meta.json", b"META.json"))
+    before = len(list(descriptors.iterdir()))
+    for _ in range(3):
+        with pytest.raises(CorruptError, match=r"a zip archive without meta\.json"):
+            NetworkFile(network)
+    assert len(list(descriptors.iterdir())) == before
+
+
+def test_damaged_scratch(tmp_path: Path) -> None:
+    with Scratch(tmp_path / "scratch") as scratch:
+        scratch.put("a", b"x" * 1000)
+        with scratch._env.begin(write=True) as transaction:
+            packed = bytearray(transaction.get(b"a", b""))
+            for place in range(len(packed)):
+                damaged = packed.copy()
+                damaged[place] ^= 0xFF
+                transaction.put(f"b{place}".encode(), bytes(damaged))
+        for place in range(len(packed)):
+            try:
+                assert scratch.get(f"b{place}") == b"x" * 1000
+            except CorruptError as error:
+                assert str(error).endswith("; run again")

@@ -1,0 +1,189 @@
+"""Every kernel against its plain-Python twin."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from storage.codec import (
+    _OK,
+    _decode,
+    _decode_numbers,
+    _encode,
+    _encode_numbers,
+    _encoded_size,
+    _get,
+    _put,
+    _varint_length,
+)
+from storage.graph import Block, _merge_directions, _select_outgoing
+from storage.radix import _sort_pass, sort_pairs
+from storage.sorter import _merge_sorted
+from tests.storage import naive
+from tests.storage.strategies import LARGEST, BlockCase, blocks, numbers
+
+# The first example waits for the compiler or its cache.
+several = settings(max_examples=60, deadline=None)
+
+
+def bytes_of(data: bytes) -> np.ndarray[Any, np.dtype[np.uint8]]:
+    return np.frombuffer(data, np.uint8)
+
+
+def ints(values: list[int]) -> np.ndarray[Any, np.dtype[np.int64]]:
+    return np.array(values, np.int64)
+
+
+@several
+@given(numbers, st.integers(0, 3))
+def test_put_and_length(value: int, at: int) -> None:
+    out = np.zeros(at + 10, np.uint8)
+    end = _put(out, at, np.int64(value))
+    assert out[at:end].tobytes() == naive.put(value)
+    assert end - at == _varint_length(np.int64(value))
+
+
+@several
+@given(st.one_of(st.binary(max_size=12), st.lists(st.just(255), max_size=11).map(bytes)))
+def test_get(data: bytes) -> None:
+    found, end = _get(bytes_of(data), 0)
+    try:
+        value, behind = naive.get(data, 0)
+    except naive.Malformed:
+        assert end < 0
+    else:
+        assert (found, end) == (value, behind)
+
+
+@several
+@given(blocks())
+def test_encode(case: BlockCase) -> None:
+    block = naive.block_of(case.first, case.records)
+    defaults = case.default_size, case.default_weight
+    expected = naive.encode(case.records, *defaults)
+    arrays = block.indptr, block.ids, block.weights
+    assert _encoded_size(*arrays, block.sizes, *defaults) == len(expected)
+    out = np.empty(len(expected), np.uint8)
+    assert _encode(*arrays, block.incoming, block.sizes, *defaults, out) == len(expected)
+    assert out.tobytes() == expected
+
+
+@several
+@given(blocks())
+def test_decode(case: BlockCase) -> None:
+    data = naive.encode(case.records, case.default_size, case.default_weight)
+    empty = naive.block_of(case.first, case.records)
+    arrays: list[Any] = [np.empty_like(part) for part in (empty.indptr, empty.ids, empty.weights)]
+    more: list[Any] = [np.empty_like(empty.incoming), np.empty_like(empty.weights)]
+    status, _, sized = _decode(
+        bytes_of(data),
+        case.first,
+        case.vertices,
+        case.default_size,
+        case.default_weight,
+        *arrays,
+        *more,
+    )
+    assert status == _OK
+    given_sizes = [link.size for record in case.records for link in record]
+    assert sized == any(size != case.default_size for size in given_sizes)
+    found = Block(case.first, *arrays, *more)
+    assert naive.records_of(found) == case.records
+
+
+@several
+@given(st.lists(numbers, max_size=8))
+def test_numbers(values: list[int]) -> None:
+    expected = b"".join(map(naive.put, values))
+    out = np.empty(10 * len(values), np.uint8)
+    assert out[: _encode_numbers(ints(values), out)].tobytes() == expected
+    back = np.empty(len(values), np.int64)
+    assert _decode_numbers(bytes_of(expected), back)[0] == _OK
+    assert back.tolist() == values
+
+
+@several
+@given(st.binary(max_size=12), st.integers(0, 6))
+def test_numbers_of_any_bytes(data: bytes, count: int) -> None:
+    back = np.empty(count, np.int64)
+    status, _ = _decode_numbers(bytes_of(data), back)
+    try:
+        at, values = 0, []
+        for _ in range(count):
+            value, at = naive.get(data, at)
+            values.append(value)
+        good = at == len(data)
+    except naive.Malformed:
+        good = False
+    assert (status == _OK) == good
+    if good:
+        assert back.tolist() == values
+
+
+@several
+@given(blocks())
+def test_directions(case: BlockCase) -> None:
+    halved = [
+        [link._replace(weight=link.weight // 2) for link in record] for record in case.records
+    ]
+    block = naive.block_of(case.first, halved)
+    arrays = block.indptr, block.ids, block.weights
+    kernel: Any
+    for kernel, more, expected in (
+        (_merge_directions, (), naive.merged_directions(halved)),
+        (_select_outgoing, (block.incoming,), naive.outgoing(halved)),
+    ):
+        indptr, ids, weights = (np.empty_like(array) for array in arrays)
+        used = kernel(*arrays, *more, indptr, ids, weights)
+        assert naive.lists_of(indptr, ids[:used], weights[:used]) == expected
+    assert naive.lists_of(*block.undirected()) == naive.merged_directions(halved)
+    assert naive.lists_of(*block.outgoing()) == naive.outgoing(halved)
+
+
+pairs = st.lists(st.tuples(st.one_of(st.integers(0, 99), numbers), numbers), max_size=30)
+
+
+@several
+@given(pairs, st.integers(0, 55), st.integers(1, 7))
+def test_sort_pass(given_pairs: list[tuple[int, int]], shift: int, bits: int) -> None:
+    keys = ints([key for key, _ in given_pairs])
+    values = ints([value for _, value in given_pairs])
+    out = np.empty_like(keys), np.empty_like(keys)
+    mask = (1 << bits) - 1
+    expected = naive.sort_pass(given_pairs, shift, mask)
+    if _sort_pass(keys, values, *out, shift, mask):
+        out = keys, values
+        assert len({(key >> shift) & mask for key, _ in given_pairs}) <= 1
+    assert list(zip(*(array.tolist() for array in out), strict=True)) == expected
+
+
+@several
+@given(pairs, st.sampled_from([0, 1, 20]))
+def test_sort_pairs(given_pairs: list[tuple[int, int]], low_bit: int) -> None:
+    keys = ints([key for key, _ in given_pairs])
+    values = ints([value for _, value in given_pairs])
+    found = sort_pairs(keys, values, low_bit)
+    expected = naive.sort_pass(given_pairs, low_bit, LARGEST)
+    assert list(zip(*(array.tolist() for array in found), strict=True)) == expected
+
+
+@several
+@given(st.data(), st.integers(1, 6), st.integers(0, 9), st.integers(1, 31))
+def test_merge_sorted(data: st.DataObject, count: int, first: int, bits: int) -> None:
+    owner = st.integers(first, first + count - 1)
+    other = st.integers(0, min(2**bits - 1, 3))
+    link = st.tuples(owner, other, st.integers(0, 1), st.integers(0, 2**40))
+    given_links = sorted(data.draw(st.lists(link, max_size=30)))
+    given_pairs = [((u << bits + 1) | (v << 1) | way, w) for u, v, way, w in given_links]
+    keys = ints([key for key, _ in given_pairs])
+    values = ints([value for _, value in given_pairs])
+    indptr, ids = np.empty(count + 1, np.int64), np.empty(keys.size, np.int32)
+    weights, sizes = np.empty_like(keys), np.empty_like(keys)
+    incoming = np.empty(keys.size, np.uint8)
+    used = _merge_sorted(keys, values, bits, first, indptr, ids, weights, incoming, sizes)
+    block = Block(first, indptr, ids[:used], weights[:used], incoming[:used], sizes[:used])
+    expected = naive.merge_sorted(given_pairs, bits, first, count)
+    assert naive.records_of(block) == expected

@@ -1,0 +1,119 @@
+"""Units: whole numbers and decimals stay exact, everything else keeps 24 bits of the largest."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from storage.errors import BadInputError
+from storage.quantise import MAX_STORED, UnitFinder, to_units
+from tests.storage import naive
+
+several = settings(max_examples=150, deadline=None)
+
+
+def unit_of(*chunks: Any) -> float:
+    finder = UnitFinder()
+    for chunk in chunks:
+        finder.observe(np.array(chunk), "weight")
+    return finder.unit()
+
+
+@several
+@given(st.lists(st.integers(0, 2**52 - 1), min_size=1), st.booleans())
+def test_whole_numbers(values: list[int], real: bool) -> None:
+    array: Any = np.array(values, np.float64 if real else np.int64)
+    assert unit_of(array) == 1.0
+    stored, clamped = to_units(array, 1.0)
+    assert (stored.tolist(), clamped, stored.dtype.name) == (values, 0, "int64")
+
+
+@several
+@given(st.integers(1, 6), st.data())
+def test_decimals(places: int, data: st.DataObject) -> None:
+    largest = 10**6 * 10**places
+    wholes = data.draw(st.lists(st.integers(0, largest), min_size=1))
+    values = [float(f"{whole}e-{places}") for whole in wholes]
+    unit = unit_of(values)
+    assert unit in [1.0, *(float(f"1e-{k}") for k in range(1, places + 1))]
+    stored, clamped = to_units(np.array(values), unit)
+    assert clamped == 0
+    scale = round(1 / unit)
+    assert [Fraction(n, scale) for n in stored.tolist()] == [
+        Fraction(whole, 10**places) for whole in wholes
+    ]
+
+
+@several
+@given(st.lists(st.floats(0, allow_infinity=False), min_size=1), st.integers(0, 9))
+def test_real_numbers(values: list[float], cut: int) -> None:
+    """Also the very small and the very large; chunks do not matter."""
+    unit = unit_of(values)
+    assert unit == unit_of(values[:cut], values[cut:]) == unit_of(values[::-1])
+    assert 0 < unit < math.inf
+    stored, clamped = to_units(np.array(values), unit)
+    assert stored.tolist() == [naive.in_units(value, unit) for value in values]
+    assert stored.max() <= MAX_STORED
+    small = [value for value in values if value > 0 and round(value / unit) == 0]
+    assert clamped == len(small)
+    if unit < 1e-6 or unit > 1:  # a power of two
+        assert math.frexp(unit)[0] == 0.5
+        assert max(values) <= unit * 2**24
+    for value, number in zip(values, stored.tolist(), strict=True):
+        if value not in small:
+            error = abs(number * Fraction(unit) - Fraction(value))
+            assert error <= 2.0**-24 * max(values)
+
+
+@pytest.mark.parametrize(
+    ("chunks", "unit"),
+    [
+        ([[]], 1.0),
+        ([[0.0]], 1.0),
+        ([[0, 7], [2.0, 9.0]], 1.0),
+        ([[1, 2], [0.5]], 0.1),
+        ([[0.25], [0.5]], 0.01),
+        ([[0.1 + 0.2]], 0.1),
+        ([[0.000001, 3]], 1e-6),
+        ([[1e-10, 5e-10]], 2.0 ** (-30 - 24)),  # small is not the same as whole
+        ([[1e-10, 1.0]], 2.0 ** (1 - 24)),
+        ([[1 / 3]], 2.0 ** (-1 - 24)),
+        ([[124999.9999]], 1e-4),  # nearly whole is not whole
+        ([[999999999.999999]], 1e-6),
+        ([[1e308]], 2.0 ** (1024 - 24)),
+        ([[1e308, 1e-3]], 2.0 ** (1024 - 24)),
+        ([[5e-324]], 5e-324),
+        ([np.array([0.5, 0.1], np.float32)], 0.1),
+        ([np.array([True, False])], 1.0),
+        ([[2**52]], 2.0 ** (53 - 24)),
+        ([[2**63 - 1, 2**63 - 1]], 2.0 ** (64 - 24)),
+    ],
+)
+def test_units(chunks: list[Any], unit: float) -> None:
+    assert unit_of(*chunks) == unit
+
+
+def test_clamped() -> None:
+    values = np.array([0.0, 0.4, 0.5, 0.51, 1e-9, 3.0])
+    stored, clamped = to_units(values, 1.0)
+    assert (stored.tolist(), clamped) == ([0, 1, 1, 1, 1, 3], 3)
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        (float("nan"), "^rate nan is not finite; give finite values$"),
+        (float("inf"), "^rate inf is not finite"),
+        (-1e-9, "^rate -1e-09 is negative; traffic cannot be, use its magnitude$"),
+        (-3, "^rate -3"),
+    ],
+)
+def test_refused(value: float, message: str) -> None:
+    with pytest.raises(BadInputError, match=message):
+        UnitFinder().observe(np.array([value, 1.0 if isinstance(value, float) else 1]), "rate")
