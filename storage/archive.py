@@ -14,10 +14,10 @@ import sys
 import zipfile
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 
 from isal import igzip_lib, isal_zlib
 
+from storage.closing import Closing
 from storage.errors import BadInputError, CorruptError
 from storage.files import PartialFile
 
@@ -54,7 +54,7 @@ def _flags(name: bytes) -> int:
     return 0 if name.isascii() else _UTF8
 
 
-class ArchiveWriter:
+class ArchiveWriter(Closing):
     """Appends packed members to a file that appears under its name only when it is complete."""
 
     def __init__(self, path: Path, zip64_above: int = _MAX32) -> None:
@@ -95,8 +95,8 @@ class ArchiveWriter:
         self._file.commit()
         return total
 
-    def abort(self) -> None:
-        self._file.abort()
+    def close(self) -> None:
+        self._file.close()
 
     def _directory_entry(self, name: bytes, crc: int, packed: int, size: int, offset: int) -> bytes:
         fields = b""
@@ -116,7 +116,7 @@ class ArchiveWriter:
         return header + name + extra
 
 
-class ArchiveReader:
+class ArchiveReader(Closing):
     """Members of a zip archive by name; every read checks headers, length and CRC-32."""
 
     def __init__(self, path: Path) -> None:
@@ -189,14 +189,3 @@ class ArchiveReader:
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1
-
-    def __enter__(self) -> ArchiveReader:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()

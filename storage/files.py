@@ -6,8 +6,8 @@ import contextlib
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from types import TracebackType
 
+from storage.closing import Closing
 from storage.errors import WriteError
 
 
@@ -17,7 +17,7 @@ def write_error(path: Path, error: OSError) -> WriteError:
     return WriteError(f"{path}: cannot write: {reason}; nothing was kept, choose another place")
 
 
-class PartialFile:
+class PartialFile(Closing):
     """A new file, written as NAME.partial, then synced and renamed by `commit`.
 
     Leaving the ``with`` block without `commit` removes what was written. The error of a full
@@ -51,22 +51,11 @@ class PartialFile:
         except OSError as error:
             raise write_error(self.path, error) from error
 
-    def abort(self) -> None:
+    def close(self) -> None:
         """Remove the partial file; does nothing after `commit`."""
         with contextlib.suppress(OSError):  # closing flushes: on a full disk it fails again
             self._file.close()
         self.partial.unlink(missing_ok=True)
-
-    def __enter__(self) -> PartialFile:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.abort()
 
 
 def write_file(path: Path, data: bytes) -> None:

@@ -134,7 +134,7 @@ class Graph(ABC):
 
 
 def choose_block_size(vertices: int, connections: int, target: int = 1 << 18) -> int:
-    """Vertices a block so that it holds about `target` connections: a power of two.
+    """Vertices a block so that it holds about `target` connections: a power of two, or all of them.
 
     2^18 connections are about 1 MB of records: large enough that per-block costs vanish, small
     enough that a handful in flight on every thread stays far below any sensible memory limit.

@@ -83,7 +83,10 @@ class NetworkMeta:
             name: _attribute(name, value, where) for name, value in fields["attributes"].items()
         }
         meta = cls(**fields)
-        if meta.neurons > MAX_VERTICES or min(meta.block_size, meta.attribute_block_size) < 1:
+        if (
+            not 0 < meta.neurons <= MAX_VERTICES
+            or min(meta.block_size, meta.attribute_block_size) < 1
+        ):
             raise CorruptError(f"{where}: {MEMBER}: impossible vertex count or block size")
         if not meta.weight_unit > 0:
             raise CorruptError(f"{where}: {MEMBER}: weight_unit is {meta.weight_unit}")

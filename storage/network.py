@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from storage.archive import ArchiveReader
+from storage.closing import Closing
 from storage.codec import decode_block, decode_numbers
 from storage.errors import CorruptError
 from storage.graph import Block, Graph
@@ -45,7 +45,7 @@ class Attribute:
         return self.stored if self.unit == 1.0 else self.stored * self.unit
 
 
-class NetworkFile(Graph):
+class NetworkFile(Graph, Closing):
     """An open network file. Blocks are read at random, by any number of threads."""
 
     def __init__(self, path: Path) -> None:
@@ -109,14 +109,3 @@ class NetworkFile(Graph):
 
     def close(self) -> None:
         self._archive.close()
-
-    def __enter__(self) -> NetworkFile:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()

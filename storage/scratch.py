@@ -12,7 +12,6 @@ import shutil
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 import lmdb
@@ -20,6 +19,7 @@ import numpy as np
 import zstandard
 from numpy.typing import NDArray
 
+from storage.closing import Closing
 from storage.codec import decode_block, encode_block
 from storage.errors import CorruptError, WriteError
 from storage.graph import Block, Graph
@@ -34,7 +34,7 @@ def _compress(raw: bytes) -> bytes:
     return zstandard.ZstdCompressor(level=1, write_checksum=True).compress(raw)
 
 
-class Scratch:
+class Scratch(Closing):
     """One LMDB environment with levels, arrays and notes, by name."""
 
     def __init__(self, path: Path, *, read_only: bool = False) -> None:
@@ -84,8 +84,13 @@ class Scratch:
         """Keep a one-dimensional int32 or int64 array."""
         if array.dtype.name not in _DTYPES or array.ndim != 1:
             raise ValueError(f"{name}: {array.dtype} of {array.ndim} dimensions cannot be kept")
-        self.put_json(f"{name}/dtype", array.dtype.name)
-        self.put(name, array.tobytes())
+        dtype = json.dumps(array.dtype.name).encode()
+        self._commit(
+            [
+                (f"{name}/dtype".encode(), _compress(dtype)),
+                (name.encode(), _compress(array.tobytes())),
+            ]
+        )
 
     def get_array(self, name: str) -> NDArray[Any]:
         return np.frombuffer(self.get(name), _DTYPES[self.get_json(f"{name}/dtype")]).copy()
@@ -132,17 +137,6 @@ class Scratch:
         """Close, and remove the files."""
         self.close()
         shutil.rmtree(self.path, ignore_errors=True)
-
-    def __enter__(self) -> Scratch:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
 
 class ScratchGraph(Graph):

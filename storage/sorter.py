@@ -11,13 +11,13 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from storage.closing import Closing
 from storage.errors import BadInputError
 from storage.files import write_error
 from storage.graph import MAX_VERTICES, Block
@@ -58,7 +58,7 @@ def _merge_sorted(keys, values, bits, first, indptr, ids, weights, incoming, siz
     return at
 
 
-class ConnectionSorter:
+class ConnectionSorter(Closing):
     """Collects connections of a graph and gives them back as `Block`s, repeated ones added up.
 
     vertices : number of vertices
@@ -138,7 +138,9 @@ class ConnectionSorter:
         once; raises `BadInputError` if the weights of the graph do not fit 62 bits together.
         """
         if self._total / unit >= MAX_TOTAL:
-            raise BadInputError("the sum of all weights is beyond 2^62; scale them down")
+            raise BadInputError(
+                "the sum of all weights, at both ends, is beyond 2^62; scale them down"
+            )
         if self._chunks or not self._runs:
             keys, values, kind = self._sorted_buffer()
             self._runs.append((keys, values, kind))
@@ -197,14 +199,3 @@ class ConnectionSorter:
         """Forget everything; the runs on disk go with the memory maps."""
         self._runs.clear()
         self._chunks.clear()
-
-    def __enter__(self) -> ConnectionSorter:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()

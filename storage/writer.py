@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from storage.archive import ArchiveWriter, Packed, pack
+from storage.closing import Closing
 from storage.codec import encode_block, encode_numbers
 from storage.errors import BadInputError
 from storage.graph import MAX_VERTICES, Block, choose_block_size
@@ -25,7 +25,7 @@ ATTRIBUTE_BLOCK = 1 << 16
 DEFAULT_MEMORY = 256 << 20
 
 
-class NetworkWriter:
+class NetworkWriter(Closing):
     """Collects synapses and attributes, then writes the network in one go.
 
     ::
@@ -194,20 +194,9 @@ class NetworkWriter:
             provenance=self._provenance,
         )
 
-    def abort(self) -> None:
+    def close(self) -> None:
         self._sorter.close()
-        self._archive.abort()
-
-    def __enter__(self) -> NetworkWriter:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.abort()
+        self._archive.close()
 
 
 class _Totals:

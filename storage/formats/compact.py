@@ -5,12 +5,12 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from storage.closing import Closing
 from storage.errors import BadInputError
 from storage.files import write_error, writing
 from storage.graph import MAX_VERTICES
@@ -23,24 +23,22 @@ MERGE_ABOVE = 1 << 20  # ids that may wait before they are merged into the sorte
 Weight = NDArray[np.int64] | NDArray[np.float64]
 
 
-class EdgeSpool:
+class EdgeSpool(Closing):
     """Takes edges between any ids, then writes the network of their compacted ids.
 
     New ids follow the increasing order of the original ones, which become the attribute `id`.
-    The edges lie in a temporary folder beside the destination, the distinct ids in memory.
+    The edges lie in a temporary file beside the destination, the distinct ids in memory.
     """
 
     def __init__(self, destination: Path, source: Path) -> None:
         self.destination, self.source = destination, source
         folder = destination.absolute().parent
         try:
-            self._folder = tempfile.TemporaryDirectory(
-                prefix=".mapper-import-", dir=folder, ignore_cleanup_errors=True
-            )
+            # a file without a name: whatever happens to this process, nothing stays behind
+            self._file = tempfile.TemporaryFile(dir=folder)  # noqa: SIM115
         except OSError as error:
             raise write_error(folder, error) from error
-        self._path = Path(self._folder.name) / "edges"
-        self._file = self._path.open("wb")
+        self._folder = folder
         self._chunks: list[tuple[int, np.dtype[Any] | None]] = []
         self._ids = np.empty(0, np.int64)
         self._waiting: list[NDArray[np.int64]] = []
@@ -59,7 +57,7 @@ class EdgeSpool:
         """Add edges; arrays of shape (edges,), ids not negative. A weight not given is 1."""
         if not source.size:
             return
-        with writing(self._path):
+        with writing(self._folder):
             for array in (source, target, weight):
                 if array is not None:
                     self._file.write(np.ascontiguousarray(array).data)
@@ -84,8 +82,8 @@ class EdgeSpool:
         self, provenance: dict[str, Any], memory: int, threads: int | None = None
     ) -> NetworkMeta:
         """Write the network to the destination; raises `BadInputError` if there was no edge."""
-        with writing(self._path):
-            self._file.close()
+        with writing(self._folder):
+            self._file.flush()
         if not self.ids.size:
             raise BadInputError(f"{self.source}: no neurons; the file lists no connection")
         with NetworkWriter(
@@ -102,12 +100,12 @@ class EdgeSpool:
 
     def _spooled(self) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64], Weight | None]]:
         table = self._table()
-        with self._path.open("rb") as file:
-            for count, kind in self._chunks:
-                ends = np.fromfile(file, np.int64, 2 * count)
-                weight = None if kind is None else np.fromfile(file, kind, count)
-                new = np.searchsorted(self._ids, ends) if table is None else table[ends]
-                yield new[:count], new[count:], weight
+        self._file.seek(0)
+        for count, kind in self._chunks:
+            ends = np.frombuffer(self._file.read(16 * count), np.int64)
+            weight = None if kind is None else np.frombuffer(self._file.read(8 * count), kind)
+            new = np.searchsorted(self._ids, ends) if table is None else table[ends]
+            yield new[:count], new[count:], weight
 
     def _table(self) -> NDArray[np.int64] | None:
         """New id of every old one, if they are dense enough to be looked up."""
@@ -120,15 +118,3 @@ class EdgeSpool:
 
     def close(self) -> None:
         self._file.close()
-        self._folder.cleanup()
-
-    def __enter__(self) -> EdgeSpool:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from types import TracebackType
 
 import numpy as np
 from isal import isal_zlib
 from numba import njit
 from numpy.typing import NDArray
 
+from storage.closing import Closing
 from storage.files import PartialFile
 
 MAX_DECIMALS = 15
@@ -142,7 +142,7 @@ def decimals_of(unit: float) -> int | None:
     return next((k for k in range(MAX_DECIMALS + 1) if float(f"1e-{k}") == unit), None)
 
 
-class TextSink:
+class TextSink(Closing):
     """A text file, gzipped if its name ends in ``.gz``; without `commit` nothing is kept."""
 
     def __init__(self, path: Path) -> None:
@@ -158,13 +158,5 @@ class TextSink:
             self._file.write(self._packer.flush())
         self._file.commit()
 
-    def __enter__(self) -> TextSink:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._file.abort()
+    def close(self) -> None:
+        self._file.close()

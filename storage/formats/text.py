@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from gzip import BadGzipFile
 from pathlib import Path
-from types import TracebackType
 from typing import Any, BinaryIO
 
 from isal import igzip, igzip_lib
 
+from storage.closing import Closing
 from storage.errors import BadInputError
 from storage.formats.tokens import Tokenizer, Tokens
 
@@ -19,7 +19,7 @@ GZIP_MAGIC = b"\x1f\x8b"
 _ISAL_ERROR: Any = igzip_lib.IsalError
 
 
-class TextReader:
+class TextReader(Closing):
     """Reads a text file from the start: first some lines as text, then the rest as numbers.
 
     path : plain or gzipped (by content)
@@ -126,17 +126,6 @@ class TextReader:
     def close(self) -> None:
         self._file.close()
         self._raw.close()
-
-    def __enter__(self) -> TextReader:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
 
 def _open(path: Path) -> tuple[Any, BinaryIO, int]:

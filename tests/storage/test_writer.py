@@ -92,7 +92,7 @@ def test_error_while_finishing(
 def test_never_finished(destination: Path) -> None:
     with NetworkWriter(destination, 300, memory=1) as writer:
         fill(writer)
-    writer.abort()  # once more does no harm
+    writer.close()  # once more does no harm
     assert destination.read_bytes() == OLD
 
 
@@ -237,7 +237,7 @@ def test_sums_that_overflow(kind: type, destination: Path) -> None:
     """Each weight fits, their sum does not."""
     ids = np.zeros(1100, np.int64)
     weight: Any = np.full(1100, 2**52 - 1, kind)
-    message = r"^the sum of all weights is beyond 2\^62; scale them down$"
+    message = r"^the sum of all weights, at both ends, is beyond 2\^62; scale them down$"
     with pytest.raises(BadInputError, match=message), NetworkWriter(destination, 2) as writer:
         writer.add(ids, ids + 1, weight)
         writer.finish()
