@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,7 +12,7 @@ from chipsim.chip import Chip
 from mapper.errors import DoesNotFitError
 from storage.graph import Block, Graph
 
-FRACTION = 1 << 20  # resolution of a core when several limits are folded into one
+FINEST = 1 << 30  # shares of a core, when several limits are folded into one
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,8 +122,11 @@ def with_one_capacity(graph: Graph, chip: Chip, threads: int = 1) -> tuple[Graph
     """
     if chip.synapses is None:
         return graph, chip.neurons
+    capacity = math.lcm(chip.neurons, chip.synapses)  # so that shares are exact, if that is small
+    if capacity > FINEST:
+        capacity = FINEST
     shares = np.maximum(
-        -(-graph.vertex_sizes() * FRACTION // chip.neurons),
-        -(-incoming_synapses(graph, threads) * FRACTION // chip.synapses),
+        -(-graph.vertex_sizes() * capacity // chip.neurons),
+        -(-incoming_synapses(graph, threads) * capacity // chip.synapses),
     )
-    return _Resized(graph, shares), FRACTION
+    return _Resized(graph, shares), capacity

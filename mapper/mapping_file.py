@@ -62,7 +62,7 @@ def _load_npz(path: Path, chip: Chip) -> NDArray[np.integer]:
         with np.load(path, allow_pickle=False) as file:
             core = file["core"]
             size = tuple(int(file[side]) for side in ("width", "height") if side in file)
-    except (KeyError, ValueError, OSError, zipfile.BadZipFile) as error:
+    except Exception as error:  # numpy raises many kinds for a damaged archive
         raise MapperError(f"{path}: not a mapping: {error}") from error
     if not np.issubdtype(core.dtype, np.integer):
         raise MapperError(f"{path}: core ids are {core.dtype}; they must be whole numbers")
@@ -79,6 +79,8 @@ def _load_csv(path: Path, neurons: int) -> NDArray[np.integer]:
         lines = path.read_text(encoding="utf-8").split("\n")
     except (OSError, UnicodeDecodeError) as error:
         raise MapperError(f"{path}: cannot read: {error}") from error
+    if not any(line.strip() for line in lines[1:]) and not lines[0].strip()[:1].isdigit():
+        raise MapperError(f"{path}: holds no core ids; give one a line, or lines neuron,core")
     skip = 1 if lines[0].strip() and not lines[0].strip()[0].isdigit() else 0
     try:
         table = np.loadtxt(lines[skip:], dtype=np.int64, delimiter=",", ndmin=2)

@@ -29,6 +29,8 @@ def output_folder(path: Path, force: bool) -> Iterator[Path]:
 
     Raises `MapperError` if `path` exists and `force` is not set, `WriteError` if it can't be made.
     """
+    if not path.name or path.name == "..":
+        raise MapperError(f"{path}: cannot be replaced; name a folder of its own with -o")
     if path.exists() and not force:
         raise MapperError(f"{path}: exists; choose another folder with -o, or give --force")
     if path.exists() and not path.is_dir():
@@ -114,10 +116,13 @@ def read_report(folder: Path) -> dict[str, Any]:
         raise MapperError(f"{folder}: has no {REPORT}; name the output folder of a run") from error
     except (OSError, ValueError) as error:
         raise MapperError(f"{path}: cannot be read: {error}") from error
-    parts = ("network", "chip", "metrics", "settings", "levels", "stages", "resources")
+    parts = {"network": dict, "chip": dict, "metrics": dict, "settings": dict, "levels": list}
+    parts |= {"stages": list, "resources": dict}
     if not isinstance(report, dict) or report.get("schema") != SCHEMA:
         raise MapperError(f"{path}: not a report of schema {SCHEMA}")
-    for part in parts:
-        if part not in report:
+    for part, kind in parts.items():
+        if not isinstance(report.get(part), kind):
             raise MapperError(f"{path}: lacks {part!r}; run again")
+    if not isinstance(report["network"].get("path"), str):
+        raise MapperError(f"{path}: does not name its network; run again")
     return report

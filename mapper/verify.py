@@ -21,6 +21,8 @@ from numpy.typing import NDArray
 
 from mapper.errors import CheckFailedError
 
+LARGEST_ID = 2**31 - 2  # docs/format.md: a network has at most 2^31 - 1 vertices
+
 
 @dataclass(frozen=True, slots=True)
 class Connections:
@@ -71,10 +73,12 @@ def _split(numbers, first, vertices, default_size, default_weight, table):
             flag = numbers[at]
             other = numbers[at + 1]
             at += 2
-            if flag > 15 or (flag & 2 and previous < 0):
+            if flag > 15 or other > LARGEST_ID or (flag & 2 and previous < 0):
                 return -1
             if flag & 2:
-                other += previous
+                other += previous  # at most 2^32 and checked next: it never wraps around
+                if other > LARGEST_ID:
+                    return -1
             previous = other
             size = default_size
             weight = default_weight
@@ -99,6 +103,39 @@ def _split(numbers, first, vertices, default_size, default_weight, table):
     return row
 
 
+_COUNTS = (
+    "neurons",
+    "synapses",
+    "synapses_read",
+    "self_loops",
+    "repeated",
+    "connections",
+    "block_size",
+    "attribute_block_size",
+    "default_size",
+    "default_weight",
+    "total_size",
+    "total_weight",
+)
+
+
+def _check_meta(meta: dict[str, Any]) -> None:
+    """Raise `TypeError` or `KeyError` for what would break the arithmetic."""
+    for name in _COUNTS:
+        least = 1 if name in ("neurons", "block_size", "attribute_block_size") else 0
+        if type(meta[name]) is not int or not least <= meta[name] < 2**63:
+            raise TypeError(f"{name} is {meta[name]!r}")
+    if meta["neurons"] > LARGEST_ID + 1:
+        raise TypeError(f"{meta['neurons']} neurons are too many")
+    if type(meta["undirected"]) is not bool:
+        raise TypeError(f"undirected is {meta['undirected']!r}")
+    if type(meta["weight_unit"]) not in (int, float):
+        raise TypeError(f"weight_unit is {meta['weight_unit']!r}")
+    for name, about in meta["attributes"].items():
+        if type(about["offset"]) is not int or not -(2**63) <= about["offset"] <= 0:
+            raise TypeError(f"attribute {name!r} is {about!r}")
+
+
 class SlowReader:
     """Reads a network file by docs/format.md."""
 
@@ -107,14 +144,19 @@ class SlowReader:
         try:
             self._zip = zipfile.ZipFile(path)
             self.meta: dict[str, Any] = json.loads(self.read("meta.json"))
-        except (zipfile.BadZipFile, OSError, ValueError, KeyError) as error:
+        except (zipfile.BadZipFile, OSError, ValueError, RuntimeError) as error:
             raise CheckFailedError(f"{path}: not a network file: {error}") from error
-        self.neurons = int(self.meta["neurons"])
+        try:
+            _check_meta(self.meta)
+        except (KeyError, TypeError, AttributeError) as error:
+            raise CheckFailedError(f"{path}: meta.json is damaged: {error}") from error
+        self.neurons: int = self.meta["neurons"]
 
     def read(self, member: str) -> bytes:
         try:
             return self._zip.read(member)
-        except (KeyError, zipfile.BadZipFile, zlib.error, OSError, EOFError) as error:
+        except (KeyError, zipfile.BadZipFile, zlib.error, OSError, EOFError, RuntimeError) as error:
+            # RuntimeError: a damaged directory asks for a password or an unknown method
             raise CheckFailedError(f"{self.path}: {member}: {error}") from error
 
     def members(self) -> list[str]:

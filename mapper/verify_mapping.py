@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from chipsim.presets import from_fields
 from mapper.errors import CheckFailedError
 from mapper.verify import SlowReader
 
@@ -20,7 +21,7 @@ def verify_mapping(folder: Path, report: dict[str, Any], network: Path) -> dict[
 
     folder : output folder of a run, report : its report.json, network : the network file
     """
-    chip = report["chip"]
+    chip = from_fields(report["chip"], f"{folder}: chip of the report").to_json()
     cores = chip["width"] * chip["height"]
     core = _read_cores(folder / "mapping.npz", chip)
     reader = SlowReader(network)
@@ -59,7 +60,9 @@ def verify_mapping(folder: Path, report: dict[str, Any], network: Path) -> dict[
     _check_limits(folder, chip, use, used)
     for name, value in found.items():
         stated = report["metrics"].get(name)
-        if stated is None or not math.isclose(stated, value, rel_tol=TOLERANCE, abs_tol=TOLERANCE):
+        if type(stated) not in (int, float) or not math.isclose(
+            stated, value, rel_tol=TOLERANCE, abs_tol=TOLERANCE
+        ):
             raise CheckFailedError(f"{folder}: {name} is {value}, report.json says {stated}")
     return {"neurons": int(core.size), **{name: _plain(value) for name, value in found.items()}}
 

@@ -107,11 +107,12 @@ def _within_limits(
     if load.max() > capacity and load.size < cores:
         load = np.r_[load, np.zeros(cores - load.size, np.int64)]
         balance(graph, sizes, part, load, capacity, settings.threads)
-    if load.max() > capacity and not repack(sizes, part, load, capacity):
-        over = int(load.max() - capacity)
+    over = int(load.max() - capacity)
+    if over > 0 and not repack(sizes, part, load, capacity):
         raise DoesNotFitError(
-            f"the vertices could not be packed into {cores} cores: one is still {over} over; "
-            "the sizes leave too little slack, take a larger chip or larger cores"
+            f"the vertices could not be packed into {cores} cores: a core is over its limit by "
+            f"{over / capacity:.2%} at best; the sizes leave too little slack, take a larger chip "
+            "or larger cores"
         )
     used, numbered = np.unique(part, return_inverse=True)
     return numbered.astype(np.int32), int(used.size)

@@ -1,0 +1,94 @@
+"""Running the command line inside the tests, and checking that it leaves nothing behind."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mapper.cli import main
+
+Tree = dict[str, bytes | None]
+
+
+@dataclass
+class Result:
+    """What a command line ended with."""
+
+    code: int
+    out: str
+    err: str
+
+    def json(self) -> dict[str, Any]:
+        """The one JSON object on stdout."""
+        assert self.out.endswith("\n")
+        assert self.out.count("\n") == 1
+        found = json.loads(self.out)
+        assert isinstance(found, dict)
+        return found
+
+
+Run = Callable[..., Result]
+
+
+@pytest.fixture(autouse=True)
+def folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> Iterator[Path]:
+    """The current folder of a test; the system's folder for temporary files must end empty."""
+    work, temporary = tmp_path / "work", tmp_path / "tmp"
+    work.mkdir()
+    temporary.mkdir()
+    monkeypatch.chdir(work)
+    monkeypatch.setattr(tempfile, "tempdir", str(temporary))
+    if "compiles" not in request.node.name:
+        monkeypatch.setattr("mapper.kernels.compile_once", lambda console: None)
+    yield work
+    assert list(temporary.iterdir()) == []
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str]) -> Run:
+    """Run `mapper` with some arguments in this process."""
+
+    def call(*arguments: str | Path) -> Result:
+        capsys.readouterr()
+        try:
+            code = main([str(argument) for argument in arguments])
+        except SystemExit as stop:  # argparse ends so
+            code = int(stop.code or 0)
+        captured = capsys.readouterr()
+        return Result(code, captured.out, captured.err)
+
+    return call
+
+
+@pytest.fixture
+def fails(run: Run, folder: Path) -> Callable[..., str]:
+    """Run `mapper` for an error: one line on stderr, nothing on stdout, no file changed."""
+
+    def call(*arguments: str | Path, code: int = 1) -> str:
+        before = tree(folder)
+        found = run(*arguments)
+        assert (found.code, found.out) == (code, ""), found
+        assert tree(folder) == before
+        assert found.err.endswith("\n")
+        assert found.err.count("\n") == 1, found.err
+        opening = f"mapper {arguments[0]}: "
+        assert found.err.startswith(opening)
+        return found.err.removeprefix(opening).rstrip()
+
+    return call
+
+
+def tree(folder: Path) -> Tree:
+    """Every file below a folder with its bytes; folders hold None."""
+    return {
+        str(path.relative_to(folder)): path.read_bytes() if path.is_file() else None
+        for path in sorted(folder.rglob("*"))
+    }

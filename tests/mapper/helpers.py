@@ -1,0 +1,96 @@
+"""Random graphs for the tests of `mapper`, as arrays for the kernels and lists for the twins."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mapper.partition.growing import Subgraph
+from storage.memory import MemoryGraph
+from storage.writer import NetworkWriter
+
+Links = list[list[tuple[int, int]]]
+Csr = tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.int64]]
+
+
+def random_graph(
+    rng: np.random.Generator,
+    n: int,
+    *,
+    largest: int = 5,
+    sizes: int = 1,
+    mean_degree: float = 4.0,
+    block_size: int | None = None,
+) -> MemoryGraph:
+    """n vertices; weights 0 .. largest, so that ties and weights of nothing occur."""
+    m = int(mean_degree * n / 2)
+    source, target = rng.integers(0, n, (2, m))
+    return MemoryGraph.from_edges(
+        n,
+        source,
+        target,
+        rng.integers(0, largest + 1, m),
+        sizes=rng.integers(1, sizes + 1, n),
+        undirected=True,
+        block_size=block_size,
+    )
+
+
+def subgraph(graph: MemoryGraph) -> Subgraph:
+    return Subgraph(
+        *graph.read_all().undirected(),
+        graph.vertex_sizes(),
+        np.arange(graph.vertices, dtype=np.int64),
+    )
+
+
+def adjacency(indptr: NDArray[Any], ids: NDArray[Any], weights: NDArray[Any]) -> Links:
+    """The lists of the twins from the arrays of the kernels."""
+    return [
+        list(zip(ids[a:b].tolist(), weights[a:b].tolist(), strict=True))
+        for a, b in pairwise(indptr.tolist())
+    ]
+
+
+def lists_of(graph: MemoryGraph) -> Links:
+    return adjacency(*graph.read_all().undirected())
+
+
+def random_parts(
+    rng: np.random.Generator, graph: MemoryGraph, parts: int
+) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
+    """Random part of every vertex, and the load of every part."""
+    part = rng.integers(0, parts, graph.vertices).astype(np.int32)
+    load = np.zeros(parts, np.int64)
+    np.add.at(load, part, graph.vertex_sizes())
+    return part, load
+
+
+def write_network(
+    path: Path,
+    edges: list[tuple[int, int]] | NDArray[np.integer],
+    neurons: int,
+    weights: list[int] | NDArray[Any] | None = None,
+    *,
+    sizes: list[int] | None = None,
+    **options: Any,
+) -> Path:
+    """A network file of a few edges."""
+    pairs = np.asarray(edges, np.int64).reshape(-1, 2)
+    with NetworkWriter(path, neurons, **options) as writer:
+        given = None if weights is None else np.asarray(weights)
+        writer.add(pairs[:, 0], pairs[:, 1], given)
+        if sizes is not None:
+            writer.set_attribute("size", np.asarray(sizes))
+        writer.finish()
+    return path
+
+
+def random_network(path: Path, neurons: int, synapses: int, seed: int = 0, **options: Any) -> Path:
+    rng = np.random.default_rng(seed)
+    edges = rng.integers(0, neurons, (synapses, 2))
+    return write_network(path, edges, neurons, rng.integers(1, 6, synapses), **options)
