@@ -31,12 +31,12 @@ def output_folder(path: Path, force: bool) -> Iterator[Path]:
     """
     if not path.name or path.name == "..":
         raise MapperError(f"{path}: cannot be replaced; name a folder of its own with -o")
-    if path.exists() and not force:
-        raise MapperError(f"{path}: exists; choose another folder with -o, or give --force")
-    if path.exists() and not path.is_dir():
-        raise MapperError(f"{path}: is a file; choose another folder with -o")
+    if path.exists():
+        if not force:
+            raise MapperError(f"{path}: exists; choose another folder with -o, or give --force")
+        if not path.is_dir() or (any(path.iterdir()) and not (path / REPORT).is_file()):
+            raise MapperError(f"{path}: is not the output of a run; choose another with -o")
     partial = path.with_name(path.name + ".partial")
-    old = path.with_name(path.name + ".old")
     try:
         shutil.rmtree(partial, ignore_errors=True)
         partial.mkdir()
@@ -45,15 +45,27 @@ def output_folder(path: Path, force: bool) -> Iterator[Path]:
     try:
         yield partial
         try:
-            if path.exists():
-                shutil.rmtree(old, ignore_errors=True)
-                path.rename(old)
-            partial.rename(path)
+            _replace(path, partial)
         except OSError as error:
             raise write_error(path, error) from error
-        shutil.rmtree(old, ignore_errors=True)
     finally:
         shutil.rmtree(partial, ignore_errors=True)
+
+
+def _replace(path: Path, new: Path) -> None:
+    """Give the folder `new` the name `path`; an earlier folder of that name goes."""
+    if not path.exists():
+        new.rename(path)
+        return
+    old = path.with_name(path.name + ".old")
+    shutil.rmtree(old, ignore_errors=True)
+    path.rename(old)
+    try:
+        new.rename(path)
+    except BaseException:
+        old.rename(path)
+        raise
+    shutil.rmtree(old, ignore_errors=True)
 
 
 def network_facts(network: NetworkFile, path: Path) -> dict[str, Any]:

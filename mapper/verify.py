@@ -225,6 +225,9 @@ def verify_network(path: Path) -> dict[str, Any]:
             step = np.diff(part.other)
             if np.any((step < 0) & (np.diff(part.owner) == 0)):
                 raise CheckFailedError(f"{path}: ids of a vertex are not in order")
+            twice = (step == 0) & (np.diff(part.owner) == 0) & (np.diff(part.incoming) == 0)
+            if np.any(twice):
+                raise CheckFailedError(f"{path}: a synapse is listed twice")
             if np.any(part.other == part.owner):
                 raise CheckFailedError(f"{path}: a vertex is connected to itself")
             if meta["undirected"]:
@@ -255,7 +258,7 @@ def verify_network(path: Path) -> dict[str, Any]:
         read = meta["synapses"] + meta["self_loops"] + meta["repeated"]
         if meta["synapses_read"] != read:
             raise CheckFailedError(f"{path}: synapses_read is {meta['synapses_read']}, not {read}")
-        unknown = [m for m in reader.members() if not _expected(m, meta)]
+        unknown = sorted(set(reader.members()) - _expected(meta))
         if unknown:
             raise CheckFailedError(f"{path}: unexpected member {unknown[0]}")
         return {"neurons": n, **found, "members": len(reader.members())}
@@ -263,8 +266,12 @@ def verify_network(path: Path) -> dict[str, Any]:
         reader.close()
 
 
-def _expected(member: str, meta: dict[str, Any]) -> bool:
-    kind, _, rest = member.partition("/")
-    if kind == "attributes":
-        return rest.rpartition("/")[0] in meta["attributes"]
-    return member == "meta.json" or kind == "blocks"
+def _expected(meta: dict[str, Any]) -> set[str]:
+    """Names of all members that the network must have."""
+    blocks = -(-meta["neurons"] // meta["block_size"])
+    chunks = -(-meta["neurons"] // meta["attribute_block_size"])
+    return {
+        "meta.json",
+        *(f"blocks/{index:08d}" for index in range(blocks)),
+        *(f"attributes/{name}/{i:08d}" for name in meta["attributes"] for i in range(chunks)),
+    }

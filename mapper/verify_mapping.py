@@ -11,13 +11,15 @@ from numpy.typing import NDArray
 
 from chipsim.presets import from_fields
 from mapper.errors import CheckFailedError
-from mapper.verify import SlowReader
+from mapper.verify import Connections, SlowReader
 
 TOLERANCE = 1e-9  # relative, between sums of floats in another order
 
 
 def verify_mapping(folder: Path, report: dict[str, Any], network: Path) -> dict[str, Any]:
-    """Recompute limits and unicast metrics; raises `CheckFailedError` at the first difference.
+    """Recompute limits and metrics; raises `CheckFailedError` at the first difference.
+
+    Not recomputed are the loads of multicast trees and of routers under spread routes.
 
     folder : output folder of a run, report : its report.json, network : the network file
     """
@@ -32,39 +34,56 @@ def verify_mapping(folder: Path, report: dict[str, Any], network: Path) -> dict[
             )
         if core.size and (core.min() < 0 or core.max() >= cores):
             raise CheckFailedError(f"{folder}: a core id is outside 0..{cores - 1}")
-        sizes = reader.sizes()
-        use = {name: np.zeros(cores, np.int64) for name in _LIMITS}
-        np.add.at(use["neurons"], core, sizes)
-        sums = _walk(reader, core, chip["width"], use)
-        used = np.unique(core)
-        fill = use["neurons"][used] / chip["neurons"]
+        walk = _Walk(reader, core, chip)
         unit = reader.meta["weight_unit"]
-        total = sums["weight"] * unit
-        found = {
-            "cut_weight": sums["cut"] * unit,
-            "cut_fraction": sums["cut"] * unit / total if total else 0.0,
-            "hops_total": sums["hops"] * unit,
-            "hops_mean": sums["hops"] * unit / total if total else 0.0,
-            "hops_max": sums["farthest"],
-            "cores_used": used.size,
-            "core_fill_mean": float(fill.mean()),
-            "core_fill_max": float(fill.max()),
-            "energy": unit
-            * (
-                (sums["hops"] + sums["cut"]) * chip["energy_router"]
-                + sums["hops"] * chip["energy_link"]
-            ),
-        }
+        rate_unit = reader.meta["attributes"].get("rate", {"unit": unit})["unit"]
     finally:
         reader.close()
-    _check_limits(folder, chip, use, used)
+    _check_limits(folder, chip, walk.use, np.unique(core))
+    found = _metrics(walk, chip, core, unit, rate_unit)
+    stated_all: dict[str, Any] = {**report["metrics"], **_nested(report["metrics"])}
     for name, value in found.items():
-        stated = report["metrics"].get(name)
-        if type(stated) not in (int, float) or not math.isclose(
+        stated = stated_all.get(name)
+        if not isinstance(stated, int | float) or not math.isclose(
             stated, value, rel_tol=TOLERANCE, abs_tol=TOLERANCE
         ):
             raise CheckFailedError(f"{folder}: {name} is {value}, report.json says {stated}")
     return {"neurons": int(core.size), **{name: _plain(value) for name, value in found.items()}}
+
+
+def _nested(metrics: dict[str, Any]) -> dict[str, Any]:
+    inner = metrics.get("multicast")
+    return {f"multicast.{k}": v for k, v in inner.items()} if isinstance(inner, dict) else {}
+
+
+def _metrics(
+    walk: _Walk, chip: dict[str, Any], core: NDArray[np.int64], unit: float, rate_unit: float
+) -> dict[str, int | float]:
+    """The metrics of the report that are recomputed, in real units."""
+    used = np.unique(core)
+    fill = walk.use["neurons"][used] / chip["neurons"]
+    cut, hops = walk.cut * unit, walk.hops * unit
+    links = walk.link_loads() * unit
+    router, link = chip["latency_router"], chip["latency_link"]
+    return {
+        "cut_weight": cut,
+        "cut_fraction": walk.cut / walk.weight if walk.weight else 0.0,
+        "hops_total": hops,
+        "hops_mean": walk.hops / walk.weight if walk.weight else 0.0,
+        "hops_max": walk.farthest,
+        "energy": (hops + cut) * chip["energy_router"] + hops * chip["energy_link"],
+        "latency_mean": ((hops + cut) * router + hops * link) / cut if cut else 0.0,
+        "latency_max": (
+            (walk.farthest + 1) * router + walk.farthest * link if walk.farthest else 0.0
+        ),
+        "link_load_max": float(links.max(initial=0)),
+        "link_load_mean": float(links.mean()) if links.size else 0.0,
+        "link_load_p99": float(np.percentile(links, 99)) if links.size else 0.0,
+        "multicast.connectivity": walk.connectivity * rate_unit,
+        "cores_used": int(used.size),
+        "core_fill_mean": float(fill.mean()),
+        "core_fill_max": float(fill.max()),
+    }
 
 
 _LIMITS = ("neurons", "synapses", "axons_in", "axons_out")
@@ -86,30 +105,69 @@ def _read_cores(path: Path, chip: dict[str, Any]) -> NDArray[np.int64]:
         raise CheckFailedError(f"{path}: cannot be read: {error}") from error
 
 
-def _walk(
-    reader: SlowReader, core: NDArray[np.int64], width: int, use: dict[str, NDArray[np.int64]]
-) -> dict[str, int]:
-    sums = dict.fromkeys(("weight", "cut", "hops", "farthest"), 0)
-    x, y = core % width, core // width
-    cores = use["neurons"].size
-    for part in reader.connections():
+class _Walk:
+    """One pass over all synapses: what they use of every core, and where their spikes go."""
+
+    def __init__(self, reader: SlowReader, core: NDArray[np.int64], chip: dict[str, Any]) -> None:
+        cores = chip["width"] * chip["height"]
+        self.use = {name: np.zeros(cores, np.int64) for name in _LIMITS}
+        np.add.at(self.use["neurons"], core, reader.sizes())
+        self.weight = self.cut = self.hops = self.farthest = self.connectivity = 0
+        self._chip = chip
+        self._core, self._cores = core, cores
+        self._pairs = np.empty(0, np.int64)  # source core * cores + target core, distinct
+        self._pair_weight = np.empty(0, np.int64)
+        rate = reader.attribute("rate") if "rate" in reader.meta["attributes"] else None
+        for part in reader.connections():
+            self._add(part, rate, reader.meta["undirected"])
+
+    def _add(self, part: Connections, rate: NDArray[np.int64] | None, undirected: bool) -> None:
+        core, cores, width = self._core, self._cores, self._chip["width"]
         ahead = part.incoming == 0
-        source, target = part.owner[ahead], part.other[ahead]
-        weight = part.weight[ahead]
-        np.add.at(use["synapses"], core[target], 1)
-        pairs = np.unique(source * cores + core[target])
-        np.add.at(use["axons_in"], pairs % cores, 1)
-        leaving = pairs[core[pairs // cores] != pairs % cores]
-        np.add.at(use["axons_out"], core[leaving // cores], 1)
-        if reader.meta["undirected"]:
+        source, target, weight = part.owner[ahead], part.other[ahead], part.weight[ahead]
+        np.add.at(self.use["synapses"], core[target], 1)
+        reached = np.unique(source * cores + core[target])
+        np.add.at(self.use["axons_in"], reached % cores, 1)
+        leaving = reached[core[reached // cores] != reached % cores] // cores
+        np.add.at(self.use["axons_out"], core[leaving], 1)
+        if rate is None:  # the largest weight of the outgoing synapses
+            rate = np.zeros(core.size, np.int64)
+            np.maximum.at(rate, source, weight)
+        self.connectivity += int(rate[leaving].sum())
+        if undirected:
             once = source < target
             source, target, weight = source[once], target[once], weight[once]
-        distance = np.abs(x[source] - x[target]) + np.abs(y[source] - y[target])
-        sums["weight"] += int(weight.sum())
-        sums["cut"] += int(weight[distance > 0].sum())
-        sums["hops"] += int((weight * distance).sum())
-        sums["farthest"] = max(sums["farthest"], int(distance[weight > 0].max(initial=0)))
-    return sums
+        a, b = core[source], core[target]
+        distance = np.abs(a % width - b % width) + np.abs(a // width - b // width)
+        self.weight += int(weight.sum())
+        self.cut += int(weight[distance > 0].sum())
+        self.hops += int((weight * distance).sum())
+        self.farthest = max(self.farthest, int(distance[weight > 0].max(initial=0)))
+        pairs, where = np.unique(np.r_[self._pairs, a * cores + b], return_inverse=True)
+        sums = np.zeros(pairs.size, np.int64)
+        np.add.at(sums, where, np.r_[self._pair_weight, weight])
+        self._pairs, self._pair_weight = pairs, sums
+
+    def link_loads(self) -> NDArray[np.int64]:
+        """Load of every directed link, walking all routes (x first) a step at a time."""
+        width, height = self._chip["width"], self._chip["height"]
+        loads = np.zeros((4, height, width), np.int64)
+        a, b, weight = self._pairs // self._cores, self._pairs % self._cores, self._pair_weight
+        x, y = a % width, a // width
+        to_x, to_y = b % width, b // width
+        while x.size:
+            step_x, step_y = np.sign(to_x - x), np.sign(to_y - y) * (x == to_x)
+            going = (step_x != 0) | (step_y != 0)
+            x, y, to_x, to_y, weight, step_x, step_y = (
+                column[going] for column in (x, y, to_x, to_y, weight, step_x, step_y)
+            )
+            direction = np.where(step_x != 0, (step_x + 1) // 2, 2 + (step_y + 1) // 2)
+            np.add.at(loads, (direction, y, x), weight)
+            x, y = x + step_x, y + step_y
+        left, right, up, down = loads
+        return np.concatenate(
+            [left[:, 1:].ravel(), right[:, :-1].ravel(), up[1:].ravel(), down[:-1].ravel()]
+        )
 
 
 def _check_limits(

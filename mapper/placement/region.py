@@ -43,17 +43,17 @@ def choose_region(usable: NDArray[np.bool_], groups: int) -> Region:
     tried by growing half-perimeter, the squarest first; of several places, the one with the
     fewest spare cores, then the nearest to the middle of the chip. Spare cores are given up from
     the rim: those farthest from the rectangle's centre.
+
+    Raises `DoesNotFitError` if the chip has fewer usable cores than groups.
     """
     rows, columns = usable.shape
-    if int(usable.sum()) < groups:
+    lacking = groups - int(usable.sum())
+    if lacking > 0:
         raise DoesNotFitError(
-            f"{groups} cores are needed, the chip has {int(usable.sum())} usable ones: "
-            f"{groups - int(usable.sum())} are lacking; take a larger chip"
+            f"{groups} cores are needed, the chip has {groups - lacking} usable ones: "
+            f"{lacking} are lacking; take a larger chip"
         )
     for half in range(2, rows + columns + 1):
-        if (half // 2) * (half - half // 2) < groups:
-            continue
-        best: tuple[int, float, int, int, int, int] | None = None
         widths = range(max(1, half - rows), min(columns, half - 1) + 1)
         for width in sorted(widths, key=lambda w: (abs(2 * w - half), w)):
             height = half - width
@@ -61,31 +61,21 @@ def choose_region(usable: NDArray[np.bool_], groups: int) -> Region:
                 break  # the others of this half-perimeter are flatter, so smaller
             counts = _window_counts(usable, width, height)
             fits = np.argwhere(counts >= groups)
-            if not fits.size:
-                continue
-            spare = counts[fits[:, 0], fits[:, 1]] - groups
-            offset = np.abs(fits - (np.array([rows, columns]) - [height, width]) / 2).sum(axis=1)
-            pick = np.lexsort((offset, spare))[0]
-            y, x = (int(c) for c in fits[pick])
-            found = (int(spare[pick]), float(offset[pick]), width, height, x, y)
-            if best is None or found[0] < best[0]:
-                best = found
-        if best is not None:
-            _, _, width, height, x, y = best
-            return Region(x, y, width, height, _give_up_spare(usable, best, groups))
+            if fits.size:
+                spare = counts[fits[:, 0], fits[:, 1]] - groups
+                middle = (np.array([rows, columns]) - [height, width]) / 2
+                pick = np.lexsort((np.abs(fits - middle).sum(axis=1), spare))[0]
+                y, x = (int(corner) for corner in fits[pick])
+                inside = usable[y : y + height, x : x + width].copy()
+                _give_up(inside, int(spare[pick]))
+                return Region(x, y, width, height, inside)
     raise AssertionError("the whole chip has enough usable cores")
 
 
-def _give_up_spare(
-    usable: NDArray[np.bool_], found: tuple[int, float, int, int, int, int], groups: int
-) -> NDArray[np.bool_]:
-    spare, _, width, height, x, y = found
-    inside = usable[y : y + height, x : x + width].copy()
-    if spare:
-        cells = np.argwhere(inside)
-        centre = (np.array([height, width]) - 1) / 2
-        far = np.abs(cells - centre).sum(axis=1)
-        dropped = cells[np.argsort(-far, kind="stable")[:spare]]
-        inside[dropped[:, 0], dropped[:, 1]] = False
-    assert int(inside.sum()) == groups
-    return inside
+def _give_up(inside: NDArray[np.bool_], spare: int) -> None:
+    """Mark the usable cores that are farthest from the centre as not to be used."""
+    cells = np.argwhere(inside)
+    centre = (np.array(inside.shape) - 1) / 2
+    far = np.argsort(-np.abs(cells - centre).sum(axis=1), kind="stable")
+    dropped = cells[far[:spare]]
+    inside[dropped[:, 0], dropped[:, 1]] = False

@@ -62,7 +62,7 @@ def test_folders_that_cannot_be_made(network: Path, fails: Fails, place: str) ->
 
 
 def test_outputs_that_are_something_else(network: Path, fails: Fails, folder: Path) -> None:
-    assert "is a file" in fails("run", network, *CHIP, "-o", network, "--force")
+    assert "not the output of a run" in fails("run", network, *CHIP, "-o", network, "--force")
     for place in (".", "/", "..", ""):
         fails("run", network, *CHIP, "-o", place, "--force")
     (folder / "sub").mkdir()

@@ -76,8 +76,16 @@ def test_an_existing_folder(network: Path, run: Run, folder: Path) -> None:
     assert (found.code, found.out, found.err.count("\n")) == (1, "", 1)
     assert "--force" in found.err
     assert [p.read_text() for p in out.iterdir()] == ["mine"]
+    refused = run("run", network, *CHIP, "-o", out, "--force")
+    assert (refused.code, refused.err.count("\n")) == (1, 1)
+    assert "not the output of a run" in refused.err
+    assert [p.read_text() for p in out.iterdir()] == ["mine"]
+    (out / "precious").rename(out / "report.json")
     assert run("run", network, *CHIP, "-o", out, "--force").code == 0
-    assert not (out / "precious").exists()
+    assert (out / "report.json").read_text() != "mine"
+    inside = run("run", out / "mapping.npz", *CHIP, "-o", out, "--force")
+    assert inside.code == 2
+    assert "would replace" in inside.err
     assert (out / "report.json").is_file()
     assert sorted(p.name for p in folder.iterdir()) == ["net.bin", "out"]
 
