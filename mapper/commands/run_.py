@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 
 from mapper.commands import common
-from mapper.errors import INTERRUPTED, UsageError
+from mapper.errors import INTERRUPTED, MapperError
 
 EPILOG = """\
 examples:
@@ -76,7 +76,7 @@ def run(options: argparse.Namespace) -> int:
     )
     output = options.output or Path(f"{options.network.name.partition('.')[0]}-mapping")
     if output.resolve() in options.network.resolve().parents:
-        raise UsageError(f"{options.network}: lies in {output}, which it would replace; move it")
+        raise MapperError(f"{options.network}: lies in {output}, which it would replace; move it")
     console = common.stderr_console(options)
     with output_folder(output, options.force) as folder:
         compile_once(console)
