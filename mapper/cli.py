@@ -56,7 +56,7 @@ def build_parser(command: str | None = None) -> argparse.ArgumentParser:
             module = import_module(f"mapper.commands.{name}_")
             sub.epilog = module.EPILOG
             module.add_arguments(sub)
-            sub.set_defaults(run=module.run)
+            sub.set_defaults(run=module.run, needs_kernels=name != "info")
             common = sub.add_argument_group("common options")
             common.add_argument("--json", action="store_true", help="print one JSON object only")
             common.add_argument("-q", "--quiet", action="store_true", help="no progress, no notes")
@@ -81,6 +81,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _run(options: argparse.Namespace) -> int:
     try:
+        if options.needs_kernels:
+            _compile_kernels(options)
         code: int = options.run(options)
         return code
     except KeyboardInterrupt:
@@ -92,6 +94,13 @@ def _run(options: argparse.Namespace) -> int:
         if options.debug or known is None:
             raise
         return _fail(options, *known)
+
+
+def _compile_kernels(options: argparse.Namespace) -> None:
+    from mapper.commands.common import stderr_console
+    from mapper.kernels import compile_once
+
+    compile_once(stderr_console(options))
 
 
 def _known_error(error: Exception) -> tuple[str, int] | None:

@@ -7,8 +7,10 @@ import os
 import sys
 import tempfile
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from rich.console import Console
+if TYPE_CHECKING:
+    from rich.console import Console
 
 
 def _marker() -> Path:
@@ -46,7 +48,10 @@ def compile_once(console: Console) -> None:
     if numba.config.DISABLE_JIT or marker.exists():  # type: ignore[attr-defined]
         return
     console.print("compiling kernels (first use of this installation, up to a minute) ...")
-    _map_tiny_networks()
+    try:
+        _map_tiny_networks()
+    except OSError:  # no room for temporary files: the kernels are compiled when they are used
+        return
     console.print("compiling kernels: done")
     try:
         marker.parent.mkdir(parents=True, exist_ok=True)
@@ -62,22 +67,33 @@ def _map_tiny_networks() -> None:
 
     from chipsim.chip import Chip
     from mapper.monitor import Monitor
+    from mapper.output import make_report, write_results
     from mapper.pipeline import map_network
     from mapper.settings import Settings
     from mapper.verify import verify_network
+    from mapper.verify_mapping import verify_mapping
+    from storage.formats import export_network, import_network
     from storage.network import NetworkFile
     from storage.scratch import Scratch
     from storage.writer import NetworkWriter
 
     rng = np.random.default_rng(0)
     source, target = rng.integers(0, 300, (2, 3000))
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "net.bin"
+    chip = Chip(name="tiny", width=4, height=4, neurons=32)
+    settings = Settings(memory_bytes=1 << 26)
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        path = folder / "net.bin"
         for undirected in (False, True):
             with NetworkWriter(path, 300, undirected=undirected, memory=1 << 16) as writer:
                 writer.add(source, target, source % 5)
                 writer.finish()
-            chip = Chip(name="tiny", width=4, height=4, neurons=32)
-            with NetworkFile(path) as network, Scratch(Path(folder) / "scratch") as scratch:
-                map_network(network, chip, Settings(memory_bytes=1 << 26), scratch, Monitor())
+            with NetworkFile(path) as network, Scratch(folder / "scratch") as scratch:
+                mapping = map_network(network, chip, settings, scratch, monitor := Monitor())
+                report = make_report(network, path, chip, settings, mapping, monitor)
+                write_results(folder, report, mapping, chip)
+                for text in ("net.graph", "net.csv"):
+                    export_network(network, folder / text)
+                    import_network(folder / text, folder / "again.bin")
             verify_network(path)
+            verify_mapping(folder, report, path)

@@ -58,7 +58,6 @@ METHOD = (
 
 
 def run(options: argparse.Namespace) -> int:
-    from mapper.kernels import compile_once
     from mapper.monitor import Monitor
     from mapper.output import LOG, SCRATCH, make_report, output_folder, write_results
     from mapper.pipeline import map_network, scratch_in
@@ -79,7 +78,6 @@ def run(options: argparse.Namespace) -> int:
         raise MapperError(f"{options.network}: lies in {output}, which it would replace; move it")
     console = common.stderr_console(options)
     with output_folder(output, options.force) as folder:
-        compile_once(console)
         with (
             Monitor(console, options.verbose, folder / LOG) as monitor,
             common.open_network(options, options.network, keep_in=folder) as network,
