@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import zipfile
 import zlib
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -35,7 +36,7 @@ _DAMAGE = (  # all that numpy, scipy and zipfile were seen to raise on altered f
 )
 
 
-class Entries:
+class Entries(ABC):
     """The edges of a file, all in memory as the format has them.
 
     size : number of entries
@@ -45,8 +46,9 @@ class Entries:
         self.path, self.neurons, self.size = path, neurons, size
         self._weight = weight
 
+    @abstractmethod
     def ends(self, first: int, last: int) -> tuple[NDArray[Any], NDArray[Any]]:
-        raise NotImplementedError
+        """Sources and targets of entries first .. last-1."""
 
     def chunks(self) -> Iterator[tuple[NDArray[Any], NDArray[Any], NDArray[Any] | None]]:
         for first in range(0, self.size, CHUNK):
