@@ -30,8 +30,8 @@ examples:
   mapper run net.bin --chip 20x20 --neurons-per-core 256 -o result
   mapper verify result
 
-exit codes: 0 done, 1 bad input or failed check, 2 usage, 3 the network does not fit the chip,
-130 interrupted. `mapper COMMAND --help` explains a command.
+exit codes: 0 done, 1 bad input or failed check, 2 usage, 3 the network does
+not fit the chip, 130 interrupted. `mapper COMMAND --help` explains a command.
 """
 
 
@@ -60,7 +60,10 @@ def build_parser(command: str | None = None) -> argparse.ArgumentParser:
             common = sub.add_argument_group("common options")
             common.add_argument("--json", action="store_true", help="print one JSON object only")
             common.add_argument("-q", "--quiet", action="store_true", help="no progress, no notes")
-            common.add_argument("-v", "--verbose", action="count", default=0, help="say more")
+            if name in ("run", "place"):  # the commands that work in stages
+                common.add_argument(
+                    "-v", "--verbose", action="store_true", help="say what each stage does"
+                )
             common.add_argument("--debug", action="store_true", help="show tracebacks of errors")
     return parser
 

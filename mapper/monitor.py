@@ -22,13 +22,13 @@ class Monitor:
 
     ::
 
-        with Monitor(console, verbosity=0) as monitor:
+        with Monitor(console) as monitor:
             with monitor.stage("coarsen"):
                 monitor.note("level 1: 512 vertices")
     """
 
     console: Console | None = None
-    verbosity: int = 0
+    verbose: bool = False
     log: Path | None = None
     stages: list[dict[str, Any]] = field(default_factory=list)
     levels: list[dict[str, Any]] = field(default_factory=list)
@@ -86,7 +86,7 @@ class Monitor:
     def _write(self, line: str) -> None:
         if self._log is not None:
             self._log.write(f"{time.perf_counter() - self._start:9.2f} {line}\n")
-        if self.console is not None and self.verbosity > 0:
+        if self.console is not None and self.verbose:
             self.console.print(line, highlight=False, markup=False)
 
     def __enter__(self) -> Monitor:

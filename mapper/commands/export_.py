@@ -12,8 +12,9 @@ examples:
   mapper export net.bin net.graph
   mapper export net.bin net.csv.gz
 
-METIS graphs are undirected: the two directions of a pair are added. csv holds one line
-`source,target,weight` per synapse, with original ids where the network has them.
+METIS graphs are undirected: the two directions of a pair are added. csv holds
+one line `source,target,weight` per synapse, with original ids where the
+network has them.
 """
 
 

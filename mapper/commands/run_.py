@@ -14,7 +14,8 @@ examples:
   mapper run wing.graph --chip 16x16 --neurons-per-core 250 --seed 1 --json
   mapper run net.bin --chip loihi64 -o result --force --keep-scratch
 
-The output folder holds mapping.npz (`core`: one core id per neuron), report.json and run.log.
+The output folder holds mapping.npz (`core`: one core id per neuron),
+report.json and run.log; with --keep-scratch also the coarse levels.
 """
 
 
@@ -73,7 +74,8 @@ def run(options: argparse.Namespace) -> int:
         memory_bytes=common.memory_of(options),
         **given,
     )
-    output = options.output or Path(f"{options.network.name.partition('.')[0]}-mapping")
+    stem = Path(options.network.name.removesuffix(".gz")).stem
+    output = options.output or Path(f"{stem}-mapping")
     if output.resolve() in options.network.resolve().parents:
         raise MapperError(f"{options.network}: lies in {output}, which it would replace; move it")
     console = common.stderr_console(options)
