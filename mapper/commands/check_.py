@@ -14,8 +14,9 @@ examples:
   mapper check net.bin --chip loihi64
   mapper check net.bin --chip 16x16 --synapses-per-core 65536 --json
 
-Exit code 3 if a limit is short. The demands are lower bounds: neurons and synapses add up over
-cores, and the fan-in of a neuron is a lower bound of the axons of its core.
+Exit code 3 if a limit is short. The demands are lower bounds: neurons and
+synapses add up over cores, and the fan-in of a neuron is a lower bound of the
+axons of its core.
 """
 
 

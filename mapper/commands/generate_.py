@@ -11,7 +11,7 @@ from mapper.errors import UsageError
 
 EPILOG = """\
 examples:
-  mapper generate cortex net.bin --side 316 --fanout 50 --sigma 6 --long-range 0.1 --shuffle
+  mapper generate cortex net.bin --side 316 --fanout 50 --sigma 6 --shuffle
   mapper generate layered net.bin --layers 32x32x3,16x16x8,1x1x10 --kernel 3
   mapper generate microcircuit net.bin --scale 0.1
   mapper generate group-dnn net.bin --size 64

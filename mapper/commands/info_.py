@@ -11,7 +11,7 @@ from mapper.commands import common
 EPILOG = """\
 examples:
   mapper info net.bin
-  mapper info result            (an output folder of run, with its scratch if it was kept)
+  mapper info result      (an output folder; with its scratch, if that was kept)
 """
 
 

@@ -14,8 +14,9 @@ examples:
   mapper place groups.graph --chip 16x16 -o placement.npz --seed 3
   mapper place groups.npz --chip 64x64 -o placement.csv --json
 
-GROUPS is a METIS file, an npz, a QAPLIB instance on a grid, or any other network. The cost of a
-QAPLIB instance is twice the spike-hops, as its sums run over both directions.
+GROUPS is a METIS file, an npz, a QAPLIB instance on a grid, or any other
+network. The cost of a QAPLIB instance is twice the spike-hops, as its sums run
+over both directions.
 """
 
 

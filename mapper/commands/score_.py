@@ -13,8 +13,9 @@ examples:
   mapper score net.bin result/mapping.npz --chip 16x16
   mapper score net.bin theirs.csv --chip loihi64 --json
 
-A csv file has one core id a line, or lines `neuron,core`. A mapping over a limit of the chip is
-scored all the same; the violations are listed and the exit code is 1.
+A csv file has one core id a line, or lines `neuron,core`. A mapping over a
+limit of the chip is scored all the same; the violations are listed and the
+exit code is 1.
 """
 SHOWN = 5
 
