@@ -88,10 +88,12 @@ def uncoarsen(
             if not moves:
                 break
         balance(level.graph, sizes, part, load, capacity, settings.threads)
+        if depth == 0:
+            part, count = _within_limits(level.graph, sizes, part, load, capacity, cores, settings)
         cut = cut_weight(level.graph, part, settings.threads)
         monitor.levels[depth]["cut_weight"] = cut
         monitor.note(f"level {depth}: cut {cut:,} of {level.graph.vertices:,} vertices")
-    return _within_limits(levels[0].graph, sizes, part, load, capacity, cores, settings)
+    return part, count
 
 
 def _within_limits(
