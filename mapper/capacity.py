@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from chipsim.chip import Chip
 from mapper.errors import DoesNotFitError
 from storage.graph import Block, Graph
+from storage.network import ID, NetworkFile
 
 FINEST = 1 << 30  # shares of a core, when several limits are folded into one
 
@@ -20,7 +21,8 @@ class Demand:
     """What one limit needs at least, against what the chip has.
 
     limit : name of the limit; needed, available : over all usable cores
-    vertex : a vertex that no core can hold alone, or None; largest : what it needs of one core
+    vertex : a vertex that no core can hold alone, or None; largest : what the largest one needs
+    original_id : the id of that vertex in the file that the network came from, if it is kept
     """
 
     limit: str
@@ -29,19 +31,26 @@ class Demand:
     available: int
     vertex: int | None
     largest: int
+    original_id: int | None = None
 
     @property
     def fits(self) -> bool:
         return self.vertex is None and self.needed <= self.available
 
     def __str__(self) -> str:
+        faults = []
         if self.vertex is not None:
-            return (
-                f"vertex {self.vertex} needs {self.largest} {self.limit}, a core has "
+            origin = "" if self.original_id is None else f" (id {self.original_id})"
+            faults.append(
+                f"vertex {self.vertex}{origin} needs {self.largest} {self.limit}, a core has "
                 f"{self.per_core}: {self.largest - self.per_core} too few"
             )
-        state = "fits" if self.fits else f"{self.needed - self.available} too few"
-        return f"{self.limit}: {self.needed} needed, {self.available} on the chip: {state}"
+        if self.fits or self.needed > self.available:
+            state = "fits" if self.fits else f"{self.needed - self.available} too few"
+            faults.append(
+                f"{self.limit}: {self.needed} needed, {self.available} on the chip: {state}"
+            )
+        return "; ".join(faults)
 
 
 def incoming_synapses(graph: Graph, threads: int = 1) -> NDArray[np.int64]:
@@ -67,7 +76,7 @@ def demands(graph: Graph, chip: Chip, threads: int = 1) -> list[Demand]:
             found.append(_demand("synapses", fan_in, chip.synapses, chip))
         if chip.axons_in is not None:
             found.append(_demand("axons_in", fan_in, chip.axons_in, chip, adds_up=False))
-    return found
+    return [_with_origin(demand, graph) for demand in found]
 
 
 def _demand(
@@ -83,6 +92,15 @@ def _demand(
         worst if largest > per_core else None,
         largest,
     )
+
+
+def _with_origin(demand: Demand, graph: Graph) -> Demand:
+    if demand.vertex is None or not isinstance(graph, NetworkFile):
+        return demand
+    if ID not in graph.meta.attributes:
+        return demand
+    original = int(graph.attribute(ID).stored[demand.vertex])
+    return replace(demand, original_id=original)
 
 
 def require_fit(graph: Graph, chip: Chip, threads: int = 1) -> None:

@@ -57,5 +57,5 @@ def run(options: argparse.Namespace) -> int:
     common.emit(options, result, tables)
     for demand in found:
         if not demand.fits:
-            common.stderr_console(options).print(f"does not fit: {demand}")
+            common.say(options, f"does not fit: {demand}")
     return 0 if fits else DOES_NOT_FIT

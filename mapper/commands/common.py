@@ -113,6 +113,11 @@ def stderr_console(options: argparse.Namespace) -> Console:
     return Console(stderr=True, quiet=options.quiet, highlight=False)
 
 
+def say(options: argparse.Namespace, line: str) -> None:
+    """A note on stderr: one line, however long, unless --quiet."""
+    stderr_console(options).print(line, soft_wrap=True, markup=False)
+
+
 def emit(options: argparse.Namespace, result: dict[str, Any], tables: list[Table]) -> None:
     """The result on stdout: one JSON object, or tables."""
     if options.json:
@@ -192,4 +197,4 @@ def tell_losses(options: argparse.Namespace, meta: Any) -> None:
         if count
     ]
     if said:
-        stderr_console(options).print(f"note: {'; '.join(said)}")
+        say(options, f"note: {'; '.join(said)}")

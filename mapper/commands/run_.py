@@ -106,6 +106,6 @@ def run(options: argparse.Namespace) -> int:
     tables = [about, levels(report["levels"]), stages(report["stages"]), quality(mapping.metrics)]
     common.emit(options, {**report, "output": str(output)}, tables)
     if mapping.interrupted:
-        console.print("interrupted: the placement is the best one reached so far")
+        common.say(options, "interrupted: the placement is the best one reached so far")
         return INTERRUPTED
     return 0

@@ -50,9 +50,8 @@ def run(options: argparse.Namespace) -> int:
         "violations": [str(violation) for violation in broken],
     }
     common.emit(options, result, [quality(metrics)])
-    console = common.stderr_console(options)
     for violation in broken[:SHOWN]:
-        console.print(f"over a limit: {violation}")
+        common.say(options, f"over a limit: {violation}")
     if len(broken) > SHOWN:
-        console.print(f"over a limit: {len(broken) - SHOWN} more cores")
+        common.say(options, f"over a limit: {len(broken) - SHOWN} more cores")
     return BAD_INPUT if broken else 0
