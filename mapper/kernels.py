@@ -47,7 +47,7 @@ def compile_once(console: Console) -> None:
         return
     if numba.config.DISABLE_JIT or marker.exists():  # type: ignore[attr-defined]
         return
-    console.print("compiling kernels (first use of this installation, up to a minute) ...")
+    console.print("compiling kernels, once after installation; takes up to a minute ...")
     try:
         _map_tiny_networks()
     except OSError:  # no room for temporary files: the kernels are compiled when they are used
