@@ -7,17 +7,17 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import TracebackType
 from typing import Any, TextIO
 
 from rich.console import Console
 from rich.status import Status
 
 from mapper.resources import PeakSampler, bytes_moved, peak_rss_bytes
+from storage.closing import Closing
 
 
 @dataclass
-class Monitor:
+class Monitor(Closing):
     """Collects stages, levels and resources; shows progress if its console is a terminal.
 
     ::
@@ -95,18 +95,13 @@ class Monitor:
         self._sampler.__enter__()
         if self.console is not None and self.console.is_terminal:
             self._status = self.console.status("starting")
-            self._status.__enter__()
+            self._status.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._sampler.__exit__(kind, error, trace)
+    def close(self) -> None:
+        self._sampler.close()
         if self._status is not None:
-            self._status.__exit__(kind, error, trace)
+            self._status.stop()
         if self._log is not None:
             self._log.close()
             self._log = None

@@ -18,6 +18,7 @@ from mapper.settings import Settings
 from mapper.version import version
 from storage.files import write_error, write_file
 from storage.network import NetworkFile
+from storage.scratch import Scratch
 
 MAPPING, REPORT, LOG, SCRATCH = "mapping.npz", "report.json", "run.log", "scratch"
 SCHEMA = 1
@@ -66,6 +67,16 @@ def _replace(path: Path, new: Path) -> None:
         old.rename(path)
         raise
     shutil.rmtree(old, ignore_errors=True)
+
+
+@contextmanager
+def scratch_in(folder: Path, keep: bool) -> Iterator[Scratch]:
+    """Scratch for one run, removed afterwards unless it is to be kept."""
+    scratch = Scratch(folder)
+    try:
+        yield scratch
+    finally:
+        scratch.close() if keep else scratch.delete()
 
 
 def network_facts(network: NetworkFile, path: Path) -> dict[str, Any]:

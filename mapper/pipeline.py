@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -159,13 +156,3 @@ def measure_network(
 def _random(settings: Settings, step: int) -> np.random.Generator:
     """Every step draws from a stream of its own: a change in one leaves the others alone."""
     return np.random.default_rng([settings.seed, step])
-
-
-@contextmanager
-def scratch_in(folder: Path, keep: bool) -> Iterator[Scratch]:
-    """Scratch for one run, removed afterwards unless it is to be kept."""
-    scratch = Scratch(folder)
-    try:
-        yield scratch
-    finally:
-        scratch.close() if keep else scratch.delete()

@@ -7,7 +7,8 @@ import resource
 import sys
 import threading
 from pathlib import Path
-from types import TracebackType
+
+from storage.closing import Closing
 
 _STATUS = Path("/proc/self/status")
 _IO = Path("/proc/self/io")
@@ -62,7 +63,7 @@ def available_bytes() -> int:
     return max(free, 0)
 
 
-class PeakSampler:
+class PeakSampler(Closing):
     """A thread that watches anonymous memory; `take` gives the peak since the last call."""
 
     def __init__(self, interval: float = 0.02) -> None:
@@ -89,11 +90,6 @@ class PeakSampler:
         self._thread.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def close(self) -> None:
         self._stop.set()
         self._thread.join()

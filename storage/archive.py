@@ -171,7 +171,13 @@ class ArchiveReader(Closing):
         # a damaged directory may name any place and size: compare with the file's before reading
         if not 0 <= start <= start + size <= self._length:
             raise CorruptError(f"{where}: truncated; make the network again")
-        return os.pread(self._descriptor, size, start)
+        data = os.pread(self._descriptor, size, start)
+        while len(data) < size:  # one call reads 2 GiB at most
+            more = os.pread(self._descriptor, size - len(data), start + len(data))
+            if not more:
+                raise CorruptError(f"{where}: truncated; make the network again")
+            data += more
+        return data
 
     @staticmethod
     def _inflate(data: bytes, size: int, where: str) -> bytes:

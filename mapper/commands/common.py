@@ -159,7 +159,7 @@ def is_network_name(path: Path) -> bool:
 def open_network(
     options: argparse.Namespace, path: Path, keep_in: Path | None = None
 ) -> Iterator[NetworkFile]:
-    """A network file, or any file that `import` reads, imported first.
+    """A network file, or any file that `import` reads, imported first (and its losses told).
 
     keep_in : folder for the imported network; a temporary one, removed afterwards, if None
     """
@@ -177,7 +177,14 @@ def open_network(
     with tempfile.TemporaryDirectory() as folder:
         imported = (keep_in or Path(folder)) / IMPORTED
         with fraction_bar(options, f"importing {path.name}") as progress:
-            import_network(path, imported, threads=threads_of(options), progress=progress)
+            meta = import_network(
+                path,
+                imported,
+                memory=memory_of(options) // 2,
+                threads=threads_of(options),
+                progress=progress,
+            )
+        tell_losses(options, meta)
         with NetworkFile(imported) as network:
             yield network
 

@@ -24,7 +24,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("groups", type=Path, metavar="GROUPS", help="graph of groups")
     common.add_chip(parser)
     parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="npz or csv to write")
-    parser.add_argument("--force-iterations", type=common.natural, metavar="N")
+    parser.add_argument(
+        "--force-iterations",
+        type=common.natural,
+        metavar="N",
+        help="limit of force-directed refinement",
+    )
     common.add_effort(parser)
 
 

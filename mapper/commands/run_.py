@@ -60,8 +60,15 @@ METHOD = (
 
 def run(options: argparse.Namespace) -> int:
     from mapper.monitor import Monitor
-    from mapper.output import LOG, SCRATCH, make_report, output_folder, write_results
-    from mapper.pipeline import map_network, scratch_in
+    from mapper.output import (
+        LOG,
+        SCRATCH,
+        make_report,
+        output_folder,
+        scratch_in,
+        write_results,
+    )
+    from mapper.pipeline import map_network
     from mapper.settings import preset
     from mapper.tables import facts, levels, quality, size, stages
 
@@ -89,8 +96,6 @@ def run(options: argparse.Namespace) -> int:
             imported = network.path != options.network
             path = output / common.IMPORTED if imported else options.network
             report = make_report(network, path, chip, settings, mapping, monitor)
-            if imported:
-                common.tell_losses(options, network.meta)
         write_results(folder, report, mapping, chip)
     used = report["resources"]
     about = facts(

@@ -4,7 +4,7 @@ Karypis and Kumar's GGGP (SIAM J. Sci. Comput. 20, 1998): the selected set grows
 whose selection adds least to the cut. Its cost is the weight of its connections to unselected
 vertices minus that to selected ones, so the cut is the running sum of the costs. Vertices that no
 selected one is connected to wait behind all others: a vertex of small degree is cheap anywhere, and
-selecting it far away starts a second region (measured: 1 to 8 % more cut, docs/method.md).
+selecting it far away starts a second region (measured: 2 to 8 % more cut, docs/method.md).
 """
 
 from __future__ import annotations

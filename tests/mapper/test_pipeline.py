@@ -14,8 +14,8 @@ from chipsim.limits import violations
 from mapper.errors import DoesNotFitError, UsageError
 from mapper.mapping_file import save_mapping
 from mapper.monitor import Monitor
-from mapper.output import MAPPING, REPORT, make_report, read_report, write_results
-from mapper.pipeline import Mapping, map_network, scratch_in
+from mapper.output import MAPPING, REPORT, make_report, read_report, scratch_in, write_results
+from mapper.pipeline import Mapping, map_network
 from mapper.settings import Settings, preset
 from mapper.verify import verify_network
 from mapper.verify_mapping import verify_mapping
