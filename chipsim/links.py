@@ -8,11 +8,13 @@ difference array of shape (4, height + 1, width + 1); `loads_of` turns differenc
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 from numba import njit
 
 from chipsim.chip import Chip
-from chipsim.protocols import Int64Array
+from chipsim.protocols import Int32Array, Int64Array
 
 DIRECTIONS = ("east", "west", "south", "north")
 """x + 1, x - 1, y + 1, y - 1: row 0 is the northernmost."""
@@ -38,29 +40,56 @@ def existing(loads: Int64Array) -> Int64Array:
     return np.concatenate([part.ravel() for part in parts])
 
 
-def unicast_loads(
-    chip: Chip, source: Int64Array, target: Int64Array, weight: Int64Array
-) -> Int64Array:
-    """Link loads, shape (4, height, width), when every spike takes its XY route by itself.
+@dataclass(slots=True)
+class Totals:
+    """Sums over flows; ``hops_estimate`` is ``hops`` in float64, which cannot wrap around.
 
-    ``source``, ``target`` (core ids) and ``weight`` have shape (flows,).
+    weight, cut : weight of all flows, and of those that leave their core
+    hops : weight * distance; farthest : largest distance
+    """
+
+    weight: int = 0
+    cut: int = 0
+    hops: int = 0
+    farthest: int = 0
+    hops_estimate: float = 0.0
+
+
+def route_flows(
+    chip: Chip, source: Int32Array, target: Int32Array, weight: Int64Array
+) -> tuple[Int64Array, Totals]:
+    """Send every flow along its XY route by itself: differences of the link loads, and the totals.
+
+    ``source``, ``target`` (core ids) and ``weight`` (positive) have shape (flows,).
     """
     differences = new_differences(chip)
-    _unicast(source, target, weight, chip.width, differences)
-    return loads_of(differences)
+    *sums, estimate = _unicast(source, target, weight, chip.width, differences)
+    total, cut, hops, farthest = map(int, sums)
+    return differences, Totals(total, cut, hops, farthest, float(estimate))
 
 
 @njit(cache=True, nogil=True)
-def _unicast(
-    source: Int64Array, target: Int64Array, weight: Int64Array, width: int, diff: Int64Array
-) -> None:
+def _unicast(source, target, weight, width, diff):
     """Note the XY route of every flow in ``diff``, shape (4, height + 1, width + 1)."""
+    total = 0
+    cut = 0
+    hops = 0
+    farthest = 0
+    estimate = 0.0
     for i in range(len(source)):
         w = weight[i]
+        total += w
+        if source[i] == target[i]:
+            continue
         y0 = source[i] // width
         x0 = source[i] - y0 * width
         y1 = target[i] // width
         x1 = target[i] - y1 * width
+        d = abs(x1 - x0) + abs(y1 - y0)
+        cut += w
+        hops += w * d
+        estimate += float(w) * d
+        farthest = max(farthest, d)
         if x1 > x0:
             diff[0, y0, x0] += w
             diff[0, y0, x1] -= w
@@ -73,3 +102,4 @@ def _unicast(
         elif y1 < y0:
             diff[3, y1 + 1, x1] += w
             diff[3, y0 + 1, x1] -= w
+    return total, cut, hops, farthest, estimate

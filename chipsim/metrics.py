@@ -8,26 +8,29 @@ of its own, and is a function of the sums per core pair.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from chipsim.chip import Chip
 from chipsim.links import existing
-from chipsim.protocols import Int32Array, Int64Array, SynapseBlock
-from chipsim.traffic import Traffic, distances, measure
+from chipsim.protocols import BlockSource, Int32Array, Int64Array, SynapseBlock
+from chipsim.traffic import Traffic, measure
 
 
 def score(
     chip: Chip,
     core: Int32Array,
-    blocks: Iterable[SynapseBlock],
+    blocks: Iterable[SynapseBlock] | BlockSource,
     *,
     sizes: Int64Array,
     rates: Int64Array | None = None,
     undirected: bool = False,
     weight_unit: float = 1.0,
     rate_unit: float = 1.0,
+    threads: int = 1,
+    scratch: Path | None = None,
 ) -> dict[str, Any]:
     """All metrics of a mapping in one pass over ``blocks``.
 
@@ -42,6 +45,8 @@ def score(
         undirected=undirected,
         weight_unit=weight_unit,
         rate_unit=rate_unit,
+        threads=threads,
+        scratch=scratch,
     )
     return summarise(chip, traffic)
 
@@ -71,12 +76,8 @@ def summarise(chip: Chip, traffic: Traffic) -> dict[str, Any]:
     fractions, means and largest values are 0.
     """
     unit = traffic.weight_unit
-    weight = traffic.pair_weight
-    d = distances(chip, traffic.pair_source, traffic.pair_target)
-    total = int(weight.sum())
-    cut = int(weight[d > 0].sum())
-    hops = int(np.dot(weight, d))
-    farthest = int(d.max(initial=0))
+    totals = traffic.totals
+    total, cut, hops, farthest = totals.weight, totals.cut, totals.hops, totals.farthest
     trees = traffic.multicast_links
     return {
         "cut_weight": _scaled(cut, unit),

@@ -1,107 +1,274 @@
 """Traffic between cores, summed while the network streams by.
 
-The sums are a sparse matrix: (source core, target core) -> weight. While few cores are in use it
-is kept as a dense one; else as sorted runs of unequal length that are merged as in a
-log-structured store, so that each entry is copied O(log) times and no more than about twice the
-final size is held. All sums are int64, so the order of arrival does not matter.
+The sums are a sparse matrix: (source core, target core) -> weight. It is kept as sorted runs of
+unequal length that are merged as in a log-structured store, so that each entry is copied O(log)
+times and no more than about twice the final size is held. A run is a string of varints, seven bits
+a byte, least significant group first: for each entry the gap to the previous key and the sum. That
+is 2 to 4 bytes an entry where arrays would take 16, and merging it is as fast. All sums are exact,
+so neither the order of arrival nor the threads matter.
 """
 
 from __future__ import annotations
 
+import mmap
+import os
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from threading import Lock
+
 import numpy as np
 from numba import njit
 
-from chipsim.protocols import BoolArray, Int64Array
+from chipsim.protocols import ByteArray, Int32Array, Int64Array
 
-DENSE_CORES = 1024
-"""Up to this many cores in use the matrix is dense (8 MiB)."""
+STRIPE_PAIRS = 1 << 18
+"""Pairs that are decoded at a time, about: 4 MiB."""
+SPILL_BYTES = 1 << 26
+"""Runs that may get longer live in a temporary file, if there is a folder for it."""
+
+_ENTRY_BYTES = 18  # a key and a sum below 2^63 take nine bytes each
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """Entries with strictly increasing keys ``source core * cores + target core``.
+
+    data : ndarray[uint8], the varints of the entries
+    count : number of entries
+    """
+
+    data: ByteArray
+    count: int
 
 
 class PairSums:
-    """Sums per key ``source core * cores + target core``.
+    """Sums per key ``source core * cores + target core``; may be added to by several threads.
 
     Parameters
     ----------
-    used : shape (cores,)
-        True for the cores that keys may name.
-    dense_cores
-        Largest number of used cores for which a dense matrix is kept.
+    cores : cores of the mesh
+    scratch : folder for temporary files, or None to keep everything in memory
     """
 
-    def __init__(self, used: BoolArray, dense_cores: int | None = None) -> None:
-        self._cores = len(used)
-        self._used = np.flatnonzero(used)
-        self._rank = np.cumsum(used, dtype=np.int64) - 1
-        limit = DENSE_CORES if dense_cores is None else dense_cores
-        self._dense: Int64Array | None = None
-        if len(self._used) <= limit:
-            self._dense = np.zeros((len(self._used), len(self._used)), dtype=np.int64)
-        self._runs: list[tuple[Int64Array, Int64Array]] = []
+    def __init__(self, cores: int, scratch: Path | None = None) -> None:
+        self._cores = cores
+        self._scratch = scratch
+        self._lock = Lock()
+        self._runs: list[Run] = []
 
     def add(self, keys: Int64Array, sums: Int64Array) -> None:
         """Add a run: strictly increasing keys, a positive sum for each; both are copied."""
         if not len(keys):
             return
-        if self._dense is not None:
-            source, target = np.divmod(keys, self._cores)
-            # No key repeats within a run, so that plain fancy indexing adds every entry.
-            self._dense[self._rank[source], self._rank[target]] += sums
-            return
-        run = (keys.copy(), sums.copy())
-        while self._runs and 2 * len(run[0]) >= len(self._runs[-1][0]):
-            run = _merge(*self._runs.pop(), *run)
-        self._runs.append(run)
+        data = np.empty(_ENTRY_BYTES * len(keys), dtype=np.uint8)
+        run = Run(data[: _encode(keys, sums, data)].copy(), len(keys))
+        while (other := self._partner(run)) is not None:
+            run = self._merged(other, run)
 
-    def result(self) -> tuple[Int64Array, Int64Array, Int64Array]:
-        """All sums: source core, target core, weight, sorted by source and then target."""
-        if self._dense is not None:
-            row, column = np.nonzero(self._dense)
-            return self._used[row], self._used[column], self._dense[row, column]
-        none = np.zeros(0, dtype=np.int64)
-        run = (none, none)
+    def table(self) -> PairTable:
+        """All sums. Nothing may be added meanwhile."""
+        run = Run(np.zeros(0, dtype=np.uint8), 0)
         while self._runs:
-            run = _merge(*self._runs.pop(), *run)
+            run = self._merged(self._runs.pop(), run)
         self._runs.append(run)
-        source, target = np.divmod(run[0], self._cores)
-        return source, target, run[1]
+        return PairTable(self._cores, run)
+
+    def _partner(self, run: Run) -> Run | None:
+        """A run to merge ``run`` with; None once it has been put in its place."""
+        with self._lock:  # merging itself happens outside, in as many threads as add
+            if self._runs and 2 * len(run.data) >= len(self._runs[-1].data):
+                return self._runs.pop()
+            self._runs.append(run)
+            return None
+
+    def _merged(self, a: Run, b: Run) -> Run:
+        # Merging only shortens gaps, and a sum takes no more bytes than its two terms.
+        data = self._room(len(a.data) + len(b.data))
+        length, count = _merge(a.data, b.data, data)
+        # Pages behind the end were never touched, so the slice costs no memory.
+        return Run(data[:length], count)
+
+    def _room(self, size: int) -> ByteArray:
+        """An array of ``size`` bytes; a large one in a file that goes away with it."""
+        if self._scratch is None or size <= SPILL_BYTES:
+            return np.empty(size, dtype=np.uint8)
+        with tempfile.TemporaryFile(dir=self._scratch) as file:
+            if hasattr(os, "posix_fallocate"):  # a full disk is an error here, a crash later
+                os.posix_fallocate(file.fileno(), 0, size)
+            else:
+                file.truncate(size)
+            return np.frombuffer(mmap.mmap(file.fileno(), size), dtype=np.uint8)
 
 
-def _merge(
-    keys_a: Int64Array, sums_a: Int64Array, keys_b: Int64Array, sums_b: Int64Array
-) -> tuple[Int64Array, Int64Array]:
-    """Two runs as one."""
-    keys = np.empty(len(keys_a) + len(keys_b), dtype=np.int64)
-    sums = np.empty_like(keys)
-    n = _merge_into(keys_a, sums_a, keys_b, sums_b, keys, sums)
-    return (keys, sums) if n == len(keys) else (keys[:n].copy(), sums[:n].copy())
+class PairTable:
+    """The core pairs with traffic, sorted by source and then target.
+
+    Traffic within a core is there too, with source = target. ``len()`` is the number of pairs.
+    """
+
+    def __init__(self, cores: int, run: Run) -> None:
+        self._cores = cores
+        self._run = run
+        starts = np.zeros((run.count // STRIPE_PAIRS + 2, 3), dtype=np.int64)
+        used = _cut(run.data, cores, STRIPE_PAIRS, starts)
+        self._starts = starts[: used + 1]
+
+    def __len__(self) -> int:
+        return self._run.count
+
+    @property
+    def stripes(self) -> int:
+        """Number of parts that `stripe` tells apart."""
+        return len(self._starts) - 1
+
+    def stripe(self, index: int) -> tuple[Int32Array, Int32Array, Int64Array]:
+        """Source core, target core and weight of the pairs of some consecutive source cores.
+
+        All pairs of a source core are in one stripe. Where the stripes end depends on the pairs
+        alone.
+        """
+        return self._decode(index, index + 1)
+
+    def arrays(self) -> tuple[Int32Array, Int32Array, Int64Array]:
+        """Source core, target core and weight of all pairs: 16 bytes a pair."""
+        return self._decode(0, self.stripes)
+
+    def _decode(self, first: int, last: int) -> tuple[Int32Array, Int32Array, Int64Array]:
+        at, key, done = (int(value) for value in self._starts[first])
+        count = int(self._starts[last, 2]) - done
+        source = np.empty(count, dtype=np.int32)
+        target = np.empty(count, dtype=np.int32)
+        weight = np.empty(count, dtype=np.int64)
+        _decode(self._run.data, at, key, self._cores, source, target, weight)
+        return source, target, weight
 
 
 @njit(cache=True, nogil=True)
-def _merge_into(
-    keys_a: Int64Array,
-    sums_a: Int64Array,
-    keys_b: Int64Array,
-    sums_b: Int64Array,
-    keys: Int64Array,
-    sums: Int64Array,
-) -> int:
-    """Merge the strictly increasing runs a and b into (keys, sums); returns the length."""
-    a = 0
-    b = 0
-    n = 0
-    while a < len(keys_a) or b < len(keys_b):
-        if b == len(keys_b) or (a < len(keys_a) and keys_a[a] < keys_b[b]):
-            keys[n] = keys_a[a]
-            sums[n] = sums_a[a]
-            a += 1
-        elif a == len(keys_a) or keys_b[b] < keys_a[a]:
-            keys[n] = keys_b[b]
-            sums[n] = sums_b[b]
-            b += 1
-        else:
-            keys[n] = keys_a[a]
-            sums[n] = sums_a[a] + sums_b[b]
-            a += 1
-            b += 1
-        n += 1
-    return n
+def _read(data, at):
+    """The number at ``at``, and where the next one is."""
+    byte = np.int64(data[at])
+    value = byte & 127
+    shift = 7
+    while byte > 127:
+        at += 1
+        byte = np.int64(data[at])
+        value |= (byte & 127) << shift
+        shift += 7
+    return value, at + 1
+
+
+@njit(cache=True, nogil=True)
+def _write(data, at, value):
+    """Put a number, 0 or more, at ``at``; returns where the next one goes."""
+    while value > 127:
+        data[at] = (value & 127) | 128
+        value >>= 7
+        at += 1
+    data[at] = value
+    return at + 1
+
+
+@njit(cache=True, nogil=True)
+def _encode(keys, sums, data):
+    """Keys and sums as varints; returns the number of bytes."""
+    at = 0
+    last = np.int64(0)
+    for i in range(len(keys)):
+        at = _write(data, at, keys[i] - last)
+        at = _write(data, at, sums[i])
+        last = keys[i]
+    return at
+
+
+@njit(cache=True, nogil=True)
+def _merge(a, b, data):
+    """Merge the runs a and b into ``data``; returns the number of bytes and of entries."""
+    end = np.int64(2**63 - 1)  # the key behind the last one
+    at_a = 0
+    at_b = 0
+    at = 0
+    count = 0
+    last = np.int64(0)
+    key_a = np.int64(0)
+    key_b = np.int64(0)
+    if len(a):
+        key_a, at_a = _read(a, 0)
+    else:
+        key_a = end
+    if len(b):
+        key_b, at_b = _read(b, 0)
+    else:
+        key_b = end
+    while key_a != end or key_b != end:
+        key = min(key_a, key_b)
+        total = np.int64(0)
+        if key_a == key:
+            value, at_a = _read(a, at_a)
+            total += value
+            if at_a < len(a):
+                gap, at_a = _read(a, at_a)
+                key_a += gap
+            else:
+                key_a = end
+        if key_b == key:
+            value, at_b = _read(b, at_b)
+            total += value
+            if at_b < len(b):
+                gap, at_b = _read(b, at_b)
+                key_b += gap
+            else:
+                key_b = end
+        at = _write(data, at, key - last)
+        at = _write(data, at, total)
+        last = key
+        count += 1
+    return at, count
+
+
+@njit(cache=True, nogil=True)
+def _cut(data, cores, least, starts):
+    """Note where a stripe starts, at the first source core after at least ``least`` pairs each.
+
+    starts : (stripes + 1, 3): offset of the entry, the key before it, the number of entries before
+
+    Returns the number of stripes; the entry behind them is the end.
+    """
+    at = 0
+    key = np.int64(0)
+    count = 0
+    stripes = 0
+    since = 0  # entries before the stripe at work
+    row_end = np.int64(0)
+    while at < len(data):
+        before = at
+        gap, at = _read(data, at)
+        if key + gap >= row_end:
+            if count == 0 or count - since >= least:
+                starts[stripes, 0] = before
+                starts[stripes, 1] = key
+                starts[stripes, 2] = count
+                since = count
+                stripes += 1
+            row_end = ((key + gap) // cores + 1) * cores
+        key += gap
+        _, at = _read(data, at)
+        count += 1
+    starts[stripes, 0] = at
+    starts[stripes, 1] = key
+    starts[stripes, 2] = count
+    return stripes
+
+
+@njit(cache=True, nogil=True)
+def _decode(data, at, key, cores, source, target, weight):
+    """Fill the arrays from the entries at ``at``; ``key`` is the key before them."""
+    row = key // cores
+    for i in range(len(source)):
+        gap, at = _read(data, at)
+        key += gap
+        if key - row * cores >= cores:  # a division only where a row ends
+            row = key // cores
+        weight[i], at = _read(data, at)
+        source[i] = row
+        target[i] = key - row * cores

@@ -5,11 +5,12 @@ Nothing here knows how a network is stored; any object of this form will do.
 
 from __future__ import annotations
 
-from typing import Protocol, TypeAlias
+from typing import Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
 
+ByteArray: TypeAlias = npt.NDArray[np.uint8]
 Int32Array: TypeAlias = npt.NDArray[np.int32]
 Int64Array: TypeAlias = npt.NDArray[np.int64]
 FloatArray: TypeAlias = npt.NDArray[np.float64]
@@ -35,4 +36,18 @@ class SynapseBlock(Protocol):
             Increasing within a vertex, without repeats and without the vertex itself.
         weights : ndarray[int64], shape (synapses of the block,), in weight units, >= 0
         """
+        ...
+
+
+@runtime_checkable
+class BlockSource(Protocol):
+    """A network whose blocks can be read in any order, by several threads at once."""
+
+    @property
+    def block_count(self) -> int:
+        """Number of blocks."""
+        ...
+
+    def read_block(self, index: int) -> SynapseBlock:
+        """Block ``index``, from 0."""
         ...

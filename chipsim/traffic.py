@@ -4,18 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from chipsim.chip import Chip
-from chipsim.congestion import router_loads
 from chipsim.errors import ChipError
+from chipsim.flows import follow
 from chipsim.limits import Usage
-from chipsim.links import loads_of, unicast_loads
-from chipsim.protocols import FloatArray, Int32Array, Int64Array, SynapseBlock
+from chipsim.links import Totals, loads_of
+from chipsim.pairs import PairTable
+from chipsim.protocols import BlockSource, FloatArray, Int32Array, Int64Array, SynapseBlock
 from chipsim.sweep import SUM_LIMIT, Sweep
+from chipsim.workers import map_ordered
 
 _Integer = TypeVar("_Integer", np.int32, np.int64)
 
@@ -29,9 +32,10 @@ class Traffic:
     weight_unit, rate_unit
         What 1 means in the unicast and in the multicast arrays. Where the rates of the neurons
         come from the weights, ``rate_unit`` is the unit of the weights.
-    pair_source, pair_target, pair_weight : ndarray[int64], shape (core pairs with traffic,)
-        Core ids and the sum of the weights, sorted by source and then target. Traffic within a
-        core is there too, with source = target.
+    pairs
+        The sum of the weights of every core pair with traffic, in a compact form.
+    totals
+        What the metrics need of the unicast spikes: weight, cut, hops.
     unicast_links, multicast_links : ndarray[int64], shape (4, height, width)
         Load of the link that leaves router (x, y) at [d, y, x] towards
         `chipsim.links.DIRECTIONS[d]`.
@@ -43,26 +47,42 @@ class Traffic:
 
     weight_unit: float
     rate_unit: float
-    pair_source: Int64Array
-    pair_target: Int64Array
-    pair_weight: Int64Array
+    pairs: PairTable
+    totals: Totals
     unicast_links: Int64Array
     multicast_links: Int64Array
     congestion: FloatArray
     connectivity: int
     usage: Usage
 
+    @property
+    def pair_source(self) -> Int32Array:
+        """Source cores of the pairs, sorted; like the next two a new array at each use."""
+        return self.pairs.arrays()[0]
+
+    @property
+    def pair_target(self) -> Int32Array:
+        """Target cores of the pairs, sorted for each source; traffic within a core is there too."""
+        return self.pairs.arrays()[1]
+
+    @property
+    def pair_weight(self) -> Int64Array:
+        """Sum of the weights of each pair."""
+        return self.pairs.arrays()[2]
+
 
 def measure(
     chip: Chip,
     core: Int32Array,
-    blocks: Iterable[SynapseBlock],
+    blocks: Iterable[SynapseBlock] | BlockSource,
     *,
     sizes: Int64Array,
     rates: Int64Array | None = None,
     undirected: bool = False,
     weight_unit: float = 1.0,
     rate_unit: float = 1.0,
+    threads: int = 1,
+    scratch: Path | None = None,
 ) -> Traffic:
     """Stream ``blocks`` once and gather all loads.
 
@@ -74,7 +94,9 @@ def measure(
     core : ndarray[int32], shape (neurons,), core id
         The mapping.
     blocks
-        Every vertex of the network once, in any order of the blocks.
+        Every vertex of the network once, in any order of the blocks. Of a `BlockSource` the
+        threads read blocks themselves; an iterable is drawn from in the caller's thread, a few
+        blocks ahead.
     sizes : ndarray[int64], shape (neurons,), capacity that a neuron uses, >= 0
     rates : ndarray[int64], shape (neurons,), in ``rate_unit``, >= 0
         Firing rates; None for the largest weight of each neuron's outgoing synapses.
@@ -82,6 +104,11 @@ def measure(
         Each edge is listed as outgoing at both of its ends. It is one flow, from the lower to
         the higher vertex id, in all unicast sums; and two synapses, one each way, in the multicast
         ones and in the use of the cores.
+    threads
+        How many work at the same time. The result is the same to the bit for any number.
+    scratch
+        Folder for temporary files, used where the core pairs would take hundreds of megabytes;
+        None keeps them in memory.
 
     Raises
     ------
@@ -92,37 +119,44 @@ def measure(
     for name, unit in (("weight_unit", weight_unit), ("rate_unit", rate_unit)):
         if not 0 < unit < np.inf:
             raise ChipError(f"{name} is {unit!r}; give a positive number")
-    sweep = Sweep(chip, core, sizes, rates, undirected)
-    for block in blocks:
-        sweep.add(block)
+    sweep = Sweep(chip, core, sizes, rates, undirected, scratch)
+    if isinstance(blocks, BlockSource):
+        _add_source(sweep, blocks, threads)
+    else:
+        _exhaust(map_ordered(sweep.add, blocks, threads))
     if sweep.vertices != len(core):
         raise ChipError(
             f"the blocks hold {sweep.vertices} vertices, the mapping {len(core)} neurons; "
             "use the mapping of this network"
         )
-    source, target, weight = sweep.pairs.result()
-    if float(np.dot(weight.astype(np.float64), distances(chip, source, target))) >= SUM_LIMIT:
-        raise ChipError("unicast: weight * hops exceeds 2^62; use a coarser weight unit")
+    sweep.finish()
+    pairs = sweep.pairs.table()
+    flows = follow(chip, pairs, np.flatnonzero(sweep.usage.count), threads)
     return Traffic(
         weight_unit=weight_unit,
         rate_unit=weight_unit if rates is None else rate_unit,
-        pair_source=source,
-        pair_target=target,
-        pair_weight=weight,
-        unicast_links=unicast_loads(chip, source, target, weight),
+        pairs=pairs,
+        totals=flows.totals,
+        unicast_links=flows.links,
         multicast_links=loads_of(sweep.tree_links),
-        congestion=router_loads(chip, source, target, weight),
+        congestion=flows.congestion,
         connectivity=sweep.connectivity,
         usage=sweep.usage,
     )
 
 
-def distances(chip: Chip, source: Int64Array, target: Int64Array) -> Int64Array:
-    """Manhattan distance in hops between cores, elementwise."""
-    x, y = chip.coordinates()
-    hops = np.abs(x[target] - x[source])
-    hops += np.abs(y[target] - y[source])
-    return hops.astype(np.int64)
+def _add_source(sweep: Sweep, source: BlockSource, threads: int) -> None:
+    """Read and add all blocks; a thread holds one block at a time."""
+
+    def work(index: int) -> None:
+        sweep.add(source.read_block(index))
+
+    _exhaust(map_ordered(work, range(source.block_count), threads))
+
+
+def _exhaust(results: Iterable[None]) -> None:
+    for _ in results:
+        pass
 
 
 def _checked(

@@ -46,6 +46,20 @@ class Block:
         )
 
 
+@dataclass
+class Source:
+    """Blocks to be read by index."""
+
+    blocks: Sequence[Any]
+
+    @property
+    def block_count(self) -> int:
+        return len(self.blocks)
+
+    def read_block(self, index: int) -> Any:
+        return self.blocks[index]
+
+
 def blocks_of(edges: Sequence[Edge], neurons: int, cuts: Sequence[int] = ()) -> list[Block]:
     """The network cut into blocks before each vertex of ``cuts``."""
     ends = [0, *sorted(cuts), neurons]

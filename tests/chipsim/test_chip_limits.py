@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from chipsim import pairs
 from chipsim.chip import Chip
 from chipsim.errors import ChipError
 from chipsim.limits import Usage, Violation, violations
@@ -64,19 +67,51 @@ def test_usage_of_another_chip() -> None:
 
 @settings(max_examples=60, deadline=None)
 @given(
-    st.lists(st.dictionaries(st.integers(0, 35), st.integers(1, 9), max_size=12), max_size=8),
-    st.sampled_from([0, 36]),
+    st.lists(
+        st.dictionaries(st.integers(0, 35), st.integers(1, 9) | st.integers(1, 2**55), max_size=12),
+        max_size=8,
+    ),
+    st.sampled_from([1, 5, 1 << 18]),
+    st.sampled_from([0, 1 << 26]),
 )
-def test_pair_sums_match_a_counter(runs: list[dict[int, int]], dense: int) -> None:
+def test_pair_sums_match_a_counter(
+    runs: list[dict[int, int]], stripe_pairs: int, spill_bytes: int
+) -> None:
     total: Counter[int] = Counter()
-    sums = PairSums(np.ones(6, dtype=np.bool_), dense)
-    for run in runs:
-        total.update(run)
-        keys = sorted(run)
-        sums.add(np.array(keys, dtype=np.int64), np.array([run[k] for k in keys], dtype=np.int64))
-    source, target, weight = sums.result()
+    with pytest.MonkeyPatch.context() as patch, TemporaryDirectory() as folder:
+        patch.setattr(pairs, "STRIPE_PAIRS", stripe_pairs)
+        patch.setattr(pairs, "SPILL_BYTES", spill_bytes)
+        sums = PairSums(6, Path(folder))
+        for run in runs:
+            total.update(run)
+            keys = sorted(run)
+            values = np.array([run[k] for k in keys], dtype=np.int64)
+            sums.add(np.array(keys, dtype=np.int64), values)
+        table = sums.table()
+        assert list(Path(folder).iterdir()) == []
+        source, target, weight = table.arrays()
+        parts = [table.stripe(i) for i in range(table.stripes)]
+    assert len(table) == len(total)
     assert (source * 6 + target).tolist() == sorted(total)
     assert weight.tolist() == [total[k] for k in sorted(total)]
+    for whole, pieces in zip(table.arrays(), zip(*parts, strict=True), strict=False):
+        assert np.array_equal(whole, np.concatenate(pieces))
+    edges = [int(part[0][-1]) for part in parts[:-1]]
+    assert all(last < part[0][0] for last, part in zip(edges, parts[1:], strict=True))
+    assert all(len(part[0]) >= stripe_pairs for part in parts[:-1])
     assert all(
-        np.array_equal(a, b) for a, b in zip(sums.result(), (source, target, weight), strict=True)
+        np.array_equal(a, b)
+        for a, b in zip(sums.table().arrays(), (source, target, weight), strict=True)
     )
+
+
+def test_large_keys_survive() -> None:
+    cores = 2**31 - 1
+    keys = np.array([0, 127, 128, cores - 1, cores, cores * cores - 1], dtype=np.int64)
+    weight = np.array([1, 127, 128, 2**61, 2**31, 5], dtype=np.int64)
+    sums = PairSums(cores)
+    for i in (0, 3, 1, 5, 2, 4):
+        sums.add(keys[i : i + 1], weight[i : i + 1])
+    source, target, found = sums.table().arrays()
+    assert (source.astype(np.int64) * cores + target).tolist() == keys.tolist()
+    assert found.tolist() == weight.tolist()

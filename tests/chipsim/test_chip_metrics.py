@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from math import comb
 from typing import Any
 
 import numpy as np
@@ -10,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from chipsim import pairs
 from chipsim.chip import Chip
+from chipsim.congestion import Walks
 from chipsim.errors import ChipError
 from chipsim.links import existing
 from chipsim.metrics import score
@@ -82,15 +83,6 @@ def test_cutting_into_blocks_changes_nothing(case: Case, backwards: bool) -> Non
     blocks = case.blocks()[:: -1 if backwards else 1]
     assert score(case.chip, case.cores(), iter(blocks), **case.options()) == whole
     assert {block.calls for block in blocks} == {1}
-
-
-@several
-@given(cases())
-def test_sparse_pairs_change_nothing(case: Case) -> None:
-    dense = score(case.chip, case.cores(), case.blocks(), **case.options())
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(pairs, "DENSE_CORES", 0)
-        assert score(case.chip, case.cores(), case.blocks(), **case.options()) == dense
 
 
 @several
@@ -196,6 +188,25 @@ def test_zero_weight_reaches_but_carries_nothing() -> None:
     assert found["multicast"]["hops_total"] == 6
 
 
+@settings(max_examples=20, deadline=None)
+@given(st.integers(0, 2**32 - 1), st.booleans())
+def test_few_cores_of_a_large_mesh(seed: int, undirected: bool) -> None:
+    rng = np.random.default_rng(seed)
+    chip = Chip("large", 64, 70)
+    n = 12
+    x, y = rng.integers(0, 5, (2, n))
+    core = (y + 60) * 64 + x + 57
+    found = {(int(s), int(t)) for s, t in rng.integers(0, n, (40, 2)) if s != t}
+    if undirected:
+        found |= {(t, s) for s, t in found}
+    edges = [(s, t, (s + t) % 5) for s, t in sorted(found)]
+    options = {"sizes": np.ones(n, dtype=np.int64), "undirected": undirected}
+    blocks = naive.blocks_of(edges, n, [5])
+    assert_close(
+        score(chip, core, blocks, **options), naive.score(chip, core.tolist(), edges, **options)
+    )
+
+
 def test_no_neurons() -> None:
     none = np.zeros(0, dtype=np.int64)
     found = score(Chip("one", 1, 1), none.astype(np.int32), [], sizes=none)
@@ -268,38 +279,14 @@ def test_malformed_block(indptr: list[int], message: str) -> None:
         score(Chip("line", 4, 1), three, [Malformed()], sizes=three)
 
 
-@pytest.mark.jit
-def test_sparse_and_dense_agree_on_a_larger_network() -> None:
-    """40x30 cores, all in use, so that the sparse sums are the ones that run by default."""
-    rng = np.random.default_rng(5)
-    n, fanout = 6000, 20
-    source = np.repeat(np.arange(n), fanout)
-    keys = np.unique(source * n + rng.integers(0, n, n * fanout))
-    source, target = np.divmod(keys, n)
-    source, target = source[source != target], target[source != target]
-    weight = rng.integers(0, 9, len(source))
-    core = rng.permutation(np.arange(n) % 1200).astype(np.int32)
-    chip = Chip("wide", 40, 30)
-
-    class Slice:
-        def __init__(self, first: int, last: int) -> None:
-            self.first = first
-            at = np.searchsorted(source, np.arange(first, last + 1))
-            own = slice(at[0], at[-1])
-            self.parts = at - at[0], target[own].astype(np.int32), weight[own]
-
-        def outgoing(self) -> tuple[Any, Any, Any]:
-            return self.parts
-
-    blocks = [Slice(a, min(n, a + 700)) for a in range(0, n, 700)]
-    sizes = np.ones(n, dtype=np.int64)
-    sparse = measure(chip, core, blocks, sizes=sizes)
-    x, y = core % 40, core // 40
-    d = np.abs(x[source] - x[target]) + np.abs(y[source] - y[target])
-    assert sparse.unicast_links.sum() == (weight * d).sum()
-    assert sparse.congestion.sum() == pytest.approx((weight * (d + 1))[d > 0].sum())
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(pairs, "DENSE_CORES", 1200)
-        dense = measure(chip, core, blocks, sizes=sizes)
-    assert np.array_equal(sparse.pair_weight, dense.pair_weight)
-    assert np.array_equal(sparse.congestion, dense.congestion)
+def test_walks_are_binomial() -> None:
+    walks = Walks.within(9, 12)
+    for b in range(9):
+        for a in range(12):
+            inside = comb(a + b, a) / 2 ** (a + b)
+            assert walks.inside[b, a] == pytest.approx(inside, rel=1e-14)
+            # Entered the column in one of the rows up to b; likewise the row.
+            down = sum(comb(a - 1 + k, k) / 2 ** (a + k) for k in range(b + 1)) if a else 1.0
+            across = sum(comb(b - 1 + k, k) / 2 ** (b + k) for k in range(a + 1)) if b else 1.0
+            assert walks.down[b, a] == pytest.approx(down, rel=1e-14)
+            assert walks.across[b, a] == pytest.approx(across, rel=1e-14)
