@@ -10,13 +10,20 @@ import pytest
 from numpy.typing import NDArray
 
 from mapper.partition.growing import Subgraph
+from mapper.placement import portfolio
 from mapper.placement.force import hop_cost, refine_by_forces
 from mapper.placement.region import Region, choose_region
 from mapper.placement.region_bisection import place_by_bisection
 from tests.mapper.helpers import random_graph, subgraph
+from tests.mapper.naive_placers import spend_little
 
 Places = tuple[NDArray[np.int32], NDArray[np.int32]]
 Placer = Callable[[Subgraph, Region, NDArray[np.bool_], np.random.Generator], Places]
+
+
+@pytest.fixture(autouse=True)
+def little_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    spend_little(monkeypatch)
 
 
 def by_bisection(
@@ -33,7 +40,19 @@ def by_forces(
     return x, y
 
 
-PLACERS: list[Placer] = [by_bisection, by_forces]
+def fast(
+    groups: Subgraph, region: Region, usable: NDArray[np.bool_], rng: np.random.Generator
+) -> Places:
+    return portfolio.place(groups, region, "fast", rng)[:2]
+
+
+def default(
+    groups: Subgraph, region: Region, usable: NDArray[np.bool_], rng: np.random.Generator
+) -> Places:
+    return portfolio.place(groups, region, "default", rng, threads=2)[:2]
+
+
+PLACERS: list[Placer] = [by_bisection, by_forces, fast, default]
 
 every_placer = pytest.mark.parametrize("place", PLACERS, ids=lambda f: f.__name__)
 

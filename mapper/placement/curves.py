@@ -1,0 +1,83 @@
+"""Placements by walking the mesh along a curve with the groups in some order.
+
+In bands of width b a stretch of m consecutive groups covers about b columns and m/b rows: for
+layers of m fully connected groups the cost of a connection is about b/3 + m/b, least at
+b = sqrt(3m). The best width is not known in general, so several are tried, in both directions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_array
+from scipy.sparse.csgraph import breadth_first_order
+
+from mapper.placement.force import _hop_cost
+from mapper.placement.traffic import Traffic
+from storage.parallel import map_ordered
+
+WIDTHS = (1, 2, 3, 4, 6, 8, 11, 16, 23, 32, 45, 64, 91, 128, 181, 256, 512, 1024)
+
+
+def band_walk(cells: NDArray[np.int64], width: int, along: int) -> NDArray[np.int64]:
+    """Order of cells in bands of `width` columns (`along` 0) or rows (1).
+
+    cells : shape (n, 2), columns and rows
+
+    Bands are walked there and back; each band row by row, the rows there and back as well.
+    """
+    across, forth = cells[:, along], cells[:, 1 - along]
+    band = (across - across.min()) // width
+    forth = np.where(band % 2 == 0, forth, -forth)
+    within = np.where(forth % 2 == 0, across, -across)
+    return np.lexsort((within, forth, band))
+
+
+def walks(cells: NDArray[np.int64]) -> Iterator[NDArray[np.int64]]:
+    """Orders of the cells: bands of several widths, of columns and of rows."""
+    spans = np.ptp(cells, axis=0) + 1
+    for along in (0, 1):
+        widths = [w for w in WIDTHS if w < spans[along]]
+        for width in [*widths, int(spans[along])]:
+            if width == 1 and spans[along] > 1 and spans[1 - along] == 1:
+                continue  # the same walk as the other direction's
+            yield band_walk(cells, width, along)
+
+
+def breadth_first(traffic: Traffic) -> NDArray[np.int64]:
+    """Connected groups by distance from one that is far from others.
+
+    It is found by three searches, each from the last group of the one before.
+    """
+    n = traffic.size
+    matrix = csr_array((np.ones(traffic.ids.size, np.int8), traffic.ids, traffic.indptr), (n, n))
+    order = np.array([int(np.argmin(np.diff(traffic.indptr)))])
+    for _ in range(3):
+        order = breadth_first_order(
+            matrix, int(order[-1]), directed=False, return_predecessors=False
+        )
+    rest = np.ones(n, np.bool_)
+    rest[order] = False
+    return np.append(order, np.flatnonzero(rest)).astype(np.int64)
+
+
+def walk_best(
+    traffic: Traffic, cells: NDArray[np.int64], order: NDArray[np.int64], threads: int = 1
+) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+    """Columns and rows of the groups, in the given order along the cheapest walk of the cells."""
+
+    def put(walk: NDArray[np.int64]) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+        x, y = np.empty(order.size, np.int32), np.empty(order.size, np.int32)
+        x[order], y[order] = cells[walk, 0], cells[walk, 1]
+        return x, y
+
+    def cost(walk: NDArray[np.int64]) -> int:
+        return int(_hop_cost(*traffic.csr, *put(walk)))
+
+    if traffic.ids.size == 0:
+        return put(np.arange(order.size))
+    candidates = list(walks(cells))
+    costs = list(map_ordered(cost, candidates, threads))
+    return put(candidates[int(np.argmin(costs))])

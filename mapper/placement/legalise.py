@@ -1,0 +1,96 @@
+"""From coordinates to cells of their own: recursive splits of cells and groups at the same rank.
+
+The cells are cut across their longer side into halves, and each half takes as many groups, those
+with the smaller coordinates on that axis; both go on alone (as in Quinn and Breuer's and other
+top-down placers). Densities even out on every scale, so that a crowd spreads towards where room is.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+
+@dataclass(frozen=True, slots=True)
+class Splits:
+    """The cuts of a set of cells.
+
+    cells : ndarray[int64], shape (n, 2), columns and rows, so ordered that every piece is a slice
+    cuts : ndarray[int64], shape (n - 1, 4): begin, middle and end of a piece, and the axis whose
+        coordinates decide (0: columns); pieces come before their halves
+    """
+
+    cells: NDArray[np.int64]
+    cuts: NDArray[np.int64]
+
+
+def split_cells(cells: NDArray[np.int64]) -> Splits:
+    """Cut cells, shape (n, 2), in halves down to single ones."""
+    n = len(cells)
+    ends = np.array([0, n]) if n else np.zeros(1, np.int64)
+    cuts = [np.empty((0, 4), np.int64)]
+    while ends.size - 1 < n:
+        size = np.diff(ends)
+        first = ends[:-1]
+        span = np.maximum.reduceat(cells, first) - np.minimum.reduceat(cells, first)
+        axis = np.where(span[:, 0] >= span[:, 1], 0, 1)
+        middle = first + size // 2
+        cut = np.column_stack([first, middle, ends[1:], axis])
+        cuts.append(cut[size > 1])
+        piece = np.repeat(np.arange(size.size), size)
+        by_row = axis[piece] == 1
+        major = np.where(by_row, cells[:, 1], cells[:, 0])
+        minor = np.where(by_row, cells[:, 0], cells[:, 1])
+        cells = cells[np.lexsort((minor, major, piece))]
+        ends = np.unique(np.concatenate([ends, middle]))
+    return Splits(cells, np.concatenate(cuts))
+
+
+@njit(cache=True, nogil=True)
+def _split_ranks(cuts, position, order):
+    """Sort groups into the cells: order[i] becomes the group on cell i.
+
+    position : ndarray[float64], shape (n, 2); equal ones go by number
+    order : ndarray[int64], shape (n,), all groups, changed (by Hoare's selection at every cut)
+    """
+    for k in range(cuts.shape[0]):
+        low, middle, high, axis = cuts[k, 0], cuts[k, 1], cuts[k, 2] - 1, cuts[k, 3]
+        while low < high:
+            pivot = order[(low + high) // 2]
+            value = position[pivot, axis]
+            i, j = low, high
+            while i <= j:
+                while True:
+                    p = position[order[i], axis]
+                    if p > value or (p == value and order[i] >= pivot):
+                        break
+                    i += 1
+                while True:
+                    p = position[order[j], axis]
+                    if p < value or (p == value and order[j] <= pivot):
+                        break
+                    j -= 1
+                if i <= j:
+                    order[i], order[j] = order[j], order[i]
+                    i += 1
+                    j -= 1
+            if middle <= j:
+                high = j
+            elif middle >= i:
+                low = i
+            else:
+                break
+
+
+def legalise(
+    splits: Splits, position: NDArray[np.float64]
+) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+    """Column and row of each group, near its place among the others' positions, shape (n, 2)."""
+    order = np.arange(len(position), dtype=np.int64)
+    _split_ranks(splits.cuts, position, order)
+    x, y = np.empty(order.size, np.int32), np.empty(order.size, np.int32)
+    x[order], y[order] = splits.cells[:, 0], splits.cells[:, 1]
+    return x, y

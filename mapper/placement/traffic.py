@@ -1,0 +1,115 @@
+"""Split the traffic of groups into a sparse part and a background of rank one.
+
+When a share of a network's connections goes anywhere, every group talks a little to every other,
+and the group graph is dense though its structure is sparse. The background between groups u and v
+is modelled as b_u*b_v / sum(b) with b_u the traffic of u that is in no outstanding connection: the
+expectation when the ends of those connections are paired at random (the null model of Newman and
+Girvan's modularity, Phys. Rev. E 69, 2004). A connection stands out if it is several times as heavy
+as that. The cost of a background of rank one is known for every column and row from one histogram.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from mapper.partition.growing import Subgraph
+
+DENSE = 192  # mean number of connections of a group from which a background is looked for
+OUTSTANDING = 12.0  # times the background; of exponential weights one in 160,000 gets there
+SPARSER = 4  # the split must leave at most one in so many connections
+WORTH = 0.2  # and at least this share of the weight: else it is the background that matters
+
+
+@dataclass(frozen=True, slots=True)
+class Traffic:
+    """Connections that stand out, and the background that the others make.
+
+    indptr, ids, weights : symmetric lists of the outstanding connections, weights ndarray[int64]
+    mass : ndarray[float64], shape (groups,), b_u / sqrt(sum(b)); zero if nothing was split off
+    """
+
+    indptr: NDArray[np.int64]
+    ids: NDArray[np.int32]
+    weights: NDArray[np.int64]
+    mass: NDArray[np.float64]
+
+    @property
+    def csr(self) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.int64]]:
+        return self.indptr, self.ids, self.weights
+
+    @property
+    def size(self) -> int:
+        return self.indptr.size - 1
+
+
+@njit(cache=True, nogil=True)
+def _rest(indptr, ids, weights, mass, scale, rest, count):
+    """Traffic of each group in connections of at most `scale` times the background.
+
+    rest : that traffic, changed; count : the connections of each group above it, changed
+    """
+    for u in range(indptr.size - 1):
+        rest[u] = 0.0
+        count[u] = 0
+        for e in range(indptr[u], indptr[u + 1]):
+            if weights[e] > scale * mass[u] * mass[ids[e]]:
+                count[u] += 1
+            else:
+                rest[u] += weights[e]
+
+
+@njit(cache=True, nogil=True)
+def _outstanding(indptr, ids, weights, mass, scale, kept_indptr, kept_ids, kept_weights):
+    """The connections above `scale` times the background, less the background."""
+    for u in range(indptr.size - 1):
+        at = kept_indptr[u]
+        for e in range(indptr[u], indptr[u + 1]):
+            expected = mass[u] * mass[ids[e]]
+            if weights[e] > scale * expected:
+                kept_ids[at] = ids[e]
+                kept_weights[at] = weights[e] - np.int64(expected)
+                at += 1
+
+
+def split_traffic(groups: Subgraph) -> Traffic:
+    """The outstanding connections of a dense group graph; all connections of any other.
+
+    A dense graph stays whole, too, if it has too many outstanding connections or they carry little.
+    """
+    n = groups.indptr.size - 1
+    nothing = np.zeros(n)
+    if groups.ids.size <= DENSE * n:
+        return Traffic(groups.indptr, groups.ids, groups.weights, nothing)
+    csr = (groups.indptr, groups.ids, groups.weights)
+    rest, count = np.empty(n), np.empty(n, np.int64)
+    _rest(*csr, np.ones(n), np.inf, rest, count)  # at first all of it
+    for _ in range(4):
+        mass = rest / np.sqrt(max(1.0, rest.sum()))
+        _rest(*csr, mass, OUTSTANDING, rest, count)
+    total = float(groups.weights.sum())
+    if count.sum() * SPARSER > groups.ids.size or total - rest.sum() < WORTH * total:
+        return Traffic(*csr, nothing)
+    indptr = np.zeros(n + 1, np.int64)
+    np.cumsum(count, out=indptr[1:])
+    ids = np.empty(indptr[-1], np.int32)
+    weights = np.empty(indptr[-1], np.int64)
+    _outstanding(*csr, mass, OUTSTANDING, indptr, ids, weights)
+    return Traffic(indptr, ids, weights, rest / np.sqrt(max(1.0, rest.sum())))
+
+
+def sampled(traffic: Traffic, limit: int, rng: np.random.Generator) -> Traffic:
+    """The connections of some of the groups, about `limit` of them, to compare placements by.
+
+    Lists of the other groups are empty, so that the graph is no longer symmetric.
+    """
+    if traffic.ids.size <= limit:
+        return traffic
+    degree = np.diff(traffic.indptr)
+    kept = rng.random(traffic.size) < limit / traffic.ids.size
+    indptr = np.append(0, np.cumsum(np.where(kept, degree, 0)))
+    at = np.repeat(kept, degree)
+    return Traffic(indptr, traffic.ids[at], traffic.weights[at], traffic.mass)

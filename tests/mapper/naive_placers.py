@@ -1,0 +1,157 @@
+"""Plain-Python twins of the kernels of the placers: every cost summed over all connections."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+
+from mapper.placement import portfolio
+from tests.mapper.naive import Adjacency
+from tests.mapper.naive_placement import axis_cost, hop_cost
+
+
+def spend_little(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Efforts with so little annealing that they end soon with the JIT off, too."""
+    efforts = {name: replace(spend, work=3e5) for name, spend in portfolio.EFFORTS.items()}
+    monkeypatch.setattr(portfolio, "EFFORTS", efforts)
+
+
+class Xorshift:
+    """Marsaglia's generator of 64 bits with shifts 13, 7, 17."""
+
+    def __init__(self, state: int) -> None:
+        self.state = state
+
+    def draw(self, below: int) -> int:
+        s = self.state
+        s ^= s << 13 & (1 << 64) - 1
+        s ^= s >> 7
+        s ^= s << 17 & (1 << 64) - 1
+        self.state = s
+        return (s >> 32) * below >> 32
+
+
+def table_row(
+    adjacency: Adjacency, x: Sequence[int], y: Sequence[int], u: int, box: Sequence[int]
+) -> list[int]:
+    """Cost of u in the columns and in the rows of a box, each less that in the first of them."""
+    left, right, top, bottom = box
+    columns = [axis_cost(adjacency[u], x, c) for c in range(left, right)]
+    rows = [axis_cost(adjacency[u], y, r) for r in range(top, bottom)]
+    return [c - columns[0] for c in columns] + [r - rows[0] for r in rows]
+
+
+def pull(mass: Sequence[float], position: Sequence[int], length: int) -> list[float]:
+    """Cost of a unit of mass in each column."""
+    return [sum(m * abs(p - c) for m, p in zip(mass, position, strict=True)) for c in range(length)]
+
+
+def anneal(
+    adjacency: Adjacency,
+    mass: Sequence[float],
+    pulls: tuple[Sequence[float], Sequence[float]],
+    start: tuple[Sequence[int], Sequence[int]],
+    x: list[int],
+    y: list[int],
+    movers: Sequence[int],
+    box: Sequence[int],
+    window: int,
+    near: int,
+    heat: float,
+    moves: int,
+    state: int,
+) -> tuple[int, float]:
+    """Swap two groups for every proposal, price the whole placement, and take it back or not."""
+    left, right, top, bottom = box
+    random = Xorshift(state)
+    made, total = 0, 0.0
+    for _ in range(moves):
+        u = movers[random.draw(len(movers))]
+        centre, reach = (x[u], y[u]), window
+        if random.draw(1024) < near:
+            t = adjacency[u][random.draw(len(adjacency[u]))][0]
+            reach = 1
+            centre = (
+                sorted((left, start[0][t], right - 1))[1],
+                sorted((top, start[1][t], bottom - 1))[1],
+            )
+        columns = [c for c in range(left, right) if abs(c - centre[0]) <= reach]
+        rows = [r for r in range(top, bottom) if abs(r - centre[1]) <= reach]
+        cell = columns[random.draw(len(columns))], rows[random.draw(len(rows))]
+        there = [v for v in range(len(x)) if (x[v], y[v]) == cell and v != u]
+        if not there:
+            continue
+        v = there[0]
+        before = hop_cost(adjacency, x, y)
+        distance = abs(x[u] - x[v]) + abs(y[u] - y[v])
+        charge = (mass[u] - mass[v]) * (
+            pulls[0][x[v]] - pulls[0][x[u]] + pulls[1][y[v]] - pulls[1][y[u]]
+        )
+        _swap(x, y, u, v)
+        change = hop_cost(adjacency, x, y) - before + charge
+        tie = sum(w for t, w in adjacency[u] if t == v)
+        apart = change - 2 * tie * distance  # as if each moved while the other stayed
+        allowed = 0.0
+        if heat > 0:
+            if apart > 16 * heat:
+                _swap(x, y, u, v)
+                continue
+            allowed = -heat * math.log((1 + random.draw(1 << 30)) / (1 << 30))
+        if change < allowed or (heat > 0 and change <= 0):
+            made += 1
+            total += change
+        else:
+            _swap(x, y, u, v)
+    return made, total
+
+
+def outstanding(
+    adjacency: Adjacency, mass: Sequence[float], scale: float
+) -> tuple[list[float], list[list[tuple[int, int]]]]:
+    """What each group has in other connections, and its outstanding ones less the background."""
+    rest, kept = [], []
+    for u, links in enumerate(adjacency):
+        above = [(v, w) for v, w in links if w > scale * mass[u] * mass[v]]
+        rest.append(float(sum(w for v, w in links if (v, w) not in above)))
+        kept.append([(v, w - int(mass[u] * mass[v])) for v, w in above])
+    return rest, kept
+
+
+def pair(adjacency: Adjacency, size: Sequence[float], order: Sequence[int]) -> list[int]:
+    """Each group in turn takes the free neighbour of largest weight for its size."""
+    coarse = [-1] * len(adjacency)
+    count = 0
+    for u in order:
+        if coarse[u] >= 0:
+            continue
+        free = [(w / size[v], -i, v) for i, (v, w) in enumerate(adjacency[u]) if coarse[v] < 0]
+        free = [option for option in free if option[2] != u]
+        coarse[u] = count
+        if free:
+            coarse[max(free)[2]] = count
+        count += 1
+    return coarse
+
+
+def split_ranks(
+    cells: Sequence[tuple[int, int]], position: Sequence[tuple[float, float]], members: list[int]
+) -> dict[int, tuple[int, int]]:
+    """Cell of every member: halves by sorting, down to single cells."""
+    if len(cells) <= 1:
+        return dict(zip(members, cells, strict=True))
+    spans = [max(c[k] for c in cells) - min(c[k] for c in cells) for k in (0, 1)]
+    axis = 0 if spans[0] >= spans[1] else 1
+    half = len(cells) // 2
+    ordered = sorted(cells, key=lambda cell: (cell[axis], cell[1 - axis]))
+    ranked = sorted(members, key=lambda u: (position[u][axis], u))
+    return split_ranks(ordered[:half], position, ranked[:half]) | split_ranks(
+        ordered[half:], position, ranked[half:]
+    )
+
+
+def _swap(x: list[int], y: list[int], u: int, v: int) -> None:
+    x[u], x[v] = x[v], x[u]
+    y[u], y[v] = y[v], y[u]
