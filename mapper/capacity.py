@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from chipsim.chip import Chip
 from mapper.errors import DoesNotFitError
-from storage.graph import Block, Graph
+from storage.graph import Block, Csr, Graph
 from storage.network import ID, NetworkFile
 
 FINEST = 1 << 30  # shares of a core, when several limits are folded into one
@@ -129,6 +129,9 @@ class _Resized(Graph):
 
     def read_block(self, index: int) -> Block:
         return self._graph.read_block(index)
+
+    def read_undirected(self, index: int) -> Csr:
+        return self._graph.read_undirected(index)
 
 
 def with_one_capacity(graph: Graph, chip: Chip, threads: int = 1) -> tuple[Graph, int]:

@@ -69,7 +69,7 @@ def _map_tiny_networks() -> None:
     from mapper.monitor import Monitor
     from mapper.output import make_report, write_results
     from mapper.pipeline import map_network
-    from mapper.settings import Settings
+    from mapper.settings import PRESETS, preset
     from mapper.verify import verify_network
     from mapper.verify_mapping import verify_mapping
     from storage.formats import export_network, import_network
@@ -80,7 +80,7 @@ def _map_tiny_networks() -> None:
     rng = np.random.default_rng(0)
     source, target = rng.integers(0, 300, (2, 3000))
     chip = Chip(name="tiny", width=4, height=4, neurons=32)
-    settings = Settings(memory_bytes=1 << 26)
+    presets = [preset(name, memory_bytes=1 << 28, block_vertices=64) for name in PRESETS]
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         path = folder / "net.bin"
@@ -88,8 +88,11 @@ def _map_tiny_networks() -> None:
             with NetworkWriter(path, 300, undirected=undirected, memory=1 << 16) as writer:
                 writer.add(source, target, source % 5)
                 writer.finish()
-            with NetworkFile(path) as network, Scratch(folder / "scratch") as scratch:
-                mapping = map_network(network, chip, settings, scratch, monitor := Monitor())
+            with NetworkFile(path) as network:
+                for settings in presets:
+                    with Scratch(folder / f"{settings.preset}-{undirected}") as scratch:
+                        monitor = Monitor()
+                        mapping = map_network(network, chip, settings, scratch, monitor)
                 report = make_report(network, path, chip, settings, mapping, monitor)
                 write_results(folder, report, mapping, chip)
                 for text in ("net.graph", "net.csv"):

@@ -32,6 +32,9 @@ class Monitor(Closing):
     log: Path | None = None
     stages: list[dict[str, Any]] = field(default_factory=list)
     levels: list[dict[str, Any]] = field(default_factory=list)
+    visited: int = 0
+    _expected: int = 0
+    _done: int = 0
     _log: TextIO | None = None
     _status: Status | None = None
 
@@ -45,16 +48,31 @@ class Monitor(Closing):
     def stage(self, name: str) -> Iterator[None]:
         """A step of the method: timed, its peak of anonymous memory noted."""
         self._stage = name
-        start = time.perf_counter()
+        start, cpu = time.perf_counter(), time.process_time()
         self._sampler.take()
         self._show(name)
         try:
             yield
         finally:
             seconds = time.perf_counter() - start
-            stage = {"name": name, "seconds": round(seconds, 4)}
-            self.stages.append({**stage, "peak_anon_bytes": self._sampler.take()})
-            self._write(f"{name}: {seconds:.2f} s")
+            stage = {
+                "name": name,
+                "seconds": round(seconds, 4),
+                "cpu_seconds": round(time.process_time() - cpu, 4),
+                "peak_anon_bytes": self._sampler.take(),
+            }
+            self.stages.append(stage)
+            self._write(f"{name}: {seconds:.2f} s, {stage['cpu_seconds']:.2f} s of all cores")
+
+    def expect(self, work: int) -> None:
+        """Announce how many connections the stage at work will visit from now on."""
+        self._expected = work
+        self._done = 0
+
+    def advance(self, done: int) -> None:
+        """Take down connections that were visited; may be called by several threads."""
+        self._done += done
+        self.visited += done
 
     def note(self, text: str) -> None:
         """A detail of the stage at work."""
@@ -62,7 +80,7 @@ class Monitor(Closing):
         self._show(f"{self._stage}: {text}")
 
     def level(self, vertices: int, connections: int) -> None:
-        """Take down a level of the hierarchy, finest first; its cut comes on the way up."""
+        """Take down a level of the hierarchy, finest first; its cut may come later."""
         entry = {"vertices": vertices, "connections": connections, "cut_weight": None}
         self.levels.append(entry)
         self.note(f"{vertices:,} vertices, {connections:,} connections")

@@ -110,7 +110,10 @@ def make_report(
 ) -> dict[str, Any]:
     """report.json as an object (schema 1)."""
     unit = network.meta.weight_unit
-    levels = [{**level, "cut_weight": real(level["cut_weight"], unit)} for level in monitor.levels]
+    levels = [
+        {**level, "cut_weight": None if (cut := level["cut_weight"]) is None else real(cut, unit)}
+        for level in monitor.levels
+    ]
     return {
         "schema": SCHEMA,
         "tool": {"name": "mapper", "version": version()},

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,16 +15,24 @@ from chipsim.limits import violations
 from chipsim.metrics import summarise
 from chipsim.traffic import Traffic, measure
 from mapper.capacity import require_fit, with_one_capacity
+from mapper.checkpoint import Arrays, Steps
 from mapper.errors import DoesNotFitError
 from mapper.monitor import Monitor
-from mapper.partition.bisection import bisect, whole
+from mapper.partition.bisection import whole
+from mapper.partition.classic import partition_classic
 from mapper.partition.contraction import contract
+from mapper.partition.groups import group_traffic
 from mapper.partition.growing import Subgraph
-from mapper.partition.hierarchy import coarsen, uncoarsen
+from mapper.partition.rows import weight_shift
+from mapper.partition.streamed import Task, open_rows, partition_streamed
 from mapper.placement.force import refine_by_forces
+from mapper.placement.portfolio import place
 from mapper.placement.region import choose_region
 from mapper.placement.region_bisection import place_by_bisection
+from mapper.plan import make_plan
 from mapper.settings import Settings
+from mapper.team import Team
+from storage.graph import Block, Graph
 from storage.network import RATE, NetworkFile
 from storage.scratch import Scratch
 
@@ -50,51 +60,52 @@ def map_network(
     Raises `DoesNotFitError` if a limit of the chip cannot be kept.
     """
     threads = settings.threads
-    with monitor.stage("check"):
-        require_fit(network, chip, threads)
-        graph, capacity = with_one_capacity(network, chip, threads)
+    plan = make_plan(network, chip, settings)
+    plan.require()
+    steps = Steps(scratch)
+    with Team(threads) as team:
+        with monitor.stage("check"):
+            require_fit(network, chip, threads)
+            graph, capacity = with_one_capacity(network, chip, threads)
 
-    with monitor.stage("coarsen"):  # step 2
-        rng = _random(settings, step=2)
-        levels = coarsen(graph, capacity, settings, rng, scratch, monitor)
+        cores = chip.usable_count
+        if settings.method == "classic":  # steps 2 to 5
+            part, parts = partition_classic(
+                graph, capacity, cores, settings, steps, scratch, monitor
+            )
+            with monitor.stage("groups"):
+                memory = settings.memory_bytes // 4
+                contracted = contract(graph, part, parts, scratch, "groups", memory, threads)
+                groups = whole(contracted, threads)
+        else:
+            shift = weight_shift(network.meta.total_weight, network.meta.synapses)
+            with monitor.stage("read"):
+                rows = open_rows(graph, shift, plan.held, scratch, monitor, team)
+            part, parts = partition_streamed(
+                Task(graph, rows, capacity, cores), settings, plan, steps, monitor, team
+            )
+            with monitor.stage("groups"):
+                monitor.expect(rows.entries)
+                groups = group_traffic(rows, part, parts, scratch.path, team, monitor.advance)
+            del rows
+        scratch.evict()
 
-    with monitor.stage("initial partition"):  # step 3
-        part, parts = bisect(
-            whole(levels[-1].graph, threads),
-            capacity,
-            chip.usable_count,
-            settings.bisection_repeats,
-            _random(settings, step=3),
-            threads,
-        )
-        monitor.note(f"{parts:,} parts")
+        def placed(groups: Subgraph = groups) -> Arrays:
+            x, y, interrupted = place_groups(groups, chip, settings, monitor)
+            return {"x": x, "y": y, "interrupted": np.array([interrupted], np.int32)}
 
-    with monitor.stage("uncoarsen and refine"):  # step 4
-        part, parts = uncoarsen(
-            levels,
-            part,
-            parts,
-            capacity,
-            chip.usable_count,
-            settings,
-            _random(settings, step=4),
-            scratch,
-            monitor,
-        )
-        scratch.put_array("part", part)
-
-    with monitor.stage("groups"):  # step 5
-        memory = settings.memory_bytes // 4
-        groups = whole(contract(graph, part, parts, scratch, "groups", memory, threads), threads)
-
-    x, y, interrupted = place_groups(groups, chip, settings, monitor)
+        places = steps.once("place", placed)  # steps 6 to 8
+        del groups
 
     with monitor.stage("result"):  # step 9
-        core = (y * chip.width + x).astype(np.int32)[part]
+        core = (places["y"] * chip.width + places["x"]).astype(np.int32)[part]
         scratch.put_array("core", core)
 
     with monitor.stage("score"):
-        traffic = measure_network(network, chip, core, threads)
+        monitor.expect(network.connections)
+        traffic = measure_network(network, chip, core, threads, scratch.path, monitor.advance)
+        if monitor.levels:
+            monitor.levels[0]["cut_weight"] = traffic.totals.cut
         broken = violations(chip, traffic.usage)
         if broken:
             more = f" and {len(broken) - 1} more" if len(broken) > 1 else ""
@@ -102,7 +113,7 @@ def map_network(
                 f"no mapping found within all limits of chip {chip.name}: {broken[0]}{more}; "
                 "lower --neurons-per-core or take a larger chip"
             )
-    return Mapping(core, summarise(chip, traffic), traffic, interrupted)
+    return Mapping(core, summarise(chip, traffic), traffic, bool(places["interrupted"][0]))
 
 
 def place_groups(
@@ -117,6 +128,12 @@ def place_groups(
     with monitor.stage("region"):  # step 6
         region = choose_region(chip.usable.reshape(chip.height, chip.width), groups.members.size)
         monitor.note(f"{region.width}x{region.height} cores at column {region.x}, row {region.y}")
+
+    if settings.method != "classic":
+        with monitor.stage("placement"):  # steps 7 and 8
+            memory = settings.memory_bytes // 4
+            rng = _random(settings, step=7)
+            return place(groups, region, settings.placement, rng, threads, memory)
 
     with monitor.stage("initial placement"):  # step 7
         rng = _random(settings, step=7)
@@ -137,20 +154,48 @@ def place_groups(
 
 
 def measure_network(
-    network: NetworkFile, chip: Chip, core: NDArray[np.int32], threads: int = 1
+    network: NetworkFile,
+    chip: Chip,
+    core: NDArray[np.int32],
+    threads: int = 1,
+    scratch: Path | None = None,
+    advance: Callable[[int], None] = lambda done: None,
 ) -> Traffic:
-    """Traffic of a stored network under a mapping, in one pass."""
+    """Traffic of a stored network under a mapping, in one pass.
+
+    scratch : folder for sums that outgrow the memory meant for them
+    advance : called with the connections of each block
+    """
     rate = network.attribute(RATE) if RATE in network.meta.attributes else None
     return measure(
         chip,
         core,
-        network.blocks(threads=threads),
+        _Told(network, advance),
         sizes=network.vertex_sizes(),
         rates=rate.stored if rate else None,
         undirected=network.undirected,
         weight_unit=network.meta.weight_unit,
         rate_unit=rate.unit if rate else network.meta.weight_unit,
+        threads=threads,
+        scratch=scratch,
     )
+
+
+@dataclass(frozen=True, slots=True)
+class _Told:
+    """The blocks of a graph, each of them told to a progress display when it is read."""
+
+    graph: Graph
+    advance: Callable[[int], None]
+
+    @property
+    def block_count(self) -> int:
+        return self.graph.block_count
+
+    def read_block(self, index: int) -> Block:
+        block = self.graph.read_block(index)
+        self.advance(block.connections)
+        return block
 
 
 def _random(settings: Settings, step: int) -> np.random.Generator:

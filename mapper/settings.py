@@ -3,25 +3,40 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
 from mapper.errors import UsageError
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Every number that steers the method; the defaults are those of the `classic` preset.
+    """Every number that steers the method.
+
+    method : "classic" (the nine steps as published) or "streamed" (mapper.partition.streamed)
+    bisection_repeats : random starts of each bisection
+    refinement_passes : visits to all vertices on every level while uncoarsening
+
+    Of the classic method:
 
     matching_repeats : random orders tried for each round of pairing, 4 to 8
     size_divisor : a coarse vertex is at most the capacity of a core over this
     stop_shrink : coarsening stops when a round removes less than this share of the vertices
-    bisection_repeats : random starts of each bisection, 4 to 8
-    refinement_passes : visits to all vertices on every level while uncoarsening
     force_share : share of the groups, those pulled hardest, that may swap in an iteration
     force_iterations : limit of iterations of force-directed refinement
+
+    Of the streamed method:
+
+    cluster_rounds : rounds of label propagation that make clusters
+    coarse_degree : mean connections of a cluster that the coarse graph keeps
+    block_vertices : vertices of a block, which is cut into cores in memory
+    block_passes : passes of refinement over the blocks
+    fm_passes : passes of FM in each bisection of a block
+    smoothing : steps that smooth the cut of a bisection
+    placement : effort of the placement, "fast" or "default"
     """
 
     preset: str = "classic"
+    method: str = "classic"
     objective: str = "unicast"
     seed: int = 0
     threads: int = 1
@@ -33,6 +48,13 @@ class Settings:
     refinement_passes: int = 4
     force_share: float = 0.05
     force_iterations: int = 1000
+    cluster_rounds: int = 3
+    coarse_degree: int = 100
+    block_vertices: int = 8192
+    block_passes: int = 3
+    fm_passes: int = 1
+    smoothing: int = 16
+    placement: Literal["fast", "default"] = "default"
 
     def __post_init__(self) -> None:
         for name, low, high in (
@@ -41,9 +63,15 @@ class Settings:
             ("bisection_repeats", 1, 64),
             ("refinement_passes", 0, 1000),
             ("force_iterations", 0, 1 << 40),
+            ("cluster_rounds", 1, 100),
+            ("coarse_degree", 1, 1 << 20),
+            ("block_vertices", 64, 1 << 20),
+            ("block_passes", 0, 1000),
+            ("fm_passes", 0, 100),
+            ("smoothing", 0, 1000),
             ("threads", 1, 1024),
             ("seed", 0, 2**63 - 1),
-            ("memory_bytes", 1 << 26, 1 << 60),
+            ("memory_bytes", 1 << 28, 1 << 60),
         ):
             value = getattr(self, name)
             if not low <= value <= high:
@@ -56,7 +84,21 @@ class Settings:
         return asdict(self)
 
 
-PRESETS: dict[str, Settings] = {"classic": Settings()}
+PRESETS: dict[str, Settings] = {
+    "fast": Settings(
+        method="streamed",
+        bisection_repeats=2,
+        refinement_passes=2,
+        cluster_rounds=2,
+        coarse_degree=50,
+        block_passes=2,
+        fm_passes=1,
+        smoothing=8,
+        placement="fast",
+    ),
+    "default": Settings(method="streamed", bisection_repeats=4, refinement_passes=5),
+    "classic": Settings(),
+}
 
 
 def preset(name: str, **changes: Any) -> Settings:

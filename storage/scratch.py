@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -20,12 +20,15 @@ import zstandard
 from numpy.typing import NDArray
 
 from storage.closing import Closing
-from storage.codec import decode_block, encode_block
+from storage.codec import decode_block, decode_undirected, encode_block
 from storage.errors import CorruptError, WriteError
-from storage.graph import Block, Graph
+from storage.graph import Block, Csr, Graph
+from storage.mapped import drop_pages, mapping_of
+from storage.parallel import map_ordered
 
 MAP_SIZE = 1 << 40  # address space, not disk: the file grows as it is filled
 COMMIT_EVERY = 64 << 20  # bytes in one transaction, so that dirty pages stay bounded
+EVICT_EVERY = 64 << 20  # bytes read, after which the pages that they came from are let go
 _DTYPES = {"int32": np.int32, "int64": np.int64}
 
 
@@ -47,6 +50,8 @@ class Scratch(Closing):
             )
         except (lmdb.Error, OSError) as error:
             raise WriteError(f"{path}: cannot open scratch: {error}") from error
+        self._mapping = mapping_of(path / "data.mdb")
+        self._read = 0
 
     @contextmanager
     def _writing(self) -> Iterator[None]:
@@ -69,10 +74,24 @@ class Scratch(Closing):
             packed = transaction.get(name.encode())
             if packed is None:
                 raise KeyError(name)
+            self._read += len(packed)  # by several threads: near enough
             try:
-                return zstandard.ZstdDecompressor().decompress(packed)
+                raw = zstandard.ZstdDecompressor().decompress(packed)
             except zstandard.ZstdError as error:
                 raise CorruptError(f"{self.path}: {name}: {error}; run again") from error
+        if self._read >= EVICT_EVERY:
+            self.evict()
+        return raw
+
+    def evict(self) -> None:
+        """Let go of mapped pages, which count as memory of the process; reading goes on as before.
+
+        Happens by itself while much is read; the end of a pass is the time to ask for it. The
+        pages stay in the page cache. Does nothing where the system does not tell its maps.
+        """
+        self._read = 0
+        if self._mapping is not None:
+            drop_pages(*self._mapping)
 
     def put_json(self, name: str, value: Any) -> None:
         self.put(name, json.dumps(value).encode())
@@ -114,9 +133,48 @@ class Scratch(Closing):
                 self._commit(pending)
                 held = 0
         self._commit(pending)
+        return self._finish_graph(name, sizes, connections, block_size)
+
+    def copy_undirected(
+        self,
+        name: str,
+        graph: Graph,
+        sizes: NDArray[np.int64],
+        threads: int = 1,
+        advance: Callable[[int], None] = lambda done: None,
+    ) -> ScratchGraph:
+        """Keep the neighbour lists of any graph, both directions of a pair added.
+
+        advance : called with the connections of each block
+        """
+
+        def pack(index: int) -> tuple[int, int, bytes]:
+            indptr, ids, weights = graph.read_undirected(index)
+            incoming = np.zeros(ids.size, np.uint8)
+            block = Block(index * graph.block_size, indptr, ids, weights, incoming)
+            return index, ids.size, _compress(encode_block(block))
+
+        pending: list[tuple[bytes, bytes]] = []
+        held = connections = 0
+        for index, count, packed in map_ordered(pack, range(graph.block_count), threads):
+            pending.append((f"{name}/block/{index:08d}".encode(), packed))
+            connections += count
+            held += len(packed)
+            advance(count)
+            if held >= COMMIT_EVERY:
+                self._commit(pending)
+                self.evict()
+                held = 0
+        self._commit(pending)
+        return self._finish_graph(name, sizes, connections, graph.block_size)
+
+    def _finish_graph(
+        self, name: str, sizes: NDArray[np.int64], connections: int, block_size: int
+    ) -> ScratchGraph:
         self.put_array(f"{name}/sizes", sizes)
         about = {"vertices": sizes.size, "connections": connections, "block_size": block_size}
-        self.put_json(f"{name}/graph", about)
+        self.put_json(f"{name}/graph", about)  # last: without it the graph does not exist
+        self.evict()
         return ScratchGraph(self, name)
 
     def _commit(self, pending: list[tuple[bytes, bytes]]) -> None:
@@ -131,6 +189,7 @@ class Scratch(Closing):
         return int(about["psize"] * (info["last_pgno"] + 1))
 
     def close(self) -> None:
+        self._mapping = None
         self._env.close()
 
     def delete(self) -> None:
@@ -156,11 +215,19 @@ class ScratchGraph(Graph):
         return self._scratch.get_array(f"{self._name}/sizes")
 
     def read_block(self, index: int) -> Block:
+        raw, first, count, where = self._raw(index)
+        return decode_block(raw, first, count, self.vertices, where=where)
+
+    def read_undirected(self, index: int) -> Csr:
+        raw, first, count, where = self._raw(index)
+        return decode_undirected(raw, first, count, self.vertices, where=where)
+
+    def _raw(self, index: int) -> tuple[bytes, int, int, str]:
+        """The bytes of a block, its first vertex, its vertices, and its place for messages."""
         first, last = self.block_bounds(index)
         name = f"{self._name}/block/{index:08d}"
-        try:
-            raw = self._scratch.get(name)
-        except KeyError as error:
-            raise CorruptError(f"{self._scratch.path}: {name} is missing; run again") from error
         where = f"{self._scratch.path}: {name}"
-        return decode_block(raw, first, last - first, self.vertices, where=where)
+        try:
+            return self._scratch.get(name), first, last - first, where
+        except KeyError as error:
+            raise CorruptError(f"{where} is missing; run again") from error

@@ -28,7 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     from mapper.capacity import demands
-    from mapper.plan import plan
+    from mapper.plan import make_plan
     from mapper.settings import Settings
     from mapper.tables import columns, facts, size
 
@@ -38,7 +38,7 @@ def run(options: argparse.Namespace) -> int:
         settings = Settings(
             memory_bytes=common.memory_of(options), threads=common.threads_of(options)
         )
-        needs = plan(network, settings)
+        needs = make_plan(network, chip, settings)
     fits = all(demand.fits for demand in found)
     result = {
         "fits": fits,

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from storage.network import NetworkFile
 
 _UNITS = {"": 1, "k": 1024, "m": 1024**2, "g": 1024**3, "t": 1024**4}
-LEAST_MEMORY = 64 << 20
+LEAST_MEMORY = 256 << 20  # Python and the compiled kernels take most of it
 
 
 def parse_bytes(text: str) -> int:
@@ -32,7 +32,7 @@ def parse_bytes(text: str) -> int:
         raise argparse.ArgumentTypeError(f"{text!r} is not a size; write 1GiB or 512M")
     value = int(float(match[1]) * _UNITS[match[2]])
     if value < LEAST_MEMORY:
-        raise argparse.ArgumentTypeError(f"{text} is too little; give at least 64MiB")
+        raise argparse.ArgumentTypeError(f"{text} is too little; give at least 256MiB")
     return value
 
 

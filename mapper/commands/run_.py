@@ -30,7 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--keep-scratch", action="store_true", help="keep coarse levels, to look at"
     )
     method = parser.add_argument_group("method")
-    method.add_argument("--preset", default="classic", metavar="P", help="classic (the default)")
+    method.add_argument("--preset", default="default", metavar="P", help="fast, default or classic")
     for name, text in (
         ("matching-repeats", "random orders for each round of pairing"),
         ("bisection-repeats", "random starts of each bisection"),

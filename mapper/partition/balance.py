@@ -6,6 +6,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from mapper.errors import DoesNotFitError
 from storage.graph import Graph
 
 MAX_ROUNDS = 64
@@ -170,3 +171,30 @@ def repack(
         if not left:
             return True
     return False
+
+
+def within_limits(
+    graph: Graph,
+    sizes: NDArray[np.int64],
+    part: NDArray[np.int32],
+    load: NDArray[np.int64],
+    capacity: int,
+    cores: int,
+    threads: int = 1,
+) -> tuple[NDArray[np.int32], int]:
+    """Put right what moves of single vertices could not, and number the parts anew.
+
+    Returns (part, count). Raises `DoesNotFitError` if the vertices cannot be packed.
+    """
+    if load.max() > capacity and load.size < cores:
+        load = np.r_[load, np.zeros(cores - load.size, np.int64)]
+        balance(graph, sizes, part, load, capacity, threads)
+    over = int(load.max() - capacity)
+    if over > 0 and not repack(sizes, part, load, capacity):
+        raise DoesNotFitError(
+            f"the vertices could not be packed into {cores} cores: a core is over its limit by "
+            f"{over / capacity:.2%} at best; the sizes leave too little slack, take a larger chip "
+            "or larger cores"
+        )
+    used, numbered = np.unique(part, return_inverse=True)
+    return numbered.astype(np.int32), int(used.size)

@@ -7,9 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from mapper.errors import DoesNotFitError
 from mapper.monitor import Monitor
-from mapper.partition.balance import balance, repack
+from mapper.partition.balance import balance, within_limits
 from mapper.partition.contraction import contract
 from mapper.partition.matching import match
 from mapper.partition.refinement import cut_weight, refine
@@ -89,32 +88,10 @@ def uncoarsen(
                 break
         balance(level.graph, sizes, part, load, capacity, settings.threads)
         if depth == 0:
-            part, count = _within_limits(level.graph, sizes, part, load, capacity, cores, settings)
+            part, count = within_limits(
+                level.graph, sizes, part, load, capacity, cores, settings.threads
+            )
         cut = cut_weight(level.graph, part, settings.threads)
         monitor.levels[depth]["cut_weight"] = cut
         monitor.note(f"level {depth}: cut {cut:,} of {level.graph.vertices:,} vertices")
     return part, count
-
-
-def _within_limits(
-    graph: Graph,
-    sizes: NDArray[np.int64],
-    part: NDArray[np.int32],
-    load: NDArray[np.int64],
-    capacity: int,
-    cores: int,
-    settings: Settings,
-) -> tuple[NDArray[np.int32], int]:
-    """Put right what moves of single vertices could not, and number the parts anew."""
-    if load.max() > capacity and load.size < cores:
-        load = np.r_[load, np.zeros(cores - load.size, np.int64)]
-        balance(graph, sizes, part, load, capacity, settings.threads)
-    over = int(load.max() - capacity)
-    if over > 0 and not repack(sizes, part, load, capacity):
-        raise DoesNotFitError(
-            f"the vertices could not be packed into {cores} cores: a core is over its limit by "
-            f"{over / capacity:.2%} at best; the sizes leave too little slack, take a larger chip "
-            "or larger cores"
-        )
-    used, numbered = np.unique(part, return_inverse=True)
-    return numbered.astype(np.int32), int(used.size)

@@ -1,0 +1,46 @@
+"""Finished steps of a run, kept in its scratch: a run that was killed goes on behind the last."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from storage.scratch import Scratch
+
+Arrays = dict[str, NDArray[np.integer]]
+
+
+class Steps:
+    """Does each named step once in the life of a scratch.
+
+    Every step draws its random numbers from a seed of its own, so going on gives the same result
+    as never having stopped.
+    """
+
+    def __init__(self, scratch: Scratch) -> None:
+        self._scratch = scratch
+
+    def done(self, name: str) -> bool:
+        """Whether the step was finished, in this run or before."""
+        try:
+            self._scratch.get(_key(name))
+        except KeyError:
+            return False
+        return True
+
+    def once(self, name: str, work: Callable[[], Arrays]) -> Arrays:
+        """The arrays that a step ends with: from scratch if it is done, else computed and kept."""
+        if self.done(name):
+            names = self._scratch.get_json(_key(name))
+            return {array: self._scratch.get_array(f"{_key(name)}/{array}") for array in names}
+        arrays = work()
+        for array, values in arrays.items():
+            self._scratch.put_array(f"{_key(name)}/{array}", values)
+        self._scratch.put_json(_key(name), sorted(arrays))  # last: now the step counts as done
+        return arrays
+
+
+def _key(name: str) -> str:
+    return f"steps/{name}"

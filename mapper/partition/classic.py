@@ -1,0 +1,52 @@
+"""Steps 2 to 4 as published: pairs merged level by level, bisection, refinement on the way back."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mapper.checkpoint import Arrays, Steps
+from mapper.monitor import Monitor
+from mapper.partition.bisection import bisect, whole
+from mapper.partition.hierarchy import coarsen, uncoarsen
+from mapper.settings import Settings
+from storage.graph import Graph
+from storage.scratch import Scratch
+
+
+def partition_classic(
+    graph: Graph,
+    capacity: int,
+    cores: int,
+    settings: Settings,
+    steps: Steps,
+    scratch: Scratch,
+    monitor: Monitor,
+) -> tuple[NDArray[np.int32], int]:
+    """Parts of joint size at most `capacity`, at most `cores` of them.
+
+    Returns (part, count): part : ndarray[int32], shape (vertices,), and the number of parts.
+    Raises `DoesNotFitError` if the vertices cannot be packed.
+    """
+    threads = settings.threads
+
+    def partition() -> Arrays:
+        with monitor.stage("coarsen"):  # step 2
+            rng = np.random.default_rng([settings.seed, 2])
+            levels = coarsen(graph, capacity, settings, rng, scratch, monitor)
+
+        with monitor.stage("initial partition"):  # step 3
+            rng = np.random.default_rng([settings.seed, 3])
+            held = whole(levels[-1].graph, threads)
+            part, parts = bisect(held, capacity, cores, settings.bisection_repeats, rng, threads)
+            monitor.note(f"{parts:,} parts")
+
+        with monitor.stage("uncoarsen and refine"):  # step 4
+            rng = np.random.default_rng([settings.seed, 4])
+            part, _ = uncoarsen(
+                levels, part, parts, capacity, cores, settings, rng, scratch, monitor
+            )
+        return {"part": part}
+
+    part = steps.once("partition", partition)["part"].astype(np.int32)
+    return part, int(part.max(initial=-1)) + 1

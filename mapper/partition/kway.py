@@ -1,0 +1,172 @@
+"""K-way refinement: every vertex may move to the part that it is connected to most.
+
+Size-constrained label propagation on parts, with one addition: a vertex whose best part is full
+waits for room there, and takes it as soon as another vertex leaves. In a partition with hardly
+any slack such chains of moves are most of what can be gained. Chunks of a round are looked at by
+all threads against the same frozen parts; the moves then take effect together, best gain first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from mapper.partition.rows import Rows
+from mapper.team import Spares, Team
+
+ROUNDS = 24  # times in a pass that moves take effect; fewer at once leave longer waits for room
+LEAST_CHUNKS = 4  # looked at between; more than threads, so that none waits for long
+
+
+@njit(cache=True, nogil=True)
+def _best_moves(first, indptr, ids, weights, part, load, pull, touched, vertices, target, gain):
+    """Vertices of a chunk that are connected more to another part than to their own.
+
+    pull : scratch per part, zero on entry and exit; touched : scratch
+    Fills vertices, target and gain; returns how many, the weight to other parts, and all weight.
+    """
+    found = 0
+    outside = np.int64(0)
+    everything = np.int64(0)
+    for i in range(indptr.size - 1):
+        v = first + i
+        count = 0
+        total = np.int64(0)
+        for e in range(indptr[i], indptr[i + 1]):
+            k = part[ids[e]]
+            if pull[k] == 0 and weights[e] > 0:
+                touched[count] = k
+                count += 1
+            pull[k] += weights[e]
+            total += weights[e]
+        own = part[v]
+        here = pull[own]
+        best = -1
+        most = np.int64(0)
+        for t in range(count):
+            k = touched[t]
+            p = pull[k]
+            if k != own and (p > most or (p == most and load[k] < load[best])):
+                best = k
+                most = p
+            pull[k] = 0
+        outside += total - here
+        everything += total
+        if best >= 0 and most > here:
+            vertices[found] = v
+            target[found] = best
+            gain[found] = most - here
+            found += 1
+    return found, outside, everything
+
+
+@njit(cache=True, nogil=True)
+def _move_in_order(
+    order, vertices, target, sizes, part, load, room, floor, head, tail, following, stack
+):  # fmt: skip
+    """Carry out moves in the given order; those into full parts wait until there is room.
+
+    room, floor : most and least that each part may hold
+    head, tail : first and last waiting move of each part, filled with -1 on entry and exit; following, stack : scratch per move. Returns how many were done.
+    """
+    moved = 0
+    for first in order:
+        depth = 1
+        stack[0] = first
+        while depth > 0:
+            depth -= 1
+            m = stack[depth]
+            v, to = vertices[m], target[m]
+            own = part[v]
+            if load[own] - sizes[v] < floor[own]:
+                continue
+            if load[to] + sizes[v] > room[to]:
+                following[m] = -1
+                if tail[to] >= 0:
+                    following[tail[to]] = m
+                else:
+                    head[to] = m
+                tail[to] = m
+                continue
+            load[to] += sizes[v]
+            load[own] -= sizes[v]
+            part[v] = to
+            moved += 1
+            m = head[own]
+            if m >= 0 and load[own] + sizes[vertices[m]] <= room[own]:
+                head[own] = following[m]
+                if head[own] < 0:
+                    tail[own] = -1
+                stack[depth] = m
+                depth += 1
+    for m in order:
+        head[target[m]] = -1
+        tail[target[m]] = -1
+    return moved
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """What one round did: moves, and the cut that the vertices saw (weight, each pair twice)."""
+
+    moves: int
+    outside: int
+    everything: int
+
+
+def refine_round(
+    rows: Rows,
+    part: NDArray[np.int32],
+    room: NDArray[np.int64],
+    floor: NDArray[np.int64],
+    seed: int,
+    index: int,
+    team: Team,
+    advance: Callable[[int], None] = lambda done: None,
+) -> Round:
+    """Look at all vertices once, chunks in random order; `part` changes in place.
+
+    part : ndarray[int32], shape (vertices,); room, floor : ndarray[int64], shape
+    (parts,), what each part may hold at most, and what moves must leave in it at least
+
+    No part that is within its capacity is filled beyond it.
+    """
+    rng = np.random.default_rng([seed, index])
+    load = np.zeros(room.size, np.int64)
+    np.add.at(load, part, rows.sizes)
+    head, tail = np.full(room.size, -1, np.int64), np.full(room.size, -1, np.int64)
+    spares = Spares(lambda: (np.zeros(room.size, np.int32), np.empty(room.size, np.int32)))
+
+    def look(number: int) -> tuple[tuple[NDArray[np.int32], ...], int, int, int]:
+        chunk = rows.read(number)
+        moves = tuple(np.empty(chunk.vertices, np.int32) for _ in range(3))
+        with spares.borrow() as (pull, touched):
+            found, outside, everything = _best_moves(
+                chunk.first, chunk.indptr, chunk.ids, chunk.weights, part, load, pull, touched,
+                *moves,
+            )  # fmt: skip
+        entries = int(chunk.indptr[-1] - chunk.indptr[0])
+        return tuple(m[:found] for m in moves), outside, everything, entries
+
+    moves = outside = everything = 0
+    order = rng.permutation(rows.chunks)
+    step = max(LEAST_CHUNKS, -(-order.size // ROUNDS))
+    for start in range(0, order.size, step):
+        found = team.map(look, order[start : start + step].tolist())
+        vertices, target, gain = (
+            np.concatenate([arrays[i] for arrays, *_ in found]) for i in range(3)
+        )
+        ranked = np.argsort(-gain, kind="stable")
+        scratch = np.empty((2, gain.size + 1), np.int64)
+        moves += _move_in_order(
+            ranked, vertices, target, rows.sizes, part, load, room, floor, head, tail, *scratch
+        )
+        for _, out, total, entries in found:
+            outside += out
+            everything += total
+            advance(entries)
+    return Round(moves, outside, everything)

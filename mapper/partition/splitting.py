@@ -1,0 +1,137 @@
+"""Splitting the parts of a partition into parts of fewer cores.
+
+The inner connections of as many parts as fit the memory are gathered in one pass over the rows;
+then the parts are cut in two again and again, each by one thread, all threads at work.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from mapper.partition.bipartition import BisectionEffort, _split_gathered
+from mapper.partition.rows import Rows
+from mapper.team import Team
+
+GATHERED_BYTES = 8  # of an entry: id and weight
+
+
+@njit(cache=True, nogil=True)
+def _gather(first, indptr, ids, weights, part, low, high, rank, offset, used, out_ids, out_weights):
+    """Rows of the vertices in parts low .. high-1, without what leaves the part, ids by rank."""
+    for i in range(indptr.size - 1):
+        v = first + i
+        own = part[v]
+        if own < low or own >= high:
+            continue
+        at = offset[v]
+        for e in range(indptr[i], indptr[i + 1]):
+            u = ids[e]
+            if part[u] == own:
+                out_ids[at] = rank[u]
+                out_weights[at] = weights[e]
+                at += 1
+        used[v] = at - offset[v]
+
+
+@njit(cache=True, nogil=True)
+def _inner_degrees(first, indptr, ids, part, degree):
+    for i in range(indptr.size - 1):
+        own = part[first + i]
+        count = 0
+        for e in range(indptr[i], indptr[i + 1]):
+            if part[ids[e]] == own:
+                count += 1
+        degree[first + i] = count
+
+
+def split_parts(
+    rows: Rows,
+    part: NDArray[np.int32],
+    cores: NDArray[np.int64],
+    stop: int,
+    capacity: int,
+    effort: BisectionEffort,
+    seed: int,
+    memory: int,
+    team: Team,
+    advance: Callable[[int], None] = lambda done: None,
+) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
+    """Cut all parts until none has over `stop` cores.
+
+    part : ndarray[int32], shape (vertices,); cores : ndarray[int64], shape (parts,), cores that
+    each part will be spread over in the end, of `capacity` each
+    memory : bytes for gathered rows; a part that needs more is gathered alone
+
+    Returns the new part of every vertex and the cores of the new parts.
+    """
+    n, parts = rows.vertices, cores.size
+    members = np.argsort(part, kind="stable")
+    start = np.zeros(parts + 1, np.int64)
+    np.cumsum(np.bincount(part, minlength=parts), out=start[1:])
+    rank = np.empty(n, np.int32)
+    rank[members] = np.arange(n) - np.repeat(start[:-1], np.diff(start))
+
+    degree = np.empty(n, np.int32)
+
+    def count(index: int) -> int:
+        chunk = rows.read(index)
+        _inner_degrees(chunk.first, chunk.indptr, chunk.ids, part, degree)
+        return int(chunk.indptr[-1] - chunk.indptr[0])
+
+    for entries in team.stream(count, range(rows.chunks)):
+        advance(entries)
+    before = np.zeros(n + 1, np.int64)
+    np.cumsum(degree[members], out=before[1:])
+    at_part = before[start]
+
+    offset, used = np.zeros(n, np.int64), np.zeros(n, np.int32)
+    piece = np.zeros(n, np.int32)
+    piece_start = np.zeros(parts + 1, np.int64)
+    np.cumsum(cores, out=piece_start[1:])
+    piece_cores = np.zeros(int(piece_start[-1]), np.int64)
+    pieces = np.ones(parts, np.int64)
+    low = 0
+    while low < parts:
+        room = at_part[low] + memory // GATHERED_BYTES
+        high = max(low + 1, int(np.searchsorted(at_part, room, side="right")) - 1)
+        mine = members[start[low] : start[high]]
+        offset[mine] = before[start[low] : start[high]] - at_part[low]
+        held = int(at_part[high] - at_part[low])
+        ids, weights = np.empty(held, np.int32), np.empty(held, np.int32)
+
+        def gather(index: int, low: int = low, high: int = high) -> int:
+            chunk = rows.read(index)
+            _gather(
+                chunk.first, chunk.indptr, chunk.ids, chunk.weights, part, low, high, rank,
+                offset, used, ids, weights,  # noqa: B023  # used up before the next turn
+            )  # fmt: skip
+            return int(chunk.indptr[-1] - chunk.indptr[0])
+
+        for entries in team.stream(gather, range(rows.chunks)):
+            advance(entries)
+
+        def split(blocks: NDArray[np.int64]) -> None:
+            _split_gathered(
+                blocks, members, start, offset, used, ids, weights, rows.sizes, cores, stop,  # noqa: B023
+                capacity, effort.tries, effort.passes, effort.smoothing, seed, piece, piece_cores,
+                piece_start, pieces,
+            )  # fmt: skip
+
+        # the largest first, so that threads end together; small ones in bunches
+        work = np.diff(at_part[low : high + 1])
+        order = low + np.argsort(-work, kind="stable")
+        bunches = np.searchsorted(
+            np.cumsum(work[order - low]), np.linspace(0, held, 8 * team.threads + 1)[1:-1]
+        )
+        team.map(split, [b for b in np.split(order, np.unique(bunches)) if b.size])
+        low = high
+    base = np.zeros(parts + 1, np.int64)
+    np.cumsum(pieces, out=base[1:])
+    new_cores = np.concatenate(
+        [piece_cores[piece_start[b] : piece_start[b] + pieces[b]] for b in range(parts)]
+    )
+    return (base[part] + piece).astype(np.int32), new_cores

@@ -1,0 +1,218 @@
+"""Steps 2 to 4 of the presets that stream: blocks of cores first, then cores.
+
+A semi-external form of the deep multilevel method, with memory of O(vertices) and fixed buffers:
+
+1. Clusters by label propagation on the network itself, a few passes.
+2. A sample of the connections between clusters, in memory; deep multilevel partitioning of that
+   into blocks of about 8,192 neurons. Clusters are mistaken now and then, a long-range connection
+   being as good as a local one to a lone neuron, but few mistakes survive in parts that large.
+3. Refinement of the blocks on the network, a few passes.
+4. Each block is cut into cores in memory, from its inner connections alone.
+5. Refinement of the cores on the network, a few passes.
+
+Small networks are one block, and larger ones that fit the memory are held there: then a pass costs
+a quarter.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mapper.checkpoint import Arrays, Steps
+from mapper.monitor import Monitor
+from mapper.partition.balance import balance, within_limits
+from mapper.partition.bipartition import BisectionEffort
+from mapper.partition.clustering import number_clusters, propagate, start_clusters
+from mapper.partition.deep import DeepEffort, block_bounds, partition_in_memory
+from mapper.partition.kway import refine_round
+from mapper.partition.rows import Rows, StreamedRows, hold
+from mapper.partition.sampled_contraction import contract_sampled, sampling_threshold
+from mapper.partition.splitting import split_parts
+from mapper.plan import Plan
+from mapper.settings import Settings
+from mapper.team import Team
+from storage.graph import Graph
+from storage.scratch import Scratch, ScratchGraph
+
+CLUSTER = 5  # most vertices of mean size in a cluster: label propagation alone stops about there
+FILL = 0.97  # of the capacity that cores have on average, where the chip has enough of them
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """A graph and what it is to be cut into.
+
+    capacity : of a core; cores : that the chip has
+    """
+
+    graph: Graph
+    rows: Rows
+    capacity: int
+    cores: int
+
+    @property
+    def wanted(self) -> int:
+        """Cores to use: as few as leave some slack, which refinement needs to move anything."""
+        size = int(self.rows.sizes.sum())
+        return max(1, min(self.cores, -(-size // max(1, int(self.capacity * FILL)))))
+
+
+def partition_streamed(
+    task: Task, settings: Settings, plan: Plan, steps: Steps, monitor: Monitor, team: Team
+) -> tuple[NDArray[np.int32], int]:
+    """Parts within the capacity of a core.
+
+    Returns (part, count): part : ndarray[int32], shape (vertices,), and the number of parts.
+    Raises `DoesNotFitError` if no way was found to get all parts within the capacity.
+    """
+    rows = task.rows
+    stop = max(1, task.wanted * settings.block_vertices // max(1, rows.vertices))
+    monitor.level(rows.vertices, rows.entries)
+    if stop < task.wanted:
+        with monitor.stage("coarsen"):  # step 2
+            cluster = _cluster(rows, settings, steps, monitor, team)
+        with monitor.stage("initial partition"):  # step 3
+            blocks = steps.once(
+                "blocks", lambda: _blocks(task, stop, cluster, settings, plan, monitor, team)
+            )
+        with monitor.stage("refine blocks"):
+            part, cores = blocks["part"].astype(np.int32), blocks["cores"].astype(np.int64)
+            largest = int(rows.sizes.max())
+            bounds = block_bounds(cores, int(rows.sizes.sum()), task.capacity, largest)
+            part = _refine(task, part, *bounds, settings.block_passes, 4, settings, steps, monitor,
+                           team)  # fmt: skip
+    else:
+        part, cores = np.zeros(rows.vertices, np.int32), np.array([task.wanted], np.int64)
+    with monitor.stage("split blocks"):
+        effort = BisectionEffort(settings.bisection_repeats, settings.fm_passes, settings.smoothing)
+
+        def split() -> Arrays:
+            monitor.expect(2 * rows.entries)
+            found, _ = split_parts(
+                rows, part, cores, 1, task.capacity, effort, settings.seed + 5, plan.gathered,
+                team, monitor.advance,
+            )  # fmt: skip
+            return {"part": found}
+
+        part = steps.once("split", split)["part"].astype(np.int32)
+    with monitor.stage("uncoarsen and refine"):  # step 4
+        part = _balanced(task, part, settings)
+        room = np.full(task.cores, task.capacity, np.int64)
+        part = _refine(task, part, room, np.zeros_like(room), settings.refinement_passes, 6,
+                       settings, steps, monitor, team)  # fmt: skip
+    used = np.bincount(part, minlength=task.cores) > 0
+    number = np.cumsum(used) - 1
+    return number[part].astype(np.int32), int(used.sum())
+
+
+def _cluster(
+    rows: Rows, settings: Settings, steps: Steps, monitor: Monitor, team: Team
+) -> NDArray[np.int32]:
+    """Cluster of every vertex, after a few rounds of label propagation."""
+    limit = max(1, int(CLUSTER * rows.sizes.sum() / rows.vertices))
+
+    def cluster() -> Arrays:
+        labels = start_clusters(rows)
+        monitor.expect(settings.cluster_rounds * rows.entries)
+        for index in range(settings.cluster_rounds):
+            moves = propagate(rows, labels, limit, settings.seed + 2, index, team, monitor.advance)
+            monitor.note(f"round {index + 1}: {moves:,} of {rows.vertices:,} vertices moved")
+        return {"cluster": number_clusters(rows, labels, limit)[0]}
+
+    return steps.once("cluster", cluster)["cluster"].astype(np.int32)
+
+
+def _blocks(
+    task: Task,
+    stop: int,
+    cluster: NDArray[np.int32],
+    settings: Settings,
+    plan: Plan,
+    monitor: Monitor,
+    team: Team,
+) -> Arrays:
+    """Blocks of at most `stop` cores, from a sample of the connections between clusters."""
+    rows, count = task.rows, int(cluster.max()) + 1
+    effort = DeepEffort(
+        cluster_rounds=settings.cluster_rounds,
+        degree=settings.coarse_degree,
+        bisection=BisectionEffort(settings.bisection_repeats, 3, 0),
+    )
+    seed = settings.seed + 3
+    monitor.expect(3 * rows.entries)
+    wanted = min(effort.degree * count, plan.sampled)
+    threshold = sampling_threshold(rows, wanted, team, monitor.advance)
+    coarse = contract_sampled(rows, cluster, count, threshold, seed, team, monitor.advance)
+    monitor.level(coarse.vertices, coarse.entries)
+    part, cores = partition_in_memory(
+        coarse, task.wanted, stop, task.capacity, effort, seed, plan.gathered // 2, team
+    )
+    monitor.note(f"{cores.size:,} blocks")
+    return {"part": part[cluster], "cores": cores}
+
+
+def _refine(
+    task: Task,
+    part: NDArray[np.int32],
+    room: NDArray[np.int64],
+    floor: NDArray[np.int64],
+    passes: int,
+    step: int,
+    settings: Settings,
+    steps: Steps,
+    monitor: Monitor,
+    team: Team,
+) -> NDArray[np.int32]:
+    """Some passes of k-way refinement, each of them a step."""
+    rows = task.rows
+    monitor.expect(passes * rows.entries)
+    for index in range(passes):
+
+        def once(part: NDArray[np.int32] = part, index: int = index) -> Arrays:
+            found = refine_round(
+                rows, part, room, floor, settings.seed + step, index, team, monitor.advance
+            )
+            share = found.outside / max(1, found.everything)
+            monitor.note(f"pass {index + 1}: {found.moves:,} moves, cut fraction was {share:.4f}")
+            return {"part": part, "moves": np.array([found.moves], np.int64)}
+
+        arrays = steps.once(f"refine {step}.{index}", once)
+        part = arrays["part"].astype(np.int32)
+        if arrays["moves"][0] * 2000 < rows.vertices:
+            break  # what is left to gain is not worth a pass
+    return part
+
+
+def _balanced(task: Task, part: NDArray[np.int32], settings: Settings) -> NDArray[np.int32]:
+    """Parts within the capacity; unused cores of the chip may help."""
+    sizes = task.rows.sizes
+    load = np.zeros(task.cores, np.int64)
+    np.add.at(load, part, sizes)
+    if load.max() <= task.capacity:
+        return part
+    balance(task.graph, sizes, part, load, task.capacity, settings.threads)
+    return within_limits(
+        task.graph, sizes, part, load, task.capacity, task.cores, settings.threads
+    )[0]
+
+
+def open_rows(
+    graph: Graph, shift: int, held: bool, scratch: Scratch, monitor: Monitor, team: Team
+) -> Rows:
+    """The graph as the passes read it: held in memory, or copied to scratch once.
+
+    The copy has both directions of a pair added and is compressed for fast reading: a pass over it
+    costs half of one over the network file.
+    """
+    sizes = graph.vertex_sizes()
+    monitor.expect(graph.connections)
+    if held:
+        return hold(StreamedRows(graph, sizes, shift), team, monitor.advance)
+    try:
+        copy = ScratchGraph(scratch, "level-0")
+    except KeyError:
+        copy = scratch.copy_undirected("level-0", graph, sizes, team.threads, monitor.advance)
+    return StreamedRows(copy, sizes, shift)
