@@ -27,9 +27,17 @@ from storage.codec import decode_block, encode_block
 from storage.generate import Cortex, generate
 from storage.network import NetworkFile, block_member
 
+
+def isal(raw: bytes, window_bits: int) -> bytes:
+    compressor = isal_zlib.compressobj(2, isal_zlib.DEFLATED, window_bits)
+    packed: bytes = compressor.compress(raw) + compressor.flush()
+    return packed
+
+
 Codec = tuple[Callable[[bytes], bytes], Callable[[bytes], bytes]]
 CODECS: dict[str, Codec] = {
-    "ISA-L 2 (used for net.bin)": (lambda raw: isal_zlib.compress(raw, 2), isal_zlib.decompress),
+    "ISA-L 2, 512 bytes (net.bin)": (lambda raw: isal(raw, 9), isal_zlib.decompress),
+    "ISA-L 2, 32 KiB": (lambda raw: isal(raw, 15), isal_zlib.decompress),
     "zlib 1": (lambda raw: zlib.compress(raw, 1), zlib.decompress),
     "zlib 6": (lambda raw: zlib.compress(raw, 6), zlib.decompress),
     "zstd 1 (used for scratch)": (
@@ -58,13 +66,14 @@ def store_rows(path: Path, repeat: int) -> list[tuple[str, str, str]]:
         def read(threads: int) -> int:
             return sum(block.connections for block in net.blocks(threads=threads))
 
-        def undirected() -> int:
-            return sum(block.undirected()[1].size for block in net.blocks())
+        def undirected(threads: int) -> int:
+            return sum(lists[1].size for _, lists in net.undirected_blocks(threads=threads))
 
         works: dict[str, Callable[[], object]] = {
             "inflate and decode, 1 thread": lambda: read(1),
             "inflate and decode, 2 threads": lambda: read(2),
-            "the same, and add directions": undirected,
+            "the same to neighbour lists, 1 thread": lambda: undirected(1),
+            "the same to neighbour lists, 2 threads": lambda: undirected(2),
         }
         rows = []
         for name, work in works.items():

@@ -28,6 +28,8 @@ _LOCATOR64 = struct.Struct("<4sIQI")
 _END = struct.Struct("<4sHHHHIIH")
 _MAX32, _MAX16 = 0xFFFFFFFF, 0xFFFF
 _DEFLATE = 8
+SAMPLE = 1 << 15
+WINDOWS = (9, 15)  # bits
 _DATE = (1 << 5) | 1  # 1980-01-01: the same network gives the same bytes
 _UTF8 = 1 << 11  # flag: the name is UTF-8
 _VERSION = 45  # of the specification, the first with zip64
@@ -43,11 +45,24 @@ class Packed:
     crc: int
 
 
+def _deflate(raw: bytes | memoryview, window_bits: int) -> bytes:
+    # level 2 of ISA-L: 1 misses more, 3 takes half as long again and gains a thousandth
+    compressor = isal_zlib.compressobj(2, isal_zlib.DEFLATED, -window_bits)
+    packed: bytes = compressor.compress(raw) + compressor.flush()
+    return packed
+
+
 def pack(name: str, raw: bytes) -> Packed:
-    """Deflate `raw`. Releases the GIL."""
-    compressor = isal_zlib.compressobj(2, isal_zlib.DEFLATED, -15)
-    data = compressor.compress(raw) + compressor.flush()
-    return Packed(name, data, len(raw), isal_zlib.crc32(raw))
+    """Deflate `raw`. Releases the GIL.
+
+    Records that repeat nothing are 1 % smaller if far matches are not even looked for, and those
+    of layers that repeat are several times larger; a sample tells which they are.
+    """
+    window = max(WINDOWS)
+    if len(raw) >= 4 * SAMPLE:
+        sample = memoryview(raw)[len(raw) // 2 :][:SAMPLE]
+        window = min(WINDOWS, key=lambda bits: len(_deflate(sample, bits)))
+    return Packed(name, _deflate(raw, window), len(raw), isal_zlib.crc32(raw))
 
 
 def _flags(name: bytes) -> int:

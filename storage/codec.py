@@ -13,7 +13,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from storage.errors import CorruptError
-from storage.graph import Block
+from storage.graph import Block, Csr
 
 INCOMING = 1  # the connection ends here: the other vertex is its source
 GAP = 2  # the id is the difference to the previous id of this list
@@ -70,25 +70,32 @@ def _get(data, at):
 
 
 @njit(cache=True, nogil=True)
-def _encoded_size(indptr, ids, weights, sizes, default_size, default_weight):
-    """Bytes that `_encode` will need."""
-    total = 0
-    for v in range(indptr.size - 1):
-        total += _varint_length(indptr[v + 1] - indptr[v])
-        previous = np.int64(0)
-        for e in range(indptr[v], indptr[v + 1]):
-            other = np.int64(ids[e])
-            total += 1 + _varint_length(other - previous)
-            previous = other
-            if sizes[e] != default_size:
-                total += _varint_length(sizes[e])
-            if weights[e] != default_weight:
-                total += _varint_length(weights[e])
-    return total
+def _put_short(out, at, value):
+    """`_put` without a branch for the usual lengths; may write a byte behind the number."""
+    if value >= 16384:
+        return _put(out, at, value)
+    long = np.int64(value >= 128)
+    out[at] = (value & 127) | (long << 7)
+    out[at + 1] = value >> 7
+    return at + 1 + long
+
+
+@njit(cache=True, nogil=True)
+def _room(indptr, ids, weights, sizes):
+    """Bytes that `_encode` may need: as if all numbers of a kind were as long as the longest."""
+    edges = ids.size
+    largest_weight = np.int64(0)
+    largest_size = np.int64(0)
+    for e in range(edges):
+        largest_weight = max(largest_weight, weights[e])
+        largest_size = max(largest_size, sizes[e])
+    longest = 1 + 5 + _varint_length(largest_weight) + _varint_length(largest_size)
+    return 5 * indptr.size + longest * edges + 8
 
 
 @njit(cache=True, nogil=True)
 def _encode(indptr, ids, weights, incoming, sizes, default_size, default_weight, out):
+    """Write the records; `out` has room for a byte more."""
     at = 0
     for v in range(indptr.size - 1):
         at = _put(out, at, indptr[v + 1] - indptr[v])
@@ -96,19 +103,23 @@ def _encode(indptr, ids, weights, incoming, sizes, default_size, default_weight,
         flag_gap = 0
         for e in range(indptr[v], indptr[v + 1]):
             other = np.int64(ids[e])
-            flag = np.int64(incoming[e]) | flag_gap
-            if sizes[e] == default_size:
+            size = sizes[e]
+            weight = weights[e]
+            light = np.int64(weight == default_weight)
+            flag = np.int64(incoming[e]) | flag_gap | light << 3
+            if size == default_size:
                 flag |= DEFAULT_SIZE
-            if weights[e] == default_weight:
-                flag |= DEFAULT_WEIGHT
             out[at] = flag
-            at = _put(out, at + 1, other - previous)
+            at = _put_short(out, at + 1, other - previous)
             previous = other
             flag_gap = GAP
-            if sizes[e] != default_size:
-                at = _put(out, at, sizes[e])
-            if weights[e] != default_weight:
-                at = _put(out, at, weights[e])
+            if size != default_size:
+                at = _put(out, at, size)
+            if weight < 128:  # written, and then counted or not
+                out[at] = weight
+                at += 1 - light
+            elif not light:
+                at = _put_short(out, at, weight)
     return at
 
 
@@ -137,9 +148,12 @@ def _decode(
             at += 1
             if flag > 15:
                 return _BAD_FLAG, v, sized
-            if at < end and data[at] < 128:  # nearly every gap is one byte
+            if at < end and data[at] < 128:  # one byte or two are usual
                 other = np.int64(data[at])
                 at += 1
+            elif at + 1 < end and data[at + 1] < 128:
+                other = np.int64(data[at]) & 127 | np.int64(data[at + 1]) << 7
+                at += 2
             else:
                 other, at = _get(data, at)
                 if at < 0:
@@ -184,6 +198,76 @@ def _decode(
 
 
 @njit(cache=True, nogil=True)
+def _decode_undirected(data, first, vertices, default_weight, indptr, ids, weights):
+    """`_decode` of neighbour lists only, both directions of a pair added; (status, vertex)."""
+    end = data.size
+    at = 0
+    edge = 0
+    indptr[0] = 0
+    for v in range(indptr.size - 1):
+        count, at = _get(data, at)
+        if at < 0:
+            return -at, v
+        later = indptr.size - 2 - v  # vertices still to come, a byte each at least
+        if count > (end - at - later) // 2:
+            return _TRUNCATED, v
+        previous = np.int64(-1)
+        for _ in range(count):
+            if at >= end:
+                return _TRUNCATED, v
+            flag = np.int64(data[at])
+            at += 1
+            if flag > 15:
+                return _BAD_FLAG, v
+            if at < end and data[at] < 128:
+                other = np.int64(data[at])
+                at += 1
+            elif at + 1 < end and data[at + 1] < 128:
+                other = np.int64(data[at]) & 127 | np.int64(data[at + 1]) << 7
+                at += 2
+            else:
+                other, at = _get(data, at)
+                if at < 0:
+                    return -at, v
+            if flag & GAP:
+                if previous < 0:
+                    return _BAD_FLAG, v
+                if other >= vertices:
+                    return _BAD_ID, v
+                other += previous
+            if other >= vertices:
+                return _BAD_ID, v
+            if other < previous:
+                return _UNSORTED, v
+            if other == first + v:
+                return _SELF, v
+            if not flag & DEFAULT_SIZE:
+                _, at = _get(data, at)
+                if at < 0:
+                    return -at, v
+            weight = default_weight
+            if not flag & DEFAULT_WEIGHT:
+                if at < end and data[at] < 128:
+                    weight = np.int64(data[at])
+                    at += 1
+                else:
+                    weight, at = _get(data, at)
+                    if at < 0:
+                        return -at, v
+            if other == previous:
+                weights[edge - 1] += weight
+            else:
+                ids[edge] = other
+                weights[edge] = weight
+                edge += 1
+            previous = other
+        indptr[v + 1] = edge
+    if at != end:
+        return _TRAILING, indptr.size - 2
+    return _OK, 0
+
+
+@njit(cache=True, nogil=True)
 def _encode_numbers(values, out):
     at = 0
     for i in range(values.size):
@@ -208,22 +292,10 @@ def encode_block(block: Block, default_size: int = 1, default_weight: int = 1) -
     sizes = block.sizes
     if sizes is None:
         sizes = np.broadcast_to(np.int64(1), block.ids.shape)
-    length = _encoded_size(
-        block.indptr, block.ids, block.weights, sizes, default_size, default_weight
-    )
-    out = np.empty(length, np.uint8)
-    written = _encode(
-        block.indptr,
-        block.ids,
-        block.weights,
-        block.incoming,
-        sizes,
-        default_size,
-        default_weight,
-        out,
-    )
-    assert written == length
-    return out.tobytes()
+    arrays = block.indptr, block.ids, block.weights
+    out = np.empty(_room(*arrays, sizes), np.uint8)
+    written = _encode(*arrays, block.incoming, sizes, default_size, default_weight, out)
+    return out[:written].tobytes()
 
 
 def decode_block(
@@ -261,6 +333,31 @@ def decode_block(
         incoming=incoming[:used],
         sizes=sizes[:used] if sized or default_size != 1 else None,
     )
+
+
+def decode_undirected(
+    data: bytes,
+    first: int,
+    count: int,
+    vertices: int,
+    *,
+    default_weight: int = 1,
+    where: str = "block",
+) -> Csr:
+    """``decode_block(...).undirected()`` in one go: neighbour lists, directions of a pair added.
+
+    Raises `CorruptError`, naming `where` and the vertex, if the bytes break the format.
+    """
+    raw = np.frombuffer(data, np.uint8)
+    room = max(0, raw.size - count) // 2
+    indptr = np.empty(count + 1, np.int64)
+    ids = np.empty(room, np.int32)
+    weights = np.empty(room, np.int64)
+    status, vertex = _decode_undirected(raw, first, vertices, default_weight, indptr, ids, weights)
+    if status != _OK:
+        raise CorruptError(f"{where}: {_REASONS[status]} (vertex {first + vertex})")
+    used = int(indptr[-1])
+    return indptr, ids[:used], weights[:used]
 
 
 def encode_numbers(values: NDArray[np.int64]) -> bytes:

@@ -127,6 +127,19 @@ class Graph(ABC):
     def read_block(self, index: int) -> Block:
         """Block `index`; raises `CorruptError` if its bytes are damaged."""
 
+    def read_undirected(self, index: int) -> Csr:
+        """``read_block(index).undirected()``, by a shorter way where a graph has one."""
+        return self.read_block(index).undirected()
+
+    def undirected_blocks(
+        self, order: Sequence[int] | None = None, threads: int = 1
+    ) -> Iterator[tuple[int, Csr]]:
+        """First vertex and neighbour lists of blocks, as `blocks` gives them."""
+        wanted = range(self.block_count) if order is None else order
+        read = map_ordered(self.read_undirected, wanted, threads)
+        for index, lists in zip(wanted, read, strict=True):
+            yield index * self.block_size, lists
+
     def blocks(self, order: Sequence[int] | None = None, threads: int = 1) -> Iterator[Block]:
         """Blocks in the given order (default: by id), decoded ahead by `threads` threads."""
         wanted = range(self.block_count) if order is None else order

@@ -93,7 +93,7 @@ def _empty_block() -> Block:
 
 def load(graph: Graph, threads: int = 1) -> MemoryGraph:
     """The whole graph in memory, as partitioning sees it: undirected, directions added."""
-    parts = [(block.vertices, *block.undirected()) for block in graph.blocks(threads=threads)]
+    parts = [(lists[0].size - 1, *lists) for _, lists in graph.undirected_blocks(threads=threads)]
     indptr = np.zeros(graph.vertices + 1, np.int64)
     at = 1
     for count, part, _, _ in parts:

@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 
 from storage.archive import ArchiveReader
 from storage.closing import Closing
-from storage.codec import decode_block, decode_numbers
+from storage.codec import decode_block, decode_numbers, decode_undirected
 from storage.errors import CorruptError
-from storage.graph import Block, Graph
+from storage.graph import Block, Csr, Graph
 from storage.meta import MEMBER, NetworkMeta
 
 SIZE, RATE, ID = "size", "rate", "id"  # attributes with a meaning of their own
@@ -75,6 +75,18 @@ class NetworkFile(Graph, Closing):
             last - first,
             self.vertices,
             default_size=self.meta.default_size,
+            default_weight=self.meta.default_weight,
+            where=f"{self.path}: member {name}",
+        )
+
+    def read_undirected(self, index: int) -> Csr:
+        first, last = self.block_bounds(index)
+        name = block_member(index)
+        return decode_undirected(
+            self._archive.read(name),
+            first,
+            last - first,
+            self.vertices,
             default_weight=self.meta.default_weight,
             where=f"{self.path}: member {name}",
         )

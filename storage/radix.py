@@ -1,4 +1,4 @@
-"""Least-significant-digit radix sort of 64-bit keys that carry 64-bit values (numba)."""
+"""Least-significant-digit radix sort of 64-bit keys (numba), alone or with 64-bit values."""
 
 from __future__ import annotations
 
@@ -44,3 +44,62 @@ def sort_pairs(
             keys, spare_keys = spare_keys, keys
             values, spare_values = spare_values, values
     return keys, values
+
+
+@njit(cache=True, nogil=True)
+def _sort_packed(keys, spare, low, digit, passes):
+    """Sort `keys` in place by `passes` digits of `digit` bits from bit `low` on.
+
+    keys : ndarray[int64], not negative
+    spare : ndarray[int64], at least as long
+    """
+    size = keys.size
+    ordered = True  # input that comes in order costs this look only
+    for i in range(1, size):
+        if keys[i - 1] >> low > keys[i] >> low:
+            ordered = False
+            break
+    if ordered:
+        return
+    mask = (np.int64(1) << digit) - 1
+    counts = np.zeros((passes, mask + 1), np.int64)
+    for i in range(size):
+        rest = keys[i] >> low
+        for k in range(passes):
+            counts[k, rest & mask] += 1
+            rest >>= digit
+    swapped = False
+    for k in range(passes):
+        shift = low + k * digit
+        if counts[k, (keys[0] >> shift) & mask] == size:
+            continue  # all keys share this digit
+        total = np.int64(0)
+        for d in range(mask + 1):
+            count = counts[k, d]
+            counts[k, d] = total
+            total += count
+        if swapped:
+            for i in range(size):
+                d = (spare[i] >> shift) & mask
+                keys[counts[k, d]] = spare[i]
+                counts[k, d] += 1
+        else:
+            for i in range(size):
+                d = (keys[i] >> shift) & mask
+                spare[counts[k, d]] = keys[i]
+                counts[k, d] += 1
+        swapped = not swapped
+    if swapped:
+        for i in range(size):
+            keys[i] = spare[i]
+
+
+def sort_packed(keys: NDArray[np.int64], spare: NDArray[np.int64], low: int, high: int) -> None:
+    """Sort `keys` in place by their bits `low` .. `high`-1, stable.
+
+    keys : ndarray[int64], not negative
+    spare : ndarray[int64], at least as long; is overwritten
+    """
+    if keys.size > 1 and high > low:
+        passes = -(-(high - low) // DIGIT)
+        _sort_packed(keys, spare, low, -(-(high - low) // passes), passes)

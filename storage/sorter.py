@@ -1,61 +1,60 @@
 """External sort of connections: in any order in, in blocks of consecutive vertices out.
 
-Connections collect in a buffer as (key, weight) pairs, the key being owner, other end and
-direction in one integer. A full buffer is radix-sorted and becomes a run on disk. At the end
-ranges of vertices that fit the buffer are cut out of all runs (a binary search in each), sorted
-together and merged. Each connection is written once and read once, whatever the network's size.
+Edges collect in a buffer. A full one is divided by owner into buckets and becomes a run of compact
+records (`runs`), by a thread of its own while the next buffer fills. At the end ranges of blocks
+are gathered from their buckets in all runs, sorted in cache and merged, by all threads at once.
+Each connection is written once and read once, whatever the network's size.
 """
 
 from __future__ import annotations
 
-import tempfile
-from collections.abc import Iterator
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from storage.closing import Closing
 from storage.errors import BadInputError
-from storage.files import write_error
 from storage.graph import MAX_VERTICES, Block
-from storage.quantise import to_units
-from storage.radix import sort_pairs
+from storage.parallel import map_ordered
+from storage.ranges import range_blocks
+from storage.runs import DIRECTED, IN, OUT, UNDIRECTED, Buffer, Run, RunStore
 
-BYTES_PER_ENTRY = 64  # buffer, concatenation, the sort's second copy and the merged block
+BYTES_PER_ENTRY = 64  # of a connection while its block is sorted, merged and encoded
+BYTES_PER_EDGE = 48  # of an edge in a buffer and while it becomes a run, weights of 8 bytes apart
+LARGEST_BUFFER = 1 << 22  # edges
+SMALLEST_BUFFER = 512
+RANGE_ENTRIES = 1 << 17  # a range of blocks is at least about that large, where blocks are small
 MAX_TOTAL = 2.0**62
 
+Result = TypeVar("Result")
 
-@njit(cache=True, nogil=True)
-def _merge_sorted(keys, values, bits, first, indptr, ids, weights, incoming, sizes):
-    """Turn sorted pairs into connection lists; equal keys add up. Returns the entries kept."""
-    mask = (np.int64(1) << bits) - 1
-    at = 0
-    previous = np.int64(-1)
-    vertex = 0
-    indptr[0] = 0
-    for i in range(keys.size):
-        key = keys[i]
-        if key == previous:
-            weights[at - 1] += values[i]
-            sizes[at - 1] += 1
-            continue
-        previous = key
-        owner = (key >> (bits + 1)) - first
-        while vertex < owner:
-            vertex += 1
-            indptr[vertex] = at
-        ids[at] = (key >> 1) & mask
-        weights[at] = values[i]
-        incoming[at] = key & 1
-        sizes[at] = 1
-        at += 1
-    while vertex < indptr.size - 1:
-        vertex += 1
-        indptr[vertex] = at
-    return at
+
+class _Allowance:
+    """Bytes that several threads may use together; one that needs more than all gets all."""
+
+    def __init__(self, size: int) -> None:
+        self._size = self._left = size
+        self._condition = threading.Condition()
+
+    @contextmanager
+    def of(self, size: int) -> Iterator[None]:
+        size = min(size, self._size)
+        with self._condition:
+            self._condition.wait_for(lambda: self._left >= size)
+            self._left -= size
+        try:
+            yield
+        finally:
+            with self._condition:
+                self._left += size
+                self._condition.notify_all()
 
 
 class ConnectionSorter(Closing):
@@ -63,22 +62,39 @@ class ConnectionSorter(Closing):
 
     vertices : number of vertices
     folder : where runs are put while they are needed
-    memory : bytes that the sort may use
+    memory : bytes that the sort may use: up to half for buffers, and then for the ranges of
+        blocks at work; three eighths for runs
+    threads : that make runs, besides the caller's; with 1 the caller makes them
     """
 
-    def __init__(self, vertices: int, folder: Path, memory: int = 256 << 20) -> None:
+    def __init__(
+        self, vertices: int, folder: Path, memory: int = 256 << 20, threads: int = 1
+    ) -> None:
         if vertices > MAX_VERTICES:
             raise BadInputError(f"{vertices} vertices: at most {MAX_VERTICES} are supported")
         self.vertices = vertices
-        self.entries = 0
-        self.bytes_spilled = 0
-        self._bits = max(1, (vertices - 1).bit_length())
-        self._capacity = max(1024, memory // BYTES_PER_ENTRY)
-        self._folder = folder
-        self._runs: list[tuple[NDArray[np.int64], NDArray[np.int64], np.dtype[Any]]] = []
-        self._chunks: list[tuple[NDArray[np.int64], NDArray[Any]]] = []
-        self._held = 0
+        self._threads = threads
+        buffers = 2 * threads + 1 if threads > 1 else 2
+        edges = memory // 2 // (BYTES_PER_EDGE * buffers)
+        self._capacity = max(SMALLEST_BUFFER, min(edges, LARGEST_BUFFER))
+        self._at_work = max(memory * 3 // 8, 1 << 16)
+        self._store = RunStore(vertices, folder, memory * 3 // 8)
+        self._pool = ThreadPoolExecutor(threads) if threads > 1 else None
+        self._pending: deque[Future[tuple[Run, int, float]]] = deque()
+        self._buffer: Buffer | None = None
+        self._entries = 0
         self._total = 0.0
+
+    @property
+    def entries(self) -> int:
+        """Connections added so far."""
+        self._flush()
+        return self._entries
+
+    @property
+    def bytes_spilled(self) -> int:
+        """Bytes of runs on disk so far."""
+        return self._store.bytes_spilled
 
     def add(
         self,
@@ -92,44 +108,71 @@ class ConnectionSorter(Closing):
         incoming : 1 if `other` is the source of the connection, else 0
         weight : not negative; all integer, or float64 to be quantised in `blocks`
         """
-        if not owner.size:  # an empty run cannot be mapped
+        self._add(owner, other, weight, IN if incoming else OUT)
+
+    def add_edges(
+        self,
+        source: NDArray[np.integer],
+        target: NDArray[np.integer],
+        weight: NDArray[np.integer] | NDArray[np.floating],
+        undirected: bool,
+    ) -> None:
+        """Add edges at both of their ends: as `add` for either of them, in one go."""
+        self._add(source, target, weight, UNDIRECTED if undirected else DIRECTED)
+
+    def _add(
+        self,
+        source: NDArray[np.integer],
+        target: NDArray[np.integer],
+        weight: NDArray[np.integer] | NDArray[np.floating],
+        mode: int,
+    ) -> None:
+        kind: Any = np.float64 if np.issubdtype(weight.dtype, np.floating) else np.int64
+        done = 0
+        while done < source.size:
+            buffer = self._buffer
+            if buffer is None or buffer.weight.dtype != kind:
+                self._submit()
+                ids = np.empty((2, self._capacity), np.int32)
+                buffer = Buffer(ids[0], ids[1], np.empty(self._capacity, kind), [])
+                self._buffer = buffer
+            at = buffer.parts[-1][1] if buffer.parts else 0
+            end = min(at + source.size - done, buffer.source.size)
+            part = slice(done, done + end - at)
+            buffer.source[at:end] = source[part]
+            buffer.target[at:end] = target[part]
+            buffer.weight[at:end] = weight[part]
+            if buffer.parts and buffer.parts[-1][2] == mode:
+                at = buffer.parts.pop()[0]
+            buffer.parts.append((at, end, mode))
+            done = part.stop
+            if end == buffer.source.size:
+                self._submit()
+
+    def _submit(self) -> None:
+        """Let the edges of the buffer become a run."""
+        buffer, self._buffer = self._buffer, None
+        if buffer is None:
             return
-        key = owner.astype(np.int64) << (self._bits + 1)
-        key |= other.astype(np.int64) << 1
-        key |= incoming
-        kind = np.float64 if np.issubdtype(weight.dtype, np.floating) else np.int64
-        if self._chunks and self._chunks[0][1].dtype != kind:
-            self._spill()
-        self._chunks.append((key, weight.astype(kind)))
-        self._held += key.size
-        self.entries += key.size
-        with np.errstate(over="ignore"):  # an infinite total is refused in `blocks`
-            self._total += float(weight.sum(dtype=np.float64))
-        if self._held >= self._capacity:
-            self._spill()
+        used = buffer.parts[-1][1]
+        whole = Buffer(buffer.source, buffer.target, buffer.weight[:used], buffer.parts)
+        if self._pool is None:
+            self._take(self._store.make(whole))
+            return
+        self._pending.append(self._pool.submit(self._store.make, whole))
+        if len(self._pending) > self._threads:
+            self._take(self._pending.popleft().result())
 
-    def _sorted_buffer(self) -> tuple[NDArray[np.int64], NDArray[np.int64], np.dtype[Any]]:
-        kind = self._chunks[0][1].dtype if self._chunks else np.dtype(np.int64)
-        keys = np.concatenate([np.empty(0, np.int64), *(key for key, _ in self._chunks)])
-        values = np.concatenate([np.empty(0, kind), *(value for _, value in self._chunks)])
-        self._chunks.clear()
-        self._held = 0
-        return *sort_pairs(keys, values.view(np.int64)), kind
+    def _take(self, made: tuple[Run, int, float]) -> None:
+        run, entries, total = made
+        self._store.runs.append(run)
+        self._entries += entries
+        self._total += total
 
-    def _spill(self) -> None:
-        keys, values, kind = self._sorted_buffer()
-        maps = []
-        for array in (keys, values):
-            try:
-                # a file without a name: whatever happens to this process, nothing stays behind
-                with tempfile.TemporaryFile(dir=self._folder) as file:
-                    file.write(array.data)
-                    file.flush()
-                    maps.append(np.memmap(file, np.int64, "r"))
-            except OSError as error:
-                raise write_error(self._folder, error) from error
-            self.bytes_spilled += array.nbytes
-        self._runs.append((maps[0], maps[1], kind))
+    def _flush(self) -> None:
+        self._submit()
+        while self._pending:
+            self._take(self._pending.popleft().result())
 
     def blocks(self, block_size: int, unit: float = 1.0) -> Iterator[tuple[Block, int]]:
         """Blocks of `block_size` vertices in order, each with its count of clamped weights.
@@ -137,65 +180,59 @@ class ConnectionSorter(Closing):
         Weights become whole numbers of `unit` before repeated connections add up. Can be called
         once; raises `BadInputError` if the weights of the graph do not fit 62 bits together.
         """
+        return self.map_blocks(lambda block, clamped: (block, clamped), block_size, unit)
+
+    def map_blocks(
+        self, work: Callable[[Block, int], Result], block_size: int, unit: float = 1.0
+    ) -> Iterator[Result]:
+        """``work(block, clamped)`` of all `blocks`, in order, computed by the sorter's threads."""
+        self._flush()
         if self._total / unit >= MAX_TOTAL:
             raise BadInputError(
                 "the sum of all weights, at both ends, is beyond 2^62; scale them down"
             )
-        if self._chunks or not self._runs:
-            keys, values, kind = self._sorted_buffer()
-            self._runs.append((keys, values, kind))
-        starts = np.append(np.arange(0, self.vertices, block_size), self.vertices)
-        cuts = np.stack(
-            [np.searchsorted(keys, starts << (self._bits + 1)) for keys, _, _ in self._runs]
-        )
-        load = cuts.sum(axis=0)
-        block = 0
-        while block < starts.size - 1:
-            stop = int(np.searchsorted(load, load[block] + self._capacity, side="right")) - 1
-            stop = max(stop, block + 1)
-            yield from self._range(starts[block : stop + 1], cuts[:, [block, stop]], unit)
-            block = stop
+        allowance = _Allowance(self._at_work)
 
-    def _range(
-        self, starts: NDArray[np.int64], cuts: NDArray[np.int64], unit: float
-    ) -> Iterator[tuple[Block, int]]:
-        keys, values, clamped = [], [], 0
-        for (run_keys, run_values, kind), (begin, end) in zip(self._runs, cuts, strict=True):
-            keys.append(np.asarray(run_keys[begin:end]))
-            stored, raised = to_units(np.asarray(run_values[begin:end]).view(kind), unit)
-            values.append(stored)
-            clamped += raised
-        if len(keys) == 1:
-            all_keys, all_values = keys[0], values[0]
-        else:
-            all_keys, all_values = sort_pairs(np.concatenate(keys), np.concatenate(values))
-        inner = np.searchsorted(all_keys, starts << (self._bits + 1))
-        for index in range(starts.size - 1):
-            part = slice(inner[index], inner[index + 1])
-            first, last = int(starts[index]), int(starts[index + 1])
-            yield self._merge(all_keys[part], all_values[part], first, last - first), clamped
-            clamped = 0
+        def done(span: tuple[int, int, int]) -> list[Result]:
+            first, last, entries = span
+            with allowance.of(entries * BYTES_PER_ENTRY):
+                return [
+                    work(*item)
+                    for item in range_blocks(self._store, first, last, block_size, unit, entries)
+                ]
 
-    def _merge(
-        self, keys: NDArray[np.int64], values: NDArray[np.int64], first: int, count: int
-    ) -> Block:
-        indptr = np.empty(count + 1, np.int64)
-        ids = np.empty(keys.size, np.int32)
-        weights = np.empty(keys.size, np.int64)
-        incoming = np.empty(keys.size, np.uint8)
-        sizes = np.empty(keys.size, np.int64)
-        used = _merge_sorted(keys, values, self._bits, first, indptr, ids, weights, incoming, sizes)
-        repeated = used < keys.size
-        return Block(
-            first,
-            indptr,
-            ids[:used],
-            weights[:used],
-            incoming[:used],
-            sizes[:used] if repeated else None,
-        )
+        ranges = self._ranges(block_size)
+        for results in map_ordered(done, ranges, self._threads):
+            yield from results
+
+    def _ranges(self, block_size: int) -> Iterator[tuple[int, int, int]]:
+        """Ranges of whole blocks: first vertex, last + 1, and about how many entries."""
+        store = self._store
+        bounds = np.minimum(np.arange(store.buckets + 1) << store.shift, self.vertices)
+        load = bounds / 4  # a vertex without connections has its place in a block, too
+        for run in store.runs:
+            load += run.starts
+        most = self._at_work // BYTES_PER_ENTRY // max(1, self._threads)
+        wanted = min(RANGE_ENTRIES, most)
+        first = 0
+        before = 0.0
+        while first < self.vertices:
+            bucket = int(np.searchsorted(load, before + wanted, side="left"))
+            last = int(bounds[min(max(bucket, (first >> store.shift) + 1), store.buckets)])
+            last = min(first - (first - last) // block_size * block_size, self.vertices)
+            upto = float(np.interp(last, bounds, load))
+            if upto - before > most:  # a part of a bucket: as if its vertices were all alike
+                last = int(np.interp(before + most, load, bounds))
+                last = max(first + (last - first) // block_size * block_size, first + block_size)
+                last = min(last, self.vertices)
+                upto = float(np.interp(last, bounds, load))
+            yield first, last, int(upto - before) + 1
+            first, before = last, upto
 
     def close(self) -> None:
-        """Forget everything; the runs on disk go with the memory maps."""
-        self._runs.clear()
-        self._chunks.clear()
+        """Forget everything; the runs on disk go with their file."""
+        if self._pool is not None:
+            self._pool.shutdown(wait=True, cancel_futures=True)
+        self._pending.clear()
+        self._buffer = None
+        self._store.close()

@@ -17,12 +17,14 @@ from storage.errors import BadInputError
 from storage.graph import MAX_VERTICES, Block, choose_block_size
 from storage.meta import MEMBER, AttributeMeta, NetworkMeta
 from storage.network import RATE, SIZE, attribute_member, block_member
-from storage.parallel import map_ordered
 from storage.quantise import UnitFinder, to_units
 from storage.sorter import MAX_TOTAL, ConnectionSorter
 
 ATTRIBUTE_BLOCK = 1 << 16
 DEFAULT_MEMORY = 256 << 20
+
+_Ids = NDArray[np.integer]
+_Edges = tuple[_Ids, _Ids, NDArray[np.integer] | NDArray[np.floating]]
 
 
 class NetworkWriter(Closing):
@@ -67,7 +69,8 @@ class NetworkWriter(Closing):
         self._units = UnitFinder()
         self._read = self._self_loops = 0
         self._archive = ArchiveWriter(path)
-        self._sorter = ConnectionSorter(neurons, path.absolute().parent, memory)
+        folder = path.absolute().parent
+        self._sorter = ConnectionSorter(neurons, folder, memory, self._threads)
 
     def add(
         self,
@@ -80,13 +83,42 @@ class NetworkWriter(Closing):
         Raises `BadInputError` for an id outside 0 .. neurons-1 or a weight that is negative or
         not finite. Self-loops are dropped and counted; repeated pairs add up.
         """
+        kept = self._checked(source, target, weight)
+        if kept is not None:
+            self._sorter.add_edges(*kept, self._undirected)
+
+    def add_listed(
+        self,
+        owner: NDArray[np.integer],
+        other: NDArray[np.integer],
+        weight: NDArray[np.integer] | NDArray[np.floating] | None = None,
+    ) -> None:
+        """Add edges of an undirected network that the source lists at both of their ends.
+
+        Like `add`, but each edge must be given twice, once by either end, with the same weight;
+        the caller has to see to that. It saves turning the edges round.
+        """
+        if not self._undirected:
+            raise ValueError("only an undirected network lists edges at both ends")
+        kept = self._checked(owner, other, weight)
+        if kept is not None:
+            self._read -= int(np.count_nonzero(kept[0] > kept[1]))
+            self._sorter.add(kept[0], kept[1], 0, kept[2])
+
+    def _checked(
+        self,
+        source: NDArray[np.integer],
+        target: NDArray[np.integer],
+        weight: NDArray[np.integer] | NDArray[np.floating] | None,
+    ) -> _Edges | None:
+        """The edges but for self-loops, counted; None if there are none."""
         if weight is None:
-            weight = np.ones(source.size, np.int64)
+            weight = np.broadcast_to(np.int64(1), source.shape)
         if not source.shape == target.shape == weight.shape:
             counts = f"{source.size} sources, {target.size} targets and {weight.size} weights"
             raise BadInputError(f"{counts}: a synapse has one of each")
         if not source.size:
-            return
+            return None
         for ids in (source, target):
             low, high = int(ids.min()), int(ids.max())
             if low < 0 or high >= self.neurons:
@@ -98,9 +130,8 @@ class NetworkWriter(Closing):
         if loops.any():
             self._self_loops += int(np.count_nonzero(loops))
             keep = ~loops
-            source, target, weight = source[keep], target[keep], weight[keep]
-        self._sorter.add(source, target, 0, weight)
-        self._sorter.add(target, source, 0 if self._undirected else 1, weight)
+            return source[keep], target[keep], weight[keep]
+        return source, target, weight
 
     def set_attribute(
         self,
@@ -146,16 +177,15 @@ class NetworkWriter(Closing):
         unit = self._units.unit()
         block_size = self._block_size or choose_block_size(self.neurons, self._sorter.entries)
         totals = _Totals()
-        sorted_blocks = self._sorter.blocks(block_size, unit)
 
-        def encoded(item: tuple[Block, int]) -> tuple[Packed, Block, int]:
-            block, clamped = item
+        def packed(block: Block, clamped: int) -> tuple[Packed, tuple[int, int, int, int]]:
             raw = encode_block(block)
-            return pack(block_member(block.first // block_size), raw), block, clamped
+            counted = block.connections, int(block.weights.sum()), clamped, len(raw)
+            return pack(block_member(block.first // block_size), raw), counted
 
-        for member, block, clamped in map_ordered(encoded, sorted_blocks, self._threads):
+        for member, counted in self._sorter.map_blocks(packed, block_size, unit):
             self._archive.add(member)
-            totals.count(block, member.size, clamped)
+            totals.count(*counted)
         self._sorter.close()
         for name, (stored, _) in self._attributes.items():
             self._write_attribute(name, stored)
@@ -205,8 +235,8 @@ class _Totals:
     def __init__(self) -> None:
         self.connections = self.weight = self.clamped = self.largest = 0
 
-    def count(self, block: Block, raw_bytes: int, clamped: int) -> None:
-        self.connections += block.connections
-        self.weight += int(block.weights.sum())
+    def count(self, connections: int, weight: int, clamped: int, raw_bytes: int) -> None:
+        self.connections += connections
+        self.weight += weight
         self.clamped += clamped
         self.largest = max(self.largest, raw_bytes)

@@ -129,7 +129,7 @@ def import_network(
     """Convert a file to a network file; returns what was written.
 
     format : a key of `FORMATS`; found out if None
-    memory : bytes for sorting
+    memory : bytes for sorting; vertex attributes, and the ids of sparse ones, come on top
     Raises `BadInputError` with the place of the fault; then no file is left behind.
     """
     importer = recognise(source, format)

@@ -1,4 +1,7 @@
-"""Sparse ids made dense: edges wait in a file until all ids are known."""
+"""Sparse ids made dense: edges wait in a file until all ids are known.
+
+The ids are in a hash table of plain integers: no Python objects, no sorting of what was seen.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numba import njit
 from numpy.typing import NDArray
 
 from storage.closing import Closing
@@ -18,9 +22,95 @@ from storage.meta import NetworkMeta
 from storage.network import ID
 from storage.writer import NetworkWriter
 
-MERGE_ABOVE = 1 << 20  # ids that may wait before they are merged into the sorted ones
+SMALLEST_TABLE = 1 << 12
+_EMPTY = -1
+
 
 Weight = NDArray[np.int64] | NDArray[np.float64]
+
+
+@njit(cache=True, nogil=True)
+def _place(table, key):
+    """Where `key` is in a table of a power of two of places, or the free place for it."""
+    mask = table.size - 1
+    # the finaliser of splitmix64 spreads ids of any pattern; bits above 63 are cut off
+    mixed = np.uint64(key)
+    mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    at = np.int64((mixed ^ (mixed >> np.uint64(31))) & np.uint64(mask))
+    while table[at] != _EMPTY and table[at] != key:
+        at = (at + 1) & mask
+    return at
+
+
+@njit(cache=True, nogil=True)
+def _insert(table, ids, room):
+    """Put ids into the table until `room` of them were new; (new ones, ids looked at)."""
+    fresh = 0
+    for i in range(ids.size):
+        at = _place(table, ids[i])
+        if table[at] == _EMPTY:
+            if fresh >= room:
+                return fresh, i
+            table[at] = ids[i]
+            fresh += 1
+    return fresh, ids.size
+
+
+@njit(cache=True, nogil=True)
+def _number(table, numbers, ids):
+    """Give the id at place i of `ids` the number i."""
+    for i in range(ids.size):
+        numbers[_place(table, ids[i])] = i
+
+
+@njit(cache=True, nogil=True)
+def _look_up(table, numbers, ids, out):
+    """The numbers of ids, all of which are in the table."""
+    for i in range(ids.size):
+        out[i] = numbers[_place(table, ids[i])]
+
+
+class IdTable:
+    """A set of whole numbers, not negative, that then counts them in increasing order.
+
+    Takes at most 48 bytes per number, for they are in an open hash table, half full at most.
+    """
+
+    def __init__(self) -> None:
+        self._table = np.full(SMALLEST_TABLE, _EMPTY, np.int64)
+        self._numbers = np.empty(0, np.int32)
+        self.size = 0
+
+    def add(self, ids: NDArray[np.int64]) -> None:
+        with np.errstate(over="ignore"):  # the hash is modulo 2^64, also with the JIT off
+            while ids.size:
+                fresh, seen = _insert(self._table, ids, self._table.size // 2 - self.size)
+                self.size += fresh
+                ids = ids[seen:]
+                if ids.size:
+                    old = self._table[self._table != _EMPTY]
+                    self._table = np.full(2 * self._table.size, _EMPTY, np.int64)
+                    _insert(self._table, old, old.size)
+
+    def sorted(self) -> NDArray[np.int64]:
+        """All numbers, increasing, shape (size,)."""
+        ids = self._table[self._table != _EMPTY]
+        ids.sort()
+        return ids
+
+    def number(self, ids: NDArray[np.int64]) -> None:
+        """Count through `ids`, which hold every number of the set once."""
+        self._numbers = np.empty(self._table.size, np.int32)
+        with np.errstate(over="ignore"):
+            _number(self._table, self._numbers, ids)
+
+    def numbers(self, ids: NDArray[np.int64]) -> NDArray[np.int32]:
+        """What `number` made of these ids, shape (ids,)."""
+        out = np.empty(ids.size, np.int32)
+        with np.errstate(over="ignore"):
+            _look_up(self._table, self._numbers, ids, out)
+        return out
 
 
 class EdgeSpool(Closing):
@@ -40,16 +130,13 @@ class EdgeSpool(Closing):
             raise write_error(folder, error) from error
         self._folder = folder
         self._chunks: list[tuple[int, np.dtype[Any] | None]] = []
-        self._ids = np.empty(0, np.int64)
-        self._waiting: list[NDArray[np.int64]] = []
-        self._waiting_count = 0
+        self._table = IdTable()
         self.edges = 0
 
     @property
     def ids(self) -> NDArray[np.int64]:
         """The distinct ids so far, increasing."""
-        self._merge()
-        return self._ids
+        return self._table.sorted()
 
     def add(
         self, source: NDArray[np.int64], target: NDArray[np.int64], weight: Weight | None
@@ -63,17 +150,9 @@ class EdgeSpool(Closing):
                     self._file.write(np.ascontiguousarray(array).data)
         self.edges += source.size
         self._chunks.append((source.size, None if weight is None else weight.dtype))
-        fresh = np.union1d(source, target)
-        self._waiting.append(fresh)
-        self._waiting_count += fresh.size
-        if self._waiting_count > max(MERGE_ABOVE, self._ids.size):
-            self._merge()
-
-    def _merge(self) -> None:
-        self._ids = np.unique(np.concatenate([self._ids, *self._waiting]))
-        self._waiting.clear()
-        self._waiting_count = 0
-        if self._ids.size > MAX_VERTICES:
+        self._table.add(source)
+        self._table.add(target)
+        if self._table.size > MAX_VERTICES:
             raise BadInputError(
                 f"{self.source}: more than {MAX_VERTICES} different ids; split the network"
             )
@@ -84,37 +163,29 @@ class EdgeSpool(Closing):
         """Write the network to the destination; raises `BadInputError` if there was no edge."""
         with writing(self._folder):
             self._file.flush()
-        if not self.ids.size:
+        ids = self.ids
+        if not ids.size:
             raise BadInputError(f"{self.source}: no neurons; the file lists no connection")
+        self._table.number(ids)
         with NetworkWriter(
             self.destination,
-            self._ids.size,
+            ids.size,
             memory=memory,
             threads=threads,
             provenance={"source": self.source.name, **provenance},
         ) as writer:
             for source, target, weight in self._spooled():
                 writer.add(source, target, weight)
-            writer.set_attribute(ID, self._ids)
+            writer.set_attribute(ID, ids)
             return writer.finish()
 
-    def _spooled(self) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64], Weight | None]]:
-        table = self._table()
+    def _spooled(self) -> Iterator[tuple[NDArray[np.int32], NDArray[np.int32], Weight | None]]:
         self._file.seek(0)
         for count, kind in self._chunks:
             ends = np.frombuffer(self._file.read(16 * count), np.int64)
             weight = None if kind is None else np.frombuffer(self._file.read(8 * count), kind)
-            new = np.searchsorted(self._ids, ends) if table is None else table[ends]
+            new = self._table.numbers(ends)
             yield new[:count], new[count:], weight
-
-    def _table(self) -> NDArray[np.int64] | None:
-        """New id of every old one, if they are dense enough to be looked up."""
-        span = int(self._ids[-1]) + 1
-        if span > 4 * self._ids.size + MERGE_ABOVE:
-            return None
-        table = np.zeros(span, np.int64)
-        table[self._ids] = np.arange(self._ids.size)
-        return table
 
     def close(self) -> None:
         self._file.close()

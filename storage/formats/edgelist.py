@@ -65,9 +65,10 @@ def read_columns(reader: TextReader) -> tuple[int, tuple[int, int, int | None], 
 def _is_size_line(spool: EdgeSpool, line: NDArray[np.int64]) -> bool:
     """Whether the numbers of the first line count what the other lines hold."""
     neurons, edges = line.tolist()
-    if (neurons, edges) != (spool.ids.size, spool.edges):
+    ids = spool.ids
+    if (neurons, edges) != (ids.size, spool.edges):
         return False
-    return bool(spool.ids[-1] <= neurons and spool.ids[-1] < edges)
+    return bool(ids[-1] <= neurons and ids[-1] < edges)
 
 
 def load(

@@ -14,7 +14,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
 from storage.formats.render import TextSink, render_lists
 from storage.network import RATE, SIZE, NetworkFile
@@ -33,12 +32,10 @@ def save(net: NetworkFile, destination: Path) -> None:
         header += f" {len(weights)}"
     with TextSink(destination) as sink:
         sink.write(header.encode() + b"\n")
-        for block in net.blocks():
-            part = slice(block.first, block.first + block.vertices)
-            own = np.empty((block.vertices, len(columns)), np.int64)
+        for first, (indptr, ids, shown) in net.undirected_blocks():
+            own = np.empty((indptr.size - 1, len(columns)), np.int64)
             for index, column in enumerate(columns):
-                own[:, index] = column[part]
-            indptr, ids, shown = block.undirected()
+                own[:, index] = column[first : first + indptr.size - 1]
             sink.write(render_lists(own, indptr, ids, shown if weighted else None))
         sink.commit()
 
@@ -46,8 +43,7 @@ def save(net: NetworkFile, destination: Path) -> None:
 def _survey(net: NetworkFile) -> tuple[int, bool]:
     """Entries in all lists, and whether some edge does not weigh 1."""
     entries, weighted = 0, False
-    for block in net.blocks():
-        weights: NDArray[np.int64] = block.undirected()[2]
+    for _, (_, _, weights) in net.undirected_blocks():
         entries += weights.size
         weighted = weighted or bool((weights != 1).any())
     return entries, weighted

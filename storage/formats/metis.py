@@ -213,6 +213,26 @@ def load(
 
     Raises `BadInputError` with the line of the first fault. Self-loops are dropped and counted.
     """
+    meta = _load(source, destination, memory, threads, progress, both=True)
+    if meta is None:  # an edge is split into repeated ones at one end only: take one end's word
+        meta = _load(source, destination, memory, threads, progress, both=False)
+    assert meta is not None
+    return meta
+
+
+def _load(
+    source: Path,
+    destination: Path,
+    memory: int,
+    threads: int | None,
+    progress: Progress | None,
+    both: bool,
+) -> NetworkMeta | None:
+    """Convert, from the lists of both ends of every edge, or of the end with the smaller number.
+
+    None if the file is right, but lists repeated edges differently at their two ends and `both`
+    lists were asked for.
+    """
     with TextReader(source) as reader:
         header = read_header(reader)
         body = Body(reader, header)
@@ -228,12 +248,16 @@ def load(
         ) as writer:
             for edges in body.edges():
                 mirror.add(*edges)
-                once = edges[:, edges[0] <= edges[1]]
-                writer.add(once[0], once[1], once[2])
+                if both:
+                    writer.add_listed(*edges)
+                else:
+                    writer.add(*edges[:, edges[0] <= edges[1]])
                 if progress is not None:
                     progress(reader.fraction)
             if not mirror.agrees:
                 _complain_of_unmatched(source, destination.absolute().parent, memory)
+                if both:
+                    return None
             _check_edges(reader, header, mirror)
             for column, name in enumerate(attribute_names(header)):
                 writer.set_attribute(name, body.own[:, column])

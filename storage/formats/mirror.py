@@ -10,28 +10,49 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
+from numba import njit
 from numpy.typing import NDArray
 
 from storage.sorter import ConnectionSorter
 
-_SALT = np.array([0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9], np.uint64)
-_SHIFTS = (np.uint64(30), np.uint64(27), np.uint64(31))
-_MIX = np.array([0xBF58476D1CE4E5B9, 0x94D049BB133111EB], np.uint64)
+_SALTS = np.array([0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9], np.uint64)
 
 
-def _mixed(value: NDArray[np.uint64]) -> NDArray[np.uint64]:
+@njit(cache=True, nogil=True)
+def _mixed(value):
     """The finaliser of splitmix64 (Steele, Lea, Flood 2014): a bijection that looks random."""
-    value = (value ^ (value >> _SHIFTS[0])) * _MIX[:1]
-    value = (value ^ (value >> _SHIFTS[1])) * _MIX[1:]
-    return value ^ (value >> _SHIFTS[2])
+    value = (value ^ (value >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    value = (value ^ (value >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return value ^ (value >> np.uint64(31))
 
 
-def _digest(low: NDArray[np.int64], high: NDArray[np.int64], weight: NDArray[np.int64]) -> int:
-    """Sum of the entries' hashes modulo 2^64: does not depend on their order."""
-    value = _mixed(low.view(np.uint64) + _SALT[:1])
-    value = _mixed(value + high.view(np.uint64) + _SALT[1:2])
-    value = _mixed(value + weight.view(np.uint64) + _SALT[2:])
-    return int(value.sum(dtype=np.uint64))
+@njit(cache=True, nogil=True)
+def _balance(owner, other, weight, salts, sums):
+    """Add the entries' hashes to sums[0] where owner < other and to sums[1] where it is larger.
+
+    salts : ndarray[uint64], shape (3,)
+    sums : ndarray[uint64], shape (2,), modulo 2^64, so the order of entries leaves no trace
+    Returns the number of entries with owner == other.
+    """
+    loops = 0
+    up = np.uint64(0)
+    down = np.uint64(0)
+    for i in range(owner.size):
+        if owner[i] == other[i]:
+            loops += 1
+            continue
+        low = np.uint64(min(owner[i], other[i]))
+        high = np.uint64(max(owner[i], other[i]))
+        value = _mixed(low + salts[0])
+        value = _mixed(value + high + salts[1])
+        value = _mixed(value + np.uint64(weight[i]) + salts[2])
+        if owner[i] < other[i]:
+            up += value
+        else:
+            down += value
+    sums[0] += up
+    sums[1] += down
+    return loops
 
 
 class Mirror:
@@ -40,7 +61,7 @@ class Mirror:
     def __init__(self) -> None:
         self.entries = 0
         self.loops = 0
-        self._balance = 0
+        self._sums = np.zeros(2, np.uint64)
 
     def add(
         self,
@@ -48,16 +69,14 @@ class Mirror:
         other: NDArray[np.int64],
         weight: NDArray[np.int64],
     ) -> None:
-        up, down = np.flatnonzero(owner < other), np.flatnonzero(owner > other)
         self.entries += owner.size
-        self.loops += owner.size - up.size - down.size
-        self._balance += _digest(owner[up], other[up], weight[up])
-        self._balance -= _digest(other[down], owner[down], weight[down])
+        with np.errstate(over="ignore"):  # modulo 2^64, also with the JIT off
+            self.loops += _balance(owner, other, weight, _SALTS, self._sums)
 
     @property
     def agrees(self) -> bool:
         """Whether all edges were seen from both ends alike; wrong once in 2^64."""
-        return self._balance % (1 << 64) == 0
+        return bool(self._sums[0] == self._sums[1])
 
 
 Unmatched = tuple[int, int, int | None, int | None]

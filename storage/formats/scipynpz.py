@@ -7,24 +7,31 @@ optionally `weight` and `neurons` (else the largest id + 1).
 
 from __future__ import annotations
 
+import struct
 import zipfile
 import zlib
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, BinaryIO
 
 import numpy as np
 import scipy.sparse
+from isal import igzip_lib
 from numpy.typing import NDArray
 
+from storage.closing import Closing
 from storage.errors import BadInputError
 from storage.formats.base import DEFAULT_MEMORY, Progress
+from storage.formats.npystream import ArrayArchive, read_together
+from storage.graph import MAX_VERTICES
 from storage.meta import NetworkMeta
 from storage.writer import NetworkWriter
 
 CHUNK = 1 << 19
-_DAMAGE = (  # all that numpy, scipy and zipfile were seen to raise on altered files
+_ISAL_ERROR: Any = igzip_lib.IsalError
+_DAMAGE: tuple[type[Exception], ...] = (  # what numpy, scipy, zipfile raise on altered files
     ValueError,
     KeyError,
     TypeError,
@@ -33,24 +40,44 @@ _DAMAGE = (  # all that numpy, scipy and zipfile were seen to raise on altered f
     RuntimeError,
     zipfile.BadZipFile,
     zlib.error,
+    _ISAL_ERROR,
+    struct.error,
+    NotImplementedError,
 )
+_UNREADABLE: tuple[type[Exception], ...] = (*_DAMAGE, OSError)
+
+Chunk = tuple[NDArray[Any], NDArray[Any], NDArray[Any] | None]
 
 
-class Entries(ABC):
-    """The edges of a file, all in memory as the format has them.
+class Entries(Closing):
+    """The edges of a file.
 
     size : number of entries
     """
 
-    def __init__(self, path: Path, neurons: int, size: int, weight: NDArray[Any] | None) -> None:
+    def __init__(self, path: Path, neurons: int, size: int) -> None:
         self.path, self.neurons, self.size = path, neurons, size
+
+    @abstractmethod
+    def chunks(self) -> Iterator[Chunk]:
+        """Sources, targets and weights of all entries, in pieces."""
+
+    def close(self) -> None:
+        """Most kinds hold nothing open."""
+
+
+class _Held(Entries):
+    """All edges in memory, as numpy and scipy read them."""
+
+    def __init__(self, path: Path, neurons: int, size: int, weight: NDArray[Any] | None) -> None:
+        super().__init__(path, neurons, size)
         self._weight = weight
 
     @abstractmethod
     def ends(self, first: int, last: int) -> tuple[NDArray[Any], NDArray[Any]]:
         """Sources and targets of entries first .. last-1."""
 
-    def chunks(self) -> Iterator[tuple[NDArray[Any], NDArray[Any], NDArray[Any] | None]]:
+    def chunks(self) -> Iterator[Chunk]:
         for first in range(0, self.size, CHUNK):
             last = min(first + CHUNK, self.size)
             source, target = self.ends(first, last)
@@ -60,7 +87,7 @@ class Entries(ABC):
             yield source, target, weight
 
 
-class _Lists(Entries):
+class _Lists(_Held):
     def __init__(self, path: Path, arrays: dict[str, NDArray[Any]]) -> None:
         source, target, weight = arrays["source"], arrays["target"], arrays.get("weight")
         given = [array for array in (source, target, weight) if array is not None]
@@ -82,7 +109,7 @@ class _Lists(Entries):
         return self._source[first:last], self._target[first:last]
 
 
-class _Matrix(Entries):
+class _Matrix(_Held):
     def __init__(self, path: Path, matrix: Any) -> None:
         if len(matrix.shape) != 2 or matrix.shape[0] != matrix.shape[1]:
             size = " x ".join(map(str, matrix.shape))
@@ -102,6 +129,118 @@ class _Matrix(Entries):
         major = np.searchsorted(matrix.indptr, np.arange(first, last), side="right") - 1
         minor = matrix.indices[first:last]
         return (major, minor) if matrix.format == "csr" else (minor, major)
+
+
+class _Streamed(Entries):
+    """Lists of edges, or a `coo` matrix, read a piece at a time."""
+
+    def __init__(
+        self, path: Path, archive: ArrayArchive, names: tuple[str, ...], ids: int = 2
+    ) -> None:
+        """ids : how many of the arrays, the first, hold ids"""
+        self._archive = archive
+        self._names = names
+        self._columns = [archive.column(name) for name in names]
+        if len({column.size for column in self._columns}) != 1:
+            raise NotImplementedError("of different lengths")
+        if any(column.dtype.kind not in "iu" for column in self._columns[:ids]):
+            raise NotImplementedError("ids that are not whole")
+        super().__init__(path, 0, self._columns[0].size)
+
+    def chunks(self) -> Iterator[Chunk]:
+        first = 0
+        try:
+            for pieces in read_together(self._columns, CHUNK):
+                checked = [
+                    _checked(piece, self.path, name, first)
+                    for piece, name in zip(pieces, self._shown(), strict=True)
+                ]
+                yield checked[0], checked[1], checked[2] if len(checked) > 2 else None
+                first += checked[0].size
+        except _DAMAGE as error:
+            if isinstance(error, BadInputError):
+                raise
+            raise _damaged(self.path, error) from error
+
+    def _shown(self) -> tuple[str, ...]:
+        return tuple("weight" if name == "data" else name for name in self._names)
+
+    def largest(self) -> int:
+        """The largest id, -1 if there is none: a reading of its own."""
+        names = self._names[:2]
+        found = -1
+        for pieces in read_together([self._archive.column(name) for name in names], CHUNK):
+            for piece, name in zip(pieces, names, strict=True):
+                found = max(found, int(_checked(piece, self.path, name, 0).max(initial=-1)))
+        return found
+
+    def close(self) -> None:
+        self._archive.close()
+
+
+class _StreamedRows(_Streamed):
+    """A `csr` or `csc` matrix; the starts of its rows or columns are in memory."""
+
+    def __init__(self, path: Path, archive: ArrayArchive, by_column: bool) -> None:
+        super().__init__(path, archive, ("indices", "data"), ids=1)
+        starts = archive.column("indptr")
+        self._starts = starts.read(starts.size)
+        self._by_column = by_column
+        rising = self._starts.size > 0 and bool((self._starts[1:] >= self._starts[:-1]).all())
+        if not rising or self._starts[0] != 0 or self._starts[-1] != self.size:
+            raise NotImplementedError("starts that need a closer look")
+
+    def chunks(self) -> Iterator[Chunk]:
+        first, starts = 0, self._starts
+        for minor, weight, _ in super().chunks():
+            last = first + minor.size
+            if minor.size and int(minor.max()) >= self.neurons:
+                raise _damaged(self.path, ValueError("an index is outside the matrix"))
+            low = int(np.searchsorted(starts, first, side="right")) - 1
+            high = int(np.searchsorted(starts, last, side="left"))
+            counts = np.diff(np.clip(starts[low : high + 1], first, last))
+            major = np.repeat(np.arange(low, high, dtype=np.int32), counts)
+            yield (minor, major, weight) if self._by_column else (major, minor, weight)
+            first = last
+
+
+def _streamed(path: Path) -> Entries | None:
+    """The common kinds of file as streams; None for all others, and for what looks damaged."""
+    archive: ArrayArchive | None = None
+    entries: _Streamed | None = None
+    try:
+        archive = ArrayArchive(path)
+        names = archive.names()
+        if {"source", "target"} <= names:
+            wanted = ("source", "target", "weight") if "weight" in names else ("source", "target")
+            if "neurons" in names:
+                return None
+            entries = _Streamed(path, archive, wanted)
+            entries.neurons = entries.largest() + 1
+        elif {"format", "shape"} <= names:
+            with path.open("rb") as file, _archive(file) as small:
+                layout, shape = small["format"].item(), small["shape"].tolist()
+            layout = layout.decode() if isinstance(layout, bytes) else layout
+            if len(shape) != 2 or shape[0] != shape[1] or not 0 < shape[0] <= MAX_VERTICES:
+                return None
+            if layout == "coo" and {"row", "col", "data"} <= names:
+                entries = _Streamed(path, archive, ("row", "col", "data"))
+            elif layout in ("csr", "csc") and {"indices", "indptr", "data"} <= names:
+                rows = _StreamedRows(path, archive, layout == "csc")
+                entries = rows if rows._starts.size == shape[0] + 1 else None
+            if entries is not None:
+                entries.neurons = int(shape[0])
+    except _UNREADABLE:  # the slow way says what is wrong
+        entries = None
+    finally:
+        if entries is None and archive is not None:
+            archive.close()
+    return entries
+
+
+def _damaged(path: Path, error: Exception) -> BadInputError:
+    reason = " ".join(str(error).split())[:120]
+    return BadInputError(f"{path}: not a sound npz file ({reason}); save it again")
 
 
 def _checked(values: NDArray[Any], path: Path, name: str, first: int) -> NDArray[Any]:
@@ -132,6 +271,11 @@ def _archive(file: BinaryIO) -> Any:
 
 def read(path: Path) -> Entries:
     """Open either kind; raises `BadInputError` if the archive is neither, or damaged."""
+    return _streamed(path) or read_held(path)
+
+
+def read_held(path: Path) -> Entries:
+    """The same by numpy and scipy, with all arrays in memory."""
     try:
         # opened here: numpy leaves the file open when the archive is damaged
         with path.open("rb") as file, _archive(file) as archive:
@@ -151,8 +295,7 @@ def read(path: Path) -> Entries:
     except OSError as error:
         raise BadInputError(f"{path}: cannot read: {error.strerror or error}") from error
     except _DAMAGE as error:
-        reason = " ".join(str(error).split())[:120]
-        raise BadInputError(f"{path}: not a sound npz file ({reason}); save it again") from error
+        raise _damaged(path, error) from error
     held = " ".join(", ".join(sorted(names)).split()) or "nothing"
     raise BadInputError(
         f"{path}: holds {held}; it must be a scipy.sparse matrix, "
@@ -169,16 +312,19 @@ def load(
     progress: Progress | None = None,
 ) -> NetworkMeta:
     """Convert an npz file to a directed network file; raises `BadInputError`."""
-    entries = read(source)
-    if entries.neurons <= 0:
-        raise BadInputError(f"{source}: no neurons; a network needs at least one")
-    with NetworkWriter(
-        destination,
-        entries.neurons,
-        memory=memory,
-        threads=threads,
-        provenance={"format": "npz", "source": source.name},
-    ) as writer:
+    with ExitStack() as stack:
+        entries = stack.enter_context(read(source))
+        if entries.neurons <= 0:
+            raise BadInputError(f"{source}: no neurons; a network needs at least one")
+        writer = stack.enter_context(
+            NetworkWriter(
+                destination,
+                entries.neurons,
+                memory=memory,
+                threads=threads,
+                provenance={"format": "npz", "source": source.name},
+            )
+        )
         done = 0
         for chunk in entries.chunks():
             writer.add(*chunk)

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from storage.errors import BadInputError
 
+SAFE_DIGITS = 18  # any number of so many digits is below 2^63
 MAX_SHOWN = 24  # characters of a faulty token in a message
 
 _OTHER, _BLANK, _NEWLINE, _COMMA, _COMMENT = range(5)
@@ -64,7 +65,19 @@ def _tokenise(data, kinds, state, mantissa, exponent, ends, notes):
                 i += 1
             value = np.int64(0)
             power = np.int64(0)
-            digits = 0
+            digits = -i
+            stop = min(i + SAFE_DIGITS, data.size)
+            while i < stop and 48 <= data[i] <= 57:
+                value = value * 10 + (np.int64(data[i]) - 48)
+                i += 1
+            digits += i
+            if digits and (i == data.size or 0 < kinds[data[i]] <= _NEWLINE):  # nearly all end here
+                mantissa[tokens] = -value if negative else value
+                exponent[tokens] = 0
+                tokens += 1
+                in_line = 1
+                after_comma = 0
+                continue
             while i < data.size and 48 <= data[i] <= 57:
                 digit = np.int64(data[i]) - 48
                 if power == 0 and value <= (9223372036854775807 - digit) // 10:

@@ -2,7 +2,7 @@
 
 The random numbers of each purpose come from a stream of their own, derived from the seed alone.
 So the network does not depend on how its edges are cut into chunks, nor on whether its ids are
-shuffled.
+shuffled. One thread draws them; what comes after, all but the drawing, is done by the others.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ def generate(
     """Write the network of `spec` to `path`; the same arguments give the same bytes.
 
     shuffle : rename ids at random; the network and its attributes stay the same otherwise
-    memory : bytes for the external sort; the writer's default if None
+    memory : bytes for all that grows with the network; the writer's default if None
     progress : called with the fraction of the edges made so far, 0 .. 1
     """
     from storage.writer import DEFAULT_MEMORY, NetworkWriter

@@ -9,9 +9,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from storage.formats import compact, import_network
 from storage.formats import text as text_module
+from storage.formats.compact import _insert, _look_up, _number, _place
 from storage.network import NetworkFile
 from tests.formats.conftest import attributes_of, edges_of
 
@@ -54,7 +57,7 @@ def test_ids_up_to_the_largest(converted: Convert) -> None:
 @pytest.mark.parametrize("high", [50, 10**15])
 def test_many_chunks(high: int, converted: Convert, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(text_module, "CHUNK_BYTES", 64)
-    monkeypatch.setattr(compact, "MERGE_ABOVE", 8)
+    monkeypatch.setattr(compact, "SMALLEST_TABLE", 2)
     rng = np.random.default_rng(3)
     rows = rng.integers(0, high, (200, 2)).tolist()
     path = converted("a.csv", "".join(f"{a},{b}\n" for a, b in rows))
@@ -137,3 +140,44 @@ def test_facebook(data_dir: Path, tmp_path: Path) -> None:
         rows = [tuple(map(int, line.split())) for line in file]
     assert rows[0] == (len({end for row in rows[1:] for end in row}), len(rows) - 1)
     assert (meta.neurons, meta.synapses) == (rows[0][0], len(set(rows[1:])))
+
+
+PATTERN = st.sampled_from([1, 2**20, 2**40 - 1])
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.lists(st.integers(0, 2**22), max_size=20), max_size=4), PATTERN)
+def test_id_table(chunks: list[list[int]], step: int) -> None:
+    chunks = [[step * value for value in chunk] for chunk in chunks]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(compact, "SMALLEST_TABLE", 2)
+        table = compact.IdTable()
+    for chunk in chunks:
+        table.add(np.array(chunk, np.int64))
+    expected = sorted({value for chunk in chunks for value in chunk})
+    ids = table.sorted()
+    assert ids.tolist() == expected
+    assert table.size == len(expected)
+    table.number(ids)
+    for chunk in chunks:
+        found = table.numbers(np.array(chunk, np.int64))
+        assert found.tolist() == [expected.index(value) for value in chunk]
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.integers(0, 99), unique=True, max_size=15), st.integers(0, 15))
+def test_id_table_kernels(ids: list[int], room: int) -> None:
+    """A dictionary in place of the table."""
+    table, numbers = np.full(32, -1, np.int64), np.zeros(32, np.int32)
+    given_ids = np.array(ids, np.int64)
+    with np.errstate(over="ignore"):
+        fresh, seen = _insert(table, given_ids, room)
+        twin = {value: i for i, value in enumerate(ids[:room])}
+        assert (fresh, seen) == (len(twin), min(room, len(ids)))
+        assert sorted(table[table >= 0].tolist()) == sorted(twin)
+        assert all(table[_place(table, value)] == value for value in twin)
+        assert all(table[_place(table, value)] == -1 for value in ids[room:])
+        _number(table, numbers, given_ids[:room])
+        out = np.zeros(len(twin), np.int32)
+        _look_up(table, numbers, given_ids[:room], out)
+    assert out.tolist() == list(twin.values())

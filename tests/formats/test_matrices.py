@@ -16,7 +16,7 @@ import scipy.io
 import scipy.sparse
 
 from storage.errors import BadInputError
-from storage.formats import import_network
+from storage.formats import import_network, npystream, scipynpz
 from storage.formats import text as text_module
 from storage.formats.qaplib import grid_of, manhattan
 from storage.formats.qaplib import read as read_instance
@@ -144,6 +144,46 @@ def test_arrays(converted: Convert) -> None:
     assert edges_of(path) == {(0, 2): 0.5, (4, 1): 2}
     with NetworkFile(path) as net:
         assert net.vertices == 9
+
+
+@pytest.mark.parametrize("compressed", [False, True])
+@pytest.mark.parametrize("layout", ["csr", "csc", "coo", "lists"])
+def test_npz_in_pieces(
+    layout: str, compressed: bool, converted: Convert, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Arrays that are read a few values and a few bytes at a time."""
+    monkeypatch.setattr(scipynpz, "CHUNK", 5)
+    monkeypatch.setattr(npystream, "PIECE", 3)
+    monkeypatch.setattr(scipynpz, "read_held", None)
+    dense = random_matrix(20) * (np.arange(20) % 3 > 0)
+    matrix: Any = scipy.sparse.coo_matrix(dense)
+    stream = io.BytesIO()
+    if layout == "lists":
+        save = np.savez_compressed if compressed else np.savez
+        ends = {"source": matrix.row, "target": matrix.col.astype(np.uint8)}
+        save(stream, **ends, weight=matrix.data)
+    else:
+        scipy.sparse.save_npz(stream, matrix.asformat(layout), compressed=compressed)
+    assert edges_of(converted("a.npz", stream.getvalue())) == expected(dense)
+
+
+def test_npz_damage_in_the_middle(refused: Refuse) -> None:
+    """The checksum of an array is known when its last piece has been read."""
+    ids = np.arange(2000)
+    content = bytearray(npz(source=ids, target=ids + 1, weight=np.ones(2000)))
+    place = content.index(np.ones(9).tobytes()) + 10000
+    content[place] ^= 1
+    assert "not a sound npz file (a checksum does not match)" in refused("a.npz", bytes(content))
+
+
+def test_npz_index_outside(refused: Refuse) -> None:
+    matrix = scipy.sparse.csr_array(np.eye(3))
+    matrix.indices[1] = 3
+    assert "not a sound npz file" in refused("a.npz", sparse_npz(matrix))
+    matrix.indices[1] = -1
+    assert "-1 is negative" in refused("a.npz", sparse_npz(matrix))
+    matrix.indices[1], matrix.indptr[1] = 1, 3
+    assert "not a sound npz file" in refused("a.npz", sparse_npz(matrix))
 
 
 LIST = np.array([0, 1])

@@ -172,6 +172,51 @@ def merge_sorted(pairs: Iterable[tuple[int, int]], bits: int, first: int, count:
     ]
 
 
+Entry = tuple[int, int, int, int]  # owner, other end, incoming, weight
+
+
+def entries_of(edges: Iterable[tuple[int, int, int]], mode: int) -> list[Entry]:
+    """What edges become: 0 outgoing, 1 incoming, 2 both, 3 both as in an undirected graph."""
+    found = []
+    for u, v, weight in edges:
+        found.append((u, v, int(mode == 1), weight))
+        if mode >= 2:
+            found.append((v, u, int(mode == 2), weight))
+    return found
+
+
+def bucketed(entries: Sequence[Entry], shift: int) -> list[Entry]:
+    return sorted(entries, key=lambda entry: entry[0] >> shift)
+
+
+def packed_entry(entry: Entry, shift: int, bits: int, key_bytes: int, weight_bytes: int) -> bytes:
+    owner, other, incoming, weight = entry
+    key = (owner % 2**shift) * 2 ** (bits + 1) + 2 * other + incoming
+    stored = weight if weight_bytes else 0
+    return key.to_bytes(key_bytes, "little") + stored.to_bytes(weight_bytes, "little")
+
+
+def unpacked(
+    data: bytes, key_bytes: int, weight_bytes: int, constant: int, base: int, limit: int, bits: int
+) -> list[tuple[int, int]]:
+    """(key, weight) of the records whose owner, counted from `base`, is in 0 .. limit-1."""
+    found = []
+    width = key_bytes + weight_bytes
+    for at in range(0, len(data), width):
+        key = int.from_bytes(data[at : at + key_bytes], "little") + base * 2 ** (bits + 1)
+        weight = int.from_bytes(data[at + key_bytes : at + width], "little")
+        if 0 <= key < limit * 2 ** (bits + 1):
+            found.append((key, weight if weight_bytes else constant))
+    return found
+
+
+def as_decimals(values: Sequence[float], power: float) -> list[int] | None:
+    """Whole k with k / power == value for all values, if they are below 2^50."""
+    found = [round(value * power) if value * power < 2**60 else 2**60 for value in values]
+    good = all(k < 2**50 and k / power == v for k, v in zip(found, values, strict=True))
+    return found if good else None
+
+
 # Networks
 
 

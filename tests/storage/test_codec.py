@@ -9,7 +9,13 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from storage.codec import decode_block, decode_numbers, encode_block, encode_numbers
+from storage.codec import (
+    decode_block,
+    decode_numbers,
+    decode_undirected,
+    encode_block,
+    encode_numbers,
+)
 from storage.errors import CorruptError
 from tests.storage import naive
 from tests.storage.strategies import LARGEST, BlockCase, blocks, numbers
@@ -97,11 +103,16 @@ def test_any_bytes(data: bytes, first: int, count: int, more: int) -> None:
     try:
         expected = naive.decode(data, first, count, vertices, 1, 1)
     except naive.Malformed:
-        with pytest.raises(CorruptError, match=r"^here: .* \(vertex \d+\)$"):
+        with pytest.raises(CorruptError, match=r"^here: .* \(vertex \d+\)$") as caught:
             decode_block(data, first, count, vertices, where="here")
+        with pytest.raises(CorruptError) as same:
+            decode_undirected(data, first, count, vertices, where="here")
+        assert str(caught.value) == str(same.value)
     else:
         block = decode_block(data, first, count, vertices, where="here")
         assert naive.records_of(block) == expected
+        lists = decode_undirected(data, first, count, vertices, where="here")
+        assert naive.lists_of(*lists) == naive.lists_of(*block.undirected())
 
 
 @several
@@ -135,5 +146,6 @@ def test_altered_block(case: BlockCase, data: st.DataObject) -> None:
     ],
 )
 def test_reasons(data: list[int], message: str) -> None:
-    with pytest.raises(CorruptError, match=rf"^here: {message} \(vertex [34]\)$"):
-        decode_block(bytes(data), 3, 2, 9, where="here")
+    for decode in (decode_block, decode_undirected):
+        with pytest.raises(CorruptError, match=rf"^here: {message} \(vertex [34]\)$"):
+            decode(bytes(data), 3, 2, 9, where="here")

@@ -105,12 +105,22 @@ def test_same_blocks_in_any_order(
         merged = [row for block in blocks for row in naive.lists_of(*block.undirected())]
         assert merged == naive.merged_directions(expected)
 
+        pairs = list(graph.undirected_blocks())
+        assert [first for first, _ in pairs] == [block.first for block in blocks]
+        for (_, lists), block in zip(pairs, blocks, strict=True):
+            assert naive.lists_of(*lists) == naive.lists_of(*block.undirected())
+
         order = np.random.default_rng(8).permutation(graph.block_count).tolist() * 2
         for threads in (1, 2):
             found = list(graph.blocks(order, threads=threads))
             for index, block in zip(order, found, strict=True):
                 assert block.first == index * block_size
                 assert naive.records_of(block) == naive.records_of(blocks[index])
+            for index, (first, lists) in zip(
+                order, graph.undirected_blocks(order, threads=threads), strict=True
+            ):
+                assert first == index * block_size
+                assert naive.lists_of(*lists) == naive.lists_of(*pairs[index][1])
 
 
 def test_bounds(make: Callable[..., AbstractContextManager[Graph]]) -> None:
@@ -118,7 +128,7 @@ def test_bounds(make: Callable[..., AbstractContextManager[Graph]]) -> None:
         bounds = [graph.block_bounds(index) for index in range(graph.block_count)]
         assert bounds == [(0, 6), (6, 12), (12, 18), (18, 20)]
         for index in (-1, 4, 100):
-            for ask in (graph.block_bounds, graph.read_block):
+            for ask in (graph.block_bounds, graph.read_block, graph.read_undirected):
                 with pytest.raises(IndexError, match=f"^block {index} of 4$"):
                     ask(index)
             with pytest.raises(IndexError):
@@ -132,3 +142,5 @@ def test_types(make: Callable[..., AbstractContextManager[Graph]]) -> None:
             assert [block.ids.dtype, block.incoming.dtype] == [np.int32, np.uint8]
             assert block.sizes is None or block.sizes.dtype == np.int64
             assert [part.dtype for part in block.undirected()] == [np.int64, np.int32, np.int64]
+        for _, lists in graph.undirected_blocks():
+            assert [part.dtype for part in lists] == [np.int64, np.int32, np.int64]

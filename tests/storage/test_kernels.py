@@ -12,16 +12,18 @@ from storage.codec import (
     _OK,
     _decode,
     _decode_numbers,
+    _decode_undirected,
     _encode,
     _encode_numbers,
-    _encoded_size,
     _get,
     _put,
+    _put_short,
+    _room,
     _varint_length,
 )
 from storage.graph import Block, _merge_directions, _select_outgoing
 from storage.radix import _sort_pass, sort_pairs
-from storage.sorter import _merge_sorted
+from storage.ranges import _merge_sorted
 from tests.storage import naive
 from tests.storage.strategies import LARGEST, BlockCase, blocks, numbers
 
@@ -44,6 +46,9 @@ def test_put_and_length(value: int, at: int) -> None:
     end = _put(out, at, np.int64(value))
     assert out[at:end].tobytes() == naive.put(value)
     assert end - at == _varint_length(np.int64(value))
+    out = np.zeros(at + 11, np.uint8)
+    assert _put_short(out, at, np.int64(value)) == end
+    assert out[at:end].tobytes() == naive.put(value)
 
 
 @several
@@ -65,10 +70,10 @@ def test_encode(case: BlockCase) -> None:
     defaults = case.default_size, case.default_weight
     expected = naive.encode(case.records, *defaults)
     arrays = block.indptr, block.ids, block.weights
-    assert _encoded_size(*arrays, block.sizes, *defaults) == len(expected)
-    out = np.empty(len(expected), np.uint8)
+    assert _room(*arrays, block.sizes) > len(expected)
+    out = np.empty(len(expected) + 1, np.uint8)
     assert _encode(*arrays, block.incoming, block.sizes, *defaults, out) == len(expected)
-    assert out.tobytes() == expected
+    assert out[:-1].tobytes() == expected
 
 
 @several
@@ -140,6 +145,14 @@ def test_directions(case: BlockCase) -> None:
         used = kernel(*arrays, *more, indptr, ids, weights)
         assert naive.lists_of(indptr, ids[:used], weights[:used]) == expected
     assert naive.lists_of(*block.undirected()) == naive.merged_directions(halved)
+    data = naive.encode(halved, case.default_size, case.default_weight)
+    indptr, ids, weights = (np.empty_like(array) for array in arrays)
+    status, _ = _decode_undirected(
+        bytes_of(data), case.first, case.vertices, case.default_weight, indptr, ids, weights
+    )
+    assert status == _OK
+    used = int(indptr[-1])
+    assert naive.lists_of(indptr, ids[:used], weights[:used]) == naive.merged_directions(halved)
     assert naive.lists_of(*block.outgoing()) == naive.outgoing(halved)
 
 

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from storage.errors import CorruptError, WriteError
+from storage.mapped import drop_pages, mapping_of
 from storage.memory import load
 from storage.scratch import Scratch, ScratchGraph
 from tests.storage import naive
@@ -165,3 +166,47 @@ def test_full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
             patch.setattr(scratch, "_env", type("Full", (), {"begin": fail})())
             with pytest.raises(WriteError, match="No space left on device; free some disk space"):
                 scratch.put("b", b"")
+
+
+def mapped_bytes(path: Path) -> int:
+    """Resident bytes of the maps of a file, as the system counts them."""
+    found, inside = 0, False
+    for line in Path("/proc/self/smaps").read_text().splitlines():
+        words = line.split()
+        if "-" in words[0]:
+            inside = words[-1] == str(path)
+        elif inside and words[0] == "Rss:":
+            found += 1024 * int(words[1])
+    return found
+
+
+@pytest.mark.skipif(not Path("/proc/self/smaps").exists(), reason="needs /proc/self/smaps")
+def test_evict_lets_go_of_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    noise = np.random.default_rng(1).bytes(1 << 20)
+    data = tmp_path / "scratch" / "data.mdb"
+    with Scratch(tmp_path / "scratch") as scratch:
+        for name in "abcd":
+            scratch.put(name, noise)
+        scratch.evict()
+        before = mapped_bytes(data)
+        for name in "abcd":
+            assert scratch.get(name) == noise
+        assert mapped_bytes(data) > before + (3 << 20)
+        scratch.evict()
+        assert mapped_bytes(data) < 1 << 20
+        assert scratch.get("b") == noise
+        monkeypatch.setattr("storage.scratch.EVICT_EVERY", 1 << 19)
+        for name in "abcd":
+            assert scratch.get(name) == noise
+        assert mapped_bytes(data) < 1 << 20
+    scratch.evict()  # once more does no harm
+
+
+def test_maps_that_are_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert mapping_of(tmp_path / "none") is None
+    (tmp_path / "file").write_bytes(b"not mapped")
+    assert mapping_of(tmp_path / "file") is None
+    monkeypatch.setattr("storage.mapped._MAPS", tmp_path / "none")
+    assert mapping_of(tmp_path / "file") is None
+    monkeypatch.delattr("mmap.MADV_DONTNEED", raising=False)
+    assert not drop_pages(0, 0)

@@ -1,0 +1,237 @@
+"""Runs of the external sort: every kernel against its twin, and what comes back from a store."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from storage.errors import WriteError
+from storage.radix import sort_packed
+from storage.ranges import _merge_packed
+from storage.runs import (
+    Buffer,
+    RunStore,
+    _as_decimals,
+    _count_buckets,
+    _fetch,
+    _gather,
+    _scatter,
+    _store,
+    key_width,
+)
+from storage.sorter import ConnectionSorter, _Allowance
+from tests.storage import naive
+from tests.storage.naive import Entry
+from tests.storage.strategies import random_edges
+
+several = settings(max_examples=60, deadline=None)
+
+
+def ints(values: Any, kind: Any = np.int64) -> np.ndarray[Any, Any]:
+    return np.array(list(values), kind)
+
+
+@several
+@given(st.integers(1, 8), st.integers(0, 2**63 - 1), st.integers(0, 3))
+def test_store_and_fetch(width: int, value: int, at: int) -> None:
+    value %= 256**width
+    out = np.zeros(at + width, np.uint8)
+    _store(out, at, np.int64(value), width)
+    assert out[at:].tobytes() == value.to_bytes(width, "little")
+    assert _fetch(out, at, width) == value
+
+
+@st.composite
+def edges(draw: st.DrawFn, vertices: int) -> list[tuple[int, int, int]]:
+    vertex = st.integers(0, vertices - 1)
+    weight = st.integers(0, draw(st.sampled_from([0, 200, 2**40])))
+    return draw(st.lists(st.tuples(vertex, vertex, weight), max_size=25))
+
+
+@several
+@given(st.data(), st.integers(1, 30), st.integers(0, 4), st.integers(0, 3), st.integers(0, 3))
+def test_scatter(data: st.DataObject, vertices: int, shift: int, mode: int, spare: int) -> None:
+    given_edges = data.draw(edges(vertices))
+    bits = max(1, (vertices - 1).bit_length())
+    entries = naive.entries_of(given_edges, mode)
+    expected = naive.bucketed(entries, shift)
+    source, target = (ints((e[k] for e in given_edges), np.int32) for k in (0, 1))
+    weight = ints(edge[2] for edge in given_edges)
+    counts = np.zeros((vertices - 1 >> shift) + 1, np.int64)
+    _count_buckets(source, target, mode, shift, counts)
+    buckets = [entry[0] >> shift for entry in entries]
+    assert counts.tolist() == [buckets.count(bucket) for bucket in range(counts.size)]
+
+    key_bytes = key_width(bits, min(shift, bits)) + spare
+    largest = max((edge[2] for edge in given_edges), default=0)
+    weight_bytes = -(-largest.bit_length() // 8)
+    cursors = np.cumsum(counts) - counts
+    out = np.zeros(len(entries) * (key_bytes + weight_bytes), np.uint8)
+    weight = weight if weight_bytes else weight[:0]
+    _scatter(source, target, weight, mode, shift, bits, key_bytes, weight_bytes, cursors, out)
+    assert out.tobytes() == b"".join(
+        naive.packed_entry(entry, shift, bits, key_bytes, weight_bytes) for entry in expected
+    )
+    assert cursors.tolist() == np.cumsum(counts).tolist()
+
+
+record = st.tuples(st.integers(0, 7), st.integers(0, 9), st.integers(0, 99))
+
+
+@several
+@given(
+    st.lists(st.lists(record, max_size=8), max_size=4), st.integers(-20, 3), st.integers(1, 20),
+    st.sampled_from([0, 1, 8]), st.sampled_from([0, 10, 14]), st.integers(0, 12),
+)  # fmt: skip
+def test_gather(
+    buckets: list[list[tuple[int, int, int]]], base: int, limit: int, weight_bytes: int, low: int,
+    room: int,
+) -> None:  # fmt: skip
+    raw, pairs = b"", []
+    for index, records in enumerate(buckets):
+        entries: list[Entry] = [(owner, other, 1, weight) for owner, other, weight in records]
+        part = b"".join(naive.packed_entry(entry, 3, 4, 2, weight_bytes) for entry in entries)
+        pairs += naive.unpacked(part, 2, weight_bytes, 7, base + 8 * index, limit, 4)
+        raw += part
+    if low:
+        pairs = [(key << low | 5 * weight, 0) for key, weight in pairs]
+    else:
+        pairs = [(key, 5 * weight) for key, weight in pairs]
+    data = np.frombuffer(raw, np.uint8)
+    starts = 9 + np.cumsum([0, *map(len, buckets)])
+    found: list[tuple[int, int]] = []
+    done = -1
+    while done < starts[-1] - 9:  # as often as the room runs out
+        keys = np.zeros(room + 1, np.int64)
+        values = np.zeros(0 if low else room + 1, np.int64)
+        begin = min(room, 1)
+        at, done = _gather(
+            data, max(done, 0), starts, 2, weight_bytes, 7, base, 3, limit, 4, 5, low,
+            keys, values, begin,
+        )  # fmt: skip
+        values = np.zeros_like(keys) if low else values
+        found += zip(keys[begin:at].tolist(), values[begin:at].tolist(), strict=True)
+    assert found == pairs
+
+
+@several
+@given(
+    st.lists(st.one_of(
+        st.integers(0, 2**53).map(float), st.floats(0, 1e300),
+        st.decimals(0, 10**6, places=3).map(float), st.just(-0.0),
+    ), max_size=6),
+    st.integers(0, 6),
+)  # fmt: skip
+def test_as_decimals(values: list[float], decimals: int) -> None:
+    out = np.zeros(len(values), np.int64)
+    good = _as_decimals(np.array(values, np.float64), 10.0**decimals, out)
+    expected = naive.as_decimals(values, 10.0**decimals)
+    assert good == (expected is not None)
+    if expected is not None:
+        assert out.tolist() == expected
+
+
+@several
+@given(
+    st.lists(st.integers(0, 2**40), max_size=40), st.integers(0, 12), st.integers(0, 30),
+    st.booleans(),
+)  # fmt: skip
+def test_sort_packed(values: list[int], low: int, more: int, ordered: bool) -> None:
+    if ordered:
+        values.sort()
+    top = 2 ** (low + more)
+    values = [value % top for value in values]
+    keys = ints(values)
+    sort_packed(keys, np.empty_like(keys), low, low + more)
+    assert keys.tolist() == sorted(values, key=lambda value: value >> low)
+
+
+@several
+@given(st.data(), st.integers(1, 6), st.integers(0, 9), st.integers(1, 20))
+def test_merge_packed(data: st.DataObject, count: int, first: int, bits: int) -> None:
+    owner = st.integers(first, first + count - 1)
+    other = st.integers(0, min(2**bits - 1, 3))
+    link = st.tuples(owner, other, st.integers(0, 1), st.integers(0, 2**20 - 1))
+    given_links = sorted(data.draw(st.lists(link, max_size=30)))
+    given_pairs = [((u << bits + 1) | (v << 1) | way, w) for u, v, way, w in given_links]
+    packed = ints(key << 20 | weight for key, weight in given_pairs)
+    indptr, ids = np.empty(count + 1, np.int64), np.empty(packed.size, np.int32)
+    weights, sizes = np.empty_like(packed), np.empty_like(packed)
+    incoming = np.empty(packed.size, np.uint8)
+    used = _merge_packed(packed, 20, bits, first, indptr, ids, weights, incoming, sizes)
+    block = naive.Block(first, indptr, ids[:used], weights[:used], incoming[:used], sizes[:used])
+    assert naive.records_of(block) == naive.merge_sorted(given_pairs, bits, first, count)
+
+
+WEIGHTS: dict[str, Any] = {
+    "one": np.ones(40, np.int64),
+    "small": np.arange(40) % 9,
+    "large": np.arange(40) << 40,
+    "decimal": np.arange(40) / 8,
+    "real": np.linspace(0, 1, 40) ** 2 / 7,
+    "negative zero": np.full(40, -0.0),
+}
+
+
+@pytest.mark.parametrize("memory", [0, 1 << 20], ids=["disk", "memory"])
+@pytest.mark.parametrize("kind", WEIGHTS)
+def test_store_of_runs(kind: str, memory: int, tmp_path: Path) -> None:
+    source, target = np.random.default_rng(1).integers(0, 5000, (2, 40)).astype(np.int32)
+    with RunStore(5000, tmp_path, memory) as store:
+        buffer = Buffer(source, target, WEIGHTS[kind], [(0, 10, 0), (10, 15, 1), (15, 40, 2)])
+        run, entries, total = store.make(buffer)
+        again, _, _ = store.make(buffer)
+        assert entries == 65 == run.starts[-1]
+        assert total == pytest.approx(WEIGHTS[kind].sum() + WEIGHTS[kind][15:].sum())
+        assert (run.data is None) == (memory == 0)
+        assert store.bytes_spilled == (0 if memory else 2 * 65 * run.width)
+        assert run.weight_bytes == {"one": 0, "negative zero": 0, "small": 1}.get(
+            kind, run.weight_bytes
+        )
+        assert run.raw == (kind == "real")
+        whole = store.read(run, 0, 65)
+        assert whole.tobytes() == store.read(again, 0, 65).tobytes()
+        assert store.read(run, 7, 9).tobytes() == whole[7 * run.width : 9 * run.width].tobytes()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_runs_cut_off(tmp_path: Path) -> None:
+    ids = np.arange(40, dtype=np.int32)
+    with RunStore(50, tmp_path, 0) as store:
+        run, _, _ = store.make(Buffer(ids, ids + 1, np.ones(40, np.int64), [(0, 40, 2)]))
+        assert store._file is not None
+        store._file.truncate(5)
+        with pytest.raises(WriteError, match="the file of runs was cut off"):
+            store.read(run, 0, 80)
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("memory", [1, 1 << 22])
+def test_ranges_and_allowance(threads: int, memory: int, tmp_path: Path) -> None:
+    """A hub whose list is larger than all memory, blocks of every size, parts of buckets."""
+    vertices = 5000
+    edges = random_edges(vertices, 9000, 4) + [(17, v, v % 5) for v in range(vertices)] * 2
+    expected = naive.network(vertices, edges, undirected=False)
+    for block_size in (1000, 4096, 9999):
+        with ConnectionSorter(vertices, tmp_path, memory, threads) as sorter:
+            columns = [column[:] for column in naive.columns([e for e in edges if e[0] != e[1]])]
+            sorter.add_edges(*columns[:2], columns[2], False)
+            assert sorter.entries == 2 * columns[0].size
+            ranges = list(sorter._ranges(block_size))
+            assert [first for first, _, _ in ranges[1:]] == [last for _, last, _ in ranges[:-1]]
+            assert ranges[-1][1] == vertices
+            assert naive.flatten(block for block, _ in sorter.blocks(block_size)) == expected
+
+
+def test_allowance() -> None:
+    allowance = _Allowance(10)
+    with allowance.of(4), allowance.of(6):
+        assert allowance._left == 0
+    with allowance.of(1000):
+        assert allowance._left == 0
+    assert allowance._left == 10
