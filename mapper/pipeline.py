@@ -86,7 +86,9 @@ def map_network(
             )
             with monitor.stage("groups"):
                 monitor.expect(rows.entries)
-                groups = group_traffic(rows, part, parts, scratch.path, team, monitor.advance)
+                groups = group_traffic(
+                    rows, part, parts, plan.grouped, scratch.path, team, monitor.advance
+                )
             del rows
         scratch.evict()
 

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 
 from chipsim.chip import Chip
 from mapper.errors import DoesNotFitError
+from mapper.partition.groups import MATRIX_BYTES
+from mapper.partition.groups import PAIR_BYTES as GROUP_BYTES
 from mapper.settings import Settings
 from storage.network import NetworkFile
 from storage.sorter import BYTES_PER_ENTRY
@@ -26,10 +28,11 @@ NEURON_BYTES = {  # arrays of one entry a neuron that are alive together
     "score": 24,
 }
 NEURON_BYTES_PER_THREAD = 8  # scratch of label propagation
-PAIR_BYTES = 32  # of two groups with traffic: sorted runs, then ids and weights
-PLACER_BYTES = 24  # of the same while groups are placed
+PAIR_BYTES = 8  # of two groups with traffic, while traffic is measured
+PLACER_BYTES = 28  # of the same while groups are placed
 CORE_BYTES = 120  # of a core and thread while traffic is measured
 SCRATCH_BYTES = 3.6  # of a connection in a zstd block, ids in random order
+FILL = 0.97  # of the capacity that cores have on average
 STEP_BYTES = 24  # of a neuron in the steps that are kept for `--resume`, compressed
 CLASSIC_SHRINK = 0.85  # connections that a round of pairing leaves where there is little structure
 CLASSIC_CSR = 12
@@ -43,6 +46,7 @@ class Plan:
     scratch, sorting : bytes on disk, the latter only while something is sorted
     held : the whole network is held in memory instead of streamed from scratch
     sampled : connections between clusters that are kept; gathered : bytes for rows of blocks
+    grouped : bytes for sums of the traffic between groups
     """
 
     budget: int
@@ -52,6 +56,7 @@ class Plan:
     held: bool
     sampled: int
     gathered: int
+    grouped: int
 
     @property
     def memory(self) -> int:
@@ -101,14 +106,18 @@ def _plan_streamed(network: NetworkFile, chip: Chip, settings: Settings) -> Plan
     sampled = max(1 << 16, min(m, left // (4 * HELD_BYTES)))
     inner = min(HELD_BYTES * m, left)
     gathered = max(1 << 22, min(inner, left * 3 // 4))
-    cores = min(chip.usable_count, n)
-    pairs = min(m, cores * cores, max(1 << 20, left // PAIR_BYTES))
+    cores = max(1, min(chip.usable_count, n))
+    parts = min(cores, -(-network.meta.total_size // max(1, int(chip.neurons * FILL))))
+    grouped = max(1 << 24, left * 2 // 3)
+    matrices = MATRIX_BYTES * parts * parts * (threads + 1)
+    sums = matrices if matrices <= grouped else min(grouped, GROUP_BYTES * m)
+    pairs = min(m, parts * parts, grouped // PLACER_BYTES)
     stages = {name: base + rows + size for name, size in neurons.items()}
     stages["initial partition"] += 4 * HELD_BYTES * min(sampled, settings.coarse_degree * n)
     stages["split blocks"] += gathered
-    stages["groups"] += PAIR_BYTES * pairs
+    stages["groups"] += sums
     stages["placement"] = INTERPRETER + 12 * n + PLACER_BYTES * pairs
-    stages["score"] += PAIR_BYTES // 4 * pairs + CORE_BYTES * chip.cores * threads
+    stages["score"] += PAIR_BYTES * pairs + CORE_BYTES * chip.cores * threads
     if chip.synapses is not None:
         stages["check"] = base + 40 * n
     return Plan(
@@ -119,6 +128,7 @@ def _plan_streamed(network: NetworkFile, chip: Chip, settings: Settings) -> Plan
         held,
         sampled,
         gathered,
+        grouped,
     )
 
 
@@ -138,4 +148,4 @@ def _plan_classic(network: NetworkFile, settings: Settings) -> Plan:
     }
     scratch = int(SCRATCH_BYTES * m * CLASSIC_SHRINK / (1 - CLASSIC_SHRINK))
     spilled = 16 * m if BYTES_PER_ENTRY * m > budget else 0
-    return Plan(settings.memory_bytes, stages, scratch, spilled, False, 0, 0)
+    return Plan(settings.memory_bytes, stages, scratch, spilled, False, 0, 0, 0)

@@ -148,8 +148,12 @@ class Scratch(Closing):
         advance : called with the connections of each block
         """
 
+        degrees = np.empty(graph.vertices, np.int32)
+
         def pack(index: int) -> tuple[int, int, bytes]:
             indptr, ids, weights = graph.read_undirected(index)
+            first, last = graph.block_bounds(index)
+            degrees[first:last] = np.diff(indptr)
             incoming = np.zeros(ids.size, np.uint8)
             block = Block(index * graph.block_size, indptr, ids, weights, incoming)
             return index, ids.size, _compress(encode_block(block))
@@ -166,6 +170,7 @@ class Scratch(Closing):
                 self.evict()
                 held = 0
         self._commit(pending)
+        self.put_array(f"{name}/degrees", degrees)
         return self._finish_graph(name, sizes, connections, graph.block_size)
 
     def _finish_graph(
@@ -213,6 +218,11 @@ class ScratchGraph(Graph):
 
     def vertex_sizes(self) -> NDArray[np.int64]:
         return self._scratch.get_array(f"{self._name}/sizes")
+
+    def degrees(self) -> NDArray[np.int32]:
+        """Neighbours of each vertex, shape (vertices,); of copies, see `copy_undirected`."""
+        found: NDArray[np.int32] = self._scratch.get_array(f"{self._name}/degrees")
+        return found
 
     def read_block(self, index: int) -> Block:
         raw, first, count, where = self._raw(index)

@@ -20,7 +20,7 @@ from numba import njit
 
 COARSEST = 96  # vertices at which greedy growing starts
 PREFER_SMOOTH = 1.01  # a smoothed cut may be this much worse: its shape is worth more
-DENSE = 32  # connections of a vertex above which coarse levels cost more than they show
+DENSE = 16  # connections of a vertex above which coarse levels cost more than they show
 WORTHWHILE = 0.6  # so does a level that keeps more than this share of them
 TRIED_ENTRIES = 20_000  # of all starts together, if there is more than one
 UNSEEN = np.int64(2**62)
@@ -139,30 +139,49 @@ def _grow(n, indptr, ids, weights, sizes, target, most, side, heap, place, cost,
 
 
 @njit(cache=True, nogil=True)
-def _smooth(n, indptr, ids, weights, sizes, target, steps, side):
-    """Average the sides over neighbours `steps` times, then cut where side 0 has its target."""
-    x = np.empty(n, np.float64)
-    y = np.empty(n, np.float64)
-    degree = np.zeros(n, np.float64)
+def _smooth(n, indptr, ids, weights, sizes, target, steps, x, side):
+    """Average x over neighbours `steps` times, then cut where side 0 has its target.
+
+    x : ndarray[float32], shape (n,); power iteration with the random walk's matrix, the constant
+    vector taken out, so x goes towards the Fiedler vector
+    """
+    y = np.empty(n, np.float32)
+    share = np.empty(n, np.float32)
+    degree = np.empty(n, np.float64)
     total = 0.0
     for v in range(n):
-        x[v] = 1.0 if side[v] == 0 else -1.0
+        heavy = np.int64(0)
         for e in range(indptr[v], indptr[v + 1]):
-            degree[v] += weights[e]
-        total += degree[v]
+            heavy += weights[e]
+        degree[v] = heavy
+        share[v] = 0.8 / heavy if heavy > 0 else 0.0
+        total += heavy
     for _ in range(steps):
         mean = 0.0
         for v in range(n):
-            pull = 0.0
-            for e in range(indptr[v], indptr[v + 1]):
-                pull += weights[e] * x[ids[e]]
+            # four sums: one would wait for itself at every step
+            row = ids[indptr[v] : indptr[v + 1]]
+            row_weights = weights[indptr[v] : indptr[v + 1]]
+            a = np.float32(0.0)
+            b = np.float32(0.0)
+            c = np.float32(0.0)
+            d = np.float32(0.0)
+            fours = row.size // 4
+            for q in range(fours):
+                e = 4 * q
+                a += np.float32(row_weights[e]) * x[np.uint32(row[e])]
+                b += np.float32(row_weights[e + 1]) * x[np.uint32(row[e + 1])]
+                c += np.float32(row_weights[e + 2]) * x[np.uint32(row[e + 2])]
+                d += np.float32(row_weights[e + 3]) * x[np.uint32(row[e + 3])]
+            for e in range(4 * fours, row.size):
+                a += np.float32(row_weights[e]) * x[np.uint32(row[e])]
             # lazy: with a full step the two colours of a bipartite graph would swap for ever
-            y[v] = 0.8 * pull / degree[v] + 0.2 * x[v] if degree[v] > 0 else x[v]
+            y[v] = share[v] * ((a + b) + (c + d)) + np.float32(0.2) * x[v]
             mean += y[v] * degree[v]
         mean = mean / total if total > 0 else 0.0
-        largest = 1e-300
+        largest = np.float32(1e-30)
         for v in range(n):
-            x[v] = y[v] - mean
+            x[v] = y[v] - np.float32(mean)
             largest = max(largest, abs(x[v]))
         for v in range(n):
             x[v] /= largest
@@ -182,7 +201,7 @@ def _cut_and_excess(n, indptr, ids, weights, sizes, most0, most1, side):
         if side[v] == 0:
             held0 += sizes[v]
             for e in range(indptr[v], indptr[v + 1]):
-                if side[ids[e]] != 0:
+                if side[np.uint32(ids[e])] != 0:
                     cut += weights[e]
         else:
             held1 += sizes[v]
@@ -207,7 +226,7 @@ def _fm(n, indptr, ids, weights, sizes, most0, most1, passes, side, heap, place,
         for v in range(n):
             c = np.int64(0)
             for e in range(indptr[v], indptr[v + 1]):
-                c += weights[e] if side[ids[e]] == side[v] else -np.int64(weights[e])
+                c += weights[e] if side[np.uint32(ids[e])] == side[v] else -np.int64(weights[e])
             cost[v] = c
             s = side[v]
             held[s] += sizes[v]
@@ -373,6 +392,17 @@ def _bisect(
     n, indptr, ids, weights, sizes, target, most0, most1, tries, passes, smoothing, state, side
 ):
     """Cut one graph in two; `side` gets 0 or 1 per vertex."""
+    heap = np.empty((2, n), np.int64)
+    place = np.empty(n, np.int64)
+    cost = np.empty(n, np.int64)
+    moves = np.empty(n, np.int64)
+    if smoothing > 0 and ids.size > DENSE * n:
+        # from a random vertex: what spreads from there turns into the Fiedler vector
+        x = np.zeros(n, np.float32)
+        x[_next(state) % np.int64(n)] = 1.0
+        _smooth(n, indptr, ids, weights, sizes, target, 2 * smoothing, x, side)
+        _fm(n, indptr, ids, weights, sizes, most0, most1, passes, side, heap, place, cost, moves)
+        return
     # levels lie behind one another in the same arrays; v_at and e_at say where each starts
     all_indptr = np.empty(2 * n + 64, np.int64)
     all_ids = np.empty(ids.size, np.int32)
@@ -395,8 +425,7 @@ def _bisect(
     order = np.empty(n, np.int64)
     total = sizes[:n].sum()
     levels = 1
-    dense = smoothing > 0 and ids.size > DENSE * n
-    while not dense and counts[levels - 1] > COARSEST and levels < 64:
+    while counts[levels - 1] > COARSEST and levels < 64:
         m = counts[levels - 1]
         v0, e0, v1, e1 = v_at[levels - 1], e_at[levels - 1], v_at[levels], e_at[levels]
         limit = max(np.int64(1), 6 * total // m)
@@ -425,10 +454,6 @@ def _bisect(
         e_at[levels + 1] = e1 + all_indptr[v1 + count]
         levels += 1
 
-    heap = np.empty((2, n), np.int64)
-    place = np.empty(n, np.int64)
-    cost = np.empty(n, np.int64)
-    moves = np.empty(n, np.int64)
     trial = np.empty(n, np.uint8)
     finer = np.empty(n, np.uint8)
     best_cut = UNSEEN
@@ -438,9 +463,7 @@ def _bisect(
         v0, e0, e1 = v_at[level], e_at[level], e_at[level + 1]
         p, i, w = all_indptr[v0 : v0 + m + 1], all_ids[e0:e1], all_weights[e0:e1]
         z = all_sizes[v0 : v0 + m]
-        if dense:
-            _grow(m, p, i, w, z, target, most0, side, heap[0], place, cost, state)
-        elif level == levels - 1:
+        if level == levels - 1:
             for _ in range(max(1, min(tries, TRIED_ENTRIES // max(1, p[m])))):
                 _grow(m, p, i, w, z, target, most0, trial, heap[0], place, cost, state)
                 _fm(m, p, i, w, z, most0, most1, passes, trial, heap, place, cost, moves)
@@ -454,13 +477,12 @@ def _bisect(
                 finer[v] = side[clusters[v0 + v]]
             side[:m] = finer[:m]
             _fm(m, p, i, w, z, most0, most1, passes, side, heap, place, cost, moves)
-    if dense:
-        _smooth(n, indptr, ids, weights, sizes, target, smoothing, side)
-        _fm(n, indptr, ids, weights, sizes, most0, most1, passes, side, heap, place, cost, moves)
-    elif smoothing > 0 and n > 8:
+    if smoothing > 0 and n > 8:
         cut, excess = _cut_and_excess(n, indptr, ids, weights, sizes, most0, most1, side)
-        trial[:n] = side[:n]
-        _smooth(n, indptr, ids, weights, sizes, target, smoothing, trial)
+        x = np.empty(n, np.float32)
+        for v in range(n):
+            x[v] = 1.0 if side[v] == 0 else -1.0
+        _smooth(n, indptr, ids, weights, sizes, target, smoothing, x, trial)
         _fm(n, indptr, ids, weights, sizes, most0, most1, passes, trial, heap, place, cost, moves)
         new_cut, new_excess = _cut_and_excess(n, indptr, ids, weights, sizes, most0, most1, trial)
         if new_excess < excess or (new_excess == excess and new_cut <= PREFER_SMOOTH * cut):
@@ -478,18 +500,18 @@ def _extract(n, indptr, ids, weights, sizes, piece, wanted, local, members, indp
             members[count] = v
             count += 1
             entries += indptr[v + 1] - indptr[v]
-    sub_ids = np.empty(entries, np.int32)
-    sub_weights = np.empty(entries, np.int32)
+    sub_ids = np.empty(entries + 1, np.int32)
+    sub_weights = np.empty(entries + 1, np.int32)
     at = 0
     indptr_out[0] = 0
     for c in range(count):
         v = members[c]
         sizes_out[c] = sizes[v]
         for e in range(indptr[v], indptr[v + 1]):
-            if piece[ids[e]] == wanted:
-                sub_ids[at] = local[ids[e]]
-                sub_weights[at] = weights[e]
-                at += 1
+            u = np.uint32(ids[e])
+            sub_ids[at] = local[u]  # written anyway: whether it stays is hard to predict
+            sub_weights[at] = weights[e]
+            at += piece[u] == wanted
         indptr_out[c + 1] = at
     return count, sub_ids[:at], sub_weights[:at]
 

@@ -44,32 +44,33 @@ def _propose(
         -1 without neighbours in other clusters
     """
     for i in range(indptr.size - 1):
-        v = first + i
+        row = ids[indptr[i] : indptr[i + 1]]
+        row_weights = weights[indptr[i] : indptr[i + 1]]
         count = 0
-        for e in range(indptr[i], indptr[i + 1]):
-            c = cluster[ids[e]]
-            if pull[c] == 0 and weights[e] > 0:
+        for e in range(row.size):
+            c = np.uint32(cluster[np.uint32(row[e])])
+            before = pull[c]
+            if before == 0 and row_weights[e] > 0:
                 touched[count] = c
                 count += 1
-            pull[c] += weights[e]
-        own = cluster[v]
-        best, liked = own, np.int32(-1)
-        best_pull, liked_pull = pull[own], np.int64(0)
+            pull[c] = before + row_weights[e]
+        v = first + i
+        own = np.uint32(cluster[v])
+        best, best_pull = own, np.int64(pull[own])
+        liked, liked_pull = np.int32(-1), np.int64(0)
+        pull[own] = 0
         for t in range(count):
-            c = touched[t]
-            if c == own:
-                continue
-            p = pull[c]
+            c = np.uint32(touched[t])
+            p = np.int64(pull[c])
+            pull[c] = 0
             if p > liked_pull:
-                liked = c
+                liked = np.int32(c)
                 liked_pull = p
-            if p < best_pull or held[c] + sizes[v] > limit:
+            if p < best_pull or p == 0 or held[c] + sizes[v] > limit:
                 continue
             if p > best_pull or (best != own and _mix(v, c, seed) > _mix(v, best, seed)):
                 best = c
                 best_pull = p
-        for t in range(count):
-            pull[touched[t]] = 0
         target[v] = best
         favourite[v] = liked
 

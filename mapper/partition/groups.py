@@ -12,14 +12,21 @@ from numpy.typing import NDArray
 from chipsim.pairs import PairSums
 from mapper.partition.growing import Subgraph
 from mapper.partition.rows import Rows
+from mapper.partition.sampled_contraction import _kept, sampling_threshold
 from mapper.team import Spares, Team
+
+MATRIX_BYTES = 8
+PAIR_BYTES = 48  # of a kept connection: keys, sums and runs of both
 
 
 @njit(cache=True, nogil=True)
-def _sum_by_group(first, order, indptr, ids, weights, part, pull, touched, keys, sums):
+def _sum_by_group(
+    first, order, indptr, ids, weights, part, threshold, pull, touched, keys, sums
+):  # fmt: skip
     """Traffic from the groups of a chunk's vertices to other groups, by (group, group).
 
-    order : vertices of the chunk sorted by group; pull : scratch per group, zero on entry and exit
+    order : vertices of the chunk sorted by group; threshold : of the sample, 1 for all
+    pull : scratch per group, zero on entry and exit
     Returns how many sums there are; keys = group * groups + group, increasing.
     """
     groups = pull.size
@@ -31,17 +38,18 @@ def _sum_by_group(first, order, indptr, ids, weights, part, pull, touched, keys,
         while at < order.size and part[first + order[at]] == own:
             v = order[at]
             for e in range(indptr[v], indptr[v + 1]):
-                k = part[ids[e]]
-                if k == own:
+                k = np.uint32(part[np.uint32(ids[e])])
+                w = np.int64(weights[e])
+                if k == np.uint32(own) or not _kept(first + v, ids[e], w, threshold, 0):
                     continue
-                if pull[k] == 0 and weights[e] > 0:
+                if pull[k] == 0 and w > 0:
                     touched[count] = k
                     count += 1
-                pull[k] += weights[e]
+                pull[k] += max(w, threshold) if w > 0 else 0
             at += 1
         touched[:count].sort()
         for t in range(count):
-            k = touched[t]
+            k = np.uint32(touched[t])
             keys[found] = own * groups + k
             sums[found] = pull[k]
             pull[k] = 0
@@ -49,10 +57,22 @@ def _sum_by_group(first, order, indptr, ids, weights, part, pull, touched, keys,
     return found
 
 
+@njit(cache=True, nogil=True)
+def _add_rows(first, indptr, ids, weights, part, matrix):
+    """Add a chunk's connections to the matrix of traffic between groups, its diagonal too."""
+    for i in range(indptr.size - 1):
+        row = ids[indptr[i] : indptr[i + 1]]
+        row_weights = weights[indptr[i] : indptr[i + 1]]
+        sums = matrix[part[first + i]]  # one vertex stays in one row: it fits the cache
+        for e in range(row.size):
+            sums[np.uint32(part[np.uint32(row[e])])] += row_weights[e]
+
+
 def group_traffic(
     rows: Rows,
     part: NDArray[np.int32],
     parts: int,
+    memory: int,
     scratch: Path,
     team: Team,
     advance: Callable[[int], None] = lambda done: None,
@@ -60,8 +80,67 @@ def group_traffic(
     """The graph of groups in memory; traffic within a group is left out.
 
     part : ndarray[int32], shape (vertices,), group of every vertex, 0 .. parts-1
+    memory : bytes for sums. If a matrix for each thread fits, the traffic is exact. If not, it is
+        that of a sample as large as the memory allows (`mapper.partition.sampled_contraction`):
+        a placement needs to know who talks to whom, and hundreds of connections tell.
     scratch : folder for sums that outgrow the memory meant for them
     """
+    if MATRIX_BYTES * parts * parts * (team.threads + 1) <= memory:
+        source, target, weight = _by_matrix(rows, part, parts, team, advance)
+    else:
+        source, target, weight = _by_pairs(rows, part, parts, memory, scratch, team, advance)
+    indptr = np.zeros(parts + 1, np.int64)
+    np.cumsum(np.bincount(source, minlength=parts), out=indptr[1:])
+    sizes = np.zeros(parts, np.int64)
+    np.add.at(sizes, part, rows.sizes)
+    return Subgraph(indptr, target, weight, sizes, np.arange(parts, dtype=np.int64))
+
+
+Pairs = tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.int64]]
+
+
+def _by_matrix(
+    rows: Rows,
+    part: NDArray[np.int32],
+    parts: int,
+    team: Team,
+    advance: Callable[[int], None],
+) -> Pairs:
+    matrices: list[NDArray[np.int64]] = []
+
+    def fresh() -> NDArray[np.int64]:
+        matrices.append(np.zeros((parts, parts), np.int64))
+        return matrices[-1]
+
+    spares = Spares(fresh)
+
+    def add(index: int) -> int:
+        chunk = rows.read(index)
+        with spares.borrow() as matrix:
+            _add_rows(chunk.first, chunk.indptr, chunk.ids, chunk.weights, part, matrix)
+        return int(chunk.indptr[-1] - chunk.indptr[0])
+
+    for entries in team.stream(add, range(rows.chunks)):
+        advance(entries)
+    total = matrices.pop() if matrices else np.zeros((parts, parts), np.int64)
+    while matrices:  # whole numbers: the order of the sums does not matter
+        total += matrices.pop()
+    np.fill_diagonal(total, 0)
+    source, target = np.nonzero(total)
+    weight = total[source, target]
+    return source.astype(np.int32), target.astype(np.int32), weight
+
+
+def _by_pairs(
+    rows: Rows,
+    part: NDArray[np.int32],
+    parts: int,
+    memory: int,
+    scratch: Path,
+    team: Team,
+    advance: Callable[[int], None],
+) -> Pairs:
+    threshold = sampling_threshold(rows, memory // PAIR_BYTES, team)
     pairs = PairSums(parts, scratch)
     spares = Spares(lambda: (np.zeros(parts, np.int64), np.empty(parts, np.int32)))
 
@@ -72,17 +151,12 @@ def group_traffic(
         keys, sums = np.empty(entries, np.int64), np.empty(entries, np.int64)
         with spares.borrow() as (pull, touched):
             found = _sum_by_group(
-                chunk.first, order, chunk.indptr, chunk.ids, chunk.weights, part, pull, touched,
-                keys, sums,
+                chunk.first, order, chunk.indptr, chunk.ids, chunk.weights, part, threshold, pull,
+                touched, keys, sums,
             )  # fmt: skip
         pairs.add(keys[:found], sums[:found])
         return entries
 
     for entries in team.stream(add, range(rows.chunks)):
         advance(entries)
-    source, target, weight = pairs.table().arrays()
-    indptr = np.zeros(parts + 1, np.int64)
-    np.cumsum(np.bincount(source, minlength=parts), out=indptr[1:])
-    sizes = np.zeros(parts, np.int64)
-    np.add.at(sizes, part, rows.sizes)
-    return Subgraph(indptr, target, weight, sizes, np.arange(parts, dtype=np.int64))
+    return pairs.table().arrays()

@@ -33,30 +33,34 @@ def _best_moves(first, indptr, ids, weights, part, load, pull, touched, vertices
     outside = np.int64(0)
     everything = np.int64(0)
     for i in range(indptr.size - 1):
-        v = first + i
+        row = ids[indptr[i] : indptr[i + 1]]
+        row_weights = weights[indptr[i] : indptr[i + 1]]
         count = 0
         total = np.int64(0)
-        for e in range(indptr[i], indptr[i + 1]):
-            k = part[ids[e]]
-            if pull[k] == 0 and weights[e] > 0:
+        for e in range(row.size):
+            k = np.uint32(part[np.uint32(row[e])])
+            before = pull[k]
+            if before == 0 and row_weights[e] > 0:
                 touched[count] = k
                 count += 1
-            pull[k] += weights[e]
-            total += weights[e]
-        own = part[v]
-        here = pull[own]
-        best = -1
+            pull[k] = before + row_weights[e]
+            total += row_weights[e]
+        v = first + i
+        own = np.uint32(part[v])
+        here = np.int64(pull[own])
+        pull[own] = 0
+        best = own
         most = np.int64(0)
         for t in range(count):
-            k = touched[t]
-            p = pull[k]
-            if k != own and (p > most or (p == most and load[k] < load[best])):
+            k = np.uint32(touched[t])
+            p = np.int64(pull[k])
+            pull[k] = 0
+            if p > most or (p == most and p > 0 and load[k] < load[best]):
                 best = k
                 most = p
-            pull[k] = 0
         outside += total - here
         everything += total
-        if best >= 0 and most > here:
+        if most > here:
             vertices[found] = v
             target[found] = best
             gain[found] = most - here
@@ -71,7 +75,10 @@ def _move_in_order(
     """Carry out moves in the given order; those into full parts wait until there is room.
 
     room, floor : most and least that each part may hold
-    head, tail : first and last waiting move of each part, filled with -1 on entry and exit; following, stack : scratch per move. Returns how many were done.
+    head, tail : first and last waiting move of each part, -1 on entry and exit
+    following, stack : scratch per move
+
+    Returns how many moves were done.
     """
     moved = 0
     for first in order:

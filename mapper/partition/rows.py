@@ -2,6 +2,10 @@
 
 A chunk is a range of consecutive vertices with their rows. One class holds all rows in memory,
 the other reads them from disk; every pass over a graph is written once, for both.
+
+The kernels that visit all connections take each row as a slice and use ids as unsigned numbers:
+that spares numba the test for negative indices, which takes half of their time otherwise (a pass
+of k-way refinement: 12.6 ns a connection before, 5.5 after).
 """
 
 from __future__ import annotations
@@ -16,6 +20,7 @@ from numpy.typing import NDArray
 
 from mapper.team import Team
 from storage.graph import Graph
+from storage.scratch import ScratchGraph
 
 CHUNK_ENTRIES = 1 << 16  # of a chunk in memory: short enough to share, long enough to pay
 LEAST_CHUNKS = 32  # fewer would make each round of moves too blind, see `kway`
@@ -61,6 +66,10 @@ class Rows(ABC):
         """Number of chunks."""
 
     @abstractmethod
+    def degrees(self) -> NDArray[np.int32]:
+        """Length of each row, shape (vertices,)."""
+
+    @abstractmethod
     def read(self, index: int) -> Chunk:
         """Chunk `index`; may be called from several threads at once."""
 
@@ -86,6 +95,9 @@ class HeldRows(Rows):
     @property
     def chunks(self) -> int:
         return -(-self.vertices // self._step)
+
+    def degrees(self) -> NDArray[np.int32]:
+        return np.diff(self.indptr).astype(np.int32)
 
     def read(self, index: int) -> Chunk:
         first = index * self._step
@@ -118,6 +130,15 @@ class StreamedRows(Rows):
     @property
     def chunks(self) -> int:
         return self._graph.block_count
+
+    def degrees(self) -> NDArray[np.int32]:
+        if isinstance(self._graph, ScratchGraph):
+            return self._graph.degrees()
+        found = np.empty(self.vertices, np.int32)
+        for index in range(self.chunks):
+            chunk = self.read(index)
+            found[chunk.first : chunk.first + chunk.vertices] = np.diff(chunk.indptr)
+        return found
 
     def read(self, index: int) -> Chunk:
         first, _ = self._graph.block_bounds(index)

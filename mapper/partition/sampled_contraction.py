@@ -25,6 +25,7 @@ from mapper.partition.rows import HeldRows, Rows
 from mapper.team import Spares, Team
 
 BINS = 1 << 12  # of the histogram of weights; heavier ones are all kept
+LOOKED_AT = 64  # chunks from which the weights of all are estimated
 MAX_ROW = 2**30  # weights of a coarse row add up to less; see `_rescale`
 
 
@@ -59,7 +60,7 @@ def _count(first, indptr, ids, weights, cluster, threshold, seed, degree):
         own = cluster[v]
         kept = 0
         for e in range(indptr[i], indptr[i + 1]):
-            if cluster[ids[e]] != own and _kept(v, ids[e], weights[e], threshold, seed):
+            if cluster[np.uint32(ids[e])] != own and _kept(v, ids[e], weights[e], threshold, seed):
                 kept += 1
         degree[v] = kept
 
@@ -71,7 +72,7 @@ def _write(first, indptr, ids, weights, cluster, threshold, seed, offset, out_id
         own = cluster[v]
         at = offset[v]
         for e in range(indptr[i], indptr[i + 1]):
-            other = cluster[ids[e]]
+            other = cluster[np.uint32(ids[e])]
             if other != own and _kept(v, ids[e], weights[e], threshold, seed):
                 out_ids[at] = other
                 out_weights[at] = max(weights[e], threshold)
@@ -89,14 +90,14 @@ def _add_up(low, high, start, ids, weights, pull, touched, used):
         count = 0
         total = np.int64(0)
         for e in range(start[c], start[c + 1]):
-            d = ids[e]
+            d = np.uint32(ids[e])
             if pull[d] == 0:
                 touched[count] = d
                 count += 1
             pull[d] += weights[e]
             total += weights[e]
         for t in range(count):
-            d = touched[t]
+            d = np.uint32(touched[t])
             ids[start[c] + t] = d
             weights[start[c] + t] = min(pull[d], 2**31 - 1)
             pull[d] = 0
@@ -121,9 +122,13 @@ def _close_up(start, used, ids, weights, shift, indptr):
 def sampling_threshold(
     rows: Rows, entries: int, team: Team, advance: Callable[[int], None] = lambda done: None
 ) -> int:
-    """The threshold t for which about `entries` entries are kept; 1 keeps all."""
+    """The threshold t for which about `entries` entries are kept; 1 keeps all.
+
+    Estimated from some of the chunks, evenly spread.
+    """
     if rows.entries <= entries:
         return 1
+    chosen = range(0, rows.chunks, max(1, rows.chunks // LOOKED_AT))
 
     def count(index: int) -> NDArray[np.int64]:
         chunk = rows.read(index)
@@ -132,10 +137,10 @@ def sampling_threshold(
         return counts
 
     counts = np.zeros(BINS, np.int64)
-    for found in team.stream(count, range(rows.chunks)):
+    for found in team.stream(count, chosen):
         counts += found
         advance(int(found.sum()))
-    return threshold_of(counts, entries)
+    return threshold_of(counts, entries * int(counts.sum()) // rows.entries)
 
 
 def threshold_of(counts: NDArray[np.int64], entries: int) -> int:

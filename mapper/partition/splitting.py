@@ -29,23 +29,12 @@ def _gather(first, indptr, ids, weights, part, low, high, rank, offset, used, ou
             continue
         at = offset[v]
         for e in range(indptr[i], indptr[i + 1]):
-            u = ids[e]
+            u = np.uint32(ids[e])
             if part[u] == own:
                 out_ids[at] = rank[u]
                 out_weights[at] = weights[e]
                 at += 1
         used[v] = at - offset[v]
-
-
-@njit(cache=True, nogil=True)
-def _inner_degrees(first, indptr, ids, part, degree):
-    for i in range(indptr.size - 1):
-        own = part[first + i]
-        count = 0
-        for e in range(indptr[i], indptr[i + 1]):
-            if part[ids[e]] == own:
-                count += 1
-        degree[first + i] = count
 
 
 def split_parts(
@@ -75,17 +64,10 @@ def split_parts(
     rank = np.empty(n, np.int32)
     rank[members] = np.arange(n) - np.repeat(start[:-1], np.diff(start))
 
-    degree = np.empty(n, np.int32)
-
-    def count(index: int) -> int:
-        chunk = rows.read(index)
-        _inner_degrees(chunk.first, chunk.indptr, chunk.ids, part, degree)
-        return int(chunk.indptr[-1] - chunk.indptr[0])
-
-    for entries in team.stream(count, range(rows.chunks)):
-        advance(entries)
+    # A row gets room for all its entries: those that leave the part are never written, and pages
+    # that are never touched cost nothing.
     before = np.zeros(n + 1, np.int64)
-    np.cumsum(degree[members], out=before[1:])
+    np.cumsum(rows.degrees()[members], out=before[1:])
     at_part = before[start]
 
     offset, used = np.zeros(n, np.int64), np.zeros(n, np.int32)

@@ -31,14 +31,14 @@ from mapper.partition.kway import refine_round
 from mapper.partition.rows import Rows, StreamedRows, hold
 from mapper.partition.sampled_contraction import contract_sampled, sampling_threshold
 from mapper.partition.splitting import split_parts
-from mapper.plan import Plan
+from mapper.plan import FILL, Plan
 from mapper.settings import Settings
 from mapper.team import Team
 from storage.graph import Graph
 from storage.scratch import Scratch, ScratchGraph
 
 CLUSTER = 5  # most vertices of mean size in a cluster: label propagation alone stops about there
-FILL = 0.97  # of the capacity that cores have on average, where the chip has enough of them
+SETTLED = 128  # passes end when fewer than one in this many vertices has moved
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +90,7 @@ def partition_streamed(
         effort = BisectionEffort(settings.bisection_repeats, settings.fm_passes, settings.smoothing)
 
         def split() -> Arrays:
-            monitor.expect(2 * rows.entries)
+            monitor.expect(rows.entries)
             found, _ = split_parts(
                 rows, part, cores, 1, task.capacity, effort, settings.seed + 5, plan.gathered,
                 team, monitor.advance,
@@ -142,7 +142,7 @@ def _blocks(
         bisection=BisectionEffort(settings.bisection_repeats, 3, 0),
     )
     seed = settings.seed + 3
-    monitor.expect(3 * rows.entries)
+    monitor.expect(2 * rows.entries)
     wanted = min(effort.degree * count, plan.sampled)
     threshold = sampling_threshold(rows, wanted, team, monitor.advance)
     coarse = contract_sampled(rows, cluster, count, threshold, seed, team, monitor.advance)
@@ -181,7 +181,7 @@ def _refine(
 
         arrays = steps.once(f"refine {step}.{index}", once)
         part = arrays["part"].astype(np.int32)
-        if arrays["moves"][0] * 2000 < rows.vertices:
+        if arrays["moves"][0] * SETTLED < rows.vertices:
             break  # what is left to gain is not worth a pass
     return part
 

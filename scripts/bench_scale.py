@@ -1,0 +1,502 @@
+"""Time, memory and quality of `mapper run` on cortical sheets, beside other partitioners.
+
+    python scripts/bench_scale.py [--sides 316 1024] [--threads 2 1] [--peers kaminpar metis]
+
+Every run is a process of its own, timed and measured from outside, and all of one network
+alternate, so that a busy hour of the machine hits all of them. Figures are medians of the
+repeats. Peers (scripts/bench_peers.py) read a binary graph written beforehand, may take all the
+memory there is, and only partition: the cores that they fill have no place on the chip. The cut
+of every result, and the cores above their capacity, are counted by one pass over the network.
+
+Peers are kaminpar, metis and mtkahypar; another preset of theirs is named as kaminpar:terapart,
+metis:recursive or mtkahypar:QUALITY. They come with `pip install .[bench]`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import json
+import math
+import os
+import platform
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
+from importlib.metadata import PackageNotFoundError
+from importlib.metadata import version as version_of
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.measure import Measurement
+
+from mapper.tables import columns, size
+
+# Nothing that takes memory is imported here: the system counts what a parent holds when it starts
+# a child as the child's.
+
+CHIPS = {128: (8, 264), 316: (20, 256), 1024: (64, 264), 3163: (200, 264)}
+MODULES = {"kaminpar": "kaminpar", "metis": "pymetis", "mtkahypar": "mtkahypar"}
+ORDERS = ("natural", "shuffled")
+GROUPS = ("read", "coarsen", "partition", "refine", "place", "score")
+WORDS = {  # a stage counts for the first group that has one of these in its name
+    "place": ("plac", "region", "force"),
+    "score": ("score",),
+    "refine": ("refine",),
+    "coarsen": ("coarsen",),
+    "partition": ("partition", "split", "groups"),
+    "read": ("read", "check"),
+}
+HEADS = {
+    "seconds": "seconds",
+    "cpu_seconds": "CPU s",
+    **{group: group for group in GROUPS},
+    "other": "other",
+    "peak_anon_bytes": "anonymous, MiB",
+    "peak_rss_bytes": "resident, MiB",
+    "child_rss_bytes": "max RSS, MiB",
+    "disk_bytes_per_connection": "disk, B/conn",
+    "passes": "passes",
+    "net_bytes_per_connection": "net, B/conn",
+    "cut_fraction": "cut",
+    "hops_mean": "hops",
+    "over_capacity": "over",
+}
+OMITTED = (*GROUPS, "cpu_seconds", "other", "peak_rss_bytes", "net_bytes_per_connection")
+IN_README = [name for name in HEADS if name not in OMITTED]
+LEGEND = """\
+seconds: the whole process, for mapper from net.bin to report.json; by stage: mapper's own clock
+(other: start, exit, what is in no group); of a peer: loading under read, the partition alone
+CPU s: of all threads, which says more than seconds on a machine that others use too
+anonymous, resident: peaks of report.json; max RSS: peak of the process as the system saw it
+disk: peak of scratch and output over the stored connections (a synapse is stored at both of its
+ends); net: net.bin, likewise; passes: over the data; hops: of a spike, mean
+cut: share of the weight between cores; over: cores above their capacity"""
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A sheet of side * side neurons, its ids in one of two orders, and the chip for it."""
+
+    side: int
+    order: str
+
+    @property
+    def cores(self) -> tuple[int, int]:
+        """Cores along a side of the chip, and the neurons that each of them holds."""
+        return CHIPS.get(self.side, (-(-self.side // 16), 264))
+
+    @property
+    def name(self) -> str:
+        return f"{self.side}², {self.order}"
+
+    @property
+    def recipe(self) -> dict[str, int | float]:
+        """Settings of `mapper generate cortex`."""
+        reach = 6.0 if self.side <= 512 else 12.0
+        return {"side": self.side, "fanout": 50, "sigma": reach, "long_range": 0.1, "seed": 1}
+
+    def limits(self) -> list[str]:
+        """Arguments of the workers."""
+        width, capacity = self.cores
+        return ["--parts", str(width**2), "--capacity", str(capacity)]
+
+    def file(self, folder: Path, ending: str) -> Path:
+        return folder / f"cortex-{self.side}-{self.order}.{ending}"
+
+
+@dataclass(frozen=True, slots=True)
+class Method:
+    """What runs on a case: `mapper` with a preset, or a peer with one of its contexts."""
+
+    tool: str
+    context: str
+    threads: int
+
+    @property
+    def name(self) -> str:
+        return f"{self.tool} {self.context}".strip()
+
+    @property
+    def installed(self) -> bool:
+        return self.tool == "mapper" or importlib.util.find_spec(MODULES[self.tool]) is not None
+
+
+Found = dict[tuple[Case, Method], list[dict[str, Any]]]
+
+
+@dataclass(slots=True)
+class Process:
+    """How a process went: `failed` says why it has no result."""
+
+    seconds: float
+    cpu_seconds: float
+    rss_bytes: int
+    disk_bytes: int
+    output: str
+    failed: str | None
+
+
+def say(line: str) -> None:
+    """Progress, on stderr."""
+    print(line, file=sys.stderr, flush=True)
+
+
+def mapper(*arguments: str) -> list[str]:
+    return [sys.executable, "-m", "mapper", *arguments]
+
+
+def worker(*arguments: str) -> list[str]:
+    return [sys.executable, str(Path(__file__).with_name("bench_peers.py")), *arguments]
+
+
+def disk_bytes(folders: Sequence[Path]) -> int:
+    """Bytes that the files of some folders take on the disk now."""
+    total = 0
+    for folder in folders:
+        for root, _, names in os.walk(folder):
+            for name in names:
+                with suppress(OSError):  # it went in the meantime
+                    total += os.lstat(f"{root}/{name}").st_blocks * 512
+    return total
+
+
+def run(command: Sequence[str], limit: float = math.inf, watched: Sequence[Path] = ()) -> Process:
+    """Run a command for `limit` seconds at most; its folders are looked at all the while."""
+    done = threading.Event()
+    peak = 0
+    late = False
+
+    def watch(child: subprocess.Popen[str], until: float) -> None:
+        nonlocal peak, late
+        while not done.wait(0.05):
+            peak = max(peak, disk_bytes(watched))
+            if time.perf_counter() > until and not late:
+                late = True
+                child.kill()
+
+    with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as err:
+        start = time.perf_counter()
+        child = subprocess.Popen(command, stdout=out, stderr=err, text=True)
+        watcher = threading.Thread(target=watch, args=(child, start + limit))
+        watcher.start()
+        try:
+            _, status, used = os.wait4(child.pid, 0)
+        except BaseException:
+            child.kill()
+            raise
+        finally:
+            seconds = time.perf_counter() - start
+            done.set()
+            watcher.join()
+        child.returncode = os.waitstatus_to_exitcode(status)
+        out.seek(0)
+        err.seek(0)
+        output, said = out.read(), err.read().strip()
+    failed = None
+    if late:
+        failed = f"over {limit:g} s"
+    elif child.returncode:
+        last = said.splitlines()[-1] if said else ""
+        failed = f"exit {child.returncode}: {last}"
+    rss = used.ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+    cpu = used.ru_utime + used.ru_stime
+    return Process(seconds, cpu, rss, max(peak, disk_bytes(watched)), output, failed)
+
+
+@dataclass(slots=True)
+class Bench:
+    """All that the measurements of a call share."""
+
+    options: argparse.Namespace
+    inputs: Path
+    work: Path
+    networks: dict[str, dict[str, Any]] = field(default_factory=dict)
+
+    def need(self, command: Sequence[str]) -> str:
+        """Output of a command that must succeed."""
+        process = run(command)
+        if process.failed:
+            raise SystemExit(f"{' '.join(command)}: {process.failed}")
+        return process.output
+
+    def network(self, case: Case) -> dict[str, Any]:
+        """What `mapper info` says of the network of a case, which is made if there is none."""
+        path = case.file(self.inputs, "bin")
+        if not path.exists():
+            say(f"generating {path.name}")
+            settings = [f"--{k.replace('_', '-')}={value}" for k, value in case.recipe.items()]
+            shuffle = ["--shuffle"] if case.order == "shuffled" else []
+            self.need(mapper("generate", "cortex", *settings, *shuffle, str(path), "-q"))
+        if path.name not in self.networks:
+            facts: dict[str, Any] = json.loads(self.need(mapper("info", str(path), "--json")))
+            wanted = {**case.recipe, "shuffle": case.order == "shuffled"}
+            if not wanted.items() <= facts["provenance"].items():
+                raise SystemExit(f"{path}: not made by {wanted}; remove it")
+            self.networks[path.name] = facts
+        return self.networks[path.name]
+
+    def graph(self, case: Case, tool: str) -> Path:
+        """The network of a case in the format that a peer reads."""
+        network = str(case.file(self.inputs, "bin"))
+        path = case.file(self.inputs, "graph" if tool == "mtkahypar" else "parhip")
+        if not path.exists():
+            say(f"writing {path.name}")
+            if tool == "mtkahypar":
+                self.need(mapper("export", network, str(path), "-q"))
+            else:
+                self.need(worker("write", network, str(path)))
+        return path
+
+    def measure(self, case: Case, method: Method) -> dict[str, Any]:
+        """One run of one method."""
+        if not method.installed:
+            return {"failed": "not installed"}
+        act = self.run_mapper if method.tool == "mapper" else self.run_peer
+        found, process, result = act(case, method)
+        found |= {"seconds": process.seconds, "cpu_seconds": process.cpu_seconds}
+        found["child_rss_bytes"] = process.rss_bytes
+        found["load_average"] = os.getloadavg()[0]
+        if process.failed:
+            return {**found, "failed": process.failed}
+        network = str(case.file(self.inputs, "bin"))
+        scored = run(worker("score", network, str(result), *case.limits()))
+        if scored.failed:
+            return {**found, "failed": scored.failed}
+        return {**found, **json.loads(scored.output.splitlines()[-1])}
+
+    def run_mapper(self, case: Case, method: Method) -> tuple[dict[str, Any], Process, Path]:
+        output = self.work / "mapping"
+        width, capacity = case.cores
+        chip = ["--chip", f"{width}x{width}", "--neurons-per-core", str(capacity)]
+        effort = ["--preset", method.context, "--threads", str(method.threads)]
+        effort += ["--memory", self.options.memory, "--seed", str(self.options.seed)]
+        network = self.network(case)
+        shutil.rmtree(output, ignore_errors=True)
+        process = run(
+            mapper("run", network["path"], *chip, *effort, "-o", str(output), "-q"),
+            self.options.limit,
+            [output.with_name(output.name + ".partial"), output],
+        )
+        if process.failed:
+            return {}, process, output
+        report = json.loads((output / "report.json").read_bytes())
+        used = report["resources"]
+        found: dict[str, Any] = dict.fromkeys(GROUPS, 0.0)
+        for stage in report["stages"]:
+            for group, words in WORDS.items():
+                if any(word in stage["name"] for word in words):
+                    found[group] += stage["seconds"]
+                    break
+        found["other"] = process.seconds - sum(found.values())
+        names = ("peak_anon_bytes", "peak_rss_bytes", "passes")
+        found |= {name: used[name] for name in names if name in used}
+        found["disk_bytes_per_connection"] = process.disk_bytes / network["connections"]
+        found["net_bytes_per_connection"] = network["bytes_per_connection"]
+        found["hops_mean"] = report["metrics"]["hops_mean"]
+        found["report_cut_fraction"] = report["metrics"]["cut_fraction"]
+        if self.options.verify:
+            checked = run(mapper("verify", str(output), "--json"))
+            found["verified"] = checked.failed is None
+            if checked.failed:
+                say(f"verify: {checked.failed}")
+        return found, process, output / "mapping.npz"
+
+    def run_peer(self, case: Case, method: Method) -> tuple[dict[str, Any], Process, Path]:
+        part = self.work / "part.npy"
+        graph = self.graph(case, method.tool)
+        peer = f"{method.tool}:{method.context}"
+        effort = ["--threads", str(method.threads), "--seed", str(self.options.seed)]
+        process = run(
+            worker("partition", peer, str(graph), str(part), *case.limits(), *effort),
+            self.options.limit,
+        )
+        if process.failed:
+            return {}, process, part
+        result = json.loads(process.output.splitlines()[-1])
+        read, partition = result["load_seconds"], result["partition_seconds"]
+        other = process.seconds - read - partition
+        return {"read": read, "partition": partition, "other": other}, process, part
+
+
+def median(found: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Medians of the runs that ended well; without any, the first one."""
+    good = [one for one in found if "failed" not in one]
+    if not good:
+        return found[0]
+    middle: dict[str, Any] = {"runs": len(found), "runs_failed": len(found) - len(good)}
+    for name in good[0]:
+        seen = [one[name] for one in good]
+        middle[name] = all(seen) if isinstance(seen[0], bool) else statistics.median(seen)
+    return middle
+
+
+def methods_of(options: argparse.Namespace) -> list[Method]:
+    """Everything that is to run on each case."""
+    found = [Method("mapper", p, t) for p in options.presets for t in options.threads]
+    for peer in options.peers:
+        tool, _, context = peer.partition(":")
+        if tool != "none":
+            threads = 1 if tool == "metis" else max(options.threads)
+            usual = "largek" if tool == "kaminpar" else ""
+            found.append(Method(tool, context or usual, threads))
+    return found
+
+
+def shown(name: str, found: dict[str, Any]) -> str:
+    """A measurement as a cell of a table."""
+    value = found.get(name)
+    if value is None:
+        return "-"
+    if isinstance(value, bool):
+        return "yes" if value else "NO"
+    if HEADS.get(name, "").endswith("MiB"):
+        return f"{value / 2**20:,.0f}"
+    if name == "seconds" and found["runs_failed"]:
+        return f"{value:.2f}, {found['runs_failed']} of {found['runs']} failed"
+    if name in ("seconds", "cpu_seconds", "other", *GROUPS):
+        return f"{value:.2f}"
+    return f"{value:.4f}" if name == "cut_fraction" else f"{value:,.4g}"
+
+
+def row_of(case: Case, method: Method, found: dict[str, Any], names: Sequence[str]) -> list[str]:
+    cells = [case.name, method.name, str(method.threads)]
+    if "failed" not in found:
+        return cells + [shown(name, found) for name in names]
+    known = {"cpu_seconds", "child_rss_bytes"}  # how far it came
+    told = [shown(name, found) if name in known else "-" for name in names]
+    told[names.index("seconds")] = found["failed"]
+    return cells + told
+
+
+def machine() -> dict[str, Any]:
+    """What the figures were measured on."""
+    model = platform.processor() or platform.machine()
+    with suppress(OSError):
+        for line in Path("/proc/cpuinfo").read_text().splitlines():
+            if line.startswith("model name"):
+                model = line.partition(":")[2].strip()
+    versions = {}
+    for name in ("mapper", "numpy", "numba", *MODULES.values()):
+        with suppress(PackageNotFoundError):
+            versions[name] = version_of(name)
+    return {
+        "cpu": model,
+        "cores": os.cpu_count(),
+        "memory_bytes": os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"),
+        "system": platform.platform(),
+        "python": platform.python_version(),
+        "versions": versions,
+    }
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    add = parser.add_argument
+    add("--sides", type=int, nargs="+", default=[316, 1024], metavar="S")
+    add("--orders", nargs="+", choices=ORDERS, default=list(ORDERS), help="of the ids")
+    add("--presets", nargs="*", default=["default", "fast"], metavar="P")
+    add("--threads", type=int, nargs="+", default=[2, 1], metavar="N", help="peers take the most")
+    add("--peers", nargs="+", default=["kaminpar"], metavar="PEER", help="none: mapper alone")
+    add("--memory", default="1GiB", metavar="SIZE", help="that mapper plans with")
+    add("--seed", type=int, default=1, metavar="S")
+    add("--repeat", type=int, default=1, metavar="N", help="medians of N runs")
+    add("--limit", type=float, default=600, metavar="SECONDS", help="of a run; longer ones end")
+    add("--folder", type=Path, metavar="DIR", help="keeps inputs; those that are there are used")
+    add("--verify", action="store_true", help="check every mapping by `mapper verify`")
+    add("--json", type=Path, metavar="FILE", help="write all measurements")
+    add("--markdown", action="store_true", help="print the table as Markdown, with fewer columns")
+    options = parser.parse_args()
+    for peer in options.peers:
+        if peer.partition(":")[0] not in (*MODULES, "none"):
+            parser.error(f"--peers: {peer!r} is none of {', '.join(MODULES)}, none")
+    if options.repeat < 1 or min(options.sides) < 2 or min(options.threads) < 1:
+        parser.error("--repeat and --threads are 1 or more, --sides 2 or more")
+    return options
+
+
+def write_json(bench: Bench, about: dict[str, Any], found: Found) -> None:
+    """Everything that was measured, each run by itself, and the medians."""
+    options = {name: value for name, value in vars(bench.options).items() if name != "json"}
+    whole = {
+        "date": datetime.now(UTC).isoformat(timespec="seconds"),
+        "machine": about,
+        "options": options,
+        "networks": bench.networks,
+        "measurements": [
+            {**asdict(case), **asdict(method), "median": median(runs), "runs": runs}
+            for (case, method), runs in found.items()
+        ],
+    }
+    bench.options.json.write_text(json.dumps(whole, indent=1, default=str) + "\n")
+
+
+def show(bench: Bench, about: dict[str, Any], found: Found) -> None:
+    """The table, and what it was measured on."""
+    options = bench.options
+    versions = ", ".join(f"{name} {number}" for name, number in about["versions"].items())
+    lines = [
+        f"{about['cpu']}, {about['cores']} cores, {size(about['memory_bytes'])}; "
+        f"Python {about['python']}, {versions}",
+        f"medians of {options.repeat}, seed {options.seed}, mapper with --memory {options.memory}",
+    ]
+    for case in dict.fromkeys(case for case, _ in found):
+        facts = bench.network(case)
+        width, capacity = case.cores
+        counts = (f"{facts[name]:,} {name}" for name in ("neurons", "synapses", "connections"))
+        lines.append(f"{case.name}: {', '.join(counts)}, {width}x{width} cores of {capacity}")
+    names = [*(IN_README if options.markdown else HEADS), *(["verified"] if options.verify else [])]
+    rows = [row_of(case, method, median(runs), names) for (case, method), runs in found.items()]
+    heads = ["network", "method", "threads", *(HEADS.get(name, name) for name in names)]
+    if options.markdown:
+        rows = [heads, ["---", "---", *["---:"] * (len(heads) - 2)], *rows]
+        lines += ["", *(f"| {' | '.join(cells)} |" for cells in rows)]
+        sys.stdout.write("\n".join(lines) + "\n")
+        return
+    wide = Console(highlight=False, width=1000)
+    table = columns("mapper run, and peers", heads, rows)
+    wide.width = Measurement.get(wide, wide.options, table).maximum
+    wide.print(*lines, table, LEGEND, sep="\n")
+
+
+def main() -> None:
+    options = arguments()
+    methods = methods_of(options)
+    peers = dict.fromkeys(m.tool for m in methods if m.tool != "mapper" and m.installed)
+    about = machine()
+    found: Found = {}
+    if options.folder:
+        options.folder.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=options.folder, prefix="bench-") as name:
+        work = Path(name).resolve()  # on the disk of the inputs
+        bench = Bench(options, (options.folder or work).resolve(), work)
+        tiny = work / "tiny.bin"  # compiles the kernels, where that is to be done
+        bench.need(mapper("generate", "cortex", "--side", "32", str(tiny), "-q"))
+        for case in (Case(side, order) for side in options.sides for order in options.orders):
+            bench.network(case)
+            for tool in peers:
+                bench.graph(case, tool)
+            for _ in range(options.repeat):
+                for method in methods:
+                    one = bench.measure(case, method)
+                    found.setdefault((case, method), []).append(one)
+                    if options.json:  # each time: a later run may be interrupted
+                        write_json(bench, about, found)
+                    what = one.get("failed") or f"{one['seconds']:.2f} s"
+                    say(f"{case.name}: {method.name}, threads {method.threads}: {what}")
+        show(bench, about, found)
+
+
+if __name__ == "__main__":
+    main()
