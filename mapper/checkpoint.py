@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 
 from storage.scratch import Scratch
 
-Arrays = dict[str, NDArray[np.integer]]
+Arrays = dict[str, NDArray[Any]]
 
 
 class Steps:

@@ -89,7 +89,9 @@ def _run(options: argparse.Namespace) -> int:
         code: int = options.run(options)
         return code
     except KeyboardInterrupt:
-        return _fail(options, "interrupted; nothing was kept", INTERRUPTED)
+        kept = options.command == "run"
+        what = "repeat the command with --resume to go on" if kept else "nothing was kept"
+        return _fail(options, f"interrupted; {what}", INTERRUPTED)
     except BrokenPipeError:
         raise
     except Exception as error:

@@ -25,3 +25,7 @@ class DoesNotFitError(MapperError):
     """The network does not fit the chip."""
 
     exit_code = DOES_NOT_FIT
+
+
+class CannotResumeError(MapperError):
+    """What was left of an earlier run belongs to another network or other settings."""

@@ -7,10 +7,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from threading import Lock
 from typing import Any, TextIO
 
 from rich.console import Console
-from rich.status import Status
+from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeRemainingColumn
 
 from mapper.resources import PeakSampler, bytes_moved, peak_rss_bytes
 from storage.closing import Closing
@@ -19,6 +20,9 @@ from storage.closing import Closing
 @dataclass
 class Monitor(Closing):
     """Collects stages, levels and resources; shows progress if its console is a terminal.
+
+    connections : of the network, in all its blocks; what a pass visits
+    visited : connections that passes have visited so far
 
     ::
 
@@ -33,21 +37,25 @@ class Monitor(Closing):
     stages: list[dict[str, Any]] = field(default_factory=list)
     levels: list[dict[str, Any]] = field(default_factory=list)
     visited: int = 0
+    connections: int = 0
+    _log: TextIO | None = None
+    _progress: Progress | None = None
     _expected: int = 0
     _done: int = 0
-    _log: TextIO | None = None
-    _status: Status | None = None
+    _since: float = 0.0
 
     def __post_init__(self) -> None:
         self._start = time.perf_counter()
         self._moved = bytes_moved()
         self._sampler = PeakSampler()
         self._stage = ""
+        self._lock = Lock()
 
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:
         """A step of the method: timed, its peak of anonymous memory noted."""
         self._stage = name
+        self.expect(0)
         start, cpu = time.perf_counter(), time.process_time()
         self._sampler.take()
         self._show(name)
@@ -66,13 +74,20 @@ class Monitor(Closing):
 
     def expect(self, work: int) -> None:
         """Announce how many connections the stage at work will visit from now on."""
-        self._expected = work
-        self._done = 0
+        self._expected, self._done, self._since = work, 0, time.perf_counter()
+        if self._progress is not None:
+            self._progress.reset(self._task, total=work or None, rate="")
 
     def advance(self, done: int) -> None:
         """Take down connections that were visited; may be called by several threads."""
-        self._done += done
-        self.visited += done
+        with self._lock:
+            self._done += done
+            self.visited += done
+            if self._progress is not None:
+                rate = self._done / max(time.perf_counter() - self._since, 1e-6) / 1e6
+                self._progress.update(
+                    self._task, completed=self._done, rate=f"{rate:.0f} M connections/s"
+                )
 
     def note(self, text: str) -> None:
         """A detail of the stage at work."""
@@ -85,6 +100,11 @@ class Monitor(Closing):
         self.levels.append(entry)
         self.note(f"{vertices:,} vertices, {connections:,} connections")
 
+    def restore_levels(self, levels: list[list[int]]) -> None:
+        """Take over levels of an earlier run: vertices, connections and cut of each."""
+        names = ("vertices", "connections", "cut_weight")
+        self.levels[:] = [dict(zip(names, level, strict=True)) for level in levels]
+
     def resources(self) -> dict[str, Any]:
         """The `resources` of report.json, up to now."""
         read, written = bytes_moved()
@@ -95,11 +115,13 @@ class Monitor(Closing):
             "peak_anon_bytes": self._sampler.overall,
             "bytes_read": read - self._moved[0],
             "bytes_written": written - self._moved[1],
+            "connections_visited": self.visited,
+            "passes": round(self.visited / self.connections, 2) if self.connections else 0.0,
         }
 
     def _show(self, text: str) -> None:
-        if self._status is not None:
-            self._status.update(text)
+        if self._progress is not None:
+            self._progress.update(self._task, description=text)
 
     def _write(self, line: str) -> None:
         if self._log is not None:
@@ -111,15 +133,24 @@ class Monitor(Closing):
         if self.log is not None:
             self._log = self.log.open("w", encoding="utf-8", buffering=1)
         self._sampler.__enter__()
-        if self.console is not None and self.console.is_terminal:
-            self._status = self.console.status("starting")
-            self._status.start()
+        if self.console is not None and self.console.is_terminal and not self.console.quiet:
+            self._progress = Progress(
+                SpinnerColumn(),
+                TextColumn("{task.description}"),
+                BarColumn(bar_width=20),
+                TextColumn("{task.fields[rate]}"),
+                TimeRemainingColumn(),
+                console=self.console,
+                transient=True,
+            )
+            self._task = self._progress.add_task("starting", total=None, rate="")
+            self._progress.start()
         return self
 
     def close(self) -> None:
         self._sampler.close()
-        if self._status is not None:
-            self._status.stop()
+        if self._progress is not None:
+            self._progress.stop()
         if self._log is not None:
             self._log.close()
             self._log = None

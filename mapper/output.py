@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from chipsim.chip import Chip
-from mapper.errors import MapperError
+from mapper.errors import CannotResumeError, MapperError
 from mapper.mapping_file import save_mapping
 from mapper.monitor import Monitor
 from mapper.pipeline import Mapping
@@ -25,8 +25,11 @@ SCHEMA = 1
 
 
 @contextmanager
-def output_folder(path: Path, force: bool) -> Iterator[Path]:
+def output_folder(path: Path, force: bool, resume: bool = False) -> Iterator[Path]:
     """A folder to fill, named PATH.partial until the block ends without an error.
+
+    Ctrl-C leaves PATH.partial as it is, and so does a killed process; with `resume` it is taken up
+    again, else removed. An error removes it.
 
     Raises `MapperError` if `path` exists and `force` is not set, `WriteError` if it can't be made.
     """
@@ -39,8 +42,9 @@ def output_folder(path: Path, force: bool) -> Iterator[Path]:
             raise MapperError(f"{path}: is not the output of a run; choose another with -o")
     partial = path.with_name(path.name + ".partial")
     try:
-        shutil.rmtree(partial, ignore_errors=True)
-        partial.mkdir()
+        if not resume:
+            shutil.rmtree(partial, ignore_errors=True)
+        partial.mkdir(exist_ok=resume)
     except OSError as error:
         raise write_error(path, error) from error
     try:
@@ -49,8 +53,11 @@ def output_folder(path: Path, force: bool) -> Iterator[Path]:
             _replace(path, partial)
         except OSError as error:
             raise write_error(path, error) from error
-    finally:
+    except (KeyboardInterrupt, CannotResumeError):
+        raise
+    except BaseException:
         shutil.rmtree(partial, ignore_errors=True)
+        raise
 
 
 def _replace(path: Path, new: Path) -> None:
@@ -71,12 +78,14 @@ def _replace(path: Path, new: Path) -> None:
 
 @contextmanager
 def scratch_in(folder: Path, keep: bool) -> Iterator[Scratch]:
-    """Scratch for one run, removed afterwards unless it is to be kept."""
+    """Scratch for one run, removed afterwards unless it is to be kept or the run goes wrong."""
     scratch = Scratch(folder)
     try:
         yield scratch
-    finally:
-        scratch.close() if keep else scratch.delete()
+    except BaseException:
+        scratch.close()
+        raise
+    scratch.close() if keep else scratch.delete()
 
 
 def network_facts(network: NetworkFile, path: Path) -> dict[str, Any]:

@@ -59,10 +59,11 @@ def map_network(
 
     Raises `DoesNotFitError` if a limit of the chip cannot be kept.
     """
-    threads = settings.threads
+    monitor.connections = network.connections
     plan = make_plan(network, chip, settings)
-    plan.require()
+    plan.require(None if scratch.names() else scratch.path)  # scratch of before counts as used
     steps = Steps(scratch)
+    threads = plan.threads
     with Team(threads) as team:
         with monitor.stage("check"):
             require_fit(network, chip, threads)

@@ -6,11 +6,13 @@ arrays that are alive together in a stage and compared with measured peaks (scri
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import dataclass
+from pathlib import Path
 
 from chipsim.chip import Chip
 from mapper.errors import DoesNotFitError
-from mapper.partition.groups import MATRIX_BYTES
+from mapper.partition.groups import LEAST_MATRICES, MATRIX_BYTES
 from mapper.partition.groups import PAIR_BYTES as GROUP_BYTES
 from mapper.settings import Settings
 from storage.network import NetworkFile
@@ -28,6 +30,7 @@ NEURON_BYTES = {  # arrays of one entry a neuron that are alive together
     "score": 24,
 }
 NEURON_BYTES_PER_THREAD = 8  # scratch of label propagation
+THREADS_SHARE = 8  # this part of the memory is for what each thread has to itself
 PAIR_BYTES = 8  # of two groups with traffic, while traffic is measured
 PLACER_BYTES = 28  # of the same while groups are placed
 CORE_BYTES = 120  # of a core and thread while traffic is measured
@@ -47,6 +50,7 @@ class Plan:
     held : the whole network is held in memory instead of streamed from scratch
     sampled : connections between clusters that are kept; gathered : bytes for rows of blocks
     grouped : bytes for sums of the traffic between groups
+    threads : those asked for, or as many as the memory has room for
     """
 
     budget: int
@@ -57,20 +61,36 @@ class Plan:
     sampled: int
     gathered: int
     grouped: int
+    threads: int
 
     @property
     def memory(self) -> int:
         """The largest of all stages."""
         return max(self.stages.values())
 
-    def require(self) -> None:
-        """Raise `DoesNotFitError` if a stage needs more memory than there may be."""
+    @property
+    def lacking(self) -> str:
+        """What the memory does not suffice for, as a sentence; empty if it does."""
         stage = max(self.stages, key=lambda name: self.stages[name])
-        if self.stages[stage] > self.budget:
+        need = self.stages[stage]
+        if need <= self.budget:
+            return ""
+        return (
+            f"the stage {stage!r} needs {megabytes(need)}, --memory is {megabytes(self.budget)}: "
+            f"{megabytes(need - self.budget)} too little; give more memory"
+        )
+
+    def require(self, folder: Path | None = None) -> None:
+        """Raise `DoesNotFitError` if the memory or the disk of `folder` has not enough room."""
+        if self.lacking:
+            raise DoesNotFitError(self.lacking)
+        if folder is None:
+            return
+        need, free = self.scratch + self.sorting, shutil.disk_usage(folder).free
+        if need > free:
             raise DoesNotFitError(
-                f"the stage {stage!r} needs {megabytes(self.stages[stage])}, --memory is "
-                f"{megabytes(self.budget)}: {megabytes(self.stages[stage] - self.budget)} too "
-                "little; give more memory or fewer threads"
+                f"{folder}: the run needs {megabytes(need)} of disk for scratch, "
+                f"{megabytes(free)} are free; choose another place with -o"
             )
 
 
@@ -85,32 +105,37 @@ def make_plan(network: NetworkFile, chip: Chip, settings: Settings) -> Plan:
     return _plan_streamed(network, chip, settings)
 
 
-def _block_bytes(network: NetworkFile, settings: Settings) -> int:
-    """All blocks at work: a connection takes two bytes in a block at least, usually three."""
-    entries = min(network.connections, network.meta.largest_block_bytes // 2)
-    return settings.threads * BLOCK_BYTES * entries
+def _block_bytes(network: NetworkFile) -> int:
+    """A block at work: a connection takes two bytes of it at least, usually three."""
+    return BLOCK_BYTES * min(network.connections, network.meta.largest_block_bytes // 2)
 
 
 def _plan_streamed(network: NetworkFile, chip: Chip, settings: Settings) -> Plan:
-    n, m, threads = network.vertices, network.connections, settings.threads
-    blocks = _block_bytes(network, settings)
-    base = INTERPRETER + blocks
+    """Nothing here but the number of threads depends on the threads that are asked for: how the
+    memory is shared out decides the result, which is the same for any number of them."""
+    n, m, memory = network.vertices, network.connections, settings.memory_bytes
+    for_each = _block_bytes(network) + NEURON_BYTES_PER_THREAD * n
+    for_threads = max(memory // THREADS_SHARE, 2 * for_each)
+    threads = max(1, min(settings.threads, for_threads // max(for_each, 1)))
+    base = INTERPRETER + for_threads
     neurons = {name: size * n for name, size in NEURON_BYTES.items()}
-    neurons["coarsen"] += NEURON_BYTES_PER_THREAD * threads * n
-    free = settings.memory_bytes - base - max(neurons.values())
+    free = memory - base - max(neurons.values())
     # Held in memory the rows may take half of what is free, so that samples and blocks fit beside.
     held = HELD_BYTES * m <= free // 2
     rows = HELD_BYTES * m if held else 0
     # A sample is there twice while it is added up, and its levels and gathered rows lie beside it.
     left = max(free - rows, 0)
     sampled = max(1 << 16, min(m, left // (4 * HELD_BYTES)))
-    inner = min(HELD_BYTES * m, left)
-    gathered = max(1 << 22, min(inner, left * 3 // 4))
-    cores = max(1, min(chip.usable_count, n))
-    parts = min(cores, -(-network.meta.total_size // max(1, int(chip.neurons * FILL))))
-    grouped = max(1 << 24, left * 2 // 3)
-    matrices = MATRIX_BYTES * parts * parts * (threads + 1)
-    sums = matrices if matrices <= grouped else min(grouped, GROUP_BYTES * m)
+    gathered = max(1 << 22, min(HELD_BYTES * m, left * 3 // 4))
+    parts = min(
+        max(1, chip.usable_count), -(-network.meta.total_size // max(1, int(chip.neurons * FILL)))
+    )
+    grouped = max(1 << 24, left * 3 // 4)
+    matrix = MATRIX_BYTES * max(1, parts * parts)
+    if grouped // matrix >= LEAST_MATRICES:
+        sums = matrix * min(threads + 1, grouped // matrix)
+    else:
+        sums = min(grouped, GROUP_BYTES * m)
     pairs = min(m, parts * parts, grouped // PLACER_BYTES)
     stages = {name: base + rows + size for name, size in neurons.items()}
     stages["initial partition"] += 4 * HELD_BYTES * min(sampled, settings.coarse_degree * n)
@@ -121,7 +146,7 @@ def _plan_streamed(network: NetworkFile, chip: Chip, settings: Settings) -> Plan
     if chip.synapses is not None:
         stages["check"] = base + 40 * n
     return Plan(
-        settings.memory_bytes,
+        memory,
         stages,
         int((0 if held else SCRATCH_BYTES * m) + STEP_BYTES * n),
         0,
@@ -129,6 +154,7 @@ def _plan_streamed(network: NetworkFile, chip: Chip, settings: Settings) -> Plan
         sampled,
         gathered,
         grouped,
+        threads,
     )
 
 
@@ -136,7 +162,7 @@ def _plan_classic(network: NetworkFile, settings: Settings) -> Plan:
     """Coarsening by pairs with a limit of 1/15 of a core leaves a few tenths of the connections
     for the coarsest graph, which is held in memory whatever the budget."""
     n, m = network.vertices, network.connections
-    base = INTERPRETER + 3 * _block_bytes(network, settings)
+    base = INTERPRETER + 3 * settings.threads * _block_bytes(network)
     budget = settings.memory_bytes // 4
     sort = min(budget, BYTES_PER_ENTRY * m)
     coarsest = int(3 * CLASSIC_CSR * CLASSIC_SHRINK**4 * m)
@@ -148,4 +174,4 @@ def _plan_classic(network: NetworkFile, settings: Settings) -> Plan:
     }
     scratch = int(SCRATCH_BYTES * m * CLASSIC_SHRINK / (1 - CLASSIC_SHRINK))
     spilled = 16 * m if BYTES_PER_ENTRY * m > budget else 0
-    return Plan(settings.memory_bytes, stages, scratch, spilled, False, 0, 0, 0)
+    return Plan(settings.memory_bytes, stages, scratch, spilled, False, 0, 0, 0, settings.threads)

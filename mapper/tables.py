@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich import box
 from rich.table import Table
 
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
+
+if TYPE_CHECKING:
+    from mapper.plan import Plan
 
 
 def number(value: Any) -> str:
@@ -84,6 +87,17 @@ def levels(entries: Sequence[Mapping[str, Any]]) -> Table:
         for depth, level in enumerate(entries)
     ]
     return columns("levels", ("level", "vertices", "connections", "cut weight"), rows)
+
+
+def planned(plan: Plan) -> Table:
+    """What each stage of a run will need at most."""
+    rows = [(name, size(need), f"{need / plan.budget:.0%}") for name, need in plan.stages.items()]
+    title = (
+        f"planned within {size(plan.budget)}: network "
+        f"{'held in memory' if plan.held else 'streamed from disk'}, "
+        f"{size(plan.scratch + plan.sorting)} of disk"
+    )
+    return columns(title, ("stage", "memory at most", "of --memory"), rows)
 
 
 def stages(entries: Sequence[Mapping[str, Any]]) -> Table:

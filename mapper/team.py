@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from typing import Generic, TypeVar
 
@@ -30,12 +30,14 @@ class Team(Closing):
         """All results; the first error is raised once everything that was started has ended."""
         if self._pool is None:
             return [work(item) for item in items]
-        futures = [self._pool.submit(work, item) for item in items]
+        futures: list[Future[Result]] = []
         try:
+            futures += (self._pool.submit(work, item) for item in items)
             return [future.result() for future in futures]
         finally:
             for future in futures:
                 future.cancel()
+            wait(futures)
 
     def stream(self, work: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
         """Results one by one, at most two per thread ahead of the one that is asked for."""
@@ -53,6 +55,7 @@ class Team(Closing):
         finally:
             for future in pending:
                 future.cancel()
+            wait(pending)
 
     def close(self) -> None:
         if self._pool is not None:

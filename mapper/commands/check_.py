@@ -14,7 +14,7 @@ examples:
   mapper check net.bin --chip loihi64
   mapper check net.bin --chip 16x16 --synapses-per-core 65536 --json
 
-Exit code 3 if a limit is short. The demands are lower bounds: neurons and
+Exit code 3 if a limit or the memory is short. The demands are lower bounds: neurons and
 synapses add up over cores, and the fan-in of a neuron is a lower bound of the
 axons of its core.
 """
@@ -23,29 +23,34 @@ axons of its core.
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("network", type=Path, metavar="NET", help="net.bin, or a file to import")
     common.add_chip(parser)
+    parser.add_argument(
+        "--preset", default="default", metavar="P", help="of the run: fast, default or classic"
+    )
     common.add_effort(parser, seed=False)
 
 
 def run(options: argparse.Namespace) -> int:
     from mapper.capacity import demands
     from mapper.plan import make_plan
-    from mapper.settings import Settings
-    from mapper.tables import columns, facts, size
+    from mapper.settings import preset
+    from mapper.tables import columns, planned
 
     chip = common.chip_of(options)
     with common.open_network(options, options.network) as network:
         found = demands(network, chip, common.threads_of(options))
-        settings = Settings(
-            memory_bytes=common.memory_of(options), threads=common.threads_of(options)
+        settings = preset(
+            options.preset,
+            memory_bytes=common.memory_of(options),
+            threads=common.threads_of(options),
         )
-        needs = make_plan(network, chip, settings)
+        plan = make_plan(network, chip, settings)
     fits = all(demand.fits for demand in found)
     result = {
-        "fits": fits,
+        "fits": fits and not plan.lacking,
         "demands": [
             {**asdict(d), "fits": d.fits, "lacking": max(0, d.needed - d.available)} for d in found
         ],
-        "run": asdict(needs),
+        "run": {**asdict(plan), "memory": plan.memory},
     }
     rows = [
         (d.limit, d.needed, d.available, d.largest, d.per_core, "yes" if d.fits else "NO")
@@ -53,8 +58,10 @@ def run(options: argparse.Namespace) -> int:
     ]
     heads = ("limit", "needed", "on the chip", "largest vertex", "of a core", "fits")
     table = columns(f"{options.network.name} on {chip.name}", heads, rows)
-    tables = [table, facts("a run needs about", {k: size(v) for k, v in asdict(needs).items()})]
-    common.emit(options, result, tables)
+    common.emit(options, result, [table, planned(plan)])
+    if plan.lacking:
+        common.say(options, f"does not fit: {plan.lacking}")
+        fits = False
     for demand in found:
         if not demand.fits:
             common.say(options, f"does not fit: {demand}")

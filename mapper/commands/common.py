@@ -157,11 +157,12 @@ def is_network_name(path: Path) -> bool:
 
 @contextmanager
 def open_network(
-    options: argparse.Namespace, path: Path, keep_in: Path | None = None
+    options: argparse.Namespace, path: Path, keep_in: Path | None = None, resume: bool = False
 ) -> Iterator[NetworkFile]:
     """A network file, or any file that `import` reads, imported first (and its losses told).
 
     keep_in : folder for the imported network; a temporary one, removed afterwards, if None
+    resume : take what is in that folder from an earlier run
     """
     import tempfile
 
@@ -176,6 +177,10 @@ def open_network(
         return
     with tempfile.TemporaryDirectory() as folder:
         imported = (keep_in or Path(folder)) / IMPORTED
+        if resume and imported.is_file():  # it has that name only since it is complete
+            with NetworkFile(imported) as network:
+                yield network
+            return
         with fraction_bar(options, f"importing {path.name}") as progress:
             meta = import_network(
                 path,

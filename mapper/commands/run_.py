@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
+from typing import Any
 
 from mapper.commands import common
 from mapper.errors import INTERRUPTED, MapperError
@@ -27,27 +28,44 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--force", action="store_true", help="replace an existing output folder")
     parser.add_argument(
+        "--resume",
+        action="store_true",
+        help="go on behind the last finished step of a run that was interrupted or killed",
+    )
+    parser.add_argument(
         "--keep-scratch", action="store_true", help="keep coarse levels, to look at"
     )
     method = parser.add_argument_group("method")
     method.add_argument("--preset", default="default", metavar="P", help="fast, default or classic")
     for name, text in (
-        ("matching-repeats", "random orders for each round of pairing"),
         ("bisection-repeats", "random starts of each bisection"),
-        ("refinement-passes", "visits to all vertices on each level"),
-        ("force-iterations", "limit of force-directed refinement"),
-        ("size-divisor", "a coarse vertex is at most a core over this"),
+        ("refinement-passes", "visits to all vertices while refining cores"),
+        ("cluster-rounds", "rounds of label propagation that make clusters"),
+        ("coarse-degree", "connections of a cluster that the coarse graph keeps"),
+        ("block-vertices", "neurons of a block, which is cut into cores in memory"),
+        ("block-passes", "visits to all vertices while refining blocks"),
+        ("fm-passes", "passes of FM in each bisection of a block"),
+        ("smoothing", "steps that smooth the cut of a bisection"),
+        ("matching-repeats", "classic: random orders for each round of pairing"),
+        ("force-iterations", "classic: limit of force-directed refinement"),
+        ("size-divisor", "classic: a coarse vertex is at most a core over this"),
     ):
         method.add_argument(f"--{name}", type=common.natural, metavar="N", help=text)
     for name, text in (
-        ("stop-shrink", "coarsening stops below this share of vertices removed"),
-        ("force-share", "share of the groups that may swap in an iteration"),
+        ("stop-shrink", "classic: coarsening stops below this share of vertices removed"),
+        ("force-share", "classic: share of the groups that may swap in an iteration"),
     ):
         method.add_argument(f"--{name}", type=float, metavar="F", help=text)
     common.add_effort(parser)
 
 
 METHOD = (
+    "cluster_rounds",
+    "coarse_degree",
+    "block_vertices",
+    "block_passes",
+    "fm_passes",
+    "smoothing",
     "matching_repeats",
     "bisection_repeats",
     "refinement_passes",
@@ -62,17 +80,28 @@ def run(options: argparse.Namespace) -> int:
     from mapper.monitor import Monitor
     from mapper.output import (
         LOG,
+        REPORT,
         SCRATCH,
         make_report,
         output_folder,
+        read_report,
         scratch_in,
         write_results,
     )
     from mapper.pipeline import map_network
+    from mapper.plan import make_plan
+    from mapper.resume import RUN, describe_run, planned_memory, take_up
     from mapper.settings import preset
-    from mapper.tables import facts, levels, quality, size, stages
+    from mapper.tables import planned
 
     chip = common.chip_of(options)
+    stem = Path(options.network.name.removesuffix(".gz")).stem
+    output = options.output or Path(f"{stem}-mapping")
+    if output.resolve() in options.network.resolve().parents:
+        raise MapperError(f"{options.network}: lies in {output}, which it would replace; move it")
+    partial = output.with_name(output.name + ".partial")
+    if options.resume and options.memory is None:
+        options.memory = planned_memory(partial)
     given = {name: getattr(options, name) for name in METHOD if getattr(options, name) is not None}
     settings = preset(
         options.preset,
@@ -81,25 +110,43 @@ def run(options: argparse.Namespace) -> int:
         memory_bytes=common.memory_of(options),
         **given,
     )
-    stem = Path(options.network.name.removesuffix(".gz")).stem
-    output = options.output or Path(f"{stem}-mapping")
-    if output.resolve() in options.network.resolve().parents:
-        raise MapperError(f"{options.network}: lies in {output}, which it would replace; move it")
     console = common.stderr_console(options)
-    with output_folder(output, options.force) as folder:
+    if options.resume and not partial.exists() and (output / REPORT).is_file():
+        common.say(options, f"{output}: is complete already")
+        return _tell(options, read_report(output), output)
+    try:
+        run_here = describe_run(options.network, chip, settings)
+    except OSError as error:
+        raise MapperError(f"{options.network}: cannot read: {error.strerror}") from error
+    with output_folder(output, options.force, options.resume) as folder:
+        resumed = take_up(folder, run_here)
         with (
             Monitor(console, options.verbose, folder / LOG) as monitor,
-            common.open_network(options, options.network, keep_in=folder) as network,
+            common.open_network(options, options.network, folder, options.resume) as network,
             scratch_in(folder / SCRATCH, options.keep_scratch) as scratch,
         ):
+            if not options.quiet:
+                console.print(planned(make_plan(network, chip, settings)))
             mapping = map_network(network, chip, settings, scratch, monitor)
             imported = network.path != options.network
             path = output / common.IMPORTED if imported else options.network
             report = make_report(network, path, chip, settings, mapping, monitor)
+            report["resources"]["resumed"] = resumed
         write_results(folder, report, mapping, chip)
+        (folder / RUN).unlink()
+    if mapping.interrupted:
+        common.say(options, "interrupted: the placement is the best one reached so far")
+    code = _tell(options, report, output)
+    return INTERRUPTED if mapping.interrupted else code
+
+
+def _tell(options: argparse.Namespace, report: dict[str, Any], output: Path) -> int:
+    """The report on stdout."""
+    from mapper.tables import facts, levels, quality, size, stages
+
     used = report["resources"]
     about = facts(
-        f"{options.network.name} on {chip.name}",
+        f"{options.network.name} on {report['chip']['name']}",
         [
             ("neurons", report["network"]["neurons"]),
             ("synapses", report["network"]["synapses"]),
@@ -108,9 +155,6 @@ def run(options: argparse.Namespace) -> int:
             ("output", str(output)),
         ],
     )
-    tables = [about, levels(report["levels"]), stages(report["stages"]), quality(mapping.metrics)]
+    tables = [about, levels(report["levels"]), stages(report["stages"]), quality(report["metrics"])]
     common.emit(options, {**report, "output": str(output)}, tables)
-    if mapping.interrupted:
-        common.say(options, "interrupted: the placement is the best one reached so far")
-        return INTERRUPTED
     return 0

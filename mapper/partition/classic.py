@@ -46,7 +46,11 @@ def partition_classic(
             part, _ = uncoarsen(
                 levels, part, parts, capacity, cores, settings, rng, scratch, monitor
             )
-        return {"part": part}
+        levels_found = [list(level.values()) for level in monitor.levels]
+        return {"part": part, "levels": np.array(levels_found, np.int64).ravel()}
 
-    part = steps.once("partition", partition)["part"].astype(np.int32)
+    arrays = steps.once("partition", partition)
+    if not monitor.levels:  # the step was done before
+        monitor.restore_levels(arrays["levels"].reshape(-1, 3).tolist())
+    part: NDArray[np.int32] = arrays["part"]
     return part, int(part.max(initial=-1)) + 1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from threading import BoundedSemaphore
 
 import numpy as np
 from numba import njit
@@ -16,6 +17,7 @@ from mapper.partition.sampled_contraction import _kept, sampling_threshold
 from mapper.team import Spares, Team
 
 MATRIX_BYTES = 8
+LEAST_MATRICES = 3  # one for each of two threads, and one to work with
 PAIR_BYTES = 48  # of a kept connection: keys, sums and runs of both
 
 
@@ -80,13 +82,14 @@ def group_traffic(
     """The graph of groups in memory; traffic within a group is left out.
 
     part : ndarray[int32], shape (vertices,), group of every vertex, 0 .. parts-1
-    memory : bytes for sums. If a matrix for each thread fits, the traffic is exact. If not, it is
+    memory : bytes for sums. If a few matrices fit, the traffic is exact. If not, it is
         that of a sample as large as the memory allows (`mapper.partition.sampled_contraction`):
         a placement needs to know who talks to whom, and hundreds of connections tell.
     scratch : folder for sums that outgrow the memory meant for them
     """
-    if MATRIX_BYTES * parts * parts * (team.threads + 1) <= memory:
-        source, target, weight = _by_matrix(rows, part, parts, team, advance)
+    matrices = memory // (MATRIX_BYTES * parts * parts)
+    if matrices >= LEAST_MATRICES:
+        source, target, weight = _by_matrix(rows, part, parts, matrices - 1, team, advance)
     else:
         source, target, weight = _by_pairs(rows, part, parts, memory, scratch, team, advance)
     indptr = np.zeros(parts + 1, np.int64)
@@ -103,9 +106,12 @@ def _by_matrix(
     rows: Rows,
     part: NDArray[np.int32],
     parts: int,
+    most: int,
     team: Team,
     advance: Callable[[int], None],
 ) -> Pairs:
+    """Traffic by matrices, at most `most` of them, each used by one thread at a time."""
+    turn = BoundedSemaphore(most)
     matrices: list[NDArray[np.int64]] = []
 
     def fresh() -> NDArray[np.int64]:
@@ -116,7 +122,7 @@ def _by_matrix(
 
     def add(index: int) -> int:
         chunk = rows.read(index)
-        with spares.borrow() as matrix:
+        with turn, spares.borrow() as matrix:
             _add_rows(chunk.first, chunk.indptr, chunk.ids, chunk.weights, part, matrix)
         return int(chunk.indptr[-1] - chunk.indptr[0])
 

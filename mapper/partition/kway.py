@@ -19,6 +19,7 @@ from mapper.partition.rows import Rows
 from mapper.team import Spares, Team
 
 ROUNDS = 24  # times in a pass that moves take effect; fewer at once leave longer waits for room
+SWAPS_TRIED = 16  # waiting vertices that are looked at for a partner
 LEAST_CHUNKS = 4  # looked at between; more than threads, so that none waits for long
 
 
@@ -110,6 +111,21 @@ def _move_in_order(
                     tail[own] = -1
                 stack[depth] = m
                 depth += 1
+    for m in order:  # what still waits may change places with a vertex that waits the other way
+        v, to = vertices[m], target[m]
+        own = part[v]
+        if head[to] < 0 or own == to:
+            continue
+        other = head[own]
+        for _ in range(SWAPS_TRIED):
+            if other < 0:
+                break
+            u = vertices[other]
+            if part[u] == to and sizes[u] == sizes[v]:
+                part[u], part[v] = own, to
+                moved += 2
+                break
+            other = following[other]
     for m in order:
         head[target[m]] = -1
         tail[target[m]] = -1

@@ -136,17 +136,20 @@ def sampling_threshold(
         _histogram(chunk.indptr, chunk.weights, counts)
         return counts
 
-    counts = np.zeros(BINS, np.int64)
-    for found in team.stream(count, chosen):
-        counts += found
-        advance(int(found.sum()))
-    return threshold_of(counts, entries * int(counts.sum()) // rows.entries)
+    for some in (chosen, range(rows.chunks)):
+        counts = np.zeros(BINS, np.int64)
+        for found in team.stream(count, some):
+            counts += found
+            advance(int(found.sum()))
+        if 2 * int(counts.sum()) * rows.chunks >= rows.entries * len(some):
+            break  # else those chosen were nearly empty and tell nothing about the others
+    return threshold_of(counts, max(1, entries * int(counts.sum()) // rows.entries))
 
 
 def threshold_of(counts: NDArray[np.int64], entries: int) -> int:
     """The least t whose expected sample, sum of min(1, w/t), is at most `entries`."""
     weight = np.arange(counts.size)
-    low, high = 1, 1 << 40
+    low, high = 1, 1 << 30
     while low < high:
         middle = (low + high) // 2
         if float(np.dot(np.minimum(1.0, weight / middle), counts)) <= entries:

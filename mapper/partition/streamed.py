@@ -79,7 +79,8 @@ def partition_streamed(
                 "blocks", lambda: _blocks(task, stop, cluster, settings, plan, monitor, team)
             )
         with monitor.stage("refine blocks"):
-            part, cores = blocks["part"].astype(np.int32), blocks["cores"].astype(np.int64)
+            part, cores = blocks["part"], blocks["cores"]
+            monitor.level(*blocks["level"].tolist())
             largest = int(rows.sizes.max())
             bounds = block_bounds(cores, int(rows.sizes.sum()), task.capacity, largest)
             part = _refine(task, part, *bounds, settings.block_passes, 4, settings, steps, monitor,
@@ -97,7 +98,7 @@ def partition_streamed(
             )  # fmt: skip
             return {"part": found}
 
-        part = steps.once("split", split)["part"].astype(np.int32)
+        part = steps.once("split", split)["part"]
     with monitor.stage("uncoarsen and refine"):  # step 4
         part = _balanced(task, part, settings)
         room = np.full(task.cores, task.capacity, np.int64)
@@ -122,7 +123,7 @@ def _cluster(
             monitor.note(f"round {index + 1}: {moves:,} of {rows.vertices:,} vertices moved")
         return {"cluster": number_clusters(rows, labels, limit)[0]}
 
-    return steps.once("cluster", cluster)["cluster"].astype(np.int32)
+    return steps.once("cluster", cluster)["cluster"]
 
 
 def _blocks(
@@ -146,12 +147,12 @@ def _blocks(
     wanted = min(effort.degree * count, plan.sampled)
     threshold = sampling_threshold(rows, wanted, team, monitor.advance)
     coarse = contract_sampled(rows, cluster, count, threshold, seed, team, monitor.advance)
-    monitor.level(coarse.vertices, coarse.entries)
     part, cores = partition_in_memory(
         coarse, task.wanted, stop, task.capacity, effort, seed, plan.gathered // 2, team
     )
     monitor.note(f"{cores.size:,} blocks")
-    return {"part": part[cluster], "cores": cores}
+    level = np.array([coarse.vertices, coarse.entries], np.int64)
+    return {"part": part[cluster], "cores": cores, "level": level}
 
 
 def _refine(
@@ -180,7 +181,7 @@ def _refine(
             return {"part": part, "moves": np.array([found.moves], np.int64)}
 
         arrays = steps.once(f"refine {step}.{index}", once)
-        part = arrays["part"].astype(np.int32)
+        part = arrays["part"]
         if arrays["moves"][0] * SETTLED < rows.vertices:
             break  # what is left to gain is not worth a pass
     return part

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numba
 import pytest
 
 from mapper.cli import main
@@ -36,24 +37,61 @@ class Result:
 Run = Callable[..., Result]
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Hashes and random numbers are modulo 2^64; with the JIT off numpy warns of that."""
+    if numba.config.DISABLE_JIT:  # type: ignore[attr-defined]
+        modulo = "ignore:overflow encountered in scalar multiply:RuntimeWarning"
+        for item in items:
+            if item.path.is_relative_to(Path(__file__).parent):
+                item.add_marker(pytest.mark.filterwarnings(modulo))
+
+
+@pytest.fixture(scope="session")
+def nowhere(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where tests run that need no folder: making and removing two for each takes longer."""
+    return tmp_path_factory.mktemp("nowhere")
+
+
 @pytest.fixture(autouse=True)
-def folder(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
-) -> Iterator[Path]:
-    """The current folder of a test; the system's folder for temporary files must end empty."""
+def tidy(
+    nowhere: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> Iterator[None]:
+    """Nothing is left in the system's folder for temporary files, nor where no test should write.
+
+    Kernels are not compiled beforehand: they are when they are used.
+    """
+    monkeypatch.chdir(nowhere)
+    monkeypatch.setattr(tempfile, "tempdir", str(nowhere))
+    if "compiles" not in request.node.name:
+        monkeypatch.setattr("mapper.kernels.compile_once", lambda console: None)
+    yield
+    assert list(nowhere.iterdir()) == []
+
+
+@pytest.fixture
+def folder(tidy: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """The current folder of a test, with a folder for temporary files that must end empty."""
     work, temporary = tmp_path / "work", tmp_path / "tmp"
     work.mkdir()
     temporary.mkdir()
     monkeypatch.chdir(work)
     monkeypatch.setattr(tempfile, "tempdir", str(temporary))
-    if "compiles" not in request.node.name:
-        monkeypatch.setattr("mapper.kernels.compile_once", lambda console: None)
     yield work
     assert list(temporary.iterdir()) == []
 
 
 @pytest.fixture
-def run(capsys: pytest.CaptureFixture[str]) -> Run:
+def light_placement(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All steps of a placement, but with next to no time for each: for tests of something else."""
+    from mapper.placement import portfolio
+
+    for name in portfolio.EFFORTS:
+        light = portfolio.Effort(work=1e6, spectra=1, rounds=2, tried=1, repeats=2)
+        monkeypatch.setitem(portfolio.EFFORTS, name, light)
+
+
+@pytest.fixture
+def run(folder: Path, capsys: pytest.CaptureFixture[str]) -> Run:
     """Run `mapper` with some arguments in this process."""
 
     def call(*arguments: str | Path) -> Result:

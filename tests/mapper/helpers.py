@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mapper.partition.growing import Subgraph
+from mapper.partition.rows import HeldRows, Rows
 from storage.memory import MemoryGraph
 from storage.writer import NetworkWriter
 
@@ -94,3 +95,46 @@ def random_network(path: Path, neurons: int, synapses: int, seed: int = 0, **opt
     rng = np.random.default_rng(seed)
     edges = rng.integers(0, neurons, (synapses, 2))
     return write_network(path, edges, neurons, rng.integers(1, 6, synapses), **options)
+
+
+def rows_of(graph: MemoryGraph) -> HeldRows:
+    """The rows of a graph, as the deep multilevel method reads them."""
+    indptr, ids, weights = graph.read_all().undirected()
+    return HeldRows(indptr, ids, weights.astype(np.int32), graph.vertex_sizes())
+
+
+def heavy_graph(rng: np.random.Generator, n: int, *, sizes: int = 1) -> MemoryGraph:
+    """A ring and random links with weights so large that equal sums are unlikely."""
+    ring = np.arange(n)
+    source, target = rng.integers(0, n, (2, 2 * n))
+    return MemoryGraph.from_edges(
+        n,
+        np.r_[source, ring],
+        np.r_[target, (ring + 1) % n],
+        rng.integers(1, 10**6, 3 * n),
+        sizes=rng.integers(1, sizes + 1, n),
+        undirected=True,
+    )
+
+
+def grid_graph(width: int, height: int, block_size: int | None = None) -> MemoryGraph:
+    """Every vertex is linked to the neighbours on its right and below; all weights are 1."""
+    v = np.arange(width * height)
+    right, below = v[v % width < width - 1], v[: width * (height - 1)]
+    return MemoryGraph.from_edges(
+        v.size,
+        np.r_[right, below],
+        np.r_[right + 1, below + width],
+        undirected=True,
+        block_size=block_size,
+    )
+
+
+def links_of(rows: Rows) -> Links:
+    """All rows of neighbours, as lists."""
+    lists: Links = []
+    for index in range(rows.chunks):
+        chunk = rows.read(index)
+        assert chunk.first == len(lists)
+        lists += adjacency(chunk.indptr, chunk.ids, chunk.weights)
+    return lists

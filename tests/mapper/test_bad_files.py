@@ -18,6 +18,8 @@ from storage.network import NetworkFile
 from tests.mapper.conftest import Run
 from tests.mapper.helpers import random_network, write_network
 
+pytestmark = pytest.mark.usefixtures("light_placement")
+
 Fails = Callable[..., str]
 CHIP = ("--chip", "4x4", "--neurons-per-core", "4")
 

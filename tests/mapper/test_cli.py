@@ -12,6 +12,8 @@ from mapper.cli import COMMANDS
 from tests.mapper.conftest import Run
 from tests.mapper.helpers import random_network, write_network
 
+pytestmark = pytest.mark.usefixtures("light_placement")
+
 CHIP = ("--chip", "4x4", "--neurons-per-core", "4")
 QAPLIB = """4
 0 1 1 2
@@ -100,7 +102,8 @@ def test_info(network: Path, run: Run) -> None:
 
 
 def test_info_of_a_folder_with_its_scratch(network: Path, run: Run) -> None:
-    kept = ("run", network, *CHIP, "--size-divisor", "1", "-o", "out", "--keep-scratch", "--json")
+    classic = ("--preset", "classic", "--size-divisor", "1")
+    kept = ("run", network, *CHIP, *classic, "-o", "out", "--keep-scratch", "--json")
     report = run(*kept).json()
     found = run("info", "out", "--json").json()
     assert found["metrics"] == report["metrics"]
@@ -230,21 +233,29 @@ def test_an_interrupt_ends_with_130_and_leaves_nothing(
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("mapper.pipeline.bisect", interrupted)
+    monkeypatch.setattr("mapper.pipeline.place_groups", interrupted)
     found = run("run", network, *CHIP, "-o", "out")
     assert (found.code, found.out, found.err.count("\n")) == (130, "", 1)
     assert list(folder.iterdir()) == [network]
     monkeypatch.undo()
 
 
+@pytest.mark.parametrize(
+    ("preset", "step"),
+    [
+        ("classic", "force._swap_pulled"),
+        ("fast", "portfolio._tries"),
+        ("default", "portfolio.anneal"),
+    ],
+)
 def test_an_interrupted_placement_is_kept(
-    network: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+    preset: str, step: str, network: Path, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("mapper.placement.force._swap_pulled", interrupted)
-    found = run("run", network, *CHIP, "-o", "out", "--json")
+    monkeypatch.setattr(f"mapper.placement.{step}", interrupted)
+    found = run("run", network, *CHIP, "--preset", preset, "-o", "out", "--json")
     assert found.code == 130
     assert found.err.startswith("interrupted: ")
     assert run("verify", "out").code == 0

@@ -15,11 +15,15 @@ from mapper.errors import DoesNotFitError, UsageError
 from mapper.mapping_file import save_mapping
 from mapper.monitor import Monitor
 from mapper.output import MAPPING, REPORT, make_report, read_report, scratch_in, write_results
+from mapper.partition import contraction
+from mapper.partition.contraction import contract
 from mapper.pipeline import Mapping, map_network
 from mapper.settings import Settings, preset
 from mapper.verify import verify_network
 from mapper.verify_mapping import verify_mapping
 from storage.network import NetworkFile
+from storage.scratch import ScratchGraph
+from storage.sorter import ConnectionSorter
 from tests.mapper.helpers import random_network, write_network
 
 LIGHT = {"matching_repeats": 2, "bisection_repeats": 2, "force_iterations": 50}
@@ -144,13 +148,33 @@ def test_axons_that_no_partition_keeps(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("block_size", [1, 7, 64])
-def test_a_seed_decides_whatever_the_threads_and_memory(block_size: int, folder: Path) -> None:
+def test_a_seed_decides_whatever_the_threads_and_memory(
+    block_size: int, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = random_network(folder / "net.bin", 64, 250, block_size=block_size)
     chip = Chip("small", 4, 4, neurons=5)
     bytes_of = []
-    for k, (threads, memory) in enumerate(product((1, 2), (1 << 26, 1 << 30))):
-        mapped(path, chip, folder / f"{k}", seed=5, threads=threads, memory_bytes=memory)
+    spilled: list[int] = []
+
+    class Told(ConnectionSorter):
+        def close(self) -> None:
+            spilled.append(self.bytes_spilled)
+            super().close()
+
+    monkeypatch.setattr(contraction, "ConnectionSorter", Told)
+    for k, (threads, memory) in enumerate(product((1, 2), (1 << 10, 1 << 28))):
+        # no --memory is small enough for these networks to be sorted on disk
+
+        def limited(*given: Any, memory: int = memory) -> ScratchGraph:
+            graph, cluster, count, scratch, name, _, threads = given
+            return contract(graph, cluster, count, scratch, name, memory, threads)
+
+        monkeypatch.setattr("mapper.pipeline.contract", limited)
+        monkeypatch.setattr("mapper.partition.hierarchy.contract", limited)
+        mapped(path, chip, folder / f"{k}", seed=5, threads=threads)
         bytes_of.append((folder / f"{k}" / MAPPING).read_bytes())
+        assert (sum(spilled) > 0) == (memory == 1 << 10)
+        spilled.clear()
     assert len(set(bytes_of)) == 1
 
 
@@ -193,7 +217,7 @@ def test_report_holds_what_the_contract_says(folder: Path) -> None:
     for level in report["levels"]:
         assert set(level) == {"vertices", "connections", "cut_weight"}
     for stage in report["stages"]:
-        assert set(stage) == {"name", "seconds", "peak_anon_bytes"}
+        assert set(stage) == {"name", "seconds", "cpu_seconds", "peak_anon_bytes"}
     assert set(report["resources"]) == {
         "seconds", "peak_rss_bytes", "peak_anon_bytes", "bytes_read", "bytes_written",
     }  # fmt: skip

@@ -1,0 +1,110 @@
+"""What a run needs is told before it starts: never less with fewer bytes, refused with a reason."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from chipsim.chip import Chip
+from mapper.errors import DoesNotFitError
+from mapper.plan import Plan, make_plan, megabytes
+from mapper.settings import PRESETS, preset
+from storage.network import NetworkFile
+from tests.mapper.helpers import random_network
+
+CHIPS = [Chip("c", 8, 8, neurons=16), Chip("s", 8, 8, neurons=16, synapses=600)]
+MEMORY = [1 << 28, 3 << 27, 1 << 29, 1 << 30, 1 << 33, 1 << 40]
+
+
+def planned(path: Path, chip: Chip, scale: int = 1, name: str = "default", **changes: Any) -> Plan:
+    """The plan for a network `scale` times as large as the one at `path`."""
+    with NetworkFile(path) as network:
+        network.vertices *= scale
+        network.connections *= scale
+        return make_plan(network, chip, preset(name, **changes))
+
+
+@pytest.fixture
+def path(folder: Path) -> Path:
+    return random_network(folder / "net.bin", 1000, 8000)
+
+
+@pytest.mark.parametrize("name", PRESETS)
+@pytest.mark.parametrize("chip", CHIPS, ids=["neurons", "synapses"])
+@pytest.mark.parametrize("scale", [1, 1000, 100_000])
+def test_stages_are_positive_and_need_no_more_with_fewer_threads(
+    name: str, chip: Chip, scale: int, path: Path
+) -> None:
+    needed = []
+    for threads in (1, 2, 8):
+        plan = planned(path, chip, scale, name, threads=threads, memory_bytes=1 << 32)
+        assert all(isinstance(need, int) and need > 0 for need in plan.stages.values())
+        assert plan.memory == max(plan.stages.values())
+        assert plan.scratch >= 0
+        assert plan.sorting >= 0
+        assert plan.budget == 1 << 32
+        needed.append(min(plan.stages.values()))
+    assert needed == sorted(needed)
+
+
+@pytest.mark.parametrize("name", PRESETS)
+@pytest.mark.parametrize("threads", [1, 4])
+@pytest.mark.parametrize("chip", CHIPS, ids=["neurons", "synapses"])
+@pytest.mark.parametrize("scale", [1, 100, 1000, 10_000, 50_000])
+def test_more_memory_never_makes_a_plan_refuse(
+    name: str, threads: int, chip: Chip, scale: int, path: Path
+) -> None:
+    fits = []
+    for memory in MEMORY:
+        plan = planned(path, chip, scale, name, threads=threads, memory_bytes=memory)
+        try:
+            plan.require()
+        except DoesNotFitError:
+            fits.append(False)
+        else:
+            fits.append(True)
+            assert plan.memory <= memory
+    assert fits == sorted(fits)
+    assert fits[-1]
+
+
+@pytest.mark.parametrize("name", ["fast", "default"])
+def test_a_plan_never_leaves_its_budget_where_less_memory_was_enough(name: str, path: Path) -> None:
+    """Every step of 16 MiB: what is given out grows with the budget, never beyond it."""
+    for scale in (1, 300, 3000):
+        fits = False
+        for memory in range(1 << 28, 1 << 30, 1 << 24):
+            plan = planned(path, CHIPS[0], scale, name, threads=2, memory_bytes=memory)
+            assert not fits or plan.memory <= memory
+            fits = plan.memory <= memory
+
+
+def test_networks_are_held_only_while_there_is_room(path: Path) -> None:
+    assert planned(path, CHIPS[0]).held
+    assert planned(path, CHIPS[0], 1000, memory_bytes=1 << 32).held
+    assert not planned(path, CHIPS[0], 10_000, memory_bytes=1 << 30).held
+    held = [planned(path, CHIPS[0], 3000, memory_bytes=memory).held for memory in MEMORY]
+    assert held == sorted(held)
+    scratch = [planned(path, CHIPS[0], 3000, memory_bytes=memory).scratch for memory in MEMORY]
+    assert scratch == sorted(scratch, reverse=True)
+
+
+def test_a_refusal_names_the_stage_and_what_is_lacking() -> None:
+    plan = Plan(300 << 20, {"coarsen": 200 << 20, "score": 301 << 20}, 0, 0, False, 0, 0, 0)
+    with pytest.raises(DoesNotFitError) as error:
+        plan.require()
+    assert str(error.value) == (
+        "the stage 'score' needs 301 MiB, --memory is 300 MiB: 1 MiB too little; "
+        "give more memory or fewer threads"
+    )
+    replace(plan, budget=301 << 20).require()
+
+
+def test_megabytes_are_rounded_up() -> None:
+    assert megabytes(0) == "0 MiB"
+    assert megabytes(1) == "1 MiB"
+    assert megabytes(1 << 20) == "1 MiB"
+    assert megabytes((5000 << 20) + 1) == "5,001 MiB"
