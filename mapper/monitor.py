@@ -70,7 +70,7 @@ class Monitor(Closing):
                 "peak_anon_bytes": self._sampler.take(),
             }
             self.stages.append(stage)
-            self._write(f"{name}: {seconds:.2f} s, {stage['cpu_seconds']:.2f} s of all cores")
+            self.write(f"{name}: {seconds:.2f} s, {stage['cpu_seconds']:.2f} s of all cores")
 
     def expect(self, work: int) -> None:
         """Announce how many connections the stage at work will visit from now on."""
@@ -91,7 +91,7 @@ class Monitor(Closing):
 
     def note(self, text: str) -> None:
         """A detail of the stage at work."""
-        self._write(f"  {text}")
+        self.write(f"  {text}")
         self._show(f"{self._stage}: {text}")
 
     def level(self, vertices: int, connections: int) -> None:
@@ -123,7 +123,8 @@ class Monitor(Closing):
         if self._progress is not None:
             self._progress.update(self._task, description=text)
 
-    def _write(self, line: str) -> None:
+    def write(self, line: str) -> None:
+        """A line for the log, and for the terminal if asked to be verbose."""
         if self._log is not None:
             self._log.write(f"{time.perf_counter() - self._start:9.2f} {line}\n")
         if self.console is not None and self.verbose:

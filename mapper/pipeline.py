@@ -29,7 +29,7 @@ from mapper.placement.force import refine_by_forces
 from mapper.placement.portfolio import place
 from mapper.placement.region import choose_region
 from mapper.placement.region_bisection import place_by_bisection
-from mapper.plan import make_plan
+from mapper.plan import make_plan, megabytes
 from mapper.settings import Settings
 from mapper.team import Team
 from storage.graph import Block, Graph
@@ -61,6 +61,8 @@ def map_network(
     """
     monitor.connections = network.connections
     plan = make_plan(network, chip, settings)
+    for name, need in plan.stages.items():
+        monitor.write(f"planned for {name}: {megabytes(need)} of {megabytes(plan.budget)}")
     plan.require(None if scratch.names() else scratch.path)  # scratch of before counts as used
     steps = Steps(scratch)
     threads = plan.threads

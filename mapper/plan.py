@@ -30,6 +30,7 @@ NEURON_BYTES = {  # arrays of one entry a neuron that are alive together
     "score": 24,
 }
 NEURON_BYTES_PER_THREAD = 8  # scratch of label propagation
+MOST_THREADS = 64
 THREADS_SHARE = 8  # this part of the memory is for what each thread has to itself
 PAIR_BYTES = 8  # of two groups with traffic, while traffic is measured
 PLACER_BYTES = 28  # of the same while groups are placed
@@ -115,11 +116,11 @@ def _plan_streamed(network: NetworkFile, chip: Chip, settings: Settings) -> Plan
     memory is shared out decides the result, which is the same for any number of them."""
     n, m, memory = network.vertices, network.connections, settings.memory_bytes
     for_each = _block_bytes(network) + NEURON_BYTES_PER_THREAD * n
-    for_threads = max(memory // THREADS_SHARE, 2 * for_each)
-    threads = max(1, min(settings.threads, for_threads // max(for_each, 1)))
-    base = INTERPRETER + for_threads
+    most = min(max(memory // THREADS_SHARE, 2 * for_each), MOST_THREADS * for_each)
+    threads = max(1, min(settings.threads, most // max(for_each, 1)))
+    base = INTERPRETER + threads * for_each
     neurons = {name: size * n for name, size in NEURON_BYTES.items()}
-    free = memory - base - max(neurons.values())
+    free = memory - INTERPRETER - most - max(neurons.values())
     # Held in memory the rows may take half of what is free, so that samples and blocks fit beside.
     held = HELD_BYTES * m <= free // 2
     rows = HELD_BYTES * m if held else 0

@@ -125,7 +125,7 @@ def run(options: argparse.Namespace) -> int:
             common.open_network(options, options.network, folder, options.resume) as network,
             scratch_in(folder / SCRATCH, options.keep_scratch) as scratch,
         ):
-            if not options.quiet:
+            if not options.quiet and (console.is_terminal or options.verbose):
                 console.print(planned(make_plan(network, chip, settings)))
             mapping = map_network(network, chip, settings, scratch, monitor)
             imported = network.path != options.network

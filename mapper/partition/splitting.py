@@ -37,6 +37,17 @@ def _gather(first, indptr, ids, weights, part, low, high, rank, offset, used, ou
         used[v] = at - offset[v]
 
 
+def _batches(at_part: NDArray[np.int64], entries: int) -> list[tuple[int, int]]:
+    """Ranges of parts that together have at most so many entries, or are one part."""
+    found = []
+    low, parts = 0, at_part.size - 1
+    while low < parts:
+        fits = int(np.searchsorted(at_part, at_part[low] + entries, side="right")) - 1
+        found.append((low, max(low + 1, fits)))
+        low = found[-1][1]
+    return found
+
+
 def split_parts(
     rows: Rows,
     part: NDArray[np.int32],
@@ -76,41 +87,37 @@ def split_parts(
     np.cumsum(cores, out=piece_start[1:])
     piece_cores = np.zeros(int(piece_start[-1]), np.int64)
     pieces = np.ones(parts, np.int64)
-    low = 0
-    while low < parts:
-        room = at_part[low] + memory // GATHERED_BYTES
-        high = max(low + 1, int(np.searchsorted(at_part, room, side="right")) - 1)
+    batches = _batches(at_part, memory // GATHERED_BYTES)
+    longest = max((int(at_part[high] - at_part[low]) for low, high in batches), default=0)
+    ids, weights = np.empty(longest, np.int32), np.empty(longest, np.int32)
+
+    def split(blocks: NDArray[np.int64]) -> None:
+        _split_gathered(
+            blocks, members, start, offset, used, ids, weights, rows.sizes, cores, stop, capacity,
+            effort.tries, effort.passes, effort.smoothing, seed, piece, piece_cores, piece_start,
+            pieces,
+        )  # fmt: skip
+
+    for low, high in batches:
         mine = members[start[low] : start[high]]
         offset[mine] = before[start[low] : start[high]] - at_part[low]
-        held = int(at_part[high] - at_part[low])
-        ids, weights = np.empty(held, np.int32), np.empty(held, np.int32)
 
         def gather(index: int, low: int = low, high: int = high) -> int:
             chunk = rows.read(index)
             _gather(
                 chunk.first, chunk.indptr, chunk.ids, chunk.weights, part, low, high, rank,
-                offset, used, ids, weights,  # noqa: B023  # used up before the next turn
+                offset, used, ids, weights,
             )  # fmt: skip
             return int(chunk.indptr[-1] - chunk.indptr[0])
 
         for entries in team.stream(gather, range(rows.chunks)):
             advance(entries)
-
-        def split(blocks: NDArray[np.int64]) -> None:
-            _split_gathered(
-                blocks, members, start, offset, used, ids, weights, rows.sizes, cores, stop,  # noqa: B023
-                capacity, effort.tries, effort.passes, effort.smoothing, seed, piece, piece_cores,
-                piece_start, pieces,
-            )  # fmt: skip
-
         # the largest first, so that threads end together; small ones in bunches
         work = np.diff(at_part[low : high + 1])
         order = low + np.argsort(-work, kind="stable")
-        bunches = np.searchsorted(
-            np.cumsum(work[order - low]), np.linspace(0, held, 8 * team.threads + 1)[1:-1]
-        )
-        team.map(split, [b for b in np.split(order, np.unique(bunches)) if b.size])
-        low = high
+        ends = np.linspace(0, work.sum(), 8 * team.threads + 1)[1:-1]
+        bunches = np.unique(np.searchsorted(np.cumsum(work[order - low]), ends))
+        team.map(split, [blocks for blocks in np.split(order, bunches) if blocks.size])
     base = np.zeros(parts + 1, np.int64)
     np.cumsum(pieces, out=base[1:])
     new_cores = np.concatenate(

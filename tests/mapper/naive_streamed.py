@@ -7,10 +7,12 @@ from __future__ import annotations
 
 from collections import defaultdict, deque
 from collections.abc import Sequence
+from itertools import islice
 
 from tests.mapper.naive import Adjacency, Connections, pulls
 
 WORD = 2**64
+SWAPS_TRIED = 16
 BY_FIRST, BY_SECOND = 0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F
 
 
@@ -174,7 +176,12 @@ def move_in_order(
     room: Sequence[int],
     floor: Sequence[int],
 ) -> int:
-    """Moves (vertex, target) in order; into full parts they wait, first come first served."""
+    """Moves (vertex, target) in order; into full parts they wait, first come first served.
+
+    In the end a vertex that has not moved, be it for want of room or because of the floor, changes
+    places with the first of the same size that waits for room in its part and comes from where it
+    wants to go, if there is one among the first `SWAPS_TRIED` of those that wait.
+    """
     waiting: dict[int, deque[tuple[int, int]]] = defaultdict(deque)
     moved = 0
 
@@ -195,6 +202,15 @@ def move_in_order(
 
     for v, to in moves:
         attempt(v, to)
+    for v, to in moves:
+        own = part[v]
+        if own == to or not waiting[to]:
+            continue
+        for u, _ in islice(waiting[own], SWAPS_TRIED):
+            if part[u] == to and sizes[u] == sizes[v]:
+                part[u], part[v] = own, to
+                moved += 2
+                break
     return moved
 
 

@@ -115,6 +115,46 @@ def test_moves_wait_in_vain_where_nothing_leaves() -> None:
     assert part.tolist() == [0, 1]
 
 
+def test_moves_that_wait_for_each_other_change_places() -> None:
+    """Three full parts: the first of 0 and the first of 1 swap, nobody comes from 1 to 2."""
+    part, sizes = np.array([0, 1, 0, 1, 2], np.int32), np.ones(5, np.int64)
+    load = np.array([2, 2, 1])
+    moves = [(0, 1), (1, 2), (2, 1), (3, 0), (4, 0)]
+    assert move(moves, sizes, part, load, load.copy(), np.zeros(3, np.int64)) == 2
+    assert part.tolist() == [1, 1, 0, 0, 2]
+    assert load.tolist() == [2, 2, 1]
+
+
+@pytest.mark.parametrize(("before", "moved"), [(0, 2), (15, 2), (16, 0), (40, 0)])
+def test_a_partner_is_looked_for_among_the_first_that_wait(before: int, moved: int) -> None:
+    """Vertex 0 wants to part 1; those that wait there are too large for an exchange but the last.
+
+    Were it tried the other way round, vertex 0 would be found at once: so that one waits last.
+    """
+    sizes = np.array([1, *[2] * before, 1], np.int64)
+    part = np.array([0, *[1] * (before + 1)], np.int32)
+    load = np.array([1, 2 * before + 1])
+    moves = [*((v, 0) for v in range(1, before + 2)), (0, 1)]
+    floor = np.zeros(2, np.int64)
+    # others wait for part 1 as well, more than are looked at, all of them before vertex 0
+    crowd = 20
+    sizes = np.r_[sizes, np.full(crowd, 3)]
+    part = np.r_[part, np.full(crowd, 2)].astype(np.int32)
+    load = np.array([*load, 3 * crowd])
+    moves = [*((before + 2 + k, 1) for k in range(crowd)), *moves]
+    assert move(moves, sizes, part, load, load.copy(), np.r_[floor, 0]) == moved
+    assert part[[0, before + 1]].tolist() == ([1, 0] if moved else [0, 1])
+    assert (part[1 : before + 1] == 1).all()
+    assert (part[before + 2 :] == 2).all()
+
+
+def test_only_vertices_of_the_same_size_change_places() -> None:
+    part, sizes = np.array([0, 1], np.int32), np.array([2, 1])
+    load = np.array([2, 1])
+    assert move([(0, 1), (1, 0)], sizes, part, load, load.copy(), np.zeros(2, np.int64)) == 0
+    assert part.tolist() == [0, 1]
+
+
 def test_the_floor_holds_a_vertex_back() -> None:
     part, sizes = np.array([0, 0, 1], np.int32), np.ones(3, np.int64)
     load, room = np.array([2, 1]), np.full(2, 9)
@@ -197,6 +237,33 @@ def test_halves_of_a_grid_are_put_right_with_room_for_one() -> None:
             refine_round(rows_of(graph), part, room, floor, 0, index, team)
     assert cut(lists, part.tolist()) == width
     assert (np.bincount(part) <= room).all()
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_without_any_slack_swaps_lower_the_cut(seed: int) -> None:
+    """Four communities, some vertices of each in a wrong part; every part is full to the last."""
+    rng = np.random.default_rng(seed)
+    n, parts = 240, 4
+    home = np.arange(n) % parts
+    source, target = rng.integers(0, n, (2, 12 * n))
+    near = (home[source] == home[target]) | (rng.random(source.size) < 0.1)
+    graph = MemoryGraph.from_edges(n, source[near], target[near], undirected=True, block_size=30)
+    part = home.astype(np.int32)
+    wrong = rng.permutation(n)[:60]
+    part[wrong] = rng.permutation(part[wrong])
+    load, none, lists, found = np.bincount(part), np.zeros(parts, np.int64), lists_of(graph), []
+    for rows in (rows_of(graph), StreamedRows(graph, graph.vertex_sizes(), 0)):
+        start = part.copy()
+        cuts, moves = [cut(lists, start.tolist())], []
+        with Team(2) as team:
+            for index in range(4):
+                moves.append(refine_round(rows, start, load, none, seed, index, team).moves)
+                assert np.bincount(start).tolist() == load.tolist()
+                cuts.append(cut(lists, start.tolist()))
+        assert moves[0] > 0
+        assert cuts[1] < cuts[0]
+        found.append(cuts[-1])
+    print(cuts, found, cut(lists, home.tolist()))
 
 
 def test_a_graph_without_connections_stays_as_it_is() -> None:

@@ -219,7 +219,7 @@ def partition(
 ) -> tuple[np.ndarray, int, Monitor]:
     """`partition_streamed`, its scratch in `folder`; killed after some steps if asked."""
     settings = preset("fast", **{**SMALL_BLOCKS, **changes})
-    plan = Plan(1 << 30, {}, 0, 0, held, 1 << 16, 1 << 16, 1 << 20)
+    plan = Plan(1 << 30, {}, 0, 0, held, 1 << 16, 1 << 16, 1 << 20, settings.threads)
     monitor = Monitor()
     with Scratch(folder) as scratch, Team(settings.threads) as team:
         steps = Steps(scratch)
