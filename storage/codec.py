@@ -215,15 +215,15 @@ def _decode_undirected(data, first, vertices, default_weight, indptr, ids, weigh
         for _ in range(count):
             if at >= end:
                 return _TRUNCATED, v
-            flag = np.int64(data[at])
+            flag = np.int64(data[np.uint32(at)])
             at += 1
             if flag > 15:
                 return _BAD_FLAG, v
-            if at < end and data[at] < 128:
-                other = np.int64(data[at])
+            if at < end and data[np.uint32(at)] < 128:
+                other = np.int64(data[np.uint32(at)])
                 at += 1
-            elif at + 1 < end and data[at + 1] < 128:
-                other = np.int64(data[at]) & 127 | np.int64(data[at + 1]) << 7
+            elif at + 1 < end and data[np.uint32(at + 1)] < 128:
+                other = np.int64(data[np.uint32(at)]) & 127 | np.int64(data[np.uint32(at + 1)]) << 7
                 at += 2
             else:
                 other, at = _get(data, at)
@@ -247,18 +247,18 @@ def _decode_undirected(data, first, vertices, default_weight, indptr, ids, weigh
                     return -at, v
             weight = default_weight
             if not flag & DEFAULT_WEIGHT:
-                if at < end and data[at] < 128:
-                    weight = np.int64(data[at])
+                if at < end and data[np.uint32(at)] < 128:
+                    weight = np.int64(data[np.uint32(at)])
                     at += 1
                 else:
                     weight, at = _get(data, at)
                     if at < 0:
                         return -at, v
             if other == previous:
-                weights[edge - 1] += weight
+                weights[np.uint32(edge - 1)] += weight
             else:
-                ids[edge] = other
-                weights[edge] = weight
+                ids[np.uint32(edge)] = other
+                weights[np.uint32(edge)] = weight
                 edge += 1
             previous = other
         indptr[v + 1] = edge

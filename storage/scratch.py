@@ -29,6 +29,7 @@ from storage.parallel import map_ordered
 MAP_SIZE = 1 << 40  # address space, not disk: the file grows as it is filled
 COMMIT_EVERY = 64 << 20  # bytes in one transaction, so that dirty pages stay bounded
 EVICT_EVERY = 64 << 20  # bytes read, after which the pages that they came from are let go
+NO_DEFAULT = -1  # no weight equals it
 _DTYPES = {"int32": np.int32, "int64": np.int64}
 
 
@@ -156,7 +157,9 @@ class Scratch(Closing):
             degrees[first:last] = np.diff(indptr)
             incoming = np.zeros(ids.size, np.uint8)
             block = Block(index * graph.block_size, indptr, ids, weights, incoming)
-            return index, ids.size, _compress(encode_block(block))
+            # All weights are spelt out: where some are left out, the decoder often guesses wrong
+            # whether one follows (8.6 ns a connection instead of 11.3, for 2 % more bytes).
+            return index, ids.size, _compress(encode_block(block, default_weight=NO_DEFAULT))
 
         pending: list[tuple[bytes, bytes]] = []
         held = connections = 0

@@ -24,11 +24,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("groups", type=Path, metavar="GROUPS", help="graph of groups")
     common.add_chip(parser)
     parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="npz or csv to write")
+    parser.add_argument("--preset", default="default", metavar="P", help="fast, default or classic")
     parser.add_argument(
         "--force-iterations",
         type=common.natural,
         metavar="N",
-        help="limit of force-directed refinement",
+        help="classic: limit of force-directed refinement",
     )
     common.add_effort(parser)
 
@@ -52,7 +53,7 @@ def run(options: argparse.Namespace) -> int:
     limit = options.force_iterations
     given = {} if limit is None else {"force_iterations": limit}
     settings = preset(
-        "classic",
+        options.preset,
         seed=options.seed,
         threads=common.threads_of(options),
         memory_bytes=common.memory_of(options),

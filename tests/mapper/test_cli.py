@@ -60,6 +60,22 @@ def test_run_tables_and_default_folder(network: Path, run: Run) -> None:
     assert "coarsen" in run("run", network, *CHIP, "-o", "two", "-v").err
 
 
+def test_the_plan_is_shown_on_a_terminal_or_if_asked_to_be_verbose(
+    network: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    title = "planned within 300.0 MiB"
+    memory = ("--memory", "300MiB", "--json")
+    assert run("run", network, *CHIP, *memory, "-o", "plain").err == ""
+    assert "planned for coarsen: " in Path("plain/run.log").read_text()
+    assert title in run("run", network, *CHIP, *memory, "-o", "verbose", "-v").err
+    assert run("run", network, *CHIP, *memory, "-o", "both", "-v", "-q").err == ""
+    monkeypatch.setattr("rich.console.Console.is_terminal", True)
+    shown = run("run", network, *CHIP, *memory, "-o", "terminal")
+    assert title in shown.err
+    assert shown.out.count("\n") == 1  # one JSON object, and no more
+    assert run("run", network, *CHIP, *memory, "-o", "quiet", "-q").err == ""
+
+
 def test_method_options_reach_the_settings(network: Path, run: Run) -> None:
     options = {"matching-repeats": 2, "bisection-repeats": 3, "refinement-passes": 1,
                "force-iterations": 5, "size-divisor": 4, "stop-shrink": 0.3,
@@ -227,17 +243,52 @@ def test_losses_are_told_and_reported(run: Run) -> None:
     assert run("verify", "moved").code == 0
 
 
-def test_an_interrupt_ends_with_130_and_leaves_nothing(
+def interrupted(*_: object) -> None:
+    raise KeyboardInterrupt
+
+
+def test_an_interrupted_run_ends_with_130_and_leaves_what_resume_needs(
     network: Path, run: Run, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def interrupted(*_: object) -> None:
-        raise KeyboardInterrupt
+    with monkeypatch.context() as patch:
+        patch.setattr("mapper.pipeline.place_groups", interrupted)
+        found = run("run", network, *CHIP, "-o", "out")
+    assert (found.code, found.out) == (130, "")
+    assert found.err == "mapper run: interrupted; repeat the command with --resume to go on\n"
+    assert sorted(path.name for path in folder.iterdir()) == ["net.bin", "out.partial"]
+    assert (folder / "out.partial" / "run.json").is_file()
+    assert not (folder / "out.partial" / "report.json").exists()
+    resumed = run("run", network, *CHIP, "-o", "out", "--resume", "--json")
+    assert (resumed.code, resumed.err) == (0, "")
+    assert resumed.json()["resources"]["resumed"] is True
+    assert sorted(path.name for path in folder.iterdir()) == ["net.bin", "out"]
 
-    monkeypatch.setattr("mapper.pipeline.place_groups", interrupted)
-    found = run("run", network, *CHIP, "-o", "out")
-    assert (found.code, found.out, found.err.count("\n")) == (130, "", 1)
-    assert list(folder.iterdir()) == [network]
-    monkeypatch.undo()
+
+def test_an_interrupt_while_results_are_written_leaves_nothing_under_the_final_name(
+    network: Path, run: Run, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mapper.output.write_results", interrupted)
+    assert run("run", network, *CHIP, "-o", "out").code == 130
+    assert sorted(path.name for path in folder.iterdir()) == ["net.bin", "out.partial"]
+
+
+@pytest.mark.parametrize(
+    ("where", "arguments"),
+    [
+        ("mapper.pipeline.place_groups", ("place", "net.bin", "--chip", "8x8", "-o", "out.npz")),
+        ("mapper.pipeline.measure_network", ("score", "net.bin", "map.csv", "--chip", "8x8")),
+    ],
+)
+def test_an_interrupt_of_another_command_ends_with_130_and_leaves_nothing(
+    where: str, arguments: tuple[str, ...], network: Path, run: Run, folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    Path("map.csv").write_text("0\n" * 50)
+    monkeypatch.setattr(where, interrupted)
+    found = run(*arguments)
+    assert (found.code, found.out) == (130, "")
+    assert found.err == f"mapper {arguments[0]}: interrupted; nothing was kept\n"
+    assert sorted(path.name for path in folder.iterdir()) == ["map.csv", "net.bin"]
 
 
 @pytest.mark.parametrize(
@@ -251,13 +302,12 @@ def test_an_interrupt_ends_with_130_and_leaves_nothing(
 def test_an_interrupted_placement_is_kept(
     preset: str, step: str, network: Path, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def interrupted(*_: object) -> None:
-        raise KeyboardInterrupt
-
     monkeypatch.setattr(f"mapper.placement.{step}", interrupted)
     found = run("run", network, *CHIP, "--preset", preset, "-o", "out", "--json")
     assert found.code == 130
     assert found.err.startswith("interrupted: ")
+    assert found.json()["resources"]["resumed"] is False
+    assert not Path("out.partial").exists()
     assert run("verify", "out").code == 0
 
 

@@ -127,25 +127,22 @@ def test_moves_that_wait_for_each_other_change_places() -> None:
 
 @pytest.mark.parametrize(("before", "moved"), [(0, 2), (15, 2), (16, 0), (40, 0)])
 def test_a_partner_is_looked_for_among_the_first_that_wait(before: int, moved: int) -> None:
-    """Vertex 0 wants to part 1; those that wait there are too large for an exchange but the last.
+    """Vertex 0 wants to part 1, where a vertex of its size waits behind `before` larger ones.
 
-    Were it tried the other way round, vertex 0 would be found at once: so that one waits last.
+    Part 2 sends a crowd to part 1, which waits before vertex 0: nobody finds that one first.
     """
-    sizes = np.array([1, *[2] * before, 1], np.int64)
-    part = np.array([0, *[1] * (before + 1)], np.int32)
-    load = np.array([1, 2 * before + 1])
-    moves = [*((v, 0) for v in range(1, before + 2)), (0, 1)]
-    floor = np.zeros(2, np.int64)
-    # others wait for part 1 as well, more than are looked at, all of them before vertex 0
     crowd = 20
-    sizes = np.r_[sizes, np.full(crowd, 3)]
-    part = np.r_[part, np.full(crowd, 2)].astype(np.int32)
-    load = np.array([*load, 3 * crowd])
-    moves = [*((before + 2 + k, 1) for k in range(crowd)), *moves]
-    assert move(moves, sizes, part, load, load.copy(), np.r_[floor, 0]) == moved
-    assert part[[0, before + 1]].tolist() == ([1, 0] if moved else [0, 1])
-    assert (part[1 : before + 1] == 1).all()
-    assert (part[before + 2 :] == 2).all()
+    sizes = np.repeat([1, 2, 1, 3], (1, before, 1, crowd))
+    part = np.repeat([0, 1, 2], (1, before + 1, crowd)).astype(np.int32)
+    load = np.bincount(part, weights=sizes).astype(np.int64)
+    partner, start = before + 1, part.copy()
+    moves = [(v, 1) for v in range(partner + 1, partner + 1 + crowd)]
+    moves += [(v, 0) for v in range(1, partner + 1)]
+    moves += [(0, 1)]
+    assert move(moves, sizes, part, load, load.copy(), np.zeros(3, np.int64)) == moved
+    if moved:
+        start[[0, partner]] = 1, 0
+    assert part.tolist() == start.tolist()
 
 
 def test_only_vertices_of_the_same_size_change_places() -> None:
@@ -251,19 +248,17 @@ def test_without_any_slack_swaps_lower_the_cut(seed: int) -> None:
     part = home.astype(np.int32)
     wrong = rng.permutation(n)[:60]
     part[wrong] = rng.permutation(part[wrong])
-    load, none, lists, found = np.bincount(part), np.zeros(parts, np.int64), lists_of(graph), []
+    load, floor, lists = np.bincount(part), np.zeros(parts, np.int64), lists_of(graph)
+    before = cut(lists, part.tolist())
     for rows in (rows_of(graph), StreamedRows(graph, graph.vertex_sizes(), 0)):
-        start = part.copy()
-        cuts, moves = [cut(lists, start.tolist())], []
+        found, cuts = part.copy(), [before]
         with Team(2) as team:
             for index in range(4):
-                moves.append(refine_round(rows, start, load, none, seed, index, team).moves)
-                assert np.bincount(start).tolist() == load.tolist()
-                cuts.append(cut(lists, start.tolist()))
-        assert moves[0] > 0
-        assert cuts[1] < cuts[0]
-        found.append(cuts[-1])
-    print(cuts, found, cut(lists, home.tolist()))
+                refine_round(rows, found, load, floor, seed, index, team)
+                assert np.bincount(found).tolist() == load.tolist()
+                cuts.append(cut(lists, found.tolist()))
+        assert cuts[1] < before
+        assert cuts[-1] < 0.8 * before
 
 
 def test_a_graph_without_connections_stays_as_it_is() -> None:

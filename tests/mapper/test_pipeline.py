@@ -220,7 +220,13 @@ def test_report_holds_what_the_contract_says(folder: Path) -> None:
         assert set(stage) == {"name", "seconds", "cpu_seconds", "peak_anon_bytes"}
     assert set(report["resources"]) == {
         "seconds", "peak_rss_bytes", "peak_anon_bytes", "bytes_read", "bytes_written",
+        "connections_visited", "passes",
     }  # fmt: skip
+    assert all(stage["cpu_seconds"] >= 0 for stage in report["stages"])
+    visited = report["resources"]["connections_visited"]
+    assert visited > 0
+    with NetworkFile(path) as network:
+        assert report["resources"]["passes"] == round(visited / network.connections, 2)
 
 
 def test_levels_shrink_by_a_fifth_and_keep_their_sizes(folder: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -16,6 +17,7 @@ from storage.network import NetworkFile
 from tests.mapper.helpers import random_network
 
 CHIPS = [Chip("c", 8, 8, neurons=16), Chip("s", 8, 8, neurons=16, synapses=600)]
+SMALL = Plan(300 << 20, {"coarsen": 200 << 20, "score": 301 << 20}, 0, 0, False, 0, 0, 0, 1)
 MEMORY = [1 << 28, 3 << 27, 1 << 29, 1 << 30, 1 << 33, 1 << 40]
 
 
@@ -93,14 +95,66 @@ def test_networks_are_held_only_while_there_is_room(path: Path) -> None:
 
 
 def test_a_refusal_names_the_stage_and_what_is_lacking() -> None:
-    plan = Plan(300 << 20, {"coarsen": 200 << 20, "score": 301 << 20}, 0, 0, False, 0, 0, 0)
     with pytest.raises(DoesNotFitError) as error:
-        plan.require()
-    assert str(error.value) == (
-        "the stage 'score' needs 301 MiB, --memory is 300 MiB: 1 MiB too little; "
-        "give more memory or fewer threads"
+        SMALL.require()
+    assert str(error.value) == SMALL.lacking
+    assert SMALL.lacking == (
+        "the stage 'score' needs 301 MiB, --memory is 300 MiB: 1 MiB too little; give more memory"
     )
-    replace(plan, budget=301 << 20).require()
+    enough = replace(SMALL, budget=301 << 20)
+    enough.require()
+    assert enough.lacking == ""
+
+
+def test_a_disk_that_is_too_small_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[Path] = []
+    free = (3 << 20) - 1
+
+    def usage(folder: Path) -> SimpleNamespace:
+        asked.append(folder)
+        return SimpleNamespace(free=free)
+
+    monkeypatch.setattr("mapper.plan.shutil.disk_usage", usage)
+    plan = replace(SMALL, budget=1 << 30, scratch=2 << 20, sorting=1 << 20)
+    plan.require()  # no folder, nothing to ask
+    assert asked == []
+    with pytest.raises(DoesNotFitError) as error:
+        plan.require(tmp_path)
+    assert asked == [tmp_path]
+    assert str(error.value) == (
+        f"{tmp_path}: the run needs 3 MiB of disk for scratch, 3 MiB are free; "
+        "choose another place with -o"
+    )
+    free += 1
+    plan.require(tmp_path)
+    with pytest.raises(DoesNotFitError, match="give more memory"):
+        SMALL.require(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["fast", "default"])
+@pytest.mark.parametrize("memory", MEMORY)
+@pytest.mark.parametrize("scale", [1, 1000, 50_000])
+def test_threads_decide_nothing_but_their_own_number(
+    name: str, memory: int, scale: int, path: Path
+) -> None:
+    """What shares out the memory decides the result, which any number of threads has to give."""
+    plans = [
+        planned(path, CHIPS[0], scale, name, threads=threads, memory_bytes=memory)
+        for threads in (1, 2, 7, 500)
+    ]
+    found = [plan.threads for plan in plans]
+    assert found[0] == 1
+    assert found == sorted(found)
+    assert all(plan.threads <= asked for plan, asked in zip(plans, (1, 2, 7, 500), strict=True))
+    shared = {(p.held, p.sampled, p.gathered, p.grouped, p.scratch, p.sorting) for p in plans}
+    assert len(shared) == 1
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+def test_classic_takes_the_threads_that_are_asked_for(threads: int, path: Path) -> None:
+    assert planned(path, CHIPS[0], name="classic", threads=threads).threads == threads
 
 
 def test_megabytes_are_rounded_up() -> None:

@@ -8,6 +8,7 @@ import pytest
 from mapper.partition.rows import Rows, StreamedRows
 from mapper.partition.sampled_contraction import (
     BINS,
+    LOOKED_AT,
     MAX_ROW,
     _add_up,
     _close_up,
@@ -24,6 +25,8 @@ from storage.memory import MemoryGraph
 from tests.mapper import naive_streamed as naive
 from tests.mapper.helpers import adjacency, links_of, random_graph, rows_of
 from tests.mapper.naive import merged, relabel
+
+MOST_THRESHOLD = 2**30
 
 Pairs = dict[tuple[int, int], int]
 
@@ -52,6 +55,8 @@ def test_kept(seed: int) -> None:
     u, v = (int(x) for x in rng.integers(0, 2**31, 2))
     weight, threshold = int(rng.integers(0, 40)), int(rng.integers(1, 60))
     salt = int(rng.integers(0, 2**40))
+    if seed % 4 == 0:  # the largest threshold there is
+        weight, threshold = int(rng.integers(0, 2**30)), MOST_THRESHOLD
     found = _kept(np.int32(u), np.int32(v), np.int32(weight), threshold, salt)
     assert found == naive.kept(u, v, weight, threshold, salt)
     assert found == _kept(np.int32(v), np.int32(u), np.int32(weight), threshold, salt)
@@ -208,6 +213,50 @@ def test_a_sample_has_about_as_many_entries_as_wanted(seed: int) -> None:
             wanted, rel=0.15
         )
         assert sampling_threshold(rows, rows.entries, team) == 1
+
+
+def test_thresholds_end_where_weights_do() -> None:
+    """A weight of the sample is at least the threshold and has to fit 32 bits."""
+    assert threshold_of(np.array([0, 2**40]), 1) == MOST_THRESHOLD
+    assert threshold_of(np.array([0, 2**30]), 1) == MOST_THRESHOLD
+    assert threshold_of(np.array([0, 2**30 - 1]), 1) == MOST_THRESHOLD - 1
+
+
+@pytest.mark.jit
+@pytest.mark.parametrize("threads", [1, 3])
+def test_chunks_without_connections_do_not_tell_the_threshold(threads: int) -> None:
+    """Of 512 chunks every eighth is looked at, and just those are empty."""
+    rng = np.random.default_rng(0)
+    n, wanted = 512, 1000
+    busy = np.flatnonzero(np.arange(n) % 8)
+    source, target = rng.choice(busy, (2, 20_000))
+    graph = MemoryGraph.from_edges(n, source, target, undirected=True, block_size=1)
+    rows = StreamedRows(graph, graph.vertex_sizes(), 0)
+    assert rows.chunks == n
+    assert all(rows.read(index).ids.size == 0 for index in range(0, n, n // LOOKED_AT))
+    counts = np.bincount(np.concatenate([rows.read(index).weights for index in range(n)]))
+    visited: list[int] = []
+    with Team(threads) as team:
+        threshold = sampling_threshold(rows, wanted, team, visited.append)
+        same = np.arange(n, dtype=np.int32)
+        coarse = contract_sampled(rows, same, n, threshold, 0, team)
+    assert threshold == naive.least_threshold(counts.tolist(), wanted)
+    assert sum(visited) == rows.entries
+    assert coarse.entries == pytest.approx(wanted, rel=0.15)
+
+
+def test_some_chunks_are_enough_where_they_are_like_the_others() -> None:
+    rng = np.random.default_rng(1)
+    graph = random_graph(rng, 256, largest=9, mean_degree=30, block_size=1)
+    rows = StreamedRows(graph, graph.vertex_sizes(), 0)
+    visited: list[int] = []
+    with Team(2) as team:
+        threshold = sampling_threshold(rows, rows.entries // 4, team, visited.append)
+    assert sum(visited) == pytest.approx(rows.entries / 4, rel=0.2)
+    counts = np.bincount(np.concatenate([rows.read(index).weights for index in range(256)]))
+    assert threshold == pytest.approx(
+        naive.least_threshold(counts.tolist(), rows.entries // 4), rel=0.2
+    )
 
 
 def test_histogram_puts_the_heaviest_together() -> None:

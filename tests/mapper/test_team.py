@@ -50,6 +50,29 @@ def test_the_first_error_is_raised_and_the_team_works_on(team: Team) -> None:
     assert team.map(slow_first, range(3)) == [0, 1, 4]
 
 
+def test_nothing_is_at_work_any_more_when_an_error_is_raised(team: Team) -> None:
+    """What was started has ended and what was not never starts: its arrays may be given up."""
+    at_work: set[int] = set()
+    started: list[int] = []
+
+    def work(item: int) -> None:
+        at_work.add(item)
+        started.append(item)
+        if item == 0:
+            at_work.remove(item)
+            raise ValueError("item 0")
+        time.sleep(0.02)
+        at_work.remove(item)
+
+    with pytest.raises(ValueError, match="item 0"):
+        team.map(work, range(100))
+    assert at_work == set()
+    count = len(started)
+    assert count < 100
+    time.sleep(0.03)
+    assert (len(started), at_work) == (count, set())
+
+
 def test_an_error_of_the_items_passes_through(team: Team) -> None:
     def items() -> Iterator[int]:
         yield 1
