@@ -25,6 +25,7 @@ from mapper.partition.groups import group_traffic
 from mapper.partition.growing import Subgraph
 from mapper.partition.rows import weight_shift
 from mapper.partition.streamed import Task, open_rows, partition_streamed
+from mapper.partition.thinning import thin
 from mapper.placement.force import refine_by_forces
 from mapper.placement.portfolio import place
 from mapper.placement.region import choose_region
@@ -83,7 +84,8 @@ def map_network(
         else:
             shift = weight_shift(network.meta.total_weight, network.meta.synapses)
             with monitor.stage("read"):
-                rows = open_rows(graph, shift, plan.held, scratch, monitor, team)
+                seen = thin(graph, settings.degree, shift, team)
+                rows = open_rows(seen, shift, plan.held, scratch, monitor, team)
             part, parts = partition_streamed(
                 Task(graph, rows, capacity, cores), settings, plan, steps, monitor, team
             )

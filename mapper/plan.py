@@ -114,7 +114,8 @@ def _block_bytes(network: NetworkFile) -> int:
 def _plan_streamed(network: NetworkFile, chip: Chip, settings: Settings) -> Plan:
     """Nothing here but the number of threads depends on the threads that are asked for: how the
     memory is shared out decides the result, which is the same for any number of them."""
-    n, m, memory = network.vertices, network.connections, settings.memory_bytes
+    n, memory = network.vertices, settings.memory_bytes
+    m = min(network.connections, settings.degree * n)
     for_each = _block_bytes(network) + NEURON_BYTES_PER_THREAD * n
     most = min(max(memory // THREADS_SHARE, 2 * for_each), MOST_THREADS * for_each)
     threads = max(1, min(settings.threads, most // max(for_each, 1)))

@@ -26,6 +26,7 @@ class Settings:
 
     Of the streamed method:
 
+    degree : connections of a neuron, in the mean, that the passes look at, heavy ones first
     cluster_rounds : rounds of label propagation that make clusters
     coarse_degree : mean connections of a cluster that the coarse graph keeps
     block_vertices : vertices of a block, which is cut into cores in memory
@@ -48,6 +49,7 @@ class Settings:
     refinement_passes: int = 4
     force_share: float = 0.05
     force_iterations: int = 1000
+    degree: int = 1024
     cluster_rounds: int = 3
     coarse_degree: int = 100
     block_vertices: int = 8192
@@ -63,6 +65,7 @@ class Settings:
             ("bisection_repeats", 1, 64),
             ("refinement_passes", 0, 1000),
             ("force_iterations", 0, 1 << 40),
+            ("degree", 8, 1 << 30),
             ("cluster_rounds", 1, 100),
             ("coarse_degree", 1, 1 << 20),
             ("block_vertices", 64, 1 << 20),
@@ -89,6 +92,7 @@ PRESETS: dict[str, Settings] = {
         method="streamed",
         bisection_repeats=2,
         refinement_passes=2,
+        degree=64,
         cluster_rounds=2,
         coarse_degree=70,
         block_passes=2,

@@ -40,6 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     for name, text in (
         ("bisection-repeats", "random starts of each bisection"),
         ("refinement-passes", "visits to all vertices while refining cores"),
+        ("degree", "connections of a neuron, in the mean, that passes look at"),
         ("cluster-rounds", "rounds of label propagation that make clusters"),
         ("coarse-degree", "connections of a cluster that the coarse graph keeps"),
         ("block-vertices", "neurons of a block, which is cut into cores in memory"),
@@ -60,6 +61,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 METHOD = (
+    "degree",
     "cluster_rounds",
     "coarse_degree",
     "block_vertices",

@@ -210,6 +210,7 @@ def open_rows(
     """
     sizes = graph.vertex_sizes()
     monitor.expect(graph.connections)
+    monitor.note(f"{graph.connections:,} connections to look at")
     if held:
         return hold(StreamedRows(graph, sizes, shift), team, monitor.advance)
     try:
