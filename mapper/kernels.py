@@ -68,11 +68,15 @@ def _map_tiny_networks() -> None:
     from chipsim.chip import Chip
     from mapper.monitor import Monitor
     from mapper.output import make_report, write_results
+    from mapper.partition.bisection import whole
     from mapper.pipeline import map_network
+    from mapper.placement.portfolio import place
+    from mapper.placement.region import choose_region
     from mapper.settings import PRESETS, preset
     from mapper.verify import verify_network
     from mapper.verify_mapping import verify_mapping
     from storage.formats import export_network, import_network
+    from storage.memory import MemoryGraph
     from storage.network import NetworkFile
     from storage.scratch import Scratch
     from storage.writer import NetworkWriter
@@ -80,7 +84,7 @@ def _map_tiny_networks() -> None:
     rng = np.random.default_rng(0)
     source, target = rng.integers(0, 300, (2, 3000))
     chip = Chip(name="tiny", width=4, height=4, neurons=32)
-    presets = [preset(name, memory_bytes=1 << 28, block_vertices=64) for name in PRESETS]
+    presets = [preset(name, memory_bytes=1 << 28, block_vertices=64, degree=8) for name in PRESETS]
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         path = folder / "net.bin"
@@ -100,3 +104,6 @@ def _map_tiny_networks() -> None:
                     import_network(folder / text, folder / "again.bin")
             verify_network(path)
             verify_mapping(folder, report, path)
+    groups = whole(MemoryGraph.from_edges(256, *np.indices((256, 256)).reshape(2, -1)))
+    region = choose_region(np.ones((16, 16), np.bool_), 256)
+    place(groups, region, "fast", rng)  # dense graphs are split by kernels of their own

@@ -24,11 +24,14 @@ LEAST_CHUNKS = 4  # looked at between; more than threads, so that none waits for
 
 
 @njit(cache=True, nogil=True)
-def _best_moves(first, indptr, ids, weights, part, load, pull, touched, vertices, target, gain):
+def _best_moves(
+    first, indptr, ids, weights, part, load, pull, touched, vertices, target, gain, heaviest
+):  # fmt: skip
     """Vertices of a chunk that are connected more to another part than to their own.
 
     pull : scratch per part, zero on entry and exit; touched : scratch
-    Fills vertices, target and gain; returns how many, the weight to other parts, and all weight.
+    heaviest : gets the weight of the heaviest connection to the target
+    Fills these arrays; returns how many, the weight to other parts, and all weight.
     """
     found = 0
     outside = np.int64(0)
@@ -65,13 +68,18 @@ def _best_moves(first, indptr, ids, weights, part, load, pull, touched, vertices
             vertices[found] = v
             target[found] = best
             gain[found] = most - here
+            heaviest[found] = 0
+            for e in range(row.size):
+                if part[np.uint32(row[e])] == best:
+                    heaviest[found] = max(heaviest[found], row_weights[e])
             found += 1
     return found, outside, everything
 
 
 @njit(cache=True, nogil=True)
 def _move_in_order(
-    order, vertices, target, sizes, part, load, room, floor, head, tail, following, stack
+    order, vertices, target, gain, heaviest, sizes, part, load, room, floor, head, tail,
+    following, stack,
 ):  # fmt: skip
     """Carry out moves in the given order; those into full parts wait until there is room.
 
@@ -111,7 +119,9 @@ def _move_in_order(
                     tail[own] = -1
                 stack[depth] = m
                 depth += 1
-    for m in order:  # what still waits may change places with a vertex that waits the other way
+    # What still waits may change places with a vertex that waits the other way. A connection
+    # between the two stays cut, though both gains count it: it is at most their heaviest.
+    for m in order:
         v, to = vertices[m], target[m]
         own = part[v]
         if head[to] < 0 or own == to:
@@ -121,7 +131,9 @@ def _move_in_order(
             if other < 0:
                 break
             u = vertices[other]
-            if part[u] == to and sizes[u] == sizes[v]:
+            between = min(heaviest[m], heaviest[other])
+            better = np.int64(gain[m]) + gain[other] > 2 * np.int64(between)
+            if part[u] == to and sizes[u] == sizes[v] and better:
                 part[u], part[v] = own, to
                 moved += 2
                 break
@@ -166,7 +178,7 @@ def refine_round(
 
     def look(number: int) -> tuple[tuple[NDArray[np.int32], ...], int, int, int]:
         chunk = rows.read(number)
-        moves = tuple(np.empty(chunk.vertices, np.int32) for _ in range(3))
+        moves = tuple(np.empty(chunk.vertices, np.int32) for _ in range(4))
         with spares.borrow() as (pull, touched):
             found, outside, everything = _best_moves(
                 chunk.first, chunk.indptr, chunk.ids, chunk.weights, part, load, pull, touched,
@@ -180,14 +192,15 @@ def refine_round(
     step = max(LEAST_CHUNKS, -(-order.size // ROUNDS))
     for start in range(0, order.size, step):
         found = team.map(look, order[start : start + step].tolist())
-        vertices, target, gain = (
-            np.concatenate([arrays[i] for arrays, *_ in found]) for i in range(3)
+        vertices, target, gain, heaviest = (
+            np.concatenate([arrays[i] for arrays, *_ in found]) for i in range(4)
         )
         ranked = np.argsort(-gain, kind="stable")
         scratch = np.empty((2, gain.size + 1), np.int64)
         moves += _move_in_order(
-            ranked, vertices, target, rows.sizes, part, load, room, floor, head, tail, *scratch
-        )
+            ranked, vertices, target, gain, heaviest, rows.sizes, part, load, room, floor, head,
+            tail, *scratch,
+        )  # fmt: skip
         for _, out, total, entries in found:
             outside += out
             everything += total

@@ -24,7 +24,8 @@ from numpy.typing import NDArray
 from mapper.partition.rows import HeldRows, Rows
 from mapper.team import Spares, Team
 
-BINS = 1 << 12  # of the histogram of weights; heavier ones are all kept
+FINE = 1 << 11  # weights below have a bin of their own; above, each octave has half as many
+BINS = FINE + 20 * FINE // 2
 LOOKED_AT = 64  # chunks from which the weights of all are estimated
 MAX_ROW = 2**30  # weights of a coarse row add up to less; see `_rescale`
 
@@ -49,7 +50,12 @@ def _kept(u, v, weight, threshold, seed):
 @njit(cache=True, nogil=True)
 def _histogram(indptr, weights, counts):
     for e in range(indptr[0], indptr[-1]):
-        counts[min(weights[e], counts.size - 1)] += 1
+        w = np.int64(weights[e])
+        octave = 0
+        while w >= FINE:
+            w >>= 1
+            octave += 1
+        counts[w + octave * (FINE // 2)] += 1
 
 
 @njit(cache=True, nogil=True)
@@ -146,9 +152,16 @@ def sampling_threshold(
     return threshold_of(counts, max(1, entries * int(counts.sum()) // rows.entries))
 
 
+def bin_weights(bins: int) -> NDArray[np.int64]:
+    """The least weight that each of the first bins of the histogram counts."""
+    octave = np.maximum(np.arange(bins) - FINE // 2, 0) // (FINE // 2)
+    weight: NDArray[np.int64] = (np.arange(bins) - octave * (FINE // 2)) << octave
+    return weight
+
+
 def threshold_of(counts: NDArray[np.int64], entries: int) -> int:
     """The least t whose expected sample, sum of min(1, w/t), is at most `entries`."""
-    weight = np.arange(counts.size)
+    weight = bin_weights(counts.size)
     low, high = 1, 1 << 30
     while low < high:
         middle = (low + high) // 2

@@ -154,8 +154,9 @@ def least_threshold(counts: Sequence[int], entries: int) -> int:
 
 def best_moves(
     first: int, block: Adjacency, part: Sequence[int], load: Sequence[int]
-) -> tuple[list[tuple[int, int, int]], int, int]:
-    """(vertex, target, gain) of all that would move, the weight to other parts, all weight."""
+) -> tuple[list[tuple[int, int, int, int]], int, int]:
+    """(vertex, target, gain, heaviest connection to the target) of all that would move, the
+    weight to other parts, all weight."""
     moves, outside, everything = [], 0, 0
     for v, links in enumerate(block, first):
         pull = positive_pulls(links, part)
@@ -164,34 +165,38 @@ def best_moves(
         everything += sum(pull.values()) + here
         best = max(pull, key=lambda k: (pull[k], -load[k]), default=-1)
         if best >= 0 and pull[best] > here:
-            moves.append((v, best, pull[best] - here))
+            heaviest = max(w for u, w in links if part[u] == best)
+            moves.append((v, best, pull[best] - here, heaviest))
     return moves, outside, everything
 
 
 def move_in_order(
-    moves: Sequence[tuple[int, int]],
+    moves: Sequence[tuple[int, int, int, int]],
     sizes: Sequence[int],
     part: list[int],
     load: list[int],
     room: Sequence[int],
     floor: Sequence[int],
 ) -> int:
-    """Moves (vertex, target) in order; into full parts they wait, first come first served.
+    """Moves (vertex, target, gain, heaviest connection to it) in order.
+
+    Into full parts they wait, first come first served.
 
     In the end a vertex that has not moved, be it for want of room or because of the floor, changes
     places with the first of the same size that waits for room in its part and comes from where it
-    wants to go, if there is one among the first `SWAPS_TRIED` of those that wait.
+    wants to go, if there is one among the first `SWAPS_TRIED` of those that wait, and if both
+    gain even should their heaviest connections be the one between them.
     """
-    waiting: dict[int, deque[tuple[int, int]]] = defaultdict(deque)
+    waiting: dict[int, deque[tuple[int, int, int, int]]] = defaultdict(deque)
     moved = 0
 
-    def attempt(v: int, to: int) -> None:
+    def attempt(v: int, to: int, gain: int, heaviest: int) -> None:
         nonlocal moved
         own, size = part[v], sizes[v]
         if load[own] - size < floor[own]:
             return
         if load[to] + size > room[to]:
-            waiting[to].append((v, to))
+            waiting[to].append((v, to, gain, heaviest))
             return
         load[own] -= size
         load[to] += size
@@ -200,14 +205,15 @@ def move_in_order(
         if waiting[own] and load[own] + sizes[waiting[own][0][0]] <= room[own]:
             attempt(*waiting[own].popleft())
 
-    for v, to in moves:
-        attempt(v, to)
-    for v, to in moves:
+    for move in moves:
+        attempt(*move)
+    for v, to, gain, heaviest in moves:
         own = part[v]
         if own == to or not waiting[to]:
             continue
-        for u, _ in islice(waiting[own], SWAPS_TRIED):
-            if part[u] == to and sizes[u] == sizes[v]:
+        for u, _, other_gain, other_heaviest in islice(waiting[own], SWAPS_TRIED):
+            better = gain + other_gain > 2 * min(heaviest, other_heaviest)
+            if part[u] == to and sizes[u] == sizes[v] and better:
                 part[u], part[v] = own, to
                 moved += 2
                 break

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import pytest
 
@@ -28,7 +30,7 @@ def found_moves(
 ) -> tuple[list[tuple[int, ...]], int, int]:
     chunk = rows.read(index)
     pull, touched = np.zeros(load.size, np.int32), np.empty(load.size, np.int32)
-    moves = np.empty((3, chunk.vertices), np.int32)
+    moves = np.empty((4, chunk.vertices), np.int32)
     found, outside, everything = _best_moves(
         chunk.first, chunk.indptr, chunk.ids, chunk.weights, part, load, pull, touched, *moves
     )
@@ -54,21 +56,20 @@ def test_best_moves(seed: int) -> None:
 
 
 def move(
-    moves: list[tuple[int, int]],
+    moves: Sequence[tuple[int, ...]],
     sizes: np.ndarray,
     part: np.ndarray,
     load: np.ndarray,
     room: np.ndarray,
     floor: np.ndarray,
 ) -> int:
-    """Carry out moves (vertex, target) in the order in which they are given."""
-    vertices, target = np.array(moves, np.int32).reshape(-1, 2).T.copy()
+    """Carry out moves (vertex, target[, gain, heaviest connection]) in the order given."""
+    full = [(*some, 5, 0)[:4] for some in moves]
+    columns = np.array(full, np.int32).reshape(-1, 4).T.copy()
     head, tail = np.full((2, load.size), -1, np.int64)
     scratch = np.empty((2, len(moves) + 1), np.int64)
     order = np.arange(len(moves))
-    moved = _move_in_order(
-        order, vertices, target, sizes, part, load, room, floor, head, tail, *scratch
-    )
+    moved = _move_in_order(order, *columns, sizes, part, load, room, floor, head, tail, *scratch)
     assert (head == -1).all()
     assert (tail == -1).all()
     return int(moved)
@@ -85,7 +86,8 @@ def test_move_in_order(seed: int) -> None:
     floor = np.maximum(load - rng.integers(0, 9, parts), 0)
     chosen = rng.permutation(n)[: int(rng.integers(0, n + 1))]
     others = (part[chosen] + rng.integers(1, parts, chosen.size)) % parts
-    moves = list(zip(chosen.tolist(), others.tolist(), strict=True))
+    gains, heaviest = rng.integers(1, 9, (2, chosen.size)).tolist()
+    moves = list(zip(chosen.tolist(), others.tolist(), gains, heaviest, strict=True))
     twin_part, twin_load = part.tolist(), load.tolist()
     before = load.copy()
     moved = move(moves, sizes, part, load, room, floor)
