@@ -28,6 +28,8 @@ from storage.parallel import map_ordered
 
 Places = tuple[NDArray[np.int32], NDArray[np.int32]]
 
+FEW = 2048  # groups below which the work of the annealing shrinks with them
+LEAST = 0.1  # of the work, however few they are
 STANDARD = 16384  # groups; for more the work of the annealing grows as their square root
 SMALL = 1100  # groups up to which several annealings are run, from these start temperatures
 HEATS = (0.4, 0.8, 0.2, 0.8)
@@ -197,7 +199,9 @@ def _finish(job: _Job, found: list[_Placed]) -> Iterator[_Placed]:
 
 
 def _work(job: _Job) -> float:
-    return job.spend.work * max(1.0, job.traffic.size / STANDARD) ** 0.5
+    """Nanoseconds of annealing: by the size up to FEW groups, by its root above STANDARD."""
+    few = min(1.0, max(LEAST, job.traffic.size / FEW))
+    return job.spend.work * few * max(1.0, job.traffic.size / STANDARD) ** 0.5
 
 
 def _annealed(job: _Job, tasks: list[tuple[_Placed, Schedule]]) -> Iterator[_Placed]:
