@@ -17,6 +17,8 @@ from mapper import cli
 from mapper.checkpoint import Arrays, Steps
 from tests.mapper.helpers import random_network
 
+pytestmark = pytest.mark.jit  # dozens of whole runs; test_checkpoint has the steps without it
+
 ARGUMENTS = (
     "--chip", "8x8", "--neurons-per-core", "20", "--block-vertices", "256", "--memory", "256MiB",
     "--coarse-degree", "20", "--force-iterations", "20",
@@ -75,7 +77,6 @@ def test_ending_behind_every_step(
     assert count > (1 if preset == "classic" else 6)
 
 
-@pytest.mark.jit
 def test_kill_at_many_moments(network: Path, folder: Path) -> None:
     start = time.perf_counter()
     command = [sys.executable, "-m", "mapper", "run", str(network), *ARGUMENTS, "-q"]
