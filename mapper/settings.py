@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
+import numpy as np
+
 from mapper.errors import UsageError
 
 
@@ -82,6 +84,10 @@ class Settings:
         for name in ("stop_shrink", "force_share"):
             if not 0 < getattr(self, name) <= 1:
                 raise UsageError(f"{name} is {getattr(self, name)}; give a share above 0, up to 1")
+
+    def seed_of(self, step: int) -> int:
+        """A seed of its own for each step, below 2^31: neighbouring seeds share none."""
+        return int(np.random.SeedSequence([self.seed, step]).generate_state(1)[0] >> 1)
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
