@@ -78,6 +78,7 @@ def _map_tiny_networks() -> None:
     from storage.formats import export_network, import_network
     from storage.memory import MemoryGraph
     from storage.network import NetworkFile
+    from storage.rowfile import pack_lists, unpack_lists
     from storage.scratch import Scratch
     from storage.writer import NetworkWriter
 
@@ -104,6 +105,9 @@ def _map_tiny_networks() -> None:
                     import_network(folder / text, folder / "again.bin")
             verify_network(path)
             verify_mapping(folder, report, path)
+    for most in (1, 1 << 12, 1 << 28):  # numbers of one, two and four bytes
+        numbers = np.arange(8, dtype=np.int32) * most
+        unpack_lists(pack_lists(np.array([0, 8]), numbers, numbers))
     groups = whole(MemoryGraph.from_edges(256, *np.indices((256, 256)).reshape(2, -1)))
     region = choose_region(np.ones((16, 16), np.bool_), 256)
     place(groups, region, "fast", rng)  # dense graphs are split by kernels of their own

@@ -36,6 +36,7 @@ PAIR_BYTES = 8  # of two groups with traffic, while traffic is measured
 PLACER_BYTES = 28  # of the same while groups are placed
 CORE_BYTES = 120  # of a core and thread while traffic is measured
 SCRATCH_BYTES = 3.6  # of a connection in a zstd block, ids in random order
+ROW_BYTES = 6.2  # of a connection in a file of rows, in any order; half of it in natural order
 FILL = 0.97  # of the capacity that cores have on average
 STEP_BYTES = 24  # of a neuron in the steps that are kept for `--resume`, compressed
 CLASSIC_SHRINK = 0.85  # connections that a round of pairing leaves where there is little structure
@@ -150,7 +151,7 @@ def _plan_streamed(network: NetworkFile, chip: Chip, settings: Settings) -> Plan
     return Plan(
         memory,
         stages,
-        int((0 if held else SCRATCH_BYTES * m) + STEP_BYTES * n),
+        int((0 if held else ROW_BYTES * m) + STEP_BYTES * n),
         0,
         held,
         sampled,

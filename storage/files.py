@@ -18,7 +18,7 @@ def write_error(path: Path, error: OSError) -> WriteError:
 
 
 class PartialFile(Closing):
-    """A new file, written as NAME.partial, then synced and renamed by `commit`.
+    """A new file, written as NAME.partial, then renamed by `commit`.
 
     Leaving the ``with`` block without `commit` removes what was written. The error of a full
     disk or a missing folder is a `WriteError`.
@@ -42,10 +42,15 @@ class PartialFile(Closing):
             raise write_error(self.path, error) from error
         self.position += len(data)
 
-    def commit(self) -> None:
+    def commit(self, *, sync: bool = True) -> None:
+        """Give the file its name.
+
+        sync : wait until the disk has it; not needed for what lives no longer than the process
+        """
         try:
             self._file.flush()
-            os.fsync(self._file.fileno())
+            if sync:
+                os.fsync(self._file.fileno())
             self._file.close()
             self.partial.replace(self.path)
         except OSError as error:

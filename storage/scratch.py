@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -24,12 +24,10 @@ from storage.codec import decode_block, decode_undirected, encode_block
 from storage.errors import CorruptError, WriteError
 from storage.graph import Block, Csr, Graph
 from storage.mapped import drop_pages, mapping_of
-from storage.parallel import map_ordered
 
 MAP_SIZE = 1 << 40  # address space, not disk: the file grows as it is filled
 COMMIT_EVERY = 64 << 20  # bytes in one transaction, so that dirty pages stay bounded
 EVICT_EVERY = 64 << 20  # bytes read, after which the pages that they came from are let go
-NO_DEFAULT = -1  # no weight equals it
 _DTYPES = {"int32": np.int32, "int64": np.int64}
 
 
@@ -136,46 +134,6 @@ class Scratch(Closing):
         self._commit(pending)
         return self._finish_graph(name, sizes, connections, block_size)
 
-    def copy_undirected(
-        self,
-        name: str,
-        graph: Graph,
-        sizes: NDArray[np.int64],
-        threads: int = 1,
-        advance: Callable[[int], None] = lambda done: None,
-    ) -> ScratchGraph:
-        """Keep the neighbour lists of any graph, both directions of a pair added.
-
-        advance : called with the connections of each block
-        """
-
-        degrees = np.empty(graph.vertices, np.int32)
-
-        def pack(index: int) -> tuple[int, int, bytes]:
-            indptr, ids, weights = graph.read_undirected(index)
-            first, last = graph.block_bounds(index)
-            degrees[first:last] = np.diff(indptr)
-            incoming = np.zeros(ids.size, np.uint8)
-            block = Block(index * graph.block_size, indptr, ids, weights, incoming)
-            # All weights are spelt out: where some are left out, the decoder often guesses wrong
-            # whether one follows (8.6 ns a connection instead of 11.3, for 2 % more bytes).
-            return index, ids.size, _compress(encode_block(block, default_weight=NO_DEFAULT))
-
-        pending: list[tuple[bytes, bytes]] = []
-        held = connections = 0
-        for index, count, packed in map_ordered(pack, range(graph.block_count), threads):
-            pending.append((f"{name}/block/{index:08d}".encode(), packed))
-            connections += count
-            held += len(packed)
-            advance(count)
-            if held >= COMMIT_EVERY:
-                self._commit(pending)
-                self.evict()
-                held = 0
-        self._commit(pending)
-        self.put_array(f"{name}/degrees", degrees)
-        return self._finish_graph(name, sizes, connections, graph.block_size)
-
     def _finish_graph(
         self, name: str, sizes: NDArray[np.int64], connections: int, block_size: int
     ) -> ScratchGraph:
@@ -221,11 +179,6 @@ class ScratchGraph(Graph):
 
     def vertex_sizes(self) -> NDArray[np.int64]:
         return self._scratch.get_array(f"{self._name}/sizes")
-
-    def degrees(self) -> NDArray[np.int32]:
-        """Neighbours of each vertex, shape (vertices,); of copies, see `copy_undirected`."""
-        found: NDArray[np.int32] = self._scratch.get_array(f"{self._name}/degrees")
-        return found
 
     def read_block(self, index: int) -> Block:
         raw, first, count, where = self._raw(index)

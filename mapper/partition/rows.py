@@ -10,17 +10,19 @@ of k-way refinement: 12.6 ns a connection before, 5.5 after).
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
 from mapper.team import Team
+from storage.closing import Closing
 from storage.graph import Graph
-from storage.scratch import ScratchGraph
+from storage.rowfile import Lists, RowFile, write_rows
 
 CHUNK_ENTRIES = 1 << 16  # of a chunk in memory: short enough to share, long enough to pay
 LEAST_CHUNKS = 32  # fewer would make each round of moves too blind, see `kway`
@@ -46,7 +48,7 @@ class Chunk:
         return self.indptr.size - 1
 
 
-class Rows(ABC):
+class Rows(Closing):
     """A symmetric graph with sized vertices and int32 weights.
 
     sizes : ndarray[int64], shape (vertices,), capacity that each vertex uses
@@ -72,6 +74,9 @@ class Rows(ABC):
     @abstractmethod
     def read(self, index: int) -> Chunk:
         """Chunk `index`; may be called from several threads at once."""
+
+    def close(self) -> None:
+        """Nothing to let go of, unless a class says otherwise."""
 
 
 class HeldRows(Rows):
@@ -128,12 +133,14 @@ class StreamedRows(Rows):
         self.entries = graph.connections
 
     @property
+    def block_size(self) -> int:
+        return self._graph.block_size
+
+    @property
     def chunks(self) -> int:
         return self._graph.block_count
 
     def degrees(self) -> NDArray[np.int32]:
-        if isinstance(self._graph, ScratchGraph):
-            return self._graph.degrees()
         found = np.empty(self.vertices, np.int32)
         for index in range(self.chunks):
             chunk = self.read(index)
@@ -146,6 +153,40 @@ class StreamedRows(Rows):
         narrow = np.empty(ids.size, np.int32)
         _narrow(indptr, weights, self._shift, ROW_LIMIT, narrow)
         return Chunk(first, indptr, ids, narrow)
+
+
+class FileRows(Rows):
+    """Rows in a file that was made for reading them often."""
+
+    def __init__(self, file: RowFile, sizes: NDArray[np.int64]) -> None:
+        self._file = file
+        self.sizes = sizes
+        self.entries = file.entries
+
+    @property
+    def chunks(self) -> int:
+        return self._file.block_count
+
+    def degrees(self) -> NDArray[np.int32]:
+        return self._file.degrees()
+
+    def read(self, index: int) -> Chunk:
+        return Chunk(index * self._file.block_size, *self._file.read(index))
+
+    def close(self) -> None:
+        self._file.close()
+
+
+def copied(rows: StreamedRows, path: Path, team: Team, advance: Callable[[int], None]) -> FileRows:
+    """The rows copied to a file; as they are there if it exists."""
+    if not path.exists():
+
+        def lists(index: int) -> Lists:
+            chunk = rows.read(index)
+            return chunk.indptr, chunk.ids, chunk.weights
+
+        write_rows(path, rows.vertices, rows.block_size, lists, team.threads, advance)
+    return FileRows(RowFile(path), rows.sizes)
 
 
 def weight_shift(total_weight: int, connections: int) -> int:
