@@ -78,7 +78,7 @@ def _map_tiny_networks() -> None:
     from storage.formats import export_network, import_network
     from storage.memory import MemoryGraph
     from storage.network import NetworkFile
-    from storage.rowfile import pack_lists, unpack_lists
+    from storage.packed import pack_lists, unpack_lists
     from storage.scratch import Scratch
     from storage.writer import NetworkWriter
 

@@ -86,15 +86,15 @@ def map_network(
             with monitor.stage("read"):
                 seen = thin(graph, settings.degree, shift, team)
                 rows = open_rows(seen, shift, plan.held, scratch, monitor, team)
-            with rows:
-                part, parts = partition_streamed(
-                    Task(graph, rows, capacity, cores), settings, plan, steps, monitor, team
+            part, parts = partition_streamed(
+                Task(graph, rows, capacity, cores), settings, plan, steps, monitor, team
+            )
+            with monitor.stage("groups"):
+                monitor.expect(rows.entries)
+                groups = group_traffic(
+                    rows, part, parts, plan.grouped, scratch.path, team, monitor.advance
                 )
-                with monitor.stage("groups"):
-                    monitor.expect(rows.entries)
-                    groups = group_traffic(
-                        rows, part, parts, plan.grouped, scratch.path, team, monitor.advance
-                    )
+            del rows
         scratch.evict()
 
         def placed(groups: Subgraph = groups) -> Arrays:

@@ -18,7 +18,7 @@ def write_error(path: Path, error: OSError) -> WriteError:
 
 
 class PartialFile(Closing):
-    """A new file, written as NAME.partial, then renamed by `commit`.
+    """A new file, written as NAME.partial, then synced and renamed by `commit`.
 
     Leaving the ``with`` block without `commit` removes what was written. The error of a full
     disk or a missing folder is a `WriteError`.
@@ -42,15 +42,10 @@ class PartialFile(Closing):
             raise write_error(self.path, error) from error
         self.position += len(data)
 
-    def commit(self, *, sync: bool = True) -> None:
-        """Give the file its name.
-
-        sync : wait until the disk has it; not needed for what lives no longer than the process
-        """
+    def commit(self) -> None:
         try:
             self._file.flush()
-            if sync:
-                os.fsync(self._file.fileno())
+            os.fsync(self._file.fileno())
             self._file.close()
             self.partial.replace(self.path)
         except OSError as error:

@@ -10,23 +10,23 @@ of k-way refinement: 12.6 ns a connection before, 5.5 after).
 
 from __future__ import annotations
 
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
 from mapper.team import Team
-from storage.closing import Closing
 from storage.graph import Graph
-from storage.rowfile import Lists, RowFile, write_rows
+from storage.packed import Lists, PackedRows, write_packed
+from storage.scratch import Scratch
 
 CHUNK_ENTRIES = 1 << 16  # of a chunk in memory: short enough to share, long enough to pay
 LEAST_CHUNKS = 32  # fewer would make each round of moves too blind, see `kway`
 ROW_LIMIT = np.int64(2**31 - 1)  # the weights of a row add up to this at most
+COPY = "level-0"  # name in scratch
 MEAN_BITS = 8  # weights are shifted so that their mean keeps this many bits
 
 
@@ -48,7 +48,7 @@ class Chunk:
         return self.indptr.size - 1
 
 
-class Rows(Closing):
+class Rows(ABC):
     """A symmetric graph with sized vertices and int32 weights.
 
     sizes : ndarray[int64], shape (vertices,), capacity that each vertex uses
@@ -74,9 +74,6 @@ class Rows(Closing):
     @abstractmethod
     def read(self, index: int) -> Chunk:
         """Chunk `index`; may be called from several threads at once."""
-
-    def close(self) -> None:
-        """Nothing to let go of, unless a class says otherwise."""
 
 
 class HeldRows(Rows):
@@ -155,38 +152,41 @@ class StreamedRows(Rows):
         return Chunk(first, indptr, ids, narrow)
 
 
-class FileRows(Rows):
-    """Rows in a file that was made for reading them often."""
+class CopiedRows(Rows):
+    """Rows in scratch, in a form that is cheap to read again and again."""
 
-    def __init__(self, file: RowFile, sizes: NDArray[np.int64]) -> None:
-        self._file = file
+    def __init__(self, packed: PackedRows, sizes: NDArray[np.int64]) -> None:
+        self._packed = packed
         self.sizes = sizes
-        self.entries = file.entries
+        self.entries = packed.entries
 
     @property
     def chunks(self) -> int:
-        return self._file.block_count
+        return self._packed.block_count
 
     def degrees(self) -> NDArray[np.int32]:
-        return self._file.degrees()
+        return self._packed.degrees()
 
     def read(self, index: int) -> Chunk:
-        return Chunk(index * self._file.block_size, *self._file.read(index))
-
-    def close(self) -> None:
-        self._file.close()
+        return Chunk(index * self._packed.block_size, *self._packed.read(index))
 
 
-def copied(rows: StreamedRows, path: Path, team: Team, advance: Callable[[int], None]) -> FileRows:
-    """The rows copied to a file; as they are there if it exists."""
-    if not path.exists():
+def copied(
+    rows: StreamedRows, scratch: Scratch, team: Team, advance: Callable[[int], None]
+) -> CopiedRows:
+    """The rows copied to scratch; as they are there if they have been copied before."""
 
-        def lists(index: int) -> Lists:
-            chunk = rows.read(index)
-            return chunk.indptr, chunk.ids, chunk.weights
+    def lists(index: int) -> Lists:
+        chunk = rows.read(index)
+        return chunk.indptr, chunk.ids, chunk.weights
 
-        write_rows(path, rows.vertices, rows.block_size, lists, team.threads, advance)
-    return FileRows(RowFile(path), rows.sizes)
+    try:
+        packed = PackedRows(scratch, COPY)
+    except KeyError:
+        packed = write_packed(
+            scratch, COPY, rows.vertices, rows.block_size, lists, team.threads, advance
+        )
+    return CopiedRows(packed, rows.sizes)
 
 
 def weight_shift(total_weight: int, connections: int) -> int:

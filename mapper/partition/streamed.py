@@ -38,7 +38,6 @@ from storage.graph import Graph
 from storage.scratch import Scratch
 
 CLUSTER = 5  # most vertices of mean size in a cluster: label propagation alone stops about there
-ROWS = "rows.bin"  # in the folder of the scratch
 SETTLED = 128  # passes end when fewer than one in this many vertices has moved
 
 
@@ -216,4 +215,4 @@ def open_rows(
     monitor.note(f"{graph.connections:,} connections to look at")
     if held:
         return hold(rows, team, monitor.advance)
-    return copied(rows, scratch.path / ROWS, team, monitor.advance)
+    return copied(rows, scratch, team, monitor.advance)

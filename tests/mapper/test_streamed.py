@@ -16,7 +16,7 @@ from mapper.checkpoint import Steps
 from mapper.errors import DoesNotFitError
 from mapper.monitor import Monitor
 from mapper.output import MAPPING, make_report, read_report, scratch_in, write_results
-from mapper.partition.rows import FileRows, HeldRows
+from mapper.partition.rows import CopiedRows, HeldRows
 from mapper.partition.streamed import Task, open_rows, partition_streamed
 from mapper.pipeline import map_network
 from mapper.plan import Plan, make_plan
@@ -226,7 +226,7 @@ def partition(
         if stop_after is not None:
             steps = Killed(scratch, stop_after)
         rows = open_rows(graph, 0, held, scratch, monitor, team)
-        assert isinstance(rows, HeldRows if held else FileRows)
+        assert isinstance(rows, HeldRows if held else CopiedRows)
         part, count = partition_streamed(
             Task(graph, rows, capacity, cores), settings, plan, steps, monitor, team
         )

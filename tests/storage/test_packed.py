@@ -1,8 +1,7 @@
-"""Files of neighbour lists: what is read is what was written, whatever its size and damage."""
+"""Packed neighbour lists: what is read is what was written, whatever its size."""
 
 from __future__ import annotations
 
-import os
 from itertools import pairwise
 from pathlib import Path
 
@@ -11,11 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from storage.errors import CorruptError, WriteError
-from storage.rowfile import (
+from storage.errors import CorruptError
+from storage.packed import (
     EXTRA_COST,
     Lists,
-    RowFile,
+    PackedRows,
     _gaps,
     _large,
     _unpack,
@@ -23,8 +22,9 @@ from storage.rowfile import (
     pack,
     pack_lists,
     unpack_lists,
-    write_rows,
+    write_packed,
 )
+from storage.scratch import Scratch, compress
 
 Rows = list[list[tuple[int, int]]]
 EDGES = [0, 1, 254, 255, 256, 65534, 65535, 65536, 2**31 - 1]
@@ -110,93 +110,65 @@ def test_kernels(made: Rows) -> None:
         assert again.tolist() == ids.tolist()
 
 
-def write(path: Path, made: Rows, block_size: int, threads: int = 1) -> list[int]:
+def write(
+    scratch: Scratch, made: Rows, block_size: int, threads: int = 1
+) -> tuple[PackedRows, list[int]]:
     advanced: list[int] = []
-    write_rows(
-        path,
+    rows = write_packed(
+        scratch,
+        "rows",
         len(made),
         block_size,
         lambda index: lists_of(made[index * block_size :][:block_size]),
         threads,
         advanced.append,
     )
-    return advanced
+    return rows, advanced
 
 
 @settings(deadline=None, max_examples=50)
 @given(rows(), st.sampled_from([1, 2, 5, 64]), st.sampled_from([1, 3]))
-def test_files_come_back(
+def test_rows_come_back_from_scratch(
     tmp_path_factory: pytest.TempPathFactory, made: Rows, block_size: int, threads: int
 ) -> None:
-    path = tmp_path_factory.mktemp("rows") / "rows.bin"
-    advanced = write(path, made, block_size, threads)
-    assert list(path.parent.iterdir()) == [path]
-    with RowFile(path) as file:
-        assert (file.vertices, file.block_size) == (len(made), block_size)
-        assert file.entries == sum(map(len, made)) == sum(advanced)
-        assert file.degrees().tolist() == [len(row) for row in made]
-        assert file.degrees().dtype == np.int32
-        found = [row for index in range(file.block_count) for row in rows_of(file.read(index))]
-    assert found == made
+    path = tmp_path_factory.mktemp("rows") / "scratch"
+    with Scratch(path) as scratch:
+        with pytest.raises(KeyError, match="rows/rows"):
+            PackedRows(scratch, "rows")
+        _, advanced = write(scratch, made, block_size, threads)
+        found = PackedRows(scratch, "rows")
+        assert (found.vertices, found.block_size) == (len(made), block_size)
+        assert found.entries == sum(map(len, made)) == sum(advanced)
+        assert found.degrees().tolist() == [len(row) for row in made]
+        assert found.degrees().dtype == np.int32
+        read = [row for index in range(found.block_count) for row in rows_of(found.read(index))]
+    assert read == made
+
+
+def test_a_write_that_was_broken_off_leaves_no_rows(tmp_path: Path) -> None:
+    def fail(index: int) -> Lists:
+        if index:
+            raise KeyboardInterrupt
+        return lists_of(MADE[:2])
+
+    with Scratch(tmp_path / "scratch") as scratch:
+        with pytest.raises(KeyboardInterrupt):
+            write_packed(scratch, "rows", 4, 2, fail)
+        with pytest.raises(KeyError):
+            PackedRows(scratch, "rows")
+
+
+def test_missing_and_damaged_blocks(tmp_path: Path) -> None:
+    with Scratch(tmp_path / "scratch") as scratch:
+        found, _ = write(scratch, MADE, 2)
+        good = compress(pack_lists(*lists_of(MADE[:2])))
+        scratch.put_compressed([("rows/packed/00000001", good[:-1] + bytes([good[-1] ^ 1]))])
+        with pytest.raises(CorruptError, match=r"rows/packed/00000001: .*; run again$"):
+            found.read(1)
+        assert rows_of(found.read(0)) == MADE[:2]
+        found.block_size = 1
+        with pytest.raises(CorruptError, match=r"rows/packed/00000002 is missing; run again$"):
+            found.read(2)
 
 
 MADE: Rows = [[(1, 5), (70000, 1)], [(0, 5)], [], [(2, 300)]]
-
-
-def test_damage_is_seen(tmp_path: Path) -> None:
-    path = tmp_path / "rows.bin"
-    write(path, MADE, 2)
-    whole = path.read_bytes()
-    with RowFile(path) as file:
-        ends = [int(end) for end in file._ends]
-    for at in range(ends[-1]):
-        path.write_bytes(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :])
-        with RowFile(path) as file:
-            block = int(at >= ends[0])
-            with pytest.raises(CorruptError, match=f"block {block} is damaged; run again"):
-                file.read(block)
-            assert rows_of(file.read(1 - block)) == MADE[2 - 2 * block :][:2]
-    for broken in (b"", whole[:20], whole[:-1], whole + b"x"):
-        path.write_bytes(broken)
-        with pytest.raises(CorruptError, match="no file of neighbour lists; run again"):
-            RowFile(path)
-
-
-def test_a_file_that_was_cut_short_while_open(tmp_path: Path) -> None:
-    path = tmp_path / "rows.bin"
-    write(path, MADE, 2)
-    with RowFile(path) as file:
-        os.truncate(path, 10)
-        with pytest.raises(CorruptError, match="block 0 is damaged"):
-            file.read(0)
-
-
-def test_short_reads_are_continued(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The system reads at most 2 GiB at once, and less where it likes."""
-    path = tmp_path / "rows.bin"
-    write(path, MADE, 2)
-    pread = os.pread
-    monkeypatch.setattr(os, "pread", lambda file, count, at: pread(file, min(count, 7), at))
-    with RowFile(path) as file:
-        assert rows_of(file.read(0)) == MADE[:2]
-
-
-def test_closing_twice(tmp_path: Path) -> None:
-    path = tmp_path / "rows.bin"
-    write(path, MADE, 2)
-    file = RowFile(path)
-    file.close()
-    file.close()
-
-
-def test_nothing_is_left_when_writing_fails(tmp_path: Path) -> None:
-    def fail(index: int) -> Lists:
-        if index:
-            raise OSError(28, "No space left on device")
-        return lists_of(MADE[:2])
-
-    with pytest.raises(OSError, match="No space left"):
-        write_rows(tmp_path / "rows.bin", 4, 2, fail)
-    assert list(tmp_path.iterdir()) == []
-    with pytest.raises(WriteError, match="cannot write"):
-        write(tmp_path / "no" / "rows.bin", MADE, 2)
