@@ -33,6 +33,31 @@ def _marker() -> Path:
     return home / "mapper" / f"compiled-{digest.hexdigest()[:16]}"
 
 
+def forget_kernels() -> None:
+    """Remove what numba has compiled of these packages.
+
+    It notices when the file of a kernel changes, but not when a kernel that is called from there
+    does, in a file of its own.
+    """
+    import pkgutil
+    from importlib import import_module
+
+    import chipsim
+    import mapper
+    import storage
+
+    for package in (mapper, storage, chipsim):
+        for found in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
+            if found.name.endswith("__main__"):
+                continue
+            module = import_module(found.name)
+            stats = [getattr(value, "stats", None) for value in vars(module).values()]
+            folders = {getattr(stat, "cache_path", None) for stat in stats}
+            for folder in filter(None, folders):
+                for file in Path(folder).glob(f"{found.name.rsplit('.', 1)[-1]}.*.nb?"):
+                    file.unlink(missing_ok=True)
+
+
 def compile_once(console: Console) -> None:
     """Map a tiny network where this installation never mapped one, so that numba fills its cache.
 
@@ -49,6 +74,7 @@ def compile_once(console: Console) -> None:
         return
     console.print("compiling kernels, once after installation; takes up to a minute ...")
     try:
+        forget_kernels()
         _map_tiny_networks()
     except OSError:  # no room for temporary files: the kernels are compiled when they are used
         return

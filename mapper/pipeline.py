@@ -33,7 +33,7 @@ from mapper.placement.region_bisection import place_by_bisection
 from mapper.plan import make_plan, megabytes
 from mapper.settings import Settings
 from mapper.team import Team
-from storage.graph import Block, Graph
+from storage.graph import Csr
 from storage.network import RATE, NetworkFile
 from storage.scratch import Scratch
 
@@ -189,20 +189,31 @@ def measure_network(
 
 
 @dataclass(frozen=True, slots=True)
-class _Told:
-    """The blocks of a graph, each of them told to a progress display when it is read."""
+class _Synapses:
+    """The outgoing synapses of some consecutive vertices."""
 
-    graph: Graph
+    first: int
+    lists: Csr
+
+    def outgoing(self) -> Csr:
+        return self.lists
+
+
+@dataclass(frozen=True, slots=True)
+class _Told:
+    """The blocks of a network, each of them told to a progress display when it is read."""
+
+    network: NetworkFile
     advance: Callable[[int], None]
 
     @property
     def block_count(self) -> int:
-        return self.graph.block_count
+        return self.network.block_count
 
-    def read_block(self, index: int) -> Block:
-        block = self.graph.read_block(index)
-        self.advance(block.connections)
-        return block
+    def read_block(self, index: int) -> _Synapses:
+        lists = self.network.read_outgoing(index)
+        self.advance(lists[1].size * (1 if self.network.undirected else 2))
+        return _Synapses(self.network.block_bounds(index)[0], lists)
 
 
 def _random(settings: Settings, step: int) -> np.random.Generator:

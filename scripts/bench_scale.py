@@ -17,35 +17,23 @@ from __future__ import annotations
 import argparse
 import importlib.util
 import json
-import math
 import os
-import platform
 import shutil
-import statistics
-import subprocess
 import sys
 import tempfile
-import threading
-import time
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
-from importlib.metadata import PackageNotFoundError
-from importlib.metadata import version as version_of
 from pathlib import Path
 from typing import Any
 
+from bench_common import PEER_MODULES, Process, machine, mapper, median, run, say, worker
 from rich.console import Console
 from rich.measure import Measurement
 
 from mapper.tables import columns, size
 
-# Nothing that takes memory is imported here: the system counts what a parent holds when it starts
-# a child as the child's.
-
 CHIPS = {128: (8, 264), 316: (20, 256), 1024: (64, 264), 3163: (200, 264)}
-MODULES = {"kaminpar": "kaminpar", "metis": "pymetis", "mtkahypar": "mtkahypar"}
 ORDERS = ("natural", "shuffled")
 GROUPS = ("read", "coarsen", "partition", "refine", "place", "score")
 WORDS = {  # a stage counts for the first group that has one of these in its name
@@ -128,89 +116,12 @@ class Method:
 
     @property
     def installed(self) -> bool:
-        return self.tool == "mapper" or importlib.util.find_spec(MODULES[self.tool]) is not None
+        return (
+            self.tool == "mapper" or importlib.util.find_spec(PEER_MODULES[self.tool]) is not None
+        )
 
 
 Found = dict[tuple[Case, Method], list[dict[str, Any]]]
-
-
-@dataclass(slots=True)
-class Process:
-    """How a process went: `failed` says why it has no result."""
-
-    seconds: float
-    cpu_seconds: float
-    rss_bytes: int
-    disk_bytes: int
-    output: str
-    failed: str | None
-
-
-def say(line: str) -> None:
-    """Progress, on stderr."""
-    print(line, file=sys.stderr, flush=True)
-
-
-def mapper(*arguments: str) -> list[str]:
-    return [sys.executable, "-m", "mapper", *arguments]
-
-
-def worker(*arguments: str) -> list[str]:
-    return [sys.executable, str(Path(__file__).with_name("bench_peers.py")), *arguments]
-
-
-def disk_bytes(folders: Sequence[Path]) -> int:
-    """Bytes that the files of some folders take on the disk now."""
-    total = 0
-    for folder in folders:
-        for root, _, names in os.walk(folder):
-            for name in names:
-                with suppress(OSError):  # it went in the meantime
-                    total += os.lstat(f"{root}/{name}").st_blocks * 512
-    return total
-
-
-def run(command: Sequence[str], limit: float = math.inf, watched: Sequence[Path] = ()) -> Process:
-    """Run a command for `limit` seconds at most; its folders are looked at all the while."""
-    done = threading.Event()
-    peak = 0
-    late = False
-
-    def watch(child: subprocess.Popen[str], until: float) -> None:
-        nonlocal peak, late
-        while not done.wait(0.05):
-            peak = max(peak, disk_bytes(watched))
-            if time.perf_counter() > until and not late:
-                late = True
-                child.kill()
-
-    with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as err:
-        start = time.perf_counter()
-        child = subprocess.Popen(command, stdout=out, stderr=err, text=True)
-        watcher = threading.Thread(target=watch, args=(child, start + limit))
-        watcher.start()
-        try:
-            _, status, used = os.wait4(child.pid, 0)
-        except BaseException:
-            child.kill()
-            raise
-        finally:
-            seconds = time.perf_counter() - start
-            done.set()
-            watcher.join()
-        child.returncode = os.waitstatus_to_exitcode(status)
-        out.seek(0)
-        err.seek(0)
-        output, said = out.read(), err.read().strip()
-    failed = None
-    if late:
-        failed = f"over {limit:g} s"
-    elif child.returncode:
-        last = said.splitlines()[-1] if said else ""
-        failed = f"exit {child.returncode}: {last}"
-    rss = used.ru_maxrss * (1 if sys.platform == "darwin" else 1024)
-    cpu = used.ru_utime + used.ru_stime
-    return Process(seconds, cpu, rss, max(peak, disk_bytes(watched)), output, failed)
 
 
 @dataclass(slots=True)
@@ -328,18 +239,6 @@ class Bench:
         return {"read": read, "partition": partition, "other": other}, process, part
 
 
-def median(found: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Medians of the runs that ended well; without any, the first one."""
-    good = [one for one in found if "failed" not in one]
-    if not good:
-        return found[0]
-    middle: dict[str, Any] = {"runs": len(found), "runs_failed": len(found) - len(good)}
-    for name in good[0]:
-        seen = [one[name] for one in good]
-        middle[name] = all(seen) if isinstance(seen[0], bool) else statistics.median(seen)
-    return middle
-
-
 def methods_of(options: argparse.Namespace) -> list[Method]:
     """Everything that is to run on each case."""
     found = [Method("mapper", p, t) for p in options.presets for t in options.threads]
@@ -378,27 +277,6 @@ def row_of(case: Case, method: Method, found: dict[str, Any], names: Sequence[st
     return cells + told
 
 
-def machine() -> dict[str, Any]:
-    """What the figures were measured on."""
-    model = platform.processor() or platform.machine()
-    with suppress(OSError):
-        for line in Path("/proc/cpuinfo").read_text().splitlines():
-            if line.startswith("model name"):
-                model = line.partition(":")[2].strip()
-    versions = {}
-    for name in ("mapper", "numpy", "numba", *MODULES.values()):
-        with suppress(PackageNotFoundError):
-            versions[name] = version_of(name)
-    return {
-        "cpu": model,
-        "cores": os.cpu_count(),
-        "memory_bytes": os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"),
-        "system": platform.platform(),
-        "python": platform.python_version(),
-        "versions": versions,
-    }
-
-
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -419,8 +297,8 @@ def arguments() -> argparse.Namespace:
     add("--markdown", action="store_true", help="print the table as Markdown, with fewer columns")
     options = parser.parse_args()
     for peer in options.peers:
-        if peer.partition(":")[0] not in (*MODULES, "none"):
-            parser.error(f"--peers: {peer!r} is none of {', '.join(MODULES)}, none")
+        if peer.partition(":")[0] not in (*PEER_MODULES, "none"):
+            parser.error(f"--peers: {peer!r} is none of {', '.join(PEER_MODULES)}, none")
     if options.repeat < 1 or min(options.sides) < 2 or min(options.threads) < 1:
         parser.error("--repeat and --threads are 1 or more, --sides 2 or more")
     return options

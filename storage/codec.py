@@ -198,8 +198,8 @@ def _decode(
 
 
 @njit(cache=True, nogil=True)
-def _decode_undirected(data, first, vertices, default_weight, indptr, ids, weights):
-    """`_decode` of neighbour lists only, both directions of a pair added; (status, vertex)."""
+def _decode_lists(data, first, vertices, default_weight, outgoing, indptr, ids, weights):
+    """`_decode` of lists only: outgoing, or both directions of a pair added; (status, vertex)."""
     end = data.size
     at = 0
     edge = 0
@@ -254,12 +254,12 @@ def _decode_undirected(data, first, vertices, default_weight, indptr, ids, weigh
                     weight, at = _get(data, at)
                     if at < 0:
                         return -at, v
-            if other == previous:
+            if other == previous and not outgoing:
                 weights[np.uint32(edge - 1)] += weight
             else:
                 ids[np.uint32(edge)] = other
                 weights[np.uint32(edge)] = weight
-                edge += 1
+                edge += 1 - (flag & INCOMING & outgoing)  # which way is hard to predict
             previous = other
         indptr[v + 1] = edge
     if at != end:
@@ -335,16 +335,17 @@ def decode_block(
     )
 
 
-def decode_undirected(
+def decode_lists(
     data: bytes,
     first: int,
     count: int,
     vertices: int,
     *,
+    outgoing: bool,
     default_weight: int = 1,
     where: str = "block",
 ) -> Csr:
-    """``decode_block(...).undirected()`` in one go: neighbour lists, directions of a pair added.
+    """``decode_block(...).outgoing()``, or ``.undirected()``, in one go.
 
     Raises `CorruptError`, naming `where` and the vertex, if the bytes break the format.
     """
@@ -353,7 +354,9 @@ def decode_undirected(
     indptr = np.empty(count + 1, np.int64)
     ids = np.empty(room, np.int32)
     weights = np.empty(room, np.int64)
-    status, vertex = _decode_undirected(raw, first, vertices, default_weight, indptr, ids, weights)
+    status, vertex = _decode_lists(
+        raw, first, vertices, default_weight, int(outgoing), indptr, ids, weights
+    )
     if status != _OK:
         raise CorruptError(f"{where}: {_REASONS[status]} (vertex {first + vertex})")
     used = int(indptr[-1])

@@ -131,6 +131,10 @@ class Graph(ABC):
         """``read_block(index).undirected()``, by a shorter way where a graph has one."""
         return self.read_block(index).undirected()
 
+    def read_outgoing(self, index: int) -> Csr:
+        """``read_block(index).outgoing()``, by a shorter way where a graph has one."""
+        return self.read_block(index).outgoing()
+
     def undirected_blocks(
         self, order: Sequence[int] | None = None, threads: int = 1
     ) -> Iterator[tuple[int, Csr]]:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from storage.archive import ArchiveReader
 from storage.closing import Closing
-from storage.codec import decode_block, decode_numbers, decode_undirected
+from storage.codec import decode_block, decode_lists, decode_numbers
 from storage.errors import CorruptError
 from storage.graph import Block, Csr, Graph
 from storage.meta import MEMBER, NetworkMeta
@@ -80,13 +80,20 @@ class NetworkFile(Graph, Closing):
         )
 
     def read_undirected(self, index: int) -> Csr:
+        return self._read_lists(index, outgoing=False)
+
+    def read_outgoing(self, index: int) -> Csr:
+        return self._read_lists(index, outgoing=True)
+
+    def _read_lists(self, index: int, outgoing: bool) -> Csr:
         first, last = self.block_bounds(index)
         name = block_member(index)
-        return decode_undirected(
+        return decode_lists(
             self._archive.read(name),
             first,
             last - first,
             self.vertices,
+            outgoing=outgoing,
             default_weight=self.meta.default_weight,
             where=f"{self.path}: member {name}",
         )

@@ -20,7 +20,7 @@ import zstandard
 from numpy.typing import NDArray
 
 from storage.closing import Closing
-from storage.codec import decode_block, decode_undirected, encode_block
+from storage.codec import decode_block, decode_lists, encode_block
 from storage.errors import CorruptError, WriteError
 from storage.graph import Block, Csr, Graph
 from storage.mapped import drop_pages, mapping_of
@@ -196,7 +196,7 @@ class ScratchGraph(Graph):
 
     def read_undirected(self, index: int) -> Csr:
         raw, first, count, where = self._raw(index)
-        return decode_undirected(raw, first, count, self.vertices, where=where)
+        return decode_lists(raw, first, count, self.vertices, outgoing=False, where=where)
 
     def _raw(self, index: int) -> tuple[bytes, int, int, str]:
         """The bytes of a block, its first vertex, its vertices, and its place for messages."""

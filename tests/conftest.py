@@ -2,11 +2,34 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
+import re
 from pathlib import Path
 
 import numba
 import pytest
+
+from mapper.kernels import forget_kernels
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Compile anew when a file changed that other files take kernels from; see `forget_kernels`."""
+    if numba.config.DISABLE_JIT or hasattr(config, "workerinput"):
+        return
+    root = Path(__file__).resolve().parents[1]
+    sources = {
+        str(path.relative_to(root).with_suffix("")).replace("/", "."): path.read_text()
+        for package in ("mapper", "storage", "chipsim")
+        for path in sorted((root / package).rglob("*.py"))
+    }
+    taken = re.compile(r"^from ([\w.]+) import \(?[^)]*?\b_\w+", re.MULTILINE)
+    shared = {name for text in sources.values() for name in taken.findall(text)}
+    text = "".join(sources[name] for name in sorted(shared & sources.keys()))
+    digest = hashlib.sha256(text.encode()).hexdigest()
+    if config.cache and config.cache.get("mapper/shared", None) != digest:
+        forget_kernels()
+        config.cache.set("mapper/shared", digest)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

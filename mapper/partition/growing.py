@@ -17,40 +17,10 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from mapper.partition.heap import _remove, _sift_down, _sift_up
+
 WAITING = 1 << 62  # added to the cost of vertices that no selected one is connected to
 PARALLEL_ABOVE = 20_000  # connections; below this a thread costs more than it saves
-
-
-@njit(cache=True, nogil=True)
-def _sift_down(heap, place, cost, at, length):
-    v = heap[at]
-    while True:
-        child = 2 * at + 1
-        if child >= length:
-            break
-        if child + 1 < length and cost[heap[child + 1]] < cost[heap[child]]:
-            child += 1
-        if cost[heap[child]] >= cost[v]:
-            break
-        heap[at] = heap[child]
-        place[heap[at]] = at
-        at = child
-    heap[at] = v
-    place[v] = at
-
-
-@njit(cache=True, nogil=True)
-def _sift_up(heap, place, cost, at):
-    v = heap[at]
-    while at > 0:
-        parent = (at - 1) // 2
-        if cost[heap[parent]] <= cost[v]:
-            break
-        heap[at] = heap[parent]
-        place[heap[at]] = at
-        at = parent
-    heap[at] = v
-    place[v] = at
 
 
 @njit(cache=True, nogil=True)
@@ -80,14 +50,7 @@ def _grow(indptr, ids, weights, sizes, order, target, low, high, selected):
     held = np.int64(0)
     v = order[0]
     while held < target and length > 0:
-        at = place[v]
-        length -= 1
-        if at != length:  # the last one takes the place of v
-            heap[at] = heap[length]
-            place[heap[at]] = at
-            _sift_down(heap, place, cost, at, length)
-            _sift_up(heap, place, cost, place[heap[at]])
-        place[v] = -1
+        length = _remove(heap, place, cost, v, length)
         over = held + sizes[v] - target
         if held + sizes[v] <= high:
             if over > target - held and held >= low:

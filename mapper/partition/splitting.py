@@ -1,7 +1,9 @@
 """Splitting the parts of a partition into parts of fewer cores.
 
 The inner connections of as many parts as fit the memory are gathered in one pass over the rows;
-then the parts are cut in two again and again, each by one thread, all threads at work.
+then the parts are cut in two again and again until each piece has the number of cores that is
+asked for. All of that happens in one call of a kernel for many parts, without Python in between,
+each part by one thread, all threads at work.
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from mapper.partition.bipartition import BisectionEffort, _split_gathered
+from mapper.partition.bipartition import BisectionEffort, _bisect
 from mapper.partition.rows import Rows
 from mapper.team import Team
 
@@ -35,6 +37,132 @@ def _gather(first, indptr, ids, weights, part, low, high, rank, offset, used, ou
                 out_weights[at] = weights[e]
                 at += 1
         used[v] = at - offset[v]
+
+
+@njit(cache=True, nogil=True)
+def _extract(n, indptr, ids, weights, sizes, piece, wanted, local, members, indptr_out, sizes_out):
+    """Vertices of a piece with their rows inside it; returns ids and weights of the rows."""
+    count = 0
+    entries = 0
+    for v in range(n):
+        if piece[v] == wanted:
+            local[v] = count
+            members[count] = v
+            count += 1
+            entries += indptr[v + 1] - indptr[v]
+    sub_ids = np.empty(entries + 1, np.int32)
+    sub_weights = np.empty(entries + 1, np.int32)
+    at = 0
+    indptr_out[0] = 0
+    for c in range(count):
+        v = members[c]
+        sizes_out[c] = sizes[v]
+        for e in range(indptr[v], indptr[v + 1]):
+            u = np.uint32(ids[e])
+            sub_ids[at] = local[u]  # written anyway: whether it stays is hard to predict
+            sub_weights[at] = weights[e]
+            at += piece[u] == wanted
+        indptr_out[c + 1] = at
+    return count, sub_ids[:at], sub_weights[:at]
+
+
+@njit(cache=True, nogil=True)
+def _limits(size, cores, left, capacity):
+    """Target of side 0 and limits of both: the slack is shared by the bisections still to come."""
+    right = cores - left
+    depth = 1
+    while (1 << depth) < cores:
+        depth += 1
+    slack = max(1.0, cores * capacity / max(size, 1)) ** (1.0 / depth)
+    share = size * (left / cores)
+    target = np.int64(np.rint(share))
+    most0 = max(min(np.int64(share * slack), left * capacity), target)
+    most1 = max(min(np.int64((size - share) * slack), right * capacity), size - target)
+    return target, most0, most1
+
+
+@njit(cache=True, nogil=True)
+def _split(
+    n, indptr, ids, weights, sizes, cores, stop, capacity, tries, passes, smoothing, seed, piece,
+    piece_cores,
+):  # fmt: skip
+    """Cut a block until no piece has over `stop` cores; returns the number of pieces.
+
+    piece : ndarray[int32], shape (n,), gets the piece of every vertex; neighbouring numbers are
+    pieces of the same piece. piece_cores : gets the cores of each, shape (cores,) or longer.
+    """
+    state = np.array([np.uint64(seed) * np.uint64(0x9E3779B97F4A7C15) | np.uint64(1)])
+    piece[:n] = 0
+    piece_cores[0] = cores
+    count = 1
+    local = np.empty(n, np.int32)
+    members = np.empty(n, np.int64)
+    sub_indptr = np.empty(n + 1, np.int64)
+    sub_sizes = np.empty(n, np.int64)
+    side = np.empty(n, np.uint8)
+    at = 0
+    while at < count:
+        if piece_cores[at] <= stop:
+            at += 1
+            continue
+        m, sub_ids, sub_weights = _extract(
+            n, indptr, ids, weights, sizes, piece, at, local, members, sub_indptr, sub_sizes
+        )
+        left = (piece_cores[at] + 1) // 2
+        size = sub_sizes[:m].sum()
+        target, most0, most1 = _limits(size, piece_cores[at], left, capacity)
+        if m > 1:
+            _bisect(
+                m, sub_indptr[: m + 1], sub_ids, sub_weights, sub_sizes[:m], target, most0,
+                most1, tries, passes, smoothing, state, side,
+            )  # fmt: skip
+        else:
+            side[:m] = 0
+        for v in range(n):
+            if piece[v] > at:
+                piece[v] += 1
+        for c in range(m):
+            piece[members[c]] = at + side[c]
+        for b in range(count, at + 1, -1):
+            piece_cores[b] = piece_cores[b - 1]
+        piece_cores[at + 1] = piece_cores[at] - left
+        piece_cores[at] = left
+        count += 1
+    return count
+
+
+@njit(cache=True, nogil=True)
+def _split_gathered(
+    blocks, members, start, offset, used, ids, weights, sizes, cores, stop, capacity, tries,
+    passes, smoothing, seed, piece, piece_cores, piece_start, pieces,
+):  # fmt: skip
+    """`_split` for several blocks whose rows were gathered; see `mapper.partition.splitting`."""
+    for b in blocks:
+        n = start[b + 1] - start[b]
+        entries = np.int64(0)
+        for i in range(start[b], start[b + 1]):
+            entries += used[members[i]]
+        indptr = np.empty(n + 1, np.int64)
+        own_ids = np.empty(entries, np.int32)
+        own_weights = np.empty(entries, np.int32)
+        own_sizes = np.empty(n, np.int64)
+        at = 0
+        indptr[0] = 0
+        for i in range(n):
+            v = members[start[b] + i]
+            own_sizes[i] = sizes[v]
+            for e in range(offset[v], offset[v] + used[v]):
+                own_ids[at] = ids[e]
+                own_weights[at] = weights[e]
+                at += 1
+            indptr[i + 1] = at
+        own_piece = np.empty(n, np.int32)
+        pieces[b] = _split(
+            n, indptr, own_ids, own_weights, own_sizes, cores[b], stop, capacity, tries, passes,
+            smoothing, seed + b, own_piece, piece_cores[piece_start[b] : piece_start[b + 1]],
+        )  # fmt: skip
+        for i in range(n):
+            piece[members[start[b] + i]] = own_piece[i]
 
 
 def _batches(at_part: NDArray[np.int64], entries: int) -> list[tuple[int, int]]:

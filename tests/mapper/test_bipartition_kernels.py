@@ -5,24 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from mapper.partition.bipartition import (
-    _bisect,
-    _cluster,
-    _contract,
-    _cut_and_excess,
-    _extract,
-    _fm,
-    _grow,
-    _grown,
-    _limits,
-    _next,
-    _sift_down,
-    _sift_up,
-    _smooth,
-    _split,
-)
-from mapper.partition.bipartition import _remove as _remove_from
+from mapper.partition.bipartition import _bisect, _cluster, _contract, _grown
+from mapper.partition.heap import _remove, _sift_down, _sift_up
 from mapper.partition.rows import HeldRows
+from mapper.partition.splitting import _extract, _limits, _split
+from mapper.partition.two_sides import _cut_and_excess, _fm, _grow, _next, _smooth
 from tests.mapper import naive
 from tests.mapper import naive_bipartition as twin
 from tests.mapper.helpers import (
@@ -82,7 +69,7 @@ def test_heap(seed: int) -> None:
             _sift_up(heap, place, cost, place[v])
         assert cost[heap[0]] == min(cost[u] for u in there)
         leaves = int(rng.choice(sorted(there)))
-        length = _remove_from(heap, place, cost, leaves, length)
+        length = _remove(heap, place, cost, leaves, length)
         there.remove(leaves)
         assert set(heap[:length].tolist()) == there
         assert place[leaves] == -1

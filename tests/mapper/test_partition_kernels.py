@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from mapper.partition.contraction import _relabel, contract
-from mapper.partition.growing import _grow, _sift_down, _sift_up, grow_half
+from mapper.partition.growing import _grow, grow_half
 from mapper.partition.matching import _match_block, _number_pairs, match
 from mapper.partition.refinement import _cut_of_block, _refine_block, cut_weight, refine
 from storage.graph import Block
@@ -85,30 +85,6 @@ def test_contract(seed: int, tmp_path: Path) -> None:
         ]
         found_pairs = {(v, u): w for v, links in enumerate(lists_of(inside)) for u, w in links}
     assert found_pairs == naive.merged(triples)
-
-
-@pytest.mark.parametrize("seed", range(20))
-def test_heap_gives_vertices_by_cost(seed: int) -> None:
-    rng = np.random.default_rng(seed)
-    n = int(rng.integers(1, 40))
-    cost = rng.integers(-5, 20, n)
-    heap = rng.permutation(n)
-    place = np.empty(n, np.int64)
-    place[heap] = np.arange(n)
-    for i in range(n // 2 - 1, -1, -1):
-        _sift_down(heap, place, cost, i, n)
-    for v in rng.integers(0, n, n).tolist():  # costs only ever fall
-        cost[v] -= rng.integers(0, 10)
-        _sift_up(heap, place, cost, place[v])
-        assert place[heap].tolist() == list(range(n))
-    taken = []
-    for length in range(n - 1, -1, -1):
-        taken.append(int(cost[heap[0]]))
-        heap[0] = heap[length]
-        place[heap[0]] = 0
-        if length:
-            _sift_down(heap, place, cost, 0, length)
-    assert taken == sorted(cost.tolist())
 
 
 @pytest.mark.parametrize("seed", SEEDS)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -11,8 +12,8 @@ from hypothesis import strategies as st
 
 from storage.codec import (
     decode_block,
+    decode_lists,
     decode_numbers,
-    decode_undirected,
     encode_block,
     encode_numbers,
 )
@@ -105,14 +106,16 @@ def test_any_bytes(data: bytes, first: int, count: int, more: int) -> None:
     except naive.Malformed:
         with pytest.raises(CorruptError, match=r"^here: .* \(vertex \d+\)$") as caught:
             decode_block(data, first, count, vertices, where="here")
-        with pytest.raises(CorruptError) as same:
-            decode_undirected(data, first, count, vertices, where="here")
-        assert str(caught.value) == str(same.value)
+        for outgoing in (False, True):
+            with pytest.raises(CorruptError) as same:
+                decode_lists(data, first, count, vertices, outgoing=outgoing, where="here")
+            assert str(caught.value) == str(same.value)
     else:
         block = decode_block(data, first, count, vertices, where="here")
         assert naive.records_of(block) == expected
-        lists = decode_undirected(data, first, count, vertices, where="here")
-        assert naive.lists_of(*lists) == naive.lists_of(*block.undirected())
+        for outgoing, lists in ((False, block.undirected()), (True, block.outgoing())):
+            found = decode_lists(data, first, count, vertices, outgoing=outgoing, where="here")
+            assert naive.lists_of(*found) == naive.lists_of(*lists)
 
 
 @several
@@ -146,6 +149,6 @@ def test_altered_block(case: BlockCase, data: st.DataObject) -> None:
     ],
 )
 def test_reasons(data: list[int], message: str) -> None:
-    for decode in (decode_block, decode_undirected):
+    for decode in (decode_block, partial(decode_lists, outgoing=False)):
         with pytest.raises(CorruptError, match=rf"^here: {message} \(vertex [34]\)$"):
             decode(bytes(data), 3, 2, 9, where="here")

@@ -110,6 +110,10 @@ def test_same_blocks_in_any_order(
         for (_, lists), block in zip(pairs, blocks, strict=True):
             assert naive.lists_of(*lists) == naive.lists_of(*block.undirected())
 
+        for index, block in enumerate(blocks):
+            lists = graph.read_outgoing(index)
+            assert naive.lists_of(*lists) == naive.lists_of(*block.outgoing())
+
         order = np.random.default_rng(8).permutation(graph.block_count).tolist() * 2
         for threads in (1, 2):
             found = list(graph.blocks(order, threads=threads))
@@ -128,7 +132,12 @@ def test_bounds(make: Callable[..., AbstractContextManager[Graph]]) -> None:
         bounds = [graph.block_bounds(index) for index in range(graph.block_count)]
         assert bounds == [(0, 6), (6, 12), (12, 18), (18, 20)]
         for index in (-1, 4, 100):
-            for ask in (graph.block_bounds, graph.read_block, graph.read_undirected):
+            for ask in (
+                graph.block_bounds,
+                graph.read_block,
+                graph.read_undirected,
+                graph.read_outgoing,
+            ):
                 with pytest.raises(IndexError, match=f"^block {index} of 4$"):
                     ask(index)
             with pytest.raises(IndexError):

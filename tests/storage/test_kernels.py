@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from storage.codec import (
     _OK,
     _decode,
+    _decode_lists,
     _decode_numbers,
-    _decode_undirected,
     _encode,
     _encode_numbers,
     _get,
@@ -146,13 +146,24 @@ def test_directions(case: BlockCase) -> None:
         assert naive.lists_of(indptr, ids[:used], weights[:used]) == expected
     assert naive.lists_of(*block.undirected()) == naive.merged_directions(halved)
     data = naive.encode(halved, case.default_size, case.default_weight)
-    indptr, ids, weights = (np.empty_like(array) for array in arrays)
-    status, _ = _decode_undirected(
-        bytes_of(data), case.first, case.vertices, case.default_weight, indptr, ids, weights
-    )
-    assert status == _OK
-    used = int(indptr[-1])
-    assert naive.lists_of(indptr, ids[:used], weights[:used]) == naive.merged_directions(halved)
+    for outgoing, expected in (
+        (0, naive.merged_directions(halved)),
+        (1, naive.outgoing(halved)),
+    ):
+        indptr, ids, weights = (np.empty_like(array) for array in arrays)
+        status, _ = _decode_lists(
+            bytes_of(data),
+            case.first,
+            case.vertices,
+            case.default_weight,
+            outgoing,
+            indptr,
+            ids,
+            weights,
+        )
+        assert status == _OK
+        used = int(indptr[-1])
+        assert naive.lists_of(indptr, ids[:used], weights[:used]) == expected
     assert naive.lists_of(*block.outgoing()) == naive.outgoing(halved)
 
 
