@@ -14,7 +14,10 @@ if TYPE_CHECKING:
 
 
 def _marker() -> Path:
-    """A file that exists once this very code has been compiled for this interpreter."""
+    """A file that exists once this very code has been compiled for this interpreter.
+
+    Its name begins with a hash of where the code is, so that installations do not share it.
+    """
     import llvmlite
     import numba
 
@@ -22,6 +25,7 @@ def _marker() -> Path:
     import mapper
     import storage
 
+    place = hashlib.sha256(f"{Path(mapper.__file__).parent} {sys.prefix}".encode())
     digest = hashlib.sha256(repr((sys.version, numba.__version__, llvmlite.__version__)).encode())
     for package in (mapper, storage, chipsim):
         folder = Path(str(package.__file__)).parent
@@ -30,7 +34,7 @@ def _marker() -> Path:
             digest.update(f"{source}{status.st_mtime_ns}{status.st_size}".encode())
     cache = os.environ.get("NUMBA_CACHE_DIR") or os.environ.get("XDG_CACHE_HOME")
     home = Path(cache) if cache else Path.home() / ".cache"
-    return home / "mapper" / f"compiled-{digest.hexdigest()[:16]}"
+    return home / "mapper" / f"compiled-{place.hexdigest()[:8]}-{digest.hexdigest()[:16]}"
 
 
 def forget_kernels() -> None:
@@ -81,7 +85,7 @@ def compile_once(console: Console) -> None:
     console.print("compiling kernels: done")
     try:
         marker.parent.mkdir(parents=True, exist_ok=True)
-        for old in marker.parent.glob("compiled-*"):
+        for old in marker.parent.glob(f"{marker.name.rpartition('-')[0]}-*"):
             old.unlink(missing_ok=True)
         marker.touch()
     except OSError:

@@ -6,10 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csr_array
-from scipy.sparse.csgraph import connected_components
 
 from mapper.placement.region import Region
+from mapper.placement.search import components
 from mapper.placement.traffic import Traffic
 
 SMALL = 16  # groups of a component that is not worth an area of its own
@@ -65,8 +64,7 @@ def _kinds(traffic: Traffic) -> tuple[NDArray[np.int64], NDArray[np.int64], NDAr
     the last.
     """
     n = traffic.size
-    matrix = csr_array((np.ones(traffic.ids.size, np.int8), traffic.ids, traffic.indptr), (n, n))
-    count, label = connected_components(matrix, directed=False)
+    count, label = components(traffic.indptr, traffic.ids)
     size = np.bincount(label, minlength=count)
     large = size >= max(SMALL, n // MOST)
     ranked = np.flatnonzero(large)

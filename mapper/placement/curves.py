@@ -11,10 +11,9 @@ from collections.abc import Iterator
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csr_array
-from scipy.sparse.csgraph import breadth_first_order
 
 from mapper.placement.force import _hop_cost
+from mapper.placement.search import search_from
 from mapper.placement.traffic import Traffic
 from storage.parallel import map_ordered
 
@@ -52,12 +51,9 @@ def breadth_first(traffic: Traffic) -> NDArray[np.int64]:
     It is found by three searches, each from the last group of the one before.
     """
     n = traffic.size
-    matrix = csr_array((np.ones(traffic.ids.size, np.int8), traffic.ids, traffic.indptr), (n, n))
     order = np.array([int(np.argmin(np.diff(traffic.indptr)))])
     for _ in range(3):
-        order = breadth_first_order(
-            matrix, int(order[-1]), directed=False, return_predecessors=False
-        )
+        order = search_from(traffic.indptr, traffic.ids, int(order[-1]))
     rest = np.ones(n, np.bool_)
     rest[order] = False
     return np.append(order, np.flatnonzero(rest)).astype(np.int64)

@@ -29,7 +29,7 @@ from storage.parallel import map_ordered
 Places = tuple[NDArray[np.int32], NDArray[np.int32]]
 
 FEW = 2048  # groups below which the work of the annealing shrinks with them
-LEAST = 0.1  # of the work, however few they are
+LEAST = 0.05  # of the work, however few they are
 STANDARD = 16384  # groups; for more the work of the annealing grows as their square root
 SMALL = 1100  # groups up to which several annealings are run, from these start temperatures
 HEATS = (0.4, 0.8, 0.2, 0.8)
