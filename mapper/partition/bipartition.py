@@ -140,12 +140,28 @@ def _bisect(
     place = np.empty(n, np.int64)
     cost = np.empty(n, np.int64)
     moves = np.empty(n, np.int64)
+    bias = np.zeros(n, np.int64)
     if smoothing > 0 and ids.size > DENSE * n:
         # from a random vertex: what spreads from there turns into the Fiedler vector
         x = np.zeros(n, np.float32)
         x[_next(state) % np.int64(n)] = 1.0
         _smooth(n, indptr, ids, weights, sizes, target, 2 * smoothing, x, side)
-        _fm(n, indptr, ids, weights, sizes, most0, most1, passes, side, heap, place, cost, moves)
+        _fm(
+            n,
+            indptr,
+            ids,
+            weights,
+            sizes,
+            bias,
+            most0,
+            most1,
+            passes,
+            side,
+            heap,
+            place,
+            cost,
+            moves,
+        )
         return
     # levels lie behind one another in the same arrays; v_at and e_at say where each starts
     all_indptr = np.empty(2 * n + 64, np.int64)
@@ -210,7 +226,7 @@ def _bisect(
         if level == levels - 1:
             for _ in range(max(1, min(tries, TRIED_ENTRIES // max(1, p[m])))):
                 _grow(m, p, i, w, z, target, most0, trial, heap[0], place, cost, state)
-                _fm(m, p, i, w, z, most0, most1, passes, trial, heap, place, cost, moves)
+                _fm(m, p, i, w, z, bias, most0, most1, passes, trial, heap, place, cost, moves)
                 cut, excess = _cut_and_excess(m, p, i, w, z, most0, most1, trial)
                 if excess < best_excess or (excess == best_excess and cut < best_cut):
                     best_cut = cut
@@ -220,14 +236,29 @@ def _bisect(
             for v in range(m):
                 finer[v] = side[clusters[v0 + v]]
             side[:m] = finer[:m]
-            _fm(m, p, i, w, z, most0, most1, passes, side, heap, place, cost, moves)
+            _fm(m, p, i, w, z, bias, most0, most1, passes, side, heap, place, cost, moves)
     if smoothing > 0 and n > 8:
         cut, excess = _cut_and_excess(n, indptr, ids, weights, sizes, most0, most1, side)
         x = np.empty(n, np.float32)
         for v in range(n):
             x[v] = 1.0 if side[v] == 0 else -1.0
         _smooth(n, indptr, ids, weights, sizes, target, smoothing, x, trial)
-        _fm(n, indptr, ids, weights, sizes, most0, most1, passes, trial, heap, place, cost, moves)
+        _fm(
+            n,
+            indptr,
+            ids,
+            weights,
+            sizes,
+            bias,
+            most0,
+            most1,
+            passes,
+            trial,
+            heap,
+            place,
+            cost,
+            moves,
+        )
         new_cut, new_excess = _cut_and_excess(n, indptr, ids, weights, sizes, most0, most1, trial)
         if new_excess < excess or (new_excess == excess and new_cut <= PREFER_SMOOTH * cut):
             side[:n] = trial[:n]

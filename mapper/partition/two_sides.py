@@ -137,14 +137,19 @@ def _cut_and_excess(n, indptr, ids, weights, sizes, most0, most1, side):
 
 
 @njit(cache=True, nogil=True)
-def _fm(n, indptr, ids, weights, sizes, most0, most1, passes, side, heap, place, cost, moves):
+def _fm(n, indptr, ids, weights, sizes, bias, most0, most1, passes, side, heap, place, cost, moves):
     """Two-way FM: single moves, best first, each vertex once a pass; back to the best prefix.
 
+    A side that is over its limit must give next. So a vertex may go where there is no room for it
+    if another can come back: without any slack all moves are such exchanges.
+
+    bias : what each vertex costs more on side 1 than on side 0, whoever else is there
     heap : shape (2, n), one queue per side, by the cost (loss) of moving; moves : scratch
+
+    Returns by how much the cost of the sides has fallen; getting below the limits may raise it.
     """
-    total = np.int64(0)
+    won = np.int64(0)
     for v in range(n):
-        total += sizes[v]
         place[v] = -1
     most = np.array([most0, most1])
     patience = max(32, n // 8)
@@ -152,11 +157,11 @@ def _fm(n, indptr, ids, weights, sizes, most0, most1, passes, side, heap, place,
         length = np.zeros(2, np.int64)
         held = np.zeros(2, np.int64)
         for v in range(n):
-            c = np.int64(0)
-            for e in range(indptr[v], indptr[v + 1]):
-                c += weights[e] if side[np.uint32(ids[e])] == side[v] else -np.int64(weights[e])
-            cost[v] = c
             s = side[v]
+            c = bias[v] if s == 0 else -bias[v]
+            for e in range(indptr[v], indptr[v + 1]):
+                c += weights[e] if side[np.uint32(ids[e])] == s else -np.int64(weights[e])
+            cost[v] = c
             held[s] += sizes[v]
             heap[s, length[s]] = v
             place[v] = length[s]
@@ -173,23 +178,23 @@ def _fm(n, indptr, ids, weights, sizes, most0, most1, passes, side, heap, place,
         while done - best_done < patience:
             s = -1
             for t in range(2):
-                # an overfull side must give; else the cheaper move of those that fit
                 if held[t] > most[t] and length[t] > 0:
                     s = t
             if s < 0:
                 for t in range(2):
-                    if length[t] == 0 or held[1 - t] + sizes[heap[t, 0]] > most[1 - t]:
-                        continue  # no room now; there may be once the other side has given
+                    if length[t] == 0:
+                        continue
+                    fits = held[1 - t] + sizes[heap[t, 0]] <= most[1 - t]
+                    if not fits and length[1 - t] == 0:
+                        continue
                     if s < 0 or cost[heap[t, 0]] < cost[heap[s, 0]]:
                         s = t
-                if s < 0:  # neither fits: look behind the larger of the two
-                    t = 0 if length[0] > 0 else 1
-                    if length[0] > 0 and length[1] > 0 and sizes[heap[1, 0]] > sizes[heap[0, 0]]:
-                        t = 1
-                    if length[t] == 0:
-                        break
-                    length[t] = _remove(heap[t], place, cost, heap[t, 0], length[t])
-                    continue
+            if s < 0:  # one side is left, its first does not fit: look behind it
+                t = 0 if length[0] > 0 else 1
+                if length[t] == 0:
+                    break
+                length[t] = _remove(heap[t], place, cost, heap[t, 0], length[t])
+                continue
             v = heap[s, 0]
             length[s] = _remove(heap[s], place, cost, v, length[s])
             side[v] = 1 - s
@@ -217,5 +222,7 @@ def _fm(n, indptr, ids, weights, sizes, most0, most1, passes, side, heap, place,
             side[moves[i]] = 1 - side[moves[i]]
         for v in range(n):
             place[v] = -1
+        won += best_gain
         if best_done == 0:
             break
+    return won

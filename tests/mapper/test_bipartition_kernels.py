@@ -10,6 +10,7 @@ from mapper.partition.heap import _remove, _sift_down, _sift_up
 from mapper.partition.rows import HeldRows
 from mapper.partition.splitting import _extract, _limits, _split
 from mapper.partition.two_sides import _cut_and_excess, _fm, _grow, _next, _smooth
+from storage.memory import MemoryGraph
 from tests.mapper import naive
 from tests.mapper import naive_bipartition as twin
 from tests.mapper.helpers import (
@@ -123,8 +124,6 @@ def test_smooth(seed: int) -> None:
 def test_smoothing_finds_the_bridge_between_two_cliques() -> None:
     pairs = [(10 * k + i, 10 * k + j) for k in range(2) for i in range(10) for j in range(i)]
     source, target = np.array([*pairs, (0, 10)]).T
-    from storage.memory import MemoryGraph
-
     rows = rows_of(MemoryGraph.from_edges(20, source, target, undirected=True))
     x, side = np.ones(20, np.float32), np.empty(20, np.uint8)
     x[[3, *range(10, 20)]] = -1  # one vertex is on the wrong side
@@ -155,9 +154,15 @@ def test_fm(seed: int) -> None:
     side = rng.integers(0, 2, n).astype(np.uint8)
     total = int(rows.sizes.sum())
     most0, most1 = ((total + 1) // 2 + rng.integers(-2, 6, 2)).tolist()
-    expected = twin.fm(links_of(rows), rows.sizes.tolist(), (most0, most1), 2, side.tolist())
-    _fm(n, *csr(rows), most0, most1, 2, side, *queues(n))
+    bias = rng.integers(-5 * 10**9, 5 * 10**9, n) * int(rng.integers(0, 2))
+    expected = twin.fm(
+        links_of(rows), rows.sizes.tolist(), (most0, most1), 2, side.tolist(), bias.tolist()
+    )
+    before = _cut_and_excess(n, *csr(rows), most0, most1, side)[0] + bias[side == 1].sum()
+    gain = _fm(n, *csr(rows), bias, most0, most1, 2, side, *queues(n))
     assert side.tolist() == expected
+    after = _cut_and_excess(n, *csr(rows), most0, most1, side)[0] + bias[side == 1].sum()
+    assert gain == before - after
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -171,7 +176,7 @@ def test_fm_never_worsens(seed: int) -> None:
     most0, most1 = (rows.sizes.sum() // 2 + rng.integers(-3, 6, 2)).tolist()
     cut, excess = _cut_and_excess(n, *csr(rows), most0, most1, side)
     for _ in range(3):
-        _fm(n, *csr(rows), most0, most1, 1, side, *queues(n))
+        _fm(n, *csr(rows), np.zeros(n, np.int64), most0, most1, 1, side, *queues(n))
         new_cut, new_excess = _cut_and_excess(n, *csr(rows), most0, most1, side)
         assert (new_excess, new_cut) <= (excess, cut)
         cut, excess = new_cut, new_excess
@@ -184,8 +189,17 @@ def test_fm_empties_a_side_that_is_overfull(seed: int) -> None:
     rows = rows_of(random_graph(rng, n))
     side = np.zeros(n, np.uint8)
     most = (n // 2, n - n // 2)
-    _fm(n, *csr(rows), *most, 1, side, *queues(n))
+    _fm(n, *csr(rows), np.zeros(n, np.int64), *most, 1, side, *queues(n))
     assert np.bincount(side, minlength=2).tolist() == list(most)
+
+
+def test_fm_exchanges_vertices_where_there_is_no_slack() -> None:
+    """Two pairs that were torn apart: any single move would overfill a side."""
+    rows = rows_of(MemoryGraph.from_edges(4, [0, 1], [2, 3], [7, 7], undirected=True))
+    side = np.array([0, 0, 1, 1], np.uint8)
+    gain = _fm(4, *csr(rows), np.zeros(4, np.int64), 2, 2, 1, side, *queues(4))
+    assert gain == 14
+    assert side[0] == side[2] != side[1] == side[3]
 
 
 @pytest.mark.parametrize("seed", SEEDS)
