@@ -41,6 +41,7 @@ class Settings:
     exchanges : rounds of exchanges of neurons between cores near each other; large networks have
         fewer
     cycles : V-cycles over the mapping, of networks held in memory
+    proposals : of annealing, for each neuron on each level of a V-cycle
     """
 
     preset: str = "classic"
@@ -67,6 +68,7 @@ class Settings:
     hop_passes: int = 2
     exchanges: int = 6
     cycles: int = 1
+    proposals: int = 0
 
     def __post_init__(self) -> None:
         for name, low, high in (
@@ -85,6 +87,7 @@ class Settings:
             ("hop_passes", 0, 1000),
             ("exchanges", 0, 1000),
             ("cycles", 0, 1000),
+            ("proposals", 0, 1 << 20),
             ("threads", 1, 1024),
             ("seed", 0, 2**63 - 1),
             ("memory_bytes", 1 << 28, 1 << 60),
@@ -121,6 +124,16 @@ PRESETS: dict[str, Settings] = {
         cycles=0,
     ),
     "default": Settings(method="streamed", bisection_repeats=4, refinement_passes=5),
+    "strong": Settings(
+        method="streamed",
+        bisection_repeats=8,
+        refinement_passes=8,
+        fm_passes=3,
+        hop_passes=3,
+        exchanges=12,
+        cycles=4,
+        proposals=30,
+    ),
     "classic": Settings(),
 }
 

@@ -36,7 +36,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--keep-scratch", action="store_true", help="keep coarse levels, to look at"
     )
     method = parser.add_argument_group("method")
-    method.add_argument("--preset", default="default", metavar="P", help="fast, default or classic")
+    method.add_argument(
+        "--preset", default="default", metavar="P", help="fast, default, strong or classic"
+    )
     method.add_argument(
         "--objective",
         choices=("unicast", "cut"),
@@ -55,6 +57,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         ("hop-passes", "visits to all neurons while they move to cores with fewer hops"),
         ("exchanges", "rounds of exchanges of neurons between cores near each other, at most"),
         ("cycles", "V-cycles over the mapping, of networks held in memory"),
+        ("proposals", "of annealing, for each neuron on each level of a V-cycle"),
         ("matching-repeats", "classic: random orders for each round of pairing"),
         ("force-iterations", "classic: limit of force-directed refinement"),
         ("size-divisor", "classic: a coarse vertex is at most a core over this"),
@@ -79,6 +82,7 @@ METHOD = (
     "hop_passes",
     "exchanges",
     "cycles",
+    "proposals",
     "objective",
     "matching_repeats",
     "bisection_repeats",

@@ -14,8 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mapper.checkpoint import Arrays, Steps
+from mapper.mapping.annealing import Cooling
 from mapper.mapping.batches import batches
-from mapper.mapping.cycle import refine_by_cycle
+from mapper.mapping.cycle import refine_by_chains, refine_by_cycle
 from mapper.mapping.hops import SeekHops
 from mapper.mapping.pairs import DIAGONAL, NEAR, Mesh, exchange_round
 from mapper.monitor import Monitor
@@ -26,6 +27,7 @@ from mapper.team import Team
 
 LOOKED_AT = 100_000_000  # entries that all exchanges together may look at, unless told otherwise
 WORTH_A_CORNER = 3  # exchanges from which those across corners take part
+CHAINS = 2  # annealings side by side in a V-cycle, whatever the number of threads
 SETTLED = 20  # exchanges end when one saves less than one in so many hops that the first saved
 
 
@@ -99,7 +101,11 @@ def refine_by_hops(
 
         def cycle(core: NDArray[np.int32], index: int = index) -> tuple[NDArray[np.int32], int]:
             assert isinstance(rows, HeldRows)
-            return refine_by_cycle(rows, core, mesh, settings.seed_of(10 + index), team), 0
+            seed = settings.seed_of(10 + index)
+            if settings.proposals == 0:
+                return refine_by_cycle(rows, core, mesh, seed, team), 0
+            cooling = Cooling(settings.proposals)
+            return refine_by_chains(rows, core, mesh, seed, team, cooling, CHAINS), 0
 
         step(f"cycle {index}", cycle)
     return core

@@ -24,8 +24,8 @@ def _next(state):
 
 
 @njit(cache=True, nogil=True)
-def _grow(n, indptr, ids, weights, sizes, target, most, side, heap, place, cost, state):
-    """Side 0 grows from a random vertex by the vertex that adds least to the cut, up to target."""
+def _grow(n, indptr, ids, weights, sizes, bias, target, most, side, heap, place, cost, state):
+    """Side 0 grows from a random vertex by the vertex that adds least to the cost, up to target."""
     for v in range(n):
         side[v] = 1
         place[v] = -1
@@ -51,7 +51,7 @@ def _grow(n, indptr, ids, weights, sizes, target, most, side, heap, place, cost,
             if side[u] != 1:
                 continue
             if place[u] < 0:
-                c = np.int64(0)
+                c = -bias[u]
                 for f in range(indptr[u], indptr[u + 1]):
                     c += weights[f] if side[ids[f]] != 0 else -np.int64(weights[f])
                 cost[u] = c
@@ -120,8 +120,8 @@ def _smooth(n, indptr, ids, weights, sizes, target, steps, x, side):
 
 
 @njit(cache=True, nogil=True)
-def _cut_and_excess(n, indptr, ids, weights, sizes, most0, most1, side):
-    """Weight between the sides, and the size by which they are above their limits."""
+def _cost_and_excess(n, indptr, ids, weights, sizes, bias, most0, most1, side):
+    """Weight between the sides plus bias of side 1, and the size that is above the limits."""
     cut = np.int64(0)
     held0 = np.int64(0)
     held1 = np.int64(0)
@@ -133,6 +133,7 @@ def _cut_and_excess(n, indptr, ids, weights, sizes, most0, most1, side):
                     cut += weights[e]
         else:
             held1 += sizes[v]
+            cut += bias[v]
     return cut, max(np.int64(0), held0 - most0) + max(np.int64(0), held1 - most1)
 
 

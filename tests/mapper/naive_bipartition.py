@@ -25,7 +25,12 @@ class Xorshift:
 
 
 def grow(
-    adjacency: Adjacency, sizes: Sequence[int], target: int, most: int, random: Xorshift
+    adjacency: Adjacency,
+    sizes: Sequence[int],
+    bias: Sequence[int],
+    target: int,
+    most: int,
+    random: Xorshift,
 ) -> list[int]:
     """Sides; the cost of every vertex beside side 0 is computed anew for every choice."""
     n = len(adjacency)
@@ -34,7 +39,7 @@ def grow(
     held = 0
 
     def cost(v: int) -> int:
-        return sum(-w if u in zero else w for u, w in adjacency[v])
+        return sum(-w if u in zero else w for u, w in adjacency[v]) - bias[v]
 
     while held < target and waiting:
         beside = [v for v in waiting if any(u in zero for u, _ in adjacency[v])]

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+
+from tests.mapper.naive_bipartition import Xorshift
 
 Links = list[tuple[int, int]]
 
@@ -81,3 +84,77 @@ def pair_graph(
     outer = [[(u, w) for u, w in adjacency[v] if core[u] not in (a, b)] for v in members]
     bias = [hops_of(o, b, core, width) - hops_of(o, a, core, width) for o in outer]
     return inner, bias
+
+
+def annealed(
+    adjacency: Sequence[Links],
+    sizes: Sequence[int],
+    core: Sequence[int],
+    width: int,
+    height: int,
+    room: Sequence[int],
+    members: list[list[int]],
+    places: int,
+    proposals: int,
+    heat: float,
+    near: int,
+    random: Xorshift,
+) -> tuple[list[int], int, int]:
+    """Cores of the vertices after some proposals, how many were made, and the hops they added.
+
+    members : vertices of each core, in the order in which they are drawn; places : for so many
+    """
+    core, members = list(core), [list(some) for some in members]
+    made = 0
+
+    def total() -> int:
+        return all_hops(adjacency, core, width)
+
+    start = total()
+
+    def accepted(change: int) -> bool:
+        if change <= 0:
+            return True
+        return heat > 0 and math.exp(-change / heat) * 2.0**31 > random.next()
+
+    for _ in range(proposals):
+        v = random.next() % len(core)
+        a = core[v]
+        if not adjacency[v]:
+            continue
+        if random.next() % 1024 < near:
+            b = core[adjacency[v][random.next() % len(adjacency[v])][0]]
+        else:
+            turn = random.next() % 8
+            turn += turn >= 4
+            x, y = a % width + turn % 3 - 1, a // width + turn // 3 - 1
+            if not (0 <= x < width and 0 <= y < height):
+                continue
+            b = y * width + x
+        if a == b or not room[b]:
+            continue
+        held = [sum(sizes[u] for u in some) for some in members]
+        before = total()
+        if held[b] + sizes[v] <= room[b] and len(members[b]) < places:
+            core[v] = b
+            if not accepted(total() - before):
+                core[v] = a
+                continue
+            last = members[a].pop()
+            if last != v:
+                members[a][members[a].index(v)] = last
+            members[b].append(v)
+        else:
+            if not members[b]:
+                continue
+            u = members[b][random.next() % len(members[b])]
+            more = sizes[v] - sizes[u]
+            if held[b] + more > room[b] or held[a] - more > room[a]:
+                continue
+            core[v], core[u] = b, a
+            if not accepted(total() - before):
+                core[v], core[u] = a, b
+                continue
+            members[a][members[a].index(v)], members[b][members[b].index(u)] = u, v
+        made += 1
+    return core, made, total() - start

@@ -9,8 +9,10 @@ import numpy as np
 import pytest
 
 from mapper.checkpoint import Steps
+from mapper.mapping.annealing import NEAR as NEAR_CORES
+from mapper.mapping.annealing import Cooling, _anneal_vertices, anneal_mapping
 from mapper.mapping.batches import batches
-from mapper.mapping.cycle import _within, exchange, refine_by_cycle
+from mapper.mapping.cycle import _hops, _within, exchange, refine_by_chains, refine_by_cycle
 from mapper.mapping.hops import MUCH_BETTER, SeekHops, _best_hops, _walk
 from mapper.mapping.pairs import (
     DIAGONAL,
@@ -31,6 +33,7 @@ from storage.memory import MemoryGraph
 from storage.scratch import Scratch
 from tests.mapper import naive_mapping as twin
 from tests.mapper.helpers import adjacency, grid_graph, lists_of, random_graph, rows_of
+from tests.mapper.naive_bipartition import Xorshift
 
 SEEDS = range(30)
 
@@ -263,3 +266,55 @@ def test_refinement_by_hops(seed: int, tmp_path: Path) -> None:
             twin.all_hops(links, found.tolist(), mesh.width) for found in (core, results[0])
         )
         assert after <= before
+
+
+@pytest.mark.parametrize("heat", [0.0, 5.0])
+@pytest.mark.parametrize("seed", range(20))
+def test_annealing(seed: int, heat: float) -> None:
+    graph, core, mesh = random_case(seed)
+    links, rows = lists_of(graph), rows_of(graph)
+    cores, places = mesh.room.size, int(np.bincount(core).max()) + 1 + seed % 2
+    lists = [np.flatnonzero(core == c).tolist() for c in range(cores)]
+    expected, made, change = twin.annealed(
+        links, rows.sizes.tolist(), core.tolist(), mesh.width, mesh.height, mesh.room.tolist(),
+        lists, places, 150, heat, NEAR_CORES, Xorshift(2 * seed + 1),
+    )  # fmt: skip
+    members = np.full((cores, places), -1, np.int32)
+    place, count = np.empty(core.size, np.int64), np.zeros(cores, np.int64)
+    for c, some in enumerate(lists):
+        members[c, : len(some)], count[c] = some, len(some)
+        place[some] = np.arange(len(some))
+    found, load = core.copy(), load_of(rows, core, mesh)
+    state = np.array([2 * seed + 1], np.uint64)
+    result = _anneal_vertices(
+        rows.indptr, rows.ids, rows.weights, rows.sizes, found, mesh.column, mesh.row, mesh.width,
+        mesh.height, mesh.room, load, members, count, place, 150, heat, state,
+    )  # fmt: skip
+    assert found.tolist() == expected
+    assert result == (made, change)
+    assert load.tolist() == load_of(rows, found, mesh).tolist()
+    assert count.tolist() == np.bincount(found, minlength=cores).tolist()
+    assert (members[found, place] == np.arange(core.size)).all()
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_chains(seed: int) -> None:
+    """Never worse than before, within the room, and the same for any number of threads."""
+    graph, core, mesh = random_case(seed)
+    links, rows = lists_of(graph), rows_of(graph)
+    cooling = Cooling(10, least=2000, steps=5)
+    results = []
+    for threads in (1, 3):
+        with Team(threads) as team:
+            results.append(refine_by_chains(rows, core, mesh, seed, team, cooling, 2))
+    assert results[0].tolist() == results[1].tolist()
+    assert (load_of(rows, results[0], mesh) <= mesh.room).all()
+    after = twin.all_hops(links, results[0].tolist(), mesh.width)
+    assert after <= twin.all_hops(links, core.tolist(), mesh.width)
+    doubled = _hops(rows.indptr, rows.ids, rows.weights, results[0], mesh.column, mesh.row)
+    assert doubled == 2 * after
+    annealed = anneal_mapping(rows, core, mesh, cooling, seed)
+    assert (load_of(rows, annealed, mesh) <= mesh.room).all()
+    assert twin.all_hops(links, annealed.tolist(), mesh.width) <= twin.all_hops(
+        links, core.tolist(), mesh.width
+    )
