@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from bench_graphs import read_parhip, write_metis
-from bench_runs import STEINER_MOST, Bench, Case, Method, hard_cap, has_option
+from bench_runs import STEINER_MOST, Bench, Case, Method, hard_cap, takes
 from bench_tables import Matrix, Table
 
 from storage.network import NetworkFile
@@ -39,16 +41,18 @@ def whole_mappings(
                 if not suits(case, method):
                     continue
                 if method.ours:
-                    found = bench.mapped(case, method, seed, extra)
+                    act = partial(bench.mapped, case, method, seed, extra)
                 else:
-                    found = bench.by_peer(case, method, seed, place)
-                bench.keep(table, case.name, method.name, seed, found)
+                    act = partial(bench.by_peer, case, method, seed, place)
+                bench.once(table, case.name, method, seed, act)
 
 
 def real_cases(bench: Bench, names: Sequence[str], chips: Sequence[tuple[int, int]]) -> list[Case]:
     """Real graphs on some meshes, under the hard cap."""
     cases = []
     for name in names:
+        if bench.options.graphs and name not in bench.options.graphs:
+            continue
         try:
             network = bench.imported(f"graphs/{name}.graph")
         except FileNotFoundError as error:
@@ -62,7 +66,7 @@ def real_cases(bench: Bench, names: Sequence[str], chips: Sequence[tuple[int, in
     return cases
 
 
-def of_table(bench: Bench, name: str) -> list[dict[str, object]]:
+def of_table(bench: Bench, name: str) -> list[dict[str, Any]]:
     return [run for run in bench.runs if run["table"] == name]
 
 
@@ -85,7 +89,9 @@ def hops(bench: Bench) -> list[Table]:
     whole_mappings(bench, "hops", cases, methods, True, suits=suits)
     title = "hops on a mesh; presets: mean of the seeds, peers: best of the seeds"
     names = [case.name for case in cases]
-    matrix = Matrix("hops", title, "hops_total", methods, names, of_table(bench, "hops"), True)
+    matrix = Matrix(
+        "hops", title, "hops_total", methods, names, of_table(bench, "hops"), True, bench.clock
+    )
 
     def best(case: str) -> float | None:
         found = matrix.best_peer(case)
@@ -108,7 +114,9 @@ def cortex(bench: Bench) -> list[Table]:
     whole_mappings(bench, "cortex", cases, methods, True)
     title = "hops a spike of cortical sheets"
     names = [case.name for case in cases]
-    matrix = Matrix("cortex", title, "hops_mean", methods, names, of_table(bench, "cortex"), True)
+    matrix = Matrix(
+        "cortex", title, "hops_mean", methods, names, of_table(bench, "cortex"), True, bench.clock
+    )
 
     def best(case: str) -> float | None:
         found = matrix.best_peer(case)
@@ -126,15 +134,17 @@ def cut(bench: Bench) -> list[Table]:
     metis = Method("metis", "")
     names = [case.name for case in cases]
     title = "cut" + (" (--objective cut)" if extra else "")
-    matrix = Matrix("cut", title, "cut_weight", methods, names, of_table(bench, "cut"))
+    matrix = Matrix(
+        "cut", title, "cut_weight", methods, names, of_table(bench, "cut"), clock=bench.clock
+    )
     return matrix.tables(lambda case: matrix.value(case, metis), "METIS k-way")
 
 
 def objective(bench: Bench, name: str) -> list[str]:
-    """`--objective NAME` where this version has it."""
-    if has_option("run", "--objective"):
+    """Arguments for an objective, where this version has it."""
+    if takes("run", "net.bin", "--chip", "8x8", "--objective", name):
         return ["--objective", name]
-    bench.note("mapper run has no --objective: presets ran without")
+    bench.note(f"mapper run knows no --objective {name}: presets ran without")
     return []
 
 

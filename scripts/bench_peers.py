@@ -35,9 +35,14 @@ from storage.network import NetworkFile
 
 SHARES = (1.0, 0.7, 0.4, 0.15, 0.0)  # of the slack, tried in turn where a peer overdraws it
 
-Seconds = tuple[float, float]  # of loading, of partitioning
+Times = NDArray[np.float64]  # seconds that have passed, CPU seconds of all threads
+Seconds = tuple[Times, Times]  # of loading, of partitioning
 Part = NDArray[np.integer[Any]]
 Partitioned = tuple[Part, Seconds]
+
+
+def now() -> Times:
+    return np.array([time.perf_counter(), time.process_time()])
 
 
 def within(
@@ -61,28 +66,28 @@ def with_kaminpar(options: argparse.Namespace, context: str) -> Partitioned:
     """Takes a cap for each part."""
     kaminpar: Any = importlib.import_module("kaminpar")
     context = context or "largek"
-    start = time.perf_counter()
+    start = now()
     graph = kaminpar.load_graph(
         str(options.graph),
         kaminpar.GraphFileFormat.PARHIP,
         compress=context.startswith("terapart"),  # these contexts want it
     )
-    loaded = time.perf_counter()
+    loaded = now()
     kaminpar.reseed(options.seed)
     solver = kaminpar.KaMinPar(options.threads, kaminpar.context_by_name(context))
     part = solver.compute_partition(graph, [options.capacity] * options.parts)
-    done = time.perf_counter()
+    done = now()
     return np.asarray(part), (loaded - start, done - loaded)
 
 
 def with_metis(options: argparse.Namespace, context: str) -> Partitioned:
     """Takes thousandths of slack, one at least, and may overdraw them."""
     pymetis: Any = importlib.import_module("pymetis")
-    start = time.perf_counter()
+    start = now()
     graph = read_parhip(options.graph)
     adjacency = pymetis.CSRAdjacency(graph.indptr, graph.ids)
     sizes = {} if graph.equal else {"vweights": graph.sizes}
-    loaded = time.perf_counter()
+    loaded = now()
 
     def solve(slack: float) -> Any:
         settings = pymetis.Options(ufactor=max(1, int(slack * 1000)), seed=options.seed)
@@ -96,7 +101,7 @@ def with_metis(options: argparse.Namespace, context: str) -> Partitioned:
         )[1]
 
     part = within(options, graph.sizes, graph.sizes.sum() / options.parts, solve)
-    done = time.perf_counter()
+    done = now()
     return part, (loaded - start, done - loaded)
 
 
@@ -104,7 +109,7 @@ def with_mtkahypar(options: argparse.Namespace, context: str) -> Partitioned:
     """Takes a cap for each part; on a mesh slack only."""
     mtkahypar: Any = importlib.import_module("mtkahypar")
     name = context.upper() or ("LARGE_K" if options.parts > 1024 else "DEFAULT")
-    start = time.perf_counter()
+    start = now()
     machine = mtkahypar.initialize(options.threads)
     settings = machine.context_from_preset(getattr(mtkahypar.PresetType, name))
     settings.logging = False
@@ -116,7 +121,7 @@ def with_mtkahypar(options: argparse.Namespace, context: str) -> Partitioned:
     sizes = np.array([graph.node_weight(v) for v in range(graph.num_nodes())])
     mean = -(-int(sizes.sum()) // options.parts)
     slack = options.capacity / mean - 1 + 1e-9
-    loaded = time.perf_counter()
+    loaded = now()
     if options.mesh:
         edges = mesh_edges(*options.mesh)
         ones = [1] * len(edges)
@@ -132,7 +137,7 @@ def with_mtkahypar(options: argparse.Namespace, context: str) -> Partitioned:
         settings.set_partitioning_parameters(options.parts, slack, goal)
         settings.set_individual_target_block_weights([options.capacity] * options.parts)
         part = np.asarray(graph.partition(settings).get_partition())
-    done = time.perf_counter()
+    done = now()
     return part, (loaded - start, done - loaded)
 
 
@@ -140,16 +145,16 @@ def with_kahip(options: argparse.Namespace, context: str) -> Partitioned:
     """Takes slack, and may overdraw it."""
     kahip: Any = importlib.import_module("kahip")
     mode = getattr(kahip, context.upper() or "ECO")
-    start = time.perf_counter()
+    start = now()
     graph = read_parhip(options.graph)
     arrays = (graph.sizes, graph.indptr, graph.weights, graph.ids)
-    loaded = time.perf_counter()
+    loaded = now()
 
     def solve(slack: float) -> Any:
         return kahip.kaffpa(*arrays, options.parts, slack + 1e-9, True, options.seed, mode)[1]
 
     part = within(options, graph.sizes, -(-int(graph.sizes.sum()) // options.parts), solve)
-    done = time.perf_counter()
+    done = now()
     return part, (loaded - start, done - loaded)
 
 
@@ -158,7 +163,7 @@ def with_scotch(options: argparse.Namespace, context: str) -> Partitioned:
     os.environ |= {"SCOTCH_PTHREAD_NUMBER": str(options.threads), "SCOTCH_DETERMINISTIC": "1"}
     with redirect_stdout(io.StringIO()):
         pyscotch: Any = importlib.import_module("pyscotch")
-    start = time.perf_counter()
+    start = now()
     read = read_parhip(options.graph)
     graph = pyscotch.Graph()
     graph.build(read.indptr, read.ids, None if read.equal else read.sizes, read.weights)
@@ -167,7 +172,7 @@ def with_scotch(options: argparse.Namespace, context: str) -> Partitioned:
         target.mesh2d(*options.mesh)
     else:
         target.complete(options.parts)
-    loaded = time.perf_counter()
+    loaded = now()
 
     def solve(slack: float) -> Any:
         pyscotch.random_seed(options.seed)
@@ -178,7 +183,7 @@ def with_scotch(options: argparse.Namespace, context: str) -> Partitioned:
         return graph.map(target, wanted)
 
     part = within(options, read.sizes, read.sizes.sum() / options.parts, solve)
-    done = time.perf_counter()
+    done = now()
     return part, (loaded - start, done - loaded)
 
 
@@ -197,7 +202,12 @@ def partition(options: argparse.Namespace) -> dict[str, Any]:
     part, (load, work) = PEERS[peer](options, context)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     np.save(options.part, part.astype(np.int32))
-    return {"load_seconds": load, "partition_seconds": work, "peak_rss_bytes": peak}
+    return {
+        "load_seconds": load[0],
+        "partition_seconds": work[0],
+        "partition_cpu_seconds": work[1],
+        "peak_rss_bytes": peak,
+    }
 
 
 def place(options: argparse.Namespace) -> dict[str, Any]:
@@ -207,9 +217,9 @@ def place(options: argparse.Namespace) -> dict[str, Any]:
     graph = read_parhip(options.graph)
     part = np.load(options.part)
     width, height = options.mesh
-    start = time.perf_counter()
+    start = now()
     groups = group_graph(graph, part, width * height)
-    seconds = time.perf_counter() - start
+    seconds = now() - start
     path = options.cores.with_suffix(".graph")
     write_metis(groups, path)
     found: list[tuple[float, list[int]]] = []
@@ -222,10 +232,15 @@ def place(options: argparse.Namespace) -> dict[str, Any]:
         if code:
             raise SystemExit(f"mapper place: exit {code}")
         result = json.loads(output.getvalue())
-        seconds += sum(stage["seconds"] for stage in result["stages"])
+        for stage in result["stages"]:
+            seconds += (stage["seconds"], stage["cpu_seconds"])
         found.append((result["metrics"]["hops_total"], result["core"]))
     np.save(options.cores, np.array(min(found)[1], np.int32)[part])
-    return {"place_seconds": seconds, "hops_total": min(found)[0]}
+    return {
+        "place_seconds": seconds[0],
+        "place_cpu_seconds": seconds[1],
+        "hops_total": min(found)[0],
+    }
 
 
 def score(network: Path, path: Path, parts: int, capacity: int) -> dict[str, Any]:

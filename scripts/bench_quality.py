@@ -79,10 +79,14 @@ def arguments() -> argparse.Namespace:
     add("--sides", type=int, nargs="+", default=[316, 1024], metavar="S", help="cortex: of sheets")
     add("--parts", type=int, nargs="+", default=[8, 32, 64], choices=(8, 32, 64), help="cut: k")
     add("--sizes", type=int, nargs="+", default=[64, 256], metavar="S", help="groups: of networks")
+    add("--graphs", nargs="+", metavar="NAME", help="hops and cut: of all only these")
     add("--limit", type=float, default=600, metavar="SECONDS", help="of a run; longer ones end")
     add("--data", type=Path, default=default_data(), metavar="DIR", help="real inputs")
     add("--folder", type=Path, metavar="DIR", help="keeps inputs; those that are there are used")
     add("--json", type=Path, metavar="FILE", help="write all runs and tables")
+    add("--known", type=Path, nargs="+", default=[], metavar="FILE", help="runs not to repeat")
+    add("--no-runs", action="store_true", help="show the runs of --known, make none")
+    add("--cpu", action="store_true", help="tables with CPU seconds: for a busy machine")
     add("--markdown", action="store_true", help="print the tables as Markdown")
     options = parser.parse_args()
     for peer in options.peers:
@@ -99,7 +103,8 @@ def show(table: Table, as_markdown: bool) -> None:
         sys.stdout.write(markdown(table) + "\n")
     else:
         wide = Console(highlight=False, width=1000)
-        made = columns(table.title, table.heads, table.rows)
+        heads = [head.replace(" ", "\n") for head in table.heads]
+        made = columns(table.title, heads, table.rows)
         wide.width = Measurement.get(wide, wide.options, made).maximum
         wide.print(made)
     sys.stdout.flush()
@@ -114,10 +119,11 @@ def main() -> None:
     with tempfile.TemporaryDirectory(dir=options.folder, prefix="bench-") as name:
         work = Path(name).resolve()
         bench = Bench(options, (options.folder or work).resolve(), work)
+        bench.read_known(options.known)
 
         def write_json() -> None:
             """After every run: a later one may be interrupted."""
-            hidden = ("json", "data", "folder")
+            hidden = ("json", "data", "folder", "known")
             whole = {
                 "date": datetime.now(UTC).isoformat(timespec="seconds"),
                 "machine": about,

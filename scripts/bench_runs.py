@@ -19,13 +19,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from bench_common import PEER_MODULES, last_object, mapper, need, run, say, worker
+from bench_common import PEER_MODULES, Process, last_object, mapper, need, run, say, worker
 from numpy.typing import NDArray
 
 from mapper.cli import build_parser
 from mapper.cli import main as command_line
 from mapper.settings import PRESETS
 
+KEY = ("table", "case", "method", "seed")  # what names a run
 TRIES = 5  # of a peer, with less and less slack, until it keeps the hard cap
 STEINER_MOST = 64  # cores; for 256 Mt-KaHyPar did not end within minutes
 NOT_WORK = ("check", "score")  # stages that are no part of making a mapping
@@ -78,11 +79,12 @@ def hard_cap(total: int, cores: int) -> int:
     return 103 * -(-total // cores) // 100
 
 
-def has_option(command: str, option: str) -> bool:
-    """Whether this version of the tool knows an option."""
-    with redirect_stdout(io.StringIO()) as text, suppress(SystemExit):
-        build_parser(command).parse_args([command, "--help"])
-    return option in text.getvalue()
+def takes(*arguments: str) -> bool:
+    """Whether this version of the tool takes a command line, by its parser."""
+    with suppress(SystemExit), redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):
+        build_parser(arguments[0]).parse_args(arguments)
+        return True
+    return False
 
 
 @dataclass(slots=True)
@@ -93,8 +95,14 @@ class Bench:
     inputs: Path
     work: Path
     runs: list[dict[str, Any]] = field(default_factory=list)
+    known: dict[tuple[Any, ...], dict[str, Any]] = field(default_factory=dict)
     notes: dict[str, None] = field(default_factory=dict)  # in order, each once
     changed: Callable[[], None] = lambda: None
+
+    @property
+    def clock(self) -> str:
+        """Which seconds the tables show."""
+        return "cpu_seconds" if self.options.cpu else "seconds"
 
     def note(self, text: str) -> None:
         if text not in self.notes:
@@ -172,14 +180,28 @@ class Bench:
         np.savez(path, core=core.astype(np.int32), width=width, height=height)
         return path
 
-    def keep(self, table: str, case: str, method: str, seed: int, found: dict[str, Any]) -> None:
-        """Keep one run and say how it went."""
-        self.runs.append({"table": table, "case": case, "method": method, "seed": seed, **found})
-        state = found.get("failed") or f"{found.get('seconds', 0):.2f} s"
-        if found.get("valid") is False:
-            state += f", {found['cores_over']} cores over a limit"
-        say(f"{table}: {case}, {method}, seed {seed}: {state}")
+    def once(
+        self, table: str, case: str, method: Method, seed: int, act: Callable[[], dict[str, Any]]
+    ) -> None:
+        """Keep one run and say how it went; one that is known is not repeated."""
+        key = (table, case, method.name, seed)
+        found = self.known.get(key)
+        if found is None:
+            if self.options.no_runs:
+                return
+            found = {**dict(zip(KEY, key, strict=True)), **act()}
+            state = found.get("failed") or f"{found.get('seconds', 0):.2f} s"
+            if found.get("valid") is False:
+                state += f", {found['cores_over']} cores over a limit"
+            say(f"{table}: {case}, {method.name}, seed {seed}: {state}")
+        self.runs.append(found)
         self.changed()
+
+    def read_known(self, paths: Sequence[Path]) -> None:
+        """Take the runs of earlier calls, as --json wrote them."""
+        for path in paths:
+            for one in json.loads(path.read_bytes())["runs"]:
+                self.known[tuple(one[name] for name in KEY)] = one
 
     def mapped(self, case: Case, method: Method, seed: int, extra: Sequence[str]) -> dict[str, Any]:
         """One `mapper run`."""
@@ -195,11 +217,11 @@ class Bench:
             effort += ["--memory", self.options.memory]
         words = [str(network), *chip, "--preset", preset, *effort, *extra, "-o", str(output), "-q"]
         process = run(mapper("run", *words), self.options.limit)
-        found = {"wall_seconds": process.seconds, "cpu_seconds": process.cpu_seconds}
+        found = whole_process(process)
         if process.failed:
             return {**found, "failed": process.failed}
         report = json.loads((output / "report.json").read_bytes())
-        found["seconds"] = _work(report["stages"])
+        found |= _work(report["stages"])
         found["peak_rss_bytes"] = report["resources"]["peak_rss_bytes"]
         result = self.scored(network, output / "mapping.npz", chip)
         if result.get("hops_total") != report["metrics"]["hops_total"]:
@@ -220,10 +242,10 @@ class Bench:
             ),
             self.options.limit,
         )  # fmt: skip
-        found = {"wall_seconds": process.seconds, "cpu_seconds": process.cpu_seconds}
+        found = whole_process(process)
         if process.failed:
             return {**found, "failed": process.failed}
-        found["seconds"] = _work(json.loads(process.output)["stages"])
+        found |= _work(json.loads(process.output)["stages"])
         return {**found, **self.scored(groups, mapping, chip)}
 
     def by_peer(
@@ -247,10 +269,12 @@ class Bench:
             ),
             self.options.limit,
         )  # fmt: skip
-        found = {"wall_seconds": process.seconds, "cpu_seconds": process.cpu_seconds}
+        found = whole_process(process)
         if process.failed or not part.exists():
             return {**found, "failed": process.failed or "no result"}
-        found["seconds"] = last_object(process.output)["partition_seconds"]
+        told = last_object(process.output)
+        found["seconds"] = told["partition_seconds"]
+        found["cpu_seconds"] = told["partition_cpu_seconds"]
         if place and not method.direct:
             seeds = [str(100 * seed + number) for number in range(self.options.placements)]
             process = run(
@@ -262,15 +286,24 @@ class Bench:
             )  # fmt: skip
             if process.failed:
                 return {**found, "failed": f"placement: {process.failed}"}
-            found["seconds"] += last_object(process.output)["place_seconds"]
-            found["wall_seconds"] += process.seconds
+            told = last_object(process.output)
+            found["seconds"] += told["place_seconds"]
+            found["cpu_seconds"] += told["place_cpu_seconds"]
+            found["process_seconds"] += process.seconds
+            found["process_cpu_seconds"] += process.cpu_seconds
         mapping = self.write_mapping(np.load(cores), case.width, case.height)
         return {**found, **self.scored(case.network, mapping, case.chip)}
 
 
-def _work(stages: Sequence[dict[str, Any]]) -> float:
+def whole_process(process: Process) -> dict[str, Any]:
+    """Times that include start, reading, scoring and end."""
+    return {"process_seconds": process.seconds, "process_cpu_seconds": process.cpu_seconds}
+
+
+def _work(stages: Sequence[dict[str, Any]]) -> dict[str, float]:
     """Seconds of the stages that make a mapping, reading included."""
-    return float(sum(s["seconds"] for s in stages if s["name"] not in NOT_WORK))
+    made = [stage for stage in stages if stage["name"] not in NOT_WORK]
+    return {name: sum(stage[name] for stage in made) for name in ("seconds", "cpu_seconds")}
 
 
 def default_data() -> Path | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -35,13 +36,12 @@ def qap(bench: Bench) -> list[Table]:
         width, height = grid(instance)
         for seed in bench.options.seeds:
             for method in methods:
-                found = bench.placed(instance, width, height, method.context, seed)
-                bench.keep("qap", name, method.name, seed, found)
+                act = partial(bench.placed, instance, width, height, method.context, seed)
+                bench.once("qap", name, method, seed, act)
     runs = of_table(bench, "qap")
-    matrix = Matrix(
-        "qap", "QAPLIB grids over best known", "hops_total", methods, list(known), runs,
-        mean=lambda ratios: float(np.mean(ratios)),
-    )  # fmt: skip
+    title = "QAPLIB grids over best known"
+    matrix = Matrix("qap", title, "hops_total", methods, list(known), runs, clock=bench.clock)
+    matrix.mean = lambda ratios: float(np.mean(ratios))
     return matrix.tables(known.get, "best known")
 
 
@@ -80,12 +80,12 @@ def groups(bench: Bench) -> list[Table]:
                 bases[case] = rows
             for seed in bench.options.seeds:
                 for method in methods:
-                    found = bench.placed(shuffled, size, size, method.context, seed)
-                    bench.keep("groups", case, method.name, seed, found)
+                    act = partial(bench.placed, shuffled, size, size, method.context, seed)
+                    bench.once("groups", case, method, seed, act)
     heads = ["case", "row-major", "Hilbert + FD", "seconds"]
     title = "shuffled group graphs; dnn over Hilbert + FD, cnn over row-major, of unshuffled ids"
     runs = of_table(bench, "groups")
-    matrix = Matrix("groups", title, "hops_total", methods, list(bases), runs)
+    matrix = Matrix("groups", title, "hops_total", methods, list(bases), runs, clock=bench.clock)
     base = Table("groups-base", "simple placements of unshuffled ids", heads, simple)
     return [base, *matrix.tables(bases.get, "base")]
 
@@ -124,11 +124,11 @@ def multicast(bench: Bench) -> list[Table]:
         graph = nets_file or bench.graph(network, ".hgr")
         for seed in bench.options.seeds:
             for peer in peers:
-                found = bench.by_peer(case, peer, seed, False, graph)
-                bench.keep("multicast", name, peer.name, seed, found)
+                act = partial(bench.by_peer, case, peer, seed, False, graph)
+                bench.once("multicast", name, peer, seed, act)
     runs = of_table(bench, "multicast")
     title = "multicast connectivity on 8x8 cores"
-    matrix = Matrix("multicast", title, "connectivity", methods, cases, runs)
+    matrix = Matrix("multicast", title, "connectivity", methods, cases, runs, clock=bench.clock)
     base = Method("mtkahypar", "default")
     return matrix.tables(lambda case: matrix.value(case, base), "Mt-KaHyPar KM1")
 
@@ -142,9 +142,12 @@ def limits(bench: Bench) -> list[Table]:
     for chip in LIMITED_CHIPS:
         for method in bench.presets():
             for seed in bench.options.seeds:
-                found = bench.run_mapper(network, ["--chip", chip], method.context, seed)
-                bench.keep("limits", chip, method.name, seed, found)
-                rows.append([chip, method.name, str(seed), *limit_state(found)])
+                words = ["--chip", chip]
+                act = partial(bench.run_mapper, network, words, method.context, seed)
+                bench.once("limits", chip, method, seed, act)
+    for found in of_table(bench, "limits"):
+        names = (str(found[name]) for name in ("case", "method", "seed"))
+        rows.append([*names, *limit_state(found)])
     title = "microcircuit at scale 0.2"
     return [Table("limits", title, ["chip", "preset", "seed", "state", "hops a spike"], rows)]
 

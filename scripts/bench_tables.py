@@ -45,6 +45,7 @@ class Matrix:
     """One metric of all methods on all cases, as a ratio to something too.
 
     metric : name in the runs; the smaller the better
+    clock : name of the seconds in the runs
     least : of the valid runs of a peer the best seed counts, not the mean
     """
 
@@ -55,6 +56,7 @@ class Matrix:
     cases: list[str]
     runs: Sequence[dict[str, Any]]
     least: bool = False
+    clock: str = "seconds"
     mean: Callable[[Sequence[float]], float] = geometric
 
     def cell(self, case: str, method: Method) -> Cell:
@@ -69,7 +71,7 @@ class Matrix:
             return Cell(None, math.nan, "failed" if "failed" in bad else over)
         values = [run[self.metric] for run in good]
         value = min(values) if self.least and not method.ours else statistics.fmean(values)
-        return Cell(value, statistics.fmean(run["seconds"] for run in good), "")
+        return Cell(value, statistics.fmean(run[self.clock] for run in good), "")
 
     def value(self, case: str, method: Method) -> float | None:
         return self.cell(case, method).value
@@ -100,11 +102,11 @@ class Matrix:
                 cell = self.cell(case, method)
                 if cell.value is None:
                     row.append(cell.text)
-                elif ground:
-                    ratios[method.name].append(cell.value / ground)
-                    row.append(f"{number(cell.value)} ({cell.value / ground:.3f})")
                 else:
                     row.append(number(cell.value))
+                    if ground:
+                        ratios[method.name].append(cell.value / ground)
+                        row[-1] += f" ({cell.value / ground:.3f})" if method.ours else ""
             values.append(row)
             cells = [self.cell(case, method) for method in self.methods]
             times.append([case, *(c.text or f"{c.seconds:.2f}" for c in cells)])
@@ -122,7 +124,12 @@ class Matrix:
         heads = ["case", base_name, *(["whose"] if show_best else []), *names]
         return [
             Table(self.name, self.title, heads, values, means),
-            Table(f"{self.name}-seconds", f"{self.title}: seconds", ["case", *names], times),
+            Table(
+                f"{self.name}-seconds",
+                f"{self.title}: {self.clock.replace('_', ' ')}",
+                ["case", *names],
+                times,
+            ),
         ]
 
 
