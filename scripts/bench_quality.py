@@ -22,6 +22,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import signal
 import sys
 import tempfile
 from collections.abc import Callable
@@ -112,6 +113,7 @@ def show(table: Table, as_markdown: bool) -> None:
 
 def main() -> None:
     options = arguments()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that a child is ended too
     about = machine()
     tables: list[Table] = []
     if options.folder:
