@@ -193,7 +193,9 @@ class Bench:
         output = self.work / "mapping"
         width, capacity = case.cores
         chip = ["--chip", f"{width}x{width}", "--neurons-per-core", str(capacity)]
-        effort = ["--preset", method.context, "--threads", str(method.threads)]
+        preset, _, objective = method.context.partition(":")
+        effort = ["--preset", preset, "--threads", str(method.threads)]
+        effort += ["--objective", objective] if objective else []
         effort += ["--memory", self.options.memory, "--seed", str(self.options.seed)]
         network = self.network(case)
         shutil.rmtree(output, ignore_errors=True)
@@ -288,7 +290,13 @@ def arguments() -> argparse.Namespace:
     add = parser.add_argument
     add("--sides", type=int, nargs="+", default=[316, 1024], metavar="S")
     add("--orders", nargs="+", choices=ORDERS, default=list(ORDERS), help="of the ids")
-    add("--presets", nargs="*", default=["default", "fast"], metavar="P")
+    add(
+        "--presets",
+        nargs="*",
+        default=["default", "default:cut", "fast"],
+        metavar="P",
+        help="with an objective behind a colon, if another than the usual one is wanted",
+    )
     add("--threads", type=int, nargs="+", default=[2, 1], metavar="N", help="peers take the most")
     add("--peers", nargs="+", default=["kaminpar"], metavar="PEER", help="none: mapper alone")
     add("--memory", default="1GiB", metavar="SIZE", help="that mapper plans with")
