@@ -38,8 +38,9 @@ class Settings:
     smoothing : steps that smooth the cut of a bisection
     placement : effort of the placement, "fast" or "default"
     hop_passes : passes in which single neurons move to cores with fewer hops
-    exchanges : rounds of exchanges of neurons between cores near each other; large networks have
-        fewer
+    exchanges : rounds of exchanges of neurons between cores near each other
+    hop_budget : connections that the passes, and the exchanges, look at in all: large networks have
+        fewer of both, or none
     cycles : V-cycles over the mapping, of networks held in memory
     proposals : of annealing, for each neuron on each level of a V-cycle
     """
@@ -67,6 +68,7 @@ class Settings:
     placement: Literal["fast", "default"] = "default"
     hop_passes: int = 2
     exchanges: int = 6
+    hop_budget: int = 64_000_000
     cycles: int = 1
     proposals: int = 0
 
@@ -86,6 +88,7 @@ class Settings:
             ("smoothing", 0, 1000),
             ("hop_passes", 0, 1000),
             ("exchanges", 0, 1000),
+            ("hop_budget", 0, 1 << 50),
             ("cycles", 0, 1000),
             ("proposals", 0, 1 << 20),
             ("threads", 1, 1024),
@@ -131,6 +134,7 @@ PRESETS: dict[str, Settings] = {
         fm_passes=3,
         hop_passes=3,
         exchanges=12,
+        hop_budget=1 << 50,
         cycles=4,
         proposals=30,
     ),

@@ -25,7 +25,6 @@ from mapper.partition.rows import HeldRows, Rows
 from mapper.settings import Settings
 from mapper.team import Team
 
-LOOKED_AT = 100_000_000  # entries that all exchanges together may look at, unless told otherwise
 WORTH_A_CORNER = 3  # exchanges from which those across corners take part
 CHAINS = 2  # annealings side by side in a V-cycle, whatever the number of threads
 SETTLED = 20  # exchanges end when one saves less than one in so many hops that the first saved
@@ -65,9 +64,10 @@ def refine_by_hops(
         core = arrays["core"]
         return int(arrays["number"][0])
 
-    rounds = min(settings.exchanges, max(1, LOOKED_AT // max(1, rows.entries)))
-    monitor.expect((settings.hop_passes + rounds) * rows.entries)
-    for index in range(settings.hop_passes):
+    most = settings.hop_budget // max(1, rows.entries)
+    passes, rounds = min(settings.hop_passes, most), min(settings.exchanges, most)
+    monitor.expect((passes + rounds) * rows.entries)
+    for index in range(passes):
 
         def move(core: NDArray[np.int32], index: int = index) -> tuple[NDArray[np.int32], int]:
             seeker = SeekHops(mesh.width, mesh.height, rows.sizes, mesh.room)
