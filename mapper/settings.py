@@ -68,7 +68,7 @@ class Settings:
     placement: Literal["fast", "default"] = "default"
     hop_passes: int = 2
     exchanges: int = 6
-    hop_budget: int = 64_000_000
+    hop_budget: int = 50_000_000
     cycles: int = 1
     proposals: int = 0
 
