@@ -119,7 +119,8 @@ class _Walk:
         self._steps = np.zeros((4, chip["height"] + 1, chip["width"] + 1), np.int64)
         rate = reader.attribute("rate") if "rate" in reader.meta["attributes"] else None
         for part in reader.connections():
-            self._add(part, rate, reader.meta["undirected"])
+            if part.owner.size:  # a block of neurons may be without any
+                self._add(part, rate, reader.meta["undirected"])
 
     def _add(self, part: Connections, rate: NDArray[np.int64] | None, undirected: bool) -> None:
         core, cores, width = self._core, self._cores, self._chip["width"]
@@ -131,8 +132,8 @@ class _Walk:
         leaving = reached[core[reached // cores] != reached % cores] // cores
         np.add.at(self.use["axons_out"], core[leaving], 1)
         if rate is None:  # the largest weight of the outgoing synapses
-            first = int(part.owner.min(initial=core.size))
-            largest = np.zeros(int(part.owner.max(initial=0)) - first + 1, np.int64)
+            first = int(part.owner.min())
+            largest = np.zeros(int(part.owner.max()) - first + 1, np.int64)
             np.maximum.at(largest, source - first, weight)
             self.connectivity += int(largest[leaving - first].sum())
         else:
