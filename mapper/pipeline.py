@@ -19,7 +19,7 @@ from mapper.checkpoint import Arrays, Steps
 from mapper.errors import DoesNotFitError
 from mapper.mapping.mesh import Mesh
 from mapper.mapping.multilevel import Levels, coarsen, first_parts
-from mapper.mapping.refine import Mapped, refine_mapping
+from mapper.mapping.refine import Mapped, level_effort, refine_mapping
 from mapper.monitor import Monitor
 from mapper.partition.bisection import whole
 from mapper.partition.classic import partition_classic
@@ -165,8 +165,8 @@ def _first_partition(
 
         def first() -> Arrays:
             part = first_parts(
-                levels.coarsest, task.wanted, task.capacity, settings.starts, plan.gathered,
-                settings.seed_of(3), team,
+                levels.coarsest, task.wanted, task.capacity, settings.starts,
+                level_effort(settings, plan), settings.seed_of(3), team,
             )  # fmt: skip
             return {"part": part}
 

@@ -31,8 +31,9 @@ NEURON_BYTES = {  # arrays of one entry a neuron that are alive together
     "score": 24,
 }
 CHAINS = 2  # annealings side by side in a V-cycle, whatever the number of threads
-CHAIN_BYTES = 20  # of a connection: a level, and what is added up to make the next
-CHAIN_NEURON_BYTES = 64
+LEVEL_BYTES = 20  # of a connection: all levels, and what is added up to make the next
+CHAIN_NEURON_BYTES = 64  # of a neuron in a V-cycle
+WORTH_A_CYCLE = 4  # looks at all connections that the budget of refinement has for it
 NEURON_BYTES_PER_THREAD = 8  # scratch of label propagation
 MOST_THREADS = 64
 THREADS_SHARE = 8  # this part of the memory is for what each thread has to itself
@@ -57,9 +58,9 @@ class Plan:
     held : the whole network is held in memory instead of streamed from scratch
     sampled : connections between clusters that are kept; gathered : bytes for rows of blocks
     grouped : bytes for sums of the traffic between groups
-    levels : the whole mapping is made on levels in memory
-    chains : V-cycles side by side
     threads : those asked for, or as many as the memory has room for
+    levels : the whole mapping is made on levels in memory
+    cycles : V-cycles; chains : of them side by side
     """
 
     budget: int
@@ -70,9 +71,10 @@ class Plan:
     sampled: int
     gathered: int
     grouped: int
-    levels: bool
-    chains: int
     threads: int
+    levels: bool = False
+    cycles: int = 0
+    chains: int = 1
 
     @property
     def memory(self) -> int:
@@ -131,6 +133,9 @@ def _plan_streamed(network: NetworkFile, chip: Chip, settings: Settings) -> Plan
     threads = max(1, min(settings.threads, most // max(for_each, 1)))
     base = INTERPRETER + threads * for_each
     neurons = {name: size * n for name, size in NEURON_BYTES.items()}
+    cycles = settings.cycles if m * WORTH_A_CYCLE <= settings.hop_budget else 0
+    chained = CHAIN_NEURON_BYTES * n if cycles else 0
+    neurons["refine by hops"] += chained
     free = memory - INTERPRETER - most - max(neurons.values())
     # Held in memory the rows may take half of what is free, so that samples and blocks fit beside.
     held = HELD_BYTES * m <= free // 2
@@ -152,18 +157,18 @@ def _plan_streamed(network: NetworkFile, chip: Chip, settings: Settings) -> Plan
     stages = {name: base + rows + size for name, size in neurons.items()}
     stages["initial partition"] += 4 * HELD_BYTES * min(sampled, settings.coarse_degree * n)
     stages["split blocks"] += gathered
-    # The levels of a V-cycle lie in memory together; one has room as its first level is a sample.
-    chain = CHAIN_BYTES * min(m, sampled) + CHAIN_NEURON_BYTES * n
-    chains = CHAINS if CHAINS * chain <= left else 1
-    cycles = chains * chain if settings.cycles else 0
-    levels = held and m <= settings.level_budget and chain <= left
-    if levels:
-        cycles += chain
-    stages["refine by hops"] += max(cycles, 0 if held else gathered)
+    # A level of a V-cycle, and what is added up to make the next; one chain has room for a sample.
+    level = LEVEL_BYTES * m
+    levels = held and m <= settings.level_budget and 2 * level <= left
+    chains = CHAINS if (CHAINS + levels) * level + (CHAINS - 1) * chained <= left else 1
+    stages["refine by hops"] += max(
+        chains * LEVEL_BYTES * min(m, sampled) + (chains - 1) * chained if cycles else 0,
+        0 if held else gathered,
+    ) + (level if levels else 0)
     stages["groups"] += sums
     stages["placement"] = INTERPRETER + 12 * n + PLACER_BYTES * pairs
     stages["score"] += PAIR_BYTES * pairs + CORE_BYTES * chip.cores * threads
-    refined = settings.hop_passes + settings.exchanges + settings.cycles
+    refined = settings.hop_passes + settings.exchanges + cycles
     if chip.synapses is not None:
         stages["check"] = base + 40 * n
     return Plan(
@@ -175,9 +180,10 @@ def _plan_streamed(network: NetworkFile, chip: Chip, settings: Settings) -> Plan
         sampled,
         gathered,
         grouped,
-        levels,
-        chains,
         threads,
+        levels,
+        cycles,
+        chains,
     )
 
 
@@ -197,6 +203,4 @@ def _plan_classic(network: NetworkFile, settings: Settings) -> Plan:
     }
     scratch = int(SCRATCH_BYTES * m * CLASSIC_SHRINK / (1 - CLASSIC_SHRINK))
     spilled = 16 * m if BYTES_PER_ENTRY * m > budget else 0
-    return Plan(
-        settings.memory_bytes, stages, scratch, spilled, False, 0, 0, 0, False, 1, settings.threads
-    )
+    return Plan(settings.memory_bytes, stages, scratch, spilled, False, 0, 0, 0, settings.threads)

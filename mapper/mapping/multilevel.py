@@ -93,7 +93,13 @@ def coarsen(rows: Rows, cores: int, capacity: int, seed: int, team: Team) -> Lev
 
 
 def first_parts(
-    rows: Rows, parts: int, capacity: int, starts: int, gathered: int, seed: int, team: Team
+    rows: Rows,
+    parts: int,
+    capacity: int,
+    starts: int,
+    effort: Effort,
+    seed: int,
+    team: Team,
 ) -> Int32:
     """The best of several partitions by cut; parts may still be over the capacity."""
     mesh = Mesh.flat(np.full(parts, capacity, np.int64))
@@ -103,15 +109,17 @@ def first_parts(
             whole = np.zeros(rows.vertices, np.int32)
             cores = np.array([parts], np.int64)
             part, _ = split_parts(
-                rows, whole, cores, 1, capacity, FIRST, (seed + index) % 2**31, gathered, alone
-            )
-            exchange(rows, part, mesh, EXCHANGES, gathered, seed + index, alone)
+                rows, whole, cores, 1, capacity, FIRST, (seed + index) % 2**31, effort.gathered,
+                alone,
+            )  # fmt: skip
+            exchange(rows, part, mesh, EXCHANGES, effort.gathered, seed + index, alone)
             load = np.bincount(part, weights=rows.sizes, minlength=parts).astype(np.int64)
             over = int(np.maximum(load - capacity, 0).sum())
             return over, price(rows, part, mesh, alone), part
 
     count = max(1, min(starts, STARTS_ENTRIES // max(1, rows.entries)))
-    return min(team.map(start, range(count)), key=lambda one: one[:2])[2]
+    part = min(team.map(start, range(count)), key=lambda one: one[:2])[2]
+    return uncoarsen(Levels([rows], []), part, mesh, effort, seed, team)
 
 
 def exchange(

@@ -29,7 +29,6 @@ from mapper.settings import Settings
 from mapper.team import Team
 
 WORTH_A_CORNER = 3  # exchanges from which those across corners take part
-WORTH_A_CYCLE = 4  # looks at all connections that the budget has for it
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +43,12 @@ class Mapped:
     core: NDArray[np.int32]
     mesh: Mesh
     plan: Plan
+
+
+def level_effort(settings: Settings, plan: Plan) -> Effort:
+    """What refinement on levels may use in a run."""
+    cooling = Cooling(settings.proposals) if settings.proposals else None
+    return Effort(plan.gathered, HELD_BYTES * plan.sampled, cooling, plan.chains)
 
 
 def refine_mapping(
@@ -65,8 +70,7 @@ def refine_mapping(
         core = arrays["core"]
         return int(arrays["number"][0])
 
-    cooling = Cooling(settings.proposals) if settings.proposals else None
-    effort = Effort(plan.gathered, HELD_BYTES * plan.sampled, cooling, plan.chains)
+    effort = level_effort(settings, plan)
     most = settings.hop_budget // max(1, rows.entries)
     passes, rounds = min(settings.hop_passes, most), min(settings.exchanges, most)
     if mesh.most == CUT:
@@ -110,7 +114,7 @@ def refine_mapping(
         first = first or saved
         if saved * SETTLED <= first:
             break
-    for index in range(settings.cycles if most >= WORTH_A_CYCLE else 0):
+    for index in range(plan.cycles):
 
         def cycle(core: NDArray[np.int32], index: int = index) -> tuple[NDArray[np.int32], int]:
             seed = settings.seed_of(10 + index)
