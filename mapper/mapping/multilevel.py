@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from mapper.mapping.annealing import Cooling, anneal_mapping
 from mapper.mapping.batches import exchange_batches
+from mapper.mapping.dual import place_by_dual_bisection
 from mapper.mapping.hops import SeekHops
 from mapper.mapping.mesh import CUT, Mesh
 from mapper.mapping.partners import pairs_of
@@ -113,13 +114,17 @@ def first_parts(
                 alone,
             )  # fmt: skip
             exchange(rows, part, mesh, EXCHANGES, effort.gathered, seed + index, alone)
-            load = np.bincount(part, weights=rows.sizes, minlength=parts).astype(np.int64)
-            over = int(np.maximum(load - capacity, 0).sum())
-            return over, price(rows, part, mesh, alone), part
+            return *merit(rows, part, mesh, alone), part
 
     count = max(1, min(starts, STARTS_ENTRIES // max(1, rows.entries)))
     part = min(team.map(start, range(count)), key=lambda one: one[:2])[2]
     return uncoarsen(Levels([rows], []), part, mesh, effort, seed, team)
+
+
+def merit(rows: Rows, core: Int32, mesh: Mesh, team: Team) -> tuple[int, int]:
+    """What cores hold beyond their room, and the hops: the smaller the better."""
+    load = np.bincount(core, weights=rows.sizes, minlength=mesh.room.size).astype(np.int64)
+    return int(np.maximum(load - mesh.room, 0).sum()), price(rows, core, mesh, team)
 
 
 def exchange(
@@ -170,3 +175,21 @@ def uncoarsen(
         if depth:
             core = core[levels.clusters[depth - 1]]
     return core
+
+
+def refine_levels(
+    levels: Levels, core: Int32, mesh: Mesh, effort: Effort, seed: int, team: Team
+) -> Int32:
+    """Refine a placement of the coarsest level, or one made by bisection with the mesh, whichever
+    is better there; then all finer levels. Returns the core of every vertex of the finest.
+
+    core : of the vertices of the coarsest level
+    """
+    top = Levels([levels.coarsest], [])
+    starts = [core]
+    if mesh.most != CUT and isinstance(levels.coarsest, HeldRows):
+        starts.append(place_by_dual_bisection(levels.coarsest, mesh, seed))
+    found = [uncoarsen(top, start, mesh, effort, seed, team) for start in starts]
+    core = min(found, key=lambda one: merit(levels.coarsest, one, mesh, team))
+    below = Levels(levels.graphs[:-1], levels.clusters[:-1])
+    return uncoarsen(below, core[levels.clusters[-1]], mesh, effort, seed, team)

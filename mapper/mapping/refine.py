@@ -20,7 +20,7 @@ from mapper.mapping.batches import exchange_batches
 from mapper.mapping.cycle import refine_by_chains
 from mapper.mapping.hops import SeekHops
 from mapper.mapping.mesh import CUT, Mesh
-from mapper.mapping.multilevel import SETTLED, Effort, Levels, uncoarsen
+from mapper.mapping.multilevel import SETTLED, Effort, Levels, refine_levels
 from mapper.mapping.partners import pairs_of
 from mapper.monitor import Monitor
 from mapper.partition.kway import refine_round
@@ -80,7 +80,7 @@ def refine_mapping(
 
         def climb(core: NDArray[np.int32]) -> tuple[NDArray[np.int32], int]:
             seed = settings.seed_of(7)
-            return uncoarsen(mapped.levels, core, mesh, effort, seed, team), 0
+            return refine_levels(mapped.levels, core, mesh, effort, seed, team), 0
 
         step("uncoarsen", climb)
     monitor.expect((passes + rounds) * rows.entries)

@@ -174,3 +174,24 @@ def pulls(first: int, adjacency: Sequence[Links], part: Sequence[int]) -> list[d
                 pull[part[u]] = pull.get(part[u], 0) + w
         found.append(pull)
     return found
+
+
+def region_graph(
+    members: list[int],
+    adjacency: Sequence[Links],
+    places: Sequence[tuple[int, int]],
+    first: tuple[int, int],
+    second: tuple[int, int],
+) -> tuple[list[Links], list[int]]:
+    """Links inside a region, and what each vertex pays more in its second half."""
+
+    def apart(a: tuple[int, int], b: tuple[int, int]) -> int:
+        return abs(a[0] - b[0]) + abs(a[1] - b[1])
+
+    inner, bias = [], []
+    for v in members:
+        inside = [(members.index(u), w) for u, w in adjacency[v] if u in members]
+        inner.append([(i, w * apart(first, second)) for i, w in inside])
+        outside = [(places[u], w) for u, w in adjacency[v] if u not in members]
+        bias.append(sum(w * (apart(p, second) - apart(p, first)) for p, w in outside))
+    return inner, bias
