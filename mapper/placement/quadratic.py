@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
+from mapper.placement.clock import ENDLESS, Clock
 from mapper.placement.force import _hop_cost
 from mapper.placement.legalise import Splits, legalise
 from mapper.placement.traffic import Traffic
@@ -52,6 +53,7 @@ def pull_together(
     x: NDArray[np.int32],
     y: NDArray[np.int32],
     rounds: int,
+    clock: Clock = ENDLESS,
 ) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
     """The cheapest legal placement on the way from the given one, columns and rows of `splits`.
 
@@ -65,6 +67,8 @@ def pull_together(
     best = int(_hop_cost(*traffic.csr, x, y)), x, y
     anchor = position
     for stiffness in np.geomspace(FIRST, LAST, rounds):
+        if clock.over():
+            break
         position = _solve(matrix, strength, float(stiffness), position, anchor)
         x, y = legalise(splits, position)
         cost = int(_hop_cost(*traffic.csr, x, y))
