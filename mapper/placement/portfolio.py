@@ -26,7 +26,6 @@ from mapper.placement.spectral import Search, SpectralPlacer
 from storage.parallel import map_ordered
 
 FEW = 2048  # groups below which the work of the annealing shrinks with them
-LEAST = 0.03  # of the work, however few they are
 STANDARD = 4096  # groups; for more the work of the annealing grows with this power of them
 GROWTH = 0.8
 SMALL = 1100  # groups up to which several annealings are run, from these start temperatures
@@ -39,7 +38,8 @@ HOPELESS = 2  # times the cost of the cheapest start: not worth a try
 class Effort:
     """What a preset spends on a placement.
 
-    work : of the annealing, nanoseconds of one core, for up to `STANDARD` groups
+    work : of the annealing, nanoseconds of one core, for `FEW` to `STANDARD` groups
+    least : the same for the smallest graphs
     search : of rotations of the eigenvectors
     tried : starts that get a short annealing before one is chosen
     repeats : annealings of a small graph
@@ -48,6 +48,7 @@ class Effort:
     """
 
     work: float
+    least: float
     search: Search
     tried: int
     repeats: int
@@ -56,9 +57,9 @@ class Effort:
 
 
 EFFORTS = {
-    "fast": Effort(0.4e9, Search(0, 1, 10), tried=1, repeats=4, start=0.2, sweeps=1),
-    "default": Effort(0.8e9, Search(0, 2, 10), tried=2, repeats=8, start=0.3, sweeps=1),
-    "strong": Effort(12e9, Search(16, 4, 20), tried=4, repeats=32, start=0.5, sweeps=3),
+    "fast": Effort(0.4e9, 0.05e9, Search(0, 1, 10), tried=1, repeats=4, start=0.2, sweeps=1),
+    "default": Effort(0.8e9, 0.2e9, Search(0, 2, 10), tried=2, repeats=8, start=0.3, sweeps=1),
+    "strong": Effort(12e9, 4e9, Search(16, 4, 20), tried=4, repeats=32, start=0.5, sweeps=3),
 }
 
 
@@ -169,8 +170,8 @@ def _finish(
 
 def _work(problem: Problem, spend: Effort) -> float:
     """Nanoseconds of annealing: by the size up to FEW groups, by a power above STANDARD."""
-    few = min(1.0, max(LEAST, problem.size / FEW))
-    return spend.work * few * max(1.0, problem.size / STANDARD) ** GROWTH
+    work = max(spend.least, spend.work * min(1.0, problem.size / FEW))
+    return work * max(1.0, problem.size / STANDARD) ** GROWTH
 
 
 def _annealed(

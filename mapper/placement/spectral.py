@@ -231,7 +231,7 @@ def place_by_spectrum(
     plane, others = turns[:PLANE], turns[PLANE:]
     plane += ranked(COARSE_SKETCH, 0, others)[: PLANE // 2]
     turns = ranked(COARSE_SKETCH, 4, plane)
-    if effort.searched > effort.kept:
+    if traffic.size >= SEARCHED and effort.searched > effort.kept:
         turns = ranked(SKETCH, 8, turns[: effort.searched])
 
     def pulled(turn: NDArray[np.float64]) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
