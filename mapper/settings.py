@@ -35,7 +35,7 @@ class Settings:
     block_passes : passes of refinement over the blocks
     fm_passes : passes of FM in each bisection of a block
     smoothing : steps that smooth the cut of a bisection
-    placement : effort of the placement, "fast" or "default"
+    placement : effort of the placement, "fast", "default" or "strong"
     """
 
     preset: str = "classic"
@@ -58,7 +58,7 @@ class Settings:
     block_passes: int = 3
     fm_passes: int = 1
     smoothing: int = 16
-    placement: Literal["fast", "default"] = "default"
+    placement: Literal["fast", "default", "strong"] = "default"
 
     def __post_init__(self) -> None:
         for name, low, high in (

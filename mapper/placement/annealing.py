@@ -7,16 +7,17 @@ the work is known beforehand; and the mesh is cut into tiles, the cuts shifting 
 
 Within a tile every group has its cost in each column and each row in a table, so that a swap is
 priced in a few look-ups whatever the number of connections; only a swap that is made costs work
-for each of them. Where there are few connections `sparse_annealing` does without tables. Tiles anneal side by side against the places that groups of other tiles had at
-the start of the round. They depend on the mesh alone and each draws from a stream of its own, so
-that the result does not depend on the number of threads.
+for each of them. Where there are few connections `sparse_annealing` does without tables. Tiles
+anneal side by side against the places that groups of other tiles had at the start of the round.
+They depend on the mesh alone and each draws from a stream of its own, so that the result does not
+depend on the number of threads.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from collections.abc import Iterator
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
@@ -256,13 +257,13 @@ def anneal(
     at = np.full(shape, -1, np.int32)
     at[y, x] = np.arange(traffic.size, dtype=np.int32)
     spot = np.column_stack([x, y])
-    degree = traffic.ids.size / movers
-    sparse = degree <= SPARSE
+    degree = float(traffic.ids.size / movers)
+    sparse = bool(degree <= SPARSE)
     if sparse:
         sides = _sides(shape, 1, memory)
         table = np.empty((0, 0), np.float32)
         proposal, swap = SPARSE_PROPOSAL + SPARSE_ENTRY * degree, 0.0
-        build = 5 * ENTRY * traffic.ids.size + 20 * traffic.size
+        build = 5 * ENTRY * traffic.ids.size + 20.0 * traffic.size
     else:
         sides = _sides(shape, traffic.size, memory)
         table = np.empty((traffic.size, sum(sides)), np.float32)

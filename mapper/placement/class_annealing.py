@@ -10,7 +10,6 @@ only: work for a few rows of a table, not for each connection. The schedule is t
 from __future__ import annotations
 
 import math
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -201,9 +200,7 @@ class ClassPlacer(Placer):
         order = np.lexsort((start.x, start.y))
         cells, at = spot[order], classes.label[order]
         heats = np.geomspace(self.hot, self.cold, self.rounds)
-        anneal_classes(
-            classes, cells, at, problem.shape, self.work, heats, rng, problem.clock
-        )
+        anneal_classes(classes, cells, at, problem.shape, self.work, heats, rng, problem.clock)
         members = np.argsort(classes.label, kind="stable")
         spot[members] = cells[np.argsort(at, kind="stable")]
         yield problem.placed(spot[:, 0].copy(), spot[:, 1].copy())

@@ -48,7 +48,7 @@ class Classes:
 
 @njit(cache=True, nogil=True)
 def _hash_sets(indptr, ids, hashes):
-    """Sum of scrambled neighbour ids of each group (finaliser of splitmix64, Steele et al. 2014)."""
+    """Sum of each group's neighbour ids, scrambled by splitmix64 (Steele et al., 2014)."""
     for u in range(indptr.size - 1):
         total = np.uint64(0)
         for e in range(indptr[u], indptr[u + 1]):

@@ -99,7 +99,5 @@ class CurvePlacer(Placer):
                 if self.by_distance
                 else np.argsort(problem.rank[area.members], kind="stable")
             )
-            x[area.members], y[area.members] = walk_best(
-                sample, area.cells, order, problem.threads
-            )
+            x[area.members], y[area.members] = walk_best(sample, area.cells, order, problem.threads)
         yield problem.placed(x, y)

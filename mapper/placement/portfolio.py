@@ -119,9 +119,7 @@ def _starts(
         yield from SpectralPlacer(spend.search).place(problem, None, rng)
     else:
         start = min(found, key=lambda one: one.cost)
-        yield from ClassPlacer(0.5 * _work(problem, spend), spend.sweeps).place(
-            problem, start, rng
-        )
+        yield from ClassPlacer(0.5 * _work(problem, spend), spend.sweeps).place(problem, start, rng)
 
 
 def _tries(
@@ -151,7 +149,10 @@ def _annealings(
     for wave in range(waves):  # the best three in turn, then the best of all that
         ranked = sorted(found, key=lambda one: one.cost)[: 3 if wave < waves - 1 else 1]
         tasks: list[tuple[Placed, Placer]] = [
-            (ranked[k % len(ranked)], AnnealingPlacer(replace(schedule, start=heat, most=MOST), threads=1))
+            (
+                ranked[k % len(ranked)],
+                AnnealingPlacer(replace(schedule, start=heat, most=MOST), threads=1),
+            )
             for k, heat in enumerate(HEATS)
         ]
         for placed in _annealed(problem, tasks, rng):
