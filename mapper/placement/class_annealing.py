@@ -161,7 +161,8 @@ def anneal_classes(
     window, rate = max(2.0, max(shape) / 2), 0.2
     for done, heat in enumerate(heats):
         table, _ = class_tables(classes, cells, at, shape)
-        moves = math.ceil(work / (heats.size - done) / (PROPOSAL + rate * swap) / PIECES)
+        price = (PROPOSAL + rate * swap) * PIECES
+        moves = max(1, math.ceil(work / (heats.size - done) / price))
         made = 0
         for _ in range(PIECES):
             if clock.over():
@@ -171,7 +172,7 @@ def anneal_classes(
                 max(1, round(window)), heat, moves, state,
             )[0]  # fmt: skip
         rate = made / (moves * PIECES)
-        work -= moves * PIECES * (PROPOSAL + rate * swap)
+        work -= moves * price
         window = min(float(max(shape)), max(1.0, window * (1 - STEADY + rate)))
 
 
