@@ -96,7 +96,7 @@ def find_classes(groups: Subgraph) -> Classes | None:
         hashes, return_index=True, return_inverse=True, return_counts=True
     )
     count = size.size
-    if count * MEMBERS > n:
+    if count * MEMBERS > np.count_nonzero(np.diff(groups.indptr)):  # idle groups are no layer
         return None
     label = label.astype(np.int64)
     room = int(np.diff(groups.indptr)[first].sum())
