@@ -17,6 +17,8 @@ from chipsim.traffic import Traffic, measure
 from mapper.capacity import require_fit, with_one_capacity
 from mapper.checkpoint import Arrays, Steps
 from mapper.errors import DoesNotFitError
+from mapper.mapping.pairs import Mesh
+from mapper.mapping.refine import MappedRows, refine_by_hops
 from mapper.monitor import Monitor
 from mapper.partition.bisection import whole
 from mapper.partition.classic import partition_classic
@@ -94,7 +96,6 @@ def map_network(
                 groups = group_traffic(
                     rows, part, parts, plan.grouped, scratch.path, team, monitor.advance
                 )
-            del rows
         scratch.evict()
 
         def placed(groups: Subgraph = groups) -> Arrays:
@@ -103,9 +104,17 @@ def map_network(
 
         places = steps.once("place", placed)  # steps 6 to 8
         del groups
+        core = (places["y"] * chip.width + places["x"]).astype(np.int32)[part]
+        if settings.method != "classic" and settings.objective != "cut":
+            with monitor.stage("refine by hops"):
+                mesh = Mesh(chip.width, chip.height, _room(chip, core, capacity))
+                core = refine_by_hops(
+                    MappedRows(rows, core, mesh), settings, plan.gathered, steps, monitor, team
+                )
+            del rows
+            scratch.evict()
 
     with monitor.stage("result"):  # step 9
-        core = (places["y"] * chip.width + places["x"]).astype(np.int32)[part]
         scratch.put_array("core", core)
 
     with monitor.stage("score"):
@@ -121,6 +130,12 @@ def map_network(
                 "lower --neurons-per-core or take a larger chip"
             )
     return Mapping(core, summarise(chip, traffic), traffic, bool(places["interrupted"][0]))
+
+
+def _room(chip: Chip, core: NDArray[np.int32], capacity: int) -> NDArray[np.int64]:
+    """What each core may hold, 0 for those that are not in use."""
+    used = np.bincount(core, minlength=chip.cores) > 0
+    return np.where(used, capacity, 0).astype(np.int64)
 
 
 def place_groups(
