@@ -143,13 +143,14 @@ def pair(adjacency: Adjacency, size: Sequence[float], order: Sequence[int]) -> l
 def split_ranks(
     cells: Sequence[tuple[int, int]], position: Sequence[tuple[float, float]], members: list[int]
 ) -> dict[int, tuple[int, int]]:
-    """Cell of every member: halves by sorting, down to single cells."""
+    """Cell of every member: by sorting, cut between columns or rows, down to single cells."""
     if len(cells) <= 1:
         return dict(zip(members, cells, strict=True))
     spans = [max(c[k] for c in cells) - min(c[k] for c in cells) for k in (0, 1)]
     axis = 0 if spans[0] >= spans[1] else 1
-    half = len(cells) // 2
     ordered = sorted(cells, key=lambda cell: (cell[axis], cell[1 - axis]))
+    between = [i for i in range(1, len(cells)) if ordered[i][axis] != ordered[i - 1][axis]]
+    half = min(between, key=lambda i: (abs(2 * i - len(cells)), i))
     ranked = sorted(members, key=lambda u: (position[u][axis], u))
     return split_ranks(ordered[:half], position, ranked[:half]) | split_ranks(
         ordered[half:], position, ranked[half:]

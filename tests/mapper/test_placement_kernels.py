@@ -244,14 +244,16 @@ def cells_of(width: int, height: int) -> NDArray[np.int64]:
     return np.argwhere(np.ones((width, height)))
 
 
-def test_a_grid_is_found_exactly() -> None:
-    split = traffic.split_traffic(subgraph(grid(11, 11, 5)))
-    splits = legalise.split_cells(cells_of(11, 11))
+@pytest.mark.parametrize("side", [8, 11, 18])
+def test_a_grid_is_found_exactly(side: int) -> None:
+    groups = subgraph(grid(side, side, 5))
+    split = traffic.split_traffic(groups)
+    splits = legalise.split_cells(cells_of(side, side))
     x, y = spectral.place_by_spectrum(
         split, splits, spectral.Search(1, 1, 12), np.random.default_rng(0)
     )[0]
     x, y = quadratic.pull_together(split, splits, x, y, 12)
-    assert hop_cost(subgraph(grid(11, 11, 5)), x, y) < 1.5 * 2 * 11 * 10
+    assert hop_cost(groups, x, y) == 2 * side * (side - 1)
 
 
 @pytest.mark.parametrize("seed", range(6))
