@@ -96,10 +96,11 @@ def find_classes(groups: Subgraph) -> Classes | None:
         hashes, return_index=True, return_inverse=True, return_counts=True
     )
     count = size.size
-    if count * MEMBERS > np.count_nonzero(np.diff(groups.indptr)):  # idle groups are no layer
+    degree = np.diff(groups.indptr)  # idle groups are no layer
+    if np.count_nonzero(degree[first]) * MEMBERS > np.count_nonzero(degree):
         return None
     label = label.astype(np.int64)
-    room = int(np.diff(groups.indptr)[first].sum())
+    room = int(degree[first].sum())
     indptr = np.empty(count + 1, np.int64)
     ids, sums = np.empty(room, np.int64), np.empty(room)
     order = np.argsort(label, kind="stable")
