@@ -26,7 +26,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("groups", type=Path, metavar="GROUPS", help="graph of groups")
     common.add_chip(parser)
     parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="npz or csv to write")
-    parser.add_argument("--preset", default="default", metavar="P", help="fast, default or classic")
+    parser.add_argument(
+        "--preset", default="default", metavar="P", help="fast, default, strong or classic"
+    )
     parser.add_argument(
         "--effort",
         choices=("fast", "default", "strong"),

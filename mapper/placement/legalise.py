@@ -94,12 +94,18 @@ def _split_ranks(cuts, position, order):
                 break
 
 
+def ranked(splits: Splits, position: NDArray[np.float64]) -> NDArray[np.int64]:
+    """The group on each cell of `splits`, near its place among the others' positions."""
+    order = np.arange(len(position), dtype=np.int64)
+    _split_ranks(splits.cuts, position, order)
+    return order
+
+
 def legalise(
     splits: Splits, position: NDArray[np.float64]
 ) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
     """Column and row of each group, near its place among the others' positions, shape (n, 2)."""
-    order = np.arange(len(position), dtype=np.int64)
-    _split_ranks(splits.cuts, position, order)
+    order = ranked(splits, position)
     x, y = np.empty(order.size, np.int32), np.empty(order.size, np.int32)
     x[order], y[order] = splits.cells[:, 0], splits.cells[:, 1]
     return x, y

@@ -1,9 +1,10 @@
 """Placement for the presets `fast`, `default` and `strong`: several starts, the best annealed.
 
 Dense group graphs are split into outstanding connections and a background first. Starts are the
-order of the groups and a breadth-first order along curves, and rotations of the eigenvectors, each
-pulled together; or, where whole classes of groups have the same neighbours, the annealed classes.
-The cheapest of them are annealed a little, the best of these for long.
+order of the groups and a breadth-first order along curves; then, where whole classes of groups have
+the same neighbours, the annealed classes; else rotations of the eigenvectors, each pulled together,
+of the groups or, if there are many, of merged ones; and for `strong`, of few groups, recursive
+bisection. The cheapest of them are annealed a little, the best of these for long.
 """
 
 from __future__ import annotations
@@ -20,17 +21,20 @@ from mapper.placement.annealing import AnnealingPlacer, Schedule
 from mapper.placement.class_annealing import ClassPlacer
 from mapper.placement.clock import Clock, TimeUpError
 from mapper.placement.curves import CurvePlacer
+from mapper.placement.multilevel import MultilevelPlacer
 from mapper.placement.placer import Placed, Placer, Problem
 from mapper.placement.region import Region
 from mapper.placement.spectral import Search, SpectralPlacer
+from mapper.placement.terminal_bisection import BisectionPlacer, CutEffort
 from storage.parallel import map_ordered
 
 FEW = 2048  # groups below which the work of the annealing shrinks with them
 STANDARD = 4096  # groups; for more the work of the annealing grows with this power of them
-GROWTH = 0.8
+GROWTH = 0.65
 SMALL = 1100  # groups up to which several annealings are run, from these start temperatures
 HEATS = (0.4, 0.8, 0.2, 0.8)
 MOST = 1000.0  # proposals per group and temperature, then
+MANY = 16384  # groups above which coarse ones are placed first
 HOPELESS = 2  # times the cost of the cheapest start: not worth a try
 
 
@@ -45,6 +49,7 @@ class Effort:
     repeats : annealings of a small graph
     start : first temperature of the long annealing, in strengths
     sweeps : exchanges of places within classes
+    cut : groups up to which bisection with terminal propagation makes a start, too
     """
 
     work: float
@@ -54,12 +59,15 @@ class Effort:
     repeats: int
     start: float
     sweeps: int
+    cut: int = 0
 
 
 EFFORTS = {
     "fast": Effort(0.4e9, 0.05e9, Search(0, 1, 10), tried=1, repeats=4, start=0.2, sweeps=1),
     "default": Effort(0.8e9, 0.2e9, Search(0, 2, 10), tried=2, repeats=8, start=0.3, sweeps=1),
-    "strong": Effort(12e9, 4e9, Search(16, 4, 20), tried=4, repeats=32, start=0.5, sweeps=3),
+    "strong": Effort(
+        12e9, 4e9, Search(16, 4, 20), tried=4, repeats=32, start=0.5, sweeps=3, cut=STANDARD
+    ),
 }
 
 
@@ -116,7 +124,13 @@ def _starts(
             yield placed
         problem.clock.check()
     if problem.classes is None:
-        yield from SpectralPlacer(spend.search).place(problem, None, rng)
+        placer: Placer = SpectralPlacer(spend.search)
+        if problem.size > MANY:  # there is time to look twice at the few that are placed first
+            searched, kept, rounds = spend.search.searched, spend.search.kept, spend.search.rounds
+            placer = MultilevelPlacer(Search(searched, 2 * kept, 2 * rounds))
+        yield from placer.place(problem, None, rng)
+        if problem.size <= spend.cut:
+            yield from BisectionPlacer(CutEffort()).place(problem, None, rng)
     else:
         start = min(found, key=lambda one: one.cost)
         yield from ClassPlacer(0.5 * _work(problem, spend), spend.sweeps).place(problem, start, rng)

@@ -11,7 +11,7 @@ rotations are tried and those with the smallest cost are kept.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -21,11 +21,12 @@ from numba import njit
 from numpy.typing import NDArray
 from scipy.sparse import csr_array, diags_array
 
+from mapper.placement.areas import Area
 from mapper.placement.clock import ENDLESS, Clock
 from mapper.placement.curves import SAMPLE, breadth_first, walk_best
 from mapper.placement.force import _hop_cost
 from mapper.placement.legalise import Splits, legalise, split_cells
-from mapper.placement.placer import Placed, Placer, Problem
+from mapper.placement.placer import Placed, Placer, Places, Problem
 from mapper.placement.quadratic import pull_together
 from mapper.placement.traffic import Traffic, sampled
 from storage.parallel import map_ordered
@@ -73,11 +74,16 @@ def _pair(indptr, ids, weights, size, order, coarse):
     return count
 
 
-def _hierarchy(matrix: Any, rng: np.random.Generator) -> Levels:
-    """Matrices from fine to coarse, each with the map onto the next."""
+def hierarchy(
+    traffic: Traffic, rng: np.random.Generator, coarsest: int = COARSEST, clock: Clock = ENDLESS
+) -> Levels:
+    """Matrices from fine to coarse, down to `coarsest` groups, each with the map onto the next."""
+    n = traffic.size
+    matrix = csr_array((traffic.weights.astype(np.float64), traffic.ids, traffic.indptr), (n, n))
     levels = []
-    size = np.ones(matrix.shape[0])
-    while matrix.shape[0] > COARSEST:
+    size = np.ones(n)
+    while matrix.shape[0] > coarsest:
+        clock.check()
         n = matrix.shape[0]
         coarse = np.empty(n, np.int64)
         count = _pair(matrix.indptr, matrix.indices, matrix.data, size, rng.permutation(n), coarse)
@@ -126,9 +132,7 @@ def eigenvectors(
     Returns eigenvalues, shape (count,), vectors, shape (groups, count), and the hierarchy: matrices
     from fine to coarse, each with the map onto the next.
     """
-    n = traffic.size
-    matrix = csr_array((traffic.weights.astype(np.float64), traffic.ids, traffic.indptr), (n, n))
-    levels = _hierarchy(matrix, rng)
+    levels = hierarchy(traffic, rng, COARSEST, clock)
     wanted = count + 1
     width = min(wanted + GUARD, levels[-1][0].shape[0])
     block = np.zeros((0, 0))
@@ -255,7 +259,7 @@ class Search:
 
 @dataclass(frozen=True, slots=True)
 class SpectralPlacer(Placer):
-    """Eigenvectors for every area that is connected; others are walked along curves."""
+    """Eigenvectors for every area that is connected."""
 
     effort: Search
 
@@ -264,20 +268,31 @@ class SpectralPlacer(Placer):
     ) -> Iterator[Placed]:
         if BYTES * problem.traffic.ids.size > problem.memory:
             return
-        made = []
-        for area in problem.areas:
-            if area.connected and area.members.size >= 4:
-                splits = split_cells(area.cells)
-                found = place_by_spectrum(
-                    area.traffic, splits, self.effort, rng, problem.threads, problem.clock
-                )
-            else:
-                sample = sampled(area.traffic, SAMPLE, rng)
-                order = breadth_first(area.traffic)
-                found = [walk_best(sample, area.cells, order, problem.threads)]
-            made.append(found)
-        for k in range(max(len(found) for found in made)):
-            x, y = np.empty(problem.size, np.int32), np.empty(problem.size, np.int32)
-            for area, found in zip(problem.areas, made, strict=True):
-                x[area.members], y[area.members] = found[min(k, len(found) - 1)]
-            yield problem.placed(x, y)
+
+        def connected(area: Area) -> list[Places]:
+            splits = split_cells(area.cells)
+            return place_by_spectrum(
+                area.traffic, splits, self.effort, rng, problem.threads, problem.clock
+            )
+
+        yield from place_areas(problem, connected, rng)
+
+
+def place_areas(
+    problem: Problem, connected: Callable[[Area], list[Places]], rng: np.random.Generator
+) -> Iterator[Placed]:
+    """Placements of the whole: connected areas by the given method, others along curves."""
+    made = []
+    for area in problem.areas:
+        if area.connected and area.members.size >= 4:
+            found = connected(area)
+        else:
+            sample = sampled(area.traffic, SAMPLE, rng)
+            order = breadth_first(area.traffic)
+            found = [walk_best(sample, area.cells, order, problem.threads)]
+        made.append(found)
+    for k in range(max(len(found) for found in made)):
+        x, y = np.empty(problem.size, np.int32), np.empty(problem.size, np.int32)
+        for area, found in zip(problem.areas, made, strict=True):
+            x[area.members], y[area.members] = found[min(k, len(found) - 1)]
+        yield problem.placed(x, y)

@@ -280,3 +280,17 @@ def assign(cost: Sequence[Sequence[int]]) -> int:
     return min(
         sum(cost[i][order[i]] for i in range(n)) for order in itertools.permutations(range(n))
     )
+
+
+def piece(
+    adjacency: Adjacency, members: Sequence[int], near: float, far: float, centre: Sequence[float]
+) -> tuple[list[list[tuple[int, int]]], list[int]]:
+    """Lists of the members among themselves, and what the others cost each on the far side."""
+    number = {u: i for i, u in enumerate(members)}
+    lists = [[(number[v], w) for v, w in adjacency[u] if v in number] for u in members]
+    pulls = []
+    for u in members:
+        others = [(centre[v], w) for v, w in adjacency[u] if v not in number]
+        pull = sum(w * (abs(far - c) - abs(near - c)) for c, w in others)
+        pulls.append(round(pull / (far - near)))
+    return lists, pulls

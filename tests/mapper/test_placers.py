@@ -10,16 +10,18 @@ import pytest
 from numpy.typing import NDArray
 
 from mapper.partition.growing import Subgraph
+from mapper.placement import multilevel, portfolio
 from mapper.placement import placer as interface
-from mapper.placement import portfolio
 from mapper.placement.annealing import AnnealingPlacer, Schedule
 from mapper.placement.class_annealing import ClassPlacer
 from mapper.placement.clock import Clock
 from mapper.placement.curves import CurvePlacer
 from mapper.placement.force import hop_cost, refine_by_forces
+from mapper.placement.multilevel import MultilevelPlacer
 from mapper.placement.region import Region, choose_region
 from mapper.placement.region_bisection import place_by_bisection
 from mapper.placement.spectral import Search, SpectralPlacer
+from mapper.placement.terminal_bisection import BisectionPlacer, CutEffort
 from tests.mapper.helpers import random_graph, subgraph
 from tests.mapper.naive_placers import spend_little
 from tests.mapper.test_class_kernels import layers
@@ -31,6 +33,7 @@ Placer = Callable[[Subgraph, Region, NDArray[np.bool_], np.random.Generator], Pl
 @pytest.fixture(autouse=True)
 def little_work(monkeypatch: pytest.MonkeyPatch) -> None:
     spend_little(monkeypatch)
+    monkeypatch.setattr(multilevel, "COARSEST", 12)
 
 
 def by_bisection(
@@ -101,6 +104,8 @@ PLACERS: list[Placer] = [
     in_no_time,
     alone("curves", CurvePlacer(by_distance=True)),
     alone("spectral", SpectralPlacer(Search(2, 2, 4))),
+    alone("levels", MultilevelPlacer(Search(0, 2, 4))),
+    alone("cuts", BisectionPlacer(CutEffort())),
     alone("annealing", AnnealingPlacer(Schedule(2e5, rounds=4))),
     alone("classes", ClassPlacer(2e5, rounds=4)),
 ]
