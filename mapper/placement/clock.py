@@ -18,6 +18,10 @@ class Clock:
     def __init__(self, limit: float | None = None) -> None:
         self._end = None if limit is None else time.monotonic() + limit
 
+    @property
+    def limited(self) -> bool:
+        return self._end is not None
+
     def over(self) -> bool:
         return self._end is not None and time.monotonic() >= self._end
 

@@ -124,16 +124,23 @@ def _starts(
             yield placed
         problem.clock.check()
     if problem.classes is None:
-        placer: Placer = SpectralPlacer(spend.search)
-        if problem.size > MANY:  # there is time to look twice at the few that are placed first
-            searched, kept, rounds = spend.search.searched, spend.search.kept, spend.search.rounds
-            placer = MultilevelPlacer(Search(searched, 2 * kept, 2 * rounds))
-        yield from placer.place(problem, None, rng)
+        searches = [spend.search]
+        if problem.clock.limited and spend.search != EFFORTS["fast"].search:
+            searches.insert(0, EFFORTS["fast"].search)  # something to keep, soon
+        for search in searches:
+            yield from _spectral(problem, search).place(problem, None, rng)
         if problem.size <= spend.cut:
             yield from BisectionPlacer(CutEffort()).place(problem, None, rng)
     else:
         start = min(found, key=lambda one: one.cost)
         yield from ClassPlacer(0.5 * _work(problem, spend), spend.sweeps).place(problem, start, rng)
+
+
+def _spectral(problem: Problem, search: Search) -> Placer:
+    if problem.size <= MANY:
+        return SpectralPlacer(search)
+    # there is time to look twice at the few that are placed first
+    return MultilevelPlacer(Search(search.searched, 2 * search.kept, 2 * search.rounds))
 
 
 def _tries(
