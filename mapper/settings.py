@@ -107,7 +107,7 @@ class Settings:
         for name, known in (
             ("method", ("classic", "streamed")),
             ("objective", ("unicast", "cut")),
-            ("placement", ("fast", "default")),
+            ("placement", ("fast", "default", "strong")),
         ):
             if getattr(self, name) not in known:
                 raise UsageError(f"{name} is {getattr(self, name)!r}; give {' or '.join(known)}")
