@@ -3,8 +3,8 @@
 Without tables of costs a swap is priced from the connections of the two groups, which for a few of
 them costs as much as look-ups in a table, and a swap that is made costs nothing more. On 4,096
 groups of a sheared grid both ways end alike in the same time; this one needs no memory for tables.
-The groups of a tile and the cells of those that they talk to are copied into lists of their own that
-fit the cache. The moves are those of `mapper.placement.annealing`.
+The groups of a tile and the cells of those that they talk to are copied into lists of their own,
+which fit the cache. The moves are those of `mapper.placement.annealing`.
 """
 
 from __future__ import annotations
