@@ -181,9 +181,15 @@ def _room(chip: Chip, core: NDArray[np.int32], capacity: int) -> NDArray[np.int6
 
 
 def place_groups(
-    groups: Subgraph, chip: Chip, settings: Settings, monitor: Monitor
+    groups: Subgraph,
+    chip: Chip,
+    settings: Settings,
+    monitor: Monitor,
+    time_limit: float | None = None,
 ) -> tuple[NDArray[np.int32], NDArray[np.int32], bool]:
     """Steps 6 to 8: one core for each group.
+
+    time_limit : seconds after which the best so far is taken; not of the classic method
 
     Returns column and row of every group, each shape (groups,), and whether it was interrupted.
     Raises `DoesNotFitError` if there are more groups than usable cores.
@@ -197,7 +203,9 @@ def place_groups(
         with monitor.stage("placement"):  # steps 7 and 8
             memory = settings.memory_bytes // 4
             rng = _random(settings, step=7)
-            return place(groups, region, settings.placement, rng, threads, memory)
+            return place(
+                groups, region, settings.placement, rng, threads, memory, time_limit=time_limit
+            )
 
     with monitor.stage("initial placement"):  # step 7
         rng = _random(settings, step=7)

@@ -36,7 +36,7 @@ class Settings:
     block_passes : passes of refinement over the blocks
     fm_passes : passes of FM in each bisection of a block
     smoothing : steps that smooth the cut of a bisection
-    placement : effort of the placement, "fast" or "default"
+    placement : effort of the placement, "fast", "default" or "strong"
     level_budget : connections up to which the whole mapping is made on levels in memory
     starts : partitions of the coarsest level, of which the best is taken
     hop_passes : passes in which single neurons move to cores with fewer hops
@@ -67,7 +67,7 @@ class Settings:
     block_passes: int = 3
     fm_passes: int = 1
     smoothing: int = 16
-    placement: Literal["fast", "default"] = "default"
+    placement: Literal["fast", "default", "strong"] = "default"
     level_budget: int = 5_000_000
     starts: int = 8
     hop_passes: int = 2
@@ -107,7 +107,7 @@ class Settings:
         for name, known in (
             ("method", ("classic", "streamed")),
             ("objective", ("unicast", "cut")),
-            ("placement", ("fast", "default")),
+            ("placement", ("fast", "default", "strong")),
         ):
             if getattr(self, name) not in known:
                 raise UsageError(f"{name} is {getattr(self, name)!r}; give {' or '.join(known)}")
@@ -146,6 +146,7 @@ PRESETS: dict[str, Settings] = {
         bisection_repeats=8,
         refinement_passes=8,
         fm_passes=3,
+        placement="strong",
         hop_passes=3,
         exchanges=12,
         level_budget=1 << 50,
