@@ -14,9 +14,11 @@ from chipsim.chip import Chip
 from chipsim.limits import violations
 from chipsim.metrics import summarise
 from chipsim.traffic import Traffic, measure
-from mapper.capacity import require_fit, with_one_capacity
+from mapper.capacity import require_fit
 from mapper.checkpoint import Arrays, Steps
 from mapper.errors import DoesNotFitError
+from mapper.limits.fold import Folded, Resized
+from mapper.limits.search import ATTEMPTS, make_job, partition_within
 from mapper.monitor import Monitor
 from mapper.partition.bisection import whole
 from mapper.partition.classic import partition_classic
@@ -69,14 +71,20 @@ def map_network(
     threads = plan.threads
     with Team(threads) as team:
         with monitor.stage("check"):
-            require_fit(network, chip, threads)
-            graph, capacity = with_one_capacity(network, chip, threads)
+            job = make_job(network, chip, threads)
+            require_fit(network, chip, threads, job.fans)
 
-        cores = chip.usable_count
+        graph, cores = network, chip.usable_count
+        seed, spare = settings.seed_of(9), max(plan.gathered, settings.memory_bytes // 4)
         if settings.method == "classic":  # steps 2 to 5
-            part, parts = partition_classic(
-                graph, capacity, cores, settings, steps, scratch, monitor
-            )
+
+            def paired(folded: Folded, number: int) -> tuple[NDArray[np.int32], int]:
+                sized = Resized(graph, folded.sizes)
+                return partition_classic(
+                    sized, folded.capacity, cores, settings, steps, scratch, monitor
+                )
+
+            part, parts = partition_within(job, paired, 1, spare, seed, team, monitor)
             with monitor.stage("groups"):
                 memory = settings.memory_bytes // 4
                 contracted = contract(graph, part, parts, scratch, "groups", memory, threads)
@@ -86,9 +94,15 @@ def map_network(
             with monitor.stage("read"):
                 seen = thin(graph, settings.degree, shift, team)
                 rows = open_rows(seen, shift, plan.held, scratch, monitor, team)
-            part, parts = partition_streamed(
-                Task(graph, rows, capacity, cores), settings, plan, steps, monitor, team
-            )
+
+            def streamed(folded: Folded, number: int) -> tuple[NDArray[np.int32], int]:
+                rows.sizes = folded.sizes
+                sized = Resized(graph, folded.sizes)
+                task = Task(sized, rows, folded.capacity, cores, strict=not job.watched)
+                tried = steps.within(f"attempt {number}") if number else steps
+                return partition_streamed(task, settings, plan, tried, monitor, team)
+
+            part, parts = partition_within(job, streamed, ATTEMPTS, spare, seed, team, monitor)
             with monitor.stage("groups"):
                 monitor.expect(rows.entries)
                 groups = group_traffic(

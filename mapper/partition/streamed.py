@@ -46,12 +46,14 @@ class Task:
     """A graph and what it is to be cut into.
 
     capacity : of a core; cores : that the chip has
+    strict : parts above the capacity are an error; else they are put right elsewhere
     """
 
     graph: Graph
     rows: Rows
     capacity: int
     cores: int
+    strict: bool = True
 
     @property
     def wanted(self) -> int:
@@ -197,6 +199,8 @@ def _balanced(task: Task, part: NDArray[np.int32], settings: Settings) -> NDArra
     if load.max() <= task.capacity:
         return part
     balance(task.graph, sizes, part, load, task.capacity, settings.threads)
+    if not task.strict:
+        return part
     return within_limits(
         task.graph, sizes, part, load, task.capacity, task.cores, settings.threads
     )[0]
