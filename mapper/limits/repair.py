@@ -31,7 +31,8 @@ ROUNDS = 12  # visits to the parts above a limit in a pass
 PAIR_BYTES = 24  # of a (source, part) pair: key and count, with as much room to spare
 ROW_BYTES = 4
 STALL = 0.99  # passes end when one leaves more than this of the excess
-WORK = 4_000_000_000  # sources that a pass may look at: some tens of seconds
+WORK = 100  # times in a pass that the sources gathered may be looked at
+LEAST_WORK = 10_000_000  # sources that may be looked at in any case
 
 
 @njit(cache=True, nogil=True)
@@ -214,7 +215,7 @@ def _exchange(
     _link(inside, place, head, next_item, previous_item)
     targets = np.flatnonzero(active & allowed)
     state = rng.integers(1, 2**63, 1, dtype=np.uint64)
-    work = np.array([WORK], np.int64)
+    work = np.array([WORK * rows.size + LEAST_WORK], np.int64)
     for _ in range(ROUNDS):
         over = excess(use.table, limits, weight)
         queue = np.flatnonzero((over > 0) & active)
