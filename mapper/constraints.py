@@ -29,6 +29,7 @@ from chipsim.limits import LIMITS
 from mapper.errors import DoesNotFitError, MapperError
 from mapper.limits.repair import Items
 from mapper.limits.use import Fans
+from storage.network import NetworkFile
 
 Population = Callable[[str], NDArray[np.int64] | None]
 _WAYS = ("neurons", "range", "population")
@@ -166,8 +167,9 @@ def combine(wishes: list[Wish], neurons: int) -> Constraints:
         parent[roots] = roots[0]
         if wish.core is not None:
             first_on[wish.core] = int(roots[0])
-    top = np.array([root(int(v)) for v in range(neurons)], np.int64)
-    item = np.unique(top, return_inverse=True)[1].astype(np.int32)
+    while not np.array_equal(top := parent[parent], parent):
+        parent = top
+    item = np.unique(parent, return_inverse=True)[1].astype(np.int32)
     core = np.full(int(item.max(initial=-1)) + 1, -1, np.int32)
     name: dict[int, str] = {}
     for wish in wishes:
@@ -182,6 +184,26 @@ def combine(wishes: list[Wish], neurons: int) -> Constraints:
             )
         core[mine] = wish.core
     return Constraints(item, core, name)
+
+
+def population_of(network: NetworkFile) -> Population:
+    """Ids of a population by name, from the network's attribute of that name."""
+
+    def ids(name: str) -> NDArray[np.int64] | None:
+        if "population" not in network.meta.attributes:
+            return None
+        found = network.attribute("population")
+        if found.labels is None or name not in found.labels:
+            return None
+        return np.flatnonzero(found.stored == found.labels.index(name))
+
+    return ids
+
+
+def read_constraints(path: Path, chip: Chip, network: NetworkFile) -> Constraints:
+    """The constraints of a file for a network. Raises `MapperError` if there is a fault in it."""
+    neurons = network.vertices
+    return combine(read_wishes(path, chip, neurons, population_of(network)), neurons)
 
 
 def broken(wishes: list[Wish], core: NDArray[np.integer]) -> str:

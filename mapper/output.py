@@ -21,6 +21,7 @@ from storage.network import NetworkFile
 from storage.scratch import Scratch
 
 MAPPING, REPORT, LOG, SCRATCH = "mapping.npz", "report.json", "run.log", "scratch"
+CONSTRAINTS = "constraints.toml"  # as the run was given them
 SCHEMA = 1
 
 

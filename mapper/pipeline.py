@@ -16,8 +16,10 @@ from chipsim.metrics import summarise
 from chipsim.traffic import Traffic, measure
 from mapper.capacity import require_fit
 from mapper.checkpoint import Arrays, Steps
+from mapper.constraints import Constraints
 from mapper.errors import DoesNotFitError
 from mapper.limits.fold import Folded, Resized
+from mapper.limits.pins import core_of_items
 from mapper.limits.search import ATTEMPTS, make_job, partition_within
 from mapper.monitor import Monitor
 from mapper.partition.bisection import whole
@@ -35,7 +37,7 @@ from mapper.placement.region_bisection import place_by_bisection
 from mapper.plan import make_plan, megabytes
 from mapper.settings import Settings
 from mapper.team import Team
-from storage.graph import Csr
+from storage.graph import Csr, Graph
 from storage.network import RATE, NetworkFile
 from storage.scratch import Scratch
 
@@ -56,10 +58,16 @@ class Mapping:
 
 
 def map_network(
-    network: NetworkFile, chip: Chip, settings: Settings, scratch: Scratch, monitor: Monitor
+    network: NetworkFile,
+    chip: Chip,
+    settings: Settings,
+    scratch: Scratch,
+    monitor: Monitor,
+    constraints: Constraints | None = None,
 ) -> Mapping:
     """Map a stored network (step 1) onto a chip.
 
+    constraints : neurons that are pinned to a core or kept together
     Raises `DoesNotFitError` if a limit of the chip cannot be kept.
     """
     monitor.connections = network.connections
@@ -71,10 +79,17 @@ def map_network(
     threads = plan.threads
     with Team(threads) as team:
         with monitor.stage("check"):
-            job = make_job(network, chip, threads)
+            job = make_job(network, chip, threads, constraints)
             require_fit(network, chip, threads, job.fans)
+            graph: Graph = network
+            if constraints is not None:
+                constraints.require_fit(chip, job.load.sizes, job.fans)
+                graph = contract(
+                    network, job.items.item, job.items.count, scratch, "together",
+                    settings.memory_bytes // 4, threads,
+                )  # fmt: skip
 
-        graph, cores = network, chip.usable_count
+        cores = chip.usable_count
         seed, spare = settings.seed_of(9), max(plan.gathered, settings.memory_bytes // 4)
         if settings.method == "classic":  # steps 2 to 5
 
@@ -119,7 +134,8 @@ def map_network(
         del groups
 
     with monitor.stage("result"):  # step 9
-        core = (places["y"] * chip.width + places["x"]).astype(np.int32)[part]
+        cell = (places["y"] * chip.width + places["x"]).astype(np.int32)
+        core = core_of_items(cell, part, constraints, job, spare, seed, threads)[job.items.item]
         scratch.put_array("core", core)
 
     with monitor.stage("score"):

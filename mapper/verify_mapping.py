@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from chipsim.presets import from_fields
+from mapper.constraints import broken, read_wishes
 from mapper.errors import CheckFailedError
 from mapper.verify import Connections, SlowReader
 
@@ -34,6 +35,7 @@ def verify_mapping(folder: Path, report: dict[str, Any], network: Path) -> dict[
             )
         if core.size and (core.min() < 0 or core.max() >= cores):
             raise CheckFailedError(f"{folder}: a core id is outside 0..{cores - 1}")
+        _check_constraints(folder / "constraints.toml", report, reader, core)
         walk = _Walk(reader, core, chip)
         unit = reader.meta["weight_unit"]
         rate_unit = reader.meta["attributes"].get("rate", {"unit": unit})["unit"]
@@ -168,6 +170,25 @@ class _Walk:
         return np.concatenate(
             [left[:, 1:].ravel(), right[:, :-1].ravel(), up[1:].ravel(), down[:-1].ravel()]
         )
+
+
+def _check_constraints(
+    path: Path, report: dict[str, Any], reader: SlowReader, core: NDArray[np.int64]
+) -> None:
+    """Neurons are where the constraints of the run put them, if it had any."""
+    if not path.exists():
+        return
+
+    def ids(name: str) -> NDArray[np.int64] | None:
+        labels = reader.meta["attributes"].get("population", {}).get("labels") or []
+        if name not in labels:
+            return None
+        return np.flatnonzero(reader.attribute("population") == labels.index(name))
+
+    chip = from_fields(report["chip"], f"{path.parent}: chip of the report")
+    fault = broken(read_wishes(path, chip, core.size, ids), core)
+    if fault:
+        raise CheckFailedError(fault)
 
 
 def _check_limits(

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from chipsim.chip import Chip
+    from mapper.constraints import Constraints
     from storage.network import NetworkFile
 
 _UNITS = {"": 1, "k": 1024, "m": 1024**2, "g": 1024**3, "t": 1024**4}
@@ -59,8 +60,39 @@ def add_chip(parser: argparse.ArgumentParser) -> None:
         ("neurons", "neurons (sum of sizes) that a core holds"),
         ("synapses", "incoming synapses that a core stores"),
         ("axons", "distinct source neurons of a core"),
+        ("axons-out", "distinct (neuron, other core) pairs that leave a core"),
     ):
         group.add_argument(f"--{name}-per-core", type=positive, metavar="N", help=text)
+
+
+def add_constraints(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--constraints",
+        type=Path,
+        metavar="FILE.toml",
+        help="neurons that are pinned to a core or kept together",
+    )
+
+
+def read_bytes(path: Path) -> bytes:
+    """A small file that the user names."""
+    from mapper.errors import MapperError
+
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise MapperError(f"{path}: cannot read: {error.strerror}") from error
+
+
+def constraints_of(
+    options: argparse.Namespace, chip: Chip, network: NetworkFile
+) -> Constraints | None:
+    """The constraints of the command line, or None."""
+    from mapper.constraints import read_constraints
+
+    if options.constraints is None:
+        return None
+    return read_constraints(options.constraints, chip, network)
 
 
 def chip_of(options: argparse.Namespace) -> Chip:
@@ -78,6 +110,7 @@ def chip_of(options: argparse.Namespace) -> Chip:
         neurons=options.neurons_per_core,
         synapses=options.synapses_per_core,
         axons_in=options.axons_per_core,
+        axons_out=options.axons_out_per_core,
     )
 
 

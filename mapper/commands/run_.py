@@ -23,6 +23,7 @@ report.json and run.log; with --keep-scratch also the coarse levels.
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("network", type=Path, metavar="NET", help="net.bin, or a file to import")
     common.add_chip(parser)
+    common.add_constraints(parser)
     parser.add_argument(
         "-o", "--output", type=Path, metavar="DIR", help="default: NAME-mapping, here"
     )
@@ -81,6 +82,7 @@ METHOD = (
 def run(options: argparse.Namespace) -> int:
     from mapper.monitor import Monitor
     from mapper.output import (
+        CONSTRAINTS,
         LOG,
         REPORT,
         SCRATCH,
@@ -95,6 +97,7 @@ def run(options: argparse.Namespace) -> int:
     from mapper.resume import RUN, describe_run, planned_memory, take_up
     from mapper.settings import preset
     from mapper.tables import planned
+    from storage.files import write_file
 
     chip = common.chip_of(options)
     stem = Path(options.network.name.removesuffix(".gz")).stem
@@ -120,6 +123,8 @@ def run(options: argparse.Namespace) -> int:
         run_here = describe_run(options.network, chip, settings)
     except OSError as error:
         raise MapperError(f"{options.network}: cannot read: {error.strerror}") from error
+    wishes = None if options.constraints is None else common.read_bytes(options.constraints)
+    run_here["constraints"] = None if wishes is None else wishes.hex()
     with output_folder(output, options.force, options.resume) as folder:
         resumed = take_up(folder, run_here)
         with (
@@ -129,12 +134,15 @@ def run(options: argparse.Namespace) -> int:
         ):
             if not options.quiet and (console.is_terminal or options.verbose):
                 console.print(planned(make_plan(network, chip, settings)))
-            mapping = map_network(network, chip, settings, scratch, monitor)
+            constraints = common.constraints_of(options, chip, network)
+            mapping = map_network(network, chip, settings, scratch, monitor, constraints)
             imported = network.path != options.network
             path = output / common.IMPORTED if imported else options.network
             report = make_report(network, path, chip, settings, mapping, monitor)
             report["resources"]["resumed"] = resumed
         write_results(folder, report, mapping, chip)
+        if wishes is not None:
+            write_file(folder / CONSTRAINTS, wishes)
         (folder / RUN).unlink()
     if mapping.interrupted:
         common.say(options, "interrupted: the placement is the best one reached so far")

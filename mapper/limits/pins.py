@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from mapper.constraints import Constraints
 from mapper.errors import DoesNotFitError
 from mapper.limits.repair import Items, repair
 from mapper.limits.search import Job, lacking
@@ -39,6 +40,27 @@ def pinned_cells(
         if other is not None:
             cell[other], on[left] = left, other
     return cell
+
+
+def core_of_items(
+    cell: NDArray[np.int32],
+    part: NDArray[np.int32],
+    constraints: Constraints | None,
+    job: Job,
+    memory: int,
+    seed: int,
+    threads: int,
+) -> NDArray[np.int32]:
+    """Core of every item, those that are pinned where they belong.
+
+    cell : ndarray[int32], shape (parts,), core of every part; part : shape (items,)
+    memory : bytes for the moves that make room for pinned items
+    """
+    if constraints is None or not (constraints.core >= 0).any():
+        return cell[part]
+    place = pinned_cells(cell, part, constraints.core)[part]
+    with Team(threads) as team:
+        return keep_pins(job, place, constraints.core, memory, seed, team)
 
 
 def keep_pins(

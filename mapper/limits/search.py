@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from chipsim.chip import Chip
 from chipsim.limits import LIMITS
+from mapper.constraints import Constraints
 from mapper.errors import DoesNotFitError
 from mapper.limits.fold import ENOUGH, Folded, fold
 from mapper.limits.repair import Items, Load, most_used, repair
@@ -75,7 +76,7 @@ class Job:
         return bool(most_in > self.load.limits[AXONS_IN] or most_out > self.load.limits[AXONS_OUT])
 
 
-def make_job(graph: Graph, chip: Chip, threads: int, items: Items | None = None) -> Job:
+def make_job(graph: Graph, chip: Chip, threads: int, constraints: Constraints | None = None) -> Job:
     """The job for a network; looks at its connections only if the chip has limits on them."""
     limits = limits_of(chip)
     if (limits[SYNAPSES:] < NO_LIMIT).any():
@@ -83,7 +84,8 @@ def make_job(graph: Graph, chip: Chip, threads: int, items: Items | None = None)
     else:
         fans = Fans(*np.zeros((2, graph.vertices), np.int64))
     load = Load(graph, graph.vertex_sizes(), fans.into, limits)
-    return Job(chip, load, fans, items or Items.single(graph.vertices))
+    items = Items.single(graph.vertices) if constraints is None else constraints.items()
+    return Job(chip, load, fans, items)
 
 
 def partition_within(
