@@ -90,16 +90,17 @@ def map_network(
                 )  # fmt: skip
 
         cores = chip.usable_count
-        seed, spare = settings.seed_of(9), max(plan.gathered, settings.memory_bytes // 4)
+        seed, spare = settings.seed_of(9), plan.grouped or settings.memory_bytes // 4
         if settings.method == "classic":  # steps 2 to 5
 
             def paired(folded: Folded, number: int) -> tuple[NDArray[np.int32], int]:
                 sized = Resized(graph, folded.sizes)
+                tried = steps.within(f"attempt {number}") if number else steps
                 return partition_classic(
-                    sized, folded.capacity, cores, settings, steps, scratch, monitor
+                    sized, folded.capacity, cores, settings, tried, scratch, monitor
                 )
 
-            part, parts = partition_within(job, paired, 1, spare, seed, team, monitor)
+            part, parts = partition_within(job, paired, ATTEMPTS, spare, seed, team, monitor)
             with monitor.stage("groups"):
                 memory = settings.memory_bytes // 4
                 contracted = contract(graph, part, parts, scratch, "groups", memory, threads)

@@ -29,6 +29,8 @@ NEURON_BYTES = {  # arrays of one entry a neuron that are alive together
     "groups": 24,
     "score": 24,
 }
+LIMITS_BYTES = 90  # of a neuron while axons are counted and vertices exchanged
+AXON_BYTES = 28  # of a synapse while vertices are exchanged: in a row, and in a table of pairs
 NEURON_BYTES_PER_THREAD = 8  # scratch of label propagation
 MOST_THREADS = 64
 THREADS_SHARE = 8  # this part of the memory is for what each thread has to itself
@@ -122,6 +124,8 @@ def _plan_streamed(network: NetworkFile, chip: Chip, settings: Settings) -> Plan
     threads = max(1, min(settings.threads, most // max(for_each, 1)))
     base = INTERPRETER + threads * for_each
     neurons = {name: size * n for name, size in NEURON_BYTES.items()}
+    if chip.axons_in is not None or chip.axons_out is not None:
+        neurons["limits"] = LIMITS_BYTES * n
     free = memory - INTERPRETER - most - max(neurons.values())
     # Held in memory the rows may take half of what is free, so that samples and blocks fit beside.
     held = HELD_BYTES * m <= free // 2
@@ -144,6 +148,8 @@ def _plan_streamed(network: NetworkFile, chip: Chip, settings: Settings) -> Plan
     stages["initial partition"] += 4 * HELD_BYTES * min(sampled, settings.coarse_degree * n)
     stages["split blocks"] += gathered
     stages["groups"] += sums
+    if "limits" in stages:
+        stages["limits"] += min(grouped, AXON_BYTES * network.connections // 2)
     stages["placement"] = INTERPRETER + 12 * n + PLACER_BYTES * pairs
     stages["score"] += PAIR_BYTES * pairs + CORE_BYTES * chip.cores * threads
     if chip.synapses is not None:

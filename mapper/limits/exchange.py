@@ -4,8 +4,8 @@ A local search on the total excess over all limits, after the feasibility phases
 for bin packing with shared items: a part above a limit gives vertices to parts that have most of
 their sources already, or exchanges them through a chain of two moves. What a move changes is
 counted from a table of (source, part) pairs, for the parts in it exactly: axons of the two parts,
-and the axons that leave every part with a source of the vertex. A move that does not lower the
-excess is taken back, so that the search ends.
+and the axons that leave every part with a source of the vertex. A move that raises the excess is
+taken back.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ from numba import njit
 
 NEAR, SPREAD, ROOMY = 6, 12, 6  # candidates: parts of sources, parts at random, parts with room
 SAMPLE = 64  # sources of a vertex that are asked for their part
-CHAINS = 48  # first moves of a chain that are tried for a part
 LINKS = 12  # second moves that are tried behind each
 
 
@@ -227,7 +226,7 @@ def _candidates(v, part, item, start, end, rows, active, active_list, roomy, tur
 def _relieve(
     queue, active, active_list, roomy, empty, items, next_item, previous_item, head, fixed, part,
     item, first_member, members, sizes, fan_in, start, end, rows, reach, use, limits, weight,
-    keys, counts, used, work, state,
+    keys, counts, used, work, chains, state,
 ):  # fmt: skip
     """Visit parts above their limits once; returns moves kept, and the change of the excess.
 
@@ -236,6 +235,7 @@ def _relieve(
     head, next_item, previous_item : items of each active part as lists, -1 at the ends
     fixed : items that never move; used : [places of the table in use, most allowed]
     work : [sources that may still be looked at]
+    chains : first moves of a chain that are tried for a part
     """
     parts = use.shape[1]
     moved = 0
@@ -312,12 +312,15 @@ def _relieve(
         if _over(use, limits, weight, c) == 0 or active_list.size < 2:
             continue
         # A chain: one leaves for a part, another one of that part goes on, or comes back.
-        for _ in range(CHAINS):
+        for _ in range(chains):
             if _over(use, limits, weight, c) == 0 or work[0] < 0 or n == 0:
                 break
             v = inside[_draw(state, n)]
             to = active_list[_draw(state, active_list.size)]
             length = end[v] - start[v]
+            if length > 0 and _draw(state, 4) > 0:  # mostly where a source is: fewer new ones
+                near = part[item[rows[start[v] + _draw(state, length)]]]
+                to = near if active[near] else to
             if part[v] != c or to == c or used[0] + 2 * length >= used[1]:
                 continue
             change = _move(
@@ -332,6 +335,9 @@ def _relieve(
                 _relink(v, c, to, head, next_item, previous_item)
                 continue
             u = head[to]
+            for _ in range(_draw(state, 2 * LINKS)):  # not always the same ones
+                if u >= 0 and next_item[u] >= 0:
+                    u = next_item[u]
             for tried in range(LINKS):
                 if u < 0:
                     break
@@ -346,7 +352,8 @@ def _relieve(
                     reach, use, limits, weight, keys, counts, used,
                 )  # fmt: skip
                 work[0] -= 2 * length
-                if change + further < 0:
+                # A step aside now and then leads out of a dead end.
+                if change + further < 0 or (change + further == 0 and _draw(state, 4) == 0):
                     total += change + further
                     moved += 2
                     kept = True

@@ -30,9 +30,11 @@ PASSES = 40
 ROUNDS = 12  # visits to the parts above a limit in a pass
 PAIR_BYTES = 24  # of a (source, part) pair: key and count, with as much room to spare
 ROW_BYTES = 4
-STALL = 0.99  # passes end when one leaves more than this of the excess
+STALL = 0.99  # a pass that leaves more than this of the excess is one of few
+FEW = 6
+CHAINS, MORE_CHAINS = 48, 1 << 14  # that are tried for a part, and for the last few together
 WORK = 100  # times in a pass that the sources gathered may be looked at
-LEAST_WORK = 10_000_000  # sources that may be looked at in any case
+LEAST_WORK = 50_000_000  # sources that may be looked at in any case
 
 
 @njit(cache=True, nogil=True)
@@ -148,7 +150,7 @@ def repair(
         use = load.count(place[items.item], parts, team)
         before, left = left, int(excess(use.table, limits, weight).sum())
         stalled = stalled + 1 if left > STALL * before else 0
-        if stalled == 2 or (stalled and active.all()):
+        if stalled == FEW:
             break
     return use
 
@@ -229,7 +231,8 @@ def _exchange(
             rng.permutation(queue), active & allowed, targets, roomy[: max(64, roomy.size // 4)],
             empty, inside, next_item, previous_item, head, items.fixed, place, items.item,
             first_member, members, sizes, fan_in, start, end, rows, use.reach, use.table, limits,
-            weight, keys, counts, used, work, state,
+            weight, keys, counts, used, work,
+            max(CHAINS, MORE_CHAINS // queue.size), state,
         )  # fmt: skip
         if not moved:
             break
