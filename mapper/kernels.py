@@ -6,6 +6,7 @@ import hashlib
 import os
 import sys
 import tempfile
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -76,20 +77,23 @@ def compile_once(console: Console) -> None:
         return
     if numba.config.DISABLE_JIT or marker.exists():  # type: ignore[attr-defined]
         return
-    console.print("compiling kernels, once after installation; takes up to a minute ...")
+    console.print("compiling kernels, once after installation; takes up to two minutes ...")
+    begun = marker.with_name(f"{marker.name}-begun")
+    with suppress(OSError):  # a read-only home: the message will come again, nothing else
+        if not begun.exists():  # else what a run that was killed has compiled is good
+            marker.parent.mkdir(parents=True, exist_ok=True)
+            forget_kernels()
+            begun.touch()
     try:
-        forget_kernels()
         _map_tiny_networks()
     except OSError:  # no room for temporary files: the kernels are compiled when they are used
         return
     console.print("compiling kernels: done")
-    try:
-        marker.parent.mkdir(parents=True, exist_ok=True)
-        for old in marker.parent.glob(f"{marker.name.rpartition('-')[0]}-*"):
-            old.unlink(missing_ok=True)
+    with suppress(OSError):
         marker.touch()
-    except OSError:
-        pass  # a read-only home: the message will come again, nothing else
+        for old in marker.parent.glob(f"{marker.name.rpartition('-')[0]}-*"):
+            if old != marker:
+                old.unlink(missing_ok=True)
 
 
 def _map_tiny_networks() -> None:
@@ -115,7 +119,10 @@ def _map_tiny_networks() -> None:
     rng = np.random.default_rng(0)
     source, target = rng.integers(0, 300, (2, 3000))
     chip = Chip(name="tiny", width=4, height=4, neurons=32)
-    presets = [preset(name, memory_bytes=1 << 28, block_vertices=64, degree=8) for name in PRESETS]
+    presets = [
+        preset(name, memory_bytes=1 << 28, block_vertices=64, degree=8, cycles=1)
+        for name in PRESETS
+    ]
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         path = folder / "net.bin"

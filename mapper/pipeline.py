@@ -21,6 +21,7 @@ from mapper.errors import DoesNotFitError
 from mapper.limits.fold import Folded, Resized
 from mapper.limits.pins import core_of_items
 from mapper.limits.search import ATTEMPTS, make_job, partition_within
+from mapper.mapping.within import refine_within
 from mapper.monitor import Monitor
 from mapper.partition.bisection import whole
 from mapper.partition.classic import partition_classic
@@ -100,7 +101,9 @@ def map_network(
                     sized, folded.capacity, cores, settings, tried, scratch, monitor
                 )
 
-            part, parts = partition_within(job, paired, ATTEMPTS, spare, seed, team, monitor)
+            part, parts, folded = partition_within(
+                job, paired, ATTEMPTS, spare, seed, team, monitor
+            )
             with monitor.stage("groups"):
                 memory = settings.memory_bytes // 4
                 contracted = contract(graph, part, parts, scratch, "groups", memory, threads)
@@ -118,13 +121,14 @@ def map_network(
                 tried = steps.within(f"attempt {number}") if number else steps
                 return partition_streamed(task, settings, plan, tried, monitor, team)
 
-            part, parts = partition_within(job, streamed, ATTEMPTS, spare, seed, team, monitor)
+            part, parts, folded = partition_within(
+                job, streamed, ATTEMPTS, spare, seed, team, monitor
+            )
             with monitor.stage("groups"):
                 monitor.expect(rows.entries)
                 groups = group_traffic(
                     rows, part, parts, plan.grouped, scratch.path, team, monitor.advance
                 )
-            del rows
         scratch.evict()
 
         def placed(groups: Subgraph = groups) -> Arrays:
@@ -133,10 +137,18 @@ def map_network(
 
         places = steps.once("place", placed)  # steps 6 to 8
         del groups
+        cell = (places["y"] * chip.width + places["x"]).astype(np.int32)
+        place = core_of_items(cell, part, constraints, job, spare, seed, team)
+        if settings.method != "classic" and settings.objective != "cut":
+            with monitor.stage("refine by hops"):
+                place = refine_within(
+                    job, folded, rows, place, constraints, settings, plan, steps, monitor, team
+                )
+            del rows
+            scratch.evict()
 
     with monitor.stage("result"):  # step 9
-        cell = (places["y"] * chip.width + places["x"]).astype(np.int32)
-        core = core_of_items(cell, part, constraints, job, spare, seed, threads)[job.items.item]
+        core = place[job.items.item]
         scratch.put_array("core", core)
 
     with monitor.stage("score"):

@@ -27,6 +27,7 @@ NEURON_BYTES = {  # arrays of one entry a neuron that are alive together
     "refine blocks": 28,
     "split blocks": 64,
     "groups": 24,
+    "refine by hops": 64,
     "score": 24,
 }
 LIMITS_BYTES = 90  # of a neuron while axons are counted and vertices exchanged
@@ -147,6 +148,7 @@ def _plan_streamed(network: NetworkFile, chip: Chip, settings: Settings) -> Plan
     stages = {name: base + rows + size for name, size in neurons.items()}
     stages["initial partition"] += 4 * HELD_BYTES * min(sampled, settings.coarse_degree * n)
     stages["split blocks"] += gathered
+    stages["refine by hops"] += 0 if held else gathered
     stages["groups"] += sums
     if "limits" in stages:
         stages["limits"] += min(grouped, AXON_BYTES * network.connections // 2)

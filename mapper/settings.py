@@ -14,6 +14,7 @@ from mapper.errors import UsageError
 class Settings:
     """Every number that steers the method.
 
+    objective : "unicast" (hops of spikes, one for each target) or "cut" (no refinement by hops)
     method : "classic" (the nine steps as published) or "streamed" (mapper.partition.streamed)
     bisection_repeats : random starts of each bisection
     refinement_passes : visits to all vertices on every level while uncoarsening
@@ -36,11 +37,17 @@ class Settings:
     fm_passes : passes of FM in each bisection of a block
     smoothing : steps that smooth the cut of a bisection
     placement : effort of the placement, "fast" or "default"
+    hop_passes : passes in which single neurons move to cores with fewer hops
+    exchanges : rounds of exchanges of neurons between cores near each other
+    hop_budget : connections that the passes, and the exchanges, look at in all: large networks have
+        fewer of both, or none
+    cycles : V-cycles over the mapping, of networks held in memory
+    proposals : of annealing, for each neuron on each level of a V-cycle
     """
 
     preset: str = "classic"
     method: str = "classic"
-    objective: str = "unicast"
+    objective: Literal["unicast", "cut"] = "unicast"
     seed: int = 0
     threads: int = 1
     memory_bytes: int = 1 << 30
@@ -59,6 +66,11 @@ class Settings:
     fm_passes: int = 1
     smoothing: int = 16
     placement: Literal["fast", "default"] = "default"
+    hop_passes: int = 2
+    exchanges: int = 6
+    hop_budget: int = 50_000_000
+    cycles: int = 1
+    proposals: int = 0
 
     def __post_init__(self) -> None:
         for name, low, high in (
@@ -74,6 +86,11 @@ class Settings:
             ("block_passes", 0, 1000),
             ("fm_passes", 0, 100),
             ("smoothing", 0, 1000),
+            ("hop_passes", 0, 1000),
+            ("exchanges", 0, 1000),
+            ("hop_budget", 0, 1 << 50),
+            ("cycles", 0, 1000),
+            ("proposals", 0, 1 << 20),
             ("threads", 1, 1024),
             ("seed", 0, 2**63 - 1),
             ("memory_bytes", 1 << 28, 1 << 60),
@@ -105,8 +122,22 @@ PRESETS: dict[str, Settings] = {
         fm_passes=0,
         smoothing=8,
         placement="fast",
+        hop_passes=1,
+        exchanges=0,
+        cycles=0,
     ),
     "default": Settings(method="streamed", bisection_repeats=4, refinement_passes=5),
+    "strong": Settings(
+        method="streamed",
+        bisection_repeats=8,
+        refinement_passes=8,
+        fm_passes=3,
+        hop_passes=3,
+        exchanges=12,
+        hop_budget=1 << 50,
+        cycles=4,
+        proposals=30,
+    ),
     "classic": Settings(),
 }
 

@@ -117,11 +117,12 @@ class _Walk:
         self.weight = self.cut = self.hops = self.farthest = self.connectivity = 0
         self._chip = chip
         self._core, self._cores = core, cores
-        self._pairs = np.empty(0, np.int64)  # source core * cores + target core, distinct
-        self._pair_weight = np.empty(0, np.int64)
+        # right, left, down, up: load of the link that leaves each core, less that of the one before
+        self._steps = np.zeros((4, chip["height"] + 1, chip["width"] + 1), np.int64)
         rate = reader.attribute("rate") if "rate" in reader.meta["attributes"] else None
         for part in reader.connections():
-            self._add(part, rate, reader.meta["undirected"])
+            if part.owner.size:  # a block of neurons may be without any
+                self._add(part, rate, reader.meta["undirected"])
 
     def _add(self, part: Connections, rate: NDArray[np.int64] | None, undirected: bool) -> None:
         core, cores, width = self._core, self._cores, self._chip["width"]
@@ -133,9 +134,12 @@ class _Walk:
         leaving = reached[core[reached // cores] != reached % cores] // cores
         np.add.at(self.use["axons_out"], core[leaving], 1)
         if rate is None:  # the largest weight of the outgoing synapses
-            rate = np.zeros(core.size, np.int64)
-            np.maximum.at(rate, source, weight)
-        self.connectivity += int(rate[leaving].sum())
+            first = int(part.owner.min())
+            largest = np.zeros(int(part.owner.max()) - first + 1, np.int64)
+            np.maximum.at(largest, source - first, weight)
+            self.connectivity += int(largest[leaving - first].sum())
+        else:
+            self.connectivity += int(rate[leaving].sum())
         if undirected:
             once = source < target
             source, target, weight = source[once], target[once], weight[once]
@@ -145,28 +149,32 @@ class _Walk:
         self.cut += int(weight[distance > 0].sum())
         self.hops += int((weight * distance).sum())
         self.farthest = max(self.farthest, int(distance[weight > 0].max(initial=0)))
-        pairs, where = np.unique(np.r_[self._pairs, a * cores + b], return_inverse=True)
-        sums = np.zeros(pairs.size, np.int64)
-        np.add.at(sums, where, np.r_[self._pair_weight, weight])
-        self._pairs, self._pair_weight = pairs, sums
+        self._route(a % width, a // width, b % width, b // width, weight)
+
+    def _route(
+        self,
+        x: NDArray[np.int64],
+        y: NDArray[np.int64],
+        to_x: NDArray[np.int64],
+        to_y: NDArray[np.int64],
+        weight: NDArray[np.int64],
+    ) -> None:
+        """Spikes go along row y to column to_x, then along that column: where a load begins, where
+        it ends. Links towards lower columns and rows leave the cores to_x + 1 .. x."""
+        right, left, down, up = self._steps
+        for low, high, ahead in ((x, to_x, right), (to_x + 1, x + 1, left)):
+            goes = low < high
+            np.add.at(ahead, (y[goes], low[goes]), weight[goes])
+            np.add.at(ahead, (y[goes], high[goes]), -weight[goes])
+        for low, high, ahead in ((y, to_y, down), (to_y + 1, y + 1, up)):
+            goes = low < high
+            np.add.at(ahead, (low[goes], to_x[goes]), weight[goes])
+            np.add.at(ahead, (high[goes], to_x[goes]), -weight[goes])
 
     def link_loads(self) -> NDArray[np.int64]:
-        """Load of every directed link, walking all routes (x first) a step at a time."""
-        width, height = self._chip["width"], self._chip["height"]
-        loads = np.zeros((4, height, width), np.int64)
-        a, b, weight = self._pairs // self._cores, self._pairs % self._cores, self._pair_weight
-        x, y = a % width, a // width
-        to_x, to_y = b % width, b // width
-        while x.size:
-            step_x, step_y = np.sign(to_x - x), np.sign(to_y - y) * (x == to_x)
-            going = (step_x != 0) | (step_y != 0)
-            x, y, to_x, to_y, weight, step_x, step_y = (
-                column[going] for column in (x, y, to_x, to_y, weight, step_x, step_y)
-            )
-            direction = np.where(step_x != 0, (step_x + 1) // 2, 2 + (step_y + 1) // 2)
-            np.add.at(loads, (direction, y, x), weight)
-            x, y = x + step_x, y + step_y
-        left, right, up, down = loads
+        """Load of every directed link, when each spike takes its row first."""
+        right, left = self._steps[:2].cumsum(axis=2)[:, :-1, :-1]
+        down, up = self._steps[2:].cumsum(axis=1)[:, :-1, :-1]
         return np.concatenate(
             [left[:, 1:].ravel(), right[:, :-1].ravel(), up[1:].ravel(), down[:-1].ravel()]
         )

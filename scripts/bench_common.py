@@ -6,6 +6,7 @@ child as the child's.
 
 from __future__ import annotations
 
+import json
 import math
 import os
 import platform
@@ -23,7 +24,13 @@ from importlib.metadata import version as version_of
 from pathlib import Path
 from typing import Any
 
-PEER_MODULES = {"kaminpar": "kaminpar", "metis": "pymetis", "mtkahypar": "mtkahypar"}
+PEER_MODULES = {
+    "kaminpar": "kaminpar",
+    "metis": "pymetis",
+    "mtkahypar": "mtkahypar",
+    "kahip": "kahip",
+    "scotch": "pyscotch",
+}
 
 
 @dataclass(slots=True)
@@ -103,6 +110,20 @@ def run(command: Sequence[str], limit: float = math.inf, watched: Sequence[Path]
     rss = used.ru_maxrss * (1 if sys.platform == "darwin" else 1024)
     cpu = used.ru_utime + used.ru_stime
     return Process(seconds, cpu, rss, max(peak, disk_bytes(watched)), output, failed)
+
+
+def need(command: Sequence[str]) -> str:
+    """Output of a command that must succeed."""
+    process = run(command)
+    if process.failed:
+        raise SystemExit(f"{' '.join(command)}: {process.failed}")
+    return process.output
+
+
+def last_object(output: str) -> dict[str, Any]:
+    """The JSON object of a worker, which is the last line that it prints."""
+    found: dict[str, Any] = json.loads(output.splitlines()[-1])
+    return found
 
 
 def median(found: Sequence[dict[str, Any]]) -> dict[str, Any]:

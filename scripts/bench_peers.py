@@ -1,12 +1,14 @@
-"""Other partitioners, each to be run in a process of its own; scripts/bench_scale.py does so.
+"""Other partitioners, each to be run in a process of its own; the benchmarks here do so.
 
     python scripts/bench_peers.py write NET GRAPH
-    python scripts/bench_peers.py partition PEER GRAPH PART --parts K --capacity C
+    python scripts/bench_peers.py partition PEER GRAPH PART --parts K --capacity C [--mesh WxH]
+    python scripts/bench_peers.py place GRAPH PART CORES --mesh WxH --seeds 1 2 3
     python scripts/bench_peers.py score NET PART --parts K --capacity C
 
-PEER is kaminpar, metis or mtkahypar, with :CONTEXT where another than the usual one is wanted,
-as kaminpar:terapart or mtkahypar:QUALITY. GRAPH is a ParHIP file, or METIS text for mtkahypar,
-which reads no other. The partition goes to PART (npy), what was measured to the last line of
+PEER is kaminpar, metis, mtkahypar, kahip or scotch, with :CONTEXT where another than the usual one
+is wanted, as kaminpar:terapart or mtkahypar:quality. With --mesh the peer puts the graph onto the
+mesh itself, where it can. GRAPH is a ParHIP file; for mtkahypar METIS text, or a hypergraph (hgr,
+then by connectivity). The partition goes to PART (npy), what was measured to the last line of
 stdout, as one JSON object.
 """
 
@@ -14,121 +16,183 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import io
 import json
 import os
 import resource
 import sys
 import time
 from collections.abc import Callable
+from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from bench_graphs import group_graph, mesh_edges, read_parhip, write_metis, write_nets, write_parhip
 from numpy.typing import NDArray
 
 from storage.network import NetworkFile
 
-NO_VERTEX_WEIGHTS = 2  # ParHIP: the bit set in the first of three header words
-HEADER_BYTES = 24
+SHARES = (1.0, 0.7, 0.4, 0.15, 0.0)  # of the slack, tried in turn where a peer overdraws it
 
-Seconds = tuple[float, float]  # of loading, of partitioning
-Partitioned = tuple[NDArray[np.integer[Any]], Seconds]
+Times = NDArray[np.float64]  # seconds that have passed, CPU seconds of all threads
+Seconds = tuple[Times, Times]  # of loading, of partitioning
+Part = NDArray[np.integer[Any]]
+Partitioned = tuple[Part, Seconds]
 
 
-def write_parhip(network: Path, graph: Path) -> dict[str, Any]:
-    """Write the undirected view of a network of equal neurons, in two passes over its blocks."""
-    partial = graph.with_name(graph.name + ".partial")
-    with NetworkFile(network) as net:
-        if (net.vertex_sizes() != 1).any():
-            raise SystemExit(f"{network}: has neurons of several sizes")
-        ends = np.zeros(net.vertices + 1, np.uint64)
-        for first, (indptr, _, _) in net.undirected_blocks():
-            ends[first + 1 : first + indptr.size] = np.diff(indptr)
-        np.cumsum(ends, out=ends)
-        entries = int(ends[-1])
-        start = HEADER_BYTES + ends.nbytes
-        ends *= np.uint64(8)
-        ends += np.uint64(start)
-        with partial.open("wb") as targets, partial.open("r+b") as weights:
-            np.array([NO_VERTEX_WEIGHTS, net.vertices, entries], np.uint64).tofile(targets)
-            ends.tofile(targets)
-            weights.seek(start + 8 * entries)
-            for _, (_, ids, values) in net.undirected_blocks():
-                ids.astype(np.uint64).tofile(targets)
-                values.astype(np.uint64).tofile(weights)
-    partial.replace(graph)
-    return {"entries": entries}
+def now() -> Times:
+    return np.array([time.perf_counter(), time.process_time()])
+
+
+def within(
+    options: argparse.Namespace,
+    sizes: NDArray[np.integer[Any]],
+    mean: float,
+    solve: Callable[[float], Any],
+) -> Part:
+    """The first partition under the hard cap, of runs with less and less slack; else the last.
+
+    mean : size of a part that the slack given to `solve` is counted from
+    """
+    for share in SHARES[: options.tries]:
+        part = np.asarray(solve(max(0.0, share * (options.capacity / mean - 1))))
+        if np.bincount(part, weights=sizes).max() <= options.capacity:
+            break
+    return part
 
 
 def with_kaminpar(options: argparse.Namespace, context: str) -> Partitioned:
+    """Takes a cap for each part."""
     kaminpar: Any = importlib.import_module("kaminpar")
     context = context or "largek"
-    start = time.perf_counter()
+    start = now()
     graph = kaminpar.load_graph(
         str(options.graph),
         kaminpar.GraphFileFormat.PARHIP,
         compress=context.startswith("terapart"),  # these contexts want it
     )
-    loaded = time.perf_counter()
+    loaded = now()
     kaminpar.reseed(options.seed)
     solver = kaminpar.KaMinPar(options.threads, kaminpar.context_by_name(context))
     part = solver.compute_partition(graph, [options.capacity] * options.parts)
-    done = time.perf_counter()
+    done = now()
     return np.asarray(part), (loaded - start, done - loaded)
 
 
 def with_metis(options: argparse.Namespace, context: str) -> Partitioned:
+    """Takes thousandths of slack, one at least, and may overdraw them."""
     pymetis: Any = importlib.import_module("pymetis")
-    start = time.perf_counter()
-    with options.graph.open("rb") as file:
-        _, n, entries = (int(word) for word in np.fromfile(file, np.uint64, 3))
+    start = now()
+    graph = read_parhip(options.graph)
+    adjacency = pymetis.CSRAdjacency(graph.indptr, graph.ids)
+    sizes = {} if graph.equal else {"vweights": graph.sizes}
+    loaded = now()
 
-        def numbers(count: int, offset: int = 0) -> NDArray[np.int32]:
-            """The next numbers of the file; few at once in 64 bits."""
-            out = np.empty(count, np.int32)
-            for at in range(0, count, 1 << 20):
-                words = np.fromfile(file, np.int64, min(1 << 20, count - at))
-                out[at : at + words.size] = (words - offset) // (8 if offset else 1)
-            return out
+    def solve(slack: float) -> Any:
+        settings = pymetis.Options(ufactor=max(1, int(slack * 1000)), seed=options.seed)
+        return pymetis.part_graph(
+            options.parts,
+            adjacency,
+            eweights=graph.weights,
+            recursive=context == "recursive",
+            options=settings,
+            **sizes,
+        )[1]
 
-        xadj = numbers(n + 1, HEADER_BYTES + 8 * (n + 1))
-        adjncy = numbers(entries)
-        weights = numbers(entries)
-    loaded = time.perf_counter()
-    slack = options.capacity * options.parts / n - 1
-    settings = pymetis.Options(ufactor=max(1, int(slack * 1000)), seed=options.seed)
-    _, part = pymetis.part_graph(
-        options.parts,
-        pymetis.CSRAdjacency(xadj, adjncy),
-        eweights=weights,
-        recursive=context == "recursive",
-        options=settings,
-    )
-    done = time.perf_counter()
-    return np.asarray(part), (loaded - start, done - loaded)
+    part = within(options, graph.sizes, graph.sizes.sum() / options.parts, solve)
+    done = now()
+    return part, (loaded - start, done - loaded)
 
 
 def with_mtkahypar(options: argparse.Namespace, context: str) -> Partitioned:
+    """Takes a cap for each part; on a mesh slack only."""
     mtkahypar: Any = importlib.import_module("mtkahypar")
     name = context.upper() or ("LARGE_K" if options.parts > 1024 else "DEFAULT")
-    start = time.perf_counter()
+    start = now()
     machine = mtkahypar.initialize(options.threads)
     settings = machine.context_from_preset(getattr(mtkahypar.PresetType, name))
     settings.logging = False
     mtkahypar.set_seed(options.seed)
-    graph = machine.graph_from_file(str(options.graph), settings, mtkahypar.FileFormat.METIS)
-    loaded = time.perf_counter()
-    slack = options.capacity * options.parts / graph.num_nodes() - 1
-    settings.set_partitioning_parameters(options.parts, slack, mtkahypar.Objective.CUT)
-    part = graph.partition(settings).get_partition()
-    done = time.perf_counter()
-    return np.asarray(part), (loaded - start, done - loaded)
+    nets = options.graph.suffix == ".hgr"
+    form = mtkahypar.FileFormat.HMETIS if nets else mtkahypar.FileFormat.METIS
+    load = machine.hypergraph_from_file if nets else machine.graph_from_file
+    graph = load(str(options.graph), settings, form)
+    sizes = np.array([graph.node_weight(v) for v in range(graph.num_nodes())])
+    mean = -(-int(sizes.sum()) // options.parts)
+    slack = options.capacity / mean - 1 + 1e-9
+    loaded = now()
+    if options.mesh:
+        edges = mesh_edges(*options.mesh)
+        ones = [1] * len(edges)
+        mesh = machine.create_target_graph(settings, options.parts, len(edges), edges, ones)
+
+        def solve(slack: float) -> Any:
+            settings.set_mapping_parameters(options.parts, slack + 1e-9)
+            return graph.map_onto_graph(mesh, settings).get_partition()
+
+        part = within(options, sizes, mean, solve)
+    else:
+        goal = mtkahypar.Objective.KM1 if nets else mtkahypar.Objective.CUT
+        settings.set_partitioning_parameters(options.parts, slack, goal)
+        settings.set_individual_target_block_weights([options.capacity] * options.parts)
+        part = np.asarray(graph.partition(settings).get_partition())
+    done = now()
+    return part, (loaded - start, done - loaded)
+
+
+def with_kahip(options: argparse.Namespace, context: str) -> Partitioned:
+    """Takes slack, and may overdraw it."""
+    kahip: Any = importlib.import_module("kahip")
+    mode = getattr(kahip, context.upper() or "ECO")
+    start = now()
+    graph = read_parhip(options.graph)
+    arrays = (graph.sizes, graph.indptr, graph.weights, graph.ids)
+    loaded = now()
+
+    def solve(slack: float) -> Any:
+        return kahip.kaffpa(*arrays, options.parts, slack + 1e-9, True, options.seed, mode)[1]
+
+    part = within(options, graph.sizes, -(-int(graph.sizes.sum()) // options.parts), solve)
+    done = now()
+    return part, (loaded - start, done - loaded)
+
+
+def with_scotch(options: argparse.Namespace, context: str) -> Partitioned:
+    """Takes slack, and may overdraw it."""
+    os.environ |= {"SCOTCH_PTHREAD_NUMBER": str(options.threads), "SCOTCH_DETERMINISTIC": "1"}
+    with redirect_stdout(io.StringIO()):
+        pyscotch: Any = importlib.import_module("pyscotch")
+    start = now()
+    read = read_parhip(options.graph)
+    graph = pyscotch.Graph()
+    graph.build(read.indptr, read.ids, None if read.equal else read.sizes, read.weights)
+    target = pyscotch.Architecture()
+    if options.mesh:
+        target.mesh2d(*options.mesh)
+    else:
+        target.complete(options.parts)
+    loaded = now()
+
+    def solve(slack: float) -> Any:
+        pyscotch.random_seed(options.seed)
+        pyscotch.random_reset()
+        wanted = pyscotch.Strategy()
+        flags = getattr(pyscotch.StrategyFlags, context.upper() or "DEFAULT")
+        wanted.request_mapping(flags, slack)
+        return graph.map(target, wanted)
+
+    part = within(options, read.sizes, read.sizes.sum() / options.parts, solve)
+    done = now()
+    return part, (loaded - start, done - loaded)
 
 
 PEERS: dict[str, Callable[[argparse.Namespace, str], Partitioned]] = {
     "kaminpar": with_kaminpar,
     "metis": with_metis,
     "mtkahypar": with_mtkahypar,
+    "kahip": with_kahip,
+    "scotch": with_scotch,
 }
 
 
@@ -138,7 +202,45 @@ def partition(options: argparse.Namespace) -> dict[str, Any]:
     part, (load, work) = PEERS[peer](options, context)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     np.save(options.part, part.astype(np.int32))
-    return {"load_seconds": load, "partition_seconds": work, "peak_rss_bytes": peak}
+    return {
+        "load_seconds": load[0],
+        "partition_seconds": work[0],
+        "partition_cpu_seconds": work[1],
+        "peak_rss_bytes": peak,
+    }
+
+
+def place(options: argparse.Namespace) -> dict[str, Any]:
+    """Give the parts cores by `mapper place`, once for each seed; keep the cheapest placement."""
+    from mapper.cli import main as command_line
+
+    graph = read_parhip(options.graph)
+    part = np.load(options.part)
+    width, height = options.mesh
+    start = now()
+    groups = group_graph(graph, part, width * height)
+    seconds = now() - start
+    path = options.cores.with_suffix(".graph")
+    write_metis(groups, path)
+    found: list[tuple[float, list[int]]] = []
+    for seed in options.seeds:
+        output = io.StringIO()
+        words = ["--preset", options.preset, "--threads", str(options.threads)]
+        words += ["--chip", f"{width}x{height}", "--seed", str(seed), "--json", "-q"]
+        with redirect_stdout(output):
+            code = command_line(["place", str(path), *words])
+        if code:
+            raise SystemExit(f"mapper place: exit {code}")
+        result = json.loads(output.getvalue())
+        for stage in result["stages"]:
+            seconds += (stage["seconds"], stage["cpu_seconds"])
+        found.append((result["metrics"]["hops_total"], result["core"]))
+    np.save(options.cores, np.array(min(found)[1], np.int32)[part])
+    return {
+        "place_seconds": seconds[0],
+        "place_cpu_seconds": seconds[1],
+        "hops_total": min(found)[0],
+    }
 
 
 def score(network: Path, path: Path, parts: int, capacity: int) -> dict[str, Any]:
@@ -163,29 +265,51 @@ def score(network: Path, path: Path, parts: int, capacity: int) -> dict[str, Any
     }
 
 
-def main() -> None:
+def mesh(text: str) -> tuple[int, int]:
+    width, _, height = text.partition("x")
+    return int(width), int(height)
+
+
+def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     commands = parser.add_subparsers(dest="command", required=True)
-    one = commands.add_parser("write", help="write a ParHIP file")
+    one = commands.add_parser("write", help="write ParHIP, METIS (graph) or hMETIS (hgr)")
     one.add_argument("network", type=Path)
     one.add_argument("graph", type=Path)
     two = commands.add_parser("partition", help="run one peer")
-    two.add_argument("peer", help="kaminpar, metis or mtkahypar, and perhaps :CONTEXT")
+    two.add_argument("peer", help=f"{', '.join(PEERS)}, and perhaps :CONTEXT")
     two.add_argument("graph", type=Path)
     two.add_argument("part", type=Path)
-    two.add_argument("--threads", type=int, default=1)
     two.add_argument("--seed", type=int, default=0)
-    three = commands.add_parser("score", help="cut and fill of a partition or a mapping")
-    three.add_argument("network", type=Path)
+    two.add_argument("--tries", type=int, default=1, help="with less slack, where over capacity")
+    three = commands.add_parser("place", help="give the parts of a partition cores of a mesh")
+    three.add_argument("graph", type=Path)
     three.add_argument("part", type=Path)
+    three.add_argument("cores", type=Path)
+    three.add_argument("--seeds", type=int, nargs="+", default=[1])
+    three.add_argument("--preset", default="default")
+    four = commands.add_parser("score", help="cut and fill of a partition or a mapping")
+    four.add_argument("network", type=Path)
+    four.add_argument("part", type=Path)
+    two.add_argument("--mesh", type=mesh, metavar="WxH")
+    three.add_argument("--mesh", type=mesh, metavar="WxH", required=True)
     for command in (two, three):
+        command.add_argument("--threads", type=int, default=1)
+    for command in (two, four):
         command.add_argument("--parts", type=int, required=True)
         command.add_argument("--capacity", type=int, required=True)
-    options = parser.parse_args()
+    return parser.parse_args()
+
+
+def main() -> None:
+    options = arguments()
     if options.command == "write":
-        result = write_parhip(options.network, options.graph)
+        forms = {".hgr": write_nets, ".parhip": write_parhip}
+        result = forms[options.graph.suffix](options.network, options.graph)
     elif options.command == "partition":
         result = partition(options)
+    elif options.command == "place":
+        result = place(options)
     else:
         result = score(options.network, options.part, options.parts, options.capacity)
     sys.stdout.write("\n" + json.dumps(result) + "\n")  # the last line; peers print before it

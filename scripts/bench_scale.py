@@ -27,7 +27,18 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from bench_common import PEER_MODULES, Process, machine, mapper, median, run, say, worker
+from bench_common import (
+    PEER_MODULES,
+    Process,
+    last_object,
+    machine,
+    mapper,
+    median,
+    need,
+    run,
+    say,
+    worker,
+)
 from rich.console import Console
 from rich.measure import Measurement
 
@@ -133,13 +144,6 @@ class Bench:
     work: Path
     networks: dict[str, dict[str, Any]] = field(default_factory=dict)
 
-    def need(self, command: Sequence[str]) -> str:
-        """Output of a command that must succeed."""
-        process = run(command)
-        if process.failed:
-            raise SystemExit(f"{' '.join(command)}: {process.failed}")
-        return process.output
-
     def network(self, case: Case) -> dict[str, Any]:
         """What `mapper info` says of the network of a case, which is made if there is none."""
         path = case.file(self.inputs, "bin")
@@ -147,9 +151,9 @@ class Bench:
             say(f"generating {path.name}")
             settings = [f"--{k.replace('_', '-')}={value}" for k, value in case.recipe.items()]
             shuffle = ["--shuffle"] if case.order == "shuffled" else []
-            self.need(mapper("generate", "cortex", *settings, *shuffle, str(path), "-q"))
+            need(mapper("generate", "cortex", *settings, *shuffle, str(path), "-q"))
         if path.name not in self.networks:
-            facts: dict[str, Any] = json.loads(self.need(mapper("info", str(path), "--json")))
+            facts: dict[str, Any] = json.loads(need(mapper("info", str(path), "--json")))
             wanted = {**case.recipe, "shuffle": case.order == "shuffled"}
             if not wanted.items() <= facts["provenance"].items():
                 raise SystemExit(f"{path}: not made by {wanted}; remove it")
@@ -163,9 +167,9 @@ class Bench:
         if not path.exists():
             say(f"writing {path.name}")
             if tool == "mtkahypar":
-                self.need(mapper("export", network, str(path), "-q"))
+                need(mapper("export", network, str(path), "-q"))
             else:
-                self.need(worker("write", network, str(path)))
+                need(worker("write", network, str(path)))
         return path
 
     def measure(self, case: Case, method: Method) -> dict[str, Any]:
@@ -183,13 +187,15 @@ class Bench:
         scored = run(worker("score", network, str(result), *case.limits()))
         if scored.failed:
             return {**found, "failed": scored.failed}
-        return {**found, **json.loads(scored.output.splitlines()[-1])}
+        return {**found, **last_object(scored.output)}
 
     def run_mapper(self, case: Case, method: Method) -> tuple[dict[str, Any], Process, Path]:
         output = self.work / "mapping"
         width, capacity = case.cores
         chip = ["--chip", f"{width}x{width}", "--neurons-per-core", str(capacity)]
-        effort = ["--preset", method.context, "--threads", str(method.threads)]
+        preset, _, objective = method.context.partition(":")
+        effort = ["--preset", preset, "--threads", str(method.threads)]
+        effort += ["--objective", objective] if objective else []
         effort += ["--memory", self.options.memory, "--seed", str(self.options.seed)]
         network = self.network(case)
         shutil.rmtree(output, ignore_errors=True)
@@ -233,7 +239,7 @@ class Bench:
         )
         if process.failed:
             return {}, process, part
-        result = json.loads(process.output.splitlines()[-1])
+        result = last_object(process.output)
         read, partition = result["load_seconds"], result["partition_seconds"]
         other = process.seconds - read - partition
         return {"read": read, "partition": partition, "other": other}, process, part
@@ -284,7 +290,13 @@ def arguments() -> argparse.Namespace:
     add = parser.add_argument
     add("--sides", type=int, nargs="+", default=[316, 1024], metavar="S")
     add("--orders", nargs="+", choices=ORDERS, default=list(ORDERS), help="of the ids")
-    add("--presets", nargs="*", default=["default", "fast"], metavar="P")
+    add(
+        "--presets",
+        nargs="*",
+        default=["default", "default:cut", "fast"],
+        metavar="P",
+        help="with an objective behind a colon, if another than the usual one is wanted",
+    )
     add("--threads", type=int, nargs="+", default=[2, 1], metavar="N", help="peers take the most")
     add("--peers", nargs="+", default=["kaminpar"], metavar="PEER", help="none: mapper alone")
     add("--memory", default="1GiB", metavar="SIZE", help="that mapper plans with")
@@ -360,7 +372,7 @@ def main() -> None:
         work = Path(name).resolve()  # on the disk of the inputs
         bench = Bench(options, (options.folder or work).resolve(), work)
         tiny = work / "tiny.bin"  # compiles the kernels, where that is to be done
-        bench.need(mapper("generate", "cortex", "--side", "32", str(tiny), "-q"))
+        need(mapper("generate", "cortex", "--side", "32", str(tiny), "-q"))
         for case in (Case(side, order) for side in options.sides for order in options.orders):
             bench.network(case)
             for tool in peers:

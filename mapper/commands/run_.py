@@ -37,7 +37,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--keep-scratch", action="store_true", help="keep coarse levels, to look at"
     )
     method = parser.add_argument_group("method")
-    method.add_argument("--preset", default="default", metavar="P", help="fast, default or classic")
+    method.add_argument(
+        "--preset", default="default", metavar="P", help="fast, default, strong or classic"
+    )
+    method.add_argument(
+        "--objective",
+        choices=("unicast", "cut"),
+        help="fewest hops of all spikes, or the smallest cut (then cores are placed, no more)",
+    )
     for name, text in (
         ("bisection-repeats", "random starts of each bisection"),
         ("refinement-passes", "visits to all vertices while refining cores"),
@@ -48,6 +55,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         ("block-passes", "visits to all vertices while refining blocks"),
         ("fm-passes", "passes of FM in each bisection of a block"),
         ("smoothing", "steps that smooth the cut of a bisection"),
+        ("hop-passes", "visits to all neurons while they move to cores with fewer hops"),
+        ("exchanges", "rounds of exchanges of neurons between cores near each other, at most"),
+        ("hop-budget", "connections that these passes, and these rounds, look at in all"),
+        ("cycles", "V-cycles over the mapping, of networks held in memory"),
+        ("proposals", "of annealing, for each neuron on each level of a V-cycle"),
         ("matching-repeats", "classic: random orders for each round of pairing"),
         ("force-iterations", "classic: limit of force-directed refinement"),
         ("size-divisor", "classic: a coarse vertex is at most a core over this"),
@@ -69,6 +81,12 @@ METHOD = (
     "block_passes",
     "fm_passes",
     "smoothing",
+    "hop_passes",
+    "exchanges",
+    "hop_budget",
+    "cycles",
+    "proposals",
+    "objective",
     "matching_repeats",
     "bisection_repeats",
     "refinement_passes",

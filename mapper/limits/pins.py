@@ -49,7 +49,7 @@ def core_of_items(
     job: Job,
     memory: int,
     seed: int,
-    threads: int,
+    team: Team,
 ) -> NDArray[np.int32]:
     """Core of every item, those that are pinned where they belong.
 
@@ -59,8 +59,7 @@ def core_of_items(
     if constraints is None or not (constraints.core >= 0).any():
         return cell[part]
     place = pinned_cells(cell, part, constraints.core)[part]
-    with Team(threads) as team:
-        return keep_pins(job, place, constraints.core, memory, seed, team)
+    return keep_pins(job, place, constraints.core, memory, seed, team)
 
 
 def keep_pins(

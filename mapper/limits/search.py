@@ -96,13 +96,14 @@ def partition_within(
     seed: int,
     team: Team,
     monitor: Monitor,
-) -> tuple[NDArray[np.int32], int]:
+) -> tuple[NDArray[np.int32], int, Folded]:
     """Parts within all limits.
 
     attempt : partitions for the sizes and the capacity that it is given, and a number
     attempts : most partitions to make; memory : bytes for repairs
 
-    Returns (part, count): part : ndarray[int32], shape (items,), and the number of parts.
+    Returns (part, count, folded): part : ndarray[int32], shape (items,), the number of parts, and
+    the sizes that they were made with.
     Raises `DoesNotFitError` if no way was found; it says which limit lacks how much.
     """
     limits, weight = job.load.limits, weight_of_excess(job.load.limits)
@@ -114,7 +115,7 @@ def partition_within(
         folded = fold(demands, limits, sharing, job.cores)
         part, parts = attempt(folded, number)
         if folded.exact and not job.watched:
-            return part, parts
+            return part, parts, folded
         with monitor.stage("limits"):
             use = job.load.count(part[job.items.item], job.cores, team)
             over = excess(use.table, limits, weight)
@@ -127,7 +128,7 @@ def partition_within(
                 _note(monitor, use, over)
             if not over.any():
                 used = np.bincount(part, minlength=job.cores) > 0
-                return (np.cumsum(used) - 1)[part].astype(np.int32), int(used.sum())
+                return (np.cumsum(used) - 1)[part].astype(np.int32), int(used.sum()), folded
             if last:
                 break
         sharing = following

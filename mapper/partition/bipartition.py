@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from numba import njit
 
-from mapper.partition.two_sides import _cut_and_excess, _fm, _grow, _next, _smooth
+from mapper.partition.two_sides import _cost_and_excess, _fm, _grow, _next, _smooth
 
 COARSEST = 96  # vertices at which greedy growing starts
 PREFER_SMOOTH = 1.01  # a smoothed cut may be this much worse: its shape is worth more
@@ -133,9 +133,13 @@ def _grown(array, need):
 
 @njit(cache=True, nogil=True)
 def _bisect(
-    n, indptr, ids, weights, sizes, target, most0, most1, tries, passes, smoothing, state, side
-):
-    """Cut one graph in two; `side` gets 0 or 1 per vertex."""
+    n, indptr, ids, weights, sizes, bias, target, most0, most1, tries, passes, smoothing, state,
+    side,
+):  # fmt: skip
+    """Cut one graph in two; `side` gets 0 or 1 per vertex.
+
+    bias : what each vertex costs more on side 1 than on side 0, whoever else is there
+    """
     heap = np.empty((2, n), np.int64)
     place = np.empty(n, np.int64)
     cost = np.empty(n, np.int64)
@@ -145,7 +149,10 @@ def _bisect(
         x = np.zeros(n, np.float32)
         x[_next(state) % np.int64(n)] = 1.0
         _smooth(n, indptr, ids, weights, sizes, target, 2 * smoothing, x, side)
-        _fm(n, indptr, ids, weights, sizes, most0, most1, passes, side, heap, place, cost, moves)
+        _fm(
+            n, indptr, ids, weights, sizes, bias, most0, most1, passes, side, heap, place, cost,
+            moves,
+        )  # fmt: skip
         return
     # levels lie behind one another in the same arrays; v_at and e_at say where each starts
     all_indptr = np.empty(2 * n + 64, np.int64)
@@ -160,6 +167,8 @@ def _bisect(
     all_ids[: ids.size] = ids
     all_weights[: ids.size] = weights
     all_sizes[:n] = sizes[:n]
+    all_bias = np.empty(2 * n + 64, np.int64)
+    all_bias[:n] = bias[:n]
     counts[0] = n
     e_at[1] = ids.size
     v_at[1] = n + 1
@@ -183,6 +192,7 @@ def _bisect(
             break
         all_indptr = _grown(all_indptr, v1 + count + 1)
         all_sizes = _grown(all_sizes, v1 + count + 1)
+        all_bias = _grown(all_bias, v1 + count + 1)
         all_ids = _grown(all_ids, e1 + (e1 - e0))
         all_weights = _grown(all_weights, e1 + (e1 - e0))
         _contract(
@@ -191,6 +201,9 @@ def _bisect(
             all_indptr[v1 : v1 + count + 1], all_ids[e1:], all_weights[e1:],
             all_sizes[v1 : v1 + count], pull, touched, order,
         )  # fmt: skip
+        all_bias[v1 : v1 + count] = 0
+        for v in range(m):
+            all_bias[v1 + clusters[v0 + v]] += all_bias[v0 + v]
         if all_indptr[v1 + count] > WORTHWHILE * (e1 - e0):
             break
         counts[levels] = count
@@ -206,12 +219,12 @@ def _bisect(
         m = counts[level]
         v0, e0, e1 = v_at[level], e_at[level], e_at[level + 1]
         p, i, w = all_indptr[v0 : v0 + m + 1], all_ids[e0:e1], all_weights[e0:e1]
-        z = all_sizes[v0 : v0 + m]
+        z, b = all_sizes[v0 : v0 + m], all_bias[v0 : v0 + m]
         if level == levels - 1:
             for _ in range(max(1, min(tries, TRIED_ENTRIES // max(1, p[m])))):
-                _grow(m, p, i, w, z, target, most0, trial, heap[0], place, cost, state)
-                _fm(m, p, i, w, z, most0, most1, passes, trial, heap, place, cost, moves)
-                cut, excess = _cut_and_excess(m, p, i, w, z, most0, most1, trial)
+                _grow(m, p, i, w, z, b, target, most0, trial, heap[0], place, cost, state)
+                _fm(m, p, i, w, z, b, most0, most1, passes, trial, heap, place, cost, moves)
+                cut, excess = _cost_and_excess(m, p, i, w, z, b, most0, most1, trial)
                 if excess < best_excess or (excess == best_excess and cut < best_cut):
                     best_cut = cut
                     best_excess = excess
@@ -220,14 +233,19 @@ def _bisect(
             for v in range(m):
                 finer[v] = side[clusters[v0 + v]]
             side[:m] = finer[:m]
-            _fm(m, p, i, w, z, most0, most1, passes, side, heap, place, cost, moves)
+            _fm(m, p, i, w, z, b, most0, most1, passes, side, heap, place, cost, moves)
     if smoothing > 0 and n > 8:
-        cut, excess = _cut_and_excess(n, indptr, ids, weights, sizes, most0, most1, side)
+        cut, excess = _cost_and_excess(n, indptr, ids, weights, sizes, bias, most0, most1, side)
         x = np.empty(n, np.float32)
         for v in range(n):
             x[v] = 1.0 if side[v] == 0 else -1.0
         _smooth(n, indptr, ids, weights, sizes, target, smoothing, x, trial)
-        _fm(n, indptr, ids, weights, sizes, most0, most1, passes, trial, heap, place, cost, moves)
-        new_cut, new_excess = _cut_and_excess(n, indptr, ids, weights, sizes, most0, most1, trial)
+        _fm(
+            n, indptr, ids, weights, sizes, bias, most0, most1, passes, trial, heap, place, cost,
+            moves,
+        )  # fmt: skip
+        new_cut, new_excess = _cost_and_excess(
+            n, indptr, ids, weights, sizes, bias, most0, most1, trial
+        )
         if new_excess < excess or (new_excess == excess and new_cut <= PREFER_SMOOTH * cut):
             side[:n] = trial[:n]

@@ -1,13 +1,17 @@
-"""K-way refinement: every vertex may move to the part that it is connected to most.
+"""K-way refinement: every vertex may move to the part where it is best off.
 
 Size-constrained label propagation on parts, with one addition: a vertex whose best part is full
 waits for room there, and takes it as soon as another vertex leaves. In a partition with hardly
 any slack such chains of moves are most of what can be gained. Chunks of a round are looked at by
 all threads against the same frozen parts; the moves then take effect together, best gain first.
+
+Where a vertex is best off is told by a `Seeker`: the one here goes by the cut, that of
+`mapper.mapping.hops` by the distance to its neighbours.
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -15,7 +19,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from mapper.partition.rows import Rows
+from mapper.partition.rows import Chunk, Rows
 from mapper.team import Spares, Team
 
 ROUNDS = 24  # times in a pass that moves take effect; fewer at once leave longer waits for room
@@ -145,8 +149,49 @@ def _move_in_order(
 
 
 @dataclass(frozen=True, slots=True)
+class Moves:
+    """Vertices of a chunk that would be better off elsewhere.
+
+    table : ndarray[int32], shape (4, moves): vertex, target, gain, and heaviest, by how much two
+        vertices that change places may each count a connection between them too favourably
+    outside, everything : what all vertices of the chunk pay now, and what they would at the worst
+    """
+
+    table: NDArray[np.int32]
+    outside: int
+    everything: int
+
+
+class Seeker(ABC):
+    """Tells where vertices are best off."""
+
+    @abstractmethod
+    def seek(self, chunk: Chunk, part: NDArray[np.int32], load: NDArray[np.int64]) -> Moves:
+        """Moves that each would pay by itself; called by several threads at once.
+
+        part : ndarray[int32], shape (vertices,); load : ndarray[int64], shape (parts,)
+        """
+
+
+class SeekCut(Seeker):
+    """The part that a vertex is connected to most."""
+
+    def __init__(self, parts: int) -> None:
+        self._spares = Spares(lambda: (np.zeros(parts, np.int32), np.empty(parts, np.int32)))
+
+    def seek(self, chunk: Chunk, part: NDArray[np.int32], load: NDArray[np.int64]) -> Moves:
+        table = np.empty((4, chunk.vertices), np.int32)
+        with self._spares.borrow() as (pull, touched):
+            found, outside, everything = _best_moves(
+                chunk.first, chunk.indptr, chunk.ids, chunk.weights, part, load, pull, touched,
+                *table,
+            )  # fmt: skip
+        return Moves(table[:, :found], outside, everything)
+
+
+@dataclass(frozen=True, slots=True)
 class Round:
-    """What one round did: moves, and the cut that the vertices saw (weight, each pair twice)."""
+    """What one round did: moves, and what the vertices saw before they moved (see `Moves`)."""
 
     moves: int
     outside: int
@@ -162,47 +207,40 @@ def refine_round(
     index: int,
     team: Team,
     advance: Callable[[int], None] = lambda done: None,
+    seeker: Seeker | None = None,
 ) -> Round:
     """Look at all vertices once, chunks in random order; `part` changes in place.
 
     part : ndarray[int32], shape (vertices,); room, floor : ndarray[int64], shape
     (parts,), what each part may hold at most, and what moves must leave in it at least
+    seeker : by default the one that goes by the cut
 
     No part that is within its capacity is filled beyond it.
     """
+    seeker = seeker or SeekCut(room.size)
     rng = np.random.default_rng([seed, index])
     load = np.zeros(room.size, np.int64)
     np.add.at(load, part, rows.sizes)
     head, tail = np.full(room.size, -1, np.int64), np.full(room.size, -1, np.int64)
-    spares = Spares(lambda: (np.zeros(room.size, np.int32), np.empty(room.size, np.int32)))
 
-    def look(number: int) -> tuple[tuple[NDArray[np.int32], ...], int, int, int]:
+    def look(number: int) -> tuple[Moves, int]:
         chunk = rows.read(number)
-        moves = tuple(np.empty(chunk.vertices, np.int32) for _ in range(4))
-        with spares.borrow() as (pull, touched):
-            found, outside, everything = _best_moves(
-                chunk.first, chunk.indptr, chunk.ids, chunk.weights, part, load, pull, touched,
-                *moves,
-            )  # fmt: skip
-        entries = int(chunk.indptr[-1] - chunk.indptr[0])
-        return tuple(m[:found] for m in moves), outside, everything, entries
+        return seeker.seek(chunk, part, load), int(chunk.indptr[-1] - chunk.indptr[0])
 
-    moves = outside = everything = 0
+    moved = outside = everything = 0
     order = rng.permutation(rows.chunks)
     step = max(LEAST_CHUNKS, -(-order.size // ROUNDS))
     for start in range(0, order.size, step):
         found = team.map(look, order[start : start + step].tolist())
-        vertices, target, gain, heaviest = (
-            np.concatenate([arrays[i] for arrays, *_ in found]) for i in range(4)
-        )
+        vertices, target, gain, heaviest = np.hstack([moves.table for moves, _ in found])
         ranked = np.argsort(-gain, kind="stable")
         scratch = np.empty((2, gain.size + 1), np.int64)
-        moves += _move_in_order(
+        moved += _move_in_order(
             ranked, vertices, target, gain, heaviest, rows.sizes, part, load, room, floor, head,
             tail, *scratch,
         )  # fmt: skip
-        for _, out, total, entries in found:
-            outside += out
-            everything += total
+        for some, entries in found:
+            outside += some.outside
+            everything += some.everything
             advance(entries)
-    return Round(moves, outside, everything)
+    return Round(moved, outside, everything)

@@ -99,6 +99,7 @@ def _split(
     members = np.empty(n, np.int64)
     sub_indptr = np.empty(n + 1, np.int64)
     sub_sizes = np.empty(n, np.int64)
+    bias = np.zeros(n, np.int64)
     side = np.empty(n, np.uint8)
     at = 0
     while at < count:
@@ -113,8 +114,8 @@ def _split(
         target, most0, most1 = _limits(size, piece_cores[at], left, capacity)
         if m > 1:
             _bisect(
-                m, sub_indptr[: m + 1], sub_ids, sub_weights, sub_sizes[:m], target, most0,
-                most1, tries, passes, smoothing, state, side,
+                m, sub_indptr[: m + 1], sub_ids, sub_weights, sub_sizes[:m], bias[:m], target,
+                most0, most1, tries, passes, smoothing, state, side,
             )  # fmt: skip
         else:
             side[:m] = 0

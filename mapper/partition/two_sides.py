@@ -24,8 +24,8 @@ def _next(state):
 
 
 @njit(cache=True, nogil=True)
-def _grow(n, indptr, ids, weights, sizes, target, most, side, heap, place, cost, state):
-    """Side 0 grows from a random vertex by the vertex that adds least to the cut, up to target."""
+def _grow(n, indptr, ids, weights, sizes, bias, target, most, side, heap, place, cost, state):
+    """Side 0 grows from a random vertex by the vertex that adds least to the cost, up to target."""
     for v in range(n):
         side[v] = 1
         place[v] = -1
@@ -51,7 +51,7 @@ def _grow(n, indptr, ids, weights, sizes, target, most, side, heap, place, cost,
             if side[u] != 1:
                 continue
             if place[u] < 0:
-                c = np.int64(0)
+                c = -bias[u]
                 for f in range(indptr[u], indptr[u + 1]):
                     c += weights[f] if side[ids[f]] != 0 else -np.int64(weights[f])
                 cost[u] = c
@@ -120,8 +120,8 @@ def _smooth(n, indptr, ids, weights, sizes, target, steps, x, side):
 
 
 @njit(cache=True, nogil=True)
-def _cut_and_excess(n, indptr, ids, weights, sizes, most0, most1, side):
-    """Weight between the sides, and the size by which they are above their limits."""
+def _cost_and_excess(n, indptr, ids, weights, sizes, bias, most0, most1, side):
+    """Weight between the sides plus bias of side 1, and the size that is above the limits."""
     cut = np.int64(0)
     held0 = np.int64(0)
     held1 = np.int64(0)
@@ -133,18 +133,24 @@ def _cut_and_excess(n, indptr, ids, weights, sizes, most0, most1, side):
                     cut += weights[e]
         else:
             held1 += sizes[v]
+            cut += bias[v]
     return cut, max(np.int64(0), held0 - most0) + max(np.int64(0), held1 - most1)
 
 
 @njit(cache=True, nogil=True)
-def _fm(n, indptr, ids, weights, sizes, most0, most1, passes, side, heap, place, cost, moves):
+def _fm(n, indptr, ids, weights, sizes, bias, most0, most1, passes, side, heap, place, cost, moves):
     """Two-way FM: single moves, best first, each vertex once a pass; back to the best prefix.
 
+    A side that is over its limit must give next. So a vertex may go where there is no room for it
+    if another can come back: without any slack all moves are such exchanges.
+
+    bias : what each vertex costs more on side 1 than on side 0, whoever else is there
     heap : shape (2, n), one queue per side, by the cost (loss) of moving; moves : scratch
+
+    Returns by how much the cost of the sides has fallen; getting below the limits may raise it.
     """
-    total = np.int64(0)
+    won = np.int64(0)
     for v in range(n):
-        total += sizes[v]
         place[v] = -1
     most = np.array([most0, most1])
     patience = max(32, n // 8)
@@ -152,11 +158,11 @@ def _fm(n, indptr, ids, weights, sizes, most0, most1, passes, side, heap, place,
         length = np.zeros(2, np.int64)
         held = np.zeros(2, np.int64)
         for v in range(n):
-            c = np.int64(0)
-            for e in range(indptr[v], indptr[v + 1]):
-                c += weights[e] if side[np.uint32(ids[e])] == side[v] else -np.int64(weights[e])
-            cost[v] = c
             s = side[v]
+            c = bias[v] if s == 0 else -bias[v]
+            for e in range(indptr[v], indptr[v + 1]):
+                c += weights[e] if side[np.uint32(ids[e])] == s else -np.int64(weights[e])
+            cost[v] = c
             held[s] += sizes[v]
             heap[s, length[s]] = v
             place[v] = length[s]
@@ -173,23 +179,23 @@ def _fm(n, indptr, ids, weights, sizes, most0, most1, passes, side, heap, place,
         while done - best_done < patience:
             s = -1
             for t in range(2):
-                # an overfull side must give; else the cheaper move of those that fit
                 if held[t] > most[t] and length[t] > 0:
                     s = t
             if s < 0:
                 for t in range(2):
-                    if length[t] == 0 or held[1 - t] + sizes[heap[t, 0]] > most[1 - t]:
-                        continue  # no room now; there may be once the other side has given
+                    if length[t] == 0:
+                        continue
+                    fits = held[1 - t] + sizes[heap[t, 0]] <= most[1 - t]
+                    if not fits and length[1 - t] == 0:
+                        continue
                     if s < 0 or cost[heap[t, 0]] < cost[heap[s, 0]]:
                         s = t
-                if s < 0:  # neither fits: look behind the larger of the two
-                    t = 0 if length[0] > 0 else 1
-                    if length[0] > 0 and length[1] > 0 and sizes[heap[1, 0]] > sizes[heap[0, 0]]:
-                        t = 1
-                    if length[t] == 0:
-                        break
-                    length[t] = _remove(heap[t], place, cost, heap[t, 0], length[t])
-                    continue
+            if s < 0:  # one side is left, its first does not fit: look behind it
+                t = 0 if length[0] > 0 else 1
+                if length[t] == 0:
+                    break
+                length[t] = _remove(heap[t], place, cost, heap[t, 0], length[t])
+                continue
             v = heap[s, 0]
             length[s] = _remove(heap[s], place, cost, v, length[s])
             side[v] = 1 - s
@@ -217,5 +223,7 @@ def _fm(n, indptr, ids, weights, sizes, most0, most1, passes, side, heap, place,
             side[moves[i]] = 1 - side[moves[i]]
         for v in range(n):
             place[v] = -1
+        won += best_gain
         if best_done == 0:
             break
+    return won

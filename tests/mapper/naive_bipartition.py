@@ -25,7 +25,12 @@ class Xorshift:
 
 
 def grow(
-    adjacency: Adjacency, sizes: Sequence[int], target: int, most: int, random: Xorshift
+    adjacency: Adjacency,
+    sizes: Sequence[int],
+    bias: Sequence[int],
+    target: int,
+    most: int,
+    random: Xorshift,
 ) -> list[int]:
     """Sides; the cost of every vertex beside side 0 is computed anew for every choice."""
     n = len(adjacency)
@@ -34,7 +39,7 @@ def grow(
     held = 0
 
     def cost(v: int) -> int:
-        return sum(-w if u in zero else w for u, w in adjacency[v])
+        return sum(-w if u in zero else w for u, w in adjacency[v]) - bias[v]
 
     while held < target and waiting:
         beside = [v for v in waiting if any(u in zero for u, _ in adjacency[v])]
@@ -87,13 +92,15 @@ def fm(
     most: Sequence[int],
     passes: int,
     side: Sequence[int],
+    bias: Sequence[int],
 ) -> list[int]:
     """Sides after some passes; all costs are computed anew for every move."""
     side = list(side)
     n = len(side)
 
     def cost(v: int) -> int:
-        return sum(w if side[u] == side[v] else -w for u, w in adjacency[v])
+        links = sum(w if side[u] == side[v] else -w for u, w in adjacency[v])
+        return links + (-bias[v] if side[v] else bias[v])
 
     for _ in range(passes):
         free = set(range(n))
@@ -107,13 +114,15 @@ def fm(
                 if mine:
                     first[t] = min(mine, key=cost)
             over = [t for t in first if held[t] > most[t]]
-            fits = [t for t in first if held[1 - t] + sizes[first[t]] <= most[1 - t]]
+            fits = [
+                t for t in first if 1 - t in first or held[1 - t] + sizes[first[t]] <= most[1 - t]
+            ]
             if over:
                 v = first[over[-1]]
             elif fits:
                 v = first[min(fits, key=lambda t: cost(first[t]))]
-            elif first:  # look behind the larger of those that do not fit
-                free.remove(first[max(first, key=lambda t: sizes[first[t]])])
+            elif first:  # look behind the one that does not fit
+                free.remove(*first.values())
                 continue
             else:
                 break

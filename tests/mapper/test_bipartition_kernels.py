@@ -9,7 +9,8 @@ from mapper.partition.bipartition import _bisect, _cluster, _contract, _grown
 from mapper.partition.heap import _remove, _sift_down, _sift_up
 from mapper.partition.rows import HeldRows
 from mapper.partition.splitting import _extract, _limits, _split
-from mapper.partition.two_sides import _cut_and_excess, _fm, _grow, _next, _smooth
+from mapper.partition.two_sides import _cost_and_excess, _fm, _grow, _next, _smooth
+from storage.memory import MemoryGraph
 from tests.mapper import naive
 from tests.mapper import naive_bipartition as twin
 from tests.mapper.helpers import (
@@ -33,6 +34,10 @@ def state_of(seed: int) -> np.ndarray:
 def csr(rows: HeldRows) -> Four:
     """indptr, ids, weights, sizes: what every kernel begins with, behind n."""
     return rows.indptr, rows.ids, rows.weights, rows.sizes
+
+
+def unbiased(rows: HeldRows) -> tuple[np.ndarray, ...]:
+    return *csr(rows), np.zeros(rows.vertices, np.int64)
 
 
 def queues(n: int) -> Four:
@@ -86,10 +91,10 @@ def test_grow(seed: int) -> None:
     most = target + int(rng.integers(0, 4))
     side = np.empty(n, np.uint8)
     heap, place, cost, _ = queues(n)
-    _grow(n, *csr(rows), target, most, side, heap[0], place, cost, state_of(seed))
-    expected = twin.grow(
-        links_of(rows), rows.sizes.tolist(), target, most, twin.Xorshift(2 * seed + 1)
-    )
+    bias = rng.integers(-(10**9), 10**9, n) * (seed % 2)
+    _grow(n, *csr(rows), bias, target, most, side, heap[0], place, cost, state_of(seed))
+    random = twin.Xorshift(2 * seed + 1)
+    expected = twin.grow(links_of(rows), rows.sizes.tolist(), bias.tolist(), target, most, random)
     assert side.tolist() == expected
     assert rows.sizes[side == 0].sum() <= most
 
@@ -101,7 +106,7 @@ def test_grow_reaches_its_target_over_components(seed: int) -> None:
     rows = rows_of(random_graph(rng, n, largest=2, mean_degree=1.5))
     side, (heap, place, cost, _) = np.empty(n, np.uint8), queues(n)
     target = int(rng.integers(0, n + 1))
-    _grow(n, *csr(rows), target, target, side, heap[0], place, cost, state_of(seed))
+    _grow(n, *unbiased(rows), target, target, side, heap[0], place, cost, state_of(seed))
     assert side.tolist().count(0) == target
 
 
@@ -123,8 +128,6 @@ def test_smooth(seed: int) -> None:
 def test_smoothing_finds_the_bridge_between_two_cliques() -> None:
     pairs = [(10 * k + i, 10 * k + j) for k in range(2) for i in range(10) for j in range(i)]
     source, target = np.array([*pairs, (0, 10)]).T
-    from storage.memory import MemoryGraph
-
     rows = rows_of(MemoryGraph.from_edges(20, source, target, undirected=True))
     x, side = np.ones(20, np.float32), np.empty(20, np.uint8)
     x[[3, *range(10, 20)]] = -1  # one vertex is on the wrong side
@@ -133,16 +136,17 @@ def test_smoothing_finds_the_bridge_between_two_cliques() -> None:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_cut_and_excess(seed: int) -> None:
+def test_cost_and_excess(seed: int) -> None:
     rng = np.random.default_rng(seed)
     n = int(rng.integers(1, 30))
     rows = rows_of(random_graph(rng, n, sizes=3))
     side = rng.integers(0, 2, n).astype(np.uint8)
     most0, most1 = rng.integers(0, rows.sizes.sum() + 1, 2).tolist()
-    found = _cut_and_excess(n, *csr(rows), most0, most1, side)
+    bias = rng.integers(-9, 9, n)
+    found = _cost_and_excess(n, *csr(rows), bias, most0, most1, side)
     sides = side.tolist()
     assert found == (
-        naive.cut(links_of(rows), sides),
+        naive.cut(links_of(rows), sides) + bias[side == 1].sum(),
         twin.excess(rows.sizes.tolist(), (most0, most1), sides),
     )
 
@@ -155,9 +159,15 @@ def test_fm(seed: int) -> None:
     side = rng.integers(0, 2, n).astype(np.uint8)
     total = int(rows.sizes.sum())
     most0, most1 = ((total + 1) // 2 + rng.integers(-2, 6, 2)).tolist()
-    expected = twin.fm(links_of(rows), rows.sizes.tolist(), (most0, most1), 2, side.tolist())
-    _fm(n, *csr(rows), most0, most1, 2, side, *queues(n))
+    bias = rng.integers(-5 * 10**9, 5 * 10**9, n) * int(rng.integers(0, 2))
+    expected = twin.fm(
+        links_of(rows), rows.sizes.tolist(), (most0, most1), 2, side.tolist(), bias.tolist()
+    )
+    before = _cost_and_excess(n, *csr(rows), bias, most0, most1, side)[0]
+    gain = _fm(n, *csr(rows), bias, most0, most1, 2, side, *queues(n))
     assert side.tolist() == expected
+    after = _cost_and_excess(n, *csr(rows), bias, most0, most1, side)[0]
+    assert gain == before - after
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -169,10 +179,10 @@ def test_fm_never_worsens(seed: int) -> None:
     rows.sizes = rng.integers(0, 4, n)
     side = rng.integers(0, 2, n).astype(np.uint8)
     most0, most1 = (rows.sizes.sum() // 2 + rng.integers(-3, 6, 2)).tolist()
-    cut, excess = _cut_and_excess(n, *csr(rows), most0, most1, side)
+    cut, excess = _cost_and_excess(n, *unbiased(rows), most0, most1, side)
     for _ in range(3):
-        _fm(n, *csr(rows), most0, most1, 1, side, *queues(n))
-        new_cut, new_excess = _cut_and_excess(n, *csr(rows), most0, most1, side)
+        _fm(n, *unbiased(rows), most0, most1, 1, side, *queues(n))
+        new_cut, new_excess = _cost_and_excess(n, *unbiased(rows), most0, most1, side)
         assert (new_excess, new_cut) <= (excess, cut)
         cut, excess = new_cut, new_excess
 
@@ -184,8 +194,17 @@ def test_fm_empties_a_side_that_is_overfull(seed: int) -> None:
     rows = rows_of(random_graph(rng, n))
     side = np.zeros(n, np.uint8)
     most = (n // 2, n - n // 2)
-    _fm(n, *csr(rows), *most, 1, side, *queues(n))
+    _fm(n, *unbiased(rows), *most, 1, side, *queues(n))
     assert np.bincount(side, minlength=2).tolist() == list(most)
+
+
+def test_fm_exchanges_vertices_where_there_is_no_slack() -> None:
+    """Two pairs that were torn apart: any single move would overfill a side."""
+    rows = rows_of(MemoryGraph.from_edges(4, [0, 1], [2, 3], [7, 7], undirected=True))
+    side = np.array([0, 0, 1, 1], np.uint8)
+    gain = _fm(4, *unbiased(rows), 2, 2, 1, side, *queues(4))
+    assert gain == 14
+    assert side[0] == side[2] != side[1] == side[3]
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -273,7 +292,7 @@ def bisected(
 ) -> np.ndarray:
     n = rows.vertices
     side = np.full(n, 9, np.uint8)
-    _bisect(n, *csr(rows), target, *most, 4, 2, smoothing, state_of(seed), side)
+    _bisect(n, *unbiased(rows), target, *most, 4, 2, smoothing, state_of(seed), side)
     assert set(side.tolist()) <= {0, 1}
     return side
 
@@ -296,7 +315,7 @@ def test_a_grid_is_cut_almost_straight(smoothing: int) -> None:
     cuts = []
     for seed in range(3):
         side = bisected(rows, 288, (292, 292), smoothing, seed)
-        cuts.append(_cut_and_excess(576, *csr(rows), 292, 292, side)[0])
+        cuts.append(_cost_and_excess(576, *unbiased(rows), 292, 292, side)[0])
     assert min(cuts) <= 28  # 24 is the least
     assert max(cuts) <= 60
 

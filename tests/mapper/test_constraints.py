@@ -106,8 +106,11 @@ def test_cells_of_parts_with_pins(seed: int) -> None:
 
 
 @pytest.mark.jit
-@pytest.mark.parametrize("preset", ["fast", "default", "classic"])
-def test_runs_keep_constraints_and_limits(preset: str, folder: Path, run: Run) -> None:
+@pytest.mark.parametrize("preset", ["fast", "default", "strong", "classic"])
+@pytest.mark.parametrize("watched", [True, False])
+def test_runs_keep_constraints_and_limits(
+    watched: bool, preset: str, folder: Path, run: Run
+) -> None:
     """Almost full cores, pins in corners and on one another's parts, limits on all."""
     path = random_network(folder / "net.bin", 240, 1200)
     Path("c.toml").write_text(
@@ -117,14 +120,19 @@ def test_runs_keep_constraints_and_limits(preset: str, folder: Path, run: Run) -
         "[[together]]\nrange = [10, 14]\n"
         "[[together]]\nneurons = [14, 60]\n"
     )
-    limits = ("--neurons-per-core", "8", "--synapses-per-core", "45", "--axons-per-core", "42")
-    arguments = (path, "--chip", "8x8", *limits, "--preset", preset, "--constraints", "c.toml")
-    found = run("run", *arguments, "-o", "out", "--axons-out-per-core", "48")
+    Path("chip.toml").write_text("width = 8\nheight = 8\nneurons = 8\nunavailable = [9, 36]\n")
+    limits: tuple[str, ...] = ("--synapses-per-core", "45")
+    if watched:
+        limits += ("--axons-per-core", "42", "--axons-out-per-core", "48")
+    arguments = (path, "--chip", "chip.toml", *limits, "--preset", preset)
+    arguments += ("--constraints", "c.toml")
+    found = run("run", *arguments, "-o", "out")
     assert found.code == 0, found
     with np.load("out/mapping.npz") as mapping:
         core = mapping["core"]
     assert core[[0, 100, 200]].tolist() == [0, 0, 0]
     assert core[[1, 2]].tolist() == [63, 7]
+    assert not np.isin(core, (9, 36)).any()
     assert len(set(core[[10, 11, 12, 13, 14, 60]].tolist())) == 1
     assert run("verify", "out").code == 0
     Path("out/constraints.toml").write_text("[[pin]]\nneurons = [1]\ncore = 62\n")

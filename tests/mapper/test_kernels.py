@@ -41,3 +41,52 @@ def test_forgetting_kernels(tmp_path: Path) -> None:
     count, left = done.stdout.splitlines()
     assert int(count) > 0
     assert left == "packed.mine.nbi"
+
+
+MARKED = """
+import io, sys
+from pathlib import Path
+from rich.console import Console
+from mapper import kernels
+forgotten = []
+kernels.forget_kernels = lambda: forgotten.append(1)
+def compile_them():
+    if sys.argv[1] == "killed":
+        raise KeyboardInterrupt
+kernels._map_tiny_networks = compile_them
+said = io.StringIO()
+try:
+    kernels.compile_once(Console(file=said))
+except KeyboardInterrupt:
+    pass
+markers = sorted(path.name for path in Path(sys.argv[2]).rglob("compiled-*"))
+print(len(forgotten), "done" in said.getvalue(), *markers)
+"""
+
+
+@pytest.mark.jit
+def test_kernels_are_forgotten_once(tmp_path: Path) -> None:
+    """A first use that is killed has not worked in vain: the next one goes on."""
+    root = Path(__file__).resolve().parents[2]
+    environment = {**os.environ, "XDG_CACHE_HOME": str(tmp_path)}
+    environment.pop("NUMBA_CACHE_DIR", None)
+    said = []
+    for how in ("killed", "killed", "well", "well"):
+        done = subprocess.run(
+            [sys.executable, "-c", MARKED, how, str(tmp_path)],
+            cwd=root,
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        said.append(done.stdout.split())
+    assert [words[:2] for words in said] == [
+        ["1", "False"],
+        ["0", "False"],
+        ["0", "True"],
+        ["0", "False"],
+    ]
+    (marker,) = said[-1][2:]
+    assert said[0][2:] == said[1][2:] == [f"{marker}-begun"]
+    assert said[2][2:] == [marker]

@@ -249,7 +249,7 @@ def mapped(path: Path, chip: Chip, folder: Path, name: str, seed: int = 0) -> ND
 
 
 @pytest.mark.jit
-@pytest.mark.parametrize("name", ["fast", "default", "classic"])
+@pytest.mark.parametrize("name", ["fast", "default", "strong", "classic"])
 def test_runs_keep_all_four_limits(name: str, folder: Path) -> None:
     """Cores that are filled by neurons alone would be far above each of the other limits."""
     path = random_network(folder / "net.bin", 400, 3200)

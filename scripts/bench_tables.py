@@ -1,0 +1,145 @@
+"""Tables of quality: a row for each case, a column for each method, means at the bottom."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from bench_runs import Method
+
+Rows = list[list[str]]
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """What is printed and stored: cells are text, `means` are the numbers to look at."""
+
+    name: str
+    title: str
+    heads: list[str]
+    rows: Rows
+    means: dict[str, float] = field(default_factory=dict)
+
+
+def geometric(values: Sequence[float]) -> float:
+    """Geometric mean; a zero makes it zero."""
+    if not values or min(values) <= 0:
+        return 0.0 if values else math.nan
+    return math.exp(statistics.fmean(math.log(value) for value in values))
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """A method on a case: `value` over the seeds, or why there is none."""
+
+    value: float | None
+    seconds: float
+    text: str
+
+
+@dataclass(slots=True)
+class Matrix:
+    """One metric of all methods on all cases, as a ratio to something too.
+
+    metric : name in the runs; the smaller the better
+    clock : name of the seconds in the runs
+    least : of the valid runs of a peer the best seed counts, not the mean
+    """
+
+    name: str
+    title: str
+    metric: str
+    methods: list[Method]
+    cases: list[str]
+    runs: Sequence[dict[str, Any]]
+    least: bool = False
+    clock: str = "seconds"
+    mean: Callable[[Sequence[float]], float] = geometric
+
+    def cell(self, case: str, method: Method) -> Cell:
+        """Over the seeds: the mean, or the least. A preset has none unless all are valid."""
+        runs = [r for r in self.runs if r["case"] == case and r["method"] == method.name]
+        if not runs:
+            return Cell(None, math.nan, "-")
+        good = [run for run in runs if run.get("valid", False)]
+        if not good or (method.ours and len(good) < len(runs)):
+            bad = next(run for run in runs if not run.get("valid", False))
+            over = f"{bad.get('cores_over')} over"
+            return Cell(None, math.nan, "failed" if "failed" in bad else over)
+        values = [run[self.metric] for run in good]
+        value = min(values) if self.least and not method.ours else statistics.fmean(values)
+        return Cell(value, statistics.fmean(run[self.clock] for run in good), "")
+
+    def value(self, case: str, method: Method) -> float | None:
+        return self.cell(case, method).value
+
+    def best_peer(self, case: str) -> tuple[float, str] | None:
+        """Least value of all peers, and whose it is."""
+        found = [
+            (value, method.name)
+            for method in self.methods
+            if not method.ours and (value := self.value(case, method)) is not None
+        ]
+        return min(found) if found else None
+
+    def tables(
+        self, base: Callable[[str], float | None], base_name: str, show_best: bool = False
+    ) -> list[Table]:
+        """The values with their ratio to `base`, and the seconds."""
+        ratios: dict[str, list[float]] = {method.name: [] for method in self.methods}
+        values: Rows = []
+        times: Rows = []
+        for case in self.cases:
+            ground = base(case)
+            best = self.best_peer(case)
+            row = [case, "-" if ground is None else number(ground)]
+            if show_best:
+                row.append(best[1] if best else "-")
+            for method in self.methods:
+                cell = self.cell(case, method)
+                if cell.value is None:
+                    row.append(cell.text)
+                else:
+                    row.append(number(cell.value))
+                    if ground:
+                        ratios[method.name].append(cell.value / ground)
+                        row[-1] += f" ({cell.value / ground:.3f})" if method.ours else ""
+            values.append(row)
+            cells = [self.cell(case, method) for method in self.methods]
+            times.append([case, *(c.text or f"{c.seconds:.2f}" for c in cells)])
+        means = {name: self.mean(found) for name, found in ratios.items() if found}
+        # a method that lacks rows has a mean of other rows than the rest: say how many
+        counted = {
+            name: f"{means[name]:.4f}" + (f" of {len(found)}" if len(found) < len(values) else "")
+            for name, found in ratios.items()
+            if found
+        }
+        names = [method.name for method in self.methods]
+        values.append(
+            ["mean ratio", "", *([""] if show_best else []), *(counted.get(n, "-") for n in names)]
+        )
+        heads = ["case", base_name, *(["whose"] if show_best else []), *names]
+        return [
+            Table(self.name, self.title, heads, values, means),
+            Table(
+                f"{self.name}-seconds",
+                f"{self.title}: {self.clock.replace('_', ' ')}",
+                ["case", *names],
+                times,
+            ),
+        ]
+
+
+def number(value: float) -> str:
+    """Whole numbers with all digits, others with four."""
+    if float(value).is_integer():
+        return f"{int(value):,}"
+    return f"{value:,.0f}" if abs(value) >= 1e4 else f"{value:.4g}"
+
+
+def markdown(table: Table) -> str:
+    rows = [table.heads, ["---", *["---:"] * (len(table.heads) - 1)], *table.rows]
+    return "\n".join(["", f"{table.title}", "", *(f"| {' | '.join(row)} |" for row in rows)])
