@@ -48,6 +48,8 @@ class Demand:
             )
             if self.too_large > 1:
                 faults[0] += f" (and so do {self.too_large - 1} more vertices)"
+            if self.limit in ("synapses", "axons_in"):
+                faults[0] += "; --split-neurons spreads its synapses over helpers"
         if self.fits or self.needed > self.available:
             state = "fits" if self.fits else f"{self.needed - self.available} too few"
             faults.append(

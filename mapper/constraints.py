@@ -200,10 +200,13 @@ def population_of(network: NetworkFile) -> Population:
     return ids
 
 
-def read_constraints(path: Path, chip: Chip, network: NetworkFile) -> Constraints:
-    """The constraints of a file for a network. Raises `MapperError` if there is a fault in it."""
-    neurons = network.vertices
-    return combine(read_wishes(path, chip, neurons, population_of(network)), neurons)
+def read_constraints(path: Path, chip: Chip, network: NetworkFile, helpers: int = 0) -> Constraints:
+    """The constraints of a file for a network. Raises `MapperError` if there is a fault in it.
+
+    helpers : vertices behind those of the network, of which a file cannot wish anything
+    """
+    wishes = read_wishes(path, chip, network.vertices, population_of(network))
+    return combine(wishes, network.vertices + helpers)
 
 
 def broken(wishes: list[Wish], core: NDArray[np.integer]) -> str:

@@ -11,6 +11,7 @@ from typing import Any
 
 from chipsim.chip import Chip
 from mapper.errors import CannotResumeError, MapperError
+from mapper.limits.helpers import Helpers
 from mapper.mapping_file import save_mapping
 from mapper.monitor import Monitor
 from mapper.pipeline import Mapping
@@ -117,8 +118,12 @@ def make_report(
     settings: Settings,
     mapping: Mapping,
     monitor: Monitor,
+    helpers: Helpers | None = None,
 ) -> dict[str, Any]:
-    """report.json as an object (schema 1)."""
+    """report.json as an object (schema 1).
+
+    helpers : of neurons that were split, if that was asked for
+    """
     unit = network.meta.weight_unit
     levels = [
         {**level, "cut_weight": None if (cut := level["cut_weight"]) is None else real(cut, unit)}
@@ -130,6 +135,7 @@ def make_report(
         "network": network_facts(network, path),
         "chip": chip.to_json(),
         "settings": settings.to_json(),
+        "split": None if helpers is None else helpers.facts(),
         "metrics": mapping.metrics,
         "levels": levels,
         "stages": monitor.stages,
@@ -137,9 +143,15 @@ def make_report(
     }
 
 
-def write_results(folder: Path, report: dict[str, Any], mapping: Mapping, chip: Chip) -> None:
+def write_results(
+    folder: Path,
+    report: dict[str, Any],
+    mapping: Mapping,
+    chip: Chip,
+    helpers: Helpers | None = None,
+) -> None:
     """Write mapping.npz and report.json into the folder."""
-    save_mapping(folder / MAPPING, mapping.core, chip)
+    save_mapping(folder / MAPPING, mapping.core, chip, helpers)
     write_file(folder / REPORT, (json.dumps(report, indent=1) + "\n").encode())
 
 

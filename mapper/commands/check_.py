@@ -25,6 +25,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("network", type=Path, metavar="NET", help="net.bin, or a file to import")
     common.add_chip(parser)
     common.add_constraints(parser)
+    common.add_split(parser)
     parser.add_argument(
         "--preset", default="default", metavar="P", help="of the run: fast, default or classic"
     )
@@ -39,9 +40,12 @@ def run(options: argparse.Namespace) -> int:
     from mapper.tables import columns, planned
 
     chip = common.chip_of(options)
-    with common.open_network(options, options.network) as network:
+    with (
+        common.open_network(options, options.network) as original,
+        common.split_network(options, original, chip) as (network, helpers),
+    ):
         found = demands(network, chip, common.threads_of(options))
-        constraints = common.constraints_of(options, chip, network)
+        constraints = common.constraints_of(options, chip, original, helpers)
         if constraints is not None:
             job = make_job(network, chip, common.threads_of(options), constraints)
             constraints.require_fit(chip, job.load.sizes, job.fans)
@@ -58,6 +62,7 @@ def run(options: argparse.Namespace) -> int:
             {**asdict(d), "fits": d.fits, "lacking": max(0, d.needed - d.available)} for d in found
         ],
         "run": {**asdict(plan), "memory": plan.memory},
+        "split": None if helpers is None else helpers.facts(),
     }
     rows = [
         (d.limit, d.needed, d.available, d.largest, d.per_core, "yes" if d.fits else "NO")

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from chipsim.chip import Chip
     from mapper.constraints import Constraints
+    from mapper.limits.helpers import Helpers
     from storage.network import NetworkFile
 
 _UNITS = {"": 1, "k": 1024, "m": 1024**2, "g": 1024**3, "t": 1024**4}
@@ -74,6 +75,52 @@ def add_constraints(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def add_split(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--split-neurons",
+        action="store_true",
+        help="spread the synapses of neurons that have more than a core holds over helpers",
+    )
+
+
+SPLIT = "split.bin"
+
+
+@contextmanager
+def split_network(
+    options: argparse.Namespace,
+    network: NetworkFile,
+    chip: Chip,
+    keep_in: Path | None = None,
+    resume: bool = False,
+) -> Iterator[tuple[NetworkFile, Helpers | None]]:
+    """The network to be mapped: with helpers, if the command line asks for them and says so.
+
+    keep_in : folder for the network with helpers; a temporary one, removed afterwards, if None
+    resume : take what is in that folder from an earlier run
+    """
+    import tempfile
+
+    from mapper.limits.helpers import plan_helpers, write_split
+    from storage.network import NetworkFile
+
+    if not options.split_neurons:
+        yield network, None
+        return
+    helpers = plan_helpers(network, chip, threads_of(options))
+    if not helpers.count:
+        yield network, helpers
+        return
+    facts = helpers.facts()
+    say(options, f"note: {facts['neurons']:,} neurons split, {helpers.count:,} helpers added")
+    with tempfile.TemporaryDirectory() as folder:
+        path = (keep_in or Path(folder)) / SPLIT
+        if not (resume and path.is_file()):  # it has that name only since it is complete
+            write_split(network, helpers, path, memory_of(options) // 4, threads_of(options))
+        with NetworkFile(path) as split:
+            yield split, helpers
+
+
 def read_bytes(path: Path) -> bytes:
     """A small file that the user names."""
     from mapper.errors import MapperError
@@ -85,14 +132,15 @@ def read_bytes(path: Path) -> bytes:
 
 
 def constraints_of(
-    options: argparse.Namespace, chip: Chip, network: NetworkFile
+    options: argparse.Namespace, chip: Chip, network: NetworkFile, helpers: Helpers | None = None
 ) -> Constraints | None:
     """The constraints of the command line, or None."""
     from mapper.constraints import read_constraints
 
     if options.constraints is None:
         return None
-    return read_constraints(options.constraints, chip, network)
+    added = 0 if helpers is None else helpers.count
+    return read_constraints(options.constraints, chip, network, added)
 
 
 def chip_of(options: argparse.Namespace) -> Chip:
