@@ -258,6 +258,7 @@ def test_runs_keep_all_four_limits(name: str, folder: Path) -> None:
     assert np.array_equal(core, mapped(path, chip, folder, name))
 
 
+@pytest.mark.jit
 def test_what_is_not_found_is_said(folder: Path) -> None:
     path = random_network(folder / "net.bin", 60, 900)
     chip = Chip("c", 4, 4, neurons=16, axons_in=25)

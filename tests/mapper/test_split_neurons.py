@@ -206,6 +206,7 @@ def test_tables_that_were_tampered_with(
     assert said in wrong.err
 
 
+@pytest.mark.jit
 def test_without_need_nothing_changes(folder: Path, run: Run) -> None:
     hubs(folder / "net.bin", 2)
     chip = ("--chip", "8x8", "--neurons-per-core", "12", "--synapses-per-core", "400")
