@@ -152,6 +152,8 @@ def _plan_streamed(network: NetworkFile, chip: Chip, settings: Settings) -> Plan
     stages["groups"] += sums
     if "limits" in stages:
         stages["limits"] += min(grouped, AXON_BYTES * network.connections // 2)
+        if "refine by hops" in stages:  # exchanges may follow in that stage, too
+            stages["refine by hops"] = max(stages["refine by hops"], stages["limits"])
     stages["placement"] = INTERPRETER + 12 * n + PLACER_BYTES * pairs
     stages["score"] += PAIR_BYTES * pairs + CORE_BYTES * chip.cores * threads
     if chip.synapses is not None:

@@ -14,6 +14,7 @@ examples:
   mapper run net.bin --chip 64x64
   mapper run wing.graph --chip 16x16 --neurons-per-core 250 --seed 1 --json
   mapper run net.bin --chip loihi64 -o result --force --keep-scratch
+  mapper run net.bin --chip truenorth --split-neurons --constraints wishes.toml
 
 The output folder holds mapping.npz (`core`: one core id per neuron),
 report.json and run.log; with --keep-scratch also the coarse levels.
