@@ -18,9 +18,12 @@ from mapper.capacity import require_fit
 from mapper.checkpoint import Arrays, Steps
 from mapper.constraints import Constraints
 from mapper.errors import DoesNotFitError
-from mapper.limits.fold import Folded, Resized
+from mapper.limits.fold import Folded, Resized, fold
 from mapper.limits.pins import core_of_items
 from mapper.limits.search import ATTEMPTS, make_job, partition_within
+from mapper.mapping.mesh import Mesh
+from mapper.mapping.multilevel import Levels, coarsen, first_parts
+from mapper.mapping.refine import Mapped, refine_mapping
 from mapper.mapping.within import refine_within
 from mapper.monitor import Monitor
 from mapper.partition.bisection import whole
@@ -29,13 +32,13 @@ from mapper.partition.contraction import contract
 from mapper.partition.groups import group_traffic
 from mapper.partition.growing import Subgraph
 from mapper.partition.rows import weight_shift
-from mapper.partition.streamed import Task, open_rows, partition_streamed
+from mapper.partition.streamed import Task, balanced, numbered, open_rows, partition_streamed
 from mapper.partition.thinning import thin
 from mapper.placement.force import refine_by_forces
 from mapper.placement.portfolio import place
 from mapper.placement.region import choose_region
 from mapper.placement.region_bisection import place_by_bisection
-from mapper.plan import make_plan, megabytes
+from mapper.plan import Plan, make_plan, megabytes
 from mapper.settings import Settings
 from mapper.team import Team
 from storage.graph import Csr, Graph
@@ -92,6 +95,10 @@ def map_network(
 
         cores = chip.usable_count
         seed, spare = settings.seed_of(9), plan.grouped or settings.memory_bytes // 4
+        folded = fold(job.demands(), job.load.limits, np.zeros(2), cores)
+        # One capacity stands for all limits, and nothing has a place before it is placed.
+        plain = folded.exact and not job.watched
+        plain &= constraints is None or not (constraints.core >= 0).any()
         if settings.method == "classic":  # steps 2 to 5
 
             def paired(folded: Folded, number: int) -> tuple[NDArray[np.int32], int]:
@@ -113,6 +120,9 @@ def map_network(
             with monitor.stage("read"):
                 seen = thin(graph, settings.degree, shift, team)
                 rows = open_rows(seen, shift, plan.held, scratch, monitor, team)
+            rows.sizes = folded.sizes
+            task = Task(Resized(graph, folded.sizes), rows, folded.capacity, cores)
+            levels = Levels([rows], [])
 
             def streamed(folded: Folded, number: int) -> tuple[NDArray[np.int32], int]:
                 rows.sizes = folded.sizes
@@ -121,13 +131,33 @@ def map_network(
                 tried = steps.within(f"attempt {number}") if number else steps
                 return partition_streamed(task, settings, plan, tried, monitor, team)
 
-            part, parts, folded = partition_within(
-                job, streamed, ATTEMPTS, spare, seed, team, monitor
-            )
+            if plan.levels and plain:  # the coarsest level in parts, refined when they have places
+                levels, part, parts = _first_partition(task, settings, plan, steps, monitor, team)
+            else:
+                part, parts, folded = partition_within(
+                    job, streamed, ATTEMPTS, spare, seed, team, monitor
+                )
+
+            def refined(
+                core: NDArray[np.int32], mesh: Mesh, usable: NDArray[np.bool_]
+            ) -> NDArray[np.int32]:
+                mapped = Mapped(levels, core, mesh, plan)
+                core = refine_mapping(mapped, settings, steps, monitor, team)
+                return balanced(task, core, usable, threads)
+
+            if settings.objective == "cut" and plain:
+                with monitor.stage("refine by cut"):
+                    every = np.ones(cores, np.bool_)
+                    part = refined(
+                        part, Mesh.flat(np.full(parts, folded.capacity, np.int64)), every
+                    )
+                    part, parts = numbered(part, cores)
+                    levels = Levels([rows], [])
             with monitor.stage("groups"):
-                monitor.expect(rows.entries)
+                seen_rows = levels.coarsest
+                monitor.expect(seen_rows.entries)
                 groups = group_traffic(
-                    rows, part, parts, plan.grouped, scratch.path, team, monitor.advance
+                    seen_rows, part, parts, plan.grouped, scratch.path, team, monitor.advance
                 )
         scratch.evict()
 
@@ -138,13 +168,20 @@ def map_network(
         places = steps.once("place", placed)  # steps 6 to 8
         del groups
         cell = (places["y"] * chip.width + places["x"]).astype(np.int32)
-        place = core_of_items(cell, part, constraints, job, spare, seed, team)
+        if plain:
+            place = cell[part]
+        else:
+            place = core_of_items(cell, part, constraints, job, spare, seed, team)
         if settings.method != "classic" and settings.objective != "cut":
             with monitor.stage("refine by hops"):
-                place = refine_within(
-                    job, folded, rows, place, constraints, settings, plan, steps, monitor, team
-                )
-            del rows
+                if plain:
+                    mesh = Mesh(chip.width, chip.height, _room(chip, place, folded.capacity))
+                    place = refined(place, mesh, chip.usable.ravel())
+                else:
+                    place = refine_within(
+                        job, folded, rows, place, constraints, settings, plan, steps, monitor, team
+                    )
+            del rows, levels, task
             scratch.evict()
 
     with monitor.stage("result"):  # step 9
@@ -164,6 +201,37 @@ def map_network(
                 "lower --neurons-per-core or take a larger chip"
             )
     return Mapping(core, summarise(chip, traffic), traffic, bool(places["interrupted"][0]))
+
+
+def _first_partition(
+    task: Task, settings: Settings, plan: Plan, steps: Steps, monitor: Monitor, team: Team
+) -> tuple[Levels, NDArray[np.int32], int]:
+    """Steps 2 and 3 for networks in memory: levels, and the coarsest one in parts.
+
+    Returns the levels, the part of every vertex of the coarsest, and the number of parts.
+    """
+    with monitor.stage("coarsen"):
+        seed = settings.seed_of(2)
+        levels = coarsen(task.rows, task.wanted, task.capacity, seed, team)
+        for graph in levels.graphs:
+            monitor.level(graph.vertices, graph.entries)
+    with monitor.stage("initial partition"):
+
+        def first() -> Arrays:
+            part = first_parts(
+                levels.coarsest, task.wanted, task.capacity, settings.starts, plan.gathered,
+                settings.seed_of(3), team,
+            )  # fmt: skip
+            return {"part": part}
+
+        part = steps.once("first parts", first)["part"]
+    return levels, *numbered(part, task.cores)
+
+
+def _room(chip: Chip, core: NDArray[np.int32], capacity: int) -> NDArray[np.int64]:
+    """What each core may hold, 0 for those that are not in use."""
+    used = np.bincount(core, minlength=chip.cores) > 0
+    return np.where(used, capacity, 0).astype(np.int64)
 
 
 def place_groups(

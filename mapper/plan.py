@@ -27,11 +27,14 @@ NEURON_BYTES = {  # arrays of one entry a neuron that are alive together
     "refine blocks": 28,
     "split blocks": 64,
     "groups": 24,
-    "refine by hops": 64,
+    "refine by hops": 80,
     "score": 24,
 }
 LIMITS_BYTES = 90  # of a neuron while axons are counted and vertices exchanged
 AXON_BYTES = 28  # of a synapse while vertices are exchanged: in a row, and in a table of pairs
+CHAINS = 2  # annealings side by side in a V-cycle, whatever the number of threads
+CHAIN_BYTES = 20  # of a connection: a level, and what is added up to make the next
+CHAIN_NEURON_BYTES = 64
 NEURON_BYTES_PER_THREAD = 8  # scratch of label propagation
 MOST_THREADS = 64
 THREADS_SHARE = 8  # this part of the memory is for what each thread has to itself
@@ -42,6 +45,7 @@ SCRATCH_BYTES = 3.6  # of a connection in a zstd block, ids in random order
 ROW_BYTES = 6.2  # of a connection in a file of rows, in any order; half of it in natural order
 FILL = 0.97  # of the capacity that cores have on average
 STEP_BYTES = 24  # of a neuron in the steps that are kept for `--resume`, compressed
+REFINED_BYTES = 2.5  # of the same for each step of refinement by hops
 CLASSIC_SHRINK = 0.85  # connections that a round of pairing leaves where there is little structure
 CLASSIC_CSR = 12
 
@@ -55,6 +59,8 @@ class Plan:
     held : the whole network is held in memory instead of streamed from scratch
     sampled : connections between clusters that are kept; gathered : bytes for rows of blocks
     grouped : bytes for sums of the traffic between groups
+    levels : the whole mapping is made on levels in memory
+    chains : V-cycles side by side
     threads : those asked for, or as many as the memory has room for
     """
 
@@ -66,6 +72,8 @@ class Plan:
     sampled: int
     gathered: int
     grouped: int
+    levels: bool
+    chains: int
     threads: int
 
     @property
@@ -148,7 +156,14 @@ def _plan_streamed(network: NetworkFile, chip: Chip, settings: Settings) -> Plan
     stages = {name: base + rows + size for name, size in neurons.items()}
     stages["initial partition"] += 4 * HELD_BYTES * min(sampled, settings.coarse_degree * n)
     stages["split blocks"] += gathered
-    stages["refine by hops"] += 0 if held else gathered
+    # The levels of a V-cycle lie in memory together; one has room as its first level is a sample.
+    chain = CHAIN_BYTES * min(m, sampled) + CHAIN_NEURON_BYTES * n
+    chains = CHAINS if CHAINS * chain <= left else 1
+    cycles = chains * chain if settings.cycles else 0
+    levels = held and m <= settings.level_budget and chain <= left
+    if levels:
+        cycles += chain
+    stages["refine by hops"] += max(cycles, 0 if held else gathered)
     stages["groups"] += sums
     if "limits" in stages:
         stages["limits"] += min(grouped, AXON_BYTES * network.connections // 2)
@@ -156,17 +171,20 @@ def _plan_streamed(network: NetworkFile, chip: Chip, settings: Settings) -> Plan
             stages["refine by hops"] = max(stages["refine by hops"], stages["limits"])
     stages["placement"] = INTERPRETER + 12 * n + PLACER_BYTES * pairs
     stages["score"] += PAIR_BYTES * pairs + CORE_BYTES * chip.cores * threads
+    refined = settings.hop_passes + settings.exchanges + settings.cycles
     if chip.synapses is not None:
         stages["check"] = base + 40 * n
     return Plan(
         memory,
         stages,
-        int((0 if held else ROW_BYTES * m) + STEP_BYTES * n),
+        int((0 if held else ROW_BYTES * m) + (STEP_BYTES + REFINED_BYTES * refined) * n),
         0,
         held,
         sampled,
         gathered,
         grouped,
+        levels,
+        chains,
         threads,
     )
 
@@ -187,4 +205,6 @@ def _plan_classic(network: NetworkFile, settings: Settings) -> Plan:
     }
     scratch = int(SCRATCH_BYTES * m * CLASSIC_SHRINK / (1 - CLASSIC_SHRINK))
     spilled = 16 * m if BYTES_PER_ENTRY * m > budget else 0
-    return Plan(settings.memory_bytes, stages, scratch, spilled, False, 0, 0, 0, settings.threads)
+    return Plan(
+        settings.memory_bytes, stages, scratch, spilled, False, 0, 0, 0, False, 1, settings.threads
+    )

@@ -37,6 +37,8 @@ class Settings:
     fm_passes : passes of FM in each bisection of a block
     smoothing : steps that smooth the cut of a bisection
     placement : effort of the placement, "fast" or "default"
+    level_budget : connections up to which the whole mapping is made on levels in memory
+    starts : partitions of the coarsest level, of which the best is taken
     hop_passes : passes in which single neurons move to cores with fewer hops
     exchanges : rounds of exchanges of neurons between cores near each other
     hop_budget : connections that the passes, and the exchanges, look at in all: large networks have
@@ -66,6 +68,8 @@ class Settings:
     fm_passes: int = 1
     smoothing: int = 16
     placement: Literal["fast", "default"] = "default"
+    level_budget: int = 5_000_000
+    starts: int = 8
     hop_passes: int = 2
     exchanges: int = 6
     hop_budget: int = 50_000_000
@@ -86,6 +90,8 @@ class Settings:
             ("block_passes", 0, 1000),
             ("fm_passes", 0, 100),
             ("smoothing", 0, 1000),
+            ("level_budget", 0, 1 << 50),
+            ("starts", 1, 1000),
             ("hop_passes", 0, 1000),
             ("exchanges", 0, 1000),
             ("hop_budget", 0, 1 << 50),
@@ -98,6 +104,13 @@ class Settings:
             value = getattr(self, name)
             if not low <= value <= high:
                 raise UsageError(f"{name} is {value}; give {low} to {high}")
+        for name, known in (
+            ("method", ("classic", "streamed")),
+            ("objective", ("unicast", "cut")),
+            ("placement", ("fast", "default")),
+        ):
+            if getattr(self, name) not in known:
+                raise UsageError(f"{name} is {getattr(self, name)!r}; give {' or '.join(known)}")
         for name in ("stop_shrink", "force_share"):
             if not 0 < getattr(self, name) <= 1:
                 raise UsageError(f"{name} is {getattr(self, name)}; give a share above 0, up to 1")
@@ -122,6 +135,7 @@ PRESETS: dict[str, Settings] = {
         fm_passes=0,
         smoothing=8,
         placement="fast",
+        level_budget=0,
         hop_passes=1,
         exchanges=0,
         cycles=0,
@@ -134,6 +148,8 @@ PRESETS: dict[str, Settings] = {
         fm_passes=3,
         hop_passes=3,
         exchanges=12,
+        level_budget=1 << 50,
+        starts=16,
         hop_budget=1 << 50,
         cycles=4,
         proposals=30,

@@ -16,9 +16,10 @@ from mapper.limits.fold import Folded
 from mapper.limits.repair import Items, repair
 from mapper.limits.search import Job
 from mapper.limits.use import excess, weight_of_excess
-from mapper.mapping.hops import SeekHops
-from mapper.mapping.pairs import Mesh
-from mapper.mapping.refine import MappedRows, refine_by_hops
+from mapper.mapping.mesh import Mesh
+from mapper.mapping.multilevel import Levels
+from mapper.mapping.price import price
+from mapper.mapping.refine import Mapped, refine_mapping
 from mapper.monitor import Monitor
 from mapper.partition.rows import Rows
 from mapper.plan import Plan
@@ -49,8 +50,8 @@ def refine_within(
     rows.sizes = np.where(pinned, 0, folded.sizes)
     room = room_of(job.chip.cores, place, folded, pinned)
     mesh = Mesh(job.chip.width, job.chip.height, room)
-    mapped = MappedRows(rows, place, mesh, pinned if pinned.any() else None)
-    found = refine_by_hops(mapped, settings, plan.gathered, steps, monitor, team)
+    levels = Levels([rows], [], pinned if pinned.any() else None)
+    found = refine_mapping(Mapped(levels, place, mesh, plan), settings, steps, monitor, team)
     if folded.exact and not job.watched:
         return found
     limits, weight = job.load.limits, weight_of_excess(job.load.limits)
@@ -67,7 +68,7 @@ def refine_within(
     if excess(use.table, limits, weight).any():
         monitor.note("they cannot be put right: no refinement by hops")
         return place
-    before, after = (_hops(rows, core, mesh, team) for core in (place, found))
+    before, after = (price(rows, core, mesh, team) for core in (place, found))
     monitor.note(f"{before:,} hops before, {after:,} within the limits")
     return found if after < before else place
 
@@ -83,12 +84,3 @@ def room_of(
     np.add.at(held, (pinned.astype(np.int64), place), folded.sizes)
     free = np.maximum(folded.capacity - held[1], held[0])
     return np.where(np.bincount(place, minlength=cores) > 0, free, 0)
-
-
-def _hops(rows: Rows, core: NDArray[np.int32], mesh: Mesh, team: Team) -> int:
-    """Hops of all connections, each counted at both of its ends."""
-    seeker = SeekHops(mesh.width, mesh.height, rows.sizes, mesh.room)
-    load = np.zeros(mesh.room.size, np.int64)
-    return sum(
-        team.stream(lambda i: seeker.seek(rows.read(i), core, load).outside, range(rows.chunks))
-    )
