@@ -122,25 +122,27 @@ def make_report(
 ) -> dict[str, Any]:
     """report.json as an object (schema 1).
 
-    helpers : of neurons that were split, if that was asked for
+    helpers : of neurons that were split, if that was asked for; then it has a `split`
     """
     unit = network.meta.weight_unit
     levels = [
         {**level, "cut_weight": None if (cut := level["cut_weight"]) is None else real(cut, unit)}
         for level in monitor.levels
     ]
-    return {
+    report = {
         "schema": SCHEMA,
         "tool": {"name": "mapper", "version": version()},
         "network": network_facts(network, path),
         "chip": chip.to_json(),
         "settings": settings.to_json(),
-        "split": None if helpers is None else helpers.facts(),
         "metrics": mapping.metrics,
         "levels": levels,
         "stages": monitor.stages,
         "resources": monitor.resources(),
     }
+    if helpers is not None:
+        report["split"] = helpers.facts()
+    return report
 
 
 def write_results(
