@@ -56,6 +56,7 @@ def refine_mapping(
 ) -> NDArray[np.int32]:
     """The core of every vertex, with fewer hops; no core holds more than it may."""
     rows, mesh, plan = mapped.levels.finest, mapped.mesh, mapped.plan
+    fixed = mapped.levels.fixed
     core = mapped.core.copy()
 
     def step(name: str, work: Callable[[NDArray[np.int32]], tuple[NDArray[np.int32], int]]) -> int:
@@ -87,7 +88,7 @@ def refine_mapping(
     for index in range(passes):
 
         def move(core: NDArray[np.int32], index: int = index) -> tuple[NDArray[np.int32], int]:
-            seeker = SeekHops(mesh.width, mesh.height, rows.sizes, mesh.room)
+            seeker = SeekHops(mesh.width, mesh.height, rows.sizes, mesh.room, fixed)
             found = refine_round(
                 rows, core, mesh.room, np.zeros_like(mesh.room), settings.seed_of(8), index, team,
                 monitor.advance, seeker,
@@ -105,7 +106,7 @@ def refine_mapping(
             sets = pairs_of(rows, core, mesh, rounds >= WORTH_A_CORNER, team)
             moved, saved = exchange_batches(
                 rows, core, mesh, sets, 1, plan.gathered, index % 2 == 1, rng, team,
-                monitor.advance,
+                monitor.advance, fixed,
             )  # fmt: skip
             monitor.note(f"exchange {index + 1}: {moved:,} moves")
             return core, saved
@@ -118,7 +119,7 @@ def refine_mapping(
 
         def cycle(core: NDArray[np.int32], index: int = index) -> tuple[NDArray[np.int32], int]:
             seed = settings.seed_of(10 + index)
-            return refine_by_chains(rows, core, mesh, effort, seed, team), 0
+            return refine_by_chains(rows, core, mesh, effort, seed, team, fixed), 0
 
         step(f"cycle {index}", cycle)
     return core
