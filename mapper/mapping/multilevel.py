@@ -82,12 +82,14 @@ class Effort:
     """What refinement on levels may use.
 
     gathered : bytes for batches of rows that are not held; coarse : for those of a coarse level
+    rounds : of exchanges on each level, at most
     cooling : of annealing on every level that is held, before the exchanges
     chains : annealings side by side, of which the best stays
     """
 
     gathered: int
     coarse: int
+    rounds: int = EXCHANGES
     cooling: Cooling | None = None
     chains: int = 1
 
@@ -127,7 +129,7 @@ def first_parts(
                 rows, whole, cores, 1, capacity, FIRST, (seed + index) % 2**31, effort.gathered,
                 alone,
             )  # fmt: skip
-            exchange(rows, part, mesh, EXCHANGES, effort.gathered, seed + index, alone)
+            exchange(rows, part, mesh, effort.rounds, effort.gathered, seed + index, alone)
             return *merit(rows, part, mesh, alone), part
 
     count = max(1, min(starts, STARTS_ENTRIES // max(1, rows.entries)))
@@ -192,7 +194,7 @@ def uncoarsen(
                 rows, core, mesh.room, np.zeros_like(mesh.room), seed + depth, index, team,
                 seeker=_seeker(rows, mesh, fixed),
             )  # fmt: skip
-        exchange(rows, core, mesh, EXCHANGES, effort.gathered, seed + 100 * depth, team, fixed)
+        exchange(rows, core, mesh, effort.rounds, effort.gathered, seed + 100 * depth, team, fixed)
         if depth:
             core = core[levels.clusters[depth - 1]]
     return core

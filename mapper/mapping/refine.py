@@ -20,7 +20,7 @@ from mapper.mapping.batches import exchange_batches
 from mapper.mapping.cycle import refine_by_chains
 from mapper.mapping.hops import SeekHops
 from mapper.mapping.mesh import CUT, Mesh
-from mapper.mapping.multilevel import SETTLED, Effort, Levels, refine_levels
+from mapper.mapping.multilevel import EXCHANGES, SETTLED, Effort, Levels, refine_levels
 from mapper.mapping.partners import pairs_of
 from mapper.monitor import Monitor
 from mapper.partition.kway import refine_round
@@ -48,7 +48,8 @@ class Mapped:
 def level_effort(settings: Settings, plan: Plan) -> Effort:
     """What refinement on levels may use in a run."""
     cooling = Cooling(settings.proposals) if settings.proposals else None
-    return Effort(plan.gathered, HELD_BYTES * plan.sampled, cooling, plan.chains)
+    rounds = max(1, min(settings.exchanges, EXCHANGES))
+    return Effort(plan.gathered, HELD_BYTES * plan.sampled, rounds, cooling, plan.chains)
 
 
 def refine_mapping(

@@ -468,7 +468,7 @@ def test_chains(case: Case, seed: int) -> None:
     links, rows = lists_of(graph), rows_of(graph)
     fixed = some_fixed(seed, rows, mesh)
     cooling = Cooling(10, least=2000, steps=5)
-    effort = Effort(1000, 1 << 20, cooling, 2)
+    effort = Effort(1000, 1 << 20, 2, cooling, 2)
     results = []
     for threads in (1, 3):
         with Team(threads) as team:
