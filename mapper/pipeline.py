@@ -20,13 +20,15 @@ from mapper.errors import DoesNotFitError
 from mapper.mapping.pairs import Mesh
 from mapper.mapping.refine import MappedRows, refine_by_hops
 from mapper.monitor import Monitor
+from mapper.multicast.job import partition_nets, refine_mapping
+from mapper.multicast.nets import net_traffic, read_nets
 from mapper.partition.bisection import whole
 from mapper.partition.classic import partition_classic
 from mapper.partition.contraction import contract
 from mapper.partition.groups import group_traffic
 from mapper.partition.growing import Subgraph
 from mapper.partition.rows import weight_shift
-from mapper.partition.streamed import Task, open_rows, partition_streamed
+from mapper.partition.streamed import Task, open_rows, parts_wanted, partition_streamed
 from mapper.partition.thinning import thin
 from mapper.placement.force import refine_by_forces
 from mapper.placement.portfolio import place
@@ -75,6 +77,7 @@ def map_network(
             graph, capacity = with_one_capacity(network, chip, threads)
 
         cores = chip.usable_count
+        nets_held = settings.objective == "multicast" and plan.nets_held
         if settings.method == "classic":  # steps 2 to 5
             part, parts = partition_classic(
                 graph, capacity, cores, settings, steps, scratch, monitor
@@ -83,6 +86,16 @@ def map_network(
                 memory = settings.memory_bytes // 4
                 contracted = contract(graph, part, parts, scratch, "groups", memory, threads)
                 groups = whole(contracted, threads)
+        elif nets_held:
+            with monitor.stage("read"):
+                monitor.expect(network.meta.synapses)
+                nets = read_nets(network, graph.vertex_sizes(), team, monitor.advance)
+            wanted = parts_wanted(int(nets.sizes.sum()), capacity, cores)
+            part, parts = partition_nets(
+                nets, graph, wanted, cores, capacity, settings, plan.gathered, steps, monitor, team
+            )
+            with monitor.stage("groups"):
+                groups = net_traffic(nets, part, parts)
         else:
             shift = weight_shift(network.meta.total_weight, network.meta.synapses)
             with monitor.stage("read"):
@@ -105,7 +118,12 @@ def map_network(
         places = steps.once("place", placed)  # steps 6 to 8
         del groups
         core = (places["y"] * chip.width + places["x"]).astype(np.int32)[part]
-        if settings.method != "classic" and settings.objective != "cut":
+        if nets_held:
+            with monitor.stage("refine by trees"):
+                mesh = Mesh(chip.width, chip.height, _room(chip, core, capacity))
+                core = refine_mapping(nets, core, mesh, settings, steps, monitor)
+            del nets
+        elif settings.method != "classic" and settings.objective != "cut":
             with monitor.stage("refine by hops"):
                 mesh = Mesh(chip.width, chip.height, _room(chip, core, capacity))
                 core = refine_by_hops(

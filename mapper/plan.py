@@ -32,6 +32,8 @@ NEURON_BYTES = {  # arrays of one entry a neuron that are alive together
 }
 NEURON_BYTES_PER_THREAD = 8  # scratch of label propagation
 MOST_THREADS = 64
+NET_BYTES = 56  # of a pin: the hypergraph, its coarse levels, its slots, and sorting them
+NET_NEURON_BYTES = 300  # of a neuron and its net: arrays of all levels, fingerprints, queues
 THREADS_SHARE = 8  # this part of the memory is for what each thread has to itself
 PAIR_BYTES = 8  # of two groups with traffic, while traffic is measured
 PLACER_BYTES = 28  # of the same while groups are placed
@@ -50,6 +52,7 @@ class Plan:
 
     budget : what `--memory` allows; stages : peak of each, by name
     scratch, sorting : bytes on disk, the latter only while something is sorted
+    nets_held : with the objective multicast, all nets are held in memory instead of the rows
     held : the whole network is held in memory instead of streamed from scratch
     sampled : connections between clusters that are kept; gathered : bytes for rows of blocks
     grouped : bytes for sums of the traffic between groups
@@ -65,6 +68,7 @@ class Plan:
     gathered: int
     grouped: int
     threads: int
+    nets_held: bool = False
 
     @property
     def memory(self) -> int:
@@ -150,6 +154,17 @@ def _plan_streamed(network: NetworkFile, chip: Chip, settings: Settings) -> Plan
     stages["score"] += PAIR_BYTES * pairs + CORE_BYTES * chip.cores * threads
     if chip.synapses is not None:
         stages["check"] = base + 40 * n
+    if settings.objective == "multicast":
+        pins = (2 if network.undirected else 1) * network.meta.synapses + n
+        need = NET_BYTES * pins + NET_NEURON_BYTES * n + MATRIX_BYTES * parts * parts
+        table = max(1 << 22, min(8 * n * parts, (memory - base - need) * 3 // 4))
+        if base + need + table <= memory:
+            nets = {name: base + need for name in ("read", "refine by trees")}
+            nets["partition"] = base + need + table
+            kept = {name: stages[name] for name in ("check", "placement", "score")
+                    if name in stages}  # fmt: skip
+            return Plan(memory, {**kept, **nets}, int(STEP_BYTES * n), 0, True, 0, table, 0,
+                        threads, True)  # fmt: skip
     return Plan(
         memory,
         stages,

@@ -124,7 +124,11 @@ def _pack_equal(order, keys, part, sizes, limit, cluster):
 
 
 def join_twins(
-    graph: Hypergraph, part: Int32, limit: int, rng: np.random.Generator
+    graph: Hypergraph,
+    part: Int32,
+    limit: int,
+    rng: np.random.Generator,
+    directed: bool = False,
 ) -> tuple[Hypergraph, Int32] | None:
     """A level on which vertices that are in the same nets, but for their own, are clusters.
 
@@ -142,16 +146,22 @@ def join_twins(
     count = _pack_equal(order, keys, part, graph.sizes, limit, cluster)
     if count > TWINS * n:
         return None
-    return contract(graph, cluster, count), cluster
+    return contract(graph, cluster, count, directed), cluster
 
 
 def coarsen(
-    graph: Hypergraph, part: Int32, limit: int, least: int, rng: np.random.Generator
+    graph: Hypergraph,
+    part: Int32,
+    limit: int,
+    least: int,
+    rng: np.random.Generator,
+    directed: bool = False,
 ) -> tuple[Hypergraph, Int32]:
     """One level: the hypergraph of clusters, and the cluster of every vertex.
 
     part : ndarray[int32], shape (vertices,); no cluster is of two parts
     limit : size of a cluster at most; least : clusters that there are at least, as is `STEP`
+    directed : see `contract`
     """
     n = graph.vertices
     least = max(least, int(STEP * n))
@@ -163,4 +173,4 @@ def coarsen(
     )  # fmt: skip
     leaders, number = np.unique(cluster, return_inverse=True)
     number = number.astype(np.int32)
-    return contract(graph, number, leaders.size), number
+    return contract(graph, number, leaders.size, directed), number

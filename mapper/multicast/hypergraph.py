@@ -90,10 +90,15 @@ def _map_pins(start, pins, cluster, marks, out_start, out_pins):
 
 
 @njit(cache=True, nogil=True)
-def _fingerprints(start, pins, prints):
-    """A number for each net that is the same for nets of the same pins, and seldom for others."""
+def _fingerprints(start, pins, directed, prints):
+    """A number for each net that is the same for nets of the same pins, and seldom for others.
+
+    directed : nets of the same pins and different sources are different, too
+    """
     for e in range(start.size - 1):
         total = np.uint64(start[e + 1] - start[e])
+        if directed and start[e + 1] > start[e]:
+            total += np.uint64(pins[start[e]]) << np.uint64(32)
         for p in range(start[e], start[e + 1]):
             x = np.uint64(pins[p] + 1) * np.uint64(0x9E3779B97F4A7C15)
             x ^= x >> np.uint64(29)
@@ -104,7 +109,7 @@ def _fingerprints(start, pins, prints):
 
 
 @njit(cache=True, nogil=True)
-def _merge_equal(order, prints, start, pins, weights, marks, kept):
+def _merge_equal(order, prints, start, pins, weights, directed, marks, kept):
     """Add up the weights of nets with the same pins at the first of them.
 
     order : nets by fingerprint, then number; marks : scratch per vertex, -1 on entry
@@ -129,7 +134,7 @@ def _merge_equal(order, prints, start, pins, weights, marks, kept):
                 f = order[j]
                 if kept[f] == 2 or start[f + 1] - start[f] != length:
                     continue
-                same = True
+                same = not directed or pins[start[e]] == pins[start[f]]
                 for p in range(start[f], start[f + 1]):
                     if marks[pins[p]] != e:
                         same = False
@@ -160,8 +165,12 @@ def _select(start, pins, weights, kept, out_start, out_pins, out_weights):
         out_start[found] = at
 
 
-def contract(graph: Hypergraph, cluster: Int32, count: int) -> Hypergraph:
+def contract(
+    graph: Hypergraph, cluster: Int32, count: int, directed: bool = False
+) -> Hypergraph:
     """The hypergraph of clusters; nets of the same clusters become one, with the sum of weights.
+
+    directed : only those with the same source
 
     cluster : ndarray[int32], shape (vertices,), 0 .. count-1; vertices below 0 are left out, and
         nets keep what is left of them: the connectivity inside a part does not change (the net
@@ -171,10 +180,11 @@ def contract(graph: Hypergraph, cluster: Int32, count: int) -> Hypergraph:
     used = _map_pins(graph.start, graph.pins, cluster, np.full(count, -1, np.int32), start, pins)
     prints = np.empty(graph.net_count, np.uint64)
     with np.errstate(over="ignore"):  # modulo 2^64, also with the JIT off
-        _fingerprints(start, pins, prints)
+        _fingerprints(start, pins, directed, prints)
     order = np.argsort(prints, kind="stable")
     weights, kept = graph.weights.copy(), np.zeros(graph.net_count, np.uint8)
-    _merge_equal(order, prints, start, pins, weights, np.full(count, -1, np.int32), kept)
+    marks = np.full(count, -1, np.int32)
+    _merge_equal(order, prints, start, pins, weights, directed, marks, kept)
     number = int(np.count_nonzero(kept))
     total = int(np.diff(start)[kept == 1].sum())
     out = (np.empty(number + 1, np.int64), np.empty(total, np.int32), np.empty(number, np.int64))
