@@ -31,10 +31,11 @@ class TreeEffort:
 
     proposals: float
     least: int = 200_000
-    most: int = 2_000_000_000
+    most: int = 300_000_000
     start: float = 1.0
     end: float = 0.05
     steps: int = 20
+    toll: int = 4
 
 
 def refine_by_trees(
@@ -67,7 +68,7 @@ def refine_by_trees(
         some = levels.pop()
         spike = float(some.weights.sum()) / max(1, some.vertices)
         each = _proposals(some, on, mesh, effort) // effort.steps
-        on = anneal_trees(some, on, mesh.room, mesh.width, spike * heats, each, seed + len(levels))
+        on = anneal_trees(some, on, mesh.room, mesh.width, effort.toll, spike * heats, each, seed + len(levels))
         if not levels:
             break
         on = on[clusters.pop()]

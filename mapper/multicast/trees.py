@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 from numba import njit
+from numpy.typing import NDArray
 
 from mapper.multicast.hypergraph import Hypergraph, Int32, Int64
 from mapper.partition.two_sides import _next
@@ -29,8 +30,9 @@ class Trees(NamedTuple):
     column, row : of every core
     slot_start, slot_part, slot_count, used : cores of the targets of each net, the source not
         counted, with the number of targets there
-    links : shape (nets,), of each tree
+    price : shape (nets,), of each tree
     low, high, mark : scratch per column; stamp : shape (1,), the last value in `mark`
+    toll : shape (1,), what each core that a net reaches costs besides the links
     """
 
     start: Int64
@@ -48,16 +50,17 @@ class Trees(NamedTuple):
     slot_part: Int32
     slot_count: Int32
     used: Int32
-    links: Int64
+    price: Int64
     low: Int64
     high: Int64
     mark: Int64
     stamp: Int64
+    toll: Int64
 
 
 @njit(cache=True, nogil=True)
 def _tree(t, e, source, without, extra):
-    """Links of the tree of a net from a core, less one target core, and with another (-1: none)."""
+    """Price of the tree of a net from a core, less one target core, and with another (-1: none)."""
     t.stamp[0] += 1
     stamp = t.stamp[0]
     y0 = t.row[source]
@@ -69,6 +72,7 @@ def _tree(t, e, source, without, extra):
         c = np.int64(extra) if at == first + t.used[e] else np.int64(t.slot_part[at])
         if c < 0 or c == np.int64(source) or c == np.int64(without):
             continue
+        hops += t.toll[0]
         x, y = t.column[c], t.row[c]
         if t.mark[x] != stamp:
             t.mark[x] = stamp
@@ -87,7 +91,7 @@ def _tree(t, e, source, without, extra):
 
 @njit(cache=True, nogil=True)
 def _count_targets(t):
-    """Fill slots and links from the cores; returns the sum of weight * links."""
+    """Fill slots and prices from the cores; returns the sum of weight * price."""
     t.load[:] = 0
     for v in range(t.sizes.size):
         t.load[t.core[v]] += t.sizes[v]
@@ -105,8 +109,8 @@ def _count_targets(t):
                 t.slot_count[at] = 0
                 t.used[e] += 1
             t.slot_count[at] += 1
-        t.links[e] = _tree(t, e, t.core[t.pins[t.start[e]]], -1, -1)
-        total += t.weights[e] * t.links[e]
+        t.price[e] = _tree(t, e, t.core[t.pins[t.start[e]]], -1, -1)
+        total += t.weights[e] * t.price[e]
     return total
 
 
@@ -128,13 +132,13 @@ def _change(t, v, b):
         e = t.nets[i]
         source = t.pins[t.start[e]]
         if source == v:
-            change += t.weights[e] * (_tree(t, e, b, -1, -1) - t.links[e])
+            change += t.weights[e] * (_tree(t, e, b, -1, -1) - t.price[e])
             continue
         leaves = t.slot_count[_find(t, e, a)] == 1
         comes = _find(t, e, b) < 0
         if leaves or comes:
-            links = _tree(t, e, t.core[source], a if leaves else -1, b if comes else -1)
-            change += t.weights[e] * (links - t.links[e])
+            price = _tree(t, e, t.core[source], a if leaves else -1, b if comes else -1)
+            change += t.weights[e] * (price - t.price[e])
     return change
 
 
@@ -167,7 +171,7 @@ def _put(t, v, b):
                 changed = True
             t.slot_count[at] += 1
         if changed:
-            t.links[e] = _tree(t, e, t.core[source], -1, -1)
+            t.price[e] = _tree(t, e, t.core[source], -1, -1)
 
 
 @njit(cache=True, nogil=True)
@@ -245,8 +249,10 @@ def _anneal(t, members, count, place, width, height, proposals, heat, state):
     return total
 
 
-def new_trees(graph: Hypergraph, core: Int32, room: Int64, width: int) -> tuple[Trees, int]:
-    """The trees of a mapping, whose array of cores they share, and the sum of their hops."""
+def new_trees(
+    graph: Hypergraph, core: Int32, room: Int64, width: int, toll: int = 0
+) -> tuple[Trees, int]:
+    """The trees of a mapping, whose array of cores they share, and what they cost in all."""
     cores = np.arange(room.size, dtype=np.int32)
     slots = np.minimum(np.diff(graph.start) - 1, room.size)
     slot_start = np.append(0, np.cumsum(slots))
@@ -257,7 +263,7 @@ def new_trees(graph: Hypergraph, core: Int32, room: Int64, width: int) -> tuple[
         slot_start, np.empty(total, np.int32), np.empty(total, np.int32),
         np.empty(graph.net_count, np.int32), np.empty(graph.net_count, np.int64),
         np.empty(width, np.int64), np.empty(width, np.int64), np.zeros(width, np.int64),
-        np.zeros(1, np.int64),
+        np.zeros(1, np.int64), np.array([toll]),
     )  # fmt: skip
     return trees, int(_count_targets(trees))
 
@@ -267,19 +273,20 @@ def anneal_trees(
     core: Int32,
     room: Int64,
     width: int,
-    heats: Int64,
+    toll: int,
+    heats: NDArray[np.float64],
     proposals: int,
     seed: int,
 ) -> Int32:
     """The best state at the end of a temperature: the core of every vertex.
 
-    heats : temperatures, in hops of a spike; proposals : at each of them
+    toll : hops that count for each core reached; heats : temperatures, in hops of a spike; proposals : at each of them
     No core that is within its room is filled beyond it.
     """
     n, cores = graph.vertices, room.size
     if graph.net_count == 0 or proposals == 0:
         return core.copy()
-    trees, now = new_trees(graph, core.copy(), room, width)
+    trees, now = new_trees(graph, core.copy(), room, width, toll)
     count = np.bincount(core, minlength=cores)
     order = np.argsort(core, kind="stable")
     place = np.empty(n, np.int64)
