@@ -20,7 +20,7 @@ from mapper.errors import DoesNotFitError
 from mapper.mapping.pairs import Mesh
 from mapper.mapping.refine import MappedRows, refine_by_hops
 from mapper.monitor import Monitor
-from mapper.multicast.job import partition_nets, refine_mapping
+from mapper.multicast.job import partition_nets, refine_mapping, refine_streamed_nets
 from mapper.multicast.nets import net_traffic, read_nets
 from mapper.partition.bisection import whole
 from mapper.partition.classic import partition_classic
@@ -28,7 +28,7 @@ from mapper.partition.contraction import contract
 from mapper.partition.groups import group_traffic
 from mapper.partition.growing import Subgraph
 from mapper.partition.rows import weight_shift
-from mapper.partition.streamed import Task, open_rows, parts_wanted, partition_streamed
+from mapper.partition.streamed import Task, open_rows, partition_streamed, parts_wanted
 from mapper.partition.thinning import thin
 from mapper.placement.force import refine_by_forces
 from mapper.placement.portfolio import place
@@ -104,11 +104,17 @@ def map_network(
             part, parts = partition_streamed(
                 Task(graph, rows, capacity, cores), settings, plan, steps, monitor, team
             )
-            with monitor.stage("groups"):
-                monitor.expect(rows.entries)
-                groups = group_traffic(
-                    rows, part, parts, plan.grouped, scratch.path, team, monitor.advance
-                )
+            if settings.objective == "multicast":
+                part, groups = refine_streamed_nets(
+                    network, rows, part, parts, capacity, settings, plan.grouped, steps,
+                    scratch.path, monitor, team,
+                )  # fmt: skip
+            else:
+                with monitor.stage("groups"):
+                    monitor.expect(rows.entries)
+                    groups = group_traffic(
+                        rows, part, parts, plan.grouped, scratch.path, team, monitor.advance
+                    )
         scratch.evict()
 
         def placed(groups: Subgraph = groups) -> Arrays:
@@ -123,7 +129,7 @@ def map_network(
                 mesh = Mesh(chip.width, chip.height, _room(chip, core, capacity))
                 core = refine_mapping(nets, core, mesh, settings, steps, monitor)
             del nets
-        elif settings.method != "classic" and settings.objective != "cut":
+        elif settings.method != "classic" and settings.objective == "unicast":
             with monitor.stage("refine by hops"):
                 mesh = Mesh(chip.width, chip.height, _room(chip, core, capacity))
                 core = refine_by_hops(

@@ -34,6 +34,7 @@ NEURON_BYTES_PER_THREAD = 8  # scratch of label propagation
 MOST_THREADS = 64
 NET_BYTES = 56  # of a pin: the hypergraph, its coarse levels, its slots, and sorting them
 NET_NEURON_BYTES = 300  # of a neuron and its net: arrays of all levels, fingerprints, queues
+STREAMED_NET_BYTES = 56  # of a neuron, where nets are streamed
 THREADS_SHARE = 8  # this part of the memory is for what each thread has to itself
 PAIR_BYTES = 8  # of two groups with traffic, while traffic is measured
 PLACER_BYTES = 28  # of the same while groups are placed
@@ -159,12 +160,14 @@ def _plan_streamed(network: NetworkFile, chip: Chip, settings: Settings) -> Plan
         need = NET_BYTES * pins + NET_NEURON_BYTES * n + MATRIX_BYTES * parts * parts
         table = max(1 << 22, min(8 * n * parts, (memory - base - need) * 3 // 4))
         if base + need + table <= memory:
-            nets = {name: base + need for name in ("read", "refine by trees")}
+            nets = dict.fromkeys(("read", "refine by trees"), base + need)
             nets["partition"] = base + need + table
-            kept = {name: stages[name] for name in ("check", "placement", "score")
-                    if name in stages}  # fmt: skip
-            return Plan(memory, {**kept, **nets}, int(STEP_BYTES * n), 0, True, 0, table, 0,
+            for name in ("check", "placement", "score"):
+                if name in stages:
+                    nets[name] = stages[name]
+            return Plan(memory, nets, int(STEP_BYTES * n), 0, True, 0, table, 0,
                         threads, True)  # fmt: skip
+        stages["refine by nets"] = base + rows + STREAMED_NET_BYTES * n
     return Plan(
         memory,
         stages,

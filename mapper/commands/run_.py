@@ -42,8 +42,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     method.add_argument(
         "--objective",
         choices=("unicast", "cut", "multicast"),
-        help="fewest hops of all spikes, one a synapse; or the smallest cut (then cores are placed, "
-        "no more); or fewest hops of spikes that fan out inside the core",
+        help="fewest hops of all spikes, one a synapse; or the smallest cut (then cores are "
+        "placed, no more); or fewest hops of spikes that fan out inside the core",
     )
     for name, text in (
         ("bisection-repeats", "random starts of each bisection"),

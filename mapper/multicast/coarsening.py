@@ -171,6 +171,6 @@ def coarsen(
         graph.sizes, part, limit, BUDGET, LARGE_NET, least, cluster, held, np.zeros(n),
         np.empty(n, np.int32), np.zeros(n, np.int64),
     )  # fmt: skip
-    leaders, number = np.unique(cluster, return_inverse=True)
-    number = number.astype(np.int32)
+    leaders = np.unique(cluster)
+    number: Int32 = np.searchsorted(leaders, cluster).astype(np.int32)
     return contract(graph, number, leaders.size, directed), number

@@ -165,9 +165,7 @@ def _select(start, pins, weights, kept, out_start, out_pins, out_weights):
         out_start[found] = at
 
 
-def contract(
-    graph: Hypergraph, cluster: Int32, count: int, directed: bool = False
-) -> Hypergraph:
+def contract(graph: Hypergraph, cluster: Int32, count: int, directed: bool = False) -> Hypergraph:
     """The hypergraph of clusters; nets of the same clusters become one, with the sum of weights.
 
     directed : only those with the same source

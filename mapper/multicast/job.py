@@ -1,6 +1,8 @@
-"""Steps 2 to 5 with the objective multicast, for networks whose nets fit the memory."""
+"""The steps of a run with the objective multicast, with what is kept of each."""
 
 from __future__ import annotations
+
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,13 +12,19 @@ from mapper.mapping.pairs import Mesh
 from mapper.monitor import Monitor
 from mapper.multicast.bisection import Effort
 from mapper.multicast.hypergraph import Hypergraph, connectivity
+from mapper.multicast.nets import NetReader
 from mapper.multicast.partition import PartitionEffort, partition_hypergraph
 from mapper.multicast.refine import TreeEffort, refine_by_trees
 from mapper.multicast.refinement import Search
+from mapper.multicast.streamed import refine_streamed, streamed_traffic
 from mapper.partition.balance import balance, within_limits
+from mapper.partition.growing import Subgraph
+from mapper.partition.rows import Rows
+from mapper.partition.streamed import SETTLED
 from mapper.settings import Settings
 from mapper.team import Team
 from storage.graph import Graph
+from storage.network import NetworkFile
 
 
 def partition_nets(
@@ -60,6 +68,43 @@ def partition_nets(
         parts = int(part.max()) + 1
         monitor.note(f"{parts:,} parts, connectivity {connectivity(nets, part, parts):,}")
     return part, parts
+
+
+def refine_streamed_nets(
+    network: NetworkFile,
+    rows: Rows,
+    part: NDArray[np.int32],
+    parts: int,
+    capacity: int,
+    settings: Settings,
+    memory: int,
+    steps: Steps,
+    scratch: Path,
+    monitor: Monitor,
+    team: Team,
+) -> tuple[NDArray[np.int32], Subgraph]:
+    """Where the nets do not fit the memory: parts refined by connectivity, and their traffic."""
+    nets = NetReader(network)
+    room = np.full(parts, capacity, np.int64)
+    with monitor.stage("refine by nets"):
+        monitor.expect(settings.block_passes * rows.entries)
+        for index in range(settings.block_passes):
+
+            def once(part: NDArray[np.int32] = part, index: int = index) -> Arrays:
+                found = part.copy()
+                moves, cost = refine_streamed(
+                    rows, nets, found, room, settings.seed_of(7), index, team, monitor.advance
+                )
+                monitor.note(f"pass {index + 1}: {moves:,} moves, connectivity was {cost:,}")
+                return {"part": found, "moves": np.array([moves], np.int64)}
+
+            arrays = steps.once(f"nets {index}", once)
+            part = arrays["part"]
+            if arrays["moves"][0] * SETTLED < rows.vertices:
+                break
+    with monitor.stage("groups"):
+        groups = streamed_traffic(rows, nets, part, parts, memory, scratch, team)
+    return part, groups
 
 
 def refine_mapping(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import numpy as np
 from numba import njit
@@ -12,8 +12,6 @@ from mapper.multicast.hypergraph import Hypergraph, Int32, Int64, make_hypergrap
 from mapper.partition.growing import Subgraph
 from mapper.team import Team
 from storage.network import RATE, NetworkFile
-
-PART_BYTES = 8  # of a pair of groups while traffic is added up
 
 
 @njit(cache=True, nogil=True)
@@ -44,37 +42,52 @@ def _nets_of_block(first, indptr, ids, weights, rates, rated, out_lengths, out_p
     return found, at
 
 
+Lists = tuple[Int64, Int32, Int64]
+
+
+class NetReader:
+    """Reads the nets of a network block by block.
+
+    Neurons that are silent or reach no other have none.
+    """
+
+    def __init__(self, network: NetworkFile) -> None:
+        self._network = network
+        self._rated = RATE in network.meta.attributes
+        self._rates = network.attribute(RATE).stored if self._rated else np.zeros(0, np.int64)
+
+    def read(self, index: int) -> Lists:
+        """The nets of a block: where the pins of each begin, pins, and weights."""
+        first, last = self._network.block_bounds(index)
+        indptr, ids, weights = self._network.read_outgoing(index)
+        lengths, rates = np.empty((2, last - first), np.int64)
+        pins = np.empty(ids.size + last - first, np.int32)
+        found, used = _nets_of_block(
+            first, indptr, ids, weights, self._rates, self._rated, lengths, pins, rates
+        )
+        return np.append(0, np.cumsum(lengths[:found])), pins[:used].copy(), rates[:found]
+
+    def stream(self, team: Team) -> Iterator[Lists]:
+        """All blocks in their order, read ahead by the threads."""
+        return team.stream(self.read, range(self._network.block_count))
+
+
 def read_nets(
     network: NetworkFile,
     sizes: Int64,
     team: Team,
     advance: Callable[[int], None] = lambda done: None,
 ) -> Hypergraph:
-    """All nets of a network, in memory. Neurons that are silent or reach no other have none.
+    """All nets of a network, in memory.
 
     sizes : ndarray[int64], shape (neurons,), capacity that each uses
     """
-    rated = RATE in network.meta.attributes
-    rates = network.attribute(RATE).stored if rated else np.zeros(0, np.int64)
-
-    def read(index: int) -> tuple[Int64, Int32, Int64, int]:
-        first, last = network.block_bounds(index)
-        indptr, ids, weights = network.read_outgoing(index)
-        lengths, out_weights = np.empty((2, last - first), np.int64)
-        pins = np.empty(ids.size + last - first, np.int32)
-        found, used = _nets_of_block(
-            first, indptr, ids, weights, rates, rated, lengths, pins, out_weights
-        )
-        return lengths[:found], pins[:used].copy(), out_weights[:found], ids.size
-
     lengths, pins, weights = [np.zeros(1, np.int64)], [], []
-    for some_lengths, some_pins, some_weights, entries in team.stream(
-        read, range(network.block_count)
-    ):
-        lengths.append(some_lengths)
+    for some_start, some_pins, some_weights in NetReader(network).stream(team):
+        lengths.append(np.diff(some_start))
         pins.append(some_pins)
         weights.append(some_weights)
-        advance(entries)
+        advance(some_pins.size - some_weights.size)
     start = np.cumsum(np.concatenate(lengths))
     return make_hypergraph(start, np.concatenate(pins), np.concatenate(weights), sizes)
 
@@ -101,12 +114,12 @@ def net_traffic(graph: Hypergraph, part: NDArray[np.int32], parts: int) -> Subgr
     matrix = np.zeros((parts, parts), np.int64)
     marks = np.full(parts, -1, np.int64)
     _add_nets(graph.start, graph.pins, graph.weights, part, marks, matrix)
+    return traffic_of(matrix, np.bincount(part, graph.sizes, parts).astype(np.int64))
+
+
+def traffic_of(matrix: Int64, sizes: Int64) -> Subgraph:
+    """The graph of a matrix of traffic between groups; sizes : of the groups."""
     source, target = np.nonzero(matrix)
-    indptr = np.zeros(parts + 1, np.int64)
-    np.cumsum(np.bincount(source, minlength=parts), out=indptr[1:])
-    sizes = np.zeros(parts, np.int64)
-    np.add.at(sizes, part, graph.sizes)
-    return Subgraph(
-        indptr, target.astype(np.int32), matrix[source, target], sizes,
-        np.arange(parts, dtype=np.int64),
-    )  # fmt: skip
+    indptr = np.append(0, np.cumsum(np.bincount(source, minlength=sizes.size)))
+    members = np.arange(sizes.size, dtype=np.int64)
+    return Subgraph(indptr, target.astype(np.int32), matrix[source, target], sizes, members)

@@ -27,11 +27,13 @@ class TreeEffort:
     proposals : for each vertex of a level; least, most : in all, on a level; `most` in slots that
         are looked at, about
     start, end : first and last temperature, in hops of the mean spike; steps : temperatures
+    toll : hops that count for each core that a neuron reaches, so that fewer hops do not come at
+        the price of more cores (a spike passes a router there, and is looked up)
     """
 
     proposals: float
     least: int = 200_000
-    most: int = 300_000_000
+    most: int = 30_000_000
     start: float = 1.0
     end: float = 0.05
     steps: int = 20
@@ -49,7 +51,7 @@ def refine_by_trees(
     rng = np.random.default_rng([seed, graph.vertices])
     levels, cores = [graph], [core]
     clusters: list[Int32] = []
-    used = np.count_nonzero(mesh.room)
+    used = int(np.count_nonzero(mesh.room))
     while levels[-1].vertices > COARSEST * used:
         fine, on = levels[-1], cores[-1]
         limit = max(1, int(HEAVIEST * fine.sizes.sum() / fine.vertices))
@@ -68,7 +70,9 @@ def refine_by_trees(
         some = levels.pop()
         spike = float(some.weights.sum()) / max(1, some.vertices)
         each = _proposals(some, on, mesh, effort) // effort.steps
-        on = anneal_trees(some, on, mesh.room, mesh.width, effort.toll, spike * heats, each, seed + len(levels))
+        on = anneal_trees(
+            some, on, mesh.room, mesh.width, effort.toll, spike * heats, each, seed + len(levels)
+        )
         if not levels:
             break
         on = on[clusters.pop()]

@@ -280,7 +280,8 @@ def anneal_trees(
 ) -> Int32:
     """The best state at the end of a temperature: the core of every vertex.
 
-    toll : hops that count for each core reached; heats : temperatures, in hops of a spike; proposals : at each of them
+    toll : hops that count for each core that a net reaches
+    heats : temperatures, in hops of a spike; proposals : at each of them
     No core that is within its room is filled beyond it.
     """
     n, cores = graph.vertices, room.size

@@ -188,7 +188,8 @@ def load(
             "neurons_added": alone.size,
         },
     ) as writer:
-        owner, weight = (np.repeat(values, degrees[kept]) for values in (driver, nets.weights[kept]))
+        owner = np.repeat(driver, degrees[kept])
+        weight = np.repeat(nets.weights[kept], degrees[kept])
         others = owner != pins
         writer.add(owner[others], pins[others], weight[others])
         writer.set_attribute(SIZE, np.append(nets.sizes, np.zeros(alone.size, np.int64)))

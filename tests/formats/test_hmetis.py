@@ -21,7 +21,7 @@ Refuse = Callable[..., str]
 
 def naive(text: str) -> tuple[list[tuple[int, list[int]]], list[int]]:
     """An obvious reader of correct files: nets as weight and pins from 0, and sizes."""
-    lines = [line.split() for line in text.split("\n") if line.split() and line.split()[0][0] != "%"]
+    lines = [line.split() for line in text.split("\n") if line.strip() and "%" not in line]
     head = [int(word) for word in lines[0]]
     fmt = head[2] if len(head) > 2 else 0
     nets = []

@@ -133,9 +133,7 @@ def views(nets: Nets, n: int) -> list[tuple[frozenset[int], tuple[frozenset[int]
     ]
 
 
-def block_nets(
-    first: int, rows: list[list[tuple[int, int]]], rates: Sequence[int] | None
-) -> Nets:
+def block_nets(first: int, rows: list[list[tuple[int, int]]], rates: Sequence[int] | None) -> Nets:
     found = []
     for i, row in enumerate(rows):
         rate = rates[first + i] if rates is not None else max((w for _, w in row), default=0)

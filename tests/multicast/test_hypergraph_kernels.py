@@ -146,9 +146,7 @@ def test_nets_of_a_block(seed: int, rated: bool) -> None:
     weights = np.array([w for row in rows for _, w in row], np.int64)
     lengths, out_weights = np.empty((2, 6), np.int64)
     pins = np.empty(ids.size + 6, np.int32)
-    found, used = _nets_of_block(
-        10, indptr, ids, weights, rates, rated, lengths, pins, out_weights
-    )
+    found, used = _nets_of_block(10, indptr, ids, weights, rates, rated, lengths, pins, out_weights)
     expected = naive.block_nets(10, rows, rates.tolist() if rated else None)
     assert out_weights[:found].tolist() == [w for w, _ in expected]
     assert lengths[:found].tolist() == [len(row) for _, row in expected]

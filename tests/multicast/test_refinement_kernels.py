@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from mapper.mapping.pairs import Mesh
 from mapper.multicast.bisection import Effort, bisect, partition_by_bisection
 from mapper.multicast.hypergraph import Hypergraph, connectivity
 from mapper.multicast.partition import PartitionEffort, partition_hypergraph
@@ -24,7 +25,6 @@ from mapper.multicast.refinement import (
     refine,
 )
 from mapper.multicast.trees import _change, _put, anneal_trees, new_trees
-from mapper.mapping.pairs import Mesh
 from mapper.team import Team
 from tests.multicast import naive
 
@@ -191,9 +191,7 @@ def test_annealing_keeps_the_room_and_the_best(seed: int) -> None:
     heats = np.geomspace(3.0, 0.1, 5)
     found = anneal_trees(graph, core, room, 3, 2, heats, 150, seed)
     assert found.tolist() == anneal_trees(graph, core, room, 3, 2, heats, 150, seed).tolist()
-    assert naive.tree_cost(nets, found.tolist(), 3, 2) <= naive.tree_cost(
-        nets, core.tolist(), 3, 2
-    )
+    assert naive.tree_cost(nets, found.tolist(), 3, 2) <= naive.tree_cost(nets, core.tolist(), 3, 2)
     assert np.all(np.bincount(found, weights=graph.sizes, minlength=6) <= room)
 
 
