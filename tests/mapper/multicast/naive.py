@@ -159,3 +159,12 @@ def shared(nets: Nets, part: Sequence[int]) -> Counter[tuple[int, int]]:
         reached = {part[v] for v in pins}
         found.update({(a, b): w for a in reached for b in reached if a != b})
     return found
+
+
+def pulls(row: list[tuple[int, int]], part: Sequence[int], own: int) -> dict[int, int]:
+    """Weight of a vertex's connections into each other part, in the order they are met."""
+    found: dict[int, int] = {}
+    for u, w in row:
+        if w > 0 and part[u] != own:
+            found[part[u]] = found.get(part[u], 0) + w
+    return found

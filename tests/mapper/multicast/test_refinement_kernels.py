@@ -26,7 +26,7 @@ from mapper.multicast.refinement import (
 )
 from mapper.multicast.trees import _change, _put, anneal_trees, new_trees
 from mapper.team import Team
-from tests.multicast import naive
+from tests.mapper.multicast import naive
 
 SEEDS = range(10)
 

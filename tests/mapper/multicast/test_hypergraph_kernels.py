@@ -9,7 +9,7 @@ from mapper.multicast.coarsening import _cluster, coarsen, join_twins
 from mapper.multicast.hypergraph import connectivity, contract
 from mapper.multicast.nets import _nets_of_block, net_traffic
 from mapper.multicast.rebisection import _shared, induced
-from tests.multicast import naive
+from tests.mapper.multicast import naive
 
 SEEDS = range(12)
 
