@@ -17,10 +17,11 @@ from chipsim.traffic import Traffic, measure
 from mapper.capacity import require_fit, with_one_capacity
 from mapper.checkpoint import Arrays, Steps
 from mapper.errors import DoesNotFitError
-from mapper.mapping.pairs import Mesh
-from mapper.mapping.refine import MappedRows, refine_by_hops
+from mapper.mapping.mesh import Mesh
+from mapper.mapping.multilevel import Levels, coarsen, first_parts
+from mapper.mapping.refine import Mapped, level_effort, refine_mapping
 from mapper.monitor import Monitor
-from mapper.multicast.job import partition_nets, refine_mapping, refine_streamed_nets
+from mapper.multicast.job import partition_nets, refine_streamed_nets, refine_trees
 from mapper.multicast.nets import net_traffic, read_nets
 from mapper.partition.bisection import whole
 from mapper.partition.classic import partition_classic
@@ -28,13 +29,20 @@ from mapper.partition.contraction import contract
 from mapper.partition.groups import group_traffic
 from mapper.partition.growing import Subgraph
 from mapper.partition.rows import weight_shift
-from mapper.partition.streamed import Task, open_rows, partition_streamed, parts_wanted
+from mapper.partition.streamed import (
+    Task,
+    balanced,
+    numbered,
+    open_rows,
+    partition_streamed,
+    parts_wanted,
+)
 from mapper.partition.thinning import thin
 from mapper.placement.force import refine_by_forces
 from mapper.placement.portfolio import place
 from mapper.placement.region import choose_region
 from mapper.placement.region_bisection import place_by_bisection
-from mapper.plan import make_plan, megabytes
+from mapper.plan import Plan, make_plan, megabytes
 from mapper.settings import Settings
 from mapper.team import Team
 from storage.graph import Csr
@@ -101,9 +109,26 @@ def map_network(
             with monitor.stage("read"):
                 seen = thin(graph, settings.degree, shift, team)
                 rows = open_rows(seen, shift, plan.held, scratch, monitor, team)
-            part, parts = partition_streamed(
-                Task(graph, rows, capacity, cores), settings, plan, steps, monitor, team
-            )
+            task = Task(graph, rows, capacity, cores)
+            levels = Levels([rows], [])
+            if plan.levels:  # the partition of the coarsest level; it is refined when it has places
+                levels, part, parts = _first_partition(task, settings, plan, steps, monitor, team)
+            else:
+                part, parts = partition_streamed(task, settings, plan, steps, monitor, team)
+
+            def refined(
+                core: NDArray[np.int32], mesh: Mesh, usable: NDArray[np.bool_]
+            ) -> NDArray[np.int32]:
+                mapped = Mapped(levels, core, mesh, plan)
+                core = refine_mapping(mapped, settings, steps, monitor, team)
+                return balanced(task, core, usable, threads)
+
+            if settings.objective == "cut":
+                with monitor.stage("refine by cut"):
+                    every = np.ones(cores, np.bool_)
+                    part = refined(part, Mesh.flat(np.full(parts, capacity, np.int64)), every)
+                    part, parts = numbered(part, cores)
+                    levels = Levels([rows], [])
             if settings.objective == "multicast":
                 part, groups = refine_streamed_nets(
                     network, rows, part, parts, capacity, settings, plan.grouped, steps,
@@ -111,9 +136,10 @@ def map_network(
                 )  # fmt: skip
             else:
                 with monitor.stage("groups"):
-                    monitor.expect(rows.entries)
+                    seen_rows = levels.coarsest
+                    monitor.expect(seen_rows.entries)
                     groups = group_traffic(
-                        rows, part, parts, plan.grouped, scratch.path, team, monitor.advance
+                        seen_rows, part, parts, plan.grouped, scratch.path, team, monitor.advance
                     )
         scratch.evict()
 
@@ -127,15 +153,13 @@ def map_network(
         if nets_held:
             with monitor.stage("refine by trees"):
                 mesh = Mesh(chip.width, chip.height, _room(chip, core, capacity))
-                core = refine_mapping(nets, core, mesh, settings, steps, monitor)
+                core = refine_trees(nets, core, mesh, settings, steps, monitor)
             del nets
         elif settings.method != "classic" and settings.objective == "unicast":
             with monitor.stage("refine by hops"):
                 mesh = Mesh(chip.width, chip.height, _room(chip, core, capacity))
-                core = refine_by_hops(
-                    MappedRows(rows, core, mesh), settings, plan.gathered, steps, monitor, team
-                )
-            del rows
+                core = refined(core, mesh, chip.usable.ravel())
+            del rows, levels, task
             scratch.evict()
 
     with monitor.stage("result"):  # step 9
@@ -156,6 +180,31 @@ def map_network(
     return Mapping(core, summarise(chip, traffic), traffic, bool(places["interrupted"][0]))
 
 
+def _first_partition(
+    task: Task, settings: Settings, plan: Plan, steps: Steps, monitor: Monitor, team: Team
+) -> tuple[Levels, NDArray[np.int32], int]:
+    """Steps 2 and 3 for networks in memory: levels, and the coarsest one in parts.
+
+    Returns the levels, the part of every vertex of the coarsest, and the number of parts.
+    """
+    with monitor.stage("coarsen"):
+        seed = settings.seed_of(2)
+        levels = coarsen(task.rows, task.wanted, task.capacity, seed, team)
+        for graph in levels.graphs:
+            monitor.level(graph.vertices, graph.entries)
+    with monitor.stage("initial partition"):
+
+        def first() -> Arrays:
+            part = first_parts(
+                levels.coarsest, task.wanted, task.capacity, settings.starts,
+                level_effort(settings, plan), settings.seed_of(3), team,
+            )  # fmt: skip
+            return {"part": part}
+
+        part = steps.once("first parts", first)["part"]
+    return levels, *numbered(part, task.cores)
+
+
 def _room(chip: Chip, core: NDArray[np.int32], capacity: int) -> NDArray[np.int64]:
     """What each core may hold, 0 for those that are not in use."""
     used = np.bincount(core, minlength=chip.cores) > 0
@@ -163,9 +212,15 @@ def _room(chip: Chip, core: NDArray[np.int32], capacity: int) -> NDArray[np.int6
 
 
 def place_groups(
-    groups: Subgraph, chip: Chip, settings: Settings, monitor: Monitor
+    groups: Subgraph,
+    chip: Chip,
+    settings: Settings,
+    monitor: Monitor,
+    time_limit: float | None = None,
 ) -> tuple[NDArray[np.int32], NDArray[np.int32], bool]:
     """Steps 6 to 8: one core for each group.
+
+    time_limit : seconds after which the best so far is taken; not of the classic method
 
     Returns column and row of every group, each shape (groups,), and whether it was interrupted.
     Raises `DoesNotFitError` if there are more groups than usable cores.
@@ -179,7 +234,9 @@ def place_groups(
         with monitor.stage("placement"):  # steps 7 and 8
             memory = settings.memory_bytes // 4
             rng = _random(settings, step=7)
-            return place(groups, region, settings.placement, rng, threads, memory)
+            return place(
+                groups, region, settings.placement, rng, threads, memory, time_limit=time_limit
+            )
 
     with monitor.stage("initial placement"):  # step 7
         rng = _random(settings, step=7)

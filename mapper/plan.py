@@ -27,9 +27,13 @@ NEURON_BYTES = {  # arrays of one entry a neuron that are alive together
     "refine blocks": 28,
     "split blocks": 64,
     "groups": 24,
-    "refine by hops": 64,
+    "refine by hops": 80,
     "score": 24,
 }
+CHAINS = 2  # annealings side by side in a V-cycle, whatever the number of threads
+LEVEL_BYTES = 20  # of a connection: all levels, and what is added up to make the next
+CHAIN_NEURON_BYTES = 64  # of a neuron in a V-cycle
+WORTH_A_CYCLE = 4  # looks at all connections that the budget of refinement has for it
 NEURON_BYTES_PER_THREAD = 8  # scratch of label propagation
 MOST_THREADS = 64
 NET_BYTES = 56  # of a pin: the hypergraph, its coarse levels, its slots, and sorting them
@@ -43,6 +47,7 @@ SCRATCH_BYTES = 3.6  # of a connection in a zstd block, ids in random order
 ROW_BYTES = 6.2  # of a connection in a file of rows, in any order; half of it in natural order
 FILL = 0.97  # of the capacity that cores have on average
 STEP_BYTES = 24  # of a neuron in the steps that are kept for `--resume`, compressed
+REFINED_BYTES = 2.5  # of the same for each step of refinement by hops
 CLASSIC_SHRINK = 0.85  # connections that a round of pairing leaves where there is little structure
 CLASSIC_CSR = 12
 
@@ -58,6 +63,8 @@ class Plan:
     sampled : connections between clusters that are kept; gathered : bytes for rows of blocks
     grouped : bytes for sums of the traffic between groups
     threads : those asked for, or as many as the memory has room for
+    levels : the whole mapping is made on levels in memory
+    cycles : V-cycles; chains : of them side by side
     """
 
     budget: int
@@ -69,6 +76,9 @@ class Plan:
     gathered: int
     grouped: int
     threads: int
+    levels: bool = False
+    cycles: int = 0
+    chains: int = 1
     nets_held: bool = False
 
     @property
@@ -128,6 +138,9 @@ def _plan_streamed(network: NetworkFile, chip: Chip, settings: Settings) -> Plan
     threads = max(1, min(settings.threads, most // max(for_each, 1)))
     base = INTERPRETER + threads * for_each
     neurons = {name: size * n for name, size in NEURON_BYTES.items()}
+    cycles = settings.cycles if m * WORTH_A_CYCLE <= settings.hop_budget else 0
+    chained = CHAIN_NEURON_BYTES * n if cycles else 0
+    neurons["refine by hops"] += chained
     free = memory - INTERPRETER - most - max(neurons.values())
     # Held in memory the rows may take half of what is free, so that samples and blocks fit beside.
     held = HELD_BYTES * m <= free // 2
@@ -149,10 +162,19 @@ def _plan_streamed(network: NetworkFile, chip: Chip, settings: Settings) -> Plan
     stages = {name: base + rows + size for name, size in neurons.items()}
     stages["initial partition"] += 4 * HELD_BYTES * min(sampled, settings.coarse_degree * n)
     stages["split blocks"] += gathered
-    stages["refine by hops"] += 0 if held else gathered
+    # A level of a V-cycle, and what is added up to make the next; one chain has room for a sample.
+    level = LEVEL_BYTES * m
+    levels = held and m <= settings.level_budget and 2 * level <= left
+    levels &= settings.objective != "multicast"  # which refines parts on the network itself
+    chains = CHAINS if (CHAINS + levels) * level + (CHAINS - 1) * chained <= left else 1
+    stages["refine by hops"] += max(
+        chains * LEVEL_BYTES * min(m, sampled) + (chains - 1) * chained if cycles else 0,
+        0 if held else gathered,
+    ) + (level if levels else 0)
     stages["groups"] += sums
     stages["placement"] = INTERPRETER + 12 * n + PLACER_BYTES * pairs
     stages["score"] += PAIR_BYTES * pairs + CORE_BYTES * chip.cores * threads
+    refined = settings.hop_passes + settings.exchanges + cycles
     if chip.synapses is not None:
         stages["check"] = base + 40 * n
     if settings.objective == "multicast":
@@ -165,19 +187,22 @@ def _plan_streamed(network: NetworkFile, chip: Chip, settings: Settings) -> Plan
             for name in ("check", "placement", "score"):
                 if name in stages:
                     nets[name] = stages[name]
-            return Plan(memory, nets, int(STEP_BYTES * n), 0, True, 0, table, 0,
-                        threads, True)  # fmt: skip
+            kept = int((STEP_BYTES + REFINED_BYTES * settings.tree_cycles) * n)
+            return Plan(memory, nets, kept, 0, True, 0, table, 0, threads, nets_held=True)
         stages["refine by nets"] = base + rows + STREAMED_NET_BYTES * n
     return Plan(
         memory,
         stages,
-        int((0 if held else ROW_BYTES * m) + STEP_BYTES * n),
+        int((0 if held else ROW_BYTES * m) + (STEP_BYTES + REFINED_BYTES * refined) * n),
         0,
         held,
         sampled,
         gathered,
         grouped,
         threads,
+        levels,
+        cycles,
+        chains,
     )
 
 

@@ -40,7 +40,9 @@ class Settings:
     block_passes : passes of refinement over the blocks
     fm_passes : passes of FM in each bisection of a block
     smoothing : steps that smooth the cut of a bisection
-    placement : effort of the placement, "fast" or "default"
+    placement : effort of the placement, "fast", "default" or "strong"
+    level_budget : connections up to which the whole mapping is made on levels in memory
+    starts : partitions of the coarsest level, of which the best is taken
     hop_passes : passes in which single neurons move to cores with fewer hops
     exchanges : rounds of exchanges of neurons between cores near each other
     hop_budget : connections that the passes, and the exchanges, look at in all: large networks have
@@ -75,7 +77,9 @@ class Settings:
     block_passes: int = 3
     fm_passes: int = 1
     smoothing: int = 16
-    placement: Literal["fast", "default"] = "default"
+    placement: Literal["fast", "default", "strong"] = "default"
+    level_budget: int = 5_000_000
+    starts: int = 8
     hop_passes: int = 2
     exchanges: int = 6
     hop_budget: int = 50_000_000
@@ -99,6 +103,8 @@ class Settings:
             ("block_passes", 0, 1000),
             ("fm_passes", 0, 100),
             ("smoothing", 0, 1000),
+            ("level_budget", 0, 1 << 50),
+            ("starts", 1, 1000),
             ("hop_passes", 0, 1000),
             ("exchanges", 0, 1000),
             ("hop_budget", 0, 1 << 50),
@@ -114,10 +120,13 @@ class Settings:
             value = getattr(self, name)
             if not low <= value <= high:
                 raise UsageError(f"{name} is {value}; give {low} to {high}")
-        if self.objective not in OBJECTIVES:
-            raise UsageError(
-                f"objective {self.objective!r} is not known; choose from {', '.join(OBJECTIVES)}"
-            )
+        for name, known in (
+            ("method", ("classic", "streamed")),
+            ("objective", OBJECTIVES),
+            ("placement", ("fast", "default", "strong")),
+        ):
+            if getattr(self, name) not in known:
+                raise UsageError(f"{name} is {getattr(self, name)!r}; give {' or '.join(known)}")
         if self.objective == "multicast" and self.method == "classic":
             raise UsageError(
                 "the preset classic has no objective multicast: it is the published method, for "
@@ -147,6 +156,7 @@ PRESETS: dict[str, Settings] = {
         fm_passes=0,
         smoothing=8,
         placement="fast",
+        level_budget=0,
         hop_passes=1,
         exchanges=0,
         cycles=0,
@@ -159,8 +169,11 @@ PRESETS: dict[str, Settings] = {
         bisection_repeats=8,
         refinement_passes=8,
         fm_passes=3,
+        placement="strong",
         hop_passes=3,
         exchanges=12,
+        level_budget=1 << 50,
+        starts=16,
         hop_budget=1 << 50,
         cycles=4,
         proposals=30,

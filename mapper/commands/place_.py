@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
+from typing import Any
 
 from mapper.commands import common
 from mapper.errors import INTERRUPTED
@@ -13,6 +14,7 @@ examples:
   mapper place nug30.dat --chip 6x5
   mapper place groups.graph --chip 16x16 -o placement.npz --seed 3
   mapper place groups.npz --chip 64x64 -o placement.csv --json
+  mapper place groups.graph --chip 16x16 --effort strong --time-limit 30
 
 GROUPS is a METIS file, an npz, a QAPLIB instance on a grid, or any other
 network. The cost of a QAPLIB instance is twice the spike-hops, as its sums run
@@ -24,7 +26,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("groups", type=Path, metavar="GROUPS", help="graph of groups")
     common.add_chip(parser)
     parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="npz or csv to write")
-    parser.add_argument("--preset", default="default", metavar="P", help="fast, default or classic")
+    parser.add_argument(
+        "--preset", default="default", metavar="P", help="fast, default, strong or classic"
+    )
+    parser.add_argument(
+        "--effort",
+        choices=("fast", "default", "strong"),
+        metavar="E",
+        help="of the placement: fast, default or strong (default: as the preset says)",
+    )
+    parser.add_argument(
+        "--time-limit",
+        type=_seconds,
+        metavar="SECONDS",
+        help="keep the best placement found by then; not of classic",
+    )
     parser.add_argument(
         "--force-iterations",
         type=common.natural,
@@ -32,6 +48,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="classic: limit of force-directed refinement",
     )
     common.add_effort(parser)
+
+
+def _seconds(text: str) -> float:
+    seconds = float(text)
+    if not 0 < seconds < float("inf"):
+        raise argparse.ArgumentTypeError(f"{text} is not a number of seconds above 0")
+    return seconds
 
 
 def run(options: argparse.Namespace) -> int:
@@ -51,7 +74,11 @@ def run(options: argparse.Namespace) -> int:
         raise UsageError(f"{options.output}: the name must end in .npz or .csv")
     chip = common.chip_of(options)
     limit = options.force_iterations
-    given = {} if limit is None else {"force_iterations": limit}
+    given: dict[str, Any] = {} if limit is None else {"force_iterations": limit}
+    if options.effort is not None:
+        given["placement"] = options.effort
+    if options.time_limit is not None and options.preset == "classic":
+        raise UsageError("--time-limit is not of the preset classic; use --force-iterations")
     settings = preset(
         options.preset,
         seed=options.seed,
@@ -70,7 +97,7 @@ def run(options: argparse.Namespace) -> int:
                 f"group {largest} has the size {groups.sizes[largest]}, a core holds "
                 f"{chip.neurons}; give --neurons-per-core"
             )
-        x, y, interrupted = place_groups(groups, chip, settings, monitor)
+        x, y, interrupted = place_groups(groups, chip, settings, monitor, options.time_limit)
         core = (y * chip.width + x).astype(np.int32)
         metrics = summarise(chip, measure_network(network, chip, core, settings.threads))
         about = network_facts(network, options.groups)

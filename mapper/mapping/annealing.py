@@ -16,7 +16,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from mapper.mapping.pairs import Mesh
+from mapper.mapping.mesh import CUT, Mesh, _apart
 from mapper.partition.rows import HeldRows
 from mapper.partition.two_sides import _next
 
@@ -26,14 +26,12 @@ SPARE = 16  # vertices more than the fullest core, for which a core has places
 
 
 @njit(cache=True, nogil=True)
-def _change(v, a, b, indptr, ids, weights, core, column, row):
+def _change(v, a, b, indptr, ids, weights, core, column, row, most):
     """Hops more if v is on core b instead of a."""
     change = np.int64(0)
-    ax, ay, bx, by = column[a], row[a], column[b], row[b]
     for e in range(indptr[v], indptr[v + 1]):
         c = core[ids[e]]
-        x, y = column[c], row[c]
-        farther = abs(x - bx) + abs(y - by) - abs(x - ax) - abs(y - ay)
+        farther = _apart(c, b, column, row, most) - _apart(c, a, column, row, most)
         change += np.int64(weights[e]) * farther
     return change
 
@@ -48,8 +46,8 @@ def _accepted(change, heat, state):
 
 @njit(cache=True, nogil=True)
 def _anneal_vertices(
-    indptr, ids, weights, sizes, core, column, row, width, height, room, load, members, count,
-    place, proposals, heat, state,
+    indptr, ids, weights, sizes, core, column, row, most, width, height, room, load, members,
+    count, place, proposals, heat, state,
 ):  # fmt: skip
     """Propose moves at one temperature; returns how many were made, and the change of the hops.
 
@@ -66,7 +64,7 @@ def _anneal_vertices(
         links = indptr[v + 1] - indptr[v]
         if links == 0:
             continue
-        if _next(state) % 1024 < NEAR:
+        if most == CUT or _next(state) % 1024 < NEAR:
             b = core[ids[indptr[v] + _next(state) % links]]
         else:
             turn = _next(state) % 8
@@ -77,7 +75,7 @@ def _anneal_vertices(
             b = y * width + x
         if a == b or room[b] == 0:
             continue
-        change = _change(v, a, b, indptr, ids, weights, core, column, row)
+        change = _change(v, a, b, indptr, ids, weights, core, column, row, most)
         if load[b] + sizes[v] <= room[b] and count[b] < members.shape[1]:
             if not _accepted(change, heat, state):
                 continue
@@ -99,7 +97,7 @@ def _anneal_vertices(
             if load[b] + more > room[b] or load[a] - more > room[a]:
                 continue
             core[v] = b  # so that a connection between the two is priced right
-            change += _change(u, b, a, indptr, ids, weights, core, column, row)
+            change += _change(u, b, a, indptr, ids, weights, core, column, row, most)
             if not _accepted(change, heat, state):
                 core[v] = a
                 continue
@@ -125,7 +123,7 @@ class Cooling:
 
     proposals: float
     least: int = 2_000_000
-    start: float = 0.1
+    start: float = 0.3
     end: float = 0.005
     steps: int = 30
 
@@ -155,7 +153,8 @@ def anneal_mapping(
     for heat in strength * np.geomspace(cooling.start, cooling.end, cooling.steps):
         _, change = _anneal_vertices(
             rows.indptr, rows.ids, rows.weights, rows.sizes, core, mesh.column, mesh.row,
-            mesh.width, mesh.height, mesh.room, load, members, count, place, each, heat, state,
+            mesh.most, mesh.width, mesh.height, mesh.room, load, members, count, place, each, heat,
+            state,
         )  # fmt: skip
         now += int(change)
         if now < best:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from mapper.mapping.pairs import Batch, Mesh
+from mapper.mapping.mesh import Mesh
+from mapper.mapping.pairs import Batch, exchange_round
 from mapper.partition.rows import HeldRows, Rows
 from mapper.team import Team
 
@@ -90,3 +91,28 @@ def batches(
         for entries in team.stream(gather, range(rows.chunks)):
             advance(entries)
         yield Batch(wanted, offset, degree, ids, weights)
+
+
+def exchange_batches(
+    rows: Rows,
+    core: NDArray[np.int32],
+    mesh: Mesh,
+    sets: Sequence[NDArray[np.int64]],
+    passes: int,
+    memory: int,
+    turned: bool,
+    rng: np.random.Generator,
+    team: Team,
+    advance: Callable[[int], None] = lambda done: None,
+) -> tuple[int, int]:
+    """All pairs of cores once, as far as both are in one batch; `core` changes in place.
+
+    sets, passes : see `exchange_round`; memory, turned : see `batches`
+
+    Returns the moves, and about the hops that they saved.
+    """
+    moved = saved = 0
+    for batch in batches(rows, core, mesh, memory, turned, team, advance):
+        found = exchange_round(batch, mesh, core, rows.sizes, sets, passes, rng, team)
+        moved, saved = moved + found[0], saved + found[1]
+    return moved, saved

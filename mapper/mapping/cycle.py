@@ -11,133 +11,109 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from mapper.mapping.annealing import Cooling, anneal_mapping
-from mapper.mapping.batches import batches
-from mapper.mapping.pairs import DIAGONAL, NEAR, Mesh, exchange_round
+from mapper.mapping.mesh import Mesh
+from mapper.mapping.multilevel import Effort, Levels, uncoarsen
+from mapper.mapping.price import price
 from mapper.partition.clustering import cluster_vertices
-from mapper.partition.rows import HeldRows
-from mapper.partition.sampled_contraction import contract_sampled
+from mapper.partition.rows import Chunk, HeldRows, Rows
+from mapper.partition.sampled_contraction import contract_sampled, sampling_threshold
 from mapper.team import Team
 
 SHRINK = 4.0  # a cluster is at most this times the mean vertex
 CLUSTER_ROUNDS = 3
 COARSEST = 6  # vertices of a core below which there is nothing left to move
 WORTHWHILE = 0.7  # a level keeps at most this share of the connections
-EXCHANGES = 4  # rounds on a level at most
-SETTLED = 1000  # rounds end when less than one in so many hops is saved
+ENTRY_BYTES = 8
 
 
 @njit(cache=True, nogil=True)
-def _within(indptr, ids, weights, core, out_indptr, out_ids, out_weights):
-    """The rows without what leads to other cores; returns the entries left."""
+def _within(first, indptr, ids, weights, core, out_indptr, out_ids, out_weights):
+    """The rows of a chunk without what leads to other cores; returns the entries left."""
     at = 0
     out_indptr[0] = 0
-    for v in range(indptr.size - 1):
-        for e in range(indptr[v], indptr[v + 1]):
-            if core[ids[e]] == core[v]:
+    for i in range(indptr.size - 1):
+        own = core[first + i]
+        for e in range(indptr[i], indptr[i + 1]):
+            if core[np.uint32(ids[e])] == own:
                 out_ids[at] = ids[e]
                 out_weights[at] = weights[e]
                 at += 1
-        out_indptr[v + 1] = at
+        out_indptr[i + 1] = at
     return at
 
 
+class InnerRows(Rows):
+    """Rows without what leads to other cores, made as they are read."""
+
+    def __init__(self, rows: Rows, core: NDArray[np.int32]) -> None:
+        """core : of every vertex."""
+        self._rows, self._core = rows, core
+        self.sizes = rows.sizes
+        self.entries = rows.entries  # at most
+
+    @property
+    def chunks(self) -> int:
+        return self._rows.chunks
+
+    def degrees(self) -> NDArray[np.int32]:
+        return np.concatenate(
+            [np.diff(self.read(index).indptr).astype(np.int32) for index in range(self.chunks)]
+        )
+
+    def read(self, index: int) -> Chunk:
+        chunk = self._rows.read(index)
+        indptr = np.empty_like(chunk.indptr)
+        ids, weights = np.empty((2, int(chunk.indptr[-1] - chunk.indptr[0])), np.int32)
+        used = _within(
+            chunk.first, chunk.indptr, chunk.ids, chunk.weights, self._core, indptr, ids, weights
+        )
+        return Chunk(chunk.first, indptr, ids[:used], weights[:used])
+
+
 def _coarsen(
-    rows: HeldRows, core: NDArray[np.int32], seed: int, team: Team
+    rows: Rows, core: NDArray[np.int32], memory: int, seed: int, team: Team
 ) -> tuple[HeldRows, NDArray[np.int32]]:
     """Clusters of vertices of one core, and the graph between them; (graph, cluster)."""
-    indptr = np.empty_like(rows.indptr)
-    ids, weights = np.empty_like(rows.ids), np.empty_like(rows.weights)
-    used = _within(rows.indptr, rows.ids, rows.weights, core, indptr, ids, weights)
-    inner = HeldRows(indptr, ids[:used], weights[:used], rows.sizes)
     limit = max(1, int(SHRINK * rows.sizes.sum() / rows.vertices))
-    cluster, count = cluster_vertices(inner, limit, CLUSTER_ROUNDS, seed, team)
+    cluster, count = cluster_vertices(InnerRows(rows, core), limit, CLUSTER_ROUNDS, seed, team)
     # vertices without neighbours on their core may have been put together over cores
     _, cluster = np.unique(core.astype(np.int64) * count + cluster, return_inverse=True)
     cluster = cluster.astype(np.int32)
-    return contract_sampled(rows, cluster, int(cluster.max()) + 1, 1, seed, team), cluster
-
-
-def exchange(
-    rows: HeldRows, core: NDArray[np.int32], mesh: Mesh, rounds: int, seed: int, team: Team
-) -> int:
-    """Exchanges between cores until they hardly pay; `core` changes in place, hops are returned."""
-    saved = first = 0
-    for index in range(rounds):
-        rng = np.random.default_rng([seed, index])
-        for batch in batches(rows, core, mesh, 0, False, team, lambda done: None):
-            _, won = exchange_round(batch, mesh, core, rows.sizes, (*NEAR, *DIAGONAL), 2, rng, team)
-        saved += won
-        first = first or won
-        if won * 20 <= first:
-            break
-    return saved
+    wanted = memory // ENTRY_BYTES
+    threshold = 1 if rows.entries <= wanted else sampling_threshold(rows, wanted, team)
+    return contract_sampled(rows, cluster, int(cluster.max()) + 1, threshold, seed, team), cluster
 
 
 def refine_by_cycle(
-    rows: HeldRows,
-    core: NDArray[np.int32],
-    mesh: Mesh,
-    seed: int,
-    team: Team,
-    cooling: Cooling | None = None,
+    rows: Rows, core: NDArray[np.int32], mesh: Mesh, effort: Effort, seed: int, team: Team
 ) -> NDArray[np.int32]:
-    """One V-cycle; returns the new core of every vertex.
-
-    cooling : of annealing on every level, before the exchanges
-    """
-    levels, cores = [rows], [core.copy()]
-    clusters: list[NDArray[np.int32]] = []
+    """One V-cycle; returns the new core of every vertex."""
+    levels = Levels([rows], [])
     used = np.count_nonzero(mesh.room)
-    while levels[-1].vertices > COARSEST * used:
-        coarse, cluster = _coarsen(levels[-1], cores[-1], seed + len(levels), team)
-        if coarse.vertices > 0.9 * cluster.size or coarse.entries > WORTHWHILE * levels[-1].entries:
+    while levels.coarsest.vertices > COARSEST * used:
+        finer = levels.coarsest
+        coarse, cluster = _coarsen(finer, core, effort.coarse, seed + len(levels.graphs), team)
+        if coarse.vertices > 0.9 * finer.vertices or coarse.entries > WORTHWHILE * finer.entries:
             break
         above = np.empty(coarse.vertices, np.int32)
-        above[cluster] = cores[-1]
-        levels.append(coarse)
-        clusters.append(cluster)
-        cores.append(above)
-    while True:
-        if cooling:
-            cores[-1] = anneal_mapping(levels[-1], cores[-1], mesh, cooling, seed + len(levels))
-        exchange(levels[-1], cores[-1], mesh, EXCHANGES, seed + 100 * len(levels), team)
-        if not clusters:
-            return cores[-1]
-        levels.pop()
-        found = cores.pop()
-        cores[-1] = found[clusters.pop()]
-
-
-@njit(cache=True, nogil=True)
-def _hops(indptr, ids, weights, core, column, row):
-    """Hops of all connections, each counted at both of its ends."""
-    total = np.int64(0)
-    for v in range(indptr.size - 1):
-        x, y = column[core[v]], row[core[v]]
-        for e in range(indptr[v], indptr[v + 1]):
-            c = core[ids[e]]
-            total += np.int64(weights[e]) * (abs(column[c] - x) + abs(row[c] - y))
-    return total
+        above[cluster] = core
+        core = above
+        levels.graphs.append(coarse)
+        levels.clusters.append(cluster)
+    return uncoarsen(levels, core, mesh, effort, seed, team)
 
 
 def refine_by_chains(
-    rows: HeldRows,
-    core: NDArray[np.int32],
-    mesh: Mesh,
-    seed: int,
-    team: Team,
-    cooling: Cooling,
-    chains: int,
+    rows: Rows, core: NDArray[np.int32], mesh: Mesh, effort: Effort, seed: int, team: Team
 ) -> NDArray[np.int32]:
-    """The best of several V-cycles with annealing, side by side; never worse than before."""
+    """The best of several V-cycles side by side; never worse than before."""
 
-    def run(chain: int) -> tuple[int, NDArray[np.int32]]:
+    def run(chain: int) -> NDArray[np.int32]:
         with Team(1) as alone:
-            found = refine_by_cycle(rows, core, mesh, seed + 10_000 * chain, alone, cooling)
-        return price(found), found
+            return refine_by_cycle(rows, core, mesh, effort, seed + 10_000 * chain, alone)
 
-    def price(core: NDArray[np.int32]) -> int:
-        return int(_hops(rows.indptr, rows.ids, rows.weights, core, mesh.column, mesh.row))
-
-    return min([(price(core), core), *team.map(run, range(chains))], key=lambda one: one[0])[1]
+    if effort.chains > 1:
+        found = team.map(run, range(effort.chains))
+    else:
+        found = [refine_by_cycle(rows, core, mesh, effort, seed, team)]
+    return min([core, *found], key=lambda one: price(rows, one, mesh, team))

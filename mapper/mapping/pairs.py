@@ -10,19 +10,17 @@ all others.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from mapper.mapping.mesh import Mesh, _apart
 from mapper.partition.two_sides import _fm
 from mapper.team import Team
 
-NEAR = ((1, 0), (0, 1))  # steps from a core to the one that it exchanges with: its neighbours,
-DIAGONAL = ((1, 1), (-1, 1))  # those across a corner,
-FAR = ((2, 0), (0, 2))  # and those behind its neighbours
 LARGEST = np.int64(2**31 - 1)
 BUNCHES = 8  # of pairs, for each thread
 
@@ -31,7 +29,9 @@ Int32 = NDArray[np.int32]
 
 
 @njit(cache=True, nogil=True)
-def _pair_graph(a, b, members, start, rank, offset, degree, ids, weights, core, column, row):
+def _pair_graph(
+    a, b, members, start, rank, offset, degree, ids, weights, core, column, row, most
+):  # fmt: skip
     """The graph inside two cores, and the bias of each vertex towards the first.
 
     members, start : vertices by core, and where those of each core begin; rank : place among them
@@ -41,7 +41,7 @@ def _pair_graph(a, b, members, start, rank, offset, degree, ids, weights, core, 
     """
     of_a = start[a + 1] - start[a]
     n = of_a + start[b + 1] - start[b]
-    apart = abs(column[a] - column[b]) + abs(row[a] - row[b])
+    apart = _apart(a, b, column, row, most)
     entries = 0
     for i in range(n):
         v = members[start[a] + i] if i < of_a else members[start[b] + i - of_a]
@@ -66,10 +66,8 @@ def _pair_graph(a, b, members, start, rank, offset, degree, ids, weights, core, 
                 inner_weights[at] = min(w * apart, LARGEST)
                 at += 1
             else:
-                x, y = column[c], row[c]
-                towards += w * (
-                    abs(x - column[b]) + abs(y - row[b]) - abs(x - column[a]) - abs(y - row[a])
-                )
+                to_b, to_a = _apart(c, b, column, row, most), _apart(c, a, column, row, most)
+                towards += w * (to_b - to_a)
         bias[i] = towards
         indptr[i + 1] = at
     return indptr, inner[:at], inner_weights[:at], bias
@@ -77,8 +75,8 @@ def _pair_graph(a, b, members, start, rank, offset, degree, ids, weights, core, 
 
 @njit(cache=True, nogil=True)
 def _exchange(
-    pairs, members, start, rank, offset, degree, ids, weights, sizes, core, column, row, room,
-    passes, side, side_start,
+    pairs, members, start, rank, offset, degree, ids, weights, sizes, core, column, row, most,
+    room, passes, side, side_start,
 ):  # fmt: skip
     """FM between the cores of each pair; returns the hops that it thinks are saved.
 
@@ -89,7 +87,7 @@ def _exchange(
     for p in range(pairs.shape[0]):
         a, b = pairs[p, 0], pairs[p, 1]
         indptr, inner, inner_weights, bias = _pair_graph(
-            a, b, members, start, rank, offset, degree, ids, weights, core, column, row
+            a, b, members, start, rank, offset, degree, ids, weights, core, column, row, most
         )
         n = bias.size
         of_a = start[a + 1] - start[a]
@@ -139,47 +137,12 @@ class Batch:
     weights: Int32
 
 
-@dataclass(frozen=True, slots=True)
-class Mesh:
-    """Columns and rows of the cores, and what each may hold (0: not to be used)."""
-
-    width: int
-    height: int
-    room: Int64
-
-    @property
-    def column(self) -> Int32:
-        return np.arange(self.width * self.height, dtype=np.int32) % self.width
-
-    @property
-    def row(self) -> Int32:
-        return np.arange(self.width * self.height, dtype=np.int32) // self.width
-
-    def pairs(self, steps: tuple[tuple[int, int], ...]) -> Iterator[Int64]:
-        """Sets of pairs of cores; those of a set share none.
-
-        steps : columns and rows from a core to its partner
-        """
-        cores = np.arange(self.width * self.height)
-        column, row = cores % self.width, cores // self.width
-        for dx, dy in steps:
-            x, y = column + dx, row + dy
-            there = (x >= 0) & (x < self.width) & (y < self.height)
-            there[there] &= self.room[(y * self.width + x)[there]] > 0
-            there &= self.room > 0
-            turn = column // dx if dy == 0 else row // dy  # every second one begins a pair
-            for odd in (0, 1):
-                first = cores[there & (turn % 2 == odd)]
-                if first.size:
-                    yield np.column_stack([first, first + dy * self.width + dx])
-
-
 def exchange_round(
     batch: Batch,
     mesh: Mesh,
     core: Int32,
     sizes: Int64,
-    steps: tuple[tuple[int, int], ...],
+    sets: Sequence[Int64],
     passes: int,
     rng: np.random.Generator,
     team: Team,
@@ -187,12 +150,12 @@ def exchange_round(
     """All pairs of cores of a batch once; `core` changes in place.
 
     core : ndarray[int32], shape (vertices,), core id; sizes : of the vertices
+    sets : of pairs of cores, those of a set share none
 
     Returns the moves, and the hops that they saved (about: pairs do not see each other's moves).
     """
     moved = won = 0
     column, row = mesh.column, mesh.row
-    sets = list(mesh.pairs(steps))
     for k in rng.permutation(len(sets)):
         pairs = sets[k][batch.cores[sets[k]].all(axis=1)]
         if not pairs.size:
@@ -218,7 +181,7 @@ def exchange_round(
             return int(
                 _exchange(
                     pairs[bunch], members, start, rank, batch.offset, batch.degree, batch.ids,
-                    batch.weights, sizes, core, column, row, mesh.room, passes, side,
+                    batch.weights, sizes, core, column, row, mesh.most, mesh.room, passes, side,
                     side_start[bunch],
                 )
             )  # fmt: skip

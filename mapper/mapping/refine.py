@@ -1,8 +1,9 @@
-"""After placement: single vertices move and change places between cores, to save hops.
+"""Refinement of a mapping: single vertices move and change places between cores, to save hops.
 
 First every vertex may move to the core where it is best off, streamed, a few passes; then pairs of
-cores near each other exchange vertices, which needs their rows in memory; then, if the network is
-held there, V-cycles.
+cores exchange vertices, as many at a time as have their rows in memory; then V-cycles. Where there
+are levels, they come before the V-cycles instead. The same for a partition whose parts have no
+places yet, where hops are the weight of the cut.
 """
 
 from __future__ import annotations
@@ -15,41 +16,46 @@ from numpy.typing import NDArray
 
 from mapper.checkpoint import Arrays, Steps
 from mapper.mapping.annealing import Cooling
-from mapper.mapping.batches import batches
-from mapper.mapping.cycle import refine_by_chains, refine_by_cycle
+from mapper.mapping.batches import exchange_batches
+from mapper.mapping.cycle import refine_by_chains
 from mapper.mapping.hops import SeekHops
-from mapper.mapping.pairs import DIAGONAL, NEAR, Mesh, exchange_round
+from mapper.mapping.mesh import CUT, Mesh
+from mapper.mapping.multilevel import SETTLED, Effort, Levels, refine_levels
+from mapper.mapping.partners import pairs_of
 from mapper.monitor import Monitor
 from mapper.partition.kway import refine_round
-from mapper.partition.rows import HeldRows, Rows
+from mapper.plan import HELD_BYTES, Plan
 from mapper.settings import Settings
 from mapper.team import Team
 
 WORTH_A_CORNER = 3  # exchanges from which those across corners take part
-CHAINS = 2  # annealings side by side in a V-cycle, whatever the number of threads
-SETTLED = 20  # exchanges end when one saves less than one in so many hops that the first saved
 
 
 @dataclass(frozen=True, slots=True)
-class MappedRows:
-    """A network whose vertices have cores.
+class Mapped:
+    """A network whose vertices have cores, or those of the coarsest of its levels.
 
-    core : ndarray[int32], shape (vertices,), core id; mesh : with what each core may hold
+    core : ndarray[int32], shape (vertices of that,), core id; mesh : with what each core may hold
+    plan : says how much memory there is for rows of cores, and of coarse levels
     """
 
-    rows: Rows
+    levels: Levels
     core: NDArray[np.int32]
     mesh: Mesh
+    plan: Plan
 
 
-def refine_by_hops(
-    mapped: MappedRows, settings: Settings, memory: int, steps: Steps, monitor: Monitor, team: Team
+def level_effort(settings: Settings, plan: Plan) -> Effort:
+    """What refinement on levels may use in a run."""
+    cooling = Cooling(settings.proposals) if settings.proposals else None
+    return Effort(plan.gathered, HELD_BYTES * plan.sampled, cooling, plan.chains)
+
+
+def refine_mapping(
+    mapped: Mapped, settings: Settings, steps: Steps, monitor: Monitor, team: Team
 ) -> NDArray[np.int32]:
-    """The core of every vertex, with fewer hops; no core holds more than it may.
-
-    memory : bytes for rows
-    """
-    rows, mesh = mapped.rows, mapped.mesh
+    """The core of every vertex, with fewer hops; no core holds more than it may."""
+    rows, mesh, plan = mapped.levels.finest, mapped.mesh, mapped.plan
     core = mapped.core.copy()
 
     def step(name: str, work: Callable[[NDArray[np.int32]], tuple[NDArray[np.int32], int]]) -> int:
@@ -64,8 +70,19 @@ def refine_by_hops(
         core = arrays["core"]
         return int(arrays["number"][0])
 
+    effort = level_effort(settings, plan)
     most = settings.hop_budget // max(1, rows.entries)
     passes, rounds = min(settings.hop_passes, most), min(settings.exchanges, most)
+    if mesh.most == CUT:
+        passes = 0  # they were part of partitioning
+    if mapped.levels.clusters:
+        passes = rounds = 0
+
+        def climb(core: NDArray[np.int32]) -> tuple[NDArray[np.int32], int]:
+            seed = settings.seed_of(7)
+            return refine_levels(mapped.levels, core, mesh, effort, seed, team), 0
+
+        step("uncoarsen", climb)
     monitor.expect((passes + rounds) * rows.entries)
     for index in range(passes):
 
@@ -85,11 +102,11 @@ def refine_by_hops(
 
         def exchange(core: NDArray[np.int32], index: int = index) -> tuple[NDArray[np.int32], int]:
             rng = np.random.default_rng([settings.seed_of(9), index])
-            near = (*NEAR, *DIAGONAL) if rounds >= WORTH_A_CORNER else NEAR
-            moved = saved = 0
-            for batch in batches(rows, core, mesh, memory, index % 2 == 1, team, monitor.advance):
-                found = exchange_round(batch, mesh, core, rows.sizes, near, 1, rng, team)
-                moved, saved = moved + found[0], saved + found[1]
+            sets = pairs_of(rows, core, mesh, rounds >= WORTH_A_CORNER, team)
+            moved, saved = exchange_batches(
+                rows, core, mesh, sets, 1, plan.gathered, index % 2 == 1, rng, team,
+                monitor.advance,
+            )  # fmt: skip
             monitor.note(f"exchange {index + 1}: {moved:,} moves")
             return core, saved
 
@@ -97,15 +114,11 @@ def refine_by_hops(
         first = first or saved
         if saved * SETTLED <= first:
             break
-    for index in range(settings.cycles if isinstance(rows, HeldRows) else 0):
+    for index in range(plan.cycles):
 
         def cycle(core: NDArray[np.int32], index: int = index) -> tuple[NDArray[np.int32], int]:
-            assert isinstance(rows, HeldRows)
             seed = settings.seed_of(10 + index)
-            if settings.proposals == 0:
-                return refine_by_cycle(rows, core, mesh, seed, team), 0
-            cooling = Cooling(settings.proposals)
-            return refine_by_chains(rows, core, mesh, seed, team, cooling, CHAINS), 0
+            return refine_by_chains(rows, core, mesh, effort, seed, team), 0
 
         step(f"cycle {index}", cycle)
     return core

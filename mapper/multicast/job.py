@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mapper.checkpoint import Arrays, Steps
-from mapper.mapping.pairs import Mesh
+from mapper.mapping.mesh import Mesh
 from mapper.monitor import Monitor
 from mapper.multicast.bisection import Effort
 from mapper.multicast.hypergraph import Hypergraph, connectivity
@@ -17,10 +17,10 @@ from mapper.multicast.partition import PartitionEffort, partition_hypergraph
 from mapper.multicast.refine import TreeEffort, refine_by_trees
 from mapper.multicast.refinement import Search
 from mapper.multicast.streamed import refine_streamed, streamed_traffic
-from mapper.partition.balance import balance, within_limits
+from mapper.partition.balance import put_right
 from mapper.partition.growing import Subgraph
 from mapper.partition.rows import Rows
-from mapper.partition.streamed import SETTLED
+from mapper.partition.streamed import SETTLED, numbered
 from mapper.settings import Settings
 from mapper.team import Team
 from storage.graph import Graph
@@ -57,11 +57,8 @@ def partition_nets(
         part = partition_hypergraph(nets, wanted, capacity, effort, settings.seed_of(2), team)
         load = np.bincount(part, weights=nets.sizes, minlength=cores).astype(np.int64)
         if load.max() > capacity:
-            balance(graph, nets.sizes, part, load, capacity, settings.threads)
-            part, _ = within_limits(
-                graph, nets.sizes, part, load, capacity, cores, settings.threads
-            )
-        return {"part": np.unique(part, return_inverse=True)[1].astype(np.int32)}
+            put_right(graph, nets.sizes, part, load, capacity, settings.threads)
+        return {"part": numbered(part, cores)[0]}
 
     with monitor.stage("partition"):
         part = steps.once("nets", work)["part"]
@@ -107,7 +104,7 @@ def refine_streamed_nets(
     return part, groups
 
 
-def refine_mapping(
+def refine_trees(
     nets: Hypergraph,
     core: NDArray[np.int32],
     mesh: Mesh,

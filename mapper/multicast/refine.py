@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mapper.mapping.pairs import Mesh
+from mapper.mapping.mesh import Mesh
 from mapper.multicast.coarsening import coarsen, join_twins
 from mapper.multicast.hypergraph import Hypergraph, Int32
 from mapper.multicast.trees import anneal_trees, new_trees

@@ -173,6 +173,29 @@ def repack(
     return False
 
 
+def put_right(
+    graph: Graph,
+    sizes: NDArray[np.int64],
+    part: NDArray[np.int32],
+    load: NDArray[np.int64],
+    capacity: int,
+    threads: int = 1,
+) -> None:
+    """Empty overfull parts, by all means; `part` and `load` change in place.
+
+    Raises `DoesNotFitError` if the vertices cannot be packed.
+    """
+    if load.max() > capacity:
+        balance(graph, sizes, part, load, capacity, threads)
+    over = int(load.max() - capacity)
+    if over > 0 and not repack(sizes, part, load, capacity):
+        raise DoesNotFitError(
+            f"the vertices could not be packed into {load.size} cores: a core is over its limit by "
+            f"{over / capacity:.2%} at best; the sizes leave too little slack, take a larger chip "
+            "or larger cores"
+        )
+
+
 def within_limits(
     graph: Graph,
     sizes: NDArray[np.int64],
@@ -188,13 +211,6 @@ def within_limits(
     """
     if load.max() > capacity and load.size < cores:
         load = np.r_[load, np.zeros(cores - load.size, np.int64)]
-        balance(graph, sizes, part, load, capacity, threads)
-    over = int(load.max() - capacity)
-    if over > 0 and not repack(sizes, part, load, capacity):
-        raise DoesNotFitError(
-            f"the vertices could not be packed into {cores} cores: a core is over its limit by "
-            f"{over / capacity:.2%} at best; the sizes leave too little slack, take a larger chip "
-            "or larger cores"
-        )
+    put_right(graph, sizes, part, load, capacity, threads)
     used, numbered = np.unique(part, return_inverse=True)
     return numbered.astype(np.int32), int(used.size)

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from mapper.checkpoint import Arrays, Steps
 from mapper.monitor import Monitor
-from mapper.partition.balance import balance, within_limits
+from mapper.partition.balance import put_right
 from mapper.partition.bipartition import BisectionEffort
 from mapper.partition.clustering import number_clusters, propagate, start_clusters
 from mapper.partition.deep import DeepEffort, block_bounds, partition_in_memory
@@ -104,11 +104,16 @@ def partition_streamed(
 
         part = steps.once("split", split)["part"]
     with monitor.stage("uncoarsen and refine"):  # step 4
-        part = _balanced(task, part, settings)
+        part = balanced(task, part, np.ones(task.cores, np.bool_), settings.threads)
         room = np.full(task.cores, task.capacity, np.int64)
         part = _refine(task, part, room, np.zeros_like(room), settings.refinement_passes, 6,
                        settings, steps, monitor, team)  # fmt: skip
-    used = np.bincount(part, minlength=task.cores) > 0
+    return numbered(part, task.cores)
+
+
+def numbered(part: NDArray[np.int32], most: int) -> tuple[NDArray[np.int32], int]:
+    """Parts numbered without gaps, and how many there are; `most` : above all numbers."""
+    used = np.bincount(part, minlength=most) > 0
     number = np.cumsum(used) - 1
     return number[part].astype(np.int32), int(used.sum())
 
@@ -193,17 +198,23 @@ def _refine(
     return part
 
 
-def _balanced(task: Task, part: NDArray[np.int32], settings: Settings) -> NDArray[np.int32]:
-    """Parts within the capacity; unused cores of the chip may help."""
+def balanced(
+    task: Task, core: NDArray[np.int32], usable: NDArray[np.bool_], threads: int
+) -> NDArray[np.int32]:
+    """No core above the capacity; unused ones of the chip may help.
+
+    core : of every vertex; usable : of every core, `task.cores` of them
+    Raises `DoesNotFitError` if no way was found.
+    """
     sizes = task.rows.sizes
+    cores, number = np.flatnonzero(usable), np.cumsum(usable) - 1
+    part = number[core].astype(np.int32)
     load = np.zeros(task.cores, np.int64)
     np.add.at(load, part, sizes)
     if load.max() <= task.capacity:
-        return part
-    balance(task.graph, sizes, part, load, task.capacity, settings.threads)
-    return within_limits(
-        task.graph, sizes, part, load, task.capacity, task.cores, settings.threads
-    )[0]
+        return core
+    put_right(task.graph, sizes, part, load, task.capacity, threads)
+    return cores[part].astype(np.int32)
 
 
 def open_rows(

@@ -7,14 +7,16 @@ the work is known beforehand; and the mesh is cut into tiles, the cuts shifting 
 
 Within a tile every group has its cost in each column and each row in a table, so that a swap is
 priced in a few look-ups whatever the number of connections; only a swap that is made costs work
-for each of them. Tiles anneal side by side against the places that groups of other tiles had at
-the start of the round. They depend on the mesh alone and each draws from a stream of its own, so
-that the result does not depend on the number of threads.
+for each of them. Where there are few connections `sparse_annealing` does without tables. Tiles
+anneal side by side against the places that groups of other tiles had at the start of the round.
+They depend on the mesh alone and each draws from a stream of its own, so that the result does not
+depend on the number of threads.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -23,24 +25,19 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from mapper.placement.clock import ENDLESS, Clock
+from mapper.placement.draws import _draw
 from mapper.placement.force import _hop_cost
+from mapper.placement.placer import Placed, Placer, Problem
+from mapper.placement.sparse_annealing import _anneal_sparse, _gather
 from mapper.placement.traffic import Traffic
 from storage.parallel import map_ordered
 
 PROPOSAL, SWAP, NEIGHBOUR, ENTRY = 60.0, 200.0, 20.0, 3.0  # nanoseconds, as measured
+SPARSE_PROPOSAL, SPARSE_ENTRY = 45.0, 8.0  # the same without tables
 SIDE = 32  # of a tile; the tables of 1,024 groups fit a second-level cache
+SPARSE = 24  # mean connections of a group up to which no tables are made
 STEADY = 0.44  # share of accepted moves that the window aims at
-
-
-@njit(cache=True, nogil=True)
-def _draw(state, below):
-    """The next number of a xorshift generator (Marsaglia 2003), 0 .. below-1."""
-    s = state[0]
-    s ^= s << np.uint64(13)
-    s ^= s >> np.uint64(7)
-    s ^= s << np.uint64(17)
-    state[0] = s
-    return np.int64(((s >> np.uint64(32)) * np.uint64(below)) >> np.uint64(32))
 
 
 @njit(cache=True, nogil=True)
@@ -244,6 +241,7 @@ def anneal(
     rng: np.random.Generator,
     threads: int = 1,
     memory: int = 1 << 28,
+    clock: Clock = ENDLESS,
 ) -> bool:
     """Anneal a placement; x and y become the best state at the end of a round.
 
@@ -259,10 +257,18 @@ def anneal(
     at = np.full(shape, -1, np.int32)
     at[y, x] = np.arange(traffic.size, dtype=np.int32)
     spot = np.column_stack([x, y])
-    sides = _sides(shape, traffic.size, memory)
-    table = np.empty((traffic.size, sum(sides)), np.float32)
-    degree = traffic.ids.size / movers
-    build = 2 * ENTRY * traffic.ids.size + 2 * sum(sides) * traffic.size
+    degree = float(traffic.ids.size / movers)
+    sparse = bool(degree <= SPARSE)
+    if sparse:
+        sides = _sides(shape, 1, memory)
+        table = np.empty((0, 0), np.float32)
+        proposal, swap = SPARSE_PROPOSAL + SPARSE_ENTRY * degree, 0.0
+        build = 5 * ENTRY * traffic.ids.size + 20.0 * traffic.size
+    else:
+        sides = _sides(shape, traffic.size, memory)
+        table = np.empty((traffic.size, sum(sides)), np.float32)
+        proposal, swap = PROPOSAL, SWAP + 2 * NEIGHBOUR * degree
+        build = 2 * ENTRY * traffic.ids.size + 2 * sum(sides) * traffic.size
     rounds = max(2, min(schedule.rounds, int(schedule.work / (3 * build))))
     heat = schedule.start * float(traffic.weights.sum()) / movers
     decay = (schedule.end / schedule.start) ** (1 / (rounds - 1)) if schedule.start else 0.0
@@ -272,14 +278,16 @@ def anneal(
     best = total_cost(traffic, spot, shape)
     try:
         for done in range(rounds):
-            price = PROPOSAL + rate * (SWAP + 2 * NEIGHBOUR * degree)
+            if clock.over():
+                return False
+            price = proposal + rate * swap
             moves = (work / (rounds - done) - build) / (movers * price)
             swaps, proposals = _round(
                 traffic, spot, at, _tiles(at, busy, sides, rng), table, window, schedule.near, heat,
-                min(max(moves, 1.0), schedule.most), threads,
+                min(max(moves, 1.0), schedule.most), threads, sparse, clock,
             )  # fmt: skip
-            rate = swaps / proposals
-            work -= build + proposals * PROPOSAL + swaps * (SWAP + 2 * NEIGHBOUR * degree)
+            rate = swaps / max(1, proposals)
+            work -= build + proposals * proposal + swaps * swap
             cost = total_cost(traffic, spot, shape)
             if cost < best:
                 best = cost
@@ -302,6 +310,8 @@ def _round(
     heat: float,
     moves: float,
     threads: int,
+    sparse: bool,
+    clock: Clock,
 ) -> tuple[int, int]:
     """Anneal all tiles at one temperature; returns swaps made and proposed."""
     start = spot.copy()
@@ -309,16 +319,37 @@ def _round(
     pull_y = pull(traffic.mass, start[:, 1], at.shape[0])
 
     def run(tile: _Tile) -> tuple[int, int]:
+        if clock.over():
+            return 0, 0
+        proposals = math.ceil(moves * tile.movers.size)
+        share, reach = round(1024 * near), max(1, round(window))
+        if sparse:
+            left, right, top, bottom = tile.box
+            degree = traffic.indptr[tile.members + 1] - traffic.indptr[tile.members]
+            indptr = np.empty(degree.size + 1, np.int64)
+            other, weight = np.empty(degree.sum(), np.int32), np.empty(degree.sum(), np.float64)
+            cells = np.empty((bottom - top, right - left), np.int32)
+            place = _gather(
+                *traffic.csr, start, tile.members, tile.box, cells, indptr, other, weight
+            )
+            made, _ = _anneal_sparse(
+                indptr, other, weight, traffic.mass[tile.members], pull_x, pull_y, place, cells,
+                np.flatnonzero(degree).astype(np.int32), tile.box, reach, share, heat, proposals,
+                tile.state,
+            )  # fmt: skip
+            spot[tile.members] = place[: degree.size]
+            return made, proposals
         held = np.empty(max(at.shape), np.float64)
         _tabulate(*traffic.csr, start, tile.members, tile.box, table, held)
-        proposals = math.ceil(moves * tile.movers.size)
         made, _ = _anneal(
             *traffic.csr, traffic.mass, pull_x, pull_y, start, spot, at, tile.movers, tile.box,
-            table, max(1, round(window)), round(1024 * near), heat, proposals, tile.state,
+            table, reach, share, heat, proposals, tile.state,
         )  # fmt: skip
         return made, proposals
 
     counts = list(map_ordered(run, tiles, threads))
+    if sparse:
+        at[spot[:, 1], spot[:, 0]] = np.arange(traffic.size)
     return sum(made for made, _ in counts), sum(proposals for _, proposals in counts)
 
 
@@ -329,3 +360,36 @@ def total_cost(traffic: Traffic, spot: NDArray[np.int32], shape: tuple[int, int]
         pulls = pull(traffic.mass, spot[:, axis], shape[1 - axis])
         cost += float((pulls[spot[:, axis]] * traffic.mass).sum())
     return cost
+
+
+@dataclass(frozen=True, slots=True)
+class AnnealingPlacer(Placer):
+    """Anneals a given placement; the result is the better of the two.
+
+    whole : prices all connections exactly, also where `Problem.traffic` has a background
+    threads : of its own; without, all that the problem allows
+    """
+
+    schedule: Schedule
+    whole: bool = False
+    threads: int | None = None
+    needs_start = True
+
+    def place(
+        self, problem: Problem, start: Placed | None, rng: np.random.Generator
+    ) -> Iterator[Placed]:
+        if start is None:
+            return
+        traffic = problem.traffic
+        if self.whole:
+            groups = problem.groups
+            nothing = np.zeros(problem.size)
+            traffic = Traffic(groups.indptr, groups.ids, groups.weights, nothing)
+        x, y = start.x.copy(), start.y.copy()
+        interrupted = anneal(
+            traffic, x, y, problem.shape, self.schedule, rng, self.threads or problem.threads,
+            problem.memory, problem.clock,
+        )  # fmt: skip
+        yield problem.placed(x, y)
+        if interrupted:
+            raise KeyboardInterrupt

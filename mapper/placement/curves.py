@@ -8,15 +8,18 @@ b = sqrt(3m). The best width is not known in general, so several are tried, in b
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mapper.placement.force import _hop_cost
+from mapper.placement.placer import Placed, Placer, Problem
 from mapper.placement.search import search_from
-from mapper.placement.traffic import Traffic
+from mapper.placement.traffic import Traffic, sampled
 from storage.parallel import map_ordered
 
+SAMPLE = 1_000_000  # connections that tell which walk is the best
 WIDTHS = (1, 2, 3, 4, 6, 8, 11, 16, 23, 32, 45, 64, 91, 128, 181, 256, 512, 1024)
 
 
@@ -77,3 +80,24 @@ def walk_best(
     candidates = list(walks(cells))
     costs = list(map_ordered(cost, candidates, threads))
     return put(candidates[int(np.argmin(costs))])
+
+
+@dataclass(frozen=True, slots=True)
+class CurvePlacer(Placer):
+    """Walks each area with its groups in an order: by rank, or by distance from one of them."""
+
+    by_distance: bool
+
+    def place(
+        self, problem: Problem, start: Placed | None, rng: np.random.Generator
+    ) -> Iterator[Placed]:
+        x, y = np.empty(problem.size, np.int32), np.empty(problem.size, np.int32)
+        for area in problem.areas:
+            sample = sampled(area.traffic, SAMPLE, rng)
+            order = (
+                breadth_first(area.traffic)
+                if self.by_distance
+                else np.argsort(problem.rank[area.members], kind="stable")
+            )
+            x[area.members], y[area.members] = walk_best(sample, area.cells, order, problem.threads)
+        yield problem.placed(x, y)

@@ -1,8 +1,10 @@
 """From coordinates to cells of their own: recursive splits of cells and groups at the same rank.
 
-The cells are cut across their longer side into halves, and each half takes as many groups, those
-with the smaller coordinates on that axis; both go on alone (as in Quinn and Breuer's and other
-top-down placers). Densities even out on every scale, so that a crowd spreads towards where room is.
+The cells are cut across their longer side near the middle, and each side takes as many groups,
+those with the smaller coordinates on that axis; both go on alone (as in Quinn and Breuer's and
+other top-down placers). Densities even out on every scale, so that a crowd spreads towards where
+room is. Cuts run between columns or rows: exact halves of an odd side end within one, and a grid of
+groups on its own mesh of 11x11 came out 50 % longer.
 """
 
 from __future__ import annotations
@@ -28,7 +30,7 @@ class Splits:
 
 
 def split_cells(cells: NDArray[np.int64]) -> Splits:
-    """Cut cells, shape (n, 2), in halves down to single ones."""
+    """Cut cells, shape (n, 2), between columns or rows down to single ones."""
     n = len(cells)
     ends = np.array([0, n]) if n else np.zeros(1, np.int64)
     cuts = [np.empty((0, 4), np.int64)]
@@ -37,14 +39,21 @@ def split_cells(cells: NDArray[np.int64]) -> Splits:
         first = ends[:-1]
         span = np.maximum.reduceat(cells, first) - np.minimum.reduceat(cells, first)
         axis = np.where(span[:, 0] >= span[:, 1], 0, 1)
-        middle = first + size // 2
-        cut = np.column_stack([first, middle, ends[1:], axis])
-        cuts.append(cut[size > 1])
         piece = np.repeat(np.arange(size.size), size)
         by_row = axis[piece] == 1
         major = np.where(by_row, cells[:, 1], cells[:, 0])
         minor = np.where(by_row, cells[:, 0], cells[:, 1])
-        cells = cells[np.lexsort((minor, major, piece))]
+        order = np.lexsort((minor, major, piece))
+        cells, major = cells[order], major[order]
+        # the end of a column (or row) that is nearest to the middle of the piece
+        start = np.append(True, (np.diff(major) != 0) | (np.diff(piece) != 0))
+        starts = np.append(np.flatnonzero(start), n)
+        after = np.searchsorted(starts, first + size // 2, side="right")
+        low, high = starts[after - 1], starts[after]
+        nearer = (2 * high - first - ends[1:] < first + ends[1:] - 2 * low) & (high < ends[1:])
+        middle = np.where(nearer | (low == first), high, low)
+        cut = np.column_stack([first, middle, ends[1:], axis])
+        cuts.append(cut[size > 1])
         ends = np.unique(np.concatenate([ends, middle]))
     return Splits(cells, np.concatenate(cuts))
 
@@ -85,12 +94,18 @@ def _split_ranks(cuts, position, order):
                 break
 
 
+def ranked(splits: Splits, position: NDArray[np.float64]) -> NDArray[np.int64]:
+    """The group on each cell of `splits`, near its place among the others' positions."""
+    order = np.arange(len(position), dtype=np.int64)
+    _split_ranks(splits.cuts, position, order)
+    return order
+
+
 def legalise(
     splits: Splits, position: NDArray[np.float64]
 ) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
     """Column and row of each group, near its place among the others' positions, shape (n, 2)."""
-    order = np.arange(len(position), dtype=np.int64)
-    _split_ranks(splits.cuts, position, order)
+    order = ranked(splits, position)
     x, y = np.empty(order.size, np.int32), np.empty(order.size, np.int32)
     x[order], y[order] = splits.cells[:, 0], splits.cells[:, 1]
     return x, y

@@ -1,120 +1,110 @@
-"""Placement for the presets `fast` and `default`: several starts, the best of them annealed.
+"""Placement for the presets `fast`, `default` and `strong`: several starts, the best annealed.
 
 Dense group graphs are split into outstanding connections and a background first. Starts are the
-order of the groups and a breadth-first order along curves, and rotations of the eigenvectors, each
-pulled together. The cheapest of them are annealed a little, the best of these for long.
+order of the groups and a breadth-first order along curves; then, where whole classes of groups have
+the same neighbours, the annealed classes; else rotations of the eigenvectors, each pulled together,
+of the groups or, if there are many, of merged ones; and for `strong`, of few groups, recursive
+bisection. The cheapest of them are annealed a little, the best of these for long.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mapper.partition.growing import Subgraph
-from mapper.placement.annealing import Schedule, anneal
-from mapper.placement.areas import Area, split_areas
-from mapper.placement.curves import breadth_first, walk_best
-from mapper.placement.force import hop_cost
-from mapper.placement.legalise import split_cells
-from mapper.placement.quadratic import pull_together
+from mapper.placement.annealing import AnnealingPlacer, Schedule
+from mapper.placement.class_annealing import ClassPlacer
+from mapper.placement.clock import Clock, TimeUpError
+from mapper.placement.curves import CurvePlacer
+from mapper.placement.multilevel import MultilevelPlacer
+from mapper.placement.placer import Placed, Placer, Problem
 from mapper.placement.region import Region
-from mapper.placement.spectral import place_by_spectrum
-from mapper.placement.traffic import Traffic, sampled, split_traffic
+from mapper.placement.spectral import Search, SpectralPlacer
+from mapper.placement.terminal_bisection import BisectionPlacer, CutEffort
 from storage.parallel import map_ordered
 
-Places = tuple[NDArray[np.int32], NDArray[np.int32]]
-
 FEW = 2048  # groups below which the work of the annealing shrinks with them
-LEAST = 0.05  # of the work, however few they are
-STANDARD = 16384  # groups; for more the work of the annealing grows as their square root
+STANDARD = 4096  # groups; for more the work of the annealing grows with this power of them
+GROWTH = 0.65
 SMALL = 1100  # groups up to which several annealings are run, from these start temperatures
 HEATS = (0.4, 0.8, 0.2, 0.8)
 MOST = 1000.0  # proposals per group and temperature, then
+MANY = 16384  # groups above which coarse ones are placed first
 HOPELESS = 2  # times the cost of the cheapest start: not worth a try
-SPECTRAL_BYTES = 40  # for each connection, at most; eigenvectors need them
-SAMPLE = 1_000_000  # connections that tell which curve is the best
 
 
 @dataclass(frozen=True, slots=True)
 class Effort:
     """What a preset spends on a placement.
 
-    work : of the annealing, nanoseconds of one core, for up to `STANDARD` groups
-    spectra : rotations of the eigenvectors that are pulled together, in `rounds` rounds
+    work : of the annealing, nanoseconds of one core, for `FEW` to `STANDARD` groups
+    least : the same for the smallest graphs
+    search : of rotations of the eigenvectors
     tried : starts that get a short annealing before one is chosen
     repeats : annealings of a small graph
+    start : first temperature of the long annealing, in strengths
+    sweeps : exchanges of places within classes
+    cut : groups up to which bisection with terminal propagation makes a start, too
     """
 
     work: float
-    spectra: int
-    rounds: int
+    least: float
+    search: Search
     tried: int
     repeats: int
+    start: float
+    sweeps: int
+    cut: int = 0
 
 
 EFFORTS = {
-    "fast": Effort(work=0.8e9, spectra=1, rounds=12, tried=2, repeats=4),
-    "default": Effort(work=5.0e9, spectra=2, rounds=20, tried=3, repeats=8),
+    "fast": Effort(0.4e9, 0.05e9, Search(0, 1, 10), tried=1, repeats=4, start=0.2, sweeps=1),
+    "default": Effort(0.8e9, 0.2e9, Search(0, 2, 10), tried=2, repeats=8, start=0.3, sweeps=1),
+    "strong": Effort(
+        12e9, 4e9, Search(16, 4, 20), tried=4, repeats=32, start=0.5, sweeps=3, cut=STANDARD
+    ),
 }
-
-
-class _Placed(NamedTuple):
-    """A placement and what it costs; columns and rows within the region."""
-
-    cost: int
-    x: NDArray[np.int32]
-    y: NDArray[np.int32]
-
-
-@dataclass(frozen=True, slots=True)
-class _Job:
-    """What all steps need."""
-
-    groups: Subgraph
-    traffic: Traffic
-    region: Region
-    spend: Effort
-    rng: np.random.Generator
-    threads: int
-    memory: int
-    hint: NDArray[np.int64]
-
-    def placed(self, x: NDArray[np.int32], y: NDArray[np.int32]) -> _Placed:
-        return _Placed(hop_cost(self.groups, x, y), x, y)
 
 
 def place(
     groups: Subgraph,
     region: Region,
-    effort: Literal["fast", "default"],
+    effort: Literal["fast", "default", "strong"],
     rng: np.random.Generator,
     threads: int = 1,
     memory: int = 1 << 28,
     hint: NDArray[np.int64] | None = None,
+    time_limit: float | None = None,
 ) -> tuple[NDArray[np.int32], NDArray[np.int32], bool]:
     """Give every group a core of the region.
 
     memory : bytes that may be used beside the groups, about
     hint : ndarray[int64], shape (groups,), rank of each group in an order in which groups that
         talk to each other are near; without it, their numbers
+    time_limit : seconds after which the best so far is returned; what that is then depends on the
+        machine. A first placement along a curve is always made.
 
     Returns columns and rows on the chip, each shape (groups,), and whether it was interrupted
     (Ctrl-C keeps the best so far; before there is any placement it is raised).
     """
-    traffic = split_traffic(groups)
-    rank = np.arange(traffic.size) if hint is None else hint
-    job = _Job(groups, traffic, region, EFFORTS[effort], rng, threads, memory, rank)
-    found: list[_Placed] = []
+    rank = np.arange(groups.members.size) if hint is None else hint
+    problem = Problem(groups, region, rank, threads, memory, Clock(time_limit))
+    found: list[Placed] = []
     interrupted = False
     try:
         for stage in (_starts, _tries, _annealings, _finish):
+            if found:
+                problem.clock.check()
             found.sort(key=lambda one: one.cost)
-            for placed in stage(job, found.copy()):
+            for placed in stage(problem, EFFORTS[effort], found.copy(), rng):
                 found.append(placed)  # noqa: PERF402 what is found before an interrupt stays
+    except TimeUpError:
+        pass
     except KeyboardInterrupt:
         if not found:
             raise
@@ -123,105 +113,109 @@ def place(
     return best.x + np.int32(region.x), best.y + np.int32(region.y), interrupted
 
 
-def _starts(job: _Job, _: list[_Placed]) -> Iterator[_Placed]:
+def _starts(
+    problem: Problem, spend: Effort, _: list[Placed], rng: np.random.Generator
+) -> Iterator[Placed]:
     """Placements to begin with."""
-    areas = split_areas(job.traffic, job.region)
-
-    def everywhere(place_area: Callable[[Area], list[Places]]) -> Iterator[_Placed]:
-        made = [place_area(area) for area in areas]
-        for k in range(max(len(places) for places in made)):
-            x, y = np.empty(job.traffic.size, np.int32), np.empty(job.traffic.size, np.int32)
-            for area, places in zip(areas, made, strict=True):
-                x[area.members], y[area.members] = places[min(k, len(places) - 1)]
-            yield job.placed(x, y)
-
-    def along_hint(area: Area) -> list[Places]:
-        sample = sampled(area.traffic, SAMPLE, job.rng)
-        order = np.argsort(job.hint[area.members], kind="stable")
-        return [walk_best(sample, area.cells, order, job.threads)]
-
-    def along_distance(area: Area) -> list[Places]:
-        sample = sampled(area.traffic, SAMPLE, job.rng)
-        return [walk_best(sample, area.cells, breadth_first(area.traffic), job.threads)]
-
-    def spectral(area: Area) -> list[Places]:
-        if not area.connected or area.members.size < 4:
-            return along_distance(area)
-        splits = split_cells(area.cells)
-        turned = place_by_spectrum(area.traffic, splits, job.spend.spectra, job.rng, job.threads)
-
-        def pulled(places: Places) -> Places:
-            return pull_together(area.traffic, splits, *places, job.spend.rounds)
-
-        return list(map_ordered(pulled, turned, job.threads))
-
-    yield from everywhere(along_hint)
-    yield from everywhere(along_distance)
-    if SPECTRAL_BYTES * job.traffic.ids.size <= job.memory:
-        yield from everywhere(spectral)
+    found = []
+    for by_distance in (False, True):
+        for placed in CurvePlacer(by_distance).place(problem, None, rng):
+            found.append(placed)
+            yield placed
+        problem.clock.check()
+    if problem.classes is None:
+        searches = [spend.search]
+        if problem.clock.limited and spend.search != EFFORTS["fast"].search:
+            searches.insert(0, EFFORTS["fast"].search)  # something to keep, soon
+        for search in searches:
+            yield from _spectral(problem, search).place(problem, None, rng)
+        if problem.size <= spend.cut:
+            yield from BisectionPlacer(CutEffort()).place(problem, None, rng)
+    else:
+        start = min(found, key=lambda one: one.cost)
+        yield from ClassPlacer(0.5 * _work(problem, spend), spend.sweeps).place(problem, start, rng)
 
 
-def _tries(job: _Job, found: list[_Placed]) -> Iterator[_Placed]:
+def _spectral(problem: Problem, search: Search) -> Placer:
+    if problem.size <= MANY:
+        return SpectralPlacer(search)
+    # there is time to look twice at the few that are placed first
+    return MultilevelPlacer(Search(search.searched, 2 * search.kept, 2 * search.rounds))
+
+
+def _tries(
+    problem: Problem, spend: Effort, found: list[Placed], rng: np.random.Generator
+) -> Iterator[Placed]:
     """The cheapest starts, annealed a little."""
-    work = 0.2 * _work(job) / job.spend.tried
-    schedule = Schedule(work, rounds=8, start=0.1, end=0.03)
-    near = [start for start in found[: job.spend.tried] if start.cost <= HOPELESS * found[0].cost]
-    yield from _annealed(job, [(start, schedule) for start in near])
+    if problem.classes is not None:
+        return  # the annealed classes are far ahead of other starts
+    work = 0.2 * _work(problem, spend) / spend.tried
+    placer = AnnealingPlacer(Schedule(work, rounds=8, start=0.1, end=0.03))
+    near = [start for start in found[: spend.tried] if start.cost <= HOPELESS * found[0].cost]
+    yield from _annealed(problem, [(start, placer) for start in near], rng)
 
 
-def _annealings(job: _Job, found: list[_Placed]) -> Iterator[_Placed]:
+def _annealings(
+    problem: Problem, spend: Effort, found: list[Placed], rng: np.random.Generator
+) -> Iterator[Placed]:
     """The best so far, annealed for long; of a small graph several of the best, several times."""
-    repeats = job.spend.repeats if job.traffic.size <= SMALL else 1
-    schedule = Schedule(0.7 * _work(job) / repeats)
+    repeats = spend.repeats if problem.size <= SMALL else 1
+    schedule = Schedule(0.7 * _work(problem, spend) / repeats, start=spend.start)
     if repeats == 1:
-        yield from _annealed(job, [(found[0], schedule)])
+        if problem.classes is not None:
+            schedule = replace(schedule, rounds=10, start=0.05, near=0.1)
+        yield from _annealed(problem, [(found[0], AnnealingPlacer(schedule))], rng)
         return
-    for wave in (3, 1):  # the best three in turn, then the best of all that
-        ranked = sorted(found, key=lambda one: one.cost)
-        for placed in _annealed(
-            job,
-            [
-                (ranked[k % wave % len(ranked)], replace(schedule, start=heat, most=MOST))
-                for k, heat in enumerate(HEATS[: repeats // 2])
-            ],
-        ):
+    waves = max(2, repeats // len(HEATS))
+    for wave in range(waves):  # the best three in turn, then the best of all that
+        ranked = sorted(found, key=lambda one: one.cost)[: 3 if wave < waves - 1 else 1]
+        tasks: list[tuple[Placed, Placer]] = [
+            (
+                ranked[k % len(ranked)],
+                AnnealingPlacer(replace(schedule, start=heat, most=MOST), threads=1),
+            )
+            for k, heat in enumerate(HEATS)
+        ]
+        for placed in _annealed(problem, tasks, rng):
             found.append(placed)
             yield placed
 
 
-def _finish(job: _Job, found: list[_Placed]) -> Iterator[_Placed]:
+def _finish(
+    problem: Problem, spend: Effort, found: list[Placed], rng: np.random.Generator
+) -> Iterator[Placed]:
     """If a background was split off: the best so far, improved by what all connections say."""
-    if job.traffic.mass.any():
-        groups = job.groups
-        whole = Traffic(groups.indptr, groups.ids, groups.weights, np.zeros(job.traffic.size))
-        schedule = Schedule(0.1 * _work(job), rounds=3, start=0.0)
-        yield from _annealed(replace(job, traffic=whole), [(found[0], schedule)])
+    if problem.traffic.mass.any():
+        schedule = Schedule(0.1 * _work(problem, spend), rounds=3, start=0.0)
+        yield from _annealed(problem, [(found[0], AnnealingPlacer(schedule, whole=True))], rng)
 
 
-def _work(job: _Job) -> float:
-    """Nanoseconds of annealing: by the size up to FEW groups, by its root above STANDARD."""
-    few = min(1.0, max(LEAST, job.traffic.size / FEW))
-    return job.spend.work * few * max(1.0, job.traffic.size / STANDARD) ** 0.5
+def _work(problem: Problem, spend: Effort) -> float:
+    """Nanoseconds of annealing: by the size up to FEW groups, by a power above STANDARD."""
+    work = max(spend.least, spend.work * min(1.0, problem.size / FEW))
+    return work * max(1.0, problem.size / STANDARD) ** GROWTH
 
 
-def _annealed(job: _Job, tasks: list[tuple[_Placed, Schedule]]) -> Iterator[_Placed]:
-    """Annealings side by side if the graph is small, one after the other if it is not."""
-    side_by_side = job.traffic.size <= SMALL
-    shape = job.region.usable.shape
-    rngs = job.rng.spawn(len(tasks))
+def _annealed(
+    problem: Problem, tasks: list[tuple[Placed, Placer]], rng: np.random.Generator
+) -> Iterator[Placed]:
+    """Placers side by side if the graph is small, one after the other if it is not."""
+    rngs = rng.spawn(len(tasks))
 
-    def run(number: int) -> tuple[_Placed, bool]:
-        (_, x, y), schedule = tasks[number]
-        x, y = x.copy(), y.copy()
-        interrupted = anneal(
-            job.traffic, x, y, (shape[0], shape[1]), schedule, rngs[number],
-            1 if side_by_side else job.threads, job.memory,
-        )  # fmt: skip
-        return job.placed(x, y), interrupted
+    def run(number: int) -> tuple[list[Placed], bool]:
+        start, placer = tasks[number]
+        made: list[Placed] = []
+        try:
+            for placed in placer.place(problem, start, rngs[number]):
+                made.append(placed)  # noqa: PERF402 what is found before an interrupt stays
+        except KeyboardInterrupt:
+            return made, True
+        return made, False
 
-    for placed, interrupted in map_ordered(
-        run, range(len(tasks)), job.threads if side_by_side else 1
+    side_by_side = problem.size <= SMALL
+    for made, interrupted in map_ordered(
+        run, range(len(tasks)), problem.threads if side_by_side else 1
     ):
-        yield placed
+        yield from made
         if interrupted:
             raise KeyboardInterrupt

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
+from mapper.placement.clock import ENDLESS, Clock
 from mapper.placement.force import _hop_cost
 from mapper.placement.legalise import Splits, legalise
 from mapper.placement.traffic import Traffic
@@ -52,8 +53,14 @@ def pull_together(
     x: NDArray[np.int32],
     y: NDArray[np.int32],
     rounds: int,
+    clock: Clock = ENDLESS,
+    first: float = FIRST,
+    start: NDArray[np.float64] | None = None,
 ) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
     """The cheapest legal placement on the way from the given one, columns and rows of `splits`.
+
+    first : stiffness of the springs in the first round
+    start : where these lead then, shape (groups, 2); without it, to the given places
 
     All groups must have traffic.
     """
@@ -61,10 +68,12 @@ def pull_together(
     weights = traffic.weights.astype(np.float64)
     matrix = csr_array((weights, traffic.ids, traffic.indptr), (n, n))
     strength = np.maximum(np.asarray(matrix.sum(axis=1)), 1e-9)
-    position = np.column_stack([x, y]).astype(np.float64)
+    position = np.column_stack([x, y]).astype(np.float64) if start is None else start
     best = int(_hop_cost(*traffic.csr, x, y)), x, y
     anchor = position
-    for stiffness in np.geomspace(FIRST, LAST, rounds):
+    for stiffness in np.geomspace(first, LAST, rounds):
+        if clock.over():
+            break
         position = _solve(matrix, strength, float(stiffness), position, anchor)
         x, y = legalise(splits, position)
         cost = int(_hop_cost(*traffic.csr, x, y))

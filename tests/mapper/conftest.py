@@ -84,9 +84,12 @@ def folder(tidy: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Itera
 def light_placement(monkeypatch: pytest.MonkeyPatch) -> None:
     """All steps of a placement, but with next to no time for each: for tests of something else."""
     from mapper.placement import portfolio
+    from mapper.placement.spectral import Search
 
     for name in portfolio.EFFORTS:
-        light = portfolio.Effort(work=1e6, spectra=1, rounds=2, tried=1, repeats=2)
+        light = portfolio.Effort(
+            work=1e6, least=1e5, search=Search(0, 1, 2), tried=1, repeats=2, start=0.2, sweeps=1
+        )
         monkeypatch.setitem(portfolio.EFFORTS, name, light)
 
 

@@ -11,6 +11,9 @@ Links = list[tuple[int, int]]
 
 
 def distance(a: int, b: int, width: int) -> int:
+    """Of two cores; without a width all others are one hop away."""
+    if not width:
+        return int(a != b)
     return abs(a % width - b % width) + abs(a // width - b // width)
 
 
@@ -102,6 +105,7 @@ def annealed(
 ) -> tuple[list[int], int, int]:
     """Cores of the vertices after some proposals, how many were made, and the hops they added.
 
+    width : 0 if cores have no places; then only cores of neighbours are tried
     members : vertices of each core, in the order in which they are drawn; places : for so many
     """
     core, members = list(core), [list(some) for some in members]
@@ -122,7 +126,7 @@ def annealed(
         a = core[v]
         if not adjacency[v]:
             continue
-        if random.next() % 1024 < near:
+        if not width or random.next() % 1024 < near:
             b = core[adjacency[v][random.next() % len(adjacency[v])][0]]
         else:
             turn = random.next() % 8
@@ -158,3 +162,36 @@ def annealed(
             members[a][members[a].index(v)], members[b][members[b].index(u)] = u, v
         made += 1
     return core, made, total() - start
+
+
+def pulls(first: int, adjacency: Sequence[Links], part: Sequence[int]) -> list[dict[int, int]]:
+    """Weight of each vertex to every other part that it is connected to."""
+    found = []
+    for i, links in enumerate(adjacency):
+        pull: dict[int, int] = {}
+        for u, w in links:
+            if part[u] != part[first + i] and w:
+                pull[part[u]] = pull.get(part[u], 0) + w
+        found.append(pull)
+    return found
+
+
+def region_graph(
+    members: list[int],
+    adjacency: Sequence[Links],
+    places: Sequence[tuple[int, int]],
+    first: tuple[int, int],
+    second: tuple[int, int],
+) -> tuple[list[Links], list[int]]:
+    """Links inside a region, and what each vertex pays more in its second half."""
+
+    def apart(a: tuple[int, int], b: tuple[int, int]) -> int:
+        return abs(a[0] - b[0]) + abs(a[1] - b[1])
+
+    inner, bias = [], []
+    for v in members:
+        inside = [(members.index(u), w) for u, w in adjacency[v] if u in members]
+        inner.append([(i, w * apart(first, second)) for i, w in inside])
+        outside = [(places[u], w) for u, w in adjacency[v] if u not in members]
+        bias.append(sum(w * (apart(p, second) - apart(p, first)) for p, w in outside))
+    return inner, bias

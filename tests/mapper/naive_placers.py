@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import replace
@@ -15,7 +16,10 @@ from tests.mapper.naive_placement import axis_cost, hop_cost
 
 def spend_little(monkeypatch: pytest.MonkeyPatch) -> None:
     """Efforts with so little annealing that they end soon with the JIT off, too."""
-    efforts = {name: replace(spend, work=3e5) for name, spend in portfolio.EFFORTS.items()}
+    efforts = {
+        name: replace(spend, work=3e5, least=1e5, repeats=4)
+        for name, spend in portfolio.EFFORTS.items()
+    }
     monkeypatch.setattr(portfolio, "EFFORTS", efforts)
 
 
@@ -139,13 +143,14 @@ def pair(adjacency: Adjacency, size: Sequence[float], order: Sequence[int]) -> l
 def split_ranks(
     cells: Sequence[tuple[int, int]], position: Sequence[tuple[float, float]], members: list[int]
 ) -> dict[int, tuple[int, int]]:
-    """Cell of every member: halves by sorting, down to single cells."""
+    """Cell of every member: by sorting, cut between columns or rows, down to single cells."""
     if len(cells) <= 1:
         return dict(zip(members, cells, strict=True))
     spans = [max(c[k] for c in cells) - min(c[k] for c in cells) for k in (0, 1)]
     axis = 0 if spans[0] >= spans[1] else 1
-    half = len(cells) // 2
     ordered = sorted(cells, key=lambda cell: (cell[axis], cell[1 - axis]))
+    between = [i for i in range(1, len(cells)) if ordered[i][axis] != ordered[i - 1][axis]]
+    half = min(between, key=lambda i: (abs(2 * i - len(cells)), i))
     ranked = sorted(members, key=lambda u: (position[u][axis], u))
     return split_ranks(ordered[:half], position, ranked[:half]) | split_ranks(
         ordered[half:], position, ranked[half:]
@@ -155,3 +160,137 @@ def split_ranks(
 def _swap(x: list[int], y: list[int], u: int, v: int) -> None:
     x[u], x[v] = x[v], x[u]
     y[u], y[v] = y[v], y[u]
+
+
+def anneal_sparse(
+    adjacency: Adjacency,
+    mass: Sequence[float],
+    pulls: tuple[Sequence[float], Sequence[float]],
+    x: list[int],
+    y: list[int],
+    movers: Sequence[int],
+    box: Sequence[int],
+    window: int,
+    near: int,
+    heat: float,
+    moves: int,
+    state: int,
+) -> tuple[int, float]:
+    """As `anneal`, but looking next to where neighbours are now, and drawing only for losses."""
+    left, right, top, bottom = box
+    random = Xorshift(state)
+    made, total = 0, 0.0
+    for _ in range(moves):
+        u = movers[random.draw(len(movers))]
+        centre, reach = (x[u], y[u]), window
+        if random.draw(1024) < near:
+            t = adjacency[u][random.draw(len(adjacency[u]))][0]
+            reach = 1
+            centre = sorted((left, x[t], right - 1))[1], sorted((top, y[t], bottom - 1))[1]
+        columns = [c for c in range(left, right) if abs(c - centre[0]) <= reach]
+        column = columns[random.draw(len(columns))]
+        rows = [r for r in range(top, bottom) if abs(r - centre[1]) <= reach]
+        row = rows[random.draw(len(rows))]
+        there = [v for v in range(len(x)) if (x[v], y[v]) == (column, row) and v != u]
+        if not there:
+            continue
+        v = there[0]
+        change = -hop_cost(adjacency, x, y) + (mass[u] - mass[v]) * (
+            pulls[0][x[v]] - pulls[0][x[u]] + pulls[1][y[v]] - pulls[1][y[u]]
+        )
+        _swap(x, y, u, v)
+        change += hop_cost(adjacency, x, y)
+        if heat > 0:
+            kept = change <= 0 or (
+                change <= 16 * heat
+                and change < -heat * math.log((1 + random.draw(1 << 30)) / (1 << 30))
+            )
+        else:
+            kept = change < 0
+        if kept:
+            made += 1
+            total += change
+        else:
+            _swap(x, y, u, v)
+    return made, total
+
+
+def classes(adjacency: Adjacency) -> set[frozenset[int]]:
+    """Sets of groups with the same neighbours."""
+    by_neighbours: dict[frozenset[int], set[int]] = {}
+    for u, links in enumerate(adjacency):
+        by_neighbours.setdefault(frozenset(v for v, _ in links), set()).add(u)
+    return {frozenset(members) for members in by_neighbours.values()}
+
+
+def class_cost(
+    weight: dict[tuple[int, int], float], cells: Sequence[tuple[int, int]], at: Sequence[int]
+) -> float:
+    """Weight between the classes of every two cells times their distance, each pair once."""
+    total = 0.0
+    for i, (px, py) in enumerate(cells):
+        for j in range(i):
+            qx, qy = cells[j]
+            total += weight.get((at[i], at[j]), 0.0) * (abs(px - qx) + abs(py - qy))
+    return total
+
+
+def anneal_classes(
+    weight: dict[tuple[int, int], float],
+    cells: Sequence[tuple[int, int]],
+    at: list[int],
+    window: int,
+    heat: float,
+    moves: int,
+    state: int,
+) -> tuple[int, float]:
+    """Swap the classes of two cells for every proposal, price all, and take it back or not."""
+    width, height = (1 + max(cell[axis] for cell in cells) for axis in (0, 1))
+    random = Xorshift(state)
+    made, total = 0, 0.0
+    for _ in range(moves):
+        p = random.draw(len(cells))
+        px, py = cells[p]
+        columns = [c for c in range(width) if abs(c - px) <= window]
+        column = columns[random.draw(len(columns))]
+        rows = [r for r in range(height) if abs(r - py) <= window]
+        cell = column, rows[random.draw(len(rows))]
+        if cell not in cells or at[cells.index(cell)] == at[p]:
+            continue
+        q = cells.index(cell)
+        a, b = at[p], at[q]
+        before = class_cost(weight, cells, at)
+        at[p], at[q] = b, a
+        change = class_cost(weight, cells, at) - before
+        apart = change - 2 * weight.get((a, b), 0.0) * (abs(px - cell[0]) + abs(py - cell[1]))
+        allowed = 0.0
+        if heat > 0 and apart <= 16 * heat:
+            allowed = -heat * math.log((1 + random.draw(1 << 30)) / (1 << 30))
+        if change < allowed and not (heat > 0 and apart > 16 * heat):
+            made += 1
+            total += change
+        else:
+            at[p], at[q] = a, b
+    return made, total
+
+
+def assign(cost: Sequence[Sequence[int]]) -> int:
+    """Least cost of giving every row a column of its own."""
+    n = len(cost)
+    return min(
+        sum(cost[i][order[i]] for i in range(n)) for order in itertools.permutations(range(n))
+    )
+
+
+def piece(
+    adjacency: Adjacency, members: Sequence[int], near: float, far: float, centre: Sequence[float]
+) -> tuple[list[list[tuple[int, int]]], list[int]]:
+    """Lists of the members among themselves, and what the others cost each on the far side."""
+    number = {u: i for i, u in enumerate(members)}
+    lists = [[(number[v], w) for v, w in adjacency[u] if v in number] for u in members]
+    pulls = []
+    for u in members:
+        others = [(centre[v], w) for v, w in adjacency[u] if v not in number]
+        pull = sum(w * (abs(far - c) - abs(near - c)) for c, w in others)
+        pulls.append(round(pull / (far - near)))
+    return lists, pulls

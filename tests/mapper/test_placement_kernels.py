@@ -225,15 +225,17 @@ def test_eigenvectors_of_a_grid(shape: tuple[int, int]) -> None:
     assert levels[0][0].shape == (n, n)
 
 
-def test_a_sketch_has_the_means(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(spectral, "SKETCH", 70)
+def test_a_sketch_has_the_means() -> None:
     split = traffic.split_traffic(subgraph(grid(16, 16)))
     _, vectors, levels = spectral.eigenvectors(split, 2, np.random.default_rng(0))
-    sketch, means = spectral._sketch(levels, vectors)
+    sketch, means = spectral._sketch(levels, vectors, 70)
     assert sketch.size == len(means) <= 70 or len(levels) == 1
     assert sketch.weights.sum() == split.weights.sum()
     placed = spectral.place_by_spectrum(
-        split, legalise.split_cells(cells_of(16, 16)), 1, np.random.default_rng(0)
+        split,
+        legalise.split_cells(cells_of(16, 16)),
+        spectral.Search(1, 1, 3),
+        np.random.default_rng(0),
     )
     assert len(placed) == 1
 
@@ -242,12 +244,16 @@ def cells_of(width: int, height: int) -> NDArray[np.int64]:
     return np.argwhere(np.ones((width, height)))
 
 
-def test_a_grid_is_found_exactly() -> None:
-    split = traffic.split_traffic(subgraph(grid(11, 11, 5)))
-    splits = legalise.split_cells(cells_of(11, 11))
-    x, y = spectral.place_by_spectrum(split, splits, 1, np.random.default_rng(0))[0]
+@pytest.mark.parametrize("side", [8, 11, 18])
+def test_a_grid_is_found_exactly(side: int) -> None:
+    groups = subgraph(grid(side, side, 5))
+    split = traffic.split_traffic(groups)
+    splits = legalise.split_cells(cells_of(side, side))
+    x, y = spectral.place_by_spectrum(
+        split, splits, spectral.Search(1, 1, 12), np.random.default_rng(0)
+    )[0]
     x, y = quadratic.pull_together(split, splits, x, y, 12)
-    assert hop_cost(subgraph(grid(11, 11, 5)), x, y) < 1.5 * 2 * 11 * 10
+    assert hop_cost(groups, x, y) == 2 * side * (side - 1)
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -321,7 +327,7 @@ def test_areas_hold_components(seed: int, monkeypatch: pytest.MonkeyPatch) -> No
             assert [(int(area.members[v]), w) for v, w in links] == lists[u]
 
 
-@pytest.mark.parametrize("effort", ["fast", "default"])
+@pytest.mark.parametrize("effort", ["fast", "default", "strong"])
 @pytest.mark.jit
 def test_threads_do_not_matter(effort: str) -> None:
     for graph, side in ((noisy_ring(400, 1), 20), (grid(40, 40, 2), 40)):
@@ -342,11 +348,11 @@ def test_an_interrupt_keeps_the_best(monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("mapper.placement.annealing._anneal", interrupted)
+    monkeypatch.setattr("mapper.placement.annealing._anneal_sparse", interrupted)
     x, y, stopped = place(groups, region, "fast", np.random.default_rng(0))
     assert stopped
     assert len(set(zip(x.tolist(), y.tolist(), strict=True))) == 36
-    monkeypatch.setattr("mapper.placement.portfolio.split_areas", interrupted)
+    monkeypatch.setattr("mapper.placement.placer.split_areas", interrupted)
     with pytest.raises(KeyboardInterrupt):
         place(groups, region, "fast", np.random.default_rng(0))
 

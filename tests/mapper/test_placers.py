@@ -10,12 +10,21 @@ import pytest
 from numpy.typing import NDArray
 
 from mapper.partition.growing import Subgraph
-from mapper.placement import portfolio
+from mapper.placement import multilevel, portfolio
+from mapper.placement import placer as interface
+from mapper.placement.annealing import AnnealingPlacer, Schedule
+from mapper.placement.class_annealing import ClassPlacer
+from mapper.placement.clock import Clock
+from mapper.placement.curves import CurvePlacer
 from mapper.placement.force import hop_cost, refine_by_forces
+from mapper.placement.multilevel import MultilevelPlacer
 from mapper.placement.region import Region, choose_region
 from mapper.placement.region_bisection import place_by_bisection
+from mapper.placement.spectral import Search, SpectralPlacer
+from mapper.placement.terminal_bisection import BisectionPlacer, CutEffort
 from tests.mapper.helpers import random_graph, subgraph
 from tests.mapper.naive_placers import spend_little
+from tests.mapper.test_class_kernels import layers
 
 Places = tuple[NDArray[np.int32], NDArray[np.int32]]
 Placer = Callable[[Subgraph, Region, NDArray[np.bool_], np.random.Generator], Places]
@@ -24,6 +33,7 @@ Placer = Callable[[Subgraph, Region, NDArray[np.bool_], np.random.Generator], Pl
 @pytest.fixture(autouse=True)
 def little_work(monkeypatch: pytest.MonkeyPatch) -> None:
     spend_little(monkeypatch)
+    monkeypatch.setattr(multilevel, "COARSEST", 12)
 
 
 def by_bisection(
@@ -52,7 +62,57 @@ def default(
     return portfolio.place(groups, region, "default", rng, threads=2)[:2]
 
 
-PLACERS: list[Placer] = [by_bisection, by_forces, fast, default]
+def strong(
+    groups: Subgraph, region: Region, usable: NDArray[np.bool_], rng: np.random.Generator
+) -> Places:
+    return portfolio.place(groups, region, "strong", rng, threads=2)[:2]
+
+
+def in_no_time(
+    groups: Subgraph, region: Region, usable: NDArray[np.bool_], rng: np.random.Generator
+) -> Places:
+    return portfolio.place(groups, region, "strong", rng, time_limit=1e-9)[:2]
+
+
+def alone(name: str, placer: interface.Placer) -> Placer:
+    """One of the portfolio's placers; those that need a start get the groups in their order."""
+
+    def place(
+        groups: Subgraph, region: Region, usable: NDArray[np.bool_], rng: np.random.Generator
+    ) -> Places:
+        rank = np.arange(groups.members.size)
+        problem = interface.Problem(groups, region, rank, 2, 1 << 28, Clock())
+        start = next(CurvePlacer(False).place(problem, None, rng))
+        given = start.x.copy(), start.y.copy()
+        found = list(placer.place(problem, start if placer.needs_start else None, rng))
+        assert np.array_equal(given, (start.x, start.y))
+        for each in found:
+            assert each.cost == hop_cost(groups, each.x, each.y)
+        best = min([start, *found], key=lambda one: one.cost)
+        return best.x + np.int32(region.x), best.y + np.int32(region.y)
+
+    place.__name__ = name
+    return place
+
+
+PLACERS: list[Placer] = [
+    by_bisection,
+    by_forces,
+    fast,
+    default,
+    strong,
+    in_no_time,
+    alone("curves", CurvePlacer(by_distance=True)),
+    alone("spectral", SpectralPlacer(Search(2, 2, 4))),
+    alone("levels", MultilevelPlacer(Search(0, 2, 4))),
+    alone("cuts", BisectionPlacer(CutEffort())),
+    alone("annealing", AnnealingPlacer(Schedule(2e5, rounds=4))),
+    alone("classes", ClassPlacer(2e5, rounds=4)),
+]
+# a start along a curve alone, or one that is only for dense layers, may be no better than chance
+SEARCHING = [
+    place for place in PLACERS if place.__name__ not in ("in_no_time", "curves", "classes")
+]
 
 every_placer = pytest.mark.parametrize("place", PLACERS, ids=lambda f: f.__name__)
 
@@ -121,7 +181,7 @@ def test_groups_without_connections(place: Placer) -> None:
     check(groups, region, usable, place(groups, region, usable, np.random.default_rng(0)))
 
 
-@every_placer
+@pytest.mark.parametrize("place", SEARCHING, ids=lambda f: f.__name__)
 def test_better_than_chance(place: Placer) -> None:
     """A grid of groups on a grid of cores, against the mean of random placements."""
     side, usable = 8, CHIPS["square"]
@@ -153,3 +213,29 @@ def test_the_arguments_stay_as_they_are(place: Placer) -> None:
         assert np.array_equal(before, after)
     assert np.array_equal(region.usable, inside)
     assert usable.all()
+
+
+@every_placer
+@pytest.mark.parametrize("usable", [CHIPS["faulty"], CHIPS["wide"]], ids=["faulty", "wide"])
+def test_dense_layers(place: Placer, usable: NDArray[np.bool_]) -> None:
+    n = int(usable.sum()) * 4 // 5
+    third = n // 3
+    groups = subgraph(layers([third, third, n - 2 * third]))
+    region = choose_region(usable, n)
+    check(groups, region, usable, place(groups, region, usable, np.random.default_rng(0)))
+
+
+@pytest.mark.jit
+@every_placer
+def test_thousands_of_groups_in_several_components(place: Placer) -> None:
+    rng = np.random.default_rng(0)
+    usable = faulty((50, 61), 0.1, 3)
+    n = 2500
+    source = rng.integers(0, n, 2 * n)
+    target = source // 500 * 500 + rng.integers(0, 500, 2 * n)
+    apart = source != target
+    graph = random_graph(rng, n, mean_degree=0)
+    weights = rng.integers(1, 1 << 24, int(apart.sum()))
+    groups = subgraph(graph.from_edges(n, source[apart], target[apart], weights))
+    region = choose_region(usable, n)
+    check(groups, region, usable, place(groups, region, usable, np.random.default_rng(0)))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from mapper.mapping.pairs import Mesh
+from mapper.mapping.mesh import Mesh
 from mapper.multicast.bisection import Effort, bisect, partition_by_bisection
 from mapper.multicast.hypergraph import Hypergraph, connectivity
 from mapper.multicast.partition import PartitionEffort, partition_hypergraph

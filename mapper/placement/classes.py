@@ -1,0 +1,114 @@
+"""Classes: groups with the same neighbours, as the members of a dense layer are.
+
+They are found by hashes of the neighbour sets, so that the work is one pass over the connections.
+No two members of a class are connected: else one would be a neighbour of its own.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from mapper.partition.growing import Subgraph
+
+MEMBERS = 6  # of a class in the mean, at least: with fewer there is little to gain
+
+
+@dataclass(frozen=True, slots=True)
+class Classes:
+    """Which group is in which class, and the mean weights between two members.
+
+    label : ndarray[int64], shape (groups,); count : number of classes
+    indptr, ids, weights : symmetric lists of classes; ndarray[float64] weight of a connection of
+        two members, in strengths (the traffic of a mean group)
+    """
+
+    label: NDArray[np.int64]
+    count: int
+    indptr: NDArray[np.int64]
+    ids: NDArray[np.int64]
+    weights: NDArray[np.float64]
+
+    def members(self) -> list[NDArray[np.int64]]:
+        order = np.argsort(self.label, kind="stable")
+        ends = np.cumsum(np.bincount(self.label, minlength=self.count))
+        return np.split(order, ends[:-1])
+
+    def coloured(self) -> list[list[int]]:
+        """Classes in sets without connections between the members of a set."""
+        colour = np.full(self.count, -1)
+        for a in range(self.count):
+            taken = set(colour[self.ids[self.indptr[a] : self.indptr[a + 1]]].tolist())
+            colour[a] = next(c for c in range(len(taken) + 1) if c not in taken)
+        return [np.flatnonzero(colour == c).tolist() for c in range(int(colour.max()) + 1)]
+
+
+@njit(cache=True, nogil=True)
+def _hash_sets(indptr, ids, hashes):
+    """Sum of each group's neighbour ids, scrambled by splitmix64 (Steele et al., 2014)."""
+    for u in range(indptr.size - 1):
+        total = np.uint64(0)
+        for e in range(indptr[u], indptr[u + 1]):
+            z = np.uint64(ids[e] + 1) * np.uint64(0x9E3779B97F4A7C15)
+            z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+            z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+            total += z ^ (z >> np.uint64(31))
+        hashes[u] = total
+
+
+@njit(cache=True, nogil=True)
+def _join(indptr, ids, weights, label, order, begin, count, class_indptr, class_ids, sums):
+    """Lists of the classes: which are connected, and the weight between all their members.
+
+    order : groups by class; begin : where each class begins in it, shape (count + 1,)
+    class_indptr, class_ids, sums : filled; returns the entries used
+    """
+    slot = np.full(count, -1, np.int64)
+    used = 0
+    class_indptr[0] = 0
+    for a in range(count):
+        first = used
+        for i in range(begin[a], begin[a + 1]):
+            u = order[i]
+            for e in range(indptr[u], indptr[u + 1]):
+                d = label[ids[e]]
+                if slot[d] < first:
+                    slot[d] = used
+                    class_ids[used] = d
+                    sums[used] = 0.0
+                    used += 1
+                sums[slot[d]] += weights[e]
+        class_indptr[a + 1] = used
+    return used
+
+
+def find_classes(groups: Subgraph) -> Classes | None:
+    """The classes of a graph, or None if its groups differ too much for classes to be of use."""
+    n = groups.members.size
+    if groups.ids.size < MEMBERS * n:
+        return None
+    hashes = np.empty(n, np.uint64)
+    _hash_sets(groups.indptr, groups.ids, hashes)
+    _, first, label, size = np.unique(
+        hashes, return_index=True, return_inverse=True, return_counts=True
+    )
+    count = size.size
+    degree = np.diff(groups.indptr)  # idle groups are no layer
+    if np.count_nonzero(degree[first]) * MEMBERS > np.count_nonzero(degree):
+        return None
+    label = label.astype(np.int64)
+    room = int(degree[first].sum())
+    indptr = np.empty(count + 1, np.int64)
+    ids, sums = np.empty(room, np.int64), np.empty(room)
+    order = np.argsort(label, kind="stable")
+    begin = np.append(0, np.cumsum(size))
+    used = _join(
+        groups.indptr, groups.ids, groups.weights, label, order, begin, count, indptr, ids, sums
+    )
+    ids, sums = ids[:used], sums[:used]
+    owner = np.repeat(np.arange(count), np.diff(indptr))
+    strength = float(groups.weights.sum()) / n
+    return Classes(label, count, indptr, ids, sums / (size[owner] * size[ids]) / strength)

@@ -1,0 +1,90 @@
+"""What every placer is: from a problem, and perhaps a placement to start from, to placements."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mapper.partition.growing import Subgraph
+from mapper.placement.areas import Area, split_areas
+from mapper.placement.classes import Classes, find_classes
+from mapper.placement.clock import Clock
+from mapper.placement.force import hop_cost
+from mapper.placement.region import Region
+from mapper.placement.traffic import Traffic, split_traffic
+
+Places = tuple[NDArray[np.int32], NDArray[np.int32]]
+
+
+class Placed(NamedTuple):
+    """A placement and what it costs; columns and rows within the region, each shape (groups,)."""
+
+    cost: int
+    x: NDArray[np.int32]
+    y: NDArray[np.int32]
+
+
+@dataclass(frozen=True)
+class Problem:
+    """What is to be placed where, and by which means.
+
+    rank : ndarray[int64], shape (groups,), of each group in an order in which groups that talk to
+        each other are near
+    memory : bytes that may be used beside the groups, about
+    """
+
+    groups: Subgraph
+    region: Region
+    rank: NDArray[np.int64]
+    threads: int
+    memory: int
+    clock: Clock
+
+    @cached_property
+    def traffic(self) -> Traffic:
+        return split_traffic(self.groups)
+
+    @cached_property
+    def areas(self) -> list[Area]:
+        return split_areas(self.traffic, self.region)
+
+    @cached_property
+    def classes(self) -> Classes | None:
+        return find_classes(self.groups)
+
+    @property
+    def size(self) -> int:
+        return self.groups.members.size
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Rows and columns of the region."""
+        return self.region.usable.shape[0], self.region.usable.shape[1]
+
+    def placed(self, x: NDArray[np.int32], y: NDArray[np.int32]) -> Placed:
+        return Placed(hop_cost(self.groups, x, y), x, y)
+
+
+class Placer(ABC):
+    """One method. Its settings are the fields of a frozen dataclass.
+
+    An implementation yields any number of placements, each of which gives every group a usable
+    core of the region for itself; without a time limit they depend on its arguments alone and not
+    on the number of threads. It never changes its arguments. When the time is up it stops soon:
+    it returns, or raises `TimeUpError`. On Ctrl-C it may yield what it has and must raise
+    `KeyboardInterrupt`.
+    """
+
+    needs_start: bool = False
+
+    @abstractmethod
+    def place(
+        self, problem: Problem, start: Placed | None, rng: np.random.Generator
+    ) -> Iterator[Placed]:
+        """Placements, made from nothing or (if `needs_start`) from a given one."""

@@ -1,0 +1,192 @@
+"""Places by recursive bisection with terminal propagation.
+
+The cells are cut in two, and so are the groups on them, so that as little traffic as possible goes
+between the sides. A group outside pulls at those inside: it counts as if it sat in the middle of
+the piece of the mesh that it is known to be on (Dunlop and Kernighan, IEEE Trans. CAD 4, 1985).
+Departures: the pull is in proportion to what the distance changes from one side to the other,
+instead of to one side or none; the cuts of a size are made in several rounds, since the first of
+them knows less than the last; and each cut is made over levels with FM (`mapper.partition`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from mapper.partition.bipartition import _bisect
+from mapper.placement.clock import ENDLESS, Clock
+from mapper.placement.legalise import split_cells
+from mapper.placement.placer import Placed, Placer, Places, Problem
+from mapper.placement.traffic import Traffic
+
+LARGEST = 1 << 20  # weights are scaled down to this: sums of sides stay far from overflow
+PIECES = 64  # cut between two looks at the clock
+SMALL = 64  # groups of a piece up to which cuts are made without smoothing
+
+
+@dataclass(frozen=True, slots=True)
+class CutEffort:
+    """How hard each cut is tried.
+
+    rounds : over all cuts of a stage; tries, passes, smoothing : of each, as in `mapper.partition`
+    """
+
+    rounds: int = 2
+    tries: int = 4
+    passes: int = 3
+    smoothing: int = 12
+
+
+@njit(cache=True, nogil=True)
+def _piece(
+    indptr, ids, weights, members, near, far, axis, centre, local, sub_indptr, sub_ids, sub_weights,
+    bias,
+):  # fmt: skip
+    """Lists of a piece's groups among themselves, and what those outside want.
+
+    near, far : middles of the two sides on `axis`
+    centre : ndarray[float64], shape (groups, 2), the middle of the piece that each group is on
+    local : ndarray[int64], shape (groups,), -1 for all, on entry and exit
+    sub_indptr, sub_ids, sub_weights : filled, groups numbered as in `members`
+    bias : filled; what each group's connections to the outside cost more on the far side, in
+        distances of the sides
+
+    Returns the entries used.
+    """
+    for i in range(members.size):
+        local[members[i]] = i
+    used = 0
+    sub_indptr[0] = 0
+    for i in range(members.size):
+        u = members[i]
+        pull = 0.0
+        for e in range(indptr[u], indptr[u + 1]):
+            t = ids[e]
+            if local[t] >= 0:
+                sub_ids[used] = local[t]
+                sub_weights[used] = weights[e]
+                used += 1
+            else:
+                c = centre[t, axis]
+                pull += weights[e] * (abs(far - c) - abs(near - c))
+        bias[i] = np.int64(np.rint(pull / (far - near)))
+        sub_indptr[i + 1] = used
+    for i in range(members.size):
+        local[members[i]] = -1
+    return used
+
+
+@njit(cache=True, nogil=True)
+def _cut(
+    indptr, ids, weights, cuts, middles, order, centre, local, tries, passes, smoothing, state
+):  # fmt: skip
+    """Cut pieces one after the other; the middles of groups' pieces are kept up to date.
+
+    cuts : begin, middle, end and axis of each; middles : shape (cuts, 4), column and row of the
+        middle of each side
+    order : groups by piece, changed within each; centre : as by `_piece`, changed
+    """
+    for k in range(cuts.shape[0]):
+        begin, middle, end, axis = cuts[k, 0], cuts[k, 1], cuts[k, 2], cuts[k, 3]
+        members = order[begin:end].copy()
+        n = members.size
+        entries = np.int64(0)
+        for u in members:
+            entries += indptr[u + 1] - indptr[u]
+        sub_indptr = np.empty(n + 1, np.int64)
+        sub_ids = np.empty(entries, np.int32)
+        sub_weights = np.empty(entries, np.int32)
+        bias = np.empty(n, np.int64)
+        used = _piece(
+            indptr, ids, weights, members, middles[k, axis], middles[k, 2 + axis], axis, centre,
+            local, sub_indptr, sub_ids, sub_weights, bias,
+        )  # fmt: skip
+        side = np.zeros(n, np.uint8)
+        room = middle - begin
+        if n == 2:
+            side[0] = 1 if bias[0] < bias[1] else 0
+            side[1] = 1 - side[0]
+        else:
+            steps = smoothing if n > SMALL else 0
+            _bisect(
+                n, sub_indptr, sub_ids[:used], sub_weights[:used], np.ones(n, np.int64), bias, room,
+                room, n - room, tries, passes, steps, state, side,
+            )  # fmt: skip
+        first, second = begin, middle
+        for i in range(n):
+            at = 0
+            # a cut that is not exact would leave a cell without a group
+            if (side[i] == 0 and first < middle) or second == end:
+                order[first] = members[i]
+                first += 1
+            else:
+                order[second] = members[i]
+                second += 1
+                at = 2
+            centre[members[i], 0] = middles[k, at]
+            centre[members[i], 1] = middles[k, at + 1]
+
+
+def _middles(cells: NDArray[np.int64], cuts: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Mean column and row of the cells of both sides of each cut, shape (cuts, 4)."""
+    sums = np.concatenate([np.zeros((1, 2)), np.cumsum(cells, axis=0)])
+    found = []
+    for low, high in ((cuts[:, 0], cuts[:, 1]), (cuts[:, 1], cuts[:, 2])):
+        found.append((sums[high] - sums[low]) / (high - low)[:, None])
+    return np.concatenate(found, axis=1)
+
+
+def _stages(cuts: NDArray[np.int64]) -> Iterator[NDArray[np.int64]]:
+    """The cuts that can be made side by side: the whole, its sides, theirs and so on."""
+    # pieces of a stage follow each other; the next begins within one of them
+    yield from np.split(cuts, 1 + np.flatnonzero(cuts[1:, 0] < cuts[:-1, 2]))
+
+
+def place_by_cuts(
+    traffic: Traffic,
+    cells: NDArray[np.int64],
+    effort: CutEffort,
+    rng: np.random.Generator,
+    clock: Clock = ENDLESS,
+) -> Places:
+    """Columns and rows, one of the cells, shape (groups, 2), for each group."""
+    n = traffic.size
+    splits = split_cells(cells)
+    scale = max(1.0, float(traffic.weights.max(initial=0)) / LARGEST)
+    weights = np.rint(traffic.weights / scale).astype(np.int64)
+    order = rng.permutation(n)
+    centre = np.tile(splits.cells.mean(axis=0), (n, 1))
+    local = np.full(n, -1, np.int64)
+    state = rng.integers(1, 1 << 62, 1).astype(np.uint64)
+    for stage in _stages(splits.cuts):
+        middles = _middles(splits.cells, stage)
+        for _ in range(effort.rounds if len(stage) > 1 else 1):
+            for k in range(0, len(stage), PIECES):
+                clock.check()
+                _cut(
+                    traffic.indptr, traffic.ids, weights, stage[k : k + PIECES],
+                    middles[k : k + PIECES], order, centre, local, effort.tries, effort.passes,
+                    effort.smoothing, state,
+                )  # fmt: skip
+    x, y = np.empty(n, np.int32), np.empty(n, np.int32)
+    x[order], y[order] = splits.cells[:, 0], splits.cells[:, 1]
+    return x, y
+
+
+@dataclass(frozen=True, slots=True)
+class BisectionPlacer(Placer):
+    """Cuts the whole region, connected or not: groups apart do not pull at each other."""
+
+    effort: CutEffort
+
+    def place(
+        self, problem: Problem, start: Placed | None, rng: np.random.Generator
+    ) -> Iterator[Placed]:
+        cells = np.argwhere(problem.region.usable.T)
+        yield problem.placed(
+            *place_by_cuts(problem.traffic, cells, self.effort, rng, problem.clock)
+        )
