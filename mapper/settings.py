@@ -52,6 +52,7 @@ class Settings:
 
     Of the objective multicast, for networks whose nets fit the memory:
 
+    net_budget : pins of nets that a refinement of the partition looks at
     recuts : rounds in which pairs of parts are bisected anew
     tree_cycles : V-cycles over the mapping by tree hops
     tree_proposals : of their annealing, for each neuron on each level
@@ -85,6 +86,7 @@ class Settings:
     hop_budget: int = 50_000_000
     cycles: int = 1
     proposals: int = 0
+    net_budget: int = 30_000_000
     recuts: int = 10
     tree_cycles: int = 1
     tree_proposals: int = 30
@@ -110,6 +112,7 @@ class Settings:
             ("hop_budget", 0, 1 << 50),
             ("cycles", 0, 1000),
             ("proposals", 0, 1 << 20),
+            ("net_budget", 0, 1 << 50),
             ("recuts", 0, 1000),
             ("tree_cycles", 0, 1000),
             ("tree_proposals", 0, 1 << 20),
@@ -160,6 +163,7 @@ PRESETS: dict[str, Settings] = {
         hop_passes=1,
         exchanges=0,
         cycles=0,
+        net_budget=5_000_000,
         recuts=0,
         tree_proposals=8,
     ),
@@ -177,6 +181,7 @@ PRESETS: dict[str, Settings] = {
         hop_budget=1 << 50,
         cycles=4,
         proposals=30,
+        net_budget=1_000_000_000,
         recuts=60,
         tree_cycles=2,
         tree_proposals=120,

@@ -16,6 +16,7 @@ from mapper.multicast.coarsening import coarsen
 from mapper.multicast.hypergraph import Hypergraph, Int32, Int64, connectivity, contract
 from mapper.multicast.refinement import (
     ENOUGH,
+    EVERYWHERE,
     Search,
     _grow,
     _search,
@@ -28,8 +29,7 @@ from mapper.multicast.refinement import (
 COARSEST = 120  # vertices at which growing starts
 HEAVIEST = 3.0  # a cluster is at most this times the mean vertex of the coarsest level
 SHRINKS = 0.95  # a level that leaves more than this share of the vertices is the last
-REPEATED = 2_000_000  # pins of all runs of one bisection together, if there is more than one
-EVERYWHERE = 1 << 40  # seeds of a search: the whole border
+REPEATED = 1_000_000  # pins of all runs of one bisection together, if there is more than one
 
 
 @dataclass(frozen=True, slots=True)

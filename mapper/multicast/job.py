@@ -48,7 +48,7 @@ def partition_nets(
     repeats = max(1, settings.bisection_repeats // 2)
     effort = PartitionEffort(
         Effort(settings.bisection_repeats, 3, 100, repeats),
-        Search(settings.refinement_passes, 25, 150, memory=memory),
+        Search(settings.refinement_passes, 25, 150, settings.net_budget, memory),
         settings.cycles,
         settings.recuts,
     )

@@ -22,7 +22,8 @@ from mapper.team import Team
 COARSEST = 100  # vertices for each part at which bisections start
 HEAVIEST = 1.5  # a cluster is at most this times the mean vertex of the coarsest level
 TURN = 10  # rounds of pairs between two refinements
-LAST_PINS = 4  # of a pass over all neurons, when those alike have been kept together before
+LAST_PASS = 4  # looks at all pins, when those alike have been kept together before
+RECUT = 10  # looks at all pins of a round in which pairs are bisected anew, about
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +32,8 @@ class PartitionEffort:
 
     bisection : of the coarsest level; search : of k-way FM on every level
     cycles : V-cycles after the first way down and up
-    recuts : rounds in which pairs of parts are bisected anew
+    recuts : rounds in which pairs of parts are bisected anew, fewer if the budget of the search
+        is not enough for as many
     """
 
     bisection: Effort
@@ -52,7 +54,8 @@ def partition_hypergraph(
         return _partition(graph, room, effort, seed, rng, team)
     above, cluster = twins
     part = _partition(above, room, effort, seed, rng, team)[cluster]
-    refine(graph, part, room, replace(effort.search, budget=LAST_PINS, passes=1), rng)
+    last = replace(effort.search, budget=LAST_PASS * graph.pins.size, passes=1)
+    refine(graph, part, room, last, rng)
     return part
 
 
@@ -85,8 +88,9 @@ def _partition(
         if cost >= best_cost:
             break
         best, best_cost = part, cost
-    for turn in range(0, effort.recuts, TURN):
-        pairs = PairEffort(min(TURN, effort.recuts - turn), effort.bisection)
+    recuts = min(effort.recuts, effort.search.budget // (RECUT * max(1, graph.pins.size)))
+    for turn in range(0, recuts, TURN):
+        pairs = PairEffort(min(TURN, recuts - turn), effort.bisection)
         part = best.copy()
         cut_pairs_anew(graph, part, room, pairs, seed + turn, team)
         refine(graph, part, room, effort.search, rng)

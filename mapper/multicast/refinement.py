@@ -23,6 +23,8 @@ from mapper.partition.heap import _remove, _sift_down, _sift_up
 
 SETTLED = 1000  # passes end when less than one in so much of the connectivity is gained
 GAIN_BYTES = 8  # of a vertex and part in the table of gains
+EVERYWHERE = 1 << 40  # seeds of a search: the whole border
+LONG = 300  # patience of such a search
 ENOUGH = 1 << 60  # a budget without limit
 WIDE = 512  # pins of a net that does not bring its vertices into a search
 
@@ -378,18 +380,18 @@ def new_queue(vertices: int) -> Queue:
 
 @dataclass(frozen=True, slots=True)
 class Search:
-    """How hard refinement tries.
+    """How hard refinement tries; the first pass is one search from the whole border.
 
     passes : over all vertices; seeds : vertices that a search begins from
     patience : moves without improvement that end a search
-    budget : pins that a pass looks at, for each that there is
+    budget : pins that all passes may look at
     memory : bytes of the table of gains, without which there is no refinement
     """
 
     passes: int
     seeds: int
     patience: int
-    budget: int = 1000
+    budget: int = ENOUGH
     memory: int = 1 << 40
 
 
@@ -407,11 +409,17 @@ def refine(
     if np.any(state.load > room):
         _unload(state, queue, rng.permutation(graph.vertices))
     won = 0
-    budget = effort.budget * graph.pins.size
-    for _ in range(effort.passes):
+    budget = effort.budget
+    for index in range(effort.passes):
+        if budget <= 0:
+            break
+        seeds, patience = effort.seeds, effort.patience
+        if index == 0:  # one search for all comes far in little time
+            seeds, patience = EVERYWHERE, max(patience, LONG)
         order = rng.permutation(graph.vertices)
-        gained = int(_search(state, queue, order, effort.seeds, effort.patience, budget))
+        gained = int(_search(state, queue, order, seeds, patience, budget))
         won += gained
+        budget -= int(queue.work[0])
         if gained * SETTLED <= int((state.weights * (state.used - 1)).sum()):
             break
     return won
