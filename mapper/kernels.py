@@ -97,6 +97,8 @@ def compile_once(console: Console) -> None:
 
 
 def _map_tiny_networks() -> None:
+    from dataclasses import replace
+
     import numpy as np
 
     from chipsim.chip import Chip
@@ -123,6 +125,7 @@ def _map_tiny_networks() -> None:
         preset(name, memory_bytes=1 << 28, block_vertices=64, degree=8, cycles=1)
         for name in PRESETS
     ]
+    presets.append(replace(presets[0], preset="multicast", objective="multicast"))
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         path = folder / "net.bin"

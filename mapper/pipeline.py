@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -24,15 +24,25 @@ from mapper.limits.search import ATTEMPTS, make_job, partition_within
 from mapper.mapping.mesh import Mesh
 from mapper.mapping.multilevel import Levels, coarsen, first_parts
 from mapper.mapping.refine import Mapped, level_effort, refine_mapping
-from mapper.mapping.within import refine_within
+from mapper.mapping.within import refine_within, within_limits
 from mapper.monitor import Monitor
+from mapper.multicast.hypergraph import contract as contract_nets
+from mapper.multicast.job import partition_nets, refine_streamed_nets, refine_trees
+from mapper.multicast.nets import net_traffic, read_nets
 from mapper.partition.bisection import whole
 from mapper.partition.classic import partition_classic
 from mapper.partition.contraction import contract
 from mapper.partition.groups import group_traffic
 from mapper.partition.growing import Subgraph
 from mapper.partition.rows import weight_shift
-from mapper.partition.streamed import Task, balanced, numbered, open_rows, partition_streamed
+from mapper.partition.streamed import (
+    Task,
+    balanced,
+    numbered,
+    open_rows,
+    partition_streamed,
+    parts_wanted,
+)
 from mapper.partition.thinning import thin
 from mapper.placement.force import refine_by_forces
 from mapper.placement.portfolio import place
@@ -97,8 +107,9 @@ def map_network(
         seed, spare = settings.seed_of(9), plan.grouped or settings.memory_bytes // 4
         folded = fold(job.demands(), job.load.limits, np.zeros(2), cores)
         # One capacity stands for all limits, and nothing has a place before it is placed.
-        plain = folded.exact and not job.watched
-        plain &= constraints is None or not (constraints.core >= 0).any()
+        pinned = constraints is not None and bool((constraints.core >= 0).any())
+        plain = folded.exact and not job.watched and not pinned
+        nets_held = settings.objective == "multicast" and plan.nets_held
         if settings.method == "classic":  # steps 2 to 5
 
             def paired(folded: Folded, number: int) -> tuple[NDArray[np.int32], int]:
@@ -115,6 +126,27 @@ def map_network(
                 memory = settings.memory_bytes // 4
                 contracted = contract(graph, part, parts, scratch, "groups", memory, threads)
                 groups = whole(contracted, threads)
+        elif nets_held:
+            with monitor.stage("read"):
+                monitor.expect(network.meta.synapses)
+                nets = read_nets(network, network.vertex_sizes(), team, monitor.advance)
+                if constraints is not None:
+                    nets = contract_nets(nets, job.items.item, job.items.count, directed=True)
+
+            def netted(folded: Folded, number: int) -> tuple[NDArray[np.int32], int]:
+                sized = replace(nets, sizes=folded.sizes)
+                wanted = parts_wanted(int(folded.sizes.sum()), folded.capacity, cores)
+                tried = steps.within(f"attempt {number}") if number else steps
+                return partition_nets(
+                    sized, Resized(graph, folded.sizes), wanted, cores, folded.capacity, settings,
+                    plan.gathered, tried, monitor, team,
+                )  # fmt: skip
+
+            part, parts, folded = partition_within(
+                job, netted, ATTEMPTS, spare, seed, team, monitor
+            )
+            with monitor.stage("groups"):
+                groups = net_traffic(nets, part, parts)
         else:
             shift = weight_shift(network.meta.total_weight, network.meta.synapses)
             with monitor.stage("read"):
@@ -153,12 +185,18 @@ def map_network(
                     )
                     part, parts = numbered(part, cores)
                     levels = Levels([rows], [])
-            with monitor.stage("groups"):
-                seen_rows = levels.coarsest
-                monitor.expect(seen_rows.entries)
-                groups = group_traffic(
-                    seen_rows, part, parts, plan.grouped, scratch.path, team, monitor.advance
-                )
+            if settings.objective == "multicast" and plain and constraints is None:
+                part, groups = refine_streamed_nets(
+                    network, rows, part, parts, folded.capacity, settings, plan.grouped, steps,
+                    scratch.path, monitor, team,
+                )  # fmt: skip
+            else:
+                with monitor.stage("groups"):
+                    seen_rows = levels.coarsest
+                    monitor.expect(seen_rows.entries)
+                    groups = group_traffic(
+                        seen_rows, part, parts, plan.grouped, scratch.path, team, monitor.advance
+                    )
         scratch.evict()
 
         def placed(groups: Subgraph = groups) -> Arrays:
@@ -172,7 +210,17 @@ def map_network(
             place = cell[part]
         else:
             place = core_of_items(cell, part, constraints, job, spare, seed, team)
-        if settings.method != "classic" and settings.objective != "cut":
+        if nets_held:
+            with monitor.stage("refine by trees"):
+                if pinned:
+                    monitor.note("left as placed: some neurons are pinned")
+                else:
+                    sized = replace(nets, sizes=folded.sizes)
+                    mesh = Mesh(chip.width, chip.height, _room(chip, place, folded.capacity))
+                    found = refine_trees(sized, place, mesh, settings, steps, monitor)
+                    place = found if plain else within_limits(job, found, place, monitor, team)
+            del nets
+        elif settings.method != "classic" and settings.objective == "unicast":
             with monitor.stage("refine by hops"):
                 if plain:
                     mesh = Mesh(chip.width, chip.height, _room(chip, place, folded.capacity))

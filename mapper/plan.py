@@ -38,6 +38,9 @@ CHAIN_NEURON_BYTES = 64  # of a neuron in a V-cycle
 WORTH_A_CYCLE = 4  # looks at all connections that the budget of refinement has for it
 NEURON_BYTES_PER_THREAD = 8  # scratch of label propagation
 MOST_THREADS = 64
+NET_BYTES = 56  # of a pin: the hypergraph, its coarse levels, its slots, and sorting them
+NET_NEURON_BYTES = 300  # of a neuron and its net: arrays of all levels, fingerprints, queues
+STREAMED_NET_BYTES = 56  # of a neuron, where nets are streamed
 THREADS_SHARE = 8  # this part of the memory is for what each thread has to itself
 PAIR_BYTES = 8  # of two groups with traffic, while traffic is measured
 PLACER_BYTES = 28  # of the same while groups are placed
@@ -57,6 +60,7 @@ class Plan:
 
     budget : what `--memory` allows; stages : peak of each, by name
     scratch, sorting : bytes on disk, the latter only while something is sorted
+    nets_held : with the objective multicast, all nets are held in memory instead of the rows
     held : the whole network is held in memory instead of streamed from scratch
     sampled : connections between clusters that are kept; gathered : bytes for rows of blocks
     grouped : bytes for sums of the traffic between groups
@@ -77,6 +81,7 @@ class Plan:
     levels: bool = False
     cycles: int = 0
     chains: int = 1
+    nets_held: bool = False
 
     @property
     def memory(self) -> int:
@@ -164,6 +169,7 @@ def _plan_streamed(network: NetworkFile, chip: Chip, settings: Settings) -> Plan
     # A level of a V-cycle, and what is added up to make the next; one chain has room for a sample.
     level = LEVEL_BYTES * m
     levels = held and m <= settings.level_budget and 2 * level <= left
+    levels &= settings.objective != "multicast"  # which refines parts on the network itself
     chains = CHAINS if (CHAINS + levels) * level + (CHAINS - 1) * chained <= left else 1
     stages["refine by hops"] += max(
         chains * LEVEL_BYTES * min(m, sampled) + (chains - 1) * chained if cycles else 0,
@@ -179,6 +185,19 @@ def _plan_streamed(network: NetworkFile, chip: Chip, settings: Settings) -> Plan
     refined = settings.hop_passes + settings.exchanges + cycles
     if chip.synapses is not None:
         stages["check"] = base + 40 * n
+    if settings.objective == "multicast":
+        pins = (2 if network.undirected else 1) * network.meta.synapses + n
+        need = NET_BYTES * pins + NET_NEURON_BYTES * n + MATRIX_BYTES * parts * parts
+        table = max(1 << 22, min(8 * n * parts, (memory - base - need) * 3 // 4))
+        if base + need + table <= memory:
+            nets = dict.fromkeys(("read", "refine by trees"), base + need)
+            nets["partition"] = base + need + table
+            for name in ("check", "placement", "score"):
+                if name in stages:
+                    nets[name] = stages[name]
+            kept = int((STEP_BYTES + REFINED_BYTES * settings.tree_cycles) * n)
+            return Plan(memory, nets, kept, 0, True, 0, table, 0, threads, nets_held=True)
+        stages["refine by nets"] = base + rows + STREAMED_NET_BYTES * n
     return Plan(
         memory,
         stages,

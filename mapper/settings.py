@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, replace
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 
 from mapper.errors import UsageError
+
+Objective = Literal["unicast", "cut", "multicast"]
+OBJECTIVES: tuple[Objective, ...] = get_args(Objective)
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
     """Every number that steers the method.
 
-    objective : "unicast" (hops of spikes, one for each target) or "cut" (no refinement by hops)
+    objective : "unicast" (hops of spikes, one for each target), "cut" (no refinement by hops) or
+        "multicast" (a spike goes once to each core: connectivity, then links of trees)
     method : "classic" (the nine steps as published) or "streamed" (mapper.partition.streamed)
     bisection_repeats : random starts of each bisection
     refinement_passes : visits to all vertices on every level while uncoarsening
@@ -45,11 +49,18 @@ class Settings:
         fewer of both, or none
     cycles : V-cycles over the mapping, of networks held in memory
     proposals : of annealing, for each neuron on each level of a V-cycle
+
+    Of the objective multicast, for networks whose nets fit the memory:
+
+    net_budget : pins of nets that a refinement of the partition looks at
+    recuts : rounds in which pairs of parts are bisected anew
+    tree_cycles : V-cycles over the mapping by tree hops
+    tree_proposals : of their annealing, for each neuron on each level
     """
 
     preset: str = "classic"
     method: str = "classic"
-    objective: Literal["unicast", "cut"] = "unicast"
+    objective: Objective = "unicast"
     seed: int = 0
     threads: int = 1
     memory_bytes: int = 1 << 30
@@ -75,6 +86,10 @@ class Settings:
     hop_budget: int = 50_000_000
     cycles: int = 1
     proposals: int = 0
+    net_budget: int = 30_000_000
+    recuts: int = 10
+    tree_cycles: int = 1
+    tree_proposals: int = 30
 
     def __post_init__(self) -> None:
         for name, low, high in (
@@ -97,6 +112,10 @@ class Settings:
             ("hop_budget", 0, 1 << 50),
             ("cycles", 0, 1000),
             ("proposals", 0, 1 << 20),
+            ("net_budget", 0, 1 << 50),
+            ("recuts", 0, 1000),
+            ("tree_cycles", 0, 1000),
+            ("tree_proposals", 0, 1 << 20),
             ("threads", 1, 1024),
             ("seed", 0, 2**63 - 1),
             ("memory_bytes", 1 << 28, 1 << 60),
@@ -106,11 +125,16 @@ class Settings:
                 raise UsageError(f"{name} is {value}; give {low} to {high}")
         for name, known in (
             ("method", ("classic", "streamed")),
-            ("objective", ("unicast", "cut")),
+            ("objective", OBJECTIVES),
             ("placement", ("fast", "default", "strong")),
         ):
             if getattr(self, name) not in known:
                 raise UsageError(f"{name} is {getattr(self, name)!r}; give {' or '.join(known)}")
+        if self.objective == "multicast" and self.method == "classic":
+            raise UsageError(
+                "the preset classic has no objective multicast: it is the published method, for "
+                "unicast; take the preset fast, default or strong"
+            )
         for name in ("stop_shrink", "force_share"):
             if not 0 < getattr(self, name) <= 1:
                 raise UsageError(f"{name} is {getattr(self, name)}; give a share above 0, up to 1")
@@ -139,6 +163,9 @@ PRESETS: dict[str, Settings] = {
         hop_passes=1,
         exchanges=0,
         cycles=0,
+        net_budget=5_000_000,
+        recuts=0,
+        tree_proposals=8,
     ),
     "default": Settings(method="streamed", bisection_repeats=4, refinement_passes=5),
     "strong": Settings(
@@ -154,6 +181,10 @@ PRESETS: dict[str, Settings] = {
         hop_budget=1 << 50,
         cycles=4,
         proposals=30,
+        net_budget=1_000_000_000,
+        recuts=60,
+        tree_cycles=2,
+        tree_proposals=120,
     ),
     "classic": Settings(),
 }

@@ -44,8 +44,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     method.add_argument(
         "--objective",
-        choices=("unicast", "cut"),
-        help="fewest hops of all spikes, or the smallest cut (then cores are placed, no more)",
+        choices=("unicast", "cut", "multicast"),
+        help="fewest hops of all spikes, one a synapse; or the smallest cut (then cores are "
+        "placed, no more); or fewest hops of spikes that fan out inside the core",
     )
     for name, text in (
         ("bisection-repeats", "random starts of each bisection"),
@@ -64,6 +65,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         ("hop-budget", "connections that these passes, and these rounds, look at in all"),
         ("cycles", "V-cycles over the mapping, of networks held in memory"),
         ("proposals", "of annealing, for each neuron on each level of a V-cycle"),
+        ("net-budget", "multicast: pins of nets that a refinement of the partition looks at"),
+        ("recuts", "multicast: rounds in which pairs of parts are bisected anew"),
+        ("tree-cycles", "multicast: V-cycles over the mapping by hops of trees"),
+        ("tree-proposals", "multicast: of annealing, for each neuron on each level of these"),
         ("matching-repeats", "classic: random orders for each round of pairing"),
         ("force-iterations", "classic: limit of force-directed refinement"),
         ("size-divisor", "classic: a coarse vertex is at most a core over this"),
@@ -92,6 +97,10 @@ METHOD = (
     "hop_budget",
     "cycles",
     "proposals",
+    "net_budget",
+    "recuts",
+    "tree_cycles",
+    "tree_proposals",
     "objective",
     "matching_repeats",
     "bisection_repeats",

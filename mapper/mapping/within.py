@@ -73,6 +73,18 @@ def refine_within(
     return found if after < before else place
 
 
+def within_limits(
+    job: Job, found: NDArray[np.int32], place: NDArray[np.int32], monitor: Monitor, team: Team
+) -> NDArray[np.int32]:
+    """The core of every item that was found, or as it was placed if a core is above a limit now."""
+    limits = job.load.limits
+    use = job.load.count(found[job.items.item], job.chip.cores, team)
+    over = np.count_nonzero(excess(use.table, limits, weight_of_excess(limits)))
+    if over:
+        monitor.note(f"{over:,} cores above a limit after refinement: left as placed")
+    return place if over else found
+
+
 def room_of(
     cores: int, place: NDArray[np.int32], folded: Folded, pinned: NDArray[np.bool_]
 ) -> NDArray[np.int64]:

@@ -57,9 +57,13 @@ class Task:
 
     @property
     def wanted(self) -> int:
-        """Cores to use: as few as leave some slack, which refinement needs to move anything."""
-        size = int(self.rows.sizes.sum())
-        return max(1, min(self.cores, -(-size // max(1, int(self.capacity * FILL)))))
+        """Cores to use, see `parts_wanted`."""
+        return parts_wanted(int(self.rows.sizes.sum()), self.capacity, self.cores)
+
+
+def parts_wanted(size: int, capacity: int, cores: int) -> int:
+    """Cores to use: as few as leave some slack, which refinement needs to move anything."""
+    return max(1, min(cores, -(-size // max(1, int(capacity * FILL)))))
 
 
 def partition_streamed(

@@ -60,6 +60,12 @@ FORMATS: dict[str, Importer] = {
             "storage.formats.metis",
         ),
         Importer(
+            "hmetis",
+            "hMETIS hypergraph; a hyperedge is the axon of one neuron",
+            (".hgr",),
+            "storage.formats.hmetis",
+        ),
+        Importer(
             "edgelist",
             "text with a line `source target [weight]` for every synapse",
             (".csv", ".tsv", ".txt", ".edges", ".edgelist", ".el"),

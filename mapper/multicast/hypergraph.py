@@ -1,0 +1,215 @@
+"""Hypergraphs in memory: nets with pins, vertices with sizes; contraction and restriction."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+Int64 = NDArray[np.int64]
+Int32 = NDArray[np.int32]
+
+PIN_BYTES = 8  # of a pin in memory: its vertex, and the net among those of the vertex
+
+
+@njit(cache=True, nogil=True)
+def _transpose(start, pins, count, vertex_start, nets):
+    """The nets of each vertex, in increasing order; fills both arrays."""
+    vertex_start[:] = 0
+    for p in range(pins.size):
+        vertex_start[pins[p] + 1] += 1
+    for v in range(count):
+        vertex_start[v + 1] += vertex_start[v]
+    at = vertex_start[:-1].copy()
+    for e in range(start.size - 1):
+        for p in range(start[e], start[e + 1]):
+            v = pins[p]
+            nets[at[v]] = e
+            at[v] += 1
+
+
+@dataclass(frozen=True, slots=True)
+class Hypergraph:
+    """Nets and vertices, each with lists of the other.
+
+    start : ndarray[int64], shape (nets + 1,), where the pins of each net begin
+    pins : ndarray[int32], each once in a net; the first one is the source of its spikes
+    weights : ndarray[int64], shape (nets,), rate of the source
+    vertex_start, nets : the same by vertex, nets increasing
+    sizes : ndarray[int64], shape (vertices,), capacity that each vertex uses
+    """
+
+    start: Int64
+    pins: Int32
+    weights: Int64
+    vertex_start: Int64
+    nets: Int32
+    sizes: Int64
+
+    @property
+    def vertices(self) -> int:
+        return self.sizes.size
+
+    @property
+    def net_count(self) -> int:
+        return self.weights.size
+
+
+def make_hypergraph(start: Int64, pins: Int32, weights: Int64, sizes: Int64) -> Hypergraph:
+    """A hypergraph from its nets."""
+    vertex_start = np.empty(sizes.size + 1, np.int64)
+    nets = np.empty(pins.size, np.int32)
+    _transpose(start, pins, sizes.size, vertex_start, nets)
+    return Hypergraph(start, pins, weights, vertex_start, nets, sizes)
+
+
+@njit(cache=True, nogil=True)
+def _map_pins(start, pins, cluster, marks, out_start, out_pins):
+    """Nets of clusters: each cluster once in a net, where it comes first; none of one cluster.
+
+    cluster : of every vertex, below 0 for those that are left out
+    marks : scratch per cluster, -1 on entry
+    out_start : shape (nets + 1,), filled; nets that are left out are empty. Returns the pins.
+    """
+    at = 0
+    out_start[0] = 0
+    for e in range(start.size - 1):
+        first = at
+        for p in range(start[e], start[e + 1]):
+            c = cluster[pins[p]]
+            if c >= 0 and marks[c] != e:
+                marks[c] = e
+                out_pins[at] = c
+                at += 1
+        if at - first == 1:
+            at = first
+        out_start[e + 1] = at
+    return at
+
+
+@njit(cache=True, nogil=True)
+def _fingerprints(start, pins, directed, prints):
+    """A number for each net that is the same for nets of the same pins, and seldom for others.
+
+    directed : nets of the same pins and different sources are different, too
+    """
+    for e in range(start.size - 1):
+        total = np.uint64(start[e + 1] - start[e])
+        if directed and start[e + 1] > start[e]:
+            total += np.uint64(pins[start[e]]) << np.uint64(32)
+        for p in range(start[e], start[e + 1]):
+            x = np.uint64(pins[p] + 1) * np.uint64(0x9E3779B97F4A7C15)
+            x ^= x >> np.uint64(29)
+            x *= np.uint64(0xBF58476D1CE4E5B9)
+            x ^= x >> np.uint64(32)
+            total += x
+        prints[e] = total
+
+
+@njit(cache=True, nogil=True)
+def _merge_equal(order, prints, start, pins, weights, directed, marks, kept):
+    """Add up the weights of nets with the same pins at the first of them.
+
+    order : nets by fingerprint, then number; marks : scratch per vertex, -1 on entry
+    kept : shape (nets,), gets 1 for those that are left; `weights` changes
+    """
+    low = 0
+    while low < order.size:
+        high = low + 1
+        while high < order.size and prints[order[high]] == prints[order[low]]:
+            high += 1
+        for i in range(low, high):
+            e = order[i]
+            length = start[e + 1] - start[e]
+            if length == 0 or kept[e] == 2:
+                continue
+            kept[e] = 1
+            if i + 1 == high:
+                continue
+            for p in range(start[e], start[e + 1]):
+                marks[pins[p]] = e
+            for j in range(i + 1, high):
+                f = order[j]
+                if kept[f] == 2 or start[f + 1] - start[f] != length:
+                    continue
+                same = not directed or pins[start[e]] == pins[start[f]]
+                for p in range(start[f], start[f + 1]):
+                    if marks[pins[p]] != e:
+                        same = False
+                        break
+                if same:
+                    weights[e] += weights[f]
+                    kept[f] = 2
+        low = high
+    for e in range(kept.size):
+        if kept[e] == 2:
+            kept[e] = 0
+
+
+@njit(cache=True, nogil=True)
+def _select(start, pins, weights, kept, out_start, out_pins, out_weights):
+    """The nets that are kept, side by side."""
+    at = 0
+    found = 0
+    out_start[0] = 0
+    for e in range(kept.size):
+        if kept[e] == 0:
+            continue
+        for p in range(start[e], start[e + 1]):
+            out_pins[at] = pins[p]
+            at += 1
+        out_weights[found] = weights[e]
+        found += 1
+        out_start[found] = at
+
+
+def contract(graph: Hypergraph, cluster: Int32, count: int, directed: bool = False) -> Hypergraph:
+    """The hypergraph of clusters; nets of the same clusters become one, with the sum of weights.
+
+    directed : only those with the same source
+
+    cluster : ndarray[int32], shape (vertices,), 0 .. count-1; vertices below 0 are left out, and
+        nets keep what is left of them: the connectivity inside a part does not change (the net
+        splitting of Catalyurek and Aykanat, IEEE Trans. Parallel Distrib. Syst. 10, 1999)
+    """
+    start, pins = np.empty_like(graph.start), np.empty_like(graph.pins)
+    used = _map_pins(graph.start, graph.pins, cluster, np.full(count, -1, np.int32), start, pins)
+    prints = np.empty(graph.net_count, np.uint64)
+    with np.errstate(over="ignore"):  # modulo 2^64, also with the JIT off
+        _fingerprints(start, pins, directed, prints)
+    order = np.argsort(prints, kind="stable")
+    weights, kept = graph.weights.copy(), np.zeros(graph.net_count, np.uint8)
+    marks = np.full(count, -1, np.int32)
+    _merge_equal(order, prints, start, pins, weights, directed, marks, kept)
+    number = int(np.count_nonzero(kept))
+    total = int(np.diff(start)[kept == 1].sum())
+    out = (np.empty(number + 1, np.int64), np.empty(total, np.int32), np.empty(number, np.int64))
+    _select(start, pins[:used], weights, kept, *out)
+    inside = cluster >= 0
+    sizes = np.zeros(count, np.int64)
+    np.add.at(sizes, cluster[inside], graph.sizes[inside])
+    return make_hypergraph(*out, sizes)
+
+
+@njit(cache=True, nogil=True)
+def _connectivity(start, pins, weights, part, marks):
+    """Sum over nets of weight * (parts of its pins - 1); marks : scratch per part, -1 on entry."""
+    total = np.int64(0)
+    for e in range(start.size - 1):
+        found = 0
+        for p in range(start[e], start[e + 1]):
+            k = part[pins[p]]
+            if marks[k] != e:
+                marks[k] = e
+                found += 1
+        if found > 1:
+            total += weights[e] * (found - 1)
+    return total
+
+
+def connectivity(graph: Hypergraph, part: Int32, parts: int) -> int:
+    """What a partition costs: the objective km1."""
+    marks = np.full(parts, -1, np.int64)
+    return int(_connectivity(graph.start, graph.pins, graph.weights, part, marks))

@@ -1,0 +1,127 @@
+"""The steps of a run with the objective multicast, with what is kept of each."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mapper.checkpoint import Arrays, Steps
+from mapper.mapping.mesh import Mesh
+from mapper.monitor import Monitor
+from mapper.multicast.bisection import Effort
+from mapper.multicast.hypergraph import Hypergraph, connectivity
+from mapper.multicast.nets import NetReader
+from mapper.multicast.partition import PartitionEffort, partition_hypergraph
+from mapper.multicast.refine import TreeEffort, refine_by_trees
+from mapper.multicast.refinement import Search
+from mapper.multicast.streamed import refine_streamed, streamed_traffic
+from mapper.partition.balance import put_right
+from mapper.partition.growing import Subgraph
+from mapper.partition.rows import Rows
+from mapper.partition.streamed import SETTLED, numbered
+from mapper.settings import Settings
+from mapper.team import Team
+from storage.graph import Graph
+from storage.network import NetworkFile
+
+
+def partition_nets(
+    nets: Hypergraph,
+    graph: Graph,
+    wanted: int,
+    cores: int,
+    capacity: int,
+    settings: Settings,
+    memory: int,
+    steps: Steps,
+    monitor: Monitor,
+    team: Team,
+) -> tuple[NDArray[np.int32], int]:
+    """Parts within the capacity, of little connectivity; returns (part, count).
+
+    wanted : parts to make; cores : that the chip has; memory : bytes of the table of gains
+    Raises `DoesNotFitError` if no way was found to get all parts within the capacity.
+    """
+    monitor.level(nets.vertices, nets.pins.size)
+    repeats = max(1, settings.bisection_repeats // 2)
+    effort = PartitionEffort(
+        Effort(settings.bisection_repeats, 3, 100, repeats),
+        Search(settings.refinement_passes, 25, 150, settings.net_budget, memory),
+        settings.cycles,
+        settings.recuts,
+    )
+
+    def work() -> Arrays:
+        part = partition_hypergraph(nets, wanted, capacity, effort, settings.seed_of(2), team)
+        load = np.bincount(part, weights=nets.sizes, minlength=cores).astype(np.int64)
+        if load.max() > capacity:
+            put_right(graph, nets.sizes, part, load, capacity, settings.threads)
+        return {"part": numbered(part, cores)[0]}
+
+    with monitor.stage("partition"):
+        part = steps.once("nets", work)["part"]
+        parts = int(part.max()) + 1
+        monitor.note(f"{parts:,} parts, connectivity {connectivity(nets, part, parts):,}")
+    return part, parts
+
+
+def refine_streamed_nets(
+    network: NetworkFile,
+    rows: Rows,
+    part: NDArray[np.int32],
+    parts: int,
+    capacity: int,
+    settings: Settings,
+    memory: int,
+    steps: Steps,
+    scratch: Path,
+    monitor: Monitor,
+    team: Team,
+) -> tuple[NDArray[np.int32], Subgraph]:
+    """Where the nets do not fit the memory: parts refined by connectivity, and their traffic."""
+    nets = NetReader(network)
+    room = np.full(parts, capacity, np.int64)
+    with monitor.stage("refine by nets"):
+        monitor.expect(settings.block_passes * rows.entries)
+        for index in range(settings.block_passes):
+
+            def once(part: NDArray[np.int32] = part, index: int = index) -> Arrays:
+                found = part.copy()
+                moves, cost = refine_streamed(
+                    rows, nets, found, room, settings.seed_of(7), index, team, monitor.advance
+                )
+                monitor.note(f"pass {index + 1}: {moves:,} moves, connectivity was {cost:,}")
+                return {"part": found, "moves": np.array([moves], np.int64)}
+
+            arrays = steps.once(f"nets {index}", once)
+            part = arrays["part"]
+            if arrays["moves"][0] * SETTLED < rows.vertices:
+                break
+    with monitor.stage("groups"):
+        groups = streamed_traffic(rows, nets, part, parts, memory, scratch, team)
+    return part, groups
+
+
+def refine_trees(
+    nets: Hypergraph,
+    core: NDArray[np.int32],
+    mesh: Mesh,
+    settings: Settings,
+    steps: Steps,
+    monitor: Monitor,
+) -> NDArray[np.int32]:
+    """The core of every vertex, with fewer tree hops; no core holds more than it may."""
+    for index in range(settings.tree_cycles):
+
+        def work(core: NDArray[np.int32] = core, index: int = index) -> Arrays:
+            effort = TreeEffort(settings.tree_proposals)
+            found, before, after = refine_by_trees(
+                nets, core, mesh, effort, settings.seed_of(20 + index)
+            )
+            monitor.note(f"cycle {index + 1}: tree hops {before:,} to {after:,}")
+            return {"core": found}
+
+        core = steps.once(f"trees {index}", work)["core"]
+    return core
