@@ -19,28 +19,33 @@ class Steps:
     as never having stopped.
     """
 
-    def __init__(self, scratch: Scratch) -> None:
+    def __init__(self, scratch: Scratch, prefix: str = "") -> None:
         self._scratch = scratch
+        self._prefix = prefix
+
+    def within(self, name: str) -> Steps:
+        """Steps of the same scratch whose names do not meet those of these."""
+        return Steps(self._scratch, f"{self._prefix}{name}/")
 
     def done(self, name: str) -> bool:
         """Whether the step was finished, in this run or before."""
         try:
-            self._scratch.get(_key(name))
+            self._scratch.get(self._key(name))
         except KeyError:
             return False
         return True
 
     def once(self, name: str, work: Callable[[], Arrays]) -> Arrays:
         """The arrays that a step ends with: from scratch if it is done, else computed and kept."""
+        key = self._key(name)
         if self.done(name):
-            names = self._scratch.get_json(_key(name))
-            return {array: self._scratch.get_array(f"{_key(name)}/{array}") for array in names}
+            names = self._scratch.get_json(key)
+            return {array: self._scratch.get_array(f"{key}/{array}") for array in names}
         arrays = work()
         for array, values in arrays.items():
-            self._scratch.put_array(f"{_key(name)}/{array}", values)
-        self._scratch.put_json(_key(name), sorted(arrays))  # last: now the step counts as done
+            self._scratch.put_array(f"{key}/{array}", values)
+        self._scratch.put_json(key, sorted(arrays))  # last: now the step counts as done
         return arrays
 
-
-def _key(name: str) -> str:
-    return f"steps/{name}"
+    def _key(self, name: str) -> str:
+        return f"steps/{self._prefix}{name}"

@@ -5,25 +5,64 @@ from __future__ import annotations
 import io
 import zipfile
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from chipsim.chip import Chip
 from mapper.errors import MapperError
+from mapper.limits.helpers import Helpers
 from storage.files import write_file
 
 
-def save_mapping(path: Path, core: NDArray[np.int32], chip: Chip) -> None:
-    """Write `mapping.npz`: `core`, `width`, `height`. Equal mappings give equal bytes."""
+def save_mapping(
+    path: Path, core: NDArray[np.int32], chip: Chip, helpers: Helpers | None = None
+) -> None:
+    """Write `mapping.npz`: `core`, `width`, `height`. Equal mappings give equal bytes.
+
+    core : of the neurons, then of the helpers. If there are any, four more arrays of shape
+        (helpers,) say of each its `helper_core`, the `helper_neuron` that it serves, and
+        `helper_first` and `helper_last`, between which the ids of its sources are.
+    """
+    neurons = core.size
+    arrays: dict[str, NDArray[Any]] = {}
+    if helpers is not None and helpers.count:
+        neurons -= helpers.count
+        arrays = {
+            "helper_core": core[neurons:].astype(np.int32),
+            "helper_neuron": helpers.neuron,
+            "helper_first": helpers.first,
+            "helper_last": helpers.last,
+        }
     buffer = io.BytesIO()
     np.savez_compressed(
         buffer,
-        core=core.astype(np.int32),
+        allow_pickle=False,
+        core=core[:neurons].astype(np.int32),
         width=np.int64(chip.width),
         height=np.int64(chip.height),
+        **arrays,
     )
     write_file(path, buffer.getvalue())
+
+
+def load_helpers(path: Path, chip: Chip, neurons: int) -> tuple[Helpers, NDArray[np.int32]] | None:
+    """Helpers of a mapping and their cores, shape (helpers,); None if it has none."""
+    if not zipfile.is_zipfile(path):
+        return None
+    with np.load(path, allow_pickle=False) as file:
+        if "helper_core" not in file:
+            return None
+        names = ("neuron", "first", "last", "core")
+        try:
+            table = np.stack([file[f"helper_{name}"].astype(np.int64) for name in names])
+        except (KeyError, ValueError) as error:
+            raise MapperError(f"{path}: its table of helpers is damaged: {error}") from error
+    bounds = np.array([neurons, neurons, neurons, chip.cores])
+    if table.ndim != 2 or (table < 0).any() or (table >= bounds[:, None]).any():
+        raise MapperError(f"{path}: its table of helpers does not belong to this network and chip")
+    return Helpers(*table[:3]), table[3].astype(np.int32)
 
 
 def save_csv(path: Path, core: NDArray[np.int32]) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 
 from chipsim.chip import Chip
 from mapper.errors import CannotResumeError, MapperError
+from mapper.limits.helpers import Helpers
 from mapper.mapping_file import save_mapping
 from mapper.monitor import Monitor
 from mapper.pipeline import Mapping
@@ -21,6 +22,7 @@ from storage.network import NetworkFile
 from storage.scratch import Scratch
 
 MAPPING, REPORT, LOG, SCRATCH = "mapping.npz", "report.json", "run.log", "scratch"
+CONSTRAINTS = "constraints.toml"  # as the run was given them
 SCHEMA = 1
 
 
@@ -116,14 +118,18 @@ def make_report(
     settings: Settings,
     mapping: Mapping,
     monitor: Monitor,
+    helpers: Helpers | None = None,
 ) -> dict[str, Any]:
-    """report.json as an object (schema 1)."""
+    """report.json as an object (schema 1).
+
+    helpers : of neurons that were split, if that was asked for; then it has a `split`
+    """
     unit = network.meta.weight_unit
     levels = [
         {**level, "cut_weight": None if (cut := level["cut_weight"]) is None else real(cut, unit)}
         for level in monitor.levels
     ]
-    return {
+    report = {
         "schema": SCHEMA,
         "tool": {"name": "mapper", "version": version()},
         "network": network_facts(network, path),
@@ -134,11 +140,20 @@ def make_report(
         "stages": monitor.stages,
         "resources": monitor.resources(),
     }
+    if helpers is not None:
+        report["split"] = helpers.facts()
+    return report
 
 
-def write_results(folder: Path, report: dict[str, Any], mapping: Mapping, chip: Chip) -> None:
+def write_results(
+    folder: Path,
+    report: dict[str, Any],
+    mapping: Mapping,
+    chip: Chip,
+    helpers: Helpers | None = None,
+) -> None:
     """Write mapping.npz and report.json into the folder."""
-    save_mapping(folder / MAPPING, mapping.core, chip)
+    save_mapping(folder / MAPPING, mapping.core, chip, helpers)
     write_file(folder / REPORT, (json.dumps(report, indent=1) + "\n").encode())
 
 

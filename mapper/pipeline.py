@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,14 +14,20 @@ from chipsim.chip import Chip
 from chipsim.limits import violations
 from chipsim.metrics import summarise
 from chipsim.traffic import Traffic, measure
-from mapper.capacity import require_fit, with_one_capacity
+from mapper.capacity import require_fit
 from mapper.checkpoint import Arrays, Steps
+from mapper.constraints import Constraints
 from mapper.errors import DoesNotFitError
+from mapper.limits.fold import Folded, Resized, fold
+from mapper.limits.pins import core_of_items
+from mapper.limits.search import ATTEMPTS, make_job, partition_within
 from mapper.mapping.mesh import Mesh
 from mapper.mapping.multilevel import Levels, coarsen, first_parts
 from mapper.mapping.refine import Mapped, level_effort, refine_mapping
+from mapper.mapping.within import refine_within
 from mapper.monitor import Monitor
-from mapper.multicast.job import partition_nets, refine_streamed_nets, refine_trees
+from mapper.multicast.hypergraph import contract as join
+from mapper.multicast.job import NetTask, partition_nets, refine_streamed_nets, refine_trees
 from mapper.multicast.nets import net_traffic, read_nets
 from mapper.partition.bisection import whole
 from mapper.partition.classic import partition_classic
@@ -35,7 +41,6 @@ from mapper.partition.streamed import (
     numbered,
     open_rows,
     partition_streamed,
-    parts_wanted,
 )
 from mapper.partition.thinning import thin
 from mapper.placement.force import refine_by_forces
@@ -45,7 +50,7 @@ from mapper.placement.region_bisection import place_by_bisection
 from mapper.plan import Plan, make_plan, megabytes
 from mapper.settings import Settings
 from mapper.team import Team
-from storage.graph import Csr
+from storage.graph import Csr, Graph
 from storage.network import RATE, NetworkFile
 from storage.scratch import Scratch
 
@@ -66,10 +71,16 @@ class Mapping:
 
 
 def map_network(
-    network: NetworkFile, chip: Chip, settings: Settings, scratch: Scratch, monitor: Monitor
+    network: NetworkFile,
+    chip: Chip,
+    settings: Settings,
+    scratch: Scratch,
+    monitor: Monitor,
+    constraints: Constraints | None = None,
 ) -> Mapping:
     """Map a stored network (step 1) onto a chip.
 
+    constraints : neurons that are pinned to a core or kept together
     Raises `DoesNotFitError` if a limit of the chip cannot be kept.
     """
     monitor.connections = network.connections
@@ -81,14 +92,36 @@ def map_network(
     threads = plan.threads
     with Team(threads) as team:
         with monitor.stage("check"):
-            require_fit(network, chip, threads)
-            graph, capacity = with_one_capacity(network, chip, threads)
+            job = make_job(network, chip, threads, constraints)
+            require_fit(network, chip, threads, job.fans)
+            graph: Graph = network
+            if constraints is not None:
+                constraints.require_fit(chip, job.load.sizes, job.fans)
+                graph = contract(
+                    network, job.items.item, job.items.count, scratch, "together",
+                    settings.memory_bytes // 4, threads,
+                )  # fmt: skip
 
         cores = chip.usable_count
+        seed, spare = settings.seed_of(9), plan.grouped or settings.memory_bytes // 4
+        folded = fold(job.demands(), job.load.limits, np.zeros(2), cores)
+        # One capacity stands for all limits, and nothing has a place before it is placed.
+        plain = folded.exact and not job.watched
+        plain &= constraints is None or not (constraints.core >= 0).any()
+        # Where nets are streamed, parts within limits that do not add up stay as they are.
+        by_nets = settings.objective == "multicast" and plain and constraints is None
         nets_held = settings.objective == "multicast" and plan.nets_held
         if settings.method == "classic":  # steps 2 to 5
-            part, parts = partition_classic(
-                graph, capacity, cores, settings, steps, scratch, monitor
+
+            def paired(folded: Folded, number: int) -> tuple[NDArray[np.int32], int]:
+                sized = Resized(graph, folded.sizes)
+                tried = steps.within(f"attempt {number}") if number else steps
+                return partition_classic(
+                    sized, folded.capacity, cores, settings, tried, scratch, monitor
+                )
+
+            part, parts, folded = partition_within(
+                job, paired, ATTEMPTS, spare, seed, team, monitor
             )
             with monitor.stage("groups"):
                 memory = settings.memory_bytes // 4
@@ -97,11 +130,20 @@ def map_network(
         elif nets_held:
             with monitor.stage("read"):
                 monitor.expect(network.meta.synapses)
-                nets = read_nets(network, graph.vertex_sizes(), team, monitor.advance)
-            wanted = parts_wanted(int(nets.sizes.sum()), capacity, cores)
-            part, parts = partition_nets(
-                nets, graph, wanted, cores, capacity, settings, plan.gathered, steps, monitor, team
+                nets = read_nets(network, network.vertex_sizes(), team, monitor.advance)
+                if constraints is not None:
+                    nets = join(nets, job.items.item.astype(np.int32), job.items.count, True)
+
+            def joined(folded: Folded, number: int) -> tuple[NDArray[np.int32], int]:
+                sized = replace(nets, sizes=folded.sizes)
+                tried = steps.within(f"attempt {number}") if number else steps
+                task = NetTask(sized, graph, folded.capacity, cores, strict=not job.watched)
+                return partition_nets(task, settings, plan.gathered, tried, monitor, team)
+
+            part, parts, folded = partition_within(
+                job, joined, ATTEMPTS, spare, seed, team, monitor
             )
+            nets = replace(nets, sizes=folded.sizes)
             with monitor.stage("groups"):
                 groups = net_traffic(nets, part, parts)
         else:
@@ -109,12 +151,23 @@ def map_network(
             with monitor.stage("read"):
                 seen = thin(graph, settings.degree, shift, team)
                 rows = open_rows(seen, shift, plan.held, scratch, monitor, team)
-            task = Task(graph, rows, capacity, cores)
+            rows.sizes = folded.sizes
+            task = Task(Resized(graph, folded.sizes), rows, folded.capacity, cores)
             levels = Levels([rows], [])
-            if plan.levels:  # the partition of the coarsest level; it is refined when it has places
+
+            def streamed(folded: Folded, number: int) -> tuple[NDArray[np.int32], int]:
+                rows.sizes = folded.sizes
+                sized = Resized(graph, folded.sizes)
+                task = Task(sized, rows, folded.capacity, cores, strict=not job.watched)
+                tried = steps.within(f"attempt {number}") if number else steps
+                return partition_streamed(task, settings, plan, tried, monitor, team)
+
+            if plan.levels and plain:  # the coarsest level in parts, refined when they have places
                 levels, part, parts = _first_partition(task, settings, plan, steps, monitor, team)
             else:
-                part, parts = partition_streamed(task, settings, plan, steps, monitor, team)
+                part, parts, folded = partition_within(
+                    job, streamed, ATTEMPTS, spare, seed, team, monitor
+                )
 
             def refined(
                 core: NDArray[np.int32], mesh: Mesh, usable: NDArray[np.bool_]
@@ -123,15 +176,17 @@ def map_network(
                 core = refine_mapping(mapped, settings, steps, monitor, team)
                 return balanced(task, core, usable, threads)
 
-            if settings.objective == "cut":
+            if settings.objective == "cut" and plain:
                 with monitor.stage("refine by cut"):
                     every = np.ones(cores, np.bool_)
-                    part = refined(part, Mesh.flat(np.full(parts, capacity, np.int64)), every)
+                    part = refined(
+                        part, Mesh.flat(np.full(parts, folded.capacity, np.int64)), every
+                    )
                     part, parts = numbered(part, cores)
                     levels = Levels([rows], [])
-            if settings.objective == "multicast":
+            if by_nets:
                 part, groups = refine_streamed_nets(
-                    network, rows, part, parts, capacity, settings, plan.grouped, steps,
+                    network, rows, part, parts, folded.capacity, settings, plan.grouped, steps,
                     scratch.path, monitor, team,
                 )  # fmt: skip
             else:
@@ -149,20 +204,31 @@ def map_network(
 
         places = steps.once("place", placed)  # steps 6 to 8
         del groups
-        core = (places["y"] * chip.width + places["x"]).astype(np.int32)[part]
+        cell = (places["y"] * chip.width + places["x"]).astype(np.int32)
+        if plain:
+            place = cell[part]
+        else:
+            place = core_of_items(cell, part, constraints, job, spare, seed, team)
         if nets_held:
-            with monitor.stage("refine by trees"):
-                mesh = Mesh(chip.width, chip.height, _room(chip, core, capacity))
-                core = refine_trees(nets, core, mesh, settings, steps, monitor)
+            if plain:
+                with monitor.stage("refine by trees"):
+                    mesh = Mesh(chip.width, chip.height, _room(chip, place, folded.capacity))
+                    place = refine_trees(nets, place, mesh, settings, steps, monitor)
             del nets
-        elif settings.method != "classic" and settings.objective == "unicast":
+        elif settings.method != "classic" and settings.objective != "cut" and not by_nets:
             with monitor.stage("refine by hops"):
-                mesh = Mesh(chip.width, chip.height, _room(chip, core, capacity))
-                core = refined(core, mesh, chip.usable.ravel())
+                if plain:
+                    mesh = Mesh(chip.width, chip.height, _room(chip, place, folded.capacity))
+                    place = refined(place, mesh, chip.usable.ravel())
+                else:
+                    place = refine_within(
+                        job, folded, rows, place, constraints, settings, plan, steps, monitor, team
+                    )
             del rows, levels, task
             scratch.evict()
 
     with monitor.stage("result"):  # step 9
+        core = place[job.items.item]
         scratch.put_array("core", core)
 
     with monitor.stage("score"):

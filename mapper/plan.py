@@ -30,6 +30,8 @@ NEURON_BYTES = {  # arrays of one entry a neuron that are alive together
     "refine by hops": 80,
     "score": 24,
 }
+LIMITS_BYTES = 90  # of a neuron while axons are counted and vertices exchanged
+AXON_BYTES = 28  # of a synapse while vertices are exchanged: in a row, and in a table of pairs
 CHAINS = 2  # annealings side by side in a V-cycle, whatever the number of threads
 LEVEL_BYTES = 20  # of a connection: all levels, and what is added up to make the next
 CHAIN_NEURON_BYTES = 64  # of a neuron in a V-cycle
@@ -141,6 +143,8 @@ def _plan_streamed(network: NetworkFile, chip: Chip, settings: Settings) -> Plan
     cycles = settings.cycles if m * WORTH_A_CYCLE <= settings.hop_budget else 0
     chained = CHAIN_NEURON_BYTES * n if cycles else 0
     neurons["refine by hops"] += chained
+    if chip.axons_in is not None or chip.axons_out is not None:
+        neurons["limits"] = LIMITS_BYTES * n
     free = memory - INTERPRETER - most - max(neurons.values())
     # Held in memory the rows may take half of what is free, so that samples and blocks fit beside.
     held = HELD_BYTES * m <= free // 2
@@ -172,6 +176,10 @@ def _plan_streamed(network: NetworkFile, chip: Chip, settings: Settings) -> Plan
         0 if held else gathered,
     ) + (level if levels else 0)
     stages["groups"] += sums
+    if "limits" in stages:
+        stages["limits"] += min(grouped, AXON_BYTES * network.connections // 2)
+        if "refine by hops" in stages:  # exchanges may follow in that stage, too
+            stages["refine by hops"] = max(stages["refine by hops"], stages["limits"])
     stages["placement"] = INTERPRETER + 12 * n + PLACER_BYTES * pairs
     stages["score"] += PAIR_BYTES * pairs + CORE_BYTES * chip.cores * threads
     refined = settings.hop_passes + settings.exchanges + cycles

@@ -10,8 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from chipsim.presets import from_fields
+from mapper.constraints import broken, read_wishes
 from mapper.errors import CheckFailedError
 from mapper.verify import Connections, SlowReader
+from mapper.verify_split import SplitReader, check_counts, read_table
 
 TOLERANCE = 1e-9  # relative, between sums of floats in another order
 
@@ -34,7 +36,16 @@ def verify_mapping(folder: Path, report: dict[str, Any], network: Path) -> dict[
             )
         if core.size and (core.min() < 0 or core.max() >= cores):
             raise CheckFailedError(f"{folder}: a core id is outside 0..{cores - 1}")
-        walk = _Walk(reader, core, chip)
+        _check_constraints(folder / "constraints.toml", report, reader, core)
+        table = read_table(folder / "mapping.npz", reader.neurons)
+        check_counts(folder, report.get("split"), table)
+        if table is None:
+            walk = _Walk(reader, core, chip)
+        else:
+            if table.core.min() < 0 or table.core.max() >= cores:
+                raise CheckFailedError(f"{folder}: a core id of a helper is outside 0..{cores - 1}")
+            core = np.concatenate([core, table.core])
+            walk = _Walk(SplitReader(reader, table, folder), core, chip)
         unit = reader.meta["weight_unit"]
         rate_unit = reader.meta["attributes"].get("rate", {"unit": unit})["unit"]
     finally:
@@ -48,7 +59,10 @@ def verify_mapping(folder: Path, report: dict[str, Any], network: Path) -> dict[
             stated, value, rel_tol=TOLERANCE, abs_tol=TOLERANCE
         ):
             raise CheckFailedError(f"{folder}: {name} is {value}, report.json says {stated}")
-    return {"neurons": int(core.size), **{name: _plain(value) for name, value in found.items()}}
+    neurons = {"neurons": int(core.size)}
+    if table is not None:
+        neurons = {"neurons": core.size - table.core.size, "helpers": int(table.core.size)}
+    return {**neurons, **{name: _plain(value) for name, value in found.items()}}
 
 
 def _nested(metrics: dict[str, Any]) -> dict[str, Any]:
@@ -108,7 +122,9 @@ def _read_cores(path: Path, chip: dict[str, Any]) -> NDArray[np.int64]:
 class _Walk:
     """One pass over all synapses: what they use of every core, and where their spikes go."""
 
-    def __init__(self, reader: SlowReader, core: NDArray[np.int64], chip: dict[str, Any]) -> None:
+    def __init__(
+        self, reader: SlowReader | SplitReader, core: NDArray[np.int64], chip: dict[str, Any]
+    ) -> None:
         cores = chip["width"] * chip["height"]
         self.use = {name: np.zeros(cores, np.int64) for name in _LIMITS}
         np.add.at(self.use["neurons"], core, reader.sizes())
@@ -176,6 +192,25 @@ class _Walk:
         return np.concatenate(
             [left[:, 1:].ravel(), right[:, :-1].ravel(), up[1:].ravel(), down[:-1].ravel()]
         )
+
+
+def _check_constraints(
+    path: Path, report: dict[str, Any], reader: SlowReader, core: NDArray[np.int64]
+) -> None:
+    """Neurons are where the constraints of the run put them, if it had any."""
+    if not path.exists():
+        return
+
+    def ids(name: str) -> NDArray[np.int64] | None:
+        labels = reader.meta["attributes"].get("population", {}).get("labels") or []
+        if name not in labels:
+            return None
+        return np.flatnonzero(reader.attribute("population") == labels.index(name))
+
+    chip = from_fields(report["chip"], f"{path.parent}: chip of the report")
+    fault = broken(read_wishes(path, chip, core.size, ids), core)
+    if fault:
+        raise CheckFailedError(fault)
 
 
 def _check_limits(

@@ -46,12 +46,14 @@ class NetworkWriter(Closing):
         *,
         undirected: bool = False,
         weights_are_rates: bool = True,
+        weight_unit: float = 1.0,
         memory: int = DEFAULT_MEMORY,
         threads: int | None = None,
         block_size: int | None = None,
         provenance: dict[str, Any] | None = None,
     ) -> None:
         """undirected : every edge is given once, in either direction
+        weight_unit : what a weight of 1 stands for
         memory : bytes for the external sort; runs go beside `path`
         """
         if not 0 < neurons <= MAX_VERTICES:
@@ -62,6 +64,7 @@ class NetworkWriter(Closing):
         self.neurons = neurons
         self._undirected = undirected
         self._weights_are_rates = weights_are_rates
+        self._weight_unit = weight_unit
         self._threads = threads or os.cpu_count() or 1
         self._block_size = block_size
         self._provenance = provenance or {}
@@ -138,9 +141,12 @@ class NetworkWriter(Closing):
         name: str,
         values: NDArray[np.integer] | NDArray[np.floating],
         labels: Sequence[str] | None = None,
+        unit: float = 1.0,
     ) -> None:
-        """Give every neuron a value; shape (neurons,). Raises `BadInputError` for values that
-        the format can't hold (sizes and rates may not be negative, nothing may be NaN).
+        """Give every neuron a value; shape (neurons,), in the given unit.
+
+        Raises `BadInputError` for values that the format can't hold (sizes and rates may not be
+        negative, nothing may be NaN).
 
         `size` and `rate` have a meaning in mapping; `id` is the original id; others are kept.
         """
@@ -158,18 +164,18 @@ class NetworkWriter(Closing):
                 raise BadInputError(f"attribute {name!r} spans more than 63 bits; scale it down")
             if name == SIZE and values.sum(dtype=np.float64) >= MAX_TOTAL:
                 raise BadInputError("the sum of all sizes is beyond 2^62; scale them down")
-            unit, stored = 1.0, values.astype(np.int64)
+            step, stored = 1.0, values.astype(np.int64)
         else:
             finder = UnitFinder()
             finder.observe(values if name == RATE else np.abs(values), f"attribute {name!r}")
-            unit = finder.unit()
-            stored, _ = to_units(values, unit)
+            step = finder.unit()
+            stored, _ = to_units(values, step)
         offset = min(0, int(stored.min()))
         if offset < 0 and name in (SIZE, RATE):
-            raise BadInputError(f"attribute {name!r} is negative: {offset * unit:g}")
+            raise BadInputError(f"attribute {name!r} is negative: {offset * step * unit:g}")
         if labels is not None and not 0 <= stored.min() <= stored.max() < len(labels):
             raise BadInputError(f"attribute {name!r} counts beyond its {len(labels)} labels")
-        about = AttributeMeta(unit, offset, list(labels) if labels is not None else None)
+        about = AttributeMeta(step * unit, offset, list(labels) if labels is not None else None)
         self._attributes[name] = (stored - offset, about)
 
     def finish(self) -> NetworkMeta:
@@ -211,7 +217,7 @@ class NetworkWriter(Closing):
             connections=totals.connections,
             undirected=self._undirected,
             weights_are_rates=self._weights_are_rates,
-            weight_unit=unit,
+            weight_unit=unit * self._weight_unit,
             weights_clamped=totals.clamped // 2,
             block_size=block_size,
             attribute_block_size=ATTRIBUTE_BLOCK,

@@ -15,14 +15,17 @@ examples:
   mapper check net.bin --chip 16x16 --synapses-per-core 65536 --json
 
 Exit code 3 if a limit or the memory is short. The demands are lower bounds: neurons and
-synapses add up over cores, and the fan-in of a neuron is a lower bound of the
-axons of its core.
+synapses add up over cores; every neuron needs as many axons_in as its fan-in,
+and the targets of every neuron fill so many cores that each has an axon from it.
+What does not fit by these bounds cannot be mapped at all.
 """
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("network", type=Path, metavar="NET", help="net.bin, or a file to import")
     common.add_chip(parser)
+    common.add_constraints(parser)
+    common.add_split(parser)
     parser.add_argument(
         "--preset", default="default", metavar="P", help="of the run: fast, default or classic"
     )
@@ -31,13 +34,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     from mapper.capacity import demands
+    from mapper.limits.search import make_job
     from mapper.plan import make_plan
     from mapper.settings import preset
     from mapper.tables import columns, planned
 
     chip = common.chip_of(options)
-    with common.open_network(options, options.network) as network:
+    with (
+        common.open_network(options, options.network) as original,
+        common.split_network(options, original, chip) as (network, helpers),
+    ):
         found = demands(network, chip, common.threads_of(options))
+        constraints = common.constraints_of(options, chip, original, helpers)
+        if constraints is not None:
+            job = make_job(network, chip, common.threads_of(options), constraints)
+            constraints.require_fit(chip, job.load.sizes, job.fans)
         settings = preset(
             options.preset,
             memory_bytes=common.memory_of(options),
@@ -51,6 +62,7 @@ def run(options: argparse.Namespace) -> int:
             {**asdict(d), "fits": d.fits, "lacking": max(0, d.needed - d.available)} for d in found
         ],
         "run": {**asdict(plan), "memory": plan.memory},
+        "split": None if helpers is None else helpers.facts(),
     }
     rows = [
         (d.limit, d.needed, d.available, d.largest, d.per_core, "yes" if d.fits else "NO")

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from chipsim.chip import Chip
+    from mapper.constraints import Constraints
+    from mapper.limits.helpers import Helpers
     from storage.network import NetworkFile
 
 _UNITS = {"": 1, "k": 1024, "m": 1024**2, "g": 1024**3, "t": 1024**4}
@@ -59,8 +61,86 @@ def add_chip(parser: argparse.ArgumentParser) -> None:
         ("neurons", "neurons (sum of sizes) that a core holds"),
         ("synapses", "incoming synapses that a core stores"),
         ("axons", "distinct source neurons of a core"),
+        ("axons-out", "distinct (neuron, other core) pairs that leave a core"),
     ):
         group.add_argument(f"--{name}-per-core", type=positive, metavar="N", help=text)
+
+
+def add_constraints(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--constraints",
+        type=Path,
+        metavar="FILE.toml",
+        help="neurons that are pinned to a core or kept together",
+    )
+
+
+def add_split(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--split-neurons",
+        action="store_true",
+        help="spread the synapses of neurons that have more than a core holds over helpers",
+    )
+
+
+SPLIT = "split.bin"
+
+
+@contextmanager
+def split_network(
+    options: argparse.Namespace,
+    network: NetworkFile,
+    chip: Chip,
+    keep_in: Path | None = None,
+    resume: bool = False,
+) -> Iterator[tuple[NetworkFile, Helpers | None]]:
+    """The network to be mapped: with helpers, if the command line asks for them and says so.
+
+    keep_in : folder for the network with helpers; a temporary one, removed afterwards, if None
+    resume : take what is in that folder from an earlier run
+    """
+    import tempfile
+
+    from mapper.limits.helpers import plan_helpers, write_split
+    from storage.network import NetworkFile
+
+    if not options.split_neurons:
+        yield network, None
+        return
+    helpers = plan_helpers(network, chip, threads_of(options))
+    if not helpers.count:
+        yield network, helpers
+        return
+    facts = helpers.facts()
+    say(options, f"note: {facts['neurons']:,} neurons split, {helpers.count:,} helpers added")
+    with tempfile.TemporaryDirectory() as folder:
+        path = (keep_in or Path(folder)) / SPLIT
+        if not (resume and path.is_file()):  # it has that name only since it is complete
+            write_split(network, helpers, path, memory_of(options) // 4, threads_of(options))
+        with NetworkFile(path) as split:
+            yield split, helpers
+
+
+def read_bytes(path: Path) -> bytes:
+    """A small file that the user names."""
+    from mapper.errors import MapperError
+
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise MapperError(f"{path}: cannot read: {error.strerror}") from error
+
+
+def constraints_of(
+    options: argparse.Namespace, chip: Chip, network: NetworkFile, helpers: Helpers | None = None
+) -> Constraints | None:
+    """The constraints of the command line, or None."""
+    from mapper.constraints import read_constraints
+
+    if options.constraints is None:
+        return None
+    added = 0 if helpers is None else helpers.count
+    return read_constraints(options.constraints, chip, network, added)
 
 
 def chip_of(options: argparse.Namespace) -> Chip:
@@ -78,6 +158,7 @@ def chip_of(options: argparse.Namespace) -> Chip:
         neurons=options.neurons_per_core,
         synapses=options.synapses_per_core,
         axons_in=options.axons_per_core,
+        axons_out=options.axons_out_per_core,
     )
 
 

@@ -14,6 +14,7 @@ examples:
   mapper run net.bin --chip 64x64
   mapper run wing.graph --chip 16x16 --neurons-per-core 250 --seed 1 --json
   mapper run net.bin --chip loihi64 -o result --force --keep-scratch
+  mapper run net.bin --chip truenorth --split-neurons --constraints wishes.toml
 
 The output folder holds mapping.npz (`core`: one core id per neuron),
 report.json and run.log; with --keep-scratch also the coarse levels.
@@ -23,6 +24,8 @@ report.json and run.log; with --keep-scratch also the coarse levels.
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("network", type=Path, metavar="NET", help="net.bin, or a file to import")
     common.add_chip(parser)
+    common.add_constraints(parser)
+    common.add_split(parser)
     parser.add_argument(
         "-o", "--output", type=Path, metavar="DIR", help="default: NAME-mapping, here"
     )
@@ -112,6 +115,7 @@ METHOD = (
 def run(options: argparse.Namespace) -> int:
     from mapper.monitor import Monitor
     from mapper.output import (
+        CONSTRAINTS,
         LOG,
         REPORT,
         SCRATCH,
@@ -126,6 +130,7 @@ def run(options: argparse.Namespace) -> int:
     from mapper.resume import RUN, describe_run, planned_memory, take_up
     from mapper.settings import preset
     from mapper.tables import planned
+    from storage.files import write_file
 
     chip = common.chip_of(options)
     stem = Path(options.network.name.removesuffix(".gz")).stem
@@ -151,21 +156,30 @@ def run(options: argparse.Namespace) -> int:
         run_here = describe_run(options.network, chip, settings)
     except OSError as error:
         raise MapperError(f"{options.network}: cannot read: {error.strerror}") from error
+    wishes = None if options.constraints is None else common.read_bytes(options.constraints)
+    run_here["constraints"] = None if wishes is None else wishes.hex()
+    run_here["split neurons"] = options.split_neurons
     with output_folder(output, options.force, options.resume) as folder:
         resumed = take_up(folder, run_here)
         with (
             Monitor(console, options.verbose, folder / LOG) as monitor,
-            common.open_network(options, options.network, folder, options.resume) as network,
+            common.open_network(options, options.network, folder, options.resume) as original,
+            common.split_network(options, original, chip, folder, resumed) as (network, helpers),
             scratch_in(folder / SCRATCH, options.keep_scratch) as scratch,
         ):
             if not options.quiet and (console.is_terminal or options.verbose):
                 console.print(planned(make_plan(network, chip, settings)))
-            mapping = map_network(network, chip, settings, scratch, monitor)
-            imported = network.path != options.network
+            constraints = common.constraints_of(options, chip, original, helpers)
+            mapping = map_network(network, chip, settings, scratch, monitor, constraints)
+            imported = original.path != options.network
             path = output / common.IMPORTED if imported else options.network
-            report = make_report(network, path, chip, settings, mapping, monitor)
+            report = make_report(original, path, chip, settings, mapping, monitor, helpers)
             report["resources"]["resumed"] = resumed
-        write_results(folder, report, mapping, chip)
+        write_results(folder, report, mapping, chip, helpers)
+        if not options.keep_scratch:
+            (folder / common.SPLIT).unlink(missing_ok=True)
+        if wishes is not None:
+            write_file(folder / CONSTRAINTS, wishes)
         (folder / RUN).unlink()
     if mapping.interrupted:
         common.say(options, "interrupted: the placement is the best one reached so far")
@@ -178,16 +192,15 @@ def _tell(options: argparse.Namespace, report: dict[str, Any], output: Path) -> 
     from mapper.tables import facts, levels, quality, size, stages
 
     used = report["resources"]
-    about = facts(
-        f"{options.network.name} on {report['chip']['name']}",
-        [
-            ("neurons", report["network"]["neurons"]),
-            ("synapses", report["network"]["synapses"]),
-            ("seconds", used["seconds"]),
-            ("peak memory", size(used["peak_rss_bytes"])),
-            ("output", str(output)),
-        ],
-    )
+    rows = [("neurons", report["network"]["neurons"]), ("synapses", report["network"]["synapses"])]
+    if report.get("split"):
+        rows += [(f"split {name}", report["split"][name]) for name in ("neurons", "helpers")]
+    rows += [
+        ("seconds", used["seconds"]),
+        ("peak memory", size(used["peak_rss_bytes"])),
+        ("output", str(output)),
+    ]
+    about = facts(f"{options.network.name} on {report['chip']['name']}", rows)
     tables = [about, levels(report["levels"]), stages(report["stages"]), quality(report["metrics"])]
     common.emit(options, {**report, "output": str(output)}, tables)
     return 0

@@ -53,7 +53,7 @@ def _anneal_vertices(
 
     core, load : cores of the vertices, and what the cores hold; changed
     members, count, place : vertices of each core (in rows that may have free places behind them),
-        their number, and where each vertex is in its row; changed
+        their number, and where each vertex is in its row, -1 if it is not to move; changed
     heat : temperature, in hops; 0 accepts no loss
     """
     made = 0
@@ -62,7 +62,7 @@ def _anneal_vertices(
         v = _next(state) % core.size
         a = core[v]
         links = indptr[v + 1] - indptr[v]
-        if links == 0:
+        if links == 0 or place[v] < 0:
             continue
         if most == CUT or _next(state) % 1024 < NEAR:
             b = core[ids[indptr[v] + _next(state) % links]]
@@ -129,9 +129,16 @@ class Cooling:
 
 
 def anneal_mapping(
-    rows: HeldRows, core: NDArray[np.int32], mesh: Mesh, cooling: Cooling, seed: int
+    rows: HeldRows,
+    core: NDArray[np.int32],
+    mesh: Mesh,
+    cooling: Cooling,
+    seed: int,
+    fixed: NDArray[np.bool_] | None = None,
 ) -> NDArray[np.int32]:
     """The best state at the end of a temperature: the core of every vertex.
+
+    fixed : ndarray[bool], shape (vertices,), those that stay where they are, of size 0
 
     No core that is within its room is filled beyond it.
     """
@@ -140,12 +147,14 @@ def anneal_mapping(
         return core.copy()
     core = core.copy()
     load = np.bincount(core, weights=rows.sizes, minlength=cores).astype(np.int64)
-    count = np.bincount(core, minlength=cores)
     order = np.argsort(core, kind="stable")
-    place = np.empty(n, np.int64)
-    place[order] = np.arange(n) - np.repeat(np.cumsum(count) - count, count)
+    if fixed is not None:
+        order = order[~fixed[order]]
+    count = np.bincount(core[order], minlength=cores)
+    place = np.full(n, -1, np.int64)
+    place[order] = np.arange(order.size) - np.repeat(np.cumsum(count) - count, count)
     members = np.full((cores, int(count.max()) + SPARE), -1, np.int32)
-    members[core, place] = np.arange(n)
+    members[core[order], place[order]] = order
     strength = float(rows.weights.sum(dtype=np.int64)) / n
     state = np.random.default_rng([seed, n]).integers(1, 1 << 62, 1).astype(np.uint64)
     each = int(max(cooling.proposals * n, cooling.least) / cooling.steps)

@@ -104,15 +104,16 @@ def exchange_batches(
     rng: np.random.Generator,
     team: Team,
     advance: Callable[[int], None] = lambda done: None,
+    fixed: NDArray[np.bool_] | None = None,
 ) -> tuple[int, int]:
     """All pairs of cores once, as far as both are in one batch; `core` changes in place.
 
-    sets, passes : see `exchange_round`; memory, turned : see `batches`
+    sets, passes, fixed : see `exchange_round`; memory, turned : see `batches`
 
     Returns the moves, and about the hops that they saved.
     """
     moved = saved = 0
     for batch in batches(rows, core, mesh, memory, turned, team, advance):
-        found = exchange_round(batch, mesh, core, rows.sizes, sets, passes, rng, team)
+        found = exchange_round(batch, mesh, core, rows.sizes, sets, passes, rng, team, fixed)
         moved, saved = moved + found[0], saved + found[1]
     return moved, saved

@@ -71,28 +71,48 @@ class InnerRows(Rows):
 
 
 def _coarsen(
-    rows: Rows, core: NDArray[np.int32], memory: int, seed: int, team: Team
+    rows: Rows,
+    core: NDArray[np.int32],
+    memory: int,
+    seed: int,
+    team: Team,
+    fixed: NDArray[np.bool_] | None,
 ) -> tuple[HeldRows, NDArray[np.int32]]:
-    """Clusters of vertices of one core, and the graph between them; (graph, cluster)."""
+    """Clusters of vertices of one core, and the graph between them; (graph, cluster).
+
+    fixed : vertices that stay alone
+    """
     limit = max(1, int(SHRINK * rows.sizes.sum() / rows.vertices))
     cluster, count = cluster_vertices(InnerRows(rows, core), limit, CLUSTER_ROUNDS, seed, team)
     # vertices without neighbours on their core may have been put together over cores
-    _, cluster = np.unique(core.astype(np.int64) * count + cluster, return_inverse=True)
-    cluster = cluster.astype(np.int32)
+    key = core.astype(np.int64) * count + cluster
+    if fixed is not None:
+        key[fixed] = key.max() + 1 + np.flatnonzero(fixed)
+    cluster = np.unique(key, return_inverse=True)[1].astype(np.int32)
     wanted = memory // ENTRY_BYTES
     threshold = 1 if rows.entries <= wanted else sampling_threshold(rows, wanted, team)
     return contract_sampled(rows, cluster, int(cluster.max()) + 1, threshold, seed, team), cluster
 
 
 def refine_by_cycle(
-    rows: Rows, core: NDArray[np.int32], mesh: Mesh, effort: Effort, seed: int, team: Team
+    rows: Rows,
+    core: NDArray[np.int32],
+    mesh: Mesh,
+    effort: Effort,
+    seed: int,
+    team: Team,
+    fixed: NDArray[np.bool_] | None = None,
 ) -> NDArray[np.int32]:
-    """One V-cycle; returns the new core of every vertex."""
-    levels = Levels([rows], [])
+    """One V-cycle; returns the new core of every vertex.
+
+    fixed : ndarray[bool], shape (vertices,), those that stay where they are, of size 0
+    """
+    levels = Levels([rows], [], fixed)
     used = np.count_nonzero(mesh.room)
     while levels.coarsest.vertices > COARSEST * used:
-        finer = levels.coarsest
-        coarse, cluster = _coarsen(finer, core, effort.coarse, seed + len(levels.graphs), team)
+        finer, depth = levels.coarsest, len(levels.graphs)
+        still = levels.fixed_at(depth - 1)
+        coarse, cluster = _coarsen(finer, core, effort.coarse, seed + depth, team, still)
         if coarse.vertices > 0.9 * finer.vertices or coarse.entries > WORTHWHILE * finer.entries:
             break
         above = np.empty(coarse.vertices, np.int32)
@@ -104,16 +124,22 @@ def refine_by_cycle(
 
 
 def refine_by_chains(
-    rows: Rows, core: NDArray[np.int32], mesh: Mesh, effort: Effort, seed: int, team: Team
+    rows: Rows,
+    core: NDArray[np.int32],
+    mesh: Mesh,
+    effort: Effort,
+    seed: int,
+    team: Team,
+    fixed: NDArray[np.bool_] | None = None,
 ) -> NDArray[np.int32]:
     """The best of several V-cycles side by side; never worse than before."""
 
     def run(chain: int) -> NDArray[np.int32]:
         with Team(1) as alone:
-            return refine_by_cycle(rows, core, mesh, effort, seed + 10_000 * chain, alone)
+            return refine_by_cycle(rows, core, mesh, effort, seed + 10_000 * chain, alone, fixed)
 
     if effort.chains > 1:
         found = team.map(run, range(effort.chains))
     else:
-        found = [refine_by_cycle(rows, core, mesh, effort, seed, team)]
+        found = [refine_by_cycle(rows, core, mesh, effort, seed, team, fixed)]
     return min([core, *found], key=lambda one: price(rows, one, mesh, team))

@@ -128,12 +128,20 @@ class SeekHops(Seeker):
     """The core from which a vertex has the fewest hops to its neighbours; parts are core ids."""
 
     def __init__(
-        self, width: int, height: int, sizes: NDArray[np.int64], room: NDArray[np.int64]
+        self,
+        width: int,
+        height: int,
+        sizes: NDArray[np.int64],
+        room: NDArray[np.int64],
+        fixed: NDArray[np.bool_] | None = None,
     ) -> None:
-        """sizes : of the vertices; room : shape (width * height,), 0 for cores not to be used."""
+        """sizes : of the vertices; room : shape (width * height,), 0 for cores not to be used
+        fixed : ndarray[bool], shape (vertices,), those that stay where they are
+        """
         cores = np.arange(width * height, dtype=np.int32)
         self._sizes = sizes
         self._room = room
+        self._fixed = fixed
         self._column, self._row = cores % width, cores // width
         self._spares = Spares(
             lambda: tuple(np.zeros(n, np.int64) for n in (width, height, width, height))
@@ -146,4 +154,7 @@ class SeekHops(Seeker):
                 chunk.first, chunk.indptr, chunk.ids, chunk.weights, part, self._sizes,
                 self._column, self._row, load, self._room, *scratch, *table,
             )  # fmt: skip
-        return Moves(table[:, :found], paid, everything)
+        moves = table[:, :found]
+        if self._fixed is not None:
+            moves = moves[:, ~self._fixed[moves[0]]]
+        return Moves(moves, paid, everything)

@@ -49,10 +49,13 @@ class Levels:
 
     graphs : from fine to coarse; clusters : of the vertices of each but the last,
     ndarray[int32], shape (vertices,)
+    fixed : ndarray[bool], shape (vertices of the finest,), those that stay where they are, of
+        size 0, each alone in its clusters; None if all may move
     """
 
     graphs: list[Rows]
     clusters: list[Int32]
+    fixed: NDArray[np.bool_] | None = None
 
     @property
     def finest(self) -> Rows:
@@ -62,18 +65,31 @@ class Levels:
     def coarsest(self) -> Rows:
         return self.graphs[-1]
 
+    def fixed_at(self, depth: int) -> NDArray[np.bool_] | None:
+        """`fixed` of the vertices of a coarser level."""
+        if self.fixed is None:
+            return None
+        fixed = self.fixed
+        for graph, cluster in zip(self.graphs[1 : depth + 1], self.clusters[:depth], strict=True):
+            above = np.zeros(graph.vertices, np.bool_)
+            above[cluster[fixed]] = True
+            fixed = above
+        return fixed
+
 
 @dataclass(frozen=True, slots=True)
 class Effort:
     """What refinement on levels may use.
 
     gathered : bytes for batches of rows that are not held; coarse : for those of a coarse level
+    rounds : of exchanges on each level, at most
     cooling : of annealing on every level that is held, before the exchanges
     chains : annealings side by side, of which the best stays
     """
 
     gathered: int
     coarse: int
+    rounds: int = EXCHANGES
     cooling: Cooling | None = None
     chains: int = 1
 
@@ -113,7 +129,7 @@ def first_parts(
                 rows, whole, cores, 1, capacity, FIRST, (seed + index) % 2**31, effort.gathered,
                 alone,
             )  # fmt: skip
-            exchange(rows, part, mesh, EXCHANGES, effort.gathered, seed + index, alone)
+            exchange(rows, part, mesh, effort.rounds, effort.gathered, seed + index, alone)
             return *merit(rows, part, mesh, alone), part
 
     count = max(1, min(starts, STARTS_ENTRIES // max(1, rows.entries)))
@@ -128,7 +144,14 @@ def merit(rows: Rows, core: Int32, mesh: Mesh, team: Team) -> tuple[int, int]:
 
 
 def exchange(
-    rows: Rows, core: Int32, mesh: Mesh, rounds: int, memory: int, seed: int, team: Team
+    rows: Rows,
+    core: Int32,
+    mesh: Mesh,
+    rounds: int,
+    memory: int,
+    seed: int,
+    team: Team,
+    fixed: NDArray[np.bool_] | None = None,
 ) -> int:
     """Exchanges between cores until they hardly pay; `core` changes in place, hops are returned.
 
@@ -139,7 +162,7 @@ def exchange(
         rng = np.random.default_rng([seed, index])
         sets = pairs_of(rows, core, mesh, True, team)
         _, won = exchange_batches(
-            rows, core, mesh, sets, FM_PASSES, memory, index % 2 == 1, rng, team
+            rows, core, mesh, sets, FM_PASSES, memory, index % 2 == 1, rng, team, fixed=fixed
         )
         saved += won
         first = first or won
@@ -148,10 +171,10 @@ def exchange(
     return saved
 
 
-def _seeker(rows: Rows, mesh: Mesh) -> Seeker:
-    if mesh.most == CUT:
+def _seeker(rows: Rows, mesh: Mesh, fixed: NDArray[np.bool_] | None) -> Seeker:
+    if mesh.most == CUT:  # parts without places: nothing is fixed yet
         return SeekCut(mesh.room.size)
-    return SeekHops(mesh.width, mesh.height, rows.sizes, mesh.room)
+    return SeekHops(mesh.width, mesh.height, rows.sizes, mesh.room, fixed)
 
 
 def uncoarsen(
@@ -163,15 +186,15 @@ def uncoarsen(
     """
     core = core.copy()
     for depth in range(len(levels.graphs) - 1, -1, -1):
-        rows = levels.graphs[depth]
+        rows, fixed = levels.graphs[depth], levels.fixed_at(depth)
         if effort.cooling and isinstance(rows, HeldRows):
-            core = anneal_mapping(rows, core, mesh, effort.cooling, seed + depth)
+            core = anneal_mapping(rows, core, mesh, effort.cooling, seed + depth, fixed)
         for index in range(PASSES):
             refine_round(
                 rows, core, mesh.room, np.zeros_like(mesh.room), seed + depth, index, team,
-                seeker=_seeker(rows, mesh),
+                seeker=_seeker(rows, mesh, fixed),
             )  # fmt: skip
-        exchange(rows, core, mesh, EXCHANGES, effort.gathered, seed + 100 * depth, team)
+        exchange(rows, core, mesh, effort.rounds, effort.gathered, seed + 100 * depth, team, fixed)
         if depth:
             core = core[levels.clusters[depth - 1]]
     return core

@@ -34,7 +34,8 @@ def _pair_graph(
 ):  # fmt: skip
     """The graph inside two cores, and the bias of each vertex towards the first.
 
-    members, start : vertices by core, and where those of each core begin; rank : place among them
+    members, start : vertices by core, and where those of each core begin
+    rank : place among them, -1 for vertices that are not to move and so are none of them
     offset, degree : where the row of each vertex begins in `ids` and `weights`, and its length
 
     Returns indptr, ids, weights and bias; vertices of a come first, then those of b.
@@ -61,7 +62,7 @@ def _pair_graph(
             u = np.uint32(links[e])
             c = core[u]
             w = np.int64(link_weights[e])
-            if c in (a, b):
+            if c in (a, b) and rank[u] >= 0:
                 inner[at] = rank[u] if c == a else rank[u] + of_a
                 inner_weights[at] = min(w * apart, LARGEST)
                 at += 1
@@ -146,11 +147,14 @@ def exchange_round(
     passes: int,
     rng: np.random.Generator,
     team: Team,
+    fixed: NDArray[np.bool_] | None = None,
 ) -> tuple[int, int]:
     """All pairs of cores of a batch once; `core` changes in place.
 
     core : ndarray[int32], shape (vertices,), core id; sizes : of the vertices
     sets : of pairs of cores, those of a set share none
+    fixed : ndarray[bool], shape (vertices,), those that stay where they are; what they take of
+        their cores is no part of the room
 
     Returns the moves, and the hops that they saved (about: pairs do not see each other's moves).
     """
@@ -161,10 +165,12 @@ def exchange_round(
         if not pairs.size:
             continue
         members = np.argsort(core, kind="stable")
+        if fixed is not None:
+            members = members[~fixed[members]]
         start = np.zeros(mesh.room.size + 1, np.int64)
-        np.cumsum(np.bincount(core, minlength=mesh.room.size), out=start[1:])
-        rank = np.empty(core.size, np.int32)
-        rank[members] = np.arange(core.size) - np.repeat(start[:-1], np.diff(start))
+        np.cumsum(np.bincount(core[members], minlength=mesh.room.size), out=start[1:])
+        rank = np.full(core.size, -1, np.int32)
+        rank[members] = np.arange(members.size) - np.repeat(start[:-1], np.diff(start))
         counts = np.diff(start)[pairs].sum(axis=1)
         side_start = np.append(0, np.cumsum(counts))
         side = np.empty(side_start[-1], np.uint8)

@@ -20,7 +20,7 @@ from mapper.mapping.batches import exchange_batches
 from mapper.mapping.cycle import refine_by_chains
 from mapper.mapping.hops import SeekHops
 from mapper.mapping.mesh import CUT, Mesh
-from mapper.mapping.multilevel import SETTLED, Effort, Levels, refine_levels
+from mapper.mapping.multilevel import EXCHANGES, SETTLED, Effort, Levels, refine_levels
 from mapper.mapping.partners import pairs_of
 from mapper.monitor import Monitor
 from mapper.partition.kway import refine_round
@@ -48,7 +48,8 @@ class Mapped:
 def level_effort(settings: Settings, plan: Plan) -> Effort:
     """What refinement on levels may use in a run."""
     cooling = Cooling(settings.proposals) if settings.proposals else None
-    return Effort(plan.gathered, HELD_BYTES * plan.sampled, cooling, plan.chains)
+    rounds = max(1, min(settings.exchanges, EXCHANGES))
+    return Effort(plan.gathered, HELD_BYTES * plan.sampled, rounds, cooling, plan.chains)
 
 
 def refine_mapping(
@@ -56,6 +57,7 @@ def refine_mapping(
 ) -> NDArray[np.int32]:
     """The core of every vertex, with fewer hops; no core holds more than it may."""
     rows, mesh, plan = mapped.levels.finest, mapped.mesh, mapped.plan
+    fixed = mapped.levels.fixed
     core = mapped.core.copy()
 
     def step(name: str, work: Callable[[NDArray[np.int32]], tuple[NDArray[np.int32], int]]) -> int:
@@ -87,7 +89,7 @@ def refine_mapping(
     for index in range(passes):
 
         def move(core: NDArray[np.int32], index: int = index) -> tuple[NDArray[np.int32], int]:
-            seeker = SeekHops(mesh.width, mesh.height, rows.sizes, mesh.room)
+            seeker = SeekHops(mesh.width, mesh.height, rows.sizes, mesh.room, fixed)
             found = refine_round(
                 rows, core, mesh.room, np.zeros_like(mesh.room), settings.seed_of(8), index, team,
                 monitor.advance, seeker,
@@ -105,7 +107,7 @@ def refine_mapping(
             sets = pairs_of(rows, core, mesh, rounds >= WORTH_A_CORNER, team)
             moved, saved = exchange_batches(
                 rows, core, mesh, sets, 1, plan.gathered, index % 2 == 1, rng, team,
-                monitor.advance,
+                monitor.advance, fixed,
             )  # fmt: skip
             monitor.note(f"exchange {index + 1}: {moved:,} moves")
             return core, saved
@@ -118,7 +120,7 @@ def refine_mapping(
 
         def cycle(core: NDArray[np.int32], index: int = index) -> tuple[NDArray[np.int32], int]:
             seed = settings.seed_of(10 + index)
-            return refine_by_chains(rows, core, mesh, effort, seed, team), 0
+            return refine_by_chains(rows, core, mesh, effort, seed, team, fixed), 0
 
         step(f"cycle {index}", cycle)
     return core

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from mapper.checkpoint import Arrays, Steps
 from mapper.monitor import Monitor
-from mapper.partition.balance import put_right
+from mapper.partition.balance import balance, put_right
 from mapper.partition.bipartition import BisectionEffort
 from mapper.partition.clustering import number_clusters, propagate, start_clusters
 from mapper.partition.deep import DeepEffort, block_bounds, partition_in_memory
@@ -46,12 +46,14 @@ class Task:
     """A graph and what it is to be cut into.
 
     capacity : of a core; cores : that the chip has
+    strict : parts above the capacity are an error; else they are put right elsewhere
     """
 
     graph: Graph
     rows: Rows
     capacity: int
     cores: int
+    strict: bool = True
 
     @property
     def wanted(self) -> int:
@@ -213,7 +215,10 @@ def balanced(
     np.add.at(load, part, sizes)
     if load.max() <= task.capacity:
         return core
-    put_right(task.graph, sizes, part, load, task.capacity, threads)
+    if task.strict:
+        put_right(task.graph, sizes, part, load, task.capacity, threads)
+    else:
+        balance(task.graph, sizes, part, load, task.capacity, threads)
     return cores[part].astype(np.int32)
 
 

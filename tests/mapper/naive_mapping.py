@@ -75,16 +75,20 @@ def best_hops(
 
 
 def pair_graph(
-    a: int, b: int, adjacency: Sequence[Links], core: Sequence[int], width: int
+    a: int,
+    b: int,
+    adjacency: Sequence[Links],
+    core: Sequence[int],
+    width: int,
+    fixed: Sequence[bool],
 ) -> tuple[list[Links], list[int]]:
     """Links inside two cores, those of a first; and what each vertex pays more on b than on a."""
-    members = [v for c in (a, b) for v in range(len(core)) if core[v] == c]
+    members = [v for c in (a, b) for v in range(len(core)) if core[v] == c and not fixed[v]]
     apart = distance(a, b, width)
     inner = [
-        [(members.index(u), w * apart) for u, w in adjacency[v] if core[u] in (a, b)]
-        for v in members
+        [(members.index(u), w * apart) for u, w in adjacency[v] if u in members] for v in members
     ]
-    outer = [[(u, w) for u, w in adjacency[v] if core[u] not in (a, b)] for v in members]
+    outer = [[(u, w) for u, w in adjacency[v] if u not in members] for v in members]
     bias = [hops_of(o, b, core, width) - hops_of(o, a, core, width) for o in outer]
     return inner, bias
 
@@ -106,7 +110,8 @@ def annealed(
     """Cores of the vertices after some proposals, how many were made, and the hops they added.
 
     width : 0 if cores have no places; then only cores of neighbours are tried
-    members : vertices of each core, in the order in which they are drawn; places : for so many
+    members : vertices of each core that may move, in the order in which they are drawn
+    places : for so many
     """
     core, members = list(core), [list(some) for some in members]
     made = 0
@@ -124,7 +129,7 @@ def annealed(
     for _ in range(proposals):
         v = random.next() % len(core)
         a = core[v]
-        if not adjacency[v]:
+        if not adjacency[v] or v not in members[a]:
             continue
         if not width or random.next() % 1024 < near:
             b = core[adjacency[v][random.next() % len(adjacency[v])][0]]

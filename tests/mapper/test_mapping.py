@@ -69,6 +69,14 @@ def width_of(mesh: Mesh) -> int:
     return 0 if mesh.most == CUT else mesh.width
 
 
+def some_fixed(seed: int, rows: Rows, mesh: Mesh) -> np.ndarray:
+    """Vertices that are not to move, of no size: none, or on a mesh about a quarter."""
+    share = 0.25 * (seed % 2) * (mesh.most != CUT)
+    fixed = np.random.default_rng([seed, 1]).random(rows.vertices) < share
+    rows.sizes = np.where(fixed, 0, rows.sizes)
+    return fixed
+
+
 def load_of(rows: Rows, core: np.ndarray, mesh: Mesh) -> np.ndarray:
     return np.bincount(core, weights=rows.sizes, minlength=mesh.room.size).astype(np.int64)
 
@@ -118,13 +126,19 @@ def test_best_hops(seed: int) -> None:
             sought = seeker.seek(chunk, core, load)
             assert sought.table.tolist() == moves[:, :found].tolist()
             assert (sought.outside, sought.everything) == (paid, everything)
+            fixed = np.random.default_rng(seed).random(core.size) < 0.3
+            freely = SeekHops(mesh.width, mesh.height, sizes, mesh.room, fixed)
+            left = [move for move in sought.table.T.tolist() if not fixed[move[0]]]
+            assert freely.seek(chunk, core, load).table.T.tolist() == left
 
 
-def members_of(core: np.ndarray, cores: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    members = np.argsort(core, kind="stable")
-    start = np.append(0, np.cumsum(np.bincount(core, minlength=cores)))
-    rank = np.empty(core.size, np.int32)
-    rank[members] = np.arange(core.size) - start[core[members]]
+def members_of(
+    core: np.ndarray, cores: int, fixed: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    members = np.array([v for c in range(cores) for v in np.flatnonzero((core == c) & ~fixed)], int)
+    start = np.append(0, np.cumsum(np.bincount(core[~fixed], minlength=cores)))
+    rank = np.full(core.size, -1, np.int32)
+    rank[members] = np.arange(members.size) - start[core[members]]
     return members, start, rank
 
 
@@ -137,13 +151,14 @@ def test_exchange_of_one_pair(case: Case, seed: int) -> None:
     links, rows = lists_of(graph), rows_of(graph)
     usable = np.flatnonzero(mesh.room)
     pairs = [(a, b) for a in usable for b in usable if a < b]
+    fixed = some_fixed(seed, rows, mesh)
     csr = rows.indptr[:-1], rows.degrees(), rows.ids, rows.weights
     for a, b in pairs:
-        members, start, rank = members_of(core, mesh.room.size)
+        members, start, rank = members_of(core, mesh.room.size, fixed)
         indptr, ids, weights, bias = _pair_graph(
             a, b, members, start, rank, *csr, core, mesh.column, mesh.row, mesh.most
         )
-        inner, expected = twin.pair_graph(a, b, links, core.tolist(), width)
+        inner, expected = twin.pair_graph(a, b, links, core.tolist(), width, fixed.tolist())
         assert adjacency(indptr, ids, weights) == inner
         assert bias.tolist() == expected
 
@@ -162,6 +177,7 @@ def test_exchange_of_one_pair(case: Case, seed: int) -> None:
         changed = core != old
         assert np.isin(old[changed], (a, b)).all()
         assert np.isin(core[changed], (a, b)).all()
+        assert not fixed[changed].any()
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -313,6 +329,7 @@ def test_rounds_keep_to_the_room(case: Case, seed: int, threads: int) -> None:
     """Any number of threads gives the same; no core is overfilled, unused ones stay so."""
     graph, core, mesh = case(seed, slack=seed % 3)
     rows = rows_of(graph)
+    fixed = some_fixed(seed, rows, mesh)
     results = []
     for count in (1, threads):
         with Team(count) as team:
@@ -320,8 +337,9 @@ def test_rounds_keep_to_the_room(case: Case, seed: int, threads: int) -> None:
             for batch in batches(rows, found, mesh, 0, False, team, lambda done: None):
                 rng = np.random.default_rng(seed)
                 sets = pairs_of(rows, found, mesh, True, team)
-                exchange_round(batch, mesh, found, rows.sizes, sets, 1, rng, team)
-            found = refine_by_cycle(rows, found, mesh, EFFORT, seed, team)
+                exchange_round(batch, mesh, found, rows.sizes, sets, 1, rng, team, fixed)
+            found = refine_by_cycle(rows, found, mesh, EFFORT, seed, team, fixed)
+        assert (found[fixed] == core[fixed]).all()
         assert (load_of(rows, found, mesh) <= mesh.room).all()
         results.append(found.tolist())
     assert results[0] == results[1]
@@ -390,7 +408,8 @@ def test_refinement(case: Case, seed: int, tmp_path: Path) -> None:
     streamed = StreamedRows(graph, graph.vertex_sizes(), 0)
     links = lists_of(graph)
     for name, rows in (("held", rows_of(graph)), ("streamed", streamed)):
-        levels, results = Levels([rows], []), []
+        fixed = some_fixed(seed, rows, mesh)
+        levels, results = Levels([rows], [], fixed), []
         for threads, folder in ((1, "one"), (2, "two"), (1, "two")):
             settings = preset("default", threads=threads, seed=seed)
             with Team(threads) as team, Scratch(tmp_path / f"{name}-{folder}") as scratch:
@@ -398,9 +417,10 @@ def test_refinement(case: Case, seed: int, tmp_path: Path) -> None:
                     refine_mapping(
                         Mapped(levels, core, mesh, plan), settings, Steps(scratch), Monitor(), team
                     )
-                )
+                )  # fmt: skip
         assert all(found.tolist() == results[0].tolist() for found in results)
         assert (load_of(rows, results[0], mesh) <= mesh.room).all()
+        assert (results[0][fixed] == core[fixed]).all()
         before, after = (
             twin.all_hops(links, found.tolist(), width) for found in (core, results[0])
         )
@@ -414,13 +434,14 @@ def test_annealing(case: Case, seed: int, heat: float) -> None:
     graph, core, mesh = case(seed)
     links, rows = lists_of(graph), rows_of(graph)
     cores, places = mesh.room.size, int(np.bincount(core).max()) + 1 + seed % 2
-    lists = [np.flatnonzero(core == c).tolist() for c in range(cores)]
+    fixed = some_fixed(seed, rows, mesh)
+    lists = [np.flatnonzero((core == c) & ~fixed).tolist() for c in range(cores)]
     expected, made, change = twin.annealed(
         links, rows.sizes.tolist(), core.tolist(), width_of(mesh), mesh.height, mesh.room.tolist(),
         lists, places, 150, heat, NEAR_CORES, Xorshift(2 * seed + 1),
     )  # fmt: skip
     members = np.full((cores, places), -1, np.int32)
-    place, count = np.empty(core.size, np.int64), np.zeros(cores, np.int64)
+    place, count = np.full(core.size, -1, np.int64), np.zeros(cores, np.int64)
     for c, some in enumerate(lists):
         members[c, : len(some)], count[c] = some, len(some)
         place[some] = np.arange(len(some))
@@ -433,8 +454,9 @@ def test_annealing(case: Case, seed: int, heat: float) -> None:
     assert found.tolist() == expected
     assert result == (made, change)
     assert load.tolist() == load_of(rows, found, mesh).tolist()
-    assert count.tolist() == np.bincount(found, minlength=cores).tolist()
-    assert (members[found, place] == np.arange(core.size)).all()
+    assert (found[fixed] == core[fixed]).all()
+    assert count.tolist() == np.bincount(found[~fixed], minlength=cores).tolist()
+    assert (members[found, place] == np.arange(core.size))[~fixed].all()
 
 
 @CASES
@@ -444,17 +466,20 @@ def test_chains(case: Case, seed: int) -> None:
     graph, core, mesh = case(seed)
     width = width_of(mesh)
     links, rows = lists_of(graph), rows_of(graph)
+    fixed = some_fixed(seed, rows, mesh)
     cooling = Cooling(10, least=2000, steps=5)
-    effort = Effort(1000, 1 << 20, cooling, 2)
+    effort = Effort(1000, 1 << 20, 2, cooling, 2)
     results = []
     for threads in (1, 3):
         with Team(threads) as team:
-            results.append(refine_by_chains(rows, core, mesh, effort, seed, team))
+            results.append(refine_by_chains(rows, core, mesh, effort, seed, team, fixed))
     assert results[0].tolist() == results[1].tolist()
     assert (load_of(rows, results[0], mesh) <= mesh.room).all()
     after = twin.all_hops(links, results[0].tolist(), width)
     assert after <= twin.all_hops(links, core.tolist(), width)
-    annealed = anneal_mapping(rows, core, mesh, cooling, seed)
+    assert (results[0][fixed] == core[fixed]).all()
+    annealed = anneal_mapping(rows, core, mesh, cooling, seed, fixed)
+    assert (annealed[fixed] == core[fixed]).all()
     assert (load_of(rows, annealed, mesh) <= mesh.room).all()
     assert twin.all_hops(links, annealed.tolist(), width) <= twin.all_hops(
         links, core.tolist(), width

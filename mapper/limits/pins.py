@@ -1,0 +1,88 @@
+"""Pinned items on their cores, after placement: their part's cell first, then the items alone."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mapper.constraints import Constraints
+from mapper.errors import DoesNotFitError
+from mapper.limits.repair import Items, repair
+from mapper.limits.search import Job, lacking
+from mapper.limits.use import excess, weight_of_excess
+from mapper.team import Team
+
+
+def pinned_cells(
+    cell: NDArray[np.int32], part: NDArray[np.int32], pinned: NDArray[np.int32]
+) -> NDArray[np.int32]:
+    """Cells of parts such that pinned items are on their cores where one part has one of them.
+
+    cell : ndarray[int32], shape (parts,), core of every part
+    part, pinned : ndarray[int32], shape (items,), part and wanted core (-1: any) of every item
+
+    A part that is in the way gets the cell that becomes free.
+    """
+    cell = cell.copy()
+    on = {int(core): k for k, core in enumerate(cell)}
+    settled: set[int] = set()
+    for item in np.flatnonzero(pinned >= 0):
+        k, wanted = int(part[item]), int(pinned[item])
+        other = on.get(wanted)
+        if k in settled or other in settled:
+            continue  # two items in one part: the second one moves alone
+        settled.add(k)
+        if other == k:
+            continue
+        left = int(cell[k])
+        cell[k], on[wanted] = wanted, k
+        del on[left]
+        if other is not None:
+            cell[other], on[left] = left, other
+    return cell
+
+
+def core_of_items(
+    cell: NDArray[np.int32],
+    part: NDArray[np.int32],
+    constraints: Constraints | None,
+    job: Job,
+    memory: int,
+    seed: int,
+    team: Team,
+) -> NDArray[np.int32]:
+    """Core of every item, those that are pinned where they belong.
+
+    cell : ndarray[int32], shape (parts,), core of every part; part : shape (items,)
+    memory : bytes for the moves that make room for pinned items
+    """
+    if constraints is None or not (constraints.core >= 0).any():
+        return cell[part]
+    place = pinned_cells(cell, part, constraints.core)[part]
+    return keep_pins(job, place, constraints.core, memory, seed, team)
+
+
+def keep_pins(
+    job: Job,
+    place: NDArray[np.int32],
+    pinned: NDArray[np.int32],
+    memory: int,
+    seed: int,
+    team: Team,
+) -> NDArray[np.int32]:
+    """Core of every item with all pinned ones where they belong and all limits kept.
+
+    place, pinned : ndarray[int32], shape (items,), core of every item, and the wanted one or -1
+
+    Raises `DoesNotFitError` if what is on their cores cannot be moved elsewhere.
+    """
+    place = np.where(pinned >= 0, pinned, place).astype(np.int32)
+    items = Items(job.items.item, pinned >= 0)
+    usable = job.chip.usable
+    use = repair(job.load, items, place, job.chip.cores, usable, memory, seed, team)
+    over = excess(use.table, job.load.limits, weight_of_excess(job.load.limits))
+    if over.any():
+        raise DoesNotFitError(
+            f"{lacking(job.chip, use, over)}; pin fewer neurons or take larger cores"
+        )
+    return place

@@ -1,0 +1,145 @@
+"""What parts use of each limit of a core, counted exactly in one pass over a network.
+
+None of the limits depends on where a part lies on the mesh: axons_out counts distinct (neuron,
+other core) pairs, whatever their distance. So parts can be checked and put right before they are
+placed, and cores after.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from chipsim.chip import Chip
+from chipsim.limits import LIMITS
+from mapper.team import Spares, Team
+from storage.graph import Graph
+
+NEURONS, SYNAPSES, AXONS_IN, AXONS_OUT = range(4)  # rows of `Use.table`, in the order of LIMITS
+NO_LIMIT = 1 << 62
+ONE_CORE = 1 << 30  # what an excess as large as a whole core weighs
+
+
+@njit(cache=True, nogil=True)
+def _count_axons(first, indptr, targets, part, stamp, axons_in, axons_out, reach):
+    """Add what the outgoing synapses of a block use.
+
+    stamp : scratch per part, no number of a vertex of the block on entry
+    reach : gets the parts that each neuron has synapses in, its own included
+    """
+    for i in range(indptr.size - 1):
+        s = first + i
+        found = 0
+        for e in range(indptr[i], indptr[i + 1]):
+            k = part[targets[e]]
+            if stamp[k] != s:
+                stamp[k] = s
+                axons_in[k] += 1
+                found += 1
+        reach[s] = found
+        axons_out[part[s]] += found - (1 if stamp[part[s]] == s else 0)
+
+
+@njit(cache=True, nogil=True)
+def _count_ends(first, indptr, incoming, undirected, fan_in, fan_out):
+    """Synapses that end and that begin in each vertex of a block."""
+    for i in range(indptr.size - 1):
+        into = np.int64(0)
+        for e in range(indptr[i], indptr[i + 1]):
+            into += incoming[e] > 0
+        degree = indptr[i + 1] - indptr[i]
+        fan_in[first + i] = degree if undirected else into
+        fan_out[first + i] = degree if undirected else degree - into
+
+
+@dataclass(frozen=True, slots=True)
+class Fans:
+    """Synapses at each vertex, each ndarray[int64] of shape (vertices,).
+
+    into : that end in it, from as many other sources; out : that begin in it
+    """
+
+    into: NDArray[np.int64]
+    out: NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Use:
+    """What every part uses.
+
+    table : ndarray[int64], shape (4, parts), rows in the order of `chipsim.limits.LIMITS`
+    reach : ndarray[int32], shape (neurons,), parts that each neuron has synapses in
+    """
+
+    table: NDArray[np.int64]
+    reach: NDArray[np.int32]
+
+
+def limits_of(chip: Chip) -> NDArray[np.int64]:
+    """The four limits of a core, `NO_LIMIT` where the chip has none."""
+    given = (getattr(chip, name) for name in LIMITS)
+    return np.array([NO_LIMIT if limit is None else limit for limit in given], np.int64)
+
+
+def weight_of_excess(limits: NDArray[np.int64]) -> NDArray[np.int64]:
+    """What one unit above each limit weighs: limits of any size become comparable."""
+    return np.maximum(1, ONE_CORE // limits)
+
+
+def excess(
+    table: NDArray[np.int64], limits: NDArray[np.int64], weight: NDArray[np.int64]
+) -> NDArray[np.int64]:
+    """By how much each part is above its limits, weighted and added up, shape (parts,)."""
+    over = np.maximum(table - limits[:, None], 0)
+    return np.asarray((over * weight[:, None]).sum(axis=0), np.int64)
+
+
+def count_fans(graph: Graph, threads: int = 1) -> Fans:
+    """Synapses at each vertex, in one pass."""
+    fans = Fans(np.zeros(graph.vertices, np.int64), np.zeros(graph.vertices, np.int64))
+    for block in graph.blocks(threads=threads):
+        _count_ends(
+            block.first, block.indptr, block.incoming, graph.undirected, fans.into, fans.out
+        )
+    return fans
+
+
+def count_use(
+    graph: Graph,
+    part: NDArray[np.int32],
+    parts: int,
+    sizes: NDArray[np.int64],
+    fan_in: NDArray[np.int64],
+    team: Team,
+) -> Use:
+    """What parts use, in one pass.
+
+    part : ndarray[int32], shape (vertices,), 0 .. parts-1
+    sizes, fan_in : ndarray[int64], shape (vertices,)
+    """
+    use = Use(np.zeros((4, parts), np.int64), np.zeros(graph.vertices, np.int32))
+    np.add.at(use.table[NEURONS], part, sizes)
+    np.add.at(use.table[SYNAPSES], part, fan_in)
+
+    def fresh() -> tuple[NDArray[np.int32], NDArray[np.int64]]:
+        return np.full(parts, -1, np.int32), np.zeros((2, parts), np.int64)
+
+    tallies: list[NDArray[np.int64]] = []
+    spares = Spares(fresh)
+
+    def count(index: int) -> None:
+        indptr, targets, _ = graph.read_outgoing(index)
+        first, _ = graph.block_bounds(index)
+        with spares.borrow() as (stamp, axons):
+            _count_axons(first, indptr, targets, part, stamp, axons[0], axons[1], use.reach)
+            if not any(axons is known for known in tallies):
+                tallies.append(axons)
+
+    for _ in team.stream(count, range(graph.block_count)):
+        pass
+    for axons in tallies:  # whole numbers: the order of the sums does not matter
+        use.table[AXONS_IN:] += axons
+    return use

@@ -1,0 +1,50 @@
+"""Plain twins of `mapper.limits`: what parts use, and bounds, straight from the definitions."""
+
+from __future__ import annotations
+
+Edges = list[tuple[int, int]]
+
+
+def use(edges: Edges, part: list[int], parts: int, sizes: list[int]) -> list[list[int]]:
+    """Neurons, synapses, axons_in and axons_out of every part."""
+    table = [[0] * parts for _ in range(4)]
+    for v, k in enumerate(part):
+        table[0][k] += sizes[v]
+    for _, target in edges:
+        table[1][part[target]] += 1
+    for source, k in {(source, part[target]) for source, target in edges}:
+        table[2][k] += 1
+        if part[source] != k:
+            table[3][part[source]] += 1
+    return table
+
+
+def reach(edges: Edges, part: list[int]) -> list[int]:
+    """Parts that each neuron has synapses in."""
+    return [len({part[t] for s, t in edges if s == v}) for v in range(len(part))]
+
+
+def excess(table: list[list[int]], limits: list[int], weight: list[int]) -> int:
+    return sum(
+        w * max(0, used - limit)
+        for row, limit, w in zip(table, limits, weight, strict=True)
+        for used in row
+    )
+
+
+def partitions(n: int, parts: int) -> list[list[int]]:
+    """All ways to put n vertices into parts, up to names of the parts."""
+    found: list[list[int]] = [[]]
+    for _ in range(n):
+        found = [[*part, k] for part in found for k in range(min(parts, max(part, default=-1) + 2))]
+    return found
+
+
+def least_axons(edges: Edges, n: int, parts: int, cap: int, synapses: int) -> tuple[int, int]:
+    """Least sums of axons_in and of axons_out over all partitions within two limits."""
+    best_in = best_out = 1 << 60
+    for part in partitions(n, parts):
+        table = use(edges, part, parts, [1] * n)
+        if max(table[0]) <= cap and max(table[1]) <= synapses:
+            best_in, best_out = min(best_in, sum(table[2])), min(best_out, sum(table[3]))
+    return best_in, best_out
