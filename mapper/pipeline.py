@@ -26,8 +26,8 @@ from mapper.mapping.multilevel import Levels, coarsen, first_parts
 from mapper.mapping.refine import Mapped, level_effort, refine_mapping
 from mapper.mapping.within import refine_within, within_limits
 from mapper.monitor import Monitor
-from mapper.multicast.hypergraph import contract as contract_nets
-from mapper.multicast.job import partition_nets, refine_streamed_nets, refine_trees
+from mapper.multicast.hypergraph import contract as join
+from mapper.multicast.job import NetTask, partition_nets, refine_streamed_nets, refine_trees
 from mapper.multicast.nets import net_traffic, read_nets
 from mapper.partition.bisection import whole
 from mapper.partition.classic import partition_classic
@@ -41,7 +41,6 @@ from mapper.partition.streamed import (
     numbered,
     open_rows,
     partition_streamed,
-    parts_wanted,
 )
 from mapper.partition.thinning import thin
 from mapper.placement.force import refine_by_forces
@@ -107,8 +106,10 @@ def map_network(
         seed, spare = settings.seed_of(9), plan.grouped or settings.memory_bytes // 4
         folded = fold(job.demands(), job.load.limits, np.zeros(2), cores)
         # One capacity stands for all limits, and nothing has a place before it is placed.
-        pinned = constraints is not None and bool((constraints.core >= 0).any())
-        plain = folded.exact and not job.watched and not pinned
+        plain = folded.exact and not job.watched
+        plain &= constraints is None or not (constraints.core >= 0).any()
+        # Where nets are streamed, parts within limits that do not add up stay as they are.
+        by_nets = settings.objective == "multicast" and plain and constraints is None
         nets_held = settings.objective == "multicast" and plan.nets_held
         if settings.method == "classic":  # steps 2 to 5
 
@@ -131,20 +132,18 @@ def map_network(
                 monitor.expect(network.meta.synapses)
                 nets = read_nets(network, network.vertex_sizes(), team, monitor.advance)
                 if constraints is not None:
-                    nets = contract_nets(nets, job.items.item, job.items.count, directed=True)
+                    nets = join(nets, job.items.item.astype(np.int32), job.items.count, True)
 
-            def netted(folded: Folded, number: int) -> tuple[NDArray[np.int32], int]:
+            def joined(folded: Folded, number: int) -> tuple[NDArray[np.int32], int]:
                 sized = replace(nets, sizes=folded.sizes)
-                wanted = parts_wanted(int(folded.sizes.sum()), folded.capacity, cores)
                 tried = steps.within(f"attempt {number}") if number else steps
-                return partition_nets(
-                    sized, Resized(graph, folded.sizes), wanted, cores, folded.capacity, settings,
-                    plan.gathered, tried, monitor, team,
-                )  # fmt: skip
+                task = NetTask(sized, graph, folded.capacity, cores, strict=not job.watched)
+                return partition_nets(task, settings, plan.gathered, tried, monitor, team)
 
             part, parts, folded = partition_within(
-                job, netted, ATTEMPTS, spare, seed, team, monitor
+                job, joined, ATTEMPTS, spare, seed, team, monitor
             )
+            nets = replace(nets, sizes=folded.sizes)
             with monitor.stage("groups"):
                 groups = net_traffic(nets, part, parts)
         else:
@@ -185,7 +184,7 @@ def map_network(
                     )
                     part, parts = numbered(part, cores)
                     levels = Levels([rows], [])
-            if settings.objective == "multicast" and plain and constraints is None:
+            if by_nets:
                 part, groups = refine_streamed_nets(
                     network, rows, part, parts, folded.capacity, settings, plan.grouped, steps,
                     scratch.path, monitor, team,
@@ -211,16 +210,12 @@ def map_network(
         else:
             place = core_of_items(cell, part, constraints, job, spare, seed, team)
         if nets_held:
-            with monitor.stage("refine by trees"):
-                if pinned:
-                    monitor.note("left as placed: some neurons are pinned")
-                else:
-                    sized = replace(nets, sizes=folded.sizes)
+            if plain:
+                with monitor.stage("refine by trees"):
                     mesh = Mesh(chip.width, chip.height, _room(chip, place, folded.capacity))
-                    found = refine_trees(sized, place, mesh, settings, steps, monitor)
-                    place = found if plain else within_limits(job, found, place, monitor, team)
+                    place = refine_trees(nets, place, mesh, settings, steps, monitor)
             del nets
-        elif settings.method != "classic" and settings.objective == "unicast":
+        elif settings.method != "classic" and settings.objective != "cut" and not by_nets:
             with monitor.stage("refine by hops"):
                 if plain:
                     mesh = Mesh(chip.width, chip.height, _room(chip, place, folded.capacity))

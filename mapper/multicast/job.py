@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -17,22 +18,33 @@ from mapper.multicast.partition import PartitionEffort, partition_hypergraph
 from mapper.multicast.refine import TreeEffort, refine_by_trees
 from mapper.multicast.refinement import Search
 from mapper.multicast.streamed import refine_streamed, streamed_traffic
-from mapper.partition.balance import put_right
+from mapper.partition.balance import balance, put_right
 from mapper.partition.growing import Subgraph
 from mapper.partition.rows import Rows
-from mapper.partition.streamed import SETTLED, numbered
+from mapper.partition.streamed import SETTLED, numbered, parts_wanted
 from mapper.settings import Settings
 from mapper.team import Team
 from storage.graph import Graph
 from storage.network import NetworkFile
 
 
+@dataclass(frozen=True, slots=True)
+class NetTask:
+    """Nets and what their vertices are to be cut into.
+
+    graph : the same network; capacity : of a core; cores : that the chip has
+    strict : parts above the capacity are an error; else they are put right elsewhere
+    """
+
+    nets: Hypergraph
+    graph: Graph
+    capacity: int
+    cores: int
+    strict: bool = True
+
+
 def partition_nets(
-    nets: Hypergraph,
-    graph: Graph,
-    wanted: int,
-    cores: int,
-    capacity: int,
+    task: NetTask,
     settings: Settings,
     memory: int,
     steps: Steps,
@@ -41,9 +53,11 @@ def partition_nets(
 ) -> tuple[NDArray[np.int32], int]:
     """Parts within the capacity, of little connectivity; returns (part, count).
 
-    wanted : parts to make; cores : that the chip has; memory : bytes of the table of gains
+    memory : bytes of the table of gains
     Raises `DoesNotFitError` if no way was found to get all parts within the capacity.
     """
+    nets, capacity, cores = task.nets, task.capacity, task.cores
+    wanted = parts_wanted(int(nets.sizes.sum()), capacity, cores)
     monitor.level(nets.vertices, nets.pins.size)
     repeats = max(1, settings.bisection_repeats // 2)
     effort = PartitionEffort(
@@ -57,7 +71,8 @@ def partition_nets(
         part = partition_hypergraph(nets, wanted, capacity, effort, settings.seed_of(2), team)
         load = np.bincount(part, weights=nets.sizes, minlength=cores).astype(np.int64)
         if load.max() > capacity:
-            put_right(graph, nets.sizes, part, load, capacity, settings.threads)
+            mend = put_right if task.strict else balance
+            mend(task.graph, nets.sizes, part, load, capacity, settings.threads)
         return {"part": numbered(part, cores)[0]}
 
     with monitor.stage("partition"):
