@@ -26,7 +26,7 @@ from mapper.mapping.multilevel import Levels, coarsen, first_parts
 from mapper.mapping.refine import Mapped, level_effort, refine_mapping
 from mapper.mapping.within import refine_within, within_limits
 from mapper.monitor import Monitor
-from mapper.multicast.hypergraph import contract as join
+from mapper.multicast.hypergraph import contract as contract_nets
 from mapper.multicast.job import NetTask, partition_nets, refine_streamed_nets, refine_trees
 from mapper.multicast.nets import net_traffic, read_nets
 from mapper.partition.bisection import whole
@@ -106,8 +106,8 @@ def map_network(
         seed, spare = settings.seed_of(9), plan.grouped or settings.memory_bytes // 4
         folded = fold(job.demands(), job.load.limits, np.zeros(2), cores)
         # One capacity stands for all limits, and nothing has a place before it is placed.
-        plain = folded.exact and not job.watched
-        plain &= constraints is None or not (constraints.core >= 0).any()
+        pinned = constraints is not None and bool((constraints.core >= 0).any())
+        plain = folded.exact and not job.watched and not pinned
         # Where nets are streamed, parts within limits that do not add up stay as they are.
         by_nets = settings.objective == "multicast" and plain and constraints is None
         nets_held = settings.objective == "multicast" and plan.nets_held
@@ -132,16 +132,17 @@ def map_network(
                 monitor.expect(network.meta.synapses)
                 nets = read_nets(network, network.vertex_sizes(), team, monitor.advance)
                 if constraints is not None:
-                    nets = join(nets, job.items.item.astype(np.int32), job.items.count, True)
+                    item = job.items.item.astype(np.int32)
+                    nets = contract_nets(nets, item, job.items.count, directed=True)
 
-            def joined(folded: Folded, number: int) -> tuple[NDArray[np.int32], int]:
+            def netted(folded: Folded, number: int) -> tuple[NDArray[np.int32], int]:
                 sized = replace(nets, sizes=folded.sizes)
                 tried = steps.within(f"attempt {number}") if number else steps
                 task = NetTask(sized, graph, folded.capacity, cores, strict=not job.watched)
                 return partition_nets(task, settings, plan.gathered, tried, monitor, team)
 
             part, parts, folded = partition_within(
-                job, joined, ATTEMPTS, spare, seed, team, monitor
+                job, netted, ATTEMPTS, spare, seed, team, monitor
             )
             nets = replace(nets, sizes=folded.sizes)
             with monitor.stage("groups"):
@@ -210,10 +211,13 @@ def map_network(
         else:
             place = core_of_items(cell, part, constraints, job, spare, seed, team)
         if nets_held:
-            if plain:
-                with monitor.stage("refine by trees"):
+            with monitor.stage("refine by trees"):
+                if pinned:
+                    monitor.note("left as placed: some neurons are pinned")
+                else:
                     mesh = Mesh(chip.width, chip.height, _room(chip, place, folded.capacity))
-                    place = refine_trees(nets, place, mesh, settings, steps, monitor)
+                    found = refine_trees(nets, place, mesh, settings, steps, monitor)
+                    place = found if plain else within_limits(job, found, place, monitor, team)
             del nets
         elif settings.method != "classic" and settings.objective != "cut" and not by_nets:
             with monitor.stage("refine by hops"):
