@@ -105,7 +105,18 @@ def _compile_kernels(options: argparse.Namespace) -> None:
     from mapper.commands.common import stderr_console
     from mapper.kernels import compile_once
 
-    compile_once(stderr_console(options))
+    compile_once(stderr_console(options), _work(options))
+
+
+def _work(options: argparse.Namespace) -> str:
+    """Which kernels a command needs; see `mapper.kernels.WORK`."""
+    if options.command == "run":
+        if options.preset == "classic":
+            return "map by classic"
+        names = {"cut": "map by cut", "multicast": "map for multicast"}
+        return names.get(options.objective, "map by hops")
+    names = {"place": "place groups", "score": "score mappings"}
+    return names.get(options.command, "read and write networks")
 
 
 def _known_error(error: Exception) -> tuple[str, int] | None:

@@ -10,8 +10,12 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from chipsim.chip import Chip
+
 if TYPE_CHECKING:
     from rich.console import Console
+
+    from mapper.settings import Settings
 
 
 def _marker() -> Path:
@@ -63,8 +67,10 @@ def forget_kernels() -> None:
                     file.unlink(missing_ok=True)
 
 
-def compile_once(console: Console) -> None:
-    """Map a tiny network where this installation never mapped one, so that numba fills its cache.
+def compile_once(console: Console, work: str) -> None:
+    """Work on a tiny scale where this installation never did, so that numba fills its cache.
+
+    work : a key of `WORK`: what the kernels of a command are compiled by
 
     The first use after an installation takes its time here and says why; all later ones, and the
     timings that a run reports, are free of compilation.
@@ -72,60 +78,66 @@ def compile_once(console: Console) -> None:
     import numba
 
     try:
-        marker = _marker()
+        code = _marker()
     except (OSError, RuntimeError):  # no home folder: compile as it comes
         return
+    marker = code.with_name(f"{code.name}-{work.replace(' ', '-')}")
     if numba.config.DISABLE_JIT or marker.exists():  # type: ignore[attr-defined]
         return
-    console.print("compiling kernels, once after installation; takes up to two minutes ...")
-    begun = marker.with_name(f"{marker.name}-begun")
+    console.print(
+        f"compiling kernels to {work}, once after installation; takes a minute or two ..."
+    )
+    begun = code.with_name(f"{code.name}-begun")
     with suppress(OSError):  # a read-only home: the message will come again, nothing else
-        if not begun.exists():  # else what a run that was killed has compiled is good
-            marker.parent.mkdir(parents=True, exist_ok=True)
+        if not begun.exists():  # else what has been compiled since is good
+            code.parent.mkdir(parents=True, exist_ok=True)
             forget_kernels()
+            for old in code.parent.glob(f"{code.name.rpartition('-')[0]}-*"):
+                old.unlink(missing_ok=True)
             begun.touch()
     try:
-        _map_tiny_networks()
+        _work_on_tiny_networks(work)
     except OSError:  # no room for temporary files: the kernels are compiled when they are used
         return
     console.print("compiling kernels: done")
     with suppress(OSError):
         marker.touch()
-        for old in marker.parent.glob(f"{marker.name.rpartition('-')[0]}-*"):
-            if old != marker:
-                old.unlink(missing_ok=True)
 
 
-def _map_tiny_networks() -> None:
-    from dataclasses import replace
+TINY = Chip(name="tiny", width=4, height=4, neurons=32)
+WORK = {  # presets to map with, objectives
+    "read and write networks": ((), ()),
+    "place groups": ((), ()),
+    "score mappings": ((), ()),
+    "map by classic": (("classic",), ("unicast",)),
+    "map by hops": (("fast", "default", "strong"), ("unicast",)),
+    "map by cut": (("fast", "default", "strong"), ("cut",)),
+    "map for multicast": (("fast", "strong"), ("multicast",)),
+}
 
+
+def _work_on_tiny_networks(work: str) -> None:
     import numpy as np
 
-    from chipsim.chip import Chip
-    from mapper.monitor import Monitor
-    from mapper.output import make_report, write_results
     from mapper.partition.bisection import whole
-    from mapper.pipeline import map_network
+    from mapper.pipeline import measure_network
     from mapper.placement.portfolio import place
     from mapper.placement.region import choose_region
-    from mapper.settings import PRESETS, preset
+    from mapper.settings import preset
     from mapper.verify import verify_network
-    from mapper.verify_mapping import verify_mapping
     from storage.formats import export_network, import_network
     from storage.memory import MemoryGraph
     from storage.network import NetworkFile
     from storage.packed import pack_lists, unpack_lists
-    from storage.scratch import Scratch
     from storage.writer import NetworkWriter
 
+    presets, objectives = WORK[work]
     rng = np.random.default_rng(0)
+    if work.startswith(("place", "map")):
+        groups = whole(MemoryGraph.from_edges(256, *np.indices((256, 256)).reshape(2, -1)))
+        region = choose_region(np.ones((16, 16), np.bool_), 256)
+        place(groups, region, "fast", rng)  # dense graphs are split by kernels of their own
     source, target = rng.integers(0, 300, (2, 3000))
-    chip = Chip(name="tiny", width=4, height=4, neurons=32)
-    presets = [
-        preset(name, memory_bytes=1 << 28, block_vertices=64, degree=8, cycles=1)
-        for name in PRESETS
-    ]
-    presets.append(replace(presets[0], preset="multicast", objective="multicast"))
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         path = folder / "net.bin"
@@ -133,21 +145,45 @@ def _map_tiny_networks() -> None:
             with NetworkWriter(path, 300, undirected=undirected, memory=1 << 16) as writer:
                 writer.add(source, target, source % 5)
                 writer.finish()
-            with NetworkFile(path) as network:
-                for settings in presets:
-                    with Scratch(folder / f"{settings.preset}-{undirected}") as scratch:
-                        monitor = Monitor()
-                        mapping = map_network(network, chip, settings, scratch, monitor)
-                report = make_report(network, path, chip, settings, mapping, monitor)
-                write_results(folder, report, mapping, chip)
-                for text in ("net.graph", "net.csv"):
-                    export_network(network, folder / text)
-                    import_network(folder / text, folder / "again.bin")
-            verify_network(path)
-            verify_mapping(folder, report, path)
+            if work == "read and write networks":
+                with NetworkFile(path) as network:
+                    for text in ("net.graph", "net.csv"):
+                        export_network(network, folder / text)
+                        import_network(folder / text, folder / "again.bin")
+                verify_network(path)
+            if work == "score mappings":
+                with NetworkFile(path) as network:
+                    core = rng.integers(0, TINY.cores, 300).astype(np.int32)
+                    measure_network(network, TINY, core)
+            for objective in objectives:
+                for kind in presets:
+                    settings = preset(
+                        kind, memory_bytes=1 << 28, block_vertices=64, degree=8, cycles=1,
+                        objective=objective,
+                    )  # fmt: skip
+                    _map_tiny_network(path, settings)
     for most in (1, 1 << 12, 1 << 28):  # numbers of one, two and four bytes
         numbers = np.arange(8, dtype=np.int32) * most
         unpack_lists(pack_lists(np.array([0, 8]), numbers, numbers))
-    groups = whole(MemoryGraph.from_edges(256, *np.indices((256, 256)).reshape(2, -1)))
-    region = choose_region(np.ones((16, 16), np.bool_), 256)
-    place(groups, region, "fast", rng)  # dense graphs are split by kernels of their own
+
+
+def _map_tiny_network(path: Path, settings: Settings) -> None:
+    from dataclasses import replace
+
+    from mapper.monitor import Monitor
+    from mapper.output import make_report, write_results
+    from mapper.pipeline import map_network
+    from mapper.verify_mapping import verify_mapping
+    from storage.network import NetworkFile
+    from storage.scratch import Scratch
+
+    with NetworkFile(path) as network:
+        # on levels, if it has them, and streamed
+        for budget in {settings.level_budget, 0} if settings.method == "streamed" else {0}:
+            tried = replace(settings, level_budget=budget)
+            monitor = Monitor()
+            with Scratch(Path(tempfile.mkdtemp(dir=path.parent)) / "scratch") as scratch:
+                mapping = map_network(network, TINY, tried, scratch, monitor)
+        report = make_report(network, path, TINY, settings, mapping, monitor)
+        write_results(path.parent, report, mapping, TINY)
+    verify_mapping(path.parent, report, path)

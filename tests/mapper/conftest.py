@@ -63,7 +63,7 @@ def tidy(
     monkeypatch.chdir(nowhere)
     monkeypatch.setattr(tempfile, "tempdir", str(nowhere))
     if "compiles" not in request.node.name:
-        monkeypatch.setattr("mapper.kernels.compile_once", lambda console: None)
+        monkeypatch.setattr("mapper.kernels.compile_once", lambda console, work: None)
     yield
     assert list(nowhere.iterdir()) == []
 

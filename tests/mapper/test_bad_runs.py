@@ -80,7 +80,7 @@ def limited(*arguments: str, largest: int) -> subprocess.CompletedProcess[str]:
         "import resource, signal, sys\n"
         "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
         "import mapper.kernels\n"
-        "mapper.kernels.compile_once = lambda console: None\n"
+        "mapper.kernels.compile_once = lambda console, work: None\n"
         "from mapper.cli import main\n"
         f"resource.setrlimit(resource.RLIMIT_FSIZE, ({largest}, {largest}))\n"
         "sys.exit(main())"

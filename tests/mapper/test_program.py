@@ -66,13 +66,14 @@ def test_first_use_compiles_and_says_so(folder: Path, monkeypatch: pytest.Monkey
     monkeypatch.setenv("XDG_CACHE_HOME", str(folder / "cache"))
     monkeypatch.delenv("NUMBA_CACHE_DIR", raising=False)
     shown = []
-    for _ in range(2):
+    for work in ("read and write networks", "place groups", "place groups"):
         console = Console(record=True, quiet=False, file=open(os.devnull, "w"))  # noqa: SIM115, PTH123
         with console.file:
-            compile_once(console)
+            compile_once(console, work)
             shown.append(console.export_text())
     assert shown[0].count("compiling kernels") == 2
-    assert shown[1] == ""
+    assert shown[1].count("compiling kernels to place groups") == 1
+    assert shown[2] == ""
 
 
 def test_main_reads_the_command_line(monkeypatch: pytest.MonkeyPatch, network: Path) -> None:
