@@ -78,10 +78,11 @@ def test_ending_behind_every_step(
 
 
 def test_kill_at_many_moments(network: Path, folder: Path) -> None:
-    start = time.perf_counter()
     command = [sys.executable, "-m", "mapper", "run", str(network), *ARGUMENTS, "-q"]
-    subprocess.run([*command, "-o", str(folder / "whole")], check=True, capture_output=True)
-    whole = time.perf_counter() - start
+    for name in ("compiles", "whole"):  # the first run may have to compile kernels
+        start = time.perf_counter()
+        subprocess.run([*command, "-o", str(folder / name)], check=True, capture_output=True)
+        whole = time.perf_counter() - start
     expected = result(folder / "whole")
     output = folder / "out"
     for moment in np.linspace(0.3, 1.0, 6):
