@@ -36,13 +36,14 @@ SMALL_BLOCKS = {"block_vertices": 64, "bisection_repeats": 2, "smoothing": 4}
 Shape = Callable[[Path], tuple[Path, Chip]]
 
 
-@pytest.fixture(autouse=True, params=["held", "streamed"])
+@pytest.fixture(autouse=True, params=["levels", "held", "streamed"])
 def holding(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
-    """Small networks would always be held in memory: every test runs both ways."""
-    held = bool(request.param == "held")
+    """Small networks would always be mapped on levels in memory: every test runs all ways."""
+    held = bool(request.param != "streamed")
 
     def planned(network: NetworkFile, chip: Chip, settings: Settings) -> Plan:
-        return replace(make_plan(network, chip, settings), held=held)
+        plan = make_plan(network, chip, settings)
+        return replace(plan, held=held, levels=plan.levels and request.param == "levels")
 
     monkeypatch.setattr("mapper.pipeline.make_plan", planned)
     return held

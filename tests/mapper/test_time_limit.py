@@ -47,8 +47,16 @@ def test_a_limit_is_kept(kind: str, limit: float) -> None:
     assert hop_cost(groups, x, y) < share * hop_cost(groups, columns, rows)
 
 
+INTERRUPTIBLE = """
+import signal, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a background shell has it ignored
+from mapper.cli import main
+sys.exit(main())
+"""
+
+
 def command(folder: Path, *more: str) -> list[str]:
-    program = [sys.executable, "-m", "mapper"]
+    program = [sys.executable, "-c", INTERRUPTIBLE]
     made = [*program, "generate", "group-cnn", "--size", "64", "--shuffle", "net.bin", "-q"]
     subprocess.run(made, check=True, cwd=folder, capture_output=True)
     return [*program, "place", "net.bin", "--chip", "64x64", "--preset", "strong", *more]
