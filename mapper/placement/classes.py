@@ -91,7 +91,8 @@ def find_classes(groups: Subgraph) -> Classes | None:
     if groups.ids.size < MEMBERS * n:
         return None
     hashes = np.empty(n, np.uint64)
-    _hash_sets(groups.indptr, groups.ids, hashes)
+    with np.errstate(over="ignore"):  # modulo 2^64, also with the JIT off
+        _hash_sets(groups.indptr, groups.ids, hashes)
     _, first, label, size = np.unique(
         hashes, return_index=True, return_inverse=True, return_counts=True
     )
