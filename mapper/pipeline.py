@@ -267,7 +267,7 @@ def _first_partition(
         def first() -> Arrays:
             part = first_parts(
                 levels.coarsest, task.wanted, task.capacity, settings.starts,
-                level_effort(settings, plan), settings.seed_of(3), team,
+                level_effort(settings, plan, task.rows.vertices), settings.seed_of(3), team,
             )  # fmt: skip
             return {"part": part}
 

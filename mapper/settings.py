@@ -48,7 +48,8 @@ class Settings:
     hop_budget : connections that the passes, and the exchanges, look at in all: large networks have
         fewer of both, or none
     cycles : V-cycles over the mapping, of networks held in memory
-    proposals : of annealing, for each neuron on each level of a V-cycle
+    proposals : of annealing, for each neuron on each level
+    anneal_budget : connections that annealing looks at, at least, where nothing is coarse
 
     Of the objective multicast, for networks whose nets fit the memory:
 
@@ -86,6 +87,7 @@ class Settings:
     hop_budget: int = 50_000_000
     cycles: int = 1
     proposals: int = 0
+    anneal_budget: int = 0
     net_budget: int = 30_000_000
     recuts: int = 10
     tree_cycles: int = 1
@@ -112,6 +114,7 @@ class Settings:
             ("hop_budget", 0, 1 << 50),
             ("cycles", 0, 1000),
             ("proposals", 0, 1 << 20),
+            ("anneal_budget", 0, 1 << 50),
             ("net_budget", 0, 1 << 50),
             ("recuts", 0, 1000),
             ("tree_cycles", 0, 1000),
@@ -181,6 +184,7 @@ PRESETS: dict[str, Settings] = {
         hop_budget=1 << 50,
         cycles=4,
         proposals=30,
+        anneal_budget=1_000_000_000,
         net_budget=1_000_000_000,
         recuts=60,
         tree_cycles=2,

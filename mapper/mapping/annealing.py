@@ -117,6 +117,7 @@ class Cooling:
     """How long and how hot.
 
     proposals : for each vertex; least : in all, for graphs of few vertices
+    looks : connections that are looked at for each vertex, at least
     start, end : first and last temperature, in mean strengths of a vertex (its weight, per hop)
     steps : temperatures
     """
@@ -126,6 +127,12 @@ class Cooling:
     start: float = 0.3
     end: float = 0.005
     steps: int = 30
+    looks: float = 0.0
+
+    def count(self, rows: HeldRows) -> int:
+        """Proposals at each temperature."""
+        looked = self.looks * rows.vertices**2 / max(1, rows.entries)
+        return int(max(self.proposals * rows.vertices, looked, self.least) / self.steps)
 
 
 def anneal_mapping(
@@ -157,7 +164,7 @@ def anneal_mapping(
     members[core[order], place[order]] = order
     strength = float(rows.weights.sum(dtype=np.int64)) / n
     state = np.random.default_rng([seed, n]).integers(1, 1 << 62, 1).astype(np.uint64)
-    each = int(max(cooling.proposals * n, cooling.least) / cooling.steps)
+    each = cooling.count(rows)
     best, best_core, now = 0, core.copy(), 0
     for heat in strength * np.geomspace(cooling.start, cooling.end, cooling.steps):
         _, change = _anneal_vertices(

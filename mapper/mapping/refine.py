@@ -22,12 +22,14 @@ from mapper.mapping.hops import SeekHops
 from mapper.mapping.mesh import CUT, Mesh
 from mapper.mapping.multilevel import EXCHANGES, SETTLED, Effort, Levels, refine_levels
 from mapper.mapping.partners import pairs_of
+from mapper.mapping.price import price
 from mapper.monitor import Monitor
 from mapper.partition.kway import refine_round
 from mapper.plan import HELD_BYTES, Plan
 from mapper.settings import Settings
 from mapper.team import Team
 
+WORTH_ANOTHER = 0.0005  # share of the hops that a V-cycle saves at least, if another is to follow
 WORTH_A_CORNER = 3  # exchanges from which those across corners take part
 
 
@@ -45,9 +47,11 @@ class Mapped:
     plan: Plan
 
 
-def level_effort(settings: Settings, plan: Plan) -> Effort:
+def level_effort(settings: Settings, plan: Plan, neurons: int) -> Effort:
     """What refinement on levels may use in a run."""
-    cooling = Cooling(settings.proposals) if settings.proposals else None
+    cooling = None
+    if settings.proposals:
+        cooling = Cooling(settings.proposals, looks=settings.anneal_budget / max(1, neurons))
     rounds = max(1, min(settings.exchanges, EXCHANGES))
     return Effort(plan.gathered, HELD_BYTES * plan.sampled, rounds, cooling, plan.chains)
 
@@ -72,7 +76,7 @@ def refine_mapping(
         core = arrays["core"]
         return int(arrays["number"][0])
 
-    effort = level_effort(settings, plan)
+    effort = level_effort(settings, plan, rows.vertices)
     most = settings.hop_budget // max(1, rows.entries)
     passes, rounds = min(settings.hop_passes, most), min(settings.exchanges, most)
     if mesh.most == CUT:
@@ -116,11 +120,18 @@ def refine_mapping(
         first = first or saved
         if saved * SETTLED <= first:
             break
+    before = price(rows, core, mesh, team) if plan.cycles else 0
     for index in range(plan.cycles):
 
         def cycle(core: NDArray[np.int32], index: int = index) -> tuple[NDArray[np.int32], int]:
             seed = settings.seed_of(10 + index)
-            return refine_by_chains(rows, core, mesh, effort, seed, team, fixed), 0
+            found = refine_by_chains(rows, core, mesh, effort, seed, team, fixed)
+            return found, price(rows, found, mesh, team)
 
-        step(f"cycle {index}", cycle)
+        after = step(f"cycle {index}", cycle)
+        gain = 1 - after / max(1, before)
+        monitor.note(f"cycle {index + 1}: {gain:.2%} of the hops saved")
+        if gain < WORTH_ANOTHER:
+            break
+        before = after
     return core
