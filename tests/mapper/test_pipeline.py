@@ -169,7 +169,7 @@ def test_a_seed_decides_whatever_the_threads_and_memory(
             graph, cluster, count, scratch, name, _, threads = given
             return contract(graph, cluster, count, scratch, name, memory, threads)
 
-        monkeypatch.setattr("mapper.pipeline.contract", limited)
+        monkeypatch.setattr("mapper.methods.classic.contract", limited)
         monkeypatch.setattr("mapper.partition.hierarchy.contract", limited)
         mapped(path, chip, folder / f"{k}", seed=5, threads=threads)
         bytes_of.append((folder / f"{k}" / MAPPING).read_bytes())

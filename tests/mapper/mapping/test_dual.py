@@ -7,8 +7,8 @@ import pytest
 
 from mapper.mapping.dual import _region_graph, place_by_dual_bisection
 from mapper.mapping.mesh import Mesh
-from tests.mapper import naive_mapping as twin
 from tests.mapper.helpers import adjacency, grid_graph, lists_of, random_graph, rows_of
+from tests.mapper.mapping import naive as twin
 
 
 @pytest.mark.parametrize("seed", range(40))

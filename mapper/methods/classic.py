@@ -1,0 +1,38 @@
+"""The multilevel method as published: parts, then places; no vertex moves afterwards."""
+
+from __future__ import annotations
+
+from mapper.checkpoint import Steps
+from mapper.limits.fold import Folded, Resized
+from mapper.methods.run import Int32, Method, Run
+from mapper.partition.bisection import whole
+from mapper.partition.classic import partition_classic
+from mapper.partition.contraction import contract
+from mapper.partition.growing import Subgraph
+
+
+class Classic(Method):
+    """Pairs, bisection and refinement; every level is on disk."""
+
+    def __init__(self, run: Run) -> None:
+        self._run = run
+
+    def partition(self) -> tuple[Int32, Subgraph]:
+        run = self._run
+
+        def attempt(folded: Folded, steps: Steps) -> tuple[Int32, int]:
+            sized = Resized(run.graph, folded.sizes)
+            return partition_classic(
+                sized, folded.capacity, run.cores, run.settings, steps, run.scratch, run.monitor
+            )
+
+        part, parts, _ = run.partition_within(attempt)
+        with run.monitor.stage("groups"):
+            threads = run.team.threads
+            contracted = contract(
+                run.graph, part, parts, run.scratch, "groups", run.sorting, threads
+            )
+            return part, whole(contracted, threads)
+
+    def refine(self, core: Int32) -> Int32:
+        return core

@@ -1,0 +1,60 @@
+"""The objective multicast where all nets are held in memory: connectivity, then hops of trees."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from mapper.checkpoint import Steps
+from mapper.limits.fold import Folded
+from mapper.mapping.within import within_limits
+from mapper.methods.run import Int32, Method, Run
+from mapper.multicast.hypergraph import contract
+from mapper.multicast.job import NetTask, partition_nets, refine_trees
+from mapper.multicast.nets import net_traffic, read_nets
+from mapper.partition.growing import Subgraph
+
+
+class Nets(Method):
+    """A neuron and all that it reaches is one net."""
+
+    def __init__(self, run: Run) -> None:
+        self._run = run
+        network, monitor = run.network, run.monitor
+        with monitor.stage("read"):
+            monitor.expect(network.meta.synapses)
+            nets = read_nets(network, network.vertex_sizes(), run.team, monitor.advance)
+            if run.constraints is not None:
+                item = run.job.items.item.astype(np.int32)
+                nets = contract(nets, item, run.job.items.count, directed=True)
+        self._nets, self._capacity = nets, run.folded.capacity
+
+    def partition(self) -> tuple[Int32, Subgraph]:
+        run = self._run
+
+        def attempt(folded: Folded, steps: Steps) -> tuple[Int32, int]:
+            sized = replace(self._nets, sizes=folded.sizes)
+            strict = not run.job.watched
+            task = NetTask(sized, run.graph, folded.capacity, run.cores, strict)
+            return partition_nets(
+                task, run.settings, run.plan.gathered, steps, run.monitor, run.team
+            )
+
+        part, parts, folded = run.partition_within(attempt)
+        self._nets = replace(self._nets, sizes=folded.sizes)
+        self._capacity = folded.capacity
+        with run.monitor.stage("groups"):
+            return part, net_traffic(self._nets, part, parts)
+
+    def refine(self, core: Int32) -> Int32:
+        run = self._run
+        with run.monitor.stage("refine by trees"):
+            if run.pinned:
+                run.monitor.note("left as placed: some neurons are pinned")
+                return core
+            mesh = run.mesh(core, self._capacity)
+            found = refine_trees(self._nets, core, mesh, run.settings, run.steps, run.monitor)
+            return (
+                found if run.plain else within_limits(run.job, found, core, run.monitor, run.team)
+            )

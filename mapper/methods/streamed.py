@@ -1,0 +1,121 @@
+"""Rows of connections, in memory or streamed: parts, then moves and exchanges by hops.
+
+Where there is memory for levels and one capacity stands for all limits, the coarsest level is cut
+and placed, and all else is refinement by hops.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mapper.checkpoint import Arrays, Steps
+from mapper.limits.fold import Folded, Resized
+from mapper.mapping.mesh import Mesh
+from mapper.mapping.multilevel import Levels, coarsen, first_parts
+from mapper.mapping.refine import Mapped, level_effort, refine_mapping
+from mapper.mapping.within import refine_within
+from mapper.methods.run import Int32, Method, Run
+from mapper.multicast.job import refine_streamed_nets
+from mapper.partition.groups import group_traffic
+from mapper.partition.growing import Subgraph
+from mapper.partition.rows import weight_shift
+from mapper.partition.streamed import Task, balanced, numbered, open_rows, partition_streamed
+from mapper.partition.thinning import thin
+
+
+class Streamed(Method):
+    """All presets but `classic`, unless nets are held."""
+
+    def __init__(self, run: Run) -> None:
+        self._run = run
+        meta = run.network.meta
+        shift = weight_shift(meta.total_weight, meta.synapses)
+        with run.monitor.stage("read"):
+            seen = thin(run.graph, run.settings.degree, shift, run.team)
+            rows = open_rows(seen, shift, run.plan.held, run.scratch, run.monitor, run.team)
+        rows.sizes = run.folded.sizes
+        self._rows, self._levels, self._folded = rows, Levels([rows], []), run.folded
+
+    @property
+    def _by_nets(self) -> bool:
+        """Parts within limits that do not add up stay as they are, and so do those with pins."""
+        run = self._run
+        return run.settings.objective == "multicast" and run.plain and run.constraints is None
+
+    def partition(self) -> tuple[Int32, Subgraph]:
+        run = self._run
+        if run.plan.levels and run.plain:
+            part, parts = self._first_parts()
+        else:
+            part, parts, self._folded = run.partition_within(self._attempt)
+        if run.settings.objective == "cut" and run.plain:
+            with run.monitor.stage("refine by cut"):
+                mesh = Mesh.flat(np.full(parts, run.folded.capacity, np.int64))
+                part = self._refined(part, mesh, np.ones(run.cores, np.bool_))
+                part, parts = numbered(part, run.cores)
+                self._levels = Levels([self._rows], [])
+        if self._by_nets:
+            return refine_streamed_nets(
+                run.network, self._rows, part, parts, run.folded.capacity, run.settings,
+                run.plan.grouped, run.steps, run.scratch.path, run.monitor, run.team,
+            )  # fmt: skip
+        with run.monitor.stage("groups"):
+            rows = self._levels.coarsest
+            run.monitor.expect(rows.entries)
+            return part, group_traffic(
+                rows, part, parts, run.plan.grouped, run.scratch.path, run.team, run.monitor.advance
+            )
+
+    def refine(self, core: Int32) -> Int32:
+        run = self._run
+        if run.settings.objective == "cut" or self._by_nets:
+            return core
+        with run.monitor.stage("refine by hops"):
+            if run.plain:
+                mesh = run.mesh(core, run.folded.capacity)
+                return self._refined(core, mesh, run.chip.usable.ravel())
+            return refine_within(
+                run.job, self._folded, self._rows, core, run.constraints, run.settings, run.plan,
+                run.steps, run.monitor, run.team,
+            )  # fmt: skip
+
+    def _task(self, folded: Folded) -> Task:
+        run = self._run
+        sized = Resized(run.graph, folded.sizes)
+        return Task(sized, self._rows, folded.capacity, run.cores, strict=not run.job.watched)
+
+    def _attempt(self, folded: Folded, steps: Steps) -> tuple[Int32, int]:
+        run = self._run
+        self._rows.sizes = folded.sizes
+        task = self._task(folded)
+        return partition_streamed(task, run.settings, run.plan, steps, run.monitor, run.team)
+
+    def _first_parts(self) -> tuple[Int32, int]:
+        """Steps 2 and 3 on levels: the part of every vertex of the coarsest, and how many."""
+        run, task = self._run, self._task(self._run.folded)
+        settings, monitor, team = run.settings, run.monitor, run.team
+        with monitor.stage("coarsen"):
+            self._levels = coarsen(
+                self._rows, task.wanted, task.capacity, settings.seed_of(2), team
+            )
+            for graph in self._levels.graphs:
+                monitor.level(graph.vertices, graph.entries)
+        with monitor.stage("initial partition"):
+
+            def first() -> Arrays:
+                effort = level_effort(settings, run.plan, self._rows.vertices)
+                part = first_parts(
+                    self._levels.coarsest, task.wanted, task.capacity, settings.starts, effort,
+                    settings.seed_of(3), team,
+                )  # fmt: skip
+                return {"part": part}
+
+            return numbered(run.steps.once("first parts", first)["part"], run.cores)
+
+    def _refined(self, core: Int32, mesh: Mesh, usable: NDArray[np.bool_]) -> Int32:
+        """The core of every item, within the capacity; `usable` : of every core of the mesh."""
+        run = self._run
+        mapped = Mapped(self._levels, core, mesh, run.plan)
+        core = refine_mapping(mapped, run.settings, run.steps, run.monitor, run.team)
+        return balanced(self._task(run.folded), core, usable, run.team.threads)
