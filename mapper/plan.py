@@ -180,7 +180,8 @@ def _plan_streamed(network: NetworkFile, chip: Chip, settings: Settings) -> Plan
         stages["limits"] += min(grouped, AXON_BYTES * network.connections // 2)
         if "refine by hops" in stages:  # exchanges may follow in that stage, too
             stages["refine by hops"] = max(stages["refine by hops"], stages["limits"])
-    stages["placement"] = INTERPRETER + 12 * n + PLACER_BYTES * pairs
+    stages["placement"] = INTERPRETER + rows + 12 * n + PLACER_BYTES * pairs
+    stages["placement"] += level if levels else 0
     stages["score"] += PAIR_BYTES * pairs + CORE_BYTES * chip.cores * threads
     refined = settings.hop_passes + settings.exchanges + cycles
     if chip.synapses is not None:
@@ -192,7 +193,8 @@ def _plan_streamed(network: NetworkFile, chip: Chip, settings: Settings) -> Plan
         if base + need + table <= memory:
             nets = dict.fromkeys(("read", "refine by trees"), base + need)
             nets["partition"] = base + need + table
-            for name in ("check", "placement", "score"):
+            nets["placement"] = base + need + PLACER_BYTES * pairs
+            for name in ("check", "score"):
                 if name in stages:
                     nets[name] = stages[name]
             kept = int((STEP_BYTES + REFINED_BYTES * settings.tree_cycles) * n)

@@ -48,8 +48,9 @@ class Settings:
     hop_budget : connections that the passes, and the exchanges, look at in all: large networks have
         fewer of both, or none
     cycles : V-cycles over the mapping, of networks held in memory
-    proposals : of annealing, for each neuron on each level
-    anneal_budget : connections that annealing looks at, at least, where nothing is coarse
+    proposals : of annealing, for each neuron on each level, at most
+    anneal_budget : connections that annealing of the neurons looks at: large networks have fewer
+        proposals, but 30
 
     Of the objective multicast, for networks whose nets fit the memory:
 
@@ -87,7 +88,7 @@ class Settings:
     hop_budget: int = 50_000_000
     cycles: int = 1
     proposals: int = 0
-    anneal_budget: int = 0
+    anneal_budget: int = 1_000_000_000
     net_budget: int = 30_000_000
     recuts: int = 10
     tree_cycles: int = 1
@@ -183,8 +184,7 @@ PRESETS: dict[str, Settings] = {
         starts=16,
         hop_budget=1 << 50,
         cycles=4,
-        proposals=30,
-        anneal_budget=1_000_000_000,
+        proposals=5000,
         net_budget=1_000_000_000,
         recuts=60,
         tree_cycles=2,

@@ -16,12 +16,11 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from mapper.chance import _accepted, _next
 from mapper.mapping.mesh import CUT, Mesh, _apart
 from mapper.partition.rows import HeldRows
-from mapper.partition.two_sides import _next
 
 NEAR = 600  # of 1024 proposals: the core of a neighbour; the others: a core next to the own
-SCALE = 2.0**31  # random numbers are below
 SPARE = 16  # vertices more than the fullest core, for which a core has places
 
 
@@ -34,14 +33,6 @@ def _change(v, a, b, indptr, ids, weights, core, column, row, most):
         farther = _apart(c, b, column, row, most) - _apart(c, a, column, row, most)
         change += np.int64(weights[e]) * farther
     return change
-
-
-@njit(cache=True, nogil=True)
-def _accepted(change, heat, state):
-    """Metropolis: always what is no worse, else with probability exp(-change / heat)."""
-    if change <= 0:
-        return True
-    return heat > 0 and np.exp(-change / heat) * SCALE > _next(state)
 
 
 @njit(cache=True, nogil=True)
@@ -117,7 +108,6 @@ class Cooling:
     """How long and how hot.
 
     proposals : for each vertex; least : in all, for graphs of few vertices
-    looks : connections that are looked at for each vertex, at least
     start, end : first and last temperature, in mean strengths of a vertex (its weight, per hop)
     steps : temperatures
     """
@@ -127,12 +117,6 @@ class Cooling:
     start: float = 0.3
     end: float = 0.005
     steps: int = 30
-    looks: float = 0.0
-
-    def count(self, rows: HeldRows) -> int:
-        """Proposals at each temperature."""
-        looked = self.looks * rows.vertices**2 / max(1, rows.entries)
-        return int(max(self.proposals * rows.vertices, looked, self.least) / self.steps)
 
 
 def anneal_mapping(
@@ -164,7 +148,7 @@ def anneal_mapping(
     members[core[order], place[order]] = order
     strength = float(rows.weights.sum(dtype=np.int64)) / n
     state = np.random.default_rng([seed, n]).integers(1, 1 << 62, 1).astype(np.uint64)
-    each = cooling.count(rows)
+    each = int(max(cooling.proposals * n, cooling.least) / cooling.steps)
     best, best_core, now = 0, core.copy(), 0
     for heat in strength * np.geomspace(cooling.start, cooling.end, cooling.steps):
         _, change = _anneal_vertices(

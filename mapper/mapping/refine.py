@@ -30,6 +30,7 @@ from mapper.settings import Settings
 from mapper.team import Team
 
 WORTH_ANOTHER = 0.0005  # share of the hops that a V-cycle saves at least, if another is to follow
+LEAST_PROPOSALS = 30  # of annealing, for each neuron, if any
 WORTH_A_CORNER = 3  # exchanges from which those across corners take part
 
 
@@ -47,11 +48,11 @@ class Mapped:
     plan: Plan
 
 
-def level_effort(settings: Settings, plan: Plan, neurons: int) -> Effort:
-    """What refinement on levels may use in a run."""
-    cooling = None
-    if settings.proposals:
-        cooling = Cooling(settings.proposals, looks=settings.anneal_budget / max(1, neurons))
+def level_effort(settings: Settings, plan: Plan, entries: int) -> Effort:
+    """What refinement on levels may use in a run; `entries` : of the finest level."""
+    affordable = max(LEAST_PROPOSALS, settings.anneal_budget // max(1, entries))
+    proposals = min(settings.proposals, affordable)
+    cooling = Cooling(proposals) if proposals else None
     rounds = max(1, min(settings.exchanges, EXCHANGES))
     return Effort(plan.gathered, HELD_BYTES * plan.sampled, rounds, cooling, plan.chains)
 
@@ -76,7 +77,7 @@ def refine_mapping(
         core = arrays["core"]
         return int(arrays["number"][0])
 
-    effort = level_effort(settings, plan, rows.vertices)
+    effort = level_effort(settings, plan, rows.entries)
     most = settings.hop_budget // max(1, rows.entries)
     passes, rounds = min(settings.hop_passes, most), min(settings.exchanges, most)
     if mesh.most == CUT:

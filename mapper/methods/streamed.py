@@ -104,7 +104,7 @@ class Streamed(Method):
         with monitor.stage("initial partition"):
 
             def first() -> Arrays:
-                effort = level_effort(settings, run.plan, self._rows.vertices)
+                effort = level_effort(settings, run.plan, self._rows.entries)
                 part = first_parts(
                     self._levels.coarsest, task.wanted, task.capacity, settings.starts, effort,
                     settings.seed_of(3), team,

@@ -15,11 +15,10 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from mapper.chance import _accepted, _next
 from mapper.multicast.hypergraph import Hypergraph, Int32, Int64
-from mapper.partition.two_sides import _next
 
 NEAR = 600  # of 1024 proposals: a core that a net of the vertex reaches; else one next to its own
-SCALE = 2.0**31  # random numbers are below
 SPARE = 16  # vertices more than the fullest core, for which a core has places
 
 
@@ -191,14 +190,6 @@ def _propose(t, v, width, height, state):
     if x < 0 or y < 0 or x >= width or y >= height:
         return -1
     return y * width + x
-
-
-@njit(cache=True, nogil=True)
-def _accepted(change, heat, state):
-    """Metropolis: always what is no worse, else with probability exp(-change / heat)."""
-    if change <= 0:
-        return True
-    return heat > 0 and np.exp(-change / heat) * SCALE > _next(state)
 
 
 @njit(cache=True, nogil=True)

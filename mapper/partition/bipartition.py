@@ -14,7 +14,8 @@ from dataclasses import dataclass
 import numpy as np
 from numba import njit
 
-from mapper.partition.two_sides import _cost_and_excess, _fm, _grow, _next, _smooth
+from mapper.chance import _next
+from mapper.partition.two_sides import _cost_and_excess, _fm, _grow, _smooth
 
 COARSEST = 96  # vertices at which greedy growing starts
 PREFER_SMOOTH = 1.01  # a smoothed cut may be this much worse: its shape is worth more

@@ -9,18 +9,8 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
+from mapper.chance import _next
 from mapper.partition.heap import _remove, _sift_down, _sift_up
-
-
-@njit(cache=True, nogil=True)
-def _next(state):
-    """xorshift64*: a random number, and the state moves on."""
-    x = state[0]
-    x ^= x >> np.uint64(12)
-    x ^= x << np.uint64(25)
-    x ^= x >> np.uint64(27)
-    state[0] = x
-    return np.int64((x * np.uint64(0x2545F4914F6CDD1D)) >> np.uint64(33))
 
 
 @njit(cache=True, nogil=True)

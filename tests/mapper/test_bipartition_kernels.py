@@ -5,11 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from mapper.chance import _next
 from mapper.partition.bipartition import _bisect, _cluster, _contract, _grown
 from mapper.partition.heap import _remove, _sift_down, _sift_up
 from mapper.partition.rows import HeldRows
 from mapper.partition.splitting import _extract, _limits, _split
-from mapper.partition.two_sides import _cost_and_excess, _fm, _grow, _next, _smooth
+from mapper.partition.two_sides import _cost_and_excess, _fm, _grow, _smooth
 from storage.memory import MemoryGraph
 from tests.mapper import naive
 from tests.mapper import naive_bipartition as twin

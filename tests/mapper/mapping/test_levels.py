@@ -14,7 +14,7 @@ from mapper.mapping.cycle import InnerRows, _within, refine_by_chains
 from mapper.mapping.mesh import Mesh, _apart
 from mapper.mapping.multilevel import Effort, Levels, coarsen, first_parts, uncoarsen
 from mapper.mapping.price import _price, price
-from mapper.mapping.refine import Mapped, refine_mapping
+from mapper.mapping.refine import Mapped, level_effort, refine_mapping
 from mapper.monitor import Monitor
 from mapper.partition.rows import StreamedRows
 from mapper.plan import Plan
@@ -196,7 +196,8 @@ def test_chains(case: Case, seed: int) -> None:
 
 
 def test_proposals_of_annealing() -> None:
-    rows = rows_of(grid_graph(20, 20))  # 400 vertices, 1,520 entries
-    assert Cooling(3, least=0, steps=4).count(rows) == 300
-    assert Cooling(3, least=2000, steps=4).count(rows) == 500
-    assert Cooling(3, least=0, steps=4, looks=38).count(rows) == 1000
+    plan = Plan(1, {}, 0, 0, True, 1, 1, 1, 1)
+    for proposals, entries, expected in ((0, 10, 0), (7, 10, 7), (500, 10, 100), (500, 800, 30)):
+        settings = preset("strong", proposals=proposals, anneal_budget=1000)
+        cooling = level_effort(settings, plan, entries).cooling
+        assert (cooling.proposals if cooling else 0) == expected
