@@ -130,14 +130,16 @@ def _best_target(s, v):
 
 
 @njit(cache=True, nogil=True)
-def _update(s, q, u, length):
-    """Put a vertex into the queue, or to its right place there; returns the length."""
-    best, cost = _best_target(s, u)
-    if best < 0:
+def _queue(q, u, target, cost, length):
+    """Put a vertex into the queue, or to its right place there, or out of it if it has no target.
+
+    Returns the length.
+    """
+    if target < 0:
         if q.place[u] >= 0:
             length = _remove(q.heap, q.place, q.cost, u, length)
         return length
-    q.target[u] = best
+    q.target[u] = target
     q.cost[u] = cost
     if q.place[u] < 0:
         q.heap[length] = u
@@ -148,6 +150,13 @@ def _update(s, q, u, length):
         _sift_up(q.heap, q.place, q.cost, q.place[u])
         _sift_down(q.heap, q.place, q.cost, q.place[u], length)
     return length
+
+
+@njit(cache=True, nogil=True)
+def _update(s, q, u, length):
+    """Queue a vertex with its best move to a part that its nets reach; returns the length."""
+    target, cost = _best_target(s, u)
+    return _queue(q, u, target, cost, length)
 
 
 @njit(cache=True, nogil=True)
@@ -315,21 +324,7 @@ def _update_any(s, q, v, length):
         if s.reach[v, k] > most or (s.reach[v, k] == most and s.load[k] < s.load[best]):
             best = k
             most = s.reach[v, k]
-    if best < 0:
-        if q.place[v] >= 0:
-            length = _remove(q.heap, q.place, q.cost, v, length)
-        return length
-    q.target[v] = best
-    q.cost[v] = s.strength[v] - s.alone[v] - most
-    if q.place[v] < 0:
-        q.heap[length] = v
-        q.place[v] = length
-        length += 1
-        _sift_up(q.heap, q.place, q.cost, length - 1)
-    else:
-        _sift_up(q.heap, q.place, q.cost, q.place[v])
-        _sift_down(q.heap, q.place, q.cost, q.place[v], length)
-    return length
+    return _queue(q, v, best, s.strength[v] - s.alone[v] - most, length)
 
 
 @njit(cache=True, nogil=True)
