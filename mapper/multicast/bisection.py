@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mapper.multicast.coarsening import coarsen
+from mapper.multicast.gains import new_queue, new_state
 from mapper.multicast.hypergraph import Hypergraph, Int32, Int64, connectivity, contract
 from mapper.multicast.refinement import (
     ENOUGH,
@@ -21,8 +22,6 @@ from mapper.multicast.refinement import (
     _grow,
     _search,
     _unload,
-    new_queue,
-    new_state,
     refine,
 )
 

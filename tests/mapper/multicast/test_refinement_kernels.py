@@ -7,6 +7,7 @@ import pytest
 
 from mapper.mapping.mesh import Mesh
 from mapper.multicast.bisection import Effort, bisect, partition_by_bisection
+from mapper.multicast.gains import State, new_queue, new_state
 from mapper.multicast.hypergraph import Hypergraph, connectivity
 from mapper.multicast.partition import PartitionEffort, partition_hypergraph
 from mapper.multicast.rebisection import PairEffort, cut_pairs_anew
@@ -14,14 +15,11 @@ from mapper.multicast.refine import TreeEffort, refine_by_trees
 from mapper.multicast.refinement import (
     ENOUGH,
     Search,
-    State,
     _best_target,
     _grow,
     _move,
     _search,
     _unload,
-    new_queue,
-    new_state,
     refine,
 )
 from mapper.multicast.trees import _change, _put, anneal_trees, new_trees
