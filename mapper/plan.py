@@ -153,9 +153,7 @@ def _plan_streamed(network: NetworkFile, chip: Chip, settings: Settings) -> Plan
     left = max(free - rows, 0)
     sampled = max(1 << 16, min(m, left // (4 * HELD_BYTES)))
     gathered = max(1 << 22, min(HELD_BYTES * m, left * 3 // 4))
-    parts = min(
-        max(1, chip.usable_count), -(-network.meta.total_size // max(1, int(chip.neurons * FILL)))
-    )
+    parts = _most_parts(network, chip)
     grouped = max(1 << 24, left * 3 // 4)
     matrix = MATRIX_BYTES * max(1, parts * parts)
     if grouped // matrix >= LEAST_MATRICES:
@@ -214,6 +212,17 @@ def _plan_streamed(network: NetworkFile, chip: Chip, settings: Settings) -> Plan
         cycles,
         chains,
     )
+
+
+def _most_parts(network: NetworkFile, chip: Chip) -> int:
+    """Cores that a mapping may use; how many axons ask for is not known before it is made."""
+    cores = max(1, chip.usable_count)
+    if chip.axons_in is not None or chip.axons_out is not None:
+        return cores
+    parts = -(-network.meta.total_size // max(1, int(chip.neurons * FILL)))
+    if chip.synapses is not None:
+        parts += -(-network.connections // max(1, int(chip.synapses * FILL)))
+    return max(1, min(cores, parts))
 
 
 def _plan_classic(network: NetworkFile, settings: Settings) -> Plan:
