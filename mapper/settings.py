@@ -49,6 +49,7 @@ class Settings:
         fewer of both, or none
     cycles : V-cycles over the mapping, of networks held in memory
     proposals : of annealing, for each neuron on each level, at most
+    cycle_proposals : the same in V-cycles
     anneal_budget : connections that annealing of the neurons looks at: large networks have fewer
         proposals, but 30
 
@@ -82,13 +83,14 @@ class Settings:
     smoothing: int = 16
     placement: Literal["fast", "default", "strong"] = "default"
     level_budget: int = 5_000_000
-    starts: int = 8
+    starts: int = 2
     hop_passes: int = 2
     exchanges: int = 6
     hop_budget: int = 50_000_000
     cycles: int = 1
-    proposals: int = 0
-    anneal_budget: int = 1_000_000_000
+    proposals: int = 200
+    cycle_proposals: int = 0
+    anneal_budget: int = 50_000_000
     net_budget: int = 30_000_000
     recuts: int = 10
     tree_cycles: int = 1
@@ -115,6 +117,7 @@ class Settings:
             ("hop_budget", 0, 1 << 50),
             ("cycles", 0, 1000),
             ("proposals", 0, 1 << 20),
+            ("cycle_proposals", 0, 1 << 20),
             ("anneal_budget", 0, 1 << 50),
             ("net_budget", 0, 1 << 50),
             ("recuts", 0, 1000),
@@ -167,6 +170,7 @@ PRESETS: dict[str, Settings] = {
         hop_passes=1,
         exchanges=0,
         cycles=0,
+        proposals=0,
         net_budget=5_000_000,
         recuts=0,
         tree_proposals=8,
@@ -185,6 +189,8 @@ PRESETS: dict[str, Settings] = {
         hop_budget=1 << 50,
         cycles=4,
         proposals=5000,
+        cycle_proposals=5000,
+        anneal_budget=1_000_000_000,
         net_budget=1_000_000_000,
         recuts=60,
         tree_cycles=2,

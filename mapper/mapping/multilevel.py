@@ -184,20 +184,32 @@ def uncoarsen(
 
     core : of the vertices of the coarsest level
     """
-    core = core.copy()
     for depth in range(len(levels.graphs) - 1, -1, -1):
-        rows, fixed = levels.graphs[depth], levels.fixed_at(depth)
-        if effort.cooling and isinstance(rows, HeldRows):
-            core = anneal_mapping(rows, core, mesh, effort.cooling, seed + depth, fixed)
-        for index in range(PASSES):
-            refine_round(
-                rows, core, mesh.room, np.zeros_like(mesh.room), seed + depth, index, team,
-                seeker=_seeker(rows, mesh, fixed),
-            )  # fmt: skip
-        exchange(rows, core, mesh, effort.rounds, effort.gathered, seed + 100 * depth, team, fixed)
+        core = _refined(levels, depth, core, mesh, effort, seed, team)
         if depth:
             core = core[levels.clusters[depth - 1]]
     return core
+
+
+def _refined(
+    levels: Levels, depth: int, core: Int32, mesh: Mesh, effort: Effort, seed: int, team: Team
+) -> Int32:
+    """Moves and exchanges on one level, after annealing if that is better there than without.
+
+    It is on meshes and sheets; where few vertices have most of the connections it may not be.
+    """
+    rows, fixed = levels.graphs[depth], levels.fixed_at(depth)
+    starts = [core.copy()]
+    if effort.cooling and isinstance(rows, HeldRows):
+        starts.append(anneal_mapping(rows, core, mesh, effort.cooling, seed + depth, fixed))
+    for start in starts:
+        for index in range(PASSES):
+            refine_round(
+                rows, start, mesh.room, np.zeros_like(mesh.room), seed + depth, index, team,
+                seeker=_seeker(rows, mesh, fixed),
+            )  # fmt: skip
+        exchange(rows, start, mesh, effort.rounds, effort.gathered, seed + 100 * depth, team, fixed)
+    return min(starts, key=lambda one: merit(rows, one, mesh, team))
 
 
 def refine_levels(
@@ -214,5 +226,7 @@ def refine_levels(
         starts.append(place_by_dual_bisection(levels.coarsest, mesh, seed))
     found = [uncoarsen(top, start, mesh, effort, seed, team) for start in starts]
     core = min(found, key=lambda one: merit(levels.coarsest, one, mesh, team))
+    if not levels.clusters:
+        return core
     below = Levels(levels.graphs[:-1], levels.clusters[:-1])
     return uncoarsen(below, core[levels.clusters[-1]], mesh, effort, seed, team)

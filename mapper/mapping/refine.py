@@ -40,18 +40,22 @@ class Mapped:
 
     core : ndarray[int32], shape (vertices of that,), core id; mesh : with what each core may hold
     plan : says how much memory there is for rows of cores, and of coarse levels
+    on_levels : the mapping is made on these levels, anew if that is better than to refine it
     """
 
     levels: Levels
     core: NDArray[np.int32]
     mesh: Mesh
     plan: Plan
+    on_levels: bool = False
 
 
-def level_effort(settings: Settings, plan: Plan, entries: int) -> Effort:
-    """What refinement on levels may use in a run; `entries` : of the finest level."""
-    affordable = max(LEAST_PROPOSALS, settings.anneal_budget // max(1, entries))
-    proposals = min(settings.proposals, affordable)
+def level_effort(settings: Settings, plan: Plan, entries: int, proposals: int) -> Effort:
+    """What refinement on levels may use in a run.
+
+    entries : of the finest level; proposals : of annealing, for each neuron, at most
+    """
+    proposals = min(proposals, max(LEAST_PROPOSALS, settings.anneal_budget // max(1, entries)))
     cooling = Cooling(proposals) if proposals else None
     rounds = max(1, min(settings.exchanges, EXCHANGES))
     return Effort(plan.gathered, HELD_BYTES * plan.sampled, rounds, cooling, plan.chains)
@@ -77,12 +81,13 @@ def refine_mapping(
         core = arrays["core"]
         return int(arrays["number"][0])
 
-    effort = level_effort(settings, plan, rows.entries)
+    effort = level_effort(settings, plan, rows.entries, settings.proposals)
+    cycle_effort = level_effort(settings, plan, rows.entries, settings.cycle_proposals)
     most = settings.hop_budget // max(1, rows.entries)
     passes, rounds = min(settings.hop_passes, most), min(settings.exchanges, most)
     if mesh.most == CUT:
         passes = 0  # they were part of partitioning
-    if mapped.levels.clusters:
+    if mapped.on_levels:
         passes = rounds = 0
 
         def climb(core: NDArray[np.int32]) -> tuple[NDArray[np.int32], int]:
@@ -126,7 +131,7 @@ def refine_mapping(
 
         def cycle(core: NDArray[np.int32], index: int = index) -> tuple[NDArray[np.int32], int]:
             seed = settings.seed_of(10 + index)
-            found = refine_by_chains(rows, core, mesh, effort, seed, team, fixed)
+            found = refine_by_chains(rows, core, mesh, cycle_effort, seed, team, fixed)
             return found, price(rows, found, mesh, team)
 
         after = step(f"cycle {index}", cycle)

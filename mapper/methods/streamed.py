@@ -104,7 +104,7 @@ class Streamed(Method):
         with monitor.stage("initial partition"):
 
             def first() -> Arrays:
-                effort = level_effort(settings, run.plan, self._rows.entries)
+                effort = level_effort(settings, run.plan, self._rows.entries, settings.proposals)
                 part = first_parts(
                     self._levels.coarsest, task.wanted, task.capacity, settings.starts, effort,
                     settings.seed_of(3), team,
@@ -116,6 +116,6 @@ class Streamed(Method):
     def _refined(self, core: Int32, mesh: Mesh, usable: NDArray[np.bool_]) -> Int32:
         """The core of every item, within the capacity; `usable` : of every core of the mesh."""
         run = self._run
-        mapped = Mapped(self._levels, core, mesh, run.plan)
+        mapped = Mapped(self._levels, core, mesh, run.plan, run.plan.levels)
         core = refine_mapping(mapped, run.settings, run.steps, run.monitor, run.team)
         return balanced(self._task(run.folded), core, usable, run.team.threads)
