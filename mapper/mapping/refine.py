@@ -29,7 +29,7 @@ from mapper.plan import HELD_BYTES, Plan
 from mapper.settings import Settings
 from mapper.team import Team
 
-WORTH_ANOTHER = 0.0005  # share of the hops that a V-cycle saves at least, if another is to follow
+WORTH_ANOTHER = 0.003  # share of the hops that a V-cycle saves at least, if another is to follow
 LEAST_PROPOSALS = 30  # of annealing, for each neuron, if any
 WORTH_A_CORNER = 3  # exchanges from which those across corners take part
 

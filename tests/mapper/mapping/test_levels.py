@@ -198,6 +198,6 @@ def test_chains(case: Case, seed: int) -> None:
 def test_proposals_of_annealing() -> None:
     plan = Plan(1, {}, 0, 0, True, 1, 1, 1, 1)
     for proposals, entries, expected in ((0, 10, 0), (7, 10, 7), (500, 10, 100), (500, 800, 30)):
-        settings = preset("strong", proposals=proposals, anneal_budget=1000)
-        cooling = level_effort(settings, plan, entries).cooling
+        settings = preset("strong", anneal_budget=1000)
+        cooling = level_effort(settings, plan, entries, proposals).cooling
         assert (cooling.proposals if cooling else 0) == expected
