@@ -21,6 +21,7 @@ from mapper.mapping.mesh import CUT, Mesh, _apart
 from mapper.partition.rows import HeldRows
 
 NEAR = 600  # of 1024 proposals: the core of a neighbour; the others: a core next to the own
+MANY = 300  # proposals for a vertex, enough where there are few
 SPARE = 16  # vertices more than the fullest core, for which a core has places
 
 
@@ -107,7 +108,7 @@ def _anneal_vertices(
 class Cooling:
     """How long and how hot.
 
-    proposals : for each vertex; least : in all, for graphs of few vertices
+    proposals : for each vertex; least : in all, where that is up to 300 for each vertex
     start, end : first and last temperature, in mean strengths of a vertex (its weight, per hop)
     steps : temperatures
     """
@@ -117,6 +118,11 @@ class Cooling:
     start: float = 0.3
     end: float = 0.005
     steps: int = 30
+
+    def count(self, vertices: int) -> int:
+        """Proposals at each temperature."""
+        least = min(self.least, MANY * vertices)
+        return int(max(self.proposals * vertices, least) / self.steps)
 
 
 def anneal_mapping(
@@ -148,7 +154,7 @@ def anneal_mapping(
     members[core[order], place[order]] = order
     strength = float(rows.weights.sum(dtype=np.int64)) / n
     state = np.random.default_rng([seed, n]).integers(1, 1 << 62, 1).astype(np.uint64)
-    each = int(max(cooling.proposals * n, cooling.least) / cooling.steps)
+    each = cooling.count(n)
     best, best_core, now = 0, core.copy(), 0
     for heat in strength * np.geomspace(cooling.start, cooling.end, cooling.steps):
         _, change = _anneal_vertices(

@@ -201,3 +201,6 @@ def test_proposals_of_annealing() -> None:
         settings = preset("strong", anneal_budget=1000)
         cooling = level_effort(settings, plan, entries, proposals).cooling
         assert (cooling.proposals if cooling else 0) == expected
+    assert Cooling(3, steps=4).count(10) == 750
+    assert Cooling(3, steps=4).count(100_000) == 500_000
+    assert Cooling(3, steps=4).count(1_000_000) == 750_000
