@@ -19,4 +19,4 @@ def check_count(what: str, value: object, least: int = 1, most: int | None = Non
     if not whole or value < least or (most is not None and value > most):  # type: ignore[operator]
         span = f"of {least} or more" if most is None else f"from {least} to {most}"
         raise HwError(f"{what} is {value!r}; give a whole number {span}")
-    return int(value)  # type: ignore[call-overload,no-any-return]
+    return int(value)  # type: ignore[call-overload]
