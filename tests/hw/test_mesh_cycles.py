@@ -11,6 +11,7 @@ import pytest
 
 from hw.errors import HwError
 from hw.mesh import MAX_ELABORATED, Mesh
+from hw.packet import Packet as Packets
 from hw.router import Router
 from tests.chipsim.noc_twin import Packet, simulate
 from tests.hw.bench import deliveries
@@ -79,7 +80,7 @@ def test_success_writes_no_waveform(tmp_path: Path) -> None:
 
 
 def test_the_comparison_sees_an_arbiter_that_is_not_fair(tmp_path: Path) -> None:
-    def router(layout, depth):
+    def router(layout: Packets, depth: int) -> Router:
         return Router(layout, depth, arbiter=GreedyArbiter)
 
     packets = traffic(4, 0.9, 30, seed=1)
