@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
@@ -60,6 +62,19 @@ def test_verilog_is_accepted_by_yosys(chip: str, run: Run, folder: Path) -> None
     check += ["select -assert-count 5 router/t:buffer", "select -assert-count 5 router/t:arbiter"]
     run_yosys(check, folder)
     (folder / "script.ys").unlink()
+
+
+@yosys
+@pytest.mark.parametrize(
+    "tool",
+    [("iverilog", "-t", "null"), ("verilator", "--lint-only", "-Wno-fatal")],
+    ids=lambda t: t[0],
+)
+def test_verilog_is_accepted_elsewhere(tool: tuple[str, ...], run: Run, folder: Path) -> None:
+    if shutil.which(tool[0]) is None:
+        pytest.skip(f"{tool[0]} is not installed")
+    assert run("hw", "--chip", "4x4", "--verilog", "mesh.v").code == 0
+    subprocess.run([*tool, "mesh.v"], cwd=folder, check=True)
 
 
 @yosys
