@@ -1,4 +1,4 @@
-"""Imports go one way: mapper -> storage, chipsim; nothing imports mapper."""
+"""Imports go one way: mapper -> storage, chipsim, hw; nothing imports mapper."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
-PACKAGES = ("mapper", "storage", "chipsim")
+PACKAGES = ("mapper", "storage", "chipsim", "hw")
 ALLOWED = {
-    "mapper": {"mapper", "storage", "chipsim"},
+    "mapper": {"mapper", "storage", "chipsim", "hw"},
     "storage": {"storage"},
     "chipsim": {"chipsim"},
+    "hw": {"hw"},
 }
 
 

@@ -1,0 +1,1 @@
+"""The chip as logic: router, mesh and core in Amaranth, ready for simulation and synthesis."""
