@@ -102,5 +102,7 @@ class Accumulator(wiring.Component):
         before = Signal()
         m.d.sync += before.eq(self.phase)
         m.d.sync += Assert(~self.clear_both | ~pending, "weights arrive while a core is loaded")
-        m.d.sync += Assert((before == self.phase) | ~pending, "banks change while a weight is added")
+        m.d.sync += Assert(
+            (before == self.phase) | ~pending, "banks change while a weight is added"
+        )
         return m

@@ -11,8 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from hw.errors import HwError
-from hw.network import Int64Array, SpikingNetwork
+from hw.network import Int64Array, SpikingNetwork, check_inputs
 from hw.shape import CoreShape
 
 
@@ -69,30 +68,13 @@ def simulate(
     inputs : of each tick, the inputs (0 .. network.inputs-1) that spike before it, so that their
         weights count in it; ticks that are left out have none. An input may spike repeatedly.
     """
-    events = input_events(network, inputs, ticks)
+    events = check_inputs(inputs, network.inputs, ticks)
     potential = network.potential.copy()
     fires = np.zeros(network.neurons, bool)
     spikes = np.zeros((ticks, network.neurons), bool)
     for tick in range(ticks):
-        told = np.bincount(events[tick], minlength=network.inputs)
+        told = np.bincount(np.array(events[tick], np.int64), minlength=network.inputs)
         total = add_weights(network, shape, np.r_[fires, told])
         potential, fires = update(network, shape, potential, total)
         spikes[tick] = fires
     return spikes, potential
-
-
-def input_events(
-    network: SpikingNetwork, inputs: Sequence[Sequence[int]], ticks: int
-) -> list[Int64Array]:
-    """The inputs that spike before each tick; raises `HwError` if there are no such."""
-    if len(inputs) > ticks:
-        raise HwError(f"inputs of {len(inputs)} ticks for a run of {ticks}; give {ticks} at most")
-    events = [np.asarray(told, np.int64) for told in inputs]
-    for tick, told in enumerate(events):
-        wrong = told[(told < 0) | (told >= network.inputs)]
-        if wrong.size:
-            raise HwError(
-                f"input {wrong[0]} spikes before tick {tick}; the network has "
-                f"{network.inputs} inputs, numbered from 0"
-            )
-    return events + [np.zeros(0, np.int64)] * (ticks - len(events))

@@ -19,6 +19,8 @@ from hw.accumulator import Accumulator
 from hw.lists import ListReader
 from hw.neuron import NeuronUpdate
 from hw.shape import CoreShape, Table
+from hw.sharing import shared
+from hw.strobe import strobe
 
 if TYPE_CHECKING:
     from hw.tables import CoreTables
@@ -37,17 +39,19 @@ class Core(wiring.Component):
     tables : initial contents of the memories; without them all are zero, and no neuron is used
     """
 
+    module_name = "core"
+
     tick: Signal
     busy: Signal
     outgoing: stream.Interface
     incoming: stream.Interface
-    fired: stream.Interface
-    load: stream.Interface
+    fired: Any
+    load: Any
 
     def __init__(self, shape: CoreShape, tables: CoreTables | None = None) -> None:
         self.shape = shape
-        self._first_used = 0 if tables is None else tables.used
-        self.used = Signal(shape.neuron_bits + 1, init=self._first_used)
+        self.tables = tables
+        self.used = Signal(shape.neuron_bits + 1, init=0 if tables is None else tables.used)
         self.memories = {
             table: MemoryData(
                 shape=word, depth=depth, init=[] if tables is None else tables.rows(table)
@@ -60,11 +64,17 @@ class Core(wiring.Component):
                 "busy": Out(1),
                 "outgoing": Out(stream.Signature(shape.packet)),
                 "incoming": In(stream.Signature(shape.packet)),
-                "fired": Out(stream.Signature(shape.neuron_bits, always_ready=True)),
-                "load": In(stream.Signature(shape.load, always_ready=True)),
+                "fired": Out(strobe(shape.neuron_bits)),
+                "load": In(strobe(shape.load)),
             }
         )
 
+    @property
+    def parameters(self) -> tuple[Any, ...]:
+        """What makes two cores the same module."""
+        return (self.shape, self.tables)
+
+    @shared
     def elaborate(self, platform: Any) -> Module:
         m = Module()
         shape = self.shape

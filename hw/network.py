@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -128,6 +129,24 @@ class SpikingNetwork:
                 f"network: {name} {values[wrong[0]]} of neuron {wrong[0]} is outside "
                 f"{least}..{most}, the {words} of a core ({wrong.size} such)"
             )
+
+
+def check_inputs(inputs: Sequence[Sequence[int]], known: int, ticks: int) -> list[list[int]]:
+    """The inputs that spike before each of `ticks` ticks; ticks that are left out have none.
+
+    Raises `HwError` if there are more than ticks, or inputs outside 0 .. known-1.
+    """
+    if len(inputs) > ticks:
+        raise HwError(f"inputs of {len(inputs)} ticks for a run of {ticks}; give {ticks} at most")
+    events = [[int(one) for one in told] for told in inputs]
+    for tick, told in enumerate(events):
+        for one in told:
+            if not 0 <= one < known:
+                raise HwError(
+                    f"input {one} spikes before tick {tick}; the network has {known} inputs, "
+                    "numbered from 0"
+                )
+    return events + [[]] * (ticks - len(events))
 
 
 def _whole(name: str, values: Any) -> Int64Array:

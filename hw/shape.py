@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
+from enum import IntEnum
 
 from amaranth.hdl import Shape, signed, unsigned
 from amaranth.lib import data
-from amaranth.lib.enum import Enum
 from amaranth.utils import ceil_log2, exact_log2
 
 from hw.errors import HwError, check_count
@@ -27,7 +27,7 @@ _LIMITS = {  # least and most of every field of CoreShape
 _DEPTHS = ("neurons", "axons", "routes", "synapses")
 
 
-class Table(Enum, shape=unsigned(3)):
+class Table(IntEnum):
     """What a word that is loaded into a core is for; see docs/core.md."""
 
     USED = 0
@@ -75,8 +75,7 @@ class CoreShape:
             depth = getattr(self, name)
             if depth & (depth - 1):
                 raise HwError(
-                    f"core: {name} is {depth}; give a power of two, such as "
-                    f"{1 << ceil_log2(depth)}"
+                    f"core: {name} is {depth}; give a power of two, such as {1 << ceil_log2(depth)}"
                 )
         if self.sum_bits < self.weight_bits:
             raise HwError(

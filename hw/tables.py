@@ -9,6 +9,7 @@ it sends its packets (`ChipTables.input_packets`).
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -109,21 +110,21 @@ def make_tables(
             f"mapping: {core.dtype} of shape {core.shape}; give one core id for each of the "
             f"{network.neurons} neurons"
         )
-    core = core.astype(np.int64)
-    wrong = np.flatnonzero((core < 0) | (core >= count))
+    place = core.astype(np.int64)
+    wrong = np.flatnonzero((place < 0) | (place >= count))
     if wrong.size:
         raise HwError(
-            f"mapping: neuron {wrong[0]} is on core {core[wrong[0]]}, a {width}x{height} chip has "
+            f"mapping: neuron {wrong[0]} is on core {place[wrong[0]]}, a {width}x{height} chip has "
             f"cores 0..{count - 1}"
         )
 
-    order, first = _grouped(core, count)  # neurons by core
+    order, first = _grouped(place, count)  # neurons by core
     local = np.empty(network.neurons, np.int64)
-    local[order] = np.arange(network.neurons) - first[core[order]]
+    local[order] = np.arange(network.neurons) - first[place[order]]
 
     # An axon is a (core, source) pair; synapses in the order of their axons, then as given.
     sources = network.neurons + network.inputs
-    pair = core[network.target] * sources + network.source
+    pair = place[network.target] * sources + network.source
     arranged = np.argsort(pair, kind="stable")
     axon, begins = np.unique(pair[arranged], return_index=True)
     axon_core, axon_source = axon // sources, axon % sources
@@ -160,7 +161,7 @@ def make_tables(
     _require_room(tables, width, shape)
     packets = tuple(
         tuple((x, y, axon) for x, y, axon in routes[a:b].tolist())
-        for a, b in zip(route_first[network.neurons : -1], route_first[network.neurons + 1 :])
+        for a, b in pairwise(route_first[network.neurons :])
     )
     return ChipTables(width, height, shape, tuple(tables), packets)
 
@@ -191,5 +192,5 @@ def _require_room(tables: list[CoreTables], width: int, shape: CoreShape) -> Non
 def _heads(indptr: Int64Array) -> list[Any]:
     return [
         {"first": first if end > first else 0, "count": end - first}
-        for first, end in zip(indptr[:-1].tolist(), indptr[1:].tolist(), strict=True)
+        for first, end in pairwise(indptr.tolist())
     ]

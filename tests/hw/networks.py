@@ -38,9 +38,7 @@ def random_network(
     )
 
 
-def random_inputs(
-    rng: np.random.Generator, network: SpikingNetwork, ticks: int
-) -> list[list[int]]:
+def random_inputs(rng: np.random.Generator, network: SpikingNetwork, ticks: int) -> list[list[int]]:
     """Up to three spikes of inputs before each tick; an input may spike twice."""
     if not network.inputs:
         return []
