@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from amaranth.hdl import Cat
+from amaranth.hdl import Cat, Const, Shape, ShapeLike
 from amaranth.sim import Simulator
 from numpy.typing import NDArray
 
@@ -130,11 +130,18 @@ class _Job:
                 self.potentials[neuron] = ctx.get(memory[number])
 
     def _put_tables(self, ctx: Any) -> None:
+        """All words of a core in one assignment: the simulator settles after each."""
         for core, tables in zip(self.chip.cores, self.tables.cores, strict=True):
-            ctx.set(core.used, tables.used)
+            words, values = [core.used], [(tables.used, len(core.used))]
             for table, memory in core.memories.items():
                 for address, row in enumerate(tables.rows(table)):
-                    ctx.set(memory[address], row)
+                    words.append(memory[address])
+                    values.append((word_bits(memory.shape, row), Shape.cast(memory.shape).width))
+            together, at = 0, 0
+            for value, width in values:
+                together |= value << at
+                at += width
+            ctx.set(Cat(words), together)
 
     async def _feed(self, ctx: Any, packets: list[Packed]) -> None:
         """Send the packets of the host, and wait until they have arrived."""
@@ -175,3 +182,9 @@ class _Job:
 
     def result(self) -> ChipRun:
         return ChipRun(self.spikes, self.potentials, self.cycles, self.sent)
+
+
+def word_bits(shape: ShapeLike, row: Any) -> int:
+    """A word of a memory, as Amaranth takes it, as the number that its bits make."""
+    bits = Const.cast(Const(row, shape))
+    return int(bits.value) & ((1 << len(bits)) - 1)

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from amaranth.hdl import Const, Shape
 from amaranth.sim import Simulator
 
 from hw.core import Core
+from hw.run import word_bits
 from hw.shape import CoreShape, Table
 from hw.tables import CoreTables
 
@@ -73,7 +73,7 @@ class CoreBench:
         words = [(Table.USED, 0, self.tables.used)]
         for table, (shape, _) in self.core.shape.memories.items():
             for address, row in enumerate(self.tables.rows(table)):
-                words.append((table, address, raw(shape, row)))
+                words.append((table, address, word_bits(shape, row)))
         for table, address, word in words:
             ctx.set(load.payload, {"table": table, "address": address, "data": word})
             ctx.set(load.valid, 1)
@@ -113,10 +113,3 @@ class CoreBench:
         self.observed.fired.append(fired)
         self.observed.sent.append(sent)
         self.observed.cycles.append(cycles - quiet)
-
-
-def raw(shape: Any, row: Any) -> int:
-    """A row as the bits that it is stored in."""
-    if isinstance(row, dict):
-        return int(shape.const(row).as_value().value)
-    return Const(row, Shape.cast(shape)).value & ((1 << Shape.cast(shape).width) - 1)
