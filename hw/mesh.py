@@ -32,6 +32,9 @@ from hw.sharing import SharedModules
 MAX_SIDE = 256
 MAX_ELABORATED = 256
 """Routers that are elaborated one by one; at about six a second these take 40 seconds."""
+MAX_SHARED = 1024
+"""Routers that are instances of one module; at about thirty a second these take 35 seconds. Their
+local ports keep within the 65,536 bits that Amaranth allows a module, too."""
 
 NEIGHBOURS = {NORTH: (0, -1), EAST: (1, 0), SOUTH: (0, 1), WEST: (-1, 0)}
 OPPOSITE = {NORTH: SOUTH, EAST: WEST, SOUTH: NORTH, WEST: EAST}
@@ -43,8 +46,8 @@ class Mesh(wiring.Component):
     axon_bits : width of the axon index in a packet
     router : function of the layout and the depth that makes a router
 
-    `layout` is the `hw.packet.Packet` of all streams. Raises `HwError` on other sizes, and when
-    more than 256 routers would have to be elaborated one by one (for simulation).
+    `layout` is the `hw.packet.Packet` of all streams. Raises `HwError` on other sizes;
+    elaboration does on more than 256 routers for simulation, more than 1,024 for export.
     """
 
     def __init__(
@@ -69,10 +72,12 @@ class Mesh(wiring.Component):
         return self.width * self.height
 
     def elaborate(self, platform: Any) -> Module:
-        if self.nodes > MAX_ELABORATED and not isinstance(platform, SharedModules):
+        together = isinstance(platform, SharedModules)
+        most = MAX_SHARED if together else MAX_ELABORATED
+        if self.nodes > most:
             raise HwError(
-                f"mesh: {self.width}x{self.height} are too many routers to elaborate one by one; "
-                f"simulate {MAX_ELABORATED} at most, or export with shared modules"
+                f"mesh: {self.width}x{self.height} would take too long; "
+                f"{'export' if together else 'simulate'} at most {most} routers"
             )
         m = Module()
         routers = [self.make_router(self.layout, self.depth) for _ in range(self.nodes)]

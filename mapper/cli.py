@@ -22,6 +22,7 @@ COMMANDS = {
     "check": "say whether a network fits a chip, without mapping it",
     "score": "score a mapping made by anyone",
     "place": "place a graph of groups, one group a core",
+    "hw": "the chip as hardware: Verilog, and the cells that it takes",
 }
 
 EPILOG = """\
@@ -56,7 +57,7 @@ def build_parser(command: str | None = None) -> argparse.ArgumentParser:
             module = import_module(f"mapper.commands.{name}_")
             sub.epilog = module.EPILOG
             module.add_arguments(sub)
-            sub.set_defaults(run=module.run, needs_kernels=name != "info")
+            sub.set_defaults(run=module.run, needs_kernels=name not in ("info", "hw"))
             common = sub.add_argument_group("common options")
             common.add_argument("--json", action="store_true", help="print one JSON object only")
             common.add_argument("-q", "--quiet", action="store_true", help="no progress, no notes")
@@ -122,11 +123,12 @@ def _work(options: argparse.Namespace) -> str:
 def _known_error(error: Exception) -> tuple[str, int] | None:
     """Message and exit code of an error that a user can do something about."""
     from chipsim.errors import ChipError
+    from hw.errors import HwError
     from storage.errors import StorageError
 
     if isinstance(error, MapperError):
         return str(error), error.exit_code
-    if isinstance(error, StorageError | ChipError):
+    if isinstance(error, StorageError | ChipError | HwError):
         return str(error), BAD_INPUT
     if isinstance(error, OSError):
         where = f"{error.filename}: " if error.filename else ""

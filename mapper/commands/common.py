@@ -143,18 +143,22 @@ def constraints_of(
     return read_constraints(options.constraints, chip, network, added)
 
 
-def chip_of(options: argparse.Namespace) -> Chip:
-    """The chip of the command line, its limits changed as asked."""
+def named_chip(text: str) -> Chip:
+    """The chip that --chip names."""
     from chipsim.errors import ChipError
     from chipsim.presets import parse_chip
 
     try:
-        chip = parse_chip(options.chip)
+        return parse_chip(text)
     except ChipError as error:
-        if options.chip.endswith(".toml"):  # a file with a fault in it is bad input
+        if text.endswith(".toml"):  # a file with a fault in it is bad input
             raise
         raise UsageError(str(error)) from error
-    return chip.with_limits(
+
+
+def chip_of(options: argparse.Namespace) -> Chip:
+    """The chip of the command line, its limits changed as asked."""
+    return named_chip(options.chip).with_limits(
         neurons=options.neurons_per_core,
         synapses=options.synapses_per_core,
         axons_in=options.axons_per_core,

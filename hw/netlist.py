@@ -1,0 +1,122 @@
+"""Hardware as text: RTLIL and Verilog of a component, and the cells that it takes.
+
+Equal components are one module each (`hw.sharing`), so that the time goes by the kinds of
+components and not by the size of the mesh. Assertions are left out; they are for simulation and
+proofs.
+"""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from amaranth.back import rtlil
+
+from hw.sharing import SharedModules
+from hw.yosys import Note, quiet, run_yosys
+
+
+@dataclass(frozen=True, slots=True)
+class Netlist:
+    """A design as RTLIL.
+
+    top : name of the top module
+    modules : names of the modules that components share, the top module last
+    text : RTLIL of all modules
+    """
+
+    top: str
+    modules: tuple[str, ...]
+    text: str
+
+
+def netlist(component: Any, top: str) -> Netlist:
+    """Convert a component, each kind of its shared components once."""
+    platform = SharedModules()
+    platform.definition = component
+    texts = [rtlil.convert(component, name=top, platform=platform, emit_src=False)]
+    names = [top]
+    while platform.waiting:
+        name, definition = platform.waiting.pop(0)
+        platform.definition = definition
+        texts.append(rtlil.convert(definition, name=name, platform=platform, emit_src=False))
+        names.append(name)
+    return Netlist(top, tuple(reversed(names)), "\n".join(reversed(texts)))
+
+
+def verilog(design: Netlist, note: Note = quiet) -> str:
+    """The design as Verilog 2005; raises `HwError` without a Yosys."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder)
+        (path / "design.il").write_text(design.text)
+        run_yosys([*_read(design), "memory_collect", "write_verilog -noattr design.v"], path, note)
+        return (path / "design.v").read_text()
+
+
+@dataclass(frozen=True, slots=True)
+class Cells:
+    """What a module takes.
+
+    module : its name
+    count : instances in the design
+    cells : gates and flip-flops of one, without those of shared modules within
+    flip_flops : of these, flip-flops
+    """
+
+    module: str
+    count: int
+    cells: int
+    flip_flops: int
+
+
+def cells(design: Netlist, note: Note = quiet) -> list[Cells]:
+    """Cells of every shared module after generic synthesis, the top module last.
+
+    Gates of two inputs, multiplexers and flip-flops, memories in flip-flops: what Yosys calls
+    ``synth`` without a technology. Raises `HwError` without a Yosys.
+    """
+    keep = [f"setattr -mod -set keep_hierarchy 1 {name}" for name in design.modules]
+    synthesis = [f"synth -flatten -top {design.top}", "tee -q -o stat.json stat -json"]
+    script = [*_read(design), *keep, *synthesis]
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder)
+        (path / "design.il").write_text(design.text)
+        run_yosys(script, path, note)
+        modules = json.loads((path / "stat.json").read_text())["modules"]
+    types = {name.removeprefix("\\"): found["num_cells_by_type"] for name, found in modules.items()}
+    counts = _instances(design.top, types)
+    result = []
+    for name in design.modules:
+        own = {kind: n for kind, n in types[name].items() if kind not in types}
+        flip_flops = sum(n for kind, n in own.items() if "DFF" in kind or "DLATCH" in kind)
+        result.append(Cells(name, counts[name], sum(own.values()), flip_flops))
+    return result
+
+
+def _instances(top: str, types: dict[str, dict[str, int]]) -> Counter[str]:
+    """How often each module is in the design."""
+    counts: Counter[str] = Counter()
+
+    def add(name: str, times: int) -> None:
+        counts[name] += times
+        for kind, n in types[name].items():
+            if kind in types:
+                add(kind, times * n)
+
+    add(top, 1)
+    return counts
+
+
+def _read(design: Netlist) -> list[str]:
+    """Commands that load a design without its assertions."""
+    return [
+        "read_rtlil design.il",
+        f"hierarchy -check -top {design.top}",
+        "chformal -remove",
+        "proc",
+        "opt_clean",
+    ]

