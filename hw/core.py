@@ -17,10 +17,10 @@ from amaranth.lib.wiring import In, Out
 
 from hw.accumulator import Accumulator
 from hw.lists import ListReader
-from hw.neuron import NeuronUpdate
 from hw.shape import CoreShape, Table
 from hw.sharing import shared
 from hw.strobe import strobe
+from hw.sweep import Sweep
 
 if TYPE_CHECKING:
     from hw.tables import CoreTables
@@ -81,91 +81,77 @@ class Core(wiring.Component):
         memories = {table: Memory(data) for table, data in self.memories.items()}
         for table, memory in memories.items():
             m.submodules[table.name.lower()] = memory
+        reads = {table: memory.read_port() for table, memory in memories.items()}
         writes = {table: memory.write_port() for table, memory in memories.items()}
-        self._loads(m, writes)
 
+        # spikes go out
+        m.submodules.sweep = sweep = Sweep(shape)
         m.submodules.sender = sender = ListReader(shape.fanout, shape.packet, shape.neuron_bits)
-        wiring.connect(m, sender.heads, memories[Table.FANOUTS].read_port())
-        wiring.connect(m, sender.rows, memories[Table.ROUTES].read_port())
+        wiring.connect(m, sweep.parameters, reads[Table.NEURONS])
+        wiring.connect(m, sweep.potentials, reads[Table.POTENTIALS])
+        wiring.connect(m, sweep.spikes, sender.keys)
+        wiring.connect(m, sender.heads, reads[Table.FANOUTS])
+        wiring.connect(m, sender.rows, reads[Table.ROUTES])
         wiring.connect(m, sender.entries, wiring.flipped(self.outgoing))
 
+        # weights come in
         m.submodules.receiver = receiver = ListReader(shape.axon, shape.synapse, shape.axon_bits)
-        wiring.connect(m, receiver.heads, memories[Table.AXONS].read_port())
-        wiring.connect(m, receiver.rows, memories[Table.SYNAPSES].read_port())
         m.submodules.accumulator = accumulator = Accumulator(shape)
+        wiring.connect(m, receiver.heads, reads[Table.AXONS])
+        wiring.connect(m, receiver.rows, reads[Table.SYNAPSES])
         wiring.connect(m, receiver.entries, accumulator.weights)
         arriving: Any = self.incoming.payload
+
+        phase = Signal()  # the bank of sums that weights are added to
+        with m.If(self.tick):
+            m.d.sync += phase.eq(~phase)
         m.d.comb += [
             receiver.keys.payload.eq(arriving.axon),
             receiver.keys.valid.eq(self.incoming.valid),
             self.incoming.ready.eq(receiver.keys.ready),
-        ]
-
-        # The sweep over the neurons: in its first stage a neuron's memories are read, in its second
-        # they are written. A spike that the sender cannot take holds up both.
-        sweeping, neuron = Signal(), Signal(shape.neuron_bits)
-        staged, updated = Signal(), Signal(shape.neuron_bits)
-        moves, phase = Signal(), Signal()
-        m.submodules.update = update = NeuronUpdate(shape)
-        parameters = memories[Table.NEURONS].read_port()
-        potentials = memories[Table.POTENTIALS].read_port()
-        m.d.comb += [
-            moves.eq(~(staged & update.fires) | sender.keys.ready),
-            parameters.addr.eq(neuron),
-            parameters.en.eq(sweeping & moves),
-            potentials.addr.eq(neuron),
-            potentials.en.eq(sweeping & moves),
-            accumulator.neuron.eq(neuron),
-            accumulator.read.eq(sweeping & moves),
             accumulator.phase.eq(phase),
-            update.potential.eq(potentials.data),
-            update.parameters.eq(parameters.data),
-            update.sum.eq(accumulator.sum),
-            sender.keys.payload.eq(updated),
-            sender.keys.valid.eq(staged & update.fires),
-            self.fired.payload.eq(updated),
-            self.fired.valid.eq(staged & update.fires & moves),
-            self.busy.eq(sweeping | staged | sender.busy | receiver.busy | accumulator.busy),
+            accumulator.read.eq(sweep.sums),
+            accumulator.neuron.eq(sweep.neuron),
+            accumulator.clear.eq(sweep.clear),
+            accumulator.cleared.eq(sweep.updated),
+            sweep.sum.eq(accumulator.sum),
+            sweep.start.eq(self.tick),
+            sweep.used.eq(self.used),
+            self.fired.payload.eq(sweep.spikes.payload),
+            self.fired.valid.eq(sweep.spikes.valid & sweep.spikes.ready),
+            self.busy.eq(sweep.busy | sender.busy | receiver.busy | accumulator.busy),
         ]
-        write: Any = writes[Table.POTENTIALS]
-        word: Any = self.load.payload
-        m.d.comb += accumulator.cleared.eq(updated)
-        with m.If(staged & moves):
-            m.d.comb += [
-                write.addr.eq(updated),
-                write.data.eq(update.after),
-                write.en.eq(1),
-                accumulator.clear.eq(1),
-            ]
-        with m.If(self.load.valid & (word.table == Table.POTENTIALS)):
-            m.d.comb += [accumulator.cleared.eq(word.address), accumulator.clear_both.eq(1)]
-
-        with m.If(moves):
-            m.d.sync += [staged.eq(sweeping), updated.eq(neuron)]
-            with m.If(sweeping):
-                m.d.sync += neuron.eq(neuron + 1)
-                with m.If(neuron + 1 == self.used):
-                    m.d.sync += sweeping.eq(0)
-        with m.If(self.tick):
-            m.d.sync += [sweeping.eq(self.used != 0), neuron.eq(0), phase.eq(~phase)]
-
-        m.d.sync += Assert(~(self.tick & self.busy), "a tick starts before the last one has ended")
-        m.d.sync += Assert(
-            ~self.load.valid | ~(self.busy | self.tick | self.incoming.valid),
-            "a core is loaded while it works",
-        )
+        self._take_words(m, writes, accumulator, sweep)
+        m.d.sync += Assert(~(self.tick & self.busy), "core: a tick starts before the last ended")
         return m
 
-    def _loads(self, m: Module, writes: dict[Table, WritePort]) -> None:
-        """Words of the load port go to the memory that they name."""
+    def _take_words(
+        self, m: Module, writes: dict[Table, WritePort], accumulator: Accumulator, sweep: Sweep
+    ) -> None:
+        """Who writes the memories: the load port all of them, and the sweep the potentials.
+
+        With a potential comes a fresh start: what was added up for its neuron is cleared.
+        """
         word: Any = self.load.payload
         for table, port in writes.items():
             write: Any = port
-            with m.If(self.load.valid & (word.table == table)):
-                m.d.comb += [
-                    write.addr.eq(word.address),
-                    write.data.eq(word.data),
-                    write.en.eq(1),
-                ]
+            m.d.comb += [
+                write.addr.eq(word.address),
+                write.data.eq(word.data),
+                write.en.eq(self.load.valid & (word.table == table)),
+            ]
+        with m.If(self.load.valid & (word.table == Table.POTENTIALS)):
+            m.d.comb += [accumulator.cleared.eq(word.address), accumulator.clear_both.eq(1)]
+        potential: Any = writes[Table.POTENTIALS]
+        with m.If(sweep.write.en):
+            m.d.comb += [
+                potential.addr.eq(sweep.write.addr),
+                potential.data.eq(sweep.write.data),
+                potential.en.eq(1),
+            ]
         with m.If(self.load.valid & (word.table == Table.USED)):
             m.d.sync += self.used.eq(word.data)
+        m.d.sync += Assert(
+            ~self.load.valid | ~(self.busy | self.tick | self.incoming.valid),
+            "core: it is loaded while it works",
+        )
