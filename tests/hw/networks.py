@@ -43,3 +43,55 @@ def random_inputs(rng: np.random.Generator, network: SpikingNetwork, ticks: int)
     if not network.inputs:
         return []
     return [rng.integers(0, network.inputs, rng.integers(0, 4)).tolist() for _ in range(ticks)]
+
+
+def ring(neurons: int = 27) -> SpikingNetwork:
+    """Two spikes go round: each neuron passes on what it gets, in the tick after."""
+    here = np.arange(neurons)
+    potential = np.zeros(neurons, np.int64)
+    potential[[0, neurons // 3]] = 100
+    return SpikingNetwork(
+        neurons, here, (here + 1) % neurons, np.full(neurons, 60), threshold=60, potential=potential
+    )
+
+
+def recurrent(neurons: int = 200, degree: int = 5, seed: int = 3) -> SpikingNetwork:
+    """Four in five excite, one inhibits; currents that differ keep it going."""
+    rng = np.random.default_rng(seed)
+    source = np.repeat(np.arange(neurons), degree)
+    excites = source % 5 > 0
+    strength = rng.integers(20, 60, source.size)
+    return SpikingNetwork(
+        neurons,
+        source,
+        rng.integers(0, neurons, source.size),
+        np.where(excites, strength, -2 * strength),
+        threshold=rng.integers(180, 300, neurons),
+        leak=rng.integers(2, 6, neurons),
+        bias=rng.integers(-4, 40, neurons),
+        subtract=rng.integers(0, 2, neurons),
+        potential=rng.integers(-50, 180, neurons),
+    )
+
+
+def layered(sizes: tuple[int, ...] = (9, 6, 3), inputs: int = 4, seed: int = 5) -> SpikingNetwork:
+    """Inputs, then layers, each of which gets spikes of all that is in the one before."""
+    rng = np.random.default_rng(seed)
+    neurons = sum(sizes)
+    ends = np.cumsum(sizes)
+    layers = [np.arange(end - size, end) for end, size in zip(ends, sizes, strict=True)]
+    before = [neurons + np.arange(inputs), *layers[:-1]]
+    pairs = [
+        np.stack(np.meshgrid(a, b)).reshape(2, -1) for a, b in zip(before, layers, strict=True)
+    ]
+    source, target = np.concatenate(pairs, axis=1)
+    return SpikingNetwork(
+        neurons,
+        source,
+        target,
+        rng.integers(-50, 120, source.size),
+        threshold=100,
+        leak=np.full(neurons, 2),
+        subtract=1,
+        inputs=inputs,
+    )
