@@ -19,7 +19,8 @@ from amaranth.lib import stream, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
-from hw.shape import CoreShape
+from hw.shape import CoreShape, Table
+from hw.strobe import strobe
 
 
 class Accumulator(wiring.Component):
@@ -30,7 +31,8 @@ class Accumulator(wiring.Component):
     busy : a weight was taken that is not in its sum yet
     read, neuron : ask for the sum of a neuron; sum : the sum that was asked for last
     clear, cleared : set the sum of neuron `cleared` to zero in the bank that is read
-    clear_both : in both banks, to load a core; no weights may come meanwhile
+    load : a word for a neuron's potential sets its sums to zero in both banks; no weights may come
+        meanwhile, and nothing be cleared
     """
 
     phase: Signal
@@ -41,7 +43,7 @@ class Accumulator(wiring.Component):
     sum: Signal
     clear: Signal
     cleared: Signal
-    clear_both: Signal
+    load: Any
 
     def __init__(self, shape: CoreShape) -> None:
         self.shape = shape
@@ -56,7 +58,7 @@ class Accumulator(wiring.Component):
                 "sum": Out(shape.sum),
                 "clear": In(1),
                 "cleared": In(bits),
-                "clear_both": In(1),
+                "load": In(strobe(shape.load)),
             }
         )
 
@@ -70,6 +72,10 @@ class Accumulator(wiring.Component):
         with m.If(self.weights.valid):
             m.d.sync += [weight.eq(synapse.weight), target.eq(synapse.neuron)]
         m.d.comb += self.busy.eq(pending)
+
+        word = self.load.payload
+        clear_both = Signal()
+        m.d.comb += clear_both.eq(self.load.valid & (word.table == Table.POTENTIALS))
 
         sums = []
         for bank in (0, 1):
@@ -92,16 +98,14 @@ class Accumulator(wiring.Component):
                     write.addr.eq(self.cleared),
                     write.en.eq(self.clear),
                 ]
-            with m.If(self.clear_both):
-                m.d.comb += [
-                    write.addr.eq(self.cleared), write.data.eq(0), write.en.eq(1)
-                ]  # fmt: skip
+            with m.If(clear_both):
+                m.d.comb += [write.addr.eq(word.address), write.data.eq(0), write.en.eq(1)]
             sums.append(read.data)
         m.d.comb += self.sum.eq(Mux(self.phase, sums[0], sums[1]))
 
         before = Signal()
         m.d.sync += before.eq(self.phase)
-        m.d.sync += Assert(~self.clear_both | ~pending, "weights arrive while a core is loaded")
+        m.d.sync += Assert(~clear_both | ~pending, "weights arrive while a core is loaded")
         m.d.sync += Assert(
             (before == self.phase) | ~pending, "banks change while a weight is added"
         )

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 from amaranth.hdl import Assert, MemoryData, Module, Signal
 from amaranth.lib import stream, wiring
-from amaranth.lib.memory import Memory, WritePort
 from amaranth.lib.wiring import In, Out
 
 from hw.accumulator import Accumulator
 from hw.lists import ListReader
+from hw.loaded import Memories
 from hw.shape import CoreShape, Table
 from hw.sharing import shared
 from hw.strobe import strobe
@@ -51,13 +51,13 @@ class Core(wiring.Component):
     def __init__(self, shape: CoreShape, tables: CoreTables | None = None) -> None:
         self.shape = shape
         self.tables = tables
-        self.used = Signal(shape.neuron_bits + 1, init=0 if tables is None else tables.used)
-        self.memories = {
+        self.memories: Memories = {
             table: MemoryData(
                 shape=word, depth=depth, init=[] if tables is None else tables.rows(table)
             )
             for table, (word, depth) in shape.memories.items()
         }
+        self.sweep = Sweep(shape, self.memories, 0 if tables is None else tables.used)
         super().__init__(
             {
                 "tick": In(1),
@@ -77,34 +77,21 @@ class Core(wiring.Component):
     @shared
     def elaborate(self, platform: Any) -> Module:
         m = Module()
-        shape = self.shape
-        memories = {table: Memory(data) for table, data in self.memories.items()}
-        for table, memory in memories.items():
-            m.submodules[table.name.lower()] = memory
-        reads = {table: memory.read_port() for table, memory in memories.items()}
-        writes = {table: memory.write_port() for table, memory in memories.items()}
-
-        # spikes go out
-        m.submodules.sweep = sweep = Sweep(shape)
-        m.submodules.sender = sender = ListReader(shape.fanout, shape.packet, shape.neuron_bits)
-        wiring.connect(m, sweep.parameters, reads[Table.NEURONS])
-        wiring.connect(m, sweep.potentials, reads[Table.POTENTIALS])
-        wiring.connect(m, sweep.spikes, sender.keys)
-        wiring.connect(m, sender.heads, reads[Table.FANOUTS])
-        wiring.connect(m, sender.rows, reads[Table.ROUTES])
-        wiring.connect(m, sender.entries, wiring.flipped(self.outgoing))
-
-        # weights come in
-        m.submodules.receiver = receiver = ListReader(shape.axon, shape.synapse, shape.axon_bits)
+        shape, memories = self.shape, self.memories
+        m.submodules.sweep = sweep = self.sweep
+        m.submodules.sender = sender = ListReader(shape, memories, Table.FANOUTS, Table.ROUTES)
+        m.submodules.receiver = receiver = ListReader(shape, memories, Table.AXONS, Table.SYNAPSES)
         m.submodules.accumulator = accumulator = Accumulator(shape)
-        wiring.connect(m, receiver.heads, reads[Table.AXONS])
-        wiring.connect(m, receiver.rows, reads[Table.SYNAPSES])
+        wiring.connect(m, sweep.spikes, sender.keys)
+        wiring.connect(m, sender.entries, wiring.flipped(self.outgoing))
         wiring.connect(m, receiver.entries, accumulator.weights)
-        arriving: Any = self.incoming.payload
+        for part in (sweep, sender, receiver, accumulator):
+            wiring.connect(m, wiring.flipped(self.load), part.load)
 
         phase = Signal()  # the bank of sums that weights are added to
         with m.If(self.tick):
             m.d.sync += phase.eq(~phase)
+        arriving: Any = self.incoming.payload
         m.d.comb += [
             receiver.keys.payload.eq(arriving.axon),
             receiver.keys.valid.eq(self.incoming.valid),
@@ -113,45 +100,18 @@ class Core(wiring.Component):
             accumulator.read.eq(sweep.sums),
             accumulator.neuron.eq(sweep.neuron),
             accumulator.clear.eq(sweep.clear),
-            accumulator.cleared.eq(sweep.updated),
+            accumulator.cleared.eq(sweep.cleared),
             sweep.sum.eq(accumulator.sum),
             sweep.start.eq(self.tick),
-            sweep.used.eq(self.used),
             self.fired.payload.eq(sweep.spikes.payload),
             self.fired.valid.eq(sweep.spikes.valid & sweep.spikes.ready),
             self.busy.eq(sweep.busy | sender.busy | receiver.busy | accumulator.busy),
         ]
-        self._take_words(m, writes, accumulator, sweep)
-        m.d.sync += Assert(~(self.tick & self.busy), "core: a tick starts before the last ended")
+        m.d.sync += [
+            Assert(~(self.tick & self.busy), "core: a tick starts before the last one has ended"),
+            Assert(
+                ~self.load.valid | ~(self.busy | self.tick | self.incoming.valid),
+                "core: it is loaded while it works",
+            ),
+        ]
         return m
-
-    def _take_words(
-        self, m: Module, writes: dict[Table, WritePort], accumulator: Accumulator, sweep: Sweep
-    ) -> None:
-        """Who writes the memories: the load port all of them, and the sweep the potentials.
-
-        With a potential comes a fresh start: what was added up for its neuron is cleared.
-        """
-        word: Any = self.load.payload
-        for table, port in writes.items():
-            write: Any = port
-            m.d.comb += [
-                write.addr.eq(word.address),
-                write.data.eq(word.data),
-                write.en.eq(self.load.valid & (word.table == table)),
-            ]
-        with m.If(self.load.valid & (word.table == Table.POTENTIALS)):
-            m.d.comb += [accumulator.cleared.eq(word.address), accumulator.clear_both.eq(1)]
-        potential: Any = writes[Table.POTENTIALS]
-        with m.If(sweep.write.en):
-            m.d.comb += [
-                potential.addr.eq(sweep.write.addr),
-                potential.data.eq(sweep.write.data),
-                potential.en.eq(1),
-            ]
-        with m.If(self.load.valid & (word.table == Table.USED)):
-            m.d.sync += self.used.eq(word.data)
-        m.d.sync += Assert(
-            ~self.load.valid | ~(self.busy | self.tick | self.incoming.valid),
-            "core: it is loaded while it works",
-        )

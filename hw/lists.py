@@ -16,43 +16,46 @@ from __future__ import annotations
 
 from typing import Any
 
-from amaranth.hdl import Module, Mux, Shape, ShapeLike, Signal, unsigned
-from amaranth.lib import data, stream, wiring
-from amaranth.lib.memory import ReadPort
+from amaranth.hdl import Module, Mux, Signal, unsigned
+from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
+from amaranth.utils import exact_log2
+
+from hw.loaded import Memories, loaded_memory
+from hw.shape import CoreShape, Table
+from hw.strobe import strobe
 
 
 class ListReader(wiring.Component):
-    """Ports: `keys` in, `entries` out, `busy`, and the read ports `heads` and `rows` of memories.
+    """Ports: `keys` in, `entries` out, `busy`, and `load` for words of the two memories.
 
     `busy` is 1 from the cycle after a key was accepted until its last entry has left.
 
-    head : layout of a head, with `first` and `count`
-    entry : shape of an entry
-    keys : bits of a key
+    heads, rows : the tables among `memories` of the heads, with `first` and `count`, and of entries
     """
 
     keys: stream.Interface
     entries: stream.Interface
     busy: Signal
-    heads: ReadPort
-    rows: ReadPort
+    load: Any
 
-    def __init__(self, head: data.StructLayout, entry: ShapeLike, keys: int) -> None:
-        address = Shape.cast(head["first"].shape).width
+    def __init__(self, shape: CoreShape, memories: Memories, heads: Table, rows: Table) -> None:
+        self.memories, self.heads, self.rows = memories, heads, rows
+        keys = exact_log2(memories[heads].depth)
         super().__init__(
             {
                 "keys": In(stream.Signature(unsigned(keys))),
-                "entries": Out(stream.Signature(entry)),
+                "entries": Out(stream.Signature(memories[rows].shape)),
                 "busy": Out(1),
-                "heads": In(ReadPort.Signature(addr_width=keys, shape=head)),
-                "rows": In(ReadPort.Signature(addr_width=address, shape=entry)),
+                "load": In(strobe(shape.load)),
             }
         )
 
     def elaborate(self, platform: Any) -> Module:
         m = Module()
-        head: Any = self.heads.data
+        heads: Any = loaded_memory(m, self.memories, self.heads, self.load)
+        rows: Any = loaded_memory(m, self.memories, self.rows, self.load)
+        head = heads.data
         looked = Signal()  # the head at the read port is of a key whose list was not begun
         row = Signal(len(head.first))  # the next entry of the list that was begun
         left = Signal(len(head.count))  # and how many of them remain
@@ -63,17 +66,17 @@ class ListReader(wiring.Component):
             begin.eq(looked & (left == 0) & (free | (head.count == 0))),
             issue.eq(Mux(left == 0, begin & (head.count != 0), free)),
             self.keys.ready.eq(~looked | begin),
-            self.heads.addr.eq(self.keys.payload),
-            self.heads.en.eq(self.keys.valid & self.keys.ready),
-            self.rows.addr.eq(Mux(left == 0, head.first, row)),
-            self.rows.en.eq(issue),
-            self.entries.payload.eq(self.rows.data),
+            heads.addr.eq(self.keys.payload),
+            heads.en.eq(self.keys.valid & self.keys.ready),
+            rows.addr.eq(Mux(left == 0, head.first, row)),
+            rows.en.eq(issue),
+            self.entries.payload.eq(rows.data),
             self.busy.eq(looked | (left != 0) | self.entries.valid),
         ]
         with m.If(self.keys.ready):
             m.d.sync += looked.eq(self.keys.valid)
         with m.If(issue):
-            m.d.sync += row.eq(self.rows.addr + 1)
+            m.d.sync += row.eq(rows.addr + 1)
             m.d.sync += left.eq(Mux(left == 0, head.count, left) - 1)
         with m.If(free):
             m.d.sync += self.entries.valid.eq(issue)

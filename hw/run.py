@@ -132,7 +132,7 @@ class _Job:
     def _put_tables(self, ctx: Any) -> None:
         """All words of a core in one assignment: the simulator settles after each."""
         for core, tables in zip(self.chip.cores, self.tables.cores, strict=True):
-            words, values = [core.used], [(tables.used, len(core.used))]
+            words, values = [core.sweep.used], [(tables.used, len(core.sweep.used))]
             for table, memory in core.memories.items():
                 for address, row in enumerate(tables.rows(table)):
                     words.append(memory[address])

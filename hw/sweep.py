@@ -7,95 +7,104 @@ leaves by `spikes`; when that is not taken, both stages wait.
 Timing: a sweep over n neurons takes n + 1 cycles, from the one after `start`, and one more for
 every cycle in which a spike waits.
 
-State: the next neuron to enter and whether there is one; the neuron in the second stage and
-whether there is one.
+State: the two memories, and the number of neurons in use; the next neuron to enter and whether
+there is one; the neuron in the second stage and whether there is one.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from amaranth.hdl import Assert, Module, Signal
+from amaranth.hdl import Assert, Module, Mux, Signal
 from amaranth.lib import stream, wiring
-from amaranth.lib.memory import ReadPort, WritePort
+from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
+from hw.loaded import Memories, loaded_memory
 from hw.neuron import NeuronUpdate
-from hw.shape import CoreShape
+from hw.shape import CoreShape, Table
+from hw.strobe import strobe
 
 
 class Sweep(wiring.Component):
-    """Ports: beside those of the memories,
+    """Ports
 
     start : begins a sweep; 1 for one cycle in which `busy` is 0
-    used : neurons to sweep over, 0 .. shape.neurons
-    sum : of the neuron that `sums` asked for last
-    sums, neuron : ask for the sum of a neuron
-    clear, updated : set the sum of a neuron to zero
+    sums, neuron : ask for the sum of a neuron; sum : of the neuron that was asked for last
+    clear, cleared : set the sum of a neuron to zero
     spikes : stream of neurons that spike
     busy : a sweep is under way
+    load : words for the memories of parameters and potentials, and the number of neurons in use
+
+    used : that number after reset
     """
 
     start: Signal
-    used: Signal
-    parameters: ReadPort
-    potentials: ReadPort
-    write: WritePort
     sums: Signal
     neuron: Signal
     sum: Signal
     clear: Signal
-    updated: Signal
+    cleared: Signal
     spikes: stream.Interface
     busy: Signal
+    load: Any
 
-    def __init__(self, shape: CoreShape) -> None:
-        self.shape = shape
+    def __init__(self, shape: CoreShape, memories: Memories, used: int) -> None:
+        self.shape, self.memories = shape, memories
         bits = shape.neuron_bits
+        self.used = Signal(bits + 1, init=used)
         super().__init__(
             {
                 "start": In(1),
-                "used": In(bits + 1),
-                "parameters": In(ReadPort.Signature(addr_width=bits, shape=shape.neuron)),
-                "potentials": In(ReadPort.Signature(addr_width=bits, shape=shape.potential)),
-                "write": In(WritePort.Signature(addr_width=bits, shape=shape.potential)),
                 "sums": Out(1),
                 "neuron": Out(bits),
                 "sum": In(shape.sum),
                 "clear": Out(1),
-                "updated": Out(bits),
+                "cleared": Out(bits),
                 "spikes": Out(stream.Signature(bits)),
                 "busy": Out(1),
+                "load": In(strobe(shape.load)),
             }
         )
 
     def elaborate(self, platform: Any) -> Module:
         m = Module()
+        parameters: Any = loaded_memory(m, self.memories, Table.NEURONS, self.load)
+        m.submodules.potentials = memory = Memory(self.memories[Table.POTENTIALS])
+        potentials: Any = memory.read_port()
+        write: Any = memory.write_port()
+        word = self.load.payload
+        takes, updated = Signal(), Signal(self.shape.neuron_bits)
+        m.d.comb += takes.eq(self.load.valid & (word.table == Table.POTENTIALS))
+        with m.If(self.load.valid & (word.table == Table.USED)):
+            m.d.sync += self.used.eq(word.data)
+
         m.submodules.update = update = NeuronUpdate(self.shape)
         entering, staged, moves = Signal(), Signal(), Signal()
         reads, ends = Signal(), Signal()
         m.d.comb += [
-            update.potential.eq(self.potentials.data),
-            update.parameters.eq(self.parameters.data),
+            update.potential.eq(potentials.data),
+            update.parameters.eq(parameters.data),
             update.sum.eq(self.sum),
-            self.spikes.payload.eq(self.updated),
+            self.spikes.payload.eq(updated),
             self.spikes.valid.eq(staged & update.fires),
             moves.eq(~self.spikes.valid | self.spikes.ready),
             reads.eq(entering & moves),
-            self.parameters.addr.eq(self.neuron),
-            self.parameters.en.eq(reads),
-            self.potentials.addr.eq(self.neuron),
-            self.potentials.en.eq(reads),
+            parameters.addr.eq(self.neuron),
+            parameters.en.eq(reads),
+            potentials.addr.eq(self.neuron),
+            potentials.en.eq(reads),
             self.sums.eq(reads),
             ends.eq(staged & moves),
-            self.write.addr.eq(self.updated),
-            self.write.data.eq(update.after),
-            self.write.en.eq(ends),
+            write.addr.eq(Mux(takes, word.address, updated)),
+            write.data.eq(Mux(takes, word.data, update.after)),
+            write.en.eq(ends | takes),
             self.clear.eq(ends),
+            self.cleared.eq(updated),
             self.busy.eq(entering | staged),
         ]
         with m.If(moves):
-            m.d.sync += [staged.eq(entering), self.updated.eq(self.neuron)]
+            m.d.sync += [staged.eq(entering), updated.eq(self.neuron)]
         with m.If(reads):
             m.d.sync += self.neuron.eq(self.neuron + 1)
             with m.If(self.neuron + 1 == self.used):
