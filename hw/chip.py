@@ -1,3 +1,5 @@
+# amaranth: UnusedElaboratable=no
+# (parts of a chip that is then refused are never elaborated)
 """The chip: a mesh of routers, a core at each, and the barrier that ends a tick.
 
 Ports

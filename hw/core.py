@@ -10,13 +10,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from amaranth.hdl import Assert, MemoryData, Module, Signal
+from amaranth.hdl import Assert, Module, Signal
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from hw.accumulator import Accumulator
 from hw.lists import ListReader
-from hw.loaded import Memories
+from hw.loaded import memories_of
 from hw.shape import CoreShape, Table
 from hw.sharing import shared
 from hw.strobe import strobe
@@ -51,13 +51,8 @@ class Core(wiring.Component):
     def __init__(self, shape: CoreShape, tables: CoreTables | None = None) -> None:
         self.shape = shape
         self.tables = tables
-        self.memories: Memories = {
-            table: MemoryData(
-                shape=word, depth=depth, init=[] if tables is None else tables.rows(table)
-            )
-            for table, (word, depth) in shape.memories.items()
-        }
-        self.sweep = Sweep(shape, self.memories, 0 if tables is None else tables.used)
+        self.memories = memories_of(shape, tables)
+        self.used = Signal(shape.neuron_bits + 1, init=0 if tables is None else tables.used)
         super().__init__(
             {
                 "tick": In(1),
@@ -78,7 +73,7 @@ class Core(wiring.Component):
     def elaborate(self, platform: Any) -> Module:
         m = Module()
         shape, memories = self.shape, self.memories
-        m.submodules.sweep = sweep = self.sweep
+        m.submodules.sweep = sweep = Sweep(shape, memories, self.used)
         m.submodules.sender = sender = ListReader(shape, memories, Table.FANOUTS, Table.ROUTES)
         m.submodules.receiver = receiver = ListReader(shape, memories, Table.AXONS, Table.SYNAPSES)
         m.submodules.accumulator = accumulator = Accumulator(shape)

@@ -2,15 +2,28 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from amaranth.hdl import MemoryData, Module
 from amaranth.lib.memory import Memory, ReadPort
 
-from hw.shape import Table
+from hw.shape import CoreShape, Table
+
+if TYPE_CHECKING:
+    from hw.tables import CoreTables
 
 Memories = dict[Table, MemoryData]
 """Of each table of a core: the shape of its words, how many, and what they are after reset."""
+
+
+def memories_of(shape: CoreShape, tables: CoreTables | None = None) -> Memories:
+    """The memories of a core that hold `tables` after reset, or else nothing but zeros."""
+    return {
+        table: MemoryData(
+            shape=word, depth=depth, init=[] if tables is None else tables.rows(table)
+        )
+        for table, (word, depth) in shape.memories.items()
+    }
 
 
 def loaded_memory(m: Module, memories: Memories, table: Table, load: Any) -> ReadPort:

@@ -19,6 +19,7 @@ from hw.shape import Table
 from hw.tables import ChipTables, Packed
 
 PERIOD = 1e-8  # seconds a cycle, for the time axis of waveforms
+PATIENCE = 100_000  # cycles that a tick may take
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -60,7 +61,7 @@ class ChipSimulator:
         ticks: int,
         inputs: Sequence[Sequence[int]] = (),
         waveform: Path | None = None,
-        patience: int = 100_000,
+        patience: int = PATIENCE,
     ) -> ChipRun:
         """Run `ticks` ticks from the state that the tables hold.
 
@@ -75,9 +76,9 @@ class ChipSimulator:
         check_count("ticks", ticks, 0)
         events = check_inputs(inputs, len(tables.input_packets), ticks)
         packets = [[p for one in told for p in tables.input_packets[one]] for told in events]
-        job = _Job(self.chip, tables, packets, patience)
-        self._start(job.run, waveform)
-        return job.result()
+        host = Host(self.chip, tables, packets, patience)
+        self._start(host.run, waveform)
+        return host.result()
 
     def _start(self, job: Callable[[Any], Any], waveform: Path | None) -> None:
         if self._ran:
@@ -94,15 +95,18 @@ class ChipSimulator:
         await self._job(ctx)
 
 
-class _Job:
-    """One run: the host of the chip, as a test bench."""
+class Host:
+    """One run: what is attached to the chip and makes it work, as a test bench.
+
+    packets : to send before each tick
+    """
 
     def __init__(
         self,
         chip: Chip,
         tables: ChipTables,
         packets: list[list[Packed]],
-        patience: int,
+        patience: int = PATIENCE,
     ) -> None:
         self.chip, self.tables, self.packets, self.patience = chip, tables, packets, patience
         ticks = len(packets)
@@ -117,22 +121,22 @@ class _Job:
         )
 
     async def run(self, ctx: Any) -> None:
-        self._put_tables(ctx)
+        await self.put_tables(ctx)
         for tick, packets in enumerate(self.packets):
-            await self._feed(ctx, packets)
+            await self.feed(ctx, packets)
             ctx.set(self.chip.tick, 1)
-            await self._cycle(ctx, tick)
+            await self.cycle(ctx, tick)
             ctx.set(self.chip.tick, 0)
-            self.cycles[tick] = 1 + await self._settle(ctx, tick)
+            self.cycles[tick] = 1 + await self.settle(ctx, tick)
         for core, tables in zip(self.chip.cores, self.tables.cores, strict=True):
             memory = core.memories[Table.POTENTIALS]
             for number, neuron in enumerate(tables.neurons):
                 self.potentials[neuron] = ctx.get(memory[number])
 
-    def _put_tables(self, ctx: Any) -> None:
+    async def put_tables(self, ctx: Any) -> None:
         """All words of a core in one assignment: the simulator settles after each."""
         for core, tables in zip(self.chip.cores, self.tables.cores, strict=True):
-            words, values = [core.sweep.used], [(tables.used, len(core.sweep.used))]
+            words, values = [core.used], [(tables.used, len(core.used))]
             for table, memory in core.memories.items():
                 for address, row in enumerate(tables.rows(table)):
                     words.append(memory[address])
@@ -143,19 +147,19 @@ class _Job:
                 at += width
             ctx.set(Cat(words), together)
 
-    async def _feed(self, ctx: Any, packets: list[Packed]) -> None:
+    async def feed(self, ctx: Any, packets: list[Packed]) -> None:
         """Send the packets of the host, and wait until they have arrived."""
         port = self.chip.input
         for x, y, axon in packets:
             ctx.set(port.payload, {"x": x, "y": y, "axon": axon})
             ctx.set(port.valid, 1)
             while not ctx.get(port.ready):
-                await self._cycle(ctx)
-            await self._cycle(ctx)
+                await self.cycle(ctx)
+            await self.cycle(ctx)
         ctx.set(port.valid, 0)
-        await self._settle(ctx)
+        await self.settle(ctx)
 
-    async def _settle(self, ctx: Any, tick: int | None = None) -> int:
+    async def settle(self, ctx: Any, tick: int | None = None) -> int:
         """Wait until all is done; returns the cycles that it took."""
         cycles = 0
         while not ctx.get(self.chip.done):
@@ -164,11 +168,11 @@ class _Job:
                     f"chip: tick {tick} has not ended after {cycles} cycles; packets are stuck, or "
                     "there is more to do than patience allows"
                 )
-            await self._cycle(ctx, tick)
+            await self.cycle(ctx, tick)
             cycles += 1
         return cycles
 
-    async def _cycle(self, ctx: Any, tick: int | None = None) -> None:
+    async def cycle(self, ctx: Any, tick: int | None = None) -> None:
         """One clock cycle; notes what happens in it."""
         self.sent += ctx.get(self.entering).bit_count()
         nodes = ctx.get(self.spiking)

@@ -36,7 +36,7 @@ class Sweep(wiring.Component):
     busy : a sweep is under way
     load : words for the memories of parameters and potentials, and the number of neurons in use
 
-    used : that number after reset
+    used : the register with that number
     """
 
     start: Signal
@@ -49,10 +49,9 @@ class Sweep(wiring.Component):
     busy: Signal
     load: Any
 
-    def __init__(self, shape: CoreShape, memories: Memories, used: int) -> None:
-        self.shape, self.memories = shape, memories
+    def __init__(self, shape: CoreShape, memories: Memories, used: Signal) -> None:
+        self.shape, self.memories, self.used = shape, memories, used
         bits = shape.neuron_bits
-        self.used = Signal(bits + 1, init=used)
         super().__init__(
             {
                 "start": In(1),
@@ -111,6 +110,5 @@ class Sweep(wiring.Component):
                 m.d.sync += entering.eq(0)
         with m.If(self.start):
             m.d.sync += [entering.eq(self.used != 0), self.neuron.eq(0)]
-        m.d.sync += Assert(~(self.start & self.busy), "core: a tick starts before the last ended")
         m.d.sync += Assert(self.used <= self.shape.neurons, "core: more neurons than it has")
         return m
