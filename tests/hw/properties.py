@@ -1,0 +1,267 @@
+"""What is proved of arbiter, buffer and router: each around a part whose inputs are free.
+
+A property is a method `prove_...`; a harness states all of them, or one. Its assumptions are what
+the data sheets ask of the surroundings. Symbolic constants (the solver may choose them, and they
+stay) stand for "any": any input, any packet of a flow by its number.
+"""
+
+from __future__ import annotations
+
+from functools import reduce
+from operator import add
+from types import SimpleNamespace
+from typing import Any
+
+from amaranth.asserts import AnyConst
+from amaranth.hdl import Assert, Assume, Cat, Module, ResetSignal, Signal, Value
+from amaranth.lib import wiring
+
+from hw.arbiter import Arbiter, one_hot
+from hw.buffer import Buffer
+from hw.packet import packet_layout
+from hw.router import PORTS, Router, route
+
+COUNT = 6
+"""Bits of counters: they do not overflow in the few cycles of a bounded proof."""
+
+
+class Harness(wiring.Component):
+    """A part with free inputs, and what is to be proved of it.
+
+    only : name of the one property to state, without `prove_`; None for all of them
+    """
+
+    def __init__(self, dut: Any, only: str | None = None) -> None:
+        names = [name for name in dir(self) if name.startswith("prove_")]
+        self.properties = [name for name in names if only in (None, name.removeprefix("prove_"))]
+        assert self.properties or only == "own", only
+        self.dut = dut
+        self.free = {
+            "__".join(map(str, path)): (member, value)
+            for path, member, value in dut.signature.flatten(dut)
+            if member.flow == wiring.In
+        }
+        super().__init__({name: wiring.In(member.shape) for name, (member, _) in self.free.items()})
+
+    def elaborate(self, platform: Any) -> Module:
+        m = Module()
+        m.submodules.dut = self.dut
+        m.d.comb += Assume(~ResetSignal())
+        for name, (_, value) in self.free.items():
+            m.d.comb += Value.cast(value).eq(Value.cast(getattr(self, name)))
+        self.prepare(m)
+        for name in self.properties:
+            getattr(self, name)(m)
+        return m
+
+    def prepare(self, m: Module) -> None:
+        """State assumptions, and logic that properties share."""
+
+    @classmethod
+    def names(cls) -> list[str]:
+        """All properties."""
+        return [name.removeprefix("prove_") for name in dir(cls) if name.startswith("prove_")]
+
+
+class ArbiterHarness(Harness):
+    """Requests stay until they are granted and the receiver is ready."""
+
+    def __init__(self, arbiter: type[Arbiter] = Arbiter, only: str | None = None) -> None:
+        super().__init__(arbiter(len(PORTS)), only)
+
+    def prepare(self, m: Module) -> None:
+        dut = self.dut
+        stay = Signal.like(dut.requests)
+        m.d.sync += stay.eq(dut.requests & ~(dut.grants & dut.ready.replicate(dut.count)))
+        m.d.comb += Assume(~(stay & ~dut.requests).any())
+
+    def prove_grants_are_one_hot(self, m: Module) -> None:
+        m.d.sync += Assert(one_hot(self.dut.grants) | ~self.dut.grants.any())
+
+    def prove_grant_implies_request(self, m: Module) -> None:
+        m.d.sync += Assert(~(self.dut.grants & ~self.dut.requests).any())
+
+    def prove_request_implies_some_grant(self, m: Module) -> None:
+        m.d.sync += Assert(self.dut.grants.any() | ~self.dut.requests.any())
+
+    def prove_grant_is_held_until_taken(self, m: Module) -> None:
+        held = Signal.like(self.dut.grants)
+        m.d.sync += held.eq(self.dut.grants & ~self.dut.ready.replicate(self.dut.count))
+        with m.If(held.any()):
+            m.d.sync += Assert(self.dut.grants == held)
+
+    def prove_request_waits_for_four_others_at_most(self, m: Module) -> None:
+        dut = self.dut
+        who = AnyConst(range(dut.count))
+        m.d.comb += Assume(who < dut.count)
+        others = Signal(COUNT)
+        with m.If(~dut.requests.bit_select(who, 1) | dut.grants.bit_select(who, 1)):
+            m.d.sync += others.eq(0)
+        with m.Elif(dut.ready & dut.grants.any()):
+            m.d.sync += others.eq(others + 1)
+        m.d.sync += Assert(others < dut.count)
+
+    def prove_all_are_served_where_the_receiver_is_ready(self, m: Module) -> None:
+        """In five cycles each, which an arbiter that grants nothing does not do."""
+        dut = self.dut
+        who = AnyConst(range(dut.count))
+        waited, always = Signal(COUNT), Signal(init=1)
+        m.d.comb += Assume(who < dut.count)
+        m.d.sync += always.eq(always & dut.ready)
+        with m.If(dut.requests.bit_select(who, 1) & ~dut.grants.bit_select(who, 1)):
+            m.d.sync += waited.eq(waited + 1)
+        with m.Else():
+            m.d.sync += waited.eq(0)
+        with m.If(always):
+            m.d.sync += Assert(waited < dut.count)
+
+
+class BufferHarness(Harness):
+    """Nothing is assumed: what is offered may change while the buffer is not ready."""
+
+    def __init__(self, depth: int, buffer: type[Buffer] = Buffer, only: str | None = None) -> None:
+        super().__init__(buffer(packet_layout(1, 1, 1), depth), only)
+
+    def prepare(self, m: Module) -> None:
+        self.enters = self.dut.i.valid & self.dut.i.ready
+        self.leaves = self.dut.o.valid & self.dut.o.ready
+        self.entered, self.left = Signal(COUNT), Signal(COUNT)
+        m.d.sync += [
+            self.entered.eq(self.entered + self.enters),
+            self.left.eq(self.left + self.leaves),
+        ]
+
+    def prove_level_counts_what_is_inside(self, m: Module) -> None:
+        m.d.sync += Assert(self.dut.level == self.entered - self.left)
+
+    def prove_level_is_within_bounds(self, m: Module) -> None:
+        m.d.sync += Assert((self.entered - self.left)[:COUNT] <= self.dut.depth)
+
+    def prove_ready_unless_full(self, m: Module) -> None:
+        full = (self.entered - self.left)[:COUNT] == self.dut.depth
+        m.d.sync += Assert(self.dut.i.ready == ~full)
+
+    def prove_valid_unless_empty(self, m: Module) -> None:
+        m.d.sync += Assert(self.dut.o.valid == (self.entered != self.left))
+
+    def prove_what_leaves_nth_entered_nth(self, m: Module) -> None:
+        _same_order(m, self.enters, self.dut.i, self.entered, self.leaves, self.dut.o, self.left)
+
+
+class RouterHarness(Harness):
+    """The axon of every packet tells its input (bits 0 to 2), and one bit more that is free.
+
+    Nothing else is assumed: destinations, position and receivers are any, so that there are flows
+    from every input to every output, and a source may change what it offers.
+    """
+
+    def __init__(self, depth: int, only: str | None = None, **parts: Any) -> None:
+        super().__init__(Router(packet_layout(2, 2, 4), depth, **parts), only)
+
+    def prepare(self, m: Module) -> None:
+        dut = self.dut
+        m.d.comb += [dut.x.eq(1), dut.y.eq(2)]
+        for port, stream in enumerate(dut.inputs):
+            m.d.comb += stream.payload.axon[:3].eq(port)
+        # Any flow, from an input to an output, and what it does in this cycle.
+        self.source, self.port = AnyConst(3), AnyConst(3)
+        m.d.comb += [Assume(self.source < len(PORTS)), Assume(self.port < len(PORTS))]
+        self.offered, self.passed = _any_of(m, dut.inputs), _any_of(m, dut.outputs)
+        m.d.comb += [self.offered.index.eq(self.source), self.passed.index.eq(self.port)]
+        wanted = route(self.offered.payload, dut.x, dut.y)
+        self.enters = self.offered.transfer & wanted.bit_select(self.port, 1)
+        self.leaves = self.passed.transfer & (self.passed.payload.axon[:3] == self.source)
+        self.entered, self.left = Signal(COUNT), Signal(COUNT)
+        m.d.sync += [
+            self.entered.eq(self.entered + self.enters),
+            self.left.eq(self.left + self.leaves),
+        ]
+
+    def prove_packets_leave_by_their_route(self, m: Module) -> None:
+        for port, stream in enumerate(self.dut.outputs):
+            with m.If(stream.valid):
+                m.d.sync += Assert(route(stream.payload, self.dut.x, self.dut.y)[port])
+
+    def prove_outputs_are_stable_until_taken(self, m: Module) -> None:
+        waits = Signal()
+        offered = Signal.like(self.passed.payload.as_value())
+        m.d.sync += [
+            waits.eq(self.passed.valid & ~self.passed.ready),
+            offered.eq(self.passed.payload),
+        ]
+        with m.If(waits):
+            m.d.sync += Assert(self.passed.valid & (self.passed.payload.as_value() == offered))
+
+    def prove_nth_of_a_flow_leaves_nth_and_unchanged(self, m: Module) -> None:
+        """So none is made up, duplicated, changed or reordered."""
+        _same_order(m, self.enters, self.offered, self.entered, self.leaves, self.passed, self.left)
+
+    def prove_inputs_are_ready_unless_full(self, m: Module) -> None:
+        """Full by counting what went in and came out: what is lost would count for good."""
+        inside = Signal(COUNT)
+        out = (s.valid & s.ready & (s.payload.axon[:3] == self.source) for s in self.dut.outputs)
+        m.d.sync += inside.eq(inside + self.offered.transfer - reduce(add, out))
+        m.d.sync += Assert(self.offered.ready == (inside != self.dut.depth))
+
+    def prove_none_waits_long_where_receivers_are_ready(self, m: Module) -> None:
+        """A flow with a packet inside delivers one in 5 * depth cycles: so none is lost."""
+        waited, always = Signal(COUNT), Signal(init=1)
+        m.d.sync += always.eq(always & Cat(s.ready for s in self.dut.outputs).all())
+        with m.If((self.entered != self.left) & ~self.leaves):
+            m.d.sync += waited.eq(waited + 1)
+        with m.Else():
+            m.d.sync += waited.eq(0)
+        with m.If(always):
+            m.d.sync += Assert(waited < len(PORTS) * self.dut.depth)
+
+
+class ShallowRouterHarness(RouterHarness):
+    """Buffers of one packet: whatever is inside is at the head."""
+
+    def __init__(self, only: str | None = None, **parts: Any) -> None:
+        super().__init__(1, only, **parts)
+
+    def prove_a_head_waits_for_four_others_at_most(self, m: Module) -> None:
+        """Whatever the receivers do."""
+        others = Signal(COUNT)
+        with m.If((self.entered == self.left) | self.leaves):
+            m.d.sync += others.eq(0)
+        with m.Elif(self.passed.transfer):
+            m.d.sync += others.eq(others + 1)
+        m.d.sync += Assert(others < len(PORTS))
+
+
+def _any_of(m: Module, streams: list[Any]) -> Any:
+    """One of several streams, chosen by `index`."""
+    layout = streams[0].payload.shape()
+    chosen = SimpleNamespace(
+        index=Signal(range(len(streams))),
+        payload=Signal(layout),
+        valid=Signal(),
+        ready=Signal(),
+        transfer=Signal(),
+    )
+    m.d.comb += chosen.transfer.eq(chosen.valid & chosen.ready)
+    with m.Switch(chosen.index):
+        for number, stream in enumerate(streams):
+            with m.Case(number):
+                m.d.comb += [
+                    chosen.payload.eq(stream.payload),
+                    chosen.valid.eq(stream.valid),
+                    chosen.ready.eq(stream.ready),
+                ]
+    return chosen
+
+
+def _same_order(
+    m: Module, enters: Value, i: Any, entered: Signal, leaves: Value, o: Any, left: Signal
+) -> None:
+    """What leaves as the nth is what entered as the nth, before: for any n."""
+    number = AnyConst(COUNT)
+    payload = Signal.like(i.payload.as_value())
+    with m.If(enters & (entered == number)):
+        m.d.sync += payload.eq(i.payload)
+    with m.If(leaves):
+        m.d.sync += Assert(entered != left)
+        with m.If(left == number):
+            m.d.sync += Assert(o.payload.as_value() == payload)
