@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -229,3 +230,11 @@ def test_chips_that_cannot_be_built_are_refused() -> None:
 def test_cores_that_cannot_be_built_are_refused(changes: dict[str, int], message: str) -> None:
     with pytest.raises(HwError, match=message):
         CoreShape(**changes)
+
+
+def test_the_example_of_the_data_sheet_runs() -> None:
+    text = (Path(__file__).parents[2] / "docs" / "core.md").read_text()
+    (code,) = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    names: dict[str, Any] = {}
+    exec(code, names)
+    assert names["run"].spikes.sum() == 10
