@@ -63,7 +63,7 @@ class ListReader(wiring.Component):
 
         m.d.comb += [
             free.eq(~self.entries.valid | self.entries.ready),
-            begin.eq(looked & (left == 0) & (free | (head.count == 0))),
+            begin.eq(looked & (left == 0) & free),
             issue.eq(Mux(left == 0, begin & (head.count != 0), free)),
             self.keys.ready.eq(~looked | begin),
             heads.addr.eq(self.keys.payload),

@@ -150,6 +150,30 @@ def test_a_tick_without_spikes_takes_one_cycle_a_neuron_and_two(used: int) -> No
     assert busy == sorted(busy, reverse=True)
 
 
+def test_a_packet_keeps_the_core_busy_until_its_last_weight_is_in_the_sum() -> None:
+    network = SpikingNetwork(
+        2,
+        [2, 2, 2],
+        [0, 1, 0],
+        [3, 4, 5],
+        threshold=9,
+        inputs=1,  # type: ignore[arg-type]
+    )
+    dut: Any = Core(TINY, make_tables(network, np.zeros(2, int), 1, 1, TINY).cores[0])
+    busy = []
+
+    async def bench(ctx: Any) -> None:
+        ctx.set(dut.incoming.valid, 1)
+        assert ctx.get(dut.incoming.ready)
+        for _ in range(9):
+            busy.append(ctx.get(dut.busy))
+            await ctx.tick()
+            ctx.set(dut.incoming.valid, 0)
+
+    run(dut, bench)
+    assert busy == [0, 1, 1, 1, 1, 1, 0, 0, 0]  # head, three synapses, and the last addition
+
+
 def test_a_tick_while_the_core_is_busy_is_caught() -> None:
     network = SpikingNetwork(3, [], [], [], threshold=9)  # type: ignore[arg-type]
     dut: Any = Core(TINY, make_tables(network, np.zeros(3, int), 1, 1, TINY).cores[0])
