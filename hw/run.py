@@ -128,6 +128,9 @@ class Host:
             await self.cycle(ctx, tick)
             ctx.set(self.chip.tick, 0)
             self.cycles[tick] = 1 + await self.settle(ctx, tick)
+        self.read_potentials(ctx)
+
+    def read_potentials(self, ctx: Any) -> None:
         for core, tables in zip(self.chip.cores, self.tables.cores, strict=True):
             memory = core.memories[Table.POTENTIALS]
             for number, neuron in enumerate(tables.neurons):

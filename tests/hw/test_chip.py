@@ -98,9 +98,9 @@ def test_loaded_by_the_port_or_built_in_is_the_same() -> None:
 
 def test_potentials_loaded_again_start_afresh() -> None:
     """Spikes that were on their way to the next tick are forgotten with the potentials."""
-    network, tables, _ = example(1)
-    spikes, _ = simulate(network, SHAPE, TICKS)
-    assert spikes[2].any()
+    network = ring(4)
+    network = replace(network, threshold=9, weight=np.full(4, 9), potential=network.potential // 10)
+    tables = make_tables(network, np.arange(4) % 2, WIDTH, HEIGHT, SHAPE)
 
     class Again(PortLoader):
         async def run(self, ctx: Any) -> None:
@@ -110,7 +110,7 @@ def test_potentials_loaded_again_start_afresh() -> None:
 
     for ticks in (3, 4):  # an even and an odd number: banks in either role
         again = Again(Chip(WIDTH, HEIGHT, TINY), tables, [[]] * ticks)
-        assert np.array_equal(run_host(again), spikes[:ticks])
+        assert np.array_equal(run_host(again), simulate(network, SHAPE, ticks)[0])
 
 
 def test_ticks_that_are_asked_for_early_wait() -> None:
@@ -119,6 +119,50 @@ def test_ticks_that_are_asked_for_early_wait() -> None:
     host = Impatient(Chip(WIDTH, HEIGHT, TINY), tables, [[]] * TICKS)
     assert np.array_equal(run_host(host), spikes)
     assert spikes.any()
+
+
+def test_the_host_and_the_core_of_node_0_share_its_way_into_the_mesh() -> None:
+    """Core 0 sends its spikes, and the host at once what counts in the tick after."""
+    here = np.arange(8)
+    network = SpikingNetwork(
+        8,
+        np.r_[here[:4], 8 + here[:4]],
+        np.r_[here[4:], here[4:]],
+        np.r_[1, 2, 3, 4, 5, 6, 7, 8],
+        threshold=np.r_[np.full(4, 1), np.full(4, 127)],
+        bias=1,
+        inputs=4,
+    )
+    tables = make_tables(network, here // 4, WIDTH, HEIGHT, SHAPE)
+    inputs = [[], *([[0, 1, 2, 3, 3, 2]] * 5)]
+    shared = 0
+
+    class Busy(Host):
+        async def run(self, ctx: Any) -> None:
+            nonlocal shared
+            await self.put_tables(ctx)
+            for tick, packets in enumerate([*self.packets[1:], []]):
+                ctx.set(self.chip.tick, 1)
+                await self.cycle(ctx, tick)
+                ctx.set(self.chip.tick, 0)
+                for x, y, axon in packets:
+                    ctx.set(self.chip.input.payload, {"x": x, "y": y, "axon": axon})
+                    ctx.set(self.chip.input.valid, 1)
+                    taken = False
+                    while not taken:
+                        shared += ctx.get(self.chip.cores[0].outgoing.valid)
+                        taken = ctx.get(self.chip.input.ready)
+                        await self.cycle(ctx, tick)
+                ctx.set(self.chip.input.valid, 0)
+                await self.settle(ctx, tick)
+            self.read_potentials(ctx)
+
+    packets = [[p for one in told for p in tables.input_packets[one]] for told in inputs]
+    host = Busy(Chip(WIDTH, HEIGHT, TINY), tables, packets)
+    spikes, potentials = simulate(network, SHAPE, 6, inputs)
+    assert np.array_equal(run_host(host), spikes)
+    assert np.array_equal(host.potentials, potentials)  # the last four add up all weights
+    assert shared > 3
 
 
 @pytest.mark.parametrize(("early", "counts"), [(True, 0), (False, 1)])
