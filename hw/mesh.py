@@ -25,7 +25,7 @@ from amaranth.lib.wiring import In, Out
 
 from hw.buffer import check_depth
 from hw.errors import HwError, check_count
-from hw.packet import coordinate_bits, packet_layout
+from hw.packet import Packet, coordinate_bits, packet_layout
 from hw.router import EAST, NORTH, PORTS, SOUTH, WEST, Router
 from hw.sharing import SharedModules
 
@@ -38,6 +38,26 @@ local ports keep within the 65,536 bits that Amaranth allows a module, too."""
 
 NEIGHBOURS = {NORTH: (0, -1), EAST: (1, 0), SOUTH: (0, 1), WEST: (-1, 0)}
 OPPOSITE = {NORTH: SOUTH, EAST: WEST, SOUTH: NORTH, WEST: EAST}
+
+
+def mesh_layout(width: int, height: int, axon_bits: int) -> Packet:
+    """The packets of a mesh; raises `HwError` unless its sides are 1 to 256."""
+    columns = check_count("mesh: width", width, 1, MAX_SIDE)
+    rows = check_count("mesh: height", height, 1, MAX_SIDE)
+    return packet_layout(coordinate_bits(columns), coordinate_bits(rows), axon_bits)
+
+
+def check_size(width: int, height: int, shared: bool) -> None:
+    """Raises `HwError` if the elaboration of a mesh would take more than about 40 seconds.
+
+    shared : whether the routers are instances of one module
+    """
+    most = MAX_SHARED if shared else MAX_ELABORATED
+    if width * height > most:
+        raise HwError(
+            f"mesh: {width}x{height} would take too long; "
+            f"{'export' if shared else 'simulate'} at most {most} routers"
+        )
 
 
 class Mesh(wiring.Component):
@@ -53,10 +73,9 @@ class Mesh(wiring.Component):
     def __init__(
         self, width: int, height: int, axon_bits: int = 10, depth: int = 4, *, router: Any = Router
     ) -> None:
-        self.width = check_count("mesh: width", width, 1, MAX_SIDE)
-        self.height = check_count("mesh: height", height, 1, MAX_SIDE)
+        self.layout = mesh_layout(width, height, axon_bits)
+        self.width, self.height = width, height
         self.depth = check_depth("mesh", depth)
-        self.layout = packet_layout(coordinate_bits(width), coordinate_bits(height), axon_bits)
         self.make_router = router
         packets = stream.Signature(self.layout)
         super().__init__(
@@ -72,13 +91,7 @@ class Mesh(wiring.Component):
         return self.width * self.height
 
     def elaborate(self, platform: Any) -> Module:
-        together = isinstance(platform, SharedModules)
-        most = MAX_SHARED if together else MAX_ELABORATED
-        if self.nodes > most:
-            raise HwError(
-                f"mesh: {self.width}x{self.height} would take too long; "
-                f"{'export' if together else 'simulate'} at most {most} routers"
-            )
+        check_size(self.width, self.height, isinstance(platform, SharedModules))
         m = Module()
         routers = [self.make_router(self.layout, self.depth) for _ in range(self.nodes)]
         for node, router in enumerate(routers):

@@ -36,7 +36,7 @@ class Netlist:
 
 def netlist(component: Any, top: str) -> Netlist:
     """Convert a component, each kind of its shared components once."""
-    platform = SharedModules()
+    platform = SharedModules(top)
     platform.definition = component
     texts = [rtlil.convert(component, name=top, platform=platform, emit_src=False)]
     names = [top]

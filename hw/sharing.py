@@ -37,11 +37,13 @@ def shared(elaborate: Elaborate) -> Elaborate:
 class SharedModules:
     """Platform that collects the components that a design has instances of.
 
+    top : name of the design's own module, which no other may have
     definition : the component whose own logic is being converted, never an instance
     waiting : (module's name, component) pairs that are named by instances but not yet converted
     """
 
-    def __init__(self) -> None:
+    def __init__(self, top: str) -> None:
+        self.top = top
         self.definition: Any = None
         self.waiting: list[tuple[str, Any]] = []
         self._names: dict[Any, str] = {}
@@ -50,7 +52,7 @@ class SharedModules:
         """An instance of the module of ``component``, which is put on the list when it is new."""
         key = (type(component), component.parameters)
         if key not in self._names:
-            name, taken = component.module_name, self._names.values()
+            name, taken = component.module_name, {self.top, *self._names.values()}
             if name in taken:  # the same kind with other parameters
                 name = next(n for i in range(2, 10**6) if (n := f"{name}_{i}") not in taken)
             self._names[key] = name

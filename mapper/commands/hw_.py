@@ -1,4 +1,3 @@
-# amaranth: UnusedElaboratable=no
 """`mapper hw`: the chip as hardware, as Verilog and in numbers of cells."""
 
 from __future__ import annotations
@@ -56,12 +55,12 @@ def run(options: argparse.Namespace) -> int:
     from mapper.tables import columns, facts
 
     chip = common.named_chip(options.chip)
-    component, shown = design(chip, options.depth, options.axon_bits)
+    shown = describe(chip, options.depth, options.axon_bits)
     result: dict[str, Any] = {"chip": chip.name, "width": chip.width, "height": chip.height}
     result |= shown | {"verilog": None, "modules": None}
     tables = [facts(f"{chip.width}x{chip.height} mesh", list(shown.items()))]
     if options.verilog is not None or options.stats:
-        found = _convert(component)
+        found = _convert(chip, options.depth, shown["axon_bits"])
         if options.verilog is not None:
             size = _write(options, found)
             result["verilog"] = {"path": str(options.verilog), "bytes": size}
@@ -78,10 +77,11 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def design(chip: Chip, depth: int, axon_bits: int | None) -> tuple[Any, dict[str, int]]:
-    """The top component for a chip, and what to say about it."""
+def describe(chip: Chip, depth: int, axon_bits: int | None) -> dict[str, int]:
+    """The sizes of the mesh of a chip; raises `UsageError` if there is none like it."""
+    from hw.buffer import check_depth
     from hw.errors import HwError
-    from hw.mesh import Mesh
+    from hw.mesh import mesh_layout
     from hw.router import PORTS
     from mapper.errors import UsageError
 
@@ -89,27 +89,31 @@ def design(chip: Chip, depth: int, axon_bits: int | None) -> tuple[Any, dict[str
         axons = chip.axons_in
         axon_bits = DEFAULT_AXON_BITS if axons is None else max(1, (axons - 1).bit_length())
     try:
-        mesh = Mesh(chip.width, chip.height, axon_bits, depth)
+        layout = mesh_layout(chip.width, chip.height, axon_bits)
+        check_depth("mesh", depth)
     except HwError as error:  # all of it comes from the command line
         raise UsageError(str(error)) from error
-    return mesh, {
-        "routers": mesh.nodes,
+    return {
+        "routers": chip.cores,
         "links": chip.links,
-        "packet_bits": mesh.layout.size,
-        "x_bits": mesh.layout.x_bits,
-        "y_bits": mesh.layout.y_bits,
-        "axon_bits": axon_bits,
+        "packet_bits": layout.size,
+        "x_bits": layout.x_bits,
+        "y_bits": layout.y_bits,
+        "axon_bits": layout.axon_bits,
         "buffer_depth": depth,
-        "buffer_bits": mesh.nodes * len(PORTS) * depth * mesh.layout.size,
+        "buffer_bits": chip.cores * len(PORTS) * depth * layout.size,
     }
 
 
-def _convert(component: Any) -> Netlist:
+def _convert(chip: Chip, depth: int, axon_bits: int) -> Netlist:
+    """The network of a chip as a netlist; what can't be is said before the time is spent."""
+    from hw.mesh import Mesh, check_size
     from hw.netlist import netlist
     from hw.yosys import require_yosys
 
-    require_yosys()  # before the time is spent
-    return netlist(component, TOP)
+    require_yosys()
+    check_size(chip.width, chip.height, shared=True)
+    return netlist(Mesh(chip.width, chip.height, axon_bits, depth), TOP)
 
 
 def _write(options: argparse.Namespace, found: Netlist) -> int:

@@ -151,16 +151,22 @@ class BufferHarness(Harness):
 class RouterHarness(Harness):
     """The axon of every packet tells its input (bits 0 to 2), and one bit more that is free.
 
-    Nothing else is assumed: destinations, position and receivers are any, so that there are flows
-    from every input to every output, and a source may change what it offers.
+    Nothing else is assumed: destinations and receivers are any, and a source may change what it
+    offers. So there are flows from every input to every output, turns back included.
+
+    anywhere : at any place of a 4x4 mesh, not at 1,2 from where all routes exist; it takes longer
     """
 
-    def __init__(self, depth: int, only: str | None = None, **parts: Any) -> None:
+    def __init__(
+        self, depth: int, only: str | None = None, anywhere: bool = False, **parts: Any
+    ) -> None:
         super().__init__(Router(packet_layout(2, 2, 4), depth, **parts), only)
+        self.anywhere = anywhere
 
     def prepare(self, m: Module) -> None:
         dut = self.dut
-        m.d.comb += [dut.x.eq(1), dut.y.eq(2)]
+        place = (AnyConst(2), AnyConst(2)) if self.anywhere else (1, 2)
+        m.d.comb += [dut.x.eq(place[0]), dut.y.eq(place[1])]
         for port, stream in enumerate(dut.inputs):
             m.d.comb += stream.payload.axon[:3].eq(port)
         # Any flow, from an input to an output, and what it does in this cycle.

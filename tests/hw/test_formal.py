@@ -58,6 +58,11 @@ def test_router(name: str, tmp_path: Path) -> None:
     holds(RouterHarness(2, name), CYCLES[name], tmp_path)
 
 
+@pytest.mark.parametrize("name", RouterHarness.names())
+def test_router_anywhere(name: str, tmp_path: Path) -> None:
+    holds(RouterHarness(1, name, anywhere=True), 6, tmp_path)
+
+
 @pytest.mark.parametrize("name", ShallowRouterHarness.names())
 def test_router_with_buffers_of_one(name: str, tmp_path: Path) -> None:
     holds(ShallowRouterHarness(name), CYCLES[name], tmp_path)

@@ -6,49 +6,25 @@ from __future__ import annotations
 from itertools import product
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from hw.errors import HwError
 from hw.mesh import MAX_ELABORATED, Mesh
+from hw.packet import Packet as Packets
 from hw.router import Router
-from tests.chipsim.noc_twin import Packet, simulate
+from tests.chipsim.noc_scenarios import SCENARIOS, random_traffic
+from tests.chipsim.noc_twin import simulate
 from tests.hw.bench import deliveries
 from tests.hw.mutants import GreedyArbiter
 
-MESHES = [(2, 2), (3, 3), (1, 4), (4, 1), (1, 1)]
 
-
-def traffic(nodes: int, load: float, cycles: int, seed: int, hot: float = 0.0) -> list[Packet]:
-    """Packets of every node with probability `load` a cycle, a share of them to node 0."""
-    rng = np.random.default_rng(seed)
-    created, source = np.nonzero(rng.random((cycles, nodes)) < load)
-    target = rng.integers(0, nodes, len(source))
-    target[rng.random(len(target)) < hot] = 0
-    return list(zip(created.tolist(), source.tolist(), target.tolist(), strict=True))
-
-
-def agree(width: int, height: int, depth: int, packets: list[Packet], path: Path) -> None:
-    mesh = Mesh(width, height, axon_bits=max(1, len(packets).bit_length()), depth=depth)
-    deliveries(mesh, packets, simulate(width, height, depth, packets), path)
-
-
-@pytest.mark.parametrize(("width", "height"), MESHES)
-@pytest.mark.parametrize(("depth", "load"), [(1, 0.2), (2, 0.9), (3, 0.3), (4, 1.0)])
-def test_random_traffic(width: int, height: int, depth: int, load: float, tmp_path: Path) -> None:
-    packets = traffic(width * height, load, 40, seed=width + 10 * depth)
-    agree(width, height, depth, packets, tmp_path)
-
-
-@pytest.mark.parametrize("depth", [1, 2, 4, 7])
-def test_a_hot_node(depth: int, tmp_path: Path) -> None:
-    agree(3, 3, depth, traffic(9, 0.5, 30, depth, hot=0.7), tmp_path)
-
-
-@pytest.mark.parametrize("depth", [1, 4])
-def test_every_node_sends_to_the_next_in_every_cycle(depth: int, tmp_path: Path) -> None:
-    packets = [(t, n, (n + 1) % 9) for t in range(25) for n in range(9)]
-    agree(3, 3, depth, packets, tmp_path)
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_every_packet_is_delivered_in_the_cycle_of_the_twin(name: str, tmp_path: Path) -> None:
+    given = SCENARIOS[name]
+    bits = max(1, len(given.packets).bit_length())
+    mesh = Mesh(given.width, given.height, axon_bits=bits, depth=given.depth)
+    expected = simulate(given.width, given.height, given.depth, given.packets)
+    deliveries(mesh, given.packets, expected, tmp_path)
 
 
 def test_latency_without_load_is_hops_plus_one_for_all_pairs(tmp_path: Path) -> None:
@@ -63,10 +39,6 @@ def test_latency_without_load_is_hops_plus_one_for_all_pairs(tmp_path: Path) -> 
     assert simulate(3, 3, 4, packets) == expected
 
 
-def test_nothing_comes_of_nothing(tmp_path: Path) -> None:
-    agree(2, 2, 4, [], tmp_path)
-
-
 def test_a_failure_names_a_waveform(tmp_path: Path) -> None:
     with pytest.raises(pytest.fail.Exception, match=r"packet 0 .*cycle 2, not 3\nwaveform: .*vcd"):
         deliveries(Mesh(1, 2), [(0, 0, 1)], [3], tmp_path)
@@ -79,10 +51,10 @@ def test_success_writes_no_waveform(tmp_path: Path) -> None:
 
 
 def test_the_comparison_sees_an_arbiter_that_is_not_fair(tmp_path: Path) -> None:
-    def router(layout, depth):
+    def router(layout: Packets, depth: int) -> Router:
         return Router(layout, depth, arbiter=GreedyArbiter)
 
-    packets = traffic(4, 0.9, 30, seed=1)
+    packets = random_traffic(4, 0.9, 30, seed=1)
     mesh = Mesh(2, 2, depth=2, router=router)
     with pytest.raises(pytest.fail.Exception, match="cycle"):
         deliveries(mesh, packets, simulate(2, 2, 2, packets), tmp_path)

@@ -1,0 +1,65 @@
+# amaranth: UnusedElaboratable=no
+"""The arbiter grants in turn, and keeps what the receiver has not taken."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hw.arbiter import Arbiter
+from hw.errors import HwError
+from tests.hw.bench import simulate
+
+
+def scenario(requests: str, ready: str, grants: str, path: Path, count: int = 5) -> None:
+    """Words are cycles: the inputs that request, as digits or `-`; 1 where the receiver is ready;
+    the input that is granted or `-`."""
+    arbiter = Arbiter(count)
+
+    async def bench(ctx: Any) -> None:
+        cycles = zip(requests.split(), ready.split(), grants.split(), strict=True)
+        for cycle, (wants, takes, expected) in enumerate(cycles):
+            ctx.set(arbiter.requests, sum(1 << int(i) for i in wants if i != "-"))
+            ctx.set(arbiter.ready, int(takes))
+            *_, found = await ctx.tick().sample(arbiter.grants)
+            granted = "".join(str(i) for i in range(count) if found >> i & 1) or "-"
+            assert granted == expected, f"cycle {cycle}: granted {granted}, not {expected}"
+
+    simulate(arbiter, bench, path)
+
+
+def test_all_in_turn(tmp_path: Path) -> None:
+    scenario("01234 " * 7, "1 " * 7, "0 1 2 3 4 0 1", tmp_path)
+
+
+def test_the_turn_passes_to_the_one_behind_the_granted(tmp_path: Path) -> None:
+    scenario("3 013 013 01 0", "1 1 1 1 1", "3 0 1 0 0", tmp_path)
+
+
+def test_nobody_asks(tmp_path: Path) -> None:
+    scenario("- - 2", "1 0 1", "- - 2", tmp_path)
+
+
+def test_a_grant_is_held_until_it_is_taken(tmp_path: Path) -> None:
+    scenario("3 03 01234 01234 0124", "0 0 0 1 1", "3 3 3 3 4", tmp_path)
+
+
+def test_the_turn_does_not_move_without_a_transfer(tmp_path: Path) -> None:
+    scenario("2 2 - 0123", "0 1 1 1", "2 2 - 3", tmp_path)
+
+
+def test_one_input(tmp_path: Path) -> None:
+    scenario("0 - 0 0", "1 1 0 1", "0 - 0 0", tmp_path, count=1)
+
+
+def test_a_withdrawn_request_breaks_an_assertion(tmp_path: Path) -> None:
+    with pytest.raises(pytest.fail.Exception, match="arbiter: "):
+        scenario("3 - -", "0 0 0", "3 3 3", tmp_path)
+
+
+@pytest.mark.parametrize("count", [0, 65, None])
+def test_a_bad_count_is_named(count: Any) -> None:
+    with pytest.raises(HwError, match=r"arbiter: count is .*; give a whole number from 1 to 64"):
+        Arbiter(count)

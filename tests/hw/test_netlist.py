@@ -1,0 +1,63 @@
+"""Equal components become one module; others of the kind get a name of their own."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from amaranth.hdl import Module
+from amaranth.lib import wiring
+
+from hw.buffer import Buffer
+from hw.mesh import Mesh
+from hw.netlist import netlist
+from hw.packet import packet_layout
+from hw.router import Router
+
+
+class Buffers(wiring.Component):
+    """Three buffers without a use, two of them equal."""
+
+    def __init__(self) -> None:
+        super().__init__({})
+
+    def elaborate(self, platform: Any) -> Module:
+        m = Module()
+        layout = packet_layout(1, 1, 1)
+        m.submodules += [Buffer(layout, 2), Buffer(layout, 3), Buffer(layout, 2)]
+        return m
+
+
+def count(text: str, line: str) -> int:
+    return sum(found.strip().startswith(line) for found in text.splitlines())
+
+
+def test_a_mesh_is_instances_of_one_router() -> None:
+    design = netlist(Mesh(3, 2), "mesh")
+    assert design.top == "mesh"
+    assert set(design.modules) == {"mesh", "router", "buffer", "arbiter"}
+    assert count(design.text, "module \\router") == 1
+    assert count(design.text, "cell \\router") == 6
+    assert count(design.text, "cell \\buffer ") == count(design.text, "cell \\arbiter ") == 5
+
+
+def test_other_parameters_make_another_module() -> None:
+    design = netlist(Buffers(), "top")
+    assert set(design.modules) == {"top", "buffer", "buffer_2"}
+    assert count(design.text, "cell \\buffer ") == 2
+    assert count(design.text, "cell \\buffer_2 ") == 1
+
+
+def test_what_is_shared_can_be_the_top_itself() -> None:
+    design = netlist(Router(packet_layout(1, 1, 1)), "router")
+    assert design.modules[-1] == "router"
+    assert count(design.text, "module \\router") == 1
+
+
+def test_the_same_mesh_gives_the_same_text() -> None:
+    assert netlist(Mesh(2, 2), "mesh") == netlist(Mesh(2, 2), "mesh")
+
+
+def test_a_shared_module_gets_another_name_than_the_top() -> None:
+    design = netlist(Buffers(), "buffer")
+    assert set(design.modules) == {"buffer", "buffer_2", "buffer_3"}
+    assert design.modules[-1] == "buffer"
