@@ -58,9 +58,22 @@ def test_router(name: str, tmp_path: Path) -> None:
     holds(RouterHarness(2, name), CYCLES[name], tmp_path)
 
 
-@pytest.mark.parametrize("name", RouterHarness.names())
+ANYWHERE = {
+    "packets_leave_by_their_route": {"arbiter": mutants.ForgetfulArbiter},
+    "nth_of_a_flow_leaves_nth_and_unchanged": {"buffer": mutants.RepeatingBuffer},
+}
+"""What is proved of routers at any place, for six cycles, and a fault that is found in these."""
+
+
+@pytest.mark.parametrize("name", ANYWHERE)
 def test_router_anywhere(name: str, tmp_path: Path) -> None:
     holds(RouterHarness(1, name, anywhere=True), 6, tmp_path)
+
+
+@pytest.mark.parametrize("name", ANYWHERE)
+def test_a_fault_is_found_anywhere(name: str, tmp_path: Path) -> None:
+    faulty = RouterHarness(1, name, anywhere=True, **ANYWHERE[name])
+    assert "properties.py" in str(counterexample(faulty, 6, tmp_path, own=False))
 
 
 @pytest.mark.parametrize("name", ShallowRouterHarness.names())
