@@ -1,0 +1,146 @@
+# amaranth: UnusedElaboratable=no
+# (parts of a chip that is then refused are never elaborated)
+"""The chip: a mesh of routers, a core at each, and the barrier that ends a tick.
+
+Ports
+    ``tick``   In           a tick starts in a cycle with `tick` and `done`
+    ``done``   Out          the last tick has ended, and all packets of the host have arrived
+    ``input``  In, stream   packets of the host; they enter the mesh at node 0
+    ``load``   In, strobe   a word for a core's memories: `node`, and a word as `Core.load` takes it
+    ``fired``  Out, strobe, one a node   number in its core of a neuron that spikes
+
+Timing
+    A packet of the host counts in the next tick if it is accepted before the cycle in which that
+    tick starts, and in the one after next if it is accepted in that cycle or later. While words are
+    loaded, `done` must be 1, `tick` 0, and `input` not valid. Words and spikes go one a cycle.
+
+State
+    That of the mesh, the cores and the barrier.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from amaranth.hdl import Assert, Cat, Module, Mux, Signal
+from amaranth.lib import data, stream, wiring
+from amaranth.lib.wiring import In, Out
+
+from hw.arbiter import Arbiter
+from hw.barrier import Barrier
+from hw.core import Core
+from hw.errors import HwError
+from hw.mesh import Mesh
+from hw.packet import coordinate_bits
+from hw.router import PORTS
+from hw.shape import CoreShape
+from hw.strobe import strobe
+from hw.tables import ChipTables
+
+
+class Chip(wiring.Component):
+    """Chip of width x height cores; node = y * width + x.
+
+    shape : of a core; its `x_bits` and `y_bits` become those of the mesh
+    depth : packets in each buffer of a router
+    tables : contents of the memories after reset; without them all are zero
+
+    Raises `HwError` for sizes of which no chip can be built, and for tables of another chip.
+    """
+
+    tick: Signal
+    done: Signal
+    input: stream.Interface
+    load: Any
+    fired: Any
+
+    def __init__(
+        self,
+        width: int,
+        height: int,
+        shape: CoreShape | None = None,
+        depth: int = 4,
+        tables: ChipTables | None = None,
+    ) -> None:
+        self.shape = chip_shape(width, height, shape or CoreShape())
+        self.mesh = Mesh(width, height, self.shape.axon_bits, depth)
+        if tables is not None:
+            self.require_own(tables)
+        self.cores = [
+            Core(self.shape, None if tables is None else tables.cores[node])
+            for node in range(self.mesh.nodes)
+        ]
+        super().__init__(
+            {
+                "tick": In(1),
+                "done": Out(1),
+                "input": In(stream.Signature(self.shape.packet)),
+                "load": In(strobe(self._load_layout())),
+                "fired": Out(strobe(self.shape.neuron_bits)).array(self.mesh.nodes),
+            }
+        )
+
+    def require_own(self, tables: ChipTables) -> None:
+        """Raises `HwError` if the tables were made for another chip."""
+        size, own = (tables.width, tables.height), (self.mesh.width, self.mesh.height)
+        if size != own:
+            raise HwError(
+                f"tables of a {size[0]}x{size[1]} chip for one of {own[0]}x{own[1]}; make them "
+                "from a mapping onto this chip"
+            )
+        if tables.shape != self.shape:
+            raise HwError("tables for cores of another shape; make them with the chip's own")
+
+    def elaborate(self, platform: Any) -> Module:
+        m = Module()
+        m.submodules.mesh = mesh = self.mesh
+        nodes = mesh.nodes
+        m.submodules.barrier = barrier = Barrier(nodes, nodes * len(PORTS) * mesh.depth)
+        starts = Signal()
+        loading: Any = self.load.payload
+        m.d.comb += [self.done.eq(barrier.quiet), starts.eq(self.tick & self.done)]
+        for node, core in enumerate(self.cores):
+            m.submodules[f"core_{node % mesh.width}_{node // mesh.width}"] = core
+            m.d.comb += [
+                core.tick.eq(starts),
+                core.load.payload.eq(loading.word),
+                core.load.valid.eq(self.load.valid & (loading.node == node)),
+                self.fired[node].payload.eq(core.fired.payload),
+                self.fired[node].valid.eq(core.fired.valid),
+                barrier.busy[node].eq(core.busy),
+                barrier.sent[node].eq(mesh.local_in[node].valid & mesh.local_in[node].ready),
+                barrier.received[node].eq(mesh.local_out[node].valid & mesh.local_out[node].ready),
+            ]
+            wiring.connect(m, mesh.local_out[node], core.incoming)
+            if node:
+                wiring.connect(m, core.outgoing, mesh.local_in[node])
+        self._join(m, [self.cores[0].outgoing, self.input], mesh.local_in[0])
+        packet: Any = self.input.payload
+        m.d.sync += Assert(
+            ~self.input.valid | ((packet.x < mesh.width) & (packet.y < mesh.height)),
+            "chip: the host sends a packet to a core that does not exist",
+        )
+        return m
+
+    def _join(self, m: Module, sources: list[Any], sink: Any) -> None:
+        """Two streams into one, in turn: neither waits for more than one packet of the other."""
+        m.submodules.join = join = Arbiter(len(sources))
+        m.d.comb += [
+            join.requests.eq(Cat(source.valid for source in sources)),
+            join.ready.eq(sink.ready),
+            sink.valid.eq(join.requests.any()),
+            sink.payload.eq(Mux(join.grants[0], *(source.payload for source in sources))),
+        ]
+        for source, grant in zip(sources, join.grants, strict=True):
+            m.d.comb += source.ready.eq(sink.ready & grant)
+
+    def _load_layout(self) -> data.StructLayout:
+        return data.StructLayout(
+            {"node": coordinate_bits(self.mesh.nodes), "word": self.shape.load}
+        )
+
+
+def chip_shape(width: int, height: int, shape: CoreShape) -> CoreShape:
+    """`shape` for the cores of a width x height chip: its packets have the mesh's coordinates."""
+    return replace(shape, x_bits=coordinate_bits(width), y_bits=coordinate_bits(height))

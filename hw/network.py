@@ -1,0 +1,159 @@
+"""A network of integrate-and-fire neurons with integer numbers, as arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hw.errors import HwError, check_count
+from hw.shape import CoreShape
+
+Int64Array = NDArray[np.int64]
+_PER_NEURON = ("threshold", "leak", "bias", "subtract", "potential")
+_PER_SYNAPSE = ("source", "target", "weight")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SpikingNetwork:
+    """Neurons 0 .. neurons-1, and inputs that are numbered on behind them.
+
+    neurons : how many
+    source, target, weight : ndarray[int64], shape (synapses,). A source is a neuron or an input, a
+        target is a neuron. Synapses of the same pair add up.
+    threshold : ndarray[int64], shape (neurons,), potential from which on a neuron spikes
+    leak : shift of a neuron's leak: in every tick it loses potential / 2^leak, so that 0 keeps
+        nothing; None, for all, means that they keep everything
+    bias : added in every tick
+    subtract : 1 if a spike takes the threshold off the potential, 0 if it sets it to zero
+    potential : before the first tick
+    inputs : sources that spike when they are told to
+
+    What a neuron has of its own is an array, or one number for all. Raises `HwError` for arrays of
+    other shapes or kinds, and for ids that do not exist.
+    """
+
+    neurons: int
+    source: Int64Array
+    target: Int64Array
+    weight: Int64Array
+    threshold: Int64Array
+    leak: Int64Array | None = None
+    bias: Int64Array = 0  # type: ignore[assignment]
+    subtract: Int64Array = 0  # type: ignore[assignment]
+    potential: Int64Array = 0  # type: ignore[assignment]
+    inputs: int = 0
+
+    def __post_init__(self) -> None:
+        check_count("network: neurons", self.neurons)
+        check_count("network: inputs", self.inputs, 0)
+        for name in _PER_SYNAPSE:
+            object.__setattr__(self, name, _whole(name, getattr(self, name)))
+        size = self.source.shape
+        if not size == self.target.shape == self.weight.shape or len(size) != 1:
+            raise HwError(
+                f"network: {self.source.shape} sources, {self.target.shape} targets, "
+                f"{self.weight.shape} weights; give one of each for every synapse"
+            )
+        for name in _PER_NEURON:
+            value = getattr(self, name)
+            if name == "leak" and value is None:
+                continue
+            value = _whole(name, value)
+            if value.shape not in ((), (self.neurons,)):
+                raise HwError(
+                    f"network: {name} has shape {value.shape}; give one number, or one for each of "
+                    f"the {self.neurons} neurons"
+                )
+            object.__setattr__(self, name, np.broadcast_to(value, self.neurons))
+        for name, end in (("source", self.neurons + self.inputs), ("target", self.neurons)):
+            ids = getattr(self, name)
+            wrong = np.flatnonzero((ids < 0) | (ids >= end))
+            if wrong.size:
+                raise HwError(
+                    f"network: {name} of synapse {wrong[0]} is {ids[wrong[0]]}; "
+                    f"ids go from 0 to {end - 1}"
+                )
+
+    def leaks(self, shape: CoreShape) -> Int64Array:
+        """Leaks as a core of this shape writes them, shape (neurons,)."""
+        if self.leak is None:
+            return np.full(self.neurons, shape.no_leak)
+        return self.leak
+
+    def require_fit(self, shape: CoreShape) -> None:
+        """Raises `HwError` that names the first number that has no room in a core's words.
+
+        Also when a neuron's weights could add up beyond the sums of a core, with every source
+        spiking at most once a tick.
+        """
+        half = 1 << (shape.potential_bits - 1)
+        potentials = f"{shape.potential_bits}-bit potentials"
+        for name in ("threshold", "bias", "potential"):
+            self._require(name, -half, half - 1, potentials)
+        if self.leak is not None:
+            words = f"{shape.leak_bits}-bit leaks, whose last value is no leak"
+            self._require("leak", 0, shape.no_leak - 1, words)
+        self._require("subtract", 0, 1, "a bit")
+        half = 1 << (shape.weight_bits - 1)
+        wrong = np.flatnonzero((self.weight < -half) | (self.weight >= half))
+        if wrong.size:
+            first = wrong[0]
+            raise HwError(
+                f"network: weight {self.weight[first]} of the synapse from {self.source[first]} to "
+                f"{self.target[first]} is outside {-half}..{half - 1}, the {shape.weight_bits}-bit "
+                f"weights of a core ({wrong.size} such); scale the weights, or widen weight_bits"
+            )
+        half = 1 << (shape.sum_bits - 1)
+        for bound, part in (
+            (-half, np.minimum(self.weight, 0)),
+            (half - 1, np.maximum(self.weight, 0)),
+        ):
+            total = np.zeros(self.neurons, np.int64)
+            np.add.at(total, self.target, part)
+            worst = int(np.abs(total).argmax())
+            if abs(total[worst]) > abs(bound):
+                raise HwError(
+                    f"network: weights on neuron {worst} add up to {total[worst]} at worst, beyond "
+                    f"{bound}, the end of the {shape.sum_bits}-bit sums of a core; widen sum_bits"
+                )
+
+    def _require(self, name: str, least: int, most: int, words: str) -> None:
+        values = getattr(self, name)
+        wrong = np.flatnonzero((values < least) | (values > most))
+        if wrong.size:
+            raise HwError(
+                f"network: {name} {values[wrong[0]]} of neuron {wrong[0]} is outside "
+                f"{least}..{most}, the {words} of a core ({wrong.size} such)"
+            )
+
+
+def check_inputs(inputs: Sequence[Sequence[int]], known: int, ticks: int) -> list[list[int]]:
+    """The inputs that spike before each of `ticks` ticks; ticks that are left out have none.
+
+    Raises `HwError` if there are more than ticks, or inputs outside 0 .. known-1.
+    """
+    if len(inputs) > ticks:
+        raise HwError(f"inputs of {len(inputs)} ticks for a run of {ticks}; give {ticks} at most")
+    events = [[int(one) for one in told] for told in inputs]
+    for tick, told in enumerate(events):
+        for one in told:
+            if not 0 <= one < known:
+                raise HwError(
+                    f"input {one} spikes before tick {tick}; the network has {known} inputs, "
+                    "numbered from 0"
+                )
+    return events + [[]] * (ticks - len(events))
+
+
+def _whole(name: str, values: Any) -> Int64Array:
+    """`values` as int64; raises `HwError` where they are no whole numbers."""
+    array = np.asarray(values)
+    if array.size == 0:
+        return array.astype(np.int64)
+    if array.dtype != bool and not np.issubdtype(array.dtype, np.integer):
+        raise HwError(f"network: {name} are {array.dtype}; cores compute with whole numbers")
+    return array.astype(np.int64)

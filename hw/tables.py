@@ -1,0 +1,196 @@
+"""What the memories of all cores hold, made from a network and a core for every neuron.
+
+Neurons of a core are numbered in the order of their ids, and so are the axons that reach it: one
+axon for every source (neuron or input) with a synapse in the core. A neuron has one route to every
+core that it has synapses in, its own included; an input has the same, but in no core: whoever feeds
+it sends its packets (`ChipTables.input_packets`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hw.errors import HwError, check_count
+from hw.network import Int64Array, SpikingNetwork
+from hw.shape import CoreShape, Table
+
+Packed = tuple[int, int, int]  # x, y, axon of a packet
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CoreTables:
+    """The tables of one core.
+
+    neurons : ids in the network of the neurons, by their number in the core, shape (used,)
+    parameters : threshold, bias, leak, subtract of each, shape (used, 4)
+    potentials : before the first tick, shape (used,)
+    route_indptr : routes of neuron i are the rows route_indptr[i] .. route_indptr[i+1]-1 of
+    routes : x, y, axon, shape (routes, 3)
+    axons : ids in the network of the sources, by axon, shape (axons,)
+    synapse_indptr : synapses of axon i are the rows synapse_indptr[i] .. synapse_indptr[i+1]-1 of
+    synapses : neuron in the core, weight, shape (synapses, 2)
+
+    All are ndarray[int64].
+    """
+
+    neurons: Int64Array
+    parameters: Int64Array
+    potentials: Int64Array
+    route_indptr: Int64Array
+    routes: Int64Array
+    axons: Int64Array
+    synapse_indptr: Int64Array
+    synapses: Int64Array
+
+    @property
+    def used(self) -> int:
+        """Neurons in the core."""
+        return self.neurons.size
+
+    def rows(self, table: Table) -> list[Any]:
+        """The words of a memory, from address 0 on, as Amaranth takes them."""
+        if table == Table.POTENTIALS:
+            words: list[Any] = self.potentials.tolist()
+            return words
+        if table == Table.FANOUTS:
+            return _heads(self.route_indptr)
+        if table == Table.AXONS:
+            return _heads(self.synapse_indptr)
+        names, rows = {
+            Table.NEURONS: (("threshold", "bias", "leak", "subtract"), self.parameters),
+            Table.ROUTES: (("x", "y", "axon"), self.routes),
+            Table.SYNAPSES: (("neuron", "weight"), self.synapses),
+        }[table]
+        return [dict(zip(names, row, strict=True)) for row in rows.tolist()]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ChipTables:
+    """The tables of all cores of a chip, by core id, and where the inputs' packets go."""
+
+    width: int
+    height: int
+    shape: CoreShape
+    cores: tuple[CoreTables, ...]
+    input_packets: tuple[tuple[Packed, ...], ...]
+
+    @property
+    def neurons(self) -> int:
+        """Neurons of the network."""
+        return sum(core.used for core in self.cores)
+
+
+def make_tables(
+    network: SpikingNetwork,
+    core: NDArray[np.integer],
+    width: int,
+    height: int,
+    shape: CoreShape,
+) -> ChipTables:
+    """Tables of the width x height cores of a chip.
+
+    core : ndarray of integers, shape (neurons,), core id (y * width + x) of every neuron
+
+    Raises `HwError` if a number of the network has no room in the words of the cores, if a core id
+    does not exist, or if a core's memory is too small: it names the core, the memory, and how much.
+    """
+    count = check_count("chip: width", width) * check_count("chip: height", height)
+    for name, side, bits in (("width", width, shape.x_bits), ("height", height, shape.y_bits)):
+        if side > 1 << bits:
+            raise HwError(f"chip: {name} {side} has no room in packets with {bits} bits for it")
+    network.require_fit(shape)
+    core = np.asarray(core)
+    if core.shape != (network.neurons,) or not np.issubdtype(core.dtype, np.integer):
+        raise HwError(
+            f"mapping: {core.dtype} of shape {core.shape}; give one core id for each of the "
+            f"{network.neurons} neurons"
+        )
+    place = core.astype(np.int64)
+    wrong = np.flatnonzero((place < 0) | (place >= count))
+    if wrong.size:
+        raise HwError(
+            f"mapping: neuron {wrong[0]} is on core {place[wrong[0]]}, a {width}x{height} chip has "
+            f"cores 0..{count - 1}"
+        )
+
+    order, first = _grouped(place, count)  # neurons by core
+    local = np.empty(network.neurons, np.int64)
+    local[order] = np.arange(network.neurons) - first[place[order]]
+
+    # An axon is a (core, source) pair; synapses in the order of their axons, then as given.
+    sources = network.neurons + network.inputs
+    pair = place[network.target] * sources + network.source
+    arranged = np.argsort(pair, kind="stable")
+    axon, begins = np.unique(pair[arranged], return_index=True)
+    axon_core, axon_source = axon // sources, axon % sources
+    axon_first = np.searchsorted(axon_core, np.arange(count + 1))
+    axon_number = np.arange(axon.size) - axon_first[axon_core]
+    begins = np.r_[begins, pair.size]
+    synapses = np.column_stack([local[network.target], network.weight])[arranged]
+
+    # A route is the same pair, seen from its source; in the order of sources, then of cores.
+    by_source = np.argsort(axon_source, kind="stable")
+    routes = np.column_stack([axon_core % width, axon_core // width, axon_number])[by_source]
+    route_first = np.searchsorted(axon_source[by_source], np.arange(sources + 1))
+
+    parameters = np.column_stack(
+        [network.threshold, network.bias, network.leaks(shape), network.subtract]
+    )
+    tables = []
+    for c in range(count):
+        neurons = order[first[c] : first[c + 1]]
+        sent = [routes[route_first[n] : route_first[n + 1]] for n in neurons]
+        a, b = axon_first[c], axon_first[c + 1]
+        tables.append(
+            CoreTables(
+                neurons,
+                parameters[neurons],
+                network.potential[neurons],
+                np.cumsum([0, *(len(part) for part in sent)]),
+                np.concatenate([np.zeros((0, 3), np.int64), *sent]),
+                axon_source[a:b],
+                begins[a : b + 1] - begins[a],
+                synapses[begins[a] : begins[b]],
+            )
+        )
+    _require_room(tables, width, shape)
+    packets = tuple(
+        tuple((x, y, axon) for x, y, axon in routes[a:b].tolist())
+        for a, b in pairwise(route_first[network.neurons :])
+    )
+    return ChipTables(width, height, shape, tuple(tables), packets)
+
+
+def _grouped(core: Int64Array, count: int) -> tuple[Int64Array, Int64Array]:
+    """Neurons in the order of their cores, then of their ids; and where each core's begin."""
+    order = np.argsort(core, kind="stable")
+    return order, np.searchsorted(core[order], np.arange(count + 1))
+
+
+def _require_room(tables: list[CoreTables], width: int, shape: CoreShape) -> None:
+    """Raises `HwError` that names the memory and the core that is most short of it."""
+    for name in ("neurons", "axons", "routes", "synapses"):
+        room = getattr(shape, name)
+        needs = np.array([len(getattr(core, name)) for core in tables])
+        worst = int(needs.argmax())
+        if needs[worst] <= room:
+            continue
+        over = int((needs > room).sum())
+        more = f"; {over} cores are over it" if over > 1 else ""
+        raise HwError(
+            f"core {worst} (x {worst % width}, y {worst // width}): its memory of {name} holds "
+            f"{room} and would need {needs[worst]}, {needs[worst] - room} too many{more}; take "
+            f"cores with more {name}, or a mapping that spreads the network further"
+        )
+
+
+def _heads(indptr: Int64Array) -> list[Any]:
+    return [
+        {"first": first if end > first else 0, "count": end - first}
+        for first, end in pairwise(indptr.tolist())
+    ]

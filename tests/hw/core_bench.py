@@ -1,0 +1,115 @@
+"""A bench that plays the network to one core: it holds packets back, and swaps them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from amaranth.sim import Simulator
+
+from hw.core import Core
+from hw.run import word_bits
+from hw.shape import CoreShape, Table
+from hw.tables import CoreTables
+
+Packet = tuple[int, int, int]  # x, y, axon
+
+
+@dataclass
+class Observed:
+    """What the core did before the first tick, and in each: spikes, packets, cycles; its end."""
+
+    fired: list[list[int]]
+    sent: list[list[Packet]]
+    cycles: list[int]
+    potentials: list[int]
+
+
+class CoreBench:
+    """One core that is elaborated once, and loaded by its port for every run."""
+
+    def __init__(self, shape: CoreShape) -> None:
+        self.core = Core(shape)
+        self.simulator = Simulator(self.core)
+        self.simulator.add_clock(1e-6)
+        self.simulator.add_testbench(self._bench)
+        self.ran = False
+
+    def run(
+        self,
+        tables: CoreTables,
+        position: tuple[int, int],
+        arrivals: Sequence[Sequence[int]],
+        rng: np.random.Generator,
+        patience: float = 0.5,
+    ) -> Observed:
+        """Run one tick for each list of `arrivals` but the first, which come before any tick.
+
+        arrivals : axons that others send to, until the next tick begins
+        position : packets of the core for this x and y come back to it
+        patience : share of cycles in which the bench takes and gives packets
+        """
+        self.tables, self.position, self.arrivals = tables, position, arrivals
+        self.rng, self.patience = rng, patience
+        self.observed = Observed([], [], [], [])
+        if self.ran:
+            self.simulator.reset()
+        self.ran = True
+        self.simulator.run()
+        return self.observed
+
+    async def _bench(self, ctx: Any) -> None:
+        await self._load(ctx)
+        for tick, axons in enumerate(self.arrivals):
+            ctx.set(self.core.tick, tick > 0)
+            await self._settle(ctx, list(axons))
+        memory = self.core.memories[Table.POTENTIALS]
+        self.observed.potentials = [ctx.get(memory[n]) for n in range(self.tables.used)]
+
+    async def _load(self, ctx: Any) -> None:
+        load = self.core.load
+        words = [(Table.USED, 0, self.tables.used)]
+        for table, (shape, _) in self.core.shape.memories.items():
+            for address, row in enumerate(self.tables.rows(table)):
+                words.append((table, address, word_bits(shape, row)))
+        for table, address, word in words:
+            ctx.set(load.payload, {"table": table, "address": address, "data": word})
+            ctx.set(load.valid, 1)
+            await ctx.tick()
+        ctx.set(load.valid, 0)
+
+    async def _settle(self, ctx: Any, pool: list[int]) -> None:
+        """Give and take packets until the core is idle and nothing is left to give."""
+        core = self.core
+        fired: list[int] = []
+        sent: list[Packet] = []
+        offered: int | None = None
+        quiet = cycles = 0
+        while quiet < 3:  # idle for good, not for a moment
+            if offered is None and pool and self.rng.random() < self.patience:
+                offered = pool.pop(self.rng.integers(len(pool)))
+                ctx.set(core.incoming.payload.axon, offered)
+            ctx.set(core.incoming.valid, offered is not None)
+            takes = bool(self.rng.random() < self.patience)
+            ctx.set(core.outgoing.ready, takes)
+            *_, busy, valid, packet, ready, spikes, neuron = await ctx.tick().sample(
+                core.busy, core.outgoing.valid, core.outgoing.payload, core.incoming.ready,
+                core.fired.valid, core.fired.payload,
+            )  # fmt: skip
+            ctx.set(core.tick, 0)
+            if spikes:
+                fired.append(neuron)
+            if valid and takes:
+                sent.append((packet.x, packet.y, packet.axon))
+                if sent[-1][:2] == self.position:
+                    pool.append(packet.axon)
+            if offered is not None and ready:
+                offered = None
+            cycles += 1
+            waits = busy or pool or offered is not None or cycles == 1
+            quiet = 0 if waits else quiet + 1
+        self.observed.fired.append(fired)
+        self.observed.sent.append(sent)
+        self.observed.cycles.append(cycles - quiet)

@@ -1,0 +1,97 @@
+"""Small networks for the tests of the hardware."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from hw.network import SpikingNetwork
+from hw.shape import CoreShape
+
+TINY = CoreShape(
+    neurons=8, axons=16, routes=32, synapses=64, potential_bits=8, weight_bits=5, sum_bits=9,
+    leak_bits=3, x_bits=2, y_bits=1,
+)  # fmt: skip
+"""A core so small that random numbers reach the ends of all its words."""
+
+
+def random_network(
+    rng: np.random.Generator, neurons: int, synapses: int, shape: CoreShape, inputs: int = 2
+) -> SpikingNetwork:
+    """Any parameters that fit the words of the core, and weights that cannot wrap a sum."""
+    half = 1 << (shape.potential_bits - 1)
+    most = 1 << (shape.weight_bits - 1)
+    source = rng.integers(0, neurons + inputs, synapses)
+    target = rng.integers(0, neurons, synapses)
+    room = ((1 << (shape.sum_bits - 1)) - 1) // max(1, np.bincount(target).max(initial=0))
+    assert room, "more synapses a neuron than the sums can hold"
+    return SpikingNetwork(
+        neurons,
+        source,
+        target,
+        rng.integers(max(-most, -room), min(most - 1, room) + 1, synapses),
+        threshold=rng.integers(-half // 8, half, neurons) >> rng.integers(0, 4, neurons),
+        leak=rng.integers(0, shape.no_leak, neurons) if rng.random() < 0.7 else None,
+        bias=rng.integers(-half, half, neurons) >> rng.integers(0, 6, neurons),
+        subtract=rng.integers(0, 2, neurons),
+        potential=rng.integers(-half, half, neurons),
+        inputs=inputs,
+    )
+
+
+def random_inputs(rng: np.random.Generator, network: SpikingNetwork, ticks: int) -> list[list[int]]:
+    """Up to three spikes of inputs before each tick; an input may spike twice."""
+    if not network.inputs:
+        return []
+    return [rng.integers(0, network.inputs, rng.integers(0, 4)).tolist() for _ in range(ticks)]
+
+
+def ring(neurons: int = 27) -> SpikingNetwork:
+    """Two spikes go round: each neuron passes on what it gets, in the tick after."""
+    here = np.arange(neurons)
+    potential = np.zeros(neurons, np.int64)
+    potential[[0, neurons // 3]] = 100
+    return SpikingNetwork(
+        neurons, here, (here + 1) % neurons, np.full(neurons, 60), threshold=60, potential=potential
+    )
+
+
+def recurrent(neurons: int = 200, degree: int = 5, seed: int = 3) -> SpikingNetwork:
+    """Four in five excite, one inhibits; currents that differ keep it going."""
+    rng = np.random.default_rng(seed)
+    source = np.repeat(np.arange(neurons), degree)
+    excites = source % 5 > 0
+    strength = rng.integers(20, 60, source.size)
+    return SpikingNetwork(
+        neurons,
+        source,
+        rng.integers(0, neurons, source.size),
+        np.where(excites, strength, -2 * strength),
+        threshold=rng.integers(180, 300, neurons),
+        leak=rng.integers(2, 6, neurons),
+        bias=rng.integers(-4, 40, neurons),
+        subtract=rng.integers(0, 2, neurons),
+        potential=rng.integers(-50, 180, neurons),
+    )
+
+
+def layered(sizes: tuple[int, ...] = (9, 6, 3), inputs: int = 4, seed: int = 5) -> SpikingNetwork:
+    """Inputs, then layers, each of which gets spikes of all that is in the one before."""
+    rng = np.random.default_rng(seed)
+    neurons = sum(sizes)
+    ends = np.cumsum(sizes)
+    layers = [np.arange(end - size, end) for end, size in zip(ends, sizes, strict=True)]
+    before = [neurons + np.arange(inputs), *layers[:-1]]
+    pairs = [
+        np.stack(np.meshgrid(a, b)).reshape(2, -1) for a, b in zip(before, layers, strict=True)
+    ]
+    source, target = np.concatenate(pairs, axis=1)
+    return SpikingNetwork(
+        neurons,
+        source,
+        target,
+        rng.integers(-50, 120, source.size),
+        threshold=100,
+        leak=np.full(neurons, 2),
+        subtract=1,
+        inputs=inputs,
+    )

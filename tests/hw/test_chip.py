@@ -1,0 +1,284 @@
+# amaranth: UnusedElaboratable=no
+"""The chip as its host sees it: loading, starting ticks, sending packets; and what it refuses."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from amaranth.sim import Simulator
+
+from hw.arithmetic import simulate
+from hw.chip import Chip, chip_shape
+from hw.errors import HwError
+from hw.network import SpikingNetwork
+from hw.run import ChipSimulator, Host, word_bits
+from hw.shape import CoreShape, Table
+from hw.tables import ChipTables, make_tables
+from tests.hw.networks import TINY, random_inputs, random_network, ring
+
+WIDTH, HEIGHT, TICKS = 2, 1, 10
+SHAPE = chip_shape(WIDTH, HEIGHT, TINY)
+
+
+@cache
+def simulator() -> ChipSimulator:
+    return ChipSimulator(Chip(WIDTH, HEIGHT, TINY))
+
+
+def example(seed: int = 0) -> tuple[SpikingNetwork, ChipTables, list[list[int]]]:
+    rng = np.random.default_rng([3, seed])
+    network = random_network(rng, 9, 40, SHAPE)
+    tables = make_tables(network, rng.permutation(9) % 2, WIDTH, HEIGHT, SHAPE)
+    return network, tables, random_inputs(rng, network, TICKS)
+
+
+class PortLoader(Host):
+    """Loads the chip by its port."""
+
+    async def put_tables(self, ctx: Any) -> None:
+        port = self.chip.load
+        for node, tables in enumerate(self.tables.cores):
+            words = [(Table.USED, 0, tables.used)]
+            for table, (shape, _) in self.chip.shape.memories.items():
+                rows = enumerate(tables.rows(table))
+                words += [(table, address, word_bits(shape, row)) for address, row in rows]
+            for table, address, bits in words:
+                word = {"table": table, "address": address, "data": bits}
+                ctx.set(port.payload, {"node": node, "word": word})
+                ctx.set(port.valid, 1)
+                await ctx.tick()
+        ctx.set(port.valid, 0)
+
+
+class BuiltIn(Host):
+    """Finds the tables in the memories."""
+
+    async def put_tables(self, ctx: Any) -> None:
+        pass
+
+
+class Impatient(Host):
+    """Asks for the next tick all the time; sends nothing."""
+
+    async def run(self, ctx: Any) -> None:
+        await self.put_tables(ctx)
+        ctx.set(self.chip.tick, 1)
+        tick = -1
+        while tick < len(self.packets):
+            tick += ctx.get(self.chip.done)
+            await self.cycle(ctx, tick if tick < len(self.packets) else None)
+
+
+def run_host(host: Host) -> np.ndarray:
+    chip_simulator = Simulator(host.chip)
+    chip_simulator.add_clock(1e-8)
+    chip_simulator.add_testbench(host.run)
+    chip_simulator.run()
+    return host.spikes
+
+
+def test_loaded_by_the_port_or_built_in_is_the_same() -> None:
+    network, tables, inputs = example()
+    spikes, potentials = simulate(network, SHAPE, TICKS, inputs)
+    assert spikes.any()
+    packets = [[p for one in told for p in tables.input_packets[one]] for told in inputs]
+    for host in (
+        PortLoader(Chip(WIDTH, HEIGHT, TINY), tables, packets),
+        BuiltIn(Chip(WIDTH, HEIGHT, TINY, tables=tables), tables, packets),
+    ):
+        assert np.array_equal(run_host(host), spikes)
+        assert np.array_equal(host.potentials, potentials)
+
+
+def test_potentials_loaded_again_start_afresh() -> None:
+    """Spikes that were on their way to the next tick are forgotten with the potentials."""
+    network = ring(4)
+    network = replace(network, threshold=9, weight=np.full(4, 9), potential=network.potential // 10)
+    tables = make_tables(network, np.arange(4) % 2, WIDTH, HEIGHT, SHAPE)
+
+    class Again(PortLoader):
+        async def run(self, ctx: Any) -> None:
+            await super().run(ctx)
+            self.spikes[:] = False
+            await super().run(ctx)
+
+    for ticks in (3, 4):  # an even and an odd number: banks in either role
+        again = Again(Chip(WIDTH, HEIGHT, TINY), tables, [[]] * ticks)
+        assert np.array_equal(run_host(again), simulate(network, SHAPE, ticks)[0])
+
+
+def test_ticks_that_are_asked_for_early_wait() -> None:
+    network, tables, _ = example(2)
+    spikes, _ = simulate(network, SHAPE, TICKS)
+    host = Impatient(Chip(WIDTH, HEIGHT, TINY), tables, [[]] * TICKS)
+    assert np.array_equal(run_host(host), spikes)
+    assert spikes.any()
+
+
+def test_the_host_and_the_core_of_node_0_share_its_way_into_the_mesh() -> None:
+    """Core 0 sends its spikes, and the host at once what counts in the tick after."""
+    here = np.arange(8)
+    network = SpikingNetwork(
+        8,
+        np.r_[here[:4], 8 + here[:4]],
+        np.r_[here[4:], here[4:]],
+        np.r_[1, 2, 3, 4, 5, 6, 7, 8],
+        threshold=np.r_[np.full(4, 1), np.full(4, 127)],
+        bias=1,
+        inputs=4,
+    )
+    tables = make_tables(network, here // 4, WIDTH, HEIGHT, SHAPE)
+    inputs = [[], *([[0, 1, 2, 3, 3, 2]] * 5)]
+    shared = 0
+
+    class Busy(Host):
+        async def run(self, ctx: Any) -> None:
+            nonlocal shared
+            await self.put_tables(ctx)
+            for tick, packets in enumerate([*self.packets[1:], []]):
+                ctx.set(self.chip.tick, 1)
+                await self.cycle(ctx, tick)
+                ctx.set(self.chip.tick, 0)
+                for x, y, axon in packets:
+                    ctx.set(self.chip.input.payload, {"x": x, "y": y, "axon": axon})
+                    ctx.set(self.chip.input.valid, 1)
+                    taken = False
+                    while not taken:
+                        shared += ctx.get(self.chip.cores[0].outgoing.valid)
+                        taken = ctx.get(self.chip.input.ready)
+                        await self.cycle(ctx, tick)
+                ctx.set(self.chip.input.valid, 0)
+                await self.settle(ctx, tick)
+            self.read_potentials(ctx)
+
+    packets = [[p for one in told for p in tables.input_packets[one]] for told in inputs]
+    host = Busy(Chip(WIDTH, HEIGHT, TINY), tables, packets)
+    spikes, potentials = simulate(network, SHAPE, 6, inputs)
+    assert np.array_equal(run_host(host), spikes)
+    assert np.array_equal(host.potentials, potentials)  # the last four add up all weights
+    assert shared > 3
+
+
+@pytest.mark.parametrize(("early", "counts"), [(True, 0), (False, 1)])
+def test_a_packet_accepted_as_a_tick_starts_counts_in_the_one_after(
+    early: bool, counts: int
+) -> None:
+    network = SpikingNetwork(1, [1], [0], [5], threshold=5, inputs=1)  # type: ignore[arg-type]
+    tables = make_tables(network, np.array([1]), WIDTH, HEIGHT, SHAPE)
+    (packet,) = tables.input_packets[0]
+
+    class Late(Host):
+        async def run(self, ctx: Any) -> None:
+            await self.put_tables(ctx)
+            ctx.set(self.chip.input.payload, dict(zip("xy", packet[:2], strict=True)) | {"axon": 0})
+            ctx.set(self.chip.input.valid, 1)
+            if early:
+                await self.cycle(ctx)
+                ctx.set(self.chip.input.valid, 0)
+                await self.settle(ctx)
+            for tick in range(3):
+                assert ctx.get(self.chip.done)
+                ctx.set(self.chip.tick, 1)
+                await self.cycle(ctx, tick)
+                ctx.set(self.chip.tick, 0)
+                ctx.set(self.chip.input.valid, 0)
+                await self.settle(ctx, tick)
+
+    host = Late(Chip(WIDTH, HEIGHT, TINY), tables, [[]] * 3)
+    assert np.flatnonzero(run_host(host)[:, 0]).tolist() == [counts]
+
+
+def test_waveform_is_written_on_demand(tmp_path: Path) -> None:
+    _, tables, inputs = example()
+    plain = simulator().run(tables, 3, inputs[:3])
+    again = simulator().run(tables, 3, inputs[:3], waveform=tmp_path / "chip.vcd")
+    assert np.array_equal(plain.spikes, again.spikes)
+    assert np.array_equal(plain.cycles, again.cycles)
+    text = (tmp_path / "chip.vcd").read_text()
+    assert "$scope module core_1_0 $end" in text
+    assert text.count("\n#") > 3
+
+
+@pytest.mark.parametrize(("width", "height"), [(1, 1), (1, 3)])
+def test_narrow_chips(width: int, height: int) -> None:
+    shape = chip_shape(width, height, TINY)
+    network = ring(6)
+    network = replace(network, threshold=9, weight=np.full(6, 9), potential=network.potential // 10)
+    tables = make_tables(network, np.arange(6) % (width * height), width, height, shape)
+    run = ChipSimulator(Chip(width, height, TINY)).run(tables, 8)
+    assert np.array_equal(run.spikes, simulate(network, shape, 8)[0])
+    assert run.packets == run.spikes.sum() == 16
+
+
+def test_no_ticks_and_no_spikes() -> None:
+    _, tables, _ = example()
+    run = simulator().run(tables, 0)
+    assert (run.spikes.shape, run.cycles.size, run.packets) == ((0, 9), 0, 0)
+    quiet = SpikingNetwork(3, [0], [1], [1], threshold=5)  # type: ignore[arg-type]
+    run = simulator().run(make_tables(quiet, np.zeros(3, int), WIDTH, HEIGHT, SHAPE), 2)
+    assert not run.spikes.any()
+    assert run.cycles.tolist() == [5, 5]  # the start, and 3 + 1 cycles
+
+
+def test_tables_of_another_chip_are_refused() -> None:
+    network, _, _ = example()
+    other = chip_shape(1, 2, TINY)
+    for make in (lambda t: Chip(WIDTH, HEIGHT, TINY, tables=t), lambda t: simulator().run(t, 1)):
+        with pytest.raises(HwError, match="tables of a 1x2 chip for one of 2x1; make them"):
+            make(make_tables(network, np.zeros(9, int) + np.arange(9) % 2, 1, 2, other))
+        wide = replace(SHAPE, sum_bits=12)
+        with pytest.raises(HwError, match="tables for cores of another shape"):
+            make(make_tables(network, np.arange(9) % 2, 2, 1, wide))
+
+
+def test_runs_that_make_no_sense_are_refused() -> None:
+    _, tables, inputs = example()
+    run = simulator().run
+    with pytest.raises(HwError, match="ticks is -1"):
+        run(tables, -1)
+    with pytest.raises(HwError, match="inputs of 10 ticks for a run of 3; give 3 at most"):
+        run(tables, 3, inputs)
+    with pytest.raises(HwError, match="input 2 spikes before tick 1; the network has 2 inputs"):
+        run(tables, 3, [[0], [2]])
+    with pytest.raises(HwError, match="tick 0 has not ended after 2 cycles"):
+        run(tables, 3, patience=2)
+    assert run(tables, 1).spikes.shape == (1, 9)  # and a good one still works
+    chip = Chip(WIDTH, HEIGHT, TINY, tables=tables)
+    with pytest.raises(HwError, match="has tables of its own"):
+        ChipSimulator(chip)
+
+
+def test_chips_that_cannot_be_built_are_refused() -> None:
+    with pytest.raises(HwError, match="mesh: width is 0"):
+        Chip(0, 3)
+    with pytest.raises(HwError, match="depth is 0"):
+        Chip(2, 2, depth=0)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"neurons": 100}, "core: neurons is 100; give a power of two, such as 128"),
+        ({"axons": 1}, "core: axons is 1; give a whole number from 2 to"),
+        ({"potential_bits": 33}, "core: potential_bits is 33; give a whole number from 2 to 32"),
+        ({"leak_bits": 0}, "core: leak_bits is 0"),
+        ({"sum_bits": 4}, "core: sum_bits is 4; sums of 8-bit weights need 8 or more"),
+    ],
+)
+def test_cores_that_cannot_be_built_are_refused(changes: dict[str, int], message: str) -> None:
+    with pytest.raises(HwError, match=message):
+        CoreShape(**changes)
+
+
+def test_the_example_of_the_data_sheet_runs() -> None:
+    text = (Path(__file__).parents[2] / "docs" / "core.md").read_text()
+    (code,) = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    names: dict[str, Any] = {}
+    exec(code, names)
+    assert names["run"].spikes.sum() == 10

@@ -1,0 +1,234 @@
+# amaranth: UnusedElaboratable=no
+"""Parts of a core and the barrier of the chip: what their data sheets promise of every cycle."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from amaranth.sim import Simulator
+
+from hw.accumulator import Accumulator
+from hw.barrier import Barrier
+from hw.core import Core
+from hw.errors import HwError
+from hw.lists import ListReader
+from hw.loaded import memories_of
+from hw.network import SpikingNetwork
+from hw.shape import Table
+from hw.tables import make_tables
+from tests.hw.networks import TINY
+
+
+def run(dut: Any, bench: Callable[[Any], Any]) -> None:
+    simulator = Simulator(dut)
+    simulator.add_clock(1e-6)
+    simulator.add_testbench(bench)
+    simulator.run()
+
+
+LISTS = [[], [5, 6, 7], [8], [], [], [9, 10], [11], []]
+
+
+def reader() -> ListReader:
+    """A reader of LISTS: keys are neurons, entries are packets whose axon counts."""
+    flat = [entry for entries in LISTS for entry in entries]
+    first = np.cumsum([0, *map(len, LISTS)]).tolist()
+    memories = memories_of(TINY)
+    memories[Table.FANOUTS].init = [
+        {"first": a, "count": len(b)} for a, b in zip(first, LISTS, strict=False)
+    ]
+    memories[Table.ROUTES].init = [{"x": 0, "y": 0, "axon": axon} for axon in flat]
+    return ListReader(TINY, memories, Table.FANOUTS, Table.ROUTES)
+
+
+def read_lists(keys: list[int], takes: Callable[[int], bool]) -> tuple[list[tuple[int, int]], int]:
+    """(cycle, entry) of all that comes out when every key is offered at once; cycles busy."""
+    dut: Any = reader()
+    found: list[tuple[int, int]] = []
+    busy = 0
+
+    async def bench(ctx: Any) -> None:
+        nonlocal busy
+        waiting = list(keys)
+        for cycle in range(60):
+            ctx.set(dut.keys.valid, bool(waiting))
+            ctx.set(dut.keys.payload, waiting[0] if waiting else 0)
+            ctx.set(dut.entries.ready, takes(cycle))
+            if ctx.get(dut.entries.valid) and takes(cycle):
+                found.append((cycle, ctx.get(dut.entries.payload.axon)))
+            if waiting and ctx.get(dut.keys.ready):
+                waiting.pop(0)
+            busy += ctx.get(dut.busy)
+            await ctx.tick()
+        assert not waiting
+        assert not ctx.get(dut.busy)
+
+    run(dut, bench)
+    return found, busy
+
+
+def test_first_entry_comes_two_cycles_after_its_key_and_then_one_a_cycle() -> None:
+    found, busy = read_lists([1, 2, 5], lambda cycle: True)
+    assert found == [(2, 5), (3, 6), (4, 7), (5, 8), (6, 9), (7, 10)]
+    assert busy == 7  # cycles 1 to 7
+
+
+def test_an_empty_list_takes_a_cycle() -> None:
+    assert read_lists([2, 0, 3, 6], lambda cycle: True)[0] == [(2, 8), (5, 11)]
+    assert read_lists([0], lambda cycle: True) == ([], 1)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_lists_are_whole_and_in_order_for_any_receiver(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    keys = rng.integers(0, len(LISTS), 8).tolist()
+    ready = rng.random(60) < 0.6
+    found, _ = read_lists(keys, lambda cycle: bool(ready[cycle]))
+    assert [entry for _, entry in found] == [entry for key in keys for entry in LISTS[key]]
+
+
+def test_sums_of_weights_in_every_cycle_and_their_banks() -> None:
+    """A weight a cycle, also for one neuron again and again; sums wrap; banks are apart."""
+    dut: Any = Accumulator(TINY)
+    rng = np.random.default_rng(1)
+    half = 1 << (TINY.sum_bits - 1)
+
+    async def bench(ctx: Any) -> None:
+        for phase in (0, 1, 0):
+            ctx.set(dut.phase, phase)
+            total = [0] * 8
+            for _ in range(120):
+                neuron, weight = int(rng.choice([0, 0, 0, 1, 5])), int(rng.integers(-16, 16))
+                weight = 15 if neuron == 1 else weight  # 1 gets beyond the end
+                ctx.set(dut.weights.payload, {"neuron": neuron, "weight": weight})
+                ctx.set(dut.weights.valid, 1)
+                total[neuron] += weight
+                await ctx.tick()
+            ctx.set(dut.weights.valid, 0)
+            assert ctx.get(dut.busy)
+            await ctx.tick()
+            assert not ctx.get(dut.busy)
+            ctx.set(dut.phase, 1 - phase)
+            assert total[1] >= half
+            for neuron in range(8):
+                expected = (total[neuron] + half) % (2 * half) - half
+                for value in (expected, 0):  # what was added, then what clearing leaves
+                    ctx.set(dut.read, 1)
+                    ctx.set(dut.neuron, neuron)
+                    await ctx.tick()
+                    ctx.set(dut.read, 0)
+                    assert ctx.get(dut.sum) == value
+                    ctx.set(dut.cleared, neuron)
+                    ctx.set(dut.clear, 1)
+                    await ctx.tick()
+                    ctx.set(dut.clear, 0)
+
+    run(dut, bench)
+
+
+@pytest.mark.parametrize("used", [0, 1, 5, 8])
+def test_a_tick_without_spikes_takes_one_cycle_a_neuron_and_two(used: int) -> None:
+    count = max(used, 1)
+    network = SpikingNetwork(count, [], [], [], threshold=9)  # type: ignore[arg-type]
+    tables = make_tables(network, np.full(count, 0 if used else 1), 2, 1, TINY)
+    dut: Any = Core(TINY, tables.cores[0])
+    busy = []
+
+    async def bench(ctx: Any) -> None:
+        ctx.set(dut.tick, 1)
+        await ctx.tick()
+        ctx.set(dut.tick, 0)
+        for _ in range(15):
+            busy.append(ctx.get(dut.busy))
+            await ctx.tick()
+
+    run(dut, bench)
+    assert sum(busy) == (used + 1 if used else 0)
+    assert busy == sorted(busy, reverse=True)
+
+
+def test_a_packet_keeps_the_core_busy_until_its_last_weight_is_in_the_sum() -> None:
+    network = SpikingNetwork(
+        2,
+        [2, 2, 2],
+        [0, 1, 0],
+        [3, 4, 5],
+        threshold=9,
+        inputs=1,  # type: ignore[arg-type]
+    )
+    dut: Any = Core(TINY, make_tables(network, np.zeros(2, int), 1, 1, TINY).cores[0])
+    busy = []
+
+    async def bench(ctx: Any) -> None:
+        ctx.set(dut.incoming.valid, 1)
+        assert ctx.get(dut.incoming.ready)
+        for _ in range(9):
+            busy.append(ctx.get(dut.busy))
+            await ctx.tick()
+            ctx.set(dut.incoming.valid, 0)
+
+    run(dut, bench)
+    assert busy == [0, 1, 1, 1, 1, 1, 0, 0, 0]  # head, three synapses, and the last addition
+
+
+def test_a_tick_while_the_core_is_busy_is_caught() -> None:
+    network = SpikingNetwork(3, [], [], [], threshold=9)  # type: ignore[arg-type]
+    dut: Any = Core(TINY, make_tables(network, np.zeros(3, int), 1, 1, TINY).cores[0])
+
+    async def bench(ctx: Any) -> None:
+        ctx.set(dut.tick, 1)
+        for _ in range(3):
+            await ctx.tick()
+
+    with pytest.raises(AssertionError, match="a tick starts before the last one has ended"):
+        run(dut, bench)
+
+
+def test_barrier_counts_what_is_on_the_way() -> None:
+    rng = np.random.default_rng(2)
+    nodes, capacity = 5, 9
+    dut: Any = Barrier(nodes, capacity)
+    seen = set()
+
+    async def bench(ctx: Any) -> None:
+        flying = 0
+        for _ in range(400):
+            sent = int(rng.integers(0, 1 << nodes)) & int(rng.integers(0, 1 << nodes))
+            received = int(rng.integers(0, 1 << nodes)) & int(rng.integers(0, 1 << nodes))
+            while received.bit_count() > flying:
+                received &= received - 1
+            while flying + sent.bit_count() - received.bit_count() > capacity:
+                sent &= sent - 1
+            busy = int(rng.random() < 0.3) << int(rng.integers(0, nodes))
+            ctx.set(dut.sent, sent)
+            ctx.set(dut.received, received)
+            ctx.set(dut.busy, busy)
+            assert ctx.get(dut.quiet) == (busy == 0 and flying == 0)
+            seen.add((busy == 0, flying))
+            flying += sent.bit_count() - received.bit_count()
+            await ctx.tick()
+
+    run(dut, bench)
+    assert {(True, 0), (False, 0), (True, 1), (True, capacity)} <= seen
+
+
+@pytest.mark.parametrize(("sent", "received"), [(0, 1), (3, 0)])
+def test_barrier_notices_packets_from_nowhere_and_too_many(sent: int, received: int) -> None:
+    dut: Any = Barrier(2, 3)
+
+    async def bench(ctx: Any) -> None:
+        ctx.set(dut.sent, sent)
+        ctx.set(dut.received, received)
+        for _ in range(3):
+            await ctx.tick()
+
+    with pytest.raises(AssertionError, match="barrier: more packets"):
+        run(dut, bench)
+
+
+def test_barrier_of_nothing() -> None:
+    with pytest.raises(HwError, match="barrier: nodes is 0"):
+        Barrier(0, 1)
