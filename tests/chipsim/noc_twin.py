@@ -1,0 +1,146 @@
+"""Plain-Python twin of the mesh: every router, port and flit, cycle by cycle, in the plainest way.
+
+It shares no code with `chipsim.noc`. The rules, in full:
+
+- Router of node ``y * width + x``; x grows to the east, y to the south. Ports: 0 north, 1 east,
+  2 south, 3 west, 4 local. A flit goes along its row first, then along its column.
+- Each input has a FIFO of `depth` flits. What is written in a cycle can be at the head in the next
+  one. An input is ready if fewer than `depth` flits were in it when the cycle began.
+- Each output offers one of the heads that are routed to it: the one that it offered already and
+  could not pass on, else the first at or after its pointer in the cyclic order of the ports. If the
+  receiver is ready the flit moves and the pointer goes to the port behind its input; else neither.
+- A node's packets wait in a queue of any length and enter its local input one a cycle, in order,
+  from the cycle on in which they are created. The local output is always ready.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+
+NORTH, EAST, SOUTH, WEST, LOCAL = PORTS = range(5)
+OPPOSITE = {NORTH: SOUTH, EAST: WEST, SOUTH: NORTH, WEST: EAST}
+STEP = {NORTH: (0, -1), EAST: (1, 0), SOUTH: (0, 1), WEST: (-1, 0)}
+
+Packet = tuple[int, int, int]
+"""Cycle in which it is created, source node, destination node."""
+
+
+def route(x: int, y: int, to_x: int, to_y: int) -> int:
+    """The output that a flit takes at router (x, y)."""
+    if to_x != x:
+        return EAST if to_x > x else WEST
+    if to_y != y:
+        return SOUTH if to_y > y else NORTH
+    return LOCAL
+
+
+class Router:
+    """FIFOs of packet indices, and what each output remembers."""
+
+    def __init__(self, x: int, y: int) -> None:
+        self.x = x
+        self.y = y
+        self.fifo: dict[int, deque[int]] = {port: deque() for port in PORTS}
+        self.pointer = dict.fromkeys(PORTS, 0)
+        self.locked: dict[int, int | None] = dict.fromkeys(PORTS, None)
+
+
+class Twin:
+    """A mesh with its source queues.
+
+    Attributes
+    ----------
+    delivered : cycle in which each packet was delivered, -1 as long as it was not
+    links : flits that left router (x, y) through a port, by (x, y, port)
+    """
+
+    def __init__(self, width: int, height: int, depth: int, packets: Iterable[Packet]) -> None:
+        self.width, self.height, self.depth = width, height, depth
+        self.packets = list(packets)
+        self.cycle = 0
+        self.delivered = [-1] * len(self.packets)
+        self.routers = {(x, y): Router(x, y) for y in range(height) for x in range(width)}
+        self.links = {(x, y, port): 0 for x, y in self.routers for port in PORTS}
+        self.waiting: dict[tuple[int, int], deque[int]] = {at: deque() for at in self.routers}
+        # The sort is stable: packets of one cycle and node enter in the order given.
+        for index in sorted(range(len(self.packets)), key=lambda i: self.packets[i][0]):
+            self.waiting[self.place(self.packets[index][1])].append(index)
+
+    def place(self, node: int) -> tuple[int, int]:
+        assert 0 <= node < self.width * self.height
+        return node % self.width, node // self.width
+
+    def output_of_head(self, router: Router, port: int) -> int | None:
+        """Where the flit at the head of an input wants to go."""
+        if not router.fifo[port]:
+            return None
+        to_x, to_y = self.place(self.packets[router.fifo[port][0]][2])
+        return route(router.x, router.y, to_x, to_y)
+
+    def grant(self, router: Router, output: int) -> int | None:
+        """The input whose head an output offers in this cycle."""
+        if router.locked[output] is not None:
+            return router.locked[output]
+        for step in range(5):
+            port = (router.pointer[output] + step) % 5
+            if self.output_of_head(router, port) == output:
+                return port
+        return None
+
+    def step(self) -> None:
+        """One cycle: everything is decided on the state before it, then everything changes."""
+        ready = {
+            (x, y, port): len(router.fifo[port]) < self.depth
+            for (x, y), router in self.routers.items()
+            for port in PORTS
+        }
+        moves: list[tuple[Router, int, int]] = []
+        refused: list[tuple[Router, int, int]] = []
+        for (x, y), router in self.routers.items():
+            for output in PORTS:
+                port = self.grant(router, output)
+                if port is None:
+                    continue
+                if output == LOCAL:
+                    taken = True
+                else:
+                    dx, dy = STEP[output]
+                    taken = ready[x + dx, y + dy, OPPOSITE[output]]
+                (moves if taken else refused).append((router, output, port))
+        entering = [
+            at
+            for at, queue in self.waiting.items()
+            if queue and self.packets[queue[0]][0] <= self.cycle and ready[*at, LOCAL]
+        ]
+
+        for router, output, port in refused:
+            router.locked[output] = port
+        flits = [router.fifo[port].popleft() for router, _, port in moves]
+        for (router, output, port), flit in zip(moves, flits, strict=True):
+            router.pointer[output] = (port + 1) % 5
+            router.locked[output] = None
+            self.links[router.x, router.y, output] += 1
+            if output == LOCAL:
+                assert self.delivered[flit] == -1, "a packet is delivered once"
+                assert self.place(self.packets[flit][2]) == (router.x, router.y)
+                self.delivered[flit] = self.cycle
+            else:
+                dx, dy = STEP[output]
+                after = self.routers[router.x + dx, router.y + dy]
+                after.fifo[OPPOSITE[output]].append(flit)
+        for at in entering:
+            self.routers[at].fifo[LOCAL].append(self.waiting[at].popleft())
+        self.cycle += 1
+
+
+def simulate(width: int, height: int, depth: int, packets: Iterable[Packet]) -> list[int]:
+    """The cycle in which each packet is delivered, in the order of `packets`.
+
+    packets : (cycle of creation, source node, destination node), in any order; those that one node
+        creates in the same cycle enter in the order given
+    """
+    twin = Twin(width, height, depth, packets)
+    while -1 in twin.delivered:
+        twin.step()
+    return twin.delivered
