@@ -148,54 +148,72 @@ def _uniform(random, v):
 
 
 @njit(cache=True, nogil=True)
-def _choose(feed, v):
+def _choose(random, spread, indptr, choice, below, v):
     """Target of a new packet of node v."""
-    nodes = len(feed.miss)
-    spread = feed.spread[0]
-    if spread > 0.0 and (spread >= 1.0 or _uniform(feed.random, v) <= spread):
-        return min(np.int64((1.0 - _uniform(feed.random, v)) * nodes), nodes - 1)
-    low = feed.indptr[v]
-    high = feed.indptr[v + 1] - 1
+    nodes = len(random)
+    if spread[0] > 0.0 and (spread[0] >= 1.0 or _uniform(random, v) <= spread[0]):
+        return min(np.int64((1.0 - _uniform(random, v)) * nodes), nodes - 1)
+    low = indptr[v]
+    high = indptr[v + 1] - 1
     if low == high:
-        return np.int64(feed.choice[low])
-    drawn = np.int64((1.0 - _uniform(feed.random, v)) * feed.below[high])
+        return np.int64(choice[low])
+    drawn = np.int64((1.0 - _uniform(random, v)) * below[high])
     while low < high:  # the first entry whose sum is above what was drawn
         middle = (low + high) // 2
-        if feed.below[middle] > drawn:
+        if below[middle] > drawn:
             high = middle
         else:
             low = middle + 1
-    return np.int64(feed.choice[low])
+    return np.int64(choice[low])
 
 
 @njit(cache=True, nogil=True)
-def _refill(feed, sources, v):
-    """Put the next packet of node v at the front of its queue; returns its time."""
-    if len(feed.random) == 0:
-        k = feed.at[v]
-        if k >= feed.stop[v]:
-            sources.time[v] = NEVER
-            return NEVER
-        packet = feed.order[k]
-        feed.at[v] = k + 1
-        sources.time[v] = feed.created[packet]
-        sources.target[v] = feed.wanted[packet]
-        sources.tag[v] = packet
-        return sources.time[v]
-    # A packet in each cycle with the same chance: the gaps are geometric.
-    miss = feed.miss[v]
-    if miss == 0.0:
-        sources.time[v] = NEVER
-        return NEVER
-    gap = np.floor(np.log(_uniform(feed.random, v)) / miss)
-    if not gap < 2.0**61 - sources.time[v]:
-        sources.time[v] = NEVER
-        return NEVER
-    time = sources.time[v] + 1 + np.int64(gap)
-    sources.time[v] = time
-    sources.tag[v] = time
-    sources.target[v] = _choose(feed, v)
-    return time
+def _gap(random, miss, v, longest):
+    """Cycles without a packet before the next one of node v; -1 if that is `longest` or more.
+
+    A packet comes in each cycle with the same chance, so the gaps are geometric.
+    """
+    if miss[v] == 0.0:
+        return -1
+    gap = np.floor(np.log(_uniform(random, v)) / miss[v])
+    return np.int64(gap) if gap < longest else -1
+
+
+@njit(cache=True, nogil=True)
+def _refill(
+    at, stop, order, created, wanted, random, miss, spread, indptr, choice, below,
+    time, target, tag, v,
+):  # fmt: skip
+    """Put the next packet of node v at the front of its queue; the arrays are those of the tuples.
+
+    Taking an array out of a tuple costs as much as moving a flit, so they come one by one.
+    """
+    if len(random) == 0:
+        k = at[v]
+        time[v] = NEVER
+        if k < stop[v]:
+            at[v] = k + 1
+            packet = order[k]
+            time[v] = created[packet]
+            target[v] = wanted[packet]
+            tag[v] = packet
+        return
+    gap = _gap(random, miss, v, NEVER - 1.0 - time[v])
+    if gap < 0:
+        time[v] = NEVER
+    else:
+        time[v] += 1 + gap
+        tag[v] = time[v]
+        target[v] = _choose(random, spread, indptr, choice, below, v)
+
+
+@njit(cache=True, nogil=True)
+def _sleep(time, bucket, after, v, t):
+    """Put node v into the slot of the wheel where it is due: in cycle t at the earliest."""
+    if time[v] < NEVER:
+        slot = max(time[v], t) % WHEEL
+        after[v] = bucket[slot]
+        bucket[slot] = v
 
 
 @njit(cache=True, nogil=True)
@@ -203,33 +221,42 @@ def _start(sources, feed, tally, scalars, begin, end):
     """Fill the front of every queue; the state is that before cycle 0."""
     for v in range(len(sources.time)):
         sources.time[v] = -1
-        time = _refill(feed, sources, v)
-        if time < end:
+        _refill(
+            feed.at, feed.stop, feed.order, feed.created, feed.wanted,
+            feed.random, feed.miss, feed.spread, feed.indptr, feed.choice, feed.below,
+            sources.time, sources.target, sources.tag, v,
+        )  # fmt: skip
+        if sources.time[v] < end:
             scalars[BEHIND] += 1
-            if time >= begin:
+            if sources.time[v] >= begin:
                 scalars[DRAWN] += 1
                 tally.offered[v] += 1
-        if time < NEVER:
-            sources.after[v] = sources.bucket[time % WHEEL]
-            sources.bucket[time % WHEEL] = v
+        _sleep(sources.time, sources.bucket, sources.after, v, 0)
 
 
 @njit(cache=True, nogil=True)
 def _count_rest(sources, feed, tally, scalars, begin, end):
     """Count the packets of the window that still wait in the queues; the queues are lost."""
-    for v in range(len(sources.time)):
-        while sources.time[v] < end:
-            time = _refill(feed, sources, v)
-            if begin <= time < end:
+    time, target, tag = sources.time, sources.target, sources.tag
+    at, stop, order, created, wanted = feed.at, feed.stop, feed.order, feed.created, feed.wanted
+    random, miss, spread = feed.random, feed.miss, feed.spread
+    indptr, choice, below = feed.indptr, feed.choice, feed.below
+    for v in range(len(time)):
+        while time[v] < end:
+            _refill(
+                at, stop, order, created, wanted, random, miss, spread, indptr, choice, below,
+                time, target, tag, v,
+            )  # fmt: skip
+            if begin <= time[v] < end:
                 scalars[DRAWN] += 1
                 tally.offered[v] += 1
 
 
 @njit(cache=True, nogil=True)
-def _route(routers, v, target):
+def _route(column, v, target):
     """The output that a flit takes at node v: its row first."""
-    x = routers.column[v]
-    to_x = routers.column[target]
+    x = column[v]
+    to_x = column[target]
     if to_x > x:
         return EAST
     if to_x < x:
@@ -242,137 +269,66 @@ def _route(routers, v, target):
 
 
 @njit(cache=True, nogil=True)
-def _push(routers, scalars, depth, v, port, target, tag):
-    """Put a flit into an input of node v, which has room."""
-    fifo = 5 * v + port
-    level = routers.level[fifo]
-    place = routers.first[fifo] + level
-    if place >= depth:
-        place -= depth
-    routers.target[fifo * depth + place] = target
-    routers.tag[fifo * depth + place] = tag
-    routers.level[fifo] = level + 1
-    if level == 0:
-        if not routers.listed[v]:
-            routers.listed[v] = True
-            routers.active[scalars[ACTIVE]] = v
-            scalars[ACTIVE] += 1
-        routers.request[v] |= 1 << (5 * _route(routers, v, target) + port)
+def _wake(time, pending, bucket, after, waiting, t):
+    """Put the sources whose packet is due in cycle t behind the `waiting` ones that are pending.
 
-
-@njit(cache=True, nogil=True)
-def _wake(sources, scalars, t):
-    """Put the sources whose packet is due in cycle t on the list of pending ones."""
+    Returns how many are pending then.
+    """
     slot = t % WHEEL
-    v = sources.bucket[slot]
-    sources.bucket[slot] = -1
+    v = bucket[slot]
+    bucket[slot] = -1
     while v >= 0:
-        following = sources.after[v]
-        if sources.time[v] <= t:
-            sources.pending[scalars[PENDING]] = v
-            scalars[PENDING] += 1
+        following = after[v]
+        if time[v] <= t:
+            pending[waiting] = v
+            waiting += 1
         else:  # in a later turn of the wheel
-            sources.after[v] = sources.bucket[slot]
-            sources.bucket[slot] = v
+            after[v] = bucket[slot]
+            bucket[slot] = v
         v = following
+    return waiting
 
 
 @njit(cache=True, nogil=True)
-def _decide_entries(routers, sources, scalars, depth):
-    """Packets that enter in this cycle are those of `entering`; returns how many."""
-    entering = 0
+def _decide_entries(level, pending, entering, waiting, depth):
+    """Which of the pending packets enter in this cycle; how many do, and how many do not."""
+    entries = 0
     kept = 0
-    for i in range(scalars[PENDING]):
-        v = sources.pending[i]
-        if routers.level[5 * v + LOCAL] < depth:
-            sources.entering[entering] = v
-            entering += 1
+    for i in range(waiting):
+        v = pending[i]
+        if level[5 * v + LOCAL] < depth:
+            entering[entries] = v
+            entries += 1
         else:
-            sources.pending[kept] = v
+            pending[kept] = v
             kept += 1
-    scalars[PENDING] = kept
-    return entering
+    return entries, kept
 
 
 @njit(cache=True, nogil=True)
-def _decide_moves(routers, scalars, depth, ahead):
-    """Flits that move in this cycle are those of `moves`; returns how many."""
-    moves = 0
+def _decide_moves(level, request, pointer, active, listed, moves, working, depth, ahead):
+    """Which flits move in this cycle; how many do, and how many routers stay on the list."""
+    count = 0
     kept = 0
-    for i in range(scalars[ACTIVE]):
-        v = np.int64(routers.active[i])
-        asking = routers.request[v]
+    for i in range(working):
+        v = np.int64(active[i])
+        asking = request[v]
         if asking == 0:
-            routers.listed[v] = False
+            listed[v] = False
             continue
-        routers.active[kept] = v
+        active[kept] = v
         kept += 1
         for output in range(5):
             mask = (asking >> (5 * output)) & _INPUTS
             if mask == 0:
                 continue
-            port = _GRANT[routers.pointer[5 * v + output], mask]
-            if (
-                output == LOCAL
-                or routers.level[5 * (v + ahead[output]) + _OPPOSITE[output]] < depth
-            ):
-                routers.moves[moves] = (5 * v + output) * 5 + port
-                moves += 1
+            port = _GRANT[pointer[5 * v + output], mask]
+            if output == LOCAL or level[5 * (v + ahead[output]) + _OPPOSITE[output]] < depth:
+                moves[count] = (5 * v + output) * 5 + port
+                count += 1
             else:
-                routers.pointer[5 * v + output] = port
-    scalars[ACTIVE] = kept
-    return moves
-
-
-@njit(cache=True, nogil=True)
-def _move(routers, tally, scalars, depth, ahead, code, counting, t, begin, end, listed):
-    """Take a flit from an input of a node to the next node, or deliver it."""
-    leaving = code // 5
-    port = code - 5 * leaving
-    v = leaving // 5
-    output = leaving - 5 * v
-    fifo = 5 * v + port
-    head = routers.first[fifo]
-    target = routers.target[fifo * depth + head]
-    tag = routers.tag[fifo * depth + head]
-    head += 1
-    if head == depth:
-        head = 0
-    routers.first[fifo] = head
-    routers.level[fifo] -= 1
-    routers.request[v] &= ~(1 << (5 * output + port))
-    if routers.level[fifo] > 0:
-        following = _route(routers, v, routers.target[fifo * depth + head])
-        routers.request[v] |= 1 << (5 * following + port)
-    routers.pointer[leaving] = port + 1 if port < LOCAL else 0
-    tally.flits[leaving] += counting
-    if output != LOCAL:
-        _push(routers, scalars, depth, v + ahead[output], _OPPOSITE[output], target, tag)
-    elif listed:
-        tally.delivered[tag] = t
-        scalars[ARRIVED] += 1
-    elif begin <= tag < end:
-        tally.histogram[t - tag] += 1
-        scalars[LATENCY] += t - tag
-        scalars[ARRIVED] += 1
-
-
-@njit(cache=True, nogil=True)
-def _enter(routers, sources, feed, tally, scalars, depth, v, counting, t, begin, end):
-    """Move the packet at the front of a queue into the mesh, and the next one to the front."""
-    _push(routers, scalars, depth, v, LOCAL, sources.target[v], sources.tag[v])
-    tally.entered[v] += counting
-    before = sources.time[v]
-    time = _refill(feed, sources, v)
-    if time >= end:
-        scalars[BEHIND] -= before < end
-    elif time >= begin:
-        scalars[DRAWN] += 1
-        tally.offered[v] += 1
-    if time < NEVER:
-        slot = max(time, t + 1) % WHEEL
-        sources.after[v] = sources.bucket[slot]
-        sources.bucket[slot] = v
+                pointer[5 * v + output] = port
+    return count, kept
 
 
 @njit(cache=True, nogil=True)
@@ -382,30 +338,106 @@ def _advance(routers, sources, feed, tally, scalars, width, depth, until, begin,
     begin, end : the window; packets that are created in it are to be delivered
     earliest : cycle from which the run may end before `until`
     """
+    column, level, first, request = routers.column, routers.level, routers.first, routers.request
+    flit_target, flit_tag, pointer = routers.target, routers.tag, routers.pointer
+    active, listed, moves = routers.active, routers.listed, routers.moves
+    time, target, tag = sources.time, sources.target, sources.tag
+    pending, entering = sources.pending, sources.entering
+    bucket, after = sources.bucket, sources.after
+    at, stop, order, created, wanted = feed.at, feed.stop, feed.order, feed.created, feed.wanted
+    random, miss, spread = feed.random, feed.miss, feed.spread
+    indptr, choice, below = feed.indptr, feed.choice, feed.below
+    flits, offered, entered = tally.flits, tally.offered, tally.entered
+    histogram, delivered = tally.histogram, tally.delivered
     ahead = np.array([-width, 1, width, -1])
-    listed = len(feed.random) == 0
-    t = scalars[CYCLE]
+    is_list = len(random) == 0
+    t, working, waiting = scalars[CYCLE], scalars[ACTIVE], scalars[PENDING]
+    behind, drawn = scalars[BEHIND], scalars[DRAWN]
+    arrived, latency = scalars[ARRIVED], scalars[LATENCY]
     idle = 0
     done = False
     while True:
-        done = t >= earliest and scalars[BEHIND] == 0 and scalars[DRAWN] == scalars[ARRIVED]
+        done = t >= earliest and behind == 0 and drawn == arrived
         if done or t >= until:
             break
         counting = np.int64(begin <= t < end)
-        _wake(sources, scalars, t)
-        entering = _decide_entries(routers, sources, scalars, depth)
-        moves = _decide_moves(routers, scalars, depth, ahead)
-        for i in range(moves):
-            code = routers.moves[i]
-            _move(routers, tally, scalars, depth, ahead, code, counting, t, begin, end, listed)
-        for i in range(entering):
-            v = np.int64(sources.entering[i])
-            _enter(routers, sources, feed, tally, scalars, depth, v, counting, t, begin, end)
+        waiting = _wake(time, pending, bucket, after, waiting, t)
+        entries, waiting = _decide_entries(level, pending, entering, waiting, depth)
+        count, working = _decide_moves(
+            level, request, pointer, active, listed, moves, working, depth, ahead
+        )
+        # Everything is decided; from here on it happens. First flits move ...
+        for i in range(count + entries):
+            if i < count:
+                leaving = moves[i] // 5
+                port = moves[i] - 5 * leaving
+                v = leaving // 5
+                output = leaving - 5 * v
+                fifo = 5 * v + port
+                head = first[fifo]
+                to = flit_target[fifo * depth + head]
+                what = flit_tag[fifo * depth + head]
+                head += 1
+                if head == depth:
+                    head = 0
+                first[fifo] = head
+                level[fifo] -= 1
+                asking = request[v] & ~(1 << (5 * output + port))
+                if level[fifo] > 0:
+                    asking |= 1 << (5 * _route(column, v, flit_target[fifo * depth + head]) + port)
+                request[v] = asking
+                pointer[leaving] = port + 1 if port < LOCAL else 0
+                flits[leaving] += counting
+                if output == LOCAL:
+                    if is_list:
+                        delivered[what] = t
+                        arrived += 1
+                    elif begin <= what < end:
+                        histogram[t - what] += 1
+                        latency += t - what
+                        arrived += 1
+                    continue
+                v += ahead[output]
+                port = _OPPOSITE[output]
+            else:
+                # ... then packets enter, and the next ones of their nodes come to the front.
+                v = np.int64(entering[i - count])
+                port = LOCAL
+                to = target[v]
+                what = tag[v]
+                entered[v] += counting
+                before = time[v]
+                _refill(
+                    at, stop, order, created, wanted, random, miss, spread, indptr, choice, below,
+                    time, target, tag, v,
+                )  # fmt: skip
+                if time[v] >= end:
+                    behind -= before < end
+                elif time[v] >= begin:
+                    drawn += 1
+                    offered[v] += 1
+                _sleep(time, bucket, after, v, t + 1)
+            # Either way a flit comes in, by input `port` of node v.
+            fifo = 5 * v + port
+            place = first[fifo] + level[fifo]
+            if place >= depth:
+                place -= depth
+            flit_target[fifo * depth + place] = to
+            flit_tag[fifo * depth + place] = what
+            level[fifo] += 1
+            if level[fifo] == 1:
+                if not listed[v]:
+                    listed[v] = True
+                    active[working] = v
+                    working += 1
+                request[v] |= 1 << (5 * _route(column, v, to) + port)
         t += 1
-        idle = idle + 1 if moves + entering == 0 and scalars[ACTIVE] == 0 else 0
-        if idle > WHEEL and idle > len(sources.time):  # nothing comes for long: skip to what does
-            following = max(t, min(until, sources.time.min()))
+        idle = idle + 1 if count + entries + working == 0 else 0
+        if idle > WHEEL and idle > len(time):  # nothing comes for long: skip to what does
+            following = max(t, min(until, time.min()))
             t = min(following, earliest) if t < earliest else following
             idle = 0
-    scalars[CYCLE] = t
+    scalars[CYCLE], scalars[ACTIVE], scalars[PENDING] = t, working, waiting
+    scalars[BEHIND], scalars[DRAWN] = behind, drawn
+    scalars[ARRIVED], scalars[LATENCY] = arrived, latency
     return done
