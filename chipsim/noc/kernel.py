@@ -30,7 +30,6 @@ WHEEL = 1 << 10
 CYCLE, ACTIVE, PENDING, BEHIND, DRAWN, ARRIVED, LATENCY = range(7)
 SCALARS = 7
 
-_OPPOSITE = np.array([SOUTH, WEST, NORTH, EAST])
 _INPUTS = 31  # five bits
 
 
@@ -45,6 +44,11 @@ def _grants() -> np.ndarray[tuple[int, int], np.dtype[np.int8]]:
 
 
 _GRANT = _grants()
+
+# Which output a single bit of a request is of, by its remainder modulo 37: all 25 differ.
+_OUTPUT = np.zeros(37, dtype=np.int8)
+for _bit in range(25):
+    _OUTPUT[(1 << _bit) % 37] = _bit // 5
 
 
 class Routers(NamedTuple):
@@ -312,18 +316,18 @@ def _decide_moves(level, request, pointer, active, listed, moves, working, depth
     kept = 0
     for i in range(working):
         v = np.int64(active[i])
-        asking = request[v]
+        asking = np.int64(request[v])
         if asking == 0:
             listed[v] = False
             continue
         active[kept] = v
         kept += 1
-        for output in range(5):
+        while asking != 0:
+            output = np.int64(_OUTPUT[(asking & -asking) % 37])
             mask = (asking >> (5 * output)) & _INPUTS
-            if mask == 0:
-                continue
+            asking ^= mask << (5 * output)
             port = _GRANT[pointer[5 * v + output], mask]
-            if output == LOCAL or level[5 * (v + ahead[output]) + _OPPOSITE[output]] < depth:
+            if output == LOCAL or level[5 * v + ahead[output]] < depth:
                 moves[count] = (5 * v + output) * 5 + port
                 count += 1
             else:
@@ -349,7 +353,8 @@ def _advance(routers, sources, feed, tally, scalars, width, depth, until, begin,
     indptr, choice, below = feed.indptr, feed.choice, feed.below
     flits, offered, entered = tally.flits, tally.offered, tally.entered
     histogram, delivered = tally.histogram, tally.delivered
-    ahead = np.array([-width, 1, width, -1])
+    # From FIFO 0 of a node to the FIFO that an output of the node leads to.
+    ahead = np.array([SOUTH - 5 * width, WEST + 5, NORTH + 5 * width, EAST - 5, 0])
     is_list = len(random) == 0
     t, working, waiting = scalars[CYCLE], scalars[ACTIVE], scalars[PENDING]
     behind, drawn = scalars[BEHIND], scalars[DRAWN]
@@ -397,12 +402,11 @@ def _advance(routers, sources, feed, tally, scalars, width, depth, until, begin,
                         latency += t - what
                         arrived += 1
                     continue
-                v += ahead[output]
-                port = _OPPOSITE[output]
+                fifo = 5 * v + ahead[output]
             else:
                 # ... then packets enter, and the next ones of their nodes come to the front.
                 v = np.int64(entering[i - count])
-                port = LOCAL
+                fifo = 5 * v + LOCAL
                 to = target[v]
                 what = tag[v]
                 entered[v] += counting
@@ -417,8 +421,7 @@ def _advance(routers, sources, feed, tally, scalars, width, depth, until, begin,
                     drawn += 1
                     offered[v] += 1
                 _sleep(time, bucket, after, v, t + 1)
-            # Either way a flit comes in, by input `port` of node v.
-            fifo = 5 * v + port
+            # Either way a flit comes in.
             place = first[fifo] + level[fifo]
             if place >= depth:
                 place -= depth
@@ -426,11 +429,12 @@ def _advance(routers, sources, feed, tally, scalars, width, depth, until, begin,
             flit_tag[fifo * depth + place] = what
             level[fifo] += 1
             if level[fifo] == 1:
+                v = fifo // 5
                 if not listed[v]:
                     listed[v] = True
                     active[working] = v
                     working += 1
-                request[v] |= 1 << (5 * _route(column, v, to) + port)
+                request[v] |= 1 << (5 * _route(column, v, to) + fifo - 5 * v)
         t += 1
         idle = idle + 1 if count + entries + working == 0 else 0
         if idle > WHEEL and idle > len(time):  # nothing comes for long: skip to what does
