@@ -45,6 +45,9 @@ def _grants() -> np.ndarray[tuple[int, int], np.dtype[np.int8]]:
 
 _GRANT = _grants()
 
+# The output by the signs of the way to go, 3 * east + south + 4.
+_ROUTE = np.array([WEST, WEST, WEST, NORTH, LOCAL, SOUTH, EAST, EAST, EAST], dtype=np.int8)
+
 # Which output a single bit of a request is of, by its remainder modulo 37: all 25 differ.
 _OUTPUT = np.zeros(37, dtype=np.int8)
 for _bit in range(25):
@@ -56,8 +59,8 @@ class Routers(NamedTuple):
 
     column : ndarray[int32], shape (nodes,), x of each
     level, first : ndarray[int32], shape (5 * nodes,), flits in a FIFO, place of its head
-    target : ndarray[int32], shape (5 * nodes * depth,), destination node of each flit
-    tag : ndarray[int64], likewise, what a flit carries: cycle of creation, or index of the packet
+    flits : ndarray[int64], shape (5 * nodes * depth,)
+        Target node of each, and above its bits the cycle of creation, or the index of the packet.
     request : ndarray[int32], shape (nodes,), bit 5 * output + input
     pointer : ndarray[int8], shape (5 * nodes,), of every output
     active : ndarray[int32], shape (nodes,), routers with a flit come first
@@ -68,8 +71,7 @@ class Routers(NamedTuple):
     column: Int32Array
     level: Int32Array
     first: Int32Array
-    target: Int32Array
-    tag: Int64Array
+    flits: Int64Array
     request: Int32Array
     pointer: np.ndarray[tuple[int], np.dtype[np.int8]]
     active: Int32Array
@@ -81,7 +83,7 @@ class Sources(NamedTuple):
     """The packet at the front of each source queue, and when to look at which.
 
     time : ndarray[int64], shape (nodes,), cycle of creation, or NEVER
-    target : ndarray[int32], shape (nodes,); tag : ndarray[int64], shape (nodes,)
+    flit : ndarray[int64], shape (nodes,), as in `Routers`
     pending : ndarray[int32], shape (nodes,), nodes whose packet is due come first
     entering : ndarray[int32], shape (nodes,), scratch
     bucket : ndarray[int32], shape (WHEEL,), first node that sleeps in a slot, or -1
@@ -89,8 +91,7 @@ class Sources(NamedTuple):
     """
 
     time: Int64Array
-    target: Int32Array
-    tag: Int64Array
+    flit: Int64Array
     pending: Int32Array
     entering: Int32Array
     bucket: Int32Array
@@ -127,13 +128,13 @@ class Feed(NamedTuple):
 class Tally(NamedTuple):
     """What is counted, of the cycles and of the packets of the window.
 
-    flits : ndarray[int64], shape (5 * nodes,), that left through an output; output o at 5 * v + o
+    passed : ndarray[int64], shape (5 * nodes,), flits through output o of node v at 5 * v + o
     offered, entered : ndarray[int64], shape (nodes,), packets created, and accepted by the mesh
     histogram : ndarray[int64], shape (latencies,), packets by latency; too short is an error
     delivered : ndarray[int64], shape (packets,), cycles of delivery, of a list of packets
     """
 
-    flits: Int64Array
+    passed: Int64Array
     offered: Int64Array
     entered: Int64Array
     histogram: Int64Array
@@ -141,135 +142,116 @@ class Tally(NamedTuple):
 
 
 @njit(cache=True, nogil=True)
-def _uniform(random, v):
-    """xorshift64* (Vigna, 2016): a number above 0, up to 1, of the generator of node v."""
-    x = random[v]
+def _next(x):
+    """xorshift64* (Vigna, 2016): the state that follows x."""
     x ^= x >> np.uint64(12)
     x ^= x << np.uint64(25)
     x ^= x >> np.uint64(27)
-    random[v] = x
-    return (np.float64((x * np.uint64(0x2545F4914F6CDD1D)) >> np.uint64(11)) + 1.0) * 2.0**-53
+    return x
 
 
 @njit(cache=True, nogil=True)
-def _choose(random, spread, indptr, choice, below, v):
-    """Target of a new packet of node v."""
-    nodes = len(random)
-    if spread[0] > 0.0 and (spread[0] >= 1.0 or _uniform(random, v) <= spread[0]):
-        return min(np.int64((1.0 - _uniform(random, v)) * nodes), nodes - 1)
-    low = indptr[v]
-    high = indptr[v + 1] - 1
-    if low == high:
-        return np.int64(choice[low])
-    drawn = np.int64((1.0 - _uniform(random, v)) * below[high])
-    while low < high:  # the first entry whose sum is above what was drawn
-        middle = (low + high) // 2
-        if below[middle] > drawn:
-            high = middle
-        else:
-            low = middle + 1
-    return np.int64(choice[low])
+def _uniform(x):
+    """The random number of a state: from 0 up to and without 1."""
+    return np.float64((x * np.uint64(0x2545F4914F6CDD1D)) >> np.uint64(11)) * 2.0**-53
 
 
 @njit(cache=True, nogil=True)
-def _gap(random, miss, v, longest):
-    """Cycles without a packet before the next one of node v; -1 if that is `longest` or more.
+def _refill(sources, feed, tally, nodes, count, bits, begin, end, t):
+    """Put the next packets of some nodes at the front of their queues, and to sleep until due.
 
-    A packet comes in each cycle with the same chance, so the gaps are geometric.
+    nodes : ndarray[int32], of which the first `count` are meant; t : the cycle that comes next
+
+    Returns how many of the packets belong to the window, and how many nodes have passed its end.
+    Handing an array to a function costs as much as moving a flit, so all nodes of a cycle are done
+    in one call.
     """
-    if miss[v] == 0.0:
-        return -1
-    gap = np.floor(np.log(_uniform(random, v)) / miss[v])
-    return np.int64(gap) if gap < longest else -1
-
-
-@njit(cache=True, nogil=True)
-def _refill(
-    at, stop, order, created, wanted, random, miss, spread, indptr, choice, below,
-    time, target, tag, v,
-):  # fmt: skip
-    """Put the next packet of node v at the front of its queue; the arrays are those of the tuples.
-
-    Taking an array out of a tuple costs as much as moving a flit, so they come one by one.
-    """
-    if len(random) == 0:
-        k = at[v]
-        time[v] = NEVER
-        if k < stop[v]:
-            at[v] = k + 1
-            packet = order[k]
-            time[v] = created[packet]
-            target[v] = wanted[packet]
-            tag[v] = packet
-        return
-    gap = _gap(random, miss, v, NEVER - 1.0 - time[v])
-    if gap < 0:
-        time[v] = NEVER
-    else:
-        time[v] += 1 + gap
-        tag[v] = time[v]
-        target[v] = _choose(random, spread, indptr, choice, below, v)
-
-
-@njit(cache=True, nogil=True)
-def _sleep(time, bucket, after, v, t):
-    """Put node v into the slot of the wheel where it is due: in cycle t at the earliest."""
-    if time[v] < NEVER:
-        slot = max(time[v], t) % WHEEL
-        after[v] = bucket[slot]
-        bucket[slot] = v
-
-
-@njit(cache=True, nogil=True)
-def _start(sources, feed, tally, scalars, begin, end):
-    """Fill the front of every queue; the state is that before cycle 0."""
-    for v in range(len(sources.time)):
-        sources.time[v] = -1
-        _refill(
-            feed.at, feed.stop, feed.order, feed.created, feed.wanted,
-            feed.random, feed.miss, feed.spread, feed.indptr, feed.choice, feed.below,
-            sources.time, sources.target, sources.tag, v,
-        )  # fmt: skip
-        if sources.time[v] < end:
-            scalars[BEHIND] += 1
-            if sources.time[v] >= begin:
-                scalars[DRAWN] += 1
-                tally.offered[v] += 1
-        _sleep(sources.time, sources.bucket, sources.after, v, 0)
-
-
-@njit(cache=True, nogil=True)
-def _count_rest(sources, feed, tally, scalars, begin, end):
-    """Count the packets of the window that still wait in the queues; the queues are lost."""
-    time, target, tag = sources.time, sources.target, sources.tag
+    time, flit, bucket, after = sources.time, sources.flit, sources.bucket, sources.after
     at, stop, order, created, wanted = feed.at, feed.stop, feed.order, feed.created, feed.wanted
-    random, miss, spread = feed.random, feed.miss, feed.spread
+    random, miss, spread = feed.random, feed.miss, feed.spread[0]
     indptr, choice, below = feed.indptr, feed.choice, feed.below
-    for v in range(len(time)):
-        while time[v] < end:
-            _refill(
-                at, stop, order, created, wanted, random, miss, spread, indptr, choice, below,
-                time, target, tag, v,
-            )  # fmt: skip
-            if begin <= time[v] < end:
-                scalars[DRAWN] += 1
-                tally.offered[v] += 1
+    offered = tally.offered
+    drawn = 0
+    passed = 0
+    for i in range(count):
+        v = nodes[i]
+        before = time[v]
+        coming = NEVER
+        if len(random) == 0:
+            k = at[v]
+            if k < stop[v]:
+                at[v] = k + 1
+                packet = order[k]
+                coming = created[packet]
+                flit[v] = (packet << bits) | wanted[packet]
+        elif miss[v] != 0.0:
+            # A packet in each cycle with the same chance: the gaps between them are geometric.
+            x = _next(random[v])
+            gap = np.floor(np.log(1.0 - _uniform(x)) / miss[v])
+            if gap < NEVER - 1.0 - before:
+                coming = before + 1 + np.int64(gap)
+            spreads = spread >= 1.0
+            if 0.0 < spread < 1.0:
+                x = _next(x)
+                spreads = _uniform(x) < spread
+            x = _next(x)
+            if spreads:
+                target = min(np.int64(_uniform(x) * len(time)), len(time) - 1)
+            else:
+                low = indptr[v]
+                high = indptr[v + 1] - 1
+                weight = np.int64(_uniform(x) * below[high])
+                while low < high:  # the first entry whose sum is above what was drawn
+                    middle = (low + high) // 2
+                    if below[middle] > weight:
+                        high = middle
+                    else:
+                        low = middle + 1
+                target = np.int64(choice[low])
+            random[v] = x
+            flit[v] = (coming << bits) | target
+        time[v] = coming
+        if coming >= end:
+            passed += before < end
+        elif coming >= begin:
+            drawn += 1
+            offered[v] += 1
+        if coming < NEVER:
+            slot = max(coming, t) % WHEEL
+            after[v] = bucket[slot]
+            bucket[slot] = v
+    return drawn, passed
+
+
+@njit(cache=True, nogil=True)
+def _start(sources, feed, tally, scalars, bits, begin, end):
+    """Fill the front of every queue; the state is that before cycle 0."""
+    nodes = np.arange(len(sources.time)).astype(np.int32)
+    sources.time[:] = -1
+    drawn, passed = _refill(sources, feed, tally, nodes, len(nodes), bits, begin, end, 0)
+    scalars[DRAWN] = drawn
+    scalars[BEHIND] = len(nodes) - passed
+
+
+@njit(cache=True, nogil=True)
+def _count_rest(sources, feed, tally, scalars, bits, begin, end):
+    """Count the packets of the window that still wait in the queues; the queues are lost."""
+    nodes = np.flatnonzero(sources.time < end).astype(np.int32)
+    while len(nodes) > 0:
+        drawn, _ = _refill(sources, feed, tally, nodes, len(nodes), bits, begin, end, 0)
+        scalars[DRAWN] += drawn
+        nodes = nodes[sources.time[nodes] < end]
 
 
 @njit(cache=True, nogil=True)
 def _route(column, v, target):
     """The output that a flit takes at node v: its row first."""
-    x = column[v]
-    to_x = column[target]
-    if to_x > x:
-        return EAST
-    if to_x < x:
-        return WEST
-    if target > v:
-        return SOUTH
-    if target < v:
-        return NORTH
-    return LOCAL
+    # Looked up, as branches that cannot be foreseen would take more time than all the rest.
+    across = np.int64(column[target]) - np.int64(column[v])
+    down = np.int64(target) - np.int64(v)
+    return np.int64(
+        _ROUTE[3 * ((across > 0) - (across < 0)) + ((down > 0) - (down < 0)) + 4]
+    )
 
 
 @njit(cache=True, nogil=True)
@@ -336,26 +318,25 @@ def _decide_moves(level, request, pointer, active, listed, moves, working, depth
 
 
 @njit(cache=True, nogil=True)
-def _advance(routers, sources, feed, tally, scalars, width, depth, until, begin, end, earliest):
+def _advance(
+    routers, sources, feed, tally, scalars, width, depth, bits, until, begin, end, earliest
+):
     """Run from cycle scalars[CYCLE] to `until`, or until all is delivered; returns whether it is.
 
     begin, end : the window; packets that are created in it are to be delivered
     earliest : cycle from which the run may end before `until`
     """
     column, level, first, request = routers.column, routers.level, routers.first, routers.request
-    flit_target, flit_tag, pointer = routers.target, routers.tag, routers.pointer
+    flits, pointer = routers.flits, routers.pointer
     active, listed, moves = routers.active, routers.listed, routers.moves
-    time, target, tag = sources.time, sources.target, sources.tag
+    time, flit, bucket, after = sources.time, sources.flit, sources.bucket, sources.after
     pending, entering = sources.pending, sources.entering
-    bucket, after = sources.bucket, sources.after
-    at, stop, order, created, wanted = feed.at, feed.stop, feed.order, feed.created, feed.wanted
-    random, miss, spread = feed.random, feed.miss, feed.spread
-    indptr, choice, below = feed.indptr, feed.choice, feed.below
-    flits, offered, entered = tally.flits, tally.offered, tally.entered
+    passed, entered = tally.passed, tally.entered
     histogram, delivered = tally.histogram, tally.delivered
     # From FIFO 0 of a node to the FIFO that an output of the node leads to.
     ahead = np.array([SOUTH - 5 * width, WEST + 5, NORTH + 5 * width, EAST - 5, 0])
-    is_list = len(random) == 0
+    is_list = len(feed.random) == 0
+    node_mask = (1 << bits) - 1
     t, working, waiting = scalars[CYCLE], scalars[ACTIVE], scalars[PENDING]
     behind, drawn = scalars[BEHIND], scalars[DRAWN]
     arrived, latency = scalars[ARRIVED], scalars[LATENCY]
@@ -371,7 +352,7 @@ def _advance(routers, sources, feed, tally, scalars, width, depth, until, begin,
         count, working = _decide_moves(
             level, request, pointer, active, listed, moves, working, depth, ahead
         )
-        # Everything is decided; from here on it happens. First flits move ...
+        # Everything is decided; from here on it happens. First flits move, then packets enter.
         for i in range(count + entries):
             if i < count:
                 leaving = moves[i] // 5
@@ -380,20 +361,22 @@ def _advance(routers, sources, feed, tally, scalars, width, depth, until, begin,
                 output = leaving - 5 * v
                 fifo = 5 * v + port
                 head = first[fifo]
-                to = flit_target[fifo * depth + head]
-                what = flit_tag[fifo * depth + head]
+                moving = flits[fifo * depth + head]
                 head += 1
                 if head == depth:
                     head = 0
                 first[fifo] = head
-                level[fifo] -= 1
+                left = level[fifo] - 1
+                level[fifo] = left
                 asking = request[v] & ~(1 << (5 * output + port))
-                if level[fifo] > 0:
-                    asking |= 1 << (5 * _route(column, v, flit_target[fifo * depth + head]) + port)
+                if left > 0:
+                    following = _route(column, v, flits[fifo * depth + head] & node_mask)
+                    asking |= 1 << (5 * following + port)
                 request[v] = asking
                 pointer[leaving] = port + 1 if port < LOCAL else 0
-                flits[leaving] += counting
+                passed[leaving] += counting
                 if output == LOCAL:
+                    what = moving >> bits
                     if is_list:
                         delivered[what] = t
                         arrived += 1
@@ -404,42 +387,33 @@ def _advance(routers, sources, feed, tally, scalars, width, depth, until, begin,
                     continue
                 fifo = 5 * v + ahead[output]
             else:
-                # ... then packets enter, and the next ones of their nodes come to the front.
                 v = np.int64(entering[i - count])
                 fifo = 5 * v + LOCAL
-                to = target[v]
-                what = tag[v]
+                moving = flit[v]
                 entered[v] += counting
-                before = time[v]
-                _refill(
-                    at, stop, order, created, wanted, random, miss, spread, indptr, choice, below,
-                    time, target, tag, v,
-                )  # fmt: skip
-                if time[v] >= end:
-                    behind -= before < end
-                elif time[v] >= begin:
-                    drawn += 1
-                    offered[v] += 1
-                _sleep(time, bucket, after, v, t + 1)
             # Either way a flit comes in.
-            place = first[fifo] + level[fifo]
+            held = level[fifo]
+            level[fifo] = held + 1
+            place = first[fifo] + held
             if place >= depth:
                 place -= depth
-            flit_target[fifo * depth + place] = to
-            flit_tag[fifo * depth + place] = what
-            level[fifo] += 1
-            if level[fifo] == 1:
+            flits[fifo * depth + place] = moving
+            if held == 0:
                 v = fifo // 5
                 if not listed[v]:
                     listed[v] = True
                     active[working] = v
                     working += 1
-                request[v] |= 1 << (5 * _route(column, v, to) + fifo - 5 * v)
+                request[v] |= 1 << (5 * _route(column, v, moving & node_mask) + fifo - 5 * v)
         t += 1
+        if entries > 0:
+            more, fewer = _refill(sources, feed, tally, entering, entries, bits, begin, end, t)
+            drawn += more
+            behind -= fewer
         idle = idle + 1 if count + entries + working == 0 else 0
         if idle > WHEEL and idle > len(time):  # nothing comes for long: skip to what does
-            following = max(t, min(until, time.min()))
-            t = min(following, earliest) if t < earliest else following
+            coming = max(t, min(until, time.min()))
+            t = min(coming, earliest) if t < earliest else coming
             idle = 0
     scalars[CYCLE], scalars[ACTIVE], scalars[PENDING] = t, working, waiting
     scalars[BEHIND], scalars[DRAWN] = behind, drawn

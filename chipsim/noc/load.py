@@ -139,7 +139,7 @@ def measure_load(
     run.until(end + drain, end, advance)
     drained = run.cycle - end
     arrived = int(run.scalars[ARRIVED])
-    _count_rest(run.sources, run.feed, run.tally, run.scalars, warmup, end)
+    _count_rest(run.sources, run.feed, run.tally, run.scalars, mesh.node_bits, warmup, end)
     histogram = run.tally.histogram
     return Load(
         nodes=mesh.nodes,
@@ -149,7 +149,7 @@ def measure_load(
         packets=int(run.scalars[DRAWN]),
         delivered=arrived,
         sent=run.tally.offered,
-        received=run.tally.flits.reshape(-1, 5)[:, LOCAL].copy(),
+        received=run.tally.passed.reshape(-1, 5)[:, LOCAL].copy(),
         links=link_flits(mesh, run.tally),
         histogram=histogram[: np.flatnonzero(histogram)[-1] + 1 if arrived else 0].copy(),
         latency_sum=int(run.scalars[LATENCY]),

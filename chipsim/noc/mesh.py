@@ -70,11 +70,16 @@ class Mesh:
         """Number of routers."""
         return self.width * self.height
 
+    @property
+    def node_bits(self) -> int:
+        """Bits of the largest node."""
+        return (self.nodes - 1).bit_length()
+
 
 def new_tally(nodes: int, packets: int = 0) -> Tally:
     """Nothing counted yet; of a list of packets, none delivered."""
     return Tally(
-        flits=np.zeros(5 * nodes, dtype=np.int64),
+        passed=np.zeros(5 * nodes, dtype=np.int64),
         offered=np.zeros(nodes, dtype=np.int64),
         entered=np.zeros(nodes, dtype=np.int64),
         histogram=np.zeros(0, dtype=np.int64),
@@ -84,7 +89,7 @@ def new_tally(nodes: int, packets: int = 0) -> Tally:
 
 def link_flits(mesh: Mesh, tally: Tally) -> Int64Array:
     """Flits on each link, shape (4, height, width), in the form of `chipsim.links`."""
-    outputs = tally.flits.reshape(mesh.height, mesh.width, 5)
+    outputs = tally.passed.reshape(mesh.height, mesh.width, 5)
     return np.stack([outputs[:, :, port] for port in (EAST, WEST, SOUTH, NORTH)])
 
 
@@ -111,8 +116,7 @@ class Run:
             column=(np.arange(nodes) % mesh.width).astype(np.int32),
             level=np.zeros(5 * nodes, dtype=np.int32),
             first=np.zeros(5 * nodes, dtype=np.int32),
-            target=np.zeros(slots, dtype=np.int32),
-            tag=np.zeros(slots, dtype=np.int64),
+            flits=np.zeros(slots, dtype=np.int64),
             request=np.zeros(nodes, dtype=np.int32),
             pointer=np.zeros(5 * nodes, dtype=np.int8),
             active=np.zeros(nodes, dtype=np.int32),
@@ -121,14 +125,13 @@ class Run:
         )
         self.sources = Sources(
             time=np.full(nodes, NEVER, dtype=np.int64),
-            target=np.zeros(nodes, dtype=np.int32),
-            tag=np.zeros(nodes, dtype=np.int64),
+            flit=np.zeros(nodes, dtype=np.int64),
             pending=np.zeros(nodes, dtype=np.int32),
             entering=np.zeros(nodes, dtype=np.int32),
             bucket=np.full(WHEEL, -1, dtype=np.int32),
             after=np.full(nodes, -1, dtype=np.int32),
         )
-        _start(self.sources, feed, tally, self.scalars, *window)
+        _start(self.sources, feed, tally, self.scalars, mesh.node_bits, *window)
 
     @property
     def cycle(self) -> int:
@@ -153,6 +156,7 @@ class Run:
                     self.scalars,
                     self.mesh.width,
                     self.mesh.depth,
+                    self.mesh.node_bits,
                     stop,
                     *self.window,
                     earliest,
