@@ -99,6 +99,7 @@ def _whole(name: str, values: _Whole, highest: int) -> Int64Array:
     wrong = np.flatnonzero((found < 0) | (found > highest))
     if wrong.size:
         raise ChipError(
-            f"packets: {name} of packet {wrong[0]} is {found[wrong[0]]}; it runs from 0 to {highest}"
+            f"packets: {name} of packet {wrong[0]} is {found[wrong[0]]}; "
+            f"it runs from 0 to {highest}"
         )
     return found.astype(np.int64)

@@ -61,7 +61,7 @@ class Demand:
         """
         if len(source) and not (
             (np.diff(source) >= 0).all()
-            and 0 <= source[0]
+            and source[0] >= 0
             and source[-1] < mesh.nodes
             and target.min() >= 0
             and target.max() < mesh.nodes
@@ -121,6 +121,16 @@ class Demand:
             below=self.below,
         )
 
+    def flows(self) -> FloatArray:
+        """Packets a cycle of each entry of the tables, shape (entries,)."""
+        degree = np.diff(self.indptr)
+        first = self.indptr[:-1][degree > 0]
+        weight = np.diff(self.below, prepend=0)
+        weight[first] = self.below[first]
+        each = np.zeros(len(degree))
+        each[degree > 0] = (1 - self.spread) / self.below[self.indptr[1:][degree > 0] - 1]
+        return np.repeat(self.rate * each, degree) * weight
+
     def expected(self, mesh: Mesh) -> tuple[FloatArray, FloatArray]:
         """Flits a cycle on each link and to each node, if all packets get through.
 
@@ -135,13 +145,7 @@ class Demand:
             _spread_loads(self.rate * self.spread, links, received)
         if self.spread < 1 and len(self.choice):
             source = np.repeat(np.arange(mesh.nodes), np.diff(self.indptr))
-            first = np.zeros(len(self.choice), dtype=np.bool_)
-            first[self.indptr[:-1][np.diff(self.indptr) > 0]] = True
-            weight = np.diff(self.below, prepend=0)
-            weight[first] = self.below[first]
-            last = self.below[self.indptr[source + 1] - 1]
-            flow = self.rate[source] * (1 - self.spread) * weight / last
-            _flow_loads(source, self.choice.astype(np.int64), flow, links, received)
+            _flow_loads(source, self.choice.astype(np.int64), self.flows(), links, received)
         return links, received
 
     def busiest(self, mesh: Mesh) -> float:

@@ -249,9 +249,7 @@ def _route(column, v, target):
     # Looked up, as branches that cannot be foreseen would take more time than all the rest.
     across = np.int64(column[target]) - np.int64(column[v])
     down = np.int64(target) - np.int64(v)
-    return np.int64(
-        _ROUTE[3 * ((across > 0) - (across < 0)) + ((down > 0) - (down < 0)) + 4]
-    )
+    return np.int64(_ROUTE[3 * np.sign(across) + np.sign(down) + 4])
 
 
 @njit(cache=True, nogil=True)

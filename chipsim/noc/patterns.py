@@ -77,9 +77,7 @@ def permutation(mesh: Mesh, rate: float, target: npt.ArrayLike) -> Demand:
     """
     found = np.asarray(target)
     if found.shape != (mesh.nodes,) or not np.array_equal(np.sort(found), np.arange(mesh.nodes)):
-        raise ChipError(
-            f"permutation: does not name each of the nodes 0 to {mesh.nodes - 1} once"
-        )
+        raise ChipError(f"permutation: does not name each of the nodes 0 to {mesh.nodes - 1} once")
     return Demand.to_one(found.astype(np.int32), rate)
 
 
