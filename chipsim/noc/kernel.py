@@ -317,12 +317,14 @@ def _decide_moves(level, request, pointer, active, listed, moves, working, depth
 
 @njit(cache=True, nogil=True)
 def _advance(
-    routers, sources, feed, tally, scalars, width, depth, bits, until, begin, end, earliest
+    routers, sources, feed, tally, scalars, width, depth, bits, pause, last, begin, end, earliest
 ):
-    """Run from cycle scalars[CYCLE] to `until`, or until all is delivered; returns whether it is.
+    """Run from cycle scalars[CYCLE] to `pause`, or until all is delivered; returns whether it is.
 
+    last : cycle that is not run any more; where nothing happens until after `pause` the run may go
+        on as far as this
     begin, end : the window; packets that are created in it are to be delivered
-    earliest : cycle from which the run may end before `until`
+    earliest : cycle from which the run may end because all is delivered
     """
     column, level, first, request = routers.column, routers.level, routers.first, routers.request
     flits, pointer = routers.flits, routers.pointer
@@ -342,7 +344,7 @@ def _advance(
     done = False
     while True:
         done = t >= earliest and behind == 0 and drawn == arrived
-        if done or t >= until:
+        if done or t >= pause:
             break
         counting = np.int64(begin <= t < end)
         waiting = _wake(time, pending, bucket, after, waiting, t)
@@ -410,7 +412,7 @@ def _advance(
             behind -= fewer
         idle = idle + 1 if count + entries + working == 0 else 0
         if idle > WHEEL and idle > len(time):  # nothing comes for long: skip to what does
-            coming = max(t, min(until, time.min()))
+            coming = max(t, min(last, time.min()))
             t = min(coming, earliest) if t < earliest else coming
             idle = 0
     scalars[CYCLE], scalars[ACTIVE], scalars[PENDING] = t, working, waiting

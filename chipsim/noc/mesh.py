@@ -158,6 +158,7 @@ class Run:
                     self.mesh.depth,
                     self.mesh.node_bits,
                     stop,
+                    cycle,
                     *self.window,
                     earliest,
                 )
