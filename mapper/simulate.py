@@ -16,8 +16,10 @@ if TYPE_CHECKING:
 
 SHOWN = 10
 """Links that are named."""
-LONGEST_SEARCH = 8
+TRIED = 8
 """Loads that the search for saturation tries, about."""
+SHORTER = 4
+"""Each of them for this part of the cycles that are measured."""
 
 Progress = Callable[[float], None]
 
@@ -46,36 +48,25 @@ def simulate(
     """
     demand = offered.scaled(wish.scale)
     span = wish.warmup + wish.cycles
-    share = 1 / (1 + (LONGEST_SEARCH if wish.saturation else 0))
-    done = 0.0
-
-    def advance(cycle: int) -> None:
-        progress(min(1.0, done + share * min(1.0, cycle / span)))
-
+    # Shares of the time that the two parts take, roughly.
+    share = 1 / (1 + TRIED / SHORTER) if wish.saturation else 1.0
     load = measure_load(
         offered.mesh,
         demand,
         cycles=wish.cycles,
         warmup=wish.warmup,
         seed=wish.seed,
-        advance=advance,
+        advance=lambda cycle: progress(min(1.0, cycle / span) * share),
     )
-    done = share
     found = None
     if wish.saturation:
-
-        def search(cycle: int) -> None:
-            nonlocal done
-            advance(cycle)
-            done += share if cycle >= span else 0.0
-
         found = find_saturation(
             offered.mesh,
             offered.demand,
-            cycles=wish.cycles,
-            warmup=wish.warmup,
+            cycles=-(-wish.cycles // SHORTER),
+            warmup=-(-wish.warmup // SHORTER),
             seed=wish.seed,
-            advance=search,
+            tried=lambda runs: progress(min(1.0, share + (1 - share) * runs / TRIED)),
         )
     links, received = demand.expected(offered.mesh)
     expected = max(float(links.max()), float(received.max()), float(demand.rate.max()))

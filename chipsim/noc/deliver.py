@@ -83,6 +83,7 @@ def deliver(
         indptr=np.zeros(1, dtype=np.int64),
         choice=np.zeros(0, dtype=np.int32),
         below=np.zeros(0, dtype=np.int64),
+        guide=np.zeros(0, dtype=np.int32),
     )
     run = Run(mesh, feed, new_tally(mesh.nodes, len(times)), (0, NEVER))
     run.until(NEVER if limit is None else limit, 0, advance)

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from chipsim.errors import ChipError
-from chipsim.noc.kernel import Feed
+from chipsim.noc.kernel import Feed, _guide
 from chipsim.noc.mesh import Mesh
 from chipsim.protocols import FloatArray, Int32Array, Int64Array
 
@@ -30,6 +30,7 @@ class Demand:
         Node v owns the entries ``indptr[v]`` to ``indptr[v + 1] - 1`` of the next two.
     choice : ndarray[int32], shape (entries,), target
     below : ndarray[int64], shape (entries,), sum of the weights of its node up to this entry
+    guide : ndarray[int32], shape (entries,), speeds up the search in it
     """
 
     rate: FloatArray
@@ -37,6 +38,7 @@ class Demand:
     indptr: Int64Array
     choice: Int32Array
     below: Int64Array
+    guide: Int32Array
 
     def __post_init__(self) -> None:
         bad = np.flatnonzero(~((self.rate >= 0) & np.isfinite(self.rate)))
@@ -75,7 +77,7 @@ class Demand:
         before = np.concatenate([[0], below])[indptr]
         below -= np.repeat(before[:-1], np.diff(indptr))
         rate = np.diff(before) * unit
-        return cls(rate, 0.0, indptr, target.astype(np.int32), below)
+        return cls(rate, 0.0, indptr, target.astype(np.int32), below, _guide(indptr, below))
 
     @classmethod
     def to_one(cls, target: Int32Array, rate: float, spread: float = 0.0) -> Demand:
@@ -90,6 +92,7 @@ class Demand:
             np.arange(nodes + 1, dtype=np.int64),
             np.asarray(target, dtype=np.int32),
             np.ones(nodes, dtype=np.int64),
+            np.zeros(nodes, dtype=np.int32),
         )
 
     def scaled(self, factor: float) -> Demand:
@@ -119,6 +122,7 @@ class Demand:
             indptr=self.indptr,
             choice=self.choice,
             below=self.below,
+            guide=self.guide,
         )
 
     def flows(self) -> FloatArray:

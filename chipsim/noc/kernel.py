@@ -110,6 +110,7 @@ class Feed(NamedTuple):
     spread : ndarray[float64], shape (1,), share of packets to nodes drawn from all alike
     indptr : ndarray[int64], shape (nodes + 1,), entries of each node in the next two
     choice : ndarray[int32], target; below : ndarray[int64], sum of the weights up to it
+    guide : ndarray[int32], where to begin the search for a sum; see `_guide`
     """
 
     at: Int64Array
@@ -123,6 +124,7 @@ class Feed(NamedTuple):
     indptr: Int64Array
     choice: Int32Array
     below: Int64Array
+    guide: Int32Array
 
 
 class Tally(NamedTuple):
@@ -157,6 +159,33 @@ def _uniform(x):
 
 
 @njit(cache=True, nogil=True)
+def _bin(weight, total, bins):
+    """Which of some bins of equal width a number from 0 up to and without `total` is in."""
+    return min(np.int64(np.float64(weight) / np.float64(total) * bins), bins - 1)
+
+
+@njit(cache=True, nogil=True)
+def _guide(indptr, below):
+    """For each node as many bins as it has entries: the first entry that a number may mean.
+
+    Returns ndarray[int32], shape (entries,): places behind the node's first entry. What a number
+    means is at that entry or, on average, one further.
+    """
+    guide = np.zeros(len(below), dtype=np.int32)
+    for v in range(len(indptr) - 1):
+        low = indptr[v]
+        degree = indptr[v + 1] - low
+        filled = 0
+        for k in range(degree):
+            # The last number that means entry k is in this bin; no bin up to it begins later.
+            last = _bin(below[low + k] - 1, below[low + degree - 1], degree)
+            while filled <= last:
+                guide[low + filled] = k
+                filled += 1
+    return guide
+
+
+@njit(cache=True, nogil=True)
 def _refill(sources, feed, tally, nodes, count, bits, begin, end, t):
     """Put the next packets of some nodes at the front of their queues, and to sleep until due.
 
@@ -169,7 +198,7 @@ def _refill(sources, feed, tally, nodes, count, bits, begin, end, t):
     time, flit, bucket, after = sources.time, sources.flit, sources.bucket, sources.after
     at, stop, order, created, wanted = feed.at, feed.stop, feed.order, feed.created, feed.wanted
     random, miss, spread = feed.random, feed.miss, feed.spread[0]
-    indptr, choice, below = feed.indptr, feed.choice, feed.below
+    indptr, choice, below, guide = feed.indptr, feed.choice, feed.below, feed.guide
     offered = tally.offered
     drawn = 0
     passed = 0
@@ -199,15 +228,13 @@ def _refill(sources, feed, tally, nodes, count, bits, begin, end, t):
                 target = min(np.int64(_uniform(x) * len(time)), len(time) - 1)
             else:
                 low = indptr[v]
-                high = indptr[v + 1] - 1
-                weight = np.int64(_uniform(x) * below[high])
-                while low < high:  # the first entry whose sum is above what was drawn
-                    middle = (low + high) // 2
-                    if below[middle] > weight:
-                        high = middle
-                    else:
-                        low = middle + 1
-                target = np.int64(choice[low])
+                degree = indptr[v + 1] - low
+                total = below[low + degree - 1]
+                weight = min(np.int64(_uniform(x) * total), total - 1)
+                entry = low + guide[low + _bin(weight, total, degree)]
+                while below[entry] <= weight:  # the first whose sum is above what was drawn
+                    entry += 1
+                target = np.int64(choice[entry])
             random[v] = x
             flit[v] = (coming << bits) | target
         time[v] = coming
@@ -294,8 +321,10 @@ def _decide_moves(level, request, pointer, active, listed, moves, working, depth
     """Which flits move in this cycle; how many do, and how many routers stay on the list."""
     count = 0
     kept = 0
-    for i in range(working):
-        v = np.int64(active[i])
+    nodes = len(request)
+    all_nodes = working > nodes // 4  # the memory likes to be read in order
+    for i in range(nodes if all_nodes else working):
+        v = np.int64(i if all_nodes else active[i])
         asking = np.int64(request[v])
         if asking == 0:
             listed[v] = False

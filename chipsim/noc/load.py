@@ -121,8 +121,20 @@ def measure_load(
     ChipError
         If the load is not one of this mesh, or a node is to send more than a flit a cycle.
     """
-    warmup = cycles // 2 if warmup is None else warmup
     drain = DRAIN * cycles if drain is None else drain
+    run = new_run(mesh, demand, cycles, warmup, drain, seed)
+    end = run.window[1]
+    run.until(end, end, advance)
+    waits = run.waits()
+    run.until(end + drain, end, advance)
+    return result_of(run, waits)
+
+
+def new_run(
+    mesh: Mesh, demand: Demand, cycles: int, warmup: int | None, drain: int, seed: int
+) -> Run:
+    """A run that is still to begin; arguments and errors are those of `measure_load`."""
+    warmup = cycles // 2 if warmup is None else warmup
     if cycles < 1 or warmup < 0 or drain < 0:
         raise ChipError(
             f"cycles {cycles}, warmup {warmup}, drain {drain}: give 1 or more, and twice 0 or more"
@@ -132,25 +144,28 @@ def measure_load(
             f"load: made for {len(demand.rate)} nodes, the mesh has {mesh.nodes}; "
             "use the chip that it was made for"
         )
-    end = warmup + cycles
-    run = Run(mesh, demand.feed(seed), new_tally(mesh.nodes), (warmup, end))
-    run.until(end, end, advance)
-    waits = np.maximum(0, end - run.sources.time)
-    run.until(end + drain, end, advance)
-    drained = run.cycle - end
+    return Run(mesh, demand.feed(seed), new_tally(mesh.nodes), (warmup, warmup + cycles))
+
+
+def result_of(run: Run, waits: Int64Array) -> Load:
+    """What a run measured; it cannot go on afterwards.
+
+    waits : of its sources at the end of the window
+    """
+    warmup, end = run.window
     arrived = int(run.scalars[ARRIVED])
-    _count_rest(run.sources, run.feed, run.tally, run.scalars, mesh.node_bits, warmup, end)
+    _count_rest(run.sources, run.feed, run.tally, run.scalars, run.mesh.node_bits, warmup, end)
     histogram = run.tally.histogram
     return Load(
-        nodes=mesh.nodes,
+        nodes=run.mesh.nodes,
         warmup=warmup,
-        cycles=cycles,
-        drained=drained,
+        cycles=end - warmup,
+        drained=run.cycle - end,
         packets=int(run.scalars[DRAWN]),
         delivered=arrived,
         sent=run.tally.offered,
         received=run.tally.passed.reshape(-1, 5)[:, LOCAL].copy(),
-        links=link_flits(mesh, run.tally),
+        links=link_flits(run.mesh, run.tally),
         histogram=histogram[: np.flatnonzero(histogram)[-1] + 1 if arrived else 0].copy(),
         latency_sum=int(run.scalars[LATENCY]),
         waits=waits,

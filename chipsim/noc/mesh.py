@@ -167,6 +167,10 @@ class Run:
                 advance(self.cycle)
         return done
 
+    def waits(self) -> Int64Array:
+        """For how long the packet at the front of each source queue has waited; 0 without one."""
+        return np.maximum(0, self.cycle - self.sources.time)
+
     def _make_room(self, cycle: int) -> None:
         """No latency is larger than the cycles since the window began."""
         needed = max(0, cycle - self.window[0])

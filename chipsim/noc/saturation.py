@@ -2,9 +2,10 @@
 
 A load is carried if every source keeps up with what it creates. In an open loop a source that does
 not falls behind at a steady pace: when it has got rid of a share s of what it created in n cycles,
-the packet at the front of its queue is (1 - s) * n cycles old. So a load counts as too much if at
-the end of a run some source is behind by more than `TOLERANCE` of the whole run. That looks at each
-source by itself: one hot link may starve a single core while the sum over all of them hardly tells.
+the packet at the front of its queue is (1 - s) * n cycles old. So a load counts as too much if, at
+one of `LOOKS` looks during a run, some source is behind by more than `TOLERANCE` of the whole run.
+That looks at each source by itself: one hot link may starve a single core while the sum over all of
+them hardly tells.
 
 No link and no node carries more than one flit a cycle, which bounds the scale from above.
 Bisection below that bound finds the largest load that is carried.
@@ -12,14 +13,17 @@ Bisection below that bound finds the largest load that is carried.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from chipsim.noc.demand import Demand
-from chipsim.noc.load import Load, measure_load
-from chipsim.noc.mesh import Advance, Mesh
+from chipsim.noc.load import Load, new_run, result_of
+from chipsim.noc.mesh import Mesh
 
 TOLERANCE = 0.05
 """A source may be behind by this share of a run."""
+LOOKS = 20
+"""Times that a run is looked at; it ends at the first that finds it overloaded."""
 PRECISION = 0.01
 """Distance of the last two scales, as a share of the bound."""
 
@@ -50,11 +54,12 @@ def find_saturation(
     warmup: int | None = None,
     seed: int = 0,
     precision: float = PRECISION,
-    advance: Advance | None = None,
+    tried: Callable[[int], None] = lambda runs: None,
 ) -> Saturation:
     """The largest factor on a load that the mesh carries, to `precision` of the bound.
 
     The arguments are those of `chipsim.noc.load.measure_load`; every run is as long as told.
+    ``tried`` is called after each with the number of runs so far.
     """
     busiest = demand.busiest(mesh)
     if busiest == 0:
@@ -64,13 +69,22 @@ def find_saturation(
 
     def carried(scale: float) -> Load | None:
         nonlocal runs
+        found = attempt(scale)
         runs += 1
+        tried(runs)
+        return found
+
+    def attempt(scale: float) -> Load | None:
         # Rounding must not make a rate of 1 a little more.
         load = demand.scaled(min(scale, (1 - 1e-12) / demand.rate.max()))
-        found = measure_load(
-            mesh, load, cycles=cycles, warmup=warmup, drain=0, seed=seed, advance=advance
-        )
-        return found if found.lag <= TOLERANCE else None
+        run = new_run(mesh, load, cycles, warmup, 0, seed)
+        end = run.window[1]
+        for look in range(1, LOOKS + 1):
+            run.until(end * look // LOOKS, end)
+            waits = run.waits()
+            if waits.max() > TOLERANCE * end:
+                return None
+        return result_of(run, waits)
 
     low, best = 0.0, None
     high = bound
