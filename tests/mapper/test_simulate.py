@@ -157,17 +157,17 @@ def test_a_load_above_saturation_is_told(folder: Path, run: Run) -> None:
     """Four cores in a row whose spikes all go to the last: its port has a flit a cycle, no more."""
     edges = [(0, 3), (1, 3), (2, 3)]
     write_network(folder / "net.bin", edges, 4, [8, 8, 8])
-    assert (
-        run("run", "net.bin", "--chip", "4x1", "--neurons-per-core", "1", "-o", "out", "-q").code
-        == 0
-    )
+    chip = ("--chip", "4x1", "--neurons-per-core", "1")
+    assert run("run", "net.bin", *chip, "-o", "out", "-q").code == 0
     save_mapping(folder / "out/mapping.npz", np.arange(4, dtype=np.int32), Chip("c", 4, 1))
     found = run("simulate", "out", "--cycles", "400", "--tick-cycles", "10")
     assert found.code == 0
     assert "above saturation" in found.err
-    assert "packets had not arrived 1,600 cycles after" in found.err or "drain" not in found.err
+    assert "packets had not arrived" not in found.err
     report = json.loads((folder / "out/report.json").read_text())["simulation"]
     assert report["saturated"]
+    # 2.4 flits a cycle in 600 cycles, one a cycle gets through: as many cycles later all have.
+    assert report["drained"] == pytest.approx(1.4 * 600, rel=0.05)
     assert report["busiest_expected"] == pytest.approx(2.4)
     assert report["delivered"] * 4 == pytest.approx(1.0, rel=0.02)
     assert report["saturation"]["load_scale"] == pytest.approx(10 / 24, rel=0.1)
@@ -277,7 +277,8 @@ def test_noxim(out: Path, run: Run) -> None:
     }  # fmt: skip
     double = ("--tick-cycles", "1000", "--load-scale", "2")
     assert run("export", out, "two.txt", "--format", "noxim", *double).code == 0
-    first = next(l for l in Path("two.txt").read_text().splitlines() if not l.startswith("%"))
+    lines = Path("two.txt").read_text().splitlines()
+    first = next(line for line in lines if not line.startswith("%"))
     assert float(first.split()[2]) == pytest.approx(2 * float(rows[0][2]))
 
 
