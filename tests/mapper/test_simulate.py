@@ -166,8 +166,9 @@ def test_a_load_above_saturation_is_told(folder: Path, run: Run) -> None:
     assert "packets had not arrived" not in found.err
     report = json.loads((folder / "out/report.json").read_text())["simulation"]
     assert report["saturated"]
-    # 2.4 flits a cycle in 600 cycles, one a cycle gets through: as many cycles later all have.
-    assert report["drained"] == pytest.approx(1.4 * 600, rel=0.05)
+    # Core 2 takes every other turn of the link, cores 0 and 1 share the rest: their 480 packets of
+    # the first 600 cycles need four cycles each, as the load goes on.
+    assert report["drained"] == pytest.approx(4 * 480 - 600, rel=0.15)
     assert report["busiest_expected"] == pytest.approx(2.4)
     assert report["delivered"] * 4 == pytest.approx(1.0, rel=0.02)
     assert report["saturation"]["load_scale"] == pytest.approx(10 / 24, rel=0.1)
