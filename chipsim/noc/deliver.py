@@ -8,8 +8,9 @@ import numpy as np
 import numpy.typing as npt
 
 from chipsim.errors import ChipError
-from chipsim.noc.kernel import NEVER, Feed
+from chipsim.noc.kernel import NEVER
 from chipsim.noc.mesh import Advance, Mesh, Run, link_flits, new_tally
+from chipsim.noc.state import Feed
 from chipsim.protocols import Int64Array
 
 _Whole = npt.ArrayLike

@@ -13,8 +13,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from chipsim.errors import ChipError
-from chipsim.noc.kernel import Feed, _guide
+from chipsim.noc.kernel import _guide
 from chipsim.noc.mesh import Mesh
+from chipsim.noc.state import Feed
 from chipsim.protocols import FloatArray, Int32Array, Int64Array
 
 

@@ -17,13 +17,10 @@ from chipsim.noc.kernel import (
     SOUTH,
     WEST,
     WHEEL,
-    Feed,
-    Routers,
-    Sources,
-    Tally,
     _advance,
     _start,
 )
+from chipsim.noc.state import Feed, Routers, Sources, Tally
 from chipsim.protocols import Int64Array
 
 DEPTH = 4
