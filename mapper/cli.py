@@ -15,12 +15,13 @@ from mapper.version import version
 COMMANDS = {
     "run": "map a network onto a chip: the whole job",
     "import": "convert a file to a network file",
-    "export": "convert a network file to another format",
+    "export": "convert a network file, or the traffic of a mapping, to another format",
     "generate": "make a synthetic network",
     "info": "say what a file or an output folder holds",
     "verify": "check a network or a mapping in full, by an independent slow path",
     "check": "say whether a network fits a chip, without mapping it",
     "score": "score a mapping made by anyone",
+    "simulate": "run the flit-level model on a mapping's traffic",
     "place": "place a graph of groups, one group a core",
     "hw": "the chip as hardware: Verilog, and the cells that it takes",
 }
@@ -116,7 +117,11 @@ def _work(options: argparse.Namespace) -> str:
             return "map by classic"
         names = {"cut": "map by cut", "multicast": "map for multicast"}
         return names.get(options.objective, "map by hops")
-    names = {"place": "place groups", "score": "score mappings"}
+    names = {
+        "place": "place groups",
+        "score": "score mappings",
+        "simulate": "simulate mappings",
+    }
     return names.get(options.command, "read and write networks")
 
 

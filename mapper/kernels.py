@@ -109,6 +109,7 @@ WORK = {  # presets to map with, objectives
     "read and write networks": ((), ()),
     "place groups": ((), ()),
     "score mappings": ((), ()),
+    "simulate mappings": ((), ()),
     "map by classic": (("classic",), ("unicast",)),
     "map by hops": (("fast", "default", "strong"), ("unicast",)),
     "map by cut": (("fast", "default", "strong"), ("cut",)),
@@ -119,6 +120,9 @@ WORK = {  # presets to map with, objectives
 def _work_on_tiny_networks(work: str) -> None:
     import numpy as np
 
+    from chipsim.noc.load import measure_load
+    from chipsim.noc.mesh import Mesh
+    from chipsim.noc.patterns import uniform
     from mapper.partition.bisection import whole
     from mapper.pipeline import measure_network
     from mapper.placement.portfolio import place
@@ -151,7 +155,7 @@ def _work_on_tiny_networks(work: str) -> None:
                         export_network(network, folder / text)
                         import_network(folder / text, folder / "again.bin")
                 verify_network(path)
-            if work == "score mappings":
+            if work in ("score mappings", "simulate mappings"):
                 with NetworkFile(path) as network:
                     core = rng.integers(0, TINY.cores, 300).astype(np.int32)
                     measure_network(network, TINY, core)
@@ -162,6 +166,9 @@ def _work_on_tiny_networks(work: str) -> None:
                         objective=objective,
                     )  # fmt: skip
                     _map_tiny_network(path, settings)
+    if work == "simulate mappings":
+        mesh = Mesh(2, 2)
+        measure_load(mesh, uniform(mesh, 0.1), cycles=2)
     for most in (1, 1 << 12, 1 << 28):  # numbers of one, two and four bytes
         numbers = np.arange(8, dtype=np.int32) * most
         unpack_lists(pack_lists(np.array([0, 8]), numbers, numbers))

@@ -230,6 +230,13 @@ def fraction_bar(options: argparse.Namespace, text: str) -> Iterator[Callable[[f
         yield update
 
 
+def network_of(folder: Path, moved: Path | None, report: dict[str, Any]) -> Path:
+    """The network of an output folder: the one given, else where it was, else in the folder."""
+    network = moved or Path(report["network"]["path"])
+    beside = folder / IMPORTED  # a folder that was moved takes its network along
+    return beside if not network.exists() and beside.exists() else network
+
+
 def is_network_name(path: Path) -> bool:
     """Whether a file is to be opened as a network file rather than imported."""
     if path.suffix.lower() == ".bin":

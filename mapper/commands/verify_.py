@@ -35,10 +35,7 @@ def run(options: argparse.Namespace) -> int:
     from mapper.verify_mapping import verify_mapping
 
     report = read_report(options.path)
-    network = options.network or Path(report["network"]["path"])
-    beside = options.path / common.IMPORTED  # a folder that was moved takes its network along
-    if not network.exists() and beside.exists():
-        network = beside
+    network = common.network_of(options.path, options.network, report)
     verify_network(network)
     found = verify_mapping(options.path, report, network)
     result = {"path": str(options.path), "network": str(network), "valid": True, **found}

@@ -1,0 +1,107 @@
+"""Given packets through the mesh: when each of them arrives."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from chipsim.errors import ChipError
+from chipsim.noc.kernel import NEVER
+from chipsim.noc.mesh import Advance, Mesh, Run, link_flits, new_tally
+from chipsim.noc.state import Feed
+from chipsim.protocols import Int64Array
+
+_Whole = npt.ArrayLike
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """How given packets fared.
+
+    Attributes
+    ----------
+    delivered : ndarray[int64], shape (packets,)
+        Cycle in which each packet left the local output of its target, -1 if it did not by the
+        limit.
+    links : ndarray[int64], shape (4, height, width)
+        Flits on each link, in the form of `chipsim.links`.
+    cycles : cycles that were simulated
+    """
+
+    delivered: Int64Array
+    links: Int64Array
+    cycles: int
+
+
+def deliver(
+    mesh: Mesh,
+    created: _Whole,
+    source: _Whole,
+    target: _Whole,
+    *,
+    limit: int | None = None,
+    advance: Advance | None = None,
+) -> Delivery:
+    """Send packets and wait until all are delivered, or `limit` cycles have passed.
+
+    Parameters
+    ----------
+    mesh
+    created : whole numbers, shape (packets,), 0 or more: cycle of creation, in any order
+    source, target : whole numbers, shape (packets,), nodes
+        Packets that a node creates in the same cycle enter the mesh in the order given.
+    limit : cycles to simulate at most; without one all are delivered, as the mesh has no deadlock
+    advance : called now and then with the cycle that has been reached
+
+    Raises
+    ------
+    ChipError
+        If the arrays do not belong together or a node is outside of the mesh.
+    """
+    times = _whole("created", created, NEVER - 1)
+    sources = _whole("source", source, mesh.nodes - 1)
+    targets = _whole("target", target, mesh.nodes - 1)
+    if not len(times) == len(sources) == len(targets):
+        raise ChipError(
+            f"packets: {len(times)} times, {len(sources)} sources and {len(targets)} targets; "
+            "give one of each a packet"
+        )
+    if limit is not None and limit < 0:
+        raise ChipError(f"limit is {limit}; give a number of cycles, 0 or more")
+    order = np.lexsort((times, sources))  # stable
+    stop = np.cumsum(np.bincount(sources, minlength=mesh.nodes))
+    feed = Feed(
+        at=np.concatenate([[0], stop[:-1]]).astype(np.int64),
+        stop=stop.astype(np.int64),
+        order=order.astype(np.int64),
+        created=times,
+        wanted=targets.astype(np.int32),
+        random=np.zeros(0, dtype=np.uint64),
+        miss=np.zeros(0),
+        spread=np.zeros(1),
+        indptr=np.zeros(1, dtype=np.int64),
+        choice=np.zeros(0, dtype=np.int32),
+        below=np.zeros(0, dtype=np.int64),
+        guide=np.zeros(0, dtype=np.int32),
+    )
+    run = Run(mesh, feed, new_tally(mesh.nodes, len(times)), (0, NEVER))
+    run.until(NEVER if limit is None else limit, 0, advance)
+    return Delivery(run.tally.delivered, link_flits(mesh, run.tally), run.cycle)
+
+
+def _whole(name: str, values: _Whole, highest: int) -> Int64Array:
+    found = np.asarray(values)
+    if found.ndim != 1 or not (np.issubdtype(found.dtype, np.integer) or not found.size):
+        raise ChipError(
+            f"packets: {name} has shape {found.shape} and type {found.dtype}; "
+            "give a row of whole numbers"
+        )
+    wrong = np.flatnonzero((found < 0) | (found > highest))
+    if wrong.size:
+        raise ChipError(
+            f"packets: {name} of packet {wrong[0]} is {found[wrong[0]]}; "
+            f"it runs from 0 to {highest}"
+        )
+    return found.astype(np.int64)

@@ -1,0 +1,197 @@
+"""Random loads: how often each node creates a packet, and for whom.
+
+In each cycle node v creates a packet with probability ``rate[v]``, whatever the network does: the
+source queues have no limit (an open loop). A packet goes to a node drawn from all alike with
+probability ``spread``, else to one drawn from the table of v by weight. Every node has a random
+generator of its own, so its packets depend on the seed alone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from chipsim.errors import ChipError
+from chipsim.noc.kernel import _guide
+from chipsim.noc.mesh import Mesh
+from chipsim.noc.state import Feed
+from chipsim.protocols import FloatArray, Int32Array, Int64Array
+
+
+@dataclass(frozen=True, slots=True)
+class Demand:
+    """A load on a mesh.
+
+    Attributes
+    ----------
+    rate : ndarray[float64], shape (nodes,), packets a cycle
+    spread : share of the packets whose target is drawn from all nodes, the own one among them
+    indptr : ndarray[int64], shape (nodes + 1,)
+        Node v owns the entries ``indptr[v]`` to ``indptr[v + 1] - 1`` of the next two.
+    choice : ndarray[int32], shape (entries,), target
+    below : ndarray[int64], shape (entries,), sum of the weights of its node up to this entry
+    guide : ndarray[int32], shape (entries,), speeds up the search in it
+    """
+
+    rate: FloatArray
+    spread: float
+    indptr: Int64Array
+    choice: Int32Array
+    below: Int64Array
+    guide: Int32Array
+
+    def __post_init__(self) -> None:
+        bad = np.flatnonzero(~((self.rate >= 0) & np.isfinite(self.rate)))
+        if bad.size:
+            raise ChipError(
+                f"load: node {bad[0]} has the rate {self.rate[bad[0]]}; give a number, 0 or more"
+            )
+        if not 0 <= self.spread <= 1:
+            raise ChipError(f"load: spread is {self.spread!r}; give a share, 0 to 1")
+        if self.spread < 1:
+            silent = np.flatnonzero((np.diff(self.indptr) == 0) & (self.rate > 0))
+            if silent.size:
+                raise ChipError(f"load: node {silent[0]} has a rate but no target; give it one")
+
+    @classmethod
+    def from_flows(
+        cls, mesh: Mesh, source: Int32Array, target: Int32Array, weight: Int64Array, unit: float
+    ) -> Demand:
+        """The load of flows between nodes, each with ``weight * unit`` packets a cycle.
+
+        source, target, weight : shape (flows,); sources sorted, weights positive
+        """
+        if len(source) and not (
+            (np.diff(source) >= 0).all()
+            and source[0] >= 0
+            and source[-1] < mesh.nodes
+            and target.min() >= 0
+            and target.max() < mesh.nodes
+            and weight.min() > 0
+        ):
+            raise ChipError(
+                "load: flows must be sorted by source, with nodes of the mesh and weights above 0"
+            )
+        indptr = np.searchsorted(source, np.arange(mesh.nodes + 1)).astype(np.int64)
+        below = np.cumsum(weight, dtype=np.int64)
+        before = np.concatenate([[0], below])[indptr]
+        below -= np.repeat(before[:-1], np.diff(indptr))
+        rate = np.diff(before) * unit
+        return cls(rate, 0.0, indptr, target.astype(np.int32), below, _guide(indptr, below))
+
+    @classmethod
+    def to_one(cls, target: Int32Array, rate: float, spread: float = 0.0) -> Demand:
+        """Every node sends to one other; a share of its packets to all alike.
+
+        target : shape (nodes,); rate : packets a cycle of each node
+        """
+        nodes = len(target)
+        return cls(
+            np.full(nodes, float(rate)),
+            spread,
+            np.arange(nodes + 1, dtype=np.int64),
+            np.asarray(target, dtype=np.int32),
+            np.ones(nodes, dtype=np.int64),
+            np.zeros(nodes, dtype=np.int32),
+        )
+
+    def scaled(self, factor: float) -> Demand:
+        """The same load with all rates multiplied."""
+        return replace(self, rate=self.rate * factor)
+
+    def feed(self, seed: int) -> Feed:
+        """What the kernel draws the packets from; raises `ChipError` if a node has too many."""
+        if len(self.rate) and self.rate.max() > 1:
+            worst = int(self.rate.argmax())
+            raise ChipError(
+                f"load: node {worst} is to send {self.rate[worst]:.4g} flits a cycle, a node can "
+                f"send 1; scale the load by {1 / self.rate[worst]:.4g} or less"
+            )
+        state = np.random.SeedSequence(seed).generate_state(len(self.rate), np.uint64)
+        with np.errstate(divide="ignore"):  # the logarithm of no chance at all is -inf
+            miss = np.log1p(-self.rate)
+        return Feed(
+            at=np.zeros(0, dtype=np.int64),
+            stop=np.zeros(0, dtype=np.int64),
+            order=np.zeros(0, dtype=np.int64),
+            created=np.zeros(0, dtype=np.int64),
+            wanted=np.zeros(0, dtype=np.int32),
+            random=np.maximum(state, np.uint64(1)),
+            miss=miss,
+            spread=np.array([float(self.spread)]),
+            indptr=self.indptr,
+            choice=self.choice,
+            below=self.below,
+            guide=self.guide,
+        )
+
+    def flows(self) -> FloatArray:
+        """Packets a cycle of each entry of the tables, shape (entries,)."""
+        degree = np.diff(self.indptr)
+        first = self.indptr[:-1][degree > 0]
+        weight = np.diff(self.below, prepend=0)
+        weight[first] = self.below[first]
+        each = np.zeros(len(degree))
+        each[degree > 0] = (1 - self.spread) / self.below[self.indptr[1:][degree > 0] - 1]
+        return np.repeat(self.rate * each, degree) * weight
+
+    def expected(self, mesh: Mesh) -> tuple[FloatArray, FloatArray]:
+        """Flits a cycle on each link and to each node, if all packets get through.
+
+        Returns
+        -------
+        links : shape (4, height, width), in the form of `chipsim.links`
+        received : shape (nodes,)
+        """
+        links = np.zeros((4, mesh.height, mesh.width))
+        received = np.zeros(mesh.nodes)
+        if self.spread:
+            _spread_loads(self.rate * self.spread, links, received)
+        if self.spread < 1 and len(self.choice):
+            source = np.repeat(np.arange(mesh.nodes), np.diff(self.indptr))
+            _flow_loads(source, self.choice.astype(np.int64), self.flows(), links, received)
+        return links, received
+
+    def busiest(self, mesh: Mesh) -> float:
+        """Flits a cycle of the busiest link or node, sending or receiving: 1 is the most."""
+        links, received = self.expected(mesh)
+        return float(max(links.max(), received.max(), self.rate.max()))
+
+
+def _spread_loads(rate: FloatArray, links: FloatArray, received: FloatArray) -> None:
+    """Add the loads of packets to all nodes alike.
+
+    rate : shape (nodes,); links : shape (4, height, width); received : shape (nodes,)
+    """
+    _, height, width = links.shape
+    sent = rate.reshape(height, width)
+    x, y = np.arange(width), np.arange(height)[:, None]
+    links[0] += np.cumsum(sent, axis=1) * (width - 1 - x) / width
+    links[1] += np.cumsum(sent[:, ::-1], axis=1)[:, ::-1] * x / width
+    turning = np.repeat(sent.sum(axis=1, keepdims=True) / width, width, axis=1)
+    links[2] += np.cumsum(turning, axis=0) * (height - 1 - y) / height
+    links[3] += np.cumsum(turning[::-1], axis=0)[::-1] * y / height
+    received += rate.sum() / rate.size
+
+
+def _flow_loads(
+    source: Int64Array,
+    target: Int64Array,
+    flow: FloatArray,
+    links: FloatArray,
+    received: FloatArray,
+) -> None:
+    """Add the loads of flows under XY routing; arrays of shape (flows,), the last two as above."""
+    _, height, width = links.shape
+    y, x = np.divmod(source, width)
+    to_y, to_x = np.divmod(target, width)
+    steps = np.zeros((4, height + 1, width + 1))
+    across = (np.minimum(x, to_x) + (to_x < x), np.maximum(x, to_x) + (to_x < x))
+    down = (np.minimum(y, to_y) + (to_y < y), np.maximum(y, to_y) + (to_y < y))
+    for sign, along, below in ((1, across[0], down[0]), (-1, across[1], down[1])):
+        np.add.at(steps, ((to_x < x).astype(np.int64), y, along), sign * flow)
+        np.add.at(steps, (2 + (to_y < y), below, to_x), sign * flow)
+    links[:2] += np.cumsum(steps[:2, :-1, :-1], axis=2)
+    links[2:] += np.cumsum(steps[2:, :-1, :-1], axis=1)
+    received += np.bincount(target, flow, minlength=len(received))

@@ -1,0 +1,172 @@
+"""Latency and throughput of a mesh under a random load.
+
+A run warms up, then measures. Latency is that of the packets created while it measured, all of
+them: the load goes on until the last of them has arrived, or for as long as is allowed, and those
+that had not arrived then are counted. Throughput and link counts are those of the cycles measured.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from chipsim.errors import ChipError
+from chipsim.noc.demand import Demand
+from chipsim.noc.kernel import ARRIVED, DRAWN, LATENCY, LOCAL, _count_rest
+from chipsim.noc.mesh import Advance, Mesh, Run, link_flits, new_tally
+from chipsim.protocols import Int64Array
+
+DRAIN = 4
+"""Cycles that may pass after the window, as a multiple of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """What a run measured.
+
+    Attributes
+    ----------
+    nodes, warmup, cycles : size of the mesh, cycles before the window and of the window
+    drained : cycles behind the window until the last packet of it arrived, or the limit
+    packets, delivered : packets created in the window, and those of them that arrived
+    sent, received : ndarray[int64], shape (nodes,)
+        Packets that each node created, and flits that it was delivered, in the window.
+    links : ndarray[int64], shape (4, height, width)
+        Flits on each link in the window, in the form of `chipsim.links`.
+    histogram : ndarray[int64], shape (latencies,), delivered packets by latency in cycles
+    latency_sum : sum of the latencies
+    waits : ndarray[int64], shape (nodes,)
+        Cycles that the packet at the front of each source queue had waited at the end of the
+        window; 0 where the queue was empty.
+    """
+
+    nodes: int
+    warmup: int
+    cycles: int
+    drained: int
+    packets: int
+    delivered: int
+    sent: Int64Array
+    received: Int64Array
+    links: Int64Array
+    histogram: Int64Array
+    latency_sum: int
+    waits: Int64Array
+
+    @property
+    def offered(self) -> float:
+        """Packets created per node and cycle."""
+        return self.packets / (self.nodes * self.cycles)
+
+    @property
+    def accepted(self) -> float:
+        """Flits delivered per node and cycle."""
+        return int(self.received.sum()) / (self.nodes * self.cycles)
+
+    @property
+    def undelivered(self) -> int:
+        """Packets of the window that had not arrived when the run ended."""
+        return self.packets - self.delivered
+
+    @property
+    def lag(self) -> float:
+        """The longest wait at the front of a queue, as a share of the run up to then.
+
+        A source that gets rid of a share s of what it creates is behind by 1 - s of the time.
+        """
+        return float(self.waits.max(initial=0)) / (self.warmup + self.cycles)
+
+    @property
+    def latency_mean(self) -> float | None:
+        """Mean of the delivered packets; None without any."""
+        return self.latency_sum / self.delivered if self.delivered else None
+
+    @property
+    def latency_max(self) -> int | None:
+        """Largest of the delivered packets."""
+        return int(np.flatnonzero(self.histogram)[-1]) if self.delivered else None
+
+    def percentile(self, percent: float) -> int | None:
+        """The smallest latency that so many per cent of the delivered packets do not exceed."""
+        if not self.delivered:
+            return None
+        within = np.cumsum(self.histogram)
+        return int(np.searchsorted(within, percent / 100 * self.delivered))
+
+
+def measure_load(
+    mesh: Mesh,
+    demand: Demand,
+    *,
+    cycles: int,
+    warmup: int | None = None,
+    drain: int | None = None,
+    seed: int = 0,
+    advance: Advance | None = None,
+) -> Load:
+    """Run a mesh under a load.
+
+    Parameters
+    ----------
+    mesh, demand
+    cycles : length of the window, 1 or more
+    warmup : cycles before it; half of it by default
+    drain : cycles behind it in which its packets may still arrive; by default four times the window
+    seed : of the packets
+    advance : called now and then with the cycle that has been reached
+
+    Raises
+    ------
+    ChipError
+        If the load is not one of this mesh, or a node is to send more than a flit a cycle.
+    """
+    drain = DRAIN * cycles if drain is None else drain
+    run = new_run(mesh, demand, cycles, warmup, drain, seed)
+    end = run.window[1]
+    run.until(end, end, advance)
+    waits = run.waits()
+    run.until(end + drain, end, advance)
+    return result_of(run, waits)
+
+
+def new_run(
+    mesh: Mesh, demand: Demand, cycles: int, warmup: int | None, drain: int, seed: int
+) -> Run:
+    """A run that is still to begin; arguments and errors are those of `measure_load`."""
+    warmup = cycles // 2 if warmup is None else warmup
+    if cycles < 1 or warmup < 0 or drain < 0:
+        raise ChipError(
+            f"cycles {cycles}, warmup {warmup}, drain {drain}: give 1 or more, and twice 0 or more"
+        )
+    if len(demand.rate) != mesh.nodes:
+        raise ChipError(
+            f"load: made for {len(demand.rate)} nodes, the mesh has {mesh.nodes}; "
+            "use the chip that it was made for"
+        )
+    return Run(mesh, demand.feed(seed), new_tally(mesh.nodes), (warmup, warmup + cycles))
+
+
+def result_of(run: Run, waits: Int64Array) -> Load:
+    """What a run measured; it cannot go on afterwards.
+
+    waits : of its sources at the end of the window
+    """
+    warmup, end = run.window
+    arrived = int(run.scalars[ARRIVED])
+    _count_rest(run.sources, run.feed, run.tally, run.scalars, run.mesh.node_bits, warmup, end)
+    histogram = run.tally.histogram
+    return Load(
+        nodes=run.mesh.nodes,
+        warmup=warmup,
+        cycles=end - warmup,
+        drained=run.cycle - end,
+        packets=int(run.scalars[DRAWN]),
+        delivered=arrived,
+        sent=run.tally.offered,
+        received=run.tally.passed.reshape(-1, 5)[:, LOCAL].copy(),
+        links=link_flits(run.mesh, run.tally),
+        histogram=histogram[: np.flatnonzero(histogram)[-1] + 1 if arrived else 0].copy(),
+        latency_sum=int(run.scalars[LATENCY]),
+        waits=waits,
+    )

@@ -1,0 +1,98 @@
+"""The arrays that the kernel works on, in tuples of what belongs together."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from chipsim.protocols import FloatArray, Int32Array, Int64Array
+
+
+class Routers(NamedTuple):
+    """State of all routers. Input p of node v is FIFO 5 * v + p.
+
+    column : ndarray[int32], shape (nodes,), x of each
+    level, first : ndarray[int32], shape (5 * nodes,), flits in a FIFO, place of its head
+    flits : ndarray[int64], shape (5 * nodes * depth,)
+        Target node of each, and above its bits the cycle of creation, or the index of the packet.
+    request : ndarray[int32], shape (nodes,), bit 5 * output + input
+    pointer : ndarray[int8], shape (5 * nodes,), of every output
+    active : ndarray[int32], shape (nodes,), routers with a flit come first
+    listed : ndarray[bool], shape (nodes,), whether a router is among them
+    moves : ndarray[int64], shape (5 * nodes,), scratch: (node * 5 + output) * 5 + input
+    """
+
+    column: Int32Array
+    level: Int32Array
+    first: Int32Array
+    flits: Int64Array
+    request: Int32Array
+    pointer: np.ndarray[tuple[int], np.dtype[np.int8]]
+    active: Int32Array
+    listed: np.ndarray[tuple[int], np.dtype[np.bool_]]
+    moves: Int64Array
+
+
+class Sources(NamedTuple):
+    """The packet at the front of each source queue, and when to look at which.
+
+    time : ndarray[int64], shape (nodes,), cycle of creation, or NEVER
+    flit : ndarray[int64], shape (nodes,), as in `Routers`
+    pending : ndarray[int32], shape (nodes,), nodes whose packet is due come first
+    entering : ndarray[int32], shape (nodes,), scratch
+    bucket : ndarray[int32], shape (WHEEL,), first node that sleeps in a slot, or -1
+    after : ndarray[int32], shape (nodes,), the next one in the same slot, or -1
+    """
+
+    time: Int64Array
+    flit: Int64Array
+    pending: Int32Array
+    entering: Int32Array
+    bucket: Int32Array
+    after: Int32Array
+
+
+class Feed(NamedTuple):
+    """Where packets come from: a list of them, or chance; the other half is empty.
+
+    at, stop : ndarray[int64], shape (nodes,), range in `order` of the packets still to come
+    order : ndarray[int64], shape (packets,), packets grouped by node, by time within a node
+    created : ndarray[int64], shape (packets,); wanted : ndarray[int32], shape (packets,), target
+
+    random : ndarray[uint64], shape (nodes,), generators, none 0; no shape of nodes means a list
+    miss : ndarray[float64], shape (nodes,), log(1 - chance of a packet in a cycle)
+    spread : ndarray[float64], shape (1,), share of packets to nodes drawn from all alike
+    indptr : ndarray[int64], shape (nodes + 1,), entries of each node in the next two
+    choice : ndarray[int32], target; below : ndarray[int64], sum of the weights up to it
+    guide : ndarray[int32], where to begin the search for a sum; see `_guide`
+    """
+
+    at: Int64Array
+    stop: Int64Array
+    order: Int64Array
+    created: Int64Array
+    wanted: Int32Array
+    random: np.ndarray[tuple[int], np.dtype[np.uint64]]
+    miss: FloatArray
+    spread: FloatArray
+    indptr: Int64Array
+    choice: Int32Array
+    below: Int64Array
+    guide: Int32Array
+
+
+class Tally(NamedTuple):
+    """What is counted, of the cycles and of the packets of the window.
+
+    passed : ndarray[int64], shape (5 * nodes,), flits through output o of node v at 5 * v + o
+    offered, entered : ndarray[int64], shape (nodes,), packets created, and accepted by the mesh
+    histogram : ndarray[int64], shape (latencies,), packets by latency; too short is an error
+    delivered : ndarray[int64], shape (packets,), cycles of delivery, of a list of packets
+    """
+
+    passed: Int64Array
+    offered: Int64Array
+    entered: Int64Array
+    histogram: Int64Array
+    delivered: Int64Array

@@ -1,0 +1,119 @@
+"""`mapper simulate`: the flit-level model on a mapping's traffic."""
+
+from __future__ import annotations
+
+import argparse
+import math
+from pathlib import Path
+
+from mapper.commands import common
+
+EPILOG = """\
+examples:
+  mapper simulate result
+  mapper simulate result --load-scale 1.5 --depth 8 --no-saturation
+  mapper simulate result --tick-cycles 20000 --packets core --json
+
+DIR is the output folder of a run. Every router, buffer and flit is simulated
+cycle by cycle; the result is added to its report.json as `simulation`.
+
+Weights are spikes per unit of time. --tick-cycles says how many cycles of the
+mesh a unit of time lasts at load scale 1. Without it, it is so many that the
+busiest link or core then has half a flit a cycle. --load-scale 2 sends twice
+as much in the same time. The saturation is given as a load scale, and as the
+fewest cycles per unit of time at which the mesh still keeps up.
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("path", type=Path, metavar="DIR", help="output folder of a run")
+    parser.add_argument(
+        "--network", type=Path, metavar="NET", help="the network of DIR, if it was moved"
+    )
+    group = parser.add_argument_group("model")
+    group.add_argument(
+        "--cycles", type=common.positive, default=10_000, metavar="N", help="to measure; 10000"
+    )
+    group.add_argument(
+        "--warmup", type=common.natural, metavar="N", help="cycles before; half as many"
+    )
+    group.add_argument(
+        "--load-scale", type=above_zero, default=1.0, metavar="F", help="factor on the load; 1"
+    )
+    add_units(group)
+    group.add_argument(
+        "--depth", type=common.positive, default=4, metavar="D", help="flits in an input; 4"
+    )
+    group.add_argument(
+        "--no-saturation", action="store_true", help="do not look for the saturation"
+    )
+    common.add_effort(parser)
+
+
+def add_units(group: argparse._ArgumentGroup) -> None:
+    """Options that say what the traffic of a mapping is in flits."""
+    group.add_argument(
+        "--tick-cycles", type=above_zero, metavar="C", help="cycles that a unit of time lasts"
+    )
+    group.add_argument(
+        "--packets",
+        choices=("synapse", "core"),
+        help="a flit for each spike and synapse, as the unicast metrics count (the default), or "
+        "for each spike and other core that it reaches",
+    )
+
+
+def above_zero(text: str) -> float:
+    """A finite number above 0."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
+    if not (value > 0 and math.isfinite(value)):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number above 0")
+    return value
+
+
+def run(options: argparse.Namespace) -> int:
+    import json
+
+    from mapper.offered import offered_load
+    from mapper.output import REPORT, read_report
+    from mapper.simulate import Wish, simulate, tables
+    from storage.files import write_file
+    from storage.network import NetworkFile
+
+    report = read_report(options.path)
+    warmup = options.cycles // 2 if options.warmup is None else options.warmup
+    wish = Wish(options.cycles, warmup, options.load_scale, options.seed, not options.no_saturation)
+    packets = options.packets or "synapse"
+    with NetworkFile(common.network_of(options.path, options.network, report)) as network:
+        offered = offered_load(
+            options.path,
+            report,
+            network,
+            depth=options.depth,
+            packets=packets,
+            tick_cycles=options.tick_cycles,
+            threads=common.threads_of(options),
+            memory=common.memory_of(options),
+        )
+    with common.fraction_bar(options, "simulating") as progress:
+        found = {"packets_per": packets, **simulate(offered, wish, progress)}
+    report["simulation"] = found
+    write_file(options.path / REPORT, (json.dumps(report, indent=1) + "\n").encode())
+    mesh = f"{offered.mesh.width}x{offered.mesh.height}, {offered.mesh.depth} flits an input"
+    common.emit(options, found, tables(found, f"{options.path} on {mesh}"))
+    if found["saturated"]:
+        common.say(
+            options,
+            f"note: load scale {options.load_scale:g} is above saturation: source queues grow, "
+            "and latency with them for as long as it runs",
+        )
+    if found["undelivered"]:
+        common.say(
+            options,
+            f"note: {found['undelivered']:,} of {found['packets']:,} packets had not arrived "
+            f"{found['drained']:,} cycles after the window; latency is that of the others",
+        )
+    return 0

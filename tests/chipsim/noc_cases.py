@@ -1,0 +1,35 @@
+"""Small random sets of packets for the tests of the mesh."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from chipsim.noc.mesh import Mesh
+from tests.chipsim.noc_twin import Packet
+
+SHAPES = ("uniform", "hotspot", "transpose", "complement", "neighbour", "self", "burst")
+
+
+def random_packets(
+    rng: np.random.Generator, mesh: Mesh, shape: str, count: int, cycles: int
+) -> list[Packet]:
+    """`count` packets of one shape, created at random in `cycles` cycles; in no order."""
+    nodes = mesh.nodes
+    created = rng.integers(0, cycles, count)
+    source = rng.integers(0, nodes, count)
+    y, x = np.divmod(source, mesh.width)
+    if shape == "hotspot":
+        target = np.where(rng.random(count) < 0.5, nodes // 2, rng.integers(0, nodes, count))
+    elif shape == "transpose":  # cut off where the mesh is not square
+        target = np.minimum(x, mesh.height - 1) * mesh.width + np.minimum(y, mesh.width - 1)
+    elif shape == "complement":
+        target = nodes - 1 - source
+    elif shape == "neighbour":
+        target = y * mesh.width + np.minimum(x + 1, mesh.width - 1)
+    elif shape == "self":
+        target = source
+    else:
+        target = rng.integers(0, nodes, count)
+    if shape == "burst":
+        created[:] = created[:1]
+    return [(int(t), int(a), int(b)) for t, a, b in zip(created, source, target, strict=True)]

@@ -1,0 +1,240 @@
+"""The flit-level kernel against its plain twin, packet for packet, and against what must hold."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from itertools import product
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from chipsim.chip import Chip
+from chipsim.errors import ChipError
+from chipsim.links import loads_of, route_flows
+from chipsim.noc.deliver import Delivery, deliver
+from chipsim.noc.kernel import NEVER, _next, _uniform
+from chipsim.noc.mesh import MAX_SLOTS, Mesh
+from tests.chipsim.noc_cases import SHAPES, random_packets
+from tests.chipsim.noc_twin import EAST, LOCAL, NORTH, SOUTH, WEST, Packet, Twin, simulate
+
+# Random numbers are modulo 2^64; with the JIT off numpy warns of that.
+pytestmark = pytest.mark.filterwarnings("ignore:overflow encountered:RuntimeWarning")
+
+Whole = NDArray[np.int64]
+
+
+def sent(mesh: Mesh, packets: list[Packet], **options: Any) -> Delivery:
+    created, source, target = np.array(packets, dtype=np.int64).reshape(-1, 3).T
+    return deliver(mesh, created, source, target, **options)
+
+
+def analytic(mesh: Mesh, source: Whole, target: Whole, weight: Whole) -> list[Any]:
+    """Link loads of the model that only adds up routes."""
+    chip = Chip("mesh", mesh.width, mesh.height)
+    flows = source.astype(np.int32), target.astype(np.int32), weight.astype(np.int64)
+    return loads_of(route_flows(chip, *flows)[0]).tolist()
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_every_packet_arrives_when_the_twin_says(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    mesh = Mesh(int(rng.integers(1, 6)), int(rng.integers(1, 6)), int(rng.integers(1, 6)))
+    shape = SHAPES[seed % len(SHAPES)]
+    cycles = int(rng.choice([1, 6, 40, 3000]))  # from all at once to hardly any
+    packets = random_packets(rng, mesh, shape, int(rng.integers(0, 150)), cycles)
+    found = sent(mesh, packets)
+    twin = Twin(mesh.width, mesh.height, mesh.depth, packets)
+    while -1 in twin.delivered:
+        twin.step()
+    assert found.delivered.tolist() == twin.delivered
+    assert found.cycles == max(twin.delivered, default=-1) + 1
+    for d, port in enumerate((EAST, WEST, SOUTH, NORTH)):
+        for y, x in product(range(mesh.height), range(mesh.width)):
+            assert found.links[d, y, x] == twin.links[x, y, port]
+    assert sum(n for (_, _, port), n in twin.links.items() if port == LOCAL) == len(packets)
+
+
+@pytest.mark.jit
+def test_many_more_packets_arrive_when_the_twin_says() -> None:
+    for seed in range(1000, 1040):
+        rng = np.random.default_rng(seed)
+        mesh = Mesh(int(rng.integers(1, 9)), int(rng.integers(1, 9)), int(rng.integers(1, 10)))
+        packets = random_packets(rng, mesh, SHAPES[seed % len(SHAPES)], 600, 60)
+        expected = simulate(mesh.width, mesh.height, mesh.depth, packets)
+        assert sent(mesh, packets).delivered.tolist() == expected, seed
+
+
+@pytest.mark.parametrize(
+    ("width", "height", "depth"), [(3, 3, 4), (3, 3, 1), (1, 1, 1), (1, 7, 2), (7, 1, 3), (4, 2, 2)]
+)
+def test_without_load_a_packet_takes_a_cycle_and_one_for_each_hop(
+    width: int, height: int, depth: int
+) -> None:
+    mesh = Mesh(width, height, depth)
+    pairs = np.array(list(product(range(mesh.nodes), repeat=2)))
+    created = 7 + 100 * np.arange(len(pairs))
+    found = deliver(mesh, created, *pairs.T)
+    (y, to_y), (x, to_x) = (part.T for part in np.divmod(pairs, width))
+    hops = abs(x - to_x) + abs(y - to_y)
+    assert (found.delivered - created).tolist() == (hops + 1).tolist()
+
+
+def test_one_flit_a_cycle_leaves_a_node_and_reaches_a_node() -> None:
+    line = sent(Mesh(2, 1, 2), [(0, 0, 1)] * 4)
+    assert line.delivered.tolist() == [2, 3, 4, 5]
+    both = sent(Mesh(3, 1, 2), [(0, 0, 1), (0, 2, 1)] * 3)  # the inputs take turns: east is first
+    assert both.delivered.tolist() == [3, 2, 5, 4, 7, 6]
+
+
+def test_an_input_of_one_flit_takes_one_every_other_cycle() -> None:
+    assert sent(Mesh(2, 1, 1), [(0, 0, 1)] * 4).delivered.tolist() == [2, 4, 6, 8]
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_flits_on_links_are_the_analytic_link_loads(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    mesh = Mesh(int(rng.integers(1, 7)), int(rng.integers(1, 7)), int(rng.integers(1, 5)))
+    if seed % 2:  # a permutation, several packets each
+        source = np.arange(mesh.nodes)
+        target = rng.permutation(mesh.nodes)
+    else:
+        source, target = rng.integers(0, mesh.nodes, (2, 30))
+    weight = rng.integers(1, 6, len(source))
+    packets = np.repeat(np.arange(len(source)), weight)
+    found = deliver(mesh, rng.integers(0, 20, len(packets)), source[packets], target[packets])
+    assert found.links.tolist() == analytic(mesh, source, target, weight)
+    assert found.delivered.min() >= 0
+
+
+def check_order(packets: tuple[Whole, Whole, Whole], delivered: Whole) -> None:
+    """Within a pair of source and target packets arrive one by one, in the order of entry."""
+    created, source, target = packets
+    order = np.lexsort((created, target, source))
+    flow = source[order] * (target.max() + 1) + target[order]
+    same = flow[1:] == flow[:-1]
+    steps = np.diff(delivered[order])
+    assert (steps[same] > 0).all()
+
+
+@pytest.mark.jit
+@pytest.mark.parametrize("depth", [1, 4])
+@pytest.mark.parametrize("load", [0.05, 0.3, 0.45, 1.0])
+def test_nothing_is_lost_duplicated_or_reordered(load: float, depth: int) -> None:
+    rng = np.random.default_rng(5)
+    mesh = Mesh(6, 5, depth)
+    count = 100_000
+    created = np.sort(rng.integers(0, int(count / (mesh.nodes * load)), count))
+    source, target = rng.integers(0, mesh.nodes, (2, count))
+    found = deliver(mesh, created, source, target)
+    y, x = np.divmod(source, mesh.width)
+    to_y, to_x = np.divmod(target, mesh.width)
+    assert (found.delivered - created >= abs(x - to_x) + abs(y - to_y) + 1).all()
+    check_order((created, source, target), found.delivered)
+    # A node receives one flit a cycle at most: no two of its deliveries are the same.
+    arrivals = found.delivered * mesh.nodes + target
+    assert len(np.unique(arrivals)) == count
+    weight = np.ones(count, dtype=np.int64)
+    assert found.links.tolist() == analytic(mesh, source, target, weight)
+
+
+def test_the_order_check_sees_a_reordered_pair() -> None:
+    packets = (np.array([0, 1]), np.array([0, 0]), np.array([1, 1]))
+    check_order(packets, np.array([2, 3]))
+    with pytest.raises(AssertionError):
+        check_order(packets, np.array([3, 2]))
+
+
+def test_packets_may_be_given_in_any_order() -> None:
+    rng = np.random.default_rng(1)
+    packets = random_packets(rng, Mesh(3, 3), "uniform", 60, 500)
+    # One packet a cycle, so that the order given decides nothing.
+    packets = [(7 * i, a, b) for i, (_, a, b) in enumerate(packets)]
+    mixed = rng.permutation(len(packets))
+    straight = sent(Mesh(3, 3), packets).delivered
+    assert sent(Mesh(3, 3), [packets[i] for i in mixed]).delivered.tolist() == (
+        straight[mixed].tolist()
+    )
+
+
+def test_a_limit_leaves_packets_undelivered() -> None:
+    packets = [(0, 0, 8), (0, 0, 8), (4, 0, 0)]
+    found = sent(Mesh(3, 3), packets, limit=6)
+    assert (found.delivered.tolist(), found.cycles) == ([5, -1, 5], 6)
+    assert sent(Mesh(3, 3), packets, limit=0).delivered.tolist() == [-1, -1, -1]
+
+
+def test_long_silence_is_skipped() -> None:
+    """Packets that are many turns of the wheel apart, one of them very late."""
+    times = [0, 1023, 1024, 5000, 10**6, 10**15]
+    found = sent(Mesh(3, 2), [(t, 0, 5) for t in times])
+    assert (found.delivered - times).tolist() == [4] * len(times)
+
+
+def test_the_caller_is_told_of_cycles() -> None:
+    seen: list[int] = []
+    sent(Mesh(2, 2), [(0, 0, 3), (9000, 0, 3)], advance=seen.append)
+    assert seen == sorted(seen)
+    assert seen[-1] == 9004
+
+
+def test_no_packets() -> None:
+    found = deliver(Mesh(2, 2), [], [], [])
+    assert (found.delivered.tolist(), found.links.sum(), found.cycles) == ([], 0, 0)
+
+
+@pytest.mark.parametrize(
+    ("packets", "message"),
+    [
+        (([0], [4], [0]), "source of packet 0 is 4; it runs from 0 to 3"),
+        (([0, 0], [0, 0], [1, -1]), "target of packet 1 is -1; it runs from 0 to 3"),
+        (([-3], [0], [0]), "created of packet 0 is -3"),
+        (([NEVER], [0], [0]), f"created of packet 0 is {NEVER}"),
+        (([0], [0, 1], [0]), "1 times, 2 sources and 1 targets"),
+        (([0.5], [0], [0]), "created has shape (1,) and type float64"),
+    ],
+)
+def test_bad_packets(packets: tuple[Any, Any, Any], message: str) -> None:
+    with pytest.raises(ChipError) as error:
+        deliver(Mesh(2, 2), *packets)
+    assert message in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("sides", "message"),
+    [
+        ((0, 2, 4), "width is 0"),
+        ((2, 2.5, 4), "height is 2.5"),
+        ((2, 2, 0), "depth is 0; give a whole number, 1 or more"),
+        ((2, 2, True), "depth is True"),
+        ((64, 64, MAX_SLOTS), "try at most 13107 a FIFO"),
+    ],
+)
+def test_bad_meshes(sides: tuple[Any, Any, Any], message: str) -> None:
+    with pytest.raises(ChipError) as error:
+        Mesh(*sides)
+    assert message in str(error.value)
+
+
+def test_a_limit_below_nothing() -> None:
+    with pytest.raises(ChipError, match="limit is -1"):
+        deliver(Mesh(2, 2), [0], [0], [0], limit=-1)
+
+
+def test_random_numbers() -> None:
+    """The generator as published, in whole numbers of any length."""
+    x = 88172645463325252
+    state = np.uint64(x)
+    seen = defaultdict(int)
+    for _ in range(2000):
+        x ^= x >> 12
+        x ^= (x << 25) % 2**64
+        x ^= x >> 27
+        state = np.uint64(_next(state))
+        assert int(state) == x
+        number = float(_uniform(state))
+        assert number == (x * 0x2545F4914F6CDD1D % 2**64 >> 11) / 2**53
+        seen[int(number * 10)] += 1
+    assert min(seen.values()) > 150
+    assert sorted(seen) == list(range(10))
