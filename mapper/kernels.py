@@ -123,8 +123,8 @@ def _work_on_tiny_networks(work: str) -> None:
     from chipsim.noc.load import measure_load
     from chipsim.noc.mesh import Mesh
     from chipsim.noc.patterns import uniform
+    from mapper.measure import measure_network
     from mapper.partition.bisection import whole
-    from mapper.pipeline import measure_network
     from mapper.placement.portfolio import place
     from mapper.placement.region import choose_region
     from mapper.settings import preset

@@ -20,11 +20,8 @@ from chipsim.noc.mesh import DEPTH, Mesh
 from chipsim.presets import from_fields
 from chipsim.traffic import Traffic, measure
 from mapper.errors import MapperError
-from mapper.limits.helpers import write_split
-from mapper.mapping_file import load_helpers, load_mapping
+from mapper.measure import Synapses, measure_network, open_mapped
 from mapper.output import MAPPING
-from mapper.pipeline import measure_network
-from storage.graph import Csr
 from storage.network import RATE, NetworkFile
 
 BUSY = 0.5
@@ -104,21 +101,10 @@ def offered_load(
         `BUSY` flits a cycle
     memory : bytes for sorting; scratch : folder for temporary files, None for the system's
     """
-    import tempfile
-
     chip = from_fields(report["chip"], f"{folder}: chip of the report")
     path = folder / MAPPING
-    core = load_mapping(path, network.vertices, chip)
-    split = load_helpers(path, chip, network.vertices)
-    if split is None:
-        traffic = _measure(network, chip, core, packets, threads, scratch)
-    else:
-        core = np.concatenate([core, split[1]])
-        with tempfile.TemporaryDirectory(dir=scratch) as name:
-            whole = Path(name) / "split.bin"
-            write_split(network, split[0], whole, memory // 4, threads)
-            with NetworkFile(whole) as opened:
-                traffic = _measure(opened, chip, core, packets, threads, scratch)
+    with open_mapped(network, path, chip, memory // 4, threads, scratch) as (whole, core):
+        traffic = _measure(whole, chip, core, packets, threads, scratch)
     return _offered(chip, traffic, depth, tick_cycles)
 
 
@@ -174,17 +160,6 @@ def _measure(
 
 
 @dataclass(frozen=True, slots=True)
-class _Reached:
-    """For some consecutive vertices one target in each core that they reach."""
-
-    first: int
-    lists: Csr
-
-    def outgoing(self) -> Csr:
-        return self.lists
-
-
-@dataclass(frozen=True, slots=True)
 class _OnePerCore:
     """The network with one synapse for each neuron and core that it reaches.
 
@@ -201,7 +176,7 @@ class _OnePerCore:
     def block_count(self) -> int:
         return self.network.block_count
 
-    def read_block(self, index: int) -> _Reached:
+    def read_block(self, index: int) -> Synapses:
         indptr, targets, weights = self.network.read_outgoing(index)
         first = self.network.block_bounds(index)[0]
         degree = np.diff(indptr)
@@ -215,7 +190,7 @@ class _OnePerCore:
         chosen = np.sort(np.unique(keys, return_index=True)[1])
         kept = own[chosen]
         ends = np.concatenate([[0], np.cumsum(np.bincount(kept, minlength=degree.size))])
-        return _Reached(first, (ends.astype(np.int64), targets[chosen], rates[kept]))
+        return Synapses(first, (ends.astype(np.int64), targets[chosen], rates[kept]))
 
 
 def busiest_links(flits: NDArray[Any], count: int) -> Iterator[tuple[int, int, int, float]]:

@@ -5,9 +5,7 @@ Steps 2 to 5, and the refinement of single neurons, differ by method: `mapper.me
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,13 +14,14 @@ from numpy.typing import NDArray
 from chipsim.chip import Chip
 from chipsim.limits import violations
 from chipsim.metrics import summarise
-from chipsim.traffic import Traffic, measure
+from chipsim.traffic import Traffic
 from mapper.capacity import require_fit
 from mapper.checkpoint import Arrays, Steps
 from mapper.constraints import Constraints
 from mapper.errors import DoesNotFitError
 from mapper.limits.fold import fold
 from mapper.limits.search import make_job
+from mapper.measure import measure_network
 from mapper.methods.classic import Classic
 from mapper.methods.nets import Nets
 from mapper.methods.run import Method, Run
@@ -37,8 +36,8 @@ from mapper.placement.region_bisection import place_by_bisection
 from mapper.plan import make_plan, megabytes
 from mapper.settings import Settings
 from mapper.team import Team
-from storage.graph import Csr, Graph
-from storage.network import RATE, NetworkFile
+from storage.graph import Graph
+from storage.network import NetworkFile
 from storage.scratch import Scratch
 
 
@@ -177,62 +176,6 @@ def place_groups(
         )
         monitor.note(f"{iterations} iterations")
     return x, y, interrupted
-
-
-def measure_network(
-    network: NetworkFile,
-    chip: Chip,
-    core: NDArray[np.int32],
-    threads: int = 1,
-    scratch: Path | None = None,
-    advance: Callable[[int], None] = lambda done: None,
-) -> Traffic:
-    """Traffic of a stored network under a mapping, in one pass.
-
-    scratch : folder for sums that outgrow the memory meant for them
-    advance : called with the connections of each block
-    """
-    rate = network.attribute(RATE) if RATE in network.meta.attributes else None
-    return measure(
-        chip,
-        core,
-        _Told(network, advance),
-        sizes=network.vertex_sizes(),
-        rates=rate.stored if rate else None,
-        undirected=network.undirected,
-        weight_unit=network.meta.weight_unit,
-        rate_unit=rate.unit if rate else network.meta.weight_unit,
-        threads=threads,
-        scratch=scratch,
-    )
-
-
-@dataclass(frozen=True, slots=True)
-class _Synapses:
-    """The outgoing synapses of some consecutive vertices."""
-
-    first: int
-    lists: Csr
-
-    def outgoing(self) -> Csr:
-        return self.lists
-
-
-@dataclass(frozen=True, slots=True)
-class _Told:
-    """The blocks of a network, each of them told to a progress display when it is read."""
-
-    network: NetworkFile
-    advance: Callable[[int], None]
-
-    @property
-    def block_count(self) -> int:
-        return self.network.block_count
-
-    def read_block(self, index: int) -> _Synapses:
-        lists = self.network.read_outgoing(index)
-        self.advance(lists[1].size * (1 if self.network.undirected else 2))
-        return _Synapses(self.network.block_bounds(index)[0], lists)
 
 
 def _random(settings: Settings, step: int) -> np.random.Generator:

@@ -63,10 +63,11 @@ def run(options: argparse.Namespace) -> int:
     from chipsim.metrics import summarise
     from mapper.errors import DoesNotFitError, UsageError
     from mapper.mapping_file import save_csv, save_mapping
+    from mapper.measure import measure_network
     from mapper.monitor import Monitor
     from mapper.output import network_facts
     from mapper.partition.bisection import whole
-    from mapper.pipeline import measure_network, place_groups
+    from mapper.pipeline import place_groups
     from mapper.settings import preset
     from mapper.tables import quality
 

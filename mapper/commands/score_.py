@@ -28,32 +28,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    import tempfile
-
-    import numpy as np
-
     from chipsim.limits import violations
     from chipsim.metrics import summarise
-    from mapper.limits.helpers import write_split
-    from mapper.mapping_file import load_helpers, load_mapping
+    from mapper.measure import measure_network, open_mapped
     from mapper.output import network_facts
-    from mapper.pipeline import measure_network
     from mapper.tables import quality
-    from storage.network import NetworkFile
 
     chip, threads = common.chip_of(options), common.threads_of(options)
     with common.open_network(options, options.network) as network:
-        core = load_mapping(options.mapping, network.vertices, chip)
-        split = load_helpers(options.mapping, chip, network.vertices)
-        if split is None:
-            traffic = measure_network(network, chip, core, threads)
-        else:
-            core = np.concatenate([core, split[1]])
-            with tempfile.TemporaryDirectory() as folder:
-                path = Path(folder) / common.SPLIT
-                write_split(network, split[0], path, common.memory_of(options) // 4, threads)
-                with NetworkFile(path) as whole:
-                    traffic = measure_network(whole, chip, core, threads)
+        memory = common.memory_of(options) // 4
+        with open_mapped(network, options.mapping, chip, memory, threads) as (whole, core):
+            traffic = measure_network(whole, chip, core, threads)
         about = network_facts(network, options.network)
     broken = violations(chip, traffic.usage)
     metrics = summarise(chip, traffic)

@@ -276,7 +276,7 @@ def test_an_interrupt_while_results_are_written_leaves_nothing_under_the_final_n
     ("where", "arguments"),
     [
         ("mapper.pipeline.place_groups", ("place", "net.bin", "--chip", "8x8", "-o", "out.npz")),
-        ("mapper.pipeline.measure_network", ("score", "net.bin", "map.csv", "--chip", "8x8")),
+        ("mapper.measure.measure_network", ("score", "net.bin", "map.csv", "--chip", "8x8")),
     ],
 )
 def test_an_interrupt_of_another_command_ends_with_130_and_leaves_nothing(

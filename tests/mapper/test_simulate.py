@@ -14,9 +14,9 @@ from chipsim.chip import Chip
 from chipsim.noc.deliver import deliver
 from chipsim.noc.load import measure_load
 from mapper.mapping_file import load_mapping, save_mapping
+from mapper.measure import measure_network
 from mapper.offered import BUSY, Offered, offered_load
 from mapper.output import read_report
-from mapper.pipeline import measure_network
 from storage.network import NetworkFile
 from tests.mapper.conftest import Run
 from tests.mapper.helpers import random_network, write_network

@@ -10,6 +10,7 @@ import pytest
 
 from chipsim.chip import Chip
 from mapper.errors import UsageError
+from mapper.measure import measure_network
 from mapper.monitor import Monitor
 from mapper.multicast.hypergraph import connectivity
 from mapper.multicast.nets import NetReader, net_traffic, read_nets
@@ -20,7 +21,7 @@ from mapper.multicast.streamed import (
     streamed_traffic,
 )
 from mapper.partition.rows import StreamedRows
-from mapper.pipeline import map_network, measure_network
+from mapper.pipeline import map_network
 from mapper.plan import make_plan
 from mapper.settings import Settings, preset
 from mapper.team import Team
