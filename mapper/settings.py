@@ -88,7 +88,7 @@ class Settings:
     exchanges: int = 6
     hop_budget: int = 50_000_000
     cycles: int = 1
-    proposals: int = 200
+    proposals: int = 50
     cycle_proposals: int = 0
     anneal_budget: int = 50_000_000
     net_budget: int = 30_000_000

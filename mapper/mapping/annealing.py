@@ -114,7 +114,7 @@ class Cooling:
     """
 
     proposals: float
-    least: int = 2_000_000
+    least: int = 700_000
     start: float = 0.3
     end: float = 0.005
     steps: int = 30

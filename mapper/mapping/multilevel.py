@@ -36,7 +36,6 @@ STALLED = 0.95  # share of the vertices that a level keeps at most
 STARTS_ENTRIES = 800_000  # entries of the coarsest level times starts
 FIRST = BisectionEffort(16, 3, 0)
 PASSES = 2  # in which single vertices move, on each level
-EXCHANGES = 4  # rounds on a level at most
 FM_PASSES = 2  # of each exchange
 SETTLED = 20  # exchanges end when one saves less than one in so many hops that the first saved
 
@@ -89,7 +88,7 @@ class Effort:
 
     gathered: int
     coarse: int
-    rounds: int = EXCHANGES
+    rounds: int
     cooling: Cooling | None = None
     chains: int = 1
 
@@ -194,7 +193,7 @@ def uncoarsen(
 def _refined(
     levels: Levels, depth: int, core: Int32, mesh: Mesh, effort: Effort, seed: int, team: Team
 ) -> Int32:
-    """Moves and exchanges on one level, after annealing if that is better there than without.
+    """Moves on one level, after annealing if that is better there than without; then exchanges.
 
     It is on meshes and sheets; where few vertices have most of the connections it may not be.
     """
@@ -208,8 +207,9 @@ def _refined(
                 rows, start, mesh.room, np.zeros_like(mesh.room), seed + depth, index, team,
                 seeker=_seeker(rows, mesh, fixed),
             )  # fmt: skip
-        exchange(rows, start, mesh, effort.rounds, effort.gathered, seed + 100 * depth, team, fixed)
-    return min(starts, key=lambda one: merit(rows, one, mesh, team))
+    core = min(starts, key=lambda one: merit(rows, one, mesh, team))
+    exchange(rows, core, mesh, effort.rounds, effort.gathered, seed + 100 * depth, team, fixed)
+    return core
 
 
 def refine_levels(

@@ -20,7 +20,7 @@ from mapper.mapping.batches import exchange_batches
 from mapper.mapping.cycle import refine_by_chains
 from mapper.mapping.hops import SeekHops
 from mapper.mapping.mesh import CUT, Mesh
-from mapper.mapping.multilevel import EXCHANGES, SETTLED, Effort, Levels, refine_levels
+from mapper.mapping.multilevel import SETTLED, Effort, Levels, refine_levels
 from mapper.mapping.partners import pairs_of
 from mapper.mapping.price import price
 from mapper.monitor import Monitor
@@ -31,6 +31,7 @@ from mapper.team import Team
 
 WORTH_ANOTHER = 0.003  # share of the hops that a V-cycle saves at least, if another is to follow
 LEAST_PROPOSALS = 30  # of annealing, for each neuron, if any
+FOR_A_LEVEL = 2  # exchanges of a finished mapping for one on each level
 WORTH_A_CORNER = 3  # exchanges from which those across corners take part
 
 
@@ -57,7 +58,7 @@ def level_effort(settings: Settings, plan: Plan, entries: int, proposals: int) -
     """
     proposals = min(proposals, max(LEAST_PROPOSALS, settings.anneal_budget // max(1, entries)))
     cooling = Cooling(proposals) if proposals else None
-    rounds = max(1, min(settings.exchanges, EXCHANGES))
+    rounds = max(1, settings.exchanges // FOR_A_LEVEL)
     return Effort(plan.gathered, HELD_BYTES * plan.sampled, rounds, cooling, plan.chains)
 
 
@@ -87,8 +88,10 @@ def refine_mapping(
     passes, rounds = min(settings.hop_passes, most), min(settings.exchanges, most)
     if mesh.most == CUT:
         passes = 0  # they were part of partitioning
+    cycles = plan.cycles
     if mapped.on_levels:
         passes = rounds = 0
+        cycles = plan.cycles if settings.cycle_proposals else 0  # else they would do the same again
 
         def climb(core: NDArray[np.int32]) -> tuple[NDArray[np.int32], int]:
             seed = settings.seed_of(7)
@@ -126,8 +129,8 @@ def refine_mapping(
         first = first or saved
         if saved * SETTLED <= first:
             break
-    before = price(rows, core, mesh, team) if plan.cycles else 0
-    for index in range(plan.cycles):
+    before = price(rows, core, mesh, team) if cycles else 0
+    for index in range(cycles):
 
         def cycle(core: NDArray[np.int32], index: int = index) -> tuple[NDArray[np.int32], int]:
             seed = settings.seed_of(10 + index)

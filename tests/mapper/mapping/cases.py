@@ -15,7 +15,7 @@ from tests.mapper.helpers import random_graph
 
 SEEDS = range(30)
 FAR = ((2, 0), (0, 2))
-EFFORT = Effort(1000, 1 << 20)
+EFFORT = Effort(1000, 1 << 20, 4)
 
 
 def random_case(

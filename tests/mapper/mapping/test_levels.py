@@ -202,5 +202,5 @@ def test_proposals_of_annealing() -> None:
         cooling = level_effort(settings, plan, entries, proposals).cooling
         assert (cooling.proposals if cooling else 0) == expected
     assert Cooling(3, steps=4).count(10) == 750
-    assert Cooling(3, steps=4).count(100_000) == 500_000
+    assert Cooling(3, steps=4).count(100_000) == 175_000
     assert Cooling(3, steps=4).count(1_000_000) == 750_000
