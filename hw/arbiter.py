@@ -32,10 +32,9 @@ from hw.sharing import shared
 class Arbiter(wiring.Component):
     """Arbiter of ``count`` (1 to 64) inputs; raises `HwError` on others."""
 
-    module_name = "arbiter"
-
     def __init__(self, count: int) -> None:
         self.count = check_count("arbiter: count", count, 1, 64)
+        self.module_name = f"arbiter_{count}"
         super().__init__({"requests": In(count), "ready": In(1), "grants": Out(count)})
 
     @property

@@ -8,6 +8,7 @@ proofs.
 from __future__ import annotations
 
 import json
+import re
 import tempfile
 from collections import Counter
 from dataclasses import dataclass
@@ -19,10 +20,20 @@ from amaranth.back import rtlil
 from hw.sharing import SharedModules
 from hw.yosys import Note, quiet, run_yosys
 
+# A memory's initial contents, a few lines of a cell, all of them zero.
+_ZEROS = re.compile(
+    r"^  cell \$meminit_v2 [^\n]*\n(?:    (?!connect \\DATA)[^\n]*\n)*"
+    r"    connect \\DATA \d+'0*\n(?:    [^\n]*\n)*  end\n",
+    re.MULTILINE,
+)
+
 
 @dataclass(frozen=True, slots=True)
 class Netlist:
     """A design as RTLIL.
+
+    Memories without contents of their own have none here, instead of zeros: a reset would not bring
+    these back, and Yosys takes minutes to read them from Verilog.
 
     top : name of the top module
     modules : names of the modules that components share, the top module last
@@ -45,7 +56,8 @@ def netlist(component: Any, top: str) -> Netlist:
         platform.definition = definition
         texts.append(rtlil.convert(definition, name=name, platform=platform, emit_src=False))
         names.append(name)
-    return Netlist(top, tuple(reversed(names)), "\n".join(reversed(texts)))
+    text = "\n".join(_ZEROS.sub("", text) for text in reversed(texts))
+    return Netlist(top, tuple(reversed(names)), text)
 
 
 def verilog(design: Netlist, note: Note = quiet) -> str:
@@ -65,35 +77,42 @@ class Cells:
     count : instances in the design
     cells : gates and flip-flops of one, without those of shared modules within
     flip_flops : of these, flip-flops
+    memory_bits : of one's memories that are read synchronously, as block RAM is
     """
 
     module: str
     count: int
     cells: int
     flip_flops: int
+    memory_bits: int
 
 
 def cells(design: Netlist, note: Note = quiet) -> list[Cells]:
     """Cells of every shared module after generic synthesis, the top module last.
 
-    Gates of two inputs, multiplexers and flip-flops, memories in flip-flops: what Yosys calls
-    ``synth`` without a technology. Raises `HwError` without a Yosys.
+    Gates of two inputs, multiplexers and flip-flops: what Yosys calls ``synth`` without a
+    technology. Memories that are read asynchronously, as the buffers' are, become flip-flops; the
+    others stay memories. Raises `HwError` without a Yosys.
     """
     keep = [f"setattr -mod -set keep_hierarchy 1 {name}" for name in design.modules]
-    synthesis = [f"synth -flatten -top {design.top}", "tee -q -o stat.json stat -json"]
-    script = [*_read(design), *keep, *synthesis]
+    script = [*_read(design), *keep, f"synth -flatten -top {design.top} -run begin:fine"]
+    script += ["memory_map t:$mem_v2 r:RD_CLK_ENABLE=1'0 %i", "opt -fast -full"]
+    script += ["techmap", "opt -fast", "abc -g simple", "opt -fast"]
+    script += ["memory_unpack", "tee -q -o stat.json stat -json"]
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder)
         (path / "design.il").write_text(design.text)
         run_yosys(script, path, note)
-        modules = json.loads((path / "stat.json").read_text())["modules"]
-    types = {name.removeprefix("\\"): found["num_cells_by_type"] for name, found in modules.items()}
+        found = json.loads((path / "stat.json").read_text())["modules"]
+    modules = {name.removeprefix("\\"): one for name, one in found.items()}
+    types = {name: one["num_cells_by_type"] for name, one in modules.items()}
     counts = _instances(design.top, types)
     result = []
     for name in design.modules:
-        own = {kind: n for kind, n in types[name].items() if kind not in types}
+        own = {kind: n for kind, n in types[name].items() if kind.startswith("$_")}
         flip_flops = sum(n for kind, n in own.items() if "DFF" in kind or "DLATCH" in kind)
-        result.append(Cells(name, counts[name], sum(own.values()), flip_flops))
+        memory_bits = modules[name]["num_memory_bits"]
+        result.append(Cells(name, counts[name], sum(own.values()), flip_flops, memory_bits))
     return result
 
 

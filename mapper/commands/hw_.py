@@ -11,21 +11,35 @@ from mapper.commands import common
 if TYPE_CHECKING:
     from chipsim.chip import Chip
     from hw.netlist import Cells, Netlist
+    from hw.shape import CoreShape
 
 EPILOG = """\
 examples:
   mapper hw --chip 4x4
-  mapper hw --chip 4x4 --depth 8 --verilog mesh.v
-  mapper hw --chip loihi --stats --json
+  mapper hw --chip 4x4 --depth 8 --weight-bits 4 --verilog chip.v
+  mapper hw --chip loihi --mesh-only --stats --json
 
-The network of the chip: a router for every core, usable or not. Its ports are
-those of docs/hardware.md. Verilog and cells need a Yosys, which the extra
-mapper[hw] brings; its first run takes a minute or two more. --stats counts the
-gates and flip-flops of generic synthesis, buffers in flip-flops too.
+A router and a core for every core of the chip, usable or not; what they do is
+in docs/hardware.md and docs/core.md. The memories of a core have room for what
+the chip's limits allow, and powers of two: the next above a limit is taken.
+Verilog and cells need a Yosys, which the extra mapper[hw] brings; its first
+run takes a minute or two more. --stats counts the gates and flip-flops of
+generic synthesis, buffers of routers in flip-flops, and the bits of memories.
 """
 
-TOP = "mesh"
 DEFAULT_AXON_BITS = 10
+ROUTES_FOR_EACH = 8  # routes, and synapses, for each neuron where the chip has no limit
+SYNAPSES_FOR_EACH = 32
+CORE_OPTIONS = {  # fields of `CoreShape`
+    "neurons": "neurons of a core (default: the chip's)",
+    "routes": "pairs of a neuron and a core that it reaches, of all neurons of a core (default: "
+    f"the chip's axons_out, or {ROUTES_FOR_EACH} a neuron)",
+    "synapses": f"synapses of a core (default: the chip's, or {SYNAPSES_FOR_EACH} a neuron)",
+    "potential_bits": "of a potential, a threshold and a bias (default: 16)",
+    "weight_bits": "of a weight (default: 8)",
+    "sum_bits": "of a sum of weights (default: 16)",
+    "leak_bits": "of a leak (default: 4)",
+}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -43,24 +57,40 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--axon-bits",
         type=common.positive,
         metavar="N",
-        help="width of a packet's axon (default: for the chip's axons_in, "
+        help="width of a packet's axon: a core has 2^N axons (default: for the chip's axons_in, "
         f"or {DEFAULT_AXON_BITS} if it has no limit)",
     )
+    parser.add_argument("--mesh-only", action="store_true", help="the network without the cores")
     parser.add_argument("--verilog", type=Path, metavar="FILE", help="Verilog 2005 to write")
     parser.add_argument("--stats", action="store_true", help="cells of every module")
+    group = parser.add_argument_group("cores")
+    for name, text in CORE_OPTIONS.items():
+        group.add_argument(
+            f"--{name.replace('_', '-')}", type=common.positive, metavar="N", help=text
+        )
 
 
 def run(options: argparse.Namespace) -> int:
     from hw.netlist import cells
+    from mapper.errors import UsageError
     from mapper.tables import columns, facts
 
     chip = common.named_chip(options.chip)
-    shown = describe(chip, options.depth, options.axon_bits)
+    given = {name: getattr(options, name) for name in CORE_OPTIONS}
+    given = {name: value for name, value in given.items() if value is not None}
+    if options.mesh_only and given:
+        option = next(iter(given)).replace("_", "-")
+        raise UsageError(f"--{option} is of the cores; leave it or --mesh-only out")
+    mesh = describe_mesh(chip, options.depth, options.axon_bits)
+    shape = None if options.mesh_only else core_shape(chip, mesh["axon_bits"], given)
+    core = None if shape is None else describe_core(shape)
     result: dict[str, Any] = {"chip": chip.name, "width": chip.width, "height": chip.height}
-    result |= shown | {"verilog": None, "modules": None}
-    tables = [facts(f"{chip.width}x{chip.height} mesh", list(shown.items()))]
+    result |= mesh | {"core": core, "verilog": None, "modules": None}
+    tables = [facts(f"{chip.width}x{chip.height} mesh", list(mesh.items()))]
+    if core is not None:
+        tables.append(facts("core", list(core.items())))
     if options.verilog is not None or options.stats:
-        found = _convert(chip, options.depth, shown["axon_bits"])
+        found = _convert(chip, options.depth, mesh["axon_bits"], shape)
         if options.verilog is not None:
             size = _write(options, found)
             result["verilog"] = {"path": str(options.verilog), "bytes": size}
@@ -68,16 +98,20 @@ def run(options: argparse.Namespace) -> int:
         if options.stats:
             counted = cells(found, _teller(options))
             result["modules"] = [_row(module) for module in counted]
-            heads = ("module", "instances", "cells of one", "flip-flops of one", "cells")
-            rows = [tuple(_row(module).values()) for module in counted]
+            heads = [
+                "module", "copies", "cells", "flip-\nflops", "memory\nbits", "all cells",
+                "all memory\nbits",
+            ]  # fmt: skip
+            rows: list[tuple[Any, ...]] = [tuple(_row(module).values()) for module in counted]
             total = sum(module.count * module.cells for module in counted)
-            rows.append(("sum", "", "", "", total))
-            tables.append(columns("cells, without those of modules within", heads, rows))
+            bits = sum(module.count * module.memory_bits for module in counted)
+            rows.append(("sum", "", "", "", "", total, bits))
+            tables.append(columns("one of each, and all, without modules within", heads, rows))
     common.emit(options, result, tables)
     return 0
 
 
-def describe(chip: Chip, depth: int, axon_bits: int | None) -> dict[str, int]:
+def describe_mesh(chip: Chip, depth: int, axon_bits: int | None) -> dict[str, int]:
     """The sizes of the mesh of a chip; raises `UsageError` if there is none like it."""
     from hw.buffer import check_depth
     from hw.errors import HwError
@@ -105,15 +139,54 @@ def describe(chip: Chip, depth: int, axon_bits: int | None) -> dict[str, int]:
     }
 
 
-def _convert(chip: Chip, depth: int, axon_bits: int) -> Netlist:
-    """The network of a chip as a netlist; what can't be is said before the time is spent."""
+def core_shape(chip: Chip, axon_bits: int, given: dict[str, int]) -> CoreShape:
+    """The shape of the cores of a chip: with room for its limits where nothing else is given."""
+    from hw.chip import chip_shape
+    from hw.errors import HwError
+    from hw.shape import CoreShape
+    from mapper.errors import UsageError
+
+    def power(least: int) -> int:
+        return 1 << max(1, (least - 1).bit_length())
+
+    neurons = given.get("neurons") or power(chip.neurons)
+    sizes = {
+        "neurons": neurons,
+        "axons": 1 << axon_bits,
+        "routes": power(chip.axons_out or ROUTES_FOR_EACH * neurons),
+        "synapses": power(chip.synapses or SYNAPSES_FOR_EACH * neurons),
+    }
+    try:
+        return chip_shape(chip.width, chip.height, CoreShape(**(sizes | given)))
+    except HwError as error:
+        raise UsageError(str(error)) from error
+
+
+def describe_core(shape: CoreShape) -> dict[str, int]:
+    """The sizes of a core."""
+    from amaranth.hdl import Shape
+
+    loaded = sum(Shape.cast(word).width * depth for word, depth in shape.memories.values())
+    sums = 2 * shape.neurons * shape.sum_bits
+    sizes = [
+        "neurons", "axons", "routes", "synapses",
+        "potential_bits", "weight_bits", "sum_bits", "leak_bits",
+    ]  # fmt: skip
+    return {name: getattr(shape, name) for name in sizes} | {"memory_bits": loaded + sums}
+
+
+def _convert(chip: Chip, depth: int, axon_bits: int, shape: CoreShape | None) -> Netlist:
+    """A chip as a netlist; what can't be is said before the time is spent."""
+    from hw.chip import Chip as ChipHardware
     from hw.mesh import Mesh, check_size
     from hw.netlist import netlist
     from hw.yosys import require_yosys
 
     require_yosys()
     check_size(chip.width, chip.height, shared=True)
-    return netlist(Mesh(chip.width, chip.height, axon_bits, depth), TOP)
+    if shape is None:
+        return netlist(Mesh(chip.width, chip.height, axon_bits, depth), "mesh")
+    return netlist(ChipHardware(chip.width, chip.height, shape, depth), "chip")
 
 
 def _write(options: argparse.Namespace, found: Netlist) -> int:
@@ -137,5 +210,7 @@ def _row(module: Cells) -> dict[str, Any]:
         "instances": module.count,
         "cells_of_one": module.cells,
         "flip_flops_of_one": module.flip_flops,
+        "memory_bits_of_one": module.memory_bits,
         "cells": module.count * module.cells,
+        "memory_bits": module.count * module.memory_bits,
     }

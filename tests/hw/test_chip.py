@@ -96,6 +96,19 @@ def test_loaded_by_the_port_or_built_in_is_the_same() -> None:
         assert np.array_equal(host.potentials, potentials)
 
 
+def test_words_that_are_not_loaded_are_never_used() -> None:
+    """They hold what another network left there, as memories of real chips do."""
+    network, tables, _ = example(2)
+    rng = np.random.default_rng(5)
+    other = random_network(rng, 14, 60, SHAPE)
+    left = make_tables(other, np.arange(14) % 2, WIDTH, HEIGHT, SHAPE)
+    host = PortLoader(Chip(WIDTH, HEIGHT, TINY, tables=left), tables, [[]] * TICKS)
+    spikes, potentials = simulate(network, SHAPE, TICKS)
+    assert spikes.any()
+    assert np.array_equal(run_host(host), spikes)
+    assert np.array_equal(host.potentials, potentials)
+
+
 def test_potentials_loaded_again_start_afresh() -> None:
     """Spikes that were on their way to the next tick are forgotten with the potentials."""
     network = ring(4)

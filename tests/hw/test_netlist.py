@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
+import numpy as np
 from amaranth.hdl import Module
 from amaranth.lib import wiring
 
 from hw.buffer import Buffer
+from hw.chip import Chip
 from hw.mesh import Mesh
 from hw.netlist import netlist
 from hw.packet import packet_layout
 from hw.router import Router
+from hw.shape import Table
+from hw.tables import make_tables
+from tests.hw.networks import TINY, ring
 
 
 class Buffers(wiring.Component):
@@ -34,10 +40,20 @@ def count(text: str, line: str) -> int:
 def test_a_mesh_is_instances_of_one_router() -> None:
     design = netlist(Mesh(3, 2), "mesh")
     assert design.top == "mesh"
-    assert set(design.modules) == {"mesh", "router", "buffer", "arbiter"}
+    assert set(design.modules) == {"mesh", "router", "buffer", "arbiter_5"}
     assert count(design.text, "module \\router") == 1
     assert count(design.text, "cell \\router") == 6
-    assert count(design.text, "cell \\buffer ") == count(design.text, "cell \\arbiter ") == 5
+    assert count(design.text, "cell \\buffer ") == count(design.text, "cell \\arbiter_5 ") == 5
+
+
+def test_memories_have_contents_only_if_they_are_given() -> None:
+    shape = replace(TINY, x_bits=1)
+    assert "meminit" not in netlist(Chip(1, 1, shape), "chip").text
+    network = ring(4)
+    network = replace(network, threshold=9, weight=np.full(4, 9), potential=network.potential // 10)
+    tables = make_tables(network, np.zeros(4, int), 1, 1, shape)
+    text = netlist(Chip(1, 1, shape, tables=tables), "chip").text
+    assert count(text, "cell $meminit_v2") == len(Table) - 1  # USED is a register
 
 
 def test_other_parameters_make_another_module() -> None:

@@ -22,7 +22,7 @@ def no_yosys(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_facts_of_a_mesh_need_no_yosys(run: Run, no_yosys: None) -> None:
-    assert run("hw", "--chip", "4x3", "--depth", "2", "--json").json() == {
+    assert run("hw", "--chip", "4x3", "--mesh-only", "--depth", "2", "--json").json() == {
         "chip": "4x3",
         "width": 4,
         "height": 3,
@@ -34,6 +34,7 @@ def test_facts_of_a_mesh_need_no_yosys(run: Run, no_yosys: None) -> None:
         "axon_bits": 10,
         "buffer_depth": 2,
         "buffer_bits": 12 * 5 * 2 * 14,
+        "core": None,
         "verilog": None,
         "modules": None,
     }
@@ -50,16 +51,50 @@ def test_width_of_an_axon(arguments: list[str], bits: int, run: Run) -> None:
     assert run("hw", "--json", "--chip", *arguments).json()["axon_bits"] == bits
 
 
+def test_facts_of_a_core(run: Run, no_yosys: None) -> None:
+    """Memories have room for the limits of the chip, where nothing else is said."""
+    assert run("hw", "--chip", "truenorth", "--json", "--weight-bits", "3").json()["core"] == {
+        "neurons": 256,
+        "axons": 256,
+        "routes": 2048,
+        "synapses": 8192,
+        "potential_bits": 16,
+        "weight_bits": 3,
+        "sum_bits": 16,
+        "leak_bits": 4,
+        "memory_bits": 256 * (37 + 16 + 23 + 2 * 16) + 2048 * 20 + 256 * 27 + 8192 * 11,
+    }
+
+
+def test_limits_that_are_no_powers_of_two(run: Run, folder: Path) -> None:
+    (folder / "odd.toml").write_text(
+        "width = 2\nheight = 1\nneurons = 100\nsynapses = 5000\naxons_in = 33\naxons_out = 1\n"
+    )
+    core = run("hw", "--chip", "odd.toml", "--json").json()["core"]
+    names = ("neurons", "axons", "routes", "synapses")
+    assert [core[name] for name in names] == [128, 64, 2, 8192]
+
+
+@yosys
+def test_verilog_of_a_chip_is_accepted_by_yosys(run: Run, folder: Path) -> None:
+    assert run("hw", "--chip", "4x4", "--verilog", "chip.v").code == 0
+    check = ["read_verilog chip.v", "hierarchy -check -top chip", "proc", "check -assert"]
+    check += [f"select -assert-count 16 t:{part}" for part in ("router", "core")]
+    run_yosys(check, folder)
+
+
 @yosys
 @pytest.mark.parametrize("chip", ["4x4", "1x3"])
-def test_verilog_is_accepted_by_yosys(chip: str, run: Run, folder: Path) -> None:
-    found = run("hw", "--chip", chip, "--depth", "3", "--verilog", "mesh.v", "--json").json()
+def test_verilog_of_a_mesh_is_accepted_by_yosys(chip: str, run: Run, folder: Path) -> None:
+    found = run(
+        "hw", "--chip", chip, "--mesh-only", "--depth", "3", "--verilog", "mesh.v", "--json"
+    ).json()
     assert found["verilog"] == {"path": "mesh.v", "bytes": (folder / "mesh.v").stat().st_size}
     assert [path.name for path in folder.iterdir()] == ["mesh.v"]
     check = ["read_verilog mesh.v", "hierarchy -check -top mesh", "proc", "check -assert"]
     routers = found["routers"]
     check.append(f"select -assert-count {routers} mesh/t:router")
-    check += ["select -assert-count 5 router/t:buffer", "select -assert-count 5 router/t:arbiter"]
+    check += ["select -assert-count 5 router/t:buffer", "select -assert-count 5 router/t:arbiter_5"]
     run_yosys(check, folder)
     (folder / "script.ys").unlink()
 
@@ -70,10 +105,13 @@ def test_verilog_is_accepted_by_yosys(chip: str, run: Run, folder: Path) -> None
     [("iverilog", "-t", "null"), ("verilator", "--lint-only", "-Wno-fatal")],
     ids=lambda t: t[0],
 )
-def test_verilog_is_accepted_elsewhere(tool: tuple[str, ...], run: Run, folder: Path) -> None:
+@pytest.mark.parametrize("options", [[], ["--mesh-only"]], ids=["chip", "mesh"])
+def test_verilog_is_accepted_elsewhere(
+    tool: tuple[str, ...], options: list[str], run: Run, folder: Path
+) -> None:
     if shutil.which(tool[0]) is None:
         pytest.skip(f"{tool[0]} is not installed")
-    assert run("hw", "--chip", "4x4", "--verilog", "mesh.v").code == 0
+    assert run("hw", "--chip", "4x4", "--verilog", "mesh.v", *options).code == 0
     subprocess.run([*tool, "mesh.v"], cwd=folder, check=True)
 
 
@@ -87,23 +125,44 @@ def test_what_yosys_refuses_is_told(tmp_path: Path) -> None:
 @yosys
 def test_cells_of_every_module(run: Run) -> None:
     """The numbers of instances are those of the mesh, the flip-flops those of the data sheet."""
-    found = run("hw", "--chip", "2x2", "--depth", "4", "--stats", "--json").json()
+    mesh = ("hw", "--chip", "2x2", "--mesh-only", "--depth", "4", "--stats")
+    found = run(*mesh, "--json").json()
     modules = {module["module"]: module for module in found["modules"]}
     assert {name: module["instances"] for name, module in modules.items()} == {
         "mesh": 1,
         "router": 4,
         "buffer": 20,
-        "arbiter": 20,
+        "arbiter_5": 20,
     }
     packet = 1 + 1 + 10
     assert modules["buffer"]["flip_flops_of_one"] == 4 * packet + 2 + 2 + 3
-    assert modules["arbiter"]["flip_flops_of_one"] == 5 + 5
+    assert modules["arbiter_5"]["flip_flops_of_one"] == 5 + 5
     assert modules["router"]["flip_flops_of_one"] == 0, "state that only assertions need is gone"
     assert modules["router"]["cells_of_one"] > 0
     assert modules["mesh"]["cells"] == 0
-    table = run("hw", "--chip", "2x2", "--stats")
+    assert all(module["memory_bits"] == 0 for module in found["modules"])
     total = sum(module["cells"] for module in found["modules"])
-    assert f"{total:,}" in table.out
+    assert f"{total:,}" in run(*mesh).out
+
+
+@yosys
+def test_cells_of_a_chip(run: Run) -> None:
+    """The memories of a core stay memories, of as many bits as its description says."""
+    chip = ("hw", "--chip", "2x2", "--neurons", "16", "--routes", "64", "--synapses", "128")
+    found = run(*chip, "--axon-bits", "5", "--stats", "--json").json()
+    modules = {module["module"]: module for module in found["modules"]}
+    assert {name: module["instances"] for name, module in modules.items()} == {
+        "chip": 1,
+        "core": 4,
+        "router": 4,
+        "buffer": 20,
+        "arbiter_5": 20,
+        "arbiter_2": 1,
+    }
+    assert modules["core"]["memory_bits_of_one"] == found["core"]["memory_bits"]
+    assert modules["core"]["memory_bits"] == 4 * found["core"]["memory_bits"]
+    assert 500 < modules["core"]["cells_of_one"] < 2000
+    assert modules["core"]["flip_flops_of_one"] > 0
 
 
 def test_without_yosys_a_line_names_the_extra(fails: Callable[..., str], no_yosys: None) -> None:
@@ -117,6 +176,12 @@ def test_without_yosys_a_line_names_the_extra(fails: Callable[..., str], no_yosy
     [
         (["4x4", "--depth", "1025"], "mesh: depth is 1025; give a whole number from 1 to 1024"),
         (["4x4", "--axon-bits", "40"], "packet: axon_bits is 40; give a whole number from 1 to 32"),
+        (["4x4", "--synapses", "100"], "core: synapses is 100; give a power of two, such as 128"),
+        (["4x4", "--sum-bits", "7"], "core: sum_bits is 7; sums of 8-bit weights need 8 or more"),
+        (
+            ["4x4", "--mesh-only", "--leak-bits", "3"],
+            "--leak-bits is of the cores; leave it or --mesh-only out",
+        ),
         (["300x2"], "mesh: width is 300; give a whole number from 1 to 256"),
     ],
 )
