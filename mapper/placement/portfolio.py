@@ -64,7 +64,7 @@ class Effort:
 
 EFFORTS = {
     "fast": Effort(0.4e9, 0.05e9, Search(0, 1, 10), tried=1, repeats=4, start=0.2, sweeps=1),
-    "default": Effort(0.8e9, 0.2e9, Search(0, 2, 10), tried=2, repeats=8, start=0.3, sweeps=1),
+    "default": Effort(0.8e9, 0.12e9, Search(0, 2, 10), tried=2, repeats=8, start=0.3, sweeps=1),
     "strong": Effort(
         12e9, 4e9, Search(16, 4, 20), tried=4, repeats=32, start=0.5, sweeps=3, cut=STANDARD
     ),
