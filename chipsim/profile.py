@@ -85,9 +85,7 @@ def destinations_kept(chip: Chip) -> int:
 
 
 @njit(cache=True, nogil=True)
-def _send(
-    source, target, weight, width, outgoing, within, destination, share, incoming, distances
-):
+def _send(source, target, weight, width, outgoing, within, destination, share, incoming, distances):
     """Sums by source, target and distance; the first rows of ``share`` stay sorted, falling."""
     kept = destination.shape[1]
     for i in range(len(source)):
