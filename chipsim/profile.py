@@ -80,7 +80,7 @@ class Profile:
 
 
 def destinations_kept(chip: Chip) -> int:
-    """Destinations that are kept of each core: all on small chips, 16 at 64x64, none of millions."""
+    """Destinations that are kept of each core: all on small chips, 16 at 64x64, fewer above."""
     return min(chip.cores - 1, DESTINATIONS // chip.cores)
 
 

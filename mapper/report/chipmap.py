@@ -1,6 +1,6 @@
 """The chip as a picture: cores as squares, links as strokes in the gaps between them.
 
-A core is 10 units wide, its square 6. A link keeps to the right as seen by the traffic on it, as
+A core is 10 units wide, its square 7. A link keeps to the right as seen by the traffic on it, as
 on a road: eastward below, southward on the left. Squares and links of a colour are one path each,
 so that 4,096 cores are a hundred elements. page.js draws other layers in the same places.
 """
@@ -40,8 +40,8 @@ def chip_map(view: View, scale: dict[str, float], index: int) -> Html:
         f'<div class="board" tabindex="0" role="group" '
         f'aria-roledescription="map of cores" aria-label="{text(what)}; {help_text}">{picture}'
         f'<svg class="overlay" viewBox="0 0 {width} {height}" aria-hidden="true">'
-        '<g class="rays"></g><rect class="cursor" width="8" height="8" rx="1.5"/>'
-        '<rect class="chosen" width="8" height="8" rx="1.5"/></svg></div></div>'
+        '<g class="rays"></g><rect class="cursor" width="8.6" height="8.6" rx="1.4"/>'
+        '<rect class="chosen" width="8.6" height="8.6" rx="1.4"/></svg></div></div>'
     )
 
 
@@ -61,24 +61,25 @@ def _svg(view: View, scale: dict[str, float]) -> Html:
     return Html(
         f'<svg class="base" viewBox="0 0 {width} {height}" role="img" '
         f'aria-label="{text(LAYERS[FIRST][0])} of every core">'
+        '<g transform="translate(1.5 1.5)">'
         f'<g class="links">{join(links)}</g><g class="cells">{join(cells)}</g>'
-        f"{_cells('empty', view.state == EMPTY)}{_crosses(view.state == UNAVAILABLE)}</svg>"
+        f"{_cells('empty', view.state == EMPTY)}{_crosses(view.state == UNAVAILABLE)}</g></svg>"
     )
 
 
 def _cells(name: str, where: Grid) -> Html:
     ys, xs = np.nonzero(where)
-    squares = (f"M{10 * x + 2} {10 * y + 2}h6v6h-6z" for x, y in zip(xs, ys, strict=True))
+    squares = (f"M{10 * x} {10 * y}h7v7h-7z" for x, y in zip(xs, ys, strict=True))
     return Html(f'<path class="{name}" d="{"".join(squares)}"/>')
 
 
 def _crosses(where: Grid) -> Html:
     ys, xs = np.nonzero(where)
-    lines = (f"M{10 * x + 3} {10 * y + 3}l4 4m0-4l-4 4" for x, y in zip(xs, ys, strict=True))
+    lines = (f"M{10 * x + 1.5} {10 * y + 1.5}l4 4m0-4l-4 4" for x, y in zip(xs, ys, strict=True))
     return Html(f'<path class="off" d="{"".join(lines)}"/>')
 
 
-_STARTS = ((8, 6.5, "h4"), (2, 3.5, "h-4"), (3.5, 8, "v4"), (6.5, 2, "v-4"))
+_STARTS = ((7, 5.1, "h3"), (0, 1.9, "h-3"), (1.9, 7, "v3"), (5.1, 0, "v-3"))
 
 
 def _links(name: str, where: Grid) -> Html:
@@ -97,8 +98,8 @@ def _picture(view: View, scale: float) -> Html:
     light, dark = (_png(pixels.astype(np.uint8), _palette(theme)) for theme in ("light", "dark"))
     return Html(
         '<picture class="still"><source media="screen and (prefers-color-scheme:dark)" '
-        f'srcset="{dark}"><img src="{light}" alt="{text(LAYERS[FIRST][0])} of every core"></picture>'
-        '<canvas class="base" hidden></canvas>'
+        f'srcset="{dark}"><img src="{light}" alt="{text(LAYERS[FIRST][0])} of every core">'
+        '</picture><canvas class="base" hidden></canvas>'
     )
 
 
@@ -135,7 +136,7 @@ def legend(scale: dict[str, float]) -> Html:
         + _ramp("cells", "c", STEPS, LAYERS[FIRST][0], scale[FIRST], "{:.0%}")
         + _ramp("links", "l", LINK_STEPS, "Link load", scale["links unicast"], "")
         + '<ul class="keys"><li><svg viewBox="0 0 10 10" aria-hidden="true">'
-        '<path class="empty" d="M2 2h6v6h-6z"/></svg>no neurons</li>'
+        '<path class="empty" d="M1.5 1.5h7v7h-7z"/></svg><span id="hollow">no neurons</span></li>'
         '<li><svg viewBox="0 0 10 10" aria-hidden="true">'
         '<path class="off" d="M3 3l4 4m0-4l-4 4"/></svg>unavailable</li></ul></div>'
     )
@@ -143,7 +144,7 @@ def legend(scale: dict[str, float]) -> Html:
 
 def _ramp(kind: str, family: str, count: int, title: str, top: float, form: str) -> str:
     bars = "".join(
-        f'<rect class="{family}{i}" x="{i}" width="1.05" height="1"/>' for i in range(count)
+        f'<rect class="{family}{i}" x="{i}" width="1" height="1"/>' for i in range(count)
     )
     top = int(top) if float(top).is_integer() else top
     ticks = "".join(
@@ -152,7 +153,8 @@ def _ramp(kind: str, family: str, count: int, title: str, top: float, form: str)
     )
     return (
         f'<figure class="legend" data-legend="{kind}"><figcaption>{text(title)}</figcaption>'
-        f'<svg class="ramp" viewBox="0 0 {count} 1" preserveAspectRatio="none" aria-hidden="true">'
+        f'<svg class="ramp" viewBox="0 0 {count} 1" preserveAspectRatio="none" '
+        f'shape-rendering="crispEdges" aria-hidden="true">'
         f'{bars}</svg><div class="ticks">{ticks}</div></figure>'
     )
 

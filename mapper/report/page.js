@@ -10,7 +10,7 @@
   const SVG = "http://www.w3.org/2000/svg";
   const USED = 1, UNAVAILABLE = 2;
   // Of the links of a core, east, west, south, north: where a stroke starts, and where it goes.
-  const STARTS = [[8, 6.5, 4, 0], [2, 3.5, -4, 0], [3.5, 8, 0, 4], [6.5, 2, 0, -4]];
+  const STARTS = [[7, 5.1, 3, 0], [0, 1.9, -3, 0], [1.9, 7, 0, 3], [5.1, 0, 0, -3]];
   const NAMES = ["east", "west", "south", "north"];
   const LIMITS = { neurons: "neurons", synapses: "synapses", axons_in: "axons in",
     axons_out: "axons out" };
@@ -43,7 +43,7 @@
       panel: document.querySelector(`.panel[data-mapping="${index}"]`) };
     for (const name of ["cursor", "chosen", "rays"])
       map[name + "Mark"] = box.querySelector("." + name);
-    map.hint = map.panel.firstElementChild;
+    map.idle = [...map.panel.children];
     map.base = map.board.querySelector(".base");
     if (map.base.tagName === "CANVAS") {
       map.board.querySelector(".still").remove();
@@ -55,7 +55,6 @@
       map.pitch = pitch;
     }
     mapping.layers.fill = mapping.usage.neurons.map(used => used / mapping.limits.neurons);
-    if (mapping.tile > 1) map.hint.textContent = "Point at a square to see its numbers.";
     listen(map);
     return map;
   }
@@ -102,6 +101,7 @@
     const parts = sorted(map);
     if (map.pitch) paintCanvas(map, parts);
     else paintSvg(map, parts);
+    map.board.classList.toggle("picked", map.chosen !== null);
     mark(map.chosenMark, map, map.chosen);
     rays(map);
     describe(map);
@@ -110,12 +110,12 @@
   function paintSvg(map, { cells, empty, off, links }) {
     const { columns } = map.mapping;
     const squares = cores => cores.map(core =>
-      `M${10 * (core % columns) + 2} ${10 * Math.floor(core / columns) + 2}h6v6h-6z`).join("");
+      `M${10 * (core % columns)} ${10 * Math.floor(core / columns)}h7v7h-7z`).join("");
     const draw = (kind, d) => map.base.querySelector(kind).setAttribute("d", d);
     cells.forEach((cores, i) => draw(".cells .c" + i, squares(cores)));
     draw(".empty", squares(empty));
-    draw(".off", off.map(core => `M${10 * (core % columns) + 3} ${10 * Math.floor(core / columns)
-      + 3}l4 4m0-4l-4 4`).join(""));
+    draw(".off", off.map(core => `M${10 * (core % columns) + 1.5} ${10 * Math.floor(core / columns)
+      + 1.5}l4 4m0-4l-4 4`).join(""));
     links.forEach((strokes, i) => draw(".links .l" + i, strokes.map(([d, x, y]) => {
       const [left, top, dx, dy] = STARTS[d];
       return `M${10 * x + left} ${10 * y + top}${dx ? "h" + dx : "v" + dy}`;
@@ -130,20 +130,22 @@
     pen.clearRect(0, 0, map.base.width, map.base.height);
     pen.setTransform(pitch / 10, 0, 0, pitch / 10, 0, 0);
     // Where a cell is a few pixels, gaps would only dim it.
-    const [inset, size] = pitch < 6 ? [0, 10] : [2, 6];
+    const [inset, size] = pitch < 6 ? [0, 10] : [1.5, 7];
     const place = core => [10 * (core % columns) + inset, 10 * Math.floor(core / columns) + inset];
     if (pitch >= 6) {
+      pen.globalAlpha = map.chosen === null ? 1 : 0.25;
       links.forEach((strokes, i) => {
         pen.strokeStyle = colour("--l" + i);
         pen.lineWidth = 0.5 + 1.7 * (i + 0.5) / data.linkSteps;
         pen.beginPath();
         for (const [d, x, y] of strokes) {
           const [left, top, dx, dy] = STARTS[d];
-          pen.moveTo(10 * x + left, 10 * y + top);
-          pen.lineTo(10 * x + left + dx, 10 * y + top + dy);
+          pen.moveTo(10 * x + left + 1.5, 10 * y + top + 1.5);
+          pen.lineTo(10 * x + left + dx + 1.5, 10 * y + top + dy + 1.5);
         }
         pen.stroke();
       });
+      pen.globalAlpha = 1;
     }
     cells.forEach((cores, i) => {
       pen.fillStyle = colour("--c" + i);
@@ -166,8 +168,8 @@
   function mark(shape, map, core) {
     shape.classList.toggle("show", core !== null);
     if (core === null) return;
-    shape.setAttribute("x", 10 * (core % map.mapping.columns) + 1);
-    shape.setAttribute("y", 10 * Math.floor(core / map.mapping.columns) + 1);
+    shape.setAttribute("x", 10 * (core % map.mapping.columns) + 0.7);
+    shape.setAttribute("y", 10 * Math.floor(core / map.mapping.columns) + 0.7);
   }
 
   function rays(map) { // from the chosen core, wider where more goes
@@ -199,8 +201,8 @@
           rows.push([word, limit === null ? used : `${used} of ${number(limit)}`]);
       }
       rows.push(["outgoing traffic", number(mapping.layers.outgoing[core])],
-        ["incoming traffic", number(mapping.layers.incoming[core])],
-        ["within the core", number(mapping.within[core])]);
+        ["incoming traffic", number(mapping.layers.incoming[core])]);
+      if (!brief) rows.push(["within the core", number(mapping.within[core])]);
     }
     rows.push(["router load", number(mapping.layers.router[core])]);
     if (state.links !== "none") {
@@ -242,7 +244,7 @@
 
   function describe(map) { // the panel beside the map
     const core = map.chosen, { mapping } = map;
-    if (core === null) { map.panel.replaceChildren(map.hint); return; }
+    if (core === null) { map.panel.replaceChildren(...map.idle); return; }
     const found = destinations(map, core), total = mapping.layers.outgoing[core];
     const told = found.reduce((sum, [, share]) => sum + share, 0);
     const few = found.length < mapping.kept || told >= total;
@@ -288,6 +290,8 @@
     cells.querySelectorAll(".ticks span").forEach((tick, i) => {
       tick.textContent = written(top * i / 2);
     });
+    document.getElementById("hollow").textContent = chosen.length
+      ? "no neurons, or none of its strongest destinations" : "no neurons";
     links.style.display = state.links === "none" ? "none" : "";
     if (state.links !== "none") {
       links.querySelector("figcaption").textContent = `Link load, ${state.links}`;

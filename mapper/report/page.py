@@ -10,6 +10,7 @@ import base64
 import hashlib
 from importlib.resources import files
 
+from chipsim.links import DIRECTIONS
 from mapper.report.charts import distance_chart, link_chart
 from mapper.report.chipmap import chip_map, legend, toolbar
 from mapper.report.colours import LINK_STEPS, STEPS, variables
@@ -23,12 +24,12 @@ from mapper.report.figures import (
     simulation,
     stages,
 )
-from mapper.report.markup import Html, details, figure, join, script_data, section, table, text
+from mapper.report.markup import Html, figure, join, script_data, section, table, text
 from mapper.report.view import LAYERS, LINKS, View, page_data, scales
 from mapper.version import version
 
-BUSIEST = 8
-"""Cores that are named in a table."""
+BUSIEST = 6
+"""Cores, and links, that are named in a table."""
 
 
 def render(views: list[View]) -> bytes:
@@ -142,9 +143,8 @@ def _chip(views: list[View]) -> Html:
     for index, view in enumerate(views):
         name = f'<h3><span class="swatch s{index}"></span>{text(view.label)}</h3>'
         panel = (
-            f'<aside class="panel needs-js" data-mapping="{index}" aria-live="polite" '
-            f'aria-label="Chosen core of {text(view.label)}"><p class="hint">Choose a core to see '
-            "where its traffic goes.</p></aside>"
+            f'<aside class="panel" data-mapping="{index}" aria-live="polite" '
+            f'aria-label="Numbers of {text(view.label)}">{_panel(view)}</aside>'
         )
         boards.append(
             f'<div class="chip">{name if len(views) > 1 else ""}'
@@ -164,7 +164,6 @@ def _chip(views: list[View]) -> Html:
             legend(scale),
             Html(f'<div class="boards">{"".join(boards)}</div>'),
             Html(f'<p class="note">{text(_ROADS)}</p>'),
-            *(_busiest(view, len(views) > 1) for view in views),
             Html('<div id="tip" role="status" hidden></div>'),
         ]
     )
@@ -176,24 +175,49 @@ _ROADS = (
 )
 
 
-def _busiest(view: View, named: bool) -> Html:
-    """The cores that send most, as a table."""
+def _panel(view: View) -> Html:
+    """What stands beside the chip until a core is chosen: the busiest cores and links."""
+    hint = "Choose a core to see where its traffic goes."
+    if view.destination is None:
+        hint = "Point at the chip to see its numbers."
+    said = Html(f'<p class="hint needs-js">{hint}</p>')
     outgoing = view.layers["outgoing"].ravel()
-    order = (-outgoing).argsort(kind="stable")[:BUSIEST].tolist()
-    rows = []
-    for cell in order:
-        y, x = divmod(cell, view.columns)
-        if outgoing[cell] > 0:
-            x0, y0 = x * view.tile, y * view.tile
-            name = f"{y0 * view.chip.width + x0} ({x0}, {y0})" if view.tile == 1 else f"{x0}, {y0}"
-            values = [view.layers[layer].ravel()[cell].item() for layer in LAYERS]
-            rows.append([name, *values])
-    if not rows:
-        return Html('<p class="note">No traffic leaves any core.</p>')
-    title = "The cores that send most" + (f": {view.label}" if named else "")
-    first = "Core (x, y)" if view.tile == 1 else "Square from x, y"
-    heads = [first, *(title for title, _ in LAYERS.values())]
-    return details(title, table(title, heads, rows, hidden=True))
+    cores = [
+        [_place(view, *divmod(cell, view.columns)), *(_cell(view, n, cell) for n in _ENDS)]
+        for cell in (-outgoing).argsort(kind="stable")[:BUSIEST].tolist()
+        if outgoing[cell] > 0
+    ]
+    if not cores:
+        return join([said, Html('<p class="hint">No traffic leaves any core.</p>')])
+    loads = view.links["unicast"]
+    links = []
+    for at in (-loads).argsort(axis=None, kind="stable")[:BUSIEST].tolist():
+        d, cell = divmod(at, view.rows * view.columns)
+        if loads.flat[at] > 0:
+            name = f"{_place(view, *divmod(cell, view.columns))} {DIRECTIONS[d]}"
+            links.append([name, loads.flat[at].item()])
+    return join(
+        [
+            said,
+            Html("<h3>Cores that send most</h3>"),
+            table("Cores that send most", ("x, y", "Sends", "Receives"), cores, hidden=True),
+            Html("<h3>Busiest links, unicast</h3>"),
+            table("Busiest links", ("Leaves x, y", "Load"), links, hidden=True),
+        ]
+    )
+
+
+_ENDS = ("outgoing", "incoming")
+
+
+def _place(view: View, row: int, column: int) -> str:
+    """Column and row of a cell's first core."""
+    return f"{column * view.tile}, {row * view.tile}"
+
+
+def _cell(view: View, layer: str, cell: int) -> float:
+    value: float = view.layers[layer].ravel()[cell].item()
+    return value
 
 
 def _run(views: list[View]) -> Html:
