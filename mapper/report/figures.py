@@ -294,8 +294,8 @@ def reproduce(views: list[View]) -> Html:
         who = f'<p><span class="swatch s{index}"></span>{text(view.label)}</p>'
         parts.append(
             f"{who if len(views) > 1 else ''}"
-            f'<pre tabindex="0" aria-label="Command line"><code>{text(command_line(view.report))}'
-            "</code></pre>"
+            '<pre tabindex="0" aria-label="Command line"><code class="command">'
+            f"{text(command_line(view.report))}</code></pre>"
         )
     return Html("".join(parts) + details("All settings", _settings(views)))
 

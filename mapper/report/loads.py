@@ -59,21 +59,30 @@ def load_loads(path: Path, chip: Chip, metrics: dict[str, Any]) -> Loads:
     """
     advice = "remove it, and `mapper report` measures the mapping again"
     try:
-        with np.load(path, allow_pickle=False) as file:
+        # A stream of our own: of a damaged archive np.load would leave its open.
+        with path.open("rb") as stream, np.load(stream, allow_pickle=False) as file:
             found = {name: file[name] for name in file.files}
         if int(found.pop("schema")) != SCHEMA:
             raise ValueError(f"not of schema {SCHEMA}")
         loads = _loads(found, chip)
     except Exception as error:  # numpy raises many kinds for a damaged archive
         raise MapperError(f"{path}: cannot be read: {error}; {advice}") from error
+    if difference := differs(loads, metrics):
+        raise MapperError(f"{path}: {difference}; {advice}")
+    return loads
+
+
+def differs(loads: Loads, metrics: dict[str, Any]) -> str:
+    """In what way the loads are not those of the metrics in report.json; empty if they are."""
     distances = loads.profile.distances
-    hops = int(distances @ np.arange(distances.size)) * loads.weight_unit
-    cut = int(distances[1:].sum()) * loads.weight_unit
+    unit = 1 if loads.weight_unit == 1 else loads.weight_unit
+    hops = int(distances @ np.arange(distances.size)) * unit
+    cut = int(distances[1:].sum()) * unit
     for name, value in (("hops_total", hops), ("cut_weight", cut)):
         stated = metrics.get(name)
         if not isinstance(stated, int | float) or not math.isclose(stated, value, rel_tol=1e-9):
-            raise MapperError(f"{path}: {name} is {value}, report.json says {stated}; {advice}")
-    return loads
+            return f"{name} is {value}, report.json says {stated}"
+    return ""
 
 
 _PARTS = ("usage", "profile")

@@ -10,7 +10,7 @@ from chipsim.chip import Chip
 from chipsim.presets import from_fields
 from mapper.errors import MapperError
 from mapper.output import read_report
-from mapper.report.loads import TRAFFIC, Loads, load_loads, save_loads
+from mapper.report.loads import TRAFFIC, Loads, differs, load_loads, save_loads
 from mapper.report.page import render
 from mapper.report.view import View, make_view
 from storage.files import write_file
@@ -33,6 +33,10 @@ def view_folder(folder: Path, measure: Measure, label: str | None = None) -> Vie
         loads = load_loads(path, chip, report["metrics"])
     else:
         loads = measure(report, chip)
+        if difference := differs(loads, report["metrics"]):
+            raise MapperError(
+                f"{folder}: {difference}: its mapping was exchanged; score it instead"
+            )
         save_loads(path, loads)
     name = label or folder.resolve().name
     try:

@@ -181,7 +181,7 @@
     for (const [core, share] of found) {
       const [left, top] = centre(core), ray = document.createElementNS(SVG, "path");
       ray.setAttribute("d", `M${x} ${y}L${left} ${top}`);
-      ray.setAttribute("stroke-width", (0.3 + 1.2 * share / found[0][1]).toFixed(2));
+      ray.setAttribute("stroke-width", (0.8 + 3 * share / found[0][1]).toFixed(2));
       map.raysMark.append(ray);
     }
   }
