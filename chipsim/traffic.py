@@ -16,6 +16,7 @@ from chipsim.flows import follow
 from chipsim.limits import Usage
 from chipsim.links import Totals, loads_of
 from chipsim.pairs import PairTable
+from chipsim.profile import Profile
 from chipsim.protocols import BlockSource, FloatArray, Int32Array, Int64Array, SynapseBlock
 from chipsim.sweep import SUM_LIMIT, Sweep
 from chipsim.workers import map_ordered
@@ -43,6 +44,7 @@ class Traffic:
         Expected load of the routers when spikes spread over all minimal paths.
     connectivity : sum over neurons of rate * (number of other cores reached)
     usage : what every core holds
+    profile : unicast traffic by core and by distance
     """
 
     weight_unit: float
@@ -54,6 +56,7 @@ class Traffic:
     congestion: FloatArray
     connectivity: int
     usage: Usage
+    profile: Profile
 
     @property
     def pair_source(self) -> Int32Array:
@@ -142,6 +145,7 @@ def measure(
         congestion=flows.congestion,
         connectivity=sweep.connectivity,
         usage=sweep.usage,
+        profile=flows.profile,
     )
 
 

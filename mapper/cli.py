@@ -21,11 +21,13 @@ COMMANDS = {
     "verify": "check a network or a mapping in full, by an independent slow path",
     "check": "say whether a network fits a chip, without mapping it",
     "score": "score a mapping made by anyone",
+    "report": "make the report page of a mapping, or of two side by side",
     "simulate": "run the flit-level model on a mapping's traffic",
     "place": "place a graph of groups, one group a core",
     "hw": "the chip as hardware: Verilog, and the cells that it takes",
 }
 
+NO_KERNELS = ("info", "hw", "report")  # the last asks for them where it has to measure
 EPILOG = """\
 examples:
   mapper generate cortex net.bin --side 316 --fanout 50 --sigma 6
@@ -58,7 +60,7 @@ def build_parser(command: str | None = None) -> argparse.ArgumentParser:
             module = import_module(f"mapper.commands.{name}_")
             sub.epilog = module.EPILOG
             module.add_arguments(sub)
-            sub.set_defaults(run=module.run, needs_kernels=name not in ("info", "hw"))
+            sub.set_defaults(run=module.run, needs_kernels=name not in NO_KERNELS)
             common = sub.add_argument_group("common options")
             common.add_argument("--json", action="store_true", help="print one JSON object only")
             common.add_argument("-q", "--quiet", action="store_true", help="no progress, no notes")
@@ -75,6 +77,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = list(sys.argv[1:] if argv is None else argv)
     command = next((word for word in arguments if not word.startswith("-")), None)
     options = build_parser(command).parse_args(arguments)
+    options.arguments = arguments
     try:
         code = _run(options)
         sys.stdout.flush()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ from mapper.limits.helpers import Helpers
 from mapper.mapping_file import save_mapping
 from mapper.monitor import Monitor
 from mapper.pipeline import Mapping
+from mapper.report.loads import TRAFFIC, Loads, save_loads
 from mapper.settings import Settings
 from mapper.version import version
 from storage.files import write_error, write_file
@@ -119,10 +120,12 @@ def make_report(
     mapping: Mapping,
     monitor: Monitor,
     helpers: Helpers | None = None,
+    command: Sequence[str] = (),
 ) -> dict[str, Any]:
     """report.json as an object (schema 1).
 
     helpers : of neurons that were split, if that was asked for; then it has a `split`
+    command : the words of the command line, if there was one; then it has a `command`
     """
     unit = network.meta.weight_unit
     levels = [
@@ -142,6 +145,8 @@ def make_report(
     }
     if helpers is not None:
         report["split"] = helpers.facts()
+    if command:
+        report["command"] = list(command)
     return report
 
 
@@ -152,8 +157,9 @@ def write_results(
     chip: Chip,
     helpers: Helpers | None = None,
 ) -> None:
-    """Write mapping.npz and report.json into the folder."""
+    """Write mapping.npz, traffic.npz and report.json into the folder."""
     save_mapping(folder / MAPPING, mapping.core, chip, helpers)
+    save_loads(folder / TRAFFIC, Loads.of(mapping.traffic))
     write_file(folder / REPORT, (json.dumps(report, indent=1) + "\n").encode())
 
 

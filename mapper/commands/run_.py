@@ -17,7 +17,8 @@ examples:
   mapper run net.bin --chip truenorth --split-neurons --constraints wishes.toml
 
 The output folder holds mapping.npz (`core`: one core id per neuron),
-report.json and run.log; with --keep-scratch also the coarse levels.
+report.html, report.json, traffic.npz (what the page shows of each core and
+link) and run.log; with --keep-scratch also the coarse levels.
 """
 
 
@@ -131,6 +132,9 @@ def run(options: argparse.Namespace) -> int:
     )
     from mapper.pipeline import map_network
     from mapper.plan import make_plan
+    from mapper.report.loads import Loads
+    from mapper.report.make import PAGE, write_page
+    from mapper.report.view import make_view
     from mapper.resume import RUN, describe_run, planned_memory, take_up
     from mapper.settings import preset
     from mapper.tables import planned
@@ -177,9 +181,12 @@ def run(options: argparse.Namespace) -> int:
             mapping = map_network(network, chip, settings, scratch, monitor, constraints)
             imported = original.path != options.network
             path = output / common.IMPORTED if imported else options.network
-            report = make_report(original, path, chip, settings, mapping, monitor, helpers)
+            command = ("mapper", *options.arguments)
+            report = make_report(original, path, chip, settings, mapping, monitor, helpers, command)
             report["resources"]["resumed"] = resumed
         write_results(folder, report, mapping, chip, helpers)
+        loads = Loads.of(mapping.traffic)
+        write_page(folder / PAGE, [make_view(output.resolve().name, report, loads)])
         if not options.keep_scratch:
             (folder / common.SPLIT).unlink(missing_ok=True)
         if wishes is not None:

@@ -42,8 +42,10 @@ def test_run_json(network: Path, run: Run) -> None:
     assert report["settings"]["seed"] == 3
     assert sorted(p.name for p in Path("out").iterdir()) == [
         "mapping.npz",
+        "report.html",
         "report.json",
         "run.log",
+        "traffic.npz",
     ]
     assert "coarsen" in Path("out/run.log").read_text()
     with np.load("out/mapping.npz") as mapping:

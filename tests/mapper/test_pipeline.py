@@ -18,6 +18,7 @@ from mapper.output import MAPPING, REPORT, make_report, read_report, scratch_in,
 from mapper.partition import contraction
 from mapper.partition.contraction import contract
 from mapper.pipeline import Mapping, map_network
+from mapper.report.loads import TRAFFIC
 from mapper.settings import Settings, preset
 from mapper.verify import verify_network
 from mapper.verify_mapping import verify_mapping
@@ -45,7 +46,7 @@ def mapped(path: Path, chip: Chip, folder: Path, **changes: Any) -> tuple[Mappin
     verify_mapping(folder, read_report(folder), path)
     assert violations(chip, mapping.traffic.usage) == []
     assert report["levels"][0]["cut_weight"] == pytest.approx(report["metrics"]["cut_weight"])
-    assert sorted(p.name for p in folder.iterdir()) == [MAPPING, REPORT]
+    assert sorted(p.name for p in folder.iterdir()) == [MAPPING, REPORT, TRAFFIC]
     return mapping, report
 
 

@@ -75,7 +75,7 @@ def test_ending_behind_every_step(
         assert result(output) == expected
         assert not output.with_name(output.name + ".partial").exists()
         assert sorted(path.name for path in output.iterdir()) == [
-            "mapping.npz", "report.json", "run.log",
+            "mapping.npz", "report.html", "report.json", "run.log", "traffic.npz",
         ]  # fmt: skip
     assert count >= least
 

@@ -255,7 +255,8 @@ def test_a_failure_leaves_the_report_as_it_was(
     found = run("simulate", out, *SHORT)
     assert (found.code, found.err.count("\n")) == (1, 1)
     assert (out / "report.json").read_bytes() == before
-    assert sorted(path.name for path in out.iterdir()) == ["mapping.npz", "report.json", "run.log"]
+    kept = ["mapping.npz", "report.html", "report.json", "run.log", "traffic.npz"]
+    assert sorted(path.name for path in out.iterdir()) == kept
 
 
 def test_noxim(out: Path, run: Run) -> None:

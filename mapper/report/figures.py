@@ -1,0 +1,320 @@
+"""The numbers of a report: key figures with what they mean, and tables of everything else.
+
+Every figure is that of report.json; the markup keeps its exact value. With two mappings each
+number stands beside the other's, and the change from the first to the second in per cent.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable
+from typing import Any
+
+from chipsim.limits import LIMITS
+from mapper.report.markup import (
+    NOTHING,
+    Html,
+    details,
+    figure,
+    join,
+    number,
+    percent,
+    safe,
+    table,
+    text,
+)
+from mapper.report.view import View
+from mapper.settings import PRESETS
+from mapper.tables import size
+
+MANY = "multicast."
+METRICS: dict[str, tuple[str, str]] = {
+    "hops_mean": ("Hops a spike, mean", "links that a spike crosses, over all traffic"),
+    "hops_max": ("Hops a spike, max", "links between the two farthest cores that talk"),
+    "hops_total": ("Spike-hops", "traffic times hops, over all synapses"),
+    "cut_fraction": ("Cut fraction", "share of the traffic that leaves its core"),
+    "cut_weight": ("Cut", "traffic between different cores"),
+    "link_load_max": ("Link load, max", "spikes on the busiest link, per unit of time"),
+    "link_load_p99": ("Link load, 99th percentile", "one link in a hundred carries more"),
+    "link_load_mean": ("Link load, mean", "over all links of the chip, idle ones too"),
+    "congestion_max": ("Router congestion, max", "spikes that visit the busiest router"),
+    "congestion_mean": ("Router congestion, mean", "over all routers, any shortest path taken"),
+    "energy": ("Energy", "of all spikes per unit of time, in the unit of the chip's constants"),
+    "latency_mean": ("Latency, mean", "of a spike between cores, on an idle mesh"),
+    "latency_max": ("Latency, max", "between the two farthest cores that talk"),
+    "cores_used": ("Cores used", "cores that hold a neuron"),
+    "core_fill_mean": ("Core fill, mean", "size of the neurons over capacity, of the cores used"),
+    "core_fill_max": ("Core fill, max", "of the fullest core"),
+    MANY + "connectivity": ("Connectivity", "spikes that enter another core, one for each core"),
+    MANY + "hops_total": ("Tree-hops", "links of the trees that spikes take, times their rates"),
+    MANY + "link_load_max": ("Tree load of a link, max", "of the busiest link"),
+    MANY + "link_load_p99": ("Tree load, 99th percentile", "one link in a hundred carries more"),
+    MANY + "link_load_mean": ("Tree load, mean", "over all links of the chip"),
+}
+"""Title and meaning of every metric, by its name in report.json."""
+
+SHARES = ("cut_fraction", "core_fill_mean", "core_fill_max")
+KEY: dict[str, tuple[str, tuple[tuple[str, str], ...]]] = {
+    "hops_mean": (
+        "Hops a spike",
+        (("hops_max", "at most"),),
+    ),
+    "cut_fraction": ("Cut", (("cut_weight", "spikes"),)),
+    "link_load_max": ("Busiest link", (("link_load_mean", "mean"),)),
+    "congestion_max": ("Busiest router", (("congestion_mean", "mean"),)),
+    "cores_used": ("Cores used", (("core_fill_mean", "full in the mean"),)),
+    "energy": ("Energy", ()),
+    "latency_mean": ("Latency", (("latency_max", "at most"),)),
+    MANY + "hops_total": ("Multicast hops", ((MANY + "link_load_max", "busiest link"),)),
+}
+"""Figures shown large: their title, and smaller ones beside them."""
+MEANING = {
+    "hops_mean": "How many links a spike crosses on its way, averaged over all traffic; spikes "
+    "within a core count as 0.",
+    "cut_fraction": "The share of the traffic that leaves its core and loads the mesh.",
+    "link_load_max": "Spikes per unit of time on the most loaded link when each goes first along "
+    "x, then along y. The mesh cannot be faster than this link.",
+    "congestion_max": "Expected spikes per unit of time in the most visited router when each "
+    "takes any shortest path.",
+    "cores_used": "Cores that hold at least one neuron, and how full these are.",
+    "energy": "Of all spikes per unit of time, in routers and on links, in the unit of the chip's "
+    "constants: pJ on the named chips.",
+    "latency_mean": "Time of a spike from core to core on an idle mesh, in the unit of the "
+    "chip's constants: ns on the named chips.",
+    MANY + "hops_total": "Links crossed when a spike goes once to each core that it reaches and "
+    "branches on its way, times the rates of the neurons.",
+}
+
+
+def metric(report: dict[str, Any], name: str) -> float | None:
+    """A metric by its name in `METRICS`, or None if the report lacks it."""
+    part: Any = report["metrics"]
+    for step in name.split("."):
+        part = part.get(step) if isinstance(part, dict) else None
+    return part if isinstance(part, int | float) and not isinstance(part, bool) else None
+
+
+def shown(name: str, value: float | None) -> Html:
+    """A metric as the page writes it."""
+    if value is not None and name in SHARES:
+        return figure(value, percent(value))
+    return figure(value)
+
+
+def key_figures(views: list[View]) -> Html:
+    """Cards with the figures that matter most."""
+    return Html(f'<div class="cards">{join(_card(name, views) for name in KEY)}</div>')
+
+
+def _card(name: str, views: list[View]) -> Html:
+    title, more = KEY[name]
+    blocks = []
+    for index, view in enumerate(views):
+        beside = " &middot; ".join(_beside(view, other, word) for other, word in more)
+        if name == "cores_used":
+            beside = f"of {figure(view.chip.usable_count)} &middot; {beside}"
+        who = f'<span class="swatch s{index}"></span>' if len(views) > 1 else ""
+        blocks.append(
+            f'<p class="value" data-metric="{name}">{who}{shown(name, metric(view.report, name))}'
+            f"</p><p class=beside>{beside}</p>"
+        )
+    if len(views) == 2:
+        blocks.append(f'<p class="change">{_change(name, views)}</p>')
+    return Html(
+        f'<div class="card"><h3>{text(title)}</h3>{"".join(blocks)}'
+        f"<p class=meaning>{text(MEANING[name])}</p></div>"
+    )
+
+
+def _beside(view: View, name: str, word: str) -> str:
+    value = f'<span data-metric="{name}">{shown(name, metric(view.report, name))}</span>'
+    after = word in ("spikes", "full in the mean")
+    return f"{value} {word}" if after else f"{word} {value}"
+
+
+def _change(name: str, views: list[View]) -> Html:
+    before, after = (metric(view.report, name) for view in views)
+    if before is None or after is None:
+        return NOTHING
+    if before == after:
+        return Html("equal")
+    if not before:
+        return Html("from none")
+    return Html(f"{100 * (after / before - 1):+.1f} %".replace("-", "&minus;"))
+
+
+def all_metrics(views: list[View]) -> Html:
+    """Every metric with its name in report.json."""
+    rows = []
+    for name, (title, meaning) in METRICS.items():
+        head = f"{text(title)} <code>{name}</code><small>{text(meaning)}</small>"
+        row: list[Any] = [safe(Html(head))]
+        for view in views:
+            value = shown(name, metric(view.report, name))
+            row.append(safe(Html(f'<span data-metric="{name}">{value}</span>')))
+        if len(views) == 2:
+            row.append(safe(_change(name, views)))
+        rows.append(row)
+    heads = ["Metric", *(v.label if len(views) > 1 else "Value" for v in views)]
+    heads += ["Change"] * (len(views) == 2)
+    return details("All metrics", table("All metrics", heads, rows, hidden=True))
+
+
+def limits(views: list[View]) -> Html:
+    """How near the cores are to each limit of theirs."""
+    meanings = {
+        "neurons": "sum of their sizes",
+        "synapses": "incoming, stored in the core",
+        "axons_in": "distinct sources of its synapses",
+        "axons_out": "distinct pairs of a neuron and another core",
+    }
+    rows = []
+    for name in LIMITS:
+        for index, view in enumerate(views):
+            most, mean = view.peaks[name]
+            allowed = getattr(view.chip, name)
+            title = f"{text(name)}<small>{text(meanings[name])}</small>"
+            if len(views) > 1:
+                title = f'<span class="swatch s{index}"></span>{text(name)}'
+            near = Html("no limit")
+            if allowed is not None:
+                near = Html(f"{_meter(most / allowed)} {percent(most / allowed)}")
+            rows.append([safe(Html(title)), most, mean, allowed, safe(near)])
+    heads = ("Limit", "Fullest core", "Mean", "Of a core", "Fullest of it")
+    return table("Limits of a core", heads, rows, hidden=True)
+
+
+def _meter(share: float) -> Html:
+    """A bar; the number stands beside it."""
+    over = " over" if share > 1 else ""
+    return Html(
+        f'<svg class="meter{over}" viewBox="0 0 100 8" preserveAspectRatio="none" '
+        'aria-hidden="true"><rect class="track" width="100" height="8" rx="2"/>'
+        f'<rect class="bar" width="{100 * min(share, 1):.1f}" height="8" rx="2"/></svg>'
+    )
+
+
+def levels(view: View) -> Html:
+    """The graphs that the network was coarsened to."""
+    rows = [
+        [str(i), level.get("vertices"), level.get("connections"), level.get("cut_weight")]
+        for i, level in enumerate(view.report["levels"])
+    ]
+    if not rows:
+        return Html("<p class=note>The run kept no levels.</p>")
+    heads = ("Level", "Vertices", "Connections", "Cut")
+    return table("Levels", heads, rows, hidden=True)
+
+
+def stages(view: View) -> Html:
+    """Time and memory of every stage; cut and hops where the report tells them."""
+    entries = view.report["stages"]
+    longest = max((entry["seconds"] for entry in entries), default=0) or 1
+    extra = {"cut_weight": "Cut", "hops_total": "Spike-hops"}
+    told = {k: v for k, v in extra.items() if any(entry.get(k) is not None for entry in entries)}
+    rows = []
+    for entry in entries:
+        seconds, peak = entry["seconds"], entry["peak_anon_bytes"]
+        bar = Html(f"{_meter(seconds / longest)} {figure(seconds, f'{seconds:.2f} s')}")
+        rows.append(
+            [
+                entry["name"],
+                safe(bar),
+                safe(figure(peak, size(peak))),
+                *(entry.get(k) for k in told),
+            ]
+        )
+    heads = ("Stage", "Time", "Peak memory", *told.values())
+    return table("Stages", heads, rows, hidden=True)
+
+
+def resources(views: list[View]) -> Html:
+    """What the whole run took."""
+    names: dict[str, tuple[str, Callable[[float], str]]] = {
+        "seconds": ("Time", lambda value: f"{value:,.2f} s"),
+        "peak_rss_bytes": ("Peak memory", size),
+        "peak_anon_bytes": ("of it anonymous", size),
+        "bytes_read": ("Read", size),
+        "bytes_written": ("Written", size),
+        "passes": ("Passes over the network", number),
+    }
+    rows = []
+    for name, (title, form) in names.items():
+        found = [view.report["resources"].get(name) for view in views]
+        cells = [figure(v, None if v is None else form(v)) for v in found]
+        rows.append([title, *(safe(cell) for cell in cells)])
+    heads = ("", *(view.label if len(views) > 1 else "Whole run" for view in views))
+    return table("Resources", heads, rows, hidden=True)
+
+
+def simulation(view: View) -> Html | None:
+    """What the flit-level simulator found, if it was asked."""
+    found = view.report.get("simulation")
+    if not isinstance(found, dict) or not isinstance(found.get("latency"), dict):
+        return None
+    delay, knee = found["latency"], found.get("saturation")
+    rows = [
+        ["Load scale", found.get("load_scale")],
+        ["Packets", found.get("packets")],
+        ["Latency, mean, cycles", delay.get("mean")],
+        ["Latency, 99th percentile, cycles", delay.get("p99")],
+        ["Link load, mean, flits a cycle", found.get("link_load_mean")],
+        ["Saturation, load scale", knee.get("load_scale") if isinstance(knee, dict) else None],
+    ]
+    return table("Simulation", ("", "Value"), rows, hidden=True)
+
+
+def command_line(report: dict[str, Any]) -> str:
+    """What to type to get this mapping again: as it was typed, or for older reports put together
+    from the settings."""
+    typed = report.get("command")
+    if isinstance(typed, list) and all(isinstance(word, str) for word in typed):
+        return shlex.join(typed)
+    chip, settings = report["chip"], report["settings"]
+    words = ["mapper", "run", report["network"]["path"], "--chip", chip["name"]]
+    for name in LIMITS:
+        if chip.get(name) is not None:
+            option = name.removesuffix("_in").replace("_", "-")
+            words += [f"--{option}-per-core", str(chip[name])]
+    given = settings.get("preset", "default")
+    base = PRESETS[given].to_json() if given in PRESETS else {}
+    words += ["--preset", str(given)]
+    for name, value in settings.items():
+        if name in ("preset", "method", "placement") or (base and base.get(name) == value):
+            continue
+        option = {"memory_bytes": "memory"}.get(name, name).replace("_", "-")
+        words += [f"--{option}", str(value)]
+    return shlex.join(words)
+
+
+def reproduce(views: list[View]) -> Html:
+    """The command line, and every setting."""
+    parts = []
+    for index, view in enumerate(views):
+        who = f'<p><span class="swatch s{index}"></span>{text(view.label)}</p>'
+        parts.append(
+            f"{who if len(views) > 1 else ''}"
+            '<pre tabindex="0" aria-label="Command line"><code class="command">'
+            f"{text(command_line(view.report))}</code></pre>"
+        )
+    return Html("".join(parts) + details("All settings", _settings(views)))
+
+
+def _settings(views: list[View]) -> Html:
+    known = [_known(view) for view in views]
+    rows = []
+    for name in {name: None for found in known for name in found}:
+        values = [found.get(name) for found in known]
+        head = f"<mark>{text(name)}</mark>" if len(set(map(str, values))) > 1 else text(name)
+        rows.append([safe(Html(head)), *values])
+    heads = ("Setting", *(view.label if len(views) > 1 else "Value" for view in views))
+    return table("All settings", heads, rows, hidden=True)
+
+
+def _known(view: View) -> dict[str, Any]:
+    """Chip and settings, flat."""
+    report = view.report
+    chip = {f"chip {name}": value for name, value in report["chip"].items()}
+    faulty = chip.get("chip unavailable") or []
+    chip["chip unavailable"] = f"{len(faulty):,} cores" if faulty else "none"
+    return report["settings"] | chip

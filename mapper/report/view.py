@@ -1,0 +1,227 @@
+"""One mapping as the page shows it: real units, and no more cells than a page can hold.
+
+A chip of more than `CELLS` cores is shown in tiles of t x t cores; a tile shows the highest value
+of its cores, so that a hot spot is never averaged away.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from chipsim.chip import Chip
+from chipsim.limits import LIMITS
+from chipsim.links import existing
+from chipsim.presets import from_fields
+from mapper.report.loads import Loads
+
+CELLS = 1 << 14
+"""Cells of a chip on the page, at most."""
+SVG_CELLS = 64 * 64
+"""Chips of more cells are drawn on a canvas: so many shapes would be slow to lay out."""
+DESTINATIONS = 1 << 14
+"""Destinations of all cores together that the page holds, beyond 16 a core."""
+
+LAYERS = {
+    "fill": ("Core fill", "size of the neurons in a core, over what it holds"),
+    "outgoing": ("Outgoing traffic", "spikes a core sends to other cores, per unit of time"),
+    "incoming": ("Incoming traffic", "spikes a core receives from other cores, per unit of time"),
+    "router": (
+        "Router load",
+        "spikes that visit a router if each takes any shortest path, per unit of time",
+    ),
+}
+"""What the cells of the chip can show: title and meaning."""
+LINKS = {
+    "unicast": "one spike a synapse, first along x, then along y",
+    "multicast": "one spike a core, which branches on its way",
+}
+"""What the links can show."""
+EMPTY, USED, UNAVAILABLE = 0, 1, 2
+
+Grid = NDArray[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """Numbers of one mapping, ready to draw.
+
+    label : what the page calls it
+    report : report.json
+    chip, tile : the chip, and how many cores wide a cell is
+    layers : by name of `LAYERS`, shape (rows, columns)
+    links : by name of `LINKS`, shape (4, rows, columns), in the form of `chipsim.links`
+    state : shape (rows, columns), `EMPTY`, `USED` or `UNAVAILABLE`
+    usage : by limit of a core, shape (rows, columns)
+    within : traffic that stays in the core, shape (rows, columns)
+    distances : traffic by hops, shape (width + height - 1,)
+    loads : every existing link, strongest first, by name of `LINKS`
+    peaks : largest and mean use of each limit, over the cores in use
+    destination, share : of `chipsim.profile.Profile`, the share in real units; None with tiles
+    """
+
+    label: str
+    report: dict[str, Any]
+    chip: Chip
+    tile: int
+    layers: dict[str, Grid]
+    links: dict[str, Grid]
+    state: Grid
+    usage: dict[str, Grid]
+    within: Grid
+    distances: Grid
+    loads: dict[str, Grid]
+    peaks: dict[str, tuple[int, float]]
+    destination: Grid | None
+    share: Grid | None
+
+    @property
+    def rows(self) -> int:
+        return int(self.state.shape[0])
+
+    @property
+    def columns(self) -> int:
+        return int(self.state.shape[1])
+
+    @property
+    def is_canvas(self) -> bool:
+        return self.rows * self.columns > SVG_CELLS
+
+    @property
+    def network(self) -> str:
+        """The file name of the network."""
+        return str(self.report["network"]["path"]).replace("\\", "/").rsplit("/", 1)[-1]
+
+
+def make_view(label: str, report: dict[str, Any], loads: Loads) -> View:
+    """The view of a mapping; raises `ChipError` if the report's chip is damaged."""
+    chip = from_fields(report["chip"], f"{label}: chip of the report")
+    tile = 1
+    while -(-chip.width // tile) * -(-chip.height // tile) > CELLS:
+        tile += 1
+    use, profile = loads.usage, loads.profile
+    unit, rate = loads.weight_unit, loads.rate_unit
+    used = use.count > 0
+    state = np.where(used, USED, EMPTY).reshape(chip.height, chip.width)
+    state.flat[list(chip.unavailable)] = UNAVAILABLE
+
+    def cells(array: Grid) -> Grid:
+        return _tiled(array.reshape(*array.shape[:-2], chip.height, chip.width), tile)
+
+    def per_core(array: Grid, by: float = 1.0) -> Grid:
+        return cells(_real(array, by).reshape(chip.height, chip.width))
+
+    kept = min(profile.share.shape[1], max(16, DESTINATIONS // chip.cores)) if tile == 1 else 0
+    links = {
+        "unicast": _real(loads.unicast_links, unit),
+        "multicast": _real(loads.multicast_links, rate),
+    }
+    return View(
+        label=label,
+        report=report,
+        chip=chip,
+        tile=tile,
+        layers={
+            "fill": per_core(use.neurons / chip.neurons),
+            "outgoing": per_core(profile.outgoing, unit),
+            "incoming": per_core(profile.incoming, unit),
+            "router": cells(loads.congestion * unit),
+        },
+        links={name: cells(array) for name, array in links.items()},
+        # A tile is unavailable only if all of its cores are.
+        state=np.where(
+            cells(state == USED), USED, np.where(cells(state == EMPTY), EMPTY, UNAVAILABLE)
+        ),
+        usage={name: per_core(use.of(name)) for name in LIMITS},
+        within=per_core(profile.within, unit),
+        distances=_real(profile.distances, unit),
+        loads={name: np.sort(existing(array))[::-1] for name, array in links.items()},
+        peaks={
+            name: (int(use.of(name).max(initial=0)), float(use.of(name)[used].mean()))
+            if used.any()
+            else (0, 0.0)
+            for name in LIMITS
+        },
+        destination=profile.destination[:, :kept] if kept else None,
+        share=_real(profile.share[:, :kept], unit) if kept else None,
+    )
+
+
+def scales(views: list[View]) -> dict[str, float]:
+    """What the strongest colour stands for in each layer: the same for all mappings of a page."""
+    found = {}
+    for name in LAYERS:
+        found[name] = max(float(view.layers[name].max(initial=0)) for view in views)
+    found["fill"] = max(found["fill"], 1.0)  # a full core; more only where limits are broken
+    for name in LINKS:
+        found[f"links {name}"] = max(float(view.links[name].max(initial=0)) for view in views)
+    return found
+
+
+def steps(values: Grid, scale: float, count: int) -> Grid:
+    """The colour, 0 to count - 1, of every value under a scale; page.js does the same."""
+    if scale <= 0:
+        return np.zeros(values.shape, np.int64)
+    return np.minimum((values / scale * count).astype(np.int64), count - 1)
+
+
+def page_data(views: list[View]) -> dict[str, Any]:
+    """What page.js draws from: plain lists, cell by cell in the order of core ids."""
+    return {"scales": _plain_scales(views), "mappings": [_plain(view) for view in views]}
+
+
+def _plain_scales(views: list[View]) -> dict[str, float]:
+    return {name: _short(value) for name, value in scales(views).items()}
+
+
+def _plain(view: View) -> dict[str, Any]:
+    chip = view.chip
+    out: dict[str, Any] = {
+        "label": view.label,
+        "columns": view.columns,
+        "rows": view.rows,
+        "width": chip.width,
+        "height": chip.height,
+        "tile": view.tile,
+        "limits": {name: getattr(chip, name) for name in LIMITS},
+        "state": view.state.ravel().tolist(),
+        "layers": {name: _list(view.layers[name]) for name in LAYERS if name != "fill"},
+        "links": {n: [_list(direction) for direction in view.links[n]] for n in LINKS},
+        "usage": {name: _list(view.usage[name]) for name in LIMITS},
+        "within": _list(view.within),
+    }
+    if view.destination is not None and view.share is not None:
+        out["kept"] = int(view.destination.shape[1])
+        out["destination"] = view.destination.ravel().tolist()
+        out["share"] = _list(view.share)
+    return out
+
+
+def _real(stored: Grid, unit: float) -> Grid:
+    return stored if unit == 1 else stored * unit
+
+
+def _tiled(array: Grid, tile: int) -> Grid:
+    """The highest value of each tile in the last two axes."""
+    if tile == 1:
+        return array
+    *front, height, width = array.shape
+    rows, columns = -(-height // tile), -(-width // tile)
+    padded = np.zeros((*front, rows * tile, columns * tile), array.dtype)
+    padded[..., :height, :width] = array
+    return padded.reshape(*front, rows, tile, columns, tile).max(axis=(-3, -1))
+
+
+def _list(array: Grid) -> list[float]:
+    """Whole numbers exactly, others with seven digits, which is more than the page shows."""
+    if np.issubdtype(array.dtype, np.integer):
+        return array.ravel().tolist()
+    return [_short(value) for value in array.ravel().tolist()]
+
+
+def _short(value: float) -> float:
+    rounded = float(f"{value:.7g}")
+    return int(rounded) if rounded.is_integer() else rounded

@@ -1,0 +1,134 @@
+"""Output folders made by hand, and a reader of pages."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from chipsim.chip import Chip
+from chipsim.metrics import summarise
+from chipsim.traffic import Traffic
+from mapper.mapping_file import save_mapping
+from mapper.measure import measure_network
+from mapper.output import MAPPING, REPORT
+from mapper.report.loads import TRAFFIC, Loads, save_loads
+from mapper.settings import preset
+from storage.network import NetworkFile
+from tests.mapper.helpers import random_network, write_network
+
+VOID = {"meta", "img", "source", "input", "br", "rect", "path"}
+
+
+def random_folder(folder: Path, chip: Chip, seed: int = 0, neurons: int = 60) -> Path:
+    """A folder of a random network, scattered over the usable cores of a chip."""
+    path = random_network(folder.with_name(f"{folder.name}.bin"), neurons, 6 * neurons, seed)
+    cores = np.random.default_rng(seed).choice(np.flatnonzero(chip.usable), neurons)
+    return write_folder(folder, path, chip, cores.astype(np.int32))
+
+
+def idle_folder(folder: Path, chip: Chip) -> Path:
+    """A folder of three neurons that have no synapses."""
+    path = write_network(folder.with_name(f"{folder.name}.bin"), [], 3)
+    return write_folder(folder, path, chip, np.zeros(3, np.int32))
+
+
+def write_folder(folder: Path, network: Path, chip: Chip, core: Any, **more: Any) -> Path:
+    """What a run would leave, but for run.log and the page. more : parts of the report"""
+    folder.mkdir()
+    traffic, report = measured(network, chip, core)
+    save_mapping(folder / MAPPING, core, chip)
+    save_loads(folder / TRAFFIC, Loads.of(traffic))
+    (folder / REPORT).write_text(json.dumps(report | more))
+    return folder
+
+
+def measured(network: Path, chip: Chip, core: Any) -> tuple[Traffic, dict[str, Any]]:
+    """The traffic of a mapping, and a report of it."""
+    with NetworkFile(network) as file:
+        traffic = measure_network(file, chip, core)
+        neurons, synapses = file.meta.neurons, file.meta.synapses
+    return traffic, {
+        "schema": 1,
+        "tool": {"name": "mapper", "version": "0"},
+        "network": {"path": str(network.resolve()), "neurons": neurons, "synapses": synapses},
+        "chip": chip.to_json(),
+        "settings": preset("default", seed=7).to_json(),
+        "metrics": summarise(chip, traffic),
+        "levels": [{"vertices": neurons, "connections": synapses, "cut_weight": None}],
+        "stages": [
+            {"name": "check", "seconds": 0.25, "peak_anon_bytes": 3 << 20},
+            {"name": "score", "seconds": 1.5, "peak_anon_bytes": 5 << 20},
+        ],
+        "resources": {"seconds": 2.5, "peak_rss_bytes": 1 << 20, "passes": 2.5},
+    }
+
+
+@dataclass
+class Element:
+    name: str
+    attributes: dict[str, str | None]
+    text: str = ""
+
+
+@dataclass
+class Page(HTMLParser):
+    """All elements of a page, and that its tags are closed in order."""
+
+    source: str
+    elements: list[Element] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        super().__init__(convert_charrefs=True)
+        self._open: list[Element] = []
+        self.feed(self.source)
+        self.close()
+        assert not self._open, f"not closed: {[e.name for e in self._open]}"
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        names = [name for name, _ in attrs]
+        assert len(set(names)) == len(names), f"{tag} repeats an attribute"
+        self.elements.append(Element(tag, dict(attrs)))
+        if tag not in VOID:
+            self._open.append(self.elements[-1])
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append(Element(tag, dict(attrs)))
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self._open, f"</{tag}> closes nothing"
+        assert self._open.pop().name == tag
+
+    def handle_data(self, data: str) -> None:
+        for element in self._open:
+            element.text += data
+
+    def all(self, name: str, **attributes: str) -> list[Element]:
+        return [
+            element
+            for element in self.elements
+            if element.name == name and attributes.items() <= element.attributes.items()
+        ]
+
+    def one(self, name: str, **attributes: str) -> Element:
+        (found,) = self.all(name, **attributes)
+        return found
+
+    def data(self) -> dict[str, Any]:
+        """What the script draws from."""
+        found: dict[str, Any] = json.loads(self.one("script", type="application/json").text)
+        return found
+
+    def metrics(self) -> list[tuple[str, float]]:
+        """Every metric on the page: its name and its exact value."""
+        found, name = [], None
+        for element in self.elements:
+            name = element.attributes.get("data-metric") or name
+            if element.name == "data" and name is not None:
+                found.append((name, json.loads(str(element.attributes["value"]))))
+                name = None
+        return found

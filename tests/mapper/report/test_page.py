@@ -1,0 +1,243 @@
+"""The page as text: its numbers, its markup, and what it must not do."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import re
+import shlex
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from chipsim.chip import Chip
+from mapper.errors import MapperError
+from mapper.report.figures import KEY, METRICS, command_line, metric
+from mapper.report.make import view_folder, write_page
+from mapper.report.page import render
+from mapper.report.view import View
+from tests.mapper.helpers import random_network
+from tests.mapper.report.made import Page, idle_folder, random_folder, write_folder
+
+CHIP = Chip("c", 6, 4, neurons=16, axons_in=500, unavailable=(3, 9))
+HOSTILE = "<script>alert(1)</script>&amp;\"'</title>"
+
+
+def never(report: dict[str, Any], chip: Chip) -> Any:
+    raise AssertionError("nothing was to be measured")
+
+
+def view_of(folder: Path, label: str | None = None) -> View:
+    return view_folder(folder, never, label)
+
+
+def page_of(*folders: Path) -> Page:
+    return Page(render([view_of(folder) for folder in folders]).decode())
+
+
+def names_in(value: dict[str, Any], before: str = "") -> set[str]:
+    """Names of metrics, those inside others with a dot."""
+    found = set()
+    for name, part in value.items():
+        found |= names_in(part, f"{name}.") if isinstance(part, dict) else {before + name}
+    return found
+
+
+def test_every_metric_is_there_and_equals_the_report(folder: Path) -> None:
+    out = random_folder(folder / "out", CHIP)
+    report = json.loads((out / "report.json").read_text())
+    shown = page_of(out).metrics()
+    assert {name for name, _ in shown} == names_in(report["metrics"]) == set(METRICS)
+    assert len(shown) == len(METRICS) + sum(1 + len(more) for _, more in KEY.values())
+    for name, value in shown:
+        assert value == metric(report, name), name
+
+
+def test_of_two_each_has_its_own(folder: Path) -> None:
+    folders = [random_folder(folder / f"out{seed}", CHIP, seed) for seed in (1, 2)]
+    reports = [json.loads((out / "report.json").read_text()) for out in folders]
+    shown = page_of(*folders).metrics()
+    for name in METRICS:
+        values = {value for n, value in shown if n == name}
+        assert values == {metric(report, name) for report in reports}
+    text = page_of(*folders).source
+    before, after = (report["metrics"]["hops_total"] for report in reports)
+    change = f"{100 * (after / before - 1):+.1f} %".replace("-", "&minus;")
+    assert f"<td>{change}</td>" in text
+
+
+def test_numbers_of_cores_and_links(folder: Path) -> None:
+    out = random_folder(folder / "out", CHIP)
+    view = view_of(out)
+    (mapping,) = page_of(out).data()["mappings"]
+    assert mapping["layers"]["outgoing"] == view.layers["outgoing"].ravel().tolist()
+    assert mapping["links"]["unicast"] == view.links["unicast"].reshape(4, -1).tolist()
+    assert mapping["usage"]["axons_in"] == view.usage["axons_in"].ravel().tolist()
+    assert mapping["limits"] == {
+        "neurons": 16, "synapses": None, "axons_in": 500, "axons_out": None,
+    }  # fmt: skip
+    sent = np.reshape(mapping["share"], (CHIP.cores, -1)).sum(axis=1)
+    assert sent.tolist() == mapping["layers"]["outgoing"]
+    assert mapping["state"].count(2) == 2
+
+
+def test_tables_of_stages_limits_and_distances(folder: Path) -> None:
+    out = random_folder(folder / "out", CHIP)
+    view, page = view_of(out), page_of(out)
+    rows = [element.text for element in page.all("tr")]
+    assert "check 0.25 s3.0 MiB" in rows
+    assert "score 1.50 s5.0 MiB" in rows
+    most, mean = view.peaks["axons_in"]
+    share = f"{100 * most / 500:.1f} %"
+    assert any(r.startswith("axons_in") and r.endswith(f"{mean:.4g}500 {share}") for r in rows)
+    traffic = view.distances.tolist()
+    for hops in range(view.report["metrics"]["hops_max"] + 1):
+        share = f"{100 * traffic[hops] / sum(traffic):.1f} %"
+        assert f"{hops}{traffic[hops]:,}{share}" in rows
+
+
+def test_stages_tell_cut_and_hops_if_the_report_does(folder: Path) -> None:
+    network = random_network(folder / "net.bin", 20, 60)
+    stage = {"name": "refine", "seconds": 1, "peak_anon_bytes": 0, "hops_total": 12345}
+    core = np.zeros(20, np.int32)
+    out = write_folder(folder / "out", network, Chip("c", 2, 2), core, stages=[stage])
+    rows = [element.text for element in page_of(out).all("tr")]
+    assert "StageTimePeak memorySpike-hops" in rows
+    assert "refine 1.00 s0 B12,345" in rows
+
+
+def test_the_same_inputs_give_the_same_bytes(folder: Path) -> None:
+    out = random_folder(folder / "out", CHIP)
+    assert render([view_of(out)]) == render([view_of(out)])
+
+
+def test_the_still_picture_has_every_core_and_link(folder: Path) -> None:
+    out = random_folder(folder / "out", CHIP)
+    view = view_of(out)
+    source = render([view]).decode().split('class="overlay"')[0].split('<svg class="base"')[1]
+    assert source.count("h7v7h-7z") == CHIP.usable_count
+    assert len(re.findall(r"M[\d.]+ [\d.]+l4 4", source)) == len(CHIP.unavailable)
+    strokes = len(re.findall(r"[hv]-?3(?![\d.])", source))
+    assert strokes == (view.links["unicast"] > 0).sum()
+
+
+def test_nothing_is_asked_of_the_outside(folder: Path) -> None:
+    page = page_of(random_folder(folder / "out", CHIP))
+    for element in page.elements:
+        for name in ("src", "href", "srcset", "action", "data", "poster"):
+            value = element.attributes.get(name)
+            assert value is None or value.startswith("data:"), element
+    assert "@import" not in page.source
+    assert "url(" not in page.source
+    policy = str(page.all("meta")[1].attributes["content"])
+    assert "default-src 'none'" in policy
+    script = page.all("script")[-1].text
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    assert f"'sha256-{digest}'" in policy
+
+
+def test_markup_for_everyone(folder: Path) -> None:
+    page = page_of(random_folder(folder / "out", CHIP), random_folder(folder / "two", CHIP))
+    assert page.one("html").attributes["lang"] == "en"
+    assert page.one("title").text == "out and two | mapper"
+    assert len(page.all("h1")) == 1
+    ids = [e.attributes["id"] for e in page.elements if "id" in e.attributes]
+    assert len(set(ids)) == len(ids)
+    for section in page.all("section"):
+        assert section.attributes["aria-labelledby"] in ids
+    for svg in page.all("svg"):
+        hidden = svg.attributes.get("aria-hidden") == "true"
+        assert hidden or (svg.attributes["role"] == "img" and svg.attributes["aria-label"])
+    for table in page.all("table"):
+        assert table.text
+    assert all(cell.attributes["scope"] in ("row", "col") for cell in page.all("th"))
+    chosen = [e for e in page.all("input") if "checked" in e.attributes]
+    assert [e.attributes["value"] for e in chosen] == ["fill", "unicast"]
+
+
+def test_hostile_names_stay_text(folder: Path) -> None:
+    network = random_network(folder / "net.bin", 20, 60)
+    chip = Chip(HOSTILE, 3, 2)
+    core = np.arange(20, dtype=np.int32) % 6
+    out = write_folder(folder / "out", network, chip, core)
+    report = json.loads((out / "report.json").read_text())
+    report["network"]["path"] = f"/tmp/{HOSTILE}".replace("</", "<\\/")
+    report["settings"] |= {HOSTILE: HOSTILE, "preset": HOSTILE, "seed": HOSTILE}
+    report["stages"][0]["name"] = HOSTILE
+    report["command"] = ["mapper", "run", HOSTILE]
+    report["simulation"] = {"latency": {"mean": HOSTILE}, "packets": HOSTILE}
+    (out / "report.json").write_text(json.dumps(report))
+    view = view_of(out, HOSTILE)
+    for views in ([view], [view, view]):
+        page = Page(render(views).decode())
+        lines = page.all("code", **{"class": "command"})
+        assert [shlex.split(line.text)[-1] for line in lines] == [HOSTILE] * len(views)
+        assert len(page.all("script")) == 2
+        assert HOSTILE in page.one("h1").text
+        assert HOSTILE in page.one("title").text
+        assert page.data()["mappings"][0]["label"] == HOSTILE
+        assert "<script>alert" not in page.source
+    assert page.source.count("</title>") == 1
+
+
+def test_without_traffic(folder: Path) -> None:
+    page = page_of(idle_folder(folder / "out", CHIP))
+    assert "No traffic leaves any core." in page.source
+    assert all(name != "hops_mean" or value == 0 for name, value in page.metrics())
+    assert "nan" not in re.sub(r"<script>.*", "", page.source, flags=re.S).lower()
+
+
+@pytest.mark.parametrize(("width", "height"), [(1, 1), (1, 7), (9, 1)])
+def test_lines_of_cores(width: int, height: int, folder: Path) -> None:
+    page = page_of(random_folder(folder / "out", Chip("line", width, height)))
+    assert page.one("svg", **{"class": "base"}).attributes["viewbox"] == (
+        f"0 0 {10 * width} {10 * height}"
+    )
+
+
+def test_a_large_chip_is_a_canvas_over_a_picture(folder: Path) -> None:
+    import struct
+    import zlib
+
+    out = random_folder(folder / "out", Chip("large", 65, 64), neurons=20)
+    view, page = view_of(out), page_of(out)
+    assert len(page.all("canvas")) == 1
+    data = base64.b64decode(str(page.one("img").attributes["src"]).partition(",")[2])
+    assert struct.unpack(">II", data[16:24]) == (65, 64)
+    at = data.index(b"IDAT")
+    (length,) = struct.unpack(">I", data[at - 4 : at])
+    lines = np.frombuffer(zlib.decompress(data[at + 4 : at + 4 + length]), np.uint8)
+    pixels = lines.reshape(64, 66)[:, 1:]
+    assert ((pixels > 1) == (view.layers["fill"] > 0)).all()
+    square = page_of(random_folder(folder / "square", Chip("square", 64, 64), neurons=20))
+    assert not square.all("canvas")
+
+
+def test_command_lines() -> None:
+    typed = {"command": ["mapper", "run", "a net.bin", "--chip", "4x4"]}
+    assert command_line(typed) == "mapper run 'a net.bin' --chip 4x4"
+    from mapper.settings import preset
+
+    settings = preset("fast", seed=3, threads=2, memory_bytes=1 << 28, starts=5).to_json()
+    older = {"network": {"path": "net.bin"}, "chip": CHIP.to_json(), "settings": settings}
+    words = command_line(older).split()
+    assert words[:5] == ["mapper", "run", "net.bin", "--chip", "c"]
+    given = dict(zip(words[5::2], words[6::2], strict=True))
+    assert given == {
+        "--neurons-per-core": "16", "--axons-per-core": "500", "--preset": "fast",
+        "--seed": "3", "--threads": "2", "--memory": str(1 << 28), "--starts": "5",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("part", ["stages", "levels", "network"])
+def test_a_damaged_report_is_one_line(part: str, folder: Path) -> None:
+    out = random_folder(folder / "out", CHIP)
+    report = json.loads((out / "report.json").read_text())
+    report[part] = [3] if isinstance(report[part], list) else {"path": "x"}
+    (out / "report.json").write_text(json.dumps(report))
+    with pytest.raises(MapperError, match=r"report.json of out is damaged: .*; run again$"):
+        write_page(out / "report.html", [view_of(out)])
+    assert not list(out.glob("report.html*"))
