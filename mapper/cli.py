@@ -23,6 +23,7 @@ COMMANDS = {
     "score": "score a mapping made by anyone",
     "simulate": "run the flit-level model on a mapping's traffic",
     "place": "place a graph of groups, one group a core",
+    "chips": "list the chips that are known by name, or print one as a file to start from",
     "hw": "the chip as hardware: Verilog, and the cells that it takes",
 }
 
@@ -58,7 +59,7 @@ def build_parser(command: str | None = None) -> argparse.ArgumentParser:
             module = import_module(f"mapper.commands.{name}_")
             sub.epilog = module.EPILOG
             module.add_arguments(sub)
-            sub.set_defaults(run=module.run, needs_kernels=name not in ("info", "hw"))
+            sub.set_defaults(run=module.run, needs_kernels=name not in ("info", "hw", "chips"))
             common = sub.add_argument_group("common options")
             common.add_argument("--json", action="store_true", help="print one JSON object only")
             common.add_argument("-q", "--quiet", action="store_true", help="no progress, no notes")
