@@ -113,11 +113,10 @@ def _compile_kernels(options: argparse.Namespace) -> None:
 
 def _work(options: argparse.Namespace) -> str:
     """Which kernels a command needs; see `mapper.kernels.WORK`."""
+    from mapper.kernels import work_of
+
     if options.command == "run":
-        if options.preset == "classic":
-            return "map by classic"
-        names = {"cut": "map by cut", "multicast": "map for multicast"}
-        return names.get(options.objective, "map by hops")
+        return work_of(options.preset, options.objective)
     names = {
         "place": "place groups",
         "score": "score mappings",
