@@ -140,10 +140,10 @@ def _network(options: argparse.Namespace) -> dict[str, Any]:
 def _mapping(options: argparse.Namespace) -> dict[str, Any]:
     from mapper.exports import choose_exporter, export_mapping, open_run
 
-    choose_exporter(options.destination, options.format)  # before anything is read
+    exporter = choose_exporter(options.destination, options.format)  # before anything is read
     given = {name: getattr(options, name) for name in _mapping_options()}
     with open_run(options.network, options.moved) as run:
         found = export_mapping(run, options.destination, options.format, given)
-        if run.helpers:
+        if run.helpers and not exporter.helpers:
             common.say(options, f"note: {run.helpers:,} helpers of split neurons left out")
         return found

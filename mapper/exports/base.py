@@ -26,6 +26,7 @@ class MappingExporter:
     extensions : endings of names, in lower case
     module : name of the module with ``save(run, destination, options)``; see `export_mapping`
     options : names of the options that it takes
+    helpers : whether it has a place for helpers of split neurons
     """
 
     name: str
@@ -33,6 +34,7 @@ class MappingExporter:
     extensions: tuple[str, ...]
     module: str
     options: tuple[str, ...] = ()
+    helpers: bool = False
 
     def save(self, run: MappedRun, destination: Path, options: dict[str, Any]) -> dict[str, Any]:
         """Write the file; it appears under its name only when it is complete."""

@@ -1,12 +1,14 @@
 """Mappings as NIR graphs (Pedersen et al., Nature Communications 15, 2024). Needs nir.
 
-The graph is flat: a node ``core_5`` of type IF for the neurons of core 5, and a node
-``weights_3_to_5`` of type Linear for the synapses from core 3 to core 5, shape (neurons of 5,
-neurons of 3). The metadata of a core's node has `core`, `x`, `y` and `neurons`, the ids in the
-network; if it has them also `ids` of the file that it came from, and `sizes`.
+The graph is flat: between ``input_5`` and ``output_5`` a node ``core_5`` of type IF for the neurons
+of core 5, and a node ``weights_3_to_5`` of type Linear for the synapses from core 3 to core 5, of
+shape (neurons of 5, neurons of 3). The metadata of a core's node has `core`, `x`, `y` and
+`neurons`, the ids in the network; if it has them also `ids` of the file that it came from, and
+`sizes`.
 
 NIR knows dense weights only, so that large networks are refused; a synapse of weight 0 is none.
-The network has no inputs and outputs, so the graph has neither. Rates have no place in it.
+The network does not say what comes in and goes out: every core has an input and an output for all
+of its neurons. Rates have no place in the graph.
 """
 
 from __future__ import annotations
@@ -46,6 +48,8 @@ def save(run: MappedRun, destination: Path, options: dict[str, Any]) -> dict[str
     table = run.columns()
     extras = {f"{name}s": table[name] for name in ("id", "size") if name in table}
     nodes: dict[str, Any] = {}
+    edges: list[tuple[str, str]] = []
+    cores = 0
     for core in np.flatnonzero(np.diff(ends)).tolist():
         neurons = order[ends[core] : ends[core + 1]]
         about = {"core": core, "x": core % width, "y": core // width, "neurons": neurons}
@@ -55,18 +59,22 @@ def save(run: MappedRun, destination: Path, options: dict[str, Any]) -> dict[str
             v_threshold=np.full(neurons.size, float(options["threshold"])),
             metadata=about,
         )
-    cores, edges = len(nodes), []
+        size = np.array([neurons.size])
+        nodes[f"input_{core}"] = nir.Input({"input": size})
+        nodes[f"output_{core}"] = nir.Output({"output": size})
+        edges += [(f"input_{core}", f"core_{core}"), (f"core_{core}", f"output_{core}")]
+        cores += 1
+    matrices = 0
     for source, target, weight in _matrices(run, order, ends):
         name = f"weights_{source}_to_{target}"
         nodes[name] = nir.Linear(weight=weight)
         edges += [(f"core_{source}", name), (name, f"core_{target}")]
+        matrices += 1
     buffer = io.BytesIO()
     about = {"chip": run.chip.name, "width": width, "height": run.chip.height}
-    # Its check of types starts from inputs, and there are none.
-    graph = nir.NIRGraph(nodes, edges, metadata=about, type_check=False)
-    nir.write(buffer, graph)
+    nir.write(buffer, nir.NIRGraph(nodes, edges, metadata=about))
     write_file(destination, buffer.getvalue())
-    return {"neurons": run.core.size, "cores": cores, "matrices": len(edges) // 2}
+    return {"neurons": run.core.size, "cores": cores, "matrices": matrices}
 
 
 def _matrices(
