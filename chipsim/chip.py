@@ -13,6 +13,8 @@ from chipsim.protocols import BoolArray, Int32Array
 
 MAX_CORES = 2**31 - 1
 """Core ids are int32."""
+MAX_LIMIT = 2**62
+"""Sums of what cores hold are int64."""
 
 _LIMITS = ("neurons", "synapses", "axons_in", "axons_out")
 _COSTS = ("energy_router", "energy_link", "latency_router", "latency_link")
@@ -86,6 +88,8 @@ class Chip:
         value = getattr(self, field)
         if not _is_int(value) or value < 1:
             raise ChipError(f"chip {self.name}: {field} is {value!r}; give a whole number, {least}")
+        if value > MAX_LIMIT:
+            raise ChipError(f"chip {self.name}: {field} is beyond 2^62; give less")
         object.__setattr__(self, field, int(value))
 
     def _check_unavailable(self) -> None:

@@ -1,12 +1,12 @@
 """Named chips, and the text that a user gives for a chip.
 
-The constants of the presets are those of the project's chip table: energy in pJ and latency in ns
-per spike for ``loihi``, relative units for the others. The source states no energy or latency for
-``truenorth``; it gets the relative units too.
+Energy is in pJ and latency in ns per spike for ``loihi`` and ``loihi64``, in relative units for the
+others; `chipsim.sources` says where each number comes from.
 """
 
 from __future__ import annotations
 
+import difflib
 import re
 import tomllib
 from collections.abc import Mapping
@@ -102,7 +102,11 @@ def from_fields(values: Mapping[str, Any], where: str = "chip") -> Chip:
     """
     unknown = sorted(set(values) - set(_FIELDS))
     if unknown:
-        raise ChipError(f"{where}: unknown key {unknown[0]!r}; known are {', '.join(_FIELDS)}")
+        alike = difflib.get_close_matches(unknown[0], _FIELDS, 1)
+        meant = f"did you mean {alike[0]!r}? " if alike else ""
+        raise ChipError(
+            f"{where}: unknown key {unknown[0]!r}; {meant}known are {', '.join(_FIELDS)}"
+        )
     for key in ("name", "width", "height"):
         if key not in values:
             raise ChipError(f"{where}: key {key!r} is missing; add it")

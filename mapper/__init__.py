@@ -1,1 +1,46 @@
-"""Puts neural networks onto many-core neuromorphic chips."""
+"""Puts neural networks onto many-core neuromorphic chips.
+
+::
+
+    import mapper
+
+    mapping = mapper.map_network("net.bin", "16x16", seed=1)
+    mapping.core, mapping.x, mapping.y, mapping.metrics["hops_mean"]
+
+See docs/api.md. Names are loaded when they are used: importing this package takes no time.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from chipsim.chip import Chip as Chip
+    from mapper.api import map_network as map_network
+    from mapper.errors import DoesNotFitError as DoesNotFitError
+    from mapper.errors import MapperError as MapperError
+    from mapper.errors import UsageError as UsageError
+    from mapper.result import NetworkMapping as NetworkMapping
+
+_PLACES = {
+    "Chip": "chipsim.chip",
+    "DoesNotFitError": "mapper.errors",
+    "MapperError": "mapper.errors",
+    "NetworkMapping": "mapper.result",
+    "UsageError": "mapper.errors",
+    "map_network": "mapper.api",
+}
+
+__all__ = ["Chip", "DoesNotFitError", "MapperError", "NetworkMapping", "UsageError", "map_network"]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _PLACES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = globals()[name] = getattr(import_module(_PLACES[name]), name)
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_PLACES})

@@ -24,10 +24,11 @@ COMMANDS = {
     "report": "make the report page of a mapping, or of two side by side",
     "simulate": "run the flit-level model on a mapping's traffic",
     "place": "place a graph of groups, one group a core",
+    "chips": "list the chips that are known by name, or print one as a file to start from",
     "hw": "the chip as hardware: Verilog, and the cells that it takes",
 }
 
-NO_KERNELS = ("info", "hw", "report")  # the last asks for them where it has to measure
+NO_KERNELS = ("info", "chips", "hw", "report")  # the last asks for them where it has to measure
 EPILOG = """\
 examples:
   mapper generate cortex net.bin --side 316 --fanout 50 --sigma 6
@@ -115,11 +116,10 @@ def _compile_kernels(options: argparse.Namespace) -> None:
 
 def _work(options: argparse.Namespace) -> str:
     """Which kernels a command needs; see `mapper.kernels.WORK`."""
+    from mapper.kernels import work_of
+
     if options.command == "run":
-        if options.preset == "classic":
-            return "map by classic"
-        names = {"cut": "map by cut", "multicast": "map for multicast"}
-        return names.get(options.objective, "map by hops")
+        return work_of(options.preset, options.objective)
     names = {
         "place": "place groups",
         "score": "score mappings",

@@ -117,6 +117,14 @@ WORK = {  # presets to map with, objectives
 }
 
 
+def work_of(preset: str, objective: str | None) -> str:
+    """The key of `WORK` for a run."""
+    if preset == "classic":
+        return "map by classic"
+    names = {"cut": "map by cut", "multicast": "map for multicast"}
+    return names.get(objective or "", "map by hops")
+
+
 def _work_on_tiny_networks(work: str) -> None:
     import numpy as np
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,6 +21,7 @@ from storage.closing import Closing
 class Monitor(Closing):
     """Collects stages, levels and resources; shows progress if its console is a terminal.
 
+    watch : is called with the stage at work and the fraction of its present pass, 0 .. 1
     connections : of the network, in all its blocks; what a pass visits
     visited : connections that passes have visited so far
 
@@ -38,11 +39,13 @@ class Monitor(Closing):
     levels: list[dict[str, Any]] = field(default_factory=list)
     visited: int = 0
     connections: int = 0
+    watch: Callable[[str, float], None] | None = None
     _log: TextIO | None = None
     _progress: Progress | None = None
     _expected: int = 0
     _done: int = 0
     _since: float = 0.0
+    _watched: float = 0.0
 
     def __post_init__(self) -> None:
         self._start = time.perf_counter()
@@ -59,8 +62,12 @@ class Monitor(Closing):
         start, cpu = time.perf_counter(), time.process_time()
         self._sampler.take()
         self._show(name)
+        if self.watch is not None:
+            self.watch(name, 0.0)
         try:
             yield
+            if self.watch is not None:
+                self.watch(name, 1.0)
         finally:
             seconds = time.perf_counter() - start
             stage = {
@@ -75,6 +82,7 @@ class Monitor(Closing):
     def expect(self, work: int) -> None:
         """Announce how many connections the stage at work will visit from now on."""
         self._expected, self._done, self._since = work, 0, time.perf_counter()
+        self._watched = 0.0
         if self._progress is not None:
             self._progress.reset(self._task, total=work or None, rate="")
 
@@ -83,6 +91,11 @@ class Monitor(Closing):
         with self._lock:
             self._done += done
             self.visited += done
+            if self.watch is not None and self._expected:
+                fraction = min(self._done / self._expected, 1.0)
+                if fraction >= self._watched + 0.01:  # a hundred times a pass, no more
+                    self._watched = fraction
+                    self.watch(self._stage, fraction)
             if self._progress is not None:
                 rate = self._done / max(time.perf_counter() - self._since, 1e-6) / 1e6
                 self._progress.update(

@@ -151,7 +151,7 @@ def named_chip(text: str) -> Chip:
     try:
         return parse_chip(text)
     except ChipError as error:
-        if text.endswith(".toml"):  # a file with a fault in it is bad input
+        if text.strip().lower().endswith(".toml"):  # a file with a fault in it is bad input
             raise
         raise UsageError(str(error)) from error
 

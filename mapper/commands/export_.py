@@ -1,30 +1,43 @@
-"""`mapper export`: a network file, or the traffic of a mapping, to another format."""
+"""`mapper export`: a network file, or the mapping of an output folder, to another format."""
 
 from __future__ import annotations
 
 import argparse
+import math
 from pathlib import Path
 from typing import Any
 
 from mapper.commands import common
+from mapper.commands.hw_ import CORE_OPTIONS
 from mapper.commands.simulate_ import above_zero, add_units
 
 EPILOG = """\
 examples:
   mapper export net.bin net.graph
   mapper export net.bin net.csv.gz
+  mapper export result mapping.csv
+  mapper export result mapping.yaml --threshold 2
+  mapper export result chip.tables.json --threshold 100 --leak 4
   mapper export result mapping.noxim
 
 METIS graphs are undirected: the two directions of a pair are added. csv holds
 one line `source,target,weight` per synapse, with original ids where the
 network has them.
 
-The output folder of a run becomes a traffic table of the simulator Noxim: a
-line `src dst pir` for each pair of cores, node ids y * width + x, packets a
-cycle as `mapper simulate` would send them; see there for the units.
+The output folder of a run is exported as a mapping, in a format that the
+ending of DST tells:
+  csv      .csv          a line neuron,core,x,y for every neuron
+  parquet  .parquet .pq  the same as Parquet
+  json     .json         every core with its neurons
+  npz      .npz          arrays core, x, y
+  metis    .graph ...    METIS graph, and DST.part.K with the core of each vertex
+  sanafe   .yaml .yml    network and mapping for SANA-FE; its chip in NAME.arch.yaml
+  nir      .nir          NIR graph, a node for every core
+  tables   .tables.json  what the memories of the hardware's cores hold
+  noxim    .noxim        traffic table of the simulator Noxim
+docs/export.md says what each can hold.
 """
-NOXIM = "noxim"
-SUFFIX = ".noxim"
+NEURON_OPTIONS = ("threshold", "leak", "bias")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -32,9 +45,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "network", type=Path, metavar="NET|DIR", help="network file or output folder to read"
     )
     parser.add_argument("destination", type=Path, metavar="DST", help="file to write")
-    parser.add_argument(
-        "--format", metavar="F", help="metis, csv or noxim, if the name does not tell"
-    )
+    parser.add_argument("--format", metavar="F", help="format, if the name does not tell; below")
     group = parser.add_argument_group("of an output folder")
     group.add_argument(
         "--network",
@@ -43,66 +54,96 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="NET",
         help="the network of DIR, if it was moved",
     )
+    group = parser.add_argument_group("neurons, of which the network says nothing")
+    group.add_argument(
+        "--threshold",
+        type=number,
+        metavar="V",
+        help="potential at which every neuron spikes (tables, nir: needed; sanafe)",
+    )
+    group.add_argument(
+        "--leak",
+        type=common.natural,
+        metavar="N",
+        help="every neuron loses potential / 2^N in a tick; without it, nothing (tables)",
+    )
+    group.add_argument(
+        "--bias", type=number, metavar="V", help="added in every tick; 0 (tables, sanafe)"
+    )
+    group = parser.add_argument_group("cores, as for mapper hw (tables)")
+    group.add_argument(
+        "--axon-bits", type=common.positive, metavar="N", help="width of a packet's axon"
+    )
+    for name, text in CORE_OPTIONS.items():
+        option = f"--{name.replace('_', '-')}"
+        group.add_argument(option, type=common.positive, metavar="N", help=text)
+    group = parser.add_argument_group("traffic, as for mapper simulate (noxim)")
     group.add_argument("--load-scale", type=above_zero, metavar="F", help="factor on the load; 1")
     add_units(group)
 
 
-def run(options: argparse.Namespace) -> int:
-    from mapper.errors import UsageError
+def number(text: str) -> int | float:
+    """A finite number; a whole one stays whole."""
+    try:
+        value = float(text)
+        whole = int(text) if text.strip().lstrip("+-").isdecimal() else None
+    except ValueError:
+        value = math.nan
+    if not math.isfinite(value):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number")
+    return value if whole is None else whole
 
-    noxim = options.format == NOXIM or (
-        options.format is None and options.destination.suffix.lower() == SUFFIX
-    )
-    if options.network.is_dir():
-        if not noxim:
-            raise UsageError(
-                f"{options.network}: is a folder; its traffic is exported as {NOXIM}, "
-                f"a network as metis or csv"
-            )
-        result = _traffic(options)
-    else:
-        if noxim:
-            raise UsageError(
-                f"{options.network}: is not the output folder of a run; only a mapping has the "
-                f"traffic between cores that {NOXIM} holds"
-            )
-        for name in ("moved", "load_scale", "tick_cycles", "packets"):
-            if getattr(options, name) is not None:
-                option = "network" if name == "moved" else name.replace("_", "-")
-                raise UsageError(f"--{option} is for the output folder of a run")
-        result = _network(options)
+
+def run(options: argparse.Namespace) -> int:
     from mapper.tables import facts
 
+    result = {"path": str(options.destination)}
+    result |= _mapping(options) if options.network.is_dir() else _network(options)
     result["bytes"] = options.destination.stat().st_size
     common.emit(options, result, [facts("exported", result)])
     return 0
 
 
+def _mapping_options() -> list[str]:
+    """All options of any format of mappings."""
+    from mapper.exports import EXPORTS
+
+    return list(dict.fromkeys(name for each in EXPORTS.values() for name in each.options))
+
+
 def _network(options: argparse.Namespace) -> dict[str, Any]:
-    from storage.formats import export_network
+    from mapper.errors import UsageError
+    from mapper.exports import EXPORTS as MAPPINGS
+    from storage.formats import EXPORTS, export_network
     from storage.network import NetworkFile
 
+    name = options.destination.name.lower()
+    if options.format is not None:
+        only = options.format if options.format in MAPPINGS.keys() - EXPORTS.keys() else None
+    else:
+        taken = (each.name for each in MAPPINGS.values() if name.endswith(each.extensions))
+        only = next((each for each in taken if each not in EXPORTS), None)
+    if only is not None:
+        raise UsageError(
+            f"{options.network}: is not the output folder of a run; only a mapping can be "
+            f"exported as {only}, a network as {' or '.join(EXPORTS)}"
+        )
+    for option in ("moved", *_mapping_options()):
+        if getattr(options, option) is not None:
+            shown = "network" if option == "moved" else option.replace("_", "-")
+            raise UsageError(f"--{shown} is for the output folder of a run")
     with NetworkFile(options.network) as network:
         export_network(network, options.destination, options.format)
-        return {"path": str(options.destination), "synapses": network.meta.synapses}
+        return {"synapses": network.meta.synapses}
 
 
-def _traffic(options: argparse.Namespace) -> dict[str, Any]:
-    from mapper.noxim import save_noxim
-    from mapper.offered import offered_load
-    from mapper.output import read_report
-    from storage.network import NetworkFile
+def _mapping(options: argparse.Namespace) -> dict[str, Any]:
+    from mapper.exports import choose_exporter, export_mapping, open_run
 
-    report = read_report(options.network)
-    with NetworkFile(common.network_of(options.network, options.moved, report)) as network:
-        offered = offered_load(
-            options.network,
-            report,
-            network,
-            packets=options.packets or "synapse",
-            tick_cycles=options.tick_cycles,
-        )
-    scale = options.load_scale or 1.0
-    pairs = save_noxim(offered, scale, options.destination)
-    ticks = None if offered.tick_cycles is None else offered.tick_cycles / scale
-    return {"path": str(options.destination), "pairs": pairs, "tick_cycles": ticks}
+    exporter = choose_exporter(options.destination, options.format)  # before anything is read
+    given = {name: getattr(options, name) for name in _mapping_options()}
+    with open_run(options.network, options.moved) as run:
+        found = export_mapping(run, options.destination, options.format, given)
+        if run.helpers and not exporter.helpers:
+            common.say(options, f"note: {run.helpers:,} helpers of split neurons left out")
+        return found

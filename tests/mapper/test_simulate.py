@@ -286,7 +286,7 @@ def test_noxim(out: Path, run: Run) -> None:
 
 def test_what_noxim_is_not_for(out: Path, fails: Fails) -> None:
     assert "is not the output folder of a run" in fails("export", "net.bin", "a.noxim", code=2)
-    assert "its traffic is exported as noxim" in fails("export", "out", "a.csv", code=2)
+    assert "noxim" in fails("export", "out", "a.bin", code=2)
     for option in ("--tick-cycles", "--load-scale", "--network"):
         told = fails("export", "net.bin", "a.csv", option, "3", code=2)
         assert f"{option} is for the output folder of a run" in told

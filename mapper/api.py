@@ -1,0 +1,395 @@
+"""Mapping from Python: `map_network` takes what people have in memory, or a file.
+
+Nothing is printed, and every error is one of `mapper.errors`. Compiled kernels, SciPy and the
+like are imported by the call, not before.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import sys
+import tempfile
+import weakref
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from mapper.errors import MapperError, UsageError
+
+if TYPE_CHECKING:
+    from chipsim.chip import Chip
+    from mapper.monitor import Monitor
+    from mapper.result import NetworkMapping
+    from mapper.settings import Settings
+    from storage.network import NetworkFile
+
+Progress: TypeAlias = Callable[[str, float], None]
+CHUNK = 1 << 20
+"""Synapses that are handed over at a time."""
+
+
+def map_network(
+    network: Any,
+    chip: Any,
+    *,
+    preset: str = "default",
+    objective: str | None = None,
+    seed: int = 0,
+    threads: int | None = None,
+    memory: int | str | None = None,
+    neurons_per_core: int | None = None,
+    synapses_per_core: int | None = None,
+    axons_per_core: int | None = None,
+    axons_out_per_core: int | None = None,
+    constraints: str | os.PathLike[str] | None = None,
+    split_neurons: bool = False,
+    neurons: int | None = None,
+    sizes: ArrayLike | None = None,
+    rates: ArrayLike | None = None,
+    progress: Progress | None = None,
+    workdir: str | os.PathLike[str] | None = None,
+    **method: Any,
+) -> NetworkMapping:
+    """Map a network onto a chip, as `mapper run` does; the same input gives the same mapping.
+
+    Parameters
+    ----------
+    network : the path of a network file or of any file that `mapper import` reads; an open
+        `storage.network.NetworkFile`; a square scipy.sparse matrix (entry (i, j) is a synapse
+        from i to j); a tuple (source, target) or (source, target, weight) of arrays of shape
+        (synapses,); a networkx graph (edge attribute `weight`, else 1)
+    chip : "16x16", the name of a preset, the path of a TOML file, or a `Chip`
+    preset : "fast", "default", "strong" or "classic"
+    objective : "unicast", "cut" or "multicast"; None leaves it to the preset
+    seed : the same seed gives the same mapping for any number of threads
+    threads : None takes all cores of the processor
+    memory : bytes, or a text as "1GiB"; None takes three quarters of what is free
+    neurons_per_core, synapses_per_core, axons_per_core, axons_out_per_core : replace the limits
+        of the chip
+    constraints : path of a TOML file of neurons that are pinned or kept together
+    split_neurons : spread the synapses of neurons that have more than a core holds over helpers
+    neurons : of a tuple of arrays: number of neurons; None takes the largest id + 1
+    sizes : of a network without a file: capacity that each neuron uses, whole numbers, shape
+        (neurons,); rates : spikes of each neuron per unit of time, shape (neurons,)
+    progress : is called with the name of a stage and a fraction 0 .. 1 of its present pass; by
+        any thread, but never twice at a time. What it raises ends the run and comes out here
+    workdir : folder for temporary files; None takes the system's. A network that had no file stays
+        there as long as its mapping is in use
+    method : numbers that the preset would choose, by the names of `mapper.settings.Settings`
+
+    Raises
+    ------
+    DoesNotFitError
+        If a limit of the chip cannot be kept.
+    UsageError
+        If an argument makes no sense.
+    MapperError
+        Base of both, for all other input that is wrong. A message is one line.
+    """
+    from mapper.commands import common
+    from mapper.kernels import compile_once, work_of
+
+    with as_mapper_errors():
+        cores = _chip(chip).with_limits(
+            neurons_per_core, synapses_per_core, axons_per_core, axons_out_per_core
+        )
+        effort = argparse.Namespace(threads=threads, memory=_bytes(memory))
+        settings = _settings(
+            preset,
+            method | ({} if objective is None else {"objective": objective}),
+            seed=seed,
+            threads=common.threads_of(effort),
+            memory_bytes=common.memory_of(effort),
+        )
+        wishes = None if constraints is None else common.read_bytes(Path(constraints))
+        tell = progress or _silent
+        tell("compile kernels", 0.0)
+        compile_once(_quiet_console(), work_of(settings.preset, settings.objective))
+        tell("compile kernels", 1.0)
+        folder = Path(tempfile.mkdtemp(prefix="mapper-", dir=workdir))
+        kept = False
+        try:
+            extras = {"size": sizes, "rate": rates}
+            opened, nodes = _open(network, neurons, extras, folder, settings, tell)
+            with opened as original:
+                mapping = _map(
+                    original, cores, settings, folder, split_neurons, constraints, progress,
+                    nodes, wishes,
+                )  # fmt: skip
+            if mapping._network is not None:
+                weakref.finalize(mapping, shutil.rmtree, folder, ignore_errors=True)
+                kept = True
+            return mapping
+        finally:
+            if not kept:
+                shutil.rmtree(folder, ignore_errors=True)
+
+
+def _map(
+    original: NetworkFile,
+    chip: Chip,
+    settings: Settings,
+    folder: Path,
+    split: bool,
+    constraints: str | os.PathLike[str] | None,
+    progress: Progress | None,
+    nodes: Any,
+    wishes: bytes | None,
+) -> NetworkMapping:
+    """Map an open network with everything made; `folder` is for what lies on disk meanwhile."""
+    from mapper.commands.common import SPLIT
+    from mapper.constraints import read_constraints
+    from mapper.limits.helpers import plan_helpers, write_split
+    from mapper.monitor import Monitor
+    from mapper.output import LOG, SCRATCH, make_report
+    from mapper.pipeline import map_network as run
+    from mapper.result import NetworkMapping
+    from storage.network import ID, NetworkFile
+    from storage.scratch import Scratch
+
+    helpers = plan_helpers(original, chip, settings.threads) if split else None
+    whole: NetworkFile = original
+    if helpers is not None and helpers.count:
+        write_split(original, helpers, folder / SPLIT, settings.memory_bytes // 4, settings.threads)
+        whole = NetworkFile(folder / SPLIT)
+    try:
+        wished = None
+        if constraints is not None:
+            added = 0 if helpers is None else helpers.count
+            wished = read_constraints(Path(constraints), chip, original, added)
+        monitor: Monitor
+        with (
+            Monitor(log=folder / LOG, watch=progress) as monitor,
+            Scratch(folder / SCRATCH) as scratch,
+        ):
+            found = run(whole, chip, settings, scratch, monitor, wished)
+            report = make_report(original, original.path, chip, settings, found, monitor, helpers)
+    finally:
+        if whole is not original:
+            whole.close()
+            (folder / SPLIT).unlink()
+    shutil.rmtree(folder / SCRATCH)
+    report["resources"]["resumed"] = False
+    ours = original.path.parent == folder
+    if ours:
+        report["network"]["path"] = None
+    if nodes is None and ID in original.meta.attributes:
+        nodes = original.attribute(ID).stored
+    return NetworkMapping(
+        core=found.core[: original.vertices],
+        chip=chip,
+        settings=settings,
+        metrics=report["metrics"],
+        nodes=nodes,
+        interrupted=found.interrupted,
+        _report=report,
+        _log=(folder / LOG).read_text(encoding="utf-8"),
+        _placed=found.core,
+        _helpers=helpers,
+        _constraints=wishes,
+        _network=original.path if ours else None,
+    )
+
+
+def _open(
+    network: Any,
+    neurons: int | None,
+    extras: dict[str, ArrayLike | None],
+    folder: Path,
+    settings: Settings,
+    tell: Progress,
+) -> tuple[Any, Any]:
+    """A context with the network file of whatever was given, and what its neurons were called."""
+    from mapper.commands.common import IMPORTED, is_network_name
+    from storage.formats import FORMATS, import_network
+    from storage.network import NetworkFile
+
+    imported = folder / IMPORTED
+    filed = isinstance(network, NetworkFile | str | os.PathLike)
+    if neurons is not None and not isinstance(network, tuple | list):
+        raise UsageError("neurons is for a network of edge arrays only; leave it out")
+    for name, values in extras.items():
+        if filed and values is not None:
+            raise UsageError(f"{name}s are for a network without a file; leave them out")
+    if isinstance(network, NetworkFile):
+        return nullcontext(network), None
+    nir = sys.modules.get("nir")  # whoever made such a graph has imported the package
+    if nir is not None and isinstance(network, nir.NIRGraph):
+        if "nir" not in FORMATS:
+            raise UsageError("network is a NIR graph, which this version cannot read")
+        nir.write(folder / "graph.nir", network)
+        network, filed = folder / "graph.nir", True
+    if not filed:
+        tell("import", 0.0)
+        nodes = write_object(network, imported, neurons, extras, settings)
+        tell("import", 1.0)
+        return NetworkFile(imported), nodes
+    path = Path(network)
+    if path.is_dir():
+        raise UsageError(f"{path}: is a folder; name a network file")
+    if is_network_name(path):
+        return NetworkFile(path), None
+    import_network(
+        path,
+        imported,
+        memory=settings.memory_bytes // 2,
+        threads=settings.threads,
+        progress=lambda fraction: tell("import", fraction),
+    )
+    return NetworkFile(imported), None
+
+
+def write_object(
+    network: Any,
+    path: Path,
+    neurons: int | None,
+    extras: dict[str, ArrayLike | None],
+    settings: Settings,
+) -> list[Any] | None:
+    """Write edge arrays, a sparse matrix or a networkx graph as a network file.
+
+    extras : attributes by name, or None for those not given
+
+    Returns the nodes of a networkx graph in the order of their neurons, else None. Raises
+    `UsageError` for what is none of these.
+    """
+    from storage.writer import NetworkWriter
+
+    sparse, nx = sys.modules.get("scipy.sparse"), sys.modules.get("networkx")
+    undirected, nodes = False, None
+    kind = f"{type(network).__module__.partition('.')[0]}.{type(network).__qualname__}"
+    try:
+        if nx is not None and isinstance(network, nx.Graph):
+            nodes, undirected = list(network.nodes), not network.is_directed()
+            matrix = nx.to_scipy_sparse_array(network, nodes).tocoo()  # csr adds loops up
+            once = matrix.row <= matrix.col if undirected else slice(None)
+            source, target, weight = matrix.row[once], matrix.col[once], matrix.data[once]
+            count = len(nodes)
+        elif sparse is not None and sparse.issparse(network):
+            if len(network.shape) != 2 or network.shape[0] != network.shape[1]:
+                raise UsageError(f"network is a matrix of shape {network.shape}; give a square one")
+            matrix = network
+            if network.format in ("bsr", "dia"):  # their zeros are padding
+                matrix = network.tocsr(copy=True)
+                matrix.eliminate_zeros()
+            matrix = matrix.tocoo()
+            source, target, weight = matrix.row, matrix.col, matrix.data
+            count = network.shape[0]
+        elif isinstance(network, tuple | list) and len(network) in (2, 3):
+            source, target, weight = _edge_arrays(network)
+            largest = max((int(ids.max()) for ids in (source, target) if ids.size), default=-1)
+            count = largest + 1 if neurons is None else neurons
+        else:
+            raise UsageError(
+                f"network is a {kind}; give a path, a NetworkFile, a scipy.sparse matrix, a "
+                "tuple (source, target[, weight]) of arrays, or a networkx graph"
+            )
+    except (TypeError, ValueError, OverflowError) as error:
+        raise UsageError(f"network is a {kind} that makes no edges: {error}") from error
+    except Exception as error:  # networkx's own, as of a graph without nodes
+        if nx is None or not isinstance(error, nx.NetworkXException):
+            raise
+        raise UsageError(f"network is a {kind} that makes no edges: {error}") from error
+    if weight is not None and weight.dtype.kind not in "iuf":
+        weight = _numbers("the weights", weight, "biuf")
+    memory, threads = settings.memory_bytes // 4, settings.threads
+    with NetworkWriter(
+        path, count, undirected=undirected, memory=memory, threads=threads
+    ) as writer:
+        for at in range(0, source.size, CHUNK):
+            part = slice(at, at + CHUNK)
+            writer.add(source[part], target[part], None if weight is None else weight[part])
+        for name, values in extras.items():
+            if values is not None:
+                writer.set_attribute(name, _numbers(f"{name}s", values, "biuf"))
+        writer.finish()
+    return nodes
+
+
+def _edge_arrays(
+    given: tuple[Any, ...] | list[Any],
+) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any] | None]:
+    source, target = (
+        _numbers(name, ids, "iu")
+        for name, ids in zip(("the sources", "the targets"), given[:2], strict=True)
+    )
+    weight = _numbers("the weights", given[2], "biuf") if len(given) == 3 else None
+    counts = {ids.size for ids in (source, target, weight) if ids is not None}
+    if len(counts) > 1:
+        raise UsageError(
+            f"network has {source.size} sources, {target.size} targets"
+            + ("" if weight is None else f" and {weight.size} weights")
+            + "; a synapse has one of each"
+        )
+    return source, target, weight
+
+
+def _numbers(name: str, values: ArrayLike, kinds: str) -> NDArray[Any]:
+    """An array of one dimension of numbers of some kinds of dtype."""
+    array = np.asarray(values)
+    if array.ndim != 1 or (array.size and array.dtype.kind not in kinds):
+        wanted = "whole numbers" if kinds == "iu" else "numbers"
+        raise UsageError(
+            f"{name} are {array.dtype} of shape {array.shape}; give {wanted}, one dimension"
+        )
+    return array.astype(np.int64) if array.dtype.kind == "b" or not array.size else array
+
+
+def _chip(chip: Any) -> Chip:
+    from chipsim.chip import Chip
+    from chipsim.presets import parse_chip
+
+    if isinstance(chip, Chip):
+        return chip
+    if isinstance(chip, str | os.PathLike):
+        return parse_chip(os.fspath(chip))
+    raise UsageError(f'chip is {chip!r}; give "16x16", a preset, the path of a .toml, or a Chip')
+
+
+def _settings(name: str, changes: dict[str, Any], **effort: Any) -> Settings:
+    from mapper.settings import preset
+
+    try:
+        return preset(name, **effort, **changes)
+    except TypeError as error:  # a name that there is not, or a text where a number is due
+        raise UsageError(f"settings: {error}") from error
+
+
+def _bytes(memory: int | str | None) -> int | None:
+    from mapper.commands.common import parse_bytes
+
+    try:
+        return None if memory is None else parse_bytes(str(memory))
+    except argparse.ArgumentTypeError as error:
+        raise UsageError(f"memory: {error}") from error
+
+
+def _quiet_console() -> Any:
+    from rich.console import Console
+
+    return Console(quiet=True)
+
+
+def _silent(stage: str, fraction: float) -> None:
+    """The progress of nobody."""
+
+
+@contextmanager
+def as_mapper_errors() -> Iterator[None]:
+    """Errors of files, networks and chips become a `MapperError` with the same line."""
+    from chipsim.errors import ChipError
+    from storage.errors import StorageError
+
+    try:
+        yield
+    except (StorageError, ChipError) as error:
+        raise MapperError(str(error)) from error
+    except OSError as error:
+        where = f"{error.filename}: " if error.filename else ""
+        raise MapperError(f"{where}{error.strerror or error}") from error

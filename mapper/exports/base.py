@@ -1,0 +1,125 @@
+"""What an exporter of mappings is, and what it is given: the output folder of a run, opened."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mapper.errors import MapperError
+
+if TYPE_CHECKING:
+    from chipsim.chip import Chip
+    from storage.network import NetworkFile
+
+
+@dataclass(frozen=True, slots=True)
+class MappingExporter:
+    """A format that mappings are written to.
+
+    extensions : endings of names, in lower case
+    module : name of the module with ``save(run, destination, options)``; see `export_mapping`
+    options : names of the options that it takes
+    helpers : whether it has a place for helpers of split neurons
+    """
+
+    name: str
+    about: str
+    extensions: tuple[str, ...]
+    module: str
+    options: tuple[str, ...] = ()
+    helpers: bool = False
+
+    def save(self, run: MappedRun, destination: Path, options: dict[str, Any]) -> dict[str, Any]:
+        """Write the file; it appears under its name only when it is complete."""
+        save: Any = import_module(self.module).save
+        facts: dict[str, Any] = save(run, destination, options)
+        return facts
+
+
+@dataclass(frozen=True, slots=True)
+class MappedRun:
+    """The output folder of a run, with its network open.
+
+    report : its report.json
+    core : ndarray[int32], shape (neurons,), core id of every neuron
+    helpers : number of helpers of split neurons; they are no neurons of the network
+    """
+
+    folder: Path
+    report: dict[str, Any]
+    chip: Chip
+    core: NDArray[np.int32]
+    helpers: int
+    network: NetworkFile
+
+    @property
+    def x(self) -> NDArray[np.int32]:
+        """Column of every neuron's core, shape (neurons,)."""
+        return self.core % np.int32(self.chip.width)
+
+    @property
+    def y(self) -> NDArray[np.int32]:
+        """Row of every neuron's core, shape (neurons,)."""
+        return self.core // np.int32(self.chip.width)
+
+    def columns(self) -> dict[str, NDArray[Any]]:
+        """The table of the mapping, each of shape (neurons,): neuron, core, x, y.
+
+        If the network has them also `id`, the ids that a file with gaps had, and `size`.
+        """
+        from storage.network import ID, SIZE
+
+        table: dict[str, NDArray[Any]] = {
+            "neuron": np.arange(self.core.size),
+            "core": self.core,
+            "x": self.x,
+            "y": self.y,
+        }
+        for name in (ID, SIZE):
+            if name in self.network.meta.attributes:
+                table[name] = self.network.attribute(name).stored
+        return table
+
+    def by_core(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Neurons ordered by core, then by id, shape (neurons,); and where those of each core
+        begin and end, shape (cores + 1,)."""
+        order = np.argsort(self.core, kind="stable")
+        ends = np.cumsum(np.bincount(self.core, minlength=self.chip.cores))
+        return order, np.concatenate([[0], ends])
+
+    def require_whole(self, what: str) -> None:
+        """Raises `MapperError` if neurons were split: `what` has no place for helpers."""
+        if self.helpers:
+            raise MapperError(
+                f"{self.folder}: has {self.helpers} helpers of split neurons, which {what} cannot "
+                "hold; map the network without splitting neurons"
+            )
+
+
+@contextmanager
+def open_run(folder: Path, network: Path | None = None) -> Iterator[MappedRun]:
+    """The output folder of a run; `network` says where its network is, if it was moved.
+
+    Raises `MapperError` if the folder or the mapping is none, or of another network.
+    """
+    from chipsim.presets import from_fields
+    from mapper.commands.common import network_of
+    from mapper.mapping_file import load_helpers, load_mapping
+    from mapper.output import MAPPING, read_report
+    from storage.network import NetworkFile
+
+    report = read_report(folder)
+    chip = from_fields(report["chip"], f"{folder}: chip of the report")
+    path = folder / MAPPING
+    with NetworkFile(network_of(folder, network, report)) as opened:
+        core = load_mapping(path, opened.vertices, chip)
+        found = load_helpers(path, chip, opened.vertices)
+        helpers = 0 if found is None else found[0].count
+        yield MappedRun(folder, report, chip, core, helpers, opened)

@@ -1,0 +1,154 @@
+"""Mappings as tables of the hardware's cores (docs/core.md): readable, and as words to load.
+
+The file is one JSON object::
+
+    {"schema": 1, "width": 4, "height": 4, "shape": {fields of hw.shape.CoreShape},
+     "load_port": {"table": [0, 3], "address": [3, 9], "data": [12, 40]},
+     "cores": [{"core": 0, "x": 0, "y": 0, "neurons": [...], "axons": [...], "fields": {...},
+                "parameters": [...], "potentials": [...], "route_indptr": [...], "routes": [...],
+                "synapse_indptr": [...], "synapses": [...], "load": "0a3 1f0 ..."}, ...]}
+
+Lists are those of `hw.tables.CoreTables`, core by core in order of their ids. `load` has the words
+for the load port in hexadecimal, in the order in which to write them; `load_port` says at which
+bit a field of such a word begins, and how many it has.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from amaranth.hdl import Shape
+from numpy.typing import NDArray
+
+from hw.errors import HwError
+from hw.shape import CoreShape, Table
+from hw.tables import CoreTables
+from mapper.commands.hw_ import core_shape, describe_mesh
+from mapper.errors import MapperError, UsageError
+from mapper.exports.base import MappedRun
+from mapper.hardware import read_spiking, tables_of
+from storage.files import PartialFile
+
+_LISTS = ("neurons", "axons", "parameters", "potentials", "route_indptr", "routes",
+          "synapse_indptr", "synapses")  # fmt: skip
+_FIELDS = {
+    "parameters": ["threshold", "bias", "leak", "subtract"],
+    "routes": ["x", "y", "axon"],
+    "synapses": ["neuron", "weight"],
+}
+
+
+def save(run: MappedRun, destination: Path, options: dict[str, Any]) -> dict[str, Any]:
+    """Write the tables of all cores.
+
+    options : threshold, leak and bias of all neurons; axon_bits and fields of `CoreShape`, by
+        default those of `mapper hw` for the chip
+    """
+    if "threshold" not in options:
+        raise UsageError(
+            f"{destination}: tables of cores need the threshold of neurons; --threshold"
+        )
+    given = dict(options)
+    neuron = {name: given.pop(name) for name in ("threshold", "leak", "bias") if name in given}
+    axon_bits = describe_mesh(run.chip, 1, given.pop("axon_bits", None))["axon_bits"]
+    shape = core_shape(run.chip, axon_bits, given)
+    try:
+        network = read_spiking(run.network.path, **neuron)
+        tables = tables_of(run.folder, network, shape)
+    except HwError as error:
+        raise MapperError(f"{run.folder}: {error}") from error
+    head = {
+        "schema": 1,
+        "width": tables.width,
+        "height": tables.height,
+        "shape": asdict(shape),
+        "load_port": {name: [field.offset, field.width] for name, field in shape.load},
+        "fields": _FIELDS,
+    }
+    words = 0
+    with PartialFile(destination) as file:
+        file.write((json.dumps(head)[:-1] + ', "cores": [').encode())
+        for core, part in enumerate(tables.cores):
+            entry: dict[str, Any] = {"core": core, "x": core % tables.width}
+            entry |= {"y": core // tables.width}
+            entry |= {name: getattr(part, name).tolist() for name in _LISTS}
+            load = load_words(part, shape)
+            words += load.size
+            entry["load"] = _hex(load, shape.load.size)
+            file.write((",\n" if core else "\n").encode() + json.dumps(entry).encode())
+        file.write(b"\n]}\n")
+        file.commit()
+    return {"neurons": tables.neurons, "cores": len(tables.cores), "words": words}
+
+
+def load_words(tables: CoreTables, shape: CoreShape) -> NDArray[Any]:
+    """Words for the load port of a core, in the order in which to write them, shape (words,).
+
+    ndarray of uint64, or of Python's integers where they are wider.
+    """
+    heads = {
+        Table.FANOUTS: _heads(tables.route_indptr),
+        Table.AXONS: _heads(tables.synapse_indptr),
+    }
+    plain = {
+        Table.NEURONS: tables.parameters,
+        Table.ROUTES: tables.routes,
+        Table.SYNAPSES: tables.synapses,
+    }
+    names = {
+        Table.NEURONS: _FIELDS["parameters"],
+        Table.ROUTES: _FIELDS["routes"],
+        Table.SYNAPSES: _FIELDS["synapses"],
+    }
+    kind: Any = np.uint64 if shape.load.size <= 64 else object
+    parts = [_pack(shape.load, {"table": Table.USED, "address": 0, "data": tables.used}, 1, kind)]
+    for table, (layout, _) in shape.memories.items():
+        if table == Table.POTENTIALS:
+            rows = tables.potentials.size
+            data = _pack_one(tables.potentials, 0, Shape.cast(layout).width, kind)
+        else:
+            columns = heads[table] if table in heads else plain[table]
+            fields = names.get(table, ["first", "count"])
+            rows = columns.shape[0]
+            data = _pack(layout, dict(zip(fields, columns.T, strict=True)), rows, kind)
+        word = {"table": int(table), "address": np.arange(rows), "data": data}
+        parts.append(_pack(shape.load, word, rows, kind))
+    return np.concatenate(parts)
+
+
+def _heads(indptr: NDArray[np.int64]) -> NDArray[np.int64]:
+    """First entry and number of entries of each list; an empty one begins at 0."""
+    count = np.diff(indptr)
+    return np.column_stack([np.where(count > 0, indptr[:-1], 0), count])
+
+
+def _pack(layout: Any, columns: dict[str, Any], rows: int, kind: Any) -> NDArray[Any]:
+    """Words of a layout from the values of its fields, shape (rows,)."""
+    words = np.zeros(rows, kind)
+    for name, field in layout:
+        values = np.broadcast_to(np.asarray(columns[name]), rows)
+        words = words | _pack_one(values, field.offset, field.width, kind)
+    return words
+
+
+def _pack_one(values: NDArray[Any], offset: int, width: int, kind: Any) -> NDArray[Any]:
+    """The lowest `width` bits of values, two's complement if below 0, moved up by `offset`."""
+    if kind is object:
+        return (values.astype(object) & ((1 << width) - 1)) << offset
+    mask = np.uint64((1 << width) - 1)
+    return (values.astype(np.uint64) & mask) << np.uint64(offset)
+
+
+def _hex(words: NDArray[Any], bits: int) -> str:
+    """Words in hexadecimal, all with the digits of the widest, spaces between."""
+    digits = -(-bits // 4)
+    if words.dtype == object:
+        return " ".join(f"{word:0{digits}x}" for word in words)
+    raw = words.astype(">u8").tobytes().hex().encode()
+    rows = np.frombuffer(raw, np.uint8).reshape(-1, 16)[:, 16 - digits :]
+    spaced = np.column_stack([rows, np.full(len(rows), ord(" "), np.uint8)])
+    return spaced.tobytes().decode().rstrip()

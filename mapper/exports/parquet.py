@@ -1,0 +1,37 @@
+"""Mappings as Parquet: the columns of the csv, the chip in the metadata. Needs pyarrow.
+
+neuron and id are int64, size too; core, x and y int32. The metadata `mapper.chip` has the fields of
+the chip as JSON. Helpers of split neurons and synapses leave no trace.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from mapper.errors import MapperError
+from mapper.exports.base import MappedRun
+from storage.files import write_file
+
+ROWS = 1 << 20
+"""Rows of a row group."""
+
+
+def save(run: MappedRun, destination: Path, options: dict[str, Any]) -> dict[str, Any]:
+    """Write the table."""
+    try:
+        arrow, parquet = import_module("pyarrow"), import_module("pyarrow.parquet")
+    except ImportError as error:
+        raise MapperError(
+            f"{destination}: Parquet files need pyarrow; pip install 'mapper[formats]'"
+        ) from error
+    columns = run.columns()
+    about = {"mapper.chip": json.dumps(run.chip.to_json())}
+    table = arrow.table(columns).replace_schema_metadata(about)
+    buffer = io.BytesIO()
+    parquet.write_table(table, buffer, row_group_size=ROWS)
+    write_file(destination, buffer.getvalue())
+    return {"neurons": run.core.size, "columns": list(columns)}

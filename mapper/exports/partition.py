@@ -1,0 +1,31 @@
+"""Mappings for METIS: the network as a graph, and NAME.part.K with the core of each vertex.
+
+K is the number of cores of the chip, and parts are core ids: a line a vertex, as METIS writes
+partitions. Cores that are not used are empty parts. What the graph can't hold is said in
+`storage.formats.export_metis`; helpers of split neurons leave no trace.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from mapper.exports.base import MappedRun
+from storage.files import PartialFile
+from storage.formats import export_network
+
+LINES = 1 << 16
+"""Lines that are made at a time."""
+
+
+def save(run: MappedRun, destination: Path, options: dict[str, Any]) -> dict[str, Any]:
+    """Write both files."""
+    name = destination.name.removesuffix(".gz") + f".part.{run.chip.cores}"
+    partition = destination.with_name(name)
+    with PartialFile(partition) as file:
+        for start in range(0, run.core.size, LINES):
+            rows = run.core[start : start + LINES].tolist()
+            file.write("".join(f"{core}\n" for core in rows).encode())
+        export_network(run.network, destination, "metis")  # if it fails, neither file is left
+        file.commit()
+    return {"partition": str(partition), "parts": run.chip.cores}

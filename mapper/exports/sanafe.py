@@ -1,0 +1,116 @@
+"""Mappings for SANA-FE (Boyle et al., IEEE TCAD 44(8), 2025): network and mapping as its YAML.
+
+One group `n` has all neurons, by their number in the network; every synapse is an edge with its
+weight in real units (an undirected network has two for each edge). A tile of its mesh has one core,
+and since its tiles are numbered column by column, the core at (x, y) is ``x * height + y . 0``.
+
+Beside it, NAME.arch.yaml is the chip: its mesh, and as costs of a hop, a link and a router. What a
+core does costs nothing there, for the mapping knows nothing of it. Costs are taken for pJ and ns;
+relative units are written as such. Sizes of neurons, rates and ids have no place in these files.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from chipsim.chip import Chip
+from mapper.exports.base import MappedRun
+from storage.files import PartialFile
+from storage.formats.render import render_edges
+
+LINES = 1 << 16
+"""Neurons whose lines are made at a time."""
+_EDGE = re.compile(rb"(\d+),(\d+),(.+)\n")
+_YAML_EDGE = rb"    - n.\1 -> n.\2: {weight: \3}\n"
+_ARCH = """\
+# The mesh of chip {name} with the costs of its hops: a link and a router (J, s). Costs of cores
+# are 0: fill in those of yours.
+architecture:
+  name: chip
+  attributes: {{topology: mesh, width: {width}, height: {height}, link_buffer_size: 16}}
+  tile:
+    - name: tile[0..{last}]
+      attributes:
+{hops}
+      core:
+        - name: core
+          attributes: {{buffer_position: soma, max_neurons_supported: {neurons}}}
+          axon_in:
+            - name: axon_in
+              attributes: {{energy_message_in: 0.0, latency_message_in: 0.0}}
+          synapse:
+            - name: synapse
+              attributes: {{model: current_based, energy_process_spike: 0.0, \
+latency_process_spike: 0.0}}
+          dendrite:
+            - name: dendrite
+              attributes: {{model: accumulator, energy_update: 0.0, latency_update: 0.0}}
+          soma:
+            - name: soma
+              attributes: {{model: leaky_integrate_fire, energy_access_neuron: 0.0, \
+latency_access_neuron: 0.0, energy_update_neuron: 0.0, latency_update_neuron: 0.0, \
+energy_spike_out: 0.0, latency_spike_out: 0.0}}
+          axon_out:
+            - name: axon_out
+              attributes: {{energy_message_out: 0.0, latency_message_out: 0.0}}
+"""
+
+
+def save(run: MappedRun, destination: Path, options: dict[str, Any]) -> dict[str, Any]:
+    """Write both files.
+
+    options : threshold and bias of all neurons; without them the simulator's own
+    """
+    run.require_whole("a SANA-FE network")
+    arch = destination.with_name(f"{destination.stem}.arch.yaml")
+    neurons, unit = run.core.size, run.network.meta.weight_unit
+    own = ", ".join(f"{name}: {options[name]}" for name in ("threshold", "bias") if name in options)
+    every = "0" if neurons == 1 else f"0..{neurons - 1}"
+    with PartialFile(destination) as file, PartialFile(arch) as chip:
+        chip.write(architecture(run.chip).encode())
+        file.write(
+            f"# {neurons} neurons on {run.chip.width}x{run.chip.height} cores; tile = x * "
+            f"{run.chip.height} + y\nnetwork:\n  name: network\n  groups:\n    - name: n\n"
+            f"      attributes: {{{own}}}\n      neurons:\n        - {every}: {{}}\n".encode()
+        )
+        edges = 0
+        for block in run.network.blocks():
+            indptr, ids, weights = block.outgoing()
+            source = np.repeat(np.arange(block.vertices) + block.first, np.diff(indptr))
+            if not edges and ids.size:
+                file.write(b"  edges:\n")
+            edges += ids.size
+            text = render_edges(source, ids.astype(np.int64), weights, unit)
+            file.write(_EDGE.sub(_YAML_EDGE, text))
+        if not edges:
+            file.write(b"  edges: []\n")
+        file.write(b"mappings:\n")
+        tile = run.x.astype(np.int64) * run.chip.height + run.y
+        for start in range(0, neurons, LINES):
+            rows = enumerate(tile[start : start + LINES].tolist(), start)
+            file.write("".join(f"  - n.{n}: [core: {t}.0]\n" for n, t in rows).encode())
+        file.commit()
+        chip.commit()
+    return {"neurons": neurons, "synapses": edges, "architecture": str(arch)}
+
+
+def architecture(chip: Chip) -> str:
+    """The YAML of a chip."""
+    energy = (chip.energy_link + chip.energy_router) * 1e-12
+    latency = (chip.latency_link + chip.latency_router) * 1e-9
+    hops = "\n".join(
+        f"        energy_{side}_hop: {energy!r}\n        latency_{side}_hop: {latency!r}"
+        for side in ("north", "east", "south", "west")
+    )
+    return _ARCH.format(
+        name=" ".join(ascii(chip.name).split()),
+        width=chip.width,
+        height=chip.height,
+        last=chip.cores - 1,
+        neurons=chip.neurons,
+        hops=hops,
+    )

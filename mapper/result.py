@@ -1,0 +1,126 @@
+"""What a mapping made from Python ends with: arrays, numbers, and the folder that holds them."""
+
+from __future__ import annotations
+
+import copy
+import html
+import json
+import os
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from chipsim.chip import Chip
+    from mapper.limits.helpers import Helpers
+    from mapper.settings import Settings
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class NetworkMapping:
+    """A network on a chip; made by `mapper.map_network`.
+
+    Attributes
+    ----------
+    core : ndarray[int32], shape (neurons,), core id (y * width + x) of every neuron
+    chip : the chip, with the limits that were kept
+    settings : every number that steered the method
+    metrics : numbers by name as in report.json: hops, link loads, energy, ...
+    nodes : what each neuron was called where it came from, shape (neurons,): the nodes of a
+        networkx graph, the ids of a file whose ids have gaps; None where that is 0 .. neurons-1
+    interrupted : Ctrl-C ended the placement early; the mapping is valid, and the best so far
+    """
+
+    core: NDArray[np.int32]
+    chip: Chip
+    settings: Settings
+    metrics: dict[str, Any]
+    nodes: Sequence[Any] | NDArray[np.int64] | None
+    interrupted: bool
+    _report: dict[str, Any]
+    _log: str
+    _placed: NDArray[np.int32] = field()  # of the neurons, then of helpers
+    _helpers: Helpers | None = None
+    _constraints: bytes | None = None
+    _network: Path | None = None  # of a network that has no file of the user's
+
+    @property
+    def x(self) -> NDArray[np.int32]:
+        """Column of every neuron's core, shape (neurons,)."""
+        return self.core % np.int32(self.chip.width)
+
+    @property
+    def y(self) -> NDArray[np.int32]:
+        """Row of every neuron's core, shape (neurons,)."""
+        return self.core // np.int32(self.chip.width)
+
+    def to_json(self) -> dict[str, Any]:
+        """What `report.json` holds (a copy); the path of a network without a file is None."""
+        return copy.deepcopy(self._report)
+
+    def save(self, folder: str | os.PathLike[str], *, force: bool = False) -> Path:
+        """Write the folder that `mapper run` writes, so that `mapper verify` and others read it.
+
+        It holds mapping.npz, report.json and run.log, constraints.toml if there were any, and
+        network.bin if the network had no file. It appears when it is complete.
+
+        force : replace a folder that a mapping was saved to before
+
+        Raises `MapperError` if the folder exists, or cannot be written.
+        """
+        from mapper.api import as_mapper_errors
+        from mapper.commands.common import IMPORTED
+        from mapper.mapping_file import save_mapping
+        from mapper.output import CONSTRAINTS, LOG, MAPPING, REPORT, output_folder
+        from storage.files import write_file
+
+        path = Path(folder)
+        report = self.to_json()
+        with as_mapper_errors(), output_folder(path, force) as partial:
+            if self._network is not None:
+                shutil.copyfile(self._network, partial / IMPORTED)
+                report["network"]["path"] = str((path / IMPORTED).resolve())
+            save_mapping(partial / MAPPING, self._placed, self.chip, self._helpers)
+            write_file(partial / REPORT, (json.dumps(report, indent=1) + "\n").encode())
+            write_file(partial / LOG, self._log.encode())
+            if self._constraints is not None:
+                write_file(partial / CONSTRAINTS, self._constraints)
+        return path
+
+    def _facts(self) -> list[tuple[str, str]]:
+        """The key figures."""
+        from mapper.tables import number
+
+        network, metrics = self._report["network"], self.metrics
+        return [
+            ("neurons", number(network["neurons"])),
+            ("synapses", number(network["synapses"])),
+            ("chip", f"{self.chip.name}, {self.chip.width}x{self.chip.height} cores"),
+            ("cores used", number(metrics["cores_used"])),
+            ("hops a spike, mean", number(metrics["hops_mean"])),
+            ("cut fraction", number(metrics["cut_fraction"])),
+            ("link load, max", number(metrics["link_load_max"])),
+            ("energy", number(metrics["energy"])),
+            ("preset", self.settings.preset),
+            ("seconds", number(self._report["resources"]["seconds"])),
+        ]
+
+    def __repr__(self) -> str:
+        facts = dict(self._facts())
+        return (
+            f"<NetworkMapping: {facts['neurons']} neurons on {facts['cores used']} cores of chip "
+            f"{self.chip.name}, {facts['hops a spike, mean']} hops a spike>"
+        )
+
+    def _repr_html_(self) -> str:
+        rows = "".join(
+            f'<tr><th style="text-align:left">{html.escape(name)}</th>'
+            f'<td style="text-align:right">{html.escape(value)}</td></tr>'
+            for name, value in self._facts()
+        )
+        return f"<table><tbody>{rows}</tbody></table>"

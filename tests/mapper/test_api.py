@@ -1,0 +1,317 @@
+"""Mapping from Python: what can be given, what comes back; and `mapper run` gives the same."""
+
+from __future__ import annotations
+
+import gc
+import json
+import re
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.sparse
+
+import mapper
+from mapper.errors import DoesNotFitError, MapperError, UsageError
+from storage.network import NetworkFile
+from tests.mapper.conftest import Run, tree
+from tests.mapper.helpers import random_network
+
+pytestmark = pytest.mark.usefixtures("light_placement")
+
+DOCS = Path(__file__).resolve().parents[2] / "docs" / "api.md"
+SMALL: dict[str, Any] = {"neurons_per_core": 4, "threads": 1, "memory": "300MiB"}
+OPTIONS = ("--neurons-per-core", "4", "--threads", "1", "--memory", "300MiB", "--seed", "3")
+
+
+@pytest.fixture
+def edges(folder: Path) -> tuple[np.ndarray[Any, Any], ...]:
+    rng = np.random.default_rng(0)
+    source, target = rng.integers(0, 50, (2, 200))
+    source[0], target[0] = 49, 0
+    return source, target, rng.integers(1, 6, 200)
+
+
+def synapses_of(path: Path) -> dict[tuple[int, int], float]:
+    with NetworkFile(path) as network:
+        found = {}
+        for index in range(network.block_count):
+            indptr, ids, weights = network.read_outgoing(index)
+            first = network.block_bounds(index)[0]
+            source = np.repeat(np.arange(indptr.size - 1) + first, np.diff(indptr))
+            rows = zip(source.tolist(), ids.tolist(), weights.tolist(), strict=True)
+            found.update({(s, t): w * network.meta.weight_unit for s, t, w in rows})
+        return found
+
+
+def test_a_path_gives_what_run_gives(run: Run, folder: Path) -> None:
+    path = random_network(folder / "net.bin", 50, 200)
+    report = run("run", path, "--chip", "4x4", *OPTIONS, "-o", "run", "--json").json()
+    for network in (path, str(path)):
+        mapping = mapper.map_network(network, "4x4", seed=3, **SMALL)
+        assert mapping.metrics == report["metrics"]
+    with NetworkFile(path) as network:
+        mapping = mapper.map_network(network, mapper.Chip("4x4", 4, 4), seed=3, **SMALL)
+        assert network.read_block(0).vertices == 50  # it is still open
+    assert mapping.save("api") == Path("api")
+    assert sorted(p.name for p in Path("api").iterdir()) == [
+        "mapping.npz", "report.json", "run.log",
+    ]  # fmt: skip
+    assert Path("api/mapping.npz").read_bytes() == Path("run/mapping.npz").read_bytes()
+    saved = json.loads(Path("api/report.json").read_text())
+    assert saved == mapping.to_json()
+    changing = ("stages", "resources")
+    assert saved.keys() == report.keys() - {"output"}
+    for part in saved.keys() - set(changing):
+        assert saved[part] == report[part], part
+    assert saved["resources"].keys() == report["resources"].keys()
+    assert "coarsen" in Path("api/run.log").read_text()
+    assert run("verify", "api").code == 0
+
+
+def test_arrays(folder: Path, edges: tuple[Any, ...]) -> None:
+    mapping = mapper.map_network(edges, "4x4", **SMALL)
+    assert (mapping.core.dtype, mapping.core.shape) == (np.int32, (50,))
+    assert np.array_equal(mapping.y * 4 + mapping.x, mapping.core)
+    assert mapping.x.max() < 4
+    assert np.bincount(mapping.core).max() <= 4
+    assert (mapping.nodes, mapping.interrupted) == (None, False)
+    assert (mapping.chip.neurons, mapping.settings.preset) == (4, "default")
+    assert mapping.to_json()["network"]["path"] is None
+
+
+@pytest.mark.parametrize("form", ["arrays", "csr", "bsr", "networkx", "lists"])
+def test_every_form_is_the_same_network(
+    form: str, folder: Path, edges: tuple[Any, ...], run: Run
+) -> None:
+    source, target, weight = edges
+    expected: dict[tuple[int, int], float] = {}
+    for s, t, w in zip(*(array.tolist() for array in edges), strict=True):
+        if s != t:
+            expected[s, t] = expected.get((s, t), 0) + w
+    network: Any = edges
+    if form in ("csr", "bsr"):
+        network = scipy.sparse.coo_array((weight, (source, target)), (50, 50)).asformat(form)
+    elif form == "networkx":
+        nx = pytest.importorskip("networkx")
+        network = nx.DiGraph()
+        network.add_nodes_from(range(50))
+        network.add_weighted_edges_from((s, t, w) for (s, t), w in expected.items())
+    elif form == "lists":
+        network = [array.tolist() for array in edges]
+    mapping = mapper.map_network(network, "4x4", **SMALL)
+    mapping.save("out")
+    assert synapses_of(Path("out/network.bin")) == expected
+    assert run("verify", "out").code == 0
+    assert json.loads(Path("out/report.json").read_text())["network"]["path"] == str(
+        Path("out/network.bin").resolve()
+    )
+
+
+def test_an_undirected_graph_and_its_nodes(folder: Path) -> None:
+    nx = pytest.importorskip("networkx")
+    graph = nx.Graph()
+    graph.add_edge("b", "a", weight=2.5)
+    graph.add_edge("a", "c")
+    graph.add_edge("c", "c")
+    mapping = mapper.map_network(graph, "2x2", **SMALL)
+    assert mapping.nodes == ["b", "a", "c"]
+    facts = mapping.to_json()["network"]
+    assert (facts["undirected"], facts["synapses"], facts["weight_total"]) == (True, 2, 3.5)
+    assert facts["self_loops"] == 1
+
+
+def test_ids_of_a_file_with_gaps(folder: Path) -> None:
+    Path("a.txt").write_text("3 500\n500 9\n")
+    mapping = mapper.map_network("a.txt", "2x2", **SMALL)
+    assert mapping.nodes is not None
+    assert list(mapping.nodes) == [3, 9, 500]
+
+
+def test_sizes_rates_and_more_neurons(folder: Path) -> None:
+    network = (np.array([0, 1]), np.array([1, 2]))
+    mapping = mapper.map_network(
+        network, "4x4", neurons=6, sizes=[4, 4, 4, 2, 2, 1], rates=np.arange(6) / 4, **SMALL
+    )
+    used = np.bincount(mapping.core, [4, 4, 4, 2, 2, 1])
+    assert used.max() == 4
+    mapping.save("out")
+    with NetworkFile(Path("out/network.bin")) as file:
+        assert file.attribute("rate").values.tolist() == [0, 0.25, 0.5, 0.75, 1, 1.25]
+
+
+def test_constraints_splitting_and_settings(folder: Path, run: Run) -> None:
+    rng = np.random.default_rng(1)
+    network = (rng.integers(0, 30, 300), np.zeros(300, np.int64) + rng.integers(0, 2, 300) * 7)
+    Path("wishes.toml").write_text('[[pin]]\nneurons = [5, 6]\ncore = "1,2"\n')
+    mapping = mapper.map_network(
+        network, "4x4", synapses_per_core=20, split_neurons=True, constraints="wishes.toml",
+        preset="fast", hop_passes=0, threads=1,
+    )  # fmt: skip
+    assert mapping.core[[5, 6]].tolist() == [9, 9]
+    assert mapping.core.size == 30
+    assert mapping.to_json()["split"]["helpers"] > 0
+    assert (mapping.settings.preset, mapping.settings.hop_passes) == ("fast", 0)
+    mapping.save("out")
+    assert run("verify", "out").code == 0
+    assert Path("out/constraints.toml").read_bytes() == Path("wishes.toml").read_bytes()
+
+
+def test_progress_and_silence(
+    folder: Path, edges: tuple[Any, ...], capfd: pytest.CaptureFixture[str]
+) -> None:
+    seen: list[tuple[str, float]] = []
+    mapper.map_network(edges, "4x4", progress=lambda *told: seen.append(told), **SMALL)
+    stages = [stage for stage, fraction in seen if fraction == 0]
+    assert stages[:2] == ["compile kernels", "import"]
+    assert stages[-1] == "score"
+    for stage in stages:
+        assert (stage, 1.0) in seen
+    assert all(0 <= fraction <= 1 for _, fraction in seen)
+    assert capfd.readouterr() == ("", "")
+
+
+def test_progress_may_end_the_run(folder: Path, edges: tuple[Any, ...]) -> None:
+    class EnoughError(Exception):
+        pass
+
+    def stop(stage: str, fraction: float) -> None:
+        if stage == "score":
+            raise EnoughError
+
+    with pytest.raises(EnoughError):
+        mapper.map_network(edges, "4x4", progress=stop, **SMALL)
+
+
+def test_temporary_files_go_with_the_mapping(folder: Path, edges: tuple[Any, ...]) -> None:
+    work = folder / "work"
+    work.mkdir()
+    mapping = mapper.map_network(edges, "4x4", workdir=work, **SMALL)
+    assert [path.name.partition("-")[0] for path in work.iterdir()] == ["mapper"]
+    assert {path.name for path in next(work.iterdir()).iterdir()} == {"network.bin", "run.log"}
+    del mapping
+    gc.collect()
+    assert tree(work) == {}
+    path = random_network(folder / "net.bin", 50, 200)
+    mapper.map_network(path, "4x4", workdir=work, **SMALL)
+    assert tree(work) == {}
+
+
+def test_saving_does_not_replace(folder: Path, edges: tuple[Any, ...]) -> None:
+    mapping = mapper.map_network(edges, "4x4", **SMALL)
+    mapping.save("out")
+    before = tree(folder)
+    with pytest.raises(MapperError, match="out: exists"):
+        mapping.save("out")
+    assert tree(folder) == before
+    mapping.save("out", force=True)
+    assert tree(folder) == before
+
+
+def test_shown_as_a_table(folder: Path, edges: tuple[Any, ...]) -> None:
+    chip = mapper.Chip("<b>&", 4, 4, neurons=4)
+    mapping = mapper.map_network(edges, chip)
+    shown = mapping._repr_html_()
+    assert shown.startswith("<table>")
+    assert "&lt;b&gt;&amp;, 4x4 cores" in shown
+    assert "<b>" not in shown
+    assert re.search(r">neurons</th><td[^>]*>50</td>", shown)
+    assert repr(mapping).startswith("<NetworkMapping: 50 neurons on ")
+
+
+ONE = np.array([0])
+BAD: list[tuple[Any, dict[str, Any], type[Exception], str]] = [
+    ("nowhere.bin", {}, MapperError, r"nowhere\.bin"),
+    (".", {}, UsageError, "is a folder"),
+    (7, {}, UsageError, r"network is a builtins\.int; give a path"),
+    (np.eye(3), {}, UsageError, r"network is a numpy\.ndarray; give a path"),
+    ((ONE,), {}, UsageError, "give a path"),
+    ((ONE, [0, 1]), {}, UsageError, "1 sources, 2 targets; a synapse has one of each"),
+    ((ONE, [0.5]), {}, UsageError, "the targets are float64"),
+    ((ONE, [[0]]), {}, UsageError, r"the targets are int64 of shape \(1, 1\)"),
+    ((ONE, ["a"]), {}, UsageError, "give whole numbers"),
+    ((ONE, ONE, ["a"]), {}, UsageError, "the weights are <U1"),
+    ((ONE, -ONE - 1), {}, MapperError, "id -1 is outside"),
+    ((ONE, ONE + 5), {"neurons": 3}, MapperError, r"id 5 is outside 0\.\.2"),
+    ((ONE, ONE + 1, [-1.0]), {}, MapperError, "negative"),
+    ((ONE, ONE + 1, [np.nan]), {}, MapperError, "weight"),
+    (([], []), {}, MapperError, "a network of 0 neurons"),
+    ((ONE, ONE + 1), {"sizes": [1]}, MapperError, "1 values for 2 neurons"),
+    ((ONE, ONE + 1), {"sizes": [1, 2.5]}, MapperError, "whole numbers"),
+    (scipy.sparse.coo_array((2, 3)), {}, UsageError, r"shape \(2, 3\); give a square one"),
+    (scipy.sparse.coo_array(np.eye(3) * 1j), {}, UsageError, "the weights are complex"),
+    (scipy.sparse.eye_array(3), {"neurons": 3}, UsageError, "neurons is for"),
+    ((ONE, ONE + 1), {"chip": "loihii"}, MapperError, "chip 'loihii' is unknown"),
+    ((ONE, ONE + 1), {"chip": 3}, UsageError, "chip is 3; give"),
+    ((ONE, ONE + 1), {"chip": "none.toml"}, MapperError, "none.toml does not exist"),
+    ((ONE, ONE + 1), {"preset": "best"}, UsageError, "preset 'best' is not known"),
+    ((ONE, ONE + 1), {"colour": 1}, UsageError, "settings: .*colour"),
+    ((ONE, ONE + 1), {"seed": "a"}, UsageError, "settings: "),
+    ((ONE, ONE + 1), {"objective": "speed"}, UsageError, "objective is 'speed'"),
+    ((ONE, ONE + 1), {"memory": "much"}, UsageError, "memory: 'much' is not a size"),
+    ((ONE, ONE + 1), {"neurons_per_core": 0}, MapperError, "neurons is 0"),
+    ((ONE, ONE + 1), {"constraints": "none.toml"}, MapperError, "none.toml: cannot read"),
+    ((ONE, ONE + 1), {"workdir": "nowhere"}, MapperError, "nowhere"),
+    ((ONE, ONE + 1), {"sizes": [9000, 1]}, DoesNotFitError, "9000"),
+]
+
+
+@pytest.mark.parametrize(("network", "options", "kind", "message"), BAD)
+def test_errors(
+    network: Any, options: dict[str, Any], kind: type[Exception], message: str, folder: Path,
+    capfd: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    with pytest.raises(kind, match=message) as caught:
+        mapper.map_network(network, **({"chip": "4x4"} | options))
+    assert "\n" not in str(caught.value)
+    assert tree(folder) == {}
+    assert list(Path(tempfile.gettempdir()).iterdir()) == []
+    assert capfd.readouterr() == ("", "")
+
+
+def test_a_file_has_sizes_of_its_own(folder: Path) -> None:
+    path = random_network(folder / "net.bin", 5, 9)
+    with pytest.raises(UsageError, match="sizes are for a network without a file"):
+        mapper.map_network(path, "4x4", sizes=[1] * 5)
+
+
+def test_a_graph_that_makes_no_edges(folder: Path) -> None:
+    nx = pytest.importorskip("networkx")
+    with pytest.raises(UsageError, match="Graph has no nodes"):
+        mapper.map_network(nx.Graph(), "4x4")
+    graph = nx.Graph()
+    graph.add_edge(0, 1, weight="heavy")
+    with pytest.raises(UsageError, match="makes no edges"):
+        mapper.map_network(graph, "4x4")
+
+
+def test_importing_is_light() -> None:
+    program = (
+        "import sys, mapper; before = set(sys.modules); mapper.map_network; mapper.NetworkMapping;"
+        "heavy = {'numba', 'scipy', 'rich', 'lmdb', 'networkx'}; print(heavy & set(sys.modules),"
+        "'numpy' in before, 'map_network' in dir(mapper), hasattr(mapper, 'nothing'))"
+    )
+    found = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert (found.stdout, found.stderr) == ("set() False True False\n", "")
+
+
+def test_the_examples_of_the_docs(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("networkx")
+    blocks = re.findall(r"```python\n(.*?)```", DOCS.read_text(), re.DOTALL)
+    assert len(blocks) == 6
+    names: dict[str, Any] = {}
+    try:
+        for block in blocks:
+            exec(block, names)
+        printed = capsys.readouterr().out.removesuffix("\n")
+        promised = re.search(r"print\(error\) +# (.*) \.\.\.\n", blocks[-1])
+        assert promised is not None
+        assert printed.startswith(promised[1])
+        assert "\n" not in printed
+    finally:
+        names.clear()  # the mappings, and with them their temporary files
+        gc.collect()
