@@ -47,6 +47,13 @@ FORMATS: dict[str, Importer] = {
             b"PAR1",
         ),
         Importer(
+            "nir",
+            "NIR graph of spiking layers, HDF5 (needs h5py)",
+            (".nir",),
+            "storage.formats.nirfile",
+            b"\x89HDF\r\n\x1a\n",
+        ),
+        Importer(
             "npz",
             "NumPy archive: a scipy.sparse matrix, or arrays source, target[, weight]",
             (".npz",),
