@@ -67,6 +67,12 @@ def _alike(one: Sequence[int], other: Sequence[int]) -> bool:
     return [size for size in one if size != 1] == [size for size in other if size != 1]
 
 
+def _spreads(one: Shape, other: Shape) -> bool:
+    """Whether an array of the first shape can be broadcast to the other."""
+    axes = zip(reversed(one), reversed(other), strict=False)
+    return len(one) <= len(other) and all(a in (1, b) for a, b in axes)
+
+
 def _windows(node: Node, size: Shape, kernel: Shape) -> Windows:
     """The windows of a Conv1d, Conv2d or a pooling over an input of the given size."""
     axes = len(size)
@@ -164,19 +170,16 @@ class _Shapes:
         """Shape of parameters that may be scalars or broadcast over what leads here."""
         try:
             own = np.broadcast_shapes(*shapes)
-            if 0 in own:
-                raise node.fault("it has no elements")
-            if given is None or _alike(own, given):
-                if given is None and not own:
-                    raise node.fault("its parameters are single numbers: its size is not known")
-                return given or own
-            if np.broadcast_shapes(own, given) == given:
-                return given
         except ValueError as error:
-            if isinstance(error, BadInputError):
-                raise
             raise node.fault(f"parameters of shapes {shapes} do not go with each other") from error
-        return own  # what does not agree is found, and named, when all shapes are known
+        if 0 in own:
+            raise node.fault("it has no elements")
+        if given is None:
+            if not own:
+                raise node.fault("its parameters are single numbers: its size is not known")
+            return own
+        # what does not agree is found, and named, when all shapes are known
+        return given if _alike(own, given) or _spreads(own, given) else own
 
     def _of_matrix(self, node: Node) -> tuple[Shape, Shape]:
         weight = node.dataset("weight").shape

@@ -19,18 +19,19 @@ def flat(place: tuple[int, ...], shape: tuple[int, ...]) -> int:
 
 
 def window_count(w: Windows) -> tuple[int, ...]:
-    """By sliding: windows that fit whole; with `ceil` also one that begins before the end."""
+    """By sliding: windows that fit whole. With `ceil` the last one may stick out, by less than
+    a stride, but not begin behind the input: then it does not count.
+    """
     counts = []
     for axis, size in enumerate(w.size):
         extent = w.dilation[axis] * (w.kernel[axis] - 1) + 1
-        low, high, stride = -w.before[axis], size + w.after[axis], w.stride[axis]
-        count, start = 0, low
-        while start + extent <= high:
-            count, start = count + 1, start + stride
-        # the last whole window ended before the padded input did, and another begins in it
-        if w.ceil and start - stride + extent < high and start < size:
-            count += 1
-        counts.append(count)
+        end = size + w.after[axis] + (w.stride[axis] - 1 if w.ceil else 0)
+        starts = [-w.before[axis]]
+        while starts[-1] + w.stride[axis] + extent <= end:
+            starts.append(starts[-1] + w.stride[axis])
+        if w.ceil and starts[-1] >= size:
+            starts.pop()
+        counts.append(len(starts))
     return tuple(counts)
 
 
