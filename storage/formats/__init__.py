@@ -61,6 +61,13 @@ FORMATS: dict[str, Importer] = {
             b"PK\3\4",
         ),
         Importer(
+            "onnx",
+            "ONNX model of a feed-forward network (needs onnx)",
+            (".onnx",),
+            "storage.formats.onnxfile",
+            binary=True,
+        ),
+        Importer(
             "metis",
             "METIS graph, with sizes and weights (undirected)",
             (".graph", ".mgraph", ".metis"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -62,7 +63,7 @@ def graph(nodes: dict[str, Parameters], edges: Sequence[tuple[str, str]]) -> Par
 def chain(*nodes: Parameters) -> Parameters:
     """Nodes named a, b, c, ..., each of which leads to the next."""
     names = [chr(ord("a") + index) for index in range(len(nodes))]
-    edges = list(zip(names, names[1:], strict=False))
+    edges = list(pairwise(names))
     return graph(dict(zip(names, nodes, strict=True)), edges)
 
 
@@ -73,7 +74,7 @@ def nir_bytes(root: Parameters, version: str | None = "1.0.8") -> bytes:
         for name, value in members.items():
             if isinstance(value, dict):
                 put(group.create_group(name), value)
-            elif isinstance(value, str) or getattr(value, "dtype", None) == object:
+            elif isinstance(value, str) or (isinstance(value, np.ndarray) and value.dtype == "O"):
                 group.create_dataset(name, data=value, dtype=h5py.string_dtype())
             else:
                 group.create_dataset(name, data=value)
