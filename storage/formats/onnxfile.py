@@ -27,8 +27,9 @@ import numpy as np
 from storage.errors import BadInputError
 from storage.formats.base import DEFAULT_MEMORY, Progress
 from storage.formats.layers import Synapses, row_blocks
+from storage.formats.onnxbuild import Builder
 from storage.formats.onnxgraph import Model
-from storage.formats.onnxlayers import Builder
+from storage.formats.onnxops import OPERATORS
 from storage.meta import NetworkMeta
 from storage.network import RATE
 from storage.writer import NetworkWriter
@@ -42,12 +43,14 @@ def _write(builder: Builder, writer: NetworkWriter, progress: Progress | None) -
     total = sum(join.layer.outputs for join in builder.joins)
     done = 0
     for join in builder.joins:
-        gain = builder.populations[join.population].gain
-        first = builder.populations[join.population].first
+        population = builder.populations[join.population]
         for wanted in row_blocks(join.layer.outputs, join.layer.fan_in):
             rows, targets = join.layer.rows(wanted), join.targets[wanted]
-            if gain is not None:
-                rows.data *= np.repeat(gain[targets - first], np.diff(rows.indptr))
+            if population.gain is not None:
+                gain = population.gain[targets - population.first]
+                rows.data *= np.repeat(gain, np.diff(rows.indptr))
+            if not np.isfinite(rows.data).all():
+                raise BadInputError(f"node {population.name!r}: weights that are not finite")
             synapses.add(rows, join.sources, targets)
             done += wanted.size
             if progress is not None:
@@ -69,7 +72,7 @@ def load(
     Raises `BadInputError` that names the node, and its operator if that is not supported.
     """
     try:
-        builder = Builder(Model(source))
+        builder = Builder(Model(source), OPERATORS)
         if not builder.neurons:
             raise BadInputError("no neurons: the graph has no inputs")
         provenance: dict[str, Any] = {"format": "onnx", "source": source.name}

@@ -142,7 +142,7 @@ class Model:
 
     def evaluate(self, node: Node, inputs: Sequence[NDArray[Any] | None]) -> list[NDArray[Any]]:
         """What a node makes of arrays; raises `BadInputError` if it makes nothing of them."""
-        quantiser = {"Quant": _quant, "BipolarQuant": _bipolar}.get(node.kind)
+        quantiser = _QUANTISERS.get(node.kind)
         try:
             if quantiser is not None:
                 return [quantiser(node, inputs)]
@@ -202,6 +202,35 @@ def _bipolar(_: Node, inputs: Sequence[NDArray[Any] | None]) -> NDArray[Any]:
     """QONNX BipolarQuant: plus or minus the scale; zero counts as positive."""
     values, scale = (np.asarray(array, np.float64) for array in inputs[:2])
     return np.where(values >= 0, 1.0, -1.0) * scale
+
+
+def _dequantise(node: Node, inputs: Sequence[NDArray[Any] | None]) -> NDArray[Any]:
+    """DequantizeLinear, of the versions, too, that the reference implementation leaves out."""
+    assert inputs[0] is not None and inputs[1] is not None
+    return dequantised(
+        inputs[0], inputs[1], inputs[2] if len(inputs) > 2 else None, int(node.number("axis", 1))
+    )
+
+
+def dequantised(
+    values: NDArray[Any], scale: NDArray[Any] | None, zero: NDArray[Any] | None, axis: int
+) -> NDArray[Any]:
+    """(values - zero) * scale; both may be one number, go along an axis, or fit the values."""
+
+    def along(numbers: NDArray[Any] | None, default: float) -> NDArray[Any]:
+        numbers = np.asarray(default if numbers is None else numbers, np.float64)
+        if numbers.size == 1:
+            return numbers.reshape(())
+        if numbers.ndim != 1:
+            return numbers
+        return np.expand_dims(
+            numbers, [at for at in range(values.ndim) if at != axis % values.ndim]
+        )
+
+    return np.asarray((values.astype(np.float64) - along(zero, 0.0)) * along(scale, 1.0))
+
+
+_QUANTISERS = {"Quant": _quant, "BipolarQuant": _bipolar, "DequantizeLinear": _dequantise}
 
 
 def elements(shape: Sequence[int]) -> int:
