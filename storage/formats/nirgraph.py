@@ -58,7 +58,7 @@ class Node:
     def dataset(self, name: str) -> Any:
         """A parameter as HDF5 dataset, not read yet; raises `BadInputError` if it is missing."""
         found = self.group.get(name)
-        if found is None or not hasattr(found, "dtype"):
+        if found is None or not hasattr(found, "shape"):
             raise self.fault(f"dataset {name} is missing")
         return found
 
@@ -114,7 +114,7 @@ def read_graph(file: Any) -> list[Node]:
 
 def _text(dataset: Any) -> str | None:
     """Content of a dataset that holds one text, or None."""
-    value = dataset[()] if hasattr(dataset, "dtype") else None
+    value = dataset[()] if hasattr(dataset, "shape") else None
     return value.decode("utf-8", "replace") if isinstance(value, bytes) else None
 
 
@@ -161,7 +161,7 @@ def _collect(graph: Any, path: str, nodes: list[Node]) -> tuple[list[int], list[
 
 
 def _edges(dataset: Any, where: str) -> list[tuple[str, str]]:
-    if not hasattr(dataset, "dtype"):
+    if not hasattr(dataset, "shape"):
         raise BadInputError(f"{where}: dataset edges is missing")
     if dataset.size == 0:
         return []

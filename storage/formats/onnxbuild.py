@@ -253,7 +253,9 @@ class Builder:
         if node.kind == "Mul":
             return self.scaled(node, signal, constants[0])
         if node.kind == "Div" and inputs[0] is signal:
-            return self.scaled(node, signal, 1 / constants[0].astype(np.float64))
+            with np.errstate(divide="ignore"):  # found out by the weights that come of it
+                factors = 1 / constants[0].astype(np.float64)
+            return self.scaled(node, signal, factors)
         return Signal(signal.ids)
 
     def scaled(self, node: Node, signal: Signal, factors: Array) -> Signal:

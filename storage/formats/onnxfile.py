@@ -95,4 +95,5 @@ def load(
     except BadInputError as error:
         if str(source) in str(error):
             raise
-        raise BadInputError(f"{source}: {error}") from error
+        message = " ".join(str(error).split())  # names of nodes may hold anything
+        raise BadInputError(f"{source}: {message}") from error

@@ -209,7 +209,8 @@ def _normalise(builder: Builder, node: Node, inputs: Sequence[Value]) -> Signal:
     """BatchNormalization: a factor for each channel, multiplied into the weights before it."""
     signal = signal_of(inputs, 0)
     scale, variance = _weights(inputs, 1), _weights(inputs, 4)
-    factors = scale / np.sqrt(variance.astype(np.float64) + node.number("epsilon", 1e-5))
+    with np.errstate(divide="ignore", invalid="ignore"):  # found out by the weights that come of it
+        factors = scale / np.sqrt(variance.astype(np.float64) + node.number("epsilon", 1e-5))
     shape = [-1 if axis == 1 else 1 for axis in range(max(signal.ids.ndim, 2))]
     return builder.scaled(node, signal, factors.reshape(shape[: signal.ids.ndim]))
 

@@ -371,6 +371,22 @@ def test_damaged_files(refused: Refuse) -> None:
     assert "not a sound HDF5 file" in refused("a.nir", b"some text\n", format="nir")
 
 
+def test_named_types_in_place_of_datasets(tmp_path: Path) -> None:
+    path = tmp_path / "a.nir"
+    for place, message in (
+        ("node/edges", "dataset edges is missing"),
+        ("node/nodes/b/weight", "dataset weight is missing"),
+        ("version", "dataset version is missing"),
+        ("node/nodes/b/type", "node 'b': dataset type is missing"),
+    ):
+        path.write_bytes(nir_bytes(chain(given(2), linear(W), lif())))
+        with h5py.File(path, "r+") as file:
+            del file[place]
+            file[place] = np.dtype("f8")
+        with pytest.raises(BadInputError, match=message):
+            import_network(path, tmp_path / "net.bin")
+
+
 def test_a_graph_that_holds_itself(tmp_path: Path) -> None:
     path = tmp_path / "a.nir"
     path.write_bytes(nir_bytes(graph({"in": given(2)}, [])))

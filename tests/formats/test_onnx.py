@@ -342,6 +342,7 @@ def test_quantisers_of_qonnx(converted: Convert) -> None:
 
 
 W = {"w": np.ones((3, 2, 2, 2), np.float32)}
+NOUGHT = np.zeros(1, np.float32)
 FAULTS: list[tuple[Any, str]] = [
     (model([node("Wibble", "x")]), "node 'n_y' (Wibble): this operator is not supported"),
     (model([node("Where", "c x x")], {"c": np.bool_([True])}), "(Where): this operator is not"),
@@ -368,6 +369,18 @@ FAULTS: list[tuple[Any, str]] = [
         model([node("ArgMax", "x", "a"), node("Conv", "a w")], W),
         "node 'n_y' (Conv): takes what another node picks",
     ),
+    (
+        model(
+            [node("Conv", "x w", "c"), node("BatchNormalization", "c v v v v")],
+            W | {"v": np.float32([1, -1, 1])},
+        ),
+        "node 'n_c': weights that are not finite",
+    ),
+    (
+        model([node("MatMul", "x w", "m"), node("Div", "m z")], {"w": weights(6, 1), "z": NOUGHT}),
+        "node 'n_m': weights that are not finite",
+    ),
+    (model([node("Two\nlines", "x")]), "(Two lines): this operator is not supported"),
     (model([node("MatMul", "w w")], {"w": weights(2, 3)}, {"x": (1,)}), "cannot be worked out"),
     (model([node("Constant", "", value_float=1.0)], {}, {}), "no neurons"),
     (model([], {}, {"x": (1, 2**20, 2**20)}), "'x' of shape (1, 1048576, 1048576): beyond"),
