@@ -114,8 +114,16 @@ def read_graph(file: Any) -> list[Node]:
 
 def _text(dataset: Any) -> str | None:
     """Content of a dataset that holds one text, or None."""
-    value = dataset[()] if hasattr(dataset, "shape") else None
+    if getattr(dataset, "shape", None) != () or not _holds_text(dataset.dtype):
+        return None
+    value = dataset[()]
     return value.decode("utf-8", "replace") if isinstance(value, bytes) else None
+
+
+def _holds_text(dtype: Any) -> bool:
+    """Whether a NumPy dtype is HDF5's text; h5py can crash when damaged types are read."""
+    about: Any = dtype.metadata or {}
+    return dtype.kind == "S" or about.get("vlen") in (str, bytes)
 
 
 def _collect(graph: Any, path: str, nodes: list[Node]) -> tuple[list[int], list[int]]:
@@ -167,9 +175,9 @@ def _edges(dataset: Any, where: str) -> list[tuple[str, str]]:
         return []
     if dataset.ndim != 2 or dataset.shape[1] != 2:
         raise BadInputError(f"{where}: edges has shape {dataset.shape}; it must list pairs")
-    pairs = dataset[()].tolist()
-    if not all(isinstance(name, bytes) for pair in pairs for name in pair):
+    if not _holds_text(dataset.dtype):
         raise BadInputError(f"{where}: edges must hold names of nodes")
+    pairs = dataset[()].tolist()
     return [(a.decode("utf-8", "replace"), b.decode("utf-8", "replace")) for a, b in pairs]
 
 
