@@ -15,7 +15,7 @@ examples:
   mapper import table.txt net.bin --format edgelist
 
 Formats: metis, edgelist (txt, csv, tsv, also .gz), npz, matrixmarket, parquet,
-qaplib; found by content and name. Sparse ids are compacted in increasing order
+qaplib, hmetis, nir, onnx; found by content and name. Sparse ids are compacted in increasing order
 and kept as the attribute `id`.
 """
 

@@ -47,11 +47,25 @@ FORMATS: dict[str, Importer] = {
             b"PAR1",
         ),
         Importer(
+            "nir",
+            "NIR graph of spiking layers, HDF5 (needs h5py)",
+            (".nir",),
+            "storage.formats.nirfile",
+            b"\x89HDF\r\n\x1a\n",
+        ),
+        Importer(
             "npz",
             "NumPy archive: a scipy.sparse matrix, or arrays source, target[, weight]",
             (".npz",),
             "storage.formats.scipynpz",
             b"PK\3\4",
+        ),
+        Importer(
+            "onnx",
+            "ONNX model of a feed-forward network (needs onnx)",
+            (".onnx",),
+            "storage.formats.onnxfile",
+            binary=True,
         ),
         Importer(
             "metis",

@@ -41,6 +41,7 @@ class Importer:
 
     extensions : as in ``.graph``; a text format is recognised by them (and by holding text)
     magic : bytes that such a file starts with; a format that has one is recognised by it alone
+    binary : no text, but without a magic number; it is recognised by its extensions alone
     module : name of the module with ``load(source, destination, *, memory, threads, progress)``
     """
 
@@ -49,12 +50,13 @@ class Importer:
     extensions: tuple[str, ...]
     module: str
     magic: bytes = b""
+    binary: bool = False
 
     def sniff(self, head: bytes, path: Path) -> bool:
         """Whether a file that starts with `head` (unzipped if need be) looks like this format."""
         if self.magic:
             return head.startswith(self.magic)
-        return plain_suffix(path) in self.extensions and is_text(head)
+        return plain_suffix(path) in self.extensions and (self.binary or is_text(head))
 
     def load(
         self,

@@ -24,6 +24,9 @@ from storage.writer import NetworkWriter
         ("a", b"PAR1....", "parquet"),
         ("a.txt", b"PK\3\4....", "npz"),
         ("a.dat", b"12\n", "qaplib"),
+        ("a.txt", b"\x89HDF\r\n\x1a\n\0\0", "nir"),
+        ("a.nir", b"no HDF5", "nir"),
+        ("a.onnx", b"\x08\x07\0", "onnx"),
     ],
 )
 def test_recognise(name: str, content: bytes, expected: str, tmp_path: Path) -> None:

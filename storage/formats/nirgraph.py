@@ -1,0 +1,251 @@
+"""The nodes and edges of a NIR file, nested graphs taken apart, and the order of their ids.
+
+A file is HDF5: the text `version`, and the group `node`, a graph. A graph is a group of the
+`type` NIRGraph, with `nodes`, a group of nodes by name, and `edges`, pairs of names. A node in it
+may be a graph again; its nodes are then called graph/node here, edges to it lead to its Input
+and edges from it come from its Output.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from graphlib import CycleError, TopologicalSorter
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from storage.errors import BadInputError
+
+DEEPEST = 32  # graphs in graphs; HDF5 can have a group hold itself
+POPULATIONS = {  # kinds of neurons: the parameters that each one has
+    "CubaLI": ("tau_syn", "tau_mem", "r", "v_leak"),
+    "CubaLIF": ("tau_syn", "tau_mem", "r", "v_leak", "v_threshold"),
+    "I": ("r",),
+    "IF": ("r", "v_threshold"),
+    "LI": ("tau", "r", "v_leak"),
+    "LIF": ("tau", "r", "v_leak", "v_threshold"),
+    "Threshold": ("threshold",),
+}
+WEIGHED = ("Affine", "AvgPool2d", "Conv1d", "Conv2d", "Linear", "SumPool2d")
+PASSING = ("Delay", "Flatten", "Identity", "Scale")
+KINDS = (*POPULATIONS, *WEIGHED, *PASSING, "Input", "Output")
+
+
+@dataclass(slots=True)
+class Node:
+    """A node of the graph.
+
+    kind : its `type`; "Identity" for the Input and Output of a nested graph
+    group : the HDF5 group with its parameters
+    neurons : whether its elements are neurons
+    before, behind : the nodes that lead to it, and that it leads to, by number
+    """
+
+    name: str
+    kind: str
+    group: Any
+    neurons: bool = False
+    before: list[int] = field(default_factory=list)
+    behind: list[int] = field(default_factory=list)
+
+    def has(self, name: str) -> bool:
+        """Whether there is a parameter of that name."""
+        return name in self.group
+
+    def dataset(self, name: str) -> Any:
+        """A parameter as HDF5 dataset, not read yet; raises `BadInputError` if it is missing."""
+        found = self.group.get(name)
+        if found is None or not hasattr(found, "shape"):
+            raise self.fault(f"dataset {name} is missing")
+        return found
+
+    def array(self, name: str) -> NDArray[Any]:
+        """A parameter as array of numbers; raises `BadInputError` if it is missing or none."""
+        dataset = self.dataset(name)
+        if dataset.dtype.kind not in "biuf":
+            raise self.fault(f"dataset {name} holds {dataset.dtype}; it must hold numbers")
+        values = np.asarray(dataset[()])
+        if not np.isfinite(values).all():
+            raise self.fault(f"dataset {name} holds values that are not finite; repair it")
+        return values
+
+    def whole(self, name: str) -> list[int]:
+        """A parameter as list of whole numbers."""
+        values = np.atleast_1d(self.array(name)).ravel()
+        if (values != np.floor(values)).any() or (np.abs(values.astype(np.float64)) > 2**53).any():
+            raise self.fault(f"dataset {name} must hold whole numbers")
+        return [int(value) for value in values]
+
+    def shape(self, name: str) -> tuple[int, ...]:
+        """A parameter as shape of a tensor; raises `BadInputError` if a size is below 1."""
+        sizes = tuple(self.whole(name))
+        if not sizes or min(sizes) < 1:
+            raise self.fault(f"{name} is {sizes}; a shape has sizes of 1 or more")
+        return sizes
+
+    def fault(self, text: str) -> BadInputError:
+        return BadInputError(f"node {self.name!r} ({self.kind}): {text}")
+
+
+def read_graph(file: Any) -> list[Node]:
+    """All nodes of an open HDF5 file, in its order; raises `BadInputError` naming the place."""
+    version = _text(file.get("version"))
+    if version is None:
+        raise BadInputError("dataset version is missing; is this a NIR file?")
+    if version.partition(".")[0] not in ("0", "1"):
+        raise BadInputError(f"NIR version {version!r} is not known; versions 0 and 1 are")
+    root = file.get("node")
+    if root is None:
+        raise BadInputError("group node is missing; is this a NIR file?")
+    nodes: list[Node] = []
+    _collect(root, "", nodes)
+    for node in nodes:
+        if not node.before and not node.neurons and node.behind:
+            raise node.fault("nothing leads to it; connect an Input")
+    for node in nodes:
+        node.neurons = node.neurons or (node.kind == "Output" and _is_readout(nodes, node))
+    if not any(node.neurons for node in nodes):
+        raise BadInputError("no neurons: neither a population nor an Input")
+    return nodes
+
+
+def _text(dataset: Any) -> str | None:
+    """Content of a dataset that holds one text, or None."""
+    if getattr(dataset, "shape", None) != () or not _holds_text(dataset.dtype):
+        return None
+    value = dataset[()]
+    return value.decode("utf-8", "replace") if isinstance(value, bytes) else None
+
+
+def _holds_text(dtype: Any) -> bool:
+    """Whether a NumPy dtype is HDF5's text; h5py can crash when damaged types are read."""
+    about: Any = dtype.metadata or {}
+    return dtype.kind == "S" or about.get("vlen") in (str, bytes)
+
+
+def _collect(graph: Any, path: str, nodes: list[Node]) -> tuple[list[int], list[int]]:
+    """Append the nodes of a graph; returns the numbers of its Inputs and of its Outputs.
+
+    path : "" for the outermost graph, else name of the graph and /
+    """
+    where = f"graph {path[:-1]!r}" if path else "the graph"
+    if path.count("/") > DEEPEST:
+        raise BadInputError(f"{where}: over {DEEPEST} graphs in each other; does it hold itself?")
+    kind = _text(graph.get("type")) if hasattr(graph, "items") else None
+    if kind != "NIRGraph":
+        raise BadInputError(f"{where}: type is {kind!r}; it must be a NIRGraph")
+    members = graph.get("nodes")
+    if members is None or not hasattr(members, "items"):
+        raise BadInputError(f"{where}: group nodes is missing")
+    entry: dict[str, list[int]] = {}  # where edges to a node of this graph lead
+    leave: dict[str, list[int]] = {}
+    ends: dict[str, list[int]] = {"Input": [], "Output": []}
+    for name in members:
+        group, full = members[name], path + name
+        kind = _text(group.get("type")) if hasattr(group, "items") else None
+        if kind is None:
+            raise BadInputError(f"node {full!r}: dataset type is missing")
+        if kind == "NIRGraph":
+            entry[name], leave[name] = _collect(group, f"{full}/", nodes)
+            continue
+        if kind not in KINDS:
+            raise BadInputError(f"node {full!r}: type {kind!r} is not known; {', '.join(KINDS)}")
+        if kind in ends:
+            ends[kind].append(len(nodes))
+            kind = "Identity" if path else kind
+        entry[name] = leave[name] = [len(nodes)]
+        nodes.append(Node(full, kind, group, kind in POPULATIONS or kind == "Input"))
+    for a, b in _edges(graph.get("edges"), where):
+        first = _end(leave, a, f"{where}, edge {a!r} -> {b!r}", "Output")
+        second = _end(entry, b, f"{where}, edge {a!r} -> {b!r}", "Input")
+        if second in nodes[first].behind:
+            raise BadInputError(f"{where}: edge {a!r} -> {b!r} is there twice")
+        nodes[first].behind.append(second)
+        nodes[second].before.append(first)
+    return ends["Input"], ends["Output"]
+
+
+def _edges(dataset: Any, where: str) -> list[tuple[str, str]]:
+    if not hasattr(dataset, "shape"):
+        raise BadInputError(f"{where}: dataset edges is missing")
+    if dataset.size == 0:
+        return []
+    if dataset.ndim != 2 or dataset.shape[1] != 2:
+        raise BadInputError(f"{where}: edges has shape {dataset.shape}; it must list pairs")
+    if not _holds_text(dataset.dtype):
+        raise BadInputError(f"{where}: edges must hold names of nodes")
+    pairs = dataset[()].tolist()
+    return [(a.decode("utf-8", "replace"), b.decode("utf-8", "replace")) for a, b in pairs]
+
+
+def _end(table: dict[str, list[int]], name: str, where: str, kind: str) -> int:
+    found = table.get(name)
+    if found is None:
+        raise BadInputError(f"{where}: there is no node {name!r}")
+    if len(found) != 1:
+        raise BadInputError(f"{where}: graph {name!r} has {len(found)} {kind} nodes; it needs one")
+    return found[0]
+
+
+def _is_readout(nodes: Sequence[Node], output: Node) -> bool:
+    """Whether weights lie between the last neurons and an Output of the whole graph."""
+    seen, waiting = set(output.before), list(output.before)
+    while waiting:
+        node = nodes[waiting.pop()]
+        if node.kind in WEIGHED:
+            return True
+        if not node.neurons:
+            waiting += [number for number in node.before if number not in seen]
+            seen.update(node.before)
+    return False
+
+
+def visiting_order(nodes: Sequence[Node]) -> list[int]:
+    """Numbers of all nodes, so that a node comes behind those that lead to it.
+
+    Where several could be next, the first of the file is. In a cycle none could: then it is the
+    first of the file that a node before it leads to, and without any the first of all.
+    """
+    missing = [len(node.before) for node in nodes]
+    ready = [number for number, count in enumerate(missing) if count == 0]
+    reached: list[int] = []
+    rest = iter(range(len(nodes)))
+    done = [False] * len(nodes)
+    order: list[int] = []
+    while len(order) < len(nodes):
+        if ready:
+            number = heapq.heappop(ready)
+        elif reached:
+            number = heapq.heappop(reached)
+        else:
+            number = next(number for number in rest if not done[number])
+        if done[number]:
+            continue
+        done[number] = True
+        order.append(number)
+        for other in nodes[number].behind:
+            missing[other] -= 1
+            heapq.heappush(ready if missing[other] == 0 else reached, other)
+    return order
+
+
+def connection_order(nodes: Sequence[Node]) -> list[int]:
+    """Numbers of the nodes that hold no neurons, each behind those of them that lead to it.
+
+    Raises `BadInputError` that names the nodes of a cycle of such nodes: a signal would go round
+    in no time.
+    """
+    sorter: TopologicalSorter[int] = TopologicalSorter()
+    for number, node in enumerate(nodes):
+        if not node.neurons:
+            sorter.add(number, *(other for other in node.before if not nodes[other].neurons))
+    try:
+        return list(sorter.static_order())
+    except CycleError as error:
+        names = " -> ".join(repr(nodes[number].name) for number in error.args[1])
+        raise BadInputError(
+            f"nodes {names} form a cycle without a population; put neurons into it"
+        ) from error

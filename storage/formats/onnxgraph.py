@@ -1,0 +1,240 @@
+"""ONNX models: reading them, and working out what does not depend on neurons.
+
+A value of the graph is an array of constants, or a `Signal`: an array of the ids of neurons, as
+long as nodes only move elements about. Such nodes (Reshape, Transpose, Slice, Concat, ...) are
+applied to the ids by the reference implementation of ONNX, as are all nodes whose inputs are
+constants, so that each version of an operator means what its standard says.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from storage.errors import BadInputError
+
+NONE = -1  # in arrays of ids: no neuron, but a constant, such as padding
+_ANY_FAULT = (
+    ArithmeticError,
+    AssertionError,
+    AttributeError,
+    LookupError,
+    RuntimeError,
+    TypeError,
+    ValueError,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Signal:
+    """A tensor of neurons.
+
+    ids : ndarray[int64], shape of the tensor: id of the neuron behind each element, or `NONE`
+    fresh : number of the population whose sums of inputs these are, in order, as long as no
+        activation has been applied; None otherwise
+    """
+
+    ids: NDArray[np.int64]
+    fresh: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LeftOut:
+    """What is computed from the result for the user alone, as the name of a class."""
+
+
+Value = NDArray[Any] | Signal | LeftOut | None  # None: an optional input that is not given
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A node of the graph with its attributes as Python values."""
+
+    proto: Any
+    attributes: dict[str, Any]
+
+    @property
+    def kind(self) -> str:
+        return str(self.proto.op_type)
+
+    @property
+    def name(self) -> str:
+        """Its name, or else that of its first output."""
+        return str(self.proto.name or next(iter(self.proto.output), ""))
+
+    def number(self, name: str, default: float) -> float:
+        return float(self.attributes.get(name, default))
+
+    def flag(self, name: str, default: int = 0) -> bool:
+        return bool(self.attributes.get(name, default))
+
+    def numbers(self, name: str, default: Sequence[int]) -> tuple[int, ...]:
+        """A list of whole numbers; raises `BadInputError` if it is not as long as the default."""
+        found = tuple(int(value) for value in self.attributes.get(name, default))
+        if len(found) != len(default):
+            raise BadInputError(f"{name} has {len(found)} values; {len(default)} are needed")
+        return found
+
+
+def library(path: Path) -> Any:
+    """The package onnx; raises `BadInputError` with the extra to install if it is missing."""
+    try:
+        return import_module("onnx")
+    except ImportError as error:
+        raise BadInputError(f"{path}: ONNX models need onnx; pip install 'mapper[onnx]'") from error
+
+
+class Model:
+    """An ONNX model with its constants.
+
+    nodes : in the order of the file, which is one to compute them in
+    inputs : name and shape of each input; the first axis is 1 if the model leaves it open
+    constants : by name
+    uses : number of nodes and outputs that take a value
+    """
+
+    def __init__(self, path: Path) -> None:
+        """Raises `BadInputError` if the file is damaged, or no model of a neural network."""
+        self._onnx = library(path)
+        decoding = import_module("google.protobuf.message").DecodeError
+        checking = import_module("onnx.checker").ValidationError
+        self._reference = import_module("onnx.reference")
+        try:
+            model = self._onnx.load(str(path))
+            graph = model.graph
+            self.constants: dict[str, NDArray[Any]] = {
+                tensor.name: self._onnx.numpy_helper.to_array(tensor)
+                for tensor in graph.initializer
+            }
+        except (decoding, checking, *_ANY_FAULT, OSError) as error:
+            reason = " ".join(str(error).split())[:120]
+            raise BadInputError(f"not a sound ONNX model ({reason}); save it again") from error
+        if not graph.node and not graph.input:
+            raise BadInputError("holds no graph; is this an ONNX model?")
+        self._opsets = list(model.opset_import)
+        self.nodes = [self._node(proto) for proto in graph.node]
+        self.inputs = [
+            (str(given.name), _shape(given))
+            for given in graph.input
+            if given.name not in self.constants
+        ]
+        self.uses: dict[str, int] = {}
+        for name in [name for node in graph.node for name in node.input]:
+            self.uses[name] = self.uses.get(name, 0) + 1
+        for given in graph.output:
+            self.uses[given.name] = self.uses.get(given.name, 0) + 1
+
+    def _node(self, proto: Any) -> Node:
+        try:
+            return Node(
+                proto,
+                {a.name: self._onnx.helper.get_attribute_value(a) for a in proto.attribute},
+            )
+        except _ANY_FAULT as error:
+            raise BadInputError(f"node {proto.name!r}: its attributes are damaged") from error
+
+    def evaluate(self, node: Node, inputs: Sequence[NDArray[Any] | None]) -> list[NDArray[Any]]:
+        """What a node makes of arrays; raises `BadInputError` if it makes nothing of them."""
+        quantiser = _QUANTISERS.get(node.kind)
+        try:
+            if quantiser is not None:
+                return [quantiser(node, inputs)]
+            helper = self._onnx.helper
+            feeds = {f"i{k}": array for k, array in enumerate(inputs) if array is not None}
+            copy = type(node.proto)()
+            copy.CopyFrom(node.proto)
+            copy.input[:] = ["" if a is None else f"i{k}" for k, a in enumerate(inputs)]
+            graph = helper.make_graph(
+                [copy],
+                "one",
+                [
+                    helper.make_tensor_value_info(
+                        name, helper.np_dtype_to_tensor_dtype(array.dtype), array.shape
+                    )
+                    for name, array in feeds.items()
+                ],
+                [helper.make_empty_tensor_value_info(name) for name in copy.output if name],
+            )
+            model = helper.make_model(graph, opset_imports=self._opsets)
+            evaluator = self._reference.ReferenceEvaluator(model)
+            return [np.asarray(made) for made in evaluator.run(None, feeds)]
+        except _ANY_FAULT as error:
+            reason = " ".join(str(error).split())[:120]
+            raise BadInputError(f"cannot be worked out: {reason}") from error
+
+
+def _shape(given: Any) -> tuple[int, ...]:
+    """Shape of an input; raises `BadInputError` if an axis other than the first is open."""
+    if not given.type.HasField("tensor_type") or not given.type.tensor_type.HasField("shape"):
+        raise BadInputError(f"input {given.name!r} has no shape; export the model with shapes")
+    sizes = []
+    for axis, dim in enumerate(given.type.tensor_type.shape.dim):
+        size = int(dim.dim_value) if dim.HasField("dim_value") else 0
+        if size < 1 and axis > 0:
+            raise BadInputError(
+                f"input {given.name!r}: the size of axis {axis} is open; only the batch may be"
+            )
+        sizes.append(max(size, 1))
+    return tuple(sizes)
+
+
+def _quant(node: Node, inputs: Sequence[NDArray[Any] | None]) -> NDArray[Any]:
+    """QONNX Quant: rounded to whole numbers of `bits` bits, and scaled back."""
+    values, scale, zero, bits = (np.asarray(array, np.float64) for array in inputs[:4])
+    signed, narrow = node.flag("signed", 1), node.flag("narrow")
+    width = float(bits.max())
+    low = -(2.0 ** (width - 1)) + narrow if signed else 0.0
+    high = 2.0 ** (width - 1) - 1 if signed else 2.0**width - 1 - narrow
+    mode = node.attributes.get("rounding_mode", b"ROUND").decode().upper()
+    rounded = {"CEIL": np.ceil, "FLOOR": np.floor, "ROUND_TO_ZERO": np.trunc}.get(mode, np.rint)
+    whole = np.clip(rounded(values / scale + zero), low, high)
+    return np.asarray((whole - zero) * scale)
+
+
+def _bipolar(_: Node, inputs: Sequence[NDArray[Any] | None]) -> NDArray[Any]:
+    """QONNX BipolarQuant: plus or minus the scale; zero counts as positive."""
+    values, scale = (np.asarray(array, np.float64) for array in inputs[:2])
+    return np.where(values >= 0, 1.0, -1.0) * scale
+
+
+def _dequantise(node: Node, inputs: Sequence[NDArray[Any] | None]) -> NDArray[Any]:
+    """DequantizeLinear, of the versions, too, that the reference implementation leaves out."""
+    assert inputs[0] is not None and inputs[1] is not None
+    return dequantised(
+        inputs[0], inputs[1], inputs[2] if len(inputs) > 2 else None, int(node.number("axis", 1))
+    )
+
+
+def dequantised(
+    values: NDArray[Any], scale: NDArray[Any] | None, zero: NDArray[Any] | None, axis: int
+) -> NDArray[Any]:
+    """(values - zero) * scale; both may be one number, go along an axis, or fit the values."""
+
+    def along(numbers: NDArray[Any] | None, default: float) -> NDArray[Any]:
+        numbers = np.asarray(default if numbers is None else numbers, np.float64)
+        if numbers.size == 1:
+            return numbers.reshape(())
+        if numbers.ndim != 1:
+            return numbers
+        return np.expand_dims(
+            numbers, [at for at in range(values.ndim) if at != axis % values.ndim]
+        )
+
+    return np.asarray((values.astype(np.float64) - along(zero, 0.0)) * along(scale, 1.0))
+
+
+_QUANTISERS = {"Quant": _quant, "BipolarQuant": _bipolar, "DequantizeLinear": _dequantise}
+
+
+def elements(shape: Sequence[int]) -> int:
+    """Number of elements of a tensor; raises `BadInputError` if there are none."""
+    if any(size < 1 for size in shape):
+        raise BadInputError(f"makes a tensor of shape {tuple(shape)}, without elements")
+    return math.prod(int(size) for size in shape)
