@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import importlib.util
 import io
 from collections.abc import Callable
 from pathlib import Path
@@ -148,3 +149,19 @@ def test_name_table() -> None:
     assert table.names() == ["b", "c", "a", "d"]
     assert "d" in table
     assert "e" not in table
+
+
+def test_worm(tmp_path: Path) -> None:
+    """The connectome of C. elegans as the package `cect` ships it, if that is installed."""
+    found = importlib.util.find_spec("cect")
+    if found is None or found.origin is None:
+        pytest.skip("no connectome of C. elegans: pip install cect")
+    source = Path(found.origin).parent / "data" / "herm_full_edgelist.csv"
+    meta = import_network(source, tmp_path / "net.bin")
+    with source.open() as file:
+        rows = [[field.strip() for field in row] for row in csv.reader(file)][1:]
+    pairs = {(row[0], row[1]) for row in rows if row[0] != row[1]}
+    assert (meta.neurons, meta.synapses_read) == (448, 7379)
+    assert (meta.synapses, meta.repeated) == (len(pairs), 7379 - len(pairs) - meta.self_loops)
+    assert meta.total_weight == sum(int(row[2]) for row in rows if row[0] != row[1])
+    assert labels_of(tmp_path / "net.bin") == list(dict.fromkeys(e for r in rows for e in r[:2]))
