@@ -53,7 +53,9 @@ class NamedTable:
         """Columns of some rows, and what tells the place of one of them for a message."""
         while lines := self._reader.raw_lines(PIECE):
             first = self._reader.line - len(lines) + 1
-            kept = [i for i, line in enumerate(lines) if line.strip() and line[0] not in "#%"]
+            kept = [
+                i for i, line in enumerate(lines) if line.strip() and line.lstrip()[0] not in "#%"
+            ]
             texts = [lines[i] for i in kept]
 
             def where(row: int, first: int = first, kept: list[int] = kept) -> str:

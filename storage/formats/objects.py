@@ -32,6 +32,7 @@ from storage.network import ID, RATE, SIZE
 from storage.writer import NetworkWriter
 
 Int64 = NDArray[np.int64]
+Names = Int64 | list[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +46,7 @@ class Neurons:
 
     sizes: ArrayLike | None = None
     rates: ArrayLike | None = None
-    names: Int64 | list[str] | None = None
+    names: Names | None = None
 
 
 def write_edges(
@@ -57,6 +58,7 @@ def write_edges(
     *,
     sizes: ArrayLike | None = None,
     rates: ArrayLike | None = None,
+    names: Names | None = None,
     undirected: bool = False,
     memory: int = DEFAULT_MEMORY,
     threads: int | None = None,
@@ -65,7 +67,7 @@ def write_edges(
 
     source, target, weight : shape (edges,); ids from 0, weights not negative
     vertices : number of neurons; the largest id + 1 if None
-    sizes, rates : shape (vertices,), see `Neurons`
+    sizes, rates, names : shape (vertices,), see `Neurons`
     undirected : every edge is given once, in either direction
     """
     kind = "edges"
@@ -85,7 +87,9 @@ def write_edges(
                 some = _checked(weights[part], Path(kind), "weight", first)
             yield ends[0][part], ends[1][part], some
 
-    return _write(path, kind, vertices, chunks, Neurons(sizes, rates), undirected, memory, threads)
+    return _write(
+        path, kind, vertices, chunks, Neurons(sizes, rates, names), undirected, memory, threads
+    )
 
 
 def write_matrix(
@@ -94,6 +98,7 @@ def write_matrix(
     *,
     sizes: ArrayLike | None = None,
     rates: ArrayLike | None = None,
+    names: Names | None = None,
     undirected: bool = False,
     memory: int = DEFAULT_MEMORY,
     threads: int | None = None,
@@ -102,6 +107,7 @@ def write_matrix(
 
     matrix : scipy.sparse, of any format, or a dense array, whose zeros are no synapses; shape
         (vertices, vertices). Of sparse ones the stored entries count, as in `scipynpz`
+    sizes, rates, names : shape (vertices,), see `Neurons`
     undirected : the matrix is symmetric, and [i, j] with [j, i] is one edge
     """
     kind = "matrix"
@@ -124,7 +130,14 @@ def write_matrix(
             yield source, target, weight
 
     return _write(
-        path, kind, entries.neurons, chunks, Neurons(sizes, rates), undirected, memory, threads
+        path,
+        kind,
+        entries.neurons,
+        chunks,
+        Neurons(sizes, rates, names),
+        undirected,
+        memory,
+        threads,
     )
 
 
@@ -169,7 +182,7 @@ def write_networkx(
     return _write(path, kind, len(nodes), chunks, about, not graph.is_directed(), memory, threads)
 
 
-def _names(nodes: list[Any]) -> Int64 | list[str] | None:
+def _names(nodes: list[Any]) -> Names | None:
     """What `Neurons.names` is to hold for these nodes; None if they are 0 .. n-1."""
     whole = all(isinstance(n, (int, np.integer)) and 0 <= n < 2**63 for n in nodes)
     if not whole or any(isinstance(n, bool) for n in nodes):
@@ -193,6 +206,17 @@ def _rates(rates: ArrayLike | None, vertices: int, kind: str) -> NDArray[Any] | 
     if array.shape != (vertices,):
         raise BadInputError(f"{kind}: {array.size} rates for {vertices} neurons; give one each")
     return _checked(array, Path(kind), "rate", 0)
+
+
+def _set_names(writer: NetworkWriter, names: Names | None) -> None:
+    if names is None:
+        return
+    if len(names) != writer.neurons:
+        raise BadInputError(f"{len(names)} names for {writer.neurons} neurons; give one each")
+    if isinstance(names, list):
+        writer.set_attribute(ID, np.arange(writer.neurons), labels=names)
+    else:
+        writer.set_attribute(ID, names)
 
 
 def _write(
@@ -226,10 +250,7 @@ def _write(
                 writer.set_attribute(SIZE, np.asarray(neurons.sizes))
             if rates is not None:
                 writer.set_attribute(RATE, rates)
-            if isinstance(neurons.names, list):
-                writer.set_attribute(ID, np.arange(vertices), labels=neurons.names)
-            elif neurons.names is not None:
-                writer.set_attribute(ID, neurons.names)
+            _set_names(writer, neurons.names)
             return writer.finish()
     except BadInputError as error:
         if str(error).startswith(f"{kind}:"):

@@ -143,6 +143,7 @@ def call(write: Callable[..., Any], *args: Any, **options: Any) -> Callable[[Pat
         (call(write_edges, [0], [1], rates=[1]), "edges: 1 rates for 2 neurons"),
         (call(write_edges, [0], [1], rates=[1, np.nan]), "edges: rate of entry 1 (from 0): nan"),
         (call(write_edges, [0], [1], rates=[-1, 1]), "edges: rate of entry 0 (from 0): -1 is neg"),
+        (call(write_edges, [0], [1], names=["a"] * 3), "edges: 3 names for 2 neurons"),
         (call(write_edges, [0], [1], sizes=[1]), "edges: attribute 'size' has 1 values for 2"),
         (call(write_matrix, np.ones((2, 3))), "matrix: the matrix is 2 x 3"),
         (call(write_matrix, np.ones(3)), "matrix: float64, 3; give a square one"),
