@@ -9,7 +9,8 @@ compacted in increasing order, as in every table of numbers.
 from __future__ import annotations
 
 import csv
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -23,8 +24,9 @@ from storage.formats.names import NameTable
 from storage.formats.text import TextReader
 from storage.meta import NetworkMeta
 
-PIECE = 1 << 22  # bytes of text that are split at a time
+PIECE = 1 << 20  # bytes of text that are split at a time
 Columns = tuple[int, int, int | None]
+Where = Callable[[int], str]
 
 
 def separator(line: str) -> str | None:
@@ -49,8 +51,8 @@ class NamedTable:
     def __init__(self, reader: TextReader, mark: str | None, count: int) -> None:
         self._reader, self._mark, self._count = reader, mark, count
 
-    def pieces(self) -> Iterator[tuple[list[tuple[str, ...]], Callable[[int], str]]]:
-        """Columns of some rows, and what tells the place of one of them for a message."""
+    def pieces(self, wanted: Sequence[int]) -> Iterator[tuple[list[list[str]], Where]]:
+        """Wanted columns of some rows, and what tells the place of one of them for a message."""
         while lines := self._reader.raw_lines(PIECE):
             first = self._reader.line - len(lines) + 1
             kept = [
@@ -62,9 +64,10 @@ class NamedTable:
                 return self._reader.where(first + kept[row])
 
             if texts:
-                yield list(zip(*self._rows(texts, where), strict=True)), where
+                rows = self._rows(texts, where)
+                yield [list(map(itemgetter(place), rows)) for place in wanted], where
 
-    def _rows(self, lines: list[str], where: Callable[[int], str]) -> list[list[str]]:
+    def _rows(self, lines: list[str], where: Where) -> list[list[str]]:
         if self._mark is None:
             rows = [line.replace('"', "").split() for line in lines]
         else:
@@ -85,14 +88,14 @@ class NamedTable:
         return rows
 
 
-def _names(column: tuple[str, ...], where: Callable[[int], str]) -> list[str]:
+def _names(column: list[str], where: Where) -> list[str]:
     names = list(map(str.strip, column))
     if "" in names:
         raise BadInputError(f"{where(names.index(''))}: a value is missing; fill or drop the line")
     return names
 
 
-def real_numbers(column: tuple[str, ...], where: Callable[[int], str], what: str) -> NDArray[Any]:
+def real_numbers(column: list[str], where: Where, what: str) -> NDArray[Any]:
     """A column of numbers that are finite and not negative, shape (rows,)."""
     try:
         values = np.array(list(map(float, column)))
@@ -136,11 +139,10 @@ def load_named(
     """
     table = NameTable()
     with EdgeSpool(destination, reader.path) as spool:
-        for parts, where in NamedTable(reader, mark, count).pieces():
-            ends = [_names(parts[place], where) for place in columns[:2]]
-            weight = None
-            if columns[2] is not None:
-                weight = real_numbers(parts[columns[2]], where, "weight")
+        wanted = [place for place in columns if place is not None]
+        for parts, where in NamedTable(reader, mark, count).pieces(wanted):
+            ends = [_names(part, where) for part in parts[:2]]
+            weight = real_numbers(parts[2], where, "weight") if len(parts) > 2 else None
             spool.add(*table.pairs(*ends), weight)
             if progress is not None:
                 progress(reader.fraction)

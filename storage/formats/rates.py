@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import zipfile
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,7 @@ from storage.errors import BadInputError
 from storage.formats import hdf5
 from storage.formats.namedtable import (
     NamedTable,
+    Where,
     is_number,
     real_numbers,
     separator,
@@ -38,7 +39,6 @@ RATES = ("rate", "firing_rate", "rate_hz", "hz")
 MILLISECONDS = {"ms": 1.0, "s": 1000.0, "us": 0.001}  # of the units of time stamps
 
 Int64 = NDArray[np.int64]
-Where = Callable[[int], str]
 
 
 def read_rates(path: Path, network: NetworkFile, duration: float | None = None) -> Rates:
@@ -92,16 +92,16 @@ def _read_table(path: Path, network: NetworkFile) -> NDArray[np.float64]:
                 f"{reader.where(reader.line + 1)}: {len(fields)} columns; give two, neuron and "
                 "rate, or a first line that names them"
             )
-        for parts, where in NamedTable(reader, mark, len(fields)).pieces():
-            found = neurons.find([name.strip() for name in parts[places[0]]], where)
-            values = real_numbers(parts[places[1]], where, "rate")
+        for (called, texts), where in NamedTable(reader, mark, len(fields)).pieces(places):
+            found = neurons.find(list(map(str.strip, called)), where)
+            values = real_numbers(texts, where, "rate")
             first = np.unique(found, return_index=True)[1]
             again = np.flatnonzero(seen[found])
             again = np.append(again, np.setdiff1d(np.arange(found.size), first))
             if again.size:
                 row = int(again.min())
                 raise BadInputError(
-                    f"{where(row)}: neuron {parts[places[0]][row].strip()} has a rate already"
+                    f"{where(row)}: neuron {called[row].strip()} has a rate already"
                 )
             rates[found], seen[found] = values, True
     if not seen.all():

@@ -156,7 +156,7 @@ class EdgePopulation:
         if self._grouped:
             group = self._group_id[first:last].astype(np.int64)
             index = self._group_index[first:last]
-        for number in np.unique(group).tolist():
+        for number in _distinct(group):
             if self._grouped and number not in self._groups:
                 row = first + int(np.flatnonzero(group == number)[0])
                 raise BadInputError(
@@ -192,8 +192,9 @@ class EdgePopulation:
             )
         wanted = index[rows].astype(np.int64)
         values = np.empty(rows.size)
-        for window in np.unique(wanted // BLOCK).tolist():
-            inside = wanted // BLOCK == window
+        windows = wanted // BLOCK
+        for window in _distinct(windows):
+            inside = windows == window
             low = int(wanted[inside].min())
             part = data[low : int(wanted[inside].max()) + 1]
             values[inside] = part[wanted[inside] - low]
@@ -215,6 +216,13 @@ class EdgePopulation:
         known, theirs = self._types[factor]
         at = np.minimum(np.searchsorted(known, types), known.size - 1)
         return np.where(known[at] == types, theirs[at], values)
+
+
+def _distinct(values: Int64) -> list[int]:
+    """The different values, increasing; nearly always there is one."""
+    low, high = int(values.min()), int(values.max())
+    found: list[int] = [low] if low == high else np.unique(values).tolist()
+    return found
 
 
 def _edge_populations(file: Any, path: Path, types: Types) -> Iterator[tuple[str, EdgePopulation]]:
