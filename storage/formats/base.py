@@ -79,7 +79,7 @@ class Importer:
         given = {name: value for name, value in (extra or {}).items() if value is not None}
         for name in given:
             if name not in self.takes:
-                raise BadInputError(f"{source}: a {self.name} file has no option `{name}`")
+                raise BadInputError(f"{source}: {self.name} files have no option `{name}`")
         load = import_module(self.module).load
         try:
             meta = load(

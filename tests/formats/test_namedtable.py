@@ -125,7 +125,7 @@ def test_columns_that_the_user_names(text: str, converted: Convert) -> None:
         ("a.csv", "a,b,c\n1,2,3\n", ColumnNames("a", "a"), "name source and target"),
         ("a.csv", "a,b,c\n1,2,3\n", ColumnNames("a", "b", "b"), "name source and target"),
         ("a.csv", "1,2,3\n", ColumnNames(weight="w"), "line 1: no line names the columns"),
-        ("a.graph", "2 1\n2\n1\n", ColumnNames("a"), "a metis file has no option `columns`"),
+        ("a.graph", "2 1\n2\n1\n", ColumnNames("a"), "metis files have no option `columns`"),
     ],
 )
 def test_wrong_names(

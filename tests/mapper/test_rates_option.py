@@ -115,7 +115,7 @@ def test_columns(folder: Path, run: Run) -> None:
     assert found["attributes"]["id"]["labels"] == ["I2", "I1", "I3"]
     failed = run("import", "a.csv", "b.bin", "--nodes", "n.h5")
     assert (failed.code, failed.out) == (1, "")
-    assert "a.csv: a edgelist file has no option `nodes`" in failed.err
+    assert "a.csv: edgelist files have no option `nodes`" in failed.err
 
 
 def test_sonata_with_spikes(run: Run, sonata_files: Callable[[], None]) -> None:
