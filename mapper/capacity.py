@@ -22,7 +22,7 @@ class Demand:
     limit : name of the limit; needed, available : over all usable cores
     vertex : a vertex that no core can hold alone, or None; largest : what the largest one needs
     too_large : how many vertices no core can hold
-    original_id : the id of that vertex in the file that the network came from, if it is kept
+    original_id : what the file that the network came from calls that vertex, if it is kept
     """
 
     limit: str
@@ -32,7 +32,7 @@ class Demand:
     vertex: int | None
     largest: int
     too_large: int = 0
-    original_id: int | None = None
+    original_id: int | str | None = None
 
     @property
     def fits(self) -> bool:
@@ -105,8 +105,10 @@ def _with_origin(demand: Demand, graph: Graph) -> Demand:
         return demand
     if ID not in graph.meta.attributes:
         return demand
-    original = int(graph.attribute(ID).stored[demand.vertex])
-    return replace(demand, original_id=original)
+    ids = graph.attribute(ID)
+    original = int(ids.stored[demand.vertex])
+    name = original if ids.labels is None else ids.labels[original]
+    return replace(demand, original_id=name)
 
 
 def require_fit(graph: Graph, chip: Chip, threads: int = 1, fans: Fans | None = None) -> None:

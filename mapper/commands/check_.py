@@ -26,6 +26,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     common.add_chip(parser)
     common.add_constraints(parser)
     common.add_split(parser)
+    common.add_rates(parser)
     parser.add_argument(
         "--preset", default="default", metavar="P", help="of the run: fast, default or classic"
     )

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from chipsim.chip import Chip
     from mapper.constraints import Constraints
     from mapper.limits.helpers import Helpers
+    from storage.meta import NetworkMeta
     from storage.network import NetworkFile
 
 _UNITS = {"": 1, "k": 1024, "m": 1024**2, "g": 1024**3, "t": 1024**4}
@@ -80,6 +81,23 @@ def add_split(parser: argparse.ArgumentParser) -> None:
         "--split-neurons",
         action="store_true",
         help="spread the synapses of neurons that have more than a core holds over helpers",
+    )
+
+
+def add_rates(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("firing rates")
+    group.add_argument(
+        "--rates",
+        type=Path,
+        metavar="FILE",
+        help="rates of all neurons, which every synapse then carries: npz (array `rate`), text "
+        "(neuron, rate) or a SONATA spike report",
+    )
+    group.add_argument(
+        "--rates-duration",
+        type=float,
+        metavar="SECONDS",
+        help="length of a spike report (default: until its last spike)",
     )
 
 
@@ -247,15 +265,58 @@ def is_network_name(path: Path) -> bool:
         return file.read(2) == b"PK"
 
 
+def wants_rates(options: argparse.Namespace) -> bool:
+    """Whether the command line gives rates; most commands have no such option."""
+    if getattr(options, "rates", None) is not None:
+        return True
+    if getattr(options, "rates_duration", None) is not None:
+        raise UsageError("--rates-duration is that of a spike report; name it: --rates FILE")
+    return False
+
+
+def give_rates(options: argparse.Namespace, network: NetworkFile, destination: Path) -> NetworkMeta:
+    """Write the network with the rates that the command line names; returns what was written."""
+    from storage.formats.rates import read_rates
+    from storage.rates import write_rated
+
+    rates = read_rates(options.rates, network, options.rates_duration)
+    return write_rated(
+        network, destination, rates, source=options.rates.name, threads=threads_of(options)
+    )
+
+
 @contextmanager
 def open_network(
     options: argparse.Namespace, path: Path, keep_in: Path | None = None, resume: bool = False
 ) -> Iterator[NetworkFile]:
     """A network file, or any file that `import` reads, imported first (and its losses told).
 
-    keep_in : folder for the imported network; a temporary one, removed afterwards, if None
+    If the command line gives rates, the network is a copy that has them.
+    keep_in : folder for an imported network; a temporary one, removed afterwards, if None
     resume : take what is in that folder from an earlier run
     """
+    import tempfile
+
+    from storage.network import NetworkFile
+
+    if not wants_rates(options):
+        with _open_plain(options, path, keep_in, resume) as network:
+            yield network
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        rated = (keep_in or Path(folder)) / IMPORTED
+        if not (resume and rated.is_file()):  # it has that name only since it is complete
+            with _open_plain(options, path, None, False) as network:
+                give_rates(options, network, rated)
+        with NetworkFile(rated) as network:
+            yield network
+
+
+@contextmanager
+def _open_plain(
+    options: argparse.Namespace, path: Path, keep_in: Path | None, resume: bool
+) -> Iterator[NetworkFile]:
+    """The same without rates."""
     import tempfile
 
     from storage.formats import import_network

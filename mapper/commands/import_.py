@@ -3,20 +3,29 @@
 from __future__ import annotations
 
 import argparse
+import tempfile
 from dataclasses import asdict
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from mapper.commands import common
+
+if TYPE_CHECKING:
+    from storage.meta import NetworkMeta
 
 EPILOG = """\
 examples:
   mapper import 4elt.graph 4elt.bin
   mapper import connectome.csv.gz net.bin --memory 1GiB
   mapper import table.txt net.bin --format edgelist
+  mapper import synapses.parquet net.bin --source-column pre --target-column post
+  mapper import circuit_config.json net.bin --rates spikes.h5 --rates-duration 3
+  mapper import net.bin rated.bin --rates rates.csv
 
-Formats: metis, edgelist (txt, csv, tsv, also .gz), npz, matrixmarket, parquet,
-qaplib, hmetis, nir, onnx; found by content and name. Sparse ids are compacted in increasing order
-and kept as the attribute `id`.
+Formats: metis, parhip, edgelist (txt, csv, tsv, also .gz), npz, matrixmarket,
+parquet, sonata, graphml, hmetis, qaplib, nir, onnx; found by content and name.
+Sparse ids are compacted in increasing order and kept as the attribute `id`;
+names, in order of appearance. SRC may be a network file if it is to get rates.
 """
 
 
@@ -24,26 +33,66 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("source", type=Path, metavar="SRC", help="file to read")
     parser.add_argument("network", type=Path, metavar="NET", help="network file to write")
     parser.add_argument("--format", metavar="F", help="format of SRC, if its name does not tell")
+    table = parser.add_argument_group("tables and graphs with names")
+    for name, text in (
+        ("source", "column of the sources"),
+        ("target", "column of the targets"),
+        ("weight", "column, or GraphML key, of the weights; - for rows of weight 1"),
+    ):
+        table.add_argument(f"--{name}-column", metavar="NAME", help=text)
+    parser.add_argument(
+        "--nodes", type=Path, metavar="FILE", help="SONATA nodes file, if SRC is its edges file"
+    )
+    common.add_rates(parser)
     common.add_effort(parser, seed=False)
 
 
 def run(options: argparse.Namespace) -> int:
     from mapper.tables import facts
-    from storage.formats import import_network
 
-    with common.fraction_bar(options, f"importing {options.source.name}") as progress:
-        meta = import_network(
-            options.source,
-            options.network,
-            options.format,
-            memory=common.memory_of(options) // 2,
-            threads=common.threads_of(options),
-            progress=progress,
-        )
-    common.tell_losses(options, meta)
+    rated = common.wants_rates(options)
+    meta = _import_rated(options) if rated else _import(options, options.network)
     result = {"path": str(options.network), **asdict(meta)}
     shown = ("neurons", "synapses", "synapses_read", "undirected", "total_size")
     rows = [(name.replace("_", " "), result[name]) for name in shown]
     rows.append(("attributes", ", ".join(meta.attributes) or "none"))
     common.emit(options, result, [facts(str(options.network), rows)])
     return 0
+
+
+def _import(options: argparse.Namespace, destination: Path) -> NetworkMeta:
+    """Convert the file, and tell what was lost."""
+    from storage.formats import import_network
+    from storage.formats.columns import ColumnNames
+
+    names = ColumnNames(options.source_column, options.target_column, options.weight_column)
+    columns = None if names == ColumnNames() else names
+    with common.fraction_bar(options, f"importing {options.source.name}") as progress:
+        meta = import_network(
+            options.source,
+            destination,
+            options.format,
+            memory=common.memory_of(options) // 2,
+            threads=common.threads_of(options),
+            progress=progress,
+            extra={"columns": columns, "nodes": options.nodes},
+        )
+    common.tell_losses(options, meta)
+    return meta
+
+
+def _import_rated(options: argparse.Namespace) -> NetworkMeta:
+    """Convert the file, unless it is a network, and write the network with rates."""
+    from storage.files import writing
+    from storage.network import NetworkFile
+
+    folder = options.network.absolute().parent
+    with writing(folder):
+        beside = tempfile.TemporaryDirectory(dir=folder, prefix=".import-")
+    with beside as name:
+        path = options.source
+        if not common.is_network_name(path):
+            path = Path(name) / "unrated.bin"
+            _import(options, path)
+        with NetworkFile(path) as network:
+            return common.give_rates(options, network, options.network)

@@ -27,6 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     common.add_chip(parser)
     common.add_constraints(parser)
     common.add_split(parser)
+    common.add_rates(parser)
     parser.add_argument(
         "-o", "--output", type=Path, metavar="DIR", help="default: NAME-mapping, here"
     )
@@ -118,6 +119,8 @@ METHOD = (
 
 
 def run(options: argparse.Namespace) -> int:
+    from hashlib import sha256
+
     from mapper.monitor import Monitor
     from mapper.output import (
         CONSTRAINTS,
@@ -166,6 +169,10 @@ def run(options: argparse.Namespace) -> int:
         raise MapperError(f"{options.network}: cannot read: {error.strerror}") from error
     wishes = None if options.constraints is None else common.read_bytes(options.constraints)
     run_here["constraints"] = None if wishes is None else wishes.hex()
+    run_here["rates"] = None
+    if options.rates is not None:
+        run_here["rates"] = sha256(common.read_bytes(options.rates)).hexdigest()
+        run_here["rates duration"] = options.rates_duration
     run_here["split neurons"] = options.split_neurons
     with output_folder(output, options.force, options.resume) as folder:
         resumed = take_up(folder, run_here)

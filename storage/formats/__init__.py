@@ -9,10 +9,12 @@
 
 from __future__ import annotations
 
+import struct
 import zipfile
 import zlib
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from storage.errors import BadInputError
 from storage.formats.base import (
@@ -28,6 +30,22 @@ from storage.formats.base import (
 if TYPE_CHECKING:
     from storage.meta import NetworkMeta
     from storage.network import NetworkFile
+
+
+HDF5 = b"\x89HDF\r\n\x1a\n"
+
+
+def _is_graphml(head: bytes) -> bool:
+    return b"<graphml" in head
+
+
+def _is_parhip(head: bytes) -> bool:
+    """The lists of vertex 0 begin right behind the starts of all lists."""
+    if len(head) < 32:
+        return False
+    version, vertices, _, first = struct.unpack_from("<4Q", head)
+    return version < 64 and bool(first == 8 * (4 + vertices))
+
 
 FORMATS: dict[str, Importer] = {
     importer.name: importer
@@ -45,13 +63,15 @@ FORMATS: dict[str, Importer] = {
             (".parquet", ".pq"),
             "storage.formats.parquet",
             b"PAR1",
+            takes=("columns",),
         ),
         Importer(
             "nir",
             "NIR graph of spiking layers, HDF5 (needs h5py)",
             (".nir",),
             "storage.formats.nirfile",
-            b"\x89HDF\r\n\x1a\n",
+            HDF5,
+            named=True,
         ),
         Importer(
             "npz",
@@ -68,6 +88,29 @@ FORMATS: dict[str, Importer] = {
             binary=True,
         ),
         Importer(
+            "sonata",
+            "SONATA edges (HDF5) or circuit configuration (JSON; needs h5py)",
+            (".h5", ".hdf5", ".sonata", ".json"),
+            "storage.formats.sonata",
+            HDF5,
+            takes=("nodes",),
+        ),
+        Importer(
+            "graphml",
+            "GraphML, directed or not; nodes are numbered in order of appearance",
+            (".graphml", ".xml"),
+            "storage.formats.graphml",
+            probe=_is_graphml,
+            takes=("columns",),
+        ),
+        Importer(
+            "parhip",
+            "ParHIP binary graph, with sizes and weights (undirected)",
+            (".bgf", ".parhip"),
+            "storage.formats.parhip",
+            probe=_is_parhip,
+        ),
+        Importer(
             "metis",
             "METIS graph, with sizes and weights (undirected)",
             (".graph", ".mgraph", ".metis"),
@@ -81,9 +124,10 @@ FORMATS: dict[str, Importer] = {
         ),
         Importer(
             "edgelist",
-            "text with a line `source target [weight]` for every synapse",
+            "text with a line `source target [weight]`, or named columns, for every synapse",
             (".csv", ".tsv", ".txt", ".edges", ".edgelist", ".el"),
             "storage.formats.edgelist",
+            takes=("columns",),
         ),
         Importer(
             "qaplib",
@@ -129,7 +173,7 @@ def recognise(path: Path, name: str | None = None) -> Importer:
         if importer.sniff(head, path):
             return importer
     for importer in FORMATS.values():  # the importer knows best what is missing in such a file
-        if importer.magic and plain_suffix(path) in importer.extensions:
+        if (importer.magic or importer.probe) and plain_suffix(path) in importer.extensions:
             return importer
     raise BadInputError(
         f"{path}: neither its name nor its content tells the format; "
@@ -145,15 +189,20 @@ def import_network(
     memory: int = DEFAULT_MEMORY,
     threads: int | None = None,
     progress: Progress | None = None,
+    extra: Mapping[str, Any] | None = None,
 ) -> NetworkMeta:
     """Convert a file to a network file; returns what was written.
 
     format : a key of `FORMATS`; found out if None
     memory : bytes for sorting; vertex attributes, and the ids of sparse ones, come on top
+    extra : options of some formats only, None if not given: `columns` (`columns.ColumnNames`) of
+        tables and GraphML, `nodes` (path) of SONATA
     Raises `BadInputError` with the place of the fault; then no file is left behind.
     """
     importer = recognise(source, format)
-    return importer.load(source, destination, memory=memory, threads=threads, progress=progress)
+    return importer.load(
+        source, destination, memory=memory, threads=threads, progress=progress, extra=extra
+    )
 
 
 def export_network(net: NetworkFile, destination: Path, format: str | None = None) -> None:

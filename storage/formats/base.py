@@ -6,7 +6,7 @@ list of formats is there at once for help texts.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -41,8 +41,11 @@ class Importer:
 
     extensions : as in ``.graph``; a text format is recognised by them (and by holding text)
     magic : bytes that such a file starts with; a format that has one is recognised by it alone
+    named : that is so of other formats, too, and the extension must be one of these
     binary : no text, but without a magic number; it is recognised by its extensions alone
     module : name of the module with ``load(source, destination, *, memory, threads, progress)``
+    probe : for formats without a magic number: whether the head of a file looks like one
+    takes : names of further options of ``load``
     """
 
     name: str
@@ -50,13 +53,21 @@ class Importer:
     extensions: tuple[str, ...]
     module: str
     magic: bytes = b""
+    named: bool = False
     binary: bool = False
+    probe: Callable[[bytes], bool] | None = None
+    takes: tuple[str, ...] = ()
 
     def sniff(self, head: bytes, path: Path) -> bool:
         """Whether a file that starts with `head` (unzipped if need be) looks like this format."""
         if self.magic:
             return head.startswith(self.magic)
-        return plain_suffix(path) in self.extensions and (self.binary or is_text(head))
+        named = plain_suffix(path) in self.extensions
+        if self.magic:
+            return head.startswith(self.magic) and (named or not self.named)
+        if self.probe is not None:
+            return self.probe(head)
+        return named and (self.binary or is_text(head))
 
     def load(
         self,
@@ -66,11 +77,21 @@ class Importer:
         memory: int = DEFAULT_MEMORY,
         threads: int | None = None,
         progress: Progress | None = None,
+        extra: Mapping[str, Any] | None = None,
     ) -> NetworkMeta:
-        """Convert; raises `BadInputError` and leaves no file if the source breaks its rules."""
+        """Convert; raises `BadInputError` and leaves no file if the source breaks its rules.
+
+        extra : further options; those that are None count as not given
+        """
+        given = {name: value for name, value in (extra or {}).items() if value is not None}
+        for name in given:
+            if name not in self.takes:
+                raise BadInputError(f"{source}: {self.name} files have no option `{name}`")
         load = import_module(self.module).load
         try:
-            meta = load(source, destination, memory=memory, threads=threads, progress=progress)
+            meta = load(
+                source, destination, memory=memory, threads=threads, progress=progress, **given
+            )
         except BadInputError as error:
             if str(source) in str(error):
                 raise

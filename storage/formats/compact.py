@@ -113,6 +113,15 @@ class IdTable:
         return out
 
 
+def whole_numbers(names: list[str]) -> NDArray[np.int64] | None:
+    """The numbers that all names are, if each is one below 10^18 in its only form; else None."""
+    for name in names:
+        plain = name.isascii() and name.isdigit() and len(name) <= 18
+        if not plain or (name[0] == "0" and len(name) > 1):
+            return None
+    return np.array(list(map(int, names)), np.int64)
+
+
 class EdgeSpool(Closing):
     """Takes edges between any ids, then writes the network of their compacted ids.
 
@@ -132,6 +141,10 @@ class EdgeSpool(Closing):
         self._chunks: list[tuple[int, np.dtype[Any] | None]] = []
         self._table = IdTable()
         self.edges = 0
+
+    def know(self, ids: NDArray[np.int64]) -> None:
+        """Have neurons of these ids, whether edges name them or not."""
+        self._table.add(ids)
 
     @property
     def ids(self) -> NDArray[np.int64]:
@@ -158,25 +171,43 @@ class EdgeSpool(Closing):
             )
 
     def write(
-        self, provenance: dict[str, Any], memory: int, threads: int | None = None
+        self,
+        provenance: dict[str, Any],
+        memory: int,
+        threads: int | None = None,
+        *,
+        names: list[str] | None = None,
+        by_number: bool = False,
+        undirected: bool = False,
     ) -> NetworkMeta:
-        """Write the network to the destination; raises `BadInputError` if there was no edge."""
+        """Write the network to the destination; raises `BadInputError` if there was no edge.
+
+        names : where ids 0 .. n-1 stand for names: these, which become the labels of `id`, or if
+            all are whole numbers its values
+        by_number : then neurons are in increasing order of them, not in that of the ids
+        """
         with writing(self._folder):
             self._file.flush()
         ids = self.ids
         if not ids.size:
             raise BadInputError(f"{self.source}: no neurons; the file lists no connection")
+        original, labels = ids, names
+        whole = None if names is None else whole_numbers(names)
+        if whole is not None:
+            ids = np.argsort(whole) if by_number else ids
+            original, labels = whole[ids], None
         self._table.number(ids)
         with NetworkWriter(
             self.destination,
             ids.size,
+            undirected=undirected,
             memory=memory,
             threads=threads,
             provenance={"source": self.source.name, **provenance},
         ) as writer:
             for source, target, weight in self._spooled():
                 writer.add(source, target, weight)
-            writer.set_attribute(ID, ids)
+            writer.set_attribute(ID, original, labels=labels)
             return writer.finish()
 
     def _spooled(self) -> Iterator[tuple[NDArray[np.int32], NDArray[np.int32], Weight | None]]:

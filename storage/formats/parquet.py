@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 
 from storage.errors import BadInputError, StorageError
 from storage.formats.base import DEFAULT_MEMORY, Progress
-from storage.formats.columns import choose_columns
+from storage.formats.columns import ColumnNames, choose_columns
 from storage.formats.compact import EdgeSpool
+from storage.formats.names import NameTable
 from storage.meta import NetworkMeta
 
 BATCH = 1 << 18
@@ -27,13 +28,35 @@ def _library(path: Path) -> Any:
         ) from error
 
 
-def _column(batch: Any, name: str, path: Path, first: int, whole: bool) -> NDArray[Any]:
-    """A column as int64, or float64 for real weights; `first` is the row number of the batch."""
+def _filled(batch: Any, name: str, path: Path, first: int) -> Any:
+    """A column as it is; raises `BadInputError` if a value is missing."""
     column = batch.column(name)
-    where = f"{path}: column {name}"
     if column.null_count:
         at = first + int(np.flatnonzero(column.is_null().to_numpy(zero_copy_only=False))[0])
-        raise BadInputError(f"{where}, row {at} (from 0): a value is missing; fill or drop it")
+        raise BadInputError(
+            f"{path}: column {name}, row {at} (from 0): a value is missing; fill or drop it"
+        )
+    return column
+
+
+def _texts(batch: Any, names: list[str], path: Path, first: int) -> list[list[str]]:
+    """Columns of names; numbers among them as text."""
+    columns = [_filled(batch, name, path, first).to_pylist() for name in names]
+    return [list(map(str, column)) for column in columns]
+
+
+def _hold_text(schema: Any, names: list[str]) -> bool:
+    """Whether one of the columns holds text, plain or in a dictionary."""
+    types = import_module("pyarrow").types
+    kinds = [schema.field(name).type for name in names]
+    kinds = [kind.value_type if types.is_dictionary(kind) else kind for kind in kinds]
+    return any(types.is_string(kind) or types.is_large_string(kind) for kind in kinds)
+
+
+def _column(batch: Any, name: str, path: Path, first: int, whole: bool) -> NDArray[Any]:
+    """A column as int64, or float64 for real weights; `first` is the row number of the batch."""
+    column = _filled(batch, name, path, first)
+    where = f"{path}: column {name}"
     values = column.to_numpy(zero_copy_only=False)
     if values.dtype.kind not in ("iu" if whole else "iuf"):
         wanted = "whole numbers" if whole else "numbers"
@@ -58,9 +81,12 @@ def load(
     memory: int = DEFAULT_MEMORY,
     threads: int | None = None,
     progress: Progress | None = None,
+    columns: ColumnNames | None = None,
 ) -> NetworkMeta:
     """Convert a table of edges (`columns.choose_columns`) to a directed network file.
 
+    columns : names of the columns to use, where the usual ones do not tell
+    Ids may be names, which are numbered in order of appearance and become the labels of `id`.
     Raises `BadInputError` with the column and row of the first fault.
     """
     parquet = _library(source)
@@ -68,19 +94,30 @@ def load(
     try:
         with parquet.ParquetFile(source) as table, EdgeSpool(destination, source) as spool:
             names = list(table.schema_arrow.names)
-            places = choose_columns(names, str(source))
+            places = choose_columns(names, str(source), columns)
             wanted = [names[place] for place in places if place is not None]
+            called = NameTable() if _hold_text(table.schema_arrow, wanted[:2]) else None
             done, total = 0, max(table.metadata.num_rows, 1)
             for batch in table.iter_batches(batch_size=BATCH, columns=wanted):
-                ends = [_column(batch, name, source, done, whole=True) for name in wanted[:2]]
+                if called is not None:
+                    ends = called.pairs(*_texts(batch, wanted[:2], source, done))
+                else:
+                    first, second = wanted[:2]
+                    ends = (
+                        _column(batch, first, source, done, whole=True),
+                        _column(batch, second, source, done, whole=True),
+                    )
                 weight = None
                 if len(wanted) == 3:
                     weight = _column(batch, wanted[2], source, done, whole=False)
-                spool.add(ends[0], ends[1], weight)
+                spool.add(*ends, weight)
                 done += batch.num_rows
                 if progress is not None:
                     progress(done / total)
-            return spool.write({"format": "parquet"}, memory, threads)
+            called_names = None if called is None else called.names()
+            return spool.write(
+                {"format": "parquet"}, memory, threads, names=called_names, by_number=True
+            )
     except StorageError:
         raise
     except (arrow.ArrowException, ValueError, OSError) as error:

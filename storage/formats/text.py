@@ -81,6 +81,23 @@ class TextReader(Closing):
             self.line += 1
         return content
 
+    def raw_bytes(self, size: int) -> bytes:
+        """The next bytes as they are, none at the end; not to be mixed with lines and numbers."""
+        return self._read(size)
+
+    def raw_lines(self, size: int) -> list[str]:
+        """The next lines as they are without their ends, about `size` bytes; [] at the end.
+
+        A line that is not UTF-8 has its faulty bytes replaced.
+        """
+        while not self._ended and (len(self._rest) < size or b"\n" not in self._rest):
+            self._fill(size)
+        cut = self._rest.rfind(b"\n") + 1
+        text, self._rest = self._rest[:cut], self._rest[cut:]
+        lines = text.decode("utf-8", "replace").split("\n")[:-1]
+        self.line += len(lines)
+        return lines
+
     def _fill(self, size: int) -> None:
         data = self._read(size)
         if not self._started:

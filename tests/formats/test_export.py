@@ -8,12 +8,16 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from storage.formats import export_network, import_network
+from storage.formats.objects import write_edges
 from storage.formats.render import decimals_of, render_edges, render_lists
 from storage.network import NetworkFile
 from storage.writer import NetworkWriter
 from tests.formats.conftest import attributes_of, edges_of
+from tests.formats.test_namedtable import NAME
 
 Array = np.ndarray[Any, Any]
 
@@ -123,3 +127,37 @@ def test_metis_without_weights(tmp_path: Path) -> None:
         export_network(net, tmp_path / "a.graph.gz")
     text = gzip.decompress((tmp_path / "a.graph.gz").read_bytes()).decode()
     assert text == "6 4\n2 4\n1 5\n5\n1\n2 3\n\n"
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    st.lists(
+        st.tuples(
+            NAME.map("#{}".format),
+            NAME,
+            st.integers(1, 99) | st.integers(1, 99).map(lambda w: w / 8),
+        ),
+        min_size=1,
+        max_size=20,
+    )
+)
+def test_names_come_back(
+    tmp_path_factory: pytest.TempPathFactory, rows: list[tuple[str, str, float]]
+) -> None:
+    """Names with commas and quotes, exported and imported again."""
+    folder = tmp_path_factory.mktemp("names")
+    rows = [("x", "y", 1.0), *(row for row in rows if row[0] != row[1])]
+    names = list(dict.fromkeys(end for row in rows for end in row[:2]))
+    ends = ([names.index(row[k]) for row in rows] for k in range(2))
+    write_edges(folder / "a.bin", *ends, weight=[row[2] for row in rows], names=names)
+    with NetworkFile(folder / "a.bin") as net:
+        export_network(net, folder / "a.csv")
+    import_network(folder / "a.csv", folder / "b.bin", threads=1)
+
+    def named(path: Path) -> dict[tuple[str, str], float]:
+        with NetworkFile(path) as net:
+            labels = net.attribute("id").labels
+        assert labels is not None
+        return {(labels[u], labels[v]): w for (u, v), w in edges_of(path).items()}
+
+    assert named(folder / "b.bin") == named(folder / "a.bin")

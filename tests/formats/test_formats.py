@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from pathlib import Path
 
 import numpy as np
@@ -24,9 +25,15 @@ from storage.writer import NetworkWriter
         ("a", b"PAR1....", "parquet"),
         ("a.txt", b"PK\3\4....", "npz"),
         ("a.dat", b"12\n", "qaplib"),
-        ("a.txt", b"\x89HDF\r\n\x1a\n\0\0", "nir"),
+        ("a.nir", b"\x89HDF\r\n\x1a\n\0\0", "nir"),
         ("a.nir", b"no HDF5", "nir"),
         ("a.onnx", b"\x08\x07\0", "onnx"),
+        ("a.txt", b"<?xml version='1.0'?>\n<graphml>", "graphml"),
+        ("a.graphml", b"\0nothing", "graphml"),
+        ("a", b"\x89HDF\r\n\x1a\n....", "sonata"),
+        ("circuit_config.json", b"{}", "sonata"),
+        ("a.graph", struct.pack("<4Q", 3, 7, 0, 8 * 11), "parhip"),
+        ("a.bgf", b"\0", "parhip"),
     ],
 )
 def test_recognise(name: str, content: bytes, expected: str, tmp_path: Path) -> None:

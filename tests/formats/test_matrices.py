@@ -18,6 +18,7 @@ import scipy.sparse
 from storage.errors import BadInputError
 from storage.formats import import_network, npystream, scipynpz
 from storage.formats import text as text_module
+from storage.formats.columns import ColumnNames
 from storage.formats.qaplib import grid_of, manhattan
 from storage.formats.qaplib import read as read_instance
 from storage.network import NetworkFile
@@ -228,12 +229,26 @@ def test_parquet(converted: Convert) -> None:
     assert attributes_of(path) == {"id": [10, 20, 30]}
 
 
+def test_parquet_of_names(converted: Convert) -> None:
+    table = {"type": ["x", "y", "x"], "Pre": ["b", "a", "c"], "POST": ["a", "c", "b"]}
+    path = converted("a.parquet", parquet(**table, syn_count=[2, 3, 4]))
+    assert edges_of(path) == {(0, 1): 2, (1, 2): 3, (2, 0): 4}
+    with NetworkFile(path) as net:
+        assert net.attribute("id").labels == ["b", "a", "c"]
+    path = converted("a.parquet", parquet(a=["20", "3"], b=[3, 100]))
+    assert edges_of(path) == {(1, 0): 1, (0, 2): 1}
+    assert attributes_of(path) == {"id": [3, 20, 100]}
+    names = ColumnNames(source="y", target="x", weight="-")
+    path = converted("a.parquet", parquet(x=[1], y=[5], z=["no"]), extra={"columns": names})
+    assert edges_of(path) == {(1, 0): 1}
+
+
 @pytest.mark.parametrize(
     ("columns", "message"),
     [
         ({"a": [1, None], "b": [1, 2]}, "column a, row 1 (from 0): a value is missing"),
         ({"a": [1, 2], "b": [1, -2]}, "column b, row 1 (from 0): -2 is negative"),
-        ({"a": ["x"], "b": [1]}, "column a holds string"),
+        ({"a": [0.5], "b": [1]}, "column a holds double"),
         ({"a": [1], "b": [2], "w": [float("nan")]}, "column w, row 0 (from 0): nan is not"),
         ({"a": [1]}, "columns are a; name source and target"),
         ({"source": [], "target": []}, ": no neurons"),

@@ -1,0 +1,103 @@
+"""HDF5 files whose faults end in one line. Needs h5py (extra `sonata`)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from storage.errors import BadInputError, StorageError
+
+
+def library(path: Path) -> Any:
+    """h5py; raises `BadInputError` that names the extra if it is not installed."""
+    try:
+        return import_module("h5py")
+    except ImportError as error:
+        raise BadInputError(
+            f"{path}: HDF5 files need h5py; pip install 'mapper[sonata]'"
+        ) from error
+
+
+@contextmanager
+def opened(path: Path) -> Iterator[Any]:
+    """An open file; what h5py raises about damage, also later, becomes `BadInputError`."""
+    h5py = library(path)
+    try:
+        with h5py.File(path, "r") as file:
+            yield file
+    except StorageError:
+        raise
+    except FileNotFoundError as error:
+        raise BadInputError(f"{path}: cannot read: No such file or directory") from error
+    except (OSError, RuntimeError, KeyError, ValueError, TypeError, MemoryError) as error:
+        reason = " ".join(str(error).split())[:120]
+        raise BadInputError(f"{path}: not a sound HDF5 file ({reason}); fetch it again") from error
+
+
+def group(parent: Any, name: str, path: Path) -> Any:
+    """A group; raises `BadInputError` that names it if it is not there."""
+    found = parent.get(name)
+    if found is None or not hasattr(found, "keys"):
+        raise BadInputError(f"{path}: no group {_place(parent, name)}; is the file complete?")
+    return found
+
+
+def groups(parent: Any) -> list[str]:
+    """Names of the groups in a group, sorted: whole numbers by their value."""
+    names = [name for name in parent if hasattr(parent.get(name), "keys")]
+    return sorted(names, key=lambda name: (int(name) if name.isdecimal() else -1, name))
+
+
+def column(parent: Any, name: str, path: Path, size: int | None = None, kinds: str = "iu") -> Any:
+    """A data set of one dimension.
+
+    size : that it must have, if not None; kinds : dtype kinds that will do
+    """
+    found = parent.get(name)
+    if found is None or not hasattr(found, "shape"):
+        raise BadInputError(f"{path}: no data set {_place(parent, name)}; is the file complete?")
+    if len(found.shape) != 1 or found.dtype.kind not in kinds:
+        wanted = "whole numbers" if kinds == "iu" else "numbers"
+        raise BadInputError(
+            f"{path}: {found.name} holds {found.dtype} of shape {found.shape}; it must be a list "
+            f"of {wanted}"
+        )
+    if size is not None and found.shape[0] != size:
+        raise BadInputError(
+            f"{path}: {found.name} has {found.shape[0]} values instead of {size}; is the file "
+            "complete?"
+        )
+    return found
+
+
+def whole(
+    values: NDArray[Any], where: str, first: int, end: int, of: str = ""
+) -> NDArray[np.int64]:
+    """Values as int64; raises `BadInputError` for the first outside 0 .. end-1.
+
+    where : file and data set; first : row of values[0]; of : what they number, for the message
+    """
+    wrong = np.flatnonzero((values < 0) | (values >= np.uint64(end)))
+    if wrong.size:
+        at = int(wrong[0])
+        raise BadInputError(
+            f"{where}, row {first + at} (from 0): {values[at]} is outside 0..{end - 1}{of}"
+        )
+    return values.astype(np.int64)
+
+
+def text(value: Any) -> str:
+    """An attribute that is text, however it was stored."""
+    if isinstance(value, np.ndarray) and value.size == 1:
+        value = value.item()
+    return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
+
+
+def _place(parent: Any, name: str) -> str:
+    return f"{str(parent.name).rstrip('/')}/{name}"

@@ -1,0 +1,151 @@
+"""Text tables of edges whose ids are names, or that hold other columns of text.
+
+The first line names the columns. `edgelist` reads tables of numbers, which is many times faster;
+here lines are split by the csv module, many at a time. Neurons are numbered in order of appearance
+and their names become the labels of the attribute `id`; if all ids are whole numbers they are
+compacted in increasing order, as in every table of numbers.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Callable, Iterator, Sequence
+from operator import itemgetter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from storage.errors import BadInputError
+from storage.formats.base import Progress
+from storage.formats.compact import EdgeSpool
+from storage.formats.names import NameTable
+from storage.formats.text import TextReader
+from storage.meta import NetworkMeta
+
+PIECE = 1 << 20  # bytes of text that are split at a time
+Columns = tuple[int, int, int | None]
+Where = Callable[[int], str]
+
+
+def separator(line: str) -> str | None:
+    """What parts the columns of a line; None for any blanks."""
+    return next((mark for mark in ",;\t" if mark in line.strip()), None)
+
+
+def split_line(line: str, mark: str | None) -> list[str]:
+    """The columns of a line, without blanks and quotes around them."""
+    if mark is None:
+        return [part.strip('"') for part in line.split()]
+    fields = next(csv.reader([line.strip()], delimiter=mark), [])
+    return [field.strip() for field in fields]
+
+
+class NamedTable:
+    """The rows of an open file, whose line of names has been read.
+
+    count : columns that every row has
+    """
+
+    def __init__(self, reader: TextReader, mark: str | None, count: int) -> None:
+        self._reader, self._mark, self._count = reader, mark, count
+
+    def pieces(self, wanted: Sequence[int]) -> Iterator[tuple[list[list[str]], Where]]:
+        """Wanted columns of some rows, and what tells the place of one of them for a message."""
+        while lines := self._reader.raw_lines(PIECE):
+            first = self._reader.line - len(lines) + 1
+            kept = [
+                i for i, line in enumerate(lines) if line.strip() and line.lstrip()[0] not in "#%"
+            ]
+            texts = [lines[i] for i in kept]
+
+            def where(row: int, first: int = first, kept: list[int] = kept) -> str:
+                return self._reader.where(first + kept[row])
+
+            if texts:
+                rows = self._rows(texts, where)
+                yield [list(map(itemgetter(place), rows)) for place in wanted], where
+
+    def _rows(self, lines: list[str], where: Where) -> list[list[str]]:
+        if self._mark is None:
+            rows = [line.replace('"', "").split() for line in lines]
+        else:
+            try:
+                rows = list(csv.reader(lines, delimiter=self._mark))
+            except csv.Error as error:
+                raise BadInputError(f"{where(0)} or below: {error}; repair it") from error
+        if len(rows) != len(lines):
+            raise BadInputError(f"{where(0)} or below: a quoted value goes on over a line's end")
+        counts = np.fromiter(map(len, rows), np.int64, len(rows))
+        wrong = np.flatnonzero(counts != self._count)
+        if wrong.size:
+            row = int(wrong[0])
+            raise BadInputError(
+                f"{where(row)}: {counts[row]} columns instead of {self._count}; "
+                "give every line the same columns"
+            )
+        return rows
+
+
+def _names(column: list[str], where: Where) -> list[str]:
+    names = list(map(str.strip, column))
+    if "" in names:
+        raise BadInputError(f"{where(names.index(''))}: a value is missing; fill or drop the line")
+    return names
+
+
+def real_numbers(column: list[str], where: Where, what: str) -> NDArray[Any]:
+    """A column of numbers that are finite and not negative, shape (rows,)."""
+    try:
+        values = np.array(list(map(float, column)))
+    except ValueError:
+        row = next(row for row, text in enumerate(column) if not is_number(text))
+        raise BadInputError(
+            f"{where(row)}: {what} {column[row][:24]!r} is not a number; repair it"
+        ) from None
+    wrong, fault = ~np.isfinite(values), "is not a finite number; repair it"
+    if not wrong.any():
+        wrong, fault = values < 0, "is negative; use its magnitude"
+    if wrong.any():
+        row = int(np.flatnonzero(wrong)[0])
+        raise BadInputError(f"{where(row)}: {what} {column[row].strip()} {fault}")
+    return values
+
+
+def is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def load_named(
+    reader: TextReader,
+    mark: str | None,
+    count: int,
+    columns: Columns,
+    destination: Path,
+    memory: int,
+    threads: int | None,
+    progress: Progress | None,
+) -> NetworkMeta:
+    """Convert the rest of an open file to a directed network file.
+
+    mark : what parts the columns, None for blanks; count : of them
+    columns : places of source, target, weight
+    Raises `BadInputError` with the line of the first fault.
+    """
+    table = NameTable()
+    with EdgeSpool(destination, reader.path) as spool:
+        wanted = [place for place in columns if place is not None]
+        for parts, where in NamedTable(reader, mark, count).pieces(wanted):
+            ends = [_names(part, where) for part in parts[:2]]
+            weight = real_numbers(parts[2], where, "weight") if len(parts) > 2 else None
+            spool.add(*table.pairs(*ends), weight)
+            if progress is not None:
+                progress(reader.fraction)
+        return spool.write(
+            {"format": "edgelist"}, memory, threads, names=table.names(), by_number=True
+        )

@@ -1,0 +1,261 @@
+"""Network files from what is in memory: arrays of edges, sparse matrices, networkx graphs.
+
+::
+
+    write_edges(Path("net.bin"), source=[0, 1, 2], target=[1, 2, 0], rates=[5.0, 1.0, 2.5])
+    write_matrix(Path("net.bin"), scipy.sparse.csr_array(weights))
+    write_networkx(Path("net.bin"), networkx.karate_club_graph())
+
+A weight is the traffic of a synapse, in spikes per unit of time. Where no weights are given every
+synapse carries the rate of its source (an undirected edge those of both its ends), and without
+rates 1. Faults are `BadInputError`s that start with what was handed in (`edges`, `matrix`,
+`graph`); then no file is left behind.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import scipy.sparse
+from numpy.typing import ArrayLike, NDArray
+
+from storage.errors import BadInputError
+from storage.formats.base import DEFAULT_MEMORY
+from storage.formats.scipynpz import CHUNK, Chunk, _checked, _Matrix
+from storage.meta import NetworkMeta
+from storage.network import ID, RATE, SIZE
+from storage.writer import NetworkWriter
+
+Int64 = NDArray[np.int64]
+Names = Int64 | list[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Neurons:
+    """What is known of the neurons besides their synapses.
+
+    sizes : shape (vertices,), whole numbers, capacity that each uses of its core; 1 if None
+    rates : shape (vertices,), firing rates; None if only the weights say what spikes there are
+    names : shape (vertices,), whole numbers or, for names, a list of text; kept as attribute `id`
+    """
+
+    sizes: ArrayLike | None = None
+    rates: ArrayLike | None = None
+    names: Names | None = None
+
+
+def write_edges(
+    path: Path,
+    source: ArrayLike,
+    target: ArrayLike,
+    weight: ArrayLike | None = None,
+    vertices: int | None = None,
+    *,
+    sizes: ArrayLike | None = None,
+    rates: ArrayLike | None = None,
+    names: Names | None = None,
+    undirected: bool = False,
+    memory: int = DEFAULT_MEMORY,
+    threads: int | None = None,
+) -> NetworkMeta:
+    """Write the network of edges source[i] -> target[i]; repeated ones add up.
+
+    source, target, weight : shape (edges,); ids from 0, weights not negative
+    vertices : number of neurons; the largest id + 1 if None
+    sizes, rates, names : shape (vertices,), see `Neurons`
+    undirected : every edge is given once, in either direction
+    """
+    kind = "edges"
+    ends = [_ids(source, "source"), _ids(target, "target")]
+    weights = None if weight is None else np.asarray(weight)
+    shapes = {array.shape for array in (*ends, *([] if weights is None else [weights]))}
+    if len(shapes) != 1 or ends[0].ndim != 1:
+        raise BadInputError(f"{kind}: source, target, weight must be lists of one length")
+    if vertices is None:
+        vertices = max((int(array.max()) for array in ends if array.size), default=-1) + 1
+
+    def chunks() -> Iterator[Chunk]:
+        for first in range(0, ends[0].size, CHUNK):
+            part = slice(first, first + CHUNK)
+            some = None
+            if weights is not None:
+                some = _checked(weights[part], Path(kind), "weight", first)
+            yield ends[0][part], ends[1][part], some
+
+    return _write(
+        path, kind, vertices, chunks, Neurons(sizes, rates, names), undirected, memory, threads
+    )
+
+
+def write_matrix(
+    path: Path,
+    matrix: Any,
+    *,
+    sizes: ArrayLike | None = None,
+    rates: ArrayLike | None = None,
+    names: Names | None = None,
+    undirected: bool = False,
+    memory: int = DEFAULT_MEMORY,
+    threads: int | None = None,
+) -> NetworkMeta:
+    """Write a square matrix: entry [i, j] is the weight of the synapse from i to j.
+
+    matrix : scipy.sparse, of any format, or a dense array, whose zeros are no synapses; shape
+        (vertices, vertices). Of sparse ones the stored entries count, as in `scipynpz`
+    sizes, rates, names : shape (vertices,), see `Neurons`
+    undirected : the matrix is symmetric, and [i, j] with [j, i] is one edge
+    """
+    kind = "matrix"
+    if not scipy.sparse.issparse(matrix):
+        dense = np.asarray(matrix)
+        if dense.ndim != 2 or dense.dtype.kind not in "biuf":
+            shape = " x ".join(map(str, dense.shape)) or "a single value"
+            raise BadInputError(f"{kind}: {dense.dtype}, {shape}; give a square one of numbers")
+        matrix = scipy.sparse.coo_array(dense)
+    entries = _Matrix(Path(kind), matrix)
+    if undirected and (matrix != matrix.T).nnz:
+        raise BadInputError(f"{kind}: is not symmetric; leave out undirected, or add its transpose")
+
+    def chunks() -> Iterator[Chunk]:
+        for source, target, weight in entries.chunks():
+            if undirected:  # half of the entries, and the diagonal
+                upper = source <= target
+                source, target = source[upper], target[upper]
+                weight = None if weight is None else weight[upper]
+            yield source, target, weight
+
+    return _write(
+        path,
+        kind,
+        entries.neurons,
+        chunks,
+        Neurons(sizes, rates, names),
+        undirected,
+        memory,
+        threads,
+    )
+
+
+def write_networkx(
+    path: Path,
+    graph: Any,
+    weight: str | None = "weight",
+    *,
+    sizes: ArrayLike | None = None,
+    rates: ArrayLike | None = None,
+    memory: int = DEFAULT_MEMORY,
+    threads: int | None = None,
+) -> NetworkMeta:
+    """Write a networkx graph of any class; an undirected one becomes an undirected network.
+
+    Neurons are in the order of ``graph.nodes``. Nodes other than 0 .. n-1 become the attribute
+    `id`: numbers if all are whole and not negative, else the text of each.
+    weight : edge attribute that is the weight, 1 where an edge lacks it; None: no weights
+    """
+    kind = "graph"
+    nodes = list(graph.nodes)
+    index = {node: i for i, node in enumerate(nodes)}
+
+    def chunks() -> Iterator[Chunk]:
+        edges = iter(graph.edges() if weight is None else graph.edges(data=weight, default=1))
+        first = 0
+        while batch := list(islice(edges, CHUNK)):
+            columns = list(zip(*batch, strict=True))
+            source, target = (
+                np.fromiter(map(index.__getitem__, column), np.int64, len(batch))
+                for column in columns[:2]
+            )
+            some = None
+            if weight is not None:
+                some = _checked(np.array(columns[2]), Path(kind), weight, first)
+                if some.ndim != 1:
+                    raise BadInputError(f"{kind}: {weight} of edges must be one number each")
+            yield source, target, some
+            first += len(batch)
+
+    about = Neurons(sizes, rates, _names(nodes))
+    return _write(path, kind, len(nodes), chunks, about, not graph.is_directed(), memory, threads)
+
+
+def _names(nodes: list[Any]) -> Names | None:
+    """What `Neurons.names` is to hold for these nodes; None if they are 0 .. n-1."""
+    whole = all(isinstance(n, (int, np.integer)) and 0 <= n < 2**63 for n in nodes)
+    if not whole or any(isinstance(n, bool) for n in nodes):
+        return [str(node) for node in nodes]
+    ids = np.array(nodes, np.int64)
+    return None if np.array_equal(ids, np.arange(ids.size)) else ids
+
+
+def _ids(values: ArrayLike, name: str) -> NDArray[Any]:
+    array = np.asarray(values)
+    if array.size and array.dtype.kind not in "iu":
+        raise BadInputError(f"edges: {name} is {array.dtype}; ids are whole numbers")
+    return _checked(array, Path("edges"), name, 0) if array.size else array.astype(np.int64)
+
+
+def _rates(rates: ArrayLike | None, vertices: int, kind: str) -> NDArray[Any] | None:
+    """Checked rates, shape (vertices,), int64 or float64."""
+    if rates is None:
+        return None
+    array = np.asarray(rates)
+    if array.shape != (vertices,):
+        raise BadInputError(f"{kind}: {array.size} rates for {vertices} neurons; give one each")
+    return _checked(array, Path(kind), "rate", 0)
+
+
+def _set_names(writer: NetworkWriter, names: Names | None) -> None:
+    if names is None:
+        return
+    if len(names) != writer.neurons:
+        raise BadInputError(f"{len(names)} names for {writer.neurons} neurons; give one each")
+    if isinstance(names, list):
+        writer.set_attribute(ID, np.arange(writer.neurons), labels=names)
+    else:
+        writer.set_attribute(ID, names)
+
+
+def _write(
+    path: Path,
+    kind: str,
+    vertices: int,
+    chunks: Callable[[], Iterator[Chunk]],
+    neurons: Neurons,
+    undirected: bool,
+    memory: int,
+    threads: int | None,
+) -> NetworkMeta:
+    if vertices <= 0:
+        raise BadInputError(f"{kind}: no neurons; a network needs at least one")
+    rates = _rates(neurons.rates, vertices, kind)
+    try:
+        with NetworkWriter(
+            Path(path),
+            vertices,
+            undirected=undirected,
+            memory=memory,
+            threads=threads,
+            provenance={"format": kind},
+        ) as writer:
+            for source, target, weight in chunks():
+                known = max(int(source.max(initial=0)), int(target.max(initial=0))) < vertices
+                if weight is None and rates is not None and known:  # else `add` complains
+                    weight = rates[source] + rates[target] if undirected else rates[source]
+                writer.add(source, target, weight)
+            if neurons.sizes is not None:
+                writer.set_attribute(SIZE, np.asarray(neurons.sizes))
+            if rates is not None:
+                writer.set_attribute(RATE, rates)
+            _set_names(writer, neurons.names)
+            return writer.finish()
+    except BadInputError as error:
+        if str(error).startswith(f"{kind}:"):
+            raise
+        raise BadInputError(f"{kind}: {error}") from error
+
+
+__all__ = ["Neurons", "write_edges", "write_matrix", "write_networkx"]

@@ -1,0 +1,247 @@
+"""Files of firing rates: npz archives, tables of text, and SONATA spike reports.
+
+* npz: an array `rate`, shape (neurons,), in the order of the network.
+* Text: two columns, neuron and rate, or more whose first line names these two. Neurons are called
+  as in the file that the network came from: by its attribute `id`, else by their number.
+* SONATA: spikes of one or more populations, counted over the duration of the recording. Names of
+  populations are those of the network's attribute `population`.
+"""
+
+from __future__ import annotations
+
+import zipfile
+import zlib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from storage.errors import BadInputError
+from storage.formats import hdf5
+from storage.formats.namedtable import (
+    NamedTable,
+    Where,
+    is_number,
+    real_numbers,
+    separator,
+    split_line,
+)
+from storage.formats.sonata import BLOCK, POPULATION, check_version
+from storage.formats.sonataconfig import HDF5_MAGIC
+from storage.formats.text import TextReader
+from storage.network import ID, NetworkFile
+from storage.rates import Rates, check_rates
+
+NEURONS = ("neuron", "id", "node", "neuron_id", "node_id", "name")
+RATES = ("rate", "firing_rate", "rate_hz", "hz")
+MILLISECONDS = {"ms": 1.0, "s": 1000.0, "us": 0.001}  # of the units of time stamps
+
+Int64 = NDArray[np.int64]
+
+
+def read_rates(path: Path, network: NetworkFile, duration: float | None = None) -> Rates:
+    """The rate of every neuron of a network, shape (neurons,), by the content of a file.
+
+    duration : of a spike report, in seconds; until its last spike if None
+    Raises `BadInputError` that says in one line what is wrong and where.
+    """
+    try:
+        with path.open("rb") as file:
+            head = file.read(len(HDF5_MAGIC))
+    except OSError as error:
+        raise BadInputError(f"{path}: cannot read: {error.strerror or error}") from error
+    if head == HDF5_MAGIC:
+        return _read_spikes(path, network, duration)
+    if duration is not None:
+        raise BadInputError(f"{path}: only reports of spikes have a duration; leave it out")
+    rates = _read_npz(path) if head.startswith(b"PK") else _read_table(path, network)
+    check_rates(rates, network.vertices, str(path))
+    return rates
+
+
+def _read_npz(path: Path) -> Rates:
+    try:
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
+            names = list(archive.files)
+            if "rate" in names:
+                rates: Rates = archive["rate"]
+                return rates
+    except (ValueError, KeyError, EOFError, OSError, zipfile.BadZipFile, zlib.error,
+            NotImplementedError, RuntimeError) as error:  # fmt: skip
+        reason = " ".join(str(error).split())[:120]
+        raise BadInputError(f"{path}: not a sound npz file ({reason}); save it again") from error
+    held = ", ".join(names[:5]) or "nothing"
+    raise BadInputError(f"{path}: holds {held}; it must hold an array `rate`")
+
+
+def _read_table(path: Path, network: NetworkFile) -> NDArray[np.float64]:
+    neurons = Neurons(network)
+    rates, seen = np.zeros(network.vertices), np.zeros(network.vertices, np.bool_)
+    with TextReader(path, comments=b"#%") as reader:
+        line = reader.peek()
+        mark = separator(line or "")
+        fields = split_line(line or "", mark)
+        places = 0, 1
+        if len(fields) > 1 and not any(map(is_number, fields[1:])):  # names of columns
+            reader.next_line()
+            places = _choose(fields, reader.where())
+        if len(fields) < 2 or (places == (0, 1) and len(fields) > 2 and is_number(fields[1])):
+            raise BadInputError(
+                f"{reader.where(reader.line + 1)}: {len(fields)} columns; give two, neuron and "
+                "rate, or a first line that names them"
+            )
+        for (called, texts), where in NamedTable(reader, mark, len(fields)).pieces(places):
+            found = neurons.find(list(map(str.strip, called)), where)
+            values = real_numbers(texts, where, "rate")
+            first = np.unique(found, return_index=True)[1]
+            again = np.flatnonzero(seen[found])
+            again = np.append(again, np.setdiff1d(np.arange(found.size), first))
+            if again.size:
+                row = int(again.min())
+                raise BadInputError(
+                    f"{where(row)}: neuron {called[row].strip()} has a rate already"
+                )
+            rates[found], seen[found] = values, True
+    if not seen.all():
+        missing = np.flatnonzero(~seen)
+        more = f" (and {missing.size - 1} more)" if missing.size > 1 else ""
+        raise BadInputError(
+            f"{path}: no rate for neuron {neurons.name(int(missing[0]))}{more}; the network has "
+            f"{network.vertices} neurons, silent ones have the rate 0"
+        )
+    return rates
+
+
+def _choose(fields: Sequence[str], where: str) -> tuple[int, int]:
+    lower = [field.lower() for field in fields]
+    found = [
+        next((lower.index(name) for name in names if name in lower), None)
+        for names in (NEURONS, RATES)
+    ]
+    neuron, rate = found
+    if neuron is None or rate is None:
+        if len(fields) == 2 and neuron is None and rate is None:
+            return 0, 1
+        raise BadInputError(f"{where}: columns are {', '.join(fields)}; name two neuron and rate")
+    return neuron, rate
+
+
+class Neurons:
+    """Finds the neurons of a network by what the file that it came from calls them."""
+
+    def __init__(self, network: NetworkFile) -> None:
+        self._count = network.vertices
+        self._ids: Int64 | None = None
+        self._order = np.empty(0, np.int64)
+        self._labels: list[str] | None = None
+        self._numbers: dict[str, int] = {}
+        if ID in network.meta.attributes:
+            ids = network.attribute(ID)
+            if ids.labels is None:
+                self._ids, self._order = ids.stored, np.argsort(ids.stored)
+            else:
+                self._labels = [ids.labels[i] for i in ids.stored.tolist()]
+                self._numbers = {name: i for i, name in enumerate(self._labels)}
+
+    def name(self, neuron: int) -> str:
+        """What the neuron is called."""
+        if self._labels is not None:
+            return self._labels[neuron]
+        return str(neuron if self._ids is None else self._ids[neuron])
+
+    def find(self, names: list[str], where: Where) -> Int64:
+        """Numbers of neurons, shape (names,); raises `BadInputError` for the first unknown one."""
+        if self._labels is not None:
+            found = [self._numbers.get(name, -1) for name in names]
+            result = np.array(found, np.int64)
+        else:
+            result = self._find_ids(self._whole(names, where))
+        if (result < 0).any():
+            row = int(np.flatnonzero(result < 0)[0])
+            raise BadInputError(f"{where(row)}: the network has no neuron {names[row][:40]!r}")
+        return result
+
+    def _whole(self, names: list[str], where: Where) -> Int64:
+        try:
+            return np.array(list(map(int, names)), np.int64)
+        except (ValueError, OverflowError):
+            for row, name in enumerate(names):
+                if not name.isdecimal() or int(name) >= 2**63:
+                    raise BadInputError(
+                        f"{where(row)}: the network has no neuron {name[:40]!r}"
+                    ) from None
+            raise
+
+    def _find_ids(self, wanted: Int64) -> Int64:
+        if self._ids is None:
+            return np.where((wanted >= 0) & (wanted < self._count), wanted, -1)
+        ranked = self._ids[self._order]
+        at = np.minimum(np.searchsorted(ranked, wanted), self._count - 1)
+        return np.where(ranked[at] == wanted, self._order[at], -1)
+
+
+def _read_spikes(path: Path, network: NetworkFile, duration: float | None) -> NDArray[np.float64]:
+    """Spikes per second, shape (neurons,)."""
+    if duration is not None and not 0 < duration < np.inf:
+        raise BadInputError(f"{path}: a duration of {duration} s; give a time above 0")
+    counts, last = np.zeros(network.vertices, np.int64), 0.0
+    with hdf5.opened(path) as file:
+        check_version(file, path)
+        spikes = hdf5.group(file, "spikes", path)
+        names = hdf5.groups(spikes)
+        if not names:
+            raise BadInputError(f"{path}: /spikes holds no population")
+        for name in names:
+            own = _members(network, name, len(names), path)
+            last = max(last, _count(spikes[name], own, counts, path))
+    seconds = last / 1000 if duration is None else duration
+    if last > 1000 * seconds:
+        raise BadInputError(f"{path}: a spike at {last:g} ms is behind the duration of {seconds} s")
+    if not seconds:
+        raise BadInputError(f"{path}: no spike tells how long the recording is; name its duration")
+    return counts / seconds
+
+
+def _members(network: NetworkFile, name: str, populations: int, path: Path) -> Int64:
+    """The neurons of a population in the order of its nodes."""
+    if POPULATION not in network.meta.attributes:
+        if populations > 1:
+            raise BadInputError(
+                f"{path}: spikes of {populations} populations, but the network tells none apart"
+            )
+        return np.arange(network.vertices)
+    population = network.attribute(POPULATION)
+    labels = population.labels or []
+    if name not in labels:
+        shown = ", ".join(map(repr, labels))
+        raise BadInputError(f"{path}: /spikes/{name}: the network's populations are {shown}")
+    return np.flatnonzero(population.stored == labels.index(name))
+
+
+def _count(group: Any, own: Int64, counts: Int64, path: Path) -> float:
+    """Add the spikes of a population to those of its neurons; returns the last time, in ms."""
+    ids = hdf5.column(group, "node_ids", path)
+    size = int(ids.shape[0])
+    times = hdf5.column(group, "timestamps", path, size, kinds="iuf")
+    unit = hdf5.text(times.attrs.get("units", "ms"))
+    if unit not in MILLISECONDS:
+        raise BadInputError(f"{path}: {times.name} is in {unit!r}; ms, s and us are known")
+    last = 0.0
+    for first in range(0, size, BLOCK):
+        stamps = times[first : first + BLOCK]
+        wrong = np.flatnonzero(~np.isfinite(stamps) | (stamps < 0))
+        if wrong.size:
+            at = int(wrong[0])
+            raise BadInputError(
+                f"{path}: {times.name}, row {first + at} (from 0): {stamps[at]} is no time of a "
+                "recording"
+            )
+        last = max(last, float(stamps.max()) * MILLISECONDS[unit])
+        nodes = hdf5.whole(
+            ids[first : first + BLOCK], f"{path}: {ids.name}", first, own.size,
+            " of the population",
+        )  # fmt: skip
+        counts[own] += np.bincount(nodes, minlength=own.size)
+    return last

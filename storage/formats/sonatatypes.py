@@ -1,0 +1,61 @@
+"""Tables of SONATA edge types: what edges of a type have in common.
+
+Text, its columns parted by blanks, a line for every type; `edge_type_id` and the names of the
+other columns are in the first line. Values that say NULL or NONE count as left out.
+"""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from storage.errors import BadInputError
+
+FACTORS = ("syn_weight", "nsyns")  # of a weight
+LEFT_OUT = ("NULL", "NONE", "nan", "")
+
+Floats = NDArray[np.float64]
+Int64 = NDArray[np.int64]
+Types = dict[str, tuple[Int64, Floats]]
+"""For each factor the edge types that have one, increasing, and its values."""
+
+
+def read_types(path: Path | None) -> Types:
+    """The factors that a table gives; none if there is no table.
+
+    Raises `BadInputError` that names the edge type whose line is at fault.
+    """
+    if path is None:
+        return {}
+    try:
+        with path.open(newline="", encoding="utf-8", errors="replace") as file:
+            rows = [row for row in csv.reader(file, delimiter=" ", skipinitialspace=True) if row]
+    except (OSError, csv.Error) as error:
+        raise BadInputError(f"{path}: cannot read: {error}") from error
+    head = rows[0] if rows else []
+    if "edge_type_id" not in head:
+        raise BadInputError(f"{path}: line 1: no column edge_type_id; give a table of edge types")
+    found: Types = {}
+    for factor in set(FACTORS) & set(head):
+        values: dict[int, float] = {}
+        for row in rows[1:]:
+            if len(row) < len(head):
+                raise BadInputError(
+                    f"{path}: edge type {row[0]}: {len(row)} of {len(head)} columns"
+                )
+            text = row[head.index(factor)]
+            if text not in LEFT_OUT:
+                try:
+                    values[int(row[head.index("edge_type_id")])] = float(text)
+                except ValueError as error:
+                    raise BadInputError(f"{path}: edge type {row[0]}: {error}") from error
+        types = np.array(sorted(values), np.int64)
+        theirs = np.array([values[key] for key in types.tolist()], np.float64)
+        if not np.isfinite(theirs).all():
+            raise BadInputError(f"{path}: a {factor} is not finite; repair it")
+        if types.size:
+            found[factor] = types, theirs
+    return found
