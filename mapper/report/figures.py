@@ -20,6 +20,7 @@ from mapper.report.markup import (
     number,
     percent,
     safe,
+    swatch,
     table,
     text,
 )
@@ -113,7 +114,7 @@ def _card(name: str, views: list[View]) -> Html:
         beside = " &middot; ".join(_beside(view, other, word) for other, word in more)
         if name == "cores_used":
             beside = f"of {figure(view.chip.usable_count)} &middot; {beside}"
-        who = f'<span class="swatch s{index}"></span>' if len(views) > 1 else ""
+        who = swatch(index, view.label) if len(views) > 1 else ""
         blocks.append(
             f'<p class="value" data-metric="{name}">{who}{shown(name, metric(view.report, name))}'
             f"</p><p class=beside>{beside}</p>"
@@ -175,7 +176,7 @@ def limits(views: list[View]) -> Html:
             allowed = getattr(view.chip, name)
             title = f"{text(name)}<small>{text(meanings[name])}</small>"
             if len(views) > 1:
-                title = f'<span class="swatch s{index}"></span>{text(name)}'
+                title = f'<span class="row">{swatch(index, view.label)}{text(name)}</span>'
             near = Html("no limit")
             if allowed is not None:
                 near = Html(f"{_meter(most / allowed)} {percent(most / allowed)}")

@@ -89,6 +89,11 @@ def safe(html: Html) -> _Safe:
     return _Safe(html)
 
 
+def swatch(index: int, label: str) -> Html:
+    """The colour of one of two mappings, where its name is not written beside it."""
+    return Html(f'<span class="swatch s{index}" role="img" aria-label="{text(label)}"></span>')
+
+
 def details(summary: str, content: Html) -> Html:
     """Content that opens when asked for."""
     return Html(f"<details><summary>{text(summary)}</summary>{content}</details>")

@@ -293,6 +293,7 @@ def test_themes_and_paper(made: tuple[Path, View], open_page: Open) -> None:
     assert not page.locator(".toolbar").is_visible()
 
 
+@pytest.mark.jit
 def test_a_full_chip_opens_quickly(folder: Path, open_page: Open) -> None:
     chip = Chip("full", 64, 64)
     rng = np.random.default_rng(0)
