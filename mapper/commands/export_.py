@@ -43,7 +43,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="NET",
         help="the network of DIR, if it was moved",
     )
-    group.add_argument("--load-scale", type=above_zero, metavar="F", help="factor on the load; 1")
+    group.add_argument(
+        "--load-scale", type=above_zero, metavar="F", help="factor on the load (default: 1)"
+    )
     add_units(group)
 
 

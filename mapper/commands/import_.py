@@ -14,9 +14,9 @@ examples:
   mapper import connectome.csv.gz net.bin --memory 1GiB
   mapper import table.txt net.bin --format edgelist
 
-Formats: metis, edgelist (txt, csv, tsv, also .gz), npz, matrixmarket, parquet,
-qaplib; found by content and name. Sparse ids are compacted in increasing order
-and kept as the attribute `id`.
+Formats: metis, hmetis, edgelist (txt, csv, tsv, also .gz), npz, matrixmarket,
+parquet, qaplib; found by content and name. Sparse ids are compacted in
+increasing order and kept as the attribute `id`.
 """
 
 
