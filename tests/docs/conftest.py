@@ -1,0 +1,21 @@
+"""An empty folder for each page, and a home of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """The current folder: empty. Kernels are compiled when they are used, not beforehand."""
+    home, work = tmp_path / "home", tmp_path / "work"
+    home.mkdir()
+    work.mkdir()
+    monkeypatch.setenv("HOME", str(home))
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setattr("mapper.kernels.compile_once", lambda console, work: None)
+    monkeypatch.chdir(work)
+    yield work
