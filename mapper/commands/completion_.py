@@ -33,7 +33,7 @@ def run(options: argparse.Namespace) -> int:
     if options.json:
         sys.stdout.write(json.dumps({"shell": options.shell, "script": script}) + "\n")
     else:
-        sys.stdout.write(script if script.endswith("\n") else script + "\n")
+        sys.stdout.write(script)
     return 0
 
 
@@ -53,7 +53,7 @@ def completion_script(shell: str) -> str:
             action.choices = offered[action.dest]
         elif action.type is Path:
             action.complete = shtab.FILE  # type: ignore[attr-defined]
-    return str(shtab.complete(parser, shell))
+    return shtab.complete(parser, shell).rstrip("\n") + "\n"
 
 
 def _actions(parser: argparse.ArgumentParser) -> Iterator[argparse.Action]:
