@@ -193,7 +193,11 @@ def formats() -> str:
     from storage.formats import FORMATS
 
     rows = [
-        [f"`{name}`", " ".join(f"`{suffix}`" for suffix in importer.extensions), plain(importer.about)]
+        [
+            f"`{name}`",
+            " ".join(f"`{suffix}`" for suffix in importer.extensions),
+            plain(importer.about),
+        ]
         for name, importer in FORMATS.items()
     ]
     return table(["name", "files", "content"], rows)

@@ -1,4 +1,4 @@
-"""Draws what mapping does to a sheet of neurons: docs/images/stages.svg, from three real mappings."""
+"""Draws what mapping does to a sheet of neurons, from real mappings: docs/images/stages.svg."""
 
 from __future__ import annotations
 

@@ -56,7 +56,8 @@ def test_a_command_that_fails_is_found(folder: Path) -> None:
 
 
 def test_blocks_are_found(folder: Path) -> None:
-    text = "<!-- not run: x -->\n```sh\na\n```\n\n```{code-block} toml\n:caption: f.toml\n\nb\n```\n"
+    text = "<!-- not run: x -->\n```sh\na\n```\n\n"
+    text += "```{code-block} toml\n:caption: f.toml\n\nb\n```\n"
     made = Path("made-up.md")
     made.write_text(text)
     first, second = (

@@ -73,9 +73,9 @@ def test_bash_completes(folder: Path) -> None:
 
     def complete(*words: str) -> set[str]:
         script = (
-            "source ./mapper.bash; COMP_WORDS=(mapper \"$@\"); COMP_CWORD=$#; "
+            'source ./mapper.bash; COMP_WORDS=(mapper "$@"); COMP_CWORD=$#; '
             "function=$(complete -p mapper | sed 's/.*-F \\([^ ]*\\).*/\\1/'); "
-            "$function mapper \"${!#}\" x; printf '%s\\n' \"${COMPREPLY[@]}\""
+            '$function mapper "${!#}" x; printf \'%s\\n\' "${COMPREPLY[@]}"'
         )
         done = subprocess.run(
             ["bash", "-c", script, "bash", *words], capture_output=True, text=True, check=True
