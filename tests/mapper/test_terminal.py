@@ -89,6 +89,7 @@ def test_bash_completes(folder: Path) -> None:
     assert "microcircuit" in complete("generate", "micro")
 
 
+@pytest.mark.jit
 def test_quiet_and_verbose(network: Path, run: Run) -> None:
     assert run("generate", "cortex", "other.bin", "--side", "9", "-q").err == ""
     assert "note: " in run("generate", "cortex", "other.bin", "--side", "9").err
@@ -114,6 +115,7 @@ def test_quiet_and_verbose_exclude_each_other(command: str, network: Path, run: 
     assert "not allowed with" in found.err
 
 
+@pytest.mark.jit
 @pytest.mark.parametrize("no_color", ["", "1"])
 def test_colours_of_a_terminal(no_color: str, network: Path) -> None:
     """On a terminal there are colours (of progress and tables), with NO_COLOR there are none."""
