@@ -26,9 +26,13 @@ COMMANDS = {
     "place": "place a graph of groups, one group a core",
     "chips": "list the chips that are known by name, or print one as a file to start from",
     "hw": "the chip as hardware: Verilog, and the cells that it takes",
+    "completion": "write a script that makes a shell complete commands and options",
 }
+LIGHT = ("info", "report", "chips", "hw", "completion")
+"""Commands that need no compiled kernels; `report` asks for them where it has to measure."""
+STAGED = ("run", "place")
+"""Commands that work in stages, and can tell of them."""
 
-NO_KERNELS = ("info", "chips", "hw", "report")  # the last asks for them where it has to measure
 EPILOG = """\
 examples:
   mapper generate cortex net.bin --side 316 --fanout 50 --sigma 6
@@ -58,19 +62,39 @@ def build_parser(command: str | None = None) -> argparse.ArgumentParser:
             formatter_class=argparse.RawDescriptionHelpFormatter,
         )
         if name == command:
-            module = import_module(f"mapper.commands.{name}_")
-            sub.epilog = module.EPILOG
-            module.add_arguments(sub)
-            sub.set_defaults(run=module.run, needs_kernels=name not in NO_KERNELS)
-            common = sub.add_argument_group("common options")
-            common.add_argument("--json", action="store_true", help="print one JSON object only")
-            common.add_argument("-q", "--quiet", action="store_true", help="no progress, no notes")
-            if name in ("run", "place"):  # the commands that work in stages
-                common.add_argument(
-                    "-v", "--verbose", action="store_true", help="say what each stage does"
-                )
-            common.add_argument("--debug", action="store_true", help="show tracebacks of errors")
+            _fill(sub, name)
     return parser
+
+
+def build_whole_parser() -> argparse.ArgumentParser:
+    """The parser with the arguments of every command: for completion and documentation."""
+    parser = build_parser()
+    for name, sub in subparsers(parser).items():
+        _fill(sub, name)
+    return parser
+
+
+def subparsers(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser]:
+    """The parsers of the commands, or of the kinds of a command, by name; {} if it has none."""
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            return dict(action.choices)
+    return {}
+
+
+def _fill(sub: argparse.ArgumentParser, name: str) -> None:
+    """Give the parser of a command its arguments."""
+    module = import_module(f"mapper.commands.{name}_")
+    sub.epilog = module.EPILOG
+    module.add_arguments(sub)
+    sub.set_defaults(run=module.run, needs_kernels=name not in LIGHT)
+    common = sub.add_argument_group("common options")
+    common.add_argument("--json", action="store_true", help="print one JSON object only")
+    told = common.add_mutually_exclusive_group()
+    told.add_argument("-q", "--quiet", action="store_true", help="no progress, no notes")
+    if name in STAGED:
+        told.add_argument("-v", "--verbose", action="store_true", help="say what each stage does")
+    common.add_argument("--debug", action="store_true", help="show tracebacks of errors")
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -17,9 +17,13 @@ OBJECTIVES: tuple[Objective, ...] = get_args(Objective)
 class Settings:
     """Every number that steers the method.
 
+    preset : name of the preset that the others are from
     objective : "unicast" (hops of spikes, one for each target), "cut" (no refinement by hops) or
         "multicast" (a spike goes once to each core: connectivity, then links of trees)
     method : "classic" (the nine steps as published) or "streamed" (mapper.partition.streamed)
+    seed : the same seed gives the same bytes, for any number of threads
+    threads : at work at a time
+    memory_bytes : memory that the run is planned with; unless given, three quarters of what is free
     bisection_repeats : random starts of each bisection
     refinement_passes : visits to all vertices on every level while uncoarsening
 

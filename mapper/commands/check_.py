@@ -14,10 +14,10 @@ examples:
   mapper check net.bin --chip loihi64
   mapper check net.bin --chip 16x16 --synapses-per-core 65536 --json
 
-Exit code 3 if a limit or the memory is short. The demands are lower bounds: neurons and
-synapses add up over cores; every neuron needs as many axons_in as its fan-in,
-and the targets of every neuron fill so many cores that each has an axon from it.
-What does not fit by these bounds cannot be mapped at all.
+Exit code 3 if a limit or the memory is short. The demands are lower bounds:
+neurons and synapses add up over cores; every neuron needs as many axons_in as
+its fan-in, and the targets of every neuron fill so many cores that each has an
+axon from it. What does not fit by these bounds cannot be mapped at all.
 """
 
 
@@ -28,7 +28,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     common.add_split(parser)
     common.add_rates(parser)
     parser.add_argument(
-        "--preset", default="default", metavar="P", help="of the run: fast, default or classic"
+        "--preset",
+        default="default",
+        metavar="P",
+        help="of the run: fast, default, strong or classic",
     )
     common.add_effort(parser, seed=False)
 

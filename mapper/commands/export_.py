@@ -78,7 +78,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         option = f"--{name.replace('_', '-')}"
         group.add_argument(option, type=common.positive, metavar="N", help=text)
     group = parser.add_argument_group("traffic, as for mapper simulate (noxim)")
-    group.add_argument("--load-scale", type=above_zero, metavar="F", help="factor on the load; 1")
+    group.add_argument(
+        "--load-scale", type=above_zero, metavar="F", help="factor on the load (default: 1)"
+    )
     add_units(group)
 
 

@@ -33,6 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
             sub.add_argument(
                 f"--{field.name.replace('_', '-')}",
                 type={"int": int, "float": float}.get(str(field.type), str),
+                metavar={"int": "N", "float": "F"}.get(str(field.type), "TEXT"),
                 required=required,
                 default=None if required else field.default,
                 help=text if required else f"{text} (default: {field.default})",
@@ -40,9 +41,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         sub.add_argument("--shuffle", action="store_true", help="rename ids at random")
         common.add_effort(sub)
         # the options that every command has are also taken behind KIND
-        for flag in ("--json", "--debug"):
-            sub.add_argument(flag, action="store_true", default=argparse.SUPPRESS)
-        sub.add_argument("-q", "--quiet", action="store_true", default=argparse.SUPPRESS)
+        shared = sub.add_argument_group("common options")
+        for flags, text in (
+            (("--json",), "print one JSON object only"),
+            (("-q", "--quiet"), "no progress, no notes"),
+            (("--debug",), "show tracebacks of errors"),
+        ):
+            shared.add_argument(*flags, action="store_true", default=argparse.SUPPRESS, help=text)
 
 
 def run(options: argparse.Namespace) -> int:

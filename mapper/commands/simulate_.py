@@ -32,17 +32,32 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     group = parser.add_argument_group("model")
     group.add_argument(
-        "--cycles", type=common.positive, default=10_000, metavar="N", help="to measure; 10000"
+        "--cycles",
+        type=common.positive,
+        default=10_000,
+        metavar="N",
+        help="cycles to measure (default: 10000)",
     )
     group.add_argument(
-        "--warmup", type=common.natural, metavar="N", help="cycles before; half as many"
+        "--warmup",
+        type=common.natural,
+        metavar="N",
+        help="cycles before them (default: half as many)",
     )
     group.add_argument(
-        "--load-scale", type=above_zero, default=1.0, metavar="F", help="factor on the load; 1"
+        "--load-scale",
+        type=above_zero,
+        default=1.0,
+        metavar="F",
+        help="factor on the load (default: 1)",
     )
     add_units(group)
     group.add_argument(
-        "--depth", type=common.positive, default=4, metavar="D", help="flits in an input; 4"
+        "--depth",
+        type=common.positive,
+        default=4,
+        metavar="D",
+        help="flits in the buffer of an input (default: 4)",
     )
     group.add_argument(
         "--no-saturation", action="store_true", help="do not look for the saturation"

@@ -60,8 +60,6 @@ class Importer:
 
     def sniff(self, head: bytes, path: Path) -> bool:
         """Whether a file that starts with `head` (unzipped if need be) looks like this format."""
-        if self.magic:
-            return head.startswith(self.magic)
         named = plain_suffix(path) in self.extensions
         if self.magic:
             return head.startswith(self.magic) and (named or not self.named)

@@ -397,10 +397,10 @@ def test_a_graph_that_holds_itself(tmp_path: Path) -> None:
     assert [p.name for p in tmp_path.iterdir()] == ["a.nir"]
 
 
-def test_recognised_by_content_and_without_the_library(
+def test_recognised_and_without_the_library(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    path = tmp_path / "graph.bin"
+    path = tmp_path / "graph.nir"
     path.write_bytes(nir_bytes(chain(given(2))))
     assert recognise(path).name == "nir"
 

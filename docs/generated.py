@@ -1,0 +1,230 @@
+"""Parts of the reference that are made from the code, so that they cannot go stale.
+
+A page names such a part by a comment, ``<!-- generated: commands -->``, which Sphinx is given the
+Markdown of instead. Works without Sphinx, too: ``PARTS["commands"]()``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import inspect
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from mapper.cli import COMMANDS, build_whole_parser, subparsers
+from mapper.settings import PRESETS, Settings
+
+if TYPE_CHECKING:
+    from sphinx.application import Sphinx
+
+ROOT = Path(__file__).resolve().parents[1]
+WIDTH = 80
+MARK = re.compile(r"<!-- generated: ([\w-]+) -->")
+
+
+def table(heads: list[str], rows: list[list[str]]) -> str:
+    """A Markdown table; cells are Markdown."""
+    lines = [heads, ["---"] * len(heads), *rows]
+    return "".join(
+        f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in line)} |\n" for line in lines
+    )
+
+
+def plain(text: str) -> str:
+    """Text in which nothing is Markdown but what stands in backticks."""
+    parts = re.split(r"(`[^`]*`)", text)
+    return "".join(
+        part if part.startswith("`") else re.sub(r"([\\*_<>\[\]|#])", r"\\\1", part)
+        for part in parts
+    )
+
+
+# ---- commands -------------------------------------------------------------------------------
+
+
+def commands() -> str:
+    """A section for every command and every kind of one, from its parser."""
+    parsers = subparsers(build_whole_parser())
+    assert list(parsers) == list(COMMANDS)
+    return "\n".join("\n".join(_command(parser, 2)) for parser in parsers.values())
+
+
+def _command(parser: argparse.ArgumentParser, depth: int) -> Iterator[str]:
+    yield f"{'#' * depth} {parser.prog}\n"
+    yield f"{plain(' '.join((parser.description or '').split()))}\n"
+    yield f"```text\n{_usage(parser)}\n```\n"
+    for group in parser._action_groups:
+        rows = [
+            [_spelling(action), plain(_help(parser, action))]
+            for action in group._group_actions
+            if not isinstance(action, argparse._HelpAction | argparse._SubParsersAction)
+        ]
+        if rows:
+            title = str(group.title)
+            yield table([f"{title[0].upper()}{title[1:]}", ""], rows)
+    yield from _epilog(parser.epilog or "")
+    for sub in subparsers(parser).values():
+        yield from _command(sub, depth + 1)
+
+
+def _usage(parser: argparse.ArgumentParser) -> str:
+    formatter = argparse.HelpFormatter(parser.prog, width=WIDTH)
+    formatter.add_usage(parser.usage, parser._actions, parser._mutually_exclusive_groups, prefix="")
+    return formatter.format_help().strip()
+
+
+def _spelling(action: argparse.Action) -> str:
+    value = action.metavar if isinstance(action.metavar, str) else None
+    if value is None and action.choices is not None:
+        value = "|".join(str(choice) for choice in action.choices)
+    if not action.option_strings:
+        return f"`{value or action.dest}`"
+    takes = f" {value or action.dest.upper()}" if action.nargs != 0 else ""
+    return ", ".join(f"`{option}{takes}`" for option in action.option_strings)
+
+
+def _help(parser: argparse.ArgumentParser, action: argparse.Action) -> str:
+    text = argparse.HelpFormatter(parser.prog)._expand_help(action) if action.help else ""
+    return " ".join(text.split())
+
+
+def _epilog(text: str) -> Iterator[str]:
+    """Indented lines are examples; the rest is text."""
+    for paragraph in text.strip().split("\n\n"):
+        lines = paragraph.splitlines()
+        if lines and lines[0] == "examples:":
+            examples = "\n".join(line.strip() for line in lines[1:])
+            yield f"```sh\n{examples}\n```\n"
+        elif lines:
+            yield f"{plain(' '.join(lines))}\n"
+
+
+# ---- settings -------------------------------------------------------------------------------
+
+HEADING = re.compile(r"^    (Of .*):$")
+ENTRY = re.compile(r"^    (\w+) : (.*)$")
+STREAMED = ("fast", "default", "strong")
+COLUMNS = {"Of the classic method": ("classic",)}  # other groups but the first: STREAMED
+
+ASKED = {"preset": "this", "threads": "all cores", "memory_bytes": "3/4 of free"}
+"""What the command line gives where its option is left out, whatever the presets say."""
+
+
+def described_settings() -> dict[str, dict[str, str]]:
+    """What the docstring of `Settings` says of each, under the headings that it has."""
+    groups: dict[str, dict[str, str]] = {"": {}}
+    heading = name = ""
+    for line in (inspect.getdoc(Settings) or "").splitlines():
+        line = f"    {line}"
+        if found := HEADING.match(line):
+            heading, name = found[1], ""
+            groups[heading] = {}
+        elif found := ENTRY.match(line):
+            name = found[1]
+            groups[heading][name] = found[2]
+        elif name and line.strip():
+            groups[heading][name] += f" {line.strip()}"
+        else:
+            name = ""
+    return groups
+
+
+def settings() -> str:
+    """A table for each group of settings, with their values in the presets."""
+    options = run_options()
+    out = []
+    for heading, entries in described_settings().items():
+        presets = COLUMNS.get(heading, STREAMED if heading else tuple(PRESETS))
+        rows = [
+            [f"`{name}`", options.get(name, "")]
+            + [ASKED.get(name) or value(getattr(PRESETS[preset], name)) for preset in presets]
+            + [plain(text)]
+            for name, text in entries.items()
+        ]
+        title = heading.partition(",")[0] or "Of every method"
+        out.append(f"## {title}\n\n{table(['setting', 'option', *presets, 'meaning'], rows)}")
+    return "\n".join(out)
+
+
+def run_options() -> dict[str, str]:
+    """The option of `mapper run` for each setting that has one."""
+    known = {field.name for field in fields(Settings)}
+    known_as = {"memory": "memory_bytes"}
+    return {
+        known_as.get(action.dest, action.dest): f"`{action.option_strings[-1]}`"
+        for action in subparsers(build_whole_parser())["run"]._actions
+        if known_as.get(action.dest, action.dest) in known and action.option_strings
+    }
+
+
+def value(found: Any) -> str:
+    """A value of a setting as it is written."""
+    if isinstance(found, int) and found >= 1 << 50:
+        return "none"
+    return f"{found:,}" if isinstance(found, int) else str(found)
+
+
+# ---- chips ----------------------------------------------------------------------------------
+
+
+def chips() -> str:
+    """The named chips."""
+    from chipsim.presets import PRESETS as CHIPS
+
+    names = ("neurons", "synapses", "axons_in", "axons_out")
+    costs = ("energy_router", "energy_link", "latency_router", "latency_link")
+    rows = [
+        [f"`{name}`", f"{chip.width}x{chip.height}"]
+        + ["" if (n := getattr(chip, limit)) is None else f"{n:,}" for limit in names]
+        + [f"{getattr(chip, cost):g}" for cost in costs]
+        for name, chip in CHIPS.items()
+    ]
+    return table(["name", "cores", *(f"`{name}`" for name in (*names, *costs))], rows)
+
+
+# ---- formats --------------------------------------------------------------------------------
+
+
+def formats() -> str:
+    """The formats that are read."""
+    from storage.formats import FORMATS
+
+    rows = [
+        [
+            f"`{name}`",
+            " ".join(f"`{suffix}`" for suffix in importer.extensions),
+            plain(importer.about),
+        ]
+        for name, importer in FORMATS.items()
+    ]
+    return table(["name", "files", "content"], rows)
+
+
+PARTS: dict[str, Callable[[], str]] = {
+    "commands": commands,
+    "settings": settings,
+    "chips": chips,
+    "formats": formats,
+}
+
+
+def fill(text: str) -> str:
+    """The text of a page with the parts that it names."""
+    return MARK.sub(lambda found: PARTS[found[1]](), text)
+
+
+def _fill_source(app: Sphinx, name: str, source: list[str]) -> None:
+    if MARK.search(source[0]):
+        app.env.note_dependency(__file__)
+        for package in ("mapper", "storage", "chipsim"):
+            for module in (ROOT / package).rglob("*.py"):
+                app.env.note_dependency(str(module))
+        source[0] = fill(source[0])
+
+
+def setup(app: Sphinx) -> dict[str, Any]:
+    app.connect("source-read", _fill_source)
+    return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -1,0 +1,125 @@
+"""The reference says what the code says."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import re
+import subprocess
+import sys
+from dataclasses import fields
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from mapper.cli import COMMANDS, build_whole_parser, main, subparsers
+from mapper.settings import PRESETS, Settings
+from tests.docs.blocks import DOCS
+from tests.mapper.helpers import random_network
+
+ROW = re.compile(r"^\| `--([\w-]+)` \| (.*) \|$", re.MULTILINE)
+
+
+@pytest.fixture(scope="module")
+def generated() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("generated", DOCS / "generated.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_every_setting_is_described(generated: ModuleType) -> None:
+    groups = generated.described_settings()
+    described = [name for group in groups.values() for name in group]
+    assert sorted(described) == sorted(field.name for field in fields(Settings))
+    page = generated.settings()
+    for name in described:
+        assert f"| `{name}` |" in page
+    assert "| `proposals` | `--proposals` | 0 | 50 | 5,000 |" in page
+
+
+def test_tables_of_method_equal_the_code(generated: ModuleType) -> None:
+    """The tables that explain settings are written by hand; their values are those of the code."""
+    text = (DOCS / "method.md").read_text()
+    parts = re.split(r"^\| option \| (.*) \|$", text, flags=re.MULTILINE)[1:]
+    compared = 0
+    for heads, body in zip(parts[::2], parts[1::2], strict=True):
+        columns = [head.strip(" `") for head in heads.split("|")][:-1]
+        presets = ["classic"] if columns == ["default"] else columns
+        rows = ROW.findall(body.split("\n\n")[0])
+        assert rows
+        for option, cells in rows:
+            values = [cell.strip().replace(",", "") for cell in cells.split("|")][: len(presets)]
+            name = option.replace("-", "_")
+            real = [generated.value(getattr(PRESETS[p], name)).replace(",", "") for p in presets]
+            assert values == real, option
+            compared += len(values)
+    assert compared > 60
+
+
+def test_every_metric_has_a_row() -> None:
+    import numpy as np
+
+    from chipsim.chip import Chip
+    from chipsim.metrics import score
+
+    found = score(Chip("c", 1, 1), np.zeros(0, np.int32), [], sizes=np.ones(0, np.int64))
+    inner = {f"multicast.{name}" for name in found.pop("multicast")}
+    text = (DOCS / "reference" / "metrics.md").read_text()
+    table = text.partition("| name | meaning |")[2].partition("\n\n")[0]
+    cells = " ".join(re.findall(r"^\| (`.*?) \|", table, re.MULTILINE))
+    assert set(re.findall(r"`([\w.]+)`", cells)) == set(found) | inner
+
+
+@pytest.mark.jit
+def test_every_key_of_a_report_is_explained(folder: Path) -> None:
+    random_network(Path("net.bin"), 60, 300)
+    chip = ["--chip", "2x2", "--neurons-per-core", "20"]
+    assert main(["run", "net.bin", *chip, "--preset", "fast", "-o", "out", "-q"]) == 0
+    assert main(["simulate", "out", "--cycles", "200", "-q"]) == 0
+    report = json.loads(Path("out/report.json").read_text())
+    text = (DOCS / "reference" / "report.md").read_text()
+    for name in report:
+        assert f"| `{name}` |" in text, name
+    for part in ("network", "resources", "simulation"):
+        section = text.partition(f"\n## {part}\n")[2].partition("\n## ")[0]
+        named = set(re.findall(r"`(\w+)`", section))
+        assert set(report[part]) <= named, part
+    for part in ("levels", "stages"):
+        assert set(report[part][0]) <= set(re.findall(r"`(\w+)`", text)), part
+
+
+def test_every_command_has_a_section(generated: ModuleType) -> None:
+    page = generated.fill((DOCS / "reference" / "commands.md").read_text())
+    for name, parser in subparsers(build_whole_parser()).items():
+        assert f"\n## mapper {name}\n" in page
+        for kind in subparsers(parser):
+            assert f"\n### mapper {name} {kind}\n" in page
+        for action in parser._actions:
+            for option in set(action.option_strings) - {"-h", "--help"}:
+                assert f"`{option}" in page
+    assert "mapper generate cortex net.bin --side 316" in page
+
+
+def test_the_site_is_built(tmp_path: Path) -> None:
+    for name in ("sphinx", "myst_parser", "furo"):
+        pytest.importorskip(name)
+    site = tmp_path / "site"
+    # a process of its own: Sphinx changes the warnings and the paths of the one that it is in
+    command = [sys.executable, "-m", "sphinx", "-b", "html", "-W", "--keep-going", "--quiet"]
+    done = subprocess.run(
+        [*command, "-d", str(tmp_path / "trees"), str(DOCS), str(site)],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    commands = (site / "reference" / "commands.html").read_text()
+    for name in COMMANDS:
+        assert f'id="mapper-{name}"' in commands
+    assert "hop_passes" in (site / "reference" / "settings.html").read_text()
+    loaded = re.compile(r"<(?:script|img)[^>]*src=\"https?:|<link[^>]*stylesheet[^>]*https?:")
+    for page in site.rglob("*.html"):
+        assert not loaded.search(page.read_text()), page
+    for picture in ("_images/stages.svg", "noc-latency-light.svg", "noc-latency-dark.svg"):
+        assert (site / picture).is_file()
