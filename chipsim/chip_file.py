@@ -23,7 +23,9 @@ def chip_toml(chip: Chip) -> str:
         if PRESETS.get(chip.name) == chip
         else f"The chip {_text(chip.name)}."
     )
-    lines += _comment("For --chip FILE.toml; see docs/chips.md. Core id = y * width + x, from 0.")
+    lines += _comment(
+        "For --chip FILE.toml; docs/reference/chips.md. Core id = y * width + x, from 0."
+    )
     for field, meaning in MEANINGS.items():
         unit, source = unit_of(chip.name, field), source_of(chip, field, PRESETS)
         text = meaning + (f", {unit}" if unit and unit not in (field, "cores") else "")

@@ -7,7 +7,8 @@
     mapping = mapper.map_network("net.bin", "16x16", seed=1)
     mapping.core, mapping.x, mapping.y, mapping.metrics["hops_mean"]
 
-See docs/api.md. Names are loaded when they are used: importing this package takes no time.
+See docs/reference/python.md. Names are loaded when they are used: importing this package takes no
+time.
 """
 
 from __future__ import annotations

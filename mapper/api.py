@@ -149,6 +149,7 @@ def _map(
     from mapper.monitor import Monitor
     from mapper.output import LOG, SCRATCH, make_report
     from mapper.pipeline import map_network as run
+    from mapper.report.loads import Loads
     from mapper.result import NetworkMapping
     from storage.network import ID, NetworkFile
     from storage.scratch import Scratch
@@ -189,6 +190,7 @@ def _map(
         nodes=nodes,
         interrupted=found.interrupted,
         _report=report,
+        _loads=Loads.of(found.traffic),
         _log=(folder / LOG).read_text(encoding="utf-8"),
         _placed=found.core,
         _helpers=helpers,

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 if TYPE_CHECKING:
     from chipsim.chip import Chip
     from mapper.limits.helpers import Helpers
+    from mapper.report.loads import Loads
     from mapper.settings import Settings
 
 
@@ -44,6 +45,7 @@ class NetworkMapping:
     interrupted: bool
     _report: dict[str, Any]
     _log: str
+    _loads: Loads  # what the report page shows of cores and links
     _placed: NDArray[np.int32] = field()  # of the neurons, then of helpers
     _helpers: Helpers | None = None
     _constraints: bytes | None = None
@@ -66,8 +68,9 @@ class NetworkMapping:
     def save(self, folder: str | os.PathLike[str], *, force: bool = False) -> Path:
         """Write the folder that `mapper run` writes, so that `mapper verify` and others read it.
 
-        It holds mapping.npz, report.json and run.log, constraints.toml if there were any, and
-        network.bin if the network had no file. It appears when it is complete.
+        It holds mapping.npz, report.json, report.html, traffic.npz and run.log, constraints.toml
+        if there were any, and network.bin if the network had no file. It appears when it is
+        complete.
 
         force : replace a folder that a mapping was saved to before
 
@@ -77,6 +80,9 @@ class NetworkMapping:
         from mapper.commands.common import IMPORTED
         from mapper.mapping_file import save_mapping
         from mapper.output import CONSTRAINTS, LOG, MAPPING, REPORT, output_folder
+        from mapper.report.loads import TRAFFIC, save_loads
+        from mapper.report.make import PAGE, write_page
+        from mapper.report.view import make_view
         from storage.files import write_file
 
         path = Path(folder)
@@ -87,9 +93,25 @@ class NetworkMapping:
                 report["network"]["path"] = str((path / IMPORTED).resolve())
             save_mapping(partial / MAPPING, self._placed, self.chip, self._helpers)
             write_file(partial / REPORT, (json.dumps(report, indent=1) + "\n").encode())
+            save_loads(partial / TRAFFIC, self._loads)
+            write_page(partial / PAGE, [make_view(path.resolve().name, report, self._loads)])
             write_file(partial / LOG, self._log.encode())
             if self._constraints is not None:
                 write_file(partial / CONSTRAINTS, self._constraints)
+        return path
+
+    def report(self, path: str | os.PathLike[str] = "report.html") -> Path:
+        """Write the report page, one file that opens offline in any browser; returns its path.
+
+        Raises `MapperError` if the file cannot be written.
+        """
+        from mapper.api import as_mapper_errors
+        from mapper.report.make import write_page
+        from mapper.report.view import make_view
+
+        path = Path(path)
+        with as_mapper_errors():
+            write_page(path, [make_view(path.stem, self.to_json(), self._loads)])
         return path
 
     def _facts(self) -> list[tuple[str, str]]:

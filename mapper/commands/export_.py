@@ -35,7 +35,7 @@ ending of DST tells:
   nir      .nir          NIR graph, a node for every core
   tables   .tables.json  what the memories of the hardware's cores hold
   noxim    .noxim        traffic table of the simulator Noxim
-docs/export.md says what each can hold.
+docs/reference/export.md says what each can hold.
 """
 NEURON_OPTIONS = ("threshold", "leak", "bias")
 

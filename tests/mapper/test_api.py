@@ -23,7 +23,7 @@ from tests.mapper.helpers import random_network
 
 pytestmark = pytest.mark.usefixtures("light_placement")
 
-DOCS = Path(__file__).resolve().parents[2] / "docs" / "api.md"
+DOCS = Path(__file__).resolve().parents[2] / "docs" / "reference" / "python.md"
 SMALL: dict[str, Any] = {"neurons_per_core": 4, "threads": 1, "memory": "300MiB"}
 OPTIONS = ("--neurons-per-core", "4", "--threads", "1", "--memory", "300MiB", "--seed", "3")
 
@@ -59,18 +59,33 @@ def test_a_path_gives_what_run_gives(run: Run, folder: Path) -> None:
         assert network.read_block(0).vertices == 50  # it is still open
     assert mapping.save("api") == Path("api")
     assert sorted(p.name for p in Path("api").iterdir()) == [
-        "mapping.npz", "report.json", "run.log",
+        "mapping.npz", "report.html", "report.json", "run.log", "traffic.npz",
     ]  # fmt: skip
+    assert Path("api/traffic.npz").read_bytes() == Path("run/traffic.npz").read_bytes()
     assert Path("api/mapping.npz").read_bytes() == Path("run/mapping.npz").read_bytes()
     saved = json.loads(Path("api/report.json").read_text())
     assert saved == mapping.to_json()
     changing = ("stages", "resources")
-    assert saved.keys() == report.keys() - {"output"}
+    assert saved.keys() == report.keys() - {"output", "command"}
     for part in saved.keys() - set(changing):
         assert saved[part] == report[part], part
     assert saved["resources"].keys() == report["resources"].keys()
     assert "coarsen" in Path("api/run.log").read_text()
     assert run("verify", "api").code == 0
+
+
+def test_the_report_page(folder: Path, run: Run) -> None:
+    """It is the one that `mapper report` makes of the saved folder."""
+    path = random_network(folder / "net.bin", 50, 200)
+    mapping = mapper.map_network(path, "4x4", **SMALL)
+    page = mapping.report("same.html").read_bytes()
+    assert f"{mapping.metrics['hops_mean']:.3g}".encode() in page
+    mapping.save("same")
+    assert Path("same/report.html").read_bytes() == page
+    assert run("report", "same").code == 0
+    assert Path("same/report.html").read_bytes() == page
+    with pytest.raises(mapper.MapperError, match=r"none/page.html: "):
+        mapping.report("none/page.html")
 
 
 def test_arrays(folder: Path, edges: tuple[Any, ...]) -> None:

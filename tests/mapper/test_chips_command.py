@@ -13,7 +13,7 @@ from chipsim.presets import PRESETS, parse_chip
 from tests.mapper.conftest import Run
 from tests.mapper.helpers import random_network
 
-DOCS = Path(__file__).resolve().parents[2] / "docs" / "chips.md"
+DOCS = Path(__file__).resolve().parents[2] / "docs" / "reference" / "chips.md"
 
 
 def test_list(run: Run) -> None:
