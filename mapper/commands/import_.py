@@ -18,7 +18,7 @@ examples:
   mapper import 4elt.graph 4elt.bin
   mapper import connectome.csv.gz net.bin --memory 1GiB
   mapper import table.txt net.bin --format edgelist
-  mapper import synapses.parquet net.bin --source-column pre --target-column post
+  mapper import table.csv net.bin --source-column pre --target-column post
   mapper import circuit_config.json net.bin --rates spikes.h5 --rates-duration 3
   mapper import net.bin rated.bin --rates rates.csv
 

@@ -70,7 +70,6 @@ def test_the_plan_is_shown_on_a_terminal_or_if_asked_to_be_verbose(
     assert run("run", network, *CHIP, *memory, "-o", "plain").err == ""
     assert "planned for coarsen: " in Path("plain/run.log").read_text()
     assert title in run("run", network, *CHIP, *memory, "-o", "verbose", "-v").err
-    assert run("run", network, *CHIP, *memory, "-o", "both", "-v", "-q").err == ""
     monkeypatch.setattr("rich.console.Console.is_terminal", True)
     shown = run("run", network, *CHIP, *memory, "-o", "terminal")
     assert title in shown.err
