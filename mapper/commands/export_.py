@@ -30,8 +30,8 @@ ending of DST tells:
   parquet  .parquet .pq  the same as Parquet
   json     .json         every core with its neurons
   npz      .npz          arrays core, x, y
-  metis    .graph ...    METIS graph, and DST.part.K with the core of each vertex
-  sanafe   .yaml .yml    network and mapping for SANA-FE; its chip in NAME.arch.yaml
+  metis    .graph ...    METIS graph, and DST.part.K with the cores
+  sanafe   .yaml .yml    for SANA-FE; the chip in NAME.arch.yaml
   nir      .nir          NIR graph, a node for every core
   tables   .tables.json  what the memories of the hardware's cores hold
   noxim    .noxim        traffic table of the simulator Noxim
