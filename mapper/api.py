@@ -17,8 +17,7 @@ from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from mapper.errors import MapperError, UsageError
 
@@ -30,8 +29,6 @@ if TYPE_CHECKING:
     from storage.network import NetworkFile
 
 Progress: TypeAlias = Callable[[str, float], None]
-CHUNK = 1 << 20
-"""Synapses that are handed over at a time."""
 
 
 def map_network(
@@ -259,88 +256,32 @@ def write_object(
     extras : attributes by name, or None for those not given
 
     Returns the nodes of a networkx graph in the order of their neurons, else None. Raises
-    `UsageError` for what is none of these.
+    `UsageError` for what is none of these, or makes no network.
     """
-    from storage.writer import NetworkWriter
+    from storage.errors import BadInputError
+    from storage.formats.objects import write_edges, write_matrix, write_networkx
 
+    given: dict[str, Any] = {f"{name}s": values for name, values in extras.items()}
+    given |= {"memory": settings.memory_bytes // 4, "threads": settings.threads}
     sparse, nx = sys.modules.get("scipy.sparse"), sys.modules.get("networkx")
-    undirected, nodes = False, None
-    kind = f"{type(network).__module__.partition('.')[0]}.{type(network).__qualname__}"
     try:
         if nx is not None and isinstance(network, nx.Graph):
-            nodes, undirected = list(network.nodes), not network.is_directed()
-            matrix = nx.to_scipy_sparse_array(network, nodes).tocoo()  # csr adds loops up
-            once = matrix.row <= matrix.col if undirected else slice(None)
-            source, target, weight = matrix.row[once], matrix.col[once], matrix.data[once]
-            count = len(nodes)
-        elif sparse is not None and sparse.issparse(network):
-            if len(network.shape) != 2 or network.shape[0] != network.shape[1]:
-                raise UsageError(f"network is a matrix of shape {network.shape}; give a square one")
-            matrix = network
-            if network.format in ("bsr", "dia"):  # their zeros are padding
-                matrix = network.tocsr(copy=True)
-                matrix.eliminate_zeros()
-            matrix = matrix.tocoo()
-            source, target, weight = matrix.row, matrix.col, matrix.data
-            count = network.shape[0]
-        elif isinstance(network, tuple | list) and len(network) in (2, 3):
-            source, target, weight = _edge_arrays(network)
-            largest = max((int(ids.max()) for ids in (source, target) if ids.size), default=-1)
-            count = largest + 1 if neurons is None else neurons
-        else:
-            raise UsageError(
-                f"network is a {kind}; give a path, a NetworkFile, a scipy.sparse matrix, a "
-                "tuple (source, target[, weight]) of arrays, or a networkx graph"
-            )
-    except (TypeError, ValueError, OverflowError) as error:
-        raise UsageError(f"network is a {kind} that makes no edges: {error}") from error
-    except Exception as error:  # networkx's own, as of a graph without nodes
-        if nx is None or not isinstance(error, nx.NetworkXException):
-            raise
-        raise UsageError(f"network is a {kind} that makes no edges: {error}") from error
-    if weight is not None and weight.dtype.kind not in "iuf":
-        weight = _numbers("the weights", weight, "biuf")
-    memory, threads = settings.memory_bytes // 4, settings.threads
-    with NetworkWriter(
-        path, count, undirected=undirected, memory=memory, threads=threads
-    ) as writer:
-        for at in range(0, source.size, CHUNK):
-            part = slice(at, at + CHUNK)
-            writer.add(source[part], target[part], None if weight is None else weight[part])
-        for name, values in extras.items():
-            if values is not None:
-                writer.set_attribute(name, _numbers(f"{name}s", values, "biuf"))
-        writer.finish()
-    return nodes
-
-
-def _edge_arrays(
-    given: tuple[Any, ...] | list[Any],
-) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any] | None]:
-    source, target = (
-        _numbers(name, ids, "iu")
-        for name, ids in zip(("the sources", "the targets"), given[:2], strict=True)
+            write_networkx(path, network, **given)
+            return list(network.nodes)
+        if sparse is not None and sparse.issparse(network):
+            write_matrix(path, network, **given)
+            return None
+        if isinstance(network, tuple | list) and len(network) in (2, 3):
+            source, target, weight = (*network, None)[:3]
+            write_edges(path, source, target, weight, neurons, **given)
+            return None
+    except BadInputError as error:
+        raise UsageError(str(error)) from error
+    kind = f"{type(network).__module__.partition('.')[0]}.{type(network).__qualname__}"
+    raise UsageError(
+        f"network is a {kind}; give a path, a NetworkFile, a scipy.sparse matrix, a "
+        "tuple (source, target[, weight]) of arrays, or a networkx graph"
     )
-    weight = _numbers("the weights", given[2], "biuf") if len(given) == 3 else None
-    counts = {ids.size for ids in (source, target, weight) if ids is not None}
-    if len(counts) > 1:
-        raise UsageError(
-            f"network has {source.size} sources, {target.size} targets"
-            + ("" if weight is None else f" and {weight.size} weights")
-            + "; a synapse has one of each"
-        )
-    return source, target, weight
-
-
-def _numbers(name: str, values: ArrayLike, kinds: str) -> NDArray[Any]:
-    """An array of one dimension of numbers of some kinds of dtype."""
-    array = np.asarray(values)
-    if array.ndim != 1 or (array.size and array.dtype.kind not in kinds):
-        wanted = "whole numbers" if kinds == "iu" else "numbers"
-        raise UsageError(
-            f"{name} are {array.dtype} of shape {array.shape}; give {wanted}, one dimension"
-        )
-    return array.astype(np.int64) if array.dtype.kind == "b" or not array.size else array
 
 
 def _chip(chip: Any) -> Chip:

@@ -74,8 +74,10 @@ def write_edges(
     ends = [_ids(source, "source"), _ids(target, "target")]
     weights = None if weight is None else np.asarray(weight)
     shapes = {array.shape for array in (*ends, *([] if weights is None else [weights]))}
-    if len(shapes) != 1 or ends[0].ndim != 1:
-        raise BadInputError(f"{kind}: source, target, weight must be lists of one length")
+    if len(shapes) != 1:
+        given = f"{ends[0].size} sources, {ends[1].size} targets"
+        given += "" if weights is None else f", weights of shape {weights.shape}"
+        raise BadInputError(f"{kind}: {given}; a synapse has one of each")
     if vertices is None:
         vertices = max((int(array.max()) for array in ends if array.size), default=-1) + 1
 
@@ -193,8 +195,15 @@ def _names(nodes: list[Any]) -> Names | None:
 
 def _ids(values: ArrayLike, name: str) -> NDArray[Any]:
     array = np.asarray(values)
-    if array.size and array.dtype.kind not in "iu":
-        raise BadInputError(f"edges: {name} is {array.dtype}; ids are whole numbers")
+    if array.ndim != 1 or (array.size and array.dtype.kind not in "iu"):
+        shown = f"{array.dtype} of shape {array.shape}"
+        raise BadInputError(f"edges: {name} is {shown}; give whole numbers, one dimension")
+    negative = np.flatnonzero(array < 0) if array.dtype.kind == "i" else array[:0]
+    if negative.size:
+        at = int(negative[0])
+        raise BadInputError(
+            f"edges: {name} of entry {at} (from 0): {array[at]} is negative; ids are 0 or more"
+        )
     return _checked(array, Path("edges"), name, 0) if array.size else array.astype(np.int64)
 
 

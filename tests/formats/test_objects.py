@@ -130,10 +130,19 @@ def call(write: Callable[..., Any], *args: Any, **options: Any) -> Callable[[Pat
 @pytest.mark.parametrize(
     ("write", "message"),
     [
-        (call(write_edges, [0], [1, 2]), "edges: source, target, weight must be lists of one"),
-        (call(write_edges, [0], [1], [1, 2]), "edges: source, target, weight must be lists"),
-        (call(write_edges, [[0]], [[1]]), "edges: source, target, weight must be lists"),
-        (call(write_edges, [0.5], [1]), "edges: source is float64; ids are whole numbers"),
+        (call(write_edges, [0], [1, 2]), "edges: 1 sources, 2 targets; a synapse has one of each"),
+        (
+            call(write_edges, [0], [1], [1, 2]),
+            "edges: 1 sources, 1 targets, weights of shape (2,); a",
+        ),
+        (
+            call(write_edges, [[0]], [[1]]),
+            "edges: source is int64 of shape (1, 1); give whole numbers, one",
+        ),
+        (
+            call(write_edges, [0.5], [1]),
+            "edges: source is float64 of shape (1,); give whole numbers",
+        ),
         (call(write_edges, [0, -2], [1, 1]), "edges: source of entry 1 (from 0): -2 is negative"),
         (call(write_edges, [0], [5], vertices=3), "edges: id 5 is outside 0..2"),
         (call(write_edges, [0], [5], vertices=3, rates=[1, 1, 1]), "edges: id 5 is outside 0..2"),

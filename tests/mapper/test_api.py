@@ -246,19 +246,24 @@ BAD: list[tuple[Any, dict[str, Any], type[Exception], str]] = [
     (np.eye(3), {}, UsageError, r"network is a numpy\.ndarray; give a path"),
     ((ONE,), {}, UsageError, "give a path"),
     ((ONE, [0, 1]), {}, UsageError, "1 sources, 2 targets; a synapse has one of each"),
-    ((ONE, [0.5]), {}, UsageError, "the targets are float64"),
-    ((ONE, [[0]]), {}, UsageError, r"the targets are int64 of shape \(1, 1\)"),
+    ((ONE, [0.5]), {}, UsageError, "target is float64"),
+    ((ONE, [[0]]), {}, UsageError, r"target is int64 of shape \(1, 1\)"),
     ((ONE, ["a"]), {}, UsageError, "give whole numbers"),
-    ((ONE, ONE, ["a"]), {}, UsageError, "the weights are <U1"),
-    ((ONE, -ONE - 1), {}, MapperError, "id -1 is outside"),
+    ((ONE, ONE, ["a"]), {}, UsageError, "weight is <U1"),
+    (
+        (ONE, -ONE - 1),
+        {},
+        UsageError,
+        r"target of entry 0 \(from 0\): -1 is negative; ids are 0 or more",
+    ),
     ((ONE, ONE + 5), {"neurons": 3}, MapperError, r"id 5 is outside 0\.\.2"),
     ((ONE, ONE + 1, [-1.0]), {}, MapperError, "negative"),
     ((ONE, ONE + 1, [np.nan]), {}, MapperError, "weight"),
-    (([], []), {}, MapperError, "a network of 0 neurons"),
+    (([], []), {}, UsageError, "no neurons; a network needs at least one"),
     ((ONE, ONE + 1), {"sizes": [1]}, MapperError, "1 values for 2 neurons"),
     ((ONE, ONE + 1), {"sizes": [1, 2.5]}, MapperError, "whole numbers"),
-    (scipy.sparse.coo_array((2, 3)), {}, UsageError, r"shape \(2, 3\); give a square one"),
-    (scipy.sparse.coo_array(np.eye(3) * 1j), {}, UsageError, "the weights are complex"),
+    (scipy.sparse.coo_array((2, 3)), {}, UsageError, "2 x 3; a network needs a square one"),
+    (scipy.sparse.coo_array(np.eye(3) * 1j), {}, UsageError, "weight is complex128"),
     (scipy.sparse.eye_array(3), {"neurons": 3}, UsageError, "neurons is for"),
     ((ONE, ONE + 1), {"chip": "loihii"}, MapperError, "chip 'loihii' is unknown"),
     ((ONE, ONE + 1), {"chip": 3}, UsageError, "chip is 3; give"),
@@ -296,11 +301,11 @@ def test_a_file_has_sizes_of_its_own(folder: Path) -> None:
 
 def test_a_graph_that_makes_no_edges(folder: Path) -> None:
     nx = pytest.importorskip("networkx")
-    with pytest.raises(UsageError, match="Graph has no nodes"):
+    with pytest.raises(UsageError, match="graph: no neurons"):
         mapper.map_network(nx.Graph(), "4x4")
     graph = nx.Graph()
     graph.add_edge(0, 1, weight="heavy")
-    with pytest.raises(UsageError, match="makes no edges"):
+    with pytest.raises(UsageError, match="graph: weight is <U5"):
         mapper.map_network(graph, "4x4")
 
 
