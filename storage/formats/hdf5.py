@@ -1,4 +1,4 @@
-"""HDF5 files whose faults end in one line. Needs h5py (extra `sonata`)."""
+"""HDF5 files whose faults end in one line. Needs h5py (extras `sonata`, `nir`)."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from numpy.typing import NDArray
 from storage.errors import BadInputError, StorageError
 
 
-def library(path: Path) -> Any:
+def library(path: Path, extra: str = "sonata") -> Any:
     """h5py; raises `BadInputError` that names the extra if it is not installed."""
     try:
         return import_module("h5py")
     except ImportError as error:
         raise BadInputError(
-            f"{path}: HDF5 files need h5py; pip install 'mapper[sonata]'"
+            f"{path}: HDF5 files need h5py; pip install 'mapper[{extra}]'"
         ) from error
 
 
 @contextmanager
-def opened(path: Path) -> Iterator[Any]:
+def opened(path: Path, extra: str = "sonata") -> Iterator[Any]:
     """An open file; what h5py raises about damage, also later, becomes `BadInputError`."""
-    h5py = library(path)
+    h5py = library(path, extra)
     try:
         with h5py.File(path, "r") as file:
             yield file

@@ -16,14 +16,14 @@ no synapses. The format has no firing rates: each neuron gets a `rate` of 1.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from storage.errors import BadInputError, StorageError
+from storage.errors import BadInputError
+from storage.formats import hdf5
 from storage.formats.base import DEFAULT_MEMORY, Progress
 from storage.formats.layers import (
     Convolution,
@@ -53,13 +53,6 @@ from storage.network import RATE
 from storage.writer import NetworkWriter
 
 POPULATION = "population"
-
-
-def _library(path: Path) -> Any:
-    try:
-        return import_module("h5py")
-    except ImportError as error:
-        raise BadInputError(f"{path}: NIR files need h5py; pip install 'mapper[nir]'") from error
 
 
 def _alike(one: Sequence[int], other: Sequence[int]) -> bool:
@@ -354,16 +347,9 @@ def load(
     Weights of the nodes that lead to one population are in memory at a time.
     Raises `BadInputError` that names the node, if the graph breaks the rules of NIR.
     """
-    library = _library(source)
     provenance = {"format": "nir", "source": source.name}
-    try:
-        with library.File(source, "r") as file:
-            nodes = read_graph(file)
-            return _convert(nodes, destination, memory, threads, progress, provenance)
-    except BadInputError as error:
-        raise BadInputError(f"{source}: {error}") from error
-    except StorageError:
-        raise
-    except (OSError, KeyError, RuntimeError, ValueError, TypeError) as error:  # as h5py fails
-        reason = " ".join(str(error).split())[:120]
-        raise BadInputError(f"{source}: not a sound HDF5 file ({reason}); save it again") from error
+    with hdf5.opened(source, "nir") as file:
+        try:
+            return _convert(read_graph(file), destination, memory, threads, progress, provenance)
+        except BadInputError as error:
+            raise BadInputError(f"{source}: {error}") from error

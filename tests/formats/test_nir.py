@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from storage.errors import BadInputError
-from storage.formats import import_network, layers, nirfile, recognise
+from storage.formats import hdf5, import_network, layers, nirfile, recognise
 from storage.formats.layers import Windows
 from storage.meta import NetworkMeta
 from storage.network import NetworkFile
@@ -407,8 +407,8 @@ def test_recognised_and_without_the_library(
     def missing(name: str) -> Any:
         raise ImportError(name)
 
-    monkeypatch.setattr(nirfile, "import_module", missing)
-    with pytest.raises(BadInputError, match=r"NIR files need h5py; pip install 'mapper\[nir\]'"):
+    monkeypatch.setattr(hdf5, "import_module", missing)
+    with pytest.raises(BadInputError, match=r"HDF5 files need h5py; pip install 'mapper\[nir\]'"):
         import_network(path, tmp_path / "net.bin")
 
 
