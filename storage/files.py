@@ -42,6 +42,11 @@ class PartialFile(Closing):
             raise write_error(self.path, error) from error
         self.position += len(data)
 
+    def flush(self) -> None:
+        """Hand all bytes to the system, so that others who open `partial` see them."""
+        with writing(self.path):
+            self._file.flush()
+
     def commit(self) -> None:
         try:
             self._file.flush()

@@ -352,12 +352,17 @@ IMPORTED = "network.bin"
 
 def tell_losses(options: argparse.Namespace, meta: Any) -> None:
     """Say on stderr what was dropped, merged or changed on the way into a network file."""
+    layers = meta.provenance.get
+    left_out = layers("nodes_left_out", [])
     said = [
         f"{count:,} {what}"
         for count, what in (
             (meta.self_loops, "self-loops dropped"),
             (meta.repeated, "repeated synapses added up"),
             (meta.weights_clamped, "weights below the unit raised to one unit"),
+            (layers("weights_zero", 0), "weights of zero are no synapses"),
+            (layers("weights_negative", 0), "negative weights kept without their sign"),
+            (len(left_out), f"nodes at the end left out ({', '.join(left_out)})"),
         )
         if count
     ]

@@ -18,6 +18,7 @@ examples:
   mapper export result mapping.csv
   mapper export result mapping.yaml --threshold 2
   mapper export result chip.tables.json --threshold 100 --leak 4
+  mapper export result mapped.nir --graph model.nir
   mapper export result mapping.noxim
 
 METIS graphs are undirected: the two directions of a pair are added. csv holds
@@ -32,7 +33,8 @@ ending of DST tells:
   npz      .npz          arrays core, x, y
   metis    .graph ...    METIS graph, and DST.part.K with the cores
   sanafe   .yaml .yml    for SANA-FE; the chip in NAME.arch.yaml
-  nir      .nir          NIR graph, a node for every core
+  nir      .nir          with --graph that NIR graph and its neurons' cores,
+                         else one with a node for every core
   tables   .tables.json  what the memories of the hardware's cores hold
   noxim    .noxim        traffic table of the simulator Noxim
 docs/reference/export.md says what each can hold.
@@ -54,12 +56,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="NET",
         help="the network of DIR, if it was moved",
     )
+    group.add_argument(
+        "--graph",
+        type=Path,
+        metavar="FILE",
+        help="NIR file that the network came from, to write with cores (nir)",
+    )
     group = parser.add_argument_group("neurons, of which the network says nothing")
     group.add_argument(
         "--threshold",
         type=number,
         metavar="V",
-        help="potential at which every neuron spikes (tables, nir: needed; sanafe)",
+        help="potential at which every neuron spikes (tables; nir without --graph; sanafe)",
     )
     group.add_argument(
         "--leak",

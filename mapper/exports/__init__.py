@@ -67,10 +67,10 @@ EXPORTS: dict[str, MappingExporter] = {
         ),
         MappingExporter(
             "nir",
-            "NIR graph with a node for every core (needs nir)",
+            "NIR graph, the one that was mapped or one with a node for every core (needs nir)",
             (".nir",),
             "mapper.exports.nir_graph",
-            ("threshold",),
+            ("threshold", "graph"),
         ),
         MappingExporter(
             "noxim",

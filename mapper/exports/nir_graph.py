@@ -1,6 +1,7 @@
 """Mappings as NIR graphs (Pedersen et al., Nature Communications 15, 2024). Needs nir.
 
-The graph is flat: between ``input_5`` and ``output_5`` a node ``core_5`` of type IF for the neurons
+Where the graph is given that the network came from, `nir_cores` adds the cores to it. Else one is
+made. It is flat: between ``input_5`` and ``output_5`` a node ``core_5`` of type IF for the neurons
 of core 5, and a node ``weights_3_to_5`` of type Linear for the synapses from core 3 to core 5, of
 shape (neurons of 5, neurons of 3). The metadata of a core's node has `core`, `x`, `y` and
 `neurons`, the ids in the network; if it has them also `ids` of the file that it came from, and
@@ -22,6 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mapper.errors import MapperError, UsageError
+from mapper.exports import nir_cores
 from mapper.exports.base import MappedRun
 from storage.files import write_file
 
@@ -32,8 +34,13 @@ MAX_WEIGHTS = 1 << 25
 def save(run: MappedRun, destination: Path, options: dict[str, Any]) -> dict[str, Any]:
     """Write the graph.
 
-    options : threshold of all neurons, which the network does not have
+    options : graph, the NIR file that the network came from; or threshold of all neurons, which
+        the network does not have
     """
+    if "graph" in options:
+        if "threshold" in options:
+            raise UsageError("--graph has its own thresholds; leave out --threshold")
+        return nir_cores.save(run, destination, options["graph"])
     try:
         nir = import_module("nir")
     except ImportError as error:
@@ -41,7 +48,10 @@ def save(run: MappedRun, destination: Path, options: dict[str, Any]) -> dict[str
             f"{destination}: NIR graphs need nir; pip install 'mapper[nir]'"
         ) from error
     if "threshold" not in options:
-        raise UsageError(f"{destination}: a NIR graph needs the threshold of neurons; --threshold")
+        raise UsageError(
+            f"{destination}: a NIR graph needs --graph FILE, the one that the network came from, "
+            "or the --threshold of all neurons"
+        )
     run.require_whole("a NIR graph")
     order, ends = run.by_core()
     width = run.chip.width
@@ -84,7 +94,8 @@ def _matrices(
     network, cores = run.network, run.chip.cores
     too_large = (
         f"{run.folder}: the weights between cores fill more than {MAX_WEIGHTS} numbers, since NIR "
-        "has only dense matrices; export to csv or npz"
+        "has only dense matrices; name the graph that the network came from by --graph, or "
+        "export to csv or npz"
     )
     if network.connections > 2 * MAX_WEIGHTS:  # every one of them takes a number
         raise MapperError(too_large)

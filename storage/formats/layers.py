@@ -237,11 +237,18 @@ class Synapses:
     """Takes rows and writes them as synapses; the weight of a synapse is the magnitude.
 
     zeros : number of weights that were zero: no synapse is made for them
+    negatives : number of synapses that lost a sign
     """
 
     def __init__(self, writer: NetworkWriter) -> None:
         self._writer = writer
         self.zeros = 0
+        self.negatives = 0
+
+    @property
+    def losses(self) -> dict[str, int]:
+        """What is said in the provenance of a network."""
+        return {"weights_zero": self.zeros, "weights_negative": self.negatives}
 
     def add(self, rows: Rows, source: Ids, target: Ids) -> None:
         """source : shape (columns,), the neuron behind each column, -1 for none
@@ -253,6 +260,7 @@ class Synapses:
         zero = kept & (rows.data == 0)
         self.zeros += int(np.count_nonzero(zero))
         kept &= ~zero
+        self.negatives += int(np.count_nonzero(kept & (rows.data < 0)))
         self._writer.add(ends[1][kept], ends[0][kept], np.abs(rows.data[kept]))
 
 

@@ -8,14 +8,16 @@ run through these nodes in `nirgraph.visiting_order`, row-major inside each; the
 
 Synapses are the products of all nodes on the way from one of these nodes to the next (Affine,
 Linear, Conv1d, Conv2d, SumPool2d, AvgPool2d, Scale), summed over all ways; Delay and Flatten
-change nothing. Their weight is the magnitude of this sum. Where it is zero there is no synapse, and
-`weights_zero` of the provenance counts one. Biases, and the parameters of neurons (w_in, r), are
-no synapses. The format has no firing rates: each neuron gets a `rate` of 1.
+change nothing. Their weight is the magnitude of this sum: `weights_negative` of the provenance
+counts the signs that are lost. Where it is zero there is no synapse, and `weights_zero` counts one.
+Biases, and the parameters of neurons (w_in, r), are no synapses. The format has no firing rates:
+each neuron gets a `rate` of 1.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -290,14 +292,18 @@ class _Paths:
         return found
 
 
+def _understood(nodes: Sequence[Node]) -> tuple[list[int], _Shapes, list[int]]:
+    """Order of the nodes without neurons, all shapes, and the populations in order of their ids."""
+    order = connection_order(nodes)  # first: such a cycle would leave shapes unknown
+    visited = visiting_order(nodes)
+    return order, _Shapes(nodes, visited), [number for number in visited if nodes[number].neurons]
+
+
 def _convert(
     nodes: Sequence[Node], destination: Path, memory: int, threads: int | None,
     progress: Progress | None, provenance: dict[str, Any],
 ) -> NetworkMeta:  # fmt: skip
-    order = connection_order(nodes)  # first: such a cycle would leave shapes unknown
-    visited = visiting_order(nodes)
-    shapes = _Shapes(nodes, visited)
-    populations = [number for number in visited if nodes[number].neurons]
+    order, shapes, populations = _understood(nodes)
     sizes = [_elements(nodes[number], shapes.behind[number]) for number in populations]
     starts = dict(zip(populations, np.append(0, np.cumsum(sizes)).tolist(), strict=False))
     neurons = sum(sizes)
@@ -318,7 +324,7 @@ def _convert(
                     synapses.add(rows, source, starts[population] + wanted)
             if progress is not None:
                 progress((starts[population] + size) / neurons)
-        provenance["weights_zero"] = synapses.zeros
+        provenance |= synapses.losses
         labels = [nodes[number].name for number in populations]
         writer.set_attribute(POPULATION, np.repeat(np.arange(len(sizes)), sizes), labels)
         writer.set_attribute(RATE, np.ones(neurons, np.int64))
@@ -332,6 +338,35 @@ def _elements(node: Node, shape: Shape) -> int:
     if size > MAX_VERTICES:
         raise node.fault(f"its shape {shape} is beyond {MAX_VERTICES} neurons")
     return size
+
+
+@dataclass(frozen=True, slots=True)
+class Population:
+    """Neurons of a NIR file; their ids follow those of the population before, row-major.
+
+    group : path of the node in the HDF5 file
+    """
+
+    name: str
+    group: str
+    shape: Shape
+
+
+def read_populations(source: Path) -> list[Population]:
+    """The populations of a NIR graph in the order of their ids in the network that `load` writes.
+
+    Raises `BadInputError` like `load`.
+    """
+    with hdf5.opened(source, "nir") as file:
+        try:
+            nodes = read_graph(file)
+            _, shapes, populations = _understood(nodes)
+        except BadInputError as error:
+            raise BadInputError(f"{source}: {error}") from error
+        return [
+            Population(nodes[number].name, nodes[number].group.name, shapes.behind[number])
+            for number in populations
+        ]
 
 
 def load(

@@ -14,7 +14,8 @@ left out and listed in the provenance.
 The weight of a synapse is the magnitude of the weight in the layer, where BatchNormalization or a
 constant factor follows directly multiplied by it; those of quantised layers are turned into real
 numbers first. In maxima and sums it is 1, in averages 1 over the number. Zeros are no synapses, and
-counted as `weights_zero` of the provenance; nor are biases. Each neuron gets a `rate` of 1.
+counted as `weights_zero` of the provenance, lost signs as `weights_negative`; biases are left out.
+Each neuron gets a `rate` of 1.
 """
 
 from __future__ import annotations
@@ -37,8 +38,8 @@ from storage.writer import NetworkWriter
 POPULATION = "population"
 
 
-def _write(builder: Builder, writer: NetworkWriter, progress: Progress | None) -> int:
-    """Write all synapses; returns how many weights were zero."""
+def _write(builder: Builder, writer: NetworkWriter, progress: Progress | None) -> dict[str, int]:
+    """Write all synapses; returns `Synapses.losses`."""
     synapses = Synapses(writer)
     total = sum(join.layer.outputs for join in builder.joins)
     done = 0
@@ -55,7 +56,7 @@ def _write(builder: Builder, writer: NetworkWriter, progress: Progress | None) -
             done += wanted.size
             if progress is not None:
                 progress(done / total)
-    return synapses.zeros
+    return synapses.losses
 
 
 def load(
@@ -84,7 +85,7 @@ def load(
             threads=threads,
             provenance=provenance,
         ) as writer:
-            provenance["weights_zero"] = _write(builder, writer, progress)
+            provenance |= _write(builder, writer, progress)
             if builder.left_out:
                 provenance["nodes_left_out"] = builder.left_out
             sizes = [population.size for population in builder.populations]

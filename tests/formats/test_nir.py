@@ -123,7 +123,8 @@ def test_an_example(nets: Nets) -> None:
     assert found["rate"] == [1] * 5
     assert labels_of(net) == ["a", "c"]
     meta = meta_of(net)
-    assert meta.provenance == {"format": "nir", "source": "a.nir", "weights_zero": 2}
+    losses = {"weights_zero": 2, "weights_negative": 1}
+    assert meta.provenance == {"format": "nir", "source": "a.nir", **losses}
     assert not meta.weights_are_rates
     assert not meta.undirected
 

@@ -1,0 +1,79 @@
+"""The NIR graph that a network came from, with the core of every neuron. Needs h5py.
+
+The graph stays as it is, with its convolutions, signs, parameters and metadata of its own. The
+metadata of each population gets `core`, the core ids of its neurons, int32 in the shape of the
+population; that of the graph gets `chip`, `width` and `height`: core = y * width + x.
+"""
+
+from __future__ import annotations
+
+import math
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from mapper.errors import MapperError
+from mapper.exports.base import MappedRun
+from storage.files import PartialFile, writing
+from storage.formats.nirfile import POPULATION, Population, read_populations
+
+PIECE = 1 << 22
+"""Bytes that are copied at a time."""
+
+
+def save(run: MappedRun, destination: Path, graph: Path) -> dict[str, Any]:
+    """Write a copy of the file `graph` with cores.
+
+    Raises `MapperError` if its populations are not those of the network.
+    """
+    populations = read_populations(graph)
+    _check(run, graph, populations)
+    h5py = import_module("h5py")
+    with PartialFile(destination) as file:
+        with graph.open("rb") as source:
+            while piece := source.read(PIECE):
+                file.write(piece)
+        file.flush()
+        with writing(destination), h5py.File(file.partial, "r+") as copy:
+            first = 0
+            for each in populations:
+                size = math.prod(each.shape)
+                core = run.core[first : first + size].reshape(each.shape)
+                _put(copy[each.group], "core", core)
+                first += size
+            about = {"chip": run.chip.name, "width": run.chip.width, "height": run.chip.height}
+            for name, value in about.items():
+                _put(copy["node"], name, value)
+        file.commit()
+    return {"neurons": run.core.size, "populations": len(populations)}
+
+
+def _check(run: MappedRun, graph: Path, populations: list[Population]) -> None:
+    network = run.network
+    found = {each.name: math.prod(each.shape) for each in populations}
+    expected: dict[str, int] = {}
+    if POPULATION in network.meta.attributes:
+        attribute = network.attribute(POPULATION)
+        labels = attribute.labels or []
+        counts = np.bincount(attribute.stored, minlength=len(labels)).tolist()
+        expected = dict(zip(labels, counts, strict=True))
+    if list(found.items()) != list(expected.items()):
+        raise MapperError(
+            f"{graph}: is not the graph that {network.path} came from: their populations differ "
+            f"({_listed(found)}; the network has {_listed(expected)})"
+        )
+
+
+def _listed(sizes: dict[str, int], most: int = 5) -> str:
+    shown = [f"{name!r} {size}" for name, size in list(sizes.items())[:most]]
+    return ", ".join(shown + ["..."] * (len(sizes) > most)) or "none"
+
+
+def _put(node: Any, name: str, value: Any) -> None:
+    """Set an entry of the metadata of a node, an HDF5 group."""
+    metadata = node.require_group("metadata")
+    if name in metadata:
+        del metadata[name]
+    metadata[name] = value
