@@ -6,7 +6,7 @@ names; node i of a population whose first neuron is f becomes neuron f + i. The 
 
 The weight of an edge is the magnitude of its `syn_weight`, times its `nsyns` where there is one;
 either comes from the edge's group, else from its type, else is 1. The sign, which says whether a
-synapse inhibits, changes no traffic.
+synapse inhibits, changes no traffic: `weights_negative` of the provenance counts those lost.
 """
 
 from __future__ import annotations
@@ -150,7 +150,7 @@ class EdgePopulation:
             yield ends[0], ends[1], self._weights(first, last)
 
     def _weights(self, first: int, last: int) -> Floats:
-        """Weights of the edges first .. last-1."""
+        """Weights of the edges first .. last-1, with their signs."""
         product = np.ones(last - first)
         group, index = np.zeros(last - first, np.int64), np.arange(first, last)
         if self._grouped:
@@ -168,7 +168,7 @@ class EdgePopulation:
                 values = self._of_group(number, factor, index, rows, first)
                 if values is None:
                     values = self._of_types(factor, rows, first)
-                product[rows] *= np.abs(values)
+                product[rows] *= values
         return product
 
     def _of_group(
@@ -302,8 +302,11 @@ def load(
         threads=threads,
         provenance=provenance,
     ) as writer:
+        negative = 0
         for place, edges in enumerate(circuit.edges):
-            _add_file(writer, edges, populations, read, (place, len(circuit.edges)), progress)
+            at = (place, len(circuit.edges))
+            negative += _add_file(writer, edges, populations, read, at, progress)
+        provenance["weights_negative"] = negative
         labels = np.repeat(np.arange(len(counts)), counts)
         writer.set_attribute(POPULATION, labels, list(populations.counts))
         return writer.finish()
@@ -316,9 +319,13 @@ def _add_file(
     read: dict[str, int],
     place: tuple[int, int],
     progress: Progress | None,
-) -> None:
-    """Add the edges of file number place[0] of place[1], and count those of each population."""
+) -> int:
+    """Add the edges of file number place[0] of place[1], and count those of each population.
+
+    Returns how many weights were negative.
+    """
     types = read_types(edges.types)
+    negative = 0
     with hdf5.opened(edges.path) as file:
         found = list(_edge_populations(file, edges.path, types))
         total, done = max(1, sum(edge.size for _, edge in found)), 0
@@ -331,8 +338,10 @@ def _add_file(
             starts = [populations.first(own) for own in onto]
             sizes = [populations.counts[own] for own in onto]
             for source, target, weight in edge.blocks(sizes[0], sizes[1]):
-                writer.add(source + starts[0], target + starts[1], weight)
+                writer.add(source + starts[0], target + starts[1], np.abs(weight))
+                negative += int(np.count_nonzero(weight < 0))
                 done += source.size
                 if progress is not None:
                     progress((place[0] + done / total) / place[1])
             read[name] = read.get(name, 0) + edge.size
+    return negative

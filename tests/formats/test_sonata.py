@@ -47,6 +47,7 @@ def test_populations_follow_one_another(
     assert edges_of(tmp_path / "net.bin") == expected(COUNTS, EDGES)
     assert (meta.neurons, meta.synapses_read, meta.self_loops, meta.repeated) == (7, 5, 1, 1)
     assert meta.provenance["edge_populations"] == {"a_to_b": 2, "b_to_b": 3}
+    assert meta.provenance["weights_negative"] == 1
     assert not meta.weights_are_rates
     with NetworkFile(tmp_path / "net.bin") as net:
         population = net.attribute("population")
