@@ -288,7 +288,7 @@ def load(
         )
     counts = list(populations.counts.values())
     read: dict[str, int] = {}
-    provenance = {
+    provenance: dict[str, Any] = {
         "format": "sonata",
         "source": source.name,
         "node_populations": populations.counts,
