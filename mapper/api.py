@@ -60,7 +60,7 @@ def map_network(
     network : the path of a network file or of any file that `mapper import` reads; an open
         `storage.network.NetworkFile`; a square scipy.sparse matrix (entry (i, j) is a synapse
         from i to j); a tuple (source, target) or (source, target, weight) of arrays of shape
-        (synapses,); a networkx graph (edge attribute `weight`, else 1)
+        (synapses,); a networkx graph (edge attribute `weight`, else 1); a nir.NIRGraph
     chip : "16x16", the name of a preset, the path of a TOML file, or a `Chip`
     preset : "fast", "default", "strong" or "classic"
     objective : "unicast", "cut" or "multicast"; None leaves it to the preset
@@ -73,7 +73,8 @@ def map_network(
     split_neurons : spread the synapses of neurons that have more than a core holds over helpers
     neurons : of a tuple of arrays: number of neurons; None takes the largest id + 1
     sizes : of a network without a file: capacity that each neuron uses, whole numbers, shape
-        (neurons,); rates : spikes of each neuron per unit of time, shape (neurons,)
+        (neurons,)
+    rates : spikes of each neuron per unit of time, shape (neurons,), in the order of the network
     progress : is called with the name of a stage and a fraction 0 .. 1 of its present pass; by
         any thread, but never twice at a time. What it raises ends the run and comes out here
     workdir : folder for temporary files; None takes the system's. A network that had no file stays
@@ -205,35 +206,46 @@ def _open(
     tell: Progress,
 ) -> tuple[Any, Any]:
     """A context with the network file of whatever was given, and what its neurons were called."""
-    from mapper.commands.common import IMPORTED, is_network_name
-    from storage.formats import FORMATS, import_network
-    from storage.network import NetworkFile
+    import numpy as np
 
-    imported = folder / IMPORTED
-    filed = isinstance(network, NetworkFile | str | os.PathLike)
+    from mapper.commands.common import IMPORTED
+    from storage.network import NetworkFile
+    from storage.rates import write_rated
+
     if neurons is not None and not isinstance(network, tuple | list):
         raise UsageError("neurons is for a network of edge arrays only; leave it out")
-    for name, values in extras.items():
-        if filed and values is not None:
-            raise UsageError(f"{name}s are for a network without a file; leave them out")
-    if isinstance(network, NetworkFile):
-        return nullcontext(network), None
     nir = sys.modules.get("nir")  # whoever made such a graph has imported the package
     if nir is not None and isinstance(network, nir.NIRGraph):
-        if "nir" not in FORMATS:
-            raise UsageError("network is a NIR graph, which this version cannot read")
         nir.write(folder / "graph.nir", network)
-        network, filed = folder / "graph.nir", True
-    if not filed:
+        network = folder / "graph.nir"
+    if not isinstance(network, NetworkFile | str | os.PathLike):
         tell("import", 0.0)
-        nodes = write_object(network, imported, neurons, extras, settings)
+        nodes = write_object(network, folder / IMPORTED, neurons, extras, settings)
         tell("import", 1.0)
-        return NetworkFile(imported), nodes
+        return NetworkFile(folder / IMPORTED), nodes
+    if extras["size"] is not None:
+        raise UsageError("sizes are for a network without a file; leave them out")
+    if extras["rate"] is None:
+        return _open_file(network, folder / IMPORTED, settings, tell), None
+    with _open_file(network, folder / "unrated.bin", settings, tell) as plain:
+        rates = np.asarray(extras["rate"])
+        write_rated(plain, folder / IMPORTED, rates, threads=settings.threads)
+    return NetworkFile(folder / IMPORTED), None
+
+
+def _open_file(network: Any, imported: Path, settings: Settings, tell: Progress) -> Any:
+    """A context with the network file that was given, or is made of the file that was given."""
+    from mapper.commands.common import is_network_name
+    from storage.formats import import_network
+    from storage.network import NetworkFile
+
+    if isinstance(network, NetworkFile):
+        return nullcontext(network)
     path = Path(network)
     if path.is_dir():
         raise UsageError(f"{path}: is a folder; name a network file")
     if is_network_name(path):
-        return NetworkFile(path), None
+        return NetworkFile(path)
     import_network(
         path,
         imported,
@@ -241,7 +253,7 @@ def _open(
         threads=settings.threads,
         progress=lambda fraction: tell("import", fraction),
     )
-    return NetworkFile(imported), None
+    return NetworkFile(imported)
 
 
 def write_object(
@@ -280,7 +292,7 @@ def write_object(
     kind = f"{type(network).__module__.partition('.')[0]}.{type(network).__qualname__}"
     raise UsageError(
         f"network is a {kind}; give a path, a NetworkFile, a scipy.sparse matrix, a "
-        "tuple (source, target[, weight]) of arrays, or a networkx graph"
+        "tuple (source, target[, weight]) of arrays, a networkx graph, or a NIR graph"
     )
 
 

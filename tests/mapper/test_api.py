@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 import tempfile
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -297,6 +298,42 @@ def test_a_file_has_sizes_of_its_own(folder: Path) -> None:
     path = random_network(folder / "net.bin", 5, 9)
     with pytest.raises(UsageError, match="sizes are for a network without a file"):
         mapper.map_network(path, "4x4", sizes=[1] * 5)
+
+
+def test_a_file_is_given_rates(folder: Path) -> None:
+    path = folder / "net.csv"
+    path.write_text("0,1,9\n1,2,9\n2,0,9\n3,4,9\n4,1,9\n0,3,9\n")
+    rates = [4, 0, 2.5, 1, 7]
+    mapping = mapper.map_network(path, "2x2", rates=rates, **SMALL)
+    mapping.save("out")
+    assert synapses_of(Path("out/network.bin")) == {
+        (0, 1): 4, (1, 2): 0, (2, 0): 2.5, (3, 4): 1, (4, 1): 7, (0, 3): 4,
+    }  # fmt: skip
+    with pytest.raises(MapperError, match="rates are 3; the network has 5 neurons"):
+        mapper.map_network(path, "2x2", rates=[1, 2, 3])
+
+
+def test_a_nir_graph(folder: Path) -> None:
+    nir = pytest.importorskip("nir")
+    ones = np.ones(4)
+    nodes = {
+        "input": nir.Input({"input": np.array([3])}),
+        "dense": nir.Linear(weight=np.array([[1, 0, 2], [0, 3, 0], [4, 0, 0], [0, 0, -5]])),
+        "lif": nir.LIF(tau=ones, r=ones, v_leak=ones, v_threshold=ones),
+        "output": nir.Output({"output": np.array([4])}),
+    }
+    names = list(nodes)
+    graph = nir.NIRGraph(nodes, list(pairwise(names)))
+    mapping = mapper.map_network(graph, "2x2", **SMALL)
+    assert mapping.core.shape == (7,)
+    mapping.save("out")
+    assert synapses_of(Path("out/network.bin")) == {
+        (0, 3): 1, (2, 3): 2, (1, 4): 3, (0, 5): 4, (2, 6): 5,
+    }  # fmt: skip
+    rated = mapper.map_network(graph, "2x2", rates=np.arange(7), **SMALL)
+    assert rated.metrics["cut_weight"] <= 0 + 2 + 1 + 0 + 2
+    with pytest.raises(UsageError, match="sizes are for"):
+        mapper.map_network(graph, "2x2", sizes=ones)
 
 
 def test_a_graph_that_makes_no_edges(folder: Path) -> None:
