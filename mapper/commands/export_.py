@@ -15,14 +15,24 @@ EPILOG = """\
 examples:
   mapper export net.bin net.graph
   mapper export net.bin net.csv.gz
+  mapper export net.bin edges.h5
   mapper export result mapping.csv
   mapper export result mapping.yaml --threshold 2
   mapper export result chip.tables.json --threshold 100 --leak 4
   mapper export result mapping.noxim
 
-METIS graphs are undirected: the two directions of a pair are added. csv holds
-one line `source,target,weight` per synapse, with original ids where the
-network has them.
+A network is exported in a format that the ending of DST tells; text may end
+in .gz, too:
+  metis         .graph ...       METIS graph, undirected
+  csv           .csv             a line source,target,weight for every synapse
+  parquet       .parquet .pq     the same as Parquet
+  npz           .npz             scipy.sparse matrix, and all of the neurons
+  matrixmarket  .mtx .mm         Matrix Market
+  graphml       .graphml .xml    GraphML, directed or not
+  parhip        .bgf .parhip     ParHIP binary graph, undirected
+  hmetis        .hgr             hMETIS hypergraph, a hyperedge for every axon
+  sonata        .h5 ...          SONATA edges; the nodes in a file beside it
+What a format has no place for, of what the network has, is said on stderr.
 
 The output folder of a run is exported as a mapping, in a format that the
 ending of DST tells:

@@ -150,7 +150,8 @@ EXPORTS: dict[str, Exporter] = {
             "METIS graph, undirected",
             (".graph", ".mgraph", ".metis"),
             "storage.formats.export_metis",
-            ("sizes", "rates", "attributes", "undirected"),  # rates if METIS files had them
+            ("sizes", "undirected"),
+            partly=("rates", "attributes"),
             text=True,
         ),
         Exporter(
@@ -203,7 +204,8 @@ EXPORTS: dict[str, Exporter] = {
             "hMETIS hypergraph; the axon of a neuron is a hyperedge",
             (".hgr",),
             "storage.formats.export_hmetis",
-            ("sizes", "rates", "directions", "undirected", "fractions"),  # told by the module
+            ("sizes",),
+            partly=("rates", "directions", "undirected", "fractions"),
             text=True,
         ),
         Exporter(

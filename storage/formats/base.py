@@ -105,6 +105,7 @@ class Exporter:
     module : name of the module with ``save(net, destination)``, which returns what was lost that
         only a reading of the synapses tells
     holds : what of a network has a place in it, of `losses.KINDS`
+    partly : what has one in some networks; the module says of which it had none
     text : it is text, and gzipped if the name ends in ``.gz``
     nodes : a second file is written, of the nodes; see `sonataconfig.nodes_beside`
     """
@@ -114,6 +115,7 @@ class Exporter:
     extensions: tuple[str, ...]
     module: str
     holds: tuple[str, ...] = ()
+    partly: tuple[str, ...] = ()
     text: bool = False
     nodes: bool = False
 
@@ -133,7 +135,7 @@ class Exporter:
         """What of a network has no place in this format, as far as its attributes tell."""
         from storage.formats.losses import find_losses
 
-        return list(find_losses(net, self.holds))
+        return list(find_losses(net, (*self.holds, *self.partly)))
 
 
 def named(formats: dict[str, Any], name: str) -> Any:

@@ -15,6 +15,17 @@ KINDS = (
     IDS, NAMES, SIZES, RATES, ATTRIBUTES, DIRECTIONS, UNDIRECTED, FRACTIONS, REPEATED,
 )  # fmt: skip
 """What is looked for in the network; what only its synapses tell, exporters count themselves."""
+HELD = {
+    IDS: "ids",
+    NAMES: "names",
+    SIZES: "sizes",
+    RATES: "rates",
+    ATTRIBUTES: "other attributes",
+    DIRECTIONS: "directions",
+    UNDIRECTED: "undirected edges",
+    FRACTIONS: "fractions",
+}
+"""How the table of formats calls them; repeated synapses are counted nowhere."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -227,8 +227,7 @@ def test_round_trip(format: str, net: Net, tmp_path_factory: pytest.TempPathFact
     else:
         compare(losses, network, back, net.unit)
         assert not told & {"sources", "weights"}
-    about = EXPORTS[format]
-    assert told <= ((set(KINDS) - set(about.holds)) | {*SEEN} | own_account(format))
+    assert told <= (set(KINDS) - set(EXPORTS[format].holds)) | {*SEEN}
     if net.rates is not None and format == "npz" and back is not None:
         assert held(back).extras["rate"] == held(network).extras["rate"]
     if net.population is not None:
@@ -238,13 +237,6 @@ def test_round_trip(format: str, net: Net, tmp_path_factory: pytest.TempPathFact
             assert losses["attributes"] == 1
     if net.rates is not None and format not in ("npz", "hmetis"):
         assert losses["rates"] == net.vertices
-
-
-def own_account(format: str) -> set[str]:
-    """Kinds that a module looks after itself."""
-    return {"metis": {"rates", "attributes"}, "hmetis": {"rates", "undirected", "fractions"}}.get(
-        format, set()
-    )
 
 
 def check_hyperedges(net: Net, losses: dict[str, int], back: Path | None) -> None:
