@@ -457,3 +457,18 @@ def test_a_network_without_synapses(run: Run, folder: Path) -> None:
     assert "  edges: []\n" in Path("a.yaml").read_text()
     with open_run(Path("out")) as opened:
         assert (opened.core.size, opened.helpers) == (1, 0)
+
+
+def test_km1_of_the_hypergraph_is_the_connectivity(out: Path, run: Run) -> None:
+    """What partitioners of hypergraphs minimise is what the report calls connectivity."""
+    run("export", "net.bin", "a.hgr")
+    core = core_of(out)
+    lines = [[int(w) for w in line.split()] for line in Path("a.hgr").read_text().splitlines()]
+    count, vertices, fmt = lines[0]
+    assert (vertices, fmt) == (N, 11)
+    km1 = sum((len({int(core[p - 1]) for p in pins}) - 1) * w for w, *pins in lines[1 : 1 + count])
+    with NetworkFile(Path("net.bin")) as network:
+        unit = network.meta.weight_unit
+    report = json.loads((out / "report.json").read_text())
+    assert km1 > 0
+    assert km1 * unit == pytest.approx(report["metrics"]["multicast"]["connectivity"])
