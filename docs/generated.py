@@ -20,6 +20,8 @@ from mapper.settings import PRESETS, Settings
 if TYPE_CHECKING:
     from sphinx.application import Sphinx
 
+    from storage.formats import Exporter
+
 ROOT = Path(__file__).resolve().parents[1]
 WIDTH = 80
 MARK = re.compile(r"<!-- generated: ([\w-]+) -->")
@@ -203,11 +205,36 @@ def formats() -> str:
     return table(["name", "files", "content"], rows)
 
 
+def exports() -> str:
+    """The formats that networks are written in, and what each has a place for."""
+    from storage.formats import EXPORTS
+    from storage.formats.losses import HELD
+
+    heads = ["name", "files", "content", *(plain(text) for text in HELD.values())]
+    rows = [
+        [
+            f"`{name}`",
+            " ".join(f"`{suffix}`" for suffix in exporter.extensions),
+            plain(exporter.about),
+            *(_place(exporter, kind) for kind in HELD),
+        ]
+        for name, exporter in EXPORTS.items()
+    ]
+    return table(heads, rows)
+
+
+def _place(exporter: Exporter, kind: str) -> str:
+    if kind in exporter.partly:
+        return "partly"
+    return "yes" if kind in exporter.holds else "no"
+
+
 PARTS: dict[str, Callable[[], str]] = {
     "commands": commands,
     "settings": settings,
     "chips": chips,
     "formats": formats,
+    "exports": exports,
 }
 
 

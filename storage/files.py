@@ -6,6 +6,7 @@ import contextlib
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Protocol
 
 from storage.closing import Closing
 from storage.errors import WriteError
@@ -48,10 +49,21 @@ class PartialFile(Closing):
             self._file.flush()
 
     def commit(self) -> None:
+        self.seal()
+        self.publish()
+
+    def seal(self) -> None:
+        """Bring all that was written to the disk; the file still has its partial name."""
         try:
             self._file.flush()
             os.fsync(self._file.fileno())
             self._file.close()
+        except OSError as error:
+            raise write_error(self.path, error) from error
+
+    def publish(self) -> None:
+        """Give the sealed file its name."""
+        try:
             self.partial.replace(self.path)
         except OSError as error:
             raise write_error(self.path, error) from error
@@ -61,6 +73,31 @@ class PartialFile(Closing):
         with contextlib.suppress(OSError):  # closing flushes: on a full disk it fails again
             self._file.close()
         self.partial.unlink(missing_ok=True)
+
+
+class Sealable(Protocol):
+    """A new file whose name comes last: a `PartialFile`, or what is written through one."""
+
+    path: Path
+
+    def seal(self) -> None: ...
+
+    def publish(self) -> None: ...
+
+
+def commit_together(*files: Sealable) -> None:
+    """Commit files that belong together; if one can't get its name, none of them has it."""
+    for file in files:
+        file.seal()
+    named: list[Path] = []
+    try:
+        for file in files:
+            file.publish()
+            named.append(file.path)
+    except BaseException:
+        for path in named:
+            path.unlink(missing_ok=True)
+        raise
 
 
 def write_file(path: Path, data: bytes) -> None:

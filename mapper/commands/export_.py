@@ -15,15 +15,25 @@ EPILOG = """\
 examples:
   mapper export net.bin net.graph
   mapper export net.bin net.csv.gz
+  mapper export net.bin edges.h5
   mapper export result mapping.csv
   mapper export result mapping.yaml --threshold 2
   mapper export result chip.tables.json --threshold 100 --leak 4
   mapper export result mapped.nir --graph model.nir
   mapper export result mapping.noxim
 
-METIS graphs are undirected: the two directions of a pair are added. csv holds
-one line `source,target,weight` per synapse, with original ids where the
-network has them.
+A network is exported in a format that the ending of DST tells; text may end
+in .gz, too:
+  metis         .graph ...       METIS graph, undirected
+  csv           .csv             a line source,target,weight for every synapse
+  parquet       .parquet .pq     the same as Parquet
+  npz           .npz             scipy.sparse matrix, and all of the neurons
+  matrixmarket  .mtx .mm         Matrix Market
+  graphml       .graphml .xml    GraphML, directed or not
+  parhip        .bgf .parhip     ParHIP binary graph, undirected
+  hmetis        .hgr             hMETIS hypergraph, a hyperedge for every axon
+  sonata        .h5 ...          SONATA edges; the nodes in a file beside it
+What a format has no place for, of what the network has, is said on stderr.
 
 The output folder of a run is exported as a mapping, in a format that the
 ending of DST tells:
@@ -110,7 +120,8 @@ def run(options: argparse.Namespace) -> int:
     result = {"path": str(options.destination)}
     result |= _mapping(options) if options.network.is_dir() else _network(options)
     result["bytes"] = options.destination.stat().st_size
-    common.emit(options, result, [facts("exported", result)])
+    shown = {name: value for name, value in result.items() if name != "left_out"}
+    common.emit(options, result, [facts("exported", shown)])
     return 0
 
 
@@ -123,28 +134,48 @@ def _mapping_options() -> list[str]:
 
 def _network(options: argparse.Namespace) -> dict[str, Any]:
     from mapper.errors import UsageError
-    from mapper.exports import EXPORTS as MAPPINGS
-    from storage.formats import EXPORTS, export_network
+    from storage.formats import choose_exporter
     from storage.network import NetworkFile
 
-    name = options.destination.name.lower()
-    if options.format is not None:
-        only = options.format if options.format in MAPPINGS.keys() - EXPORTS.keys() else None
-    else:
-        taken = (each.name for each in MAPPINGS.values() if name.endswith(each.extensions))
-        only = next((each for each in taken if each not in EXPORTS), None)
-    if only is not None:
-        raise UsageError(
-            f"{options.network}: is not the output folder of a run; only a mapping can be "
-            f"exported as {only}, a network as {' or '.join(EXPORTS)}"
-        )
+    _refuse_mappings(options)
     for option in ("moved", *_mapping_options()):
         if getattr(options, option) is not None:
             shown = "network" if option == "moved" else option.replace("_", "-")
             raise UsageError(f"--{shown} is for the output folder of a run")
+    exporter = choose_exporter(options.destination, options.format)
     with NetworkFile(options.network) as network:
-        export_network(network, options.destination, options.format)
-        return {"synapses": network.meta.synapses}
+        losses = exporter.save(network, options.destination)
+        result: dict[str, Any] = {"format": exporter.name, "synapses": network.meta.synapses}
+    for loss in losses:
+        common.say(options, f"note: {exporter.name} has {loss.text}")
+    if exporter.nodes:
+        from storage.formats.sonataconfig import nodes_beside
+
+        result["nodes"] = str(nodes_beside(options.destination))
+    result["left_out"] = {loss.kind: loss.count for loss in losses}
+    return result
+
+
+def _refuse_mappings(options: argparse.Namespace) -> None:
+    """Raise `UsageError` for a format that only mappings have."""
+    from mapper.errors import UsageError
+    from mapper.exports import EXPORTS as MAPPINGS
+    from storage.formats import EXPORTS, FORMATS
+
+    name, format = options.destination.name.lower(), options.format
+    if format is None:
+        taken = [each.name for each in MAPPINGS.values() if name.endswith(each.extensions)]
+        format = taken[0] if taken and taken[0] not in EXPORTS else None
+    if format in EXPORTS or format is None:
+        return
+    known = f"a network as {', '.join(EXPORTS)}"
+    if format in MAPPINGS:
+        raise UsageError(
+            f"{options.network}: is not the output folder of a run; only a mapping can be "
+            f"exported as {format}, {known}"
+        )
+    if format in FORMATS:
+        raise UsageError(f"{format} files are read, but not written; export {known}")
 
 
 def _mapping(options: argparse.Namespace) -> dict[str, Any]:

@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from mapper.exports.base import MappedRun
-from storage.files import PartialFile
-from storage.formats import export_network
+from storage.files import PartialFile, commit_together
+from storage.formats.export_metis import write
+from storage.formats.sinks import TextSink
 
 LINES = 1 << 16
 """Lines that are made at a time."""
@@ -22,10 +23,10 @@ def save(run: MappedRun, destination: Path, options: dict[str, Any]) -> dict[str
     """Write both files."""
     name = destination.name.removesuffix(".gz") + f".part.{run.chip.cores}"
     partition = destination.with_name(name)
-    with PartialFile(partition) as file:
+    with TextSink(destination) as graph, PartialFile(partition) as file:
+        write(run.network, graph)
         for start in range(0, run.core.size, LINES):
             rows = run.core[start : start + LINES].tolist()
             file.write("".join(f"{core}\n" for core in rows).encode())
-        export_network(run.network, destination, "metis")  # if it fails, neither file is left
-        file.commit()
+        commit_together(file, graph)
     return {"partition": str(partition), "parts": run.chip.cores}

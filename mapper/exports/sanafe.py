@@ -19,7 +19,7 @@ import numpy as np
 
 from chipsim.chip import Chip
 from mapper.exports.base import MappedRun
-from storage.files import PartialFile
+from storage.files import PartialFile, commit_together
 from storage.formats.render import render_edges
 
 LINES = 1 << 16
@@ -93,8 +93,7 @@ def save(run: MappedRun, destination: Path, options: dict[str, Any]) -> dict[str
         for start in range(0, neurons, LINES):
             rows = enumerate(tile[start : start + LINES].tolist(), start)
             file.write("".join(f"  - n.{n}: [core: {t}.0]\n" for n, t in rows).encode())
-        file.commit()
-        chip.commit()
+        commit_together(chip, file)
     return {"neurons": neurons, "synapses": edges, "architecture": str(arch)}
 
 

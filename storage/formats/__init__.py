@@ -28,6 +28,7 @@ from storage.formats.base import (
 )
 
 if TYPE_CHECKING:
+    from storage.formats.losses import Loss
     from storage.meta import NetworkMeta
     from storage.network import NetworkFile
 
@@ -138,6 +139,9 @@ FORMATS: dict[str, Importer] = {
     )
 }
 
+_DIRECTED = ("directions", "fractions")
+_ANY = (*_DIRECTED, "undirected")
+
 EXPORTS: dict[str, Exporter] = {
     exporter.name: exporter
     for exporter in (
@@ -146,12 +150,71 @@ EXPORTS: dict[str, Exporter] = {
             "METIS graph, undirected",
             (".graph", ".mgraph", ".metis"),
             "storage.formats.export_metis",
+            ("sizes", "undirected"),
+            partly=("rates", "attributes"),
+            text=True,
         ),
         Exporter(
             "csv",
             "text with a line source,target,weight for every synapse",
             (".csv",),
             "storage.formats.export_csv",
+            ("ids", "names", *_DIRECTED),
+            text=True,
+        ),
+        Exporter(
+            "parquet",
+            "the same table as Parquet (needs pyarrow)",
+            (".parquet", ".pq"),
+            "storage.formats.export_parquet",
+            ("ids", "names", *_ANY),
+        ),
+        Exporter(
+            "npz",
+            "NumPy archive: a scipy.sparse matrix, and all that is known of the neurons",
+            (".npz",),
+            "storage.formats.export_npz",
+            ("ids", "names", "sizes", "rates", "attributes", *_ANY),
+        ),
+        Exporter(
+            "matrixmarket",
+            "Matrix Market, symmetric if the network is undirected",
+            (".mtx", ".mm"),
+            "storage.formats.export_matrixmarket",
+            _ANY,
+            text=True,
+        ),
+        Exporter(
+            "graphml",
+            "GraphML, directed or not, with sizes",
+            (".graphml", ".xml"),
+            "storage.formats.export_graphml",
+            ("ids", "names", "sizes", *_ANY),
+            text=True,
+        ),
+        Exporter(
+            "parhip",
+            "ParHIP binary graph, undirected",
+            (".bgf", ".parhip"),
+            "storage.formats.export_parhip",
+            ("sizes", "undirected"),
+        ),
+        Exporter(
+            "hmetis",
+            "hMETIS hypergraph; the axon of a neuron is a hyperedge",
+            (".hgr",),
+            "storage.formats.export_hmetis",
+            ("sizes",),
+            partly=("rates", "directions", "undirected", "fractions"),
+            text=True,
+        ),
+        Exporter(
+            "sonata",
+            "SONATA edges, HDF5, and the nodes in a file beside it (needs h5py)",
+            (".h5", ".hdf5", ".sonata"),
+            "storage.formats.export_sonata",
+            ("ids", "names", "sizes", *_DIRECTED),
+            nodes=True,
         ),
     )
 }
@@ -205,20 +268,30 @@ def import_network(
     )
 
 
-def export_network(net: NetworkFile, destination: Path, format: str | None = None) -> None:
-    """Write a network in another format, a key of `EXPORTS`; by the name's ending if None."""
+def choose_exporter(destination: Path, format: str | None = None) -> Exporter:
+    """The exporter called `format`, a key of `EXPORTS`; by the name's ending if None.
+
+    Raises `BadInputError` if there is none.
+    """
     if format is not None:
         exporter: Exporter = named(EXPORTS, format)
-        exporter.save(net, destination)
-        return
+        return exporter
     for exporter in EXPORTS.values():
         if plain_suffix(destination) in exporter.extensions:
-            exporter.save(net, destination)
-            return
+            return exporter
     raise BadInputError(
         f"{destination}: the name tells no format that can be written; "
         f"name it with --format ({', '.join(EXPORTS)})"
     )
+
+
+def export_network(net: NetworkFile, destination: Path, format: str | None = None) -> list[Loss]:
+    """Write a network in another format, see `choose_exporter`.
+
+    Returns what of the network the file does not hold. Raises `BadInputError` for a network that
+    the format can't hold at all, `WriteError` if the file can't be written; nothing is left then.
+    """
+    return choose_exporter(destination, format).save(net, destination)
 
 
 def _head(path: Path) -> bytes:
@@ -249,6 +322,7 @@ __all__ = [
     "FORMATS",
     "Exporter",
     "Importer",
+    "choose_exporter",
     "export_network",
     "import_network",
     "recognise",

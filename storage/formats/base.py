@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, cast
 from storage.errors import BadInputError
 
 if TYPE_CHECKING:
+    from storage.formats.losses import Loss
     from storage.meta import NetworkMeta
     from storage.network import NetworkFile
 
@@ -99,17 +100,42 @@ class Importer:
 
 @dataclass(frozen=True, slots=True)
 class Exporter:
-    """A format that networks are written to, by ``save(net, destination)`` of a module."""
+    """A format that networks are written to.
+
+    module : name of the module with ``save(net, destination)``, which returns what was lost that
+        only a reading of the synapses tells
+    holds : what of a network has a place in it, of `losses.KINDS`
+    partly : what has one in some networks; the module says of which it had none
+    text : it is text, and gzipped if the name ends in ``.gz``
+    nodes : a second file is written, of the nodes; see `sonataconfig.nodes_beside`
+    """
 
     name: str
     about: str
     extensions: tuple[str, ...]
     module: str
+    holds: tuple[str, ...] = ()
+    partly: tuple[str, ...] = ()
+    text: bool = False
+    nodes: bool = False
 
-    def save(self, net: NetworkFile, destination: Path) -> None:
-        """Write the file; it appears under its name only when it is complete."""
+    def save(self, net: NetworkFile, destination: Path) -> list[Loss]:
+        """Write the file; it appears under its name only when it is complete.
+
+        Returns what of the network it does not hold.
+        """
+        if not self.text and destination.name.lower().endswith(".gz"):
+            raise BadInputError(
+                f"{destination}: {self.name} files are not gzipped; leave .gz out of the name"
+            )
         save: Any = import_module(self.module).save
-        save(net, destination)
+        return [*self.losses(net), *save(net, destination)]
+
+    def losses(self, net: NetworkFile) -> list[Loss]:
+        """What of a network has no place in this format, as far as its attributes tell."""
+        from storage.formats.losses import find_losses
+
+        return list(find_losses(net, (*self.holds, *self.partly)))
 
 
 def named(formats: dict[str, Any], name: str) -> Any:

@@ -19,7 +19,7 @@ from storage.errors import BadInputError
 from storage.files import write_error, writing
 from storage.graph import MAX_VERTICES
 from storage.meta import NetworkMeta
-from storage.network import ID
+from storage.network import ID, SIZE
 from storage.writer import NetworkWriter
 
 SMALLEST_TABLE = 1 << 12
@@ -114,10 +114,10 @@ class IdTable:
 
 
 def whole_numbers(names: list[str]) -> NDArray[np.int64] | None:
-    """The numbers that all names are, if each is one below 10^18 in its only form; else None."""
+    """The numbers that all names are, if each is one below 2^63 in its only form; else None."""
     for name in names:
-        plain = name.isascii() and name.isdigit() and len(name) <= 18
-        if not plain or (name[0] == "0" and len(name) > 1):
+        plain = name.isascii() and name.isdigit() and len(name) <= 19
+        if not plain or (name[0] == "0" and len(name) > 1) or int(name) >= 2**63:
             return None
     return np.array(list(map(int, names)), np.int64)
 
@@ -179,12 +179,14 @@ class EdgeSpool(Closing):
         names: list[str] | None = None,
         by_number: bool = False,
         undirected: bool = False,
+        sizes: NDArray[np.int64] | None = None,
     ) -> NetworkMeta:
         """Write the network to the destination; raises `BadInputError` if there was no edge.
 
         names : where ids 0 .. n-1 stand for names: these, which become the labels of `id`, or if
             all are whole numbers its values
         by_number : then neurons are in increasing order of them, not in that of the ids
+        sizes : of the neurons, in the order that they get, shape (ids,)
         """
         with writing(self._folder):
             self._file.flush()
@@ -208,6 +210,8 @@ class EdgeSpool(Closing):
             for source, target, weight in self._spooled():
                 writer.add(source, target, weight)
             writer.set_attribute(ID, original, labels=labels)
+            if sizes is not None:
+                writer.set_attribute(SIZE, sizes)
             return writer.finish()
 
     def _spooled(self) -> Iterator[tuple[NDArray[np.int32], NDArray[np.int32], Weight | None]]:

@@ -7,53 +7,36 @@ trace in the file, nor do attributes.
 
 from __future__ import annotations
 
-import csv
-import io
 from pathlib import Path
-from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
+from storage.formats.called import read_called
+from storage.formats.edges import edge_blocks
+from storage.formats.losses import Loss, isolated
+from storage.formats.render import CSV, render_rows
+from storage.formats.sinks import TextSink
+from storage.network import NetworkFile
 
-from storage.formats.render import TextSink, decimals_of, render_edges
-from storage.network import ID, NetworkFile
 
-
-def save(net: NetworkFile, destination: Path) -> None:
+def save(net: NetworkFile, destination: Path) -> list[Loss]:
     """Write block by block, in order of the source."""
-    original = net.attribute(ID) if ID in net.meta.attributes else None
-    names: NDArray[Any] | None = None
-    if original is not None:
-        names = original.stored
-        if original.labels is not None:
-            names = np.array(original.labels, object)[names]
+    called = read_called(net, _comes_back)
+    names = called.words(_quoted)
+    alone = 0
     with TextSink(destination) as sink:
         sink.write(b"source,target,weight\n")
-        for block in net.blocks():
-            indptr, ids, weights = block.outgoing()
-            source = np.repeat(np.arange(block.vertices) + block.first, np.diff(indptr))
-            target = ids.astype(np.int64)
-            if net.undirected:
-                once = source < target
-                source, target, weights = source[once], target[once], weights[once]
-            if names is not None:
-                source, target = names[source], names[target]
-            render = _render_names if source.dtype == object else render_edges
-            sink.write(render(source, target, weights, net.meta.weight_unit))
+        for edges in edge_blocks(net):
+            alone += edges.isolated
+            columns = called.of(edges.source), called.of(edges.target), edges.weight
+            sink.write(render_rows(columns, CSV, unit=net.meta.weight_unit, names=names, named=2))
         sink.commit()
+    return isolated(alone)
 
 
-def _render_names(
-    source: NDArray[Any], target: NDArray[Any], stored: NDArray[np.int64], unit: float
-) -> bytes:
-    """Like `render_edges`, for ends that are text, all in quotes: a name may hold a comma."""
-    weights = stored.tolist()
-    if unit != 1:
-        # the decimal that is nearest to the product is the exact value of a decimal unit
-        digits = decimals_of(unit)
-        real = stored * unit
-        weights = (real if digits is None else np.round(real, digits)).tolist()
-    lines = io.StringIO()
-    table = csv.writer(lines, lineterminator="\n", quoting=csv.QUOTE_NONNUMERIC)
-    table.writerows(zip(source.tolist(), target.tolist(), weights, strict=True))
-    return lines.getvalue().encode()
+def _quoted(name: str) -> str:
+    """In quotes, all of them: a name may hold a comma."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+def _comes_back(name: str) -> bool:
+    """Whether a reader of lines that trims its columns finds the same name."""
+    return bool(name) and name == name.strip() and not set(name) & set("\r\n\0")

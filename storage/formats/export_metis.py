@@ -6,7 +6,7 @@ pair add up. Weights are left out if all are 1.
 
 The attribute `size` becomes the vertex weights. What else a METIS file brought with it returns to
 its place: `rate` as communication size, `weight2`, `weight3`, ... as further vertex weights. The
-rates of other networks, and all other attributes, are dropped.
+rates of other networks, and all other attributes, are dropped, as are ids.
 """
 
 from __future__ import annotations
@@ -15,12 +15,22 @@ from pathlib import Path
 
 import numpy as np
 
-from storage.formats.render import TextSink, render_lists
+from storage.formats.losses import Loss, beyond_size
+from storage.formats.render import render_lists
+from storage.formats.sinks import TextSink
 from storage.network import RATE, SIZE, NetworkFile
 
 
-def save(net: NetworkFile, destination: Path) -> None:
-    """Write the undirected view of the network; fmt and ncon only where they are needed."""
+def save(net: NetworkFile, destination: Path) -> list[Loss]:
+    """Write the undirected view of the network."""
+    with TextSink(destination) as sink:
+        found = write(net, sink)
+        sink.commit()
+    return found
+
+
+def write(net: NetworkFile, sink: TextSink) -> list[Loss]:
+    """Write into an open file; fmt and ncon only where they are needed."""
     entries, weighted = _survey(net)
     rates, weights = _own_names(net)
     columns = [net.attribute(name).stored for name in (*rates, *weights)]
@@ -30,14 +40,13 @@ def save(net: NetworkFile, destination: Path) -> None:
         header += f" {fmt}"
     if len(weights) > 1:
         header += f" {len(weights)}"
-    with TextSink(destination) as sink:
-        sink.write(header.encode() + b"\n")
-        for first, (indptr, ids, shown) in net.undirected_blocks():
-            own = np.empty((indptr.size - 1, len(columns)), np.int64)
-            for index, column in enumerate(columns):
-                own[:, index] = column[first : first + indptr.size - 1]
-            sink.write(render_lists(own, indptr, ids, shown if weighted else None))
-        sink.commit()
+    sink.write(header.encode() + b"\n")
+    for first, (indptr, ids, shown) in net.undirected_blocks():
+        own = np.empty((indptr.size - 1, len(columns)), np.int64)
+        for index, column in enumerate(columns):
+            own[:, index] = column[first : first + indptr.size - 1]
+        sink.write(render_lists(own, indptr, ids, shown if weighted else None))
+    return beyond_size(net, (*rates, *weights))
 
 
 def _survey(net: NetworkFile) -> tuple[int, bool]:

@@ -2,8 +2,10 @@
 
 Nodes are numbered in order of appearance; their ids become the attribute `id`, as numbers if all
 are whole, else as its labels. The weight is the `data` of an edge whose `key` is called like a
-weight (`columns.WEIGHTS`), or the key's default, or 1. An undirected graph becomes an undirected
-network; in a directed one an edge may say ``directed="false"`` and then goes both ways.
+weight (`columns.WEIGHTS`), or the key's default, or 1. The `data` of nodes whose key is called
+`size` and is of the type int or long are the sizes of neurons (other types are of drawings). An
+undirected graph becomes an undirected network; in a directed one an edge may say
+``directed="false"`` and then goes both ways.
 
 A document that declares entities is refused before any is expanded, and nothing that a document
 names is ever fetched.
@@ -18,6 +20,7 @@ from typing import Any, NoReturn
 from xml.parsers import expat
 
 import numpy as np
+from numpy.typing import NDArray
 
 from storage.errors import BadInputError
 from storage.formats.base import DEFAULT_MEMORY, Progress
@@ -27,10 +30,12 @@ from storage.formats.names import NameTable
 from storage.formats.text import TextReader
 from storage.graph import MAX_VERTICES
 from storage.meta import NetworkMeta
+from storage.network import SIZE
 
 PIECE = 1 << 20
 EDGES = 1 << 16  # that wait as Python numbers
-MAX_TEXT = 64  # characters of a weight that are looked at
+MAX_TEXT = 64  # characters of a weight or size that are looked at
+MAX_SIZE = 2**62
 
 
 @dataclass
@@ -39,6 +44,38 @@ class _Key:
 
     name: str
     default: float | None = None
+
+
+class _Sizes:
+    """The key of nodes that holds sizes, and those that were found.
+
+    key : its id, None if there is none; default : the size of nodes that lack it
+    """
+
+    def __init__(self) -> None:
+        self.key: str | None = None
+        self.default = 1
+        self._found: dict[int, int] = {}
+
+    def declare(self, key: str, attributes: dict[str, str]) -> None:
+        """Look at a key of nodes: is it the one?"""
+        name = attributes.get("attr.name", key).strip().lower()
+        if name == SIZE and attributes.get("attr.type") in ("int", "long"):
+            self.key = key
+
+    def add(self, node: int, size: int) -> None:
+        self._found[node] = size
+
+    def array(self, nodes: int) -> NDArray[np.int64] | None:
+        """The size of every node, shape (nodes,); None if there is no key."""
+        if self.key is None:
+            return None
+        sizes = np.full(nodes, self.default, np.int64)
+        count = len(self._found)
+        sizes[np.fromiter(self._found, np.int64, count)] = np.fromiter(
+            self._found.values(), np.int64, count
+        )
+        return sizes
 
 
 class GraphMLParser:
@@ -56,6 +93,8 @@ class GraphMLParser:
         self._missing: dict[str, int] = {}  # ends that no node has declared so far, with lines
         self._keys: dict[str, _Key] = {}
         self._chosen: str | None = None
+        self._sizes = _Sizes()
+        self._node_number = -1  # of the node that is open
         self._open: list[str] = []
         self._text: list[str] | None = None
         self._key = ""
@@ -95,6 +134,10 @@ class GraphMLParser:
         """The nodes in order of their numbers."""
         return self._names.names()
 
+    def sizes(self) -> NDArray[np.int64] | None:
+        """Their sizes, shape (nodes,), if the document has some."""
+        return self._sizes.array(len(self._names))
+
     def _complain(self, fault: str) -> NoReturn:
         raise BadInputError(f"{self._path}: line {self._parser.CurrentLineNumber}: {fault}")
 
@@ -114,13 +157,18 @@ class GraphMLParser:
         elif tag == "data" and parent == "edge":
             self._key = self._required(attributes, "key", tag)
             self._text = [] if self._key == self._chosen else None
+        elif tag == "data" and parent == "node":
+            self._key = self._required(attributes, "key", tag)
+            self._text = [] if self._key == self._sizes.key else None
         elif tag == "graph":
             self._begin_graph(attributes, parent)
         elif tag == "key":
             self._key = self._required(attributes, "id", tag)
             if attributes.get("for", "all") in ("edge", "all"):
                 self._keys[self._key] = _Key(attributes.get("attr.name", self._key))
-        elif tag == "default" and parent == "key" and self._key in self._keys:
+            if attributes.get("for", "all") in ("node", "all"):
+                self._sizes.declare(self._key, attributes)
+        elif tag == "default" and parent == "key":
             self._text = []
         elif tag == "hyperedge":
             self._complain("hyperedges have no source; give edges")
@@ -163,7 +211,7 @@ class GraphMLParser:
             del self._missing[name]
         elif name in self._names:
             self._complain(f"node {_shown(name)} is declared twice")
-        self._names.number(name)
+        self._node_number = self._names.number(name)
         self._declared += 1
         if self._declared > MAX_VERTICES:
             self._complain(f"more than {MAX_VERTICES} nodes; split the network")
@@ -196,12 +244,25 @@ class GraphMLParser:
             self._edge = None
         elif tag in ("data", "default") and self._text is not None:
             text, self._text = "".join(self._text).strip(), None
-            if tag == "data":
+            if tag == "data" and self._open[-1] == "edge":
                 self._weight = self._number(text)
-            elif self._wanted in (None, self._key, self._keys[self._key].name):
+            elif tag == "data":
+                self._sizes.add(self._node_number, self._size(text))
+            elif self._key == self._sizes.key:
+                self._sizes.default = self._size(text)
+            elif self._key in self._keys and self._wanted in (
+                None,
+                self._key,
+                self._keys[self._key].name,
+            ):
                 named = self._keys[self._key].name.strip().lower() in WEIGHTS
                 if named or self._wanted is not None:
                     self._keys[self._key].default = self._number(text)
+
+    def _size(self, text: str) -> int:
+        if not (text.isascii() and text.isdigit() and int(text) < MAX_SIZE):
+            self._complain(f"size {text[:24]!r} is not a whole number from 0; repair it")
+        return int(text)
 
     def _number(self, text: str) -> float:
         try:
@@ -263,5 +324,10 @@ def load(
         spool.know(np.arange(len(names)))
         undirected = bool(parser.undirected)
         return spool.write(
-            {"format": "graphml"}, memory, threads, names=names, undirected=undirected
+            {"format": "graphml"},
+            memory,
+            threads,
+            names=names,
+            undirected=undirected,
+            sizes=parser.sizes(),
         )

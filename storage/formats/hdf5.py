@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import io
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
 
 from storage.errors import BadInputError, StorageError
+from storage.files import PartialFile, write_error
 
 
 def library(path: Path, extra: str = "sonata") -> Any:
@@ -38,6 +40,65 @@ def opened(path: Path, extra: str = "sonata") -> Iterator[Any]:
     except (OSError, RuntimeError, KeyError, ValueError, TypeError, MemoryError) as error:
         reason = " ".join(str(error).split())[:120]
         raise BadInputError(f"{path}: not a sound HDF5 file ({reason}); fetch it again") from error
+
+
+class Backing(io.RawIOBase):
+    """The file below a new HDF5 file. It never fails, for then the library may crash at its end.
+
+    What can't be written is dropped, and `check` raises the first error.
+    """
+
+    def __init__(self, path: Path, file: BinaryIO) -> None:
+        super().__init__()
+        self._path, self._file = path, file
+        self._error: OSError | None = None
+
+    def check(self) -> None:
+        """Raise `WriteError` if something could not be written."""
+        if self._error is not None:
+            raise write_error(self._path, self._error) from self._error
+
+    def write(self, data: Any) -> int:
+        self._try(lambda: self._file.write(data))
+        return len(data)
+
+    def truncate(self, size: int | None = None) -> int:
+        self._try(lambda: self._file.truncate(size))
+        return 0 if size is None else size
+
+    def _try(self, work: Callable[[], object]) -> None:
+        try:
+            if self._error is None:
+                work()
+        except OSError as error:
+            self._error = error
+
+    def readinto(self, buffer: Any) -> int:
+        found = self._file.read(len(buffer))
+        buffer[: len(found)] = found
+        return len(found)
+
+    def seek(self, offset: int, whence: int = 0) -> int:
+        return self._file.seek(offset, whence)
+
+
+@contextmanager
+def created(file: PartialFile, extra: str = "sonata") -> Iterator[tuple[Any, Backing]]:
+    """A new HDF5 file in the place of a partial file, which is still to be committed.
+
+    Raises `WriteError` in the end if something could not be written, or before by `Backing.check`.
+    """
+    h5py = library(file.path, extra)
+    with file.partial.open("r+b", buffering=0) as raw:
+        backing = Backing(file.path, raw)
+        try:
+            with h5py.File(backing, "w") as opened:
+                yield opened, backing
+        except (OSError, RuntimeError) as error:
+            if not isinstance(error, StorageError):
+                backing.check()
+            raise
+        backing.check()
 
 
 def group(parent: Any, name: str, path: Path) -> Any:

@@ -17,9 +17,11 @@ from storage.formats.names import NameTable
 from storage.meta import NetworkMeta
 
 BATCH = 1 << 18
+UNDIRECTED = "mapper.undirected"  # metadata of a table that lists every edge of a graph once
 
 
-def _library(path: Path) -> Any:
+def library(path: Path) -> Any:
+    """pyarrow.parquet; raises `BadInputError` that names the extra if it is not installed."""
     try:
         return import_module("pyarrow.parquet")
     except ImportError as error:
@@ -83,13 +85,15 @@ def load(
     progress: Progress | None = None,
     columns: ColumnNames | None = None,
 ) -> NetworkMeta:
-    """Convert a table of edges (`columns.choose_columns`) to a directed network file.
+    """Convert a table of edges (`columns.choose_columns`) to a network file.
+
+    It is directed, unless the metadata of the table say that it is not.
 
     columns : names of the columns to use, where the usual ones do not tell
     Ids may be names, which are numbered in order of appearance and become the labels of `id`.
     Raises `BadInputError` with the column and row of the first fault.
     """
-    parquet = _library(source)
+    parquet = library(source)
     arrow = import_module("pyarrow")
     try:
         with parquet.ParquetFile(source) as table, EdgeSpool(destination, source) as spool:
@@ -114,9 +118,14 @@ def load(
                 done += batch.num_rows
                 if progress is not None:
                     progress(done / total)
-            called_names = None if called is None else called.names()
+            about = table.schema_arrow.metadata or {}
             return spool.write(
-                {"format": "parquet"}, memory, threads, names=called_names, by_number=True
+                {"format": "parquet"},
+                memory,
+                threads,
+                names=None if called is None else called.names(),
+                by_number=True,
+                undirected=about.get(UNDIRECTED.encode()) == b"true",
             )
     except StorageError:
         raise

@@ -1,19 +1,15 @@
-"""Numbers to text, and text to files that appear only when they are complete."""
+"""Numbers to text."""
 
 from __future__ import annotations
 
-from pathlib import Path
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
-from isal import isal_zlib
 from numba import njit
 from numpy.typing import NDArray
 
-from storage.closing import Closing
-from storage.files import PartialFile
-
 MAX_DECIMALS = 15
-_NO_TEXT = np.empty((0, 0), np.uint8)
 
 
 @njit(cache=True, nogil=True)
@@ -56,42 +52,63 @@ def _render_lists(own, indptr, ids, weights, buffer):
 
 
 @njit(cache=True, nogil=True)
-def _render_edges(source, target, weights, decimals, text, buffer):
-    """A line ``source,target,weight`` an edge.
+def _put_decimal(buffer, at, value, decimals, scale):
+    """Write value / scale with scale = 10^decimals, without zeros at the end."""
+    at = _put(buffer, at, value // scale)
+    rest = value % scale
+    if rest:
+        buffer[at] = 46
+        at += 1
+        digit = scale // 10
+        while rest:
+            buffer[at] = 48 + rest // digit
+            rest %= digit
+            digit //= 10
+            at += 1
+    return at
 
-    decimals : digits of a weight behind the point; zeros at the end are left out
-    text : ndarray[uint8], shape (edges, width), the weights padded with zero bytes; or (0, 0)
+
+@njit(cache=True, nogil=True)
+def _copy(buffer, at, data, first, last):
+    for i in range(first, last):
+        buffer[at] = data[i]
+        at += 1
+    return at
+
+
+@njit(cache=True, nogil=True)
+def _render_rows(
+    columns, frame, frame_ends, names, name_ends, named, decimals, text, text_ends, buffer
+):
+    """A piece of text for every row: its values, with a part of the frame before and behind each.
+
+    columns : ndarray[int64], shape (columns, rows)
+    frame, frame_ends : ndarray[uint8], the parts one after another, and the end of each
+    names, name_ends : names one after another, and where each begins and ends
+    named : how many columns, the first, hold numbers of names
+    decimals : digits of the last column behind the point, or -1 if `text` has its values
+    text, text_ends : values of the last column as text, like names
     """
     scale = 1
     for _ in range(decimals):
         scale *= 10
     at = 0
-    for e in range(source.size):
-        at = _put(buffer, at, source[e])
-        buffer[at] = 44
-        at = _put(buffer, at + 1, target[e])
-        buffer[at] = 44
-        at += 1
-        if text.size:
-            for k in range(text.shape[1]):
-                if text[e, k] == 0:
-                    break
-                buffer[at] = text[e, k]
-                at += 1
-        else:
-            at = _put(buffer, at, weights[e] // scale)
-            rest = weights[e] % scale
-            if rest:
-                buffer[at] = 46
-                at += 1
-                digit = scale // 10
-                while rest:
-                    buffer[at] = 48 + rest // digit
-                    rest %= digit
-                    digit //= 10
-                    at += 1
-        buffer[at] = 10
-        at += 1
+    last = columns.shape[0] - 1
+    for row in range(columns.shape[1]):
+        begin = 0
+        for column in range(last + 1):
+            at = _copy(buffer, at, frame, begin, frame_ends[column])
+            begin = frame_ends[column]
+            value = columns[column, row]
+            if column < named:
+                at = _copy(buffer, at, names, name_ends[value], name_ends[value + 1])
+            elif column < last:
+                at = _put(buffer, at, value)
+            elif decimals < 0:
+                at = _copy(buffer, at, text, text_ends[row], text_ends[row + 1])
+            else:
+                at = _put_decimal(buffer, at, value, decimals, scale)
+        at = _copy(buffer, at, frame, begin, frame_ends[last + 1])
     return at
 
 
@@ -116,6 +133,74 @@ def render_lists(
     return buffer[: _render_lists(own, indptr, ids, given, buffer)].tobytes()
 
 
+@dataclass(frozen=True, slots=True)
+class Words:
+    """Words, one after another.
+
+    text : ndarray[uint8]; ends : ndarray[int64], shape (words + 1,), where each begins and ends
+    """
+
+    text: NDArray[np.uint8]
+    ends: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, words: Iterable[bytes]) -> Words:
+        held = list(words)
+        lengths = np.fromiter(map(len, held), np.int64, len(held))
+        return cls(np.frombuffer(b"".join(held), np.uint8), np.append(0, np.cumsum(lengths)))
+
+
+def _as_words(values: NDArray[np.float64]) -> Words:
+    """Each value in the fewest digits that tell it apart, shape (values,)."""
+    padded = values.astype("S32").view(np.uint8).reshape(values.size, 32)
+    filled = padded != 0
+    return Words(padded[filled], np.append(0, np.cumsum(np.count_nonzero(filled, axis=1))))
+
+
+_NO_WORDS = Words(np.empty(0, np.uint8), np.zeros(1, np.int64))
+
+
+def render_rows(
+    columns: Sequence[NDArray[np.int64]],
+    frame: Sequence[bytes],
+    *,
+    unit: float = 1.0,
+    names: Words | None = None,
+    named: int = 0,
+) -> bytes:
+    """Rows of numbers as text: frame[0], columns[0], frame[1], ..., the last part of the frame.
+
+    columns : of shape (rows,), no negative values
+    unit : of the last column, whose values are exact for units 10^-k
+    names, named : if there are names, the first `named` columns hold numbers of these
+    """
+    named = 0 if names is None else named
+    stacked = np.stack([column.astype(np.int64, copy=False) for column in columns])
+    rows, words, values = stacked.shape[1], names or _NO_WORDS, _NO_WORDS
+    room = rows * sum(map(len, frame))
+    for index, column in enumerate(stacked):
+        if index < named:
+            room += int((words.ends[column + 1] - words.ends[column]).sum())
+        else:
+            room += rows * _width(column)
+    decimals = decimals_of(unit)
+    if decimals is None:
+        values = _as_words(stacked[-1] * unit)
+        room += values.text.size
+    else:
+        room += rows * (decimals + 2)
+    buffer = np.empty(room, np.uint8)
+    parts = Words.of(frame)
+    used = _render_rows(
+        stacked, parts.text, parts.ends[1:], words.text, words.ends, named,
+        -1 if decimals is None else decimals, values.text, values.ends, buffer,
+    )  # fmt: skip
+    return buffer[:used].tobytes()
+
+
+CSV = (b"", b",", b",", b"\n")
+
+
 def render_edges(
     source: NDArray[np.int64],
     target: NDArray[np.int64],
@@ -126,37 +211,9 @@ def render_edges(
 
     All arrays have the shape (edges,) and no negative values.
     """
-    decimals = decimals_of(unit)
-    text = _NO_TEXT
-    if decimals is None and stored.size:
-        shown = (stored * unit).astype("S32")
-        text = shown.view(np.uint8).reshape(stored.size, 32)
-    weight_room = 33 if decimals is None else _width(stored) + decimals + 2
-    buffer = np.empty(source.size * (_width(source) + _width(target) + weight_room), np.uint8)
-    used = _render_edges(source, target, stored, decimals or 0, text, buffer)
-    return buffer[:used].tobytes()
+    return render_rows((source, target, stored), CSV, unit=unit)
 
 
 def decimals_of(unit: float) -> int | None:
     """k if the unit is 10^-k, else None."""
     return next((k for k in range(MAX_DECIMALS + 1) if float(f"1e-{k}") == unit), None)
-
-
-class TextSink(Closing):
-    """A text file, gzipped if its name ends in ``.gz``; without `commit` nothing is kept."""
-
-    def __init__(self, path: Path) -> None:
-        packed = path.name.lower().endswith(".gz")
-        self._packer = isal_zlib.compressobj(2, isal_zlib.DEFLATED, 31) if packed else None
-        self._file = PartialFile(path)
-
-    def write(self, data: bytes) -> None:
-        self._file.write(data if self._packer is None else self._packer.compress(data))
-
-    def commit(self) -> None:
-        if self._packer is not None:
-            self._file.write(self._packer.flush())
-        self._file.commit()
-
-    def close(self) -> None:
-        self._file.close()

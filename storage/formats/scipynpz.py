@@ -12,7 +12,7 @@ import zipfile
 import zlib
 from abc import abstractmethod
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -22,9 +22,11 @@ from isal import igzip_lib
 from numpy.typing import NDArray
 
 from storage.closing import Closing
-from storage.errors import BadInputError
+from storage.errors import BadInputError, StorageError
 from storage.formats.base import DEFAULT_MEMORY, Progress
+from storage.formats.mirror import Mirror
 from storage.formats.npystream import ArrayArchive, read_together
+from storage.formats.npzneurons import UNDIRECTED, says_undirected, set_attributes
 from storage.graph import MAX_VERTICES
 from storage.meta import NetworkMeta
 from storage.writer import NetworkWriter
@@ -53,7 +55,10 @@ class Entries(Closing):
     """The edges of a file.
 
     size : number of entries
+    lists : they are a list of edges, not a matrix
     """
+
+    lists = False
 
     def __init__(self, path: Path, neurons: int, size: int) -> None:
         self.path, self.neurons, self.size = path, neurons, size
@@ -88,6 +93,8 @@ class _Held(Entries):
 
 
 class _Lists(_Held):
+    lists = True
+
     def __init__(self, path: Path, arrays: dict[str, NDArray[Any]]) -> None:
         source, target, weight = arrays["source"], arrays["target"], arrays.get("weight")
         given = [array for array in (source, target, weight) if array is not None]
@@ -216,6 +223,7 @@ def _streamed(path: Path) -> Entries | None:
             if "neurons" in names:
                 return None
             entries = _Streamed(path, archive, wanted)
+            entries.lists = True
             entries.neurons = entries.largest() + 1
         elif {"format", "shape"} <= names:
             with path.open("rb") as file, _archive(file) as small:
@@ -311,15 +319,22 @@ def load(
     threads: int | None = None,
     progress: Progress | None = None,
 ) -> NetworkMeta:
-    """Convert an npz file to a directed network file; raises `BadInputError`."""
+    """Convert an npz file to a network file; raises `BadInputError`.
+
+    It is directed, and nothing is known of its neurons, but for what `npzneurons` finds.
+    """
     with ExitStack() as stack:
         entries = stack.enter_context(read(source))
         if entries.neurons <= 0:
             raise BadInputError(f"{source}: no neurons; a network needs at least one")
+        about = stack.enter_context(_about(source))
+        undirected = says_undirected(about)
+        mirror = Mirror() if undirected and not entries.lists else None
         writer = stack.enter_context(
             NetworkWriter(
                 destination,
                 entries.neurons,
+                undirected=undirected,
                 memory=memory,
                 threads=threads,
                 provenance={"format": "npz", "source": source.name},
@@ -327,8 +342,36 @@ def load(
         )
         done = 0
         for chunk in entries.chunks():
-            writer.add(*chunk)
+            writer.add(*(chunk if mirror is None else _upper(mirror, *chunk)))
             done += chunk[0].size
             if progress is not None:
                 progress(done / entries.size)
+        if mirror is not None and not mirror.agrees:
+            raise BadInputError(
+                f"{source}: says that it is undirected, but its matrix is not symmetric; leave "
+                f"the array {UNDIRECTED} out, or add the transpose"
+            )
+        set_attributes(writer, about)
         return writer.finish()
+
+
+@contextmanager
+def _about(path: Path) -> Iterator[Any]:
+    """The archive as numpy opens it; what numpy raises about damage becomes `BadInputError`."""
+    try:
+        with path.open("rb") as file, _archive(file) as archive:
+            yield archive
+    except StorageError:
+        raise
+    except _DAMAGE as error:
+        raise _damaged(path, error) from error
+
+
+def _upper(
+    mirror: Mirror, source: NDArray[Any], target: NDArray[Any], weight: NDArray[Any] | None
+) -> Chunk:
+    """The entries on and above the diagonal; the mirror sees all of them."""
+    bits = np.ones(source.size, np.int64) if weight is None else weight.view(np.int64)
+    mirror.add(source.astype(np.int64), target.astype(np.int64), bits)
+    upper = source <= target
+    return source[upper], target[upper], None if weight is None else weight[upper]

@@ -23,6 +23,7 @@ from storage.errors import BadInputError
 from storage.formats import hdf5
 from storage.formats.base import DEFAULT_MEMORY, Progress
 from storage.formats.sonataconfig import EdgesFile, find_circuit
+from storage.formats.sonatanodes import read_attributes
 from storage.formats.sonatatypes import FACTORS, Types, read_types
 from storage.graph import MAX_VERTICES
 from storage.meta import NetworkMeta
@@ -309,6 +310,8 @@ def load(
         provenance["weights_negative"] = negative
         labels = np.repeat(np.arange(len(counts)), counts)
         writer.set_attribute(POPULATION, labels, list(populations.counts))
+        for name, (values, texts) in read_attributes(circuit.nodes, populations.counts).items():
+            writer.set_attribute(name, values, texts)
         return writer.finish()
 
 

@@ -41,18 +41,24 @@ def find_circuit(source: Path, nodes: Path | None = None) -> Circuit:
     """The circuit that a configuration or a single file of edges stands for.
 
     nodes : file of nodes, in place of the configured ones. If there is none, the nodes of an edges
-        file are looked for beside it, by its name with `nodes` instead of the last `edges`
+        file are looked for beside it, see `nodes_beside`
     """
     with source.open("rb") as file:
         is_hdf5 = file.read(len(HDF5_MAGIC)) == HDF5_MAGIC
     if is_hdf5:
-        stem, found, ending = source.name.rpartition("edges")
-        beside = source.with_name(f"{stem}nodes{ending}")
-        if nodes is None and found and beside.is_file():
+        beside = nodes_beside(source)
+        if nodes is None and beside.is_file():
             nodes = beside
         return Circuit([EdgesFile(source)], [] if nodes is None else [nodes])
     circuit = _read_config(source)
     return circuit if nodes is None else Circuit(circuit.edges, [nodes])
+
+
+def nodes_beside(edges: Path) -> Path:
+    """The nodes of an edges file: `nodes` for the last `edges` of its name, else NAME_nodes.h5."""
+    stem, found, ending = edges.name.rpartition("edges")
+    name = f"{stem}nodes{ending}" if found else f"{edges.stem}_nodes{edges.suffix}"
+    return edges.with_name(name)
 
 
 def _read_config(path: Path, depth: int = 0) -> Circuit:

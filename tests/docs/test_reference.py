@@ -15,6 +15,7 @@ import pytest
 
 from mapper.cli import COMMANDS, build_whole_parser, main, subparsers
 from mapper.settings import PRESETS, Settings
+from storage.formats import EXPORTS
 from tests.docs.blocks import DOCS
 from tests.mapper.helpers import random_network
 
@@ -101,6 +102,17 @@ def test_every_command_has_a_section(generated: ModuleType) -> None:
             for option in set(action.option_strings) - {"-h", "--help"}:
                 assert f"`{option}" in page
     assert "mapper generate cortex net.bin --side 316" in page
+
+
+def test_every_export_has_a_row(generated: ModuleType) -> None:
+    page = generated.fill((DOCS / "reference" / "formats.md").read_text())
+    rows = page.partition("## Networks that are written")[2]
+    assert "| `graphml` | `.graphml` `.xml` |" in rows
+    assert re.search(r"\| `hmetis` .*\| no \| no \| yes \| partly \| no \| partly \|", rows)
+    text = (DOCS / "reference" / "export.md").read_text()
+    for name in EXPORTS:
+        assert f"\n| `{name}` |" in rows
+        assert name in text.lower().replace(" ", "")
 
 
 def test_the_site_is_built(tmp_path: Path) -> None:

@@ -138,3 +138,33 @@ def test_faults_of_options(refused: Refuse) -> None:
         (ColumnNames(source="a"), "has no columns for source and target"),
     ):
         assert message in refused("a.graphml", document(PAIR), extra={"columns": names})
+
+
+SIZES = """<key id="s" for="node" attr.name="Size" attr.type="int"><default>3</default></key>
+<key id="f" for="node" attr.name="size" attr.type="double"/>
+"""
+
+
+def test_sizes(converted: Convert) -> None:
+    """Of the key of whole numbers, its default where a node has none; others are of drawings."""
+    body = (
+        '<edge source="b" target="c"/><node id="a"><data key="s"> 7 </data></node>'
+        '<node id="b"><data key="f">2.5</data></node><node id="c"><data key="s">0</data></node>'
+    )
+    path = converted("a.graphml", document(body, keys=SIZES))
+    assert attributes_of(path) == {"id": [0, 1, 2], "size": [3, 0, 7]}
+    with NetworkFile(path) as net:
+        assert net.attribute("id").labels == ["b", "c", "a"]
+
+
+def test_drawings_have_no_sizes(converted: Convert) -> None:
+    path = converted("a.graphml", document(NODES, keys=SIZES.partition("\n")[2]))
+    assert list(attributes_of(path)) == ["id"]
+
+
+@pytest.mark.parametrize("size", ["-1", "2.5", "", str(2**62)])
+def test_faulty_sizes(size: str, refused: Refuse) -> None:
+    body = f'\n<node id="a"><data key="s">{size}</data></node>'
+    told = refused("a.graphml", document(body, keys=SIZES))
+    assert f"size {size!r} is not a whole number from 0; repair it" in told
+    assert "line 7" in told

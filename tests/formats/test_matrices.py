@@ -265,6 +265,9 @@ def test_damaged_parquet(refused: Refuse) -> None:
 def test_altered_binaries(tmp_path: Path) -> None:
     """Whatever a changed byte does, it ends in a network or in one line."""
     contents = [sparse_npz(scipy.sparse.csr_array(random_matrix())), npz(source=LIST, target=LIST)]
+    about = {"neuron/size": np.arange(2), "neuron/p/labels": np.array(["a", "b"]),
+             "neuron/p": np.arange(2), "undirected": np.array(True)}  # fmt: skip
+    contents.append(npz(source=LIST, target=LIST[::-1], **about))
     if importlib.util.find_spec("pyarrow"):
         contents.append(parquet(source=[1, 2, 3], target=[3, 1, 2], weight=[0.5, 1, 2]))
     rng = np.random.default_rng(11)

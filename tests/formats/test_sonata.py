@@ -325,3 +325,28 @@ def test_without_h5py(refused: Callable[..., str], monkeypatch: pytest.MonkeyPat
 
 def test_version_of_the_tests_files() -> None:
     assert VERSION["magic"] == sonata.MAGIC
+
+
+def test_sizes_and_ids_of_our_own_files(tmp_path: Path) -> None:
+    """Sizes of the populations that have some; ids only if one population has them all."""
+    write_nodes(tmp_path / "nodes.h5", COUNTS)
+    write_edges_file(tmp_path / "edges.h5", EDGES)
+    with h5py.File(tmp_path / "nodes.h5", "r+") as file:
+        own = file.create_group("nodes/b/0")
+        own["mapper_size"] = np.array([5, 6, 7, 8])
+        own["mapper_id"] = np.array([9, 8, 7, 6])
+    import_network(tmp_path / "edges.h5", tmp_path / "net.bin")
+    with NetworkFile(tmp_path / "net.bin") as net:
+        assert net.vertex_sizes().tolist() == [1, 1, 1, 5, 6, 7, 8]
+        assert "id" not in net.meta.attributes
+    with h5py.File(tmp_path / "nodes.h5", "r+") as file:
+        del file["nodes/b/0/mapper_size"]
+        file["nodes/b/0/mapper_size"] = np.array([5, 6])
+    with pytest.raises(BadInputError, match="mapper_size has 2 values instead of 4"):
+        import_network(tmp_path / "edges.h5", tmp_path / "net.bin")
+
+
+def test_nodes_beside_any_name(tmp_path: Path) -> None:
+    write_nodes(tmp_path / "net_nodes.h5", {"a": 5, "b": 9})
+    write_edges_file(tmp_path / "net.h5", EDGES)
+    assert import_network(tmp_path / "net.h5", tmp_path / "net.bin").neurons == 14

@@ -100,6 +100,11 @@ def limited(*arguments: str, largest: int) -> subprocess.CompletedProcess[str]:
     ("command", "largest"),
     [
         (("export", "net.bin", "out.csv"), 200),
+        (("export", "net.bin", "out.npz"), 500),
+        (("export", "net.bin", "out.parquet"), 100),
+        (("export", "net.bin", "out.h5"), 100),
+        (("export", "net.bin", "out.h5"), 3000),
+        (("export", "net.bin", "out.h5"), 9000),
         (("import", "edges.txt", "out.bin"), 200),
         (("generate", "cortex", "out.bin", "--side", "9", "--fanout", "5", "--sigma", "1"), 100),
         (("place", "net.bin", "--chip", "8x8", "-o", "out.npz"), 100),

@@ -230,6 +230,43 @@ def test_import_export_generate(run: Run) -> None:
     assert run("verify", "c.bin", "--json").json()["neurons"] == 36
 
 
+def test_export_tells_what_it_leaves_out(run: Run) -> None:
+    from storage.formats.objects import write_edges
+
+    write_edges(Path("a.bin"), [0, 1], [1, 2], [0.5, 2], 4, sizes=[1, 2, 3, 1], names=["a", *"bcd"])
+    found = run("export", "a.bin", "a.csv", "--json")
+    assert found.err.splitlines() == [
+        "note: csv has no sizes: those of 2 neurons left out",
+        "note: csv has no neurons without synapses: 1 left out",
+    ]
+    told = found.json()
+    assert (told["format"], told["left_out"]) == ("csv", {"sizes": 2, "isolated": 1})
+    found = run("export", "a.bin", "a.hgr")
+    assert "note: hmetis has no fractions: weights of 2 hyperedges" in found.err
+    assert "left_out" not in found.out
+    assert run("export", "a.bin", "a.graphml", "--json").json()["left_out"] == {}
+    assert run("export", "a.bin", "a.mtx", "-q").err == ""
+
+
+def test_export_names_the_second_file(run: Run) -> None:
+    pytest.importorskip("h5py")
+    Path("a.txt").write_text("0 1\n")
+    run("import", "a.txt", "a.bin")
+    assert run("export", "a.bin", "edges.h5", "--json").json()["nodes"] == "nodes.h5"
+    assert run("export", "a.bin", "b.h5", "--json").json()["nodes"] == "b_nodes.h5"
+    assert Path("nodes.h5").is_file() and Path("b_nodes.h5").is_file()
+
+
+def test_help_names_every_export(run: Run) -> None:
+    from storage.formats import EXPORTS
+
+    text = run("export", "--help").out
+    assert max(map(len, text.splitlines())) <= 80
+    for name, exporter in EXPORTS.items():
+        assert f"\n  {name} " in text
+        assert exporter.extensions[0] in text
+
+
 def test_losses_are_told_and_reported(run: Run) -> None:
     Path("a.txt").write_text("0 1\n0 1\n1 2\n2 2\n2 0\n")
     found = run("run", "a.txt", "--chip", "2x2", "--neurons-per-core", "1", "-o", "out", "--json")

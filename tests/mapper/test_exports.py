@@ -25,6 +25,7 @@ pytestmark = pytest.mark.usefixtures("light_placement")
 Fails = Callable[..., str]
 Array = np.ndarray[Any, Any]
 N, WIDTH, HEIGHT = 40, 4, 3
+REPLACE = Path.replace
 CHIP = ("--chip", "mine.toml", "--preset", "fast", "--threads", "1", "-q")
 TOML = """width = 4
 height = 3
@@ -237,6 +238,24 @@ def test_sanafe_counts_the_same_hops(out: Path, run: Run) -> None:
     assert found["energy"]["network"] == pytest.approx(hops * 4.0e-12)
 
 
+@pytest.mark.parametrize(
+    ("name", "other"), [("a.graph", "a.graph.part.12"), ("a.yaml", "a.arch.yaml")]
+)
+def test_two_files_or_none(
+    name: str, other: str, out: Path, fails: Fails, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whichever of two files can't get its name, the other one goes, too."""
+    for wrong in (name, other):
+
+        def refuse(self: Path, target: Path, wrong: str = wrong) -> Path:
+            if Path(target).name == wrong:
+                raise OSError(5, "Input/output error")
+            return REPLACE(self, target)
+
+        monkeypatch.setattr(Path, "replace", refuse)
+        assert f"{wrong}: cannot write: Input/output error" in fails("export", out, name)
+
+
 def test_sanafe_by_schema(out: Path, run: Run) -> None:
     yaml = pytest.importorskip("yaml")
     run("export", out, "a.yml")
@@ -401,9 +420,19 @@ def test_names_and_options(out: Path, fails: Fails) -> None:
     )
     told = fails("export", out, "a.csv", "--threshold", "1", code=2)
     assert told.startswith("--threshold is for the formats tables, sanafe, nir, not for csv")
-    for name in ("a.json", "a.npz", "a.parquet", "a.nir", "a.yaml", "a.tables.json"):
+    for name in ("a.json", "a.nir", "a.yaml", "a.tables.json"):
         told = fails("export", "net.bin", name, code=2)
         assert "is not the output folder of a run" in told
+    told = fails("export", "net.bin", "a", "--format", "nir", code=2)
+    assert "only a mapping can be exported as nir, a network as metis, csv, parquet" in told
+    for format in ("onnx", "edgelist", "qaplib"):
+        told = fails("export", "net.bin", "a", "--format", format, code=2)
+        assert told.startswith(f"{format} files are read, but not written; export a network as ")
+    assert "the name tells no format that can be written" in fails("export", "net.bin", "a.dat")
+    assert "no format is called 'dot'" in fails("export", "net.bin", "a", "--format", "dot")
+    assert "matrixmarket" not in fails("export", out, "a.npz", "--format", "onnx", code=2)
+    told = fails("export", out, "a.mtx", code=2)
+    assert "the name tells no format that a mapping can be written to" in told
     told = fails("export", "net.bin", "a.csv", "--bias", "3", code=2)
     assert "--bias is for the output folder" in told
 
@@ -428,3 +457,18 @@ def test_a_network_without_synapses(run: Run, folder: Path) -> None:
     assert "  edges: []\n" in Path("a.yaml").read_text()
     with open_run(Path("out")) as opened:
         assert (opened.core.size, opened.helpers) == (1, 0)
+
+
+def test_km1_of_the_hypergraph_is_the_connectivity(out: Path, run: Run) -> None:
+    """What partitioners of hypergraphs minimise is what the report calls connectivity."""
+    run("export", "net.bin", "a.hgr")
+    core = core_of(out)
+    lines = [[int(w) for w in line.split()] for line in Path("a.hgr").read_text().splitlines()]
+    count, vertices, fmt = lines[0]
+    assert (vertices, fmt) == (N, 11)
+    km1 = sum((len({int(core[p - 1]) for p in pins}) - 1) * w for w, *pins in lines[1 : 1 + count])
+    with NetworkFile(Path("net.bin")) as network:
+        unit = network.meta.weight_unit
+    report = json.loads((out / "report.json").read_text())
+    assert km1 > 0
+    assert km1 * unit == pytest.approx(report["metrics"]["multicast"]["connectivity"])

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from storage.errors import BadInputError, StorageError, WriteError
-from storage.files import PartialFile, write_file
+from storage.files import PartialFile, commit_together, write_file
 from storage.graph import MAX_VERTICES
 from storage.memory import MemoryGraph
 from storage.network import NetworkFile
@@ -152,6 +152,33 @@ def test_partial_file(destination: Path) -> None:
     assert destination.read_bytes() == OLD
     write_file(destination, b"new")
     assert destination.read_bytes() == b"new"
+
+
+def test_files_that_belong_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both get their names, or neither; until then there are none."""
+    paths = [tmp_path / name for name in "ab"]
+
+    def write_both() -> None:
+        with PartialFile(paths[0]) as first, PartialFile(paths[1]) as second:
+            first.write(b"1")
+            second.write(b"2")
+            commit_together(first, second)
+
+    replace = Path.replace
+
+    def refuse(self: Path, target: Path) -> Path:
+        if target == paths[1]:
+            raise OSError(5, "Input/output error")
+        return replace(self, target)
+
+    monkeypatch.setattr(Path, "replace", refuse)
+    with pytest.raises(WriteError, match="b: cannot write: Input/output error"):
+        write_both()
+    assert [*tmp_path.iterdir()] == []
+    monkeypatch.undo()
+    write_both()
+    assert sorted(tmp_path.iterdir()) == paths
+    assert [path.read_bytes() for path in paths] == [b"1", b"2"]
 
 
 def test_folders(tmp_path: Path) -> None:
