@@ -40,6 +40,15 @@ def opened(path: Path, extra: str = "sonata") -> Iterator[Any]:
         raise BadInputError(f"{path}: not a sound HDF5 file ({reason}); fetch it again") from error
 
 
+def members(path: Path) -> set[str] | None:
+    """What a file holds at its top; None if it is damaged, or h5py is not installed."""
+    try:
+        with opened(path) as file:
+            return set(file)
+    except BadInputError:
+        return None
+
+
 def group(parent: Any, name: str, path: Path) -> Any:
     """A group; raises `BadInputError` that names it if it is not there."""
     found = parent.get(name)

@@ -82,7 +82,7 @@ def _read_table(path: Path, network: NetworkFile) -> NDArray[np.float64]:
     with TextReader(path, comments=b"#%") as reader:
         line = reader.peek()
         mark = separator(line or "")
-        fields = split_line(line or "", mark)
+        fields = split_line(line or "", mark, reader.where(reader.line + 1))
         places = 0, 1
         if len(fields) > 1 and not any(map(is_number, fields[1:])):  # names of columns
             reader.next_line()

@@ -85,7 +85,7 @@ def test_no_size_line(text: str, converted: Convert) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", ": no neurons"),
+        ("", ": is empty"),
         ("# nothing\n", ": no neurons"),
         ("source,target\n", ": no neurons"),
         ("1,2\n3,4,5\n", "line 2: 3 columns instead of 2"),

@@ -106,7 +106,7 @@ def weighing(text: str) -> str:
         (BOMB, "line 1: declares an entity"),
         (OUTSIDE, "line 1: declares an entity"),
         ("<graphml></graphml>", ": holds no graph"),
-        ("", "line 1: not sound XML (no element found)"),
+        ("", ": is empty"),
         ("<svg></svg>", "line 1: the document is a <svg>, not <graphml>"),
         (document(NODES + EDGES)[:-12], "not sound XML (no element found); is the file complete?"),
         (document(NODES + EDGES)[:300], "not sound XML"),
