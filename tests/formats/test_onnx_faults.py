@@ -72,6 +72,50 @@ def test_an_input_without_a_shape(refused: Refuse) -> None:
     assert "input 'x' has no shape" in refused("a.onnx", made.SerializeToString())
 
 
+def test_versions(refused: Refuse) -> None:
+    for ir, opset, message in (
+        (99, 17, "ONNX IR version 99 is not known, 1 to "),
+        (0, 17, "ONNX IR version 0 is not known"),
+        (8, 999, "opset 999 is not known, 1 to "),
+        (8, 0, "opset 0 is not known"),
+    ):
+        made = model([node("Relu", "x")], opset=opset)
+        made.ir_version = ir
+        assert message in refused("a.onnx", made.SerializeToString())
+
+
+def test_an_order_that_cannot_be(refused: Refuse) -> None:
+    round_trip = [node("Add", "x b", "a"), node("Relu", "a", "b"), node("Relu", "b")]
+    backwards = [node("Relu", "b"), node("Relu", "a", "b"), node("Relu", "x", "a")]
+    for nodes, message in (
+        (round_trip, "form a cycle; only feed-forward networks are read"),
+        ([node("Relu", "y")], "nodes 'n_y' -> 'n_y' form a cycle"),
+        (backwards, "node 'n_y' (Relu): takes what a later node makes; sort the nodes"),
+        ([node("Relu", "x"), node("Abs", "x")], "node 'n_y' (Abs): makes 'y' once more"),
+        ([node("Relu", "x", "x")], "node 'n_x' (Relu): makes 'x' once more"),
+    ):
+        assert message in refused("a.onnx", model(nodes).SerializeToString())
+
+
+def test_weights_that_are_elsewhere_or_cut_off(refused: Refuse) -> None:
+    flat = [node("Flatten", "x", "f"), node("MatMul", "f w")]
+    for change, message in (
+        ("short", "cannot reshape array of size 2 into shape (60,3)"),
+        ("kind", "not a sound ONNX model"),
+        ("file", "not a sound ONNX model"),
+    ):
+        made = model(flat, {"w": weights(60, 3)})
+        tensor = made.graph.initializer[0]
+        if change == "short":
+            tensor.raw_data = bytes(8)
+        elif change == "kind":
+            tensor.data_type = 99
+        else:
+            tensor.data_location = 1
+            tensor.external_data.add(key="location", value="none.bin")
+        assert message in refused("a.onnx", made.SerializeToString())
+
+
 def test_damaged_files(refused: Refuse) -> None:
     whole = model([node("Conv", "x w")], W).SerializeToString()
     for length in (len(whole) // 2, len(whole) - 1):
