@@ -111,7 +111,10 @@ class Importer:
         except BadInputError as error:
             # what the writer finds out does not name the file
             where = "" if str(error).startswith(f"{source}:") else f"{source}: "
-            raise BadInputError(plain(f"{where}{error}")) from error
+            message = plain(f"{where}{error}")
+            if message == str(error):
+                raise
+            raise BadInputError(message) from error
         except MemoryError as error:
             raise BadInputError(
                 f"{source}: it asks for more memory than there is; are its sizes right?"
