@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from storage.errors import BadInputError
+from storage.formats.base import plain
 
 SOURCES = (
     "source", "src", "from", "pre", "source_id", "pre_id", "presynaptic", "pre_root_id",
@@ -69,7 +70,7 @@ def choose_columns(
 def listed(names: Sequence[str]) -> str:
     """Names of columns for a message, long ones and long lists cut short."""
     shown = [name if len(name) <= 24 else f"{name[:24]}..." for name in names[:MOST_LISTED]]
-    return ", ".join(shown + ["..."] * (len(names) > MOST_LISTED))
+    return plain(", ".join(shown + ["..."] * (len(names) > MOST_LISTED)))
 
 
 def names_ends(names: Sequence[str]) -> bool:

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from storage.errors import BadInputError
 from storage.formats import hdf5
+from storage.formats.columns import listed
 from storage.formats.namedtable import (
     NamedTable,
     Where,
@@ -72,7 +73,7 @@ def _read_npz(path: Path) -> Rates:
             NotImplementedError, RuntimeError) as error:  # fmt: skip
         reason = " ".join(str(error).split())[:120]
         raise BadInputError(f"{path}: not a sound npz file ({reason}); save it again") from error
-    held = ", ".join(names[:5]) or "nothing"
+    held = listed(names) or "nothing"
     raise BadInputError(f"{path}: holds {held}; it must hold an array `rate`")
 
 
@@ -124,7 +125,7 @@ def _choose(fields: Sequence[str], where: str) -> tuple[int, int]:
     if neuron is None or rate is None:
         if len(fields) == 2 and neuron is None and rate is None:
             return 0, 1
-        raise BadInputError(f"{where}: columns are {', '.join(fields)}; name two neuron and rate")
+        raise BadInputError(f"{where}: columns are {listed(fields)}; name two neuron and rate")
     return neuron, rate
 
 
