@@ -107,6 +107,7 @@ def weighing(text: str) -> str:
         (OUTSIDE, "line 1: declares an entity"),
         ("<graphml></graphml>", ": holds no graph"),
         ("", ": is empty"),
+        ("<?xml version='1.0' encoding='UF-8'?><graphml/>", "line 1: its encoding is not known"),
         ("<svg></svg>", "line 1: the document is a <svg>, not <graphml>"),
         (document(NODES + EDGES)[:-12], "not sound XML (no element found); is the file complete?"),
         (document(NODES + EDGES)[:300], "not sound XML"),
