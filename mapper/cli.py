@@ -28,6 +28,7 @@ COMMANDS = {
     "hw": "the chip as hardware: Verilog, and the cells that it takes",
     "completion": "write a script that makes a shell complete commands and options",
 }
+OWN = ("mapper", "storage", "chipsim", "hw")
 LIGHT = ("info", "report", "chips", "hw", "completion")
 """Commands that need no compiled kernels; `report` asks for them where it has to measure."""
 STAGED = ("run", "place")
@@ -165,6 +166,10 @@ def _known_error(error: Exception) -> tuple[str, int] | None:
     if isinstance(error, OSError):
         where = f"{error.filename}: " if error.filename else ""
         return f"{where}{error.strerror or error}", BAD_INPUT
+    if isinstance(error, ModuleNotFoundError):
+        package = str(error.name).partition(".")[0]
+        if package not in OWN:  # those of extras are asked for where they are needed
+            return f"the package {package} is missing; install mapper again with pip", BAD_INPUT
     if isinstance(error, MemoryError):
         return "out of memory; lower --memory or use a larger machine", BAD_INPUT
     return None

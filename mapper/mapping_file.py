@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +13,7 @@ from chipsim.chip import Chip
 from mapper.errors import MapperError
 from mapper.limits.helpers import Helpers
 from storage.files import write_file
+from storage.formats.base import plain
 
 
 def save_mapping(
@@ -49,16 +49,16 @@ def save_mapping(
 
 def load_helpers(path: Path, chip: Chip, neurons: int) -> tuple[Helpers, NDArray[np.int32]] | None:
     """Helpers of a mapping and their cores, shape (helpers,); None if it has none."""
-    if not zipfile.is_zipfile(path):
+    if not _is_npz(path):
         return None
-    with np.load(path, allow_pickle=False) as file:
-        if "helper_core" not in file:
-            return None
-        names = ("neuron", "first", "last", "core")
-        try:
+    try:
+        with path.open("rb") as opened, np.load(opened, allow_pickle=False) as file:
+            if "helper_core" not in file:
+                return None
+            names = ("neuron", "first", "last", "core")
             table = np.stack([file[f"helper_{name}"].astype(np.int64) for name in names])
-        except (KeyError, ValueError) as error:
-            raise MapperError(f"{path}: its table of helpers is damaged: {error}") from error
+    except Exception as error:  # numpy raises many kinds for a damaged archive
+        raise MapperError(f"{path}: its table of helpers is damaged: {_reason(error)}") from error
     bounds = np.array([neurons, neurons, neurons, chip.cores])
     if table.ndim != 2 or (table < 0).any() or (table >= bounds[:, None]).any():
         raise MapperError(f"{path}: its table of helpers does not belong to this network and chip")
@@ -79,9 +79,7 @@ def load_mapping(path: Path, neurons: int, chip: Chip) -> NDArray[np.int32]:
     A csv file has one core id a line, in the order of the network, or lines `neuron,core` in any
     order; a header line is skipped.
     """
-    if not path.is_file():
-        raise MapperError(f"{path}: no such file; name a mapping (npz or csv)")
-    core = _load_npz(path, chip) if zipfile.is_zipfile(path) else _load_csv(path, neurons)
+    core = _load_npz(path, chip) if _is_npz(path) else _load_csv(path, neurons)
     if core.shape != (neurons,):
         raise MapperError(
             f"{path}: maps {core.size} neurons, the network has {neurons}; "
@@ -96,15 +94,33 @@ def load_mapping(path: Path, neurons: int, chip: Chip) -> NDArray[np.int32]:
     return core.astype(np.int32)
 
 
+def _is_npz(path: Path) -> bool:
+    """Whether a file starts as an archive does, be it cut off or not."""
+    try:
+        with path.open("rb") as file:
+            return file.read(2) == b"PK"
+    except OSError as error:
+        fault = (error.strerror or str(error)).lower()
+        raise MapperError(f"{path}: {fault}; name a mapping (npz or csv)") from error
+
+
+def _reason(error: Exception) -> str:
+    """What numpy complains about, on one line and not at length."""
+    return plain(" ".join(str(error).split())[:120])
+
+
 def _load_npz(path: Path, chip: Chip) -> NDArray[np.integer]:
     try:
-        with np.load(path, allow_pickle=False) as file:
+        # opened here: numpy leaves the file open when the archive is damaged
+        with path.open("rb") as opened, np.load(opened, allow_pickle=False) as file:
             core = file["core"]
             size = tuple(int(file[side]) for side in ("width", "height") if side in file)
     except Exception as error:  # numpy raises many kinds for a damaged archive
-        raise MapperError(f"{path}: not a mapping: {error}") from error
+        raise MapperError(f"{path}: not a mapping: {_reason(error)}") from error
     if not np.issubdtype(core.dtype, np.integer):
         raise MapperError(f"{path}: core ids are {core.dtype}; they must be whole numbers")
+    if len(size) == 1:
+        raise MapperError(f"{path}: holds one of width and height; give both, or neither")
     if size and size != (chip.width, chip.height):
         raise MapperError(
             f"{path}: made for a {size[0]}x{size[1]} chip, not for {chip.width}x{chip.height}; "
@@ -116,15 +132,15 @@ def _load_npz(path: Path, chip: Chip) -> NDArray[np.integer]:
 def _load_csv(path: Path, neurons: int) -> NDArray[np.integer]:
     try:
         lines = path.read_text(encoding="utf-8").split("\n")
-    except (OSError, UnicodeDecodeError) as error:
-        raise MapperError(f"{path}: cannot read: {error}") from error
+    except UnicodeDecodeError as error:
+        raise MapperError(f"{path}: neither an npz nor UTF-8 text; save it again") from error
     if not any(line.strip() for line in lines[1:]) and not lines[0].strip()[:1].isdigit():
         raise MapperError(f"{path}: holds no core ids; give one a line, or lines neuron,core")
     skip = 1 if lines[0].strip() and not lines[0].strip()[0].isdigit() else 0
     try:
         table = np.loadtxt(lines[skip:], dtype=np.int64, delimiter=",", ndmin=2)
     except ValueError as error:
-        raise MapperError(f"{path}: not a csv of whole numbers: {error}") from error
+        raise MapperError(f"{path}: not a csv of whole numbers: {_reason(error)}") from error
     if table.shape[1] == 1:
         return table[:, 0]
     neuron, core = table[:, 0], table[:, 1]

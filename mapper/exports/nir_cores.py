@@ -8,7 +8,6 @@ population; that of the graph gets `chip`, `width` and `height`: core = y * widt
 from __future__ import annotations
 
 import math
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,8 @@ import numpy as np
 
 from mapper.errors import MapperError
 from mapper.exports.base import MappedRun
-from storage.files import PartialFile, writing
+from storage.files import PartialFile
+from storage.formats import hdf5
 from storage.formats.nirfile import POPULATION, Population, read_populations
 
 PIECE = 1 << 22
@@ -30,13 +30,12 @@ def save(run: MappedRun, destination: Path, graph: Path) -> dict[str, Any]:
     """
     populations = read_populations(graph)
     _check(run, graph, populations)
-    h5py = import_module("h5py")
     with PartialFile(destination) as file:
         with graph.open("rb") as source:
             while piece := source.read(PIECE):
                 file.write(piece)
         file.flush()
-        with writing(destination), h5py.File(file.partial, "r+") as copy:
+        with hdf5.created(file, "nir", "r+") as (copy, _):
             first = 0
             for each in populations:
                 size = math.prod(each.shape)

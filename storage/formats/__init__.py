@@ -19,7 +19,9 @@ from typing import TYPE_CHECKING, Any
 from storage.errors import BadInputError
 from storage.formats.base import (
     DEFAULT_MEMORY,
+    GZIP_MAGIC,
     HEAD_BYTES,
+    UTF16,
     Exporter,
     Importer,
     Progress,
@@ -40,6 +42,16 @@ def _is_graphml(head: bytes) -> bool:
     return b"<graphml" in head
 
 
+def _is_nir(path: Path) -> bool | None:
+    """NIR holds a group `node`, SONATA groups `edges` and `nodes`."""
+    from storage.formats import hdf5  # not before it is needed: it imports numpy
+
+    names = hdf5.members(path)
+    if names is None or not names & {"node", "nodes", "edges"}:
+        return None
+    return not names & {"nodes", "edges"}
+
+
 def _is_parhip(head: bytes) -> bool:
     """The lists of vertex 0 begin right behind the starts of all lists."""
     if len(head) < 32:
@@ -57,6 +69,7 @@ FORMATS: dict[str, Importer] = {
             (".mtx", ".mm"),
             "storage.formats.matrixmarket",
             b"%%MatrixMarket",
+            gzip=True,
         ),
         Importer(
             "parquet",
@@ -72,7 +85,7 @@ FORMATS: dict[str, Importer] = {
             (".nir",),
             "storage.formats.nirfile",
             HDF5,
-            named=True,
+            inside=_is_nir,
         ),
         Importer(
             "npz",
@@ -103,6 +116,7 @@ FORMATS: dict[str, Importer] = {
             "storage.formats.graphml",
             probe=_is_graphml,
             takes=("columns",),
+            gzip=True,
         ),
         Importer(
             "parhip",
@@ -116,12 +130,14 @@ FORMATS: dict[str, Importer] = {
             "METIS graph, with sizes and weights (undirected)",
             (".graph", ".mgraph", ".metis"),
             "storage.formats.metis",
+            gzip=True,
         ),
         Importer(
             "hmetis",
             "hMETIS hypergraph; a hyperedge is the axon of one neuron",
             (".hgr",),
             "storage.formats.hmetis",
+            gzip=True,
         ),
         Importer(
             "edgelist",
@@ -129,12 +145,14 @@ FORMATS: dict[str, Importer] = {
             (".csv", ".tsv", ".txt", ".edges", ".edgelist", ".el"),
             "storage.formats.edgelist",
             takes=("columns",),
+            gzip=True,
         ),
         Importer(
             "qaplib",
             "QAPLIB instance on a grid: its flows (undirected if symmetric)",
             (".dat",),
             "storage.formats.qaplib",
+            gzip=True,
         ),
     )
 }
@@ -238,6 +256,8 @@ def recognise(path: Path, name: str | None = None) -> Importer:
     for importer in FORMATS.values():  # the importer knows best what is missing in such a file
         if (importer.magic or importer.probe) and plain_suffix(path) in importer.extensions:
             return importer
+    if head.startswith(UTF16):
+        raise BadInputError(f"{path}: is UTF-16 text; save it as UTF-8")
     raise BadInputError(
         f"{path}: neither its name nor its content tells the format; "
         f"name it with --format ({', '.join(FORMATS)})"
@@ -301,11 +321,13 @@ def _head(path: Path) -> bytes:
             head = file.read(HEAD_BYTES)
     except OSError as error:
         raise BadInputError(f"{path}: cannot read: {error.strerror or error}") from error
-    if head.startswith(b"\x1f\x8b"):
+    if head.startswith(GZIP_MAGIC):
         try:
             head = zlib.decompressobj(31).decompress(head, HEAD_BYTES)
         except zlib.error as error:
             raise BadInputError(f"{path}: the gzip data is damaged; fetch it again") from error
+    if not head:
+        raise BadInputError(f"{path}: is empty; fetch or save it again")
     return head.removeprefix(b"\xef\xbb\xbf")
 
 

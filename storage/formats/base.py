@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from storage.network import NetworkFile
 
 HEAD_BYTES = 4096
+GZIP_MAGIC = b"\x1f\x8b"
+UTF16 = (b"\xff\xfe", b"\xfe\xff")  # how text of that encoding starts
 DEFAULT_MEMORY = 256 << 20
 
 Progress = Callable[[float], None]
@@ -36,14 +38,23 @@ def is_text(head: bytes) -> bool:
     return b"\0" not in head
 
 
+def plain(text: str) -> str:
+    """A message in which names out of a file do no harm to a terminal: all can be printed."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
 @dataclass(frozen=True, slots=True)
 class Importer:
     """A format that networks are read from.
 
     extensions : as in ``.graph``; a text format is recognised by them (and by holding text)
     magic : bytes that such a file starts with; a format that has one is recognised by it alone
-    named : that is so of other formats, too, and the extension must be one of these
+    inside : for a magic number that formats share: looks into a file whether it is of this one;
+        None if that cannot be told, and the extension decides
     binary : no text, but without a magic number; it is recognised by its extensions alone
+    gzip : whether it is read gzipped as well
     module : name of the module with ``load(source, destination, *, memory, threads, progress)``
     probe : for formats without a magic number: whether the head of a file looks like one
     takes : names of further options of ``load``
@@ -54,8 +65,9 @@ class Importer:
     extensions: tuple[str, ...]
     module: str
     magic: bytes = b""
-    named: bool = False
+    inside: Callable[[Path], bool | None] | None = None
     binary: bool = False
+    gzip: bool = False
     probe: Callable[[bytes], bool] | None = None
     takes: tuple[str, ...] = ()
 
@@ -63,7 +75,11 @@ class Importer:
         """Whether a file that starts with `head` (unzipped if need be) looks like this format."""
         named = plain_suffix(path) in self.extensions
         if self.magic:
-            return head.startswith(self.magic) and (named or not self.named)
+            found = head.startswith(self.magic)
+            if found and self.inside is not None:
+                told = self.inside(path)
+                return named if told is None else told
+            return found
         if self.probe is not None:
             return self.probe(head)
         return named and (self.binary or is_text(head))
@@ -86,16 +102,33 @@ class Importer:
         for name in given:
             if name not in self.takes:
                 raise BadInputError(f"{source}: {self.name} files have no option `{name}`")
+        if not self.gzip and _is_gzipped(source):
+            raise BadInputError(f"{source}: is gzipped; unzip it first, as gunzip does")
         load = import_module(self.module).load
         try:
             meta = load(
                 source, destination, memory=memory, threads=threads, progress=progress, **given
             )
         except BadInputError as error:
-            if str(source) in str(error):
+            # what the writer finds out does not name the file
+            where = "" if str(error).startswith(f"{source}:") else f"{source}: "
+            message = plain(f"{where}{error}")
+            if message == str(error):
                 raise
-            raise BadInputError(f"{source}: {error}") from error  # found out by the writer
+            raise BadInputError(message) from error
+        except MemoryError as error:
+            raise BadInputError(
+                f"{source}: it asks for more memory than there is; are its sizes right?"
+            ) from error
         return cast("NetworkMeta", meta)
+
+
+def _is_gzipped(path: Path) -> bool:
+    try:
+        with path.open("rb") as file:
+            return file.read(len(GZIP_MAGIC)) == GZIP_MAGIC
+    except OSError as error:
+        raise BadInputError(f"{path}: cannot read: {error.strerror or error}") from error
 
 
 @dataclass(frozen=True, slots=True)

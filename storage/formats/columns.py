@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from storage.errors import BadInputError
+from storage.formats.base import plain
 
 SOURCES = (
     "source", "src", "from", "pre", "source_id", "pre_id", "presynaptic", "pre_root_id",
@@ -16,6 +17,7 @@ TARGETS = (
     "post_pt_root_id", "bodyid_post", "target_node_id",
 )  # fmt: skip
 WEIGHTS = ("weight", "synapses", "count", "w", "syn_count", "nsyns", "number", "syn_weight")
+MOST_LISTED = 8  # columns in a message
 NO_WEIGHT = "-"  # asks for rows that count 1 each
 
 
@@ -45,24 +47,30 @@ def choose_columns(
     target = _named(lower, wanted.target, TARGETS, where)
     if (source is None) != (target is None) and (wanted.source or wanted.target):
         other = "--target-column" if target is None else "--source-column"
-        raise BadInputError(f"{where}: columns are {', '.join(names)}; name the other: {other}")
+        raise BadInputError(f"{where}: columns are {listed(names)}; name the other: {other}")
     if source is None or target is None:
         source, target = 0, 1
     if len(names) < 2 or source == target:
-        raise BadInputError(f"{where}: columns are {', '.join(names)}; name source and target")
+        raise BadInputError(f"{where}: columns are {listed(names)}; name source and target")
     if wanted.weight == NO_WEIGHT:
         return source, target, None
     weight = _named(lower, wanted.weight, WEIGHTS, where)
     if weight is None and len(names) == 3:
         weight = 3 - source - target
     if weight in (source, target):
-        raise BadInputError(f"{where}: columns are {', '.join(names)}; name source and target")
+        raise BadInputError(f"{where}: columns are {listed(names)}; name source and target")
     if weight is None and len(names) > 3:
         raise BadInputError(
             f"{where}: {len(names)} columns and none is called {', '.join(WEIGHTS)}; "
             "rename the one that is the weight, or name it: --weight-column"
         )
     return source, target, weight
+
+
+def listed(names: Sequence[str]) -> str:
+    """Names of columns for a message, long ones and long lists cut short."""
+    shown = [name if len(name) <= 24 else f"{name[:24]}..." for name in names[:MOST_LISTED]]
+    return plain(", ".join(shown + ["..."] * (len(names) > MOST_LISTED)))
 
 
 def names_ends(names: Sequence[str]) -> bool:
@@ -78,7 +86,7 @@ def _named(
         return _find(names, usual)
     place = _find(names, (wanted.strip().lower(),))
     if place is None:
-        raise BadInputError(f"{where}: columns are {', '.join(names)}; none is {wanted!r}")
+        raise BadInputError(f"{where}: columns are {listed(names)}; none is {wanted!r}")
     return place
 
 

@@ -51,12 +51,12 @@ def read_form(reader: TextReader, wanted: ColumnNames | None = None) -> Form:
     if line is None:
         raise BadInputError(f"{reader.path}: no neurons; the file lists no connection")
     mark = separator(line)
-    fields = split_line(line, mark)
+    fields = split_line(line, mark, reader.where(reader.line + 1))
     if not any(is_number(field) for field in fields):
         reader.next_line()
         columns = choose_columns(fields, reader.where(), wanted)
-        row = reader.peek()
-        text = row is not None and not all(map(is_number, split_line(row, mark)))
+        row, below = reader.peek(), reader.where(reader.line + 1)
+        text = row is not None and not all(map(is_number, split_line(row, mark, below)))
         if text and not (wanted and wanted.source) and not names_ends(fields):
             raise BadInputError(
                 f"{reader.where()}: ids that are no numbers need a line before them that names "

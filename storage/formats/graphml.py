@@ -120,6 +120,12 @@ class GraphMLParser:
                 f"{self._path}: line {error.lineno}: not sound XML ({reason}); "
                 "is the file complete?"
             ) from error
+        except BadInputError:
+            raise
+        except (LookupError, ValueError) as error:  # by Python's codecs
+            raise BadInputError(
+                f"{self._path}: line 1: its encoding is not known ({error}); save it as UTF-8"
+            ) from error
         if last:
             self._flush()
             if self.undirected is None:

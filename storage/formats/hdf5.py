@@ -83,8 +83,12 @@ class Backing(io.RawIOBase):
 
 
 @contextmanager
-def created(file: PartialFile, extra: str = "sonata") -> Iterator[tuple[Any, Backing]]:
+def created(
+    file: PartialFile, extra: str = "sonata", mode: str = "w"
+) -> Iterator[tuple[Any, Backing]]:
     """A new HDF5 file in the place of a partial file, which is still to be committed.
+
+    mode : "w", or "r+" to add to what the partial file holds
 
     Raises `WriteError` in the end if something could not be written, or before by `Backing.check`.
     """
@@ -92,13 +96,22 @@ def created(file: PartialFile, extra: str = "sonata") -> Iterator[tuple[Any, Bac
     with file.partial.open("r+b", buffering=0) as raw:
         backing = Backing(file.path, raw)
         try:
-            with h5py.File(backing, "w") as opened:
+            with h5py.File(backing, mode) as opened:
                 yield opened, backing
         except (OSError, RuntimeError) as error:
             if not isinstance(error, StorageError):
                 backing.check()
             raise
         backing.check()
+
+
+def members(path: Path) -> set[str] | None:
+    """What a file holds at its top; None if it is damaged, or h5py is not installed."""
+    try:
+        with opened(path) as file:
+            return set(file)
+    except BadInputError:
+        return None
 
 
 def group(parent: Any, name: str, path: Path) -> Any:

@@ -44,13 +44,13 @@ def read_header(reader: TextReader) -> Header:
     words = _banner(reader)
     layout, kind, symmetry = words[2:5]
     if layout not in ("coordinate", "array"):
-        _refuse(reader, f"layout {layout!r} is unknown; it must be coordinate or array")
+        _refuse(reader, f"layout {layout[:24]!r} is unknown; it must be coordinate or array")
     if kind not in ("real", "double", "integer", "pattern"):
-        _refuse(reader, f"{kind} entries cannot be weights; use real, integer or pattern")
+        _refuse(reader, f"{kind[:24]} entries cannot be weights; use real, integer or pattern")
     if symmetry == "skew-symmetric":
         _refuse(reader, "a skew-symmetric matrix has negative entries; store their magnitudes")
     if symmetry not in ("general", "symmetric"):
-        _refuse(reader, f"symmetry {symmetry!r} is not supported; use general or symmetric")
+        _refuse(reader, f"symmetry {symmetry[:24]!r} is not supported; use general or symmetric")
     dense, symmetric = layout == "array", symmetry == "symmetric"
     if dense and kind == "pattern":
         _refuse(reader, "an array has no pattern form; use coordinate")

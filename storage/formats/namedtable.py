@@ -34,11 +34,17 @@ def separator(line: str) -> str | None:
     return next((mark for mark in ",;\t" if mark in line.strip()), None)
 
 
-def split_line(line: str, mark: str | None) -> list[str]:
-    """The columns of a line, without blanks and quotes around them."""
+def split_line(line: str, mark: str | None, where: str) -> list[str]:
+    """The columns of a line, without blanks and quotes around them.
+
+    where : file and line, for the message of a `BadInputError`
+    """
     if mark is None:
         return [part.strip('"') for part in line.split()]
-    fields = next(csv.reader([line.strip()], delimiter=mark), [])
+    try:
+        fields = next(csv.reader([line.strip()], delimiter=mark), [])
+    except csv.Error as error:
+        raise BadInputError(f"{where}: {_reason(error)}; repair it") from error
     return [field.strip() for field in fields]
 
 
@@ -74,7 +80,7 @@ class NamedTable:
             try:
                 rows = list(csv.reader(lines, delimiter=self._mark))
             except csv.Error as error:
-                raise BadInputError(f"{where(0)} or below: {error}; repair it") from error
+                raise BadInputError(f"{where(0)} or below: {_reason(error)}; repair it") from error
         if len(rows) != len(lines):
             raise BadInputError(f"{where(0)} or below: a quoted value goes on over a line's end")
         counts = np.fromiter(map(len, rows), np.int64, len(rows))
@@ -86,6 +92,12 @@ class NamedTable:
                 "give every line the same columns"
             )
         return rows
+
+
+def _reason(error: csv.Error) -> str:
+    if "new-line" in str(error):  # its advice is about a call of Python
+        return "a CR that is not the end of a line"
+    return str(error)
 
 
 def _names(column: list[str], where: Where) -> list[str]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from graphlib import CycleError, TopologicalSorter
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from numpy.typing import NDArray
 
 from storage.errors import BadInputError
 
+MOST_SHOWN = 8  # nodes of a cycle in a message
 NONE = -1  # in arrays of ids: no neuron, but a constant, such as padding
 _ANY_FAULT = (
     ArithmeticError,
@@ -118,8 +120,10 @@ class Model:
             raise BadInputError(f"not a sound ONNX model ({reason}); save it again") from error
         if not graph.node and not graph.input:
             raise BadInputError("holds no graph; is this an ONNX model?")
+        self._check_versions(model)
         self._opsets = list(model.opset_import)
         self.nodes = [self._node(proto) for proto in graph.node]
+        _check_order(self.nodes, [given.name for given in graph.input])
         self.inputs = [
             (str(given.name), _shape(given))
             for given in graph.input
@@ -130,6 +134,22 @@ class Model:
             self.uses[name] = self.uses.get(name, 0) + 1
         for given in graph.output:
             self.uses[given.name] = self.uses.get(given.name, 0) + 1
+
+    def _check_versions(self, model: Any) -> None:
+        """Raise `BadInputError` if the installed library does not know what the model means."""
+        newest = int(self._onnx.IR_VERSION)
+        if not 1 <= model.ir_version <= newest:
+            raise BadInputError(
+                f"ONNX IR version {model.ir_version} is not known, 1 to {newest} are; update onnx, "
+                "or export the model for an older one"
+            )
+        newest = int(self._onnx.defs.onnx_opset_version())
+        for opset in model.opset_import:
+            if opset.domain in ("", "ai.onnx") and not 1 <= opset.version <= newest:
+                raise BadInputError(
+                    f"opset {opset.version} is not known, 1 to {newest} are; update onnx, or "
+                    "export the model for an older one"
+                )
 
     def _node(self, proto: Any) -> Node:
         try:
@@ -168,6 +188,31 @@ class Model:
         except _ANY_FAULT as error:
             reason = " ".join(str(error).split())[:120]
             raise BadInputError(f"cannot be worked out: {reason}") from error
+
+
+def _check_order(nodes: Sequence[Node], inputs: Sequence[str]) -> None:
+    """Raise `BadInputError` for a tensor that is made twice, or is used before it is made."""
+    maker: dict[str, int] = dict.fromkeys(inputs, -1)  # of each tensor, the number of the node
+    for number, node in enumerate(nodes):
+        for name in filter(None, node.proto.output):
+            if name in maker:
+                raise BadInputError(f"node {node.name!r} ({node.kind}): makes {name!r} once more")
+            maker[name] = number
+    before = {n: {maker.get(name, -1) for name in nodes[n].proto.input} for n in range(len(nodes))}
+    late = [n for n, others in before.items() if max(others, default=-1) >= n]
+    if not late:
+        return
+    try:
+        TopologicalSorter(before).prepare()
+    except CycleError as error:
+        names = " -> ".join(repr(nodes[number].name) for number in error.args[1][:MOST_SHOWN])
+        raise BadInputError(
+            f"nodes {names} form a cycle; only feed-forward networks are read"
+        ) from error
+    node = nodes[late[0]]
+    raise BadInputError(
+        f"node {node.name!r} ({node.kind}): takes what a later node makes; sort the nodes"
+    )
 
 
 def _shape(given: Any) -> tuple[int, ...]:

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from storage.errors import BadInputError
 from storage.formats import hdf5
+from storage.formats.columns import listed
 from storage.formats.namedtable import (
     NamedTable,
     Where,
@@ -72,7 +73,7 @@ def _read_npz(path: Path) -> Rates:
             NotImplementedError, RuntimeError) as error:  # fmt: skip
         reason = " ".join(str(error).split())[:120]
         raise BadInputError(f"{path}: not a sound npz file ({reason}); save it again") from error
-    held = ", ".join(names[:5]) or "nothing"
+    held = listed(names) or "nothing"
     raise BadInputError(f"{path}: holds {held}; it must hold an array `rate`")
 
 
@@ -82,7 +83,7 @@ def _read_table(path: Path, network: NetworkFile) -> NDArray[np.float64]:
     with TextReader(path, comments=b"#%") as reader:
         line = reader.peek()
         mark = separator(line or "")
-        fields = split_line(line or "", mark)
+        fields = split_line(line or "", mark, reader.where(reader.line + 1))
         places = 0, 1
         if len(fields) > 1 and not any(map(is_number, fields[1:])):  # names of columns
             reader.next_line()
@@ -124,7 +125,7 @@ def _choose(fields: Sequence[str], where: str) -> tuple[int, int]:
     if neuron is None or rate is None:
         if len(fields) == 2 and neuron is None and rate is None:
             return 0, 1
-        raise BadInputError(f"{where}: columns are {', '.join(fields)}; name two neuron and rate")
+        raise BadInputError(f"{where}: columns are {listed(fields)}; name two neuron and rate")
     return neuron, rate
 
 

@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 from storage.closing import Closing
 from storage.errors import BadInputError, StorageError
 from storage.formats.base import DEFAULT_MEMORY, Progress
+from storage.formats.columns import listed
 from storage.formats.mirror import Mirror
 from storage.formats.npystream import ArrayArchive, read_together
 from storage.formats.npzneurons import UNDIRECTED, says_undirected, set_attributes
@@ -32,6 +33,7 @@ from storage.meta import NetworkMeta
 from storage.writer import NetworkWriter
 
 CHUNK = 1 << 19
+NPY_MAGIC = b"\x93NUMPY"
 _ISAL_ERROR: Any = igzip_lib.IsalError
 _DAMAGE: tuple[type[Exception], ...] = (  # what numpy, scipy, zipfile raise on altered files
     ValueError,
@@ -271,10 +273,13 @@ def _checked(values: NDArray[Any], path: Path, name: str, first: int) -> NDArray
 
 
 def _archive(file: BinaryIO) -> Any:
-    archive = np.load(file, allow_pickle=False)
-    if isinstance(archive, np.ndarray):
-        raise ValueError("a single array")
-    return archive
+    start = file.read(len(NPY_MAGIC))
+    if start == NPY_MAGIC:
+        raise ValueError("a single array; an archive is what numpy.savez writes")
+    if not start.startswith(b"PK"):  # numpy would take it for a pickle, and say so
+        raise ValueError("it does not start as a zip archive does")
+    file.seek(0)
+    return np.load(file, allow_pickle=False)
 
 
 def read(path: Path) -> Entries:
@@ -304,7 +309,7 @@ def read_held(path: Path) -> Entries:
         raise BadInputError(f"{path}: cannot read: {error.strerror or error}") from error
     except _DAMAGE as error:
         raise _damaged(path, error) from error
-    held = " ".join(", ".join(sorted(names)).split()) or "nothing"
+    held = listed(sorted(names)) or "nothing"
     raise BadInputError(
         f"{path}: holds {held}; it must be a scipy.sparse matrix, "
         "or arrays source, target[, weight]"

@@ -11,11 +11,11 @@ from isal import igzip, igzip_lib
 
 from storage.closing import Closing
 from storage.errors import BadInputError
+from storage.formats.base import GZIP_MAGIC, UTF16, is_text
 from storage.formats.tokens import Tokenizer, Tokens
 
 CHUNK_BYTES = 1 << 20
 PEEK_BYTES = 1 << 16
-GZIP_MAGIC = b"\x1f\x8b"
 _ISAL_ERROR: Any = igzip_lib.IsalError
 
 
@@ -25,6 +25,7 @@ class TextReader(Closing):
     path : plain or gzipped (by content)
     commas : bytes that separate numbers, at most one between two; blanks always do
     comments : bytes that start a comment, which goes on to the end of the line
+    Lines end with LF, CR LF, or all with CR alone.
     Raises `BadInputError` if the file can't be read, is damaged or holds something else.
     """
 
@@ -40,6 +41,7 @@ class TextReader(Closing):
         self._rest = b""
         self._ended = False
         self._started = False
+        self._only_cr = False
         self._at_line_start = True
 
     def where(self, line: int | None = None) -> str:
@@ -88,13 +90,19 @@ class TextReader(Closing):
     def raw_lines(self, size: int) -> list[str]:
         """The next lines as they are without their ends, about `size` bytes; [] at the end.
 
-        A line that is not UTF-8 has its faulty bytes replaced.
+        Raises `BadInputError` for a line that is not UTF-8: two names could become one.
         """
         while not self._ended and (len(self._rest) < size or b"\n" not in self._rest):
             self._fill(size)
         cut = self._rest.rfind(b"\n") + 1
         text, self._rest = self._rest[:cut], self._rest[cut:]
-        lines = text.decode("utf-8", "replace").split("\n")[:-1]
+        try:
+            lines = text.decode("utf-8").split("\n")[:-1]
+        except UnicodeDecodeError as error:
+            line = self.line + text.count(b"\n", 0, error.start) + 1
+            raise BadInputError(
+                f"{self.where(line)}: not UTF-8 text (byte {text[error.start]:#x}); save it as such"
+            ) from error
         self.line += len(lines)
         return lines
 
@@ -103,6 +111,16 @@ class TextReader(Closing):
         if not self._started:
             self._started = True
             data = data.removeprefix(b"\xef\xbb\xbf")
+            if data.startswith(UTF16):
+                raise BadInputError(f"{self.path}: is UTF-16 text; save it as UTF-8")
+            if not is_text(data):
+                line = data.count(b"\n", 0, data.index(0)) + 1
+                raise BadInputError(
+                    f"{self.where(line)}: a byte is 0, so this is no text; name another --format"
+                )
+            self._only_cr = b"\n" not in data and b"\r" in data[:-1]
+        if self._only_cr:
+            data = data.replace(b"\r", b"\n")
         if not data:
             self._ended = True
             if not (self._rest.endswith(b"\n") if self._rest else self._at_line_start):

@@ -11,6 +11,7 @@ import pytest
 
 from storage.errors import BadInputError
 from storage.formats import import_network
+from storage.meta import NetworkMeta
 from storage.network import NetworkFile
 
 Edges = dict[tuple[int, int], float]
@@ -33,6 +34,17 @@ def edges_of(path: Path) -> Edges:
 def attributes_of(path: Path) -> dict[str, list[Any]]:
     with NetworkFile(path) as net:
         return {name: net.attribute(name).values.tolist() for name in net.meta.attributes}
+
+
+def meta_of(path: Path) -> NetworkMeta:
+    with NetworkFile(path) as net:
+        return net.meta
+
+
+def labels_of(path: Path) -> list[str]:
+    """Names of the populations."""
+    with NetworkFile(path) as net:
+        return net.attribute("population").labels or []
 
 
 @pytest.fixture

@@ -85,7 +85,7 @@ def test_no_size_line(text: str, converted: Convert) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", ": no neurons"),
+        ("", ": is empty"),
         ("# nothing\n", ": no neurons"),
         ("source,target\n", ": no neurons"),
         ("1,2\n3,4,5\n", "line 2: 3 columns instead of 2"),
@@ -93,6 +93,9 @@ def test_no_size_line(text: str, converted: Convert) -> None:
         ("1,2,3,4\n", "line 1: 4 columns without names"),
         ("1\n", "line 1: 1 columns without names"),
         ("a,b,c,d\n1,2,3,4\n", "line 1: 4 columns and none is called weight"),
+        ("source,ta\rrget\n1,2\n", "line 1: a CR that is not the end of a line; repair it"),
+        (",".join("abcdefghijk") + "\n", "line 1: 11 columns and none is called weight"),
+        ("x" * 99 + "\n1\n", f"columns are {'x' * 24}...; name source and target"),
         ("id\n1\n", "line 1: columns are id; name source and target"),
         ("1,2\n-3,4\n", "line 2: -3 is negative"),
         ("1,2\n1.5,4\n", "line 2: 1.5 is not a whole number"),

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import gzip
 import struct
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from storage.errors import BadInputError, WriteError
-from storage.formats import EXPORTS, FORMATS, export_network, import_network, recognise
+from storage.formats import EXPORTS, FORMATS, export_network, hdf5, import_network, recognise
 from storage.network import NetworkFile
 from storage.writer import NetworkWriter
 
@@ -54,6 +56,100 @@ def test_not_recognised(name: str, content: bytes, message: str, tmp_path: Path)
     (tmp_path / name).write_bytes(content)
     with pytest.raises(BadInputError, match=message):
         recognise(tmp_path / name)
+
+
+HDF5_FILES = {  # what is at the top of a file, and its format under any name
+    "nir": ({"node": {"type": b"NIRGraph"}, "version": b"1.0"}, {"node": {}}),
+    "sonata": ({"edges": {}}, {"nodes": {}}, {"edges": {}, "nodes": {}}, {"edges": {}, "node": {}}),
+}
+
+
+def hdf5_file(path: Path, content: dict[str, Any]) -> None:
+    h5py = pytest.importorskip("h5py", reason="HDF5 files need h5py")
+    with h5py.File(path, "w") as file:
+        for name, value in content.items():
+            if isinstance(value, dict):
+                file.create_group(name).update(value)
+            else:
+                file[name] = value
+
+
+@pytest.mark.parametrize("expected", HDF5_FILES)
+def test_hdf5_files_by_what_is_inside(expected: str, tmp_path: Path) -> None:
+    for content in HDF5_FILES[expected]:
+        for name in ("a.nir", "a.h5", "a", "a.nir.txt"):
+            hdf5_file(tmp_path / name, content)
+            assert recognise(tmp_path / name).name == expected
+
+
+def test_hdf5_files_that_tell_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    hdf5_file(tmp_path / "a.nir", {"spikes": {}})
+    hdf5_file(tmp_path / "a.h5", {"spikes": {}})
+    assert [recognise(tmp_path / name).name for name in ("a.nir", "a.h5")] == ["nir", "sonata"]
+
+    def missing(name: str) -> Any:
+        raise ImportError(name)
+
+    monkeypatch.setattr(hdf5, "import_module", missing)
+    hdf5_file(tmp_path / "b.h5", {"node": {}})
+    assert recognise(tmp_path / "b.h5").name == "sonata"
+
+
+def test_a_gzipped_file_that_cannot_be(tmp_path: Path) -> None:
+    path = tmp_path / "a.npz.gz"
+    path.write_bytes(gzip.compress(b"PK\3\4...."))
+    assert recognise(path).name == "npz"
+    with pytest.raises(BadInputError, match=r"a\.npz\.gz: is gzipped; unzip it first"):
+        import_network(path, tmp_path / "net.bin")
+
+
+def test_text_of_any_system(tmp_path: Path) -> None:
+    """Lines may end as they like; what is not UTF-8 is refused."""
+    text = "source,target,weight\nä,b,1\nb,c,2\n\nc,ä,3\n"
+    found = []
+    for content in (text, text.replace("\n", "\r\n"), text.replace("\n", "\r"), "\ufeff" + text):
+        (tmp_path / "a.csv").write_bytes(content.encode())
+        meta = import_network(tmp_path / "a.csv", tmp_path / "net.bin")
+        found.append((meta.neurons, meta.synapses, meta.total_weight))
+        with NetworkFile(tmp_path / "net.bin") as net:
+            assert net.attribute("id").labels == ["ä", "b", "c"]
+    assert set(found) == {(3, 3, 6)}
+    for encoding, message in (
+        ("utf-16", r"a\.csv: is UTF-16 text; save it as UTF-8"),
+        ("latin-1", r"a\.csv: line 2: not UTF-8 text \(byte 0xe4\); save it as such"),
+    ):
+        (tmp_path / "a.csv").write_bytes(text.encode(encoding))
+        for name in (None, "edgelist"):
+            with pytest.raises(BadInputError, match=message):
+                import_network(tmp_path / "a.csv", tmp_path / "net.bin", name)
+
+
+def test_empty_lines_of_cr_count(tmp_path: Path) -> None:
+    """An empty line of a METIS file is a vertex, however lines end."""
+    for end in ("\n", "\r\n", "\r"):
+        (tmp_path / "a.graph").write_bytes(end.join(("3 1", "3", "", "1", "")).encode())
+        assert import_network(tmp_path / "a.graph", tmp_path / "net.bin").synapses == 1
+
+
+def test_more_memory_than_there_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def greedy(*_: Any, **__: Any) -> Any:
+        raise MemoryError
+
+    (tmp_path / "a.csv").write_text("1,2\n")
+    monkeypatch.setattr("storage.formats.edgelist.load", greedy)
+    with pytest.raises(BadInputError, match=r"a\.csv: it asks for more memory than there is"):
+        import_network(tmp_path / "a.csv", tmp_path / "net.bin")
+
+
+def test_a_short_name_is_not_taken_for_the_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The writer's message holds an `n`, but does not say that this is the file."""
+    monkeypatch.chdir(tmp_path)
+    with Path("n").open("wb") as file:
+        np.savez(file, source=[0], target=[1], neurons=[2**31])
+    with pytest.raises(BadInputError, match=r"^n: a network of 2147483648 neurons"):
+        import_network(Path("n"), Path("net.bin"), "npz")
 
 
 def test_a_network_needs_no_import(tmp_path: Path) -> None:

@@ -111,7 +111,8 @@ def test_an_example(converted: Convert) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", "no header line"),
+        ("", ": is empty"),
+        ("% nothing\n", "no header line"),
         ("3\n", "the header is '3'"),
         ("1 2 3 4\n", "the header is"),
         ("x 2\n", "the header is 'x 2'"),

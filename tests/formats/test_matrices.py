@@ -93,7 +93,7 @@ BANNER = "%%MatrixMarket matrix coordinate real general\n"
     ("text", "message"),
     [
         ("3 3 1\n", "line 1: the banner must be"),
-        ("", ": the banner must be"),
+        ("", ": is empty"),
         (BANNER.replace("real", "complex"), "line 1: complex entries cannot be weights"),
         (BANNER.replace("general", "skew-symmetric"), "line 1: a skew-symmetric matrix has neg"),
         (BANNER.replace("general", "hermitian"), "line 1: symmetry 'hermitian' is not supported"),
@@ -320,7 +320,7 @@ def test_qaplib(swap: bool, symmetric: bool, converted: Convert) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", "line 1: no neurons"),
+        ("", ": is empty"),
         ("0\n", "line 1: no neurons"),
         ("2\n0 1\n1 0\n0 1\n", "6 numbers after the size 2; two matrices of 2 x 2 have 8"),
         ("2\n0 2\n2 0\n0 3\n3 0\n", "neither matrix holds the Manhattan distances"),

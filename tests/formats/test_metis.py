@@ -110,7 +110,7 @@ def test_gzipped_and_named(converted: Convert) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", "no header line, so no neurons"),
+        ("", ": is empty"),
         ("% nothing\n", "no header line, so no neurons"),
         ("0 0\n", "line 1: no neurons"),
         ("3\n", "line 1: the header is '3'"),

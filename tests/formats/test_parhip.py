@@ -77,7 +77,8 @@ def changed(place: int, value: int) -> bytes:
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"", ": 0 bytes; a ParHIP header alone has 24"),
+        (b"", ": is empty"),
+        (bytes(23), ": 23 bytes; a ParHIP header alone has 24"),
         (written(4, EDGES, None)[:-8], "take 160; is the file complete?"),
         (written(4, EDGES, None) + b"more", "take 160; is the file complete?"),
         (changed(0, 7), "header: version is 7; it must be 0 to 3"),

@@ -247,6 +247,7 @@ def test_mappings_that_do_not_belong(network: Path, fails: Fails, run: Run, fold
         ("square.npz", {"core": np.zeros((4, 4), int)}),
         ("wide.npz", {"core": np.zeros(16, int), "width": np.arange(3), "height": 4}),
         ("object.npz", {"core": np.array([{}] * 16, object)}),
+        ("half.npz", {"core": np.zeros(16, int), "width": 4}),
     ):
         np.savez(folder / name, **arrays)
         assert name in score(name)
