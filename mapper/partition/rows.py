@@ -52,7 +52,7 @@ class Rows(ABC):
     """A symmetric graph with sized vertices and int32 weights.
 
     sizes : ndarray[int64], shape (vertices,), capacity that each vertex uses
-    entries : entries of all rows together
+    entries : entries of all rows together; those of a graph seen through a sample only about
     """
 
     sizes: NDArray[np.int64]
@@ -207,6 +207,9 @@ def hold(rows: Rows, team: Team, advance: Callable[[int], None]) -> HeldRows:
     for chunk in team.stream(rows.read, range(rows.chunks)):
         low, high = int(chunk.indptr[0]), int(chunk.indptr[-1])
         stop = at + high - low
+        if stop > ids.size:  # of a sample it is only known about how many there are
+            for array in (ids, weights):
+                array.resize(max(stop, array.size + array.size // 8), refcheck=False)
         places = slice(chunk.first + 1, chunk.first + 1 + chunk.vertices)
         indptr[places] = chunk.indptr[1:] - low + at
         ids[at:stop], weights[at:stop] = chunk.ids[low:high], chunk.weights[low:high]

@@ -7,6 +7,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
+from mapper.partition.rows import StreamedRows, hold
 from mapper.partition.sampled_contraction import _kept
 from mapper.partition.thinning import SEED, ThinnedGraph, _thin, thin
 from mapper.team import Team
@@ -62,3 +63,16 @@ def test_about_the_wanted_degree_and_the_same_weight() -> None:
     assert 0.6 * 50 * 400 < sum(map(len, rows)) <= 1.05 * 50 * 400
     weight = sum(sum(row.values()) for row in rows)
     assert weight == pytest.approx(sum(sum(row.values()) for row in whole), rel=0.05)
+
+
+@pytest.mark.parametrize("expected", [0, 1, 100, 10_000])
+@pytest.mark.parametrize("threads", [1, 2])
+def test_held_whatever_number_was_expected(expected: int, threads: int) -> None:
+    view = ThinnedGraph(graph_of(3), 8, expected)
+    rows = StreamedRows(view, view.vertex_sizes(), 0)
+    with Team(threads) as team:
+        held = hold(rows, team, lambda done: None)
+    found = [dict(zip(held.ids[a:b].tolist(), held.weights[a:b].tolist(), strict=True))
+             for a, b in pairwise(held.indptr.tolist())]  # fmt: skip
+    assert found == rows_of(view)
+    assert held.ids.size == held.weights.size == sum(map(len, found))
