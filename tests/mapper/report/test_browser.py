@@ -275,6 +275,51 @@ def test_without_scripts_the_first_layer_is_there(folder: Path, open_page: Open)
         assert page.locator(".board").bounding_box()["height"] > 300
 
 
+A4 = 794 - 2 * 49  # pixels between the margins
+
+
+def test_paper_has_no_controls_and_cuts_nothing(folder: Path, open_page: Open) -> None:
+    folders = [random_folder(folder / name, CHIP, seed) for seed, name in enumerate("ab")]
+    for path, views in (page_at(folders[0]), page_at(*folders)):
+        page = open_page(path, color_scheme="dark")
+        point_at(page, views[0], 0, click=True)
+        page.emulate_media(media="print")
+        page.set_viewport_size({"width": A4, "height": 1123})
+        assert fits(page)
+        seen = page.evaluate(
+            "[...document.querySelectorAll('button, input, .toolbar, .hint.needs-js, #tip, #says,"
+            " details:not([open])')].filter(e => e.checkVisibility()).length"
+        )
+        assert seen == 0
+        cut_off = page.evaluate(
+            "[...document.querySelectorAll('.scroll, pre, section')]"
+            ".filter(e => e.scrollWidth > e.clientWidth + 1).map(e => e.outerHTML)"
+        )
+        assert cut_off == []
+        whole = page.evaluate(
+            "['#chip .chip', '#limits', '#reproduce', 'tr', '.card'].map(s =>"
+            " getComputedStyle(document.querySelector(s)).breakInside)"
+        )
+        assert set(whole) == {"avoid"}
+        beside = page.evaluate(
+            "[...document.querySelectorAll('main > .pair > *')]"
+            ".map(e => Math.round(e.getBoundingClientRect().top))"
+        )
+        assert beside[0] == beside[1]  # though a screen as narrow as this has one column
+
+
+def test_paper_of_a_canvas_is_light(folder: Path, open_page: Open) -> None:
+    path, _ = page_at(random_folder(folder / "out", Chip("large", 65, 65), neurons=80))
+    drawn_as = "document.querySelector('canvas').toDataURL()"
+    light = open_page(path, color_scheme="light").evaluate(drawn_as)
+    page = open_page(path, color_scheme="dark")
+    assert page.evaluate(drawn_as) != light
+    page.emulate_media(media="print")
+    # drawn again with the next frame
+    page.evaluate("new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))")
+    assert page.evaluate(drawn_as) == light
+
+
 def test_themes_and_paper(made: tuple[Path, View], open_page: Open) -> None:
     def colours(page: Any) -> tuple[str, str]:
         return (
