@@ -179,7 +179,7 @@ def limits(views: list[View]) -> Html:
             if allowed is not None:
                 near = Html(f"{meter(most / allowed)} {percent(most / allowed)}")
             rows.append([safe(Html(title)), most, mean, allowed, safe(near)])
-    heads = ("Limit", "Fullest core", "Mean", "Of a core", "Fullest of it")
+    heads = ("", "Fullest core", "Mean", "Limit", "Fullest over limit")
     return table("Limits of a core", heads, rows, hidden=True)
 
 

@@ -53,6 +53,8 @@ def _said(found: dict[str, Any]) -> str:
     said.append(PACKETS.get(str(packets), "packets as the simulator was asked for"))
     said.append(f"buffers of {_plain(found.get('depth'))} flits")
     words = ", ".join(said) + "."
+    if found.get("packets") == 0:
+        words += " There was no packet to send."
     if found.get("saturated") is True:
         words += (
             " This load is above saturation: queues grew as long as it lasted, and latency with "

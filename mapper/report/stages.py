@@ -30,6 +30,7 @@ COSTS = {
 BY_HOPS = ("refine by hops",)
 BY_CUT = ("refine by cut", "uncoarsen and refine")
 """Stages that climb the levels, from the coarsest to the finest."""
+BLOCKS = "refine blocks"
 
 
 def run(views: list[View]) -> Html:
@@ -79,6 +80,8 @@ def costs(view: View) -> Html:
     heads = ("After", *(COSTS[name] for name in told))
     found = table("Cost after each stage", heads, lines, hidden=True)
     said = "Bars begin at 0."
+    if any(name == BLOCKS for name, _ in rows):
+        said += " Until blocks are split into cores, the cut is that between blocks."
     if any(entry.get("estimated") for _, entry in rows):
         said += " \u2248 is an estimate from a part of the connections, or from rounded weights."
     return Html(f"{found}<p class=note>{said}</p>")

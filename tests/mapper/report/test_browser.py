@@ -181,6 +181,25 @@ def test_nothing_is_wider_than_the_window(folder: Path, open_page: Open) -> None
             assert abs(board["width"] - board["height"]) < 2
 
 
+def test_words_of_charts_keep_apart(folder: Path, open_page: Open) -> None:
+    """On a long chip distances are joined to ranges, whose names are long."""
+    path, _ = page_at(random_folder(folder / "out", Chip("long", 150, 1), neurons=400))
+    for width in (390, 1440):
+        page = open_page(path, width)
+        faults = page.evaluate(
+            "[...document.querySelectorAll('.chart')].flatMap(chart => {"
+            " const edge = chart.getBoundingClientRect();"
+            " const boxes = [...chart.querySelectorAll('text')].map(t => [t.textContent,"
+            "  t.getBoundingClientRect()]);"
+            " return boxes.flatMap(([name, a], i) => boxes.slice(i + 1).filter(([, b]) =>"
+            "  a.left < b.right && b.left < a.right"
+            "  && a.top < b.bottom - 4 && b.top < a.bottom - 4)"  # boxes are higher than letters
+            "  .map(([other]) => name + '|' + other).concat("
+            "  a.left < edge.left - 0.5 || a.right > edge.right + 0.5 ? [name] : [])); })"
+        )
+        assert faults == [], width
+
+
 def test_two_share_their_colours(folder: Path, open_page: Open) -> None:
     other = Chip("d", 3, 5, neurons=16)
     path, views = page_at(random_folder(folder / "a", CHIP), random_folder(folder / "b", other, 4))

@@ -211,6 +211,26 @@ def test_a_simulation_above_saturation(folder: Path) -> None:
     assert "No flit went over a link." in said
 
 
+def test_a_simulation_without_packets(folder: Path) -> None:
+    nothing = dict.fromkeys(SIMULATION["latency"])
+    said = simulated(folder, packets=0, latency=nothing, links=[]).one("section", id="simulation")
+    assert "There was no packet to send." in said.text
+
+
+@pytest.mark.parametrize(
+    ("facts", "title"),
+    [
+        ({"path": "/a/net.bin"}, "net.bin"),
+        ({"path": "/a/out/network.bin", "imported_from": "/b/wing.graph"}, "wing.graph"),
+        ({"path": None}, "network"),  # made from Python
+    ],
+)
+def test_the_title_names_the_network(facts: dict[str, Any], title: str, folder: Path) -> None:
+    view = view_of(random_folder(folder / "out", CHIP))
+    view.report["network"] |= facts
+    assert Page(render([view]).decode()).one("title").text == f"{title} on c | mapper"
+
+
 def test_the_same_inputs_give_the_same_bytes(folder: Path) -> None:
     out = random_folder(folder / "out", CHIP)
     assert render([view_of(out)]) == render([view_of(out)])
@@ -288,6 +308,9 @@ def test_hostile_names_stay_text(folder: Path) -> None:
 def test_without_traffic(folder: Path) -> None:
     page = page_of(idle_folder(folder / "out", CHIP))
     assert "No traffic leaves any core." in page.source
+    assert "The network has no traffic." in page.one("section", id="distances").text
+    assert "No spike crosses a link." in page.one("section", id="loads").text
+    assert not page.all("svg", **{"class": "chart"})
     assert all(name != "hops_mean" or value == 0 for name, value in page.metrics())
     assert "nan" not in re.sub(r"<script>.*", "", page.source, flags=re.S).lower()
 
