@@ -316,7 +316,7 @@ def test_paper_has_no_controls_and_cuts_nothing(folder: Path, open_page: Open) -
         )
         assert cut_off == []
         whole = page.evaluate(
-            "['#chip .chip', '#limits', '#reproduce', 'tr', '.card'].map(s =>"
+            "['#chip', '#limits', '.pair', '#reproduce', 'tr', '.card'].map(s =>"
             " getComputedStyle(document.querySelector(s)).breakInside)"
         )
         assert set(whole) == {"avoid"}
