@@ -30,21 +30,33 @@ Places = tuple[NDArray[Any], NDArray[Any]]
 
 
 @njit(cache=True, nogil=True)
-def _cut_and_hops(first, indptr, ids, weights, part, column, row):
-    """Weight to other parts, and weight times distance, of the rows of a chunk.
+def _cut(first, indptr, ids, weights, part):
+    """Weight to other parts of the rows of a chunk."""
+    cut = np.int64(0)
+    for i in range(indptr.size - 1):
+        row = ids[indptr[i] : indptr[i + 1]]
+        row_weights = weights[indptr[i] : indptr[i + 1]]
+        own = part[first + i]
+        for e in range(row.size):
+            cut += row_weights[e] if part[np.uint32(row[e])] != own else 0
+    return cut
 
-    column, row : ndarray[int32] of every part
-    """
+
+@njit(cache=True, nogil=True)
+def _cut_and_hops(first, indptr, ids, weights, part, x, y):
+    """The same, and weight times distance; x, y : ndarray[int32], place of every part."""
     cut = np.int64(0)
     hops = np.int64(0)
     for i in range(indptr.size - 1):
-        own = part[first + i]
-        x, y = column[own], row[own]
-        for e in range(indptr[i], indptr[i + 1]):
-            other = np.uint32(part[np.uint32(ids[e])])
-            if other != np.uint32(own):
-                cut += weights[e]
-                hops += np.int64(weights[e]) * (abs(column[other] - x) + abs(row[other] - y))
+        row = ids[indptr[i] : indptr[i + 1]]
+        row_weights = weights[indptr[i] : indptr[i + 1]]
+        own = np.uint32(part[first + i])
+        x0, y0 = x[own], y[own]
+        for e in range(row.size):
+            other = np.uint32(part[np.uint32(row[e])])
+            if other != own:
+                cut += row_weights[e]
+                hops += np.int64(row_weights[e]) * (abs(x[other] - x0) + abs(y[other] - y0))
     return cut, hops
 
 
@@ -66,18 +78,18 @@ def look(rows: Rows, part: Int32, team: Team, places: Places | None = None) -> L
 
     part : ndarray[int32], shape (vertices,); places : column and row of every part
     """
-    if places is None:
-        nowhere = np.zeros(int(part.max(initial=-1)) + 1, np.int32)
-        places = nowhere, nowhere
-    column, row = (np.asarray(axis, np.int32) for axis in places)
     step = 1
     if not isinstance(rows, HeldRows):
         step = max(1, min(SPARED, rows.chunks // LEAST_CHUNKS))
 
+    axes = None if places is None else [np.asarray(axis, np.int32) for axis in places]
+
     def count(index: int) -> tuple[int, int, int]:
         chunk = rows.read(index)
-        links = chunk.indptr, chunk.ids, chunk.weights
-        cut, hops = _cut_and_hops(chunk.first, *links, part, column, row)
+        links = chunk.first, chunk.indptr, chunk.ids, chunk.weights
+        if axes is None:
+            return int(_cut(*links, part)), 0, chunk.vertices
+        cut, hops = _cut_and_hops(*links, part, *axes)
         return int(cut), int(hops), chunk.vertices
 
     sums = [0, 0, 0]
