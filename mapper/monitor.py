@@ -52,12 +52,19 @@ class Monitor(Closing):
         self._moved = bytes_moved()
         self._sampler = PeakSampler()
         self._stage = ""
+        self.at_work: dict[str, Any] = {}  # the stage at work, or the last one
         self._lock = Lock()
 
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:
         """A step of the method: timed, its peak of anonymous memory noted."""
         self._stage = name
+        stage = self.at_work = {
+            "name": name,
+            "seconds": 0.0,
+            "cpu_seconds": 0.0,
+            "peak_anon_bytes": 0,
+        }
         self.expect(0)
         start, cpu = time.perf_counter(), time.process_time()
         self._sampler.take()
@@ -70,12 +77,9 @@ class Monitor(Closing):
                 self.watch(name, 1.0)
         finally:
             seconds = time.perf_counter() - start
-            stage = {
-                "name": name,
-                "seconds": round(seconds, 4),
-                "cpu_seconds": round(time.process_time() - cpu, 4),
-                "peak_anon_bytes": self._sampler.take(),
-            }
+            stage["seconds"] = round(seconds, 4)
+            stage["cpu_seconds"] = round(time.process_time() - cpu, 4)
+            stage["peak_anon_bytes"] = self._sampler.take()
             self.stages.append(stage)
             self.write(f"{name}: {seconds:.2f} s, {stage['cpu_seconds']:.2f} s of all cores")
 

@@ -112,6 +112,18 @@ def real(stored: int, unit: float) -> int | float:
     return stored if unit == 1.0 else stored * unit
 
 
+def _in_units(entry: dict[str, Any], unit: float, rate_unit: float) -> dict[str, Any]:
+    """A stage or a level whose sums are stored ones."""
+    entry = dict(entry)
+    for name in ("cut_weight", "hops_total"):
+        if entry.get(name) is not None:
+            entry[name] = real(entry[name], unit)
+    if "multicast" in entry:
+        nets = entry["multicast"]
+        entry["multicast"] = {name: real(value, rate_unit) for name, value in nets.items()}
+    return entry
+
+
 def make_report(
     network: NetworkFile,
     path: Path,
@@ -127,11 +139,7 @@ def make_report(
     helpers : of neurons that were split, if that was asked for; then it has a `split`
     command : the words of the command line, if there was one; then it has a `command`
     """
-    unit = network.meta.weight_unit
-    levels = [
-        {**level, "cut_weight": None if (cut := level["cut_weight"]) is None else real(cut, unit)}
-        for level in monitor.levels
-    ]
+    units = network.meta.weight_unit, mapping.traffic.rate_unit
     report = {
         "schema": SCHEMA,
         "tool": {"name": "mapper", "version": version()},
@@ -139,8 +147,8 @@ def make_report(
         "chip": chip.to_json(),
         "settings": settings.to_json(),
         "metrics": mapping.metrics,
-        "levels": levels,
-        "stages": monitor.stages,
+        "levels": [_in_units(level, *units) for level in monitor.levels],
+        "stages": [_in_units(stage, *units) for stage in monitor.stages],
         "resources": monitor.resources(),
     }
     if helpers is not None:

@@ -5,6 +5,7 @@ Steps 2 to 5, and the refinement of single neurons, differ by method: `mapper.me
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -39,6 +40,8 @@ from mapper.team import Team
 from storage.graph import Graph
 from storage.network import NetworkFile
 from storage.scratch import Scratch
+
+Told = Callable[[NDArray[np.int32], NDArray[np.int32]], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,14 +98,20 @@ def map_network(
         part, groups = method.partition()  # steps 2 to 5
         scratch.evict()
 
-        def placed(groups: Subgraph = groups) -> Arrays:
-            x, y, interrupted = place_groups(groups, chip, settings, monitor)
+        def placed(groups: Subgraph = groups, method: Method = method) -> Arrays:
+            def told(x: NDArray[np.int32], y: NDArray[np.int32]) -> None:
+                method.placed(part, groups, x, y)
+
+            x, y, interrupted = place_groups(groups, chip, settings, monitor, told=told)
             return {"x": x, "y": y, "interrupted": np.array([interrupted], np.int32)}
 
+        before = len(monitor.stages)
         places = steps.once("place", placed)  # steps 6 to 8
         del groups
         cell = (places["y"] * chip.width + places["x"]).astype(np.int32)
         place = method.refine(run.place_items(cell, part))
+        costs = method.costs
+        costs.finish(place, chip.width, monitor.at_work if len(monitor.stages) > before else None)
         del method
         scratch.evict()
 
@@ -113,8 +122,7 @@ def map_network(
     with monitor.stage("score"):
         monitor.expect(network.connections)
         traffic = measure_network(network, chip, core, threads, scratch.path, monitor.advance)
-        if monitor.levels:
-            monitor.levels[0]["cut_weight"] = traffic.totals.cut
+        costs.settle(traffic, multicast=settings.objective == "multicast")
         broken = violations(chip, traffic.usage)
         if broken:
             more = f" and {len(broken) - 1} more" if len(broken) > 1 else ""
@@ -133,16 +141,22 @@ def _method(run: Run) -> Method:
     return Streamed(run)
 
 
+def _silent(x: NDArray[np.int32], y: NDArray[np.int32]) -> None:
+    pass
+
+
 def place_groups(
     groups: Subgraph,
     chip: Chip,
     settings: Settings,
     monitor: Monitor,
     time_limit: float | None = None,
+    told: Told = _silent,
 ) -> tuple[NDArray[np.int32], NDArray[np.int32], bool]:
     """Steps 6 to 8: one core for each group.
 
     time_limit : seconds after which the best so far is taken; not of the classic method
+    told : gets columns and rows after each stage that changes them
 
     Returns column and row of every group, each shape (groups,), and whether it was interrupted.
     Raises `DoesNotFitError` if there are more groups than usable cores.
@@ -156,13 +170,16 @@ def place_groups(
         with monitor.stage("placement"):  # steps 7 and 8
             memory = settings.memory_bytes // 4
             rng = _random(settings, step=7)
-            return place(
+            found = place(
                 groups, region, settings.placement, rng, threads, memory, time_limit=time_limit
             )
+            told(found[0], found[1])
+            return found
 
     with monitor.stage("initial placement"):  # step 7
         rng = _random(settings, step=7)
         x, y = place_by_bisection(groups, region, settings.bisection_repeats, rng, threads)
+        told(x, y)
 
     with monitor.stage("force-directed refinement"):  # step 8
         iterations, interrupted = refine_by_forces(
@@ -175,6 +192,7 @@ def place_groups(
             settings.memory_bytes // 4,
         )
         monitor.note(f"{iterations} iterations")
+        told(x, y)
     return x, y, interrupted
 
 

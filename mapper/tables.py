@@ -101,8 +101,26 @@ def planned(plan: Plan) -> Table:
 
 
 def stages(entries: Sequence[Mapping[str, Any]]) -> Table:
+    """Time, memory, and what the mapping cost after each stage where that is known."""
+    costs = {"cut_weight": "cut weight", "hops_total": "spike-hops"}
+    told = [name for name in costs if any(name in stage for stage in entries)]
     rows = [
-        (stage["name"], f"{stage['seconds']:.2f}", size(stage["peak_anon_bytes"]))
+        (
+            stage["name"],
+            f"{stage['seconds']:.2f}",
+            size(stage["peak_anon_bytes"]),
+            *(_cost(stage, name) for name in told),
+        )
         for stage in entries
     ]
-    return columns("stages", ("stage", "seconds", "peak memory"), rows)
+    heads = ("stage", "seconds", "peak memory", *(costs[name] for name in told))
+    return columns("stages", heads, rows)
+
+
+def _cost(stage: Mapping[str, Any], name: str) -> str:
+    """Nine characters, so that all columns fit; estimates have a tilde."""
+    value = stage.get(name)
+    if value is None:
+        return ""
+    shown = number(value) if value < 1e7 else f"{value:.4g}"
+    return f"~{shown}" if stage.get("estimated") else shown

@@ -19,7 +19,7 @@ examples:
   mapper report old-result --network moved/net.bin
 
 DIR is the output folder of a run. `run` makes its report.html; this makes it
-again, as after `mapper simulate`, or puts two mappings on one page with the
+again, as with a newer version, or puts two mappings on one page with the
 same colours. The page is one file that opens anywhere, without a network.
 Folders of older versions have no traffic.npz; they are measured anew, for
 which the mapped network is needed, and it is kept there.
@@ -53,7 +53,7 @@ def run(options: argparse.Namespace) -> int:
     def view(folder: Path, label: str | None) -> Any:
         def measure(report: dict[str, Any], chip: Chip) -> Loads:
             measured.append(str(folder))
-            return _measure(options, folder, report, chip)
+            return measure_folder(options, folder, report, chip)
 
         return view_folder(folder, measure, label)
 
@@ -73,7 +73,7 @@ def _labels(folders: list[Path]) -> list[str | None]:
     return [str(folder) for folder in folders]
 
 
-def _measure(
+def measure_folder(
     options: argparse.Namespace, folder: Path, report: dict[str, Any], chip: Chip
 ) -> Loads:
     """The loads of a folder that does not hold them."""

@@ -191,6 +191,8 @@ def run(options: argparse.Namespace) -> int:
             command = ("mapper", *options.arguments)
             report = make_report(original, path, chip, settings, mapping, monitor, helpers, command)
             report["resources"]["resumed"] = resumed
+            if imported:
+                report["network"]["imported_from"] = str(options.network.resolve())
         write_results(folder, report, mapping, chip, helpers)
         loads = Loads.of(mapping.traffic)
         write_page(folder / PAGE, [make_view(output.resolve().name, report, loads)])

@@ -15,7 +15,8 @@ examples:
   mapper simulate result --tick-cycles 20000 --packets core --json
 
 DIR is the output folder of a run. Every router, buffer and flit is simulated
-cycle by cycle; the result is added to its report.json as `simulation`.
+cycle by cycle; the result is added to its report.json as `simulation`, and
+its report.html is made again.
 
 Weights are spikes per unit of time. --tick-cycles says how many cycles of the
 mesh a unit of time lasts at load scale 1. Without it, it is so many that the
@@ -91,9 +92,12 @@ def above_zero(text: str) -> float:
 
 def run(options: argparse.Namespace) -> int:
     import json
+    from functools import partial
 
+    from mapper.commands.report_ import measure_folder
     from mapper.offered import offered_load
     from mapper.output import REPORT, read_report
+    from mapper.report.make import PAGE, view_folder, write_page
     from mapper.simulate import Wish, simulate, tables
     from storage.files import write_file
     from storage.network import NetworkFile
@@ -131,4 +135,6 @@ def run(options: argparse.Namespace) -> int:
             f"note: {found['undelivered']:,} of {found['packets']:,} packets had not arrived "
             f"{found['drained']:,} cycles after the window; latency is that of the others",
         )
+    measure = partial(measure_folder, options, options.path)
+    write_page(options.path / PAGE, [view_folder(options.path, measure)])
     return 0

@@ -8,6 +8,7 @@ pairs of graph and mesh 3 % of the hops, over refinement of a finished placement
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -40,6 +41,7 @@ FM_PASSES = 2  # of each exchange
 SETTLED = 20  # exchanges end when one saves less than one in so many hops that the first saved
 
 Int32 = NDArray[np.int32]
+Told = Callable[[Rows, Int32], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,15 +178,26 @@ def _seeker(rows: Rows, mesh: Mesh, fixed: NDArray[np.bool_] | None) -> Seeker:
     return SeekHops(mesh.width, mesh.height, rows.sizes, mesh.room, fixed)
 
 
+def _silent(graph: Rows, core: Int32) -> None:
+    pass
+
+
 def uncoarsen(
-    levels: Levels, core: Int32, mesh: Mesh, effort: Effort, seed: int, team: Team
+    levels: Levels,
+    core: Int32,
+    mesh: Mesh,
+    effort: Effort,
+    seed: int,
+    team: Team,
+    told: Told = _silent,
 ) -> Int32:
     """Refine on every level, from the coarsest on; returns the core of every vertex of the finest.
 
-    core : of the vertices of the coarsest level
+    core : of the vertices of the coarsest level; told : gets each level with what it ends with
     """
     for depth in range(len(levels.graphs) - 1, -1, -1):
         core = _refined(levels, depth, core, mesh, effort, seed, team)
+        told(levels.graphs[depth], core)
         if depth:
             core = core[levels.clusters[depth - 1]]
     return core
@@ -213,12 +226,18 @@ def _refined(
 
 
 def refine_levels(
-    levels: Levels, core: Int32, mesh: Mesh, effort: Effort, seed: int, team: Team
+    levels: Levels,
+    core: Int32,
+    mesh: Mesh,
+    effort: Effort,
+    seed: int,
+    team: Team,
+    told: Told = _silent,
 ) -> Int32:
     """Refine a placement of the coarsest level, or one made by bisection with the mesh, whichever
     is better there; then all finer levels. Returns the core of every vertex of the finest.
 
-    core : of the vertices of the coarsest level
+    core : of the vertices of the coarsest level; told : gets each level with what it ends with
     """
     top = Levels([levels.coarsest], [])
     starts = [core]
@@ -226,7 +245,8 @@ def refine_levels(
         starts.append(place_by_dual_bisection(levels.coarsest, mesh, seed))
     found = [uncoarsen(top, start, mesh, effort, seed, team) for start in starts]
     core = min(found, key=lambda one: merit(levels.coarsest, one, mesh, team))
+    told(levels.coarsest, core)
     if not levels.clusters:
         return core
     below = Levels(levels.graphs[:-1], levels.clusters[:-1])
-    return uncoarsen(below, core[levels.clusters[-1]], mesh, effort, seed, team)
+    return uncoarsen(below, core[levels.clusters[-1]], mesh, effort, seed, team, told)

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mapper.checkpoint import Arrays, Steps
+from mapper.costs import Costs, Look, look
 from mapper.mapping.annealing import Cooling
 from mapper.mapping.batches import exchange_batches
 from mapper.mapping.cycle import refine_by_chains
@@ -25,6 +26,7 @@ from mapper.mapping.partners import pairs_of
 from mapper.mapping.price import price
 from mapper.monitor import Monitor
 from mapper.partition.kway import refine_round
+from mapper.partition.rows import Rows
 from mapper.plan import HELD_BYTES, Plan
 from mapper.settings import Settings
 from mapper.team import Team
@@ -63,7 +65,7 @@ def level_effort(settings: Settings, plan: Plan, entries: int, proposals: int) -
 
 
 def refine_mapping(
-    mapped: Mapped, settings: Settings, steps: Steps, monitor: Monitor, team: Team
+    mapped: Mapped, settings: Settings, steps: Steps, monitor: Monitor, costs: Costs, team: Team
 ) -> NDArray[np.int32]:
     """The core of every vertex, with fewer hops; no core holds more than it may."""
     rows, mesh, plan = mapped.levels.finest, mapped.mesh, mapped.plan
@@ -93,11 +95,23 @@ def refine_mapping(
         passes = rounds = 0
         cycles = plan.cycles if settings.cycle_proposals else 0  # else they would do the same again
 
-        def climb(core: NDArray[np.int32]) -> tuple[NDArray[np.int32], int]:
-            seed = settings.seed_of(7)
-            return refine_levels(mapped.levels, core, mesh, effort, seed, team), 0
+        def climb(core: NDArray[np.int32] = core) -> Arrays:
+            seen: list[tuple[int, int]] = []  # the coarsest level first
 
-        step("uncoarsen", climb)
+            def told(graph: Rows, core: NDArray[np.int32]) -> None:
+                found = look(graph, core, team, (mesh.column, mesh.row))
+                seen.append((int(found.cut), int(found.hops)))
+
+            found = refine_levels(
+                mapped.levels, core, mesh, effort, settings.seed_of(7), team, told
+            )
+            return {"core": found, "seen": np.array(seen, np.int64).ravel()}
+
+        arrays = steps.once("uncoarsen", climb)
+        core = arrays["core"]
+        pairs = arrays["seen"].reshape(-1, 2).tolist()
+        for level, (cut, hops) in zip(monitor.levels[::-1], pairs, strict=True):
+            costs.take(level, Look(cut, hops, True), placed=mesh.most != CUT)
     monitor.expect((passes + rounds) * rows.entries)
     for index in range(passes):
 

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from mapper.checkpoint import Steps
 from mapper.constraints import Constraints
+from mapper.costs import Costs
 from mapper.limits.fold import Folded
 from mapper.limits.repair import Items, repair
 from mapper.limits.search import Job
@@ -37,6 +38,7 @@ def refine_within(
     plan: Plan,
     steps: Steps,
     monitor: Monitor,
+    costs: Costs,
     team: Team,
 ) -> NDArray[np.int32]:
     """Core of every item, with fewer hops if that is possible within the limits.
@@ -51,7 +53,7 @@ def refine_within(
     room = room_of(job.chip.cores, place, folded, pinned)
     mesh = Mesh(job.chip.width, job.chip.height, room)
     levels = Levels([rows], [], pinned if pinned.any() else None)
-    found = refine_mapping(Mapped(levels, place, mesh, plan), settings, steps, monitor, team)
+    found = refine_mapping(Mapped(levels, place, mesh, plan), settings, steps, monitor, costs, team)
     if folded.exact and not job.watched:
         return found
     limits, weight = job.load.limits, weight_of_excess(job.load.limits)

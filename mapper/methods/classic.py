@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from mapper.checkpoint import Steps
+from mapper.costs import Costs
 from mapper.limits.fold import Folded, Resized
 from mapper.methods.run import Int32, Method, Run
 from mapper.partition.bisection import whole
 from mapper.partition.classic import partition_classic
 from mapper.partition.contraction import contract
 from mapper.partition.growing import Subgraph
+from mapper.partition.rows import StreamedRows, weight_shift
 
 
 class Classic(Method):
@@ -16,6 +18,10 @@ class Classic(Method):
 
     def __init__(self, run: Run) -> None:
         self._run = run
+        meta = run.network.meta
+        shift = weight_shift(meta.total_weight, meta.synapses)
+        rows = StreamedRows(run.graph, run.folded.sizes, shift)
+        self.costs = Costs(run.monitor, run.team, rows, faithful=shift == 0)
 
     def partition(self) -> tuple[Int32, Subgraph]:
         run = self._run
@@ -26,13 +32,16 @@ class Classic(Method):
                 sized, folded.capacity, run.cores, run.settings, steps, run.scratch, run.monitor
             )
 
-        part, parts, _ = run.partition_within(attempt)
+        part, parts, _ = run.partition_within(attempt, self.costs)
         with run.monitor.stage("groups"):
             threads = run.team.threads
             contracted = contract(
                 run.graph, part, parts, run.scratch, "groups", run.sorting, threads
             )
             return part, whole(contracted, threads)
+
+    def placed(self, part: Int32, groups: Subgraph, x: Int32, y: Int32) -> None:
+        self.costs.place_groups(groups, x, y)
 
     def refine(self, core: Int32) -> Int32:
         return core

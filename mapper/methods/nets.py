@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from mapper.checkpoint import Steps
+from mapper.costs import Costs
 from mapper.limits.fold import Folded
 from mapper.mapping.within import within_limits
 from mapper.methods.run import Int32, Method, Run
@@ -14,6 +15,7 @@ from mapper.multicast.hypergraph import contract
 from mapper.multicast.job import NetTask, partition_nets, refine_trees
 from mapper.multicast.nets import net_traffic, read_nets
 from mapper.partition.growing import Subgraph
+from mapper.partition.rows import StreamedRows, weight_shift
 
 
 class Nets(Method):
@@ -29,6 +31,9 @@ class Nets(Method):
                 item = run.job.items.item.astype(np.int32)
                 nets = contract(nets, item, run.job.items.count, directed=True)
         self._nets, self._capacity = nets, run.folded.capacity
+        shift = weight_shift(network.meta.total_weight, network.meta.synapses)
+        rows = StreamedRows(run.graph, run.folded.sizes, shift)
+        self.costs = Costs(monitor, run.team, rows, faithful=shift == 0)
 
     def partition(self) -> tuple[Int32, Subgraph]:
         run = self._run
@@ -38,10 +43,10 @@ class Nets(Method):
             strict = not run.job.watched
             task = NetTask(sized, run.graph, folded.capacity, run.cores, strict)
             return partition_nets(
-                task, run.settings, run.plan.gathered, steps, run.monitor, run.team
+                task, run.settings, run.plan.gathered, steps, run.monitor, self.costs, run.team
             )
 
-        part, parts, folded = run.partition_within(attempt)
+        part, parts, folded = run.partition_within(attempt, self.costs)
         self._nets = replace(self._nets, sizes=folded.sizes)
         self._capacity = folded.capacity
         with run.monitor.stage("groups"):
@@ -54,7 +59,8 @@ class Nets(Method):
                 run.monitor.note("left as placed: some neurons are pinned")
                 return core
             mesh = run.mesh(core, self._capacity)
-            found = refine_trees(self._nets, core, mesh, run.settings, run.steps, run.monitor)
+            found = refine_trees(self._nets, core, mesh, run.settings, run.steps, run.monitor,
+                                self.costs)  # fmt: skip
             return (
                 found if run.plain else within_limits(run.job, found, core, run.monitor, run.team)
             )

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from chipsim.chip import Chip
 from mapper.checkpoint import Steps
 from mapper.constraints import Constraints
+from mapper.costs import Costs
 from mapper.limits.fold import Folded
 from mapper.limits.pins import core_of_items
 from mapper.limits.search import ATTEMPTS, Job, partition_within
@@ -75,15 +76,17 @@ class Run:
         """Bytes for repairs."""
         return self.plan.grouped or self.sorting
 
-    def partition_within(self, attempt: Attempt) -> tuple[Int32, int, Folded]:
+    def partition_within(self, attempt: Attempt, costs: Costs) -> tuple[Int32, int, Folded]:
         """Parts within all limits, see `mapper.limits.search`; attempts keep steps of their own."""
 
         def tried(folded: Folded, number: int) -> tuple[Int32, int]:
+            self.monitor.levels.clear()  # of the attempt before
             return attempt(folded, self.steps.within(f"attempt {number}") if number else self.steps)
 
         return partition_within(
-            self.job, tried, ATTEMPTS, self.spare, self.settings.seed_of(9), self.team, self.monitor
-        )
+            self.job, tried, ATTEMPTS, self.spare, self.settings.seed_of(9), self.team,
+            self.monitor, costs.part,
+        )  # fmt: skip
 
     def place_items(self, cell: Int32, part: Int32) -> Int32:
         """The core of everything that has a part; `cell` is the core of every part."""
@@ -101,7 +104,12 @@ class Run:
 
 
 class Method(ABC):
-    """Steps 2 to 5, and what follows once all parts have cores."""
+    """Steps 2 to 5, and what follows once all parts have cores.
+
+    costs : gets cut and hops of what each stage ends with
+    """
+
+    costs: Costs
 
     @abstractmethod
     def partition(self) -> tuple[Int32, Subgraph]:
@@ -110,6 +118,10 @@ class Method(ABC):
         Vertices are the items of the run, or clusters of them that `refine` takes apart.
         Raises `DoesNotFitError` if a limit of the chip cannot be kept.
         """
+
+    def placed(self, part: Int32, groups: Subgraph, x: Int32, y: Int32) -> None:
+        """Take down what the parts cost where they are now: columns and rows `x` and `y`."""
+        self.costs.place(part, x, y)
 
     @abstractmethod
     def refine(self, core: Int32) -> Int32:

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mapper.checkpoint import Arrays, Steps
+from mapper.costs import Costs
 from mapper.limits.fold import Folded, Resized
 from mapper.mapping.mesh import Mesh
 from mapper.mapping.multilevel import Levels, coarsen, first_parts
@@ -36,6 +37,8 @@ class Streamed(Method):
             rows = open_rows(seen, shift, run.plan.held, run.scratch, run.monitor, run.team)
         rows.sizes = run.folded.sizes
         self._rows, self._levels, self._folded = rows, Levels([rows], []), run.folded
+        faithful = shift == 0 and seen is run.graph
+        self.costs = Costs(run.monitor, run.team, rows, faithful=faithful)
 
     @property
     def _by_nets(self) -> bool:
@@ -48,17 +51,18 @@ class Streamed(Method):
         if run.plan.levels and run.plain:
             part, parts = self._first_parts()
         else:
-            part, parts, self._folded = run.partition_within(self._attempt)
+            part, parts, self._folded = run.partition_within(self._attempt, self.costs)
         if run.settings.objective == "cut" and run.plain:
             with run.monitor.stage("refine by cut"):
                 mesh = Mesh.flat(np.full(parts, run.folded.capacity, np.int64))
                 part = self._refined(part, mesh, np.ones(run.cores, np.bool_))
                 part, parts = numbered(part, run.cores)
+                self.costs.part(part)
                 self._levels = Levels([self._rows], [])
         if self._by_nets:
             return refine_streamed_nets(
                 run.network, self._rows, part, parts, run.folded.capacity, run.settings,
-                run.plan.grouped, run.steps, run.scratch.path, run.monitor, run.team,
+                run.plan.grouped, run.steps, run.scratch.path, run.monitor, self.costs, run.team,
             )  # fmt: skip
         with run.monitor.stage("groups"):
             rows = self._levels.coarsest
@@ -66,6 +70,9 @@ class Streamed(Method):
             return part, group_traffic(
                 rows, part, parts, run.plan.grouped, run.scratch.path, run.team, run.monitor.advance
             )
+
+    def placed(self, part: Int32, groups: Subgraph, x: Int32, y: Int32) -> None:
+        self.costs.place(part, x, y, self._levels.coarsest)
 
     def refine(self, core: Int32) -> Int32:
         run = self._run
@@ -77,7 +84,7 @@ class Streamed(Method):
                 return self._refined(core, mesh, run.chip.usable.ravel())
             return refine_within(
                 run.job, self._folded, self._rows, core, run.constraints, run.settings, run.plan,
-                run.steps, run.monitor, run.team,
+                run.steps, run.monitor, self.costs, run.team,
             )  # fmt: skip
 
     def _task(self, folded: Folded) -> Task:
@@ -89,7 +96,9 @@ class Streamed(Method):
         run = self._run
         self._rows.sizes = folded.sizes
         task = self._task(folded)
-        return partition_streamed(task, run.settings, run.plan, steps, run.monitor, run.team)
+        return partition_streamed(
+            task, run.settings, run.plan, steps, run.monitor, self.costs, run.team
+        )
 
     def _first_parts(self) -> tuple[Int32, int]:
         """Steps 2 and 3 on levels: the part of every vertex of the coarsest, and how many."""
@@ -100,7 +109,7 @@ class Streamed(Method):
                 self._rows, task.wanted, task.capacity, settings.seed_of(2), team
             )
             for graph in self._levels.graphs:
-                monitor.level(graph.vertices, graph.entries)
+                monitor.level(graph.vertices, graph.entries // 2)
         with monitor.stage("initial partition"):
 
             def first() -> Arrays:
@@ -111,11 +120,13 @@ class Streamed(Method):
                 )  # fmt: skip
                 return {"part": part}
 
-            return numbered(run.steps.once("first parts", first)["part"], run.cores)
+            part, parts = numbered(run.steps.once("first parts", first)["part"], run.cores)
+            self.costs.part(part, self._levels.coarsest)
+            return part, parts
 
     def _refined(self, core: Int32, mesh: Mesh, usable: NDArray[np.bool_]) -> Int32:
         """The core of every item, within the capacity; `usable` : of every core of the mesh."""
         run = self._run
         mapped = Mapped(self._levels, core, mesh, run.plan, run.plan.levels)
-        core = refine_mapping(mapped, run.settings, run.steps, run.monitor, run.team)
+        core = refine_mapping(mapped, run.settings, run.steps, run.monitor, self.costs, run.team)
         return balanced(self._task(run.folded), core, usable, run.team.threads)

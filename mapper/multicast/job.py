@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mapper.checkpoint import Arrays, Steps
+from mapper.costs import Costs
 from mapper.mapping.mesh import Mesh
 from mapper.monitor import Monitor
 from mapper.multicast.bisection import Effort
@@ -49,6 +50,7 @@ def partition_nets(
     memory: int,
     steps: Steps,
     monitor: Monitor,
+    costs: Costs,
     team: Team,
 ) -> tuple[NDArray[np.int32], int]:
     """Parts within the capacity, of little connectivity; returns (part, count).
@@ -78,7 +80,10 @@ def partition_nets(
     with monitor.stage("partition"):
         part = steps.once("nets", work)["part"]
         parts = int(part.max()) + 1
-        monitor.note(f"{parts:,} parts, connectivity {connectivity(nets, part, parts):,}")
+        cost = connectivity(nets, part, parts)
+        monitor.note(f"{parts:,} parts, connectivity {cost:,}")
+        costs.part(part)
+        costs.nets(connectivity=cost)
     return part, parts
 
 
@@ -93,6 +98,7 @@ def refine_streamed_nets(
     steps: Steps,
     scratch: Path,
     monitor: Monitor,
+    costs: Costs,
     team: Team,
 ) -> tuple[NDArray[np.int32], Subgraph]:
     """Where the nets do not fit the memory: parts refined by connectivity, and their traffic."""
@@ -114,6 +120,7 @@ def refine_streamed_nets(
             part = arrays["part"]
             if arrays["moves"][0] * SETTLED < rows.vertices:
                 break
+        costs.part(part)
     with monitor.stage("groups"):
         groups = streamed_traffic(rows, nets, part, parts, memory, scratch, team)
     return part, groups
@@ -126,6 +133,7 @@ def refine_trees(
     settings: Settings,
     steps: Steps,
     monitor: Monitor,
+    costs: Costs,
 ) -> NDArray[np.int32]:
     """The core of every vertex, with fewer tree hops; no core holds more than it may."""
     for index in range(settings.tree_cycles):
@@ -136,7 +144,10 @@ def refine_trees(
                 nets, core, mesh, effort, settings.seed_of(20 + index)
             )
             monitor.note(f"cycle {index + 1}: tree hops {before:,} to {after:,}")
-            return {"core": found}
+            return {"core": found, "before": np.array([before], np.int64)}
 
-        core = steps.once(f"trees {index}", work)["core"]
+        arrays = steps.once(f"trees {index}", work)
+        core = arrays["core"]
+        if index == 0:
+            costs.nets(hops_total=int(arrays["before"][0]))
     return core

@@ -9,6 +9,7 @@ from mapper.checkpoint import Arrays, Steps
 from mapper.monitor import Monitor
 from mapper.partition.bisection import bisect, whole
 from mapper.partition.hierarchy import coarsen, uncoarsen
+from mapper.partition.refinement import cut_weight
 from mapper.settings import Settings
 from storage.graph import Graph
 from storage.scratch import Scratch
@@ -40,12 +41,14 @@ def partition_classic(
             held = whole(levels[-1].graph, threads)
             part, parts = bisect(held, capacity, cores, settings.bisection_repeats, rng, threads)
             monitor.note(f"{parts:,} parts")
+            monitor.at_work["cut_weight"] = cut_weight(levels[-1].graph, part, threads)
 
         with monitor.stage("uncoarsen and refine"):  # step 4
             rng = np.random.default_rng([settings.seed, 4])
             part, _ = uncoarsen(
                 levels, part, parts, capacity, cores, settings, rng, scratch, monitor
             )
+            monitor.at_work["cut_weight"] = monitor.levels[0]["cut_weight"]
         levels_found = [list(level.values()) for level in monitor.levels]
         return {"part": part, "levels": np.array(levels_found, np.int64).ravel()}
 

@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mapper.checkpoint import Arrays, Steps
+from mapper.costs import Costs
 from mapper.monitor import Monitor
 from mapper.partition.balance import balance, put_right
 from mapper.partition.bipartition import BisectionEffort
@@ -67,7 +68,13 @@ def parts_wanted(size: int, capacity: int, cores: int) -> int:
 
 
 def partition_streamed(
-    task: Task, settings: Settings, plan: Plan, steps: Steps, monitor: Monitor, team: Team
+    task: Task,
+    settings: Settings,
+    plan: Plan,
+    steps: Steps,
+    monitor: Monitor,
+    costs: Costs,
+    team: Team,
 ) -> tuple[NDArray[np.int32], int]:
     """Parts within the capacity of a core.
 
@@ -76,7 +83,7 @@ def partition_streamed(
     """
     rows = task.rows
     stop = max(1, task.wanted * settings.block_vertices // max(1, rows.vertices))
-    monitor.level(rows.vertices, rows.entries)
+    monitor.level(rows.vertices, rows.entries // 2)
     if stop < task.wanted:
         with monitor.stage("coarsen"):  # step 2
             cluster = _cluster(rows, settings, steps, monitor, team)
@@ -84,6 +91,7 @@ def partition_streamed(
             blocks = steps.once(
                 "blocks", lambda: _blocks(task, stop, cluster, settings, plan, monitor, team)
             )
+            costs.part(blocks["part"])
         with monitor.stage("refine blocks"):
             part, cores = blocks["part"], blocks["cores"]
             monitor.level(*blocks["level"].tolist())
@@ -91,6 +99,7 @@ def partition_streamed(
             bounds = block_bounds(cores, int(rows.sizes.sum()), task.capacity, largest)
             part = _refine(task, part, *bounds, settings.block_passes, 4, settings, steps, monitor,
                            team)  # fmt: skip
+            costs.part(part)
     else:
         part, cores = np.zeros(rows.vertices, np.int32), np.array([task.wanted], np.int64)
     with monitor.stage("split blocks"):
@@ -105,11 +114,13 @@ def partition_streamed(
             return {"part": found}
 
         part = steps.once("split", split)["part"]
+        costs.part(part)
     with monitor.stage("uncoarsen and refine"):  # step 4
         part = balanced(task, part, np.ones(task.cores, np.bool_), settings.threads)
         room = np.full(task.cores, task.capacity, np.int64)
         part = _refine(task, part, room, np.zeros_like(room), settings.refinement_passes, 6,
                        settings, steps, monitor, team)  # fmt: skip
+        costs.part(part)
     return numbered(part, task.cores)
 
 
@@ -164,7 +175,7 @@ def _blocks(
         coarse, task.wanted, stop, task.capacity, effort, seed, plan.gathered // 2, team
     )
     monitor.note(f"{cores.size:,} blocks")
-    level = np.array([coarse.vertices, coarse.entries], np.int64)
+    level = np.array([coarse.vertices, coarse.entries // 2], np.int64)
     return {"part": part[cluster], "cores": cores, "level": level}
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from itertools import pairwise
+from math import ceil
 
 import numpy as np
 
@@ -11,7 +12,9 @@ from mapper.report.markup import Html, details, join, number, percent, table, te
 from mapper.report.view import Grid, View
 
 WIDTH, HEIGHT = 480, 240
-LEFT, RIGHT, TOP, BOTTOM = 56, 12, 14, 40
+LEFT, RIGHT, TOP, BOTTOM = 66, 12, 14, 42
+LETTER = 9.5
+"""Width of a letter of the axes where they are largest, on a phone."""
 BARS = 40
 """Bars of a histogram at most; wider ones hold several distances."""
 POINTS = 160
@@ -21,6 +24,8 @@ PERCENTILES = (100, 99, 90, 75, 50, 25, 0)
 
 def distance_chart(views: list[View]) -> Html:
     """Share of the traffic by hops, bars side by side for two mappings."""
+    if not any(view.distances.any() for view in views):
+        return Html("<p>The network has no traffic.</p>")
     farthest = max(int(np.flatnonzero(v.distances).max(initial=0)) for v in views)
     wide = -(-(farthest + 1) // BARS)
     shares = [_share(view.distances[: farthest + 1]) for view in views]
@@ -41,9 +46,10 @@ def distance_chart(views: list[View]) -> Html:
                 f'<rect class="s{series}" x="{x:.1f}" y="{HEIGHT - BOTTOM - height:.1f}" '
                 f'width="{bar:.1f}" height="{height:.1f}" rx="1.5"/>'
             )
-    every = max(1, -(-count // 10))
+    longest = max(len(_bin_name(i, wide, farthest)) for i in range(count))
+    every = max(1, -(-count // 10), ceil((longest + 1) * LETTER / slot))
     marks = [
-        _tick_x(LEFT + slot * (i + 0.5), _bin_name(i, wide, farthest))
+        _tick_x(*_beside_edge(LEFT + slot * (i + 0.5), _bin_name(i, wide, farthest)))
         for i in range(0, count, every)
     ]
     # More bins would name the same distances again; the numbers are per distance.
@@ -62,6 +68,8 @@ def distance_chart(views: list[View]) -> Html:
 
 def link_chart(views: list[View]) -> Html:
     """Loads of all links, strongest first; of one mapping unicast and multicast."""
+    if not any(loads.any() for view in views for loads in view.loads.values()):
+        return Html("<p>No spike crosses a link.</p>")
     if len(views) == 1:
         curves = [(name.capitalize(), loads) for name, loads in views[0].loads.items()]
     else:
@@ -139,7 +147,14 @@ def _of(view: View, views: list[View]) -> str:
 
 def _bin_name(index: int, wide: int, farthest: int) -> str:
     first, last = index * wide, min(index * wide + wide - 1, farthest)
-    return f"{first}" if first == last else f"{first}-{last}"
+    return f"{first}" if first == last else f"{first}\u2013{last}"
+
+
+def _beside_edge(x: float, name: str) -> tuple[float, str, str]:
+    """Place, text and anchor of a mark under a bar; the last one must not go beyond the edge."""
+    if x + len(name) * LETTER / 2 > WIDTH:
+        return WIDTH, name, "end"
+    return x, name, "middle"
 
 
 def _plot(
@@ -163,7 +178,7 @@ def _plot(
 
 def _tick_x(x: float, name: str, anchor: str = "middle") -> str:
     return (
-        f'<text x="{x:.1f}" y="{HEIGHT - BOTTOM + 16}" text-anchor="{anchor}">{text(name)}</text>'
+        f'<text x="{x:.1f}" y="{HEIGHT - BOTTOM + 18}" text-anchor="{anchor}">{text(name)}</text>'
     )
 
 

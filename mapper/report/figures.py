@@ -7,7 +7,6 @@ number stands beside the other's, and the change from the first to the second in
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable
 from typing import Any
 
 from chipsim.limits import LIMITS
@@ -17,7 +16,7 @@ from mapper.report.markup import (
     details,
     figure,
     join,
-    number,
+    meter,
     percent,
     safe,
     swatch,
@@ -26,7 +25,6 @@ from mapper.report.markup import (
 )
 from mapper.report.view import View
 from mapper.settings import PRESETS
-from mapper.tables import size
 
 MANY = "multicast."
 METRICS: dict[str, tuple[str, str]] = {
@@ -179,90 +177,10 @@ def limits(views: list[View]) -> Html:
                 title = f'<span class="row">{swatch(index, view.label)}{text(name)}</span>'
             near = Html("no limit")
             if allowed is not None:
-                near = Html(f"{_meter(most / allowed)} {percent(most / allowed)}")
+                near = Html(f"{meter(most / allowed)} {percent(most / allowed)}")
             rows.append([safe(Html(title)), most, mean, allowed, safe(near)])
-    heads = ("Limit", "Fullest core", "Mean", "Of a core", "Fullest of it")
+    heads = ("", "Fullest core", "Mean", "Limit", "Fullest over limit")
     return table("Limits of a core", heads, rows, hidden=True)
-
-
-def _meter(share: float) -> Html:
-    """A bar; the number stands beside it."""
-    over = " over" if share > 1 else ""
-    return Html(
-        f'<svg class="meter{over}" viewBox="0 0 100 8" preserveAspectRatio="none" '
-        'aria-hidden="true"><rect class="track" width="100" height="8" rx="2"/>'
-        f'<rect class="bar" width="{100 * min(share, 1):.1f}" height="8" rx="2"/></svg>'
-    )
-
-
-def levels(view: View) -> Html:
-    """The graphs that the network was coarsened to."""
-    rows = [
-        [str(i), level.get("vertices"), level.get("connections"), level.get("cut_weight")]
-        for i, level in enumerate(view.report["levels"])
-    ]
-    if not rows:
-        return Html("<p class=note>The run kept no levels.</p>")
-    heads = ("Level", "Vertices", "Connections", "Cut")
-    return table("Levels", heads, rows, hidden=True)
-
-
-def stages(view: View) -> Html:
-    """Time and memory of every stage; cut and hops where the report tells them."""
-    entries = view.report["stages"]
-    longest = max((entry["seconds"] for entry in entries), default=0) or 1
-    extra = {"cut_weight": "Cut", "hops_total": "Spike-hops"}
-    told = {k: v for k, v in extra.items() if any(entry.get(k) is not None for entry in entries)}
-    rows = []
-    for entry in entries:
-        seconds, peak = entry["seconds"], entry["peak_anon_bytes"]
-        bar = Html(f"{_meter(seconds / longest)} {figure(seconds, f'{seconds:.2f} s')}")
-        rows.append(
-            [
-                entry["name"],
-                safe(bar),
-                safe(figure(peak, size(peak))),
-                *(entry.get(k) for k in told),
-            ]
-        )
-    heads = ("Stage", "Time", "Peak memory", *told.values())
-    return table("Stages", heads, rows, hidden=True)
-
-
-def resources(views: list[View]) -> Html:
-    """What the whole run took."""
-    names: dict[str, tuple[str, Callable[[float], str]]] = {
-        "seconds": ("Time", lambda value: f"{value:,.2f} s"),
-        "peak_rss_bytes": ("Peak memory", size),
-        "peak_anon_bytes": ("of it anonymous", size),
-        "bytes_read": ("Read", size),
-        "bytes_written": ("Written", size),
-        "passes": ("Passes over the network", number),
-    }
-    rows = []
-    for name, (title, form) in names.items():
-        found = [view.report["resources"].get(name) for view in views]
-        cells = [figure(v, None if v is None else form(v)) for v in found]
-        rows.append([title, *(safe(cell) for cell in cells)])
-    heads = ("", *(view.label if len(views) > 1 else "Whole run" for view in views))
-    return table("Resources", heads, rows, hidden=True)
-
-
-def simulation(view: View) -> Html | None:
-    """What the flit-level simulator found, if it was asked."""
-    found = view.report.get("simulation")
-    if not isinstance(found, dict) or not isinstance(found.get("latency"), dict):
-        return None
-    delay, knee = found["latency"], found.get("saturation")
-    rows = [
-        ["Load scale", found.get("load_scale")],
-        ["Packets", found.get("packets")],
-        ["Latency, mean, cycles", delay.get("mean")],
-        ["Latency, 99th percentile, cycles", delay.get("p99")],
-        ["Link load, mean, flits a cycle", found.get("link_load_mean")],
-        ["Saturation, load scale", knee.get("load_scale") if isinstance(knee, dict) else None],
-    ]
-    return table("Simulation", ("", "Value"), rows, hidden=True)
 
 
 def command_line(report: dict[str, Any]) -> str:

@@ -94,6 +94,16 @@ def swatch(index: int, label: str) -> Html:
     return Html(f'<span class="swatch s{index}" role="img" aria-label="{text(label)}"></span>')
 
 
+def meter(share: float) -> Html:
+    """A bar; the number stands beside it."""
+    over = " over" if share > 1 else ""
+    return Html(
+        f'<svg class="meter{over}" viewBox="0 0 100 8" preserveAspectRatio="none" '
+        'aria-hidden="true"><rect class="track" width="100" height="8" rx="2"/>'
+        f'<rect class="bar" width="{100 * min(share, 1):.1f}" height="8" rx="2"/></svg>'
+    )
+
+
 def details(summary: str, content: Html) -> Html:
     """Content that opens when asked for."""
     return Html(f"<details><summary>{text(summary)}</summary>{content}</details>")

@@ -14,17 +14,10 @@ from chipsim.links import DIRECTIONS
 from mapper.report.charts import distance_chart, link_chart
 from mapper.report.chipmap import chip_map, legend, toolbar
 from mapper.report.colours import LINK_STEPS, STEPS, variables
-from mapper.report.figures import (
-    all_metrics,
-    key_figures,
-    levels,
-    limits,
-    reproduce,
-    resources,
-    simulation,
-    stages,
-)
+from mapper.report.figures import all_metrics, key_figures, limits, reproduce
 from mapper.report.markup import Html, figure, join, script_data, section, table, text
+from mapper.report.simulated import simulations
+from mapper.report.stages import run
 from mapper.report.view import LAYERS, LINKS, View, page_data, scales
 from mapper.version import version
 
@@ -53,7 +46,8 @@ def render(views: list[View]) -> bytes:
             section("loads", "How evenly links are loaded", link_chart(views), _LOADS),
             Html("</div>"),
             section("limits", "Limits of a core", limits(views), _LIMITS),
-            section("run", "The run", _run(views)),
+            simulations(views),
+            section("run", "The run", run(views)),
             section("reproduce", "To reproduce", reproduce(views)),
             Html("</main>"),
             Html(f"<footer><p>Made by mapper {text(version())}.</p></footer>"),
@@ -218,20 +212,3 @@ def _place(view: View, row: int, column: int) -> str:
 def _cell(view: View, layer: str, cell: int) -> float:
     value: float = view.layers[layer].ravel()[cell].item()
     return value
-
-
-def _run(views: list[View]) -> Html:
-    parts = [] if len(views) == 1 else [resources(views)]
-    for index, view in enumerate(views):
-        mark = f'<span class="swatch s{index}"></span>{text(view.label)}: '
-        who = mark if len(views) > 1 else ""
-        whole = "" if len(views) > 1 else f"<h3>Whole run</h3>{resources(views)}"
-        parts.append(
-            Html(
-                f'<div class="pair"><div><h3>{who}Stages</h3>{stages(view)}</div>'
-                f"<div>{whole}<h3>{who}Levels</h3>{levels(view)}</div></div>"
-            )
-        )
-        if (found := simulation(view)) is not None:
-            parts.append(Html(f"<h3>{who}Simulation, flit by flit</h3>{found}"))
-    return join(parts)

@@ -92,8 +92,12 @@ class View:
 
     @property
     def network(self) -> str:
-        """The file name of the network."""
-        return str(self.report["network"]["path"]).replace("\\", "/").rsplit("/", 1)[-1]
+        """The file name of the network, or of what it was imported from."""
+        facts = self.report["network"]
+        path = facts.get("imported_from") or facts["path"]
+        if path is None:  # made from Python, of a network that has no file
+            return "network"
+        return str(path).replace("\\", "/").rsplit("/", 1)[-1]
 
 
 def make_view(label: str, report: dict[str, Any], loads: Loads) -> View:

@@ -18,6 +18,7 @@ from mapper.settings import PRESETS, Settings
 from storage.formats import EXPORTS
 from tests.docs.blocks import DOCS
 from tests.mapper.helpers import random_network
+from tests.mapper.report.made import random_folder
 
 ROW = re.compile(r"^\| `--([\w-]+)` \| (.*) \|$", re.MULTILINE)
 
@@ -88,8 +89,34 @@ def test_every_key_of_a_report_is_explained(folder: Path) -> None:
         section = text.partition(f"\n## {part}\n")[2].partition("\n## ")[0]
         named = set(re.findall(r"`(\w+)`", section))
         assert set(report[part]) <= named, part
-    for part in ("levels", "stages"):
-        assert set(report[part][0]) <= set(re.findall(r"`(\w+)`", text)), part
+    section = text.partition("\n## stages and levels\n")[2].partition("\n## ")[0]
+    named = set(re.findall(r"`(\w+)`", section))
+    for entry in report["levels"] + report["stages"]:
+        assert set(entry) <= named, entry
+
+
+def test_every_array_of_traffic_is_explained(folder: Path) -> None:
+    import numpy as np
+
+    from chipsim.chip import Chip
+
+    out = random_folder(folder / "out", Chip("c", 3, 2))
+    with np.load(out / "traffic.npz") as file:
+        found = set(file.files)
+    text = (DOCS / "reference" / "formats.md").read_text().partition("### traffic.npz")[2]
+    cells = " ".join(re.findall(r"^\| (`.*?) \|", text, re.MULTILINE))
+    assert set(re.findall(r"`(\w+)`", cells)) == found
+
+
+@pytest.mark.jit
+def test_every_file_of_an_output_folder_is_named(folder: Path) -> None:
+    random_network(Path("net.bin"), 60, 300)
+    chip = ["--chip", "2x2", "--neurons-per-core", "20"]
+    assert main(["run", "net.bin", *chip, "--preset", "fast", "-o", "out", "-q"]) == 0
+    text = (DOCS / "reference" / "formats.md").read_text().partition("## The output folder")[2]
+    assert {path.name for path in Path("out").iterdir()} <= set(
+        re.findall(r"^\| `(.*?)`", text, re.M)
+    )
 
 
 def test_every_command_has_a_section(generated: ModuleType) -> None:

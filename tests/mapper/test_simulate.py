@@ -83,6 +83,19 @@ def test_the_result_is_printed_and_kept_in_the_report(out: Path, run: Run) -> No
     assert other["latency"] != printed["latency"]
 
 
+def test_the_page_is_made_again(out: Path, run: Run) -> None:
+    assert "Simulated flit by flit" not in (out / "report.html").read_text()
+    found = run("simulate", out, *SHORT, "--json").json()
+    page = (out / "report.html").read_bytes()
+    assert f'"{found["latency"]["p99"]}"' in page.decode().partition("Simulated flit by flit")[2]
+    assert run("report", out).code == 0
+    assert (out / "report.html").read_bytes() == page
+    for name in ("report.html", "traffic.npz"):
+        (out / name).unlink()
+    assert "measuring it, once" in run("simulate", out, *SHORT).err
+    assert (out / "report.html").read_bytes() == page
+
+
 def test_flits_on_links_are_the_link_loads_of_the_metrics(out: Path) -> None:
     """All spikes of a unit of time as packets: every count is exactly that of the metrics."""
     offered = load_of(out, tick_cycles=1.0)

@@ -13,6 +13,7 @@ import pytest
 from chipsim.chip import Chip
 from chipsim.limits import violations
 from mapper.checkpoint import Steps
+from mapper.costs import Costs
 from mapper.errors import DoesNotFitError
 from mapper.monitor import Monitor
 from mapper.output import MAPPING, make_report, read_report, scratch_in, write_results
@@ -229,7 +230,13 @@ def partition(
         rows = open_rows(graph, 0, held, scratch, monitor, team)
         assert isinstance(rows, HeldRows if held else CopiedRows)
         part, count = partition_streamed(
-            Task(graph, rows, capacity, cores), settings, plan, steps, monitor, team
+            Task(graph, rows, capacity, cores),
+            settings,
+            plan,
+            steps,
+            monitor,
+            Costs(monitor, team, rows),
+            team,
         )
     return part, count, monitor
 

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from mapper.checkpoint import Steps
+from mapper.costs import Costs
 from mapper.mapping.annealing import NEAR as NEAR_CORES
 from mapper.mapping.annealing import Cooling, _anneal_vertices, anneal_mapping
 from mapper.mapping.cycle import InnerRows, _within, refine_by_chains
@@ -122,11 +123,11 @@ def test_refinement(case: Case, seed: int, tmp_path: Path) -> None:
         for threads, folder in ((1, "one"), (2, "two"), (1, "two")):
             settings = preset("default", threads=threads, seed=seed)
             with Team(threads) as team, Scratch(tmp_path / f"{name}-{folder}") as scratch:
+                mapped, monitor = Mapped(levels, core, mesh, plan), Monitor()
+                costs = Costs(monitor, team, rows)
                 results.append(
-                    refine_mapping(
-                        Mapped(levels, core, mesh, plan), settings, Steps(scratch), Monitor(), team
-                    )
-                )  # fmt: skip
+                    refine_mapping(mapped, settings, Steps(scratch), monitor, costs, team)
+                )
         assert all(found.tolist() == results[0].tolist() for found in results)
         assert (load_of(rows, results[0], mesh) <= mesh.room).all()
         assert (results[0][fixed] == core[fixed]).all()

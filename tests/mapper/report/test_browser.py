@@ -181,6 +181,25 @@ def test_nothing_is_wider_than_the_window(folder: Path, open_page: Open) -> None
             assert abs(board["width"] - board["height"]) < 2
 
 
+def test_words_of_charts_keep_apart(folder: Path, open_page: Open) -> None:
+    """On a long chip distances are joined to ranges, whose names are long."""
+    path, _ = page_at(random_folder(folder / "out", Chip("long", 150, 1), neurons=400))
+    for width in (390, 1440):
+        page = open_page(path, width)
+        faults = page.evaluate(
+            "[...document.querySelectorAll('.chart')].flatMap(chart => {"
+            " const edge = chart.getBoundingClientRect();"
+            " const boxes = [...chart.querySelectorAll('text')].map(t => [t.textContent,"
+            "  t.getBoundingClientRect()]);"
+            " return boxes.flatMap(([name, a], i) => boxes.slice(i + 1).filter(([, b]) =>"
+            "  a.left < b.right && b.left < a.right"
+            "  && a.top < b.bottom - 4 && b.top < a.bottom - 4)"  # boxes are higher than letters
+            "  .map(([other]) => name + '|' + other).concat("
+            "  a.left < edge.left - 0.5 || a.right > edge.right + 0.5 ? [name] : [])); })"
+        )
+        assert faults == [], width
+
+
 def test_two_share_their_colours(folder: Path, open_page: Open) -> None:
     other = Chip("d", 3, 5, neurons=16)
     path, views = page_at(random_folder(folder / "a", CHIP), random_folder(folder / "b", other, 4))
@@ -273,6 +292,51 @@ def test_without_scripts_the_first_layer_is_there(folder: Path, open_page: Open)
         picture = page.locator(".still img" if size == 65 else "svg.base")
         assert picture.is_visible()
         assert page.locator(".board").bounding_box()["height"] > 300
+
+
+A4 = 794 - 2 * 49  # pixels between the margins
+
+
+def test_paper_has_no_controls_and_cuts_nothing(folder: Path, open_page: Open) -> None:
+    folders = [random_folder(folder / name, CHIP, seed) for seed, name in enumerate("ab")]
+    for path, views in (page_at(folders[0]), page_at(*folders)):
+        page = open_page(path, color_scheme="dark")
+        point_at(page, views[0], 0, click=True)
+        page.emulate_media(media="print")
+        page.set_viewport_size({"width": A4, "height": 1123})
+        assert fits(page)
+        seen = page.evaluate(
+            "[...document.querySelectorAll('button, input, .toolbar, .hint.needs-js, #tip, #says,"
+            " details:not([open])')].filter(e => e.checkVisibility()).length"
+        )
+        assert seen == 0
+        cut_off = page.evaluate(
+            "[...document.querySelectorAll('.scroll, pre, section')]"
+            ".filter(e => e.scrollWidth > e.clientWidth + 1).map(e => e.outerHTML)"
+        )
+        assert cut_off == []
+        whole = page.evaluate(
+            "['#chip', '#limits', '.pair', '#reproduce', 'tr', '.card'].map(s =>"
+            " getComputedStyle(document.querySelector(s)).breakInside)"
+        )
+        assert set(whole) == {"avoid"}
+        beside = page.evaluate(
+            "[...document.querySelectorAll('main > .pair > *')]"
+            ".map(e => Math.round(e.getBoundingClientRect().top))"
+        )
+        assert beside[0] == beside[1]  # though a screen as narrow as this has one column
+
+
+def test_paper_of_a_canvas_is_light(folder: Path, open_page: Open) -> None:
+    path, _ = page_at(random_folder(folder / "out", Chip("large", 65, 65), neurons=80))
+    drawn_as = "document.querySelector('canvas').toDataURL()"
+    light = open_page(path, color_scheme="light").evaluate(drawn_as)
+    page = open_page(path, color_scheme="dark")
+    assert page.evaluate(drawn_as) != light
+    page.emulate_media(media="print")
+    # drawn again with the next frame
+    page.evaluate("new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))")
+    assert page.evaluate(drawn_as) == light
 
 
 def test_themes_and_paper(made: tuple[Path, View], open_page: Open) -> None:

@@ -88,8 +88,8 @@ def test_tables_of_stages_limits_and_distances(folder: Path) -> None:
     out = random_folder(folder / "out", CHIP)
     view, page = view_of(out), page_of(out)
     rows = [element.text for element in page.all("tr")]
-    assert "check 0.25 s3.0 MiB" in rows
-    assert "score 1.50 s5.0 MiB" in rows
+    assert "check 0.25 s 3.0 MiB" in rows
+    assert "score 1.50 s 5.0 MiB" in rows
     most, mean = view.peaks["axons_in"]
     share = f"{100 * most / 500:.1f} %"
     assert any(r.startswith("axons_in") and r.endswith(f"{mean:.4g}500 {share}") for r in rows)
@@ -99,14 +99,136 @@ def test_tables_of_stages_limits_and_distances(folder: Path) -> None:
         assert f"{hops}{traffic[hops]:,}{share}" in rows
 
 
-def test_stages_tell_cut_and_hops_if_the_report_does(folder: Path) -> None:
+def stage(name: str, **costs: Any) -> dict[str, Any]:
+    return {"name": name, "seconds": 1, "peak_anon_bytes": 0, **costs}
+
+
+def with_stages(folder: Path, stages: list[Any], levels: list[Any] | None = None) -> Page:
+    """The page of a small mapping whose report has these stages, and levels."""
     network = random_network(folder / "net.bin", 20, 60)
-    stage = {"name": "refine", "seconds": 1, "peak_anon_bytes": 0, "hops_total": 12345}
     core = np.zeros(20, np.int32)
-    out = write_folder(folder / "out", network, Chip("c", 2, 2), core, stages=[stage])
-    rows = [element.text for element in page_of(out).all("tr")]
-    assert "StageTimePeak memorySpike-hops" in rows
-    assert "refine 1.00 s0 B12,345" in rows
+    more = {"stages": stages} | ({} if levels is None else {"levels": levels})
+    return page_of(write_folder(folder / "out", network, Chip("c", 2, 2), core, **more))
+
+
+def costs_of(page: Page) -> list[str]:
+    """Lines of the table of costs: what stands behind its head."""
+    rows = [element.text for element in page.all("tr")]
+    start = next(i for i, row in enumerate(rows) if row.startswith("After"))
+    end = next(i for i, row in enumerate(rows) if row.startswith("LevelVertices"))
+    return rows[start:end]
+
+
+def test_cut_and_hops_by_stage_and_level(folder: Path) -> None:
+    """Levels stand before the stage that climbs them, the coarsest first; not the finest one."""
+    stages = [
+        stage("read"), stage("initial partition", cut_weight=900),
+        stage("placement", cut_weight=900, hops_total=12345),
+        stage("refine by hops", cut_weight=800, hops_total=8000), stage("score"),
+    ]  # fmt: skip
+    sizes = {"vertices": 3, "connections": 2}
+    levels = [{**sizes, "cut_weight": 800, "hops_total": 8000}]
+    levels += [{**sizes, "cut_weight": 850 + i, "hops_total": 9000 + i} for i in (1, 2)]
+    page = with_stages(folder, stages, levels)
+    assert costs_of(page) == [
+        "AfterCutSpike-hops", "initial partition 900\u2013", "placement 900 12,345",
+        "level 2 852 9,002", "level 1 851 9,001", "refine by hops 800 8,000",
+    ]  # fmt: skip
+    bars = {e.attributes["width"] for e in page.all("rect", **{"class": "bar"})}
+    assert {f"{100 * 8000 / 12345:.1f}", f"{100 * 800 / 900:.1f}"} <= bars
+
+
+def test_levels_of_a_partition_by_cut(folder: Path) -> None:
+    stages = [stage("uncoarsen and refine", cut_weight=5), stage("placement", hops_total=7)]
+    levels = [{"vertices": 1, "connections": 1, "cut_weight": cut} for cut in (5, 6, None)]
+    found = costs_of(with_stages(folder, stages, levels))[1:]
+    assert found == ["level 1 6\u2013", "uncoarsen and refine 5\u2013", "placement\u2013 7"]
+
+
+def test_estimates_are_marked(folder: Path) -> None:
+    stages = [
+        stage("split blocks", cut_weight=123456, estimated=True),
+        stage("placement", cut_weight=100, hops_total=0.25),
+    ]
+    page = with_stages(folder, stages)
+    assert costs_of(page)[1:] == ["split blocks \u2248 123,500\u2013", "placement 100 0.25"]
+    assert "is an estimate" in page.source
+    assert {e.attributes["value"] for e in page.all("data")} >= {"123456"}
+
+
+def test_nets_have_bars_where_they_are_the_objective(folder: Path) -> None:
+    nets = {"connectivity": 40, "hops_total": 70}
+    stages = [stage("refine by trees", cut_weight=10, hops_total=20, multicast=nets)]
+    page = with_stages(folder, stages)
+    assert costs_of(page) == [
+        "AfterCutSpike-hopsConnectivityTree-hops", "refine by trees1020 40 70",
+    ]  # fmt: skip
+
+
+def test_reports_of_older_versions_have_no_costs(folder: Path) -> None:
+    page = with_stages(folder, [stage("check"), stage("score")])
+    assert "made by a version that did not measure it" in page.source
+    assert "StageTimePeak memory" in [element.text for element in page.all("tr")]
+
+
+SIMULATION: dict[str, Any] = {
+    "packets_per": "core", "depth": 4, "cycles": 10000, "warmup": 5000, "load_scale": 1.5,
+    "tick_cycles": 2000.0, "offered": 0.125, "delivered": 0.124, "saturated": False,
+    "packets": 9876, "undelivered": 0, "link_load_mean": 0.0625,
+    "latency": {"mean": 6.5, "p50": 5, "p99": 31, "max": 47},
+    "links": [{"x": 2, "y": 1, "direction": "east", "flits_per_cycle": 0.75, "expected": 0.8}],
+    "saturation": {"load_scale": 1.9, "tick_cycles": 1578.9},
+}  # fmt: skip
+
+
+def simulated(folder: Path, **changes: Any) -> Page:
+    network = random_network(folder / "net.bin", 20, 60)
+    core = np.zeros(20, np.int32)
+    found = {**SIMULATION, **changes}
+    return page_of(write_folder(folder / "out", network, Chip("c", 2, 2), core, simulation=found))
+
+
+def test_what_was_simulated(folder: Path) -> None:
+    page = simulated(folder)
+    rows = [element.text for element in page.all("tr")]
+    for row in ("Latency in cycles, mean6.5", "50th percentile5", "99th percentile31", "max47",
+                "Offered, flits a core and cycle0.125", "2, 1 east 75.0 %80.0 %",
+                "Saturation: largest load scale that is carried1.9",
+                "fewest cycles that a unit of time can last1,579"):  # fmt: skip
+        assert row in rows
+    said = page.one("section", id="simulation").text
+    assert "10,000 cycles after a warm-up of 5,000, a packet for each spike and other core" in said
+    assert "above saturation" not in said
+    assert not page_of(random_folder(folder / "plain", CHIP)).all("section", id="simulation")
+
+
+def test_a_simulation_above_saturation(folder: Path) -> None:
+    page = simulated(folder, saturated=True, undelivered=1234, saturation=None, links=[])
+    said = page.one("section", id="simulation").text
+    assert "above saturation" in said
+    assert "Of 9,876 packets 1,234 had not arrived" in said
+    assert "Saturationnot looked for" in [element.text for element in page.all("tr")]
+    assert "No flit went over a link." in said
+
+
+def test_a_simulation_without_packets(folder: Path) -> None:
+    nothing = dict.fromkeys(SIMULATION["latency"])
+    said = simulated(folder, packets=0, latency=nothing, links=[]).one("section", id="simulation")
+    assert "There was no packet to send." in said.text
+
+
+@pytest.mark.parametrize(
+    ("facts", "title"),
+    [
+        ({"path": "/a/net.bin"}, "net.bin"),
+        ({"path": "/a/out/network.bin", "imported_from": "/b/wing.graph"}, "wing.graph"),
+        ({"path": None}, "network"),  # made from Python
+    ],
+)
+def test_the_title_names_the_network(facts: dict[str, Any], title: str, folder: Path) -> None:
+    view = view_of(random_folder(folder / "out", CHIP))
+    view.report["network"] |= facts
+    assert Page(render([view]).decode()).one("title").text == f"{title} on c | mapper"
 
 
 def test_the_same_inputs_give_the_same_bytes(folder: Path) -> None:
@@ -186,6 +308,9 @@ def test_hostile_names_stay_text(folder: Path) -> None:
 def test_without_traffic(folder: Path) -> None:
     page = page_of(idle_folder(folder / "out", CHIP))
     assert "No traffic leaves any core." in page.source
+    assert "The network has no traffic." in page.one("section", id="distances").text
+    assert "No spike crosses a link." in page.one("section", id="loads").text
+    assert not page.all("svg", **{"class": "chart"})
     assert all(name != "hops_mean" or value == 0 for name, value in page.metrics())
     assert "nan" not in re.sub(r"<script>.*", "", page.source, flags=re.S).lower()
 
