@@ -103,6 +103,7 @@ def test_every_command_has_a_section(generated: ModuleType) -> None:
     assert "mapper generate cortex net.bin --side 316" in page
 
 
+@pytest.mark.jit
 def test_the_site_is_built(tmp_path: Path) -> None:
     for name in ("sphinx", "myst_parser", "furo"):
         pytest.importorskip(name)
