@@ -34,7 +34,11 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Skip what is marked ``jit`` when NUMBA_DISABLE_JIT is set."""
+    """Skip what is marked ``jit`` when NUMBA_DISABLE_JIT is set.
+
+    Pages of the documentation go last: they need nearly all kernels, which then are compiled.
+    """
+    items.sort(key=lambda item: "docs" in item.path.parts)
     if not numba.config.DISABLE_JIT:
         return
     skip = pytest.mark.skip(reason="runs in the compiled pass, which suffices")
