@@ -67,6 +67,26 @@ def forget_kernels() -> None:
                     file.unlink(missing_ok=True)
 
 
+def _begun(code: Path) -> Path:
+    """Of a `_marker`: a file that exists once all older kernels have been forgotten."""
+    return code.with_name(f"{code.name}-begun")
+
+
+def _begin(code: Path) -> None:
+    for old in code.parent.glob(f"{code.name.rpartition('-')[0]}-*"):
+        old.unlink(missing_ok=True)
+    _begun(code).touch()
+
+
+def trust_kernels() -> None:
+    """Say that all compiled kernels are of this very code: the first use of it forgets none."""
+    with suppress(OSError, RuntimeError):  # as without: they are compiled again
+        code = _marker()
+        code.parent.mkdir(parents=True, exist_ok=True)
+        if not _begun(code).exists():
+            _begin(code)
+
+
 def compile_once(console: Console, work: str) -> None:
     """Work on a tiny scale where this installation never did, so that numba fills its cache.
 
@@ -87,14 +107,11 @@ def compile_once(console: Console, work: str) -> None:
     console.print(
         f"compiling kernels to {work}, once after installation; takes a minute or two ..."
     )
-    begun = code.with_name(f"{code.name}-begun")
     with suppress(OSError):  # a read-only home: the message will come again, nothing else
-        if not begun.exists():  # else what has been compiled since is good
+        if not _begun(code).exists():  # else what has been compiled since is good
             code.parent.mkdir(parents=True, exist_ok=True)
             forget_kernels()
-            for old in code.parent.glob(f"{code.name.rpartition('-')[0]}-*"):
-                old.unlink(missing_ok=True)
-            begun.touch()
+            _begin(code)
     try:
         _work_on_tiny_networks(work)
     except OSError:  # no room for temporary files: the kernels are compiled when they are used

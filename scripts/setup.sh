@@ -1,5 +1,6 @@
 # Sourced by the other scripts: an environment in .venv with the project and the extras that the
-# variable `extras` names. Installs again only when pyproject.toml has changed.
+# variable `extras` names. Installs again only when pyproject.toml has changed, and nothing where
+# the extra dev is installed, which has all of the others that scripts name.
 set -eu
 cd "$(dirname "$0")/.."
 python=${PYTHON:-python3}
@@ -9,7 +10,8 @@ if ! "$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))'; then
 fi
 extras=${extras:-}
 stamp=".venv/installed-${extras:-plain}"
-if ! [ -e "$stamp" ] || [ pyproject.toml -nt "$stamp" ]; then
+current() { [ -e "$1" ] && ! [ pyproject.toml -nt "$1" ]; }
+if ! current "$stamp" && ! current .venv/installed-dev; then
     echo "installing into .venv ..." >&2
     [ -x .venv/bin/python ] || "$python" -m venv .venv
     .venv/bin/python -m pip install --quiet --disable-pip-version-check \

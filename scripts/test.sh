@@ -3,4 +3,5 @@
 extras=dev
 . "$(dirname "$0")/setup.sh"
 
-exec python -m pytest -n auto "$@"
+# Each worker begins with a half of its own: fewer kernels are compiled by both at the same time.
+exec python -m pytest -n auto --dist worksteal "$@"

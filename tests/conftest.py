@@ -10,7 +10,7 @@ from pathlib import Path
 import numba
 import pytest
 
-from mapper.kernels import forget_kernels
+from mapper.kernels import forget_kernels, trust_kernels
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -30,13 +30,18 @@ def pytest_configure(config: pytest.Config) -> None:
     if config.cache and config.cache.get("mapper/shared", None) != digest:
         forget_kernels()
         config.cache.set("mapper/shared", digest)
+    trust_kernels()  # or programs that tests start would forget what other tests have compiled
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Skip what is marked ``jit`` when NUMBA_DISABLE_JIT is set."""
+    """Skip what is marked ``jit`` when NUMBA_DISABLE_JIT is set.
+
+    Pages of the documentation go last: they need nearly all kernels, which then are compiled.
+    """
+    items.sort(key=lambda item: "docs" in item.path.parts)
     if not numba.config.DISABLE_JIT:
         return
-    skip = pytest.mark.skip(reason="too slow with the JIT off; runs in the compiled pass")
+    skip = pytest.mark.skip(reason="runs in the compiled pass, which suffices")
     for item in items:
         if "jit" in item.keywords:
             item.add_marker(skip)

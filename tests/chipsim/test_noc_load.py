@@ -248,6 +248,7 @@ def test_saturation_of_a_flow_without_rivals_is_its_bound() -> None:
     assert half.accepted * 4 == pytest.approx(0.5, rel=0.1)
 
 
+@pytest.mark.jit
 def test_two_flows_over_one_link_saturate_when_it_is_full() -> None:
     """The starved source is seen though most of the traffic is elsewhere and flows freely."""
     mesh = Mesh(3, 4, 4)

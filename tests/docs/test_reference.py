@@ -142,6 +142,7 @@ def test_every_export_has_a_row(generated: ModuleType) -> None:
         assert name in text.lower().replace(" ", "")
 
 
+@pytest.mark.jit
 def test_the_site_is_built(tmp_path: Path) -> None:
     for name in ("sphinx", "myst_parser", "furo"):
         pytest.importorskip(name)

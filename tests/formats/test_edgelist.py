@@ -122,6 +122,7 @@ def test_truncated_gzip(refused: Refuse) -> None:
     assert "truncated or damaged" in refused("a.csv", packed)
 
 
+@pytest.mark.jit
 def test_larva(data_dir: Path, tmp_path: Path) -> None:
     source = data_dir / "connectomes" / "larva_subset_edgelist.csv"
     meta = import_network(source, tmp_path / "net.bin")

@@ -82,9 +82,15 @@ def folder(tidy: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Itera
 
 @pytest.fixture
 def light_placement(monkeypatch: pytest.MonkeyPatch) -> None:
-    """All steps of a placement, but with next to no time for each: for tests of something else."""
+    """All steps of a placement, but with next to no time for each: for tests of something else.
+
+    Neither do single neurons get the many proposals that small networks can afford.
+    """
+    from mapper.mapping import annealing
     from mapper.placement import portfolio
     from mapper.placement.spectral import Search
+
+    monkeypatch.setattr(annealing, "MANY", 0)
 
     for name in portfolio.EFFORTS:
         light = portfolio.Effort(

@@ -17,6 +17,15 @@ from storage.writer import NetworkWriter
 Links = list[list[tuple[int, int]]]
 Csr = tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.int64]]
 
+PROGRAM = """
+import sys
+import mapper.kernels
+mapper.kernels.compile_once = lambda console, work: None
+from mapper.cli import main
+sys.exit(main())
+"""
+"""`mapper` for a process of its own, which compiles the kernels that it uses and no others."""
+
 
 def random_graph(
     rng: np.random.Generator,

@@ -22,7 +22,8 @@ from storage.network import NetworkFile
 from tests.mapper.conftest import Run, tree
 from tests.mapper.helpers import random_network
 
-pytestmark = pytest.mark.usefixtures("light_placement")
+# Kernels have twins of their own; what is around them does the same with the JIT off.
+pytestmark = [pytest.mark.jit, pytest.mark.usefixtures("light_placement")]
 
 DOCS = Path(__file__).resolve().parents[2] / "docs" / "reference" / "python.md"
 SMALL: dict[str, Any] = {"neurons_per_core": 4, "threads": 1, "memory": "300MiB"}

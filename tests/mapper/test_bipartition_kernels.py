@@ -22,6 +22,7 @@ from tests.mapper.helpers import (
     random_graph,
     rows_of,
 )
+from tests.seeds import seeds
 
 SEEDS = range(30)
 
@@ -299,7 +300,7 @@ def bisected(
 
 
 @pytest.mark.parametrize("smoothing", [0, 12])
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", seeds(12, plain=3))
 def test_bisections_of_unit_sizes_are_within_their_limits(seed: int, smoothing: int) -> None:
     rng = np.random.default_rng(seed)
     n = int(rng.integers(2, 500))
@@ -310,6 +311,7 @@ def test_bisections_of_unit_sizes_are_within_their_limits(seed: int, smoothing: 
     assert (np.bincount(side, minlength=2) <= most).all()
 
 
+@pytest.mark.jit
 @pytest.mark.parametrize("smoothing", [0, 12])
 def test_a_grid_is_cut_almost_straight(smoothing: int) -> None:
     rows = rows_of(grid_graph(24, 24))
@@ -338,7 +340,7 @@ def pieces_by_halving(cores: int, stop: int) -> list[int]:
     return pieces_by_halving(left, stop) + pieces_by_halving(cores - left, stop)
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", seeds(40, plain=15))
 def test_split_into_pieces_within_the_capacity(seed: int) -> None:
     rng = np.random.default_rng(seed)
     cores, capacity = int(rng.integers(1, 20)), int(rng.integers(1, 20))

@@ -36,6 +36,7 @@ def test_show_as_json(run: Run) -> None:
 
 
 @pytest.mark.usefixtures("light_placement")
+@pytest.mark.jit
 def test_a_run_with_the_file_equals_one_with_the_name(run: Run, folder: Path) -> None:
     random_network(folder / "net.bin", 50, 200)
     Path("mine.toml").write_text(run("chips", "show", "loihi").out)

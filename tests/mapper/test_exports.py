@@ -20,7 +20,8 @@ from storage.network import NetworkFile
 from storage.writer import NetworkWriter
 from tests.mapper.conftest import Run, tree
 
-pytestmark = pytest.mark.usefixtures("light_placement")
+# Kernels have twins of their own; what is around them does the same with the JIT off.
+pytestmark = [pytest.mark.jit, pytest.mark.usefixtures("light_placement")]
 
 Fails = Callable[..., str]
 Array = np.ndarray[Any, Any]

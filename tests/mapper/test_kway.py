@@ -23,6 +23,7 @@ from tests.mapper.helpers import (
     rows_of,
 )
 from tests.mapper.naive import cut
+from tests.seeds import seeds
 
 
 def found_moves(
@@ -161,7 +162,7 @@ def test_the_floor_holds_a_vertex_back() -> None:
     assert part.tolist() == [1, 0, 1]
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", seeds(20, plain=6))
 def test_rounds_keep_room_and_floor_for_any_threads(seed: int) -> None:
     rng = np.random.default_rng(seed)
     parts = int(rng.integers(2, 9))

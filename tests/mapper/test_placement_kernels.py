@@ -165,6 +165,7 @@ def test_a_background_is_split_off() -> None:
     assert traffic.split_traffic(sparse).ids is sparse.ids
 
 
+@pytest.mark.jit
 def test_a_dense_graph_without_background_stays_whole() -> None:
     groups = subgraph(random_graph(np.random.default_rng(1), 250, mean_degree=600))
     split = traffic.split_traffic(groups)

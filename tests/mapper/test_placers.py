@@ -152,7 +152,9 @@ def check(groups: Subgraph, region: Region, usable: NDArray[np.bool_], places: P
 
 @every_placer
 @every_chip
-@pytest.mark.parametrize("share", [0.0, 0.3, 0.77, 1.0])
+@pytest.mark.parametrize(
+    "share", [0.0, *(pytest.param(share, marks=pytest.mark.jit) for share in (0.3, 0.77)), 1.0]
+)
 def test_every_group_gets_a_core_of_its_own(
     place: Placer, usable: NDArray[np.bool_], share: float
 ) -> None:
@@ -162,6 +164,7 @@ def test_every_group_gets_a_core_of_its_own(
     check(groups, region, usable, place(groups, region, usable, np.random.default_rng(0)))
 
 
+@pytest.mark.jit
 @every_placer
 @every_chip
 def test_a_seed_decides(place: Placer, usable: NDArray[np.bool_]) -> None:

@@ -29,9 +29,9 @@ def planned(path: Path, chip: Chip, scale: int = 1, name: str = "default", **cha
         return make_plan(network, chip, preset(name, **changes))
 
 
-@pytest.fixture
-def path(folder: Path) -> Path:
-    return random_network(folder / "net.bin", 1000, 8000)
+@pytest.fixture(scope="module")
+def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return random_network(tmp_path_factory.mktemp("plan") / "net.bin", 1000, 8000)
 
 
 @pytest.mark.parametrize("name", PRESETS)

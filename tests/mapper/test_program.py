@@ -16,6 +16,8 @@ from mapper.kernels import compile_once
 from mapper.version import version
 from tests.mapper.helpers import random_network
 
+pytestmark = pytest.mark.jit  # what runs here is not the kernels
+
 
 @pytest.fixture
 def network(folder: Path) -> Path:
@@ -61,10 +63,12 @@ def test_a_reader_that_leaves(network: Path) -> None:
     assert (found.returncode, found.stderr) == (1, b"")
 
 
-@pytest.mark.jit
 def test_first_use_compiles_and_says_so(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(folder / "cache"))
     monkeypatch.delenv("NUMBA_CACHE_DIR", raising=False)
+    # The kernels of the other tests stay: processes that these start would compile them all again.
+    forgotten: list[None] = []
+    monkeypatch.setattr("mapper.kernels.forget_kernels", lambda: forgotten.append(None))
     shown = []
     for work in ("read and write networks", "place groups", "place groups"):
         console = Console(record=True, quiet=False, file=open(os.devnull, "w"))  # noqa: SIM115, PTH123
@@ -74,6 +78,7 @@ def test_first_use_compiles_and_says_so(folder: Path, monkeypatch: pytest.Monkey
     assert shown[0].count("compiling kernels") == 2
     assert shown[1].count("compiling kernels to place groups") == 1
     assert shown[2] == ""
+    assert len(forgotten) == 1
 
 
 def test_main_reads_the_command_line(monkeypatch: pytest.MonkeyPatch, network: Path) -> None:

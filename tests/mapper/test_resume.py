@@ -15,7 +15,7 @@ import pytest
 
 from mapper import cli
 from mapper.checkpoint import Arrays, Steps
-from tests.mapper.helpers import random_network
+from tests.mapper.helpers import PROGRAM, random_network
 
 pytestmark = pytest.mark.jit  # dozens of whole runs; test_checkpoint has the steps without it
 
@@ -39,6 +39,7 @@ def result(output: Path) -> tuple[bytes, Any, Any]:
     return (output / "mapping.npz").read_bytes(), report["metrics"], report["levels"]
 
 
+@pytest.mark.usefixtures("light_placement")  # it is a step like the others, as it lasts
 @pytest.mark.parametrize(
     ("method", "least"),
     [("default", 4), ("default --level-budget 0", 9), ("fast --level-budget 0", 7), ("classic", 2)],
@@ -81,14 +82,14 @@ def test_ending_behind_every_step(
 
 
 def test_kill_at_many_moments(network: Path, folder: Path) -> None:
-    command = [sys.executable, "-m", "mapper", "run", str(network), *ARGUMENTS, "-q"]
+    command = [sys.executable, "-c", PROGRAM, "run", str(network), *ARGUMENTS, "-q"]
     for name in ("compiles", "whole"):  # the first run may have to compile kernels
         start = time.perf_counter()
         subprocess.run([*command, "-o", str(folder / name)], check=True, capture_output=True)
         whole = time.perf_counter() - start
     expected = result(folder / "whole")
     output = folder / "out"
-    for moment in np.linspace(0.3, 1.0, 6):
+    for moment in np.linspace(0.3, 1.0, 4):
         process = subprocess.Popen(
             [*command, "-o", str(output)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
         )

@@ -27,6 +27,7 @@ from storage.memory import MemoryGraph
 from tests.mapper import naive_streamed as naive
 from tests.mapper.helpers import adjacency, links_of, random_graph, rows_of
 from tests.mapper.naive import merged, relabel
+from tests.seeds import seeds
 
 MOST_THRESHOLD = 2**30
 
@@ -200,7 +201,7 @@ def test_threshold_is_the_least_one(seed: int) -> None:
     assert threshold_of(counts, entries) == naive.least_threshold(counts.tolist(), entries)
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", seeds(10, plain=2))
 def test_a_sample_has_about_as_many_entries_as_wanted(seed: int) -> None:
     rng = np.random.default_rng(seed)
     graph = random_graph(rng, 300, largest=20, mean_degree=40, block_size=50)

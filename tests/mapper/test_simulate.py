@@ -21,7 +21,8 @@ from storage.network import NetworkFile
 from tests.mapper.conftest import Run
 from tests.mapper.helpers import random_network, write_network
 
-pytestmark = pytest.mark.usefixtures("light_placement")
+# Kernels have twins of their own; what is around them does the same with the JIT off.
+pytestmark = [pytest.mark.jit, pytest.mark.usefixtures("light_placement")]
 
 Fails = Callable[..., str]
 CHIP = ("--chip", "4x3", "--neurons-per-core", "5")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -29,6 +29,7 @@ from storage.network import NetworkFile
 from storage.scratch import Scratch
 from tests.mapper.helpers import grid_graph, lists_of, random_graph, random_network, write_network
 from tests.mapper.naive import cut
+from tests.seeds import seeds
 
 pytestmark = pytest.mark.usefixtures("light_placement")
 
@@ -163,8 +164,21 @@ SHAPES: dict[str, Shape] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", ["fast", "default"])
-@pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES)
+PLAIN = (
+    a_few_large_ones, disconnected, edgeless, two_vertices, one_vertex, weights_of_nothing,
+    two_limits,
+)  # fmt: skip
+"""Small or odd enough to be mapped with the JIT off too: where an index could leave its array."""
+
+
+def runs() -> Iterator[Any]:
+    for label, shape in SHAPES.items():
+        for name, plain in (("fast", PLAIN), ("default", (two_limits,))):
+            marks = () if shape in plain else (pytest.mark.jit,)
+            yield pytest.param(shape, name, id=f"{label}-{name}", marks=marks)
+
+
+@pytest.mark.parametrize(("shape", "name"), [*runs()])
 def test_every_mapping_is_valid(shape: Shape, name: str, folder: Path) -> None:
     path, chip = shape(folder)
     mapped(path, chip, folder / "out", name)
@@ -192,6 +206,7 @@ def test_a_hub_with_thousands_of_leaves(folder: Path) -> None:
     assert np.bincount(core, minlength=64).max() <= 80
 
 
+@pytest.mark.jit
 def test_parts_of_a_grid_are_far_better_than_random_ones(folder: Path) -> None:
     path, chip = grid(folder)
     core = mapped(path, chip, folder / "out", "default").tolist()
@@ -255,7 +270,7 @@ class Killed(Steps):
         return super().once(name, work)
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", seeds(6, plain=2))
 def test_parts_are_numbered_without_gaps_and_within_the_capacity(
     seed: int, holding: bool, tmp_path: Path
 ) -> None:
@@ -281,6 +296,7 @@ def test_small_networks_are_one_block(holding: bool, tmp_path: Path) -> None:
         assert len(monitor.stages) == stages
 
 
+@pytest.mark.jit
 def test_held_and_streamed_parts_are_about_as_good(tmp_path: Path) -> None:
     graph = grid_graph(24, 24, block_size=64)
     cuts = []
@@ -290,7 +306,7 @@ def test_held_and_streamed_parts_are_about_as_good(tmp_path: Path) -> None:
     assert max(cuts) < 1.5 * min(cuts)
 
 
-@pytest.mark.parametrize("done", range(5))
+@pytest.mark.parametrize("done", seeds(5, plain=2))
 def test_a_run_that_was_killed_goes_on_to_the_same_end(
     done: int, holding: bool, tmp_path: Path
 ) -> None:

@@ -19,8 +19,9 @@ from mapper.commands.completion_ import SHELLS, completion_script
 from mapper.settings import PRESETS
 from storage.formats import FORMATS
 from tests.mapper.conftest import Run
-from tests.mapper.helpers import random_network
+from tests.mapper.helpers import PROGRAM, random_network
 
+pytestmark = pytest.mark.jit  # what is said is the same without
 COLOUR = re.compile(r"\x1b\[[\d;]*(?:3[0-8]|4[0-8]|9[0-7])(?:;[\d;]*)?m")
 CHIP = ["--chip", "2x2", "--neurons-per-core", "20"]
 
@@ -89,7 +90,6 @@ def test_bash_completes(folder: Path) -> None:
     assert "microcircuit" in complete("generate", "micro")
 
 
-@pytest.mark.jit
 def test_quiet_and_verbose(network: Path, run: Run) -> None:
     assert run("generate", "cortex", "other.bin", "--side", "9", "-q").err == ""
     assert "note: " in run("generate", "cortex", "other.bin", "--side", "9").err
@@ -115,19 +115,13 @@ def test_quiet_and_verbose_exclude_each_other(command: str, network: Path, run: 
     assert "not allowed with" in found.err
 
 
-@pytest.mark.jit
 @pytest.mark.parametrize("no_color", ["", "1"])
 def test_colours_of_a_terminal(no_color: str, network: Path) -> None:
     """On a terminal there are colours (of progress and tables), with NO_COLOR there are none."""
-    code = (
-        "import sys, mapper.kernels\nfrom mapper.cli import main\n"
-        "mapper.kernels.compile_once = lambda console, work: None\n"
-        "sys.exit(main(['run', 'net.bin', *sys.argv[1:]]))"
-    )
     environment = {**os.environ, "TERM": "xterm-256color", "NO_COLOR": no_color}
     controller, terminal = pty.openpty()
     running = subprocess.Popen(
-        [sys.executable, "-c", code, *CHIP, "--preset", "fast", "-o", "out"],
+        [sys.executable, "-c", PROGRAM, "run", "net.bin", *CHIP, "--preset", "fast", "-o", "out"],
         stdout=terminal, stderr=terminal, stdin=subprocess.DEVNULL, env=environment,
     )  # fmt: skip
     os.close(terminal)

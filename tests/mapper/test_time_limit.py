@@ -16,7 +16,7 @@ import pytest
 from mapper.placement.force import hop_cost
 from mapper.placement.portfolio import place
 from mapper.placement.region import choose_region
-from tests.mapper.helpers import subgraph
+from tests.mapper.helpers import PROGRAM, subgraph
 from tests.mapper.test_class_kernels import layers
 from tests.mapper.test_placement_kernels import grid
 
@@ -47,11 +47,10 @@ def test_a_limit_is_kept(kind: str, limit: float) -> None:
     assert hop_cost(groups, x, y) < share * hop_cost(groups, columns, rows)
 
 
-INTERRUPTIBLE = """
-import signal, sys
+INTERRUPTIBLE = f"""
+import signal
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a background shell has it ignored
-from mapper.cli import main
-sys.exit(main())
+{PROGRAM}
 """
 
 

@@ -15,7 +15,8 @@ from mapper.mapping_file import save_mapping
 from tests.mapper.conftest import Run
 from tests.mapper.helpers import random_network
 
-pytestmark = pytest.mark.usefixtures("light_placement")
+# Kernels have twins of their own; what is around them does the same with the JIT off.
+pytestmark = [pytest.mark.jit, pytest.mark.usefixtures("light_placement")]
 
 Fails = Callable[..., str]
 

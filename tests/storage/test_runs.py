@@ -210,7 +210,7 @@ def test_runs_cut_off(tmp_path: Path) -> None:
             store.read(run, 0, 80)
 
 
-@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("threads", [1, pytest.param(2, marks=pytest.mark.jit)])
 @pytest.mark.parametrize("memory", [1, 1 << 22])
 def test_ranges_and_allowance(threads: int, memory: int, tmp_path: Path) -> None:
     """A hub whose list is larger than all memory, blocks of every size, parts of buckets."""

@@ -9,6 +9,7 @@ from mapper.mapping.dual import _region_graph, place_by_dual_bisection
 from mapper.mapping.mesh import Mesh
 from tests.mapper.helpers import adjacency, grid_graph, lists_of, random_graph, rows_of
 from tests.mapper.mapping import naive as twin
+from tests.seeds import seeds
 
 
 @pytest.mark.parametrize("seed", range(40))
@@ -37,7 +38,7 @@ def test_region_graph(seed: int) -> None:
         assert bias.tolist() == expected
 
 
-@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.parametrize("seed", seeds(30, plain=8))
 def test_only_usable_cores_are_used(seed: int) -> None:
     """Any shape of mesh, with holes; fewer vertices than cores too."""
     rng = np.random.default_rng(seed)
@@ -53,6 +54,7 @@ def test_only_usable_cores_are_used(seed: int) -> None:
     assert core.tolist() == place_by_dual_bisection(rows, mesh, seed).tolist()
 
 
+@pytest.mark.jit
 def test_a_sheet_lies_flat() -> None:
     """A grid of 24x24 on 4x4 cores: tiles of 6x6 in their order are the best there is."""
     side, cores = 24, 4

@@ -29,6 +29,7 @@ from tests.mapper.mapping.cases import (
     some_fixed,
     width_of,
 )
+from tests.seeds import seeds
 
 
 def members_of(
@@ -183,7 +184,7 @@ def test_colours(seed: int, most: int) -> None:
 
 @CASES
 @pytest.mark.parametrize("threads", [1, 3])
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", seeds(12, plain=3))
 def test_rounds_keep_to_the_room(case: Case, seed: int, threads: int) -> None:
     """Any number of threads gives the same; no core is overfilled, unused ones stay so."""
     graph, core, mesh = case(seed, slack=seed % 3)

@@ -35,6 +35,7 @@ from tests.mapper.mapping.cases import (
     width_of,
 )
 from tests.mapper.naive_bipartition import Xorshift
+from tests.seeds import seeds
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -77,6 +78,7 @@ def test_price_and_distance(case: Case, seed: int) -> None:
         assert sum(some) == expected
 
 
+@pytest.mark.jit
 def test_levels_of_a_grid() -> None:
     """From the coarsest level, cut and put where the tiles are, down to a tiling of the sheet."""
     side, cores = 32, 4
@@ -109,7 +111,7 @@ def test_levels_of_a_grid() -> None:
 
 
 @CASES
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", seeds(8, plain=2))
 def test_refinement(case: Case, seed: int, tmp_path: Path) -> None:
     """The same for any number of threads, and when it goes on behind any of its steps."""
     graph, core, mesh = case(seed, slack=3)
@@ -170,7 +172,7 @@ def test_annealing(case: Case, seed: int, heat: float) -> None:
 
 
 @CASES
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", seeds(6, plain=2))
 def test_chains(case: Case, seed: int) -> None:
     """Never worse than before, within the room, and the same for any number of threads."""
     graph, core, mesh = case(seed)

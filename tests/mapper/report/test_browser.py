@@ -15,7 +15,7 @@ from tests.mapper.helpers import random_network
 from tests.mapper.report.conftest import Open
 from tests.mapper.report.made import idle_folder, random_folder, write_folder
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.jit]  # pages are the same without
 CHIP = Chip("c", 6, 4, neurons=16, axons_in=50, unavailable=(3, 9))
 
 
@@ -357,7 +357,6 @@ def test_themes_and_paper(made: tuple[Path, View], open_page: Open) -> None:
     assert not page.locator(".toolbar").is_visible()
 
 
-@pytest.mark.jit
 def test_a_full_chip_opens_quickly(folder: Path, open_page: Open) -> None:
     chip = Chip("full", 64, 64)
     rng = np.random.default_rng(0)

@@ -15,7 +15,8 @@ from tests.mapper.conftest import Run
 from tests.mapper.helpers import random_network
 from tests.mapper.report.made import Page, random_folder
 
-pytestmark = pytest.mark.usefixtures("light_placement")
+# Kernels have twins of their own; what is around them does the same with the JIT off.
+pytestmark = [pytest.mark.jit, pytest.mark.usefixtures("light_placement")]
 CHIP = ("--chip", "4x4", "--neurons-per-core", "4")
 
 
