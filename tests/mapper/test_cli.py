@@ -276,12 +276,13 @@ def test_losses_are_told_and_reported(run: Run) -> None:
     assert (facts["self_loops"], facts["repeated"]) == (1, 1)
     assert (facts["synapses"], facts["synapses_read"], facts["weight_total"]) == (3, 5, 4)
     assert facts["path"] == str(Path("out/network.bin").resolve())
+    assert Path(facts["imported_from"]).is_file()
     assert run("verify", "out").code == 0
     Path("out").rename("moved")
     assert run("verify", "moved").code == 0
 
 
-def interrupted(*_: object) -> None:
+def interrupted(*_: object, **__: object) -> None:
     raise KeyboardInterrupt
 
 

@@ -215,10 +215,12 @@ def test_report_holds_what_the_contract_says(folder: Path) -> None:
         "connectivity", "hops_total", "link_load_max", "link_load_mean", "link_load_p99",
     }  # fmt: skip
     assert len(report["levels"]) > 0
+    always = {"vertices", "connections", "cut_weight"}
     for level in report["levels"]:
-        assert set(level) == {"vertices", "connections", "cut_weight"}
+        assert always <= set(level) <= always | {"hops_total"}
+    always = {"name", "seconds", "cpu_seconds", "peak_anon_bytes"}
     for stage in report["stages"]:
-        assert set(stage) == {"name", "seconds", "cpu_seconds", "peak_anon_bytes"}
+        assert always <= set(stage) <= always | {"cut_weight", "hops_total"}
     assert set(report["resources"]) == {
         "seconds", "peak_rss_bytes", "peak_anon_bytes", "bytes_read", "bytes_written",
         "connections_visited", "passes",
