@@ -121,6 +121,8 @@ def map_network(
                     nodes, wishes,
                 )  # fmt: skip
             if mapping._network is not None:
+                if isinstance(network, str | os.PathLike):
+                    mapping._report["network"]["imported_from"] = str(Path(network).resolve())
                 weakref.finalize(mapping, shutil.rmtree, folder, ignore_errors=True)
                 kept = True
             return mapping

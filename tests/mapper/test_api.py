@@ -307,6 +307,8 @@ def test_a_file_is_given_rates(folder: Path) -> None:
     rates = [4, 0, 2.5, 1, 7]
     mapping = mapper.map_network(path, "2x2", rates=rates, **SMALL)
     mapping.save("out")
+    assert mapping.to_json()["network"]["imported_from"] == str(path.resolve())
+    assert "<title>net.csv on 2x2" in Path("out/report.html").read_text(encoding="utf-8")
     assert synapses_of(Path("out/network.bin")) == {
         (0, 1): 4, (1, 2): 0, (2, 0): 2.5, (3, 4): 1, (4, 1): 7, (0, 3): 4,
     }  # fmt: skip
