@@ -24,7 +24,7 @@ def chip_toml(chip: Chip) -> str:
         else f"The chip {_text(chip.name)}."
     )
     lines += _comment(
-        "For --chip FILE.toml; docs/reference/chips.md. Core id = y * width + x, from 0."
+        "For --chip FILE.toml; see `mapper docs chips`. Core id = y * width + x, from 0."
     )
     for field, meaning in MEANINGS.items():
         unit, source = unit_of(chip.name, field), source_of(chip, field, PRESETS)

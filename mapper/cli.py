@@ -26,10 +26,11 @@ COMMANDS = {
     "place": "place a graph of groups, one group a core",
     "chips": "list the chips that are known by name, or print one as a file to start from",
     "hw": "the chip as hardware: Verilog, and the cells that it takes",
+    "docs": "read a page of the documentation, or list them",
     "completion": "write a script that makes a shell complete commands and options",
 }
 OWN = ("mapper", "storage", "chipsim", "hw")
-LIGHT = ("info", "report", "chips", "hw", "completion")
+LIGHT = ("info", "report", "chips", "hw", "docs", "completion")
 """Commands that need no compiled kernels; `report` asks for them where it has to measure."""
 STAGED = ("run", "place")
 """Commands that work in stages, and can tell of them."""
@@ -41,7 +42,8 @@ examples:
   mapper verify result
 
 exit codes: 0 done, 1 bad input or failed check, 2 usage, 3 the network does
-not fit the chip, 130 interrupted. `mapper COMMAND --help` explains a command.
+not fit the chip, 130 interrupted. `mapper COMMAND --help` explains a command,
+`mapper docs` lists what there is to read.
 """
 
 

@@ -17,7 +17,7 @@ examples:
 
 `show` prints a chip, any that --chip takes, as a TOML file: every limit and
 constant with its meaning, its unit and, for the presets, its source. What may
-be in such a file is in docs/reference/chips.md.
+be in such a file is said by `mapper docs chips`.
 """
 
 

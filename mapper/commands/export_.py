@@ -47,7 +47,7 @@ ending of DST tells:
                          else one with a node for every core
   tables   .tables.json  what the memories of the hardware's cores hold
   noxim    .noxim        traffic table of the simulator Noxim
-docs/reference/export.md says what each can hold.
+`mapper docs export` says what each can hold.
 """
 NEURON_OPTIONS = ("threshold", "leak", "bias")
 

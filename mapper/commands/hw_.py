@@ -20,7 +20,7 @@ examples:
   mapper hw --chip loihi --mesh-only --stats --json
 
 A router and a core for every core of the chip, usable or not; what they do is
-in docs/hardware.md and docs/core.md. The memories of a core have room for what
+in `mapper docs hardware` and `core`. The memories of a core have room for what
 the chip's limits allow, and powers of two: the next above a limit is taken.
 Verilog and cells need a Yosys, which the extra mapper[hw] brings; its first
 run takes a minute or two more. --stats counts the gates and flip-flops of
