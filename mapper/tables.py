@@ -118,9 +118,9 @@ def stages(entries: Sequence[Mapping[str, Any]]) -> Table:
 
 
 def _cost(stage: Mapping[str, Any], name: str) -> str:
-    """Nine characters, so that all columns fit; estimates have a tilde."""
+    """Eleven characters, so that all columns fit; estimates have a tilde."""
     value = stage.get(name)
     if value is None:
         return ""
-    shown = number(value) if value < 1e7 else f"{value:.4g}"
+    shown = number(value) if value < 1e9 else f"{value:.4g}"
     return f"~{shown}" if stage.get("estimated") else shown
