@@ -3,5 +3,5 @@
 extras=dev
 . "$(dirname "$0")/setup.sh"
 
-# Each worker begins with a half of its own: fewer kernels are compiled by both at the same time.
+# Each worker begins with a half of its own: what tests of a module share is made by one of them.
 exec python -m pytest -n auto --dist worksteal "$@"

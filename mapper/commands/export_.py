@@ -5,11 +5,14 @@ from __future__ import annotations
 import argparse
 import math
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mapper.commands import common
 from mapper.commands.hw_ import CORE_OPTIONS
 from mapper.commands.simulate_ import above_zero, add_units
+
+if TYPE_CHECKING:
+    from storage.formats.losses import Loss
 
 EPILOG = """\
 examples:
@@ -146,14 +149,19 @@ def _network(options: argparse.Namespace) -> dict[str, Any]:
     with NetworkFile(options.network) as network:
         losses = exporter.save(network, options.destination)
         result: dict[str, Any] = {"format": exporter.name, "synapses": network.meta.synapses}
-    for loss in losses:
-        common.say(options, f"note: {exporter.name} has {loss.text}")
     if exporter.nodes:
         from storage.formats.sonataconfig import nodes_beside
 
         result["nodes"] = str(nodes_beside(options.destination))
-    result["left_out"] = {loss.kind: loss.count for loss in losses}
+    result["left_out"] = _told(options, exporter.name, losses)
     return result
+
+
+def _told(options: argparse.Namespace, format: str, losses: list[Loss]) -> dict[str, int]:
+    """Say what a format has no place for; returns the counts by kind."""
+    for loss in losses:
+        common.say(options, f"note: {format} has {loss.text}")
+    return {loss.kind: loss.count for loss in losses}
 
 
 def _refuse_mappings(options: argparse.Namespace) -> None:
@@ -187,4 +195,6 @@ def _mapping(options: argparse.Namespace) -> dict[str, Any]:
         found = export_mapping(run, options.destination, options.format, given)
         if run.helpers and not exporter.helpers:
             common.say(options, f"note: {run.helpers:,} helpers of split neurons left out")
-        return found
+    if "losses" in found:
+        found["left_out"] = _told(options, exporter.name, found.pop("losses"))
+    return found

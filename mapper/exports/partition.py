@@ -12,6 +12,7 @@ from typing import Any
 
 from mapper.exports.base import MappedRun
 from storage.files import PartialFile, commit_together
+from storage.formats import EXPORTS
 from storage.formats.export_metis import write
 from storage.formats.sinks import TextSink
 
@@ -20,13 +21,13 @@ LINES = 1 << 16
 
 
 def save(run: MappedRun, destination: Path, options: dict[str, Any]) -> dict[str, Any]:
-    """Write both files."""
+    """Write both files. What the graph does not hold is returned as `losses`."""
     name = destination.name.removesuffix(".gz") + f".part.{run.chip.cores}"
     partition = destination.with_name(name)
     with TextSink(destination) as graph, PartialFile(partition) as file:
-        write(run.network, graph)
+        losses = [*EXPORTS["metis"].losses(run.network), *write(run.network, graph)]
         for start in range(0, run.core.size, LINES):
             rows = run.core[start : start + LINES].tolist()
             file.write("".join(f"{core}\n" for core in rows).encode())
         commit_together(file, graph)
-    return {"partition": str(partition), "parts": run.chip.cores}
+    return {"partition": str(partition), "parts": run.chip.cores, "losses": losses}

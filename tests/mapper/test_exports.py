@@ -171,6 +171,9 @@ def test_metis(name: str, out: Path, run: Run) -> None:
     else:
         found = run("export", out, name, "--json").json()
     assert (found["partition"], found["parts"]) == ("a.graph.part.12", 12)
+    assert found["left_out"].keys() >= {"ids", "directions", "fractions"}
+    said = run("export", out, name, "--format", "metis").err
+    assert said.count("note: metis has no ") == len(found["left_out"])
     parts = [int(line) for line in Path("a.graph.part.12").read_text().splitlines()]
     assert parts == core_of(out).tolist()
     import_network(Path(name), Path("back.bin"))
