@@ -7,7 +7,7 @@ import json
 import os
 import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -348,6 +348,12 @@ def _open_plain(
 
 
 IMPORTED = "network.bin"
+
+
+def require_format(name: str | None, formats: Collection[str]) -> None:
+    """Raise `UsageError` if the command line names a format that is none of `formats`."""
+    if name is not None and name not in formats:
+        raise UsageError(f"no format is called {name!r}; there are {', '.join(formats)}")
 
 
 def tell_losses(options: argparse.Namespace, meta: Any) -> None:

@@ -184,6 +184,7 @@ def _refuse_mappings(options: argparse.Namespace) -> None:
         )
     if format in FORMATS:
         raise UsageError(f"{format} files are read, but not written; export {known}")
+    common.require_format(format, EXPORTS)
 
 
 def _mapping(options: argparse.Namespace) -> dict[str, Any]:

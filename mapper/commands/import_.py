@@ -49,7 +49,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     from mapper.tables import facts
+    from storage.formats import FORMATS
 
+    common.require_format(options.format, FORMATS)
     rated = common.wants_rates(options)
     meta = _import_rated(options) if rated else _import(options, options.network)
     result = {"path": str(options.network), **asdict(meta)}

@@ -433,7 +433,8 @@ def test_names_and_options(out: Path, fails: Fails) -> None:
         told = fails("export", "net.bin", "a", "--format", format, code=2)
         assert told.startswith(f"{format} files are read, but not written; export a network as ")
     assert "the name tells no format that can be written" in fails("export", "net.bin", "a.dat")
-    assert "no format is called 'dot'" in fails("export", "net.bin", "a", "--format", "dot")
+    assert "no format is called 'dot'" in fails("export", "net.bin", "a", "--format", "dot", code=2)
+    assert "no format is called 'dot'" in fails("import", "a.csv", "b", "--format", "dot", code=2)
     assert "matrixmarket" not in fails("export", out, "a.npz", "--format", "onnx", code=2)
     told = fails("export", out, "a.mtx", code=2)
     assert "the name tells no format that a mapping can be written to" in told
