@@ -18,8 +18,8 @@ examples:
 
 Folders that do not exist have to be made first. zsh looks into ~/.zfunc if
 ~/.zshrc says `fpath+=~/.zfunc` before `autoload -U compinit; compinit`. New
-shells complete commands, options, presets and names of files. Write the script
-anew after an update.
+shells complete commands, options, presets, pages and names of files. Write the
+script anew after an update.
 """
 SHELLS = ("bash", "zsh", "fish", "tcsh", "powershell")
 
@@ -43,11 +43,12 @@ def completion_script(shell: str) -> str:
 
     from chipsim.presets import PRESETS as CHIPS
     from mapper.cli import build_whole_parser
+    from mapper.manual import pages
     from mapper.settings import PRESETS
 
     # Of a parser that only completes: what may be given stays wider than what is offered.
     parser = build_whole_parser()
-    offered = {"chip": tuple(CHIPS), "preset": tuple(PRESETS)}
+    offered = {"chip": tuple(CHIPS), "preset": tuple(PRESETS), "page": tuple(pages())}
     for action in _actions(parser):
         if action.dest in offered and action.choices is None:
             action.choices = offered[action.dest]

@@ -88,6 +88,7 @@ def test_bash_completes(folder: Path) -> None:
     assert complete("run", "--preset", "") >= set(PRESETS)
     assert "loihi64" in complete("check", "--chip", "loi")
     assert "microcircuit" in complete("generate", "micro")
+    assert complete("docs", "tut") == {"tutorial"}
 
 
 def test_quiet_and_verbose(network: Path, run: Run) -> None:
