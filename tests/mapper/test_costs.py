@@ -137,6 +137,7 @@ WAYS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
 PLACED = ("placement", "initial placement", "force-directed refinement")
 
 
+@pytest.mark.jit
 @pytest.mark.parametrize("weights", ["whole", "real"])
 @pytest.mark.parametrize("way", WAYS)
 def test_a_run_tells_cut_and_hops(
@@ -187,6 +188,7 @@ def test_a_run_tells_cut_and_hops(
         assert placed["multicast"]["connectivity"] > 0
 
 
+@pytest.mark.jit
 def test_nets_tell_what_the_score_does(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where nothing better is found after the placement, its numbers are those of the mapping."""
 
@@ -210,6 +212,7 @@ def test_nets_tell_what_the_score_does(folder: Path, monkeypatch: pytest.MonkeyP
     assert placed["multicast"] == ended["multicast"]
 
 
+@pytest.mark.jit
 def test_parts_that_repairs_changed(folder: Path) -> None:
     """The stage `limits` tells the cut of what it leaves, and each attempt its own levels."""
     path = random_network(folder / "net.bin", 200, 1200)
