@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import io
+import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib import import_module
@@ -59,8 +61,17 @@ class Backing(io.RawIOBase):
             raise write_error(self._path, self._error) from self._error
 
     def write(self, data: Any) -> int:
-        self._try(lambda: self._file.write(data))
-        return len(data)
+        raw = memoryview(data).cast("B")
+        self._try(lambda: self._write_all(raw))
+        return raw.nbytes
+
+    def _write_all(self, data: memoryview) -> None:
+        """All of it: the system may take a part, as when a disk is nearly full or for 2 GiB."""
+        while data:
+            taken = self._file.write(data)
+            if not taken:
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            data = data[taken:]
 
     def truncate(self, size: int | None = None) -> int:
         self._try(lambda: self._file.truncate(size))
