@@ -18,7 +18,7 @@ from mapper.output import make_report, scratch_in
 from mapper.partition.rows import StreamedRows
 from mapper.pipeline import map_network
 from mapper.plan import make_plan
-from mapper.settings import preset
+from mapper.settings import Settings, preset
 from mapper.team import Team
 from storage.network import NetworkFile
 from tests.mapper.helpers import (
@@ -137,6 +137,17 @@ WAYS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
 PLACED = ("placement", "initial placement", "force-directed refinement")
 
 
+def reported(path: Path, settings: Settings, chip: Chip = CHIP) -> dict[str, Any]:
+    """The report of a whole run."""
+    with (
+        Monitor() as monitor,
+        NetworkFile(path) as network,
+        scratch_in(path.parent / "scratch", keep=False) as scratch,
+    ):
+        mapping = map_network(network, chip, settings, scratch, monitor)
+        return make_report(network, path, chip, settings, mapping, monitor)
+
+
 @pytest.mark.jit
 @pytest.mark.parametrize("weights", ["whole", "real"])
 @pytest.mark.parametrize("way", WAYS)
@@ -153,13 +164,9 @@ def test_a_run_tells_cut_and_hops(
     settings = preset(
         **chosen, memory_bytes=1 << 30, block_vertices=64, bisection_repeats=2, force_iterations=9
     )
-    with (
-        Monitor() as monitor,
-        NetworkFile(path) as network,
-        scratch_in(folder / "scratch", keep=False) as scratch,
-    ):
-        mapping = map_network(network, CHIP, settings, scratch, monitor)
-        report = make_report(network, path, CHIP, settings, mapping, monitor)
+    with NetworkFile(path) as network:
+        total = network.meta.total_weight
+    report = reported(path, settings)
     metrics, stages = report["metrics"], report["stages"]
     with_cut = [stage for stage in stages if "cut_weight" in stage]
     with_hops = [stage for stage in stages if "hops_total" in stage]
@@ -171,7 +178,7 @@ def test_a_run_tells_cut_and_hops(
         stage["name"] for stage in with_hops if stage["name"].startswith(PLACED)
     ]
     assert len(with_cut) >= 2 + (way in ("cut", "classic"))
-    assert all(0 < stage["cut_weight"] <= network.meta.total_weight for stage in with_cut)
+    assert all(0 < stage["cut_weight"] <= total for stage in with_cut)
     assert all(stage["hops_total"] >= stage["cut_weight"] for stage in with_hops)
     if weights == "whole":  # rows in memory hold it all
         assert not any("estimated" in entry for entry in stages + report["levels"])
@@ -199,13 +206,7 @@ def test_nets_tell_what_the_score_does(folder: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr("mapper.multicast.job.refine_by_trees", looked)
     path = random_network(folder / "net.bin", 120, 700)
     settings = preset("fast", objective="multicast", memory_bytes=1 << 30, tree_cycles=1)
-    with (
-        Monitor() as monitor,
-        NetworkFile(path) as network,
-        scratch_in(folder / "scratch", keep=False) as scratch,
-    ):
-        mapping = map_network(network, CHIP, settings, scratch, monitor)
-        report = make_report(network, path, CHIP, settings, mapping, monitor)
+    report = reported(path, settings)
     placed = next(stage for stage in report["stages"] if stage["name"] == "placement")
     ended = next(stage for stage in report["stages"] if stage["name"] == "refine by trees")
     assert placed["hops_total"] == ended["hops_total"]
@@ -218,13 +219,7 @@ def test_parts_that_repairs_changed(folder: Path) -> None:
     path = random_network(folder / "net.bin", 200, 1200)
     chip = Chip("tight", 5, 5, neurons=16, axons_in=58)
     settings = preset("fast", memory_bytes=1 << 30)
-    with (
-        Monitor() as monitor,
-        NetworkFile(path) as network,
-        scratch_in(folder / "scratch", keep=False) as scratch,
-    ):
-        mapping = map_network(network, chip, settings, scratch, monitor)
-        report = make_report(network, path, chip, settings, mapping, monitor)
+    report = reported(path, settings, chip)
     repaired = [s for s in report["stages"] if s["name"] == "limits" and "cut_weight" in s]
     assert len(repaired) == 1
     assert len(report["levels"]) == 1
