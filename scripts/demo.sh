@@ -7,4 +7,5 @@ mkdir -p demo
 mapper generate microcircuit demo/microcircuit.bin --scale 0.1 --seed 1
 mapper run demo/microcircuit.bin --chip 8x8 --neurons-per-core 128 --seed 1 -o demo/result --force
 mapper verify demo/result
-echo "open demo/result/report.html in a browser; beside it: report.json, mapping.npz, traffic.npz, run.log"
+echo "open demo/result/report.html in a browser"
+echo "beside it: report.json, mapping.npz, traffic.npz, run.log"
