@@ -46,7 +46,7 @@ def require_yosys() -> list[str]:
     """The command line that starts Yosys; raises `HwError` if there is none."""
     found = find_yosys()
     if found is None:
-        raise HwError("no Yosys is installed; try: pip install 'mapper[hw]'")
+        raise HwError("no Yosys is installed; try: pip install 'neuromapper[hw]'")
     return found
 
 

@@ -2,59 +2,68 @@
 
 from __future__ import annotations
 
-import os
-import resource
-import sys
 import threading
+from functools import cache
 from pathlib import Path
+
+import psutil
 
 from storage.closing import Closing
 
 _STATUS = Path("/proc/self/status")
-_IO = Path("/proc/self/io")
+_CGROUP_LIMITS = (
+    ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current"),
+    (
+        "/sys/fs/cgroup/memory/memory.limit_in_bytes",
+        "/sys/fs/cgroup/memory/memory.usage_in_bytes",
+    ),
+)
 
 
-def _kilobytes(field: str) -> int:
-    for line in _STATUS.read_text().splitlines():
-        if line.startswith(field):
-            return int(line.split()[1])
-    return 0
+@cache
+def _process() -> psutil.Process:
+    return psutil.Process()
 
 
 def anonymous_bytes() -> int:
-    """Resident anonymous memory now; where the system does not say, the peak of all memory."""
-    return _kilobytes("RssAnon:") * 1024 if _STATUS.exists() else peak_rss_bytes()
+    """Resident anonymous memory now; where the system does not tell, all that is resident."""
+    if _STATUS.exists():  # psutil has this number from smaps only, which takes milliseconds
+        for line in _STATUS.read_text().splitlines():
+            if line.startswith("RssAnon:"):
+                return int(line.split()[1]) * 1024
+    return int(_process().memory_info().rss)
 
 
 def peak_rss_bytes() -> int:
     """Largest resident memory of this process so far, file pages included."""
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak if sys.platform == "darwin" else peak * 1024
+    peak = getattr(_process().memory_info(), "peak_wset", None)  # Windows
+    if peak is not None:
+        return int(peak)
+    import resource  # not on Windows
+
+    largest = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return largest if psutil.MACOS else largest * 1024
 
 
 def bytes_moved() -> tuple[int, int]:
-    """Bytes read and written by system calls so far; reads through memory maps do not count."""
-    if not _IO.exists():
+    """Bytes read and written by system calls so far; reads through memory maps do not count.
+
+    0 where the system does not count them (macOS).
+    """
+    if not hasattr(psutil.Process, "io_counters"):
         return 0, 0
-    fields = dict(line.split(": ") for line in _IO.read_text().splitlines())
-    return int(fields["rchar"]), int(fields["wchar"])
+    try:
+        moved = _process().io_counters()
+    except (psutil.AccessDenied, OSError, NotImplementedError):  # as in some containers
+        return 0, 0
+    read = getattr(moved, "read_chars", moved.read_bytes)
+    return int(read), int(getattr(moved, "write_chars", moved.write_bytes))
 
 
 def available_bytes() -> int:
     """Memory that this process could still take: what is free, or less if a cgroup says so."""
-    free = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    meminfo = Path("/proc/meminfo")
-    if meminfo.exists():
-        for line in meminfo.read_text().splitlines():
-            if line.startswith("MemAvailable:"):
-                free = int(line.split()[1]) * 1024
-    for limit, used in (
-        ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current"),
-        (
-            "/sys/fs/cgroup/memory/memory.limit_in_bytes",
-            "/sys/fs/cgroup/memory/memory.usage_in_bytes",
-        ),
-    ):
+    free = int(psutil.virtual_memory().available)
+    for limit, used in _CGROUP_LIMITS:
         try:
             left = int(Path(limit).read_text()) - int(Path(used).read_text())
         except (OSError, ValueError):  # no such cgroup, or "max"

@@ -5,9 +5,11 @@ from __future__ import annotations
 from importlib.metadata import PackageNotFoundError
 from importlib.metadata import version as installed_version
 
+from storage.extras import DISTRIBUTION
+
 
 def version() -> str:
     try:
-        return installed_version("mapper")
+        return installed_version(DISTRIBUTION)
     except PackageNotFoundError:  # run from a source tree that is not installed
         return "0+unknown"

@@ -15,7 +15,6 @@ of its neurons. Rates have no place in the graph.
 from __future__ import annotations
 
 import io
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +24,7 @@ from numpy.typing import NDArray
 from mapper.errors import MapperError, UsageError
 from mapper.exports import nir_cores
 from mapper.exports.base import MappedRun
+from storage.extras import require
 from storage.files import write_file
 
 MAX_WEIGHTS = 1 << 25
@@ -41,12 +41,7 @@ def save(run: MappedRun, destination: Path, options: dict[str, Any]) -> dict[str
         if "threshold" in options:
             raise UsageError("--graph has its own thresholds; leave out --threshold")
         return nir_cores.save(run, destination, options["graph"])
-    try:
-        nir = import_module("nir")
-    except ImportError as error:
-        raise MapperError(
-            f"{destination}: NIR graphs need nir; pip install 'mapper[nir]'"
-        ) from error
+    nir = require("nir", "nir", destination, "NIR graphs")
     if "threshold" not in options:
         raise UsageError(
             f"{destination}: a NIR graph needs --graph FILE, the one that the network came from, "

@@ -12,8 +12,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from mapper.errors import MapperError
 from mapper.exports.base import MappedRun
+from storage.extras import require
 from storage.files import write_file
 
 ROWS = 1 << 20
@@ -22,12 +22,8 @@ ROWS = 1 << 20
 
 def save(run: MappedRun, destination: Path, options: dict[str, Any]) -> dict[str, Any]:
     """Write the table."""
-    try:
-        arrow, parquet = import_module("pyarrow"), import_module("pyarrow.parquet")
-    except ImportError as error:
-        raise MapperError(
-            f"{destination}: Parquet files need pyarrow; pip install 'mapper[formats]'"
-        ) from error
+    parquet = require("pyarrow.parquet", "formats", destination, "Parquet files")
+    arrow = import_module("pyarrow")
     columns = run.columns()
     about = {"mapper.chip": json.dumps(run.chip.to_json())}
     table = arrow.table(columns).replace_schema_metadata(about)

@@ -7,7 +7,6 @@ import io
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from importlib import import_module
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -15,17 +14,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from storage.errors import BadInputError, StorageError
+from storage.extras import require
 from storage.files import PartialFile, write_error
 
 
 def library(path: Path, extra: str = "sonata") -> Any:
     """h5py; raises `BadInputError` that names the extra if it is not installed."""
-    try:
-        return import_module("h5py")
-    except ImportError as error:
-        raise BadInputError(
-            f"{path}: HDF5 files need h5py; pip install 'mapper[{extra}]'"
-        ) from error
+    return require("h5py", extra, path, "HDF5 files")
 
 
 @contextmanager

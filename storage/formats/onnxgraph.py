@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from storage.errors import BadInputError
+from storage.extras import require
 
 MOST_SHOWN = 8  # nodes of a cycle in a message
 NONE = -1  # in arrays of ids: no neuron, but a constant, such as padding
@@ -87,10 +88,7 @@ class Node:
 
 def library(path: Path) -> Any:
     """The package onnx; raises `BadInputError` with the extra to install if it is missing."""
-    try:
-        return import_module("onnx")
-    except ImportError as error:
-        raise BadInputError(f"{path}: ONNX models need onnx; pip install 'mapper[onnx]'") from error
+    return require("onnx", "onnx", path, "ONNX models")
 
 
 class Model:

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from storage.errors import BadInputError, StorageError
+from storage.extras import require
 from storage.formats.base import DEFAULT_MEMORY, Progress
 from storage.formats.columns import ColumnNames, choose_columns
 from storage.formats.compact import EdgeSpool
@@ -22,12 +23,7 @@ UNDIRECTED = "mapper.undirected"  # metadata of a table that lists every edge of
 
 def library(path: Path) -> Any:
     """pyarrow.parquet; raises `BadInputError` that names the extra if it is not installed."""
-    try:
-        return import_module("pyarrow.parquet")
-    except ImportError as error:
-        raise BadInputError(
-            f"{path}: Parquet files need pyarrow; pip install 'mapper[formats]'"
-        ) from error
+    return require("pyarrow.parquet", "formats", path, "Parquet files")
 
 
 def _filled(batch: Any, name: str, path: Path, first: int) -> Any:

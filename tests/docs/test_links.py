@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import re
+import tomllib
 from pathlib import Path
 
 import pytest
 
 from tests.docs.blocks import DOCS, ROOT
 
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+SOURCES = PROJECT["urls"]["Homepage"] + "/blob/main/"
 PAGES = [ROOT / "README.md", *sorted(DOCS.rglob("*.md"))]
-LINK = re.compile(r"!?\[[^\]\[]*\]\(([^()\s]+)\)|(?:src|srcset)=\"([^\"]+)\"")
+LINK = re.compile(
+    r"!?\[[^\]\[]*\]\(([^()\s]+)\)|^\[[^\]]+\]: (\S+)$|(?:src|srcset)=\"([^\"]+)\"", re.MULTILINE
+)
+REFERENCE = re.compile(r"\]\[([^\]]+)\]")
+DEFINITION = re.compile(r"^\[([^\]]+)\]: ", re.MULTILINE)
 HEADING = re.compile(r"^#+ +(.*?)\s*$", re.MULTILINE)
 FENCED = re.compile(r"^ *```.*?^ *```\s*$", re.MULTILINE | re.DOTALL)
 
@@ -25,13 +32,20 @@ def anchors(page: Path) -> set[str]:
     return {title.strip().replace(" ", "-") for title in found}
 
 
+def links(page: Path) -> list[str]:
+    return ["".join(parts) for parts in LINK.findall(prose(page))]
+
+
 def faults(page: Path) -> list[str]:
-    wrong = []
-    for link in (first or second for first, second in LINK.findall(prose(page))):
-        if re.match(r"[a-z]+:", link):
+    text = prose(page)
+    wrong = sorted(set(REFERENCE.findall(text)) - set(DEFINITION.findall(text)))
+    for link in links(page):
+        inside = link.removeprefix(SOURCES)
+        if re.match(r"[a-z]+:", inside):
             continue
-        name, _, anchor = link.partition("#")
-        target = (page.parent / name).resolve() if name else page
+        name, _, anchor = inside.partition("#")
+        folder = page.parent if inside == link else ROOT
+        target = (folder / name).resolve() if name else page
         if not target.exists() or (anchor and anchor not in anchors(target)):
             wrong.append(link)
     return wrong
@@ -42,11 +56,20 @@ def test_links_lead_somewhere(page: Path) -> None:
     assert faults(page) == []
 
 
+def test_the_readme_is_whole_on_the_package_index() -> None:
+    """It is shown there without the files beside it."""
+    found = links(ROOT / "README.md")
+    assert found
+    assert [link for link in found if not link.startswith("https://")] == []
+    assert {url.startswith("https://") for url in PROJECT["urls"].values()} == {True}
+
+
 def test_faults_are_found(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
     page.write_text(
         "# A `--b` c\n[x](page.md#a---b-c) [x](none.md) ![x](#none) [](https://a.b/c)\n"
+        f"[x]({SOURCES}README.md) [x][y] [x][z]\n\n[y]: {SOURCES}none2.md\n"
         "```sh\n[x](fenced.md)\n```\n"
     )
-    assert faults(page) == ["none.md", "#none"]
+    assert faults(page) == ["z", "none.md", "#none", f"{SOURCES}none2.md"]
     assert len(PAGES) > 15

@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from storage import extras
 from storage.errors import BadInputError, WriteError
-from storage.formats import EXPORTS, FORMATS, export_network, hdf5, import_network, recognise
+from storage.formats import EXPORTS, FORMATS, export_network, import_network, recognise
 from storage.network import NetworkFile
 from storage.writer import NetworkWriter
 
@@ -90,7 +91,7 @@ def test_hdf5_files_that_tell_nothing(tmp_path: Path, monkeypatch: pytest.Monkey
     def missing(name: str) -> Any:
         raise ImportError(name)
 
-    monkeypatch.setattr(hdf5, "import_module", missing)
+    monkeypatch.setattr(extras, "import_module", missing)
     hdf5_file(tmp_path / "b.h5", {"node": {}})
     assert recognise(tmp_path / "b.h5").name == "sonata"
 

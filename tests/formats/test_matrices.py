@@ -289,7 +289,7 @@ def test_altered_binaries(tmp_path: Path) -> None:
 
 def test_without_pyarrow(refused: Refuse, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pyarrow.parquet", None)
-    assert "pip install 'mapper[formats]'" in refused("a.parquet", b"PAR1")
+    assert "pip install 'neuromapper[formats]'" in refused("a.parquet", b"PAR1")
 
 
 def test_grids_are_found() -> None:

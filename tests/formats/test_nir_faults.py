@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from storage import extras
 from storage.errors import BadInputError
-from storage.formats import hdf5, import_network, recognise
+from storage.formats import import_network, recognise
 from tests.formats.nir_graphs import (
     Parameters,
     chain,
@@ -159,6 +160,8 @@ def test_recognised_and_without_the_library(
     def missing(name: str) -> Any:
         raise ImportError(name)
 
-    monkeypatch.setattr(hdf5, "import_module", missing)
-    with pytest.raises(BadInputError, match=r"HDF5 files need h5py; pip install 'mapper\[nir\]'"):
+    monkeypatch.setattr(extras, "import_module", missing)
+    with pytest.raises(
+        BadInputError, match=r"HDF5 files need h5py; pip install 'neuromapper\[nir\]'"
+    ):
         import_network(path, tmp_path / "net.bin")

@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from storage import extras
 from storage.errors import BadInputError
-from storage.formats import import_network, onnxgraph, recognise
+from storage.formats import import_network, recognise
 from tests.formats.onnx_models import model, node, weights
 
 Refuse = Callable[..., str]
@@ -134,7 +135,7 @@ def test_recognised_and_without_the_library(
     def missing(name: str) -> Any:
         raise ImportError(name)
 
-    monkeypatch.setattr(onnxgraph, "import_module", missing)
-    message = r"ONNX models need onnx; pip install 'mapper\[onnx\]'"
+    monkeypatch.setattr(extras, "import_module", missing)
+    message = r"ONNX models need onnx; pip install 'neuromapper\[onnx\]'"
     with pytest.raises(BadInputError, match=message):
         import_network(path, tmp_path / "net.bin")

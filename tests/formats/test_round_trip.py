@@ -374,7 +374,7 @@ def test_missing_library(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.setitem(sys.modules, NEEDS[name], None)
     with (
         NetworkFile(network) as net,
-        pytest.raises(BadInputError, match=rf"pip install 'mapper\[{EXTRAS[name]}\]'"),
+        pytest.raises(BadInputError, match=rf"pip install 'neuromapper\[{EXTRAS[name]}\]'"),
     ):
         export_network(net, tmp_path / "a", name)
     assert [path.name for path in tmp_path.iterdir()] == ["net.bin"]

@@ -320,7 +320,7 @@ def test_altered_bytes(tmp_path: Path) -> None:
 
 def test_without_h5py(refused: Callable[..., str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "h5py", None)
-    assert "pip install 'mapper[sonata]'" in refused("a.h5", b"\x89HDF\r\n\x1a\n")
+    assert "pip install 'neuromapper[sonata]'" in refused("a.h5", b"\x89HDF\r\n\x1a\n")
 
 
 def test_version_of_the_tests_files() -> None:

@@ -15,6 +15,7 @@ from hw.run import word_bits
 from hw.shape import CoreShape, Table
 from mapper.exports import EXPORTS, choose_exporter, open_run
 from mapper.hardware import read_spiking, tables_of
+from storage import extras
 from storage.formats import import_network
 from storage.network import NetworkFile
 from storage.writer import NetworkWriter
@@ -145,10 +146,9 @@ def test_a_missing_package_is_named_with_its_extra(
             raise ImportError(name)
         return import_module(name)
 
-    exporter = import_module(EXPORTS[format].module)
-    monkeypatch.setattr(exporter, "import_module", missing)
+    monkeypatch.setattr(extras, "import_module", missing)
     told = fails("export", out, "a.file", "--format", format)
-    assert f"pip install 'mapper[{extra}]'" in told
+    assert f"pip install 'neuromapper[{extra}]'" in told
 
 
 def test_json(out: Path, run: Run) -> None:

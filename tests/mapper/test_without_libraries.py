@@ -44,7 +44,7 @@ def test_imports_name_the_extra(
     for command in (("import", source, "x.bin"), ("run", source, "--chip", "4x4", "-o", "out")):
         message = fails(*command)
         assert message.startswith(f"{source}: ")
-        assert message.endswith(f"need {NEEDS[name]}; pip install 'mapper[{EXTRAS[name]}]'")
+        assert message.endswith(f"need {NEEDS[name]}; pip install 'neuromapper[{EXTRAS[name]}]'")
 
 
 @pytest.mark.parametrize(
@@ -61,7 +61,7 @@ def test_exports_name_the_extra(
     more = ("--threshold", "2") if target.endswith("nir") else ()
     message = fails("export", "out", target, *more)
     assert message.startswith(f"{target}: ")
-    assert message.endswith(f"pip install 'mapper[{extra}]'")
+    assert message.endswith(f"pip install 'neuromapper[{extra}]'")
 
 
 def test_all_else_works(folder: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
