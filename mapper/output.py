@@ -19,6 +19,7 @@ from mapper.report.loads import TRAFFIC, Loads, save_loads
 from mapper.settings import Settings
 from mapper.version import version
 from storage.files import write_error, write_file
+from storage.formats.losses import WEIGHTS_NEGATIVE
 from storage.network import NetworkFile
 from storage.scratch import Scratch
 
@@ -102,6 +103,7 @@ def network_facts(network: NetworkFile, path: Path) -> dict[str, Any]:
         "self_loops": meta.self_loops,
         "repeated": meta.repeated,
         "weights_clamped": meta.weights_clamped,
+        "weights_negative": meta.provenance.get(WEIGHTS_NEGATIVE, 0),
         "undirected": meta.undirected,
         "weight_total": real(meta.total_weight, meta.weight_unit),
     }

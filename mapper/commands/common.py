@@ -366,8 +366,8 @@ def tell_losses(options: argparse.Namespace, meta: Any) -> None:
             (meta.self_loops, "self-loops dropped"),
             (meta.repeated, "repeated synapses added up"),
             (meta.weights_clamped, "weights below the unit raised to one unit"),
-            (layers("weights_zero", 0), "weights of zero are no synapses"),
-            (layers("weights_negative", 0), "negative weights kept without their sign"),
+            (layers("weights_zero", 0), "zero weights skipped"),
+            (layers("weights_negative", 0), "negative weights: absolute value used"),
             (len(left_out), f"nodes at the end left out ({', '.join(left_out)})"),
         )
         if count

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from storage.closing import Closing
 from storage.errors import BadInputError
 from storage.files import write_error, writing
+from storage.formats.losses import Magnitudes
 from storage.graph import MAX_VERTICES
 from storage.meta import NetworkMeta
 from storage.network import ID, SIZE
@@ -140,6 +141,7 @@ class EdgeSpool(Closing):
         self._folder = folder
         self._chunks: list[tuple[int, np.dtype[Any] | None]] = []
         self._table = IdTable()
+        self._magnitudes = Magnitudes()
         self.edges = 0
 
     def know(self, ids: NDArray[np.int64]) -> None:
@@ -154,9 +156,13 @@ class EdgeSpool(Closing):
     def add(
         self, source: NDArray[np.int64], target: NDArray[np.int64], weight: Weight | None
     ) -> None:
-        """Add edges; arrays of shape (edges,), ids not negative. A weight not given is 1."""
+        """Add edges; arrays of shape (edges,), ids not negative.
+
+        A weight not given is 1; of one that is negative the magnitude counts.
+        """
         if not source.size:
             return
+        weight = self._magnitudes.of(weight)
         with writing(self._folder):
             for array in (source, target, weight):
                 if array is not None:
@@ -205,7 +211,7 @@ class EdgeSpool(Closing):
             undirected=undirected,
             memory=memory,
             threads=threads,
-            provenance={"source": self.source.name, **provenance},
+            provenance={"source": self.source.name, **provenance, **self._magnitudes.facts},
         ) as writer:
             for source, target, weight in self._spooled():
                 writer.add(source, target, weight)

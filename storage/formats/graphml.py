@@ -277,8 +277,6 @@ class GraphMLParser:
             self._complain(f"weight {text[:24]!r} is not a number; repair it")
         if not isfinite(value):
             self._complain(f"weight {text} is not a finite number; repair it")
-        if value < 0:
-            self._complain(f"weight {text} is negative; use its magnitude")
         return value
 
     def _add(self, source: int, target: int, both: bool) -> None:

@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from scipy.sparse import coo_array, csr_array
 
 from storage.errors import BadInputError
+from storage.formats.losses import WEIGHTS_NEGATIVE, Magnitudes
 
 if TYPE_CHECKING:
     from storage.writer import NetworkWriter
@@ -237,18 +238,18 @@ class Synapses:
     """Takes rows and writes them as synapses; the weight of a synapse is the magnitude.
 
     zeros : number of weights that were zero: no synapse is made for them
-    negatives : number of synapses that lost a sign
+    magnitudes : counts the synapses that lost a sign
     """
 
     def __init__(self, writer: NetworkWriter) -> None:
         self._writer = writer
         self.zeros = 0
-        self.negatives = 0
+        self.magnitudes = Magnitudes()
 
     @property
     def losses(self) -> dict[str, int]:
         """What is said in the provenance of a network."""
-        return {"weights_zero": self.zeros, "weights_negative": self.negatives}
+        return {"weights_zero": self.zeros, WEIGHTS_NEGATIVE: self.magnitudes.negative}
 
     def add(self, rows: Rows, source: Ids, target: Ids) -> None:
         """source : shape (columns,), the neuron behind each column, -1 for none
@@ -260,8 +261,7 @@ class Synapses:
         zero = kept & (rows.data == 0)
         self.zeros += int(np.count_nonzero(zero))
         kept &= ~zero
-        self.negatives += int(np.count_nonzero(kept & (rows.data < 0)))
-        self._writer.add(ends[1][kept], ends[0][kept], np.abs(rows.data[kept]))
+        self._writer.add(ends[1][kept], ends[0][kept], self.magnitudes.of(rows.data[kept]))
 
 
 def same_pads(

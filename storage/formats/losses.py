@@ -1,11 +1,13 @@
-"""What an exported file has no place for: counted, and said in one line each."""
+"""What an exported file has no place for, and what a network has none for: counted, and said."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
+from typing import Any, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from storage.network import ID, RATE, SIZE, NetworkFile
 
@@ -26,6 +28,39 @@ HELD = {
     FRACTIONS: "fractions",
 }
 """How the table of formats calls them; repeated synapses are counted nowhere."""
+
+
+WEIGHTS_NEGATIVE = "weights_negative"
+"""Key of a network's provenance: how many synapses lost the sign of their weight."""
+
+
+Weight = TypeVar("Weight", NDArray[Any], NDArray[Any] | None)
+
+
+@dataclass(slots=True)
+class Magnitudes:
+    """Turns weights into traffic: the sign says whether a synapse inhibits, and changes none.
+
+    negative : number of weights that lost their sign
+    """
+
+    negative: int = 0
+
+    def of(self, weight: Weight) -> Weight:
+        """The absolute values of some weights, the array itself if none is negative."""
+        if weight is None:
+            return weight
+        count = int(np.count_nonzero(weight < 0))
+        if not count:
+            return weight
+        self.negative += count
+        magnitude: NDArray[Any] = np.abs(weight)
+        return magnitude
+
+    @property
+    def facts(self) -> dict[str, int]:
+        """What is said in the provenance of a network; nothing if no sign was lost."""
+        return {WEIGHTS_NEGATIVE: self.negative} if self.negative else {}
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,8 @@
 """Matrix Market files (NIST, 1996): entry (i, j) is a synapse from neuron i to neuron j.
 
 A symmetric matrix is an undirected network. Explicit zeros are synapses of weight 0 in the
-`coordinate` format, but none in the `array` format. Complex and Hermitian matrices are refused,
-and so are skew-symmetric ones: half of their entries are negative, and traffic cannot be.
+`coordinate` format, but none in the `array` format. The weight of a synapse is the magnitude of its
+entry (`losses.Magnitudes`). Complex, Hermitian and skew-symmetric matrices are refused.
 """
 
 from __future__ import annotations
@@ -10,13 +10,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
 
 from storage.errors import BadInputError
 from storage.formats.base import DEFAULT_MEMORY, Progress
+from storage.formats.losses import Magnitudes
 from storage.formats.table import Rows, table_rows
 from storage.formats.text import TextReader
 from storage.graph import MAX_VERTICES
@@ -25,7 +26,7 @@ from storage.writer import NetworkWriter
 
 Ends = NDArray[np.int64]
 Weight = NDArray[np.int64] | NDArray[np.float64]
-Edges = tuple[Ends, Ends, Weight | None]
+Edges = tuple[tuple[Ends, Ends], Weight | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +49,7 @@ def read_header(reader: TextReader) -> Header:
     if kind not in ("real", "double", "integer", "pattern"):
         _refuse(reader, f"{kind[:24]} entries cannot be weights; use real, integer or pattern")
     if symmetry == "skew-symmetric":
-        _refuse(reader, "a skew-symmetric matrix has negative entries; store their magnitudes")
+        _refuse(reader, "a skew-symmetric matrix lists half of its entries; save it as general")
     if symmetry not in ("general", "symmetric"):
         _refuse(reader, f"symmetry {symmetry[:24]!r} is not supported; use general or symmetric")
     dense, symmetric = layout == "array", symmetry == "symmetric"
@@ -89,7 +90,7 @@ def _coordinates(header: Header, rows: Rows) -> Edges:
             f"{rows.reader.where(line)}: an entry above the diagonal of a symmetric matrix; "
             "list the lower triangle only, or declare it general"
         )
-    return source, target, None if header.pattern else rows.weights(2)
+    return (source, target), None if header.pattern else rows.weights(2)
 
 
 def _array_ends(header: Header, first: int, last: int) -> tuple[Ends, Ends]:
@@ -120,7 +121,7 @@ def _edges(reader: TextReader, header: Header) -> Iterator[Edges]:
         weight = rows.weights(0)
         source, target = _array_ends(header, first, seen)
         kept = weight != 0
-        yield source[kept], target[kept], weight[kept]
+        yield (source[kept], target[kept]), weight[kept]
     if seen < header.entries:
         raise BadInputError(
             f"{reader.where()}: the file ends after {seen} entries, its header says "
@@ -137,6 +138,8 @@ def load(
     progress: Progress | None = None,
 ) -> NetworkMeta:
     """Convert a Matrix Market file; raises `BadInputError` with the line of the first fault."""
+    magnitudes = Magnitudes()
+    provenance: dict[str, Any] = {"format": "matrixmarket", "source": source.name}
     with TextReader(source) as reader:
         header = read_header(reader)
         with NetworkWriter(
@@ -145,10 +148,11 @@ def load(
             undirected=header.symmetric,
             memory=memory,
             threads=threads,
-            provenance={"format": "matrixmarket", "source": source.name},
+            provenance=provenance,
         ) as writer:
-            for edges in _edges(reader, header):
-                writer.add(*edges)
+            for ends, weight in _edges(reader, header):
+                writer.add(*ends, magnitudes.of(weight))
                 if progress is not None:
                     progress(reader.fraction)
+            provenance |= magnitudes.facts
             return writer.finish()

@@ -108,7 +108,7 @@ def _names(column: list[str], where: Where) -> list[str]:
 
 
 def real_numbers(column: list[str], where: Where, what: str) -> NDArray[Any]:
-    """A column of numbers that are finite and not negative, shape (rows,)."""
+    """A column of numbers that are finite, shape (rows,)."""
     try:
         values = np.array(list(map(float, column)))
     except ValueError:
@@ -116,13 +116,18 @@ def real_numbers(column: list[str], where: Where, what: str) -> NDArray[Any]:
         raise BadInputError(
             f"{where(row)}: {what} {column[row][:24]!r} is not a number; repair it"
         ) from None
-    wrong, fault = ~np.isfinite(values), "is not a finite number; repair it"
-    if not wrong.any():
-        wrong, fault = values < 0, "is negative; use its magnitude"
+    refuse(~np.isfinite(values), column, where, f"{what} {{}} is not a finite number; repair it")
+    return values
+
+
+def refuse(wrong: NDArray[np.bool_], column: list[str], where: Where, fault: str) -> None:
+    """Raise `BadInputError` for the first value that is wrong.
+
+    fault : the message, with {} for the value
+    """
     if wrong.any():
         row = int(np.flatnonzero(wrong)[0])
-        raise BadInputError(f"{where(row)}: {what} {column[row].strip()} {fault}")
-    return values
+        raise BadInputError(f"{where(row)}: {fault.format(column[row].strip())}")
 
 
 def is_number(text: str) -> bool:

@@ -6,7 +6,8 @@
     write_matrix(Path("net.bin"), scipy.sparse.csr_array(weights))
     write_networkx(Path("net.bin"), networkx.karate_club_graph())
 
-A weight is the traffic of a synapse, in spikes per unit of time. Where no weights are given every
+A weight is the traffic of a synapse, in spikes per unit of time; of a negative one the magnitude,
+and `weights_negative` of the provenance counts them. Where no weights are given every
 synapse carries the rate of its source (an undirected edge those of both its ends), and without
 rates 1. Faults are `BadInputError`s that start with what was handed in (`edges`, `matrix`,
 `graph`); then no file is left behind.
@@ -26,7 +27,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from storage.errors import BadInputError
 from storage.formats.base import DEFAULT_MEMORY
-from storage.formats.scipynpz import CHUNK, Chunk, _checked, _Matrix
+from storage.formats.losses import Magnitudes
+from storage.formats.scipynpz import CHUNK, Chunk, _Matrix, checked
 from storage.meta import NetworkMeta
 from storage.network import ID, RATE, SIZE
 from storage.writer import NetworkWriter
@@ -65,7 +67,7 @@ def write_edges(
 ) -> NetworkMeta:
     """Write the network of edges source[i] -> target[i]; repeated ones add up.
 
-    source, target, weight : shape (edges,); ids from 0, weights not negative
+    source, target, weight : shape (edges,); ids from 0
     vertices : number of neurons; the largest id + 1 if None
     sizes, rates, names : shape (vertices,), see `Neurons`
     undirected : every edge is given once, in either direction
@@ -86,7 +88,7 @@ def write_edges(
             part = slice(first, first + CHUNK)
             some = None
             if weights is not None:
-                some = _checked(weights[part], Path(kind), "weight", first)
+                some = checked(weights[part], Path(kind), "weight", first, signed=True)
             yield ends[0][part], ends[1][part], some
 
     return _write(
@@ -174,7 +176,7 @@ def write_networkx(
             )
             some = None
             if weight is not None:
-                some = _checked(np.array(columns[2]), Path(kind), weight, first)
+                some = checked(np.array(columns[2]), Path(kind), weight, first, signed=True)
                 if some.ndim != 1:
                     raise BadInputError(f"{kind}: {weight} of edges must be one number each")
             yield source, target, some
@@ -204,7 +206,7 @@ def _ids(values: ArrayLike, name: str) -> NDArray[Any]:
         raise BadInputError(
             f"edges: {name} of entry {at} (from 0): {array[at]} is negative; ids are 0 or more"
         )
-    return _checked(array, Path("edges"), name, 0) if array.size else array.astype(np.int64)
+    return checked(array, Path("edges"), name, 0) if array.size else array.astype(np.int64)
 
 
 def _rates(rates: ArrayLike | None, vertices: int, kind: str) -> NDArray[Any] | None:
@@ -214,7 +216,7 @@ def _rates(rates: ArrayLike | None, vertices: int, kind: str) -> NDArray[Any] | 
     array = np.asarray(rates)
     if array.shape != (vertices,):
         raise BadInputError(f"{kind}: {array.size} rates for {vertices} neurons; give one each")
-    return _checked(array, Path(kind), "rate", 0)
+    return checked(array, Path(kind), "rate", 0)
 
 
 def _set_names(writer: NetworkWriter, names: Names | None) -> None:
@@ -242,24 +244,27 @@ def _write(
         raise BadInputError(f"{kind}: no neurons; a network needs at least one")
     rates = _rates(neurons.rates, vertices, kind)
     try:
+        magnitudes = Magnitudes()
+        provenance: dict[str, Any] = {"format": kind}
         with NetworkWriter(
             Path(path),
             vertices,
             undirected=undirected,
             memory=memory,
             threads=threads,
-            provenance={"format": kind},
+            provenance=provenance,
         ) as writer:
             for source, target, weight in chunks():
                 known = max(int(source.max(initial=0)), int(target.max(initial=0))) < vertices
                 if weight is None and rates is not None and known:  # else `add` complains
                     weight = rates[source] + rates[target] if undirected else rates[source]
-                writer.add(source, target, weight)
+                writer.add(source, target, magnitudes.of(weight))
             if neurons.sizes is not None:
                 writer.set_attribute(SIZE, np.asarray(neurons.sizes))
             if rates is not None:
                 writer.set_attribute(RATE, rates)
             _set_names(writer, neurons.names)
+            provenance |= magnitudes.facts
             return writer.finish()
     except BadInputError as error:
         if str(error).startswith(f"{kind}:"):

@@ -52,7 +52,10 @@ def _hold_text(schema: Any, names: list[str]) -> bool:
 
 
 def _column(batch: Any, name: str, path: Path, first: int, whole: bool) -> NDArray[Any]:
-    """A column as int64, or float64 for real weights; `first` is the row number of the batch."""
+    """A column as int64, or float64 for real weights, which may be negative.
+
+    whole : it holds ids; first : row number of the batch
+    """
     column = _filled(batch, name, path, first)
     where = f"{path}: column {name}"
     values = column.to_numpy(zero_copy_only=False)
@@ -64,8 +67,8 @@ def _column(batch: Any, name: str, path: Path, first: int, whole: bool) -> NDArr
     else:
         wrong, fault = values > np.array(2**63 - 1).astype(values.dtype), "is beyond 2^63 - 1"
         wrong &= values.dtype == np.uint64
-    if not wrong.any():
-        wrong, fault = values < 0, "is negative; use its magnitude"
+    if whole and not wrong.any():
+        wrong, fault = values < 0, "is negative; ids start from 0"
     if wrong.any():
         at = int(np.flatnonzero(wrong)[0])
         raise BadInputError(f"{where}, row {first + at} (from 0): {values[at]} {fault}")

@@ -26,6 +26,7 @@ from storage.formats.namedtable import (
     Where,
     is_number,
     real_numbers,
+    refuse,
     separator,
     split_line,
 )
@@ -96,6 +97,7 @@ def _read_table(path: Path, network: NetworkFile) -> NDArray[np.float64]:
         for (called, texts), where in NamedTable(reader, mark, len(fields)).pieces(places):
             found = neurons.find(list(map(str.strip, called)), where)
             values = real_numbers(texts, where, "rate")
+            refuse(values < 0, texts, where, "rate {} is negative; a silent neuron has the rate 0")
             first = np.unique(found, return_index=True)[1]
             again = np.flatnonzero(seen[found])
             again = np.append(again, np.setdiff1d(np.arange(found.size), first))

@@ -25,6 +25,7 @@ from storage.closing import Closing
 from storage.errors import BadInputError, StorageError
 from storage.formats.base import DEFAULT_MEMORY, Progress
 from storage.formats.columns import listed
+from storage.formats.losses import Magnitudes
 from storage.formats.mirror import Mirror
 from storage.formats.npystream import ArrayArchive, read_together
 from storage.formats.npzneurons import UNDIRECTED, says_undirected, set_attributes
@@ -90,7 +91,7 @@ class _Held(Entries):
             source, target = self.ends(first, last)
             weight = None
             if self._weight is not None:
-                weight = _checked(self._weight[first:last], self.path, "weight", first)
+                weight = checked(self._weight[first:last], self.path, "weight", first, signed=True)
             yield source, target, weight
 
 
@@ -105,7 +106,7 @@ class _Lists(_Held):
         for name, array in (("source", source), ("target", target)):
             if not np.issubdtype(array.dtype, np.integer):
                 raise BadInputError(f"{path}: {name} is {array.dtype}; ids are whole numbers")
-            _checked(array, path, name, 0)
+            checked(array, path, name, 0)
         neurons = arrays.get("neurons")
         if neurons is not None and (neurons.size != 1 or neurons.dtype.kind not in "iu"):
             raise BadInputError(f"{path}: neurons must be one whole number")
@@ -149,6 +150,7 @@ class _Streamed(Entries):
         """ids : how many of the arrays, the first, hold ids"""
         self._archive = archive
         self._names = names
+        self._ids = ids
         self._columns = [archive.column(name) for name in names]
         if len({column.size for column in self._columns}) != 1:
             raise NotImplementedError("of different lengths")
@@ -160,12 +162,12 @@ class _Streamed(Entries):
         first = 0
         try:
             for pieces in read_together(self._columns, CHUNK):
-                checked = [
-                    _checked(piece, self.path, name, first)
-                    for piece, name in zip(pieces, self._shown(), strict=True)
+                found = [
+                    checked(piece, self.path, name, first, signed=place >= self._ids)
+                    for place, (piece, name) in enumerate(zip(pieces, self._shown(), strict=True))
                 ]
-                yield checked[0], checked[1], checked[2] if len(checked) > 2 else None
-                first += checked[0].size
+                yield found[0], found[1], found[2] if len(found) > 2 else None
+                first += found[0].size
         except _DAMAGE as error:
             if isinstance(error, BadInputError):
                 raise
@@ -180,7 +182,7 @@ class _Streamed(Entries):
         found = -1
         for pieces in read_together([self._archive.column(name) for name in names], CHUNK):
             for piece, name in zip(pieces, names, strict=True):
-                found = max(found, int(_checked(piece, self.path, name, 0).max(initial=-1)))
+                found = max(found, int(checked(piece, self.path, name, 0).max(initial=-1)))
         return found
 
     def close(self) -> None:
@@ -253,8 +255,13 @@ def _damaged(path: Path, error: Exception) -> BadInputError:
     return BadInputError(f"{path}: not a sound npz file ({reason}); save it again")
 
 
-def _checked(values: NDArray[Any], path: Path, name: str, first: int) -> NDArray[Any]:
-    """Values as int64 or float64; raises `BadInputError` naming the entry that can't be one."""
+def checked(
+    values: NDArray[Any], path: Path, name: str, first: int, signed: bool = False
+) -> NDArray[Any]:
+    """Values as int64 or float64; raises `BadInputError` naming the entry that can't be one.
+
+    signed : they may be negative
+    """
     kind = values.dtype.kind
     if kind not in "biuf":
         raise BadInputError(f"{path}: {name} is {values.dtype}; give whole or real numbers")
@@ -264,8 +271,8 @@ def _checked(values: NDArray[Any], path: Path, name: str, first: int) -> NDArray
         wrong, fault = values > np.uint64(2**63 - 1), "is beyond 2^63 - 1; scale it down"
     else:
         wrong, fault = np.zeros(values.shape, np.bool_), ""
-    if not wrong.any():
-        wrong, fault = values < 0, "is negative; use its magnitude"
+    if not (signed or wrong.any()):
+        wrong, fault = values < 0, "is negative"
     if wrong.any():
         at = int(np.flatnonzero(wrong)[0])
         raise BadInputError(f"{path}: {name} of entry {first + at} (from 0): {values[at]} {fault}")
@@ -335,6 +342,8 @@ def load(
         about = stack.enter_context(_about(source))
         undirected = says_undirected(about)
         mirror = Mirror() if undirected and not entries.lists else None
+        magnitudes = Magnitudes()
+        provenance: dict[str, Any] = {"format": "npz", "source": source.name}
         writer = stack.enter_context(
             NetworkWriter(
                 destination,
@@ -342,12 +351,13 @@ def load(
                 undirected=undirected,
                 memory=memory,
                 threads=threads,
-                provenance={"format": "npz", "source": source.name},
+                provenance=provenance,
             )
         )
         done = 0
         for chunk in entries.chunks():
-            writer.add(*(chunk if mirror is None else _upper(mirror, *chunk)))
+            ends, weight = _upper(mirror, *chunk)
+            writer.add(*ends, magnitudes.of(weight))
             done += chunk[0].size
             if progress is not None:
                 progress(done / entries.size)
@@ -357,6 +367,7 @@ def load(
                 f"the array {UNDIRECTED} out, or add the transpose"
             )
         set_attributes(writer, about)
+        provenance |= magnitudes.facts
         return writer.finish()
 
 
@@ -373,10 +384,15 @@ def _about(path: Path) -> Iterator[Any]:
 
 
 def _upper(
-    mirror: Mirror, source: NDArray[Any], target: NDArray[Any], weight: NDArray[Any] | None
-) -> Chunk:
-    """The entries on and above the diagonal; the mirror sees all of them."""
+    mirror: Mirror | None,
+    source: NDArray[Any],
+    target: NDArray[Any],
+    weight: NDArray[Any] | None,
+) -> tuple[tuple[NDArray[Any], NDArray[Any]], NDArray[Any] | None]:
+    """Ends and weights of some entries: all, or if a mirror is to see them, the upper triangle."""
+    if mirror is None:
+        return (source, target), weight
     bits = np.ones(source.size, np.int64) if weight is None else weight.view(np.int64)
     mirror.add(source.astype(np.int64), target.astype(np.int64), bits)
     upper = source <= target
-    return source[upper], target[upper], None if weight is None else weight[upper]
+    return (source[upper], target[upper]), None if weight is None else weight[upper]

@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from storage.errors import BadInputError
 from storage.formats import hdf5
 from storage.formats.base import DEFAULT_MEMORY, Progress
+from storage.formats.losses import WEIGHTS_NEGATIVE, Magnitudes
 from storage.formats.sonataconfig import EdgesFile, find_circuit
 from storage.formats.sonatanodes import read_attributes
 from storage.formats.sonatatypes import FACTORS, Types, read_types
@@ -303,11 +304,11 @@ def load(
         threads=threads,
         provenance=provenance,
     ) as writer:
-        negative = 0
+        magnitudes = Magnitudes()
         for place, edges in enumerate(circuit.edges):
             at = (place, len(circuit.edges))
-            negative += _add_file(writer, edges, populations, read, at, progress)
-        provenance["weights_negative"] = negative
+            _add_file(writer, edges, populations, read, magnitudes, at, progress)
+        provenance[WEIGHTS_NEGATIVE] = magnitudes.negative
         labels = np.repeat(np.arange(len(counts)), counts)
         writer.set_attribute(POPULATION, labels, list(populations.counts))
         for name, (values, texts) in read_attributes(circuit.nodes, populations.counts).items():
@@ -320,15 +321,12 @@ def _add_file(
     edges: EdgesFile,
     populations: Populations,
     read: dict[str, int],
+    magnitudes: Magnitudes,
     place: tuple[int, int],
     progress: Progress | None,
-) -> int:
-    """Add the edges of file number place[0] of place[1], and count those of each population.
-
-    Returns how many weights were negative.
-    """
+) -> None:
+    """Add the edges of file number place[0] of place[1], and count those of each population."""
     types = read_types(edges.types)
-    negative = 0
     with hdf5.opened(edges.path) as file:
         found = list(_edge_populations(file, edges.path, types))
         total, done = max(1, sum(edge.size for _, edge in found)), 0
@@ -341,10 +339,8 @@ def _add_file(
             starts = [populations.first(own) for own in onto]
             sizes = [populations.counts[own] for own in onto]
             for source, target, weight in edge.blocks(sizes[0], sizes[1]):
-                writer.add(source + starts[0], target + starts[1], np.abs(weight))
-                negative += int(np.count_nonzero(weight < 0))
+                writer.add(source + starts[0], target + starts[1], magnitudes.of(weight))
                 done += source.size
                 if progress is not None:
                     progress((place[0] + done / total) / place[1])
             read[name] = read.get(name, 0) + edge.size
-    return negative

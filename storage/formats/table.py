@@ -38,10 +38,8 @@ class Rows:
         return values
 
     def weights(self, column: int) -> NDArray[np.int64] | NDArray[np.float64]:
-        """A column of weights, int64 if all are whole; negative ones raise `BadInputError`."""
-        mantissa, exponent = self.mantissa[:, column], self.exponent[:, column]
-        self._reject(mantissa < 0, column, "is negative; traffic cannot be, use its magnitude")
-        values = real_values(mantissa, exponent)
+        """A column of weights with their signs, int64 if all are whole."""
+        values = real_values(self.mantissa[:, column], self.exponent[:, column])
         self._reject(~np.isfinite(values), column, "is too large; scale the weights down")
         return values
 

@@ -122,7 +122,6 @@ def weighing(text: str) -> str:
             document(PAIR + '<edge source="a" target="b" directed="true"/>', "undirected"),
             "line 8: a directed edge in an undirected graph",
         ),
-        (weighing("-1"), "line 8: weight -1 is negative"),
         (weighing("NaN"), "line 8: weight NaN is not a finite number"),
         (weighing("much"), "line 8: weight 'much' is not a number"),
         (document(PAIR, keys=KEYS.replace(">4<", ">four<")), "line 5: weight 'four' is not"),

@@ -98,7 +98,6 @@ HEAD = "source,target,weight,type\n"
         (HEAD + "a,b,1,x\n\n# note\na,,1,x\n", "line 5: a value is missing"),
         (HEAD + "a,b,1,x\na,b,heavy,x\n", "line 3: weight 'heavy' is not a number"),
         (HEAD + "a,b,1,x\na,b,,x\n", "line 3: weight '' is not a number"),
-        (HEAD + "a,b,-2,x\n", "line 2: weight -2 is negative"),
         (HEAD + "a,b,nan,x\n", "line 2: weight nan is not a finite number"),
         (HEAD + 'a,b,1,"x\ny"\n', "line 2 or below: a quoted value goes on over a line's end"),
         ("a,b,x\nb,c,y\n", "line 1: ids that are no numbers need a line before them that names"),

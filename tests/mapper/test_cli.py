@@ -282,6 +282,17 @@ def test_losses_are_told_and_reported(run: Run) -> None:
     assert run("verify", "moved").code == 0
 
 
+def test_signs_that_are_lost_are_told_and_reported(run: Run) -> None:
+    Path("a.txt").write_text("0 1 -2\n1 2 0.5\n2 0 -1\n")
+    found = run("run", "a.txt", "--chip", "2x2", "--neurons-per-core", "1", "-o", "out", "--json")
+    assert found.code == 0
+    assert found.err == "note: 2 negative weights: absolute value used\n"
+    facts = found.json()["network"]
+    assert (facts["weights_negative"], facts["weight_total"]) == (2, 3.5)
+    source = {"provenance": {"format": "edgelist", "source": "a.txt", "weights_negative": 2}}
+    assert source.items() <= run("info", "out/network.bin", "--json").json().items()
+
+
 def interrupted(*_: object, **__: object) -> None:
     raise KeyboardInterrupt
 

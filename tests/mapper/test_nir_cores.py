@@ -131,8 +131,8 @@ def test_what_an_import_loses_is_said(graph: Path, run: Run) -> None:
     with NetworkFile(Path("net.bin")) as net:
         losses = net.meta.provenance
     assert losses["weights_zero"] > 0 < losses["weights_negative"]
-    assert f"{losses['weights_zero']:,} weights of zero are no synapses" in found.err
-    assert f"{losses['weights_negative']:,} negative weights kept without their sign" in found.err
+    assert f"{losses['weights_zero']:,} zero weights skipped" in found.err
+    assert f"{losses['weights_negative']:,} negative weights: absolute value used" in found.err
 
 
 def test_real_graph(data_dir: Path, folder: Path, run: Run) -> None:
