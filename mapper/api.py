@@ -216,11 +216,7 @@ def _open(
 
     if neurons is not None and not isinstance(network, tuple | list):
         raise UsageError("neurons is for a network of edge arrays only; leave it out")
-    nir = sys.modules.get("nir")  # whoever made such a graph has imported the package
-    if nir is not None and isinstance(network, nir.NIRGraph):
-        nir.write(folder / "graph.nir", network)
-        network = folder / "graph.nir"
-    if not isinstance(network, NetworkFile | str | os.PathLike):
+    if not isinstance(network, NetworkFile | str | os.PathLike) and not _is_nir(network):
         tell("import", 0.0)
         nodes = write_object(network, folder / IMPORTED, neurons, extras, settings)
         tell("import", 1.0)
@@ -235,14 +231,30 @@ def _open(
     return NetworkFile(folder / IMPORTED), None
 
 
+def _is_nir(network: Any) -> bool:
+    nir = sys.modules.get("nir")  # whoever made such a graph has imported the package
+    return nir is not None and isinstance(network, nir.NIRGraph)
+
+
 def _open_file(network: Any, imported: Path, settings: Settings, tell: Progress) -> Any:
-    """A context with the network file that was given, or is made of the file that was given."""
+    """A context with the network file that was given, or is made of the file or NIR graph."""
     from mapper.commands.common import is_network_name
     from storage.formats import import_network
     from storage.network import NetworkFile
 
     if isinstance(network, NetworkFile):
         return nullcontext(network)
+    if _is_nir(network):
+        from storage.formats.nirfile import load_graph
+
+        load_graph(
+            network,
+            imported,
+            memory=settings.memory_bytes // 2,
+            threads=settings.threads,
+            progress=lambda fraction: tell("import", fraction),
+        )
+        return NetworkFile(imported)
     path = Path(network)
     if path.is_dir():
         raise UsageError(f"{path}: is a folder; name a network file")

@@ -49,6 +49,7 @@ from storage.formats.nirgraph import (
     read_graph,
     visiting_order,
 )
+from storage.formats.nirobject import tree
 from storage.graph import MAX_VERTICES
 from storage.meta import NetworkMeta
 from storage.network import RATE
@@ -388,3 +389,23 @@ def load(
             return _convert(read_graph(file), destination, memory, threads, progress, provenance)
         except BadInputError as error:
             raise BadInputError(f"{source}: {error}") from error
+
+
+def load_graph(
+    graph: Any,
+    destination: Path,
+    *,
+    memory: int = DEFAULT_MEMORY,
+    threads: int | None = None,
+    progress: Progress | None = None,
+) -> NetworkMeta:
+    """Convert a `nir.NIRGraph` in memory, as `load` would its file: the same network.
+
+    Raises `BadInputError` that names the node, if the graph breaks the rules of NIR.
+    """
+    provenance = {"format": "nir"}
+    try:
+        nodes = read_graph(tree(graph))
+        return _convert(nodes, destination, memory, threads, progress, provenance)
+    except BadInputError as error:
+        raise BadInputError(f"NIR graph: {error}") from error
