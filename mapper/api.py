@@ -90,17 +90,24 @@ def map_network(
     MapperError
         Base of both, for all other input that is wrong. A message is one line.
     """
+    from mapper.arguments import check_arguments
     from mapper.commands import common
     from mapper.kernels import compile_once, work_of
+    from mapper.settings import preset as preset_of
 
+    check_arguments(
+        preset=preset, objective=objective, seed=seed, threads=threads, memory=memory,
+        constraints=constraints, split_neurons=split_neurons, neurons=neurons,
+        progress=progress, workdir=workdir,
+    )  # fmt: skip
     with as_mapper_errors():
         cores = _chip(chip).with_limits(
             neurons_per_core, synapses_per_core, axons_per_core, axons_out_per_core
         )
         effort = argparse.Namespace(threads=threads, memory=_bytes(memory))
-        settings = _settings(
+        settings = preset_of(
             preset,
-            method | ({} if objective is None else {"objective": objective}),
+            **method | ({} if objective is None else {"objective": objective}),
             seed=seed,
             threads=common.threads_of(effort),
             memory_bytes=common.memory_of(effort),
@@ -319,15 +326,6 @@ def _chip(chip: Any) -> Chip:
     if isinstance(chip, str | os.PathLike):
         return parse_chip(os.fspath(chip))
     raise UsageError(f'chip is {chip!r}; give "16x16", a preset, the path of a .toml, or a Chip')
-
-
-def _settings(name: str, changes: dict[str, Any], **effort: Any) -> Settings:
-    from mapper.settings import preset
-
-    try:
-        return preset(name, **effort, **changes)
-    except TypeError as error:  # a name that there is not, or a text where a number is due
-        raise UsageError(f"settings: {error}") from error
 
 
 def _bytes(memory: int | str | None) -> int | None:

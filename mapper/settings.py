@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
+from difflib import get_close_matches
+from numbers import Integral, Real
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -131,9 +133,13 @@ class Settings:
             ("seed", 0, 2**63 - 1),
             ("memory_bytes", 1 << 28, 1 << 60),
         ):
-            value = getattr(self, name)
-            if not low <= value <= high:
-                raise UsageError(f"{name} is {value}; give {low} to {high}")
+            value: Any = getattr(self, name)
+            if not isinstance(value, Integral) or isinstance(value, bool):
+                raise UsageError(f"{name} is {value!r}; give a whole number, {low} to {high}")
+            number = int(value)
+            if not low <= number <= high:
+                raise UsageError(f"{name} is {number}; give {low} to {high}")
+            object.__setattr__(self, name, number)  # NumPy's are no numbers to JSON
         for name, known in (
             ("method", ("classic", "streamed")),
             ("objective", OBJECTIVES),
@@ -147,8 +153,10 @@ class Settings:
                 "unicast; take the preset fast, default or strong"
             )
         for name in ("stop_shrink", "force_share"):
-            if not 0 < getattr(self, name) <= 1:
-                raise UsageError(f"{name} is {getattr(self, name)}; give a share above 0, up to 1")
+            share: Any = getattr(self, name)
+            if not isinstance(share, Real) or not 0 < float(share) <= 1:
+                raise UsageError(f"{name} is {share!r}; give a share above 0, up to 1")
+            object.__setattr__(self, name, float(share))
 
     def seed_of(self, step: int) -> int:
         """A seed of its own for each step, below 2^31: neighbouring seeds share none."""
@@ -208,4 +216,10 @@ def preset(name: str, **changes: Any) -> Settings:
     """The settings of a preset with some of them changed."""
     if name not in PRESETS:
         raise UsageError(f"preset {name!r} is not known; choose from {', '.join(PRESETS)}")
+    known = [each.name for each in fields(Settings) if each.name != "preset"]
+    for change in changes:
+        if change not in known:
+            near = get_close_matches(change, known, n=1)
+            hint = f"; did you mean {near[0]}?" if near else ""
+            raise UsageError(f"there is no setting {change!r}{hint}")
     return replace(PRESETS[name], preset=name, **changes)

@@ -270,8 +270,27 @@ BAD: list[tuple[Any, dict[str, Any], type[Exception], str]] = [
     ((ONE, ONE + 1), {"chip": 3}, UsageError, "chip is 3; give"),
     ((ONE, ONE + 1), {"chip": "none.toml"}, MapperError, "none.toml does not exist"),
     ((ONE, ONE + 1), {"preset": "best"}, UsageError, "preset 'best' is not known"),
-    ((ONE, ONE + 1), {"colour": 1}, UsageError, "settings: .*colour"),
-    ((ONE, ONE + 1), {"seed": "a"}, UsageError, "settings: "),
+    ((ONE, ONE + 1), {"colour": 1}, UsageError, "there is no setting 'colour'$"),
+    (
+        (ONE, ONE + 1),
+        {"hop_pases": 1},
+        UsageError,
+        "no setting 'hop_pases'; did you mean hop_passes",
+    ),
+    ((ONE, ONE + 1), {"seed": "a"}, UsageError, "seed is 'a'; give a whole number$"),
+    ((ONE, ONE + 1), {"seed": 1.5}, UsageError, "seed is 1.5; give a whole number$"),
+    ((ONE, ONE + 1), {"seed": None}, UsageError, "seed is None; give a whole number$"),
+    ((ONE, ONE + 1), {"starts": True}, UsageError, "starts is True; give a whole number, 1 to"),
+    ((ONE, ONE + 1), {"degree": "9"}, UsageError, "degree is '9'; give a whole number, 8 to"),
+    ((ONE, ONE + 1), {"stop_shrink": "a"}, UsageError, "stop_shrink is 'a'; give a share"),
+    ((ONE, ONE + 1), {"threads": "2"}, UsageError, "threads is '2'; give a whole number"),
+    ((ONE, ONE + 1), {"threads": 0}, UsageError, "threads is 0; give a whole number of 1 or more"),
+    ((ONE, ONE + 1), {"memory": [1]}, UsageError, r"memory is \[1\]; give bytes, or a text"),
+    ((ONE, ONE + 1), {"constraints": {"pin": []}}, UsageError, "give the path of a TOML file"),
+    ((ONE, ONE + 1), {"split_neurons": "yes"}, UsageError, "split_neurons is 'yes'; give True"),
+    ((ONE, ONE + 1), {"neurons": "3"}, UsageError, "neurons is '3'; give a whole number"),
+    ((ONE, ONE + 1), {"progress": 3}, UsageError, "progress is 3; give a function"),
+    ((ONE, ONE + 1), {"workdir": 3}, UsageError, "workdir is 3; give the path"),
     ((ONE, ONE + 1), {"objective": "speed"}, UsageError, "objective is 'speed'"),
     ((ONE, ONE + 1), {"memory": "much"}, UsageError, "memory: 'much' is not a size"),
     ((ONE, ONE + 1), {"neurons_per_core": 0}, MapperError, "neurons is 0"),
@@ -346,6 +365,13 @@ def test_a_graph_that_makes_no_edges(folder: Path) -> None:
     graph.add_edge(0, 1, weight="heavy")
     with pytest.raises(UsageError, match="graph: weight is <U5"):
         mapper.map_network(graph, "4x4")
+
+
+def test_numbers_of_numpy_are_numbers(edges: tuple[Any, ...]) -> None:
+    given = {"seed": np.int64(3), "starts": np.int32(1), "threads": np.int8(1), "memory": 3e8}
+    mapping = mapper.map_network(edges, "4x4", neurons_per_core=np.int64(8), **given)
+    settings = json.loads(json.dumps(mapping.to_json()))["settings"]
+    assert (settings["seed"], settings["starts"], settings["memory_bytes"]) == (3, 1, 300_000_000)
 
 
 def test_importing_is_light() -> None:
