@@ -16,6 +16,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from mapper.installation import prepare
+
 if TYPE_CHECKING:
     from chipsim.chip import Chip as Chip
     from mapper.api import map_network as map_network
@@ -39,6 +41,7 @@ __all__ = ["Chip", "DoesNotFitError", "MapperError", "NetworkMapping", "UsageErr
 def __getattr__(name: str) -> Any:
     if name not in _PLACES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    prepare()
     value = globals()[name] = getattr(import_module(_PLACES[name]), name)
     return value
 

@@ -10,6 +10,7 @@ from importlib import import_module
 from typing import Any
 
 from mapper.errors import BAD_INPUT, INTERRUPTED, MapperError
+from mapper.installation import prepare
 from mapper.version import version
 
 COMMANDS = {
@@ -102,6 +103,11 @@ def _fill(sub: argparse.ArgumentParser, name: str) -> None:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command line; returns the exit code."""
+    try:
+        prepare()
+    except (ImportError, OSError) as error:
+        print(f"mapper: {error}", file=sys.stderr)  # noqa: T201
+        return BAD_INPUT
     arguments = list(sys.argv[1:] if argv is None else argv)
     command = next((word for word in arguments if not word.startswith("-")), None)
     options = build_parser(command).parse_args(arguments)

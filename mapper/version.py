@@ -5,10 +5,10 @@ from __future__ import annotations
 from importlib.metadata import PackageNotFoundError
 from importlib.metadata import version as installed_version
 
-from storage.extras import DISTRIBUTION
-
 
 def version() -> str:
+    from storage.extras import DISTRIBUTION
+
     try:
         return installed_version(DISTRIBUTION)
     except PackageNotFoundError:  # run from a source tree that is not installed
