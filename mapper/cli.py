@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from importlib import import_module
 from typing import Any
 
-from mapper.errors import BAD_INPUT, INTERRUPTED, MapperError
+from mapper.errors import BAD_INPUT, CLOSED_PIPE, INTERRUPTED, MapperError
 from mapper.installation import prepare
 from mapper.version import version
 
@@ -110,7 +110,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         return BAD_INPUT
     arguments = list(sys.argv[1:] if argv is None else argv)
     command = next((word for word in arguments if not word.startswith("-")), None)
-    options = build_parser(command).parse_args(arguments)
+    parser = build_parser(command)
+    options, unknown = parser.parse_known_args(arguments)
+    if unknown:  # with the usage of the command, not that of the program
+        subparsers(parser)[options.command].error(f"unrecognized arguments: {' '.join(unknown)}")
     options.arguments = arguments
     try:
         code = _run(options)
@@ -118,7 +121,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return code
     except BrokenPipeError:  # the reader of our output has gone: nobody is left to tell
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return BAD_INPUT
+        return CLOSED_PIPE
 
 
 def _run(options: argparse.Namespace) -> int:

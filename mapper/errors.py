@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-BAD_INPUT, USAGE, DOES_NOT_FIT, INTERRUPTED = 1, 2, 3, 130
+BAD_INPUT, USAGE, DOES_NOT_FIT, INTERRUPTED, CLOSED_PIPE = 1, 2, 3, 130, 141
 
 
 class MapperError(Exception):

@@ -39,6 +39,8 @@ def output_folder(path: Path, force: bool, resume: bool = False) -> Iterator[Pat
     """
     if not path.name or path.name == "..":
         raise MapperError(f"{path}: cannot be replaced; name a folder of its own with -o")
+    if path.name == "-":
+        raise MapperError("-: is not standard output here; name a folder with -o")
     if path.exists():
         if not force:
             raise MapperError(f"{path}: exists; choose another folder with -o, or give --force")

@@ -23,7 +23,15 @@ def number(value: Any) -> str:
     if isinstance(value, float):
         if value.is_integer() and abs(value) < 1e15:
             return f"{int(value):,}"
-        return f"{value:,.1f}" if abs(value) >= 10_000 else f"{value:.4g}"
+        return f"{value:,.1f}" if abs(value) >= 1000 else f"{value:.4g}"
+    if isinstance(value, Mapping):
+        return ", ".join(f"{name}: {number(each)}" for name, each in value.items())
+    if isinstance(value, list | tuple):
+        inner = (isinstance(each, list | tuple | Mapping) for each in value)
+        shown = map(number, value)
+        return ", ".join(
+            f"({text})" if deep else text for text, deep in zip(shown, inner, strict=True)
+        )
     return f"{value:,}" if isinstance(value, int) else str(value)
 
 

@@ -31,6 +31,8 @@ class PartialFile(Closing):
         self.position = 0
         if path.is_dir():
             raise WriteError(f"{path}: is a folder; name a file")
+        if path.name == "-":
+            raise WriteError("-: files are not written to standard output; name a file")
         try:
             self._file = self.partial.open("wb")
         except OSError as error:

@@ -18,6 +18,7 @@ from storage.graph import Block, Csr, Graph
 from storage.meta import MEMBER, NetworkMeta
 
 SIZE, RATE, ID = "size", "rate", "id"  # attributes with a meaning of their own
+POPULATION = "population"  # what tells neurons apart that are called alike
 
 
 def block_member(index: int) -> str:

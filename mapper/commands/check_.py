@@ -76,9 +76,9 @@ def run(options: argparse.Namespace) -> int:
     table = columns(f"{options.network.name} on {chip.name}", heads, rows)
     common.emit(options, result, [table, planned(plan)])
     if plan.lacking:
-        common.say(options, f"does not fit: {plan.lacking}")
+        common.complain(f"does not fit: {plan.lacking}")
         fits = False
     for demand in found:
         if not demand.fits:
-            common.say(options, f"does not fit: {demand}")
+            common.complain(f"does not fit: {demand}")
     return 0 if fits else DOES_NOT_FIT

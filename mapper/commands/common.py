@@ -216,9 +216,27 @@ def stderr_console(options: argparse.Namespace) -> Console:
     return Console(stderr=True, quiet=options.quiet, highlight=False)
 
 
+def stdout_console() -> Console:
+    """For results. A reader that has gone is told to `mapper.cli`, as of what is not printed so."""
+    from rich.console import Console
+
+    class Results(Console):
+        def on_broken_pipe(self) -> None:
+            raise BrokenPipeError
+
+    return Results(highlight=False)
+
+
 def say(options: argparse.Namespace, line: str) -> None:
     """A note on stderr: one line, however long, unless --quiet."""
     stderr_console(options).print(line, soft_wrap=True, markup=False)
+
+
+def complain(line: str) -> None:
+    """Why the exit code is not 0: one line on stderr, --quiet or not."""
+    from rich.console import Console
+
+    Console(stderr=True, highlight=False).print(line, soft_wrap=True, markup=False)
 
 
 def emit(options: argparse.Namespace, result: dict[str, Any], tables: list[Table]) -> None:
@@ -226,9 +244,7 @@ def emit(options: argparse.Namespace, result: dict[str, Any], tables: list[Table
     if options.json:
         sys.stdout.write(json.dumps(result) + "\n")
         return
-    from rich.console import Console
-
-    console = Console(highlight=False)
+    console = stdout_console()
     for table in tables:
         console.print(table)
 

@@ -61,9 +61,8 @@ def _show(options: argparse.Namespace) -> None:
     if options.json:
         common.emit(options, {"page": name, "title": title(name), "text": text}, [])
         return
-    from rich.console import Console
 
-    console = Console(highlight=False)
+    console = common.stdout_console()
     if not console.is_terminal:
         _print(console, text)
         return

@@ -22,8 +22,8 @@ examples:
 A router and a core for every core of the chip, usable or not; what they do is
 in `mapper docs hardware` and `core`. The memories of a core have room for what
 the chip's limits allow, and powers of two: the next above a limit is taken.
-Verilog and cells need a Yosys, which the extra neuromapper[hw] brings; its first
-run takes a minute or two more. --stats counts the gates and flip-flops of
+Verilog and cells need a Yosys, which the extra neuromapper[hw] brings; its
+first run takes a minute or two more. --stats counts the gates and flip-flops of
 generic synthesis, buffers of routers in flip-flops, and the bits of memories.
 """
 

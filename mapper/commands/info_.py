@@ -6,13 +6,17 @@ import argparse
 from dataclasses import asdict
 from pathlib import Path
 
+import numpy as np
+
 from mapper.commands import common
+from mapper.errors import MapperError
 
 EPILOG = """\
 examples:
   mapper info net.bin
   mapper info result      (an output folder; with its scratch, if that was kept)
 """
+SHOWN = 40  # populations in the table; all are in the JSON
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -22,11 +26,24 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     if options.path.is_dir():
         return _folder(options)
-    from mapper.tables import facts, size
-    from storage.network import NetworkFile
+    from mapper.tables import columns, facts, size
+    from storage.formats import recognise
+    from storage.network import POPULATION, NetworkFile
 
+    if not common.is_network_name(options.path):
+        importer = recognise(options.path)
+        raise MapperError(
+            f"{options.path}: is a file of the format {importer.name}, not a network file; "
+            f"mapper import {options.path} net.bin, then mapper info net.bin"
+        )
+    populations: dict[str, int] = {}
     with NetworkFile(options.path) as network:
         meta, stored = network.meta, network.stored_bytes()
+        if POPULATION in meta.attributes:
+            population = network.attribute(POPULATION)
+            labels = population.labels or []
+            counts = np.bincount(population.stored, minlength=len(labels)).tolist()
+            populations = dict(zip(labels, counts, strict=True))
         result = {"path": str(options.path), **asdict(meta), "blocks": network.block_count}
     per_connection = stored / max(1, meta.connections)
     result |= {"stored_bytes": stored, "bytes_per_connection": per_connection}
@@ -47,10 +64,19 @@ def run(options: argparse.Namespace) -> int:
         for name, a in meta.attributes.items()
     ]
     tables = [facts(str(options.path), rows)]
+    if populations:
+        result["populations"] = populations
+        shown = list(populations.items())[:SHOWN]
+        if len(populations) > SHOWN:
+            rest = list(populations.values())[SHOWN:]
+            shown.append((f"... and {len(rest):,} more", sum(rest)))
+        tables.append(columns("populations", ("name", "neurons"), shown))
     if about:
         tables.append(facts("attributes", about))
     if meta.provenance:
-        tables.append(facts("provenance", {k: str(v) for k, v in meta.provenance.items()}))
+        # settings such as a seed are no counts: they are shown as they were given
+        as_given = {k: str(v) if isinstance(v, int) else v for k, v in meta.provenance.items()}
+        tables.append(facts("provenance", as_given))
     common.emit(options, result, tables)
     return 0
 

@@ -209,6 +209,7 @@ def run(options: argparse.Namespace) -> int:
 
 def _tell(options: argparse.Namespace, report: dict[str, Any], output: Path) -> int:
     """The report on stdout."""
+    from mapper.report.make import PAGE
     from mapper.tables import facts, levels, quality, size, stages
 
     used = report["resources"]
@@ -219,6 +220,7 @@ def _tell(options: argparse.Namespace, report: dict[str, Any], output: Path) -> 
         ("seconds", used["seconds"]),
         ("peak memory", size(used["peak_rss_bytes"])),
         ("output", str(output)),
+        ("open in a browser", str(output / PAGE)),
     ]
     about = facts(f"{options.network.name} on {report['chip']['name']}", rows)
     tables = [about, levels(report["levels"]), stages(report["stages"]), quality(report["metrics"])]

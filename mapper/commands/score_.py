@@ -51,7 +51,7 @@ def run(options: argparse.Namespace) -> int:
     }
     common.emit(options, result, [quality(metrics)])
     for violation in broken[:SHOWN]:
-        common.say(options, f"over a limit: {violation}")
+        common.complain(f"over a limit: {violation}")
     if len(broken) > SHOWN:
-        common.say(options, f"over a limit: {len(broken) - SHOWN} more cores")
+        common.complain(f"over a limit: {len(broken) - SHOWN} more cores")
     return BAD_INPUT if broken else 0
