@@ -125,7 +125,7 @@ class Chip(wiring.Component):
 
     def _join(self, m: Module, sources: list[Any], sink: Any) -> None:
         """Two streams into one, in turn: neither waits for more than one packet of the other."""
-        m.submodules.join = join = Arbiter(len(sources))
+        m.submodules.host_arbiter = join = Arbiter(len(sources))
         m.d.comb += [
             join.requests.eq(Cat(source.valid for source in sources)),
             join.ready.eq(sink.ready),

@@ -17,7 +17,10 @@ from typing import Any
 
 from amaranth.back import rtlil
 
+from hw.names import plain_names
 from hw.sharing import SharedModules
+from hw.widths import FILE as WIDTHS
+from hw.widths import techmap_rules
 from hw.yosys import Note, quiet, run_yosys
 
 # A memory's initial contents, a few lines of a cell, all of them zero.
@@ -57,7 +60,8 @@ def netlist(component: Any, top: str) -> Netlist:
         texts.append(rtlil.convert(definition, name=name, platform=platform, emit_src=False))
         names.append(name)
     text = "\n".join(_ZEROS.sub("", text) for text in reversed(texts))
-    return Netlist(top, tuple(reversed(names)), text)
+    ports = ["__".join(map(str, path)) for path, *_ in component.signature.flatten(component)]
+    return Netlist(top, tuple(reversed(names)), plain_names(text, [*names, *ports]))
 
 
 def verilog(design: Netlist, note: Note = quiet) -> str:
@@ -65,7 +69,9 @@ def verilog(design: Netlist, note: Note = quiet) -> str:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder)
         (path / "design.il").write_text(design.text)
-        run_yosys([*_read(design), "memory_collect", "write_verilog -noattr design.v"], path, note)
+        (path / WIDTHS).write_text(techmap_rules())
+        script = [*_read(design), f"techmap -map {WIDTHS}", "opt_clean", "memory_collect"]
+        run_yosys([*script, "write_verilog -noattr design.v"], path, note)
         return (path / "design.v").read_text()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 from collections.abc import Callable
@@ -103,17 +104,40 @@ def test_verilog_of_a_mesh_is_accepted_by_yosys(chip: str, run: Run, folder: Pat
 @yosys
 @pytest.mark.parametrize(
     "tool",
-    [("iverilog", "-t", "null"), ("verilator", "--lint-only", "-Wno-fatal")],
+    [("iverilog", "-t", "null"), ("verilator", "--lint-only")],
     ids=lambda t: t[0],
 )
-@pytest.mark.parametrize("options", [[], ["--mesh-only"]], ids=["chip", "mesh"])
+@pytest.mark.parametrize(
+    "options",
+    [
+        "4x4",
+        "4x4 --mesh-only",
+        "1x1 --depth 1 --neurons 2 --routes 2 --synapses 2 --axon-bits 1",
+        "2x1 --depth 5 --potential-bits 32 --sum-bits 48 --leak-bits 5 --weight-bits 3",
+        "1x2 --potential-bits 4 --sum-bits 12 --leak-bits 1",
+    ],
+    ids=["chip", "mesh", "least", "wide", "narrow"],
+)
 def test_verilog_is_accepted_elsewhere(
-    tool: tuple[str, ...], options: list[str], run: Run, folder: Path
+    tool: tuple[str, ...], options: str, run: Run, folder: Path
 ) -> None:
+    """And warnings of Verilator end it with an error."""
     if shutil.which(tool[0]) is None:
         pytest.skip(f"{tool[0]} is not installed")
-    assert run("hw", "--chip", "4x4", "--verilog", "mesh.v", *options).code == 0
+    assert run("hw", "--verilog", "mesh.v", "--chip", *options.split()).code == 0
     subprocess.run([*tool, "mesh.v"], cwd=folder, check=True)
+
+
+@yosys
+def test_names_stay_as_they_are_in_verilator(run: Run, folder: Path) -> None:
+    if shutil.which("verilator") is None:
+        pytest.skip("verilator is not installed")
+    assert run("hw", "--chip", "2x1", "--verilog", "chip.v").code == 0
+    subprocess.run(["verilator", "--cc", "chip.v", "--top-module", "chip"], cwd=folder, check=True)
+    header = (folder / "obj_dir" / "Vchip.h").read_text()
+    for port in ("input_payload", "load_valid", "fired_0_payload", "fired_1_valid", "tick", "clk"):
+        assert re.search(rf"&{port}\b", header), port
+    assert "__05F" not in header
 
 
 @yosys

@@ -1,0 +1,71 @@
+"""Operands as wide as the operation: Verilog that linters take without a warning.
+
+Amaranth and Yosys cut operands to the bits that matter, and leave it to the rules of Verilog to
+extend them again. That is correct, but what linters warn of (Verilator: WIDTH). Here operands are
+extended where the netlist is made, by Yosys's ``techmap``; the logic stays the same.
+"""
+
+from __future__ import annotations
+
+FILE = "widths.v"
+
+_EXTENDED = """\
+  localparam WIDTH = {width};
+  wire signed [A_WIDTH-1:0] a = A;
+  wire signed [B_WIDTH-1:0] b = B;
+  wire [WIDTH-1:0] wide_a, wide_b;
+  generate
+    if (A_SIGNED && B_SIGNED) begin
+      assign wide_a = a;
+      assign wide_b = b;
+    end else begin
+      assign wide_a = A;
+      assign wide_b = B;
+    end
+  endgenerate
+  wire _TECHMAP_FAIL_ = A_WIDTH == WIDTH && B_WIDTH == WIDTH;
+"""
+_BINARY = """\
+(* techmap_celltype = "{cell}" *)
+module widen{number} (A, B, Y);
+  parameter A_SIGNED = 0;
+  parameter B_SIGNED = 0;
+  parameter A_WIDTH = 1;
+  parameter B_WIDTH = 1;
+  parameter Y_WIDTH = 1;
+  input [A_WIDTH-1:0] A;
+  input [B_WIDTH-1:0] B;
+  output [Y_WIDTH-1:0] Y;
+{extended}\
+  \\{cell} #(.A_SIGNED(A_SIGNED && B_SIGNED), .B_SIGNED(A_SIGNED && B_SIGNED), .A_WIDTH(WIDTH),
+    .B_WIDTH(WIDTH), .Y_WIDTH(Y_WIDTH)) _TECHMAP_REPLACE_ (.A(wide_a), .B(wide_b), .Y(Y));
+endmodule
+"""
+_LOGIC_NOT = """\
+(* techmap_celltype = "$logic_not" *)
+module none_of (A, Y);
+  parameter A_SIGNED = 0;
+  parameter A_WIDTH = 1;
+  parameter Y_WIDTH = 1;
+  input [A_WIDTH-1:0] A;
+  output [Y_WIDTH-1:0] Y;
+  wire _TECHMAP_FAIL_ = A_WIDTH == 1;
+  assign Y = !(|A);
+endmodule
+"""
+_RESULT = ("$add", "$sub", "$mul", "$and", "$or", "$xor")
+"""Of these the result modulo 2^width depends on no more bits of the operands."""
+_COMPARED = ("$eq", "$ne", "$lt", "$le", "$gt", "$ge")
+
+
+def techmap_rules() -> str:
+    """The rules for ``techmap``, in Verilog."""
+    rules = [_LOGIC_NOT]
+    wider = "A_WIDTH > B_WIDTH ? A_WIDTH : B_WIDTH"
+    for width, cells in (("Y_WIDTH", _RESULT), (wider, _COMPARED)):
+        extended = _EXTENDED.format(width=width)
+        rules += [
+            _BINARY.format(cell=cell, number=cell.replace("$", "_"), extended=extended)
+            for cell in cells
+        ]
+    return "\n".join(rules)
