@@ -1,7 +1,8 @@
 """Between the files of `mapper` and the hardware: networks, mappings, and tables for the cores.
 
 A network file holds what mapping needs: who spikes at whom, and how often. Thresholds, leaks and
-signs of weights are no part of it, so they come from the caller.
+signs of weights are no part of it, so they come from the caller. Networks whose weights are known
+to be others than those of their synapses are refused (`mapper.synaptic`).
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from hw.tables import ChipTables, make_tables
 from mapper.errors import MapperError
 from mapper.mapping_file import load_helpers, load_mapping
 from mapper.output import MAPPING, read_report
+from mapper.synaptic import synaptic_weights
 from storage.network import RATE, NetworkFile
 from storage.writer import NetworkWriter
 
@@ -42,14 +44,18 @@ def save_traffic(path: Path, network: SpikingNetwork, spikes: NDArray[np.bool_])
         writer.finish()
 
 
-def read_spiking(path: Path, threshold: Any, **parameters: Any) -> SpikingNetwork:
+def read_spiking(
+    path: Path, threshold: Any, *, magnitudes: bool = False, **parameters: Any
+) -> SpikingNetwork:
     """A network file as a network for the hardware: its weights are the weights of the synapses.
 
     threshold, parameters : fields of `SpikingNetwork` that the file does not have
+    magnitudes : take the file's weights although they are known not to be those of synapses
 
-    Raises `MapperError` where the weights are no whole numbers, `HwError` for wrong parameters.
+    Raises `MapperError` where they are, or no whole numbers; `HwError` for wrong parameters.
     """
     with NetworkFile(path) as network:
+        synaptic_weights(network, magnitudes)
         if network.meta.weight_unit != 1:
             raise MapperError(
                 f"{path}: weights are multiples of {network.meta.weight_unit:g}; cores compute "

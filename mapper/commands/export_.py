@@ -91,6 +91,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--bias", type=number, metavar="V", help="added in every tick; 0 (tables, sanafe)"
     )
+    group.add_argument(
+        "--magnitudes",
+        action="store_const",
+        const=True,
+        help="take the network's weights for those of synapses, although they are magnitudes or "
+        "firing rates (tables, sanafe; nir without --graph)",
+    )
     group = parser.add_argument_group("cores, as for mapper hw (tables)")
     group.add_argument(
         "--axon-bits", type=common.positive, metavar="N", help="width of a packet's axon"
@@ -189,6 +196,7 @@ def _refuse_mappings(options: argparse.Namespace) -> None:
 
 def _mapping(options: argparse.Namespace) -> dict[str, Any]:
     from mapper.exports import choose_exporter, export_mapping, open_run
+    from mapper.synaptic import TAKEN
 
     exporter = choose_exporter(options.destination, options.format)  # before anything is read
     given = {name: getattr(options, name) for name in _mapping_options()}
@@ -196,6 +204,8 @@ def _mapping(options: argparse.Namespace) -> dict[str, Any]:
         found = export_mapping(run, options.destination, options.format, given)
         if run.helpers and not exporter.helpers:
             common.say(options, f"note: {run.helpers:,} helpers of split neurons left out")
+    if "weights" in found:
+        common.say(options, f"note: {exporter.name} {TAKEN[found['weights']]}")
     if "losses" in found:
         found["left_out"] = _told(options, exporter.name, found.pop("losses"))
     return found

@@ -43,7 +43,7 @@ EXPORTS: dict[str, MappingExporter] = {
             "what the memories of the hardware's cores hold, as JSON",
             (".tables.json",),
             "mapper.exports.hardware",
-            ("threshold", "leak", "bias", *CORE_OPTIONS),
+            ("threshold", "leak", "bias", "magnitudes", *CORE_OPTIONS),
         ),
         MappingExporter(
             "json",
@@ -63,14 +63,14 @@ EXPORTS: dict[str, MappingExporter] = {
             "network and mapping for SANA-FE, and its chip in NAME.arch.yaml",
             (".yaml", ".yml"),
             "mapper.exports.sanafe",
-            ("threshold", "bias"),
+            ("threshold", "bias", "magnitudes"),
         ),
         MappingExporter(
             "nir",
             "NIR graph, the one that was mapped or one with a node for every core (needs nir)",
             (".nir",),
             "mapper.exports.nir_graph",
-            ("threshold", "graph"),
+            ("threshold", "graph", "magnitudes"),
         ),
         MappingExporter(
             "noxim",

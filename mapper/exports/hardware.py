@@ -4,9 +4,12 @@ The file is one JSON object::
 
     {"schema": 1, "width": 4, "height": 4, "shape": {fields of hw.shape.CoreShape},
      "load_port": {"table": [0, 3], "address": [3, 9], "data": [12, 40]},
+     "weights": "as stored", "left_out": {},
      "cores": [{"core": 0, "x": 0, "y": 0, "neurons": [...], "axons": [...], "fields": {...},
                 "parameters": [...], "potentials": [...], "route_indptr": [...], "routes": [...],
                 "synapse_indptr": [...], "synapses": [...], "load": "0a3 1f0 ..."}, ...]}
+
+`weights` and `left_out` say what `mapper.synaptic` knows of the weights of the synapses.
 
 Lists are those of `hw.tables.CoreTables`, core by core in order of their ids. `load` has the words
 for the load port in hexadecimal, in the order in which to write them; `load_port` says at which
@@ -31,6 +34,7 @@ from mapper.commands.hw_ import core_shape, describe_mesh
 from mapper.errors import MapperError, UsageError
 from mapper.exports.base import MappedRun
 from mapper.hardware import read_spiking, tables_of
+from mapper.synaptic import synaptic_weights
 from storage.files import PartialFile
 
 _LISTS = ("neurons", "axons", "parameters", "potentials", "route_indptr", "routes",
@@ -46,18 +50,20 @@ def save(run: MappedRun, destination: Path, options: dict[str, Any]) -> dict[str
     """Write the tables of all cores.
 
     options : threshold, leak and bias of all neurons; axon_bits and fields of `CoreShape`, by
-        default those of `mapper hw` for the chip
+        default those of `mapper hw` for the chip; magnitudes, see `synaptic_weights`
     """
     if "threshold" not in options:
         raise UsageError(
             f"{destination}: tables of cores need the threshold of neurons; --threshold"
         )
     given = dict(options)
+    magnitudes = bool(given.pop("magnitudes", False))
     neuron = {name: given.pop(name) for name in ("threshold", "leak", "bias") if name in given}
     axon_bits = describe_mesh(run.chip, 1, given.pop("axon_bits", None))["axon_bits"]
     shape = core_shape(run.chip, axon_bits, given)
     try:
-        network = read_spiking(run.network.path, **neuron)
+        synaptic = synaptic_weights(run.network, magnitudes)
+        network = read_spiking(run.network.path, magnitudes=magnitudes, **neuron)
         tables = tables_of(run.folder, network, shape)
     except HwError as error:
         raise MapperError(f"{run.folder}: {error}") from error
@@ -68,6 +74,8 @@ def save(run: MappedRun, destination: Path, options: dict[str, Any]) -> dict[str
         "shape": asdict(shape),
         "load_port": {name: [field.offset, field.width] for name, field in shape.load},
         "fields": _FIELDS,
+        "weights": synaptic.weights,
+        "left_out": synaptic.left_out,
     }
     words = 0
     with PartialFile(destination) as file:
@@ -82,7 +90,8 @@ def save(run: MappedRun, destination: Path, options: dict[str, Any]) -> dict[str
             file.write((",\n" if core else "\n").encode() + json.dumps(entry).encode())
         file.write(b"\n]}\n")
         file.commit()
-    return {"neurons": tables.neurons, "cores": len(tables.cores), "words": words}
+    found = {"neurons": tables.neurons, "cores": len(tables.cores), "words": words}
+    return found | {"weights": synaptic.weights, "losses": list(synaptic.losses)}
 
 
 def load_words(tables: CoreTables, shape: CoreShape) -> NDArray[Any]:

@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 from mapper.errors import MapperError, UsageError
 from mapper.exports import nir_cores
 from mapper.exports.base import MappedRun
+from mapper.synaptic import synaptic_weights
 from storage.extras import require
 from storage.files import write_file
 
@@ -35,11 +36,13 @@ def save(run: MappedRun, destination: Path, options: dict[str, Any]) -> dict[str
     """Write the graph.
 
     options : graph, the NIR file that the network came from; or threshold of all neurons, which
-        the network does not have
+        the network does not have, and magnitudes, see `synaptic_weights`
     """
     if "graph" in options:
         if "threshold" in options:
             raise UsageError("--graph has its own thresholds; leave out --threshold")
+        if "magnitudes" in options:
+            raise UsageError("--graph has its own weights; leave out --magnitudes")
         return nir_cores.save(run, destination, options["graph"])
     nir = require("nir", "nir", destination, "NIR graphs")
     if "threshold" not in options:
@@ -48,6 +51,7 @@ def save(run: MappedRun, destination: Path, options: dict[str, Any]) -> dict[str
             "or the --threshold of all neurons"
         )
     run.require_whole("a NIR graph")
+    synaptic = synaptic_weights(run.network, bool(options.get("magnitudes")))
     order, ends = run.by_core()
     width = run.chip.width
     table = run.columns()
@@ -77,9 +81,11 @@ def save(run: MappedRun, destination: Path, options: dict[str, Any]) -> dict[str
         matrices += 1
     buffer = io.BytesIO()
     about = {"chip": run.chip.name, "width": width, "height": run.chip.height}
+    about |= {"weights": "; ".join(synaptic.texts)}
     nir.write(buffer, nir.NIRGraph(nodes, edges, metadata=about))
     write_file(destination, buffer.getvalue())
-    return {"neurons": run.core.size, "cores": cores, "matrices": matrices}
+    found = {"neurons": run.core.size, "cores": cores, "matrices": matrices}
+    return found | {"weights": synaptic.weights, "losses": list(synaptic.losses)}
 
 
 def _matrices(

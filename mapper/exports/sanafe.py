@@ -7,11 +7,16 @@ and since its tiles are numbered column by column, the core at (x, y) is ``x * h
 Beside it, NAME.arch.yaml is the chip: its mesh, and as costs of a hop, a link and a router. What a
 core does costs nothing there, for the mapping knows nothing of it. Costs are taken for pJ and ns;
 relative units are written as such. Sizes of neurons, rates and ids have no place in these files.
+
+SANA-FE's neurons spike above their threshold, those of the hardware's cores (docs/core.md) at it:
+the threshold that is written is the next number below the one that is asked for.
 """
 
 from __future__ import annotations
 
+import math
 import re
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -19,11 +24,15 @@ import numpy as np
 
 from chipsim.chip import Chip
 from mapper.exports.base import MappedRun
+from mapper.synaptic import synaptic_weights
 from storage.files import PartialFile, commit_together
+from storage.formats.losses import Loss
 from storage.formats.render import render_edges
 
 LINES = 1 << 16
 """Neurons whose lines are made at a time."""
+_SMALLEST = sys.float_info.min
+"""The least number above 0 that every parser of YAML reads; potentials do not come near it."""
 _EDGE = re.compile(rb"(\d+),(\d+),(.+)\n")
 _YAML_EDGE = rb"    - n.\1 -> n.\2: {weight: \3}\n"
 _ARCH = """\
@@ -63,18 +72,28 @@ energy_spike_out: 0.0, latency_spike_out: 0.0}}
 def save(run: MappedRun, destination: Path, options: dict[str, Any]) -> dict[str, Any]:
     """Write both files.
 
-    options : threshold and bias of all neurons; without them the simulator's own
+    options : threshold and bias of all neurons, without them the simulator's own; magnitudes, see
+        `synaptic_weights`
     """
     run.require_whole("a SANA-FE network")
+    synaptic = synaptic_weights(run.network, bool(options.get("magnitudes")))
+    losses = list(synaptic.losses)
     arch = destination.with_name(f"{destination.stem}.arch.yaml")
     neurons, unit = run.core.size, run.network.meta.weight_unit
-    own = ", ".join(f"{name}: {options[name]}" for name in ("threshold", "bias") if name in options)
+    attributes = {name: options[name] for name in ("threshold", "bias") if name in options}
+    if "threshold" in attributes:
+        attributes["threshold"] = spikes_above(attributes["threshold"])
+    else:
+        assumed = f"no threshold: that of {neurons:,} neurons is SANA-FE's own, 0"
+        losses.append(Loss("threshold", neurons, assumed))
+    own = ", ".join(f"{name}: {value!r}" for name, value in attributes.items())
+    about = "".join(f"# {line}\n" for line in synaptic.texts)
     every = "0" if neurons == 1 else f"0..{neurons - 1}"
     with PartialFile(destination) as file, PartialFile(arch) as chip:
         chip.write(architecture(run.chip).encode())
         file.write(
             f"# {neurons} neurons on {run.chip.width}x{run.chip.height} cores; tile = x * "
-            f"{run.chip.height} + y\nnetwork:\n  name: network\n  groups:\n    - name: n\n"
+            f"{run.chip.height} + y\n{about}network:\n  name: network\n  groups:\n    - name: n\n"
             f"      attributes: {{{own}}}\n      neurons:\n        - {every}: {{}}\n".encode()
         )
         edges = 0
@@ -94,7 +113,18 @@ def save(run: MappedRun, destination: Path, options: dict[str, Any]) -> dict[str
             rows = enumerate(tile[start : start + LINES].tolist(), start)
             file.write("".join(f"  - n.{n}: [core: {t}.0]\n" for n, t in rows).encode())
         commit_together(chip, file)
-    return {"neurons": neurons, "synapses": edges, "architecture": str(arch)}
+    return {
+        "neurons": neurons,
+        "synapses": edges,
+        "architecture": str(arch),
+        "weights": synaptic.weights,
+        "losses": losses,
+    }
+
+
+def spikes_above(threshold: float) -> float:
+    """The number above which a potential is exactly if it is `threshold` or more."""
+    return min(math.nextafter(threshold, -math.inf), threshold - _SMALLEST)
 
 
 def architecture(chip: Chip) -> str:

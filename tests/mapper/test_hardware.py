@@ -27,7 +27,9 @@ def test_traffic_is_what_spikes(folder: Path) -> None:
     network = layered()
     spikes, _ = simulate(network, SHAPE, 20, [[0, 1]] * 20)
     save_traffic(folder / "net.bin", network, spikes)
-    back = read_spiking(folder / "net.bin", threshold=1)
+    with pytest.raises(MapperError, match=r"net\.bin: its weights .*: they are firing rates; "):
+        read_spiking(folder / "net.bin", threshold=1)
+    back = read_spiking(folder / "net.bin", threshold=1, magnitudes=True)
     inner = network.source < network.neurons
     assert (back.neurons, back.source.size) == (network.neurons, inner.sum())
     assert set(zip(back.source, back.target, strict=True)) == set(
