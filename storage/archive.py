@@ -18,8 +18,8 @@ from pathlib import Path
 from isal import igzip_lib, isal_zlib
 
 from storage.closing import Closing
-from storage.errors import BadInputError, CorruptError
-from storage.files import PartialFile
+from storage.errors import CorruptError
+from storage.files import PartialFile, read_error, require_file
 
 _LOCAL = struct.Struct("<4sHHHHHIIIHH")
 _CENTRAL = struct.Struct("<4sHHHHHHIIIHHHHHII")
@@ -136,6 +136,7 @@ class ArchiveReader(Closing):
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        require_file(path)
         try:
             with zipfile.ZipFile(path) as archive:
                 self._members = {info.filename: info for info in archive.infolist()}
@@ -145,7 +146,7 @@ class ArchiveReader(Closing):
             reason = f"not a complete zip archive ({error})"
             raise CorruptError(f"{path}: {reason}; make the network again") from error
         except OSError as error:
-            raise BadInputError(f"{path}: cannot read: {error.strerror or error}") from error
+            raise read_error(path, error) from error
 
     def __contains__(self, name: str) -> bool:
         return name in self._members
@@ -153,11 +154,33 @@ class ArchiveReader(Closing):
     def names(self) -> list[str]:
         return list(self._members)
 
-    def read(self, name: str) -> bytes:
-        """The member's bytes, inflated and checked. Safe to call from several threads."""
+    def _info(self, name: str) -> zipfile.ZipInfo:
         info = self._members.get(name)
         if info is None:
             raise CorruptError(f"{self.path}: member {name} is missing; make the network again")
+        return info
+
+    def packed_bytes(self, name: str) -> int:
+        """The member's bytes as they are in the file; raises `CorruptError` if it is missing."""
+        return self._info(name).compress_size
+
+    def require_size(self, name: str, least: int, most: int) -> None:
+        """Raise `CorruptError` unless a member is there and has as many bytes as it may."""
+        size = self._info(name).file_size
+        if not least <= size <= most:
+            raise CorruptError(
+                f"{self.path}: member {name} has {size} bytes, it can have {least} to {most}; "
+                "make the network again"
+            )
+
+    def read(self, name: str, most: int | None = None) -> bytes:
+        """The member's bytes, inflated and checked. Safe to call from several threads.
+
+        most : bytes that it may have, if that is not known to be right
+        """
+        info = self._info(name)
+        if most is not None:
+            self.require_size(name, 0, most)
         where = f"{self.path}: member {name}"
         fields = _LOCAL.unpack(self._piece(info.header_offset, _LOCAL.size, where))
         skip = _LOCAL.size + fields[9] + fields[10]

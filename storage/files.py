@@ -1,15 +1,73 @@
-"""Files and folders that appear under their name only when they are complete."""
+"""Files that are written: they appear under their name only when complete. And files that are read:
+regular ones, of no more bytes than they may have."""
 
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import os
+import stat
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Protocol
+from typing import BinaryIO, Protocol
 
 from storage.closing import Closing
-from storage.errors import WriteError
+from storage.errors import BadInputError, WriteError
+
+
+def read_error(path: Path, error: OSError) -> BadInputError:
+    """The one-line form of why `path` cannot be read."""
+    return BadInputError(f"{path}: cannot read: {error.strerror or error}")
+
+
+def require_file(path: Path) -> int:
+    """The size in bytes of a regular file; raises `BadInputError` if `path` is none.
+
+    A device or a pipe may have no end, never begin, and cannot be read a second time.
+    """
+    try:
+        found = path.stat()
+    except OSError as error:
+        raise read_error(path, error) from error
+    if stat.S_ISDIR(found.st_mode):
+        raise BadInputError(f"{path}: cannot read: Is a directory")
+    if not stat.S_ISREG(found.st_mode):
+        kind = "pipe" if stat.S_ISFIFO(found.st_mode) else "device or socket"
+        raise BadInputError(f"{path}: is a {kind}; save what it holds as a file, and name that")
+    return found.st_size
+
+
+def open_input(path: Path) -> BinaryIO:
+    """A regular file opened for reading; raises `BadInputError` as `require_file` does."""
+    require_file(path)
+    try:
+        return path.open("rb")
+    except OSError as error:
+        raise read_error(path, error) from error
+
+
+def digest(path: Path) -> str:
+    """The SHA-256 of a file, in hexadecimal digits; raises `BadInputError` like `open_input`."""
+    found = hashlib.sha256()
+    with open_input(path) as file:
+        try:
+            while piece := file.read(1 << 20):
+                found.update(piece)
+        except OSError as error:
+            raise read_error(path, error) from error
+    return found.hexdigest()
+
+
+def read_input(path: Path, most: int) -> bytes:
+    """All of a file of at most `most` bytes; raises `BadInputError` if it is larger, or no file."""
+    with open_input(path) as file:
+        try:
+            data = file.read(most + 1)
+        except OSError as error:
+            raise read_error(path, error) from error
+    if len(data) > most:
+        raise BadInputError(f"{path}: is larger than {most >> 20} MiB; is it the right file?")
+    return data
 
 
 def write_error(path: Path, error: OSError) -> WriteError:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +16,7 @@ from storage.closing import Closing
 from storage.codec import decode_block, decode_lists, decode_numbers
 from storage.errors import CorruptError
 from storage.graph import Block, Csr, Graph
-from storage.meta import MEMBER, NetworkMeta
+from storage.meta import MEMBER, NetworkMeta, most_meta_bytes
 
 SIZE, RATE, ID = "size", "rate", "id"  # attributes with a meaning of their own
 POPULATION = "population"  # what tells neurons apart that are called alike
@@ -55,17 +56,30 @@ class NetworkFile(Graph, Closing):
         try:
             if MEMBER not in self._archive:
                 raise CorruptError(f"{path}: a zip archive without {MEMBER}, not a network")
-            self.meta = NetworkMeta.from_json(self._archive.read(MEMBER), str(path))
+            most = most_meta_bytes(self._archive.packed_bytes(MEMBER))
+            self.meta = NetworkMeta.from_json(self._archive.read(MEMBER, most), str(path))
             self.vertices = self.meta.neurons
             self.connections = self.meta.connections
             self.block_size = self.meta.block_size
             self.undirected = self.meta.undirected
-            last = block_member(self.block_count - 1)
-            if self.vertices and last not in self._archive:
-                raise CorruptError(f"{path}: member {last} is missing; make the network again")
+            self._check_sizes()
         except BaseException:
             self._archive.close()
             raise
+
+    def _check_sizes(self) -> None:
+        """Raise `CorruptError` if a block is missing, or as long as none can be; none is read.
+
+        A block of few bytes may say that it inflates to gigabytes.
+        """
+        if self.block_count > len(self._archive.names()):  # the first that is missing will do
+            last = block_member(self.block_count - 1)
+            raise CorruptError(f"{self.path}: member {last} is missing; make the network again")
+        for index in range(self.block_count):
+            first, last_vertex = self.block_bounds(index)
+            self._archive.require_size(
+                block_member(index), *self.meta.block_bytes(last_vertex - first)
+            )
 
     def read_block(self, index: int) -> Block:
         first, last = self.block_bounds(index)
@@ -111,11 +125,15 @@ class NetworkFile(Graph, Closing):
         stored = np.empty(self.vertices, np.int64)
         for index, part in self._attribute_parts():
             member = attribute_member(name, index)
+            count = part.stop - part.start
+            self._archive.require_size(member, *self.meta.attribute_bytes(count))
             stored[part] = decode_numbers(
-                self._archive.read(member), part.stop - part.start, f"{self.path}: member {member}"
+                self._archive.read(member), count, f"{self.path}: member {member}"
             )
         if about.labels is not None and stored.size and stored.max() >= len(about.labels):
             raise CorruptError(f"{self.path}: attribute {name!r} counts beyond its labels")
+        if not math.isfinite(float(stored.max(initial=0)) * about.unit):
+            raise CorruptError(f"{self.path}: attribute {name!r} goes beyond 1e308; scale it down")
         return Attribute(stored + about.offset, about.unit, about.labels)
 
     def _attribute_parts(self) -> Iterator[tuple[int, slice]]:
