@@ -2,12 +2,13 @@
 
 Nothing here uses the store's reader, its kernels or the metrics of `chipsim`: members come from
 Python's `zipfile` and `zlib`, numbers from a numpy decoder, sums from one entry per synapse. It is
-slower and shares no code with what it checks, on purpose.
+slower and shares no code with what it checks, on purpose. (That a file is a regular one, and JSON
+is sound, is no matter of the format.)
 """
 
 from __future__ import annotations
 
-import json
+import math
 import zipfile
 import zlib
 from collections.abc import Iterator
@@ -20,6 +21,9 @@ from numba import njit
 from numpy.typing import NDArray
 
 from mapper.errors import CheckFailedError
+from storage.errors import BadInputError
+from storage.files import require_file
+from storage.jsontext import parse_json, shown
 
 LARGEST_ID = 2**31 - 2  # docs/format.md: a network has at most 2^31 - 1 vertices
 
@@ -116,45 +120,99 @@ _COUNTS = (
     "default_weight",
     "total_size",
     "total_weight",
+    "largest_block_bytes",
 )
 
 
 def _check_meta(meta: dict[str, Any]) -> None:
-    """Raise `TypeError` or `KeyError` for what would break the arithmetic."""
+    """Raise `TypeError` or `KeyError` for what docs/format.md rules out, whatever the records."""
+    for name, only in (("format", "mapper-network"), ("version", 1)):
+        if type(meta[name]) is not type(only) or meta[name] != only:
+            raise TypeError(f"{name} is {shown(meta[name])}, not {only!r}")
     for name in _COUNTS:
         least = 1 if name in ("neurons", "block_size", "attribute_block_size") else 0
         if type(meta[name]) is not int or not least <= meta[name] < 2**63:
-            raise TypeError(f"{name} is {meta[name]!r}")
+            raise TypeError(f"{name} is {shown(meta[name])}")
     if meta["neurons"] > LARGEST_ID + 1:
         raise TypeError(f"{meta['neurons']} neurons are too many")
-    if type(meta["undirected"]) is not bool:
-        raise TypeError(f"undirected is {meta['undirected']!r}")
-    if type(meta["weight_unit"]) not in (int, float):
-        raise TypeError(f"weight_unit is {meta['weight_unit']!r}")
+    if meta["connections"] > 2 * meta["neurons"] * (meta["neurons"] - 1):
+        raise TypeError(f"{meta['connections']} connections are too many")
+    for name in ("undirected", "weights_are_rates"):
+        if type(meta[name]) is not bool:
+            raise TypeError(f"{name} is {shown(meta[name])}")
+    if not _is_unit(meta["weight_unit"]) or not math.isfinite(
+        meta["total_weight"] * float(meta["weight_unit"]) * 1e4  # the hops of all spikes, too
+    ):
+        raise TypeError(f"weight_unit is {shown(meta['weight_unit'])}")
+    if type(meta["provenance"]) is not dict or type(meta["attributes"]) is not dict:
+        raise TypeError("provenance and attributes are no objects")
     for name, about in meta["attributes"].items():
-        if type(about["offset"]) is not int or not -(2**63) <= about["offset"] <= 0:
-            raise TypeError(f"attribute {name!r} is {about!r}")
+        labels = about["labels"]
+        fine = type(about["offset"]) is int and -(2**63) <= about["offset"] <= 0
+        fine = fine and _is_unit(about["unit"]) and "/" not in name
+        if labels is not None:
+            fine = fine and type(labels) is list and {str}.issuperset(map(type, labels))
+        if labels is not None or name == "size":
+            fine = fine and about["offset"] == 0 and about["unit"] == 1
+        if not fine or (name == "rate" and about["offset"] != 0):
+            raise TypeError(f"attribute {shown(name)} is {shown(about)}")
+
+
+def _is_unit(value: Any) -> bool:
+    return type(value) in (int, float) and 0 < value < math.inf
 
 
 class SlowReader:
-    """Reads a network file by docs/format.md."""
+    """Reads a network file by docs/format.md.
+
+    longest : bytes of the longest block read so far
+    """
+
+    longest = 0
 
     def __init__(self, path: Path) -> None:
         self.path = path
         try:
+            require_file(path)
             self._zip = zipfile.ZipFile(path)
-            self.meta: dict[str, Any] = json.loads(self.read("meta.json"))
+        except BadInputError as error:
+            raise CheckFailedError(str(error)) from error
         except (zipfile.BadZipFile, OSError, ValueError, RuntimeError) as error:
             raise CheckFailedError(f"{path}: not a network file: {error}") from error
         try:
-            _check_meta(self.meta)
-        except (KeyError, TypeError, AttributeError) as error:
-            raise CheckFailedError(f"{path}: meta.json is damaged: {error}") from error
-        self.neurons: int = self.meta["neurons"]
+            self.meta: dict[str, Any] = self._read_meta()
+            self.neurons: int = self.meta["neurons"]
+        except BaseException:
+            self.close()
+            raise
 
-    def read(self, member: str) -> bytes:
+    def _read_meta(self) -> dict[str, Any]:
+        packed = self._zip.NameToInfo.get("meta.json")
+        if packed is None:
+            raise CheckFailedError(f"{self.path}: not a network file: it has no meta.json")
         try:
-            return self._zip.read(member)
+            # deflate packs names of neurons 20 times smaller at best
+            meta = parse_json(self.read("meta.json", 0, (4 << 20) + 64 * packed.compress_size))
+        except ValueError as error:
+            raise CheckFailedError(f"{self.path}: meta.json is not sound JSON ({error})") from error
+        try:
+            _check_meta(meta)
+        except (KeyError, TypeError, AttributeError) as error:
+            raise CheckFailedError(f"{self.path}: meta.json is damaged: {error}") from error
+        return dict(meta)
+
+    def read(self, member: str, least: int, most: int) -> bytes:
+        """A member that can have `least` to `most` bytes: no other is inflated."""
+        try:
+            about = self._zip.getinfo(member)
+            if about.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+                raise CheckFailedError(f"{self.path}: {member} is neither deflated nor stored")
+            if not least <= about.file_size <= most:
+                raise CheckFailedError(
+                    f"{self.path}: {member} has {about.file_size} bytes, it can have {least} to "
+                    f"{most}"
+                )
+            return self._zip.read(about)
         except (KeyError, zipfile.BadZipFile, zlib.error, OSError, EOFError, RuntimeError) as error:
             # RuntimeError: a damaged directory asks for a password or an unknown method
             raise CheckFailedError(f"{self.path}: {member}: {error}") from error
@@ -166,13 +224,20 @@ class SlowReader:
         """Stored values of an attribute with its offset added."""
         step = self.meta["attribute_block_size"]
         parts = [np.empty(0, np.int64)]
-        for index in range(-(-self.neurons // step)):
+        for index, first in enumerate(range(0, self.neurons, step)):
             member = f"attributes/{name}/{index:08d}"
-            parts.append(decode_varints(self.read(member), f"{self.path}: {member}"))
+            here = min(step, self.neurons - first)
+            raw = self.read(member, here, 10 * here)
+            parts.append(decode_varints(raw, f"{self.path}: {member}"))
         values = np.concatenate(parts)
+        about = self.meta["attributes"][name]
         if values.size != self.neurons:
             raise CheckFailedError(f"{self.path}: attribute {name!r} has {values.size} values")
-        return values + self.meta["attributes"][name]["offset"]
+        if about["labels"] is not None and values.max() >= len(about["labels"]):
+            raise CheckFailedError(f"{self.path}: attribute {name!r} counts beyond its labels")
+        if not math.isfinite(float(values.max()) * about["unit"]):
+            raise CheckFailedError(f"{self.path}: attribute {name!r} goes beyond 1e308")
+        return values + about["offset"]
 
     def sizes(self) -> NDArray[np.int64]:
         if "size" in self.meta["attributes"]:
@@ -184,12 +249,17 @@ class SlowReader:
         step = self.meta["block_size"]
         for index, first in enumerate(range(0, self.neurons, step)):
             member = f"blocks/{index:08d}"
-            numbers = decode_varints(self.read(member), f"{self.path}: {member}")
+            here = min(step, self.neurons - first)
+            # of a vertex there is a count, of a connection a flag and three numbers at most
+            most = 10 * here + 31 * self.meta["connections"]
+            raw = self.read(member, here, min(most, self.meta["largest_block_bytes"]))
+            self.longest = max(self.longest, len(raw))
+            numbers = decode_varints(raw, f"{self.path}: {member}")
             table = np.empty((numbers.size // 2, 5), np.int64)
             rows = _split(
                 numbers,
                 first,
-                min(step, self.neurons - first),
+                here,
                 self.meta["default_size"],
                 self.meta["default_weight"],
                 table,
@@ -249,6 +319,7 @@ def verify_network(path: Path) -> dict[str, Any]:
             "synapses": entries // 2,
             "total_weight": weight // 2,
             "total_size": int(reader.sizes().sum()),
+            "largest_block_bytes": reader.longest,
         }
         for name, value in found.items():
             if meta[name] != value:

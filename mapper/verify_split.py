@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zipfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +13,8 @@ from numpy.typing import NDArray
 
 from mapper.errors import CheckFailedError
 from mapper.verify import Connections, SlowReader
+from storage.errors import BadInputError
+from storage.files import require_file
 
 Int64 = NDArray[np.int64]
 
@@ -26,16 +29,39 @@ class Table:
     last: Int64
 
 
+def require_arrays(path: Path, values: int) -> None:
+    """Raise `CheckFailedError` if an array of an archive has more than `values` numbers.
+
+    What it says of itself is enough: `zipfile` inflates no more.
+    """
+    try:
+        require_file(path)
+        with zipfile.ZipFile(path) as archive:
+            longest = max((info.file_size for info in archive.infolist()), default=0)
+    except BadInputError as error:
+        raise CheckFailedError(str(error).replace("cannot read", "cannot be read")) from error
+    except (zipfile.BadZipFile, OSError, ValueError, NotImplementedError) as error:
+        raise CheckFailedError(f"{path}: cannot be read: {error}") from error
+    if longest > 8 * values + (1 << 14):
+        raise CheckFailedError(f"{path}: an array of {longest} bytes, {values} numbers have less")
+
+
 def read_table(path: Path, neurons: int) -> Table | None:
     """The table of helpers of a mapping, None if it has none. Raises `CheckFailedError`."""
     names = [f"helper_{name}" for name in ("core", "neuron", "first", "last")]
-    with np.load(path, allow_pickle=False) as file:
-        found = [name for name in names if name in file]
-        if not found or (found == names and not file[names[0]].size):
-            return None
-        if found != names:
-            raise CheckFailedError(f"{path}: its table of helpers lacks a column")
-        columns = [file[name].astype(np.int64) for name in names]
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            found = [name for name in names if name in file]
+            columns = [file[name] for name in found]
+    except Exception as error:  # numpy raises many kinds for a damaged archive
+        raise CheckFailedError(f"{path}: cannot be read: {error}") from error
+    if not found or (found == names and not columns[0].size):
+        return None
+    if found != names:
+        raise CheckFailedError(f"{path}: its table of helpers lacks a column")
+    if any(column.dtype.kind not in "iu" for column in columns):
+        raise CheckFailedError(f"{path}: its table of helpers holds no whole numbers")
+    columns = [column.astype(np.int64) for column in columns]
     if len({column.shape for column in columns}) != 1 or columns[0].ndim != 1:
         raise CheckFailedError(f"{path}: the columns of its table of helpers differ in length")
     table = Table(*columns)

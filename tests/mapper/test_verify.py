@@ -10,8 +10,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from mapper.mapping_file import save_mapping
+from mapper.verify_traffic import Flows, Links
 from tests.mapper.conftest import Run
 from tests.mapper.helpers import random_network
 
@@ -111,7 +114,9 @@ def test_mappings_of_other_shapes(out: Path, fails: Fails) -> None:
     "name",
     ["cut_weight", "cut_fraction", "hops_total", "hops_mean", "hops_max", "cores_used",
      "core_fill_mean", "core_fill_max", "energy", "latency_mean", "latency_max",
-     "link_load_max", "link_load_mean", "link_load_p99", "multicast.connectivity"],
+     "link_load_max", "link_load_mean", "link_load_p99", "congestion_mean", "congestion_max",
+     "multicast.connectivity", "multicast.hops_total", "multicast.link_load_max",
+     "multicast.link_load_mean", "multicast.link_load_p99"],
 )  # fmt: skip
 def test_a_changed_metric(out: Path, fails: Fails, name: str) -> None:
     def more(report: Any) -> None:
@@ -121,6 +126,79 @@ def test_a_changed_metric(out: Path, fails: Fails, name: str) -> None:
 
     edit(out / "report.json", more)
     assert name in fails("verify", out)
+
+
+def test_every_metric_is_recomputed(out: Path, run: Run, fails: Fails) -> None:
+    metrics = json.loads((out / "report.json").read_text())["metrics"]
+    names = {name for name in metrics if name != "multicast"}
+    names |= {f"multicast.{name}" for name in metrics["multicast"]}
+    assert names <= set(run("verify", out, "--json").json())
+    edit(out / "report.json", lambda report: report["metrics"].update(beauty=1))
+    assert "'beauty', which is no metric" in fails("verify", out)
+
+
+def test_work_beyond_measure_is_named(out: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mapper.verify_traffic.MOST_WORK", 0)
+    assert run("verify", out, "--json").json()["not_recomputed"] == ["congestion_max"]
+
+
+@given(data=st.data(), width=st.integers(1, 5), height=st.integers(1, 4))
+def test_traffic_by_single_spikes(data: st.DataObject, width: int, height: int) -> None:
+    """Links, trees and routers against routes that are walked core by core."""
+    cores = width * height
+    core = st.integers(0, cores - 1)
+    flows = data.draw(st.lists(st.tuples(core, core, st.integers(0, 9)), max_size=20))
+    source, target, weight = np.array([*flows, (0, 0, 0)], np.int64).T
+    links, trees, found = Links(width, height), Links(width, height), Flows(width, height)
+    links.add(source, target, weight)
+    found.add(source, target, weight)
+    used: dict[tuple[int, int], int] = {}
+    routers = np.zeros(cores)
+    for a, b, w in flows:
+        for link in route(a, b, width):
+            used[link] = used.get(link, 0) + w
+        for router, chance in visits(a, b, width).items() if a != b else ():
+            routers[router] += w * chance
+    assert sorted(links.loads()[links.loads() > 0]) == sorted(w for w in used.values() if w)
+    np.testing.assert_allclose(found.router_loads(), routers, rtol=1e-12)
+    reached = data.draw(st.lists(st.tuples(st.integers(0, 3), core), max_size=20).map(sorted))
+    first = np.array(data.draw(st.lists(core, min_size=4, max_size=4)))
+    rate = np.array([1, 10, 100, 1000])
+    owner, to = np.array([*reached, (0, 0)][: len(reached)], np.int64).reshape(-1, 2).T
+    trees.add_trees(first, owner, to, rate)
+    branches: dict[tuple[int, int], int] = {}
+    for v in range(4):
+        tree = {link for o, c in reached if o == v for link in route(int(first[v]), c, width)}
+        for link in tree:
+            branches[link] = branches.get(link, 0) + int(rate[v])
+    assert sorted(trees.loads()[trees.loads() > 0]) == sorted(branches.values())
+
+
+def route(a: int, b: int, width: int) -> list[tuple[int, int]]:
+    """Links from core to core, along the row first."""
+    found = []
+    while a != b:
+        x, to = a % width, b % width
+        step = (1 if to > x else -1) if x != to else (width if b > a else -width)
+        found.append((a, a + step))
+        a += step
+    return found
+
+
+def visits(a: int, b: int, width: int) -> dict[int, float]:
+    """How likely a spike comes through each core on its way, if it takes any shortest path."""
+    found = {a: 1.0}
+    waiting = [(a, 1.0)]
+    while waiting:
+        at, chance = waiting.pop()
+        (y, x), (to_y, to_x) = divmod(at, width), divmod(b, width)
+        steps = [1 if to_x > x else -1] * (x != to_x) + [width if to_y > y else -width] * (
+            y != to_y
+        )
+        for step in steps:
+            found[at + step] = found.get(at + step, 0.0) + chance / len(steps)
+            waiting.append((at + step, chance / len(steps)))
+    return found
 
 
 @pytest.mark.parametrize("limit", ["neurons", "synapses", "axons_in", "axons_out"])
@@ -200,7 +278,8 @@ def test_broken_records(folder: Path, run: Run, fails: Fails, block: bytes, reas
     from tests.mapper.helpers import write_network
 
     path = write_network(folder / "net.bin", [(0, 1)], 3)
-    rewrite(path, {"blocks/00000000": block})
+    about = {**meta_of(path), "largest_block_bytes": len(block)}
+    rewrite(path, {"blocks/00000000": block, "meta.json": json.dumps(about).encode()})
     if reason:
         assert reason in fails("verify", path)
     else:
@@ -215,12 +294,28 @@ def test_broken_records(folder: Path, run: Run, fails: Fails, block: bytes, reas
         ("synapses_read", 161), ("block_size", 0), ("block_size", 7), ("undirected", True),
         ("undirected", None), ("weight_unit", "1"), ("attributes", []), ("attributes", {}),
         ("default_weight", 2), ("attributes", {"size": {}}), ("attribute_block_size", 0),
+        ("weight_unit", 0), ("weight_unit", 1e308), ("weight_unit", True), ("version", True),
+        ("version", 1.0), ("version", "1"), ("version", 10**50), ("version", [[1]] * 9999),
+        ("format", ["mapper-network"]), ("weights_are_rates", 1), ("provenance", None),
+        ("largest_block_bytes", 10**6), ("largest_block_bytes", 9), ("synapses_read", 10**90),
     ],
 )  # fmt: skip
 def test_false_facts_about_a_network(folder: Path, fails: Fails, name: str, value: Any) -> None:
     path = random_network(folder / "net.bin", 40, 160, sizes=[1, 2] * 20)
     rewrite(path, {"meta.json": json.dumps({**meta_of(path), name: value}).encode()})
     assert str(path) in fails("verify", path)
+
+
+@pytest.mark.parametrize("value", ["NaN", "Infinity", "-Infinity", "1e999", "9" * 5000, "[" * 9999])
+def test_numbers_that_are_none(folder: Path, fails: Fails, value: str) -> None:
+    path = random_network(folder / "net.bin", 40, 160)
+    for key in ("weight_unit", "version"):
+        about = json.dumps({**meta_of(path), key: "HERE"}).replace('"HERE"', value)
+        changed = folder / "changed.bin"
+        changed.write_bytes(path.read_bytes())
+        rewrite(changed, {"meta.json": about.encode()})
+        for command in ("verify", "info"):
+            assert "changed.bin: meta.json is not sound JSON (" in fails(command, changed)
 
 
 def test_members_that_lack_or_do_not_belong(folder: Path, fails: Fails) -> None:
