@@ -87,7 +87,7 @@ def tables_of(folder: Path, network: SpikingNetwork, shape: CoreShape) -> ChipTa
     chip = from_fields(report["chip"], f"{folder}: chip of the report")
     path = folder / MAPPING
     core = load_mapping(path, network.neurons, chip)
-    if load_helpers(path, chip, network.neurons) is not None:
+    if load_helpers(path, chip, network.neurons, network.source.size) is not None:
         raise MapperError(
             f"{path}: has helpers for neurons with many synapses, which spike a tick late; "
             "map the network without splitting neurons"

@@ -12,8 +12,15 @@ from numpy.typing import NDArray
 from chipsim.chip import Chip
 from mapper.errors import MapperError
 from mapper.limits.helpers import Helpers
-from storage.files import write_file
+from storage.errors import BadInputError
+from storage.files import open_input, write_file
 from storage.formats.base import plain
+from storage.formats.table import table_rows
+from storage.formats.text import TextReader
+from storage.npz import open_arrays
+
+MANY = 1 << 16  # core ids that are read even if they are more than there are neurons
+NAME_IT = ", or name another --format"  # what readers of networks advise; mappings have none
 
 
 def save_mapping(
@@ -47,12 +54,17 @@ def save_mapping(
     write_file(path, buffer.getvalue())
 
 
-def load_helpers(path: Path, chip: Chip, neurons: int) -> tuple[Helpers, NDArray[np.int32]] | None:
-    """Helpers of a mapping and their cores, shape (helpers,); None if it has none."""
+def load_helpers(
+    path: Path, chip: Chip, neurons: int, synapses: int
+) -> tuple[Helpers, NDArray[np.int32]] | None:
+    """Helpers of a mapping and their cores, shape (helpers,); None if it has none.
+
+    synapses : of the network; each helper has one at least
+    """
     if not _is_npz(path):
         return None
     try:
-        with path.open("rb") as opened, np.load(opened, allow_pickle=False) as file:
+        with open_arrays(path, max(neurons, synapses)) as file:
             if "helper_core" not in file:
                 return None
             names = ("neuron", "first", "last", "core")
@@ -79,7 +91,7 @@ def load_mapping(path: Path, neurons: int, chip: Chip) -> NDArray[np.int32]:
     A csv file has one core id a line, in the order of the network, or lines `neuron,core` in any
     order; a header line is skipped.
     """
-    core = _load_npz(path, chip) if _is_npz(path) else _load_csv(path, neurons)
+    core = _load_npz(path, chip, neurons) if _is_npz(path) else _load_csv(path, neurons)
     if core.shape != (neurons,):
         raise MapperError(
             f"{path}: maps {core.size} neurons, the network has {neurons}; "
@@ -97,11 +109,12 @@ def load_mapping(path: Path, neurons: int, chip: Chip) -> NDArray[np.int32]:
 def _is_npz(path: Path) -> bool:
     """Whether a file starts as an archive does, be it cut off or not."""
     try:
-        with path.open("rb") as file:
+        with open_input(path) as file:
             return file.read(2) == b"PK"
+    except BadInputError as error:
+        raise MapperError(f"{error}; name a mapping (npz or csv)") from error
     except OSError as error:
-        fault = (error.strerror or str(error)).lower()
-        raise MapperError(f"{path}: {fault}; name a mapping (npz or csv)") from error
+        raise MapperError(f"{path}: cannot read: {error.strerror or error}") from error
 
 
 def _reason(error: Exception) -> str:
@@ -109,10 +122,10 @@ def _reason(error: Exception) -> str:
     return plain(" ".join(str(error).split())[:120])
 
 
-def _load_npz(path: Path, chip: Chip) -> NDArray[np.integer]:
+def _load_npz(path: Path, chip: Chip, neurons: int) -> NDArray[np.integer]:
     try:
-        # opened here: numpy leaves the file open when the archive is damaged
-        with path.open("rb") as opened, np.load(opened, allow_pickle=False) as file:
+        # larger ones are read: only then can be told how many neurons another network has
+        with open_arrays(path, max(MANY, 2 * neurons)) as file:
             core = file["core"]
             size = tuple(int(file[side]) for side in ("width", "height") if side in file)
     except Exception as error:  # numpy raises many kinds for a damaged archive
@@ -131,16 +144,12 @@ def _load_npz(path: Path, chip: Chip) -> NDArray[np.integer]:
 
 def _load_csv(path: Path, neurons: int) -> NDArray[np.integer]:
     try:
-        lines = path.read_text(encoding="utf-8").split("\n")
-    except UnicodeDecodeError as error:
-        raise MapperError(f"{path}: neither an npz nor UTF-8 text; save it again") from error
-    if not any(line.strip() for line in lines[1:]) and not lines[0].strip()[:1].isdigit():
+        table = _read_csv(path, 2 * neurons + MANY)
+    except BadInputError as error:
+        reason = plain(str(error).removeprefix(f"{path}: ").removesuffix(NAME_IT))
+        raise MapperError(f"{path}: not a csv of whole numbers: {reason}") from error
+    if not table.size:
         raise MapperError(f"{path}: holds no core ids; give one a line, or lines neuron,core")
-    skip = 1 if lines[0].strip() and not lines[0].strip()[0].isdigit() else 0
-    try:
-        table = np.loadtxt(lines[skip:], dtype=np.int64, delimiter=",", ndmin=2)
-    except ValueError as error:
-        raise MapperError(f"{path}: not a csv of whole numbers: {_reason(error)}") from error
     if table.shape[1] == 1:
         return table[:, 0]
     neuron, core = table[:, 0], table[:, 1]
@@ -149,3 +158,24 @@ def _load_csv(path: Path, neurons: int) -> NDArray[np.integer]:
     ordered = np.empty(neurons, np.int64)
     ordered[neuron] = core
     return ordered
+
+
+def _read_csv(path: Path, most: int) -> NDArray[np.int64]:
+    """The first two columns of whole numbers, or the only one, shape (lines, 1 or 2).
+
+    Raises `BadInputError` for what is something else, or has more than `most` lines.
+    """
+    with TextReader(path, commas=b",", comments=b"#") as reader:
+        line = reader.peek()
+        if line is not None and not line[:1].isdigit() and line[:1] not in "+-":
+            reader.next_line()  # the names of the columns
+            line = reader.peek()
+        columns = 1 if line is None else line.count(",") + 1
+        parts, count = [np.empty((0, min(columns, 2)), np.int64)], 0
+        for rows in table_rows(reader, columns):
+            whole = [rows.whole(column) for column in range(min(columns, 2))]
+            parts.append(np.column_stack(whole))
+            count += rows.lines.size
+            if count > most:
+                raise BadInputError(f"{reader.where()}: more lines than the network has neurons")
+        return np.concatenate(parts)

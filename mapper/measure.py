@@ -35,7 +35,7 @@ def open_mapped(
     memory : bytes for sorting; scratch : folder for the temporary network, None for the system's
     """
     core = load_mapping(mapping, network.vertices, chip)
-    split = load_helpers(mapping, chip, network.vertices)
+    split = load_helpers(mapping, chip, network.vertices, network.meta.synapses)
     if split is None:
         yield network, core
         return

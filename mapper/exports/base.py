@@ -120,6 +120,6 @@ def open_run(folder: Path, network: Path | None = None) -> Iterator[MappedRun]:
     path = folder / MAPPING
     with NetworkFile(network_of(folder, network, report)) as opened:
         core = load_mapping(path, opened.vertices, chip)
-        found = load_helpers(path, chip, opened.vertices)
+        found = load_helpers(path, chip, opened.vertices, opened.meta.synapses)
         helpers = 0 if found is None else found[0].count
         yield MappedRun(folder, report, chip, core, helpers, opened)

@@ -17,11 +17,12 @@ from numpy.typing import NDArray
 
 from chipsim.chip import Chip
 from chipsim.limits import Usage
-from chipsim.profile import Profile
+from chipsim.profile import Profile, destinations_kept
 from chipsim.protocols import FloatArray, Int64Array
 from chipsim.traffic import Traffic
 from mapper.errors import MapperError
 from storage.files import write_file
+from storage.npz import open_arrays
 
 TRAFFIC = "traffic.npz"
 SCHEMA = 1
@@ -59,8 +60,8 @@ def load_loads(path: Path, chip: Chip, metrics: dict[str, Any]) -> Loads:
     """
     advice = "remove it, and `mapper report` measures the mapping again"
     try:
-        # A stream of our own: of a damaged archive np.load would leave its open.
-        with path.open("rb") as stream, np.load(stream, allow_pickle=False) as file:
+        most = chip.cores * max(4, destinations_kept(chip)) + chip.width + chip.height
+        with open_arrays(path, most) as file:
             found = {name: file[name] for name in file.files}
         if int(found.pop("schema")) != SCHEMA:
             raise ValueError(f"not of schema {SCHEMA}")

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from storage.errors import BadInputError
+from storage.files import open_input
 from storage.formats.base import (
     DEFAULT_MEMORY,
     GZIP_MAGIC,
@@ -316,11 +317,8 @@ def export_network(net: NetworkFile, destination: Path, format: str | None = Non
 
 def _head(path: Path) -> bytes:
     """The first bytes of a file, unzipped if it is gzipped."""
-    try:
-        with path.open("rb") as file:
-            head = file.read(HEAD_BYTES)
-    except OSError as error:
-        raise BadInputError(f"{path}: cannot read: {error.strerror or error}") from error
+    with open_input(path) as file:
+        head = file.read(HEAD_BYTES)
     if head.startswith(GZIP_MAGIC):
         try:
             head = zlib.decompressobj(31).decompress(head, HEAD_BYTES)

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from storage.errors import BadInputError
+from storage.files import open_input
 
 if TYPE_CHECKING:
     from storage.formats.losses import Loss
@@ -124,11 +125,8 @@ class Importer:
 
 
 def _is_gzipped(path: Path) -> bool:
-    try:
-        with path.open("rb") as file:
-            return file.read(len(GZIP_MAGIC)) == GZIP_MAGIC
-    except OSError as error:
-        raise BadInputError(f"{path}: cannot read: {error.strerror or error}") from error
+    with open_input(path) as file:
+        return file.read(len(GZIP_MAGIC)) == GZIP_MAGIC
 
 
 @dataclass(frozen=True, slots=True)

@@ -266,7 +266,7 @@ class GraphMLParser:
                     self._keys[self._key].default = self._number(text)
 
     def _size(self, text: str) -> int:
-        if not (text.isascii() and text.isdigit() and int(text) < MAX_SIZE):
+        if not (text.isascii() and text.isdigit() and len(text) < 40 and int(text) < MAX_SIZE):
             self._complain(f"size {text[:24]!r} is not a whole number from 0; repair it")
         return int(text)
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from storage.errors import BadInputError, StorageError
 from storage.extras import require
-from storage.files import PartialFile, write_error
+from storage.files import PartialFile, require_file, write_error
 
 
 def library(path: Path, extra: str = "sonata") -> Any:
@@ -27,13 +27,12 @@ def library(path: Path, extra: str = "sonata") -> Any:
 def opened(path: Path, extra: str = "sonata") -> Iterator[Any]:
     """An open file; what h5py raises about damage, also later, becomes `BadInputError`."""
     h5py = library(path, extra)
+    require_file(path)
     try:
         with h5py.File(path, "r") as file:
             yield file
     except StorageError:
         raise
-    except FileNotFoundError as error:
-        raise BadInputError(f"{path}: cannot read: No such file or directory") from error
     except (OSError, RuntimeError, KeyError, ValueError, TypeError, MemoryError) as error:
         reason = " ".join(str(error).split())[:120]
         raise BadInputError(f"{path}: not a sound HDF5 file ({reason}); fetch it again") from error
@@ -131,7 +130,12 @@ def group(parent: Any, name: str, path: Path) -> Any:
 def groups(parent: Any) -> list[str]:
     """Names of the groups in a group, sorted: whole numbers by their value."""
     names = [name for name in parent if hasattr(parent.get(name), "keys")]
-    return sorted(names, key=lambda name: (int(name) if name.isdecimal() else -1, name))
+    return sorted(names, key=lambda name: (int(name) if is_numbered(name) else -1, name))
+
+
+def is_numbered(name: str) -> bool:
+    """Whether a group is called by a number, of no more digits than one can have."""
+    return name.isdecimal() and len(name) < 20
 
 
 def column(parent: Any, name: str, path: Path, size: int | None = None, kinds: str = "iu") -> Any:

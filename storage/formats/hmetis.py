@@ -29,7 +29,7 @@ from scipy.sparse.csgraph import maximum_bipartite_matching
 from storage.errors import BadInputError
 from storage.formats.base import DEFAULT_MEMORY, Progress
 from storage.formats.metis import _check_whole
-from storage.formats.text import TextReader
+from storage.formats.text import TextReader, header_numbers
 from storage.graph import MAX_VERTICES
 from storage.meta import NetworkMeta
 from storage.network import SIZE
@@ -66,12 +66,13 @@ def read_nets(reader: TextReader, progress: Progress | None = None) -> Nets:
         raise BadInputError(f"{reader.path}: no header line, so no neurons; is the file complete?")
     words = text.split()
     fmt = words[2].lstrip("0") or "0" if len(words) == 3 else "0"
-    if not 2 <= len(words) <= 3 or not all(word.isascii() and word.isdigit() for word in words):
+    said = header_numbers(words)
+    if not 2 <= len(words) <= 3 or said is None:
         raise BadInputError(
             f"{reader.where()}: the header is {text[:40]!r}; it must be `hyperedges vertices "
             "[fmt]`, or name another --format"
         )
-    count, vertices = int(words[0]), int(words[1])
+    count, vertices = said[:2]
     if fmt not in FORMS:
         raise BadInputError(f"{reader.where()}: fmt is {words[2]!r}; it must be 0, 1, 10 or 11")
     if vertices == 0:

@@ -19,7 +19,7 @@ from storage.errors import BadInputError
 from storage.formats.base import DEFAULT_MEMORY, Progress
 from storage.formats.losses import Magnitudes
 from storage.formats.table import Rows, table_rows
-from storage.formats.text import TextReader
+from storage.formats.text import TextReader, header_numbers
 from storage.graph import MAX_VERTICES
 from storage.meta import NetworkMeta
 from storage.writer import NetworkWriter
@@ -57,17 +57,18 @@ def read_header(reader: TextReader) -> Header:
         _refuse(reader, "an array has no pattern form; use coordinate")
     text = reader.next_line() or ""
     sizes = text.split()
-    if len(sizes) != (2 if dense else 3) or not all(s.isascii() and s.isdigit() for s in sizes):
+    numbers = header_numbers(sizes)
+    if len(sizes) != (2 if dense else 3) or numbers is None:
         wanted = "rows columns" if dense else "rows columns entries"
         _refuse(reader, f"the size line is {text[:40]!r}; it must be `{wanted}`")
-    rows, columns = int(sizes[0]), int(sizes[1])
+    rows, columns = numbers[:2]
     if rows != columns:
         _refuse(reader, f"the matrix is {rows} x {columns}; a network needs a square one")
     if not 0 < rows <= MAX_VERTICES:
         fault = "no neurons" if rows == 0 else f"{rows} neurons"
         _refuse(reader, f"{fault}; a network needs 1 to {MAX_VERTICES}")
     full = rows * (rows + 1) // 2 if symmetric else rows * rows
-    return Header(dense, kind == "pattern", symmetric, rows, full if dense else int(sizes[2]))
+    return Header(dense, kind == "pattern", symmetric, rows, full if dense else numbers[2])
 
 
 def _banner(reader: TextReader) -> list[str]:

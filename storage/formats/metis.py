@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from storage.errors import BadInputError
 from storage.formats.base import DEFAULT_MEMORY, Progress
 from storage.formats.mirror import Mirror, find_unmatched
-from storage.formats.text import TextReader
+from storage.formats.text import TextReader, header_numbers
 from storage.formats.tokens import Tokens
 from storage.graph import MAX_VERTICES
 from storage.meta import NetworkMeta
@@ -112,17 +112,18 @@ def read_header(reader: TextReader) -> Header:
     if text is None:
         raise BadInputError(f"{reader.path}: no header line, so no neurons; is the file complete?")
     words = text.split()
-    if not 2 <= len(words) <= 4 or not all(word.isascii() and word.isdigit() for word in words):
+    numbers = header_numbers(words)
+    if not 2 <= len(words) <= 4 or numbers is None:
         raise BadInputError(
             f"{reader.where()}: the header is {text[:40]!r}; it must be `vertices edges [fmt "
             "[ncon]]`, or name another --format"
         )
-    vertices, edges = int(words[0]), int(words[1])
+    vertices, edges = numbers[:2]
     fmt = words[2] if len(words) > 2 else "0"
     if set(fmt) - {"0", "1"} or len(fmt) > 3:
         raise BadInputError(f"{reader.where()}: fmt is {fmt!r}; it must be three digits 0 or 1")
     sized, has_weights, weighted = (digit == "1" for digit in fmt.zfill(3))
-    constraints = int(words[3]) if len(words) > 3 else 1
+    constraints = numbers[3] if len(words) > 3 else 1
     if vertices == 0:
         raise BadInputError(f"{reader.where()}: no neurons; a network needs at least one")
     if vertices > MAX_VERTICES:

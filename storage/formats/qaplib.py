@@ -61,8 +61,8 @@ def read(path: Path) -> Instance:
                 )
             parts.append(real_values(tokens.mantissa, tokens.exponent))
     values = np.concatenate([np.empty(0, np.int64), *parts])
-    n = int(values[0]) if values.size and values[0] == np.rint(values[0]) else 0
-    if not 0 < n <= MAX_SIZE:
+    n = int(values[0]) if values.size and values[0] in range(MAX_SIZE + 1) else 0
+    if not n:
         raise BadInputError(
             f"{path}: line 1: no neurons; the file must start with its size, 1 to {MAX_SIZE}"
         )

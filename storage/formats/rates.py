@@ -9,6 +9,7 @@
 
 from __future__ import annotations
 
+import struct
 import zipfile
 import zlib
 from collections.abc import Sequence
@@ -19,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from storage.errors import BadInputError
+from storage.files import open_input
 from storage.formats import hdf5
 from storage.formats.columns import listed
 from storage.formats.namedtable import (
@@ -34,8 +36,10 @@ from storage.formats.sonata import BLOCK, POPULATION, check_version
 from storage.formats.sonataconfig import HDF5_MAGIC
 from storage.formats.text import TextReader
 from storage.network import ID, NetworkFile
+from storage.npz import open_arrays
 from storage.rates import Rates, check_rates
 
+MANY = 1 << 16
 NEURONS = ("neuron", "id", "node", "neuron_id", "node_id", "name")
 RATES = ("rate", "firing_rate", "rate_hz", "hz")
 MILLISECONDS = {"ms": 1.0, "s": 1000.0, "us": 0.001}  # of the units of time stamps
@@ -49,29 +53,30 @@ def read_rates(path: Path, network: NetworkFile, duration: float | None = None) 
     duration : of a spike report, in seconds; until its last spike if None
     Raises `BadInputError` that says in one line what is wrong and where.
     """
-    try:
-        with path.open("rb") as file:
-            head = file.read(len(HDF5_MAGIC))
-    except OSError as error:
-        raise BadInputError(f"{path}: cannot read: {error.strerror or error}") from error
+    with open_input(path) as file:
+        head = file.read(len(HDF5_MAGIC))
     if head == HDF5_MAGIC:
         return _read_spikes(path, network, duration)
     if duration is not None:
         raise BadInputError(f"{path}: only reports of spikes have a duration; leave it out")
-    rates = _read_npz(path) if head.startswith(b"PK") else _read_table(path, network)
+    rates = (
+        _read_npz(path, network.vertices) if head.startswith(b"PK") else _read_table(path, network)
+    )
     check_rates(rates, network.vertices, str(path))
     return rates
 
 
-def _read_npz(path: Path) -> Rates:
+def _read_npz(path: Path, neurons: int) -> Rates:
     try:
-        with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
+        # up to twice as many are read: then can be told how many there are
+        with open_arrays(path, max(MANY, 2 * neurons)) as archive:
             names = list(archive.files)
             if "rate" in names:
                 rates: Rates = archive["rate"]
                 return rates
     except (ValueError, KeyError, EOFError, OSError, zipfile.BadZipFile, zlib.error,
-            NotImplementedError, RuntimeError) as error:  # fmt: skip
+            NotImplementedError, RuntimeError, MemoryError, TypeError, AttributeError,
+            struct.error) as error:  # fmt: skip
         reason = " ".join(str(error).split())[:120]
         raise BadInputError(f"{path}: not a sound npz file ({reason}); save it again") from error
     held = listed(names) or "nothing"
@@ -171,7 +176,7 @@ class Neurons:
             return np.array(list(map(int, names)), np.int64)
         except (ValueError, OverflowError):
             for row, name in enumerate(names):
-                if not name.isdecimal() or int(name) >= 2**63:
+                if not name.isdecimal() or len(name) > 40 or int(name) >= 2**63:
                     raise BadInputError(
                         f"{where(row)}: the network has no neuron {name[:40]!r}"
                     ) from None

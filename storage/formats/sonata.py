@@ -112,7 +112,7 @@ class EdgePopulation:
         self.size = int(self._ends[0].shape[0])
         hdf5.column(group, "target_node_id", path, self.size)
         self._type = hdf5.column(group, "edge_type_id", path, self.size) if types else None
-        numbered = [name for name in hdf5.groups(group) if name.isdecimal()]
+        numbered = [name for name in hdf5.groups(group) if hdf5.is_numbered(name)]
         self._groups = {int(name): group[name] for name in numbered}
         self._grouped = len(self._groups) > 1 or "edge_group_id" in group
         if self._grouped:

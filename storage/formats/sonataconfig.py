@@ -8,15 +8,17 @@ configuration, which is also ``$configdir``.
 
 from __future__ import annotations
 
-import json
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from storage.errors import BadInputError
+from storage.files import open_input, read_input
+from storage.jsontext import parse_json, shown
 
 HDF5_MAGIC = b"\x89HDF\r\n\x1a\n"
+MOST_BYTES = 16 << 20  # of a configuration
 MOST_NESTED = 32  # variables inside variables
 _VARIABLE = re.compile(r"\$(?:\{(\w+)\}|(\w+))")
 
@@ -43,7 +45,7 @@ def find_circuit(source: Path, nodes: Path | None = None) -> Circuit:
     nodes : file of nodes, in place of the configured ones. If there is none, the nodes of an edges
         file are looked for beside it, see `nodes_beside`
     """
-    with source.open("rb") as file:
+    with open_input(source) as file:
         is_hdf5 = file.read(len(HDF5_MAGIC)) == HDF5_MAGIC
     if is_hdf5:
         beside = nodes_beside(source)
@@ -73,7 +75,7 @@ def _read_config(path: Path, depth: int = 0) -> Circuit:
         if value in (None, "", "NULL"):
             return None
         if not isinstance(value, str):
-            raise BadInputError(f"{path}: {place} is {value!r}; it must be a path")
+            raise BadInputError(f"{path}: {place} is {shown(value)}; it must be a path")
         return path.parent / _expand(value, manifest, f"{path}: {place}")
 
     if "networks" not in config:
@@ -108,13 +110,12 @@ def _read_config(path: Path, depth: int = 0) -> Circuit:
 
 
 def _read_json(path: Path) -> dict[str, Any]:
+    raw = read_input(path, MOST_BYTES)
     try:
-        config = json.loads(path.read_bytes())
-    except (ValueError, RecursionError) as error:
+        config = parse_json(raw)
+    except ValueError as error:
         reason = " ".join(str(error).split())[:120]
         raise BadInputError(f"{path}: neither HDF5 nor sound JSON ({reason})") from error
-    except OSError as error:
-        raise BadInputError(f"{path}: cannot read: {error.strerror or error}") from error
     return _object(config, "the configuration", path)
 
 

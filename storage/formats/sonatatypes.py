@@ -7,14 +7,17 @@ other columns are in the first line. Values that say NULL or NONE count as left 
 from __future__ import annotations
 
 import csv
+import io
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from storage.errors import BadInputError
+from storage.files import read_input
 
 FACTORS = ("syn_weight", "nsyns")  # of a weight
+MOST = 16 << 20  # bytes of a table
 LEFT_OUT = ("NULL", "NONE", "nan", "")
 
 Floats = NDArray[np.float64]
@@ -31,9 +34,10 @@ def read_types(path: Path | None) -> Types:
     if path is None:
         return {}
     try:
-        with path.open(newline="", encoding="utf-8", errors="replace") as file:
-            rows = [row for row in csv.reader(file, delimiter=" ", skipinitialspace=True) if row]
-    except (OSError, csv.Error) as error:
+        text = read_input(path, MOST).decode("utf-8", "replace")
+        lines = io.StringIO(text, newline="")
+        rows = [row for row in csv.reader(lines, delimiter=" ", skipinitialspace=True) if row]
+    except csv.Error as error:
         raise BadInputError(f"{path}: cannot read: {error}") from error
     head = rows[0] if rows else []
     if "edge_type_id" not in head:
@@ -51,7 +55,11 @@ def read_types(path: Path | None) -> Types:
                 try:
                     values[int(row[head.index("edge_type_id")])] = float(text)
                 except ValueError as error:
-                    raise BadInputError(f"{path}: edge type {row[0]}: {error}") from error
+                    reason = str(error)[:120]
+                    raise BadInputError(f"{path}: edge type {row[0][:24]}: {reason}") from error
+        beyond = [key for key in values if not -(2**63) <= key < 2**63]
+        if beyond:
+            raise BadInputError(f"{path}: edge type {str(beyond[0])[:24]} is beyond 2^63")
         types = np.array(sorted(values), np.int64)
         theirs = np.array([values[key] for key in types.tolist()], np.float64)
         if not np.isfinite(theirs).all():

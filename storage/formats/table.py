@@ -29,13 +29,17 @@ class Rows:
 
     def ids(self, column: int, lowest: int = 0, highest: int = 2**63 - 1) -> NDArray[np.int64]:
         """A column of whole numbers; raises `BadInputError` naming the first that isn't one."""
-        values = self.mantissa[:, column]
-        self._reject(self.exponent[:, column] != 0, column, "is not a whole number below 2^63")
+        values = self.whole(column)
         self._reject(values < 0, column, "is negative; ids start from 0")
         if lowest or highest < 2**63 - 1:
             wrong = (values < lowest) | (values > highest)
             self._reject(wrong, column, f"is outside {lowest}..{highest}")
         return values
+
+    def whole(self, column: int) -> NDArray[np.int64]:
+        """A column of whole numbers, also negative ones; see `ids`."""
+        self._reject(self.exponent[:, column] != 0, column, "is not a whole number below 2^63")
+        return self.mantissa[:, column]
 
     def weights(self, column: int) -> NDArray[np.int64] | NDArray[np.float64]:
         """A column of weights with their signs, int64 if all are whole."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import os
+from collections.abc import Iterator, Sequence
 from gzip import BadGzipFile
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -11,11 +12,13 @@ from isal import igzip, igzip_lib
 
 from storage.closing import Closing
 from storage.errors import BadInputError
+from storage.files import open_input, read_error
 from storage.formats.base import GZIP_MAGIC, UTF16, is_text
 from storage.formats.tokens import Tokenizer, Tokens
 
 CHUNK_BYTES = 1 << 20
 PEEK_BYTES = 1 << 16
+LONGEST = 1 << 20  # bytes of a line that is read as text, and of a number: far beyond any sane one
 _ISAL_ERROR: Any = igzip_lib.IsalError
 
 
@@ -56,8 +59,7 @@ class TextReader(Closing):
     def peek(self) -> str | None:
         """The next line that is not blank nor a comment, which stays the next; None at the end."""
         while True:
-            while b"\n" not in self._rest and not self._ended:
-                self._fill(PEEK_BYTES)
+            self._fill_line()
             text, newline, rest = self._rest.partition(b"\n")
             content = text.strip()
             if content and content[0] not in self._comments:
@@ -69,8 +71,7 @@ class TextReader(Closing):
 
     def raw_line(self) -> str | None:
         """The next line as it is, even a comment, or None at the end of the file."""
-        while b"\n" not in self._rest and not self._ended:
-            self._fill(PEEK_BYTES)
+        self._fill_line()
         text, newline, self._rest = self._rest.partition(b"\n")
         self.line += len(newline)
         return text.strip().decode("utf-8", "replace") if newline else None
@@ -92,8 +93,9 @@ class TextReader(Closing):
 
         Raises `BadInputError` for a line that is not UTF-8: two names could become one.
         """
-        while not self._ended and (len(self._rest) < size or b"\n" not in self._rest):
+        while not self._ended and len(self._rest) < size:
             self._fill(size)
+        self._fill_line()
         cut = self._rest.rfind(b"\n") + 1
         text, self._rest = self._rest[:cut], self._rest[cut:]
         try:
@@ -105,6 +107,16 @@ class TextReader(Closing):
             ) from error
         self.line += len(lines)
         return lines
+
+    def _fill_line(self) -> None:
+        """Read on until a line is whole; raises `BadInputError` for one beyond all measure."""
+        while b"\n" not in self._rest and not self._ended:
+            if len(self._rest) > LONGEST:
+                raise BadInputError(
+                    f"{self.where(self.line + 1)}: the line is longer than a megabyte; is it text, "
+                    "with ends of lines?"
+                )
+            self._fill(PEEK_BYTES)
 
     def _fill(self, size: int) -> None:
         data = self._read(size)
@@ -136,7 +148,7 @@ class TextReader(Closing):
                 "fetch the file again"
             ) from error
         except OSError as error:
-            raise BadInputError(f"{self.path}: cannot read: {error.strerror or error}") from error
+            raise read_error(self.path, error) from error
 
     def chunks(self, whole_lines: bool = False) -> Iterator[Tokens]:
         """All remaining numbers, in pieces that end with a line wherever lines are short.
@@ -151,6 +163,11 @@ class TextReader(Closing):
                 cut = self._rest.rfind(b"\n") + 1
                 if not cut and not (whole_lines and len(self._rest) < 2 * CHUNK_BYTES):
                     cut = max(self._rest.rfind(mark) for mark in self._separators) + 1
+                if not cut and len(self._rest) > 2 * LONGEST:
+                    raise BadInputError(
+                        f"{self.where(self.line + 1)}: two megabytes without a blank are no "
+                        "number; is this the right file, and --format?"
+                    )
             data, self._rest = self._rest[:cut], self._rest[cut:]
             if data:
                 self._at_line_start = data.endswith(b"\n")
@@ -163,14 +180,22 @@ class TextReader(Closing):
         self._raw.close()
 
 
+def header_numbers(words: Sequence[str]) -> list[int] | None:
+    """Words of a header as whole numbers; None if one is none below 10^19."""
+    if not all(word.isascii() and word.isdigit() and len(word) <= 19 for word in words):
+        return None
+    return list(map(int, words))
+
+
 def _open(path: Path) -> tuple[Any, BinaryIO, int]:
     """The file's text, the file on disk, and the size of the latter."""
+    raw = open_input(path)
     try:
-        raw = path.open("rb")
-        size = path.stat().st_size
+        size = os.fstat(raw.fileno()).st_size
         packed = raw.read(2) == GZIP_MAGIC
         raw.seek(0)
     except OSError as error:
-        raise BadInputError(f"{path}: cannot read: {error.strerror or error}") from error
+        raw.close()
+        raise read_error(path, error) from error
     unzipped: Any = igzip.IGzipFile  # carries no types
     return (unzipped(fileobj=raw), raw, size) if packed else (raw, raw, size)
