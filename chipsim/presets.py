@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import difflib
 import re
-import tomllib
 from collections.abc import Mapping
 from dataclasses import fields
 from pathlib import Path
@@ -16,6 +15,7 @@ from typing import Any
 
 from chipsim.chip import Chip
 from chipsim.errors import ChipError
+from chipsim.toml_text import parse_toml, read_toml_bytes
 
 
 def _loihi(name: str, width: int, height: int) -> Chip:
@@ -79,13 +79,16 @@ def parse_chip(text: str) -> Chip:
 
 def _read_toml(path: Path) -> Chip:
     try:
-        with path.open("rb") as file:
-            found = tomllib.load(file)
+        raw = read_toml_bytes(path)
     except FileNotFoundError:
         raise ChipError(f"chip file {path} does not exist; check the path") from None
     except OSError as error:
         raise ChipError(f"chip file {path} cannot be read: {error.strerror}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except ValueError as error:
+        raise ChipError(f"chip file {path} {error}") from error
+    try:
+        found = parse_toml(raw)
+    except ValueError as error:
         raise ChipError(f"chip file {path} is not valid TOML: {error}") from error
     return from_fields({"name": path.stem, **found}, f"chip file {path}")
 

@@ -23,6 +23,7 @@ from mapper.errors import MapperError, UsageError
 
 if TYPE_CHECKING:
     from chipsim.chip import Chip
+    from mapper.constraints import WishFile
     from mapper.monitor import Monitor
     from mapper.result import NetworkMapping
     from mapper.settings import Settings
@@ -92,6 +93,7 @@ def map_network(
     """
     from mapper.arguments import check_arguments
     from mapper.commands import common
+    from mapper.constraints import WishFile
     from mapper.kernels import compile_once, work_of
     from mapper.settings import preset as preset_of
 
@@ -112,7 +114,7 @@ def map_network(
             threads=common.threads_of(effort),
             memory_bytes=common.memory_of(effort),
         )
-        wishes = None if constraints is None else common.read_bytes(Path(constraints))
+        wishes = None if constraints is None else WishFile.read(Path(constraints))
         tell = progress or _silent
         tell("compile kernels", 0.0)
         compile_once(_quiet_console(), work_of(settings.preset, settings.objective))
@@ -124,9 +126,8 @@ def map_network(
             opened, nodes = _open(network, neurons, extras, folder, settings, tell)
             with opened as original:
                 mapping = _map(
-                    original, cores, settings, folder, split_neurons, constraints, progress,
-                    nodes, wishes,
-                )  # fmt: skip
+                    original, cores, settings, folder, split_neurons, wishes, progress, nodes
+                )
             if mapping._network is not None:
                 if isinstance(network, str | os.PathLike):
                     mapping._report["network"]["imported_from"] = str(Path(network).resolve())
@@ -144,14 +145,12 @@ def _map(
     settings: Settings,
     folder: Path,
     split: bool,
-    constraints: str | os.PathLike[str] | None,
+    wishes: WishFile | None,
     progress: Progress | None,
     nodes: Any,
-    wishes: bytes | None,
 ) -> NetworkMapping:
     """Map an open network with everything made; `folder` is for what lies on disk meanwhile."""
-    from mapper.commands.common import SPLIT
-    from mapper.constraints import read_constraints
+    from mapper.commands.common import SPLIT, constraints_of
     from mapper.limits.helpers import plan_helpers, write_split
     from mapper.monitor import Monitor
     from mapper.output import LOG, SCRATCH, make_report
@@ -167,10 +166,7 @@ def _map(
         write_split(original, helpers, folder / SPLIT, settings.memory_bytes // 4, settings.threads)
         whole = NetworkFile(folder / SPLIT)
     try:
-        wished = None
-        if constraints is not None:
-            added = 0 if helpers is None else helpers.count
-            wished = read_constraints(Path(constraints), chip, original, added)
+        wished = constraints_of(wishes, chip, original, helpers)
         monitor: Monitor
         with (
             Monitor(log=folder / LOG, watch=progress) as monitor,
@@ -201,7 +197,7 @@ def _map(
         _log=(folder / LOG).read_text(encoding="utf-8"),
         _placed=found.core,
         _helpers=helpers,
-        _constraints=wishes,
+        _constraints=None if wishes is None else wishes.raw,
         _network=original.path if ours else None,
     )
 

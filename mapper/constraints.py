@@ -15,7 +15,6 @@ are one item, which is partitioned, moved and counted as one; so are all neurons
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,9 +25,11 @@ from numpy.typing import NDArray
 
 from chipsim.chip import Chip
 from chipsim.limits import LIMITS
+from chipsim.toml_text import parse_toml, read_toml_bytes
 from mapper.errors import DoesNotFitError, MapperError
 from mapper.limits.repair import Items
 from mapper.limits.use import Fans
+from storage.jsontext import shown
 from storage.network import NetworkFile
 
 Population = Callable[[str], NDArray[np.int64] | None]
@@ -77,22 +78,41 @@ class Constraints:
                 )
 
 
-def read_wishes(path: Path, chip: Chip, neurons: int, population: Population) -> list[Wish]:
+@dataclass(frozen=True, slots=True)
+class WishFile:
+    """A file of wishes, read once: what is kept of it is what counted.
+
+    path : where it was; raw : its bytes
+    """
+
+    path: Path
+    raw: bytes
+
+    @classmethod
+    def read(cls, path: Path) -> WishFile:
+        """Raises `MapperError` with one line if it cannot be read."""
+        try:
+            return cls(path, read_toml_bytes(path))
+        except OSError as error:
+            raise MapperError(f"{path}: cannot read: {error.strerror or error}") from error
+        except ValueError as error:
+            raise MapperError(f"{path}: {error}") from error
+
+
+def read_wishes(file: WishFile, chip: Chip, neurons: int, population: Population) -> list[Wish]:
     """The wishes of a file. Raises `MapperError` with one line for what is wrong with it.
 
     neurons : of the network; population : ids of a population, or None if there is none
     """
+    path = file.path
     try:
-        with path.open("rb") as file:
-            found = tomllib.load(file)
-    except OSError as error:
-        raise MapperError(f"{path}: cannot read: {error.strerror}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        found = parse_toml(file.raw)
+    except ValueError as error:
         raise MapperError(f"{path}: is not valid TOML: {error}") from error
     wishes: list[Wish] = []
     for kind, tables in found.items():
         if kind not in ("pin", "together"):
-            raise MapperError(f"{path}: unknown key {kind!r}; give [[pin]] and [[together]]")
+            raise MapperError(f"{path}: unknown key {shown(kind)}; give [[pin]] and [[together]]")
         if not isinstance(tables, list) or not all(isinstance(table, dict) for table in tables):
             raise MapperError(f"{path}: {kind} is not a list of tables; write [[{kind}]]")
         for number, table in enumerate(tables, 1):
@@ -100,7 +120,9 @@ def read_wishes(path: Path, chip: Chip, neurons: int, population: Population) ->
             known = (*_WAYS, "core") if kind == "pin" else _WAYS
             for key in table:
                 if key not in known:
-                    raise MapperError(f"{where}: unknown key {key!r}; known are {', '.join(known)}")
+                    raise MapperError(
+                        f"{where}: unknown key {shown(key)}; known are {', '.join(known)}"
+                    )
             core = _core(table, chip, where) if kind == "pin" else None
             wishes.append(Wish(where, _neurons(table, neurons, population, where), core))
     return wishes
@@ -116,10 +138,10 @@ def _neurons(
     if given[0] == "population":
         ids = population(value) if isinstance(value, str) else None
         if ids is None or not ids.size:
-            raise MapperError(f"{where}: the network has no population {value!r}")
+            raise MapperError(f"{where}: the network has no population {shown(value)}")
         return ids
     if not isinstance(value, list) or not value or any(type(v) is not int for v in value):
-        raise MapperError(f"{where}: {given[0]} is {value!r}; give a list of neuron ids")
+        raise MapperError(f"{where}: {given[0]} is {shown(value)}; give a list of neuron ids")
     for v in value:
         if not 0 <= v < count:
             raise MapperError(f"{where}: neuron {v} is none of 0 .. {count - 1}")
@@ -134,14 +156,15 @@ def _core(table: dict[str, Any], chip: Chip, where: str) -> int:
     value = table.get("core")
     if isinstance(value, str):
         parts = value.split(",")
-        value = [int(p) for p in parts] if all(p.strip().isdecimal() for p in parts) else None
+        whole = all(p.strip().isdecimal() and len(p) < 20 for p in parts)
+        value = [int(p) for p in parts] if whole else None
     if isinstance(value, list):
         good = len(value) == 2 and all(type(v) is int for v in value)
         good = good and 0 <= value[0] < chip.width and 0 <= value[1] < chip.height
         value = value[1] * chip.width + value[0] if good else None
     if type(value) is not int or not 0 <= value < chip.cores:
         raise MapperError(
-            f"{where}: core is {table.get('core')!r}; give an id of 0 .. {chip.cores - 1}, "
+            f"{where}: core is {shown(table.get('core'))}; give an id of 0 .. {chip.cores - 1}, "
             f"or x,y of the {chip.width}x{chip.height} mesh"
         )
     if value in chip.unavailable:
@@ -200,12 +223,14 @@ def population_of(network: NetworkFile) -> Population:
     return ids
 
 
-def read_constraints(path: Path, chip: Chip, network: NetworkFile, helpers: int = 0) -> Constraints:
+def read_constraints(
+    file: WishFile, chip: Chip, network: NetworkFile, helpers: int = 0
+) -> Constraints:
     """The constraints of a file for a network. Raises `MapperError` if there is a fault in it.
 
     helpers : vertices behind those of the network, of which a file cannot wish anything
     """
-    wishes = read_wishes(path, chip, network.vertices, population_of(network))
+    wishes = read_wishes(file, chip, network.vertices, population_of(network))
     return combine(wishes, network.vertices + helpers)
 
 

@@ -43,13 +43,13 @@ def run(options: argparse.Namespace) -> int:
     from mapper.settings import preset
     from mapper.tables import columns, planned
 
-    chip = common.chip_of(options)
+    chip, wishes = common.chip_of(options), common.wishes_of(options)
     with (
         common.open_network(options, options.network) as original,
         common.split_network(options, original, chip) as (network, helpers),
     ):
         found = demands(network, chip, common.threads_of(options))
-        constraints = common.constraints_of(options, chip, original, helpers)
+        constraints = common.constraints_of(wishes, chip, original, helpers)
         if constraints is not None:
             job = make_job(network, chip, common.threads_of(options), constraints)
             constraints.require_fit(chip, job.load.sizes, job.fans)

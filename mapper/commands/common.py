@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from chipsim.chip import Chip
-    from mapper.constraints import Constraints
+    from mapper.constraints import Constraints, WishFile
     from mapper.limits.helpers import Helpers
     from storage.meta import NetworkMeta
     from storage.network import NetworkFile
@@ -139,26 +139,22 @@ def split_network(
             yield split, helpers
 
 
-def read_bytes(path: Path) -> bytes:
-    """A small file that the user names."""
-    from mapper.errors import MapperError
+def wishes_of(options: argparse.Namespace) -> WishFile | None:
+    """The file of constraints that the command line names, or None."""
+    from mapper.constraints import WishFile
 
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        raise MapperError(f"{path}: cannot read: {error.strerror}") from error
+    return None if options.constraints is None else WishFile.read(options.constraints)
 
 
 def constraints_of(
-    options: argparse.Namespace, chip: Chip, network: NetworkFile, helpers: Helpers | None = None
+    wishes: WishFile | None, chip: Chip, network: NetworkFile, helpers: Helpers | None = None
 ) -> Constraints | None:
-    """The constraints of the command line, or None."""
+    """The constraints of a file for a network; None if there is no file."""
     from mapper.constraints import read_constraints
 
-    if options.constraints is None:
+    if wishes is None:
         return None
-    added = 0 if helpers is None else helpers.count
-    return read_constraints(options.constraints, chip, network, added)
+    return read_constraints(wishes, chip, network, 0 if helpers is None else helpers.count)
 
 
 def named_chip(text: str) -> Chip:

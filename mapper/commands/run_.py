@@ -119,8 +119,6 @@ METHOD = (
 
 
 def run(options: argparse.Namespace) -> int:
-    from hashlib import sha256
-
     from mapper.monitor import Monitor
     from mapper.output import (
         CONSTRAINTS,
@@ -141,7 +139,7 @@ def run(options: argparse.Namespace) -> int:
     from mapper.resume import RUN, describe_run, planned_memory, take_up
     from mapper.settings import preset
     from mapper.tables import planned
-    from storage.files import write_file
+    from storage.files import digest, write_file
 
     chip = common.chip_of(options)
     stem = Path(options.network.name.removesuffix(".gz")).stem
@@ -167,11 +165,11 @@ def run(options: argparse.Namespace) -> int:
         run_here = describe_run(options.network, chip, settings)
     except OSError as error:
         raise MapperError(f"{options.network}: cannot read: {error.strerror}") from error
-    wishes = None if options.constraints is None else common.read_bytes(options.constraints)
-    run_here["constraints"] = None if wishes is None else wishes.hex()
+    wishes = common.wishes_of(options)
+    run_here["constraints"] = None if wishes is None else wishes.raw.hex()
     run_here["rates"] = None
     if options.rates is not None:
-        run_here["rates"] = sha256(common.read_bytes(options.rates)).hexdigest()
+        run_here["rates"] = digest(options.rates)
         run_here["rates duration"] = options.rates_duration
     run_here["split neurons"] = options.split_neurons
     with output_folder(output, options.force, options.resume) as folder:
@@ -184,7 +182,7 @@ def run(options: argparse.Namespace) -> int:
         ):
             if not options.quiet and (console.is_terminal or options.verbose):
                 console.print(planned(make_plan(network, chip, settings)))
-            constraints = common.constraints_of(options, chip, original, helpers)
+            constraints = common.constraints_of(wishes, chip, original, helpers)
             mapping = map_network(network, chip, settings, scratch, monitor, constraints)
             imported = original.path != options.network
             path = output / common.IMPORTED if imported else options.network
@@ -199,7 +197,7 @@ def run(options: argparse.Namespace) -> int:
         if not options.keep_scratch:
             (folder / common.SPLIT).unlink(missing_ok=True)
         if wishes is not None:
-            write_file(folder / CONSTRAINTS, wishes)
+            write_file(folder / CONSTRAINTS, wishes.raw)
         (folder / RUN).unlink()
     if mapping.interrupted:
         common.say(options, "interrupted: the placement is the best one reached so far")

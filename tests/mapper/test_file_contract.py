@@ -18,7 +18,7 @@ from chipsim.chip import Chip
 from chipsim.chip_file import chip_toml
 from chipsim.errors import ChipError
 from chipsim.presets import parse_chip
-from mapper.constraints import read_constraints
+from mapper.constraints import WishFile, read_constraints
 from mapper.errors import MapperError
 from mapper.limits.helpers import Helpers
 from mapper.mapping_file import load_helpers, load_mapping, save_csv, save_mapping
@@ -88,7 +88,11 @@ def split_mapping(path: Path) -> None:
 
 def mapping(path: Path, network: NetworkFile) -> None:
     load_mapping(path, NEURONS, CHIP)
-    load_helpers(path, CHIP, NEURONS)
+    load_helpers(path, CHIP, NEURONS, 99)
+
+
+def wishes(path: Path, network: NetworkFile) -> None:
+    read_constraints(WishFile.read(path), CHIP, network)
 
 
 CORE = np.array([0, 0, 1, 1, 2, 4], np.int32)
@@ -98,7 +102,7 @@ KINDS = [
     Kind("rates.npz", rates_npz, read_rates),
     Kind("spikes.h5", spikes, read_rates),
     Kind("chip.toml", text(chip_toml(CHIP)), lambda path, _: parse_chip(str(path))),
-    Kind("wishes.toml", text(CONSTRAINTS), lambda path, net: read_constraints(path, CHIP, net)),
+    Kind("wishes.toml", text(CONSTRAINTS), wishes),
     Kind("mapping.npz", saved(lambda path: save_mapping(path, CORE, CHIP)), mapping),
     Kind("split.npz", saved(split_mapping), mapping),
     Kind("mapping.csv", saved(lambda path: save_csv(path, CORE)), mapping),
