@@ -12,7 +12,7 @@ import shutil
 import sys
 import tempfile
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -50,6 +50,7 @@ def map_network(
     neurons: int | None = None,
     sizes: ArrayLike | None = None,
     rates: ArrayLike | None = None,
+    columns: Mapping[str, str] | None = None,
     progress: Progress | None = None,
     workdir: str | os.PathLike[str] | None = None,
     **method: Any,
@@ -76,6 +77,8 @@ def map_network(
     sizes : of a network without a file: capacity that each neuron uses, whole numbers, shape
         (neurons,)
     rates : spikes of each neuron per unit of time, shape (neurons,), in the order of the network
+    columns : of a table in a file, the names of those to use: `source`, `target`, `weight`,
+        `source-population`, `target-population`, as in `mapper run --columns`
     progress : is called with the name of a stage and a fraction 0 .. 1 of its present pass; by
         any thread, but never twice at a time. What it raises ends the run and comes out here
     workdir : folder for temporary files; None takes the system's. A network that had no file stays
@@ -100,7 +103,7 @@ def map_network(
     check_arguments(
         preset=preset, objective=objective, seed=seed, threads=threads, memory=memory,
         constraints=constraints, split_neurons=split_neurons, neurons=neurons,
-        progress=progress, workdir=workdir,
+        columns=columns, progress=progress, workdir=workdir,
     )  # fmt: skip
     with as_mapper_errors():
         cores = _chip(chip).with_limits(
@@ -123,7 +126,7 @@ def map_network(
         kept = False
         try:
             extras = {"size": sizes, "rate": rates}
-            opened, nodes = _open(network, neurons, extras, folder, settings, tell)
+            opened, nodes = _open(network, neurons, extras, columns, folder, settings, tell)
             with opened as original:
                 mapping = _map(
                     original, cores, settings, folder, split_neurons, wishes, progress, nodes
@@ -206,6 +209,7 @@ def _open(
     network: Any,
     neurons: int | None,
     extras: dict[str, ArrayLike | None],
+    columns: Mapping[str, str] | None,
     folder: Path,
     settings: Settings,
     tell: Progress,
@@ -219,6 +223,8 @@ def _open(
 
     if neurons is not None and not isinstance(network, tuple | list):
         raise UsageError("neurons is for a network of edge arrays only; leave it out")
+    if columns is not None and not isinstance(network, str | os.PathLike):
+        raise UsageError("columns are those of a table in a file; leave them out")
     if not isinstance(network, NetworkFile | str | os.PathLike) and not _is_nir(network):
         tell("import", 0.0)
         nodes = write_object(network, folder / IMPORTED, neurons, extras, settings)
@@ -227,8 +233,8 @@ def _open(
     if extras["size"] is not None:
         raise UsageError("sizes are for a network without a file; leave them out")
     if extras["rate"] is None:
-        return _open_file(network, folder / IMPORTED, settings, tell), None
-    with _open_file(network, folder / "unrated.bin", settings, tell) as plain:
+        return _open_file(network, columns, folder / IMPORTED, settings, tell), None
+    with _open_file(network, columns, folder / "unrated.bin", settings, tell) as plain:
         rates = np.asarray(extras["rate"])
         write_rated(plain, folder / IMPORTED, rates, threads=settings.threads)
     return NetworkFile(folder / IMPORTED), None
@@ -239,10 +245,17 @@ def _is_nir(network: Any) -> bool:
     return nir is not None and isinstance(network, nir.NIRGraph)
 
 
-def _open_file(network: Any, imported: Path, settings: Settings, tell: Progress) -> Any:
+def _open_file(
+    network: Any,
+    columns: Mapping[str, str] | None,
+    imported: Path,
+    settings: Settings,
+    tell: Progress,
+) -> Any:
     """A context with the network file that was given, or is made of the file or NIR graph."""
     from mapper.commands.common import is_network_name
     from storage.formats import import_network
+    from storage.formats.columns import name_columns
     from storage.network import NetworkFile
 
     if isinstance(network, NetworkFile):
@@ -262,13 +275,20 @@ def _open_file(network: Any, imported: Path, settings: Settings, tell: Progress)
     if path.is_dir():
         raise UsageError(f"{path}: is a folder; name a network file")
     if is_network_name(path):
+        if columns is not None:
+            raise UsageError(f"{path}: is a network file; columns are those of a table")
         return NetworkFile(path)
+    try:
+        chosen = None if columns is None else name_columns(columns)
+    except ValueError as error:
+        raise UsageError(f"columns: {error}") from error
     import_network(
         path,
         imported,
         memory=settings.memory_bytes // 2,
         threads=settings.threads,
         progress=lambda fraction: tell("import", fraction),
+        extra={"columns": chosen},
     )
     return NetworkFile(imported)
 

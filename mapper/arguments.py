@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from numbers import Integral, Real
 from typing import Any
 
@@ -18,6 +19,7 @@ _WANTED: dict[str, tuple[tuple[type, ...], str]] = {
     "constraints": (_PATH, "the path of a TOML file"),
     "split_neurons": ((bool,), "True or False"),
     "neurons": ((Integral,), "a whole number"),
+    "columns": ((Mapping,), 'names by what they are for, as in {"source": "pre"}'),
     "workdir": (_PATH, "the path of a folder"),
 }
 

@@ -106,6 +106,7 @@ def network_facts(network: NetworkFile, path: Path) -> dict[str, Any]:
         "repeated": meta.repeated,
         "weights_clamped": meta.weights_clamped,
         "weights_negative": meta.provenance.get(WEIGHTS_NEGATIVE, 0),
+        **{k: v for k, v in meta.provenance.items() if k in ("columns", "columns_ignored")},
         "undirected": meta.undirected,
         "weight_total": real(meta.total_weight, meta.weight_unit),
     }

@@ -33,6 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="P",
         help="of the run: fast, default, strong or classic",
     )
+    common.add_columns(parser)
     common.add_effort(parser, seed=False)
 
 

@@ -101,6 +101,50 @@ def add_rates(parser: argparse.ArgumentParser) -> None:
     )
 
 
+class _AddColumns(argparse.Action):
+    """Adds the columns that an option names to those named before."""
+
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        values: Any,
+        option_string: str | None = None,
+    ) -> None:
+        from storage.formats.columns import parse_columns
+
+        text = f"{self.const}={values}" if self.const else values
+        try:
+            found = parse_columns(text, getattr(namespace, self.dest))
+        except ValueError as error:
+            raise argparse.ArgumentError(self, str(error)) from error
+        setattr(namespace, self.dest, found)
+
+
+def add_columns(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--columns",
+        action=_AddColumns,
+        metavar="ROLE=NAME,...",
+        help="columns of a table: source, target, weight (- for none; also a GraphML key), "
+        "source-population, target-population",
+    )
+    for role in ("source", "target", "weight"):  # as they were called first
+        parser.add_argument(
+            f"--{role}-column",
+            action=_AddColumns,
+            dest="columns",
+            const=role,
+            help=argparse.SUPPRESS,
+        )
+
+
+def refuse_columns(options: argparse.Namespace, path: Path) -> None:
+    """Raise `UsageError` if the command line names columns of a network file, which has none."""
+    if options.columns is not None:
+        raise UsageError(f"{path}: is a network file; --columns is for tables, leave it out")
+
+
 SPLIT = "split.bin"
 
 
@@ -337,6 +381,7 @@ def _open_plain(
     if path.is_dir():
         raise UsageError(f"{path}: is a folder; name a network file")
     if is_network_name(path):
+        refuse_columns(options, path)
         with NetworkFile(path) as network:
             yield network
         return
@@ -353,6 +398,7 @@ def _open_plain(
                 memory=memory_of(options) // 2,
                 threads=threads_of(options),
                 progress=progress,
+                extra={"columns": options.columns},
             )
         tell_losses(options, meta)
         with NetworkFile(imported) as network:
@@ -369,7 +415,12 @@ def require_format(name: str | None, formats: Collection[str]) -> None:
 
 
 def tell_losses(options: argparse.Namespace, meta: Any) -> None:
-    """Say on stderr what was dropped, merged or changed on the way into a network file."""
+    """Say on stderr what a table was taken for, and what was dropped, merged or changed."""
+    from storage.formats.columns import said as said_of_columns
+
+    columns = said_of_columns(meta.provenance)
+    if columns is not None:
+        say(options, f"note: {columns}")
     layers = meta.provenance.get
     left_out = layers("nodes_left_out", [])
     said = [
@@ -379,6 +430,7 @@ def tell_losses(options: argparse.Namespace, meta: Any) -> None:
             (meta.repeated, "repeated synapses added up"),
             (meta.weights_clamped, "weights below the unit raised to one unit"),
             (layers("weights_zero", 0), "zero weights skipped"),
+            (layers("weights_missing", 0), "synapses without a weight weigh 1 each"),
             (layers("weights_negative", 0), "negative weights: absolute value used"),
             (len(left_out), f"nodes at the end left out ({', '.join(left_out)})"),
         )

@@ -18,14 +18,15 @@ examples:
   mapper import 4elt.graph 4elt.bin
   mapper import connectome.csv.gz net.bin --memory 1GiB
   mapper import table.txt net.bin --format edgelist
-  mapper import table.csv net.bin --source-column pre --target-column post
+  mapper import table.csv net.bin --columns source=a,target=b,weight=strength
   mapper import circuit_config.json net.bin --rates spikes.h5 --rates-duration 3
   mapper import net.bin rated.bin --rates rates.csv
 
 Formats: metis, parhip, edgelist (txt, csv, tsv, also .gz), npz, matrixmarket,
 parquet, sonata, graphml, hmetis, qaplib, nir, onnx; found by content and name.
 Sparse ids are compacted in increasing order and kept as the attribute `id`;
-names, in order of appearance. SRC may be a network file if it is to get rates.
+names, in order of appearance; ids of populations, population by population.
+SRC may be a network file if it is to get rates.
 """
 
 
@@ -33,13 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("source", type=Path, metavar="SRC", help="file to read")
     parser.add_argument("network", type=Path, metavar="NET", help="network file to write")
     parser.add_argument("--format", metavar="F", help="format of SRC, if its name does not tell")
-    table = parser.add_argument_group("tables and graphs with names")
-    for name, text in (
-        ("source", "column of the sources"),
-        ("target", "column of the targets"),
-        ("weight", "column, or GraphML key, of the weights; - for rows of weight 1"),
-    ):
-        table.add_argument(f"--{name}-column", metavar="NAME", help=text)
+    common.add_columns(parser)
     parser.add_argument(
         "--nodes", type=Path, metavar="FILE", help="SONATA nodes file, if SRC is its edges file"
     )
@@ -65,10 +60,7 @@ def run(options: argparse.Namespace) -> int:
 def _import(options: argparse.Namespace, destination: Path) -> NetworkMeta:
     """Convert the file, and tell what was lost."""
     from storage.formats import import_network
-    from storage.formats.columns import ColumnNames
 
-    names = ColumnNames(options.source_column, options.target_column, options.weight_column)
-    columns = None if names == ColumnNames() else names
     with common.fraction_bar(options, f"importing {options.source.name}") as progress:
         meta = import_network(
             options.source,
@@ -77,7 +69,7 @@ def _import(options: argparse.Namespace, destination: Path) -> NetworkMeta:
             memory=common.memory_of(options) // 2,
             threads=common.threads_of(options),
             progress=progress,
-            extra={"columns": columns, "nodes": options.nodes},
+            extra={"columns": options.columns, "nodes": options.nodes},
         )
     common.tell_losses(options, meta)
     return meta
@@ -93,7 +85,9 @@ def _import_rated(options: argparse.Namespace) -> NetworkMeta:
         beside = tempfile.TemporaryDirectory(dir=folder, prefix=".import-")
     with beside as name:
         path = options.source
-        if not common.is_network_name(path):
+        if common.is_network_name(path):
+            common.refuse_columns(options, path)
+        else:
             path = Path(name) / "unrated.bin"
             _import(options, path)
         with NetworkFile(path) as network:

@@ -47,6 +47,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="classic: limit of force-directed refinement",
     )
+    common.add_columns(parser)
     common.add_effort(parser)
 
 

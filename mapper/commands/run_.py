@@ -83,6 +83,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         ("force-share", "classic: share of the groups that may swap in an iteration"),
     ):
         method.add_argument(f"--{name}", type=float, metavar="F", help=text)
+    common.add_columns(parser)
     common.add_effort(parser)
 
 
@@ -119,6 +120,8 @@ METHOD = (
 
 
 def run(options: argparse.Namespace) -> int:
+    from dataclasses import asdict
+
     from mapper.monitor import Monitor
     from mapper.output import (
         CONSTRAINTS,
@@ -167,6 +170,7 @@ def run(options: argparse.Namespace) -> int:
         raise MapperError(f"{options.network}: cannot read: {error.strerror}") from error
     wishes = common.wishes_of(options)
     run_here["constraints"] = None if wishes is None else wishes.raw.hex()
+    run_here["columns"] = None if options.columns is None else asdict(options.columns)
     run_here["rates"] = None
     if options.rates is not None:
         run_here["rates"] = digest(options.rates)

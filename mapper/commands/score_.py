@@ -24,6 +24,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("network", type=Path, metavar="NET", help="net.bin, or a file to import")
     parser.add_argument("mapping", type=Path, metavar="MAPPING", help="npz or csv")
     common.add_chip(parser)
+    common.add_columns(parser)
     common.add_effort(parser, seed=False)
 
 

@@ -17,7 +17,8 @@ from mapper.errors import MapperError
 from mapper.exports.base import MappedRun
 from storage.files import PartialFile
 from storage.formats import hdf5
-from storage.formats.nirfile import POPULATION, Population, read_populations
+from storage.formats.nirfile import Population, read_populations
+from storage.network import POPULATION
 
 PIECE = 1 << 22
 """Bytes that are copied at a time."""

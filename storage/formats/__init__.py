@@ -29,6 +29,7 @@ from storage.formats.base import (
     named,
     plain_suffix,
 )
+from storage.formats.heading import names_columns
 
 if TYPE_CHECKING:
     from storage.formats.losses import Loss
@@ -94,6 +95,7 @@ FORMATS: dict[str, Importer] = {
             (".npz",),
             "storage.formats.scipynpz",
             b"PK\3\4",
+            takes=("columns",),
         ),
         Importer(
             "onnx",
@@ -145,6 +147,7 @@ FORMATS: dict[str, Importer] = {
             "text with a line `source target [weight]`, or named columns, for every synapse",
             (".csv", ".tsv", ".txt", ".edges", ".edgelist", ".el"),
             "storage.formats.edgelist",
+            heading=names_columns,
             takes=("columns",),
             gzip=True,
         ),

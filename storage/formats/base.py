@@ -58,6 +58,7 @@ class Importer:
     gzip : whether it is read gzipped as well
     module : name of the module with ``load(source, destination, *, memory, threads, progress)``
     probe : for formats without a magic number: whether the head of a file looks like one
+    heading : for text: whether its head shows by itself, under any name, that it is of this format
     takes : names of further options of ``load``
     """
 
@@ -70,6 +71,7 @@ class Importer:
     binary: bool = False
     gzip: bool = False
     probe: Callable[[bytes], bool] | None = None
+    heading: Callable[[bytes], bool] | None = None
     takes: tuple[str, ...] = ()
 
     def sniff(self, head: bytes, path: Path) -> bool:
@@ -83,6 +85,8 @@ class Importer:
             return found
         if self.probe is not None:
             return self.probe(head)
+        if self.heading is not None and self.heading(head):
+            return True
         return named and (self.binary or is_text(head))
 
     def load(

@@ -20,14 +20,17 @@ from storage.files import write_error, writing
 from storage.formats.losses import Magnitudes
 from storage.graph import MAX_VERTICES
 from storage.meta import NetworkMeta
-from storage.network import ID, SIZE
+from storage.network import ID, POPULATION, SIZE
 from storage.writer import NetworkWriter
 
 SMALLEST_TABLE = 1 << 12
 _EMPTY = -1
 
 
+_ID_BITS = 31  # what the number of an id takes: there are at most MAX_VERTICES
+_Numbers = NDArray[np.int32]
 Weight = NDArray[np.int64] | NDArray[np.float64]
+_Spooled = tuple[_Numbers, _Numbers, Weight | None, NDArray[np.int64]]
 
 
 @njit(cache=True, nogil=True)
@@ -127,6 +130,8 @@ class EdgeSpool(Closing):
     """Takes edges between any ids, then writes the network of their compacted ids.
 
     New ids follow the increasing order of the original ones, which become the attribute `id`.
+    Where ids count through populations, a neuron is an id in a population: those of a population
+    are together, and the attribute `population` names it.
     The edges lie in a temporary file beside the destination, the distinct ids in memory.
     """
 
@@ -139,7 +144,7 @@ class EdgeSpool(Closing):
         except OSError as error:
             raise write_error(folder, error) from error
         self._folder = folder
-        self._chunks: list[tuple[int, np.dtype[Any] | None]] = []
+        self._chunks: list[tuple[int, np.dtype[Any] | None, bool]] = []
         self._table = IdTable()
         self._magnitudes = Magnitudes()
         self.edges = 0
@@ -154,21 +159,27 @@ class EdgeSpool(Closing):
         return self._table.sorted()
 
     def add(
-        self, source: NDArray[np.int64], target: NDArray[np.int64], weight: Weight | None
+        self,
+        source: NDArray[np.int64],
+        target: NDArray[np.int64],
+        weight: Weight | None,
+        populations: tuple[NDArray[np.int64], NDArray[np.int64]] | None = None,
     ) -> None:
         """Add edges; arrays of shape (edges,), ids not negative.
 
         A weight not given is 1; of one that is negative the magnitude counts.
+        populations : of sources and targets, numbered from 0; given for all edges or for none
         """
         if not source.size:
             return
         weight = self._magnitudes.of(weight)
         with writing(self._folder):
-            for array in (source, target, weight):
+            for array in (source, target, *(populations or ()), weight):
                 if array is not None:
                     self._file.write(np.ascontiguousarray(array).data)
         self.edges += source.size
-        self._chunks.append((source.size, None if weight is None else weight.dtype))
+        kind = None if weight is None else weight.dtype
+        self._chunks.append((source.size, kind, populations is not None))
         self._table.add(source)
         self._table.add(target)
         if self._table.size > MAX_VERTICES:
@@ -186,6 +197,7 @@ class EdgeSpool(Closing):
         by_number: bool = False,
         undirected: bool = False,
         sizes: NDArray[np.int64] | None = None,
+        populations: list[str] | None = None,
     ) -> NetworkMeta:
         """Write the network to the destination; raises `BadInputError` if there was no edge.
 
@@ -193,6 +205,7 @@ class EdgeSpool(Closing):
             all are whole numbers its values
         by_number : then neurons are in increasing order of them, not in that of the ids
         sizes : of the neurons, in the order that they get, shape (ids,)
+        populations : the names of all; those of whole numbers come in increasing order
         """
         with writing(self._folder):
             self._file.flush()
@@ -205,28 +218,89 @@ class EdgeSpool(Closing):
             ids = np.argsort(whole) if by_number else ids
             original, labels = whole[ids], None
         self._table.number(ids)
+        members = None if populations is None else self._members(populations)
+        if members is not None:
+            original = original[members.place]
         with NetworkWriter(
             self.destination,
-            ids.size,
+            original.size,
             undirected=undirected,
             memory=memory,
             threads=threads,
             provenance={"source": self.source.name, **provenance, **self._magnitudes.facts},
         ) as writer:
-            for source, target, weight in self._spooled():
+            for source, target, weight, codes in self._spooled():
+                if members is not None:
+                    source, target = members.neurons(source, target, codes)
                 writer.add(source, target, weight)
             writer.set_attribute(ID, original, labels=labels)
+            if members is not None:
+                writer.set_attribute(POPULATION, members.population, labels=members.names)
             if sizes is not None:
                 writer.set_attribute(SIZE, sizes)
             return writer.finish()
 
-    def _spooled(self) -> Iterator[tuple[NDArray[np.int32], NDArray[np.int32], Weight | None]]:
+    def _members(self, populations: list[str]) -> Members:
+        """The neurons that the edges name, each by its population and the number of its id."""
+        members = Members(populations)
+        for source, target, _, codes in self._spooled():
+            members.add(source, target, codes)
+        members.number()
+        if members.place.size > MAX_VERTICES:
+            raise BadInputError(
+                f"{self.source}: more than {MAX_VERTICES} neurons; split the network"
+            )
+        return members
+
+    def _spooled(self) -> Iterator[_Spooled]:
+        """Numbers of sources and targets, weights, and populations of both (none: no rows)."""
         self._file.seek(0)
-        for count, kind in self._chunks:
+        for count, kind, grouped in self._chunks:
             ends = np.frombuffer(self._file.read(16 * count), np.int64)
+            codes = np.frombuffer(self._file.read(16 * count if grouped else 0), np.int64)
             weight = None if kind is None else np.frombuffer(self._file.read(8 * count), kind)
             new = self._table.numbers(ends)
-            yield new[:count], new[count:], weight
+            yield new[:count], new[count:], weight, codes.reshape(2, -1)
 
     def close(self) -> None:
         self._file.close()
+
+
+class Members:
+    """Neurons that are known by a population and the number of an id in it.
+
+    names : of the populations, in the order that they get
+    population, place : of each neuron after `number`: its population and the number of its id
+    """
+
+    def __init__(self, names: list[str]) -> None:
+        whole = whole_numbers(names)
+        order = np.arange(len(names)) if whole is None else np.argsort(whole)
+        self.names = [names[i] for i in order.tolist()]
+        self._rank = np.argsort(order)
+        self._table = IdTable()
+        self.population = self.place = np.empty(0, np.int64)
+
+    def add(self, source: _Numbers, target: _Numbers, codes: NDArray[np.int64]) -> None:
+        """Have these neurons; codes : shape (2, edges), populations as they were numbered."""
+        for numbers, own in zip((source, target), codes, strict=True):
+            self._table.add(self._keys(numbers, own))
+
+    def number(self) -> None:
+        """Count through the neurons, population by population."""
+        keys = self._table.sorted()
+        self._table.number(keys)
+        self.population, self.place = keys >> _ID_BITS, keys & ((1 << _ID_BITS) - 1)
+
+    def neurons(
+        self, source: _Numbers, target: _Numbers, codes: NDArray[np.int64]
+    ) -> tuple[_Numbers, _Numbers]:
+        """Their numbers."""
+        first, second = (
+            self._table.numbers(self._keys(numbers, own))
+            for numbers, own in zip((source, target), codes, strict=True)
+        )
+        return first, second
+
+    def _keys(self, numbers: _Numbers, codes: NDArray[np.int64]) -> NDArray[np.int64]:
+        return (self._rank[codes] << _ID_BITS) | numbers

@@ -1,9 +1,10 @@
 """Edge lists: a line ``source target [weight]`` for every synapse, as SNAP and many others write.
 
 Columns are separated by commas, semicolons, tabs or blanks; lines that start with # or % are
-comments; a first line of words names the columns (`columns.choose_columns`). Ids are whole
-numbers up to 2^63 - 1 with any gaps; weights are whole or decimal. Where a first line names source
-and target, ids may also be names, and further columns may hold text (`namedtable`).
+comments; a first line of words names the columns (`columns.choose_columns`), and so may a comment
+above the rows (`heading`). Ids are whole numbers up to 2^63 - 1 with any gaps; weights are whole or
+decimal. Where source and target are named, ids may also be names, and further columns may hold
+text (`namedtable`). What networkx writes has a dictionary in place of the weight (`edgedata`).
 
 Some files start with a line ``neurons edges`` that nothing marks. A first line of two numbers is
 taken for that if it fits exactly: as many edges follow as it says, between as many different ids,
@@ -21,9 +22,18 @@ from numpy.typing import NDArray
 
 from storage.errors import BadInputError
 from storage.formats.base import DEFAULT_MEMORY, Progress
-from storage.formats.columns import ColumnNames, choose_columns, names_ends
+from storage.formats.columns import (
+    ColumnNames,
+    Columns,
+    choose_columns,
+    names_ends,
+    number_columns,
+)
 from storage.formats.compact import EdgeSpool
-from storage.formats.namedtable import is_number, load_named, separator, split_line
+from storage.formats.edgedata import holds_data, load_data
+from storage.formats.heading import names_in, separator, split_line
+from storage.formats.namedtable import is_number, load_named
+from storage.formats.names import NameTable
 from storage.formats.table import table_rows
 from storage.formats.text import TextReader
 from storage.meta import NetworkMeta
@@ -33,48 +43,53 @@ from storage.meta import NetworkMeta
 class Form:
     """What the first lines tell of a file.
 
-    count : columns of every line; columns : places of source, target and weight
-    named : a line of words, which has been read, names the columns
+    named : a line names the columns, so that no other can be one of sizes
     mark : what parts them, None for blanks; text : some hold text
     """
 
-    count: int
-    columns: tuple[int, int, int | None]
+    columns: Columns
     named: bool
     mark: str | None = None
     text: bool = False
 
 
 def read_form(reader: TextReader, wanted: ColumnNames | None = None) -> Form:
-    """Look at the first lines; raises `BadInputError` if they leave open what is what."""
+    """Look at the first lines; raises `BadInputError` if they leave open what is what.
+
+    A line of words that names the columns is read.
+    """
     line = reader.peek()
     if line is None:
         raise BadInputError(f"{reader.path}: no neurons; the file lists no connection")
-    mark = separator(line)
-    fields = split_line(line, mark, reader.where(reader.line + 1))
+    mark, below = separator(line), reader.where(reader.line + 1)
+    fields = split_line(line, mark, below)
+    names = names_in(reader.comments, len(fields))
+    if names is not None and not names_ends(fields):
+        columns = choose_columns(names, reader.where(), wanted)
+        return Form(columns, True, mark, not all(map(is_number, fields)))
     if not any(is_number(field) for field in fields):
         reader.next_line()
-        columns = choose_columns(fields, reader.where(), wanted)
-        row, below = reader.peek(), reader.where(reader.line + 1)
-        text = row is not None and not all(map(is_number, split_line(row, mark, below)))
-        if text and not (wanted and wanted.source) and not names_ends(fields):
-            raise BadInputError(
-                f"{reader.where()}: ids that are no numbers need a line before them that names "
-                "the columns: source, target, weight"
-            )
-        return Form(len(fields), columns, True, mark, text)
-    if wanted is not None:
-        raise BadInputError(
-            f"{reader.where(reader.line + 1)}: no line names the columns; add one, or leave the "
-            "options out that name some"
-        )
+        return _below_names(reader, fields, mark, wanted)
     count = len(re.split(r"[\s,;]+", line.strip()))
-    if count not in (2, 3):
+    return Form(number_columns(count, below, wanted), False)
+
+
+def _below_names(
+    reader: TextReader, names: list[str], mark: str | None, wanted: ColumnNames | None
+) -> Form:
+    """The form of a file whose first line, which has been read, names the columns."""
+    row, where = reader.peek(), reader.where()
+    values = [] if row is None else split_line(row, mark, reader.where(reader.line + 1))
+    if mark != "," and len(values) == len(names) + 1:
+        names = ["", *names]  # R and pandas number the rows in a column without a name
+    columns = choose_columns(names, where, wanted)
+    text = not all(map(is_number, values))
+    if text and not (wanted and wanted.source) and not names_ends(names):
         raise BadInputError(
-            f"{reader.where(reader.line + 1)}: {count} columns without names; "
-            "give 2 (source, target) or 3 (and weight), or a first line that names them"
+            f"{where}: ids that are no numbers need a line before them that names "
+            "the columns: source, target, weight"
         )
-    return Form(count, (0, 1, 2 if count == 3 else None), False)
+    return Form(columns, True, mark, text)
 
 
 def _is_size_line(spool: EdgeSpool, line: NDArray[np.int64]) -> bool:
@@ -101,10 +116,13 @@ def load(
     Raises `BadInputError` with the line of the first fault.
     """
     with TextReader(source, commas=b",;", comments=b"#%", blanks=b'"') as reader:
+        if holds_data(reader.peek() or ""):
+            key = None if columns is None else columns.weight
+            return load_data(reader, key, destination, memory, threads, progress)
         form = read_form(reader, columns)
         if form.text:
             return load_named(
-                reader, form.mark, form.count, form.columns, destination, memory, threads, progress
+                reader, form.mark, form.columns, destination, memory, threads, progress
             )
         return _load_numbers(reader, form, destination, memory, threads, progress)
 
@@ -118,19 +136,31 @@ def _load_numbers(
     progress: Progress | None,
 ) -> NetworkMeta:
     """Convert the rest of a file that holds nothing but numbers."""
+    populations = NameTable()
     with EdgeSpool(destination, reader.path) as spool:
-        count, (first, second, third) = form.count, form.columns
-        unsure = count == 2 and not form.named
+        columns = form.columns
+        unsure = len(columns.names) == 2 and not form.named
         top = np.empty(0, np.int64)
-        for rows in table_rows(reader, count):
-            weight = None if third is None else rows.weights(third)
-            source_ids, target_ids = rows.ids(first), rows.ids(second)
+        for rows in table_rows(reader, len(columns.names)):
+            weight = None if columns.weight is None else rows.weights(columns.weight)
+            source_ids, target_ids = rows.ids(columns.source), rows.ids(columns.target)
             if unsure and source_ids.size:
                 unsure, top = False, rows.mantissa[0]
                 source_ids, target_ids = source_ids[1:], target_ids[1:]
-            spool.add(source_ids, target_ids, weight)
+            codes = None
+            if columns.populations is not None:
+                first, second = (
+                    populations.of_whole(rows.ids(place)) for place in columns.populations
+                )
+                codes = first, second
+            spool.add(source_ids, target_ids, weight, codes)
             if progress is not None:
                 progress(reader.fraction)
         if top.size and not (spool.edges and _is_size_line(spool, top)):
             spool.add(top[:1], top[1:], None)
-        return spool.write({"format": "edgelist"}, memory, threads)
+        return spool.write(
+            {"format": "edgelist", **columns.facts},
+            memory,
+            threads,
+            populations=None if columns.populations is None else populations.names(),
+        )

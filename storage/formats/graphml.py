@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from storage.errors import BadInputError
 from storage.formats.base import DEFAULT_MEMORY, Progress
-from storage.formats.columns import NO_WEIGHT, WEIGHTS, ColumnNames
+from storage.formats.columns import NONE, WEIGHTS, ColumnNames
 from storage.formats.compact import EdgeSpool
 from storage.formats.names import NameTable
 from storage.formats.text import TextReader
@@ -199,7 +199,7 @@ class GraphMLParser:
 
     def _choose_key(self) -> str | None:
         """The id of the key that holds weights."""
-        if self._wanted == NO_WEIGHT:
+        if self._wanted == NONE:
             return None
         if self._wanted is not None:
             for key, about in self._keys.items():
@@ -314,7 +314,7 @@ def load(
     columns : its weight names the key of weights; edges name their ends in one way only
     Raises `BadInputError` with the line of the first fault.
     """
-    if columns is not None and (columns.source or columns.target):
+    if columns is not None and columns != ColumnNames(weight=columns.weight):
         raise BadInputError(f"{source}: a graphml file has no columns for source and target")
     wanted: Any = None if columns is None else columns.weight
     with TextReader(source) as reader, EdgeSpool(destination, source) as spool:

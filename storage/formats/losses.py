@@ -32,6 +32,8 @@ HELD = {
 
 WEIGHTS_NEGATIVE = "weights_negative"
 """Key of a network's provenance: how many synapses lost the sign of their weight."""
+WEIGHTS_MISSING = "weights_missing"
+"""How many synapses weigh 1 because the file has a weight for others, but none for them."""
 
 
 Weight = TypeVar("Weight", NDArray[Any], NDArray[Any] | None)

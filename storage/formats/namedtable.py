@@ -19,33 +19,31 @@ from numpy.typing import NDArray
 
 from storage.errors import BadInputError
 from storage.formats.base import Progress
+from storage.formats.columns import Columns
 from storage.formats.compact import EdgeSpool
+from storage.formats.heading import reason_of
 from storage.formats.names import NameTable
 from storage.formats.text import TextReader
 from storage.meta import NetworkMeta
 
 PIECE = 1 << 20  # bytes of text that are split at a time
-Columns = tuple[int, int, int | None]
 Where = Callable[[int], str]
 
 
-def separator(line: str) -> str | None:
-    """What parts the columns of a line; None for any blanks."""
-    return next((mark for mark in ",;\t" if mark in line.strip()), None)
+def kept_lines(reader: TextReader, size: int) -> Iterator[tuple[list[str], Where]]:
+    """The lines left that hold something besides comments, about `size` bytes at a time.
 
-
-def split_line(line: str, mark: str | None, where: str) -> list[str]:
-    """The columns of a line, without blanks and quotes around them.
-
-    where : file and line, for the message of a `BadInputError`
+    With some lines comes what tells the place of one of them for a message.
     """
-    if mark is None:
-        return [part.strip('"') for part in line.split()]
-    try:
-        fields = next(csv.reader([line.strip()], delimiter=mark), [])
-    except csv.Error as error:
-        raise BadInputError(f"{where}: {_reason(error)}; repair it") from error
-    return [field.strip() for field in fields]
+    while lines := reader.raw_lines(size):
+        first = reader.line - len(lines) + 1
+        kept = [i for i, line in enumerate(lines) if line.strip() and line.lstrip()[0] not in "#%"]
+
+        def where(row: int, first: int = first, kept: list[int] = kept) -> str:
+            return reader.where(first + kept[row])
+
+        if kept:
+            yield [lines[i] for i in kept], where
 
 
 class NamedTable:
@@ -59,19 +57,9 @@ class NamedTable:
 
     def pieces(self, wanted: Sequence[int]) -> Iterator[tuple[list[list[str]], Where]]:
         """Wanted columns of some rows, and what tells the place of one of them for a message."""
-        while lines := self._reader.raw_lines(PIECE):
-            first = self._reader.line - len(lines) + 1
-            kept = [
-                i for i, line in enumerate(lines) if line.strip() and line.lstrip()[0] not in "#%"
-            ]
-            texts = [lines[i] for i in kept]
-
-            def where(row: int, first: int = first, kept: list[int] = kept) -> str:
-                return self._reader.where(first + kept[row])
-
-            if texts:
-                rows = self._rows(texts, where)
-                yield [list(map(itemgetter(place), rows)) for place in wanted], where
+        for texts, where in kept_lines(self._reader, PIECE):
+            rows = self._rows(texts, where)
+            yield [list(map(itemgetter(place), rows)) for place in wanted], where
 
     def _rows(self, lines: list[str], where: Where) -> list[list[str]]:
         if self._mark is None:
@@ -80,7 +68,9 @@ class NamedTable:
             try:
                 rows = list(csv.reader(lines, delimiter=self._mark))
             except csv.Error as error:
-                raise BadInputError(f"{where(0)} or below: {_reason(error)}; repair it") from error
+                raise BadInputError(
+                    f"{where(0)} or below: {reason_of(error)}; repair it"
+                ) from error
         if len(rows) != len(lines):
             raise BadInputError(f"{where(0)} or below: a quoted value goes on over a line's end")
         counts = np.fromiter(map(len, rows), np.int64, len(rows))
@@ -92,12 +82,6 @@ class NamedTable:
                 "give every line the same columns"
             )
         return rows
-
-
-def _reason(error: csv.Error) -> str:
-    if "new-line" in str(error):  # its advice is about a call of Python
-        return "a CR that is not the end of a line"
-    return str(error)
 
 
 def _names(column: list[str], where: Where) -> list[str]:
@@ -141,7 +125,6 @@ def is_number(text: str) -> bool:
 def load_named(
     reader: TextReader,
     mark: str | None,
-    count: int,
     columns: Columns,
     destination: Path,
     memory: int,
@@ -150,19 +133,27 @@ def load_named(
 ) -> NetworkMeta:
     """Convert the rest of an open file to a directed network file.
 
-    mark : what parts the columns, None for blanks; count : of them
-    columns : places of source, target, weight
+    mark : what parts the columns, None for blanks
     Raises `BadInputError` with the line of the first fault.
     """
-    table = NameTable()
+    table, populations = NameTable(), NameTable()
     with EdgeSpool(destination, reader.path) as spool:
-        wanted = [place for place in columns if place is not None]
-        for parts, where in NamedTable(reader, mark, count).pieces(wanted):
-            ends = [_names(part, where) for part in parts[:2]]
-            weight = real_numbers(parts[2], where, "weight") if len(parts) > 2 else None
-            spool.add(*table.pairs(*ends), weight)
+        rows = NamedTable(reader, mark, len(columns.names))
+        for parts, where in rows.pieces(columns.places):
+            *ends, weights, groups = columns.split(parts)
+            source, target = (_names(part, where) for part in ends)
+            weight = None if weights is None else real_numbers(weights, where, "weight")
+            codes = None
+            if groups is not None:
+                codes = populations.pairs(*(_names(part, where) for part in groups))
+            spool.add(*table.pairs(source, target), weight, codes)
             if progress is not None:
                 progress(reader.fraction)
         return spool.write(
-            {"format": "edgelist"}, memory, threads, names=table.names(), by_number=True
+            {"format": "edgelist", **columns.facts},
+            memory,
+            threads,
+            names=table.names(),
+            by_number=True,
+            populations=None if columns.populations is None else populations.names(),
         )

@@ -34,6 +34,16 @@ class NameTable:
         both = np.fromiter(map(self._numbers.__getitem__, ends), np.int64, len(ends))
         return both[::2], both[1::2]
 
+    def of_each(self, names: Sequence[str]) -> Int64:
+        """Their numbers, shape (names,)."""
+        self._learn(dict.fromkeys(names))
+        return np.fromiter(map(self._numbers.__getitem__, names), np.int64, len(names))
+
+    def of_whole(self, values: Int64) -> Int64:
+        """Numbers of names that are whole numbers, of which few are different."""
+        different, place = np.unique(values, return_inverse=True)
+        return self.of_each(list(map(str, different.tolist())))[place]
+
     def _learn(self, names: Iterable[str]) -> None:
         for name in names:
             self._numbers.setdefault(name, len(self._numbers))

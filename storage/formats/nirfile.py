@@ -52,10 +52,8 @@ from storage.formats.nirgraph import (
 from storage.formats.nirobject import tree
 from storage.graph import MAX_VERTICES
 from storage.meta import NetworkMeta
-from storage.network import RATE
+from storage.network import POPULATION, RATE
 from storage.writer import NetworkWriter
-
-POPULATION = "population"
 
 
 def _alike(one: Sequence[int], other: Sequence[int]) -> bool:

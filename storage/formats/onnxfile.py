@@ -32,10 +32,8 @@ from storage.formats.onnxbuild import Builder
 from storage.formats.onnxgraph import Model
 from storage.formats.onnxops import OPERATORS
 from storage.meta import NetworkMeta
-from storage.network import RATE
+from storage.network import POPULATION, RATE
 from storage.writer import NetworkWriter
-
-POPULATION = "population"
 
 
 def _write(builder: Builder, writer: NetworkWriter, progress: Progress | None) -> dict[str, int]:

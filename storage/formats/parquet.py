@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -75,6 +76,27 @@ def _column(batch: Any, name: str, path: Path, first: int, whole: bool) -> NDArr
     return np.asarray(values.astype(np.float64 if values.dtype.kind == "f" else np.int64))
 
 
+def _codes(
+    batch: Any, names: Sequence[str], populations: NameTable, path: Path, first: int
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The populations of sources and targets, numbered as they appear in the rows."""
+    arrow = import_module("pyarrow")
+    appear: list[tuple[int, str]] = []
+    found = []
+    for end, name in enumerate(names):
+        column = _filled(batch, name, path, first)
+        if not arrow.types.is_dictionary(column.type):
+            column = column.dictionary_encode()
+        codes = column.indices.to_numpy(zero_copy_only=False)
+        used, row, place = np.unique(codes, return_index=True, return_inverse=True)
+        texts = list(map(str, column.dictionary.take(arrow.array(used)).to_pylist()))
+        appear += zip((2 * row + end).tolist(), texts, strict=True)
+        found.append((texts, place))
+    populations.of_each([text for _, text in sorted(appear)])
+    source, target = (populations.of_each(texts)[place] for texts, place in found)
+    return source, target
+
+
 def load(
     source: Path,
     destination: Path,
@@ -97,11 +119,13 @@ def load(
     try:
         with parquet.ParquetFile(source) as table, EdgeSpool(destination, source) as spool:
             names = list(table.schema_arrow.names)
-            places = choose_columns(names, str(source), columns)
-            wanted = [names[place] for place in places if place is not None]
+            chosen = choose_columns(names, str(source), columns)
+            wanted = [names[place] for place in chosen.places]
             called = NameTable() if _hold_text(table.schema_arrow, wanted[:2]) else None
+            populations = NameTable()
             done, total = 0, max(table.metadata.num_rows, 1)
-            for batch in table.iter_batches(batch_size=BATCH, columns=wanted):
+            for batch in table.iter_batches(batch_size=BATCH, columns=list(dict.fromkeys(wanted))):
+                _, _, weighing, groups = chosen.split(wanted)
                 if called is not None:
                     ends = called.pairs(*_texts(batch, wanted[:2], source, done))
                 else:
@@ -110,21 +134,24 @@ def load(
                         _column(batch, first, source, done, whole=True),
                         _column(batch, second, source, done, whole=True),
                     )
-                weight = None
-                if len(wanted) == 3:
-                    weight = _column(batch, wanted[2], source, done, whole=False)
-                spool.add(*ends, weight)
+                weight = codes = None
+                if weighing is not None:
+                    weight = _column(batch, weighing, source, done, whole=False)
+                if groups is not None:
+                    codes = _codes(batch, groups, populations, source, done)
+                spool.add(*ends, weight, codes)
                 done += batch.num_rows
                 if progress is not None:
                     progress(done / total)
             about = table.schema_arrow.metadata or {}
             return spool.write(
-                {"format": "parquet"},
+                {"format": "parquet", **chosen.facts},
                 memory,
                 threads,
                 names=None if called is None else called.names(),
                 by_number=True,
                 undirected=about.get(UNDIRECTED.encode()) == b"true",
+                populations=None if chosen.populations is None else populations.names(),
             )
     except StorageError:
         raise

@@ -23,19 +23,18 @@ from storage.errors import BadInputError
 from storage.files import open_input
 from storage.formats import hdf5
 from storage.formats.columns import listed
+from storage.formats.heading import separator, split_line
 from storage.formats.namedtable import (
     NamedTable,
     Where,
     is_number,
     real_numbers,
     refuse,
-    separator,
-    split_line,
 )
-from storage.formats.sonata import BLOCK, POPULATION, check_version
+from storage.formats.sonata import BLOCK, check_version
 from storage.formats.sonataconfig import HDF5_MAGIC
 from storage.formats.text import TextReader
-from storage.network import ID, NetworkFile
+from storage.network import ID, POPULATION, NetworkFile
 from storage.npz import open_arrays
 from storage.rates import Rates, check_rates
 

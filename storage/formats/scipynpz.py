@@ -2,7 +2,8 @@
 
 Row = source, column = target. Of a matrix the stored entries count, explicit zeros as well, save
 for the block formats `bsr` and `dia`, whose zeros are padding. Lists are `source`, `target`,
-optionally `weight` and `neurons` (else the largest id + 1).
+optionally `weight`, or are named as the columns of tables are (`i`, `j`, `w`), and `neurons` (else
+the largest id + 1).
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import struct
 import zipfile
 import zlib
 from abc import abstractmethod
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -24,16 +25,17 @@ from numpy.typing import NDArray
 from storage.closing import Closing
 from storage.errors import BadInputError, StorageError
 from storage.formats.base import DEFAULT_MEMORY, Progress
-from storage.formats.columns import listed
+from storage.formats.columns import ColumnNames, Columns, choose_columns, listed, names_ends
 from storage.formats.losses import Magnitudes
 from storage.formats.mirror import Mirror
 from storage.formats.npystream import ArrayArchive, read_together
-from storage.formats.npzneurons import UNDIRECTED, says_undirected, set_attributes
+from storage.formats.npzneurons import PREFIX, UNDIRECTED, says_undirected, set_attributes
 from storage.graph import MAX_VERTICES
 from storage.meta import NetworkMeta
 from storage.writer import NetworkWriter
 
 CHUNK = 1 << 19
+NEURONS = "neurons"  # how many there are, beside lists
 NPY_MAGIC = b"\x93NUMPY"
 _ISAL_ERROR: Any = igzip_lib.IsalError
 _DAMAGE: tuple[type[Exception], ...] = (  # what numpy, scipy, zipfile raise on altered files
@@ -61,10 +63,10 @@ class Entries(Closing):
     """The edges of a file.
 
     size : number of entries
-    lists : they are a list of edges, not a matrix
+    lists : the arrays that list the edges; None for a matrix
     """
 
-    lists = False
+    lists: Columns | None = None
 
     def __init__(self, path: Path, neurons: int, size: int) -> None:
         self.path, self.neurons, self.size = path, neurons, size
@@ -99,10 +101,10 @@ class _Held(Entries):
 
 
 class _Lists(_Held):
-    lists = True
-
-    def __init__(self, path: Path, arrays: dict[str, NDArray[Any]]) -> None:
-        source, target, weight = arrays["source"], arrays["target"], arrays.get("weight")
+    def __init__(self, path: Path, columns: Columns, archive: Any) -> None:
+        self.lists = columns
+        used = [archive[columns.names[place]] for place in columns.places]
+        source, target, weight, _ = columns.split(used)
         given = [array for array in (source, target, weight) if array is not None]
         if len({array.shape for array in given}) != 1 or source.ndim != 1:
             raise BadInputError(f"{path}: source, target, weight must be lists of one length")
@@ -110,7 +112,7 @@ class _Lists(_Held):
             if not np.issubdtype(array.dtype, np.integer):
                 raise BadInputError(f"{path}: {name} is {array.dtype}; ids are whole numbers")
             checked(array, path, name, 0)
-        neurons = arrays.get("neurons")
+        neurons = archive[NEURONS] if NEURONS in archive.files else None
         if neurons is not None and (neurons.size != 1 or neurons.dtype.kind not in "iu"):
             raise BadInputError(f"{path}: neurons must be one whole number")
         largest = max((int(a.max()) for a in (source, target) if a.size), default=-1)
@@ -218,19 +220,37 @@ class _StreamedRows(_Streamed):
             first = last
 
 
-def _streamed(path: Path) -> Entries | None:
+def _choose_lists(names: Collection[str], path: Path, wanted: ColumnNames | None) -> Columns | None:
+    """The arrays that list the edges; None if there are none."""
+    about = (NEURONS, UNDIRECTED)
+    lists = sorted(n for n in names if n not in about and not n.startswith(PREFIX))
+    if wanted is None and not names_ends(lists):
+        return None
+    columns = choose_columns(lists, str(path), wanted, places=False)
+    if columns.populations is not None:
+        shown = listed([str(columns.names[place]) for place in columns.populations])
+        raise BadInputError(
+            f"{path}: arrays {shown}: ids of populations are read from tables; write the arrays "
+            "as csv or Parquet, or --columns source-population=-,target-population=-"
+        )
+    return columns
+
+
+def _streamed(path: Path, wanted: ColumnNames | None) -> Entries | None:
     """The common kinds of file as streams; None for all others, and for what looks damaged."""
     archive: ArrayArchive | None = None
     entries: _Streamed | None = None
     try:
         archive = ArrayArchive(path)
         names = archive.names()
-        if {"source", "target"} <= names:
-            wanted = ("source", "target", "weight") if "weight" in names else ("source", "target")
-            if "neurons" in names:
+        columns = _choose_lists(names, path, wanted)
+        if columns is not None:
+            if NEURONS in names:
                 return None
-            entries = _Streamed(path, archive, wanted)
-            entries.lists = True
+            entries = _Streamed(
+                path, archive, tuple(str(columns.names[place]) for place in columns.places)
+            )
+            entries.lists = columns
             entries.neurons = entries.largest() + 1
         elif {"format", "shape"} <= names:
             with path.open("rb") as file, _archive(file) as small:
@@ -292,20 +312,23 @@ def _archive(file: BinaryIO) -> Any:
     return np.load(file, allow_pickle=False)
 
 
-def read(path: Path) -> Entries:
-    """Open either kind; raises `BadInputError` if the archive is neither, or damaged."""
-    return _streamed(path) or read_held(path)
+def read(path: Path, wanted: ColumnNames | None = None) -> Entries:
+    """Open either kind; raises `BadInputError` if the archive is neither, or damaged.
+
+    wanted : names of lists, where the usual ones do not tell
+    """
+    return _streamed(path, wanted) or read_held(path, wanted)
 
 
-def read_held(path: Path) -> Entries:
+def read_held(path: Path, wanted: ColumnNames | None = None) -> Entries:
     """The same by numpy and scipy, with all arrays in memory."""
     try:
         # opened here: numpy leaves the file open when the archive is damaged
         with path.open("rb") as file, _archive(file) as archive:
             names = set(archive.files)
-            if {"source", "target"} <= names:
-                wanted = names & {"source", "target", "weight", "neurons"}
-                return _Lists(path, {name: archive[name] for name in wanted})
+            columns = _choose_lists(names, path, wanted)
+            if columns is not None:
+                return _Lists(path, columns, archive)
             sparse = {"format", "shape"} <= names
         if sparse:
             with path.open("rb") as file:
@@ -319,10 +342,15 @@ def read_held(path: Path) -> Entries:
         raise BadInputError(f"{path}: cannot read: {error.strerror or error}") from error
     except _DAMAGE as error:
         raise _damaged(path, error) from error
+    if names == {"data", "metadata"}:
+        raise BadInputError(
+            f"{path}: a PyNN file whose columns are named in a pickle, which may run any program "
+            "and is not read; save the projection as text: projection.save('all', 'synapses.txt')"
+        )
     held = listed(sorted(names)) or "nothing"
     raise BadInputError(
         f"{path}: holds {held}; it must be a scipy.sparse matrix, "
-        "or arrays source, target[, weight]"
+        "or arrays source, target[, weight], or i, j[, w]"
     )
 
 
@@ -333,20 +361,23 @@ def load(
     memory: int = DEFAULT_MEMORY,
     threads: int | None = None,
     progress: Progress | None = None,
+    columns: ColumnNames | None = None,
 ) -> NetworkMeta:
     """Convert an npz file to a network file; raises `BadInputError`.
 
     It is directed, and nothing is known of its neurons, but for what `npzneurons` finds.
     """
     with ExitStack() as stack:
-        entries = stack.enter_context(read(source))
+        entries = stack.enter_context(read(source, columns))
         if entries.neurons <= 0:
             raise BadInputError(f"{source}: no neurons; a network needs at least one")
         about = stack.enter_context(_about(source))
         undirected = says_undirected(about)
-        mirror = Mirror() if undirected and not entries.lists else None
+        mirror = Mirror() if undirected and entries.lists is None else None
         magnitudes = Magnitudes()
         provenance: dict[str, Any] = {"format": "npz", "source": source.name}
+        if entries.lists is not None:
+            provenance |= entries.lists.facts
         writer = stack.enter_context(
             NetworkWriter(
                 destination,

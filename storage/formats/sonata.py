@@ -28,9 +28,9 @@ from storage.formats.sonatanodes import read_attributes
 from storage.formats.sonatatypes import FACTORS, Types, read_types
 from storage.graph import MAX_VERTICES
 from storage.meta import NetworkMeta
+from storage.network import POPULATION
 from storage.writer import NetworkWriter
 
-POPULATION = "population"
 BLOCK = 1 << 18  # rows read at a time
 MAGIC = 0x0A7A
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import deque
 from collections.abc import Iterator, Sequence
 from gzip import BadGzipFile
 from pathlib import Path
@@ -19,6 +20,7 @@ from storage.formats.tokens import Tokenizer, Tokens
 CHUNK_BYTES = 1 << 20
 PEEK_BYTES = 1 << 16
 LONGEST = 1 << 20  # bytes of a line that is read as text, and of a number: far beyond any sane one
+KEPT_COMMENTS = 8
 _ISAL_ERROR: Any = igzip_lib.IsalError
 
 
@@ -37,6 +39,7 @@ class TextReader(Closing):
     ) -> None:
         self.path = path
         self.line = 0  # number of the last line that was read
+        self.comments: deque[str] = deque(maxlen=KEPT_COMMENTS)  # that `peek` went past, the last
         self._comments = comments
         self._tokenizer = Tokenizer(path, commas, comments, blanks)
         self._separators = [bytes([b]) for b in b" \t" + commas]
@@ -66,6 +69,8 @@ class TextReader(Closing):
                 return content.decode("utf-8", "replace")
             if not newline:
                 return None
+            if content:
+                self.comments.append(content[:PEEK_BYTES].decode("utf-8", "replace"))
             self._rest = rest
             self.line += 1
 

@@ -42,13 +42,15 @@ def _words(*numbers: int) -> Make:
     return lambda folder: struct.pack(f"<{len(numbers)}Q", *numbers)
 
 
-def _parquet(named: bool) -> Make:
+def _parquet(named: bool, groups: bool = False) -> Make:
     def make(folder: Path) -> bytes:
         arrow = pytest.importorskip("pyarrow", reason="Parquet files need pyarrow")
         parquet = pytest.importorskip("pyarrow.parquet")
         ends = {"source": [0, 7, 3], "target": [7, 3, 9]}
         if named:
             ends = {end: [f"n{i}" for i in ids] for end, ids in ends.items()}  # type: ignore[misc]
+        if groups:
+            ends |= {"source_pop": ["a", "a", "b"], "target_pop": ["b", "b", "a"]}  # type: ignore[dict-item]
         buffer = io.BytesIO()
         parquet.write_table(arrow.table({**ends, "weight": [0.5, 2.0, 1.0]}), buffer)
         return buffer.getvalue()
@@ -157,6 +159,7 @@ SAMPLES: dict[str, tuple[Sample, ...]] = {
     "parquet": (
         Sample("a.parquet", _parquet(named=False), 4, 3),
         Sample("b.parquet", _parquet(named=True), 4, 3),
+        Sample("c.parquet", _parquet(named=False, groups=True), 5, 3),
     ),
     "nir": (Sample("a.nir", _nir, 9 + 8 + 3, 8 * 4 + 3),),
     "npz": (
@@ -165,6 +168,7 @@ SAMPLES: dict[str, tuple[Sample, ...]] = {
         Sample("c.npz", _matrix("dia"), 4, 4),
         Sample("d.npz", _arrays(source=[0, 1, 5], target=[1, 2, 0], weight=[1.0, 2, 3]), 6, 3),
         Sample("e.npz", _arrays(source=[0, 1], target=[1, 2], neurons=[9]), 9, 2),
+        Sample("f.npz", _arrays(i=[0, 1], j=[1, 2], w=[-1.0, 0.5], delay=[1, 1]), 3, 2),
     ),
     "onnx": (Sample("a.onnx", _onnx, 16 + 8 + 2, 8 * 4 + 16),),
     "sonata": (
@@ -193,6 +197,10 @@ SAMPLES: dict[str, tuple[Sample, ...]] = {
         Sample("a.txt", _text("# a comment\n10 20 0.5\n20 35 1e3\n35 10 7\n"), 3, 3),
         Sample("b.csv", _text('source,target,weight,note\nn1,"n2",0.5,x\nn2,n3,12,y\n'), 3, 2),
         Sample("c.el", _text("1 2\n2 3\n3 100\n"), 4, 3),
+        Sample("d.csv", _text("pre_pop,pre,post_pop,post,w\ne,0,e,1,2\ne,1,i,0,-3\n"), 3, 2),
+        Sample("e.dat", _text("# source target weight delay\n1 2 -0.5 1.0\n2 3 4e0 1.5\n"), 3, 2),
+        Sample("f.txt", _text("# columns = ['i', 'j', 'weight']\n0.0\t1e0\t.5\n1\t2\t3\n"), 3, 2),
+        Sample("g.edgelist", _text("0 1 {}\n1 2 {'weight': 4}\n2 0 {'w': np.int64(3)}\n"), 3, 3),
     ),
     "qaplib": (
         Sample("a.dat", _text("4\n0 1 1 2\n1 0 2 1\n1 2 0 1\n2 1 1 0\n\n"

@@ -92,7 +92,7 @@ def test_no_size_line(text: str, converted: Convert) -> None:
         ("1,2,3\n3,4\n", "line 2: 2 columns instead of 3"),
         ("1,2,3,4\n", "line 1: 4 columns without names"),
         ("1\n", "line 1: 1 columns without names"),
-        ("a,b,c,d\n1,2,3,4\n", "line 1: 4 columns and none is called weight"),
+        ("a,b,c,d\n1,2,3,4\n", "line 1: columns are a, b, c, d; which are source and"),
         ("source,ta\rrget\n1,2\n", "line 1: a CR that is not the end of a line; repair it"),
         (",".join("abcdefghijk") + "\n", "line 1: 11 columns and none is called weight"),
         ("x" * 99 + "\n1\n", f"columns are {'x' * 24}...; name source and target"),

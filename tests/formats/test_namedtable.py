@@ -101,7 +101,7 @@ HEAD = "source,target,weight,type\n"
         (HEAD + "a,b,nan,x\n", "line 2: weight nan is not a finite number"),
         (HEAD + 'a,b,1,"x\ny"\n', "line 2 or below: a quoted value goes on over a line's end"),
         ("a,b,x\nb,c,y\n", "line 1: ids that are no numbers need a line before them that names"),
-        ("kind,name,class,group\nb,c,y,d\n", "line 1: 4 columns and none is called weight"),
+        ("kind,name,class,group\nb,c,y,d\n", "columns are kind, name, class, group; which are"),
     ],
 )
 def test_faults(text: str, message: str, refused: Refuse) -> None:
@@ -120,7 +120,7 @@ def test_columns_that_the_user_names(text: str, converted: Convert) -> None:
     ("name", "text", "names", "message"),
     [
         ("a.csv", "a,b,c\n1,2,3\n", ColumnNames(source="x"), "columns are a, b, c; none is 'x'"),
-        ("a.csv", "a,b,c\n1,2,3\n", ColumnNames(source="c"), "name the other: --target-column"),
+        ("a.csv", "a,b,c\n1,2,3\n", ColumnNames(source="c"), "name the other: --columns target="),
         ("a.csv", "a,b,c\n1,2,3\n", ColumnNames("a", "a"), "name source and target"),
         ("a.csv", "a,b,c\n1,2,3\n", ColumnNames("a", "b", "b"), "name source and target"),
         ("a.csv", "1,2,3\n", ColumnNames(weight="w"), "line 1: no line names the columns"),
@@ -135,9 +135,9 @@ def test_wrong_names(
 
 def test_usual_names_come_first_where_one_is_given() -> None:
     names = ["weight", "post", "mine", "other"]
-    assert choose_columns(names, "", ColumnNames(source="mine")) == (2, 1, 0)
+    assert choose_columns(names, "", ColumnNames(source="mine")).places == [2, 1, 0]
     with pytest.raises(BadInputError, match="none is 'theirs'"):
-        choose_columns(names, "", ColumnNames(weight="theirs"))
+        choose_columns(names, "", ColumnNames(source="mine", weight="theirs"))
 
 
 def test_name_table() -> None:

@@ -218,7 +218,10 @@ def test_place_nug12(data_dir: Path, run: Run) -> None:
 def test_import_export_generate(run: Run) -> None:
     Path("a.txt").write_text("3 5\n3 5\n5 9\n7 7\n")
     found = run("import", "a.txt", "a.bin", "--json")
-    assert found.err == "note: 1 self-loops dropped; 1 repeated synapses added up\n"
+    assert found.err == (
+        "note: columns used: 1 (source), 2 (target); every row weighs 1\n"
+        "note: 1 self-loops dropped; 1 repeated synapses added up\n"
+    )
     assert (found.json()["neurons"], found.json()["synapses"]) == (4, 2)
     assert run("import", "a.txt", "b.bin", "-q").err == ""
     assert Path("a.bin").read_bytes() == Path("b.bin").read_bytes()
@@ -271,7 +274,10 @@ def test_losses_are_told_and_reported(run: Run) -> None:
     Path("a.txt").write_text("0 1\n0 1\n1 2\n2 2\n2 0\n")
     found = run("run", "a.txt", "--chip", "2x2", "--neurons-per-core", "1", "-o", "out", "--json")
     assert found.code == 0
-    assert found.err == "note: 1 self-loops dropped; 1 repeated synapses added up\n"
+    assert found.err == (
+        "note: columns used: 1 (source), 2 (target); every row weighs 1\n"
+        "note: 1 self-loops dropped; 1 repeated synapses added up\n"
+    )
     facts = found.json()["network"]
     assert (facts["self_loops"], facts["repeated"]) == (1, 1)
     assert (facts["synapses"], facts["synapses_read"], facts["weight_total"]) == (3, 5, 4)
@@ -286,11 +292,52 @@ def test_signs_that_are_lost_are_told_and_reported(run: Run) -> None:
     Path("a.txt").write_text("0 1 -2\n1 2 0.5\n2 0 -1\n")
     found = run("run", "a.txt", "--chip", "2x2", "--neurons-per-core", "1", "-o", "out", "--json")
     assert found.code == 0
-    assert found.err == "note: 2 negative weights: absolute value used\n"
+    assert found.err.splitlines()[1:] == ["note: 2 negative weights: absolute value used"]
     facts = found.json()["network"]
     assert (facts["weights_negative"], facts["weight_total"]) == (2, 3.5)
-    source = {"provenance": {"format": "edgelist", "source": "a.txt", "weights_negative": 2}}
-    assert source.items() <= run("info", "out/network.bin", "--json").json().items()
+    provenance = run("info", "out/network.bin", "--json").json()["provenance"]
+    assert provenance["weights_negative"] == 2
+
+
+LOCAL = "pre_pop, pre, post_pop, post, weight, delay\na,0,b,0,2,1\na,1,b,1,2,1\nb,0,a,1,3,1\n"
+USED = (
+    "note: columns used: pre (source), post (target), weight (weight), "
+    "pre_pop (source-population), post_pop (target-population); ignored: delay\n"
+)
+
+
+def test_columns_are_told_and_reported(run: Run) -> None:
+    Path("a.csv").write_text(LOCAL)
+    found = run("import", "a.csv", "a.bin", "--json")
+    assert (found.code, found.err) == (0, USED)
+    assert found.json()["neurons"] == 4
+    assert found.json()["provenance"]["columns_ignored"] == ["delay"]
+    Path("c.toml").write_text('[[together]]\npopulation = "b"\n')
+    found = run(
+        "run", "a.csv", "--chip", "2x2", "--neurons-per-core", "2", "--constraints", "c.toml",
+        "-o", "out", "--json",
+    )  # fmt: skip
+    assert (found.code, found.err) == (0, USED)
+    assert found.json()["network"]["columns"]["source-population"] == "pre_pop"
+    assert found.json()["network"]["columns_ignored"] == ["delay"]
+
+
+def test_columns_option(run: Run) -> None:
+    """Every command that imports takes it; a run is resumed with the same columns only."""
+    Path("a.csv").write_text("n,x,y,kind\n3,0,1,7\n5,1,2,7\n")
+    columns = ("--columns", "source=y,target=x", "--columns", "weight=n")
+    chip = ("--chip", "2x2", "--neurons-per-core", "1")
+    found = run("run", "a.csv", *columns, *chip, "-o", "out", "--json")
+    assert (found.code, found.json()["network"]["weight_total"]) == (0, 8)
+    assert run("check", "a.csv", *columns, *chip).code == 0
+    assert run("score", "a.csv", "out/mapping.npz", *columns, *chip[:2]).code == 0
+    assert run("place", "a.csv", *columns, "--chip", "2x2", "--json").json()["core"]
+    assert "which are source and target? Name them: --columns" in run("check", "a.csv", *chip).err
+    found = run("check", "a.csv", "--columns", "colour=x", *chip)
+    assert (found.code, "'colour=x' is not ROLE=NAME; roles are source" in found.err) == (2, True)
+    found = run("check", "out/network.bin", *columns, *chip)
+    assert (found.code, "is a network file; --columns is for tables" in found.err) == (2, True)
+    assert run("import", "out/network.bin", "b.bin", "--rates", "x", *columns).code == 2
 
 
 def interrupted(*_: object, **__: object) -> None:

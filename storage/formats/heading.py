@@ -1,0 +1,79 @@
+"""Lines that name the columns of a text table: the first one, or a comment above the rows.
+
+Comments that name columns are those of `numpy.savetxt` (``# source target weight delay``) and of
+PyNN (``# columns = ['i', 'j', 'weight', 'delay']``). Nothing here needs compiled kernels: formats
+are recognised by such lines, too.
+"""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections.abc import Sequence
+
+from storage.errors import BadInputError
+from storage.formats.base import is_text
+from storage.formats.columns import names_ends
+
+COMMENTS = "#%"
+_PYNN = re.compile(r"columns\s*=\s*[\[(](.*)[\])]")
+
+
+def separator(line: str) -> str | None:
+    """What parts the columns of a line; None for any blanks."""
+    return next((mark for mark in ",;\t" if mark in line.strip()), None)
+
+
+def split_line(line: str, mark: str | None, where: str) -> list[str]:
+    """The columns of a line, without blanks and quotes around them.
+
+    where : file and line, for the message of a `BadInputError`
+    """
+    if mark is None:
+        return [part.strip('"') for part in line.split()]
+    try:
+        fields = next(csv.reader([line.strip()], delimiter=mark), [])
+    except csv.Error as error:
+        raise BadInputError(f"{where}: {reason_of(error)}; repair it") from error
+    return [field.strip() for field in fields]
+
+
+def reason_of(error: csv.Error) -> str:
+    if "new-line" in str(error):  # its advice is about a call of Python
+        return "a CR that is not the end of a line"
+    return str(error)
+
+
+def names_in(comments: Sequence[str], count: int) -> list[str] | None:
+    """The names of `count` columns by the last comment that names source and target, if any."""
+    for comment in reversed(comments):
+        names = _names(comment)
+        if len(names) > count == 3:  # PyNN spells the name of a single attribute: 'w', 'e', 'i' ...
+            names = [*names[:2], "".join(names[2:])]
+        if len(names) == count and names_ends(names):
+            return names
+    return None
+
+
+def _names(comment: str) -> list[str]:
+    text = comment.strip().lstrip(COMMENTS).strip()
+    pynn = _PYNN.fullmatch(text)
+    if pynn is not None:
+        return [name.strip(" \"'") for name in pynn[1].split(",")]
+    try:
+        return split_line(text, separator(text), "")
+    except BadInputError:
+        return []
+
+
+def names_columns(head: bytes) -> bool:
+    """Whether the first lines of a file name source and target, as those of edge lists do."""
+    if not is_text(head):
+        return False
+    comments: list[str] = []
+    for line in head.decode("utf-8", "replace").splitlines():
+        if line.strip() and line.strip()[0] not in COMMENTS:
+            fields = _names(line)
+            return names_ends(fields) or names_in(comments, len(fields)) is not None
+        comments.append(line)
+    return False
