@@ -229,6 +229,20 @@ def test_saving_does_not_replace(folder: Path, edges: tuple[Any, ...]) -> None:
     assert tree(folder) == before
 
 
+def test_columns_of_a_table(folder: Path) -> None:
+    rows = [f"{a},a,{b},b,{a + b}\n" for a in range(4) for b in range(4)]
+    (folder / "a.csv").write_text("x,of x,y,of y,n\n" + "".join(rows))
+    columns = {
+        "source": "x", "target": "y", "weight": "n",
+        "source-population": "of x", "target-population": "of y",
+    }  # fmt: skip
+    mapping = mapper.map_network(folder / "a.csv", "2x2", columns=columns, **SMALL)
+    network = mapping.to_json()["network"]
+    assert (mapping.core.size, network["columns"]) == (8, columns)
+    assert mapping.nodes is not None
+    assert list(mapping.nodes) == [0, 1, 2, 3, 0, 1, 2, 3]
+
+
 def test_shown_as_a_table(folder: Path, edges: tuple[Any, ...]) -> None:
     chip = mapper.Chip("<b>&", 4, 4, neurons=4)
     mapping = mapper.map_network(edges, chip)
@@ -258,6 +272,9 @@ BAD: list[tuple[Any, dict[str, Any], type[Exception], str]] = [
         UsageError,
         r"target of entry 0 \(from 0\): -1 is negative; ids are 0 or more",
     ),
+    ((ONE, ONE + 1), {"columns": {"source": "a"}}, UsageError, "columns are those of a table"),
+    ("a.csv", {"columns": {"colour": "a"}}, UsageError, "columns: 'colour': 'a'; give names by"),
+    ("a.csv", {"columns": "source=a"}, UsageError, "columns is 'source=a'; give names by what"),
     ((ONE, ONE + 5), {"neurons": 3}, MapperError, r"id 5 is outside 0\.\.2"),
     ((ONE, ONE + 1, [np.nan]), {}, MapperError, "weight"),
     (([], []), {}, UsageError, "no neurons; a network needs at least one"),
