@@ -59,7 +59,8 @@ def summarise(chip: Chip, traffic: Traffic) -> dict[str, Any]:
     hops_total, hops_mean, hops_max
         Sum of w * d; that over W; largest d over synapses with w > 0.
     energy
-        Sum of w * ((d + 1) * energy_router + d * energy_link) over d > 0.
+        Sum of w * ((d + 1) * energy_router + d * energy_link) over d > 0: that of the network on
+        the chip, routers and links, for unicast spikes; cores take none here.
     latency_mean, latency_max
         (d + 1) * latency_router + d * latency_link over d > 0: mean weighted by w, and largest.
     link_load_max, link_load_mean, link_load_p99

@@ -38,14 +38,20 @@ _DAVIES = "Davies et al., IEEE Micro 38(1), 2018"
 _OWN = "this tool's model"
 _RELATIVE = dict.fromkeys((*_ENERGIES, *_LATENCIES), f"{_OWN}, of no particular chip")
 _LOIHI = {
-    "neurons": f"{_DAVIES}: compartments of a core",
-    "axons_in": f"{_DAVIES}: input axons of a core",
-    "energy_router": f"{_DAVIES}: spike within a tile",
-    "energy_link": f"{_DAVIES}: mean of a tile hop east-west (3.0) and north-south (4.0)",
-    "latency_router": f"{_DAVIES}: spike within a tile",
-    "latency_link": f"{_DAVIES}: mean of a tile hop east-west (4.1) and north-south (6.5)",
+    "neurons": f"{_DAVIES}, p. 89, constraint 1: compartments of a core",
+    "synapses": f"{_DAVIES}, p. 89, constraint 2: 128 KB of synaptic memory, which is 1,048,576 "
+    "synapses in the densest format of 1 bit (p. 95) and fewer in any other",
+    "axons_in": f"{_DAVIES}, p. 89, constraint 4: distribution lists of a core",
+    "axons_out": f"{_DAVIES}, p. 89, constraint 3: core-to-core fan-out edges of a core",
+    "energy_router": f"{_DAVIES}, table 2: spike within a tile",
+    "energy_link": f"{_DAVIES}, table 2: a tile hop, the mean of east-west (3.0) and north-south "
+    "(4.0), less the router that the hop leads to",
+    "latency_router": f"{_DAVIES}, table 2: spike within a tile",
+    "latency_link": f"{_DAVIES}, table 2: a tile hop, the mean of east-west (4.1) and north-south "
+    "(6.5), less the router that the hop leads to",
 }
 _MESH = f"{_OWN}: four cores of a tile share a router on the chip, here each has one"
+_MEROLLA = "Merolla et al., Science 345, 2014"
 _AKOPYAN = "Akopyan et al., IEEE TCAD 34(10), 2015"
 _SIZES = ("width", "height", "neurons", "axons_in")
 _STUDY = dict.fromkeys(_SIZES, f"{_OWN}, of no particular chip")
@@ -53,9 +59,11 @@ SOURCES: dict[str, dict[str, str]] = {
     "loihi": {"width": _MESH, "height": _MESH, **_LOIHI},
     "loihi64": {"width": f"{_OWN}: no such chip", "height": f"{_OWN}: no such chip", **_LOIHI},
     "truenorth": {
-        **dict.fromkeys(("width", "height"), f"{_AKOPYAN}: 4096 cores"),
-        "neurons": f"{_AKOPYAN}: neurons of a core",
-        "axons_in": f"{_AKOPYAN}: axons of a core; one axon a source neuron is {_OWN}",
+        **dict.fromkeys(("width", "height"), f"{_AKOPYAN}, section V-A: 64x64 cores"),
+        "neurons": f"{_AKOPYAN}, figure 1: neurons of a core",
+        "synapses": f"{_MEROLLA}, figure 2: crossbar of 256 axons by 256 neurons",
+        "axons_in": f"{_AKOPYAN}, figure 1: axons of a core; one axon a source neuron is {_OWN}",
+        "axons_out": f"{_AKOPYAN}, section V-E: each of 256 neurons has one destination",
         **_RELATIVE,
     },
     "mesh84": _STUDY | _RELATIVE,

@@ -127,7 +127,7 @@ class NetworkMapping:
             ("hops a spike, mean", number(metrics["hops_mean"])),
             ("cut fraction", number(metrics["cut_fraction"])),
             ("link load, max", number(metrics["link_load_max"])),
-            ("energy", number(metrics["energy"])),
+            ("NoC energy", number(metrics["energy"])),
             ("preset", self.settings.preset),
             ("seconds", number(self._report["resources"]["seconds"])),
         ]

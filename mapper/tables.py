@@ -78,7 +78,7 @@ def quality(metrics: Mapping[str, Any]) -> Table:
         ("link load, mean", metrics["link_load_mean"], multicast["link_load_mean"]),
         ("router congestion, max", metrics["congestion_max"], None),
         ("router congestion, mean", metrics["congestion_mean"], None),
-        ("energy", metrics["energy"], None),
+        ("NoC energy", metrics["energy"], None),
         ("latency, mean", metrics["latency_mean"], None),
         ("latency, max", metrics["latency_max"], None),
         ("cores used", metrics["cores_used"], None),

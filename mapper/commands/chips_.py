@@ -55,12 +55,14 @@ def _show(options: argparse.Namespace) -> int:
 
 
 def _list(options: argparse.Namespace) -> int:
+    from chipsim.limits import LIMITS
     from chipsim.presets import PRESETS
     from chipsim.sources import ABOUT, SOURCES, unit_of
     from mapper.tables import columns
 
     chips: list[dict[str, Any]] = []
-    rows: list[tuple[Any, ...]] = []
+    limits: list[tuple[Any, ...]] = []
+    costs: list[tuple[Any, ...]] = []
     for name, chip in PRESETS.items():
         fields = chip.to_json()
         units = {field: unit for field in fields if (unit := unit_of(name, field))}
@@ -68,15 +70,19 @@ def _list(options: argparse.Namespace) -> int:
             {"about": ABOUT[name], "cores": chip.cores, "chip": fields}
             | {"units": units, "sources": SOURCES[name]}
         )
-        mesh = f"{chip.width}x{chip.height}"
+        held = ["" if fields[limit] is None else fields[limit] for limit in LIMITS]
+        limits.append((name, f"{chip.width}x{chip.height}", *held))
         energy = f"{chip.energy_router:g}, {chip.energy_link:g}"
         latency = f"{chip.latency_router:g}, {chip.latency_link:g}"
-        rows.append((name, mesh, chip.neurons, chip.axons_in, energy, latency, unit_of_costs(name)))
-    heads = ["chip", "mesh", "neurons", "axons_in", "energy", "latency", "units"]
+        costs.append((name, energy, latency, unit_of_costs(name)))
+    about = "costs of a spike in a router and on a link"
     common.emit(
         options,
         {"chips": chips},
-        [columns("limits of a core, costs of a spike in a router and on a link", heads, rows)],
+        [
+            columns("limits of a core", ["chip", "mesh", *LIMITS], limits),
+            columns(about, ["chip", "energy", "latency", "units"], costs),
+        ],
     )
     return 0
 

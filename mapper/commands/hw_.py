@@ -33,7 +33,7 @@ SYNAPSES_FOR_EACH = 32
 CORE_OPTIONS = {  # fields of `CoreShape`
     "neurons": "neurons of a core (default: the chip's)",
     "routes": "pairs of a neuron and a core that it reaches, of all neurons of a core (default: "
-    f"the chip's axons_out, or {ROUTES_FOR_EACH} a neuron)",
+    f"the chip's axons_out and one a neuron, or {ROUTES_FOR_EACH} a neuron)",
     "synapses": f"synapses of a core (default: the chip's, or {SYNAPSES_FOR_EACH} a neuron)",
     "potential_bits": "of a potential, a threshold and a bias (default: 16)",
     "weight_bits": "of a weight (default: 8)",
@@ -153,7 +153,8 @@ def core_shape(chip: Chip, axon_bits: int, given: dict[str, int]) -> CoreShape:
     sizes = {
         "neurons": neurons,
         "axons": 1 << axon_bits,
-        "routes": power(chip.axons_out or ROUTES_FOR_EACH * neurons),
+        # a neuron's route to its own core is none of the chip's axons_out
+        "routes": power(chip.axons_out + neurons if chip.axons_out else ROUTES_FOR_EACH * neurons),
         "synapses": power(chip.synapses or SYNAPSES_FOR_EACH * neurons),
     }
     try:

@@ -38,7 +38,7 @@ METRICS: dict[str, tuple[str, str]] = {
     "link_load_mean": ("Link load, mean", "over all links of the chip, idle ones too"),
     "congestion_max": ("Router congestion, max", "spikes that visit the busiest router"),
     "congestion_mean": ("Router congestion, mean", "over all routers, any shortest path taken"),
-    "energy": ("Energy", "of all spikes per unit of time, in the unit of the chip's constants"),
+    "energy": ("NoC energy", "of spikes between cores, each synapse a packet; none of the cores"),
     "latency_mean": ("Latency, mean", "of a spike between cores, on an idle mesh"),
     "latency_max": ("Latency, max", "between the two farthest cores that talk"),
     "cores_used": ("Cores used", "cores that hold a neuron"),
@@ -62,7 +62,7 @@ KEY: dict[str, tuple[str, tuple[tuple[str, str], ...]]] = {
     "link_load_max": ("Busiest link", (("link_load_mean", "mean"),)),
     "congestion_max": ("Busiest router", (("congestion_mean", "mean"),)),
     "cores_used": ("Cores used", (("core_fill_mean", "full in the mean"),)),
-    "energy": ("Energy", ()),
+    "energy": ("NoC energy", ()),
     "latency_mean": ("Latency", (("latency_max", "at most"),)),
     MANY + "hops_total": ("Multicast hops", ((MANY + "link_load_max", "busiest link"),)),
 }
@@ -76,10 +76,11 @@ MEANING = {
     "congestion_max": "Expected spikes per unit of time in the most visited router when each "
     "takes any shortest path.",
     "cores_used": "Cores that hold at least one neuron, and how full these are.",
-    "energy": "Of all spikes per unit of time, in routers and on links, in the unit of the chip's "
-    "constants: pJ on the named chips.",
+    "energy": "Of the network-on-chip alone, routers and links, per unit of time: what spikes "
+    "between cores take if each synapse is a packet of its own. Cores are not counted. In the unit "
+    "of the chip's constants: pJ on chips of Loihi's cores.",
     "latency_mean": "Time of a spike from core to core on an idle mesh, in the unit of the "
-    "chip's constants: ns on the named chips.",
+    "chip's constants: ns on chips of Loihi's cores.",
     MANY + "hops_total": "Links crossed when a spike goes once to each core that it reaches and "
     "branches on its way, times the rates of the neurons.",
 }

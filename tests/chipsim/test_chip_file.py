@@ -52,7 +52,8 @@ def test_the_tables_are_complete() -> None:
 def test_comments_tell_unit_and_source() -> None:
     text = " ".join(chip_toml(PRESETS["loihi"]).replace("\n# ", " ").split())
     assert "energy of a spike on a link between routers, pJ (Davies et al." in text
-    assert "\n# axons_out = ...  # no limit\n" in chip_toml(PRESETS["loihi"])
+    assert "\naxons_out = 4096\n" in chip_toml(PRESETS["loihi"])
+    assert "\n# axons_out = ...  # no limit\n" in chip_toml(PRESETS["mesh84"])
     assert "relative units (this tool's model" in chip_toml(PRESETS["mesh84"])
 
 

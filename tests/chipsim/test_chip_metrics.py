@@ -16,6 +16,7 @@ from chipsim.congestion import Walks
 from chipsim.errors import ChipError
 from chipsim.links import existing
 from chipsim.metrics import score
+from chipsim.presets import PRESETS
 from chipsim.traffic import Traffic, measure
 from tests.chipsim import naive
 from tests.chipsim.strategies import Case, cases
@@ -139,6 +140,17 @@ def test_two_neurons_by_hand() -> None:
         "core_fill_mean": 0.5,
         "core_fill_max": 0.75,
     }
+
+
+@pytest.mark.parametrize("hops", [1, 2, 5])
+def test_hops_on_loihi_cost_what_its_paper_states(hops: int) -> None:
+    """The way within a tile once, then a hop between tiles each: 1.7 + 3.5 d pJ, 2.1 + 5.3 d ns."""
+    chip = PRESETS["loihi"]
+    core = np.array([0, hops], dtype=np.int32)
+    blocks = naive.blocks_of([(0, 1, 3)], 2)
+    found = score(chip, core, blocks, sizes=np.ones(2, np.int64))
+    assert found["energy"] == pytest.approx(3 * (1.7 + 3.5 * hops))
+    assert found["latency_max"] == pytest.approx(2.1 + 5.3 * hops)
 
 
 def test_multicast_tree_shares_links() -> None:

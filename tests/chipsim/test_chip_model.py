@@ -36,8 +36,8 @@ def test_frozen() -> None:
 
 def test_with_limits_keeps_the_rest() -> None:
     chip = PRESETS["loihi"].with_limits(neurons=7, synapses=9)
-    assert (chip.neurons, chip.synapses, chip.axons_in, chip.axons_out) == (7, 9, 4096, None)
-    assert chip.energy_link == 3.5
+    assert (chip.neurons, chip.synapses, chip.axons_in, chip.axons_out) == (7, 9, 4096, 4096)
+    assert chip.energy_link == 1.8
     with pytest.raises(ChipError, match="axons_out is 0"):
         chip.with_limits(axons_out=0)
 
@@ -80,27 +80,26 @@ def test_bad_values_are_named(change: dict[str, Any], message: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "mesh", "neurons", "axons_in", "costs"),
+    ("name", "mesh", "limits", "costs"),
     [
-        ("loihi", (16, 8), 1024, 4096, (1.7, 3.5, 2.1, 5.3)),
-        ("loihi64", (64, 64), 1024, 4096, (1.7, 3.5, 2.1, 5.3)),
-        ("truenorth", (64, 64), 256, 256, (1, 0.1, 1, 0.01)),
-        ("mesh84", (84, 84), 4096, 65536, (1, 0.1, 1, 0.01)),
-        ("mesh1024", (1024, 1024), 4096, 65536, (1, 0.1, 1, 0.01)),
-        ("12x5", (12, 5), 1024, None, (1, 0.1, 1, 0.01)),
+        ("loihi", (16, 8), (1024, 1 << 20, 4096, 4096), (1.7, 1.8, 2.1, 3.2)),
+        ("loihi64", (64, 64), (1024, 1 << 20, 4096, 4096), (1.7, 1.8, 2.1, 3.2)),
+        ("truenorth", (64, 64), (256, 65536, 256, 256), (1, 0.1, 1, 0.01)),
+        ("mesh84", (84, 84), (4096, None, 65536, None), (1, 0.1, 1, 0.01)),
+        ("mesh1024", (1024, 1024), (4096, None, 65536, None), (1, 0.1, 1, 0.01)),
+        ("12x5", (12, 5), (1024, None, None, None), (1, 0.1, 1, 0.01)),
     ],
 )
 def test_named_chips(
     name: str,
     mesh: tuple[int, int],
-    neurons: int,
-    axons_in: int | None,
+    limits: tuple[int | None, ...],
     costs: tuple[float, ...],
 ) -> None:
     chip = parse_chip(name)
     assert chip.name == name
     assert (chip.width, chip.height) == mesh
-    assert (chip.neurons, chip.axons_in, chip.synapses) == (neurons, axons_in, None)
+    assert (chip.neurons, chip.synapses, chip.axons_in, chip.axons_out) == limits
     assert costs == (
         chip.energy_router,
         chip.energy_link,

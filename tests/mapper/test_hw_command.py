@@ -58,13 +58,13 @@ def test_facts_of_a_core(run: Run, no_yosys: None) -> None:
     assert run("hw", "--chip", "truenorth", "--json", "--weight-bits", "3").json()["core"] == {
         "neurons": 256,
         "axons": 256,
-        "routes": 2048,
-        "synapses": 8192,
+        "routes": 512,
+        "synapses": 65536,
         "potential_bits": 16,
         "weight_bits": 3,
         "sum_bits": 16,
         "leak_bits": 4,
-        "memory_bits": 256 * (37 + 16 + 23 + 2 * 16) + 2048 * 20 + 256 * 27 + 8192 * 11,
+        "memory_bits": 256 * (37 + 16 + 19 + 2 * 16) + 512 * 20 + 256 * 33 + 65536 * 11,
     }
 
 
@@ -74,7 +74,7 @@ def test_limits_that_are_no_powers_of_two(run: Run, folder: Path) -> None:
     )
     core = run("hw", "--chip", "odd.toml", "--json").json()["core"]
     names = ("neurons", "axons", "routes", "synapses")
-    assert [core[name] for name in names] == [128, 64, 2, 8192]
+    assert [core[name] for name in names] == [128, 64, 256, 8192]
 
 
 @yosys
