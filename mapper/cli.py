@@ -5,7 +5,9 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Sequence
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from importlib import import_module
 from typing import Any
 
@@ -124,7 +126,31 @@ def main(argv: Sequence[str] | None = None) -> int:
         return CLOSED_PIPE
 
 
+@contextmanager
+def _notes(options: argparse.Namespace) -> Iterator[None]:
+    """Warnings of ours are notes on stderr, one line each, unless --quiet."""
+    from storage.errors import StorageWarning
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("always", StorageWarning)
+        others = warnings.showwarning
+
+        def show(message: Warning | str, category: type[Warning], *where: Any, **more: Any) -> None:
+            if not issubclass(category, StorageWarning):
+                others(message, category, *where, **more)
+            elif not options.quiet:
+                print(f"note: {message}", file=sys.stderr)  # noqa: T201
+
+        warnings.showwarning = show
+        yield
+
+
 def _run(options: argparse.Namespace) -> int:
+    with _notes(options):
+        return _run_told(options)
+
+
+def _run_told(options: argparse.Namespace) -> int:
     try:
         if options.needs_kernels:
             _compile_kernels(options)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 
 class StorageError(Exception):
     """Base of every error raised by `storage`; ``str(error)`` is one complete line."""
@@ -17,3 +19,17 @@ class CorruptError(BadInputError):
 
 class WriteError(StorageError, OSError):
     """The system refused to write: disk full, no permission, no such folder."""
+
+
+class LockedError(WriteError):
+    """Another process, or another thread, is writing to the same output."""
+
+
+class StorageWarning(UserWarning):
+    """Something that went otherwise than one would expect, but harms no result."""
+
+
+def write_error(path: Path, error: OSError) -> WriteError:
+    """The one-line form of what the system said about `path`."""
+    reason = error.strerror or str(error)
+    return WriteError(f"{path}: cannot write: {reason}; nothing was kept, choose another place")

@@ -13,6 +13,8 @@ from typing import BinaryIO, Protocol
 
 from storage.closing import Closing
 from storage.errors import BadInputError, WriteError
+from storage.errors import write_error as write_error
+from storage.locks import OutputLock
 
 
 def read_error(path: Path, error: OSError) -> BadInputError:
@@ -70,17 +72,12 @@ def read_input(path: Path, most: int) -> bytes:
     return data
 
 
-def write_error(path: Path, error: OSError) -> WriteError:
-    """The one-line form of what the system said about `path`."""
-    reason = error.strerror or str(error)
-    return WriteError(f"{path}: cannot write: {reason}; nothing was kept, choose another place")
-
-
 class PartialFile(Closing):
     """A new file, written as NAME.partial, then synced and renamed by `commit`.
 
     Leaving the ``with`` block without `commit` removes what was written. The error of a full
-    disk or a missing folder is a `WriteError`.
+    disk or a missing folder is a `WriteError`, and so is that of a file which another process
+    is writing: until `close` it is locked. What a killed process left of it is written over.
     """
 
     def __init__(self, path: Path) -> None:
@@ -91,10 +88,13 @@ class PartialFile(Closing):
             raise WriteError(f"{path}: is a folder; name a file")
         if path.name == "-":
             raise WriteError("-: files are not written to standard output; name a file")
+        self._lock = OutputLock(path)
         try:
             self._file = self.partial.open("wb")
         except OSError as error:
+            self._lock.close()
             raise write_error(path, error) from error
+        self._closed = False
 
     def write(self, data: bytes) -> None:
         try:
@@ -111,6 +111,7 @@ class PartialFile(Closing):
     def commit(self) -> None:
         self.seal()
         self.publish()
+        self.close()
 
     def seal(self) -> None:
         """Bring all that was written to the disk; the file still has its partial name."""
@@ -129,10 +130,16 @@ class PartialFile(Closing):
             raise write_error(self.path, error) from error
 
     def close(self) -> None:
-        """Remove the partial file; does nothing after `commit`."""
+        """Remove the partial file, unless it has got its name, and give the lock back."""
+        if self._closed:  # by now the partial file may be somebody else's
+            return
+        self._closed = True
         with contextlib.suppress(OSError):  # closing flushes: on a full disk it fails again
             self._file.close()
-        self.partial.unlink(missing_ok=True)
+        try:
+            self.partial.unlink(missing_ok=True)
+        finally:
+            self._lock.close()
 
 
 class Sealable(Protocol):

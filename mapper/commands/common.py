@@ -8,7 +8,7 @@ import os
 import re
 import sys
 from collections.abc import Callable, Collection, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -287,6 +287,16 @@ def emit(options: argparse.Namespace, result: dict[str, Any], tables: list[Table
     console = stdout_console()
     for table in tables:
         console.print(table)
+
+
+def lock_output(path: Path | None) -> AbstractContextManager[object]:
+    """Keeps others from writing a file that a command is going to write, from its start.
+
+    A place where nothing can be written is told by what opens the file.
+    """
+    from storage.locks import OutputLock
+
+    return nullcontext() if path is None or not path.parent.is_dir() else OutputLock(path)
 
 
 @contextmanager

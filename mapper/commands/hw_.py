@@ -90,9 +90,11 @@ def run(options: argparse.Namespace) -> int:
     if core is not None:
         tables.append(facts("core", list(core.items())))
     if options.verilog is not None or options.stats:
-        found = _convert(chip, options.depth, mesh["axon_bits"], shape)
-        if options.verilog is not None:
-            size = _write(options, found)
+        # locked, or refused, before the time is spent
+        with common.lock_output(options.verilog):
+            found = _convert(chip, options.depth, mesh["axon_bits"], shape)
+            size = None if options.verilog is None else _write(options, found)
+        if size is not None:
             result["verilog"] = {"path": str(options.verilog), "bytes": size}
             tables.append(facts("written", [(str(options.verilog), f"{size:,} B")]))
         if options.stats:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import tempfile
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -48,7 +47,8 @@ def run(options: argparse.Namespace) -> int:
 
     common.require_format(options.format, FORMATS)
     rated = common.wants_rates(options)
-    meta = _import_rated(options) if rated else _import(options, options.network)
+    with common.lock_output(options.network):
+        meta = _import_rated(options) if rated else _import(options, options.network)
     result = {"path": str(options.network), **asdict(meta)}
     shown = ("neurons", "synapses", "synapses_read", "undirected", "total_size")
     rows = [(name.replace("_", " "), result[name]) for name in shown]
@@ -77,18 +77,17 @@ def _import(options: argparse.Namespace, destination: Path) -> NetworkMeta:
 
 def _import_rated(options: argparse.Namespace) -> NetworkMeta:
     """Convert the file, unless it is a network, and write the network with rates."""
-    from storage.files import writing
     from storage.network import NetworkFile
 
-    folder = options.network.absolute().parent
-    with writing(folder):
-        beside = tempfile.TemporaryDirectory(dir=folder, prefix=".import-")
-    with beside as name:
-        path = options.source
-        if common.is_network_name(path):
-            common.refuse_columns(options, path)
-        else:
-            path = Path(name) / "unrated.bin"
-            _import(options, path)
-        with NetworkFile(path) as network:
+    if common.is_network_name(options.source):
+        common.refuse_columns(options, options.source)
+        with NetworkFile(options.source) as network:
             return common.give_rates(options, network, options.network)
+    # always this name, which the lock guards: what a killed process left is written over
+    unrated = options.network.with_name(f".{options.network.name}.unrated")
+    try:
+        _import(options, unrated)
+        with NetworkFile(unrated) as network:
+            return common.give_rates(options, network, options.network)
+    finally:
+        unrated.unlink(missing_ok=True)

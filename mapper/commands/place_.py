@@ -89,6 +89,7 @@ def run(options: argparse.Namespace) -> int:
         **given,
     )
     with (
+        common.lock_output(options.output),
         Monitor(common.stderr_console(options), options.verbose) as monitor,
         common.open_network(options, options.groups) as network,
     ):
@@ -103,11 +104,11 @@ def run(options: argparse.Namespace) -> int:
         core = (y * chip.width + x).astype(np.int32)
         metrics = summarise(chip, measure_network(network, chip, core, settings.threads))
         about = network_facts(network, options.groups)
-    if options.output is not None:
-        if options.output.suffix == ".npz":
-            save_mapping(options.output, core, chip)
-        else:
-            save_csv(options.output, core)
+        if options.output is not None:
+            if options.output.suffix == ".npz":
+                save_mapping(options.output, core, chip)
+            else:
+                save_csv(options.output, core)
     result = {
         "network": about,
         "chip": chip.to_json(),

@@ -45,6 +45,7 @@ def test_nothing_is_seen_before_the_end(destination: Path) -> None:
         names = {path.name for path in destination.parent.iterdir()}
         assert {name for name in names if not name.startswith(".mapper-sort-")} == {
             "net.bin",
+            "net.bin.lock",
             "net.bin.partial",
         }
         assert destination.read_bytes() == OLD

@@ -1,0 +1,214 @@
+"""One writer for each output: a lock of the operating system, which ends with its process.
+
+The lock of NAME is held on the file NAME.lock beside it, which says who holds it. The file goes
+when the lock is released. One that a killed process left behind is not locked any more: the next
+writer takes it over.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import json
+import os
+import shlex
+import socket
+import sys
+import threading
+import time
+import warnings
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from storage.closing import Closing
+from storage.errors import LockedError, StorageWarning, write_error
+
+if sys.platform == "win32":
+    import msvcrt
+else:
+    import fcntl
+
+ENDING = ".lock"
+SHOWN = 100  # characters of a command line
+_BUSY = (errno.EWOULDBLOCK, errno.EAGAIN, errno.EACCES, errno.EDEADLK)
+_NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
+_FAR = 1 << 30  # Windows lets nobody read a byte that is locked: lock one behind all others
+
+
+@dataclass(slots=True)
+class _Held:
+    descriptor: int
+    count: int = 1
+    thread: int = field(default_factory=threading.get_ident)
+
+
+_held: dict[Path, _Held] = {}
+_guard = threading.Lock()
+
+
+def _forget() -> None:
+    """In a forked child: what the parent holds is not the child's, and ends with the parent."""
+    global _guard  # another thread of the parent may have had it
+    _guard = threading.Lock()
+    for held in _held.values():
+        os.close(held.descriptor)
+    _held.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget)
+
+
+class OutputLock(Closing):
+    """Holds the lock of an output, a file or a folder, until `close`.
+
+    The thread that holds a lock may take it again: a command locks its output before it starts to
+    work, and the file locks it once more when it is opened.
+
+    Raises `LockedError` at once if anyone else holds it, `WriteError` if there is no place for it.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._key = path.parent.resolve() / path.name
+        self._open = False
+        with _guard:
+            held = _held.get(self._key)
+            if held is None:
+                _held[self._key] = _Held(_lock(path, self._key))
+            elif held.thread == threading.get_ident():
+                held.count += 1
+            else:
+                raise LockedError(f"{path}: another thread of this process is writing it")
+        self._open = True
+
+    def close(self) -> None:
+        if not self._open:
+            return
+        self._open = False
+        with _guard:
+            held = _held.get(self._key)
+            if held is None:  # of a parent process
+                return
+            held.count -= 1
+            if held.count == 0:
+                del _held[self._key]
+                _unlock(self._key, held.descriptor)
+
+
+def _lock(path: Path, key: Path) -> int:
+    """The descriptor of the lock file of `path`, locked; it names this process."""
+    file = _file(key)
+    try:
+        while True:
+            descriptor, ours = _opened(file)
+            try:
+                if not _taken(descriptor):
+                    holder = _holder(descriptor)
+                    raise LockedError(f"{path}: {holder}; wait for it, or name another output")
+                if _is_named(descriptor, file):  # whoever had it may have removed it meanwhile
+                    if ours:
+                        _sign(descriptor)
+                        return descriptor
+                    file.unlink()  # left behind by somebody else: a new one takes its place
+            except BaseException:
+                os.close(descriptor)
+                raise
+            os.close(descriptor)
+    except LockedError:
+        raise
+    except OSError as error:
+        raise write_error(path, error) from error
+
+
+def _file(key: Path) -> Path:
+    return key.with_name(key.name + ENDING)
+
+
+def _opened(file: Path) -> tuple[int, bool]:
+    """A descriptor of the lock file, and whether it can be written: another user's cannot."""
+    flags = getattr(os, "O_CLOEXEC", 0)
+    try:
+        return os.open(file, os.O_CREAT | os.O_RDWR | flags, 0o666), True
+    except PermissionError:
+        if not file.exists():
+            raise
+    return os.open(file, os.O_RDONLY | flags), False
+
+
+def _taken(descriptor: int) -> bool:
+    """Whether the file could be locked; no error where the file system knows no locks."""
+    try:
+        if sys.platform == "win32":
+            os.lseek(descriptor, _FAR, os.SEEK_SET)
+            msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
+            os.lseek(descriptor, 0, os.SEEK_SET)
+        else:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        if error.errno in _BUSY:
+            return False
+        if error.errno not in _NO_LOCKS:
+            raise
+        warnings.warn(
+            "this file system has no locks: let only one command at a time write to an output",
+            StorageWarning,
+            stacklevel=4,
+        )
+    return True
+
+
+def _is_named(descriptor: int, file: Path) -> bool:
+    try:
+        return os.path.samestat(os.fstat(descriptor), file.stat())
+    except FileNotFoundError:
+        return False
+
+
+def _sign(descriptor: int) -> None:
+    """Say in the lock file who holds it; without that, as on a full disk, it is locked as well."""
+    about = {
+        "pid": os.getpid(),
+        "host": socket.gethostname(),
+        "since": time.strftime("%Y-%m-%d %H:%M:%S"),
+        "command": _command(),
+    }
+    with contextlib.suppress(OSError):
+        os.ftruncate(descriptor, 0)
+        os.write(descriptor, json.dumps(about).encode())
+
+
+def _command() -> str:
+    program = Path(sys.argv[0] if sys.argv else "")
+    name = program.parent.name if program.name == "__main__.py" else program.name
+    return " ".join(shlex.join([name or "python", *sys.argv[1:]]).split())
+
+
+def _holder(descriptor: int) -> str:
+    """Who writes the output, as far as the lock file says it."""
+    about: Any = None
+    try:
+        os.lseek(descriptor, 0, os.SEEK_SET)
+        about = json.loads(os.read(descriptor, 1 << 16))
+        pid, host, since, command = (str(about[k]) for k in ("pid", "host", "since", "command"))
+    except (OSError, ValueError, KeyError, TypeError):  # it is just being written
+        return "another process is writing it"
+    where = "" if host == socket.gethostname() else f" on {host}"
+    shown = command if len(command) <= SHOWN else f"{command[: SHOWN - 3]}..."
+    return f"process {pid}{where} is writing it since {since} ({shown})"
+
+
+def _unlock(key: Path, descriptor: int) -> None:
+    """Remove the lock file while it is locked, so that nobody locks one that has no name."""
+    if sys.platform == "win32":  # removes no file that is open
+        os.close(descriptor)
+        _remove(key)
+        return
+    _remove(key)
+    fcntl.flock(descriptor, fcntl.LOCK_UN)  # also of copies that forked processes have
+    os.close(descriptor)
+
+
+def _remove(key: Path) -> None:
+    with contextlib.suppress(OSError):  # harmless where it is, and its folder may be gone
+        _file(key).unlink()
