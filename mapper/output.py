@@ -1,85 +1,31 @@
-"""The output folder of a run: it appears whole, or not at all."""
+"""What is in the output folder of a run."""
 
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from chipsim.chip import Chip
-from mapper.errors import CannotResumeError, MapperError
+from mapper.errors import MapperError
 from mapper.limits.helpers import Helpers
 from mapper.mapping_file import save_mapping
 from mapper.monitor import Monitor
+from mapper.output_folder import REPORT as REPORT
 from mapper.pipeline import Mapping
 from mapper.report.loads import TRAFFIC, Loads, save_loads
 from mapper.settings import Settings
 from mapper.version import version
-from storage.files import write_error, write_file
+from storage.files import write_file
 from storage.formats.losses import WEIGHTS_NEGATIVE
 from storage.network import NetworkFile
 from storage.scratch import Scratch
 
-MAPPING, REPORT, LOG, SCRATCH = "mapping.npz", "report.json", "run.log", "scratch"
+MAPPING, LOG, SCRATCH = "mapping.npz", "run.log", "scratch"
 CONSTRAINTS = "constraints.toml"  # as the run was given them
 SCHEMA = 1
-
-
-@contextmanager
-def output_folder(path: Path, force: bool, resume: bool = False) -> Iterator[Path]:
-    """A folder to fill, named PATH.partial until the block ends without an error.
-
-    Ctrl-C leaves PATH.partial as it is, and so does a killed process; with `resume` it is taken up
-    again, else removed. An error removes it.
-
-    Raises `MapperError` if `path` exists and `force` is not set, `WriteError` if it can't be made.
-    """
-    if not path.name or path.name == "..":
-        raise MapperError(f"{path}: cannot be replaced; name a folder of its own with -o")
-    if path.name == "-":
-        raise MapperError("-: is not standard output here; name a folder with -o")
-    if path.exists():
-        if not force:
-            raise MapperError(f"{path}: exists; choose another folder with -o, or give --force")
-        if not path.is_dir() or (any(path.iterdir()) and not (path / REPORT).is_file()):
-            raise MapperError(f"{path}: is not the output of a run; choose another with -o")
-    partial = path.with_name(path.name + ".partial")
-    try:
-        if not resume:
-            shutil.rmtree(partial, ignore_errors=True)
-        partial.mkdir(exist_ok=resume)
-    except OSError as error:
-        raise write_error(path, error) from error
-    try:
-        yield partial
-        try:
-            _replace(path, partial)
-        except OSError as error:
-            raise write_error(path, error) from error
-    except (KeyboardInterrupt, CannotResumeError):
-        raise
-    except BaseException:
-        shutil.rmtree(partial, ignore_errors=True)
-        raise
-
-
-def _replace(path: Path, new: Path) -> None:
-    """Give the folder `new` the name `path`; an earlier folder of that name goes."""
-    if not path.exists():
-        new.rename(path)
-        return
-    old = path.with_name(path.name + ".old")
-    shutil.rmtree(old, ignore_errors=True)
-    path.rename(old)
-    try:
-        new.rename(path)
-    except BaseException:
-        old.rename(path)
-        raise
-    shutil.rmtree(old, ignore_errors=True)
 
 
 @contextmanager

@@ -79,7 +79,8 @@ class NetworkMapping:
         from mapper.api import as_mapper_errors
         from mapper.commands.common import IMPORTED
         from mapper.mapping_file import save_mapping
-        from mapper.output import CONSTRAINTS, LOG, MAPPING, REPORT, output_folder
+        from mapper.output import CONSTRAINTS, LOG, MAPPING, REPORT
+        from mapper.output_folder import output_folder
         from mapper.report.loads import TRAFFIC, save_loads
         from mapper.report.make import PAGE, write_page
         from mapper.report.view import make_view
@@ -87,7 +88,8 @@ class NetworkMapping:
 
         path = Path(folder)
         report = self.to_json()
-        with as_mapper_errors(), output_folder(path, force) as partial:
+        with as_mapper_errors(), output_folder(path, force) as work:
+            partial = work.folder
             if self._network is not None:
                 shutil.copyfile(self._network, partial / IMPORTED)
                 report["network"]["path"] = str((path / IMPORTED).resolve())

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import shutil
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +12,7 @@ from chipsim.chip import Chip
 from mapper.errors import CannotResumeError
 from mapper.settings import Settings
 from mapper.version import version
+from storage.errors import StorageWarning
 from storage.files import write_file
 
 RUN = "run.json"  # in the folder of a run at work: what it was started with
@@ -35,13 +38,18 @@ def planned_memory(folder: Path) -> int | None:
     return None if earlier is None else int(earlier["memory_bytes"])
 
 
-def take_up(folder: Path, run: dict[str, Any]) -> bool:
+def take_up(folder: Path, run: dict[str, Any], made: Path) -> bool:
     """Whether a run like this one was at work in the folder; then its steps are still good.
 
+    Otherwise `made`, the folder of what such a run has made, is removed, and this run is noted.
     Raises `CannotResumeError` if it was another one.
     """
     earlier = _read(folder)
     if earlier is None:
+        if made.exists():
+            text = f"{folder / RUN} is damaged: nothing of the earlier run is taken up again"
+            warnings.warn(text, StorageWarning, stacklevel=2)
+            shutil.rmtree(made)
         write_file(folder / RUN, json.dumps(run).encode())
         return False
     for name, value in run.items():
@@ -63,4 +71,5 @@ def _read(folder: Path) -> dict[str, Any] | None:
         found = json.loads((folder / RUN).read_bytes())
     except (OSError, ValueError):
         return None
-    return found if isinstance(found, dict) and "memory_bytes" in found else None
+    whole = isinstance(found, dict) and isinstance(found.get("memory_bytes"), int)
+    return found if whole else None

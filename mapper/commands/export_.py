@@ -125,10 +125,13 @@ def number(text: str) -> int | float:
 
 
 def run(options: argparse.Namespace) -> int:
+    from mapper.output_folder import find_folder
     from mapper.tables import facts
 
     result = {"path": str(options.destination)}
-    result |= _mapping(options) if options.network.is_dir() else _network(options)
+    exported = _mapping if find_folder(options.network).is_dir() else _network
+    with common.lock_output(options.destination):
+        result |= exported(options)
     result["bytes"] = options.destination.stat().st_size
     shown = {name: value for name, value in result.items() if name != "left_out"}
     common.emit(options, result, [facts("exported", shown)])
@@ -196,14 +199,19 @@ def _refuse_mappings(options: argparse.Namespace) -> None:
 
 def _mapping(options: argparse.Namespace) -> dict[str, Any]:
     from mapper.exports import choose_exporter, export_mapping, open_run
+    from mapper.output_folder import read_folder
     from mapper.synaptic import TAKEN
 
     exporter = choose_exporter(options.destination, options.format)  # before anything is read
     given = {name: getattr(options, name) for name in _mapping_options()}
-    with open_run(options.network, options.moved) as run:
-        found = export_mapping(run, options.destination, options.format, given)
-        if run.helpers and not exporter.helpers:
-            common.say(options, f"note: {run.helpers:,} helpers of split neurons left out")
+
+    def export() -> tuple[dict[str, Any], int]:
+        with open_run(options.network, options.moved) as run:
+            return export_mapping(run, options.destination, options.format, given), run.helpers
+
+    found, helpers = read_folder(options.network, export)
+    if helpers and not exporter.helpers:
+        common.say(options, f"note: {helpers:,} helpers of split neurons left out")
     if "weights" in found:
         common.say(options, f"note: {exporter.name} {TAKEN[found['weights']]}")
     if "losses" in found:

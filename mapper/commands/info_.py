@@ -5,11 +5,15 @@ from __future__ import annotations
 import argparse
 from dataclasses import asdict
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from mapper.commands import common
 from mapper.errors import MapperError
+
+if TYPE_CHECKING:
+    from rich.table import Table
 
 EPILOG = """\
 examples:
@@ -24,8 +28,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    if options.path.is_dir():
-        return _folder(options)
+    from mapper.output_folder import find_folder, read_folder
+
+    if find_folder(options.path).is_dir():
+        found = read_folder(options.path, lambda: _folder(options))
+        common.emit(options, *found)
+        return 0
     from mapper.tables import columns, facts, size
     from storage.formats import recognise
     from storage.network import POPULATION, NetworkFile
@@ -81,7 +89,8 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def _folder(options: argparse.Namespace) -> int:
+def _folder(options: argparse.Namespace) -> tuple[dict[str, Any], list[Table]]:
+    """What an output folder holds, as an object and as tables."""
     from mapper.output import SCRATCH, read_report
     from mapper.tables import columns, facts, levels, quality, stages
     from storage.scratch import Scratch, ScratchGraph
@@ -112,5 +121,4 @@ def _folder(options: argparse.Namespace) -> int:
                     )
         heads = ("graph", "vertices", "connections", "blocks")
         tables.append(columns("scratch", heads, [list(entry.values()) for entry in kept]))
-    common.emit(options, {**report, "scratch": kept}, tables)
-    return 0
+    return {**report, "scratch": kept}, tables

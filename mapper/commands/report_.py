@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -44,6 +46,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
+    from mapper.output_folder import read_folder, writing_into
+    from mapper.report.loads import TRAFFIC
     from mapper.report.make import PAGE, view_folder, write_page
     from mapper.tables import facts, size
 
@@ -57,9 +61,18 @@ def run(options: argparse.Namespace) -> int:
 
         return view_folder(folder, measure, label)
 
-    views = [view(folder, label) for folder, label in zip(folders, _labels(folders), strict=True)]
-    page = options.output or (options.path / PAGE if len(views) == 1 else COMPARISON)
-    count = write_page(page, views)
+    page = options.output or (options.path / PAGE if len(folders) == 1 else COMPARISON)
+    with ExitStack() as stack:
+        for folder in folders:
+            inside = folder.resolve() in page.resolve().parents
+            if folder.is_dir() and (inside or not (folder / TRAFFIC).exists()):
+                stack.enter_context(writing_into(folder))
+        stack.enter_context(common.lock_output(page))
+        views = [
+            read_folder(folder, partial(view, folder, label))
+            for folder, label in zip(folders, _labels(folders), strict=True)
+        ]
+        count = write_page(page, views)
     result = {"path": str(page), "bytes": count, "mappings": list(map(str, folders))}
     rows = [("page", str(page)), ("size", size(count))]
     common.emit(options, result | {"measured": measured}, [facts("report", rows)])

@@ -126,20 +126,19 @@ def run(options: argparse.Namespace) -> int:
     from mapper.output import (
         CONSTRAINTS,
         LOG,
-        REPORT,
         SCRATCH,
         make_report,
-        output_folder,
         read_report,
         scratch_in,
         write_results,
     )
+    from mapper.output_folder import is_complete, output_folder, partial_folder
     from mapper.pipeline import map_network
     from mapper.plan import make_plan
     from mapper.report.loads import Loads
     from mapper.report.make import PAGE, write_page
     from mapper.report.view import make_view
-    from mapper.resume import RUN, describe_run, planned_memory, take_up
+    from mapper.resume import describe_run, planned_memory
     from mapper.settings import preset
     from mapper.tables import planned
     from storage.files import digest, write_file
@@ -149,9 +148,8 @@ def run(options: argparse.Namespace) -> int:
     output = options.output or Path(f"{stem}-mapping")
     if output.resolve() in options.network.resolve().parents:
         raise MapperError(f"{options.network}: lies in {output}, which it would replace; move it")
-    partial = output.with_name(output.name + ".partial")
     if options.resume and options.memory is None:
-        options.memory = planned_memory(partial)
+        options.memory = planned_memory(partial_folder(output))
     given = {name: getattr(options, name) for name in METHOD if getattr(options, name) is not None}
     settings = preset(
         options.preset,
@@ -161,7 +159,7 @@ def run(options: argparse.Namespace) -> int:
         **given,
     )
     console = common.stderr_console(options)
-    if options.resume and not partial.exists() and (output / REPORT).is_file():
+    if options.resume and is_complete(output):
         common.say(options, f"{output}: is complete already")
         return _tell(options, read_report(output), output)
     try:
@@ -176,11 +174,11 @@ def run(options: argparse.Namespace) -> int:
         run_here["rates"] = digest(options.rates)
         run_here["rates duration"] = options.rates_duration
     run_here["split neurons"] = options.split_neurons
-    with output_folder(output, options.force, options.resume) as folder:
-        resumed = take_up(folder, run_here)
+    with output_folder(output, options.force, options.resume, run_here) as work:
+        folder, resumed = work.folder, work.resumed
         with (
             Monitor(console, options.verbose, folder / LOG) as monitor,
-            common.open_network(options, options.network, folder, options.resume) as original,
+            common.open_network(options, options.network, folder, resumed) as original,
             common.split_network(options, original, chip, folder, resumed) as (network, helpers),
             scratch_in(folder / SCRATCH, options.keep_scratch) as scratch,
         ):
@@ -202,7 +200,6 @@ def run(options: argparse.Namespace) -> int:
             (folder / common.SPLIT).unlink(missing_ok=True)
         if wishes is not None:
             write_file(folder / CONSTRAINTS, wishes.raw)
-        (folder / RUN).unlink()
     if mapping.interrupted:
         common.say(options, "interrupted: the placement is the best one reached so far")
     code = _tell(options, report, output)

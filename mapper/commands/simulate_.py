@@ -91,6 +91,15 @@ def above_zero(text: str) -> float:
 
 
 def run(options: argparse.Namespace) -> int:
+    from mapper.output import read_report
+    from mapper.output_folder import writing_into
+
+    read_report(options.path)  # what is no such folder is named before anything is locked
+    with writing_into(options.path):
+        return _simulate(options)
+
+
+def _simulate(options: argparse.Namespace) -> int:
     import json
     from functools import partial
 

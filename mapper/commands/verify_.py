@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
+from typing import Any
 
 from mapper.commands import common
 
@@ -23,21 +24,30 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
+    from mapper.output_folder import find_folder, read_folder
     from mapper.tables import facts
     from mapper.verify import verify_network
 
+    find_folder(options.path)
     if not options.path.is_dir():
         found = verify_network(options.path)
         result = {"path": str(options.path), "valid": True, **found}
         common.emit(options, result, [facts(f"{options.path}: valid network", found)])
         return 0
+
+    network, found = read_folder(options.path, lambda: _verify_folder(options))
+    result = {"path": str(options.path), "network": str(network), "valid": True, **found}
+    common.emit(options, result, [facts(f"{options.path}: valid mapping", found)])
+    return 0
+
+
+def _verify_folder(options: argparse.Namespace) -> tuple[Path, dict[str, Any]]:
+    """The network of a mapping, and what was recomputed of both."""
     from mapper.output import read_report
+    from mapper.verify import verify_network
     from mapper.verify_mapping import verify_mapping
 
     report = read_report(options.path)
     network = common.network_of(options.path, options.network, report)
     verify_network(network)
-    found = verify_mapping(options.path, report, network)
-    result = {"path": str(options.path), "network": str(network), "valid": True, **found}
-    common.emit(options, result, [facts(f"{options.path}: valid mapping", found)])
-    return 0
+    return network, verify_mapping(options.path, report, network)

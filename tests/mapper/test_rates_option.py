@@ -65,7 +65,7 @@ def test_resume_wants_the_same_rates(
     with monkeypatch.context() as patch:
         patch.setattr("mapper.pipeline.map_network", stop)
         assert run(*options, "--rates", "r.csv").code == 130
-    assert Path("out.partial/network.bin").is_file()
+    assert Path("out.partial/result/network.bin").is_file()
     found = run(*options, "--resume")
     assert (found.code, "was started with rates" in found.err) == (1, True)
     with monkeypatch.context() as patch:
