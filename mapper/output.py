@@ -19,7 +19,7 @@ from mapper.report.loads import TRAFFIC, Loads, save_loads
 from mapper.settings import Settings
 from mapper.version import version
 from storage.files import write_file
-from storage.formats.losses import WEIGHTS_NEGATIVE
+from storage.formats.losses import WEIGHTS_MISSING, WEIGHTS_NEGATIVE
 from storage.network import NetworkFile
 from storage.scratch import Scratch
 
@@ -52,6 +52,7 @@ def network_facts(network: NetworkFile, path: Path) -> dict[str, Any]:
         "repeated": meta.repeated,
         "weights_clamped": meta.weights_clamped,
         "weights_negative": meta.provenance.get(WEIGHTS_NEGATIVE, 0),
+        "weights_missing": meta.provenance.get(WEIGHTS_MISSING, 0),
         **{k: v for k, v in meta.provenance.items() if k in ("columns", "columns_ignored")},
         "undirected": meta.undirected,
         "weight_total": real(meta.total_weight, meta.weight_unit),

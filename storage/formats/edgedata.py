@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import re
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -85,7 +86,8 @@ class EdgeData:
             data: Any = {"weight": float(plain[1])}
         else:
             try:
-                data = ast.literal_eval(_SCALAR.sub(r"\1", text))
+                with warnings.catch_warnings(action="ignore"):  # of odd escapes in text
+                    data = ast.literal_eval(_SCALAR.sub(r"\1", text))
             except (ValueError, SyntaxError, MemoryError, RecursionError):
                 data = None
         if not isinstance(data, dict):

@@ -4,7 +4,7 @@ Neurons are the elements of the tensors that come in, and of those that nodes ma
 several elements: convolutions, matrix products, poolings, reductions, and sums (or products, maxima
 and so on) of several tensors. Ids run through the inputs and then through these nodes in the order
 of the file, row-major inside each; the attribute `population` names the node of a neuron. A batch
-is one sample.
+is one sample; a model of several that never meet is refused.
 
 All other nodes make no neurons: activations, also Softmax and normalisations, quantisation, and
 sums and products with constants change the neurons before them; Reshape, Transpose, Concat, Slice
@@ -28,6 +28,7 @@ import numpy as np
 from storage.errors import BadInputError
 from storage.formats.base import DEFAULT_MEMORY, Progress
 from storage.formats.layers import Synapses, row_blocks
+from storage.formats.onnxbatch import Samples
 from storage.formats.onnxbuild import Builder
 from storage.formats.onnxgraph import Model
 from storage.formats.onnxops import OPERATORS
@@ -38,7 +39,7 @@ from storage.writer import NetworkWriter
 
 def _write(builder: Builder, writer: NetworkWriter, progress: Progress | None) -> dict[str, int]:
     """Write all synapses; returns `Synapses.losses`."""
-    synapses = Synapses(writer)
+    synapses, samples = Synapses(writer), Samples(builder)
     total = sum(join.layer.outputs for join in builder.joins)
     done = 0
     for join in builder.joins:
@@ -51,9 +52,11 @@ def _write(builder: Builder, writer: NetworkWriter, progress: Progress | None) -
             if not np.isfinite(rows.data).all():
                 raise BadInputError(f"node {population.name!r}: weights that are not finite")
             synapses.add(rows, join.sources, targets)
+            samples.add(rows, join.sources, targets)
             done += wanted.size
             if progress is not None:
                 progress(done / total)
+    samples.check()
     return synapses.losses
 
 

@@ -5,8 +5,9 @@ names; node i of a population whose first neuron is f becomes neuron f + i. The 
 `population` tells them apart. A population of virtual nodes counts like any other.
 
 The weight of an edge is the magnitude of its `syn_weight`, times its `nsyns` where there is one;
-either comes from the edge's group, else from its type, else is 1. The sign, which says whether a
-synapse inhibits, changes no traffic: `weights_negative` of the provenance counts those lost.
+either comes from the edge's group, else from its type, else is 1: `weights_missing` of the
+provenance counts the edges that have neither. The sign, which says whether a synapse inhibits,
+changes no traffic: `weights_negative` counts those lost.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from numpy.typing import NDArray
 from storage.errors import BadInputError
 from storage.formats import hdf5
 from storage.formats.base import DEFAULT_MEMORY, Progress
-from storage.formats.losses import WEIGHTS_NEGATIVE, Magnitudes
+from storage.formats.losses import WEIGHTS_MISSING, WEIGHTS_NEGATIVE, Magnitudes
 from storage.formats.sonataconfig import EdgesFile, find_circuit
 from storage.formats.sonatanodes import read_attributes
 from storage.formats.sonatatypes import FACTORS, Types, read_types
@@ -110,6 +111,7 @@ class EdgePopulation:
         self._group, self._path, self._types = group, path, types
         self._ends = [hdf5.column(group, f"{end}_node_id", path) for end in ("source", "target")]
         self.size = int(self._ends[0].shape[0])
+        self.missing = 0  # weights that `blocks` made of nothing
         hdf5.column(group, "target_node_id", path, self.size)
         self._type = hdf5.column(group, "edge_type_id", path, self.size) if types else None
         numbered = [name for name in hdf5.groups(group) if hdf5.is_numbered(name)]
@@ -153,7 +155,7 @@ class EdgePopulation:
 
     def _weights(self, first: int, last: int) -> Floats:
         """Weights of the edges first .. last-1, with their signs."""
-        product = np.ones(last - first)
+        product, found = np.ones(last - first), np.zeros(last - first, np.bool_)
         group, index = np.zeros(last - first, np.int64), np.arange(first, last)
         if self._grouped:
             group = self._group_id[first:last].astype(np.int64)
@@ -168,9 +170,12 @@ class EdgePopulation:
             rows = np.flatnonzero(group == number)
             for factor in FACTORS:
                 values = self._of_group(number, factor, index, rows, first)
+                known: NDArray[np.bool_] | bool = True
                 if values is None:
-                    values = self._of_types(factor, rows, first)
+                    values, known = self._of_types(factor, rows, first)
                 product[rows] *= values
+                found[rows] |= known
+        self.missing += int(np.count_nonzero(~found))
         return product
 
     def _of_group(
@@ -208,16 +213,19 @@ class EdgePopulation:
             )
         return values
 
-    def _of_types(self, factor: str, rows: Int64, first: int) -> Floats:
-        """A factor of some edges from their types; 1 for types that have none."""
+    def _of_types(
+        self, factor: str, rows: Int64, first: int
+    ) -> tuple[Floats, NDArray[np.bool_] | bool]:
+        """A factor of some edges from their types, 1 for types that have none, and which have."""
         values = np.ones(rows.size)
         if factor not in self._types or self._type is None or not rows.size:
-            return values
+            return values, False
         low, high = int(rows[0]), int(rows[-1]) + 1
         types = self._type[first + low : first + high].astype(np.int64)[rows - low]
         known, theirs = self._types[factor]
         at = np.minimum(np.searchsorted(known, types), known.size - 1)
-        return np.where(known[at] == types, theirs[at], values)
+        has = known[at] == types
+        return np.where(has, theirs[at], values), has
 
 
 def _distinct(values: Int64) -> list[int]:
@@ -295,6 +303,7 @@ def load(
         "source": source.name,
         "node_populations": populations.counts,
         "edge_populations": read,
+        WEIGHTS_MISSING: 0,
     }
     with NetworkWriter(
         destination,
@@ -307,7 +316,9 @@ def load(
         magnitudes = Magnitudes()
         for place, edges in enumerate(circuit.edges):
             at = (place, len(circuit.edges))
-            _add_file(writer, edges, populations, read, magnitudes, at, progress)
+            provenance[WEIGHTS_MISSING] += _add_file(
+                writer, edges, populations, read, magnitudes, at, progress
+            )
         provenance[WEIGHTS_NEGATIVE] = magnitudes.negative
         labels = np.repeat(np.arange(len(counts)), counts)
         writer.set_attribute(POPULATION, labels, list(populations.counts))
@@ -324,8 +335,11 @@ def _add_file(
     magnitudes: Magnitudes,
     place: tuple[int, int],
     progress: Progress | None,
-) -> None:
-    """Add the edges of file number place[0] of place[1], and count those of each population."""
+) -> int:
+    """Add the edges of file number place[0] of place[1], and count those of each population.
+
+    Returns how many have no weight.
+    """
     types = read_types(edges.types)
     with hdf5.opened(edges.path) as file:
         found = list(_edge_populations(file, edges.path, types))
@@ -344,3 +358,4 @@ def _add_file(
                 if progress is not None:
                     progress((place[0] + done / total) / place[1])
             read[name] = read.get(name, 0) + edge.size
+        return sum(edge.missing for _, edge in found)

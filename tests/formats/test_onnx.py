@@ -81,7 +81,7 @@ def test_gemm(converted: Convert, turned: tuple[int, int]) -> None:
     ],
 )  # fmt: skip
 def test_matmul(converted: Convert, left: Any, right: Any) -> None:
-    size = (2, 4)
+    size = (1, 2, 4) if left == "x" else (2, 4)  # not a batch of 2
     factors = " ".join("x" if one == "x" else "w" for one in (left, right))
     constants = {"w": weights(*(right if left == "x" else left))}
     check(converted, model([node("MatMul", factors)], constants, {"x": size}), size)

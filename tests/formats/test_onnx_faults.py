@@ -29,6 +29,11 @@ FAULTS: list[tuple[Any, str]] = [
     (model([node("Conv", "x w", auto_pad="ALL")], W), "auto_pad is 'ALL'"),
     (model([node("Conv", "x w")], {"w": W["w"] * np.nan}), "node 'n_y': weights that are not fin"),
     (model([node("Conv", "x w")], W, {"x": (2, 2, 5, 5)}), "takes a batch of 2"),
+    (
+        model([node("MatMul", "x w", "m"), node("Relu", "m")], {"w": weights(6, 3)}, {"x": (2, 6)}),
+        "a batch of 2 (first axis of 'x') would be 2 copies of the network; export",
+    ),
+    (model([node("Add", "x z")], {}, {"x": (3, 2), "z": (3, 2)}), "a batch of 3 (first axis of"),
     (model([node("Conv", "x w")], W, {"x": (1, 2, 1, 5)}), "a window of 2 does not fit into 1"),
     (model([node("Conv", "x w")], W, {"x": (1, 2)}), "takes a tensor of shape (1, 2)"),
     (model([node("Conv", "x w")], W, {"x": (1, 2, "h", 3)}), "'x': the size of axis 2 is open"),

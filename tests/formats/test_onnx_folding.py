@@ -106,6 +106,23 @@ def test_sums_that_are_used_twice_keep_their_weights(converted: Convert) -> None
     assert edges_of(net) == {(0, 2): first, (1, 2): second, (2, 3): 2.0}
 
 
+@pytest.mark.parametrize(
+    "more",
+    [
+        [node("ReduceSum", "m", axes=[0])],  # one neuron takes elements of both
+        [node("Reshape", "m s", "r"), node("MatMul", "r v")],
+        [node("Transpose", "m", "t", perm=[1, 0]), node("MatMul", "t u")],
+    ],
+)
+def test_a_first_axis_that_is_no_batch(more: list[Any], converted: Convert) -> None:
+    constants = {
+        "w": weights(6, 3), "v": weights(6, 2), "u": weights(2, 2), "s": np.array([1, 6])
+    }  # fmt: skip
+    made = model([node("MatMul", "x w", "m"), *more], constants, {"x": (2, 6)})
+    path = converted("a.onnx", made.SerializeToString())
+    assert labels_of(path)[:2] == ["x", "n_m"]
+
+
 def test_open_batch_zeros_and_constants(converted: Convert) -> None:
     nodes = [
         node("Shape", "x", "s"),
