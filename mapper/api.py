@@ -187,7 +187,7 @@ def _map(
     if ours:
         report["network"]["path"] = None
     if nodes is None and ID in original.meta.attributes:
-        nodes = original.attribute(ID).stored
+        nodes = _called(original)
     return NetworkMapping(
         core=found.core[: original.vertices],
         chip=chip,
@@ -203,6 +203,25 @@ def _map(
         _constraints=None if wishes is None else wishes.raw,
         _network=original.path if ours else None,
     )
+
+
+def _called(network: NetworkFile) -> Any:
+    """What neurons were called in the file that a network is from, shape (neurons,).
+
+    Ids that are not unique come with their populations, as pairs (population, id).
+    """
+    import numpy as np
+
+    from storage.network import ID, POPULATION
+
+    ids = network.attribute(ID)
+    called = ids.stored if ids.labels is None else [ids.labels[i] for i in ids.stored.tolist()]
+    if POPULATION not in network.meta.attributes or np.unique(ids.stored).size == ids.stored.size:
+        return called
+    population = network.attribute(POPULATION)
+    labels = population.labels or []
+    own = called if isinstance(called, list) else called.tolist()
+    return [(labels[i], name) for i, name in zip(population.stored.tolist(), own, strict=True)]
 
 
 def _open(

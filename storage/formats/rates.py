@@ -83,7 +83,10 @@ def _read_npz(path: Path, neurons: int) -> Rates:
 
 
 def _read_table(path: Path, network: NetworkFile) -> NDArray[np.float64]:
-    neurons = Neurons(network)
+    try:
+        neurons = Neurons(network)
+    except BadInputError as error:
+        raise BadInputError(f"{path}: {error}") from error
     rates, seen = np.zeros(network.vertices), np.zeros(network.vertices, np.bool_)
     with TextReader(path, comments=b"#%") as reader:
         line = reader.peek()
@@ -139,6 +142,7 @@ class Neurons:
     """Finds the neurons of a network by what the file that it came from calls them."""
 
     def __init__(self, network: NetworkFile) -> None:
+        """Raises `BadInputError` if they are known by an id and a population only."""
         self._count = network.vertices
         self._ids: Int64 | None = None
         self._order = np.empty(0, np.int64)
@@ -151,6 +155,11 @@ class Neurons:
             else:
                 self._labels = [ids.labels[i] for i in ids.stored.tolist()]
                 self._numbers = {name: i for i, name in enumerate(self._labels)}
+            if np.unique(ids.stored).size < self._count:
+                raise BadInputError(
+                    "neurons of several populations have the same ids; give the rates as npz, an "
+                    "array `rate` in the order of the network"
+                )
 
     def name(self, neuron: int) -> str:
         """What the neuron is called."""
@@ -224,7 +233,15 @@ def _members(network: NetworkFile, name: str, populations: int, path: Path) -> I
     if name not in labels:
         shown = ", ".join(map(repr, labels))
         raise BadInputError(f"{path}: /spikes/{name}: the network's populations are {shown}")
-    return np.flatnonzero(population.stored == labels.index(name))
+    own = np.flatnonzero(population.stored == labels.index(name))
+    if network.meta.provenance.get("format") != "sonata" and ID in network.meta.attributes:
+        ids = network.attribute(ID)
+        if ids.labels is not None or not np.array_equal(ids.stored[own], np.arange(own.size)):
+            raise BadInputError(
+                f"{path}: /spikes/{name} counts through 0..{own.size - 1}, but the ids of this "
+                "population are others; give the rates as npz"
+            )
+    return own
 
 
 def _count(group: Any, own: Int64, counts: Int64, path: Path) -> float:

@@ -230,3 +230,20 @@ def test_missing_spikes(name: str, networks: Path, tmp_path: Path) -> None:
     write_spikes(tmp_path / "s.h5", {"a": ([1], [0])})
     spoiled(name)(tmp_path / "s.h5")
     assert message_of(tmp_path / "s.h5", networks / PLAIN).startswith(f": no data set /{name}")
+
+
+def test_ids_of_populations(networks: Path, tmp_path: Path) -> None:
+    """An id alone names no neuron, and a report of spikes counts through 0, 1, 2 ..."""
+    table = "pre_pop,pre,post_pop,post\na,0,a,1\nb,0,b,2\n"
+    (tmp_path / "a.csv").write_text(table)
+    import_network(tmp_path / "a.csv", tmp_path / "net.bin")
+    (tmp_path / "r.csv").write_text("0,1\n1,2\n2,3\n")
+    assert message_of(tmp_path / "r.csv", tmp_path / "net.bin").startswith(
+        ": neurons of several populations have the same ids; give the rates as npz"
+    )
+    write_spikes(tmp_path / "s.h5", {"a": ([1000.0], [1])})
+    assert rates_of(tmp_path / "s.h5", tmp_path / "net.bin") == [0, 1, 0, 0]
+    write_spikes(tmp_path / "s.h5", {"b": ([1000.0], [1])})
+    assert message_of(tmp_path / "s.h5", tmp_path / "net.bin").startswith(
+        ": /spikes/b counts through 0..1, but the ids of this population are others"
+    )

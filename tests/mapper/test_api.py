@@ -240,7 +240,9 @@ def test_columns_of_a_table(folder: Path) -> None:
     network = mapping.to_json()["network"]
     assert (mapping.core.size, network["columns"]) == (8, columns)
     assert mapping.nodes is not None
-    assert list(mapping.nodes) == [0, 1, 2, 3, 0, 1, 2, 3]
+    assert list(mapping.nodes) == [(name, i) for name in "ab" for i in range(4)]
+    (folder / "b.csv").write_text("source,target\nn1,n2\nn2,n3\n")
+    assert mapper.map_network(folder / "b.csv", "2x2", **SMALL).nodes == ["n1", "n2", "n3"]
 
 
 def test_shown_as_a_table(folder: Path, edges: tuple[Any, ...]) -> None:
