@@ -72,9 +72,10 @@ class MappedRun:
     def columns(self) -> dict[str, NDArray[Any]]:
         """The table of the mapping, each of shape (neurons,): neuron, core, x, y.
 
-        If the network has them also `id`, the ids that a file with gaps had, and `size`.
+        If the network has them also `id`, the ids that a file with gaps had, and `size`; beside
+        `id`, which counts through populations then, the number of the `population`.
         """
-        from storage.network import ID, SIZE
+        from storage.network import ID, POPULATION, SIZE
 
         table: dict[str, NDArray[Any]] = {
             "neuron": np.arange(self.core.size),
@@ -82,8 +83,9 @@ class MappedRun:
             "x": self.x,
             "y": self.y,
         }
-        for name in (ID, SIZE):
-            if name in self.network.meta.attributes:
+        known = self.network.meta.attributes
+        for name in (ID, SIZE, *([POPULATION] if ID in known else [])):
+            if name in known:
                 table[name] = self.network.attribute(name).stored
         return table
 

@@ -320,6 +320,17 @@ def test_columns_are_told_and_reported(run: Run) -> None:
     assert (found.code, found.err) == (0, USED)
     assert found.json()["network"]["columns"]["source-population"] == "pre_pop"
     assert found.json()["network"]["columns_ignored"] == ["delay"]
+    assert run("export", "out", "cores.csv").code == 0
+    head, *rows = Path("cores.csv").read_text().splitlines()
+    assert head == "neuron,core,x,y,id,population"
+    assert [row.split(",")[-2:] for row in rows] == [["0", "0"], ["1", "0"], ["0", "1"], ["1", "1"]]
+    again = run("score", "a.csv", "cores.csv", "--chip", "2x2", "--json")
+    assert again.json()["metrics"]["hops_total"] == found.json()["metrics"]["hops_total"]
+    assert "would become one; write it as npz" in run("export", "a.bin", "b.csv").err
+    assert run("export", "a.bin", "b.npz").code == 0
+    assert run("import", "b.npz", "b.bin").code == 0
+    first, second = (run("info", name, "--json").json() for name in ("a.bin", "b.bin"))
+    assert first["attributes"] == second["attributes"]
 
 
 def test_columns_option(run: Run) -> None:
