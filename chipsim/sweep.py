@@ -236,11 +236,29 @@ def _examine(
 
 
 @njit(cache=True, nogil=True)
+def _sort(values, n):
+    """Sort the first n values, a few hundred at most (Shell 1959); numba's own sort is much to
+    compile."""
+    gap = 1
+    while gap < n // 3:
+        gap = 3 * gap + 1
+    while gap > 0:
+        for i in range(gap, n):
+            value = values[i]
+            j = i
+            while j >= gap and values[j - gap] > value:
+                values[j] = values[j - gap]
+                j -= gap
+            values[j] = value
+        gap //= 3
+
+
+@njit(cache=True, nogil=True)
 def _flush(source, cells, touched, n, bits, out_keys, out_sums, at):
     """Write the sums of one source core by increasing target core and clear them."""
     row = np.int64(source) * len(cells)
     if len(bits) > 8 * n:  # few cores on a large mesh
-        touched[:n].sort()
+        _sort(touched, n)
         for i in range(n):
             c = np.int64(touched[i])
             out_keys[at] = row + c
@@ -298,11 +316,11 @@ def _sweep(
 
     Returns the length of the run, the connectivity, and the hops of the trees in float64.
     """
-    n_out = 0
+    n_out = np.int64(0)  # not a literal: `_flush` would be compiled for it, too
     n_touched = 0
     connectivity = 0
     tree_hops = 0.0
-    source = -1
+    source = np.int64(-1)
     for i in range(len(order)):
         v = first + order[i]
         s = core[v]

@@ -123,12 +123,19 @@ def _contract(
 
 
 @njit(cache=True, nogil=True)
+def _copy(n, source, target):
+    """Of arrays, what an assignment of slices does; numba's would compile messages of errors."""
+    for i in range(n):
+        target[i] = source[i]
+
+
+@njit(cache=True, nogil=True)
 def _grown(array, need):
     """The array, or a longer copy of it."""
     if array.size >= need:
         return array
     longer = np.empty(max(need, 2 * array.size), array.dtype)
-    longer[: array.size] = array
+    _copy(array.size, array, longer)
     return longer
 
 
@@ -164,12 +171,12 @@ def _bisect(
     v_at = np.zeros(66, np.int64)
     e_at = np.zeros(66, np.int64)
     counts = np.zeros(66, np.int64)
-    all_indptr[: n + 1] = indptr[: n + 1]
-    all_ids[: ids.size] = ids
-    all_weights[: ids.size] = weights
-    all_sizes[:n] = sizes[:n]
+    _copy(n + 1, indptr, all_indptr)
+    _copy(ids.size, ids, all_ids)
+    _copy(ids.size, weights, all_weights)
+    _copy(n, sizes, all_sizes)
     all_bias = np.empty(2 * n + 64, np.int64)
-    all_bias[:n] = bias[:n]
+    _copy(n, bias, all_bias)
     counts[0] = n
     e_at[1] = ids.size
     v_at[1] = n + 1
@@ -229,11 +236,11 @@ def _bisect(
                 if excess < best_excess or (excess == best_excess and cut < best_cut):
                     best_cut = cut
                     best_excess = excess
-                    side[:m] = trial[:m]
+                    _copy(m, trial, side)
         else:
             for v in range(m):
                 finer[v] = side[clusters[v0 + v]]
-            side[:m] = finer[:m]
+            _copy(m, finer, side)
             _fm(m, p, i, w, z, b, most0, most1, passes, side, heap, place, cost, moves)
     if smoothing > 0 and n > 8:
         cut, excess = _cost_and_excess(n, indptr, ids, weights, sizes, bias, most0, most1, side)
@@ -249,4 +256,4 @@ def _bisect(
             n, indptr, ids, weights, sizes, bias, most0, most1, trial
         )
         if new_excess < excess or (new_excess == excess and new_cut <= PREFER_SMOOTH * cut):
-            side[:n] = trial[:n]
+            _copy(n, trial, side)

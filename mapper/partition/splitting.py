@@ -2,8 +2,8 @@
 
 The inner connections of as many parts as fit the memory are gathered in one pass over the rows;
 then the parts are cut in two again and again until each piece has the number of cores that is
-asked for. All of that happens in one call of a kernel for many parts, without Python in between,
-each part by one thread, all threads at work.
+asked for. All of that happens in one call of a kernel for each part, by one thread, all threads at
+work.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ def _split(
     sub_sizes = np.empty(n, np.int64)
     bias = np.zeros(n, np.int64)
     side = np.empty(n, np.uint8)
-    at = 0
+    at = np.int64(0)
     while at < count:
         if piece_cores[at] <= stop:
             at += 1
@@ -133,37 +133,21 @@ def _split(
 
 
 @njit(cache=True, nogil=True)
-def _split_gathered(
-    blocks, members, start, offset, used, ids, weights, sizes, cores, stop, capacity, tries,
-    passes, smoothing, seed, piece, piece_cores, piece_start, pieces,
-):  # fmt: skip
-    """`_split` for several blocks whose rows were gathered; see `mapper.partition.splitting`."""
-    for b in blocks:
-        n = start[b + 1] - start[b]
-        entries = np.int64(0)
-        for i in range(start[b], start[b + 1]):
-            entries += used[members[i]]
-        indptr = np.empty(n + 1, np.int64)
-        own_ids = np.empty(entries, np.int32)
-        own_weights = np.empty(entries, np.int32)
-        own_sizes = np.empty(n, np.int64)
-        at = 0
-        indptr[0] = 0
-        for i in range(n):
-            v = members[start[b] + i]
-            own_sizes[i] = sizes[v]
-            for e in range(offset[v], offset[v] + used[v]):
-                own_ids[at] = ids[e]
-                own_weights[at] = weights[e]
-                at += 1
-            indptr[i + 1] = at
-        own_piece = np.empty(n, np.int32)
-        pieces[b] = _split(
-            n, indptr, own_ids, own_weights, own_sizes, cores[b], stop, capacity, tries, passes,
-            smoothing, seed + b, own_piece, piece_cores[piece_start[b] : piece_start[b + 1]],
-        )  # fmt: skip
-        for i in range(n):
-            piece[members[start[b] + i]] = own_piece[i]
+def _take(members, offset, used, ids, weights):
+    """Rows of the vertices of a block, behind one another: indptr, ids and weights."""
+    indptr = np.empty(members.size + 1, np.int64)
+    indptr[0] = 0
+    for i in range(members.size):
+        indptr[i + 1] = indptr[i] + used[members[i]]
+    own_ids = np.empty(indptr[-1], np.int32)
+    own_weights = np.empty(indptr[-1], np.int32)
+    for i in range(members.size):
+        e = offset[members[i]]
+        for at in range(indptr[i], indptr[i + 1]):
+            own_ids[at] = ids[e]
+            own_weights[at] = weights[e]
+            e += 1
+    return indptr, own_ids, own_weights
 
 
 def _batches(at_part: NDArray[np.int64], entries: int) -> list[tuple[int, int]]:
@@ -221,11 +205,20 @@ def split_parts(
     ids, weights = np.empty(longest, np.int32), np.empty(longest, np.int32)
 
     def split(blocks: NDArray[np.int64]) -> None:
-        _split_gathered(
-            blocks, members, start, offset, used, ids, weights, rows.sizes, cores, stop, capacity,
-            effort.tries, effort.passes, effort.smoothing, seed, piece, piece_cores, piece_start,
-            pieces,
-        )  # fmt: skip
+        for b in blocks.tolist():
+            if cores[b] <= stop:
+                piece_cores[piece_start[b]] = cores[b]
+                continue
+            mine = members[start[b] : start[b + 1]]
+            own_piece = np.empty(mine.size, np.int32)
+            indptr, own_ids, own_weights = _take(mine, offset, used, ids, weights)
+            # not one kernel for all blocks: `_bisect` in it would be compiled once more
+            pieces[b] = _split(
+                mine.size, indptr, own_ids, own_weights, rows.sizes[mine], cores[b], stop, capacity,
+                effort.tries, effort.passes, effort.smoothing, seed + b, own_piece,
+                piece_cores[piece_start[b] : piece_start[b + 1]],
+            )  # fmt: skip
+            piece[mine] = own_piece
 
     for low, high in batches:
         mine = members[start[low] : start[high]]

@@ -112,7 +112,7 @@ def _anneal(
         u = movers[_draw(state, movers.size)]
         ux, uy = np.int64(spot[u, 0]), np.int64(spot[u, 1])
         cx, cy, reach = ux, uy, window
-        if _draw(state, 1024) < near:
+        if _draw(state, np.int64(1024)) < near:
             t = ids[indptr[u] + _draw(state, indptr[u + 1] - indptr[u])]
             cx, cy, reach = np.int64(start[t, 0]), np.int64(start[t, 1]), 1
             cx, cy = min(max(cx, left), right - 1), min(max(cy, top), bottom - 1)
@@ -132,7 +132,7 @@ def _anneal(
         if heat > 0.0:
             if change > 16.0 * heat:
                 continue
-            allowed = -heat * math.log((1 + _draw(state, 1 << 30)) / (1 << 30))
+            allowed = -heat * math.log((1 + _draw(state, np.int64(1 << 30))) / (1 << 30))
         if change >= allowed and (change > 0.0 or heat == 0.0):
             continue
         for e in range(indptr[u], indptr[u + 1]):
@@ -355,7 +355,7 @@ def _round(
 
 def total_cost(traffic: Traffic, spot: NDArray[np.int32], shape: tuple[int, int]) -> float:
     """Twice the cost of connections and background."""
-    cost = float(_hop_cost(*traffic.csr, spot[:, 0], spot[:, 1]))
+    cost = float(_hop_cost(*traffic.csr, *np.ascontiguousarray(spot.T)))
     for axis in (0, 1):
         pulls = pull(traffic.mass, spot[:, axis], shape[1 - axis])
         cost += float((pulls[spot[:, axis]] * traffic.mass).sum())

@@ -95,7 +95,7 @@ def _anneal_classes(
         if heat > 0.0:
             if change > 16.0 * heat:
                 continue
-            allowed = -heat * math.log((1 + _draw(state, 1 << 30)) / (1 << 30))
+            allowed = -heat * math.log((1 + _draw(state, np.int64(1 << 30))) / (1 << 30))
         if change >= allowed:
             continue
         for e in range(indptr[a], indptr[a + 1]):

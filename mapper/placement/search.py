@@ -11,14 +11,14 @@ from numpy.typing import NDArray
 
 
 @njit(cache=True, nogil=True)
-def _search(indptr, ids, start, number, label, order, at):
-    """Append what can be reached from `start`, by distance, to order[:at]; returns its new end.
+def _search(indptr, ids, start, number, label, order):
+    """Fill `order` with what can be reached from `start`, by distance; returns how many.
 
     label : -1 for what has not been reached, else the number of the search; changed
     """
     label[start] = number
-    order[at] = start
-    end = at + 1
+    order[0] = start
+    at, end = 0, 1
     while at < end:
         u = order[at]
         at += 1
@@ -33,10 +33,10 @@ def _search(indptr, ids, start, number, label, order, at):
 
 @njit(cache=True, nogil=True)
 def _components(indptr, ids, label, order):
-    count = 0
+    count = np.int64(0)
     for v in range(label.size):
         if label[v] < 0:
-            _search(indptr, ids, v, count, label, order, 0)
+            _search(indptr, ids, v, count, label, order)
             count += 1
     return count
 
@@ -44,7 +44,7 @@ def _components(indptr, ids, label, order):
 def search_from(indptr: NDArray[np.int64], ids: NDArray[np.int32], start: int) -> NDArray[np.int64]:
     """Vertices that can be reached from `start`, by distance."""
     order = np.empty(indptr.size - 1, np.int64)
-    end = _search(indptr, ids, start, 0, np.full(order.size, -1, np.int32), order, 0)
+    end = _search(indptr, ids, start, 0, np.full(order.size, -1, np.int32), order)
     return order[:end]
 
 

@@ -75,7 +75,7 @@ def _anneal_sparse(
         u = movers[_draw(state, movers.size)]
         ux, uy = np.int64(place[u, 0]), np.int64(place[u, 1])
         cx, cy, reach = ux, uy, window
-        if _draw(state, 1024) < share:
+        if _draw(state, np.int64(1024)) < share:
             t = near[indptr[u] + _draw(state, indptr[u + 1] - indptr[u])]
             cx, cy, reach = np.int64(place[t, 0]), np.int64(place[t, 1]), 1
             cx, cy = min(max(cx, left), right - 1), min(max(cy, top), bottom - 1)
@@ -103,7 +103,7 @@ def _anneal_sparse(
         if heat > 0.0 and change > 0.0:
             if change > 16.0 * heat:
                 continue
-            if change >= -heat * math.log((1 + _draw(state, 1 << 30)) / (1 << 30)):
+            if change >= -heat * math.log((1 + _draw(state, np.int64(1 << 30))) / (1 << 30)):
                 continue
         elif heat == 0.0 and change >= 0.0:
             continue

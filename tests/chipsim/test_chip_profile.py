@@ -11,6 +11,7 @@ from hypothesis import given, settings
 import chipsim.profile
 from chipsim.chip import Chip
 from chipsim.profile import DESTINATIONS, destinations_kept
+from chipsim.sweep import _sort
 from chipsim.traffic import measure
 from tests.chipsim import naive
 from tests.chipsim.strategies import Case, cases
@@ -72,3 +73,12 @@ def test_how_many_are_kept(width: int, height: int, kept: int) -> None:
     chip = Chip("any", width, height)
     assert destinations_kept(chip) == kept
     assert kept * chip.cores <= DESTINATIONS
+
+
+@pytest.mark.parametrize("n", [0, 1, 2, 5, 40, 300])
+def test_few_cores_are_sorted(n: int) -> None:
+    rng = np.random.default_rng(n)
+    values = rng.integers(-50, 50, n + 3)
+    expected = [*sorted(values[:n].tolist()), *values[n:].tolist()]
+    _sort(values, n)
+    assert values.tolist() == expected

@@ -10,7 +10,7 @@ from mapper.partition.bipartition import _bisect, _cluster, _contract, _grown
 from mapper.partition.heap import _remove, _sift_down, _sift_up
 from mapper.partition.rows import HeldRows
 from mapper.partition.splitting import _extract, _limits, _split
-from mapper.partition.two_sides import _cost_and_excess, _fm, _grow, _smooth
+from mapper.partition.two_sides import _cost_and_excess, _falling, _fm, _grow, _smooth
 from storage.memory import MemoryGraph
 from tests.mapper import naive
 from tests.mapper import naive_bipartition as twin
@@ -374,3 +374,12 @@ def test_neighbouring_numbers_are_pieces_of_the_same_piece() -> None:
     for pieces, best in ((2, 16), (4, 32), (16, 96)):
         coarse = fine // (16 // pieces)
         assert naive.cut(links_of(rows), coarse.tolist()) < 1.6 * best
+
+
+@pytest.mark.parametrize("n", [0, 1, 2, 16, 17, 100, 1000])
+def test_falling_order(n: int) -> None:
+    """That of numpy's stable sort: equal values, zeros of both signs among them, as they are."""
+    rng = np.random.default_rng(n)
+    for values in (rng.normal(size=n), rng.integers(-3, 4, n) * np.float64(-0.5)):
+        x = values.astype(np.float32)
+        assert _falling(x).tolist() == np.argsort(-x, kind="stable").tolist()

@@ -33,7 +33,7 @@ def test_search(seed: int) -> None:
     assert search_from(indptr, ids, start).tolist() == expected
 
     label, order = np.full(n, -1, np.int32), np.empty(n, np.int64)
-    assert _search(indptr, ids, start, 7, label, order, 0) == len(expected)
+    assert _search(indptr, ids, start, 7, label, order) == len(expected)
     assert np.flatnonzero(label == 7).tolist() == sorted(expected)
 
     count, label = components(indptr, ids)
