@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from importlib import import_module
 from typing import Any
 
-from mapper.errors import BAD_INPUT, CLOSED_PIPE, INTERRUPTED, MapperError
+from mapper.errors import BAD_INPUT, CLOSED_PIPE, DOES_NOT_FIT, INTERRUPTED, MapperError
 from mapper.installation import prepare
 from mapper.version import version
 
@@ -194,10 +194,12 @@ def _known_error(error: Exception) -> tuple[str, int] | None:
     """Message and exit code of an error that a user can do something about."""
     from chipsim.errors import ChipError
     from hw.errors import HwError
-    from storage.errors import StorageError
+    from storage.errors import MemoryShortError, StorageError
 
     if isinstance(error, MapperError):
         return str(error), error.exit_code
+    if isinstance(error, MemoryShortError):
+        return str(error), DOES_NOT_FIT
     if isinstance(error, StorageError | ChipError | HwError):
         return str(error), BAD_INPUT
     if isinstance(error, OSError):

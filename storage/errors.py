@@ -33,3 +33,7 @@ def write_error(path: Path, error: OSError) -> WriteError:
     """The one-line form of what the system said about `path`."""
     reason = error.strerror or str(error)
     return WriteError(f"{path}: cannot write: {reason}; nothing was kept, choose another place")
+
+
+class MemoryShortError(StorageError):
+    """What is to be read does not fit the memory that it may use; tells how much would do."""

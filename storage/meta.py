@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from dataclasses import asdict, dataclass, field, replace
+from io import BytesIO
 from typing import Any
 
 from storage.errors import CorruptError
@@ -67,7 +68,10 @@ class NetworkMeta:
     version: int = VERSION
 
     def to_json(self) -> bytes:
-        return json.dumps(asdict(self), indent=1).encode()
+        text = BytesIO()  # of millions of labels a list of all pieces would be the largest thing
+        for piece in json.JSONEncoder(indent=1).iterencode(asdict(self)):
+            text.write(piece.encode())
+        return text.getvalue()
 
     @classmethod
     def from_json(cls, raw: bytes, where: str) -> NetworkMeta:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,7 @@ from storage.sorter import MAX_TOTAL, ConnectionSorter
 ATTRIBUTE_BLOCK = 1 << 16
 DEFAULT_MEMORY = 256 << 20
 
+Stored = Callable[[int, int], NDArray[np.int64]]  # values of a range of neurons
 _Ids = NDArray[np.integer]
 _Edges = tuple[_Ids, _Ids, NDArray[np.integer] | NDArray[np.floating]]
 
@@ -68,7 +69,7 @@ class NetworkWriter(Closing):
         self._threads = threads or os.cpu_count() or 1
         self._block_size = block_size
         self._provenance = provenance or {}
-        self._attributes: dict[str, tuple[NDArray[np.int64], AttributeMeta]] = {}
+        self._attributes: dict[str, tuple[Stored, AttributeMeta]] = {}
         self._units = UnitFinder()
         self._read = self._self_loops = 0
         self._archive = ArchiveWriter(path)
@@ -143,7 +144,7 @@ class NetworkWriter(Closing):
         labels: Sequence[str] | None = None,
         unit: float = 1.0,
     ) -> None:
-        """Give every neuron a value; shape (neurons,), in the given unit.
+        """Give every neuron a value; shape (neurons,), in the given unit, not to change any more.
 
         Raises `BadInputError` for values that the format can't hold (sizes and rates may not be
         negative, nothing may be NaN).
@@ -164,7 +165,7 @@ class NetworkWriter(Closing):
                 raise BadInputError(f"attribute {name!r} spans more than 63 bits; scale it down")
             if name == SIZE and values.sum(dtype=np.float64) >= MAX_TOTAL:
                 raise BadInputError("the sum of all sizes is beyond 2^62; scale them down")
-            step, stored = 1.0, values.astype(np.int64)
+            step, stored = 1.0, values.astype(np.int64, copy=False)
         else:
             finder = UnitFinder()
             finder.observe(values if name == RATE else np.abs(values), f"attribute {name!r}")
@@ -176,7 +177,20 @@ class NetworkWriter(Closing):
         if labels is not None and not 0 <= stored.min() <= stored.max() < len(labels):
             raise BadInputError(f"attribute {name!r} counts beyond its {len(labels)} labels")
         about = AttributeMeta(step * unit, offset, list(labels) if labels is not None else None)
-        self._attributes[name] = (stored - offset, about)
+        self._attributes[name] = (lambda first, last: stored[first:last] - offset), about
+
+    def set_attribute_parts(
+        self, name: str, largest: int, read: Stored, labels: Sequence[str] | None = None
+    ) -> None:
+        """Give every neuron a whole number from 0 that need not be in memory.
+
+        largest : of all values, below 2^63
+        read : gives the values of neurons first .. last-1, while the network is written
+        """
+        if not 0 <= largest < (2**63 if labels is None else len(labels)):
+            raise BadInputError(f"attribute {name!r} goes up to {largest}, which is too many")
+        about = AttributeMeta(labels=list(labels) if labels is not None else None)
+        self._attributes[name] = read, about
 
     def finish(self) -> NetworkMeta:
         """Sort, write, rename; returns what was written."""
@@ -193,21 +207,19 @@ class NetworkWriter(Closing):
             self._archive.add(member)
             totals.count(*counted)
         self._sorter.close()
+        totals.sizes = self.neurons if SIZE not in self._attributes else 0
         for name, (stored, _) in self._attributes.items():
-            self._write_attribute(name, stored)
+            for index, first in enumerate(range(0, self.neurons, ATTRIBUTE_BLOCK)):
+                values = stored(first, min(first + ATTRIBUTE_BLOCK, self.neurons))
+                totals.sizes += int(values.sum()) if name == SIZE else 0
+                self._archive.add(pack(attribute_member(name, index), encode_numbers(values)))
         meta = self._describe(totals, unit, block_size)
         self._archive.add(pack(MEMBER, meta.to_json()))
         self._archive.commit()
         return meta
 
-    def _write_attribute(self, name: str, stored: NDArray[np.int64]) -> None:
-        for index, first in enumerate(range(0, self.neurons, ATTRIBUTE_BLOCK)):
-            raw = encode_numbers(stored[first : first + ATTRIBUTE_BLOCK])
-            self._archive.add(pack(attribute_member(name, index), raw))
-
     def _describe(self, totals: _Totals, unit: float, block_size: int) -> NetworkMeta:
         synapses = totals.connections // 2
-        sizes = self._attributes.get(SIZE)
         return NetworkMeta(
             neurons=self.neurons,
             synapses=synapses,
@@ -223,7 +235,7 @@ class NetworkWriter(Closing):
             attribute_block_size=ATTRIBUTE_BLOCK,
             default_size=1,
             default_weight=1,
-            total_size=int(sizes[0].sum()) if sizes else self.neurons,
+            total_size=totals.sizes,
             total_weight=totals.weight // 2,
             largest_block_bytes=totals.largest,
             attributes={name: about for name, (_, about) in self._attributes.items()},
@@ -236,10 +248,13 @@ class NetworkWriter(Closing):
 
 
 class _Totals:
-    """Running sums over the blocks; every synapse is seen at both of its ends."""
+    """Running sums over the blocks; every synapse is seen at both of its ends.
+
+    sizes : of all vertices
+    """
 
     def __init__(self) -> None:
-        self.connections = self.weight = self.clamped = self.largest = 0
+        self.connections = self.weight = self.clamped = self.largest = self.sizes = 0
 
     def count(self, connections: int, weight: int, clamped: int, raw_bytes: int) -> None:
         self.connections += connections

@@ -1,120 +1,31 @@
-"""Sparse ids made dense: edges wait in a file until all ids are known.
-
-The ids are in a hash table of plain integers: no Python objects, no sorting of what was seen.
-"""
+"""Sparse ids made dense: edges wait in a file until all ids are known."""
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from storage.closing import Closing
 from storage.errors import BadInputError
-from storage.files import write_error, writing
+from storage.formats.base import DEFAULT_MEMORY
+from storage.formats.distinct import DistinctIds, TemporaryNumbers
 from storage.formats.losses import Magnitudes
+from storage.formats.names import NameTable
 from storage.graph import MAX_VERTICES
 from storage.meta import NetworkMeta
 from storage.network import ID, POPULATION, SIZE
 from storage.writer import NetworkWriter
 
-SMALLEST_TABLE = 1 << 12
-_EMPTY = -1
-
-
 _ID_BITS = 31  # what the number of an id takes: there are at most MAX_VERTICES
 _Numbers = NDArray[np.int32]
 Weight = NDArray[np.int64] | NDArray[np.float64]
+_Group = tuple[list[int], np.dtype[Any] | None, bool]
 _Spooled = tuple[_Numbers, _Numbers, Weight | None, NDArray[np.int64]]
-
-
-@njit(cache=True, nogil=True)
-def _place(table, key):
-    """Where `key` is in a table of a power of two of places, or the free place for it."""
-    mask = table.size - 1
-    # the finaliser of splitmix64 spreads ids of any pattern; bits above 63 are cut off
-    mixed = np.uint64(key)
-    mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    at = np.int64((mixed ^ (mixed >> np.uint64(31))) & np.uint64(mask))
-    while table[at] != _EMPTY and table[at] != key:
-        at = (at + 1) & mask
-    return at
-
-
-@njit(cache=True, nogil=True)
-def _insert(table, ids, room):
-    """Put ids into the table until `room` of them were new; (new ones, ids looked at)."""
-    fresh = 0
-    for i in range(ids.size):
-        at = _place(table, ids[i])
-        if table[at] == _EMPTY:
-            if fresh >= room:
-                return fresh, i
-            table[at] = ids[i]
-            fresh += 1
-    return fresh, ids.size
-
-
-@njit(cache=True, nogil=True)
-def _number(table, numbers, ids):
-    """Give the id at place i of `ids` the number i."""
-    for i in range(ids.size):
-        numbers[_place(table, ids[i])] = i
-
-
-@njit(cache=True, nogil=True)
-def _look_up(table, numbers, ids, out):
-    """The numbers of ids, all of which are in the table."""
-    for i in range(ids.size):
-        out[i] = numbers[_place(table, ids[i])]
-
-
-class IdTable:
-    """A set of whole numbers, not negative, that then counts them in increasing order.
-
-    Takes at most 48 bytes per number, for they are in an open hash table, half full at most.
-    """
-
-    def __init__(self) -> None:
-        self._table = np.full(SMALLEST_TABLE, _EMPTY, np.int64)
-        self._numbers = np.empty(0, np.int32)
-        self.size = 0
-
-    def add(self, ids: NDArray[np.int64]) -> None:
-        with np.errstate(over="ignore"):  # the hash is modulo 2^64, also with the JIT off
-            while ids.size:
-                fresh, seen = _insert(self._table, ids, self._table.size // 2 - self.size)
-                self.size += fresh
-                ids = ids[seen:]
-                if ids.size:
-                    old = self._table[self._table != _EMPTY]
-                    self._table = np.full(2 * self._table.size, _EMPTY, np.int64)
-                    _insert(self._table, old, old.size)
-
-    def sorted(self) -> NDArray[np.int64]:
-        """All numbers, increasing, shape (size,)."""
-        ids = self._table[self._table != _EMPTY]
-        ids.sort()
-        return ids
-
-    def number(self, ids: NDArray[np.int64]) -> None:
-        """Count through `ids`, which hold every number of the set once."""
-        self._numbers = np.empty(self._table.size, np.int32)
-        with np.errstate(over="ignore"):
-            _number(self._table, self._numbers, ids)
-
-    def numbers(self, ids: NDArray[np.int64]) -> NDArray[np.int32]:
-        """What `number` made of these ids, shape (ids,)."""
-        out = np.empty(ids.size, np.int32)
-        with np.errstate(over="ignore"):
-            _look_up(self._table, self._numbers, ids, out)
-        return out
 
 
 def whole_numbers(names: list[str]) -> NDArray[np.int64] | None:
@@ -132,31 +43,29 @@ class EdgeSpool(Closing):
     New ids follow the increasing order of the original ones, which become the attribute `id`.
     Where ids count through populations, a neuron is an id in a population: those of a population
     are together, and the attribute `population` names it.
-    The edges lie in a temporary file beside the destination, the distinct ids in memory.
+    The edges lie in a temporary file beside the destination, and so do the distinct ids where
+    the memory does not hold them.
     """
 
-    def __init__(self, destination: Path, source: Path) -> None:
-        self.destination, self.source = destination, source
-        folder = destination.absolute().parent
-        try:
-            # a file without a name: whatever happens to this process, nothing stays behind
-            self._file = tempfile.TemporaryFile(dir=folder)  # noqa: SIM115
-        except OSError as error:
-            raise write_error(folder, error) from error
-        self._folder = folder
+    def __init__(
+        self,
+        destination: Path,
+        source: Path,
+        memory: int = DEFAULT_MEMORY,
+        names: NameTable | None = None,
+    ) -> None:
+        """memory : bytes for ids and, once all are known, for the sort
+        names : what ids count through, if they stand for names: these become the labels of the
+            attribute, or if all are whole numbers its values
+        """
+        self.destination, self.source, self._memory = destination, source, memory
+        self._folder = destination.absolute().parent
+        self._file = TemporaryNumbers(self._folder)
         self._chunks: list[tuple[int, np.dtype[Any] | None, bool]] = []
-        self._table = IdTable()
+        self._names = names
+        self.distinct = DistinctIds(self._folder, memory // 2)  # without names
         self._magnitudes = Magnitudes()
         self.edges = 0
-
-    def know(self, ids: NDArray[np.int64]) -> None:
-        """Have neurons of these ids, whether edges name them or not."""
-        self._table.add(ids)
-
-    @property
-    def ids(self) -> NDArray[np.int64]:
-        """The distinct ids so far, increasing."""
-        return self._table.sorted()
 
     def add(
         self,
@@ -173,16 +82,19 @@ class EdgeSpool(Closing):
         if not source.size:
             return
         weight = self._magnitudes.of(weight)
-        with writing(self._folder):
-            for array in (source, target, *(populations or ()), weight):
-                if array is not None:
-                    self._file.write(np.ascontiguousarray(array).data)
+        for array in (source, target, *(populations or ()), weight):
+            if array is not None:
+                self._file.append(np.ascontiguousarray(array).view(np.int64))
         self.edges += source.size
         kind = None if weight is None else weight.dtype
         self._chunks.append((source.size, kind, populations is not None))
-        self._table.add(source)
-        self._table.add(target)
-        if self._table.size > MAX_VERTICES:
+        if self._names is None:
+            self.distinct.add(source)
+            self.distinct.add(target)
+            self._require_few(self.distinct.seen)
+
+    def _require_few(self, count: int) -> None:
+        if count > MAX_VERTICES:
             raise BadInputError(
                 f"{self.source}: more than {MAX_VERTICES} different ids; split the network"
             )
@@ -190,10 +102,8 @@ class EdgeSpool(Closing):
     def write(
         self,
         provenance: dict[str, Any],
-        memory: int,
         threads: int | None = None,
         *,
-        names: list[str] | None = None,
         by_number: bool = False,
         undirected: bool = False,
         sizes: NDArray[np.int64] | None = None,
@@ -201,106 +111,179 @@ class EdgeSpool(Closing):
     ) -> NetworkMeta:
         """Write the network to the destination; raises `BadInputError` if there was no edge.
 
-        names : where ids 0 .. n-1 stand for names: these, which become the labels of `id`, or if
-            all are whole numbers its values
-        by_number : then neurons are in increasing order of them, not in that of the ids
+        by_number : neurons whose names are whole numbers are in increasing order of them
         sizes : of the neurons, in the order that they get, shape (ids,)
         populations : the names of all; those of whole numbers come in increasing order
         """
-        with writing(self._folder):
-            self._file.flush()
-        ids = self.ids
+        ids: _Ids = self.distinct
+        if self._names is not None:
+            ids = NamedIds(self._names.names(), by_number)
         if not ids.size:
             raise BadInputError(f"{self.source}: no neurons; the file lists no connection")
-        original, labels = ids, names
-        whole = None if names is None else whole_numbers(names)
-        if whole is not None:
-            ids = np.argsort(whole) if by_number else ids
-            original, labels = whole[ids], None
-        self._table.number(ids)
-        members = None if populations is None else self._members(populations)
-        if members is not None:
-            original = original[members.place]
-        with NetworkWriter(
-            self.destination,
-            original.size,
-            undirected=undirected,
-            memory=memory,
-            threads=threads,
-            provenance={"source": self.source.name, **provenance, **self._magnitudes.facts},
-        ) as writer:
-            for source, target, weight, codes in self._spooled():
+        self._require_few(ids.size)
+        with ExitStack() as stack:
+            members = None
+            if populations is not None:
+                members = stack.enter_context(self._members(ids, populations))
+            writer = stack.enter_context(
+                NetworkWriter(
+                    self.destination,
+                    ids.size if members is None else members.size,
+                    undirected=undirected,
+                    memory=self._memory // 2 if self._names is None else self._names.left,
+                    threads=threads,
+                    provenance={
+                        "source": self.source.name,
+                        **provenance,
+                        **self._magnitudes.facts,
+                    },
+                )
+            )
+            for source, target, weight, codes in self._spooled(ids):
                 if members is not None:
                     source, target = members.neurons(source, target, codes)
                 writer.add(source, target, weight)
-            writer.set_attribute(ID, original, labels=labels)
-            if members is not None:
-                writer.set_attribute(POPULATION, members.population, labels=members.names)
+            labels = ids.labels if isinstance(ids, NamedIds) else None
+            if members is None:
+                writer.set_attribute_parts(ID, ids.largest, ids.read, labels)
+            else:
+                writer.set_attribute_parts(
+                    ID, ids.largest, lambda first, last: ids.at(members.places(first, last)), labels
+                )
+                writer.set_attribute_parts(
+                    POPULATION, len(members.names) - 1, members.populations, members.names
+                )
             if sizes is not None:
                 writer.set_attribute(SIZE, sizes)
             return writer.finish()
 
-    def _members(self, populations: list[str]) -> Members:
+    def _members(self, ids: _Ids, populations: list[str]) -> Members:
         """The neurons that the edges name, each by its population and the number of its id."""
-        members = Members(populations)
-        for source, target, _, codes in self._spooled():
+        members = Members(populations, self._folder, self._memory // 4)
+        for source, target, _, codes in self._spooled(ids):
             members.add(source, target, codes)
-        members.number()
-        if members.place.size > MAX_VERTICES:
+        if members.size > MAX_VERTICES:
             raise BadInputError(
                 f"{self.source}: more than {MAX_VERTICES} neurons; split the network"
             )
         return members
 
-    def _spooled(self) -> Iterator[_Spooled]:
+    def _spooled(self, ids: _Ids) -> Iterator[_Spooled]:
         """Numbers of sources and targets, weights, and populations of both (none: no rows)."""
-        self._file.seek(0)
-        for count, kind, grouped in self._chunks:
-            ends = np.frombuffer(self._file.read(16 * count), np.int64)
-            codes = np.frombuffer(self._file.read(16 * count if grouped else 0), np.int64)
-            weight = None if kind is None else np.frombuffer(self._file.read(8 * count), kind)
-            new = self._table.numbers(ends)
-            yield new[:count], new[count:], weight, codes.reshape(2, -1)
+        at = 0
+        for count, kind, grouped in self._together(ids.at_a_time):
+            ends, codes, weights = [], [], []
+            for size in count:
+                ends.append(self._file.read(at, at + 2 * size).reshape(2, -1))
+                at += 2 * size
+                if grouped:
+                    codes.append(self._file.read(at, at + 2 * size).reshape(2, -1))
+                    at += 2 * size
+                if kind is not None:
+                    weights.append(self._file.read(at, at + size).view(kind))
+                    at += size
+            new = ids.numbers(np.concatenate(ends, axis=1).ravel()).reshape(2, -1)
+            weight = np.concatenate(weights) if weights else None
+            none = np.empty((2, 0), np.int64)
+            yield new[0], new[1], weight, np.concatenate([none, *codes], axis=1)
+
+    def _together(self, most: int | None) -> Iterator[_Group]:
+        """Chunks alike that follow each other, `most` ends in all or a single one."""
+        group: list[int] = []
+        kind, grouped = None, False
+        for count, of_weight, has_populations in self._chunks:
+            full = most is None or 2 * (sum(group) + count) > most
+            if group and (full or (of_weight, has_populations) != (kind, grouped)):
+                yield group, kind, grouped
+                group = []
+            kind, grouped = of_weight, has_populations
+            group.append(count)
+        if group:
+            yield group, kind, grouped
 
     def close(self) -> None:
         self._file.close()
+        self.distinct.close()
 
 
-class Members:
-    """Neurons that are known by a population and the number of an id in it.
+class NamedIds:
+    """Ids 0 .. n-1 that stand for names, in the manner of `DistinctIds`.
 
-    names : of the populations, in the order that they get
-    population, place : of each neuron after `number`: its population and the number of its id
+    labels : the names, None if all are whole numbers: then these are the ids
+    by_number : they get numbers in increasing order of these
     """
 
-    def __init__(self, names: list[str]) -> None:
+    at_a_time = None
+
+    def __init__(self, names: list[str], by_number: bool) -> None:
+        whole = whole_numbers(names)
+        self.size = len(names)
+        self.labels = names if whole is None else None
+        order = np.argsort(whole) if by_number and whole is not None else np.arange(self.size)
+        self._original = order if whole is None else whole[order]
+        self._number = np.empty(self.size, np.int32)
+        self._number[order] = np.arange(self.size)
+
+    @property
+    def largest(self) -> int:
+        return int(self._original.max())
+
+    def read(self, first: int, last: int) -> NDArray[np.int64]:
+        return self._original[first:last]
+
+    def at(self, places: NDArray[np.int64]) -> NDArray[np.int64]:
+        return self._original[places]
+
+    def numbers(self, ids: NDArray[np.int64]) -> NDArray[np.int32]:
+        return self._number[ids]
+
+
+_Ids = DistinctIds | NamedIds
+
+
+class Members(Closing):
+    """Neurons that are known by a population and the number of an id in it, counted through
+    population by population.
+
+    names : of the populations, in the order that they get
+    """
+
+    def __init__(self, names: list[str], folder: Path, memory: int) -> None:
         whole = whole_numbers(names)
         order = np.arange(len(names)) if whole is None else np.argsort(whole)
         self.names = [names[i] for i in order.tolist()]
         self._rank = np.argsort(order)
-        self._table = IdTable()
-        self.population = self.place = np.empty(0, np.int64)
+        self._distinct = DistinctIds(folder, memory)
+
+    @property
+    def size(self) -> int:
+        return self._distinct.size
 
     def add(self, source: _Numbers, target: _Numbers, codes: NDArray[np.int64]) -> None:
         """Have these neurons; codes : shape (2, edges), populations as they were numbered."""
         for numbers, own in zip((source, target), codes, strict=True):
-            self._table.add(self._keys(numbers, own))
+            self._distinct.add(self._keys(numbers, own))
 
-    def number(self) -> None:
-        """Count through the neurons, population by population."""
-        keys = self._table.sorted()
-        self._table.number(keys)
-        self.population, self.place = keys >> _ID_BITS, keys & ((1 << _ID_BITS) - 1)
+    def populations(self, first: int, last: int) -> NDArray[np.int64]:
+        """Of some neurons, their populations."""
+        return self._distinct.read(first, last) >> _ID_BITS
+
+    def places(self, first: int, last: int) -> NDArray[np.int64]:
+        """Of some neurons, the numbers of their ids."""
+        return self._distinct.read(first, last) & ((1 << _ID_BITS) - 1)
 
     def neurons(
         self, source: _Numbers, target: _Numbers, codes: NDArray[np.int64]
     ) -> tuple[_Numbers, _Numbers]:
         """Their numbers."""
         first, second = (
-            self._table.numbers(self._keys(numbers, own))
+            self._distinct.numbers(self._keys(numbers, own))
             for numbers, own in zip((source, target), codes, strict=True)
         )
         return first, second
 
     def _keys(self, numbers: _Numbers, codes: NDArray[np.int64]) -> NDArray[np.int64]:
         return (self._rank[codes] << _ID_BITS) | numbers
+
+    def close(self) -> None:
+        self._distinct.close()

@@ -120,9 +120,9 @@ def load_data(
     wanted : key of the weights
     Raises `BadInputError` with the line of the first fault.
     """
-    table, data = NameTable(), EdgeData(wanted)
+    table, data = NameTable(reader.path, memory), EdgeData(wanted)
     mark = separator((reader.peek() or "").partition("{")[0])
-    with EdgeSpool(destination, reader.path) as spool:
+    with EdgeSpool(destination, reader.path, memory, table) as spool:
         for sources, targets, texts, where in _pieces(reader, mark):
             try:
                 weights = data.weights(texts)
@@ -132,10 +132,11 @@ def load_data(
                     f"{where(texts.index(text))}: {listed([text])} {fault}; repair it"
                 ) from error
             spool.add(*table.pairs(sources, targets), weights)
+            table.require_room(reader.fraction)
             if progress is not None:
                 progress(reader.fraction)
         provenance = {"format": "edgelist", **data.facts}
-        return spool.write(provenance, memory, threads, names=table.names(), by_number=True)
+        return spool.write(provenance, threads, by_number=True)
 
 
 def _pieces(

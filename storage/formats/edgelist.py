@@ -95,10 +95,10 @@ def _below_names(
 def _is_size_line(spool: EdgeSpool, line: NDArray[np.int64]) -> bool:
     """Whether the numbers of the first line count what the other lines hold."""
     neurons, edges = line.tolist()
-    ids = spool.ids
-    if (neurons, edges) != (ids.size, spool.edges):
+    distinct = spool.distinct
+    if edges != spool.edges or neurons != distinct.size:
         return False
-    return bool(ids[-1] <= neurons and ids[-1] < edges)
+    return distinct.largest <= neurons and distinct.largest < edges
 
 
 def load(
@@ -136,8 +136,8 @@ def _load_numbers(
     progress: Progress | None,
 ) -> NetworkMeta:
     """Convert the rest of a file that holds nothing but numbers."""
-    populations = NameTable()
-    with EdgeSpool(destination, reader.path) as spool:
+    populations = NameTable(reader.path, memory)
+    with EdgeSpool(destination, reader.path, memory) as spool:
         columns = form.columns
         unsure = len(columns.names) == 2 and not form.named
         top = np.empty(0, np.int64)
@@ -160,7 +160,6 @@ def _load_numbers(
             spool.add(top[:1], top[1:], None)
         return spool.write(
             {"format": "edgelist", **columns.facts},
-            memory,
             threads,
             populations=None if columns.populations is None else populations.names(),
         )

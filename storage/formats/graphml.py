@@ -80,15 +80,18 @@ class _Sizes:
 
 class GraphMLParser:
     """Takes the document in pieces and hands its edges to a spool.
-
     Raises `BadInputError` with the line of the first fault.
     """
 
-    def __init__(self, path: Path, spool: EdgeSpool, weight: str | None = None) -> None:
-        """weight : name or id of the key that holds weights, if the usual names do not tell"""
+    def __init__(
+        self, path: Path, spool: EdgeSpool, names: NameTable, weight: str | None = None
+    ) -> None:
+        """names : gets those of the nodes
+        weight : name or id of the key that holds weights, if the usual names do not tell
+        """
         self._path, self._spool, self._wanted = path, spool, weight
         self.undirected: bool | None = None  # None until the graph begins
-        self._names = NameTable()
+        self._names = names
         self._declared = 0
         self._missing: dict[str, int] = {}  # ends that no node has declared so far, with lines
         self._keys: dict[str, _Key] = {}
@@ -135,10 +138,6 @@ class GraphMLParser:
                     f"{self._path}: line {line}: an edge names node {_shown(name)}, which the file "
                     "does not declare"
                 )
-
-    def names(self) -> list[str]:
-        """The nodes in order of their numbers."""
-        return self._names.names()
 
     def sizes(self) -> NDArray[np.int64] | None:
         """Their sizes, shape (nodes,), if the document has some."""
@@ -317,21 +316,22 @@ def load(
     if columns is not None and columns != ColumnNames(weight=columns.weight):
         raise BadInputError(f"{source}: a graphml file has no columns for source and target")
     wanted: Any = None if columns is None else columns.weight
-    with TextReader(source) as reader, EdgeSpool(destination, source) as spool:
-        parser = GraphMLParser(source, spool, wanted)
+    names = NameTable(source, memory)
+    with (
+        TextReader(source) as reader,
+        EdgeSpool(destination, source, memory, names) as spool,
+    ):
+        parser = GraphMLParser(source, spool, names, wanted)
         while piece := reader.raw_bytes(PIECE):
             parser.feed(piece)
+            names.require_room(reader.fraction)
             if progress is not None:
                 progress(reader.fraction)
         parser.feed(b"", last=True)
-        names = parser.names()
-        spool.know(np.arange(len(names)))
         undirected = bool(parser.undirected)
         return spool.write(
             {"format": "graphml"},
-            memory,
             threads,
-            names=names,
             undirected=undirected,
             sizes=parser.sizes(),
         )

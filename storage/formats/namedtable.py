@@ -136,8 +136,8 @@ def load_named(
     mark : what parts the columns, None for blanks
     Raises `BadInputError` with the line of the first fault.
     """
-    table, populations = NameTable(), NameTable()
-    with EdgeSpool(destination, reader.path) as spool:
+    table, populations = NameTable(reader.path, memory), NameTable(reader.path, memory)
+    with EdgeSpool(destination, reader.path, memory, table) as spool:
         rows = NamedTable(reader, mark, len(columns.names))
         for parts, where in rows.pieces(columns.places):
             *ends, weights, groups = columns.split(parts)
@@ -147,13 +147,12 @@ def load_named(
             if groups is not None:
                 codes = populations.pairs(*(_names(part, where) for part in groups))
             spool.add(*table.pairs(source, target), weight, codes)
+            table.require_room(reader.fraction)
             if progress is not None:
                 progress(reader.fraction)
         return spool.write(
             {"format": "edgelist", **columns.facts},
-            memory,
             threads,
-            names=table.names(),
             by_number=True,
             populations=None if columns.populations is None else populations.names(),
         )

@@ -4,18 +4,32 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from itertools import chain
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
+from storage.errors import MemoryShortError
+
 Int64 = NDArray[np.int64]
+NAME_BYTES = 220  # of a name beside its letters: in the table, as a label, and being written
+LETTER_BYTES = 4  # of a letter: the name, the description of the network, its compressed form
+
+
+SORT_SHARE = 8  # this part of the memory is left for sorting edges
 
 
 class NameTable:
-    """Gives every name a number, 0, 1, 2 ... as they appear. The names are in memory."""
+    """Gives every name a number, 0, 1, 2 ... as they appear. The names are in memory.
 
-    def __init__(self) -> None:
+    source : the file, for messages; memory : of the import, most of which the names may use
+    """
+
+    def __init__(self, source: Path, memory: int) -> None:
+        self._source, self._whole = source, memory
+        self._memory = memory - memory // SORT_SHARE
         self._numbers: dict[str, int] = {}
+        self._letters = 0
 
     def __len__(self) -> int:
         return len(self._numbers)
@@ -23,9 +37,23 @@ class NameTable:
     def __contains__(self, name: str) -> bool:
         return name in self._numbers
 
+    @property
+    def bytes(self) -> int:
+        """What the names take, at most."""
+        return NAME_BYTES * len(self._numbers) + LETTER_BYTES * self._letters
+
+    @property
+    def left(self) -> int:
+        """What the names leave of the memory of the import, for sorting edges."""
+        return min(self._whole // 2, max(self._whole - self.bytes, self._whole // SORT_SHARE))
+
     def number(self, name: str) -> int:
         """The number of a name, which is new if the name is."""
-        return self._numbers.setdefault(name, len(self._numbers))
+        found = self._numbers.get(name)
+        if found is None:
+            found = self._numbers[name] = len(self._numbers)
+            self._letters += len(name)
+        return found
 
     def pairs(self, source: Sequence[str], target: Sequence[str]) -> tuple[Int64, Int64]:
         """Numbers of the ends of edges; the source of an edge appears before its target."""
@@ -46,8 +74,29 @@ class NameTable:
 
     def _learn(self, names: Iterable[str]) -> None:
         for name in names:
-            self._numbers.setdefault(name, len(self._numbers))
+            self.number(name)
+
+    def require_room(self, read: float) -> None:
+        """Raise `MemoryShortError` if the names do not fit their memory.
+
+        read : the fraction of the file that was read; what the rest holds is reckoned from it
+        """
+        if self.bytes <= self._memory:
+            return
+        whole = self.bytes / max(read, 1e-6)
+        raise MemoryShortError(
+            f"{self._source}: {len(self):,} different names in {read:.0%} of the file need more "
+            f"than the {self._memory >> 20:,} MiB that --memory leaves for them; give about "
+            f"{_rounded(2 * whole * SORT_SHARE / (SORT_SHARE - 1)):,} MiB"
+        )
 
     def names(self) -> list[str]:
         """All names in the order of their numbers."""
         return list(self._numbers)
+
+
+def _rounded(size: float) -> int:
+    """Mebibytes in steps of a quarter of their power of two, so that a guess looks like one."""
+    size = int(size / (1 << 20)) + 1
+    step = max(64, 1 << max(0, size.bit_length() - 3))
+    return -(-size // step) * step

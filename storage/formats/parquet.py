@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import ExitStack
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,8 @@ from storage.formats.compact import EdgeSpool
 from storage.formats.names import NameTable
 from storage.meta import NetworkMeta
 
-BATCH = 1 << 18
+BATCH = 1 << 16  # rows
+BUFFER = 1 << 20  # bytes of a column that are read at a time, whatever a row group has
 UNDIRECTED = "mapper.undirected"  # metadata of a table that lists every edge of a graph once
 
 
@@ -117,14 +119,20 @@ def load(
     parquet = library(source)
     arrow = import_module("pyarrow")
     try:
-        with parquet.ParquetFile(source) as table, EdgeSpool(destination, source) as spool:
+        with ExitStack() as stack:
+            table = stack.enter_context(
+                parquet.ParquetFile(source, pre_buffer=False, buffer_size=BUFFER)
+            )
             names = list(table.schema_arrow.names)
             chosen = choose_columns(names, str(source), columns)
             wanted = [names[place] for place in chosen.places]
-            called = NameTable() if _hold_text(table.schema_arrow, wanted[:2]) else None
-            populations = NameTable()
+            text = _hold_text(table.schema_arrow, wanted[:2])
+            called = NameTable(source, memory) if text else None
+            spool = stack.enter_context(EdgeSpool(destination, source, memory, called))
+            populations = NameTable(source, memory)
             done, total = 0, max(table.metadata.num_rows, 1)
-            for batch in table.iter_batches(batch_size=BATCH, columns=list(dict.fromkeys(wanted))):
+            read = list(dict.fromkeys(wanted))
+            for batch in table.iter_batches(BATCH, columns=read, use_threads=False):
                 _, _, weighing, groups = chosen.split(wanted)
                 if called is not None:
                     ends = called.pairs(*_texts(batch, wanted[:2], source, done))
@@ -141,14 +149,14 @@ def load(
                     codes = _codes(batch, groups, populations, source, done)
                 spool.add(*ends, weight, codes)
                 done += batch.num_rows
+                if called is not None:
+                    called.require_room(done / total)
                 if progress is not None:
                     progress(done / total)
             about = table.schema_arrow.metadata or {}
             return spool.write(
                 {"format": "parquet", **chosen.facts},
-                memory,
                 threads,
-                names=None if called is None else called.names(),
                 by_number=True,
                 undirected=about.get(UNDIRECTED.encode()) == b"true",
                 populations=None if chosen.populations is None else populations.names(),

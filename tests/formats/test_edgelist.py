@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from storage.formats import compact, import_network
+from storage.formats import distinct, import_network
 from storage.formats import text as text_module
-from storage.formats.compact import _insert, _look_up, _number, _place
+from storage.formats.distinct import _insert, _look_up, _number, _place
 from storage.network import NetworkFile
 from tests.formats.conftest import attributes_of, edges_of
 
@@ -57,7 +57,7 @@ def test_ids_up_to_the_largest(converted: Convert) -> None:
 @pytest.mark.parametrize("high", [50, 10**15])
 def test_many_chunks(high: int, converted: Convert, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(text_module, "CHUNK_BYTES", 64)
-    monkeypatch.setattr(compact, "SMALLEST_TABLE", 2)
+    monkeypatch.setattr(distinct, "SMALLEST_TABLE", 2)
     rng = np.random.default_rng(3)
     rows = rng.integers(0, high, (200, 2)).tolist()
     path = converted("a.csv", "".join(f"{a},{b}\n" for a, b in rows))
@@ -153,8 +153,8 @@ PATTERN = st.sampled_from([1, 2**20, 2**40 - 1])
 def test_id_table(chunks: list[list[int]], step: int) -> None:
     chunks = [[step * value for value in chunk] for chunk in chunks]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(compact, "SMALLEST_TABLE", 2)
-        table = compact.IdTable()
+        patch.setattr(distinct, "SMALLEST_TABLE", 2)
+        table = distinct.IdTable()
     for chunk in chunks:
         table.add(np.array(chunk, np.int64))
     expected = sorted({value for chunk in chunks for value in chunk})

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from storage.errors import BadInputError
+from storage.errors import BadInputError, MemoryShortError
 from storage.formats import import_network, namedtable
 from storage.formats.columns import ColumnNames, choose_columns
 from storage.formats.names import NameTable
@@ -141,13 +141,40 @@ def test_usual_names_come_first_where_one_is_given() -> None:
 
 
 def test_name_table() -> None:
-    table = NameTable()
+    table = NameTable(Path("a.csv"), 1 << 20)
     source, target = table.pairs(["b", "a"], ["c", "b"])
     assert (source.tolist(), target.tolist()) == ([0, 2], [1, 0])
     assert (table.number("d"), table.number("a"), len(table)) == (3, 2, 4)
     assert table.names() == ["b", "c", "a", "d"]
     assert "d" in table
     assert "e" not in table
+
+
+def test_names_that_do_not_fit_the_memory_are_refused(tmp_path: Path) -> None:
+    """The message is about what is enough: names are reckoned up from what was read."""
+    source = tmp_path / "a.csv"
+    rows = "".join(f"neuron-{i:06d},neuron-{i + 1:06d}\n" for i in range(40_000))
+    source.write_text("source,target\n" + rows)
+    with pytest.raises(MemoryShortError) as error:
+        import_network(source, tmp_path / "net.bin", memory=4 << 20)
+    message = str(error.value)
+    assert message.startswith(f"{source}: ")
+    assert "different names in" in message
+    assert list(tmp_path.iterdir()) == [source]
+    enough = int(message.split()[-2].replace(",", "")) << 20
+    assert import_network(source, tmp_path / "net.bin", memory=enough // 2).neurons == 40_001
+
+
+def test_names_count_their_letters() -> None:
+    short, long = NameTable(Path("a"), 1000), NameTable(Path("a"), 1000)
+    short.pairs(["a", "b"], ["b", "a"])
+    long.pairs(["a" * 99, "b" * 99], ["b" * 99, "a" * 99])
+    assert long.bytes - short.bytes == 4 * 2 * 98
+    assert short.left == 500
+    assert long.left == 125  # what is always left for sorting
+    short.require_room(0.5)
+    with pytest.raises(MemoryShortError):
+        long.require_room(0.5)
 
 
 def test_worm(tmp_path: Path) -> None:
