@@ -35,6 +35,7 @@ FEW = 6
 CHAINS, MORE_CHAINS = 48, 1 << 14  # that are tried for a part, and for the last few together
 WORK = 100  # times in a pass that the sources gathered may be looked at
 LEAST_WORK = 50_000_000  # sources that may be looked at in any case
+IN_ALL = 2  # so many such passes, of all synapses, in all repairs that share an `Effort`
 
 
 @njit(cache=True, nogil=True)
@@ -119,6 +120,21 @@ class Load:
         return count_use(self.graph, part, parts, self.sizes, self.fan_in, team)
 
 
+@dataclass(slots=True)
+class Effort:
+    """Sources that repairs may still look at: a bound on work, the same on every machine.
+
+    stopped : a repair ended for want of work, or because what was left could not be done any more
+    """
+
+    left: int
+    stopped: bool = False
+
+    @classmethod
+    def of(cls, load: Load) -> Effort:
+        return cls(IN_ALL * (WORK * int(load.fan_in.sum()) + LEAST_WORK))
+
+
 def repair(
     load: Load,
     items: Items,
@@ -128,12 +144,14 @@ def repair(
     memory: int,
     seed: int,
     team: Team,
+    effort: Effort | None = None,
 ) -> Use:
-    """Move items until no part is above a limit, or no move found helps.
+    """Move items until no part is above a limit, no move found helps, or the work is used up.
 
     place : ndarray[int32], shape (items,), part of every item; changes in place
     allowed : ndarray[bool], shape (parts,), parts that may be given items
     memory : bytes for the synapses and sources of the parts at work
+    effort : shared with other repairs; of its own if None
 
     Returns the use of all parts, counted anew. The result does not depend on the threads.
     """
@@ -142,17 +160,30 @@ def repair(
     use = load.count(place[items.item], parts, team)
     left = int(excess(use.table, limits, weight).sum())
     stalled = 0
-    for _ in range(PASSES):
+    effort = effort or Effort.of(load)
+    for number in range(PASSES):
         if left == 0:
             break
+        if effort.left <= 0:
+            effort.stopped = True
+            break
         active = _choose(use, limits, weight, allowed, memory, rng)
-        _exchange(load, items, place, use, active, allowed, rng, team)
+        _exchange(load, items, place, use, active, allowed, rng, team, effort)
         use = load.count(place[items.item], parts, team)
         before, left = left, int(excess(use.table, limits, weight).sum())
-        stalled = stalled + 1 if left > STALL * before else 0
+        stalled = stalled + 1 if left > STALL * before or _hopeless(before, left, number) else 0
         if stalled == FEW:
+            effort.stopped = True
             break
     return use
+
+
+def _hopeless(before: int, left: int, number: int) -> bool:
+    """Whether the passes behind pass `number` could not do what is left, each as much as it did.
+
+    Later passes do less than earlier ones, as a rule.
+    """
+    return left > (before - left) * (PASSES - 1 - number)
 
 
 def _choose(
@@ -188,6 +219,7 @@ def _exchange(
     allowed: NDArray[np.bool_],
     rng: np.random.Generator,
     team: Team,
+    effort: Effort,
 ) -> None:
     """One pass: gather, move; `place` changes in place, `use` becomes stale."""
     graph, limits, weight = load.graph, load.limits, weight_of_excess(load.limits)
@@ -217,7 +249,8 @@ def _exchange(
     _link(inside, place, head, next_item, previous_item)
     targets = np.flatnonzero(active & allowed)
     state = rng.integers(1, 2**63, 1, dtype=np.uint64)
-    work = np.array([WORK * rows.size + LEAST_WORK], np.int64)
+    allotted = min(WORK * rows.size + LEAST_WORK, effort.left)
+    work = np.array([allotted], np.int64)
     for _ in range(ROUNDS):
         over = excess(use.table, limits, weight)
         queue = np.flatnonzero((over > 0) & active)
@@ -236,6 +269,7 @@ def _exchange(
         )  # fmt: skip
         if not moved:
             break
+    effort.left -= allotted - int(work[0])
 
 
 def most_used(use: Use) -> dict[str, int]:

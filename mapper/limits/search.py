@@ -20,7 +20,7 @@ from chipsim.limits import LIMITS
 from mapper.constraints import Constraints
 from mapper.errors import DoesNotFitError
 from mapper.limits.fold import ENOUGH, Folded, fold
-from mapper.limits.repair import Items, Load, most_used, repair
+from mapper.limits.repair import Effort, Items, Load, most_used, repair
 from mapper.limits.use import (
     AXONS_IN,
     AXONS_OUT,
@@ -114,6 +114,7 @@ def partition_within(
     most = _most_sharing(demands, limits, job.cores)
     sharing = np.zeros(2)
     allowed = np.ones(job.cores, np.bool_)
+    effort = Effort.of(job.load)
     for number in range(attempts):
         folded = fold(demands, limits, sharing, job.cores)
         part, parts = attempt(folded, number)
@@ -126,17 +127,22 @@ def partition_within(
             last = number == attempts - 1 or bool((following <= sharing).all())
             _note(monitor, use, over)
             if over.any() and (last or over.sum() <= WORTH * ONE_CORE * parts):
-                use = repair(job.load, job.items, part, job.cores, allowed, memory, seed, team)
+                use = repair(
+                    job.load, job.items, part, job.cores, allowed, memory, seed, team, effort
+                )
                 over = excess(use.table, limits, weight)
                 _note(monitor, use, over)
                 told(part)
             if not over.any():
                 used = np.bincount(part, minlength=job.cores) > 0
                 return (np.cumsum(used) - 1)[part].astype(np.int32), int(used.sum()), folded
-            if last:
+            if last or effort.left <= 0:
                 break
         sharing = following
-    raise DoesNotFitError(f"{lacking(job.chip, use, over)}; take a larger chip or larger cores")
+    ended = "; the search ended at its bound of work" if effort.stopped else ""
+    raise DoesNotFitError(
+        f"{lacking(job.chip, use, over)}{ended}; take a larger chip or larger cores"
+    )
 
 
 def lacking(chip: Chip, use: Use, over: NDArray[np.int64]) -> str:

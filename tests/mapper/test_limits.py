@@ -15,9 +15,16 @@ from mapper.errors import DoesNotFitError
 from mapper.limits.bounds import axon_bounds
 from mapper.limits.exchange import _count, _fill_table, _judge, _leaving, _move, _relief
 from mapper.limits.fold import fold
-from mapper.limits.repair import Items, Load, repair
+from mapper.limits.repair import Effort, Items, Load, repair
 from mapper.limits.search import _fitting, make_job
-from mapper.limits.use import NO_LIMIT, count_fans, count_use, excess, weight_of_excess
+from mapper.limits.use import (
+    NO_LIMIT,
+    Use,
+    count_fans,
+    count_use,
+    excess,
+    weight_of_excess,
+)
 from mapper.monitor import Monitor
 from mapper.output import scratch_in
 from mapper.pipeline import map_network
@@ -175,6 +182,49 @@ def test_repair_leaves_alone_what_is_fixed_and_what_is_not_allowed() -> None:
     assert (use.table <= load.limits[:, None]).all()
     assert (place[fixed] == before[fixed]).all()
     assert not (place == 3).any()
+
+
+def test_repairs_end_at_their_bound_of_work() -> None:
+    """Whatever the clock says: what is left of the work decides, and is used up by all together."""
+    load, start, parts = random_load(1, 1.18)
+    items, allowed = Items.single(start.size), np.ones(parts, np.bool_)
+    spent, enough = Effort(0), Effort.of(load)
+    synapses = int(load.fan_in.sum())
+    assert enough.left == 2 * (100 * synapses + 50_000_000)
+    place = start.copy()
+    with Team(1) as team:
+        before = load.count(place, parts, team)
+        use = repair(load, items, place, parts, allowed, 1 << 24, 3, team, spent)
+        assert spent.stopped
+        assert np.array_equal(place, start)
+        assert np.array_equal(use.table, before.table)
+        left = enough.left
+        repair(load, items, place, parts, allowed, 1 << 24, 3, team, enough)
+    assert not np.array_equal(place, start)
+    assert enough.left < left
+    assert not enough.stopped
+
+
+def test_a_repair_without_hope_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """At three hundredths a pass, those that are left are too few from the eighth on: six more."""
+    load, place, parts = random_load(1, 1.18)
+    made: list[int] = []
+
+    def exchange(*_: object) -> None:
+        made.append(1)
+
+    def count(self: Load, part: object, parts: int, team: Team) -> Use:
+        table = np.zeros((4, parts), np.int64)
+        table[0, 0] = load.limits[0] + int(10**6 * 0.97 ** len(made))
+        return Use(table, np.zeros(0, np.int32))
+
+    monkeypatch.setattr("mapper.limits.repair._exchange", exchange)
+    monkeypatch.setattr(Load, "count", count)
+    effort, items = Effort.of(load), Items.single(place.size)
+    with Team(1) as team:
+        repair(load, items, place, parts, np.ones(parts, np.bool_), 1 << 24, 3, team, effort)
+    assert len(made) == 7 + 6
+    assert effort.stopped
 
 
 @pytest.mark.parametrize("seed", range(8))
