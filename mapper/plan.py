@@ -19,6 +19,8 @@ from storage.network import NetworkFile
 from storage.sorter import BYTES_PER_ENTRY
 
 INTERPRETER = 190 << 20  # Python, numba and the compiled kernels, measured
+LABEL_BYTES = 150  # of a name of a neuron, while the description of the network is read
+FEW_LABELS = 10_000  # which are within the measured bytes of the interpreter
 BLOCK_BYTES = 64  # of a connection in a block at work: inflated, decoded, narrowed, results
 HELD_BYTES = 8  # of a connection in memory: id and weight
 NEURON_BYTES = {  # arrays of one entry a neuron that are alive together
@@ -130,6 +132,16 @@ def _block_bytes(network: NetworkFile) -> int:
     return BLOCK_BYTES * min(network.connections, network.meta.largest_block_bytes // 2)
 
 
+def _interpreter(network: NetworkFile) -> int:
+    """What is there before anything is done: Python, kernels, and names of neurons if any."""
+    labels = [about.labels or [] for about in network.meta.attributes.values()]
+    count = sum(map(len, labels))
+    if count <= FEW_LABELS:
+        return INTERPRETER
+    letters = sum(len(label) for some in labels for label in some)
+    return INTERPRETER + LABEL_BYTES * count + 2 * letters
+
+
 def _plan_streamed(network: NetworkFile, chip: Chip, settings: Settings) -> Plan:
     """Nothing here but the number of threads depends on the threads that are asked for: how the
     memory is shared out decides the result, which is the same for any number of them."""
@@ -138,14 +150,15 @@ def _plan_streamed(network: NetworkFile, chip: Chip, settings: Settings) -> Plan
     for_each = _block_bytes(network) + NEURON_BYTES_PER_THREAD * n
     most = min(max(memory // THREADS_SHARE, 2 * for_each), MOST_THREADS * for_each)
     threads = max(1, min(settings.threads, most // max(for_each, 1)))
-    base = INTERPRETER + threads * for_each
+    interpreter = _interpreter(network)
+    base = interpreter + threads * for_each
     neurons = {name: size * n for name, size in NEURON_BYTES.items()}
     cycles = settings.cycles if m * WORTH_A_CYCLE <= settings.hop_budget else 0
     chained = CHAIN_NEURON_BYTES * n if cycles else 0
     neurons["refine by hops"] += chained
     if chip.axons_in is not None or chip.axons_out is not None:
         neurons["limits"] = LIMITS_BYTES * n
-    free = memory - INTERPRETER - most - max(neurons.values())
+    free = memory - interpreter - most - max(neurons.values())
     # Held in memory the rows may take half of what is free, so that samples and blocks fit beside.
     held = HELD_BYTES * m <= free // 2
     rows = HELD_BYTES * m if held else 0
@@ -178,7 +191,7 @@ def _plan_streamed(network: NetworkFile, chip: Chip, settings: Settings) -> Plan
         stages["limits"] += min(grouped, AXON_BYTES * network.connections // 2)
         if "refine by hops" in stages:  # exchanges may follow in that stage, too
             stages["refine by hops"] = max(stages["refine by hops"], stages["limits"])
-    stages["placement"] = INTERPRETER + rows + 12 * n + PLACER_BYTES * pairs
+    stages["placement"] = interpreter + rows + 12 * n + PLACER_BYTES * pairs
     stages["placement"] += level if levels else 0
     stages["score"] += PAIR_BYTES * pairs + CORE_BYTES * chip.cores * threads
     refined = settings.hop_passes + settings.exchanges + cycles
@@ -229,7 +242,7 @@ def _plan_classic(network: NetworkFile, settings: Settings) -> Plan:
     """Coarsening by pairs with a limit of 1/15 of a core leaves a few tenths of the connections
     for the coarsest graph, which is held in memory whatever the budget."""
     n, m = network.vertices, network.connections
-    base = INTERPRETER + 3 * settings.threads * _block_bytes(network)
+    base = _interpreter(network) + 3 * settings.threads * _block_bytes(network)
     budget = settings.memory_bytes // 4
     sort = min(budget, BYTES_PER_ENTRY * m)
     coarsest = int(3 * CLASSIC_CSR * CLASSIC_SHRINK**4 * m)

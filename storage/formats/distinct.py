@@ -16,8 +16,8 @@ from numba import njit
 from numpy.typing import NDArray
 
 from storage.closing import Closing
-from storage.errors import WriteError
-from storage.files import write_error, writing
+from storage.errors import WriteError, write_error
+from storage.files import writing
 
 SMALLEST_TABLE = 1 << 12
 BYTES_PER_PLACE = 32  # of a table: twice as large a one beside it, or its numbers and all ids

@@ -13,6 +13,7 @@ from chipsim.chip import Chip
 from mapper.errors import DoesNotFitError
 from mapper.plan import Plan, make_plan, megabytes
 from mapper.settings import PRESETS, preset
+from storage.meta import AttributeMeta
 from storage.network import NetworkFile
 from tests.mapper.helpers import random_network
 
@@ -82,6 +83,25 @@ def test_a_plan_never_leaves_its_budget_where_less_memory_was_enough(name: str, 
             plan = planned(path, CHIPS[0], scale, name, threads=2, memory_bytes=memory)
             assert not fits or plan.memory <= memory
             fits = plan.memory <= memory
+
+
+def test_names_of_neurons_count(path: Path) -> None:
+    """They are in memory whatever a stage does; few of them are lost in what Python takes."""
+
+    def named(count: int, memory: int = 1 << 32, name: str = "default") -> Plan:
+        with NetworkFile(path) as network:
+            labels = [f"neuron {i:08d}" for i in range(count)]
+            about = {"id": AttributeMeta(labels=labels)}
+            network.meta = replace(network.meta, attributes=about)
+            return make_plan(network, CHIPS[0], preset(name, memory_bytes=memory))
+
+    few, many = named(10_000), named(1_000_000)
+    assert few == named(0)
+    more = [many.stages[stage] - need for stage, need in few.stages.items()]
+    assert set(more) == {(150 + 2 * 15) * 1_000_000}
+    assert named(1_000_000, 1 << 28).lacking
+    assert named(1_000_000, 1 << 28, "classic").lacking
+    assert not named(10_000, 1 << 28).lacking
 
 
 def test_networks_are_held_only_while_there_is_room(path: Path) -> None:
