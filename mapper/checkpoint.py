@@ -29,11 +29,7 @@ class Steps:
 
     def done(self, name: str) -> bool:
         """Whether the step was finished, in this run or before."""
-        try:
-            self._scratch.get(self._key(name))
-        except KeyError:
-            return False
-        return True
+        return self._key(name) in self._scratch
 
     def once(self, name: str, work: Callable[[], Arrays]) -> Arrays:
         """The arrays that a step ends with: from scratch if it is done, else computed and kept."""
@@ -45,6 +41,7 @@ class Steps:
         for array, values in arrays.items():
             self._scratch.put_array(f"{key}/{array}", values)
         self._scratch.put_json(key, sorted(arrays))  # last: now the step counts as done
+        self._scratch.sync()
         return arrays
 
     def _key(self, name: str) -> str:

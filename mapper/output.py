@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,6 +19,7 @@ from mapper.pipeline import Mapping
 from mapper.report.loads import TRAFFIC, Loads, save_loads
 from mapper.settings import Settings
 from mapper.version import version
+from storage.errors import StorageWarning
 from storage.files import write_file
 from storage.formats.losses import WEIGHTS_MISSING, WEIGHTS_NEGATIVE
 from storage.network import NetworkFile
@@ -32,6 +34,9 @@ SCHEMA = 1
 def scratch_in(folder: Path, keep: bool) -> Iterator[Scratch]:
     """Scratch for one run, removed afterwards unless it is to be kept or the run goes wrong."""
     scratch = Scratch(folder)
+    if scratch.dropped:
+        text = f"{folder}: {scratch.dropped:,} bytes of the earlier run are damaged or incomplete"
+        warnings.warn(f"{text}: what they held is made again", StorageWarning, stacklevel=3)
     try:
         yield scratch
     except BaseException:

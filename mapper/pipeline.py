@@ -96,7 +96,6 @@ def map_network(
         )  # fmt: skip
         method = _method(run)
         part, groups = method.partition()  # steps 2 to 5
-        scratch.evict()
 
         def placed(groups: Subgraph = groups, method: Method = method) -> Arrays:
             def told(x: NDArray[np.int32], y: NDArray[np.int32]) -> None:
@@ -113,7 +112,6 @@ def map_network(
         costs = method.costs
         costs.finish(place, chip.width, monitor.at_work if len(monitor.stages) > before else None)
         del method
-        scratch.evict()
 
     with monitor.stage("result"):  # step 9
         core = place[job.items.item]

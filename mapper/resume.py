@@ -12,7 +12,7 @@ from chipsim.chip import Chip
 from mapper.errors import CannotResumeError
 from mapper.settings import Settings
 from mapper.version import version
-from storage.errors import StorageWarning
+from storage.errors import BadInputError, StorageWarning
 from storage.files import write_file
 
 RUN = "run.json"  # in the folder of a run at work: what it was started with
@@ -58,6 +58,24 @@ def take_up(folder: Path, run: dict[str, Any], made: Path) -> bool:
                 f"{folder}: was started with {name} {_short(earlier.get(name))}, now it is "
                 f"{_short(value)}; repeat the same command, or leave out --resume"
             )
+    return True
+
+
+def is_whole(network: Path, threads: int) -> bool:
+    """Whether a network that an earlier run has made is there, complete and undamaged.
+
+    It has that name only since it was complete; but a crash of the machine may have harmed it.
+    """
+    from storage.network import NetworkFile
+
+    if not network.is_file():
+        return False
+    try:
+        with NetworkFile(network) as made:
+            made.check(threads)
+    except BadInputError as error:
+        warnings.warn(f"{error}: it is made again", StorageWarning, stacklevel=2)
+        return False
     return True
 
 

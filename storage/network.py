@@ -17,6 +17,7 @@ from storage.codec import decode_block, decode_lists, decode_numbers
 from storage.errors import CorruptError
 from storage.graph import Block, Csr, Graph
 from storage.meta import MEMBER, NetworkMeta, most_meta_bytes
+from storage.parallel import map_ordered
 
 SIZE, RATE, ID = "size", "rate", "id"  # attributes with a meaning of their own
 POPULATION = "population"  # what tells neurons apart that are called alike
@@ -140,6 +141,11 @@ class NetworkFile(Graph, Closing):
         step = self.meta.attribute_block_size
         for index, first in enumerate(range(0, self.vertices, step)):
             yield index, slice(first, min(first + step, self.vertices))
+
+    def check(self, threads: int = 1) -> None:
+        """Raise `CorruptError` if any byte that counts differs from what was written."""
+        for _ in map_ordered(self._archive.read, self._archive.names(), threads):
+            pass
 
     def stored_bytes(self) -> int:
         """Compressed bytes of all blocks of connections."""

@@ -1,20 +1,19 @@
-"""Scratch of a run: coarse levels and arrays in one LMDB environment, zstd-compressed.
+"""Scratch of a run: coarse levels and arrays in one file of records, zstd-compressed.
 
 Levels use the same varint records as network files (docs/format.md), so every pass reads them
-through the same `Graph` interface. LMDB gives crash safety (a level exists completely or not at
-all) and reads by any number of threads without locks.
+through the same `Graph` interface. What a crash has damaged is dropped, with all that was written
+after it (`storage.record_log`): then the scratch is what it was at an earlier moment of the run.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import shutil
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import lmdb
 import numpy as np
 import zstandard
 from numpy.typing import NDArray
@@ -23,11 +22,10 @@ from storage.closing import Closing
 from storage.codec import decode_block, decode_lists, encode_block
 from storage.errors import CorruptError, WriteError
 from storage.graph import Block, Csr, Graph
-from storage.mapped import drop_pages, mapping_of
+from storage.record_log import RecordLog
 
-MAP_SIZE = 1 << 40  # address space, not disk: the file grows as it is filled
-COMMIT_EVERY = 8 << 20  # bytes in one transaction: dirty pages stay few, and are reused
-EVICT_EVERY = 64 << 20  # bytes read, after which the pages that they came from are let go
+FILE = "records"
+WRITE_EVERY = 8 << 20  # bytes that are written at a time
 _DTYPES = {"int32": np.int32, "int64": np.int64}
 
 
@@ -37,60 +35,38 @@ def compress(raw: bytes, level: int = 1) -> bytes:
 
 
 class Scratch(Closing):
-    """One LMDB environment with levels, arrays and notes, by name."""
+    """One folder with levels, arrays and notes, by name.
+
+    dropped : bytes of an earlier run that were damaged or incomplete, and count no more
+    """
 
     def __init__(self, path: Path, *, read_only: bool = False) -> None:
         self.path = path
-        if read_only and not path.is_dir():
-            raise CorruptError(f"{path}: no scratch here; run with --keep-scratch")
+        if read_only and not (path / FILE).is_file():
+            other = "is of another version" if path.is_dir() else "no scratch here"
+            raise CorruptError(f"{path}: {other}; run with --keep-scratch")
         try:
-            # Passes go through blocks in order: with read-ahead one that the page cache has lost
-            # takes 1.8 s instead of 7.2 (187 MB).
-            self._env = lmdb.open(str(path), map_size=MAP_SIZE, readonly=read_only, sync=False)
-        except (lmdb.Error, OSError) as error:
-            raise WriteError(f"{path}: cannot open scratch: {error}") from error
-        self._mapping = mapping_of(path / "data.mdb")
-        self._read = 0
-
-    @contextmanager
-    def _writing(self) -> Iterator[None]:
-        try:
-            yield
-        except lmdb.MapFullError as error:
-            raise WriteError(f"{self.path}: scratch is larger than {MAP_SIZE} bytes") from error
-        except lmdb.Error as error:
-            raise WriteError(
-                f"{self.path}: cannot write scratch: {error}; free some disk space"
-            ) from error
+            if not read_only:
+                _clear(path)
+            self._log = RecordLog(path / FILE, read_only=read_only)
+        except CorruptError:
+            raise
+        except OSError as error:
+            reason = error.strerror or str(error)
+            raise WriteError(f"{path}: cannot open scratch: {reason}") from error
+        self.dropped = self._log.dropped
 
     def put(self, name: str, raw: bytes) -> None:
-        with self._writing(), self._env.begin(write=True) as transaction:
-            transaction.put(name.encode(), compress(raw))
+        self._write([(name, compress(raw))])
 
     def get(self, name: str) -> bytes:
         """The bytes kept under `name`; raises `KeyError` if there are none."""
-        with self._env.begin(buffers=True) as transaction:
-            packed = transaction.get(name.encode())
-            if packed is None:
-                raise KeyError(name)
-            self._read += len(packed)  # by several threads: near enough
-            try:
-                raw = zstandard.ZstdDecompressor().decompress(packed)
-            except zstandard.ZstdError as error:
-                raise CorruptError(f"{self.path}: {name}: {error}; run again") from error
-        if self._read >= EVICT_EVERY:
-            self.evict()
+        packed = self._log.get(name)
+        try:
+            raw: bytes = zstandard.ZstdDecompressor().decompress(packed)
+        except zstandard.ZstdError as error:
+            raise CorruptError(f"{self.path}: {name}: {error}; run again") from error
         return raw
-
-    def evict(self) -> None:
-        """Let go of mapped pages, which count as memory of the process; reading goes on as before.
-
-        Happens by itself while much is read; the end of a pass is the time to ask for it. The
-        pages stay in the page cache. Does nothing where the system does not tell its maps.
-        """
-        self._read = 0
-        if self._mapping is not None:
-            drop_pages(*self._mapping)
 
     def put_json(self, name: str, value: Any) -> None:
         self.put(name, json.dumps(value).encode())
@@ -103,19 +79,16 @@ class Scratch(Closing):
         if array.dtype.name not in _DTYPES or array.ndim != 1:
             raise ValueError(f"{name}: {array.dtype} of {array.ndim} dimensions cannot be kept")
         dtype = json.dumps(array.dtype.name).encode()
-        self._commit(
-            [
-                (f"{name}/dtype".encode(), compress(dtype)),
-                (name.encode(), compress(array.tobytes())),
-            ]
-        )
+        self._write([(f"{name}/dtype", compress(dtype)), (name, compress(array.tobytes()))])
 
     def get_array(self, name: str) -> NDArray[Any]:
         return np.frombuffer(self.get(name), _DTYPES[self.get_json(f"{name}/dtype")]).copy()
 
+    def __contains__(self, name: str) -> bool:
+        return name in self._log
+
     def names(self) -> list[str]:
-        with self._env.begin() as transaction:
-            return [bytes(key).decode() for key in transaction.cursor().iternext(values=False)]
+        return self._log.names()
 
     def write_graph(
         self, name: str, sizes: NDArray[np.int64], block_size: int, blocks: Iterable[Block]
@@ -136,38 +109,59 @@ class Scratch(Closing):
         return ScratchGraph(self, name)
 
     def put_compressed(self, items: Iterable[tuple[str, bytes]]) -> None:
-        """Keep many values, by name, that `compress` has made; each is there once all are."""
-        pending: list[tuple[bytes, bytes]] = []
+        """Keep many values, by name, that `compress` has made."""
+        pending: list[tuple[str, bytes]] = []
         held = 0
         for name, packed in items:
-            pending.append((name.encode(), packed))
+            pending.append((name, packed))
             held += len(packed)
-            if held >= COMMIT_EVERY:
-                self._commit(pending)
-                self.evict()
+            if held >= WRITE_EVERY:
+                self._write(pending)
+                pending.clear()
                 held = 0
-        self._commit(pending)
-        self.evict()
+        self._write(pending)
 
-    def _commit(self, pending: list[tuple[bytes, bytes]]) -> None:
-        with self._writing(), self._env.begin(write=True) as transaction:
-            for key, value in pending:
-                transaction.put(key, value)
-        pending.clear()
+    def _write(self, items: list[tuple[str, bytes]]) -> None:
+        try:
+            self._log.put(items)
+        except OSError as error:
+            raise WriteError(
+                f"{self.path}: cannot write scratch: {error.strerror or error}; free some disk "
+                "space"
+            ) from error
+
+    def sync(self) -> None:
+        """Bring what was kept to the disk: a crash of the machine takes nothing of it."""
+        try:
+            self._log.sync()
+        except OSError as error:
+            raise WriteError(
+                f"{self.path}: cannot write scratch: {error.strerror or error}; free some disk "
+                "space"
+            ) from error
 
     def stored_bytes(self) -> int:
-        """Bytes in use in the environment."""
-        about, info = self._env.stat(), self._env.info()
-        return int(about["psize"] * (info["last_pgno"] + 1))
+        """Bytes on disk."""
+        return self._log.size
 
     def close(self) -> None:
-        self._mapping = None
-        self._env.close()
+        self._log.close()
 
     def delete(self) -> None:
         """Close, and remove the files."""
         self.close()
         shutil.rmtree(self.path, ignore_errors=True)
+
+
+def _clear(folder: Path) -> None:
+    """Make the folder, or remove what a killed run has left in it beside the records."""
+    folder.mkdir(exist_ok=True)
+    for entry in folder.iterdir():
+        if entry.is_dir() and not entry.is_symlink():
+            shutil.rmtree(entry, ignore_errors=True)
+        elif entry.name != FILE:
+            with contextlib.suppress(OSError):
+                entry.unlink()
 
 
 def _block_key(name: str, index: int) -> str:

@@ -164,6 +164,7 @@ def split_network(
     import tempfile
 
     from mapper.limits.helpers import plan_helpers, write_split
+    from mapper.resume import is_whole
     from storage.network import NetworkFile
 
     if not options.split_neurons:
@@ -177,7 +178,7 @@ def split_network(
     say(options, f"note: {facts['neurons']:,} neurons split, {helpers.count:,} helpers added")
     with tempfile.TemporaryDirectory() as folder:
         path = (keep_in or Path(folder)) / SPLIT
-        if not (resume and path.is_file()):  # it has that name only since it is complete
+        if not (resume and is_whole(path, threads_of(options))):
             write_split(network, helpers, path, memory_of(options) // 4, threads_of(options))
         with NetworkFile(path) as split:
             yield split, helpers
@@ -363,6 +364,7 @@ def open_network(
     """
     import tempfile
 
+    from mapper.resume import is_whole
     from storage.network import NetworkFile
 
     if not wants_rates(options):
@@ -371,7 +373,7 @@ def open_network(
         return
     with tempfile.TemporaryDirectory() as folder:
         rated = (keep_in or Path(folder)) / IMPORTED
-        if not (resume and rated.is_file()):  # it has that name only since it is complete
+        if not (resume and is_whole(rated, threads_of(options))):
             with _open_plain(options, path, None, False) as network:
                 give_rates(options, network, rated)
         with NetworkFile(rated) as network:
@@ -385,6 +387,7 @@ def _open_plain(
     """The same without rates."""
     import tempfile
 
+    from mapper.resume import is_whole
     from storage.formats import import_network
     from storage.network import NetworkFile
 
@@ -397,7 +400,7 @@ def _open_plain(
         return
     with tempfile.TemporaryDirectory() as folder:
         imported = (keep_in or Path(folder)) / IMPORTED
-        if resume and imported.is_file():  # it has that name only since it is complete
+        if resume and is_whole(imported, threads_of(options)):
             with NetworkFile(imported) as network:
                 yield network
             return

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -143,3 +146,94 @@ def test_without_resume_an_earlier_run_goes(
     (folder / "out.partial" / "run.json").write_text("{}")
     assert run(network, folder / "out") == 0
     assert not (folder / "out.partial").exists()
+
+
+PAGE = 4096
+
+
+def damage(path: Path, kind: str, earlier: bytes, draw: random.Random) -> None:
+    """What a crash of the machine may do to a file whose last writes had not reached the disk."""
+    data = bytearray(path.read_bytes())
+    pages = range(0, len(data), PAGE)
+    if kind == "cut":
+        del data[draw.randrange(len(data)) :]
+    elif kind == "zeroed":
+        for start in draw.sample(pages, min(len(pages), draw.randint(1, 4))):
+            data[start : start + PAGE] = bytes(len(data[start : start + PAGE]))
+    elif kind == "first page":
+        data[:PAGE] = bytes(min(PAGE, len(data)))
+    elif kind == "earlier pages":
+        for start in draw.sample(pages, min(len(pages), 4)):
+            old = earlier[start : start + PAGE]
+            data[start : start + len(old)] = old
+    elif kind == "never written":
+        data[draw.randrange(len(data)) :] = bytes(draw.randrange(3 * PAGE))
+    else:
+        data = bytearray()
+    path.write_bytes(bytes(data))
+
+
+DAMAGES = ("cut", "zeroed", "first page", "earlier pages", "never written", "empty")
+
+
+@pytest.mark.usefixtures("light_placement")
+def test_damage_of_what_a_killed_run_left(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Whatever a crash takes is made again: nothing is to be deleted by hand."""
+    tries = int(os.environ.get("MAPPER_DAMAGES", "12"))
+    draw = random.Random(tries)
+    rng = np.random.default_rng(3)
+    text = "\n".join(f"{a} {b}" for a, b in rng.integers(0, 700, (4000, 2)))
+    (folder / "edges.txt").write_text(text)
+    words = (
+        folder / "edges.txt", "--chip", "4x4", "--split-neurons", "--synapses-per-core", "400",
+        "--neurons-per-core", "60", "--memory", "256MiB", "--level-budget", "0", "--threads", "1",
+        "--coarse-degree", "20", "--block-vertices", "256",
+    )  # fmt: skip
+
+    def start(output: str, *more: str) -> int:
+        return cli.main(["run", *map(str, words), "-o", output, "--json", *more])
+
+    assert start("whole") == 0
+    expected = result(folder / "whole")
+    genuine = Steps.once
+    left, earlier = 0, b""
+
+    def once(self: Steps, name: str, work: Any) -> Arrays:
+        nonlocal left, earlier
+        arrays = genuine(self, name, work)
+        left -= 1
+        if left == 1:
+            earlier = (made / "scratch" / "records").read_bytes()
+        if left == 0:
+            raise KeyboardInterrupt
+        return arrays
+
+    made = folder / "out.partial" / "result"
+    seen: set[str] = set()
+    for trial in range(tries):
+        left, earlier = draw.randint(1, 9), b""
+        monkeypatch.setattr(Steps, "once", once)
+        assert start("out") == 130
+        monkeypatch.setattr(Steps, "once", genuine)
+        names = ["scratch/records"] * 3 + ["network.bin", "../run.json"]
+        names += ["split.bin"] * (made / "split.bin").exists()
+        name = names[trial % len(names)]
+        kind = DAMAGES[trial // 2 % len(DAMAGES)]
+        if name == "../run.json" and kind == "earlier pages":
+            kind = "zeroed"
+        before = (made / name).read_bytes()
+        damage(made / name, kind, earlier, draw)
+        capsys.readouterr()
+        assert start("out", "--resume") == 0, (name, kind)
+        said = capsys.readouterr().err
+        assert "Traceback" not in said
+        if before != b"" and name != "scratch/records":
+            assert ("made again" in said) or ("nothing of the earlier run" in said), (name, kind)
+        seen.add(name)
+        found = result(folder / "out")
+        assert found[:2] == expected[:2], (name, kind)
+        assert not (folder / "out.partial").exists()
+        shutil.rmtree(folder / "out")
+    assert len(seen) >= 3

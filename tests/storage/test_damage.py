@@ -95,12 +95,11 @@ def test_closed_after_a_failure(network: Path) -> None:
 def test_damaged_scratch(tmp_path: Path) -> None:
     with Scratch(tmp_path / "scratch") as scratch:
         scratch.put("a", b"x" * 1000)
-        with scratch._env.begin(write=True) as transaction:
-            packed = bytearray(transaction.get(b"a", b""))
-            for place in range(len(packed)):
-                damaged = packed.copy()
-                damaged[place] ^= 0xFF
-                transaction.put(f"b{place}".encode(), bytes(damaged))
+        packed = bytearray(scratch._log.get("a"))
+        for place in range(len(packed)):
+            damaged = packed.copy()
+            damaged[place] ^= 0xFF
+            scratch.put_compressed([(f"b{place}", bytes(damaged))])
         for place in range(len(packed)):
             try:
                 assert scratch.get(f"b{place}") == b"x" * 1000

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import shutil
 import tempfile
 from pathlib import Path
 from typing import Any
 
-import lmdb
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -15,7 +16,6 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from storage.errors import CorruptError, WriteError
-from storage.mapped import drop_pages, mapping_of
 from storage.memory import load
 from storage.scratch import Scratch, ScratchGraph
 from tests.storage import naive
@@ -103,7 +103,7 @@ def test_levels(case: NetCase, commit_every: int) -> None:
         memory(Path(name), case.neurons, edges, case.block_size, case.undirected) as graph,
         Scratch(Path(name) / "scratch") as scratch,
     ):
-        patch.setattr("storage.scratch.COMMIT_EVERY", commit_every)
+        patch.setattr("storage.scratch.WRITE_EVERY", commit_every)
         whole = load(graph)
         whole.block_size = case.block_size
         sizes = whole.vertex_sizes()
@@ -151,62 +151,56 @@ def test_places(tmp_path: Path) -> None:
 
 
 def test_full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("storage.scratch.MAP_SIZE", 1 << 18)
+    """What could not be written whole is not there, and what was there is."""
     noise = np.random.default_rng(1).bytes(1 << 19)
+    genuine = os.pwrite
+    left = 1 << 18
+
+    def write(descriptor: int, data: memoryview, place: int) -> int:
+        nonlocal left
+        if not left:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        done = genuine(descriptor, data[:left], place)
+        left -= done
+        return done
+
     with Scratch(tmp_path / "scratch") as scratch:
         scratch.put("a", b"kept")
-        with pytest.raises(WriteError, match="scratch is larger than 262144 bytes"):
-            scratch.put("b", noise)
+        before = scratch.stored_bytes()
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "pwrite", write)
+            with pytest.raises(WriteError, match="No space left on device; free some disk space"):
+                scratch.put("b", noise)
+        assert scratch.names() == ["a"]
+        assert (tmp_path / "scratch" / "records").stat().st_size == before
+        scratch.put("b", noise)
         assert scratch.get("a") == b"kept"
+        assert scratch.get("b") == noise
 
-        def fail(*_: object, **__: object) -> None:
-            raise lmdb.DiskError("No space left on device")
+        def fail(*_: object) -> None:
+            raise OSError(errno.EIO, "Input/output error")
 
         with monkeypatch.context() as patch:
-            patch.setattr(scratch, "_env", type("Full", (), {"begin": fail})())
-            with pytest.raises(WriteError, match="No space left on device; free some disk space"):
-                scratch.put("b", b"")
+            patch.setattr(os, "fdatasync", fail)
+            with pytest.raises(WriteError, match="cannot write scratch: Input/output error"):
+                scratch.sync()
+        scratch.sync()
 
 
-def mapped_bytes(path: Path) -> int:
-    """Resident bytes of the maps of a file, as the system counts them."""
-    found, inside = 0, False
-    for line in Path("/proc/self/smaps").read_text().splitlines():
-        words = line.split()
-        if "-" in words[0]:
-            inside = words[-1] == str(path)
-        elif inside and words[0] == "Rss:":
-            found += 1024 * int(words[1])
-    return found
-
-
-@pytest.mark.skipif(not Path("/proc/self/smaps").exists(), reason="needs /proc/self/smaps")
-def test_evict_lets_go_of_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    noise = np.random.default_rng(1).bytes(1 << 20)
-    data = tmp_path / "scratch" / "data.mdb"
-    with Scratch(tmp_path / "scratch") as scratch:
-        for name in "abcd":
-            scratch.put(name, noise)
-        scratch.evict()
-        before = mapped_bytes(data)
-        for name in "abcd":
-            assert scratch.get(name) == noise
-        assert mapped_bytes(data) > before + (3 << 20)
-        scratch.evict()
-        assert mapped_bytes(data) < 1 << 20
-        assert scratch.get("b") == noise
-        monkeypatch.setattr("storage.scratch.EVICT_EVERY", 1 << 19)
-        for name in "abcd":
-            assert scratch.get(name) == noise
-        assert mapped_bytes(data) < 1 << 20
-    scratch.evict()  # once more does no harm
-
-
-def test_maps_that_are_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert mapping_of(tmp_path / "none") is None
-    (tmp_path / "file").write_bytes(b"not mapped")
-    assert mapping_of(tmp_path / "file") is None
-    monkeypatch.setattr("storage.mapped._MAPS", tmp_path / "none")
-    assert mapping_of(tmp_path / "file") is None
-    monkeypatch.delattr("mmap.MADV_DONTNEED", raising=False)
-    assert not drop_pages(0, 0)
+def test_what_a_killed_run_leaves_beside(tmp_path: Path) -> None:
+    folder = tmp_path / "scratch"
+    with Scratch(folder) as scratch:
+        scratch.put("a", b"kept")
+    (folder / "tmpabc").mkdir()
+    (folder / "tmpabc" / "split.bin").write_bytes(b"")
+    (folder / "data.mdb").write_bytes(b"of an older version")
+    with Scratch(folder, read_only=True) as scratch:
+        assert scratch.get("a") == b"kept"
+    assert len(list(folder.iterdir())) == 3
+    with Scratch(folder) as scratch:
+        assert scratch.get("a") == b"kept"
+        assert scratch.dropped == 0
+    assert [path.name for path in folder.iterdir()] == ["records"]
+    (folder / "records").rename(folder / "data.mdb")
+    with pytest.raises(CorruptError, match="is of another version; run with --keep-scratch"):
+        Scratch(folder, read_only=True)

@@ -1,0 +1,201 @@
+"""Values by name in one file that only grows, so that whatever survives a crash can be told.
+
+A file is a heading and records, one behind the other. A record has checksums of its own place,
+name and value. So damage of any kind, be it a file that was cut off, pages of zeros, or pages of an
+earlier file, shows at the first record that it touches. What comes before is what the file was at
+an earlier moment; what comes behind is dropped. Nothing is mapped into memory: a file that is
+shorter than it should be is read as an error, not as a signal that ends the process.
+
+Heading, 32 bytes, and head of a record, 24 bytes, little-endian:
+
+====== ======== =============================================
+offset bytes
+====== ======== =============================================
+0      16       ``mapper scratch 2``
+16     12       random: records of other files don't fit
+28     4        CRC-32 of the 28 bytes before
+====== ======== =============================================
+
+====== ======== =============================================
+offset bytes
+====== ======== =============================================
+0      4        CRC-32 of random, offset of the record, the rest of the head, and the name
+4      4        CRC-32 of the value
+8      4        length of the name, which follows the head
+12     4        0
+16     8        length of the value, which follows the name
+====== ======== =============================================
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import struct
+import threading
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from isal import isal_zlib
+
+from storage.closing import Closing
+from storage.errors import CorruptError
+
+MAGIC = b"mapper scratch 2"
+_HEADING = struct.Struct("<16s12sI")
+_HEAD = struct.Struct("<IIIIQ")
+_PLACE = struct.Struct("<Q")
+MOST_NAME = 1 << 16  # bytes
+PIECE = 1 << 22  # bytes that are checked at a time
+
+
+class RecordLog(Closing):
+    """Values by name. Any number of threads may read; those that write wait for each other.
+
+    dropped : bytes at the end that were damaged or incomplete when the file was opened
+    """
+
+    def __init__(self, path: Path, *, read_only: bool = False) -> None:
+        """Open or make the file; what cannot be relied on is cut off.
+
+        With `read_only` values are not checked, and nothing is changed.
+        """
+        self.path = path
+        self.dropped = 0
+        self._lock = threading.Lock()
+        self._places: dict[str, tuple[int, int]] = {}
+        flags = os.O_RDONLY if read_only else os.O_RDWR | os.O_CREAT
+        self._descriptor = os.open(path, flags | getattr(os, "O_CLOEXEC", 0), 0o666)
+        try:
+            self._open(read_only)
+        except BaseException:
+            self.close()
+            raise
+
+    def _open(self, read_only: bool) -> None:
+        size = os.fstat(self._descriptor).st_size
+        self._end = 0
+        if self._read_heading():
+            self._end = _HEADING.size
+            for name, start, length, crc in self._records(size):
+                if not read_only and self._crc(start, length) != crc:
+                    break
+                self._places[name] = start, length
+                self._end = start + length
+        elif read_only:
+            raise CorruptError(f"{self.path}: not a scratch file of this version")
+        self.dropped = size - self._end
+        if read_only:
+            return
+        if self.dropped:
+            os.ftruncate(self._descriptor, self._end)
+        if not self._end:
+            self._random = os.urandom(12)
+            heading = _HEADING.pack(MAGIC, self._random, 0)[:-4]
+            self._write(0, heading + isal_zlib.crc32(heading).to_bytes(4, "little"))
+            self._end = _HEADING.size
+
+    def _read_heading(self) -> bool:
+        data = self._read(0, _HEADING.size)
+        if len(data) < _HEADING.size:
+            return False
+        magic, self._random, crc = _HEADING.unpack(data)
+        return bool(magic == MAGIC and isal_zlib.crc32(data[:-4]) == crc)
+
+    def _records(self, size: int) -> Iterator[tuple[str, int, int, int]]:
+        """Name, start, length and CRC-32 of each value, up to the first head that is damaged."""
+        place = _HEADING.size
+        while place + _HEAD.size <= size:
+            head = self._read(place, _HEAD.size)
+            if len(head) < _HEAD.size:
+                return
+            crc, value_crc, name_length, zero, length = _HEAD.unpack(head)
+            start = place + _HEAD.size + name_length
+            if zero or name_length > MOST_NAME or length > size or start + length > size:
+                return
+            name = self._read(place + _HEAD.size, name_length)
+            if self._head_crc(place, head[4:], name) != crc:
+                return
+            yield name.decode(), start, length, value_crc
+            place = start + length
+
+    def _head_crc(self, place: int, rest: bytes, name: bytes) -> int:
+        return int(isal_zlib.crc32(self._random + _PLACE.pack(place) + rest + name))
+
+    def _crc(self, start: int, length: int) -> int:
+        crc = 0
+        for at in range(start, start + length, PIECE):
+            crc = isal_zlib.crc32(self._read(at, min(PIECE, start + length - at)), crc)
+        return crc
+
+    def _read(self, place: int, size: int) -> bytes:
+        """`size` bytes, or as many as there are."""
+        data = os.pread(self._descriptor, size, place)
+        while len(data) < size:  # one call reads 2 GiB at most
+            more = os.pread(self._descriptor, size - len(data), place + len(data))
+            if not more:
+                break
+            data += more
+        return data
+
+    def _write(self, place: int, data: bytes) -> None:
+        left = memoryview(data)
+        while left:
+            done = os.pwrite(self._descriptor, left, place)
+            left, place = left[done:], place + done
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._places
+
+    def names(self) -> list[str]:
+        return sorted(self._places)
+
+    def put(self, items: Iterable[tuple[str, bytes]]) -> None:
+        """Write values, in their order; of a name that is there already the last value counts.
+
+        Raises `OSError` if the disk is full; then none of them is there.
+        """
+        with self._lock:
+            places: dict[str, tuple[int, int]] = {}
+            place = self._end
+            try:
+                for text, value in items:
+                    name = text.encode()
+                    rest = _HEAD.pack(0, isal_zlib.crc32(value), len(name), 0, len(value))[4:]
+                    crc = self._head_crc(place, rest, name)
+                    start = place + _HEAD.size + len(name)
+                    self._write(place, crc.to_bytes(4, "little") + rest + name)
+                    self._write(start, value)
+                    place = start + len(value)
+                    places[text] = start, len(value)
+            except BaseException:
+                with contextlib.suppress(OSError):
+                    os.ftruncate(self._descriptor, self._end)
+                raise
+            self._end = place
+            self._places.update(places)
+
+    def get(self, name: str) -> bytes:
+        """The value, as it was put; raises `KeyError` if there is none of that name.
+
+        Raises `CorruptError` if the file has become shorter. Other damage is for the caller to see.
+        """
+        start, length = self._places[name]
+        data = self._read(start, length)
+        if len(data) < length:
+            raise CorruptError(f"{self.path}: {name}: the file was cut off; run again")
+        return data
+
+    def sync(self) -> None:
+        """Bring what was written to the disk."""
+        getattr(os, "fdatasync", os.fsync)(self._descriptor)
+
+    @property
+    def size(self) -> int:
+        """Bytes of the file."""
+        return self._end
+
+    def close(self) -> None:
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1

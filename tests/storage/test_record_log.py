@@ -1,0 +1,141 @@
+"""Whatever happens to the file, what is found in it is what it held at some moment."""
+
+from __future__ import annotations
+
+import random
+import threading
+from pathlib import Path
+
+import pytest
+
+from storage.errors import CorruptError
+from storage.record_log import PIECE, RecordLog
+
+PAGE = 4096
+
+
+def fill(path: Path, seed: int, writes: int = 40) -> list[dict[str, bytes]]:
+    """A file that was written in many steps; what it held after each of them."""
+    draw = random.Random(seed)
+    held: dict[str, bytes] = {}
+    moments = [{}]
+    with RecordLog(path) as log:
+        for number in range(writes):
+            name = f"{draw.choice('ab')}/{draw.randrange(writes)}"
+            value = draw.randbytes(draw.choice((0, 1, 30, 900, 9000)))
+            if number % 7 == 3:
+                value = b"\0" * len(value)
+            log.put([(name, value)])
+            held[name] = value
+            moments.append(dict(held))
+        log.sync()
+    return moments
+
+
+def content(path: Path) -> dict[str, bytes]:
+    with RecordLog(path) as log:
+        return {name: log.get(name) for name in log.names()}
+
+
+def test_damage_takes_what_comes_behind(tmp_path: Path) -> None:
+    """Cut off, zeroed, swapped with an earlier file, or cut and filled up: always a prefix."""
+    path, earlier = tmp_path / "a", tmp_path / "b"
+    moments = fill(path, 1)
+    fill(earlier, 1)  # the same records, as of a run before
+    good, old = path.read_bytes(), earlier.read_bytes()
+    draw = random.Random(2)
+    seen = set()
+    for trial in range(400):
+        data = bytearray(good)
+        kind = ("cut", "zeroed", "old", "bit", "grown", "hole")[trial % 6]
+        place = draw.randrange(len(good))
+        start = place // PAGE * PAGE
+        if kind == "cut":
+            del data[place:]
+        elif kind == "zeroed":
+            data[start : start + PAGE] = bytes(len(data[start : start + PAGE]))
+        elif kind == "old":
+            data[start : start + PAGE] = old[start : start + PAGE]
+        elif kind == "bit":
+            data[place] ^= 1 << draw.randrange(8)
+        elif kind == "grown":
+            data += bytes(PAGE) if place % 2 else old[:place]
+        else:
+            data[place:] = bytes(len(data) - place)
+        path.write_bytes(bytes(data))
+        found = content(path)
+        assert found in moments, (kind, place)
+        if kind == "grown":
+            assert found == moments[-1]
+        seen.add(moments.index(found))
+        with RecordLog(path) as log:  # it is whole again, and can be written
+            assert log.dropped == 0
+            log.put([("new", b"x")])
+        assert content(path) == found | {"new": b"x"}
+    assert len(seen) > 10
+
+
+def test_what_was_dropped_is_counted(tmp_path: Path) -> None:
+    fill(tmp_path / "a", 3)
+    size = (tmp_path / "a").stat().st_size
+    with (tmp_path / "a").open("r+b") as file:
+        file.truncate(size - 1)
+    with RecordLog(tmp_path / "a") as log:
+        assert 0 < log.dropped < size
+        assert log.dropped + log.size == size - 1
+    (tmp_path / "b").write_bytes(b"not such a file")
+    with RecordLog(tmp_path / "b") as log:
+        assert log.dropped == 15
+        assert log.names() == []
+
+
+def test_read_only(tmp_path: Path) -> None:
+    moments = fill(tmp_path / "a", 4)
+    with (tmp_path / "a").open("ab") as file:
+        file.write(b"half a record")
+    before = (tmp_path / "a").read_bytes()
+    with RecordLog(tmp_path / "a", read_only=True) as log:
+        assert {name: log.get(name) for name in log.names()} == moments[-1]
+        assert "a/none" not in log
+        with pytest.raises(KeyError):
+            log.get("a/none")
+    assert (tmp_path / "a").read_bytes() == before
+    for content in (b"", b"PK", b"mapper scratch 2" + bytes(16)):
+        (tmp_path / "b").write_bytes(content)
+        with pytest.raises(CorruptError, match="not a scratch file of this version"):
+            RecordLog(tmp_path / "b", read_only=True)
+    with pytest.raises(FileNotFoundError):
+        RecordLog(tmp_path / "none", read_only=True)
+
+
+def test_a_file_that_gets_shorter_while_it_is_read(tmp_path: Path) -> None:
+    """An error, not a signal."""
+    with RecordLog(tmp_path / "a") as log:
+        log.put([("a", b"1" * 100), ("b", b"2" * 100)])
+        with (tmp_path / "a").open("r+b") as file:
+            file.truncate(log.size - 1)
+        assert log.get("a") == b"1" * 100
+        with pytest.raises(CorruptError, match="a: b: the file was cut off; run again"):
+            log.get("b")
+
+
+def test_large_values_and_threads(tmp_path: Path) -> None:
+    """Values are checked piece by piece; threads that write and read at once don't meet."""
+    large = random.Random(5).randbytes(PIECE + 17)
+
+    def work(number: int) -> None:
+        for k in range(30):
+            log.put([(f"{number}/{k}", f"{number} {k}".encode() * 50), (f"{number}", b"")])
+            assert log.get(f"{number}/{k}") == f"{number} {k}".encode() * 50
+
+    with RecordLog(tmp_path / "a") as log:
+        log.put([("large", large)])
+        threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    found = content(tmp_path / "a")
+    assert found["large"] == large
+    assert len(found) == 1 + 4 * 31
+    assert found["2/7"] == b"2 7" * 50
