@@ -173,7 +173,7 @@ def _map(
         monitor: Monitor
         with (
             Monitor(log=folder / LOG, watch=progress) as monitor,
-            Scratch(folder / SCRATCH) as scratch,
+            Scratch(folder / SCRATCH, lasting=False) as scratch,
         ):
             found = run(whole, chip, settings, scratch, monitor, wished)
             report = make_report(original, original.path, chip, settings, found, monitor, helpers)

@@ -40,8 +40,10 @@ class Scratch(Closing):
     dropped : bytes of an earlier run that were damaged or incomplete, and count no more
     """
 
-    def __init__(self, path: Path, *, read_only: bool = False) -> None:
+    def __init__(self, path: Path, *, read_only: bool = False, lasting: bool = True) -> None:
+        """`lasting` is False where nobody will open the folder again: it is never synced."""
         self.path = path
+        self._lasting = lasting
         if read_only and not (path / FILE).is_file():
             other = "is of another version" if path.is_dir() else "no scratch here"
             raise CorruptError(f"{path}: {other}; run with --keep-scratch")
@@ -132,6 +134,8 @@ class Scratch(Closing):
 
     def sync(self) -> None:
         """Bring what was kept to the disk: a crash of the machine takes nothing of it."""
+        if not self._lasting:
+            return
         try:
             self._log.sync()
         except OSError as error:
