@@ -28,9 +28,10 @@ from storage.formats.text import TextReader
 from storage.meta import NetworkMeta
 
 PIECE = 1 << 20  # bytes of text that are read at a time
-_NUMBER = r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?"
+MOST = 1 << 16  # characters of a dictionary
+_NUMBER = r"[-+]?(?:\d++\.?+\d*+|\.\d++)(?:[eE][-+]?\d++)?+"  # nothing is tried twice
 _PLAIN = re.compile(rf"\{{'weight': ({_NUMBER})\}}")
-_SCALAR = re.compile(rf"\bnp\.\w+\(({_NUMBER})\)")  # as numpy shows its numbers since 2.0
+_SCALAR = re.compile(rf"\bnp\.\w++\(({_NUMBER})\)")  # as numpy shows its numbers since 2.0
 
 
 def holds_data(line: str) -> bool:
@@ -39,8 +40,9 @@ def holds_data(line: str) -> bool:
     return text.endswith("}") and len(_ends(text.partition("{")[0])) == 2
 
 
-def _ends(text: str) -> list[str]:
-    mark = separator(text)
+def _ends(text: str, mark: str | None = None) -> list[str]:
+    """What stands before the data, by the mark that is given or found."""
+    mark = mark or separator(text)
     parts = text.split(mark)
     if mark is not None and not parts[-1].strip():
         parts.pop()  # what parts the second end from the data
@@ -86,6 +88,8 @@ class EdgeData:
             data: Any = {"weight": float(plain[1])}
         else:
             try:
+                if len(text) > MOST:
+                    raise ValueError
                 with warnings.catch_warnings(action="ignore"):  # of odd escapes in text
                     data = ast.literal_eval(_SCALAR.sub(r"\1", text))
             except (ValueError, SyntaxError, MemoryError, RecursionError):
@@ -143,16 +147,14 @@ def _pieces(
     reader: TextReader, mark: str | None
 ) -> Iterator[tuple[list[str], list[str], list[str], Where]]:
     """Sources, targets and data of some lines, and what tells the place of one of them."""
-    end = r"(\S+)" if mark is None else rf"([^{mark}]*[^{mark}\s])\s*"
-    parts = r"\s+" if mark is None else rf"{mark}\s*"
-    line = re.compile(rf"\s*{end}{parts}{end}(?:{parts}|\s+)(\{{.*\}})\s*")
     for texts, where in kept_lines(reader, PIECE):
-        found = list(map(line.fullmatch, texts))
-        if None in found:
-            row = found.index(None)
-            raise BadInputError(
-                f"{where(row)}: {listed([texts[row]])!r} is no edge with data like the first "
-                "one; repair it"
-            )
-        sources, targets, data = zip(*(match.groups() for match in found if match), strict=True)
-        yield list(sources), list(targets), list(data), where
+        found = [text.partition("{") for text in texts]
+        ends = [_ends(head, mark) for head, _, _ in found]
+        data = [brace + rest.rstrip() for _, brace, rest in found]
+        for row, (pair, text) in enumerate(zip(ends, data, strict=True)):
+            if len(pair) != 2 or not all(pair) or not text.endswith("}"):
+                raise BadInputError(
+                    f"{where(row)}: {listed([texts[row]])!r} is no edge with data like the first "
+                    "one; repair it"
+                )
+        yield [pair[0] for pair in ends], [pair[1] for pair in ends], data, where

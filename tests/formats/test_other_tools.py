@@ -96,6 +96,10 @@ def test_data_of_edges_between_names(converted: Convert) -> None:
         ("0 1 {'weight': None}\n", "has no finite number as weight"),
         ("0 1 {'weight': " + "9" * 999 + "}\n", "has no finite number as weight"),
         ("0 1 {'a': " + "(" * 9999 + "}\n", "is no dictionary of numbers and text"),
+        ("0 1 {'weight': " + "1" * 60_000 + "x}\n", "is no dictionary of numbers and text"),
+        ("0 1 {'a': " + "-" * 60_000 + "1}\n", "is no dictionary of numbers and text"),
+        ("0,1,{}\n" + " " * 60_000 + "{}\n", "is no edge with data like the first one"),
+        ("0 1 {" + "'a': 1, " * 10_000 + "}\n", "is no dictionary of numbers and text"),
         ("0 1 {__import__('os').getcwd(): 1}\n", "is no dictionary of numbers and text"),
     ],
 )
