@@ -7,6 +7,7 @@ of its own, and is a function of the sums per core pair.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from chipsim.chip import Chip
+from chipsim.errors import ChipError
 from chipsim.links import existing
 from chipsim.protocols import BlockSource, Int32Array, Int64Array, SynapseBlock
 from chipsim.traffic import Traffic, measure
@@ -80,7 +82,7 @@ def summarise(chip: Chip, traffic: Traffic) -> dict[str, Any]:
     totals = traffic.totals
     total, cut, hops, farthest = totals.weight, totals.cut, totals.hops, totals.farthest
     trees = traffic.multicast_links
-    return {
+    found = {
         "cut_weight": _scaled(cut, unit),
         "cut_fraction": _ratio(cut, total),
         "hops_total": _scaled(hops, unit),
@@ -99,6 +101,13 @@ def summarise(chip: Chip, traffic: Traffic) -> dict[str, Any]:
         },
         **_fill(chip, traffic),
     }
+    for name, value in [*found.items(), *found["multicast"].items()]:
+        if isinstance(value, float) and not math.isfinite(value):
+            raise ChipError(
+                f"chip {chip.name}: {name} goes beyond 1e308; scale the weights of the network, or "
+                "the energy and latency of the chip, down"
+            )
+    return found
 
 
 def _latency(chip: Chip, d: int) -> float:

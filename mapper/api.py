@@ -99,6 +99,7 @@ def map_network(
     from mapper.constraints import WishFile
     from mapper.kernels import compile_once, work_of
     from mapper.settings import preset as preset_of
+    from storage.files import real_path
 
     check_arguments(
         preset=preset, objective=objective, seed=seed, threads=threads, memory=memory,
@@ -133,7 +134,7 @@ def map_network(
                 )
             if mapping._network is not None:
                 if isinstance(network, str | os.PathLike):
-                    mapping._report["network"]["imported_from"] = str(Path(network).resolve())
+                    mapping._report["network"]["imported_from"] = str(real_path(Path(network)))
                 weakref.finalize(mapping, shutil.rmtree, folder, ignore_errors=True)
                 kept = True
             return mapping

@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from chipsim.chip import Chip
+from chipsim.errors import ChipError
+from chipsim.presets import from_fields
 from mapper.errors import MapperError
 from mapper.limits.helpers import Helpers
 from mapper.mapping_file import save_mapping
@@ -17,17 +19,18 @@ from mapper.monitor import Monitor
 from mapper.output_folder import REPORT as REPORT
 from mapper.pipeline import Mapping
 from mapper.report.loads import TRAFFIC, Loads, save_loads
+from mapper.report_file import LARGEST, SCHEMA, fault
 from mapper.settings import Settings
 from mapper.version import version
-from storage.errors import StorageWarning
-from storage.files import write_file
+from storage.errors import BadInputError, StorageWarning
+from storage.files import read_input, real_path, write_file
 from storage.formats.losses import WEIGHTS_MISSING, WEIGHTS_NEGATIVE
+from storage.jsontext import parse_json
 from storage.network import NetworkFile
 from storage.scratch import Scratch
 
 MAPPING, LOG, SCRATCH = "mapping.npz", "run.log", "scratch"
 CONSTRAINTS = "constraints.toml"  # as the run was given them
-SCHEMA = 1
 
 
 @contextmanager
@@ -49,7 +52,7 @@ def network_facts(network: NetworkFile, path: Path) -> dict[str, Any]:
     """The `network` of report.json."""
     meta = network.meta
     return {
-        "path": str(path.resolve()),
+        "path": str(real_path(path)),
         "neurons": meta.neurons,
         "synapses": meta.synapses,
         "synapses_read": meta.synapses_read,
@@ -131,19 +134,22 @@ def write_results(
 def read_report(folder: Path) -> dict[str, Any]:
     """report.json of an output folder; raises `MapperError` if there is none or it is damaged."""
     path = folder / REPORT
+    if not path.exists():
+        raise MapperError(f"{folder}: has no {REPORT}; name the output folder of a run")
     try:
-        report = json.loads(path.read_bytes())
-    except FileNotFoundError as error:
-        raise MapperError(f"{folder}: has no {REPORT}; name the output folder of a run") from error
-    except (OSError, ValueError) as error:
-        raise MapperError(f"{path}: cannot be read: {error}") from error
-    parts = {"network": dict, "chip": dict, "metrics": dict, "settings": dict, "levels": list}
-    parts |= {"stages": list, "resources": dict}
-    if not isinstance(report, dict) or report.get("schema") != SCHEMA:
+        report = parse_json(read_input(path, LARGEST))
+    except BadInputError as error:
+        raise MapperError(str(error)) from error
+    except ValueError as error:
+        raise MapperError(f"{path}: is not sound JSON ({error}); run again") from error
+    schema = report.get("schema") if isinstance(report, dict) else None
+    if type(schema) is not int or schema != SCHEMA:
         raise MapperError(f"{path}: not a report of schema {SCHEMA}")
-    for part, kind in parts.items():
-        if not isinstance(report.get(part), kind):
-            raise MapperError(f"{path}: lacks {part!r}; run again")
-    if not isinstance(report["network"].get("path"), str):
-        raise MapperError(f"{path}: does not name its network; run again")
-    return report
+    wrong = fault(report)
+    if wrong:
+        raise MapperError(f"{path}: {wrong}; run again")
+    try:
+        from_fields(report["chip"])
+    except ChipError as error:
+        raise MapperError(f"{path}: {error}; run again") from error
+    return dict(report)

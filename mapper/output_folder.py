@@ -30,7 +30,7 @@ from mapper.errors import CannotResumeError, MapperError
 from mapper.resume import RUN, take_up
 from storage.errors import LockedError, StorageError, StorageWarning
 from storage.exchange import exchange, sync_folder
-from storage.files import write_error, write_file
+from storage.files import real_path, write_error, write_file
 from storage.locks import OutputLock
 
 REPORT = "report.json"
@@ -55,7 +55,7 @@ class Work:
 
 def partial_folder(path: Path) -> Path:
     """Where a run at work keeps what will be the folder `path`."""
-    path = path.resolve()
+    path = real_path(path)
     return path.with_name(path.name + ".partial")
 
 
@@ -78,7 +78,7 @@ def output_folder(
         raise MapperError(f"{path}: cannot be replaced; name a folder of its own with -o")
     if path.name == "-":
         raise MapperError("-: is not standard output here; name a folder with -o")
-    target, partial = path.resolve(), partial_folder(path)
+    target, partial = real_path(path), partial_folder(path)
     with OutputLock(target):
         try:
             _settle(target, partial, finish=resume)
@@ -122,9 +122,9 @@ def is_complete(path: Path) -> bool:
 
     Raises `LockedError` if a command is at work on it.
     """
-    if not path.name or path.name == ".." or not path.resolve().parent.is_dir():
+    if not path.name or path.name == ".." or not real_path(path).parent.is_dir():
         return False
-    target, partial = path.resolve(), partial_folder(path)
+    target, partial = real_path(path), partial_folder(path)
     with OutputLock(target):
         try:
             _settle(target, partial, finish=True)
@@ -248,7 +248,7 @@ def writing_into(folder: Path) -> Iterator[None]:
     report alone is locked.
     """
     with ExitStack() as stack:
-        target = folder.resolve()
+        target = real_path(folder)
         if os.access(target.parent, os.W_OK):
             stack.enter_context(OutputLock(target))
         stack.enter_context(OutputLock(target / REPORT))
@@ -278,8 +278,8 @@ def find_folder(path: Path) -> Path:
     deadline = time.monotonic() + PATIENCE
     while path.name and not path.exists() and (partial_folder(path) / OLD).is_dir():
         try:
-            with OutputLock(path.resolve()):
-                _settle(path.resolve(), partial_folder(path), finish=False)
+            with OutputLock(real_path(path)):
+                _settle(real_path(path), partial_folder(path), finish=False)
         except LockedError:  # its owner does it, and now
             if time.monotonic() > deadline:
                 raise

@@ -13,7 +13,7 @@ from mapper.errors import CannotResumeError
 from mapper.settings import Settings
 from mapper.version import version
 from storage.errors import BadInputError, StorageWarning
-from storage.files import write_file
+from storage.files import real_path, write_file
 
 RUN = "run.json"  # in the folder of a run at work: what it was started with
 
@@ -24,7 +24,7 @@ def describe_run(network: Path, chip: Chip, settings: Settings) -> dict[str, Any
     asked = {name: value for name, value in settings.to_json().items() if name != "threads"}
     return {
         "version": version(),
-        "network": str(network.resolve()),
+        "network": str(real_path(network)),
         "network size": status.st_size,
         "network changed": status.st_mtime_ns,
         "chip": chip.to_json(),

@@ -48,6 +48,14 @@ def open_input(path: Path) -> BinaryIO:
         raise read_error(path, error) from error
 
 
+def real_path(path: Path) -> Path:
+    """The absolute path without links, as far as they lead anywhere.
+
+    Of links in a circle `Path.resolve` raises an error of its own.
+    """
+    return Path(os.path.realpath(path))
+
+
 def digest(path: Path) -> str:
     """The SHA-256 of a file, in hexadecimal digits; raises `BadInputError` like `open_input`."""
     found = hashlib.sha256()

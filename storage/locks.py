@@ -70,7 +70,7 @@ class OutputLock(Closing):
     """
 
     def __init__(self, path: Path) -> None:
-        self._key = path.parent.resolve() / path.name
+        self._key = Path(os.path.realpath(path.parent)) / path.name
         self._open = False
         with _guard:
             held = _held.get(self._key)

@@ -33,6 +33,8 @@ def parse_bytes(text: str) -> int:
     match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([kmgt]?)(?:i?b)?", text.strip().lower())
     if match is None:
         raise argparse.ArgumentTypeError(f"{text!r} is not a size; write 1GiB or 512M")
+    if len(match[1]) > 40:
+        raise argparse.ArgumentTypeError(f"{text[:24]}... is too much; write 1GiB or 512M")
     value = int(float(match[1]) * _UNITS[match[2]])
     if value < LEAST_MEMORY:
         raise argparse.ArgumentTypeError(f"{text} is too little; give at least 256MiB")

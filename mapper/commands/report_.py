@@ -50,6 +50,7 @@ def run(options: argparse.Namespace) -> int:
     from mapper.report.loads import TRAFFIC
     from mapper.report.make import PAGE, view_folder, write_page
     from mapper.tables import facts, size
+    from storage.files import real_path
 
     folders = [options.path] + ([] if options.other is None else [options.other])
     measured: list[str] = []
@@ -64,7 +65,7 @@ def run(options: argparse.Namespace) -> int:
     page = options.output or (options.path / PAGE if len(folders) == 1 else COMPARISON)
     with ExitStack() as stack:
         for folder in folders:
-            inside = folder.resolve() in page.resolve().parents
+            inside = real_path(folder) in real_path(page).parents
             if folder.is_dir() and (inside or not (folder / TRAFFIC).exists()):
                 stack.enter_context(writing_into(folder))
         stack.enter_context(common.lock_output(page))

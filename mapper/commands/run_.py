@@ -141,12 +141,12 @@ def run(options: argparse.Namespace) -> int:
     from mapper.resume import describe_run, planned_memory
     from mapper.settings import preset
     from mapper.tables import planned
-    from storage.files import digest, write_file
+    from storage.files import digest, real_path, write_file
 
     chip = common.chip_of(options)
     stem = Path(options.network.name.removesuffix(".gz")).stem
     output = options.output or Path(f"{stem}-mapping")
-    if output.resolve() in options.network.resolve().parents:
+    if real_path(output) in real_path(options.network).parents:
         raise MapperError(f"{options.network}: lies in {output}, which it would replace; move it")
     if options.resume and options.memory is None:
         options.memory = planned_memory(partial_folder(output))
@@ -160,8 +160,9 @@ def run(options: argparse.Namespace) -> int:
     )
     console = common.stderr_console(options)
     if options.resume and is_complete(output):
+        report = read_report(output)
         common.say(options, f"{output}: is complete already")
-        return _tell(options, read_report(output), output)
+        return _tell(options, report, output)
     try:
         run_here = describe_run(options.network, chip, settings)
     except OSError as error:
@@ -192,10 +193,10 @@ def run(options: argparse.Namespace) -> int:
             report = make_report(original, path, chip, settings, mapping, monitor, helpers, command)
             report["resources"]["resumed"] = resumed
             if imported:
-                report["network"]["imported_from"] = str(options.network.resolve())
+                report["network"]["imported_from"] = str(real_path(options.network))
         write_results(folder, report, mapping, chip, helpers)
         loads = Loads.of(mapping.traffic)
-        write_page(folder / PAGE, [make_view(output.resolve().name, report, loads)])
+        write_page(folder / PAGE, [make_view(real_path(output).name, report, loads)])
         if not options.keep_scratch:
             (folder / common.SPLIT).unlink(missing_ok=True)
         if wishes is not None:

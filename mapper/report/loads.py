@@ -106,6 +106,8 @@ def _loads(found: dict[str, NDArray[Any]], chip: Chip) -> Loads:
         kept = name in ("destination", "share")
         if (array.shape[:1] if kept else array.shape) != expected or (kept and array.ndim != 2):
             raise ValueError(f"{name} has shape {array.shape}, not of a {chip.name} chip")
+        if array.dtype.kind not in "iuf":
+            raise ValueError(f"{name} holds {array.dtype}, not numbers")
         if not (np.isfinite(array).all() and (array >= (-1 if kept else 0)).all()):
             raise ValueError(f"{name} holds impossible values")
     if found["destination"].shape != found["share"].shape or (

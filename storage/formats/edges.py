@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from storage.errors import CorruptError
 from storage.formats.render import decimals_of
 from storage.network import NetworkFile
 
@@ -32,6 +33,7 @@ def edge_blocks(net: NetworkFile, lower: bool = False) -> Iterator[Edges]:
 
     lower : its sources have the larger number, else the smaller one
     """
+    count = 0
     for block in net.blocks():
         indptr, ids, weight = block.outgoing()
         source = np.repeat(np.arange(block.vertices) + block.first, np.diff(indptr))
@@ -39,8 +41,16 @@ def edge_blocks(net: NetworkFile, lower: bool = False) -> Iterator[Edges]:
         if net.undirected:
             once = source > target if lower else source < target
             source, target, weight = source[once], target[once], weight[once]
+        count += source.size
+        if count > net.meta.synapses:
+            break
         alone = int(np.count_nonzero(np.diff(block.indptr) == 0))
         yield Edges(source, target, weight, alone)
+    if count != net.meta.synapses:  # which other files say beforehand
+        raise CorruptError(
+            f"{net.path}: meta.json says {net.meta.synapses} synapses, the blocks hold others; "
+            "make the network again"
+        )
 
 
 def real_weights(stored: Int64, unit: float) -> Int64 | NDArray[np.float64]:

@@ -33,6 +33,7 @@ from storage.meta import NetworkMeta
 from storage.network import SIZE
 
 PIECE = 1 << 20
+LONGEST = 2 << 20  # bytes of a tag, which the parser looks at again with every piece
 EDGES = 1 << 16  # that wait as Python numbers
 MAX_TEXT = 64  # characters of a weight or size that are looked at
 MAX_SIZE = 2**62
@@ -106,6 +107,7 @@ class GraphMLParser:
         self._source: list[int] = []
         self._target: list[int] = []
         self._weights: list[float] = []
+        self._fed = 0
         self._parser = parser = expat.ParserCreate(namespace_separator=" ")
         parser.buffer_text = True
         parser.StartElementHandler = self._start
@@ -129,6 +131,9 @@ class GraphMLParser:
             raise BadInputError(
                 f"{self._path}: line 1: its encoding is not known ({error}); save it as UTF-8"
             ) from error
+        self._fed += len(piece)
+        if self._fed - max(0, self._parser.CurrentByteIndex) > LONGEST:
+            self._complain("a tag or a comment is longer than two megabytes; is the file sound?")
         if last:
             self._flush()
             if self.undirected is None:

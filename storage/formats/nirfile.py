@@ -306,6 +306,8 @@ def _convert(
     sizes = [_elements(nodes[number], shapes.behind[number]) for number in populations]
     starts = dict(zip(populations, np.append(0, np.cumsum(sizes)).tolist(), strict=False))
     neurons = sum(sizes)
+    for number in order:  # damage to the last weights is found before the first are multiplied
+        _layer(nodes, number, shapes)
     with NetworkWriter(
         destination,
         neurons,

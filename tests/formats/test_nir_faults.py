@@ -124,6 +124,19 @@ def test_damaged_files(refused: Refuse) -> None:
     assert "not a sound HDF5 file" in refused("a.nir", b"some text\n", format="nir")
 
 
+def test_the_last_weights_are_looked_at_before_the_first_are_multiplied(
+    refused: Refuse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def never(*_: Any) -> None:
+        raise AssertionError("synapses were made")
+
+    monkeypatch.setattr("storage.formats.layers.Synapses.add", never)
+    nodes = chain(given(2), linear(W), lif(), linear(W * np.nan), lif())
+    assert "node 'd' (Linear): dataset weight holds values that are not" in refused(
+        "a.nir", nir_bytes(nodes)
+    )
+
+
 def test_named_types_in_place_of_datasets(tmp_path: Path) -> None:
     path = tmp_path / "a.nir"
     for place, message in (

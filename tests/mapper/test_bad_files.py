@@ -169,6 +169,24 @@ def test_a_meta_that_promises_too_much(folder: Path, fails: Fails) -> None:
                 assert "net.bin" in fails(*command)
 
 
+@pytest.mark.parametrize("name", ["a.h5", "a.csv", "a.mtx", "a.parquet", "a.graphml"])
+@pytest.mark.parametrize("synapses", [1, 9])
+def test_other_synapses_than_promised(
+    synapses: int, name: str, folder: Path, fails: Fails, run: Run
+) -> None:
+    """A hub of eight synapses, of which the description says otherwise."""
+    path = write_network(folder / "net.bin", [(0, v) for v in range(1, 9)], 9)
+    with zipfile.ZipFile(path) as archive:
+        members = {name: archive.read(name) for name in archive.namelist()}
+    meta = json.loads(members["meta.json"])
+    meta |= {"synapses": synapses, "connections": 2 * synapses}
+    members["meta.json"] = json.dumps(meta).encode()
+    with zipfile.ZipFile(path, "w") as archive:
+        for member, raw in members.items():
+            archive.writestr(member, raw)
+    assert f"meta.json says {synapses} synapses" in fails("export", path, name)
+
+
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
