@@ -216,7 +216,7 @@ def test_metis(text: str, reason: str, fails: Fails, folder: Path) -> None:
         assert reason in message
 
 
-@pytest.mark.parametrize("weight", ["-1", "nan", "inf", "-0.5", "x"])
+@pytest.mark.parametrize("weight", ["nan", "inf", "-inf", "1e999", "x"])
 def test_weights(weight: str, fails: Fails, folder: Path) -> None:
     (folder / "e.csv").write_text(f"0,1,2\n1,2,{weight}\n")
     assert "e.csv" in fails("run", "e.csv", *CHIP, "-o", "out")
@@ -226,7 +226,7 @@ def test_weights(weight: str, fails: Fails, folder: Path) -> None:
 def test_an_old_result_survives_a_failed_import(folder: Path, fails: Fails, run: Run) -> None:
     (folder / "good.txt").write_text("0 1\n1 2\n")
     assert run("import", "good.txt", "net.bin").code == 0
-    (folder / "bad.csv").write_text("0,1,2\n1,2,-3\n")
+    (folder / "bad.csv").write_text("0,1,2\n1,2,nan\n")
     fails("import", "bad.csv", "net.bin")  # compares every byte below the folder
     assert run("verify", "net.bin").code == 0
 
