@@ -11,7 +11,6 @@ import os
 import shutil
 import sys
 import tempfile
-import weakref
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
@@ -81,8 +80,8 @@ def map_network(
         `source-population`, `target-population`, as in `mapper run --columns`
     progress : is called with the name of a stage and a fraction 0 .. 1 of its present pass; by
         any thread, but never twice at a time. What it raises ends the run and comes out here
-    workdir : folder for temporary files; None takes the system's. A network that had no file stays
-        there as long as its mapping is in use
+    workdir : folder for temporary files; None takes the system's. A network that had no file takes
+        space there, without a name, as long as its mapping is in use
     method : numbers that the preset would choose, by the names of `mapper.settings.Settings`
 
     Raises
@@ -124,7 +123,6 @@ def map_network(
         compile_once(_quiet_console(), work_of(settings.preset, settings.objective))
         tell("compile kernels", 1.0)
         folder = Path(tempfile.mkdtemp(prefix="mapper-", dir=workdir))
-        kept = False
         try:
             extras = {"size": sizes, "rate": rates}
             opened, nodes = _open(network, neurons, extras, columns, folder, settings, tell)
@@ -132,15 +130,11 @@ def map_network(
                 mapping = _map(
                     original, cores, settings, folder, split_neurons, wishes, progress, nodes
                 )
-            if mapping._network is not None:
-                if isinstance(network, str | os.PathLike):
-                    mapping._report["network"]["imported_from"] = str(real_path(Path(network)))
-                weakref.finalize(mapping, shutil.rmtree, folder, ignore_errors=True)
-                kept = True
+            if mapping._network is not None and isinstance(network, str | os.PathLike):
+                mapping._report["network"]["imported_from"] = str(real_path(Path(network)))
             return mapping
         finally:
-            if not kept:
-                shutil.rmtree(folder, ignore_errors=True)
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 def _map(
@@ -161,6 +155,7 @@ def _map(
     from mapper.pipeline import map_network as run
     from mapper.report.loads import Loads
     from mapper.result import NetworkMapping
+    from storage.nameless import NamelessFile
     from storage.network import ID, NetworkFile
     from storage.scratch import Scratch
 
@@ -202,7 +197,7 @@ def _map(
         _placed=found.core,
         _helpers=helpers,
         _constraints=None if wishes is None else wishes.raw,
-        _network=original.path if ours else None,
+        _network=NamelessFile(original.path) if ours else None,
     )
 
 

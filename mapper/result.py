@@ -6,7 +6,6 @@ import copy
 import html
 import json
 import os
-import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,6 +19,7 @@ if TYPE_CHECKING:
     from mapper.limits.helpers import Helpers
     from mapper.report.loads import Loads
     from mapper.settings import Settings
+    from storage.nameless import NamelessFile
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -49,7 +49,7 @@ class NetworkMapping:
     _placed: NDArray[np.int32] = field()  # of the neurons, then of helpers
     _helpers: Helpers | None = None
     _constraints: bytes | None = None
-    _network: Path | None = None  # of a network that has no file of the user's
+    _network: NamelessFile | None = None  # of a network that has no file of the user's
 
     @property
     def x(self) -> NDArray[np.int32]:
@@ -91,7 +91,7 @@ class NetworkMapping:
         with as_mapper_errors(), output_folder(path, force) as work:
             partial = work.folder
             if self._network is not None:
-                shutil.copyfile(self._network, partial / IMPORTED)
+                self._network.copy_to(partial / IMPORTED)
                 report["network"]["path"] = str((path / IMPORTED).resolve())
             save_mapping(partial / MAPPING, self._placed, self.chip, self._helpers)
             write_file(partial / REPORT, (json.dumps(report, indent=1) + "\n").encode())

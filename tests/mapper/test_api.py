@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import copy
 import gc
 import json
+import multiprocessing
+import pickle
 import re
 import subprocess
 import sys
 import tempfile
+from concurrent.futures import ProcessPoolExecutor
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -17,6 +21,7 @@ import pytest
 import scipy.sparse
 
 import mapper
+from mapper.cli import main
 from mapper.errors import DoesNotFitError, MapperError, UsageError
 from storage.network import NetworkFile
 from tests.mapper.conftest import Run, tree
@@ -208,14 +213,35 @@ def test_temporary_files_go_with_the_mapping(folder: Path, edges: tuple[Any, ...
     work = folder / "work"
     work.mkdir()
     mapping = mapper.map_network(edges, "4x4", workdir=work, **SMALL)
-    assert [path.name.partition("-")[0] for path in work.iterdir()] == ["mapper"]
-    assert {path.name for path in next(work.iterdir()).iterdir()} == {"network.bin", "run.log"}
+    assert list(work.iterdir()) == []  # its network is there, but has no name
+    mapping.save("kept")
+    assert Path("kept/network.bin").is_file()
     del mapping
-    gc.collect()
     assert tree(work) == {}
     path = random_network(folder / "net.bin", 50, 200)
     mapper.map_network(path, "4x4", workdir=work, **SMALL)
     assert tree(work) == {}
+
+
+def skip_kernels() -> None:
+    """In a worker: kernels are compiled when they are used, as everywhere in the tests."""
+    import mapper.kernels
+
+    mapper.kernels.compile_once = lambda console, work: None  # type: ignore[assignment]
+
+
+def test_mappings_of_worker_processes(folder: Path, edges: tuple[Any, ...]) -> None:
+    """They are whole, though the worker and its files are gone."""
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(1, mp_context=context, initializer=skip_kernels) as pool:
+        mapping = pool.submit(mapper.map_network, edges, "4x4", **SMALL).result()
+    again = pickle.loads(pickle.dumps(copy.deepcopy(mapping)))
+    whole = mapper.map_network(edges, "4x4", **SMALL)
+    for name, found in (("here", whole), ("out", mapping), ("again", again)):
+        found.save(name)
+        assert main(["verify", name, "-q", "--json"]) == 0
+        assert Path(name, "network.bin").read_bytes() == Path("here/network.bin").read_bytes()
+        assert (found.core == mapping.core).all() or found is whole
 
 
 def test_saving_does_not_replace(folder: Path, edges: tuple[Any, ...]) -> None:
