@@ -72,6 +72,10 @@ def summarise(chip: Chip, traffic: Traffic) -> dict[str, Any]:
     multicast.connectivity, multicast.hops_total, multicast.link_load_*
         Sum of rate * other cores reached; sum of rate * links of the multicast tree; loads of the
         trees on the links.
+    multicast.unicast_hops_total
+        Sum over synapses of rate of the source * d: hops at the same rates, were every synapse sent
+        a packet of its own. Never less than multicast.hops_total. Each edge of an undirected
+        network is two synapses, one each way.
     cores_used, core_fill_mean, core_fill_max
         Cores with a neuron; size used over capacity, over those cores.
 
@@ -97,6 +101,7 @@ def summarise(chip: Chip, traffic: Traffic) -> dict[str, Any]:
         "multicast": {
             "connectivity": _scaled(traffic.connectivity, traffic.rate_unit),
             "hops_total": _scaled(int(trees.sum()), traffic.rate_unit),
+            "unicast_hops_total": _scaled(traffic.unicast_hops, traffic.rate_unit),
             **_link_loads(trees, traffic.rate_unit),
         },
         **_fill(chip, traffic),

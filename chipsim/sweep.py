@@ -1,7 +1,8 @@
 """The one pass over a network that all metrics come from.
 
 Each block of vertices leaves behind: sums per (source core, target core), the links of the
-multicast trees, and the use of each core. A multicast tree is the union of the XY routes from the
+multicast trees, the links that as many packets to every synapse would cross, and the use of each
+core. A multicast tree is the union of the XY routes from the
 neuron's core to the distinct cores that it reaches: the horizontal extent of the row of the
 source, and in each column with a target the vertical extent from that row.
 
@@ -71,6 +72,7 @@ class Sweep:
         self.pairs = PairSums(chip.cores, scratch)
         self.tree_links = new_differences(chip)
         self.connectivity = 0
+        self.unicast_hops = 0
         self.vertices = 0
         self._weight = 0.0
         self._tree_hops = 0.0
@@ -88,7 +90,7 @@ class Sweep:
         mine = self._core[first : first + len(indptr) - 1]
         # Neurons of a core side by side: their synapses add up before they meet the pair sums.
         order = np.argsort(mine, kind="stable")
-        n, connectivity, tree_hops = _sweep(
+        n, connectivity, tree_hops, unicast_hops, unicast_about = _sweep(
             first,
             order,
             indptr,
@@ -117,10 +119,13 @@ class Sweep:
         with self._lock:
             self._idle.append(tally)
             self.connectivity += int(connectivity)
+            self.unicast_hops += int(unicast_hops)
             self.vertices += len(mine)
             self._tree_hops += tree_hops
             if self._tree_hops >= SUM_LIMIT:
                 raise ChipError("multicast: rate * links exceeds 2^62; use a coarser rate unit")
+            if unicast_about >= SUM_LIMIT:
+                raise ChipError("multicast: rate * hops exceeds 2^62; use a coarser rate unit")
 
     def finish(self) -> None:
         """Add up what the threads have gathered."""
@@ -314,12 +319,15 @@ def _sweep(
     diff : (4, height + 1, width + 1): differences of the multicast link loads; the other arrays
     are those of `_Tally`
 
-    Returns the length of the run, the connectivity, and the hops of the trees in float64.
+    Returns the length of the run, the connectivity, the hops of the trees in float64, and the hops
+    of a packet to each synapse at the same rates, exactly and in float64.
     """
     n_out = np.int64(0)  # not a literal: `_flush` would be compiled for it, too
     n_touched = 0
     connectivity = 0
     tree_hops = 0.0
+    unicast_hops = 0
+    unicast_about = 0.0
     source = np.int64(-1)
     for i in range(len(order)):
         v = first + order[i]
@@ -381,6 +389,12 @@ def _sweep(
         if others == 0 or rate == 0:
             continue
         connectivity += rate * others
+        spread = 0
+        for k in range(degree):
+            c = np.uint64(ends[k])
+            spread += np.int64(abs(columns[c] - x0)) + abs(rows[c] - y0)
+        unicast_hops += rate * spread
+        unicast_about += float(rate) * spread
         hops = 0
         for k in range(n_columns):
             x = extents[k, 3]
@@ -401,4 +415,4 @@ def _sweep(
         tree_hops += float(rate) * hops
     if n_touched > 0:
         n_out = _flush(source, cells, touched, n_touched, bits, out_keys, out_sums, n_out)
-    return n_out, connectivity, tree_hops
+    return n_out, connectivity, tree_hops, unicast_hops, unicast_about

@@ -43,6 +43,8 @@ class Traffic:
     congestion : ndarray[float64], shape (height, width)
         Expected load of the routers when spikes spread over all minimal paths.
     connectivity : sum over neurons of rate * (number of other cores reached)
+    unicast_hops : sum over synapses of the rate of the source * distance, in ``rate_unit``: hops
+        of the same activity as the trees', were every synapse sent a packet of its own
     usage : what every core holds
     profile : unicast traffic by core and by distance
     """
@@ -55,6 +57,7 @@ class Traffic:
     multicast_links: Int64Array
     congestion: FloatArray
     connectivity: int
+    unicast_hops: int
     usage: Usage
     profile: Profile
 
@@ -144,6 +147,7 @@ def measure(
         multicast_links=loads_of(sweep.tree_links),
         congestion=flows.congestion,
         connectivity=sweep.connectivity,
+        unicast_hops=sweep.unicast_hops,
         usage=sweep.usage,
         profile=flows.profile,
     )

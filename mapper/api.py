@@ -48,7 +48,7 @@ def map_network(
     split_neurons: bool = False,
     neurons: int | None = None,
     sizes: ArrayLike | None = None,
-    rates: ArrayLike | None = None,
+    rates: ArrayLike | str | None = None,
     columns: Mapping[str, str] | None = None,
     progress: Progress | None = None,
     workdir: str | os.PathLike[str] | None = None,
@@ -75,7 +75,9 @@ def map_network(
     neurons : of a tuple of arrays: number of neurons; None takes the largest id + 1
     sizes : of a network without a file: capacity that each neuron uses, whole numbers, shape
         (neurons,)
-    rates : spikes of each neuron per unit of time, shape (neurons,), in the order of the network
+    rates : spikes of each neuron per unit of time, shape (neurons,), in the order of the network;
+        or "uniform", every neuron fires at rate 1, as it is by default for NIR, ONNX and SONATA,
+        which know no rates; or "weights", synapses carry the magnitude of their weights
     columns : of a table in a file, the names of those to use: `source`, `target`, `weight`,
         `source-population`, `target-population`, as in `mapper run --columns`
     progress : is called with the name of a stage and a fraction 0 .. 1 of its present pass; by
@@ -124,8 +126,9 @@ def map_network(
         tell("compile kernels", 1.0)
         folder = Path(tempfile.mkdtemp(prefix="mapper-", dir=workdir))
         try:
-            extras = {"size": sizes, "rate": rates}
-            opened, nodes = _open(network, neurons, extras, columns, folder, settings, tell)
+            word = _rates_word(rates)
+            extras = {"size": sizes, "rate": None if isinstance(rates, str) else rates}
+            opened, nodes = _open(network, neurons, extras, word, columns, folder, settings, tell)
             with opened as original:
                 mapping = _map(
                     original, cores, settings, folder, split_neurons, wishes, progress, nodes
@@ -224,17 +227,22 @@ def _open(
     network: Any,
     neurons: int | None,
     extras: dict[str, ArrayLike | None],
+    word: str | None,
     columns: Mapping[str, str] | None,
     folder: Path,
     settings: Settings,
     tell: Progress,
 ) -> tuple[Any, Any]:
-    """A context with the network file of whatever was given, and what its neurons were called."""
+    """A context with the network file of whatever was given, and what its neurons were called.
+
+    word : "uniform" or "weights", if that was given instead of rates
+    """
     import numpy as np
 
     from mapper.commands.common import IMPORTED
     from storage.network import NetworkFile
-    from storage.rates import write_rated
+    from storage.rates import write_rated, write_uniform
+    from storage.traffic import UNIFORM
 
     if neurons is not None and not isinstance(network, tuple | list):
         raise UsageError("neurons is for a network of edge arrays only; leave it out")
@@ -242,17 +250,36 @@ def _open(
         raise UsageError("columns are those of a table in a file; leave them out")
     if not isinstance(network, NetworkFile | str | os.PathLike) and not _is_nir(network):
         tell("import", 0.0)
-        nodes = write_object(network, folder / IMPORTED, neurons, extras, settings)
+        made = folder / (IMPORTED if word != UNIFORM else "unrated.bin")
+        nodes = write_object(network, made, neurons, extras, settings)
+        if word == UNIFORM:
+            with NetworkFile(made) as plain:
+                write_uniform(plain, folder / IMPORTED, settings.threads)
+            made.unlink()
         tell("import", 1.0)
         return NetworkFile(folder / IMPORTED), nodes
     if extras["size"] is not None:
         raise UsageError("sizes are for a network without a file; leave them out")
-    if extras["rate"] is None:
-        return _open_file(network, columns, folder / IMPORTED, settings, tell), None
-    with _open_file(network, columns, folder / "unrated.bin", settings, tell) as plain:
-        rates = np.asarray(extras["rate"])
-        write_rated(plain, folder / IMPORTED, rates, threads=settings.threads)
+    if extras["rate"] is None and word != UNIFORM:
+        return _open_file(network, word, columns, folder / IMPORTED, settings, tell), None
+    with _open_file(network, word, columns, folder / "unrated.bin", settings, tell) as plain:
+        if word == UNIFORM:
+            write_uniform(plain, folder / IMPORTED, settings.threads)
+        else:
+            rates = np.asarray(extras["rate"])
+            write_rated(plain, folder / IMPORTED, rates, threads=settings.threads)
     return NetworkFile(folder / IMPORTED), None
+
+
+def _rates_word(rates: ArrayLike | str | None) -> str | None:
+    """The word that was given instead of rates, if it was one."""
+    from storage.traffic import UNIFORM, WEIGHTS
+
+    if not isinstance(rates, str):
+        return None
+    if rates not in (UNIFORM, WEIGHTS):
+        raise UsageError(f'rates is {rates!r}; give an array of rates, "uniform" or "weights"')
+    return rates
 
 
 def _is_nir(network: Any) -> bool:
@@ -262,18 +289,20 @@ def _is_nir(network: Any) -> bool:
 
 def _open_file(
     network: Any,
+    word: str | None,
     columns: Mapping[str, str] | None,
     imported: Path,
     settings: Settings,
     tell: Progress,
 ) -> Any:
     """A context with the network file that was given, or is made of the file or NIR graph."""
-    from mapper.commands.common import is_network_name
+    from mapper.commands.common import is_network_name, require_weights
     from storage.formats import import_network
     from storage.formats.columns import name_columns
     from storage.network import NetworkFile
 
     if isinstance(network, NetworkFile):
+        require_weights(word, network)
         return nullcontext(network)
     if _is_nir(network):
         from storage.formats.nirfile import load_graph
@@ -284,6 +313,7 @@ def _open_file(
             memory=settings.memory_bytes // 2,
             threads=settings.threads,
             progress=lambda fraction: tell("import", fraction),
+            traffic=word,
         )
         return NetworkFile(imported)
     path = Path(network)
@@ -292,7 +322,13 @@ def _open_file(
     if is_network_name(path):
         if columns is not None:
             raise UsageError(f"{path}: is a network file; columns are those of a table")
-        return NetworkFile(path)
+        opened = NetworkFile(path)
+        try:
+            require_weights(word, opened)
+        except MapperError:
+            opened.close()
+            raise
+        return opened
     try:
         chosen = None if columns is None else name_columns(columns)
     except ValueError as error:
@@ -303,6 +339,7 @@ def _open_file(
         memory=settings.memory_bytes // 2,
         threads=settings.threads,
         progress=lambda fraction: tell("import", fraction),
+        traffic=word,
         extra={"columns": chosen},
     )
     return NetworkFile(imported)

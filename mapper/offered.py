@@ -1,7 +1,8 @@
 """The load that a mapped network puts on the mesh: flits between cores, and how many a cycle.
 
-Rates are spikes per unit of time; the mesh counts cycles. What joins them is the number of cycles
-that a unit of time lasts, ``tick_cycles``.
+The traffic of the network is taken as packets per unit of time; the mesh counts cycles. What joins
+them is the number of cycles that a unit of time lasts, ``tick_cycles``. Packets within a core are
+left out and counted: on the hardware they pass the local port of its router.
 """
 
 from __future__ import annotations

@@ -28,6 +28,7 @@ from storage.formats.losses import WEIGHTS_MISSING, WEIGHTS_NEGATIVE
 from storage.jsontext import parse_json
 from storage.network import NetworkFile
 from storage.scratch import Scratch
+from storage.traffic import traffic_of
 
 MAPPING, LOG, SCRATCH = "mapping.npz", "run.log", "scratch"
 CONSTRAINTS = "constraints.toml"  # as the run was given them
@@ -64,6 +65,7 @@ def network_facts(network: NetworkFile, path: Path) -> dict[str, Any]:
         **{k: v for k, v in meta.provenance.items() if k in ("columns", "columns_ignored")},
         "undirected": meta.undirected,
         "weight_total": real(meta.total_weight, meta.weight_unit),
+        "traffic": traffic_of(meta),
     }
 
 

@@ -118,7 +118,9 @@ class NetworkMapping:
 
     def _facts(self) -> list[tuple[str, str]]:
         """The key figures."""
+        from mapper.activity import traffic_in
         from mapper.tables import number
+        from storage.traffic import describe
 
         network, metrics = self._report["network"], self.metrics
         return [
@@ -126,7 +128,8 @@ class NetworkMapping:
             ("synapses", number(network["synapses"])),
             ("chip", f"{self.chip.name}, {self.chip.width}x{self.chip.height} cores"),
             ("cores used", number(metrics["cores_used"])),
-            ("hops a spike, mean", number(metrics["hops_mean"])),
+            ("traffic", describe(traffic_in(self._report))),
+            ("hops, mean", number(metrics["hops_mean"])),
             ("cut fraction", number(metrics["cut_fraction"])),
             ("link load, max", number(metrics["link_load_max"])),
             ("NoC energy", number(metrics["energy"])),
@@ -138,7 +141,7 @@ class NetworkMapping:
         facts = dict(self._facts())
         return (
             f"<NetworkMapping: {facts['neurons']} neurons on {facts['cores used']} cores of chip "
-            f"{self.chip.name}, {facts['hops a spike, mean']} hops a spike>"
+            f"{self.chip.name}, {facts['hops, mean']} hops on average>"
         )
 
     def _repr_html_(self) -> str:

@@ -14,6 +14,17 @@ from mapper.offered import Offered, busiest_links
 if TYPE_CHECKING:
     from rich.table import Table
 
+MODEL = {
+    "simulated": "the mesh alone: routers, links and packets of one flit between different cores",
+    "sources": "open loop: cores send at random, at constant mean rates, whatever the mesh does",
+    "left_out": "packets within a core, although on the hardware they pass its local port",
+    "not_modelled": "the cores: the cycles that they need for a time step, its barrier, bursts",
+}
+"""What is simulated and what is not; `model` of the report."""
+CLOCK = (
+    "cycles are those of the mesh alone; a chip needs at least as many per time step, and those of "
+    "its cores"
+)
 SHOWN = 10
 """Links that are named."""
 TRIED = 8
@@ -71,6 +82,7 @@ def simulate(
     links, received = demand.expected(offered.mesh)
     expected = max(float(links.max()), float(received.max()), float(demand.rate.max()))
     return {
+        "model": dict(MODEL),
         "depth": offered.mesh.depth,
         "cycles": load.cycles,
         "warmup": load.warmup,
@@ -135,8 +147,9 @@ def tables(found: dict[str, Any], title: str) -> list[Table]:
     rows: list[tuple[str, Any]] = [
         ("cycles measured, after warm-up of", f"{found['cycles']:,}, {found['warmup']:,}"),
         ("load scale", found["load_scale"]),
-        ("cycles per unit of time", found["tick_cycles"]),
+        ("mesh cycles per unit of time", found["tick_cycles"]),
         ("flits per unit of time", found["flits_per_tick"]),
+        ("left out: flits within a core", found["flits_per_tick_own_core"]),
         ("offered, flits / core / cycle", found["offered"]),
         ("delivered, flits / core / cycle", found["delivered"]),
         ("packets", found["packets"]),
@@ -161,10 +174,10 @@ def tables(found: dict[str, Any], title: str) -> list[Table]:
     if (saturation := found["saturation"]) is not None:
         made.append(
             facts(
-                "saturation",
+                "saturation of the mesh",
                 [
                     ("load scale", saturation["load_scale"]),
-                    ("cycles per unit of time, at least", saturation["tick_cycles"]),
+                    ("mesh cycles per unit of time, at least", saturation["tick_cycles"]),
                     ("delivered, flits / core / cycle", saturation["delivered"]),
                     ("load scale that no router exceeds", saturation["bound"]),
                 ],

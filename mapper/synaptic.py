@@ -12,7 +12,8 @@ from dataclasses import dataclass
 
 from mapper.errors import MapperError
 from storage.formats.losses import WEIGHTS_NEGATIVE, Loss
-from storage.network import RATE, NetworkFile
+from storage.network import NetworkFile
+from storage.traffic import WEIGHTS, traffic_of
 
 AS_STORED, MAGNITUDES = "as stored", "magnitudes"
 TAKEN = {
@@ -76,7 +77,7 @@ def _judge(network: NetworkFile) -> Synaptic:
         of = f"{negative:,} of {meta.synapses_read:,} weights"
         wrong.append(f"{of} lost their sign")
         losses.append(Loss("signs", negative, f"no signs: those of {of} left out"))
-    if meta.weights_are_rates and RATE in meta.attributes:
+    if traffic_of(meta)["source"] != WEIGHTS:
         wrong.append("they are firing rates")
         count = meta.synapses
         losses.append(Loss("weights", count, f"no weights: {count:,} firing rates in their place"))

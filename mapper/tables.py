@@ -64,29 +64,74 @@ def columns(title: str, heads: Sequence[str], rows: Sequence[Sequence[Any]]) -> 
     return table
 
 
-def quality(metrics: Mapping[str, Any]) -> Table:
-    """The quality of a mapping: what each number is, in the words of the field."""
-    multicast = metrics["multicast"]
-    rows: list[tuple[str, Any, Any]] = [
-        ("spike-hops", metrics["hops_total"], multicast["hops_total"]),
-        ("hops a spike, mean", metrics["hops_mean"], None),
-        ("hops a spike, max", metrics["hops_max"], None),
-        ("cut weight / connectivity", metrics["cut_weight"], multicast["connectivity"]),
-        ("cut fraction", metrics["cut_fraction"], None),
-        ("link load, max", metrics["link_load_max"], multicast["link_load_max"]),
-        ("link load, 99th percentile", metrics["link_load_p99"], multicast["link_load_p99"]),
-        ("link load, mean", metrics["link_load_mean"], multicast["link_load_mean"]),
-        ("router congestion, max", metrics["congestion_max"], None),
-        ("router congestion, mean", metrics["congestion_mean"], None),
-        ("NoC energy", metrics["energy"], None),
-        ("latency, mean", metrics["latency_mean"], None),
-        ("latency, max", metrics["latency_max"], None),
-        ("cores used", metrics["cores_used"], None),
-        ("core fill, mean", metrics["core_fill_mean"], None),
-        ("core fill, max", metrics["core_fill_max"], None),
+def quality(metrics: Mapping[str, Any], traffic: Mapping[str, Any] | None) -> list[Table]:
+    """The quality of a mapping: what each number is, in the words of the field.
+
+    One table, or three where unicast and multicast metrics do not describe the same activity.
+
+    traffic : `network.traffic` of the report, None if it has none
+    """
+    from mapper.activity import multicast_line, same_activity, traffic_line, unicast_line
+
+    one, many = _unicast(metrics, traffic), _multicast(metrics)
+    rest: list[tuple[str, Any]] = [
+        ("cores used", metrics["cores_used"]),
+        ("core fill, mean", metrics["core_fill_mean"]),
+        ("core fill, max", metrics["core_fill_max"]),
     ]
-    shown = [(name, one, "" if many is None else many) for name, one, many in rows]
-    return columns("quality", ("", "unicast", "multicast"), shown)
+    if not same_activity(metrics, traffic):
+        return [
+            facts(unicast_line(traffic, "\n"), one),
+            facts(multicast_line(traffic, "\n"), many),
+            facts("cores", rest),
+        ]
+    beside = dict(many)
+    total, connectivity = one[0][0], "cut weight / connectivity"
+    beside |= {total: beside["hops of the trees"], connectivity: beside["connectivity"]}
+    rows = [(connectivity if name == "cut weight" else name, value) for name, value in one]
+    shown = [(name, value, beside.get(name, "")) for name, value in rows]
+    shown += [(name, value, "") for name, value in rest]
+    title = f"quality, {traffic_line(traffic)}"
+    return [columns(title, ("", "unicast", "multicast"), shown)]
+
+
+def _unicast(
+    metrics: Mapping[str, Any], traffic: Mapping[str, Any] | None
+) -> list[tuple[str, Any]]:
+    from mapper.activity import are_spikes
+
+    spikes = are_spikes(traffic)
+    return [
+        ("spike-hops" if spikes else "hops x weight", metrics["hops_total"]),
+        ("hops per spike, mean" if spikes else "hops, mean", metrics["hops_mean"]),
+        ("hops per spike, max" if spikes else "hops, max", metrics["hops_max"]),
+        ("cut weight", metrics["cut_weight"]),
+        ("cut fraction", metrics["cut_fraction"]),
+        *_loads(metrics),
+        ("router congestion, max", metrics["congestion_max"]),
+        ("router congestion, mean", metrics["congestion_mean"]),
+        ("NoC energy" if spikes else "NoC energy x weight", metrics["energy"]),
+        ("latency, mean", metrics["latency_mean"]),
+        ("latency, max", metrics["latency_max"]),
+    ]
+
+
+def _multicast(metrics: Mapping[str, Any]) -> list[tuple[str, Any]]:
+    multicast = metrics["multicast"]
+    return [
+        ("hops of the trees", multicast["hops_total"]),
+        ("hops as unicast, at the same rates", multicast.get("unicast_hops_total")),
+        ("connectivity", multicast["connectivity"]),
+        *_loads(multicast),
+    ]
+
+
+def _loads(metrics: Mapping[str, Any]) -> list[tuple[str, Any]]:
+    return [
+        ("link load, max", metrics["link_load_max"]),
+        ("link load, 99th percentile", metrics["link_load_p99"]),
+        ("link load, mean", metrics["link_load_mean"]),
+    ]
 
 
 def levels(entries: Sequence[Mapping[str, Any]]) -> Table:
@@ -110,7 +155,7 @@ def planned(plan: Plan) -> Table:
 
 def stages(entries: Sequence[Mapping[str, Any]]) -> Table:
     """Time, memory, and what the mapping cost after each stage where that is known."""
-    costs = {"cut_weight": "cut weight", "hops_total": "spike-hops"}
+    costs = {"cut_weight": "cut weight", "hops_total": "hops"}
     told = [name for name in costs if any(name in stage for stage in entries)]
     rows = [
         (

@@ -22,6 +22,7 @@ from storage.network import RATE, NetworkFile, attribute_member, block_member
 from storage.parallel import map_ordered
 from storage.quantise import UnitFinder, to_units
 from storage.sorter import MAX_TOTAL
+from storage.traffic import from_rates, uniform
 
 Rates = NDArray[np.integer] | NDArray[np.floating]
 
@@ -50,6 +51,7 @@ def write_rated(
     rates: Rates,
     *,
     source: str | None = None,
+    traffic: dict[str, Any] | None = None,
     threads: int = 1,
 ) -> NetworkMeta:
     """Write a network like this one in which neuron v fires rates[v] times per unit of time.
@@ -57,7 +59,8 @@ def write_rated(
     The attribute `rate` holds the rates. The weight of a connection is the rate of its source times
     the synapses that it stands for; that of an undirected edge has the rates of both its ends.
     Weights that the network had are replaced.
-    rates : shape (neurons,); source : file that they are from, for the provenance
+    rates : shape (neurons,); source : name of the file that they are from
+    traffic : what the provenance says of them; None for `traffic.from_rates` of this file
     Raises `BadInputError` if they will not do; then no file is left behind.
     """
     check_rates(rates, network.vertices, source or RATE)
@@ -94,11 +97,17 @@ def write_rated(
             total_weight=weight // 2,
             largest_block_bytes=largest,
             attributes={**network.meta.attributes, RATE: AttributeMeta(unit, 0)},
-            provenance={**network.meta.provenance, **_origin(source)},
+            provenance=network.meta.provenance | (traffic or from_rates(source)),
         )
         archive.add(pack(MEMBER, meta.to_json()))
         archive.commit()
     return meta
+
+
+def write_uniform(network: NetworkFile, destination: Path, threads: int = 1) -> NetworkMeta:
+    """Write a network like this one in which every neuron fires once per unit of time."""
+    ones = np.ones(network.vertices, np.int64)
+    return write_rated(network, destination, ones, traffic=uniform(), threads=threads)
 
 
 def with_rates(block: Block, rates: NDArray[np.int64], undirected: bool) -> Block:
@@ -113,5 +122,20 @@ def with_rates(block: Block, rates: NDArray[np.int64], undirected: bool) -> Bloc
     return replace(block, weights=weights)
 
 
-def _origin(source: str | None) -> dict[str, Any]:
-    return {} if source is None else {"rates": source}
+def follows_rates(
+    block: Block,
+    rates: NDArray[np.int64],
+    undirected: bool,
+    weight_unit: float = 1.0,
+    rate_unit: float = 1.0,
+) -> bool:
+    """Whether the weights of a block are those of `with_rates`, but for rounding to the units.
+
+    rates : shape (vertices of the network,), in `rate_unit`
+    """
+    expected = with_rates(block, rates, undirected).weights
+    if weight_unit == rate_unit == 1:
+        return bool(np.array_equal(block.weights, expected))
+    slack = (weight_unit + rate_unit) * (2 if undirected else 1)
+    gap = np.abs(block.weights * weight_unit - expected * rate_unit)
+    return bool(np.all(gap <= slack * (1 if block.sizes is None else block.sizes)))

@@ -18,7 +18,9 @@ from storage.graph import MAX_VERTICES, Block, choose_block_size
 from storage.meta import MEMBER, AttributeMeta, NetworkMeta
 from storage.network import RATE, SIZE, attribute_member, block_member
 from storage.quantise import UnitFinder, to_units
+from storage.rates import follows_rates
 from storage.sorter import MAX_TOTAL, ConnectionSorter
+from storage.traffic import TRAFFIC, from_rates, from_weights
 
 ATTRIBUTE_BLOCK = 1 << 16
 DEFAULT_MEMORY = 256 << 20
@@ -197,10 +199,14 @@ class NetworkWriter(Closing):
         unit = self._units.unit()
         block_size = self._block_size or choose_block_size(self.neurons, self._sorter.entries)
         totals = _Totals()
+        rates = self._rates_to_compare()
 
-        def packed(block: Block, clamped: int) -> tuple[Packed, tuple[int, int, int, int]]:
+        def packed(block: Block, clamped: int) -> tuple[Packed, tuple[int, int, int, int, bool]]:
             raw = encode_block(block)
-            counted = block.connections, int(block.weights.sum()), clamped, len(raw)
+            rated = rates is not None and follows_rates(
+                block, rates[0], self._undirected, unit * self._weight_unit, rates[1]
+            )
+            counted = block.connections, int(block.weights.sum()), clamped, len(raw), rated
             return pack(block_member(block.first // block_size), raw), counted
 
         for member, counted in self._sorter.map_blocks(packed, block_size, unit):
@@ -218,8 +224,18 @@ class NetworkWriter(Closing):
         self._archive.commit()
         return meta
 
+    def _rates_to_compare(self) -> tuple[NDArray[np.int64], float] | None:
+        """Rates and their unit, if it is to be found out whether they are what weights follow."""
+        if RATE not in self._attributes or TRAFFIC in self._provenance:
+            return None
+        stored, about = self._attributes[RATE]
+        return stored(0, self.neurons), about.unit
+
     def _describe(self, totals: _Totals, unit: float, block_size: int) -> NetworkMeta:
         synapses = totals.connections // 2
+        traffic: dict[str, Any] = {}
+        if RATE in self._attributes and TRAFFIC not in self._provenance:
+            traffic = from_rates() if totals.rated else from_weights()
         return NetworkMeta(
             neurons=self.neurons,
             synapses=synapses,
@@ -239,7 +255,7 @@ class NetworkWriter(Closing):
             total_weight=totals.weight // 2,
             largest_block_bytes=totals.largest,
             attributes={name: about for name, (_, about) in self._attributes.items()},
-            provenance=self._provenance,
+            provenance=self._provenance | traffic,
         )
 
     def close(self) -> None:
@@ -255,9 +271,13 @@ class _Totals:
 
     def __init__(self) -> None:
         self.connections = self.weight = self.clamped = self.largest = self.sizes = 0
+        self.rated = True
 
-    def count(self, connections: int, weight: int, clamped: int, raw_bytes: int) -> None:
+    def count(
+        self, connections: int, weight: int, clamped: int, raw_bytes: int, rated: bool
+    ) -> None:
         self.connections += connections
         self.weight += weight
         self.clamped += clamped
         self.largest = max(self.largest, raw_bytes)
+        self.rated = self.rated and rated

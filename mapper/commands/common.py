@@ -90,10 +90,11 @@ def add_rates(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("firing rates")
     group.add_argument(
         "--rates",
-        type=Path,
+        type=_rates,
         metavar="FILE",
         help="rates of all neurons, which every synapse then carries: npz (array `rate`), text "
-        "(neuron, rate) or a SONATA spike report",
+        "(neuron, rate) or a SONATA spike report; or `uniform`: a rate of 1, the default for "
+        "NIR, ONNX and SONATA; or `weights`: synapses carry the magnitude of their weights",
     )
     group.add_argument(
         "--rates-duration",
@@ -145,6 +146,14 @@ def refuse_columns(options: argparse.Namespace, path: Path) -> None:
     """Raise `UsageError` if the command line names columns of a network file, which has none."""
     if options.columns is not None:
         raise UsageError(f"{path}: is a network file; --columns is for tables, leave it out")
+
+
+RATES_WORDS = ("uniform", "weights")
+
+
+def _rates(text: str) -> str | Path:
+    """One of `RATES_WORDS`, else a path; a file of such a name is ./weights."""
+    return text if text in RATES_WORDS else Path(text)
 
 
 SPLIT = "split.bin"
@@ -334,24 +343,45 @@ def is_network_name(path: Path) -> bool:
         return file.read(2) == b"PK"
 
 
+def traffic_option(options: argparse.Namespace) -> str | None:
+    """What importers are told about traffic: the word after --rates, None for their default."""
+    rates = getattr(options, "rates", None)  # most commands have no such option
+    return rates if isinstance(rates, str) else None
+
+
 def wants_rates(options: argparse.Namespace) -> bool:
-    """Whether the command line gives rates; most commands have no such option."""
-    if getattr(options, "rates", None) is not None:
+    """Whether the command line gives rates, which a network then is to have."""
+    rates = getattr(options, "rates", None)
+    if isinstance(rates, Path):
         return True
     if getattr(options, "rates_duration", None) is not None:
         raise UsageError("--rates-duration is that of a spike report; name it: --rates FILE")
-    return False
+    return rates == "uniform"
 
 
 def give_rates(options: argparse.Namespace, network: NetworkFile, destination: Path) -> NetworkMeta:
     """Write the network with the rates that the command line names; returns what was written."""
     from storage.formats.rates import read_rates
-    from storage.rates import write_rated
+    from storage.rates import write_rated, write_uniform
 
+    threads = threads_of(options)
+    if not isinstance(options.rates, Path):
+        return write_uniform(network, destination, threads)
     rates = read_rates(options.rates, network, options.rates_duration)
-    return write_rated(
-        network, destination, rates, source=options.rates.name, threads=threads_of(options)
-    )
+    return write_rated(network, destination, rates, source=options.rates.name, threads=threads)
+
+
+def require_weights(wanted: str | None, network: NetworkFile) -> None:
+    """Raise `MapperError` if weights are wanted as traffic of a network that has lost them."""
+    from mapper.errors import MapperError
+    from storage.traffic import WEIGHTS, describe, traffic_of
+
+    traffic = traffic_of(network.meta)
+    if wanted == WEIGHTS and traffic["source"] != WEIGHTS:
+        raise MapperError(
+            f"{network.path}: its traffic is {describe(traffic)}, and weights are not kept beside "
+            "it; import its source again with rates `weights`, or leave them out"
+        )
 
 
 @contextmanager
@@ -360,7 +390,7 @@ def open_network(
 ) -> Iterator[NetworkFile]:
     """A network file, or any file that `import` reads, imported first (and its losses told).
 
-    If the command line gives rates, the network is a copy that has them.
+    If the command line gives rates that it has not, the network is a copy that has them.
     keep_in : folder for an imported network; a temporary one, removed afterwards, if None
     resume : take what is in that folder from an earlier run
     """
@@ -398,6 +428,7 @@ def _open_plain(
     if is_network_name(path):
         refuse_columns(options, path)
         with NetworkFile(path) as network:
+            require_weights(traffic_option(options), network)
             yield network
         return
     with tempfile.TemporaryDirectory() as folder:
@@ -413,6 +444,7 @@ def _open_plain(
                 memory=memory_of(options) // 2,
                 threads=threads_of(options),
                 progress=progress,
+                traffic=traffic_option(options),
                 extra={"columns": options.columns},
             )
         tell_losses(options, meta)
@@ -432,12 +464,15 @@ def require_format(name: str | None, formats: Collection[str]) -> None:
 def tell_losses(options: argparse.Namespace, meta: Any) -> None:
     """Say on stderr what a table was taken for, and what was dropped, merged or changed."""
     from storage.formats.columns import said as said_of_columns
+    from storage.traffic import UNIFORM, traffic_of
 
     columns = said_of_columns(meta.provenance)
     if columns is not None:
         say(options, f"note: {columns}")
     layers = meta.provenance.get
     left_out = layers("nodes_left_out", [])
+    uniform = traffic_of(meta)["source"] == UNIFORM
+    negative = 0 if uniform else layers("weights_negative", 0)
     said = [
         f"{count:,} {what}"
         for count, what in (
@@ -445,11 +480,20 @@ def tell_losses(options: argparse.Namespace, meta: Any) -> None:
             (meta.repeated, "repeated synapses added up"),
             (meta.weights_clamped, "weights below the unit raised to one unit"),
             (layers("weights_zero", 0), "zero weights skipped"),
-            (layers("weights_missing", 0), "synapses without a weight weigh 1 each"),
-            (layers("weights_negative", 0), "negative weights: absolute value used"),
+            (
+                0 if uniform else layers("weights_missing", 0),
+                "synapses without a weight weigh 1 each",
+            ),
+            (negative, "negative weights: absolute value used"),
             (len(left_out), f"nodes at the end left out ({', '.join(left_out)})"),
         )
         if count
     ]
     if said:
         say(options, f"note: {'; '.join(said)}")
+    if uniform and getattr(options, "rates", None) is None:
+        say(
+            options,
+            "note: no firing rates: every neuron fires at rate 1, and weights are not kept; "
+            "--rates FILE gives rates, --rates weights takes the weights as traffic",
+        )

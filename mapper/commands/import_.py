@@ -20,12 +20,18 @@ examples:
   mapper import table.csv net.bin --columns source=a,target=b,weight=strength
   mapper import circuit_config.json net.bin --rates spikes.h5 --rates-duration 3
   mapper import net.bin rated.bin --rates rates.csv
+  mapper import model.nir net.bin --rates weights
 
 Formats: metis, parhip, edgelist (txt, csv, tsv, also .gz), npz, matrixmarket,
 parquet, sonata, graphml, hmetis, qaplib, nir, onnx; found by content and name.
 Sparse ids are compacted in increasing order and kept as the attribute `id`;
 names, in order of appearance; ids of populations, population by population.
 SRC may be a network file if it is to get rates.
+
+The network file holds the traffic of each synapse. NIR, ONNX and SONATA have
+weights of synapses but no firing rates: every neuron fires at rate 1, and the
+weights are not kept. --rates FILE sets rates; --rates weights takes the
+magnitudes of the weights as traffic. All other formats hold traffic already.
 """
 
 
@@ -44,6 +50,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     from mapper.tables import facts
     from storage.formats import FORMATS
+    from storage.traffic import describe, traffic_of
 
     common.require_format(options.format, FORMATS)
     rated = common.wants_rates(options)
@@ -52,6 +59,7 @@ def run(options: argparse.Namespace) -> int:
     result = {"path": str(options.network), **asdict(meta)}
     shown = ("neurons", "synapses", "synapses_read", "undirected", "total_size")
     rows = [(name.replace("_", " "), result[name]) for name in shown]
+    rows.append(("traffic", describe(traffic_of(meta))))
     rows.append(("attributes", ", ".join(meta.attributes) or "none"))
     common.emit(options, result, [facts(str(options.network), rows)])
     return 0
@@ -69,6 +77,7 @@ def _import(options: argparse.Namespace, destination: Path) -> NetworkMeta:
             memory=common.memory_of(options) // 2,
             threads=common.threads_of(options),
             progress=progress,
+            traffic=common.traffic_option(options),
             extra={"columns": options.columns, "nodes": options.nodes},
         )
     common.tell_losses(options, meta)

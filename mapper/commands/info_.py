@@ -37,6 +37,7 @@ def run(options: argparse.Namespace) -> int:
     from mapper.tables import columns, facts, size
     from storage.formats import recognise
     from storage.network import POPULATION, NetworkFile
+    from storage.traffic import describe, traffic_of
 
     if not common.is_network_name(options.path):
         importer = recognise(options.path)
@@ -53,6 +54,7 @@ def run(options: argparse.Namespace) -> int:
             counts = np.bincount(population.stored, minlength=len(labels)).tolist()
             populations = dict(zip(labels, counts, strict=True))
         result = {"path": str(options.path), **asdict(meta), "blocks": network.block_count}
+        result["traffic"] = traffic_of(meta)
     per_connection = stored / max(1, meta.connections)
     result |= {"stored_bytes": stored, "bytes_per_connection": per_connection}
     rows = [
@@ -62,6 +64,7 @@ def run(options: argparse.Namespace) -> int:
         ("self-loops dropped", meta.self_loops),
         ("repeated synapses added up", meta.repeated),
         ("undirected", meta.undirected),
+        ("traffic", describe(traffic_of(meta))),
         ("total weight", meta.total_weight * meta.weight_unit),
         ("total size", meta.total_size),
         ("blocks", f"{network.block_count:,} of {meta.block_size:,} neurons"),
@@ -91,6 +94,7 @@ def run(options: argparse.Namespace) -> int:
 
 def _folder(options: argparse.Namespace) -> tuple[dict[str, Any], list[Table]]:
     """What an output folder holds, as an object and as tables."""
+    from mapper.activity import traffic_in
     from mapper.output import SCRATCH, read_report
     from mapper.tables import columns, facts, levels, quality, stages
     from storage.scratch import Scratch, ScratchGraph
@@ -103,7 +107,7 @@ def _folder(options: argparse.Namespace) -> tuple[dict[str, Any], list[Table]]:
         facts(str(options.path), rows),
         levels(report["levels"]),
         stages(report["stages"]),
-        quality(report["metrics"]),
+        *quality(report["metrics"], traffic_in(report)),
     ]
     kept = []
     if (options.path / SCRATCH).is_dir():

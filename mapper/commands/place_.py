@@ -48,6 +48,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="classic: limit of force-directed refinement",
     )
     common.add_columns(parser)
+    common.add_rates(parser)
     common.add_effort(parser)
 
 
@@ -117,5 +118,5 @@ def run(options: argparse.Namespace) -> int:
         "core": core.tolist(),
         "stages": monitor.stages,
     }
-    common.emit(options, result, [quality(metrics)])
+    common.emit(options, result, quality(metrics, about["traffic"]))
     return INTERRUPTED if interrupted else 0

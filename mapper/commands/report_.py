@@ -25,6 +25,10 @@ again, as with a newer version, or puts two mappings on one page with the
 same colours. The page is one file that opens anywhere, without a network.
 Folders of older versions have no traffic.npz; they are measured anew, for
 which the mapped network is needed, and it is kept there.
+
+Two mappings are compared in per cent, so they must be of the same network with
+the same traffic (a network with other --rates is another one); the chips may
+differ.
 """
 COMPARISON = Path("comparison.html")
 
@@ -48,7 +52,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     from mapper.output_folder import read_folder, writing_into
     from mapper.report.loads import TRAFFIC
-    from mapper.report.make import PAGE, view_folder, write_page
+    from mapper.report.make import PAGE, require_same_network, view_folder, write_page
     from mapper.tables import facts, size
     from storage.files import real_path
 
@@ -73,6 +77,8 @@ def run(options: argparse.Namespace) -> int:
             read_folder(folder, partial(view, folder, label))
             for folder, label in zip(folders, _labels(folders), strict=True)
         ]
+        if len(views) == 2:
+            require_same_network(views)
         count = write_page(page, views)
     result = {"path": str(page), "bytes": count, "mappings": list(map(str, folders))}
     rows = [("page", str(page)), ("size", size(count))]

@@ -171,7 +171,9 @@ def run(options: argparse.Namespace) -> int:
     run_here["constraints"] = None if wishes is None else wishes.raw.hex()
     run_here["columns"] = None if options.columns is None else asdict(options.columns)
     run_here["rates"] = None
-    if options.rates is not None:
+    if isinstance(options.rates, str):
+        run_here["rates"] = options.rates
+    elif options.rates is not None:
         run_here["rates"] = digest(options.rates)
         run_here["rates duration"] = options.rates_duration
     run_here["split neurons"] = options.split_neurons
@@ -209,6 +211,7 @@ def run(options: argparse.Namespace) -> int:
 
 def _tell(options: argparse.Namespace, report: dict[str, Any], output: Path) -> int:
     """The report on stdout."""
+    from mapper.activity import traffic_in
     from mapper.report.make import PAGE
     from mapper.tables import facts, levels, quality, size, stages
 
@@ -223,6 +226,7 @@ def _tell(options: argparse.Namespace, report: dict[str, Any], output: Path) -> 
         ("open in a browser", str(output / PAGE)),
     ]
     about = facts(f"{options.network.name} on {report['chip']['name']}", rows)
-    tables = [about, levels(report["levels"]), stages(report["stages"]), quality(report["metrics"])]
+    tables = [about, levels(report["levels"]), stages(report["stages"])]
+    tables += quality(report["metrics"], traffic_in(report))
     common.emit(options, {**report, "output": str(output)}, tables)
     return 0

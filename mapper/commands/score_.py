@@ -25,6 +25,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("mapping", type=Path, metavar="MAPPING", help="npz or csv")
     common.add_chip(parser)
     common.add_columns(parser)
+    common.add_rates(parser)
     common.add_effort(parser, seed=False)
 
 
@@ -50,7 +51,7 @@ def run(options: argparse.Namespace) -> int:
         "valid": not broken,
         "violations": [str(violation) for violation in broken],
     }
-    common.emit(options, result, [quality(metrics)])
+    common.emit(options, result, quality(metrics, about["traffic"]))
     for violation in broken[:SHOWN]:
         common.complain(f"over a limit: {violation}")
     if len(broken) > SHOWN:

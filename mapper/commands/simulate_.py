@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import math
 from pathlib import Path
+from typing import Any
 
 from mapper.commands import common
 
@@ -14,15 +15,21 @@ examples:
   mapper simulate result --load-scale 1.5 --depth 8 --no-saturation
   mapper simulate result --tick-cycles 20000 --packets core --json
 
-DIR is the output folder of a run. Every router, buffer and flit is simulated
-cycle by cycle; the result is added to its report.json as `simulation`, and
-its report.html is made again.
+DIR is the output folder of a run. The result is added to its report.json as
+`simulation`, and its report.html is made again.
 
-Weights are spikes per unit of time. --tick-cycles says how many cycles of the
-mesh a unit of time lasts at load scale 1. Without it, it is so many that the
-busiest link or core then has half a flit a cycle. --load-scale 2 sends twice
-as much in the same time. The saturation is given as a load scale, and as the
-fewest cycles per unit of time at which the mesh still keeps up.
+Simulated is the mesh alone, router by router and flit by flit: packets of one
+flit between different cores, sent at random at constant mean rates. Packets
+within a core are left out, and counted. The cores are not simulated, neither
+the cycles that they need for a time step nor the barrier between steps, so
+that the cycles given here are fewer than a chip needs for a step.
+
+The traffic of the network (weights or firing rates) is taken as packets per
+unit of time. --tick-cycles says how many cycles of the mesh such a unit lasts
+at load scale 1. Without it, it is so many that the busiest link or core then
+has half a flit per cycle. --load-scale 2 sends twice as much in the same time.
+The saturation is given as a load scale, and as the fewest cycles of the mesh
+per unit of time at which the mesh still keeps up.
 """
 
 
@@ -69,7 +76,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def add_units(group: argparse._ArgumentGroup) -> None:
     """Options that say what the traffic of a mapping is in flits."""
     group.add_argument(
-        "--tick-cycles", type=above_zero, metavar="C", help="cycles that a unit of time lasts"
+        "--tick-cycles",
+        type=above_zero,
+        metavar="C",
+        help="cycles of the mesh that a unit of time lasts",
     )
     group.add_argument(
         "--packets",
@@ -132,6 +142,7 @@ def _simulate(options: argparse.Namespace) -> int:
     write_file(options.path / REPORT, (json.dumps(report, indent=1) + "\n").encode())
     mesh = f"{offered.mesh.width}x{offered.mesh.height}, {offered.mesh.depth} flits an input"
     common.emit(options, found, tables(found, f"{options.path} on {mesh}"))
+    _tell_model(options, report, found)
     if found["saturated"]:
         common.say(
             options,
@@ -147,3 +158,21 @@ def _simulate(options: argparse.Namespace) -> int:
     measure = partial(measure_folder, options, options.path)
     write_page(options.path / PAGE, [view_folder(options.path, measure)])
     return 0
+
+
+def _tell_model(options: argparse.Namespace, report: dict[str, Any], found: dict[str, Any]) -> None:
+    """Say what was left out, and what the numbers are not."""
+    from mapper.activity import are_spikes, traffic_in
+    from mapper.simulate import CLOCK
+    from mapper.tables import number
+    from storage.traffic import describe
+
+    if found["flits_per_tick_own_core"]:
+        left = number(found["flits_per_tick_own_core"])
+        common.say(options, f"note: {left} flits per unit of time stay in their core: left out")
+    if not found["packets"]:
+        return
+    common.say(options, f"note: {CLOCK}")
+    if not are_spikes(traffic_in(report)):
+        source = describe(traffic_in(report))
+        common.say(options, f"note: traffic is taken as packets per unit of time ({source})")

@@ -1,4 +1,4 @@
-"""Curves and bars as inline SVG: how far spikes travel, how evenly the links are loaded."""
+"""Curves and bars as inline SVG: how far traffic travels, how evenly the links are loaded."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from math import ceil
 
 import numpy as np
 
+from mapper.activity import multicast_line, same_activity, traffic_in, unicast_line
 from mapper.report.markup import Html, details, join, number, percent, table, text
 from mapper.report.view import Grid, View
 
@@ -67,13 +68,27 @@ def distance_chart(views: list[View]) -> Html:
 
 
 def link_chart(views: list[View]) -> Html:
-    """Loads of all links, strongest first; of one mapping unicast and multicast."""
+    """Loads of all links, strongest first; of one mapping unicast and multicast.
+
+    These are in one chart if both are of the same activity.
+    """
     if not any(loads.any() for view in views for loads in view.loads.values()):
-        return Html("<p>No spike crosses a link.</p>")
-    if len(views) == 1:
-        curves = [(name.capitalize(), loads) for name, loads in views[0].loads.items()]
-    else:
-        curves = [(view.label, view.loads["unicast"]) for view in views]
+        return Html("<p>No traffic crosses a link.</p>")
+    if len(views) > 1:
+        return _link_chart(views, [(view.label, view.loads["unicast"]) for view in views])
+    view = views[0]
+    curves = [(name.capitalize(), loads) for name, loads in view.loads.items()]
+    traffic = traffic_in(view.report)
+    if same_activity(view.report["metrics"], traffic):
+        return _link_chart(views, curves)
+    lines = unicast_line(traffic), multicast_line(traffic)
+    return join(
+        Html(f"<p class=note>{text(line[:1].upper() + line[1:])}.</p>{_link_chart(views, [curve])}")
+        for line, curve in zip(lines, curves, strict=True)
+    )
+
+
+def _link_chart(views: list[View], curves: list[tuple[str, Grid]]) -> Html:
     top = max((float(loads.max(initial=0)) for _, loads in curves), default=0.0) or 1.0
     shapes = []
     for series, (_, loads) in enumerate(curves):

@@ -10,6 +10,14 @@ import shlex
 from typing import Any
 
 from chipsim.limits import LIMITS
+from mapper.activity import (
+    Traffic,
+    are_spikes,
+    multicast_line,
+    rate_line,
+    traffic_in,
+    unicast_line,
+)
 from mapper.report.markup import (
     NOTHING,
     Html,
@@ -28,24 +36,28 @@ from mapper.settings import PRESETS
 
 MANY = "multicast."
 METRICS: dict[str, tuple[str, str]] = {
-    "hops_mean": ("Hops a spike, mean", "links that a spike crosses, over all traffic"),
-    "hops_max": ("Hops a spike, max", "links between the two farthest cores that talk"),
-    "hops_total": ("Spike-hops", "traffic times hops, over all synapses"),
+    "hops_mean": ("Hops, mean", "links that traffic crosses, averaged over all of it"),
+    "hops_max": ("Hops, max", "links between the two farthest cores that talk"),
+    "hops_total": ("Hops", "traffic times hops, over all synapses"),
     "cut_fraction": ("Cut fraction", "share of the traffic that leaves its core"),
     "cut_weight": ("Cut", "traffic between different cores"),
-    "link_load_max": ("Link load, max", "spikes on the busiest link, per unit of time"),
+    "link_load_max": ("Link load, max", "traffic on the busiest link, per unit of time"),
     "link_load_p99": ("Link load, 99th percentile", "one link in a hundred carries more"),
     "link_load_mean": ("Link load, mean", "over all links of the chip, idle ones too"),
-    "congestion_max": ("Router congestion, max", "spikes that visit the busiest router"),
+    "congestion_max": ("Router congestion, max", "traffic through the busiest router"),
     "congestion_mean": ("Router congestion, mean", "over all routers, any shortest path taken"),
-    "energy": ("NoC energy", "of spikes between cores, each synapse a packet; none of the cores"),
-    "latency_mean": ("Latency, mean", "of a spike between cores, on an idle mesh"),
+    "energy": ("NoC energy", "of traffic between cores, each synapse a packet; none of the cores"),
+    "latency_mean": ("Latency, mean", "of a packet between cores, on an idle mesh"),
     "latency_max": ("Latency, max", "between the two farthest cores that talk"),
     "cores_used": ("Cores used", "cores that hold a neuron"),
     "core_fill_mean": ("Core fill, mean", "size of the neurons over capacity, of the cores used"),
     "core_fill_max": ("Core fill, max", "of the fullest core"),
-    MANY + "connectivity": ("Connectivity", "spikes that enter another core, one for each core"),
-    MANY + "hops_total": ("Tree-hops", "links of the trees that spikes take, times their rates"),
+    MANY + "connectivity": ("Connectivity", "other cores that a neuron reaches, times its rate"),
+    MANY + "hops_total": ("Tree-hops", "links of the tree of a neuron, times its rate"),
+    MANY + "unicast_hops_total": (
+        "Hops as unicast",
+        "the same rates with one packet per synapse: what the trees save",
+    ),
     MANY + "link_load_max": ("Tree load of a link, max", "of the busiest link"),
     MANY + "link_load_p99": ("Tree load, 99th percentile", "one link in a hundred carries more"),
     MANY + "link_load_mean": ("Tree load, mean", "over all links of the chip"),
@@ -53,37 +65,52 @@ METRICS: dict[str, tuple[str, str]] = {
 """Title and meaning of every metric, by its name in report.json."""
 
 SHARES = ("cut_fraction", "core_fill_mean", "core_fill_max")
+CORES = ("cores_used", "core_fill_mean", "core_fill_max")
+TRAFFIC = "traffic"  # stands for the word for what traffic is counted in, see `_words`
 KEY: dict[str, tuple[str, tuple[tuple[str, str], ...]]] = {
-    "hops_mean": (
-        "Hops a spike",
-        (("hops_max", "at most"),),
-    ),
-    "cut_fraction": ("Cut", (("cut_weight", "spikes"),)),
+    "hops_mean": ("Hops on average", (("hops_max", "at most"),)),
+    "cut_fraction": ("Cut", (("cut_weight", TRAFFIC),)),
     "link_load_max": ("Busiest link", (("link_load_mean", "mean"),)),
     "congestion_max": ("Busiest router", (("congestion_mean", "mean"),)),
-    "cores_used": ("Cores used", (("core_fill_mean", "full in the mean"),)),
+    "cores_used": ("Cores used", (("core_fill_mean", "full on average"),)),
     "energy": ("NoC energy", ()),
     "latency_mean": ("Latency", (("latency_max", "at most"),)),
-    MANY + "hops_total": ("Multicast hops", ((MANY + "link_load_max", "busiest link"),)),
+    MANY + "hops_total": (
+        "Multicast hops",
+        ((MANY + "unicast_hops_total", "as unicast"), (MANY + "link_load_max", "busiest link")),
+    ),
 }
 """Figures shown large: their title, and smaller ones beside them."""
 MEANING = {
-    "hops_mean": "How many links a spike crosses on its way, averaged over all traffic; spikes "
-    "within a core count as 0.",
+    "hops_mean": "How many links {a_packet} crosses on its way, averaged over all traffic; traffic "
+    "within a core counts as 0.",
     "cut_fraction": "The share of the traffic that leaves its core and loads the mesh.",
-    "link_load_max": "Spikes per unit of time on the most loaded link when each goes first along "
+    "link_load_max": "{Traffic} per unit of time on the most loaded link when all goes first along "
     "x, then along y. The mesh cannot be faster than this link.",
-    "congestion_max": "Expected spikes per unit of time in the most visited router when each "
-    "takes any shortest path.",
+    "congestion_max": "Expected {traffic} per unit of time in the most visited router when each "
+    "packet takes any shortest path.",
     "cores_used": "Cores that hold at least one neuron, and how full these are.",
-    "energy": "Of the network-on-chip alone, routers and links, per unit of time: what spikes "
-    "between cores take if each synapse is a packet of its own. Cores are not counted. In the unit "
-    "of the chip's constants: pJ on chips of Loihi's cores.",
-    "latency_mean": "Time of a spike from core to core on an idle mesh, in the unit of the "
+    "energy": "Of the network-on-chip alone, routers and links, per unit of time: what {traffic} "
+    "between cores takes if each synapse is a packet of its own. Cores are not counted. "
+    "{energy_unit}.",
+    "latency_mean": "Time of a packet from core to core on an idle mesh, in the unit of the "
     "chip's constants: ns on chips of Loihi's cores.",
-    MANY + "hops_total": "Links crossed when a spike goes once to each core that it reaches and "
-    "branches on its way, times the rates of the neurons.",
+    MANY + "hops_total": "Links crossed when a neuron sends one packet to all cores that it "
+    "reaches, which branches on its way, times the rates of the neurons ({rate}). Beside it: the "
+    "same rates with one packet per synapse.",
 }
+
+
+def _words(traffic: Traffic) -> dict[str, str]:
+    """What traffic is counted in, to be filled into `MEANING`."""
+    rate = rate_line(traffic)
+    if are_spikes(traffic):
+        energy = "In the unit of the chip's constants: pJ on chips of Loihi's cores"
+        return {"traffic": "spikes", "Traffic": "Spikes", "a_packet": "a spike",
+                "energy_unit": energy, "rate": rate}  # fmt: skip
+    energy = "Relative: weights times the chip's constants, as weights are no numbers of spikes"
+    return {"traffic": "weight", "Traffic": "Weight", "a_packet": "a unit of weight",
+            "energy_unit": energy, "rate": rate}  # fmt: skip
 
 
 def metric(report: dict[str, Any], name: str) -> float | None:
@@ -120,16 +147,18 @@ def _card(name: str, views: list[View]) -> Html:
         )
     if len(views) == 2:
         blocks.append(f'<p class="change">{_change(name, views)}</p>')
+    meaning = MEANING[name].format_map(_words(traffic_in(views[0].report)))
     return Html(
         f'<div class="card"><h3>{text(title)}</h3>{"".join(blocks)}'
-        f"<p class=meaning>{text(MEANING[name])}</p></div>"
+        f"<p class=meaning>{text(meaning)}</p></div>"
     )
 
 
 def _beside(view: View, name: str, word: str) -> str:
     value = f'<span data-metric="{name}">{shown(name, metric(view.report, name))}</span>'
-    after = word in ("spikes", "full in the mean")
-    return f"{value} {word}" if after else f"{word} {value}"
+    if word == TRAFFIC:
+        return f"{value} {_words(traffic_in(view.report))['traffic']}"
+    return f"{value} {word}" if word == "full on average" else f"{word} {value}"
 
 
 def _change(name: str, views: list[View]) -> Html:
@@ -144,11 +173,29 @@ def _change(name: str, views: list[View]) -> Html:
 
 
 def all_metrics(views: list[View]) -> Html:
-    """Every metric with its name in report.json."""
+    """Every metric with its name in report.json; those of unicast and of multicast apart."""
+    traffic = traffic_in(views[0].report)
+    many = [name for name in METRICS if name.startswith(MANY)]
+    parts = (
+        (unicast_line(traffic), [name for name in METRICS if name not in (*many, *CORES)]),
+        (multicast_line(traffic), many),
+        ("cores", list(CORES)),
+    )
+    return details(
+        "All metrics", join([_metrics(views, _capital(title), names) for title, names in parts])
+    )
+
+
+def _capital(line: str) -> str:
+    return line[:1].upper() + line[1:]
+
+
+def _metrics(views: list[View], title: str, names: list[str]) -> Html:
     rows = []
-    for name, (title, meaning) in METRICS.items():
-        head = f"{text(title)} <code>{name}</code><small>{text(meaning)}</small>"
-        row: list[Any] = [safe(Html(head))]
+    for name in names:
+        head, meaning = METRICS[name]
+        said = f"{text(head)} <code>{name}</code><small>{text(meaning)}</small>"
+        row: list[Any] = [safe(Html(said))]
         for view in views:
             value = shown(name, metric(view.report, name))
             row.append(safe(Html(f'<span data-metric="{name}">{value}</span>')))
@@ -157,7 +204,7 @@ def all_metrics(views: list[View]) -> Html:
         rows.append(row)
     heads = ["Metric", *(v.label if len(views) > 1 else "Value" for v in views)]
     heads += ["Change"] * (len(views) == 2)
-    return details("All metrics", table("All metrics", heads, rows, hidden=True))
+    return table(title, heads, rows)
 
 
 def limits(views: list[View]) -> Html:

@@ -8,12 +8,15 @@ from typing import Any
 
 from chipsim.chip import Chip
 from chipsim.presets import from_fields
+from mapper.activity import traffic_in
 from mapper.errors import MapperError
 from mapper.output import read_report
 from mapper.report.loads import TRAFFIC, Loads, differs, load_loads, save_loads
 from mapper.report.page import render
 from mapper.report.view import View, make_view
+from mapper.tables import number
 from storage.files import write_file
+from storage.traffic import describe
 
 PAGE = "report.html"
 
@@ -43,6 +46,38 @@ def view_folder(folder: Path, measure: Measure, label: str | None = None) -> Vie
         return make_view(name, report, loads)
     except (KeyError, TypeError) as error:
         raise MapperError(f"{folder}: report.json lacks {error}; run again") from error
+
+
+COMPARED = {
+    "neurons": "neurons",
+    "synapses": "synapses",
+    "undirected": "undirected",
+    "weight_total": "total weight",
+}
+"""What two mappings must have in common to be compared, by name in `network` of report.json."""
+
+
+def require_same_network(views: list[View]) -> None:
+    """Raise `MapperError` unless two mappings are of the same network and the same traffic.
+
+    Networks are told apart by their numbers and by the source of their traffic, where both reports
+    note it; chips may differ.
+    """
+    first, other = views
+    one, two = first.report["network"], other.report["network"]
+    found = [
+        f"{said} {number(one.get(name))} and {number(two.get(name))}"
+        for name, said in COMPARED.items()
+        if one.get(name) != two.get(name)
+    ]
+    traffic = [traffic_in(view.report) for view in views]
+    if None not in traffic and traffic[0] != traffic[1]:
+        found.insert(0, f"traffic {describe(traffic[0])} and {describe(traffic[1])}")
+    if found:
+        raise MapperError(
+            f"{first.label} and {other.label}: not mappings of the same network and traffic "
+            f"({'; '.join(found)}): per cent would mean nothing; make a page of each"
+        )
 
 
 def write_page(path: Path, views: list[View]) -> int:

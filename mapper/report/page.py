@@ -11,6 +11,7 @@ import hashlib
 from importlib.resources import files
 
 from chipsim.links import DIRECTIONS
+from mapper.activity import traffic_in, traffic_line
 from mapper.report.charts import distance_chart, link_chart
 from mapper.report.chipmap import chip_map, legend, toolbar
 from mapper.report.colours import LINK_STEPS, STEPS, variables
@@ -42,7 +43,7 @@ def render(views: list[View]) -> bytes:
             section("figures", "Key figures", join([key_figures(views), all_metrics(views)])),
             section("chip", "The chip", _chip(views)),
             Html('<div class="pair">'),
-            section("distances", "How far spikes travel", distance_chart(views), _DISTANCES),
+            section("distances", "How far traffic travels", distance_chart(views), _DISTANCES),
             section("loads", "How evenly links are loaded", link_chart(views), _LOADS),
             Html("</div>"),
             section("limits", "Limits of a core", limits(views), _LIMITS),
@@ -116,6 +117,7 @@ def _header(title: str, views: list[View]) -> Html:
         facts = [
             f"{figure(network['neurons'])} neurons",
             f"{figure(network['synapses'])} synapses",
+            text(traffic_line(traffic_in(view.report))),
             f"{view.chip.width} x {view.chip.height} cores",
             f"preset {text(settings.get('preset'))}",
             f"objective {text(settings.get('objective'))}",

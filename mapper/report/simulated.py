@@ -1,4 +1,4 @@
-"""What the flit-level simulator found: latency, load, saturation, and the busiest links."""
+"""What the simulator of the mesh found: latency, load, saturation, and the busiest links."""
 
 from __future__ import annotations
 
@@ -18,9 +18,14 @@ from mapper.report.markup import (
 )
 from mapper.report.view import View
 
+NOTE = (
+    "The mesh alone, flit by flit: routers, links, and packets between different cores, sent at "
+    "random at constant mean rates. Cores are not simulated, nor are packets within a core. Cycles "
+    "are those of the mesh; a chip needs at least as many for a time step, and those of its cores."
+)
 PACKETS = {
-    "synapse": "a packet for each spike and synapse",
-    "core": "a packet for each spike and other core that it reaches",
+    "synapse": "one packet per synapse",
+    "core": "one packet per neuron and other core that it reaches",
 }
 
 
@@ -32,8 +37,7 @@ def simulations(views: list[View]) -> Html:
         if isinstance(found, dict) and isinstance(found.get("latency"), dict):
             who = Html(f"<h3>{swatch(index, view.label)}{text(view.label)}</h3>")
             parts.append(join([who if len(views) > 1 else Html(""), _simulation(found)]))
-    note = "Every router, buffer and flit of the mesh, cycle by cycle."
-    return section("simulation", "Simulated flit by flit", join(parts), note) if parts else Html("")
+    return section("simulation", "The mesh, simulated", join(parts), NOTE) if parts else Html("")
 
 
 def _simulation(found: dict[str, Any]) -> Html:
@@ -82,16 +86,18 @@ def _numbers(found: dict[str, Any]) -> list[list[Any]]:
         ["99th percentile", delay.get("p99")],
         ["max", delay.get("max")],
         ["Load scale", found.get("load_scale")],
-        ["Cycles that a unit of time lasts", found.get("tick_cycles")],
-        ["Offered, flits a core and cycle", found.get("offered")],
-        ["Delivered, flits a core and cycle", found.get("delivered")],
-        ["Link load, mean, flits a cycle", found.get("link_load_mean")],
+        ["Mesh cycles per unit of time", found.get("tick_cycles")],
+        ["Flits per unit of time", found.get("flits_per_tick")],
+        ["Left out: flits within a core", found.get("flits_per_tick_own_core")],
+        ["Offered, flits per core per cycle", found.get("offered")],
+        ["Delivered, flits per core per cycle", found.get("delivered")],
+        ["Link load, mean, flits per cycle", found.get("link_load_mean")],
     ]
     knee = found.get("saturation")
     if isinstance(knee, dict):
         rows += [
-            ["Saturation: largest load scale that is carried", knee.get("load_scale")],
-            ["fewest cycles that a unit of time can last", knee.get("tick_cycles")],
+            ["Saturation of the mesh: largest load scale carried", knee.get("load_scale")],
+            ["fewest mesh cycles per unit of time", knee.get("tick_cycles")],
         ]
     else:
         rows.append(["Saturation", safe(Html("not looked for"))])
@@ -108,6 +114,6 @@ def _links(links: Any) -> Html:
         bar = Html(f"{meter(load)} {figure(load, percent(load))}")
         name = f"{link['x']}, {link['y']} {link['direction']}"
         rows.append([name, safe(bar), safe(figure(link["expected"], percent(link["expected"])))])
-    heads = ("Leaves x, y", "Busy", "Asked for")
+    heads = ("Leaves x, y", "Busy", "Expected")
     note = "Share of the cycles in which a flit went over the link, and what the load asks of it."
     return Html(f"{table('Busiest links', heads, rows, hidden=True)}<p class=note>{note}</p>")

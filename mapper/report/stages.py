@@ -22,7 +22,7 @@ from mapper.tables import size
 
 COSTS = {
     "cut_weight": "Cut",
-    "hops_total": "Spike-hops",
+    "hops_total": "Hops",
     "multicast.connectivity": "Connectivity",
     "multicast.hops_total": "Tree-hops",
 }

@@ -27,17 +27,17 @@ DESTINATIONS = 1 << 14
 
 LAYERS = {
     "fill": ("Core fill", "size of the neurons in a core, over what it holds"),
-    "outgoing": ("Outgoing traffic", "spikes a core sends to other cores, per unit of time"),
-    "incoming": ("Incoming traffic", "spikes a core receives from other cores, per unit of time"),
+    "outgoing": ("Outgoing traffic", "what a core sends to other cores, per unit of time"),
+    "incoming": ("Incoming traffic", "what a core receives from other cores, per unit of time"),
     "router": (
         "Router load",
-        "spikes that visit a router if each takes any shortest path, per unit of time",
+        "traffic through a router if each packet takes any shortest path, per unit of time",
     ),
 }
 """What the cells of the chip can show: title and meaning."""
 LINKS = {
-    "unicast": "one spike a synapse, first along x, then along y",
-    "multicast": "one spike a core, which branches on its way",
+    "unicast": "one packet per synapse, first along x, then along y",
+    "multicast": "one packet per neuron, which branches on its way to the cores that it reaches",
 }
 """What the links can show."""
 EMPTY, USED, UNAVAILABLE = 0, 1, 2

@@ -88,6 +88,7 @@ FORMATS: dict[str, Importer] = {
             "storage.formats.nirfile",
             HDF5,
             inside=_is_nir,
+            takes=("traffic",),
         ),
         Importer(
             "npz",
@@ -103,6 +104,7 @@ FORMATS: dict[str, Importer] = {
             (".onnx",),
             "storage.formats.onnxfile",
             binary=True,
+            takes=("traffic",),
         ),
         Importer(
             "sonata",
@@ -110,7 +112,7 @@ FORMATS: dict[str, Importer] = {
             (".h5", ".hdf5", ".sonata", ".json"),
             "storage.formats.sonata",
             HDF5,
-            takes=("nodes",),
+            takes=("nodes", "traffic"),
         ),
         Importer(
             "graphml",
@@ -276,17 +278,24 @@ def import_network(
     memory: int = DEFAULT_MEMORY,
     threads: int | None = None,
     progress: Progress | None = None,
+    traffic: str | None = None,
     extra: Mapping[str, Any] | None = None,
 ) -> NetworkMeta:
     """Convert a file to a network file; returns what was written.
 
     format : a key of `FORMATS`; found out if None
     memory : bytes for sorting; vertex attributes, and the ids of sparse ones, come on top
+    traffic : of formats whose weights are those of synapses (NIR, ONNX, SONATA): `traffic.UNIFORM`,
+        every neuron fires at rate 1 and the weights are not kept, or `traffic.WEIGHTS`, their
+        magnitudes are the traffic; None for the former, unless the file says that its weights are
+        traffic. In other formats they always are
     extra : options of some formats only, None if not given: `columns` (`columns.ColumnNames`) of
         tables and GraphML, `nodes` (path) of SONATA
     Raises `BadInputError` with the place of the fault; then no file is left behind.
     """
     importer = recognise(source, format)
+    if "traffic" in importer.takes:
+        extra = {**(extra or {}), "traffic": traffic}
     return importer.load(
         source, destination, memory=memory, threads=threads, progress=progress, extra=extra
     )

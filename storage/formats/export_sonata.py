@@ -2,9 +2,10 @@
 
 All neurons are the population `neurons`, node i is neuron i; all synapses are the edge population
 `neurons_to_neurons`, in one group, with their weight in real units as `syn_weight`. Node and edge
-types are all 0; their tables, and a configuration, are the user's. Ids, names and sizes are
-attributes of nodes that `sonatanodes` reads again. An undirected network has one edge for each of
-its own, from the lower to the higher neuron.
+types are all 0; their tables, and a configuration, are the user's. The attribute `mapper_traffic`
+of the edges says that these weights are traffic, so that they are taken for it again. Ids, names
+and sizes are attributes of nodes that `sonatanodes` reads again. An undirected network has one edge
+for each of its own, from the lower to the higher neuron.
 """
 
 from __future__ import annotations
@@ -20,10 +21,11 @@ from storage.formats import hdf5
 from storage.formats.called import Called, read_called
 from storage.formats.edges import edge_blocks, real_weights
 from storage.formats.losses import Loss
-from storage.formats.sonata import MAGIC
+from storage.formats.sonata import MAGIC, OWN_TRAFFIC
 from storage.formats.sonataconfig import nodes_beside
 from storage.formats.sonatanodes import GROUP, OWN_ID, OWN_NAME, OWN_SIZE
 from storage.network import SIZE, NetworkFile
+from storage.traffic import WEIGHTS
 
 NODES, EDGES = "neurons", "neurons_to_neurons"
 ROWS = 1 << 18  # that are written at a time
@@ -87,6 +89,7 @@ def _write_edges(file: Any, net: NetworkFile, backing: hdf5.Backing) -> None:
         net.meta.synapses,
         net.meta.weight_unit,
     )
+    group.attrs[OWN_TRAFFIC] = WEIGHTS
     source, target, index = (
         _column(group, name, count, np.uint64)
         for name in ("source_node_id", "target_node_id", "edge_group_index")

@@ -24,6 +24,9 @@ from scipy.sparse import coo_array, csr_array
 
 from storage.errors import BadInputError
 from storage.formats.losses import WEIGHTS_NEGATIVE, Magnitudes
+from storage.network import RATE
+from storage.quantise import UnitFinder
+from storage.traffic import UNIFORM, from_weights, uniform
 
 if TYPE_CHECKING:
     from storage.writer import NetworkWriter
@@ -235,20 +238,24 @@ def row_blocks(outputs: int, fan_in: int) -> Iterator[Ids]:
 
 
 class Synapses:
-    """Takes rows and writes them as synapses; the weight of a synapse is the magnitude.
+    """Takes rows and writes them as synapses that carry the traffic which was asked for.
+
+    With `traffic.UNIFORM` every neuron has the rate 1, and so has each of its synapses; with
+    `traffic.WEIGHTS` a synapse carries the magnitude of its weight, and neurons have no rates.
 
     zeros : number of weights that were zero: no synapse is made for them
-    magnitudes : counts the synapses that lost a sign
+    magnitudes : counts the synapses with a negative weight
     """
 
-    def __init__(self, writer: NetworkWriter) -> None:
+    def __init__(self, writer: NetworkWriter, traffic: str) -> None:
         self._writer = writer
+        self._uniform = traffic == UNIFORM
         self.zeros = 0
         self.magnitudes = Magnitudes()
 
     @property
-    def losses(self) -> dict[str, int]:
-        """What is said in the provenance of a network."""
+    def losses(self) -> dict[str, Any]:
+        """What the provenance of a network says of weights that are no longer as they were."""
         return {"weights_zero": self.zeros, WEIGHTS_NEGATIVE: self.magnitudes.negative}
 
     def add(self, rows: Rows, source: Ids, target: Ids) -> None:
@@ -261,7 +268,17 @@ class Synapses:
         zero = kept & (rows.data == 0)
         self.zeros += int(np.count_nonzero(zero))
         kept &= ~zero
-        self._writer.add(ends[1][kept], ends[0][kept], self.magnitudes.of(rows.data[kept]))
+        weights = self.magnitudes.of(rows.data[kept])
+        if self._uniform:
+            UnitFinder().observe(weights, "weight")  # a fault of the file all the same
+        self._writer.add(ends[1][kept], ends[0][kept], None if self._uniform else weights)
+
+    def finish(self) -> dict[str, Any]:
+        """Set the rates, if there are any; returns what the provenance says of the traffic."""
+        if not self._uniform:
+            return self.losses | from_weights()
+        self._writer.set_attribute(RATE, np.ones(self._writer.neurons, np.int64))
+        return self.losses | uniform()
 
 
 def same_pads(

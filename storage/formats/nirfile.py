@@ -7,11 +7,12 @@ run through these nodes in `nirgraph.visiting_order`, row-major inside each; the
 `population` names the node of a neuron.
 
 Synapses are the products of all nodes on the way from one of these nodes to the next (Affine,
-Linear, Conv1d, Conv2d, SumPool2d, AvgPool2d, Scale), summed over all ways; Delay and Flatten
-change nothing. Their weight is the magnitude of this sum: `weights_negative` of the provenance
-counts the signs that are lost. Where it is zero there is no synapse, and `weights_zero` counts one.
-Biases, and the parameters of neurons (w_in, r), are no synapses. The format has no firing rates:
-each neuron gets a `rate` of 1.
+Linear, Conv1d, Conv2d, SumPool2d, AvgPool2d, Scale), summed over all ways; Delay and Flatten change
+nothing. Where the sum is zero there is no synapse, and `weights_zero` of the provenance counts one;
+`weights_negative` counts negative ones. Biases, and the parameters of neurons (w_in, r), are no
+synapses. The format has no firing rates: each neuron gets a `rate` of 1, and so does each of its
+synapses; or, if that is asked for, the traffic of a synapse is the magnitude of its weight, and
+neurons have no rates (`traffic`).
 """
 
 from __future__ import annotations
@@ -52,7 +53,8 @@ from storage.formats.nirgraph import (
 from storage.formats.nirobject import tree
 from storage.graph import MAX_VERTICES
 from storage.meta import NetworkMeta
-from storage.network import POPULATION, RATE
+from storage.network import POPULATION
+from storage.traffic import UNIFORM
 from storage.writer import NetworkWriter
 
 
@@ -300,7 +302,7 @@ def _understood(nodes: Sequence[Node]) -> tuple[list[int], _Shapes, list[int]]:
 
 def _convert(
     nodes: Sequence[Node], destination: Path, memory: int, threads: int | None,
-    progress: Progress | None, provenance: dict[str, Any],
+    progress: Progress | None, provenance: dict[str, Any], traffic: str,
 ) -> NetworkMeta:  # fmt: skip
     order, shapes, populations = _understood(nodes)
     sizes = [_elements(nodes[number], shapes.behind[number]) for number in populations]
@@ -311,12 +313,12 @@ def _convert(
     with NetworkWriter(
         destination,
         neurons,
-        weights_are_rates=False,
+        weights_are_rates=traffic == UNIFORM,
         memory=memory,
         threads=threads,
         provenance=provenance,
     ) as writer:
-        synapses = Synapses(writer)
+        synapses = Synapses(writer, traffic)
         for population, size in zip(populations, sizes, strict=True):
             paths = _Paths(nodes, population, order, shapes)
             for wanted in row_blocks(paths.size, paths.fan_in()):
@@ -325,10 +327,9 @@ def _convert(
                     synapses.add(rows, source, starts[population] + wanted)
             if progress is not None:
                 progress((starts[population] + size) / neurons)
-        provenance |= synapses.losses
+        provenance |= synapses.finish()
         labels = [nodes[number].name for number in populations]
         writer.set_attribute(POPULATION, np.repeat(np.arange(len(sizes)), sizes), labels)
-        writer.set_attribute(RATE, np.ones(neurons, np.int64))
         return writer.finish()
 
 
@@ -377,16 +378,19 @@ def load(
     memory: int = DEFAULT_MEMORY,
     threads: int | None = None,
     progress: Progress | None = None,
+    traffic: str | None = None,
 ) -> NetworkMeta:
     """Convert a NIR graph to a directed network file.
 
+    traffic : `UNIFORM` (if None, too) or `WEIGHTS` of `storage.traffic`
     Weights of the nodes that lead to one population are in memory at a time.
     Raises `BadInputError` that names the node, if the graph breaks the rules of NIR.
     """
-    provenance = {"format": "nir", "source": source.name}
+    provenance, traffic = {"format": "nir", "source": source.name}, traffic or UNIFORM
     with hdf5.opened(source, "nir") as file:
         try:
-            return _convert(read_graph(file), destination, memory, threads, progress, provenance)
+            nodes = read_graph(file)
+            return _convert(nodes, destination, memory, threads, progress, provenance, traffic)
         except BadInputError as error:
             raise BadInputError(f"{source}: {error}") from error
 
@@ -398,14 +402,16 @@ def load_graph(
     memory: int = DEFAULT_MEMORY,
     threads: int | None = None,
     progress: Progress | None = None,
+    traffic: str | None = None,
 ) -> NetworkMeta:
     """Convert a `nir.NIRGraph` in memory, as `load` would its file: the same network.
 
+    traffic : as of `load`
     Raises `BadInputError` that names the node, if the graph breaks the rules of NIR.
     """
-    provenance = {"format": "nir"}
+    provenance, traffic = {"format": "nir"}, traffic or UNIFORM
     try:
         nodes = read_graph(tree(graph))
-        return _convert(nodes, destination, memory, threads, progress, provenance)
+        return _convert(nodes, destination, memory, threads, progress, provenance, traffic)
     except BadInputError as error:
         raise BadInputError(f"NIR graph: {error}") from error

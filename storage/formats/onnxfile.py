@@ -11,11 +11,12 @@ sums and products with constants change the neurons before them; Reshape, Transp
 and the like only say which neuron is which. What picks or names a class (ArgMax, ZipMap, ...) is
 left out and listed in the provenance.
 
-The weight of a synapse is the magnitude of the weight in the layer, where BatchNormalization or a
-constant factor follows directly multiplied by it; those of quantised layers are turned into real
-numbers first. In maxima and sums it is 1, in averages 1 over the number. Zeros are no synapses, and
-counted as `weights_zero` of the provenance, lost signs as `weights_negative`; biases are left out.
-Each neuron gets a `rate` of 1.
+The weight of a synapse is the weight in the layer, where BatchNormalization or a constant factor
+follows directly multiplied by it; those of quantised layers are turned into real numbers first. In
+maxima and sums it is 1, in averages 1 over the number. Zeros are no synapses, and counted as
+`weights_zero` of the provenance, negative ones as `weights_negative`; biases are left out. Each
+neuron gets a `rate` of 1, and so does each of its synapses; or, if that is asked for, the traffic
+of a synapse is the magnitude of its weight, and neurons have no rates (`traffic`).
 """
 
 from __future__ import annotations
@@ -33,13 +34,16 @@ from storage.formats.onnxbuild import Builder
 from storage.formats.onnxgraph import Model
 from storage.formats.onnxops import OPERATORS
 from storage.meta import NetworkMeta
-from storage.network import POPULATION, RATE
+from storage.network import POPULATION
+from storage.traffic import UNIFORM
 from storage.writer import NetworkWriter
 
 
-def _write(builder: Builder, writer: NetworkWriter, progress: Progress | None) -> dict[str, int]:
-    """Write all synapses; returns `Synapses.losses`."""
-    synapses, samples = Synapses(writer), Samples(builder)
+def _write(
+    builder: Builder, writer: NetworkWriter, progress: Progress | None, traffic: str
+) -> dict[str, Any]:
+    """Write all synapses, and the rates; returns `Synapses.finish`."""
+    synapses, samples = Synapses(writer, traffic), Samples(builder)
     total = sum(join.layer.outputs for join in builder.joins)
     done = 0
     for join in builder.joins:
@@ -57,7 +61,7 @@ def _write(builder: Builder, writer: NetworkWriter, progress: Progress | None) -
             if progress is not None:
                 progress(done / total)
     samples.check()
-    return synapses.losses
+    return synapses.finish()
 
 
 def load(
@@ -67,12 +71,15 @@ def load(
     memory: int = DEFAULT_MEMORY,
     threads: int | None = None,
     progress: Progress | None = None,
+    traffic: str | None = None,
 ) -> NetworkMeta:
     """Convert an ONNX model to a directed network file.
 
+    traffic : `UNIFORM` (if None, too) or `WEIGHTS` of `storage.traffic`
     The model and the ids of its tensors are in memory, synapses only a few at a time.
     Raises `BadInputError` that names the node, and its operator if that is not supported.
     """
+    traffic = traffic or UNIFORM
     try:
         builder = Builder(Model(source), OPERATORS)
         if not builder.neurons:
@@ -81,18 +88,17 @@ def load(
         with NetworkWriter(
             destination,
             builder.neurons,
-            weights_are_rates=False,
+            weights_are_rates=traffic == UNIFORM,
             memory=memory,
             threads=threads,
             provenance=provenance,
         ) as writer:
-            provenance |= _write(builder, writer, progress)
+            provenance |= _write(builder, writer, progress, traffic)
             if builder.left_out:
                 provenance["nodes_left_out"] = builder.left_out
             sizes = [population.size for population in builder.populations]
             labels = [population.name for population in builder.populations]
             writer.set_attribute(POPULATION, np.repeat(np.arange(len(sizes)), sizes), labels)
-            writer.set_attribute(RATE, np.ones(builder.neurons, np.int64))
             return writer.finish()
     except BadInputError as error:
         if str(source) in str(error):

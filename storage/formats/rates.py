@@ -2,7 +2,8 @@
 
 * npz: an array `rate`, shape (neurons,), in the order of the network.
 * Text: two columns, neuron and rate, or more whose first line names these two. Neurons are called
-  as in the file that the network came from: by its attribute `id`, else by their number.
+  as in the file that the network came from: by its attribute `id`, else by their number. Tables of
+  spike times are refused as far as they can be told from rates.
 * SONATA: spikes of one or more populations, counted over the duration of the recording. Names of
   populations are those of the network's attribute `population`.
 """
@@ -41,6 +42,14 @@ from storage.rates import Rates, check_rates
 MANY = 1 << 16
 NEURONS = ("neuron", "id", "node", "neuron_id", "node_id", "name")
 RATES = ("rate", "firing_rate", "rate_hz", "hz")
+TIMES = (
+    "time", "times", "t", "timestamp", "timestamps", "spike_time", "spike_times", "spiketime",
+    "spiketimes", "time_ms", "times_ms", "t_ms", "time_s", "ms",
+)  # fmt: skip
+ADVICE = (
+    "count the spikes of every neuron and divide by the duration, or give the times as a SONATA "
+    "spike report"
+)  # to those who have times of spikes
 MILLISECONDS = {"ms": 1.0, "s": 1000.0, "us": 0.001}  # of the units of time stamps
 
 Int64 = NDArray[np.int64]
@@ -92,16 +101,19 @@ def _read_table(path: Path, network: NetworkFile) -> NDArray[np.float64]:
         line = reader.peek()
         mark = separator(line or "")
         fields = split_line(line or "", mark, reader.where(reader.line + 1))
-        places = 0, 1
+        places, named = (0, 1), False
         if len(fields) > 1 and not any(map(is_number, fields[1:])):  # names of columns
             reader.next_line()
-            places = _choose(fields, reader.where())
+            places, named = _choose(fields, reader.where()), True
+        order = _Order()
         if len(fields) < 2 or (places == (0, 1) and len(fields) > 2 and is_number(fields[1])):
             raise BadInputError(
                 f"{reader.where(reader.line + 1)}: {len(fields)} columns; give two, neuron and "
                 "rate, or a first line that names them"
             )
         for (called, texts), where in NamedTable(reader, mark, len(fields)).pieces(places):
+            if not named and neurons.are_numbers:
+                _not_instants(called, where)
             found = neurons.find(list(map(str.strip, called)), where)
             values = real_numbers(texts, where, "rate")
             refuse(values < 0, texts, where, "rate {} is negative; a silent neuron has the rate 0")
@@ -111,9 +123,11 @@ def _read_table(path: Path, network: NetworkFile) -> NDArray[np.float64]:
             if again.size:
                 row = int(again.min())
                 raise BadInputError(
-                    f"{where(row)}: neuron {called[row].strip()} has a rate already"
+                    f"{where(row)}: neuron {called[row].strip()} has a rate already; if these are "
+                    f"times of spikes, {ADVICE}"
                 )
             rates[found], seen[found] = values, True
+            order.add(found, values)
     if not seen.all():
         missing = np.flatnonzero(~seen)
         more = f" (and {missing.size - 1} more)" if missing.size > 1 else ""
@@ -121,7 +135,50 @@ def _read_table(path: Path, network: NetworkFile) -> NDArray[np.float64]:
             f"{path}: no rate for neuron {neurons.name(int(missing[0]))}{more}; the network has "
             f"{network.vertices} neurons, silent ones have the rate 0"
         )
+    if not named and order.is_in_time:
+        raise BadInputError(
+            f"{path}: the second column only grows, whichever neuron a line is of, as times of "
+            f"spikes do: {ADVICE}; if they are rates, name the columns: neuron,rate"
+        )
     return rates
+
+
+def _not_instants(called: Sequence[str], where: Where) -> None:
+    """Refuse a table without names of columns whose neurons are fractions: these are times."""
+    for row, name in enumerate(called):
+        text = name.strip()
+        if not text.isdecimal() and is_number(text) and float(text) >= 0:
+            raise BadInputError(
+                f"{where(row)}: {text[:40]} is not the number of a neuron; if the first column "
+                f"holds times of spikes, {ADVICE}"
+            )
+
+
+class _Order:
+    """Tells a table in order of time: values that only grow, of neurons in no order.
+
+    A table without names of columns that has one spike of every neuron cannot be told from rates
+    otherwise.
+    """
+
+    def __init__(self) -> None:
+        self._rows = 0
+        self._grow = self._numbered = True
+        self._last = (-1, -np.inf)
+
+    def add(self, found: Int64, values: NDArray[np.float64]) -> None:
+        """Take note of some lines; shapes (lines,)."""
+        if not found.size:
+            return
+        neuron, value = self._last
+        self._grow &= bool(np.all(np.diff(values, prepend=value) > 0))
+        self._numbered &= bool(np.all(np.diff(found, prepend=neuron) > 0))
+        self._last = int(found[-1]), float(values[-1])
+        self._rows += found.size
+
+    @property
+    def is_in_time(self) -> bool:
+        return self._rows > 2 and self._grow and not self._numbered
 
 
 def _choose(fields: Sequence[str], where: str) -> tuple[int, int]:
@@ -132,6 +189,11 @@ def _choose(fields: Sequence[str], where: str) -> tuple[int, int]:
     ]
     neuron, rate = found
     if neuron is None or rate is None:
+        times = next((fields[i] for i, name in enumerate(lower) if name in TIMES), None)
+        if times is not None and rate is None:
+            raise BadInputError(
+                f"{where}: column {times!r}: times of spikes are no rates; {ADVICE}"
+            )
         if len(fields) == 2 and neuron is None and rate is None:
             return 0, 1
         raise BadInputError(f"{where}: columns are {listed(fields)}; name two neuron and rate")
@@ -160,6 +222,11 @@ class Neurons:
                     "neurons of several populations have the same ids; give the rates as npz, an "
                     "array `rate` in the order of the network"
                 )
+
+    @property
+    def are_numbers(self) -> bool:
+        """Whether neurons are called by numbers, not by names."""
+        return self._labels is None
 
     def name(self, neuron: int) -> str:
         """What the neuron is called."""

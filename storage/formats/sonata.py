@@ -4,10 +4,12 @@ Node populations follow one another in the order of their files, and inside a fi
 names; node i of a population whose first neuron is f becomes neuron f + i. The attribute
 `population` tells them apart. A population of virtual nodes counts like any other.
 
-The weight of an edge is the magnitude of its `syn_weight`, times its `nsyns` where there is one;
-either comes from the edge's group, else from its type, else is 1: `weights_missing` of the
-provenance counts the edges that have neither. The sign, which says whether a synapse inhibits,
-changes no traffic: `weights_negative` counts those lost.
+The format has no firing rates: each neuron gets a `rate` of 1, and so does each edge, whatever its
+weight. If that is asked for, the traffic of an edge is its weight instead (`traffic`): the
+magnitude of its `syn_weight`, times its `nsyns` where there is one; either comes from the edge's
+group, else from its type, else is 1: `weights_missing` of the provenance counts the edges that have
+neither, `weights_negative` the negative ones. Edges of our own files, whose attribute
+`mapper_traffic` says that weights are traffic, are taken at their word.
 """
 
 from __future__ import annotations
@@ -29,9 +31,11 @@ from storage.formats.sonatanodes import read_attributes
 from storage.formats.sonatatypes import FACTORS, Types, read_types
 from storage.graph import MAX_VERTICES
 from storage.meta import NetworkMeta
-from storage.network import POPULATION
+from storage.network import POPULATION, RATE
+from storage.traffic import UNIFORM, WEIGHTS, from_weights, uniform
 from storage.writer import NetworkWriter
 
+OWN_TRAFFIC = "mapper_traffic"
 BLOCK = 1 << 18  # rows read at a time
 MAGIC = 0x0A7A
 
@@ -120,6 +124,11 @@ class EdgePopulation:
         if self._grouped:
             self._group_id = hdf5.column(group, "edge_group_id", path, self.size)
             self._group_index = hdf5.column(group, "edge_group_index", path, self.size)
+
+    @property
+    def is_traffic(self) -> bool:
+        """Whether the file says that weights are traffic."""
+        return hdf5.text(self._group.attrs.get(OWN_TRAFFIC, "")) == WEIGHTS
 
     def populations(self) -> tuple[str | None, str | None]:
         """The node populations that source and target ids count through; None if it isn't said."""
@@ -283,10 +292,13 @@ def load(
     threads: int | None = None,
     progress: Progress | None = None,
     nodes: Path | None = None,
+    traffic: str | None = None,
 ) -> NetworkMeta:
     """Convert a SONATA circuit, by its edges file or its configuration, to a directed network file.
 
     nodes : nodes file, see `sonataconfig.find_circuit`
+    traffic : `UNIFORM` or `WEIGHTS` of `storage.traffic`; None for what the edges say of
+        themselves, else `UNIFORM`
     Raises `BadInputError` with file, data set and row of the first fault.
     """
     hdf5.library(source)
@@ -296,6 +308,8 @@ def load(
         raise BadInputError(
             f"{source}: {populations.total} nodes; a network needs 1 to {MAX_VERTICES} neurons"
         )
+    if traffic is None:
+        traffic = WEIGHTS if _are_traffic(circuit.edges) else UNIFORM
     counts = list(populations.counts.values())
     read: dict[str, int] = {}
     provenance: dict[str, Any] = {
@@ -304,11 +318,12 @@ def load(
         "node_populations": populations.counts,
         "edge_populations": read,
         WEIGHTS_MISSING: 0,
+        **(uniform() if traffic == UNIFORM else from_weights()),
     }
     with NetworkWriter(
         destination,
         populations.total,
-        weights_are_rates=False,
+        weights_are_rates=traffic == UNIFORM,
         memory=memory,
         threads=threads,
         provenance=provenance,
@@ -316,15 +331,27 @@ def load(
         magnitudes = Magnitudes()
         for place, edges in enumerate(circuit.edges):
             at = (place, len(circuit.edges))
+            weighted = traffic == WEIGHTS
             provenance[WEIGHTS_MISSING] += _add_file(
-                writer, edges, populations, read, magnitudes, at, progress
+                writer, edges, populations, read, magnitudes, at, progress, weighted
             )
         provenance[WEIGHTS_NEGATIVE] = magnitudes.negative
         labels = np.repeat(np.arange(len(counts)), counts)
         writer.set_attribute(POPULATION, labels, list(populations.counts))
         for name, (values, texts) in read_attributes(circuit.nodes, populations.counts).items():
             writer.set_attribute(name, values, texts)
+        if traffic == UNIFORM:
+            writer.set_attribute(RATE, np.ones(populations.total, np.int64))
         return writer.finish()
+
+
+def _are_traffic(edges: list[EdgesFile]) -> bool:
+    """Whether all edges say that their weights are traffic."""
+    found = []
+    for given in edges:
+        with hdf5.opened(given.path) as file:
+            found += [edge.is_traffic for _, edge in _edge_populations(file, given.path, {})]
+    return bool(found) and all(found)
 
 
 def _add_file(
@@ -335,9 +362,11 @@ def _add_file(
     magnitudes: Magnitudes,
     place: tuple[int, int],
     progress: Progress | None,
+    weighted: bool,
 ) -> int:
     """Add the edges of file number place[0] of place[1], and count those of each population.
 
+    weighted : whether edges carry the magnitude of their weight, or 1 each
     Returns how many have no weight.
     """
     types = read_types(edges.types)
@@ -353,7 +382,9 @@ def _add_file(
             starts = [populations.first(own) for own in onto]
             sizes = [populations.counts[own] for own in onto]
             for source, target, weight in edge.blocks(sizes[0], sizes[1]):
-                writer.add(source + starts[0], target + starts[1], magnitudes.of(weight))
+                carried = magnitudes.of(weight)
+                ends = source + starts[0], target + starts[1]
+                writer.add(*ends, carried if weighted else None)
                 done += source.size
                 if progress is not None:
                     progress((place[0] + done / total) / place[1])

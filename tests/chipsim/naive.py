@@ -189,6 +189,17 @@ def multicast(
     return connectivity, loads
 
 
+def unicast_hops(
+    chip: Chip, core: Sequence[int], edges: Sequence[Edge], rates: Sequence[int] | None
+) -> int:
+    """Hops at the rates of the multicast trees, a packet for each synapse."""
+    largest: Counter[int] = Counter()
+    for s, _, w in edges:
+        largest[s] = max(largest[s], w)
+    rate = largest if rates is None else rates
+    return sum(rate[s] * len(route(chip, core[s], core[t])) for s, t, _ in edges)
+
+
 def usage(
     chip: Chip, core: Sequence[int], edges: Sequence[Edge], sizes: Sequence[int]
 ) -> dict[str, list[int]]:
@@ -243,6 +254,7 @@ def score(
         "multicast": {
             "connectivity": connectivity * unit,
             "hops_total": sum(trees.values()) * unit,
+            "unicast_hops_total": unicast_hops(chip, core, edges, rates) * unit,
             **link_metrics(chip, trees, unit),
         },
         "cores_used": len(fill),

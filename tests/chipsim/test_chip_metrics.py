@@ -99,6 +99,25 @@ def test_conservation(case: Case) -> None:
     assert len(existing(found.unicast_links)) == case.chip.links
 
 
+@several
+@given(cases())
+def test_trees_never_have_more_hops_than_unicast_at_the_same_rates(case: Case) -> None:
+    multicast = score(case.chip, case.cores(), case.blocks(), **case.options())["multicast"]
+    assert multicast["hops_total"] <= multicast["unicast_hops_total"]
+
+
+@several
+@given(cases())
+def test_unicast_hops_are_the_same_where_synapses_carry_rates(case: Case) -> None:
+    """The two ways to sum hops agree on networks whose weights are the rates of their sources."""
+    rates = case.rates or [1 + v % 3 for v in range(len(case.core))]
+    edges = [(s, t, rates[s] + rates[t] if case.undirected else rates[s]) for s, t, _ in case.edges]
+    blocks = naive.blocks_of(edges, len(case.core))
+    options = {**case.options(), "rates": np.array(rates, np.int64)}
+    found = score(case.chip, case.cores(), blocks, **options)
+    assert found["multicast"]["unicast_hops_total"] == found["hops_total"]
+
+
 def test_two_neurons_by_hand() -> None:
     # Neuron 0 on core 0 = (0, 0), neuron 1 on core 5 = (2, 1) of a 3x2 mesh; weight 8; d = 3.
     chip = Chip(
@@ -135,7 +154,7 @@ def test_two_neurons_by_hand() -> None:
         **links,
         "congestion_mean": 32 / 6,
         "congestion_max": 8.0,
-        "multicast": {"connectivity": 8, "hops_total": 24, **links},
+        "multicast": {"connectivity": 8, "hops_total": 24, "unicast_hops_total": 24, **links},
         "cores_used": 2,
         "core_fill_mean": 0.5,
         "core_fill_max": 0.75,
@@ -246,6 +265,11 @@ def test_units_keep_sums_exact() -> None:
         ([(0, 3, 1)], {}, "block of vertex 0: a target is not a neuron"),
         ([(0, 1, 2**62)], {}, "weights add up to over 2\\^62; use a coarser weight unit"),
         ([(0, 2, 2**61)], {}, "multicast: rate \\* links exceeds 2\\^62"),
+        (
+            [(0, 2, 1), (0, 3, 1)],
+            {"rates": [2**60, 0, 0, 0], "core": [0, 3, 3, 3], "sizes": [1, 1, 1, 1]},
+            "multicast: rate \\* hops exceeds 2\\^62",
+        ),
         ([(0, 2, 2**61)], {"rates": [0, 0, 0]}, "unicast: weight \\* hops exceeds 2\\^62"),
         ([], {"core": [0, 1, 4]}, "neuron 2 is on core 4, outside the 4x1 mesh"),
         ([], {"core": [0, -1, 1]}, "neuron 1 is on core -1"),
@@ -261,8 +285,9 @@ def test_units_keep_sums_exact() -> None:
 def test_bad_input(edges: list[naive.Edge], change: dict[str, Any], message: str) -> None:
     options: dict[str, Any] = {"core": [0, 1, 2], "sizes": [1, 1, 1], **change}
     options = {k: np.array(v) if isinstance(v, list) else v for k, v in options.items()}
+    core = options.pop("core")
     with pytest.raises(ChipError, match=message):
-        score(Chip("line", 4, 1), options.pop("core"), naive.blocks_of(edges, 3), **options)
+        score(Chip("line", 4, 1), core, naive.blocks_of(edges, max(3, len(core))), **options)
 
 
 @pytest.mark.parametrize(

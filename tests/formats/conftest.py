@@ -49,12 +49,15 @@ def labels_of(path: Path) -> list[str]:
 
 @pytest.fixture
 def converted(tmp_path: Path) -> Callable[..., Path]:
-    """Write text to a file of the given name, import it, and return the network's path."""
+    """Write text to a file of the given name, import it, and return the network's path.
+
+    The traffic is that of the weights, unless the options say otherwise.
+    """
 
     def convert(name: str, content: str | bytes, **options: Any) -> Path:
         source, destination = tmp_path / name, tmp_path / "net.bin"
         put(source, content)
-        import_network(source, destination, **options)
+        import_network(source, destination, **{"traffic": "weights", **options})
         assert sorted(p.name for p in tmp_path.iterdir()) == sorted([name, "net.bin"])
         return destination
 

@@ -46,10 +46,10 @@ def test_an_example(nets: Nets) -> None:
     assert edges_of(net) == {(0, 2): 0.5, (1, 2): 2.0, (1, 3): 4.0, (0, 4): 1.0}
     found = attributes_of(net)
     assert found["population"] == [0, 0, 1, 1, 1]
-    assert found["rate"] == [1] * 5
+    assert "rate" not in found
     assert labels_of(net) == ["a", "c"]
     meta = meta_of(net)
-    losses = {"weights_zero": 2, "weights_negative": 1}
+    losses = {"weights_zero": 2, "weights_negative": 1, "traffic": {"source": "weights"}}
     assert meta.provenance == {"format": "nir", "source": "a.nir", **losses}
     assert not meta.weights_are_rates
     assert not meta.undirected
@@ -193,7 +193,7 @@ def test_own_library_writes_the_same(nets: Nets, tmp_path: Path) -> None:
         library.LIF(*ones),
     )
     library.write(tmp_path / "b.nir", written)
-    import_network(tmp_path / "b.nir", tmp_path / "b.bin")
+    import_network(tmp_path / "b.nir", tmp_path / "b.bin", traffic="weights")
     mine = chain(
         given(2, 6, 6),
         conv(weight, padding="same"),

@@ -19,7 +19,7 @@ def imported(data_dir: Path, name: str, tmp_path: Path) -> tuple[Path, dict[str,
     source = data_dir / "nir" / name
     if not source.exists():
         pytest.skip(f"nir/{name} is not there")
-    import_network(source, tmp_path / "net.bin")
+    import_network(source, tmp_path / "net.bin", traffic="weights")
     arrays = {}
     with h5py.File(source) as file:
         for node_name, group in file["node/nodes"].items():

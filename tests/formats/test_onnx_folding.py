@@ -140,7 +140,7 @@ def test_open_batch_zeros_and_constants(converted: Convert) -> None:
     assert edges_of(net) == {(0, 2): 1.0, (1, 2): 2.0, (1, 3): 3.0}
     assert meta_of(net).provenance == {
         "format": "onnx", "source": "a.onnx", "weights_zero": 1, "weights_negative": 1,
-        "nodes_left_out": ["n_class", "n_z"],
+        "nodes_left_out": ["n_class", "n_z"], "traffic": {"source": "weights"},
     }  # fmt: skip
 
 

@@ -106,6 +106,47 @@ def test_faulty_text(network: str, text: str, message: str, networks: Path, tmp_
     assert message_of(tmp_path / "r.csv", networks / network).startswith(message)
 
 
+COUNT = "count the spikes of every neuron and divide by the duration, or give the times as a SONATA"
+
+
+@pytest.mark.parametrize(
+    ("network", "text", "message"),
+    [
+        (PLAIN, "neuron,time\n0,1\n1,2\n2,3\n", ": line 1: column 'time': times of spikes"),
+        (PLAIN, "sender times\n0 1\n1 2\n2 3\n", ": line 1: column 'times': times of spikes"),
+        (PLAIN, "spike_times,id\n1,0\n2,1\n3,2\n", ": line 1: column 'spike_times': times of"),
+        (PLAIN, "T;neuron;x\n1;0;0\n", ": line 1: column 'T': times of spikes"),
+        (PLAIN, "0,1\n1,2\n0,3\n2,4\n", ": line 3: neuron 0 has a rate already; if these are"),
+        (PLAIN, "0.5,1\n0.7,2\n1.5,0\n", ": line 1: 0.5 is not the number of a neuron; if the"),
+        (PLAIN, "2,0.5\n0,0.7\n1,1.5\n", ": the second column only grows, whichever neuron"),
+    ],
+)
+def test_times_of_spikes_are_no_rates(
+    network: str, text: str, message: str, networks: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "r.csv").write_text(text)
+    found = message_of(tmp_path / "r.csv", networks / network)
+    assert found.startswith(message)
+    assert COUNT in found
+
+
+@pytest.mark.parametrize("piece", [4, 1 << 20])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "neuron,rate\n1,0\n0,1.5\n2,4\n",  # in order of the rates, which have a name
+        "neuron,rate,t\n1,0,5\n0,1.5,6\n2,4,7\n",
+        "1,0\n2,4\n0,1.5\n",  # in no order
+    ],
+)
+def test_rates_that_are_no_times(
+    text: str, piece: int, networks: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(namedtable, "PIECE", piece)
+    (tmp_path / "r.csv").write_text(text)
+    assert rates_of(tmp_path / "r.csv", networks / PLAIN) == [1.5, 0, 4]
+
+
 def test_repeats_in_another_piece(
     networks: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -42,7 +42,7 @@ def test_populations_follow_one_another(
     monkeypatch.setattr(sonata, "BLOCK", block)
     write_nodes(tmp_path / "nodes.h5", COUNTS)
     write_edges_file(tmp_path / "edges.h5", EDGES)
-    meta = import_network(tmp_path / "edges.h5", tmp_path / "net.bin")
+    meta = import_network(tmp_path / "edges.h5", tmp_path / "net.bin", traffic="weights")
     assert edges_of(tmp_path / "net.bin") == {(0, 6): 2.5, (2, 3): 3, (4, 5): 4}
     assert edges_of(tmp_path / "net.bin") == expected(COUNTS, EDGES)
     assert (meta.neurons, meta.synapses_read, meta.self_loops, meta.repeated) == (7, 5, 1, 1)
@@ -77,7 +77,7 @@ def test_edges_without_a_weight_are_counted(
 
 def test_without_nodes_the_largest_id_counts(tmp_path: Path) -> None:
     write_edges_file(tmp_path / "net.sonata", EDGES)
-    import_network(tmp_path / "net.sonata", tmp_path / "net.bin")
+    import_network(tmp_path / "net.sonata", tmp_path / "net.bin", traffic="weights")
     assert edges_of(tmp_path / "net.bin") == expected({"a": 3, "b": 4}, EDGES)
 
 
@@ -85,7 +85,9 @@ def test_nodes_that_the_user_names(tmp_path: Path) -> None:
     write_nodes(tmp_path / "cells.h5", {"a": 5, "b": 9, "c": 1})
     write_edges_file(tmp_path / "edges.h5", EDGES)
     extra = {"nodes": tmp_path / "cells.h5"}
-    meta = import_network(tmp_path / "edges.h5", tmp_path / "net.bin", extra=extra)
+    meta = import_network(
+        tmp_path / "edges.h5", tmp_path / "net.bin", extra=extra, traffic="weights"
+    )
     assert edges_of(tmp_path / "net.bin") == expected({"a": 5, "b": 9}, EDGES)
     assert meta.neurons == 15
 
@@ -114,7 +116,7 @@ def test_configuration(form: str, tmp_path: Path) -> None:
         source = tmp_path / "simulation.json"
         source.write_text(json.dumps({"network": "$configdir/circuit.json", "run": {}}))
     assert recognise(source).name == "sonata"
-    import_network(source, tmp_path / "net.bin")
+    import_network(source, tmp_path / "net.bin", traffic="weights")
     found = edges_of(tmp_path / "net.bin")
     assert found == expected({"b": 4, "a": 3}, edges, types)
     assert found == {(4, 3): 14, (5, 3): 0.25, (6, 3): 1, (6, 1): 35}
@@ -142,14 +144,14 @@ def test_round_trip(
     write_edges_file(folder / "edges.h5", edges, grouped)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sonata, "BLOCK", 7)
-        import_network(folder / "edges.h5", folder / "net.bin", threads=1)
+        import_network(folder / "edges.h5", folder / "net.bin", threads=1, traffic="weights")
     assert edges_of(folder / "net.bin") == expected({"p": 5}, edges)
 
 
 def test_three_hundred_neurons(data_dir: Path, tmp_path: Path) -> None:
     """Fan-in, fan-out and weights against the arrays of the file."""
     source = data_dir / "sonata" / "300_pointneurons_internal_edges.h5"
-    meta = import_network(source, tmp_path / "net.bin")
+    meta = import_network(source, tmp_path / "net.bin", traffic="weights")
     with h5py.File(source) as file:
         edges = file["edges/internal_to_internal"]
         ends = [edges[f"{end}_node_id"][:].astype(int) for end in ("source", "target")]
@@ -250,7 +252,7 @@ def test_faults(spoil: Callable[[Path], None], message: str, tmp_path: Path) -> 
     write_edges_file(tmp_path / "edges.h5", EDGES)
     spoil(tmp_path)
     with pytest.raises(BadInputError) as caught:
-        import_network(tmp_path / "edges.h5", tmp_path / "net.bin")
+        import_network(tmp_path / "edges.h5", tmp_path / "net.bin", traffic="weights")
     assert message in str(caught.value)
     assert "\n" not in str(caught.value)
     assert sorted(p.name for p in tmp_path.iterdir()) == ["edges.h5", "nodes.h5"]
@@ -259,7 +261,7 @@ def test_faults(spoil: Callable[[Path], None], message: str, tmp_path: Path) -> 
 def test_nodes_in_place_of_edges(tmp_path: Path) -> None:
     write_nodes(tmp_path / "n.h5", COUNTS)
     with pytest.raises(BadInputError, match="holds nodes but no edges"):
-        import_network(tmp_path / "n.h5", tmp_path / "net.bin")
+        import_network(tmp_path / "n.h5", tmp_path / "net.bin", traffic="weights")
     with pytest.raises(BadInputError, match=r"cells.h5: cannot read: No such file"):
         import_network(
             tmp_path / "n.h5", tmp_path / "net.bin", extra={"nodes": tmp_path / "cells.h5"}
@@ -312,7 +314,7 @@ def test_faulty_types(table: str, message: str, tmp_path: Path) -> None:
     entry = {"edges_file": "$BASE/edges.h5", "edge_types_file": "$BASE/types.csv"}
     write_config(tmp_path / "circuit.json", edges=[entry])
     with pytest.raises(BadInputError) as caught:
-        import_network(tmp_path / "circuit.json", tmp_path / "net.bin")
+        import_network(tmp_path / "circuit.json", tmp_path / "net.bin", traffic="weights")
     assert message in str(caught.value)
     assert not (tmp_path / "net.bin").exists()
 
@@ -355,7 +357,7 @@ def test_sizes_and_ids_of_our_own_files(tmp_path: Path) -> None:
         own = file.create_group("nodes/b/0")
         own["mapper_size"] = np.array([5, 6, 7, 8])
         own["mapper_id"] = np.array([9, 8, 7, 6])
-    import_network(tmp_path / "edges.h5", tmp_path / "net.bin")
+    import_network(tmp_path / "edges.h5", tmp_path / "net.bin", traffic="weights")
     with NetworkFile(tmp_path / "net.bin") as net:
         assert net.vertex_sizes().tolist() == [1, 1, 1, 5, 6, 7, 8]
         assert "id" not in net.meta.attributes
@@ -363,10 +365,12 @@ def test_sizes_and_ids_of_our_own_files(tmp_path: Path) -> None:
         del file["nodes/b/0/mapper_size"]
         file["nodes/b/0/mapper_size"] = np.array([5, 6])
     with pytest.raises(BadInputError, match="mapper_size has 2 values instead of 4"):
-        import_network(tmp_path / "edges.h5", tmp_path / "net.bin")
+        import_network(tmp_path / "edges.h5", tmp_path / "net.bin", traffic="weights")
 
 
 def test_nodes_beside_any_name(tmp_path: Path) -> None:
     write_nodes(tmp_path / "net_nodes.h5", {"a": 5, "b": 9})
     write_edges_file(tmp_path / "net.h5", EDGES)
-    assert import_network(tmp_path / "net.h5", tmp_path / "net.bin").neurons == 14
+    assert (
+        import_network(tmp_path / "net.h5", tmp_path / "net.bin", traffic="weights").neurons == 14
+    )

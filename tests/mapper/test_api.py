@@ -392,6 +392,11 @@ def test_a_nir_graph(folder: Path) -> None:
     graph = nir.NIRGraph(nodes, list(pairwise(names)))
     mapping = mapper.map_network(graph, "2x2", **SMALL)
     assert mapping.core.shape == (7,)
+    assert mapping.to_json()["network"]["traffic"]["source"] == "uniform"
+    mapping.save("uniform")
+    assert set(synapses_of(Path("uniform/network.bin")).values()) == {1}
+    mapping = mapper.map_network(graph, "2x2", rates="weights", **SMALL)
+    assert mapping.to_json()["network"]["traffic"]["source"] == "weights"
     mapping.save("out")
     assert synapses_of(Path("out/network.bin")) == {
         (0, 3): 1, (2, 3): 2, (1, 4): 3, (0, 5): 4, (2, 6): 5,

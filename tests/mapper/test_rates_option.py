@@ -29,7 +29,7 @@ def test_import_with_rates(files: None, run: Run) -> None:
     assert found["total_weight"] * found["weight_unit"] == 7
     assert (found["synapses_read"], found["repeated"]) == (5, 1)
     assert sorted(found["attributes"]) == ["id", "rate"]
-    assert found["provenance"]["rates"] == "r.csv"
+    assert found["provenance"]["traffic"] == {"source": "rates", "file": "r.csv"}
     assert run("verify", "a.bin").code == 0
     run("import", "a.txt", "plain.bin")
     again = run("import", "plain.bin", "b.bin", "--rates", "r.csv", "--json").json()

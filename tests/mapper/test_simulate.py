@@ -57,8 +57,18 @@ def edges_of(path: Path) -> list[tuple[int, int, int]]:
 def test_the_result_is_printed_and_kept_in_the_report(out: Path, run: Run) -> None:
     before = json.loads((out / "report.json").read_text())
     found = run("simulate", out, *SHORT, "--json")
-    assert (found.code, found.err) == (0, "")
+    assert found.code == 0
     printed = found.json()
+    left = printed["flits_per_tick_own_core"]
+    assert left > 0
+    assert found.err.splitlines() == [
+        f"note: {left:,.0f} flits per unit of time stay in their core: left out",
+        "note: cycles are those of the mesh alone; a chip needs at least as many per time step, "
+        "and those of its cores",
+        "note: traffic is taken as packets per unit of time (synapse weights)",
+    ]
+    assert printed["model"]["left_out"].startswith("packets within a core")
+    assert set(printed["model"]) == {"simulated", "sources", "left_out", "not_modelled"}
     report = json.loads((out / "report.json").read_text())
     assert report.pop("simulation") == printed
     assert report == before
@@ -76,7 +86,8 @@ def test_the_result_is_printed_and_kept_in_the_report(out: Path, run: Run) -> No
         assert one["flits_per_cycle"] >= next_one["flits_per_cycle"] > 0
     assert run("verify", out).code == 0
     tables = run("simulate", out, *SHORT)
-    for text in ("99th percentile", "busiest links", "cycles per unit of time, at least"):
+    for text in ("99th percentile", "busiest links", "mesh cycles per unit of time, at least",
+                 "left out: flits within a core"):  # fmt: skip
         assert text in tables.out
     again = json.loads((out / "report.json").read_text())["simulation"]
     assert again == printed, "the same seed, the same result"
@@ -85,10 +96,13 @@ def test_the_result_is_printed_and_kept_in_the_report(out: Path, run: Run) -> No
 
 
 def test_the_page_is_made_again(out: Path, run: Run) -> None:
-    assert "Simulated flit by flit" not in (out / "report.html").read_text()
+    assert "The mesh, simulated" not in (out / "report.html").read_text()
     found = run("simulate", out, *SHORT, "--json").json()
     page = (out / "report.html").read_bytes()
-    assert f'"{found["latency"]["p99"]}"' in page.decode().partition("Simulated flit by flit")[2]
+    section = page.decode().partition("The mesh, simulated")[2]
+    assert f'"{found["latency"]["p99"]}"' in section
+    for said in ("Cores are not simulated, nor are packets within a core", "flits within a core"):
+        assert said in section
     assert run("report", out).code == 0
     assert (out / "report.html").read_bytes() == page
     for name in ("report.html", "traffic.npz"):
@@ -197,9 +211,10 @@ def test_no_traffic_and_a_single_core(folder: Path, run: Run) -> None:
     assert run("run", "quiet.bin", "--chip", "2x2", "-o", "quiet", "-q").code == 0
     write_network(folder / "net.bin", [(0, 1), (1, 2)], 3)
     assert run("run", "net.bin", "--chip", "1x1", "-o", "one", "-q").code == 0
-    for name in ("quiet", "one"):
+    left = "note: 2 flits per unit of time stay in their core: left out\n"
+    for name, said in (("quiet", ""), ("one", left)):
         found = run("simulate", name, *SHORT, "--json")
-        assert (found.code, found.err) == (0, "")
+        assert (found.code, found.err) == (0, said)
         result = found.json()
         assert (result["packets"], result["offered"], result["delivered"]) == (0, 0, 0)
         assert result["latency"] == {"mean": None, "p50": None, "p99": None, "max": None}

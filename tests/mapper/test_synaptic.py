@@ -111,11 +111,13 @@ def test_what_a_model_lost_is_counted_and_said(model: Path, run: Run) -> None:
     signs, loops = network["weights_negative"], network["self_loops"]
     assert signs > 0
     assert loops == 4
-    expected = {"signs": signs, "parameters": network["neurons"], "self_loops": loops}
+    expected = {"signs": signs, "weights": network["synapses"]}
+    expected |= {"parameters": network["neurons"], "self_loops": loops}
     for of in (facts, tables):
         assert (of["weights"], of["left_out"]) == (MAGNITUDES, expected)
     for line in (
         f"note: tables has no signs: those of {signs} of 20 weights left out",
+        "note: tables has no weights: 16 firing rates in their place",
         f"note: tables has no self-loops: {loops} dropped by the import",
         "note: tables has no thresholds and leaks of the NIR graph: those of 8 neurons left out",
     ):

@@ -69,7 +69,7 @@ def test_every_synapse_carries_the_rate_of_its_source(
     assert meta.total_weight * unit == pytest.approx(sum(expected.values()))
     for name in ("neurons", "synapses", "synapses_read", "repeated", "self_loops", "undirected"):
         assert getattr(meta, name) == getattr(before, name)
-    assert meta.provenance == {"rates": "r"}
+    assert meta.provenance == {"traffic": {"source": "rates", "file": "r"}}
 
 
 def test_whole_rates_keep_the_unit_one(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from chipsim.metrics import summarise
 from chipsim.traffic import Traffic
 from mapper.mapping_file import save_mapping
 from mapper.measure import measure_network
-from mapper.output import MAPPING, REPORT
+from mapper.output import MAPPING, REPORT, network_facts
 from mapper.report.loads import TRAFFIC, Loads, save_loads
 from mapper.settings import preset
 from storage.network import NetworkFile
@@ -52,10 +52,11 @@ def measured(network: Path, chip: Chip, core: Any) -> tuple[Traffic, dict[str, A
     with NetworkFile(network) as file:
         traffic = measure_network(file, chip, core)
         neurons, synapses = file.meta.neurons, file.meta.synapses
+        about = network_facts(file, network)
     return traffic, {
         "schema": 1,
         "tool": {"name": "mapper", "version": "0"},
-        "network": {"path": str(network.resolve()), "neurons": neurons, "synapses": synapses},
+        "network": about,
         "chip": chip.to_json(),
         "settings": preset("default", seed=7).to_json(),
         "metrics": summarise(chip, traffic),

@@ -132,7 +132,7 @@ def test_cut_and_hops_by_stage_and_level(folder: Path) -> None:
     levels += [{**sizes, "cut_weight": 850 + i, "hops_total": 9000 + i} for i in (1, 2)]
     page = with_stages(folder, stages, levels)
     assert costs_of(page) == [
-        "AfterCutSpike-hops", "initial partition 900\u2013", "placement 900 12,345",
+        "AfterCutHops", "initial partition 900\u2013", "placement 900 12,345",
         "level 2 852 9,002", "level 1 851 9,001", "refine by hops 800 8,000",
     ]  # fmt: skip
     bars = {e.attributes["width"] for e in page.all("rect", **{"class": "bar"})}
@@ -162,7 +162,7 @@ def test_nets_have_bars_where_they_are_the_objective(folder: Path) -> None:
     stages = [stage("refine by trees", cut_weight=10, hops_total=20, multicast=nets)]
     page = with_stages(folder, stages)
     assert costs_of(page) == [
-        "AfterCutSpike-hopsConnectivityTree-hops", "refine by trees1020 40 70",
+        "AfterCutHopsConnectivityTree-hops", "refine by trees1020 40 70",
     ]  # fmt: skip
 
 
@@ -193,12 +193,12 @@ def test_what_was_simulated(folder: Path) -> None:
     page = simulated(folder)
     rows = [element.text for element in page.all("tr")]
     for row in ("Latency in cycles, mean6.5", "50th percentile5", "99th percentile31", "max47",
-                "Offered, flits a core and cycle0.125", "2, 1 east 75.0 %80.0 %",
-                "Saturation: largest load scale that is carried1.9",
-                "fewest cycles that a unit of time can last1,579"):  # fmt: skip
+                "Offered, flits per core per cycle0.125", "2, 1 east 75.0 %80.0 %",
+                "Saturation of the mesh: largest load scale carried1.9",
+                "fewest mesh cycles per unit of time1,579"):  # fmt: skip
         assert row in rows
     said = page.one("section", id="simulation").text
-    assert "10,000 cycles after a warm-up of 5,000, a packet for each spike and other core" in said
+    assert "10,000 cycles after a warm-up of 5,000, one packet per neuron and other core" in said
     assert "above saturation" not in said
     assert not page_of(random_folder(folder / "plain", CHIP)).all("section", id="simulation")
 
@@ -309,7 +309,7 @@ def test_without_traffic(folder: Path) -> None:
     page = page_of(idle_folder(folder / "out", CHIP))
     assert "No traffic leaves any core." in page.source
     assert "The network has no traffic." in page.one("section", id="distances").text
-    assert "No spike crosses a link." in page.one("section", id="loads").text
+    assert "No traffic crosses a link." in page.one("section", id="loads").text
     assert not page.all("svg", **{"class": "chart"})
     assert all(name != "hops_mean" or value == 0 for name, value in page.metrics())
     assert "nan" not in re.sub(r"<script>.*", "", page.source, flags=re.S).lower()
