@@ -63,14 +63,14 @@ def test_edges_without_a_weight_are_counted(
     monkeypatch.setattr(sonata, "BLOCK", block)
     rows = [(0, 1, 0, None, None, 7), (1, 2, 0, None, None, 8), (2, 0, 1, None, 3, 8)]
     write_edges_file(tmp_path / "edges.h5", {"p": Edges("p", "p", list(rows))})
-    meta = import_network(tmp_path / "edges.h5", tmp_path / "net.bin")
+    meta = import_network(tmp_path / "edges.h5", tmp_path / "net.bin", traffic="weights")
     assert edges_of(tmp_path / "net.bin") == {(0, 1): 1, (1, 2): 1, (2, 0): 3}
     assert meta.provenance["weights_missing"] == 2
     (tmp_path / "types.csv").write_text("edge_type_id syn_weight\n7 0.5\n9 2\n")
     (tmp_path / "circuit.json").write_text(
         '{"networks": {"edges": [{"edges_file": "edges.h5", "edge_types_file": "types.csv"}]}}'
     )
-    meta = import_network(tmp_path / "circuit.json", tmp_path / "net.bin")
+    meta = import_network(tmp_path / "circuit.json", tmp_path / "net.bin", traffic="weights")
     assert edges_of(tmp_path / "net.bin") == {(0, 1): 0.5, (1, 2): 1, (2, 0): 3}
     assert meta.provenance["weights_missing"] == 1
 
