@@ -81,10 +81,15 @@ def map_network(
     columns : of a table in a file, the names of those to use: `source`, `target`, `weight`,
         `source-population`, `target-population`, as in `mapper run --columns`
     progress : is called with the name of a stage and a fraction 0 .. 1 of its present pass; by
-        any thread, but never twice at a time. What it raises ends the run and comes out here
+        any thread, but never twice at a time. What it raises ends the run and comes out here; but
+        for `KeyboardInterrupt`, which is taken as Ctrl-C
     workdir : folder for temporary files; None takes the system's. A network that had no file takes
         space there, without a name, as long as its mapping is in use
     method : numbers that the preset would choose, by the names of `mapper.settings.Settings`
+
+    Ctrl-C ends the run as soon as the kernel at work has ended. Once all neurons have cores within
+    the limits, the best mapping so far is returned, and its `interrupted` is True; before,
+    `KeyboardInterrupt` is raised and nothing is left behind.
 
     Raises
     ------
@@ -193,7 +198,7 @@ def _map(
         settings=settings,
         metrics=report["metrics"],
         nodes=nodes,
-        interrupted=found.interrupted,
+        interrupted=bool(found.interrupted),
         _report=report,
         _loads=Loads.of(found.traffic),
         _log=(folder / LOG).read_text(encoding="utf-8"),

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import argparse
 import os
+import signal
 import sys
 import warnings
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib import import_module
 from typing import Any
 
 from mapper.errors import BAD_INPUT, CLOSED_PIPE, DOES_NOT_FIT, INTERRUPTED, MapperError
 from mapper.installation import prepare
+from mapper.stopping import leave
 from mapper.version import version
 
 COMMANDS = {
@@ -104,7 +106,19 @@ def _fill(sub: argparse.ArgumentParser, name: str) -> None:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run a command line; returns the exit code."""
+    """Run a command line; returns the exit code.
+
+    argv : its words; without them it is the one that the process was started with, and the process
+        ends here if a thread would keep it
+    """
+    if argv is not None:
+        return _main(argv)
+    with suppress(ValueError, AttributeError):  # not the main thread, or a system without it
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
+    return leave(_main(None))
+
+
+def _main(argv: Sequence[str] | None) -> int:
     try:
         prepare()
     except (ImportError, OSError) as error:
@@ -156,10 +170,11 @@ def _run_told(options: argparse.Namespace) -> int:
             _compile_kernels(options)
         code: int = options.run(options)
         return code
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as stop:
         kept = options.command == "run"
         what = "repeat the command with --resume to go on" if kept else "nothing was kept"
-        return _fail(options, f"interrupted; {what}", INTERRUPTED)
+        why = f"interrupted: {stop}" if str(stop) else "interrupted"
+        return _fail(options, f"{why}; {what}", INTERRUPTED)
     except BrokenPipeError:
         raise
     except Exception as error:

@@ -216,6 +216,7 @@ def _map_tiny_network(path: Path, settings: Settings) -> None:
             monitor = Monitor()
             with Scratch(Path(tempfile.mkdtemp(dir=path.parent)) / "scratch") as scratch:
                 mapping = map_network(network, TINY, tried, scratch, monitor)
+            monitor.stop.check()
         report = make_report(network, path, TINY, settings, mapping, monitor)
         write_results(path.parent, report, mapping, TINY)
     verify_mapping(path.parent, report, path)

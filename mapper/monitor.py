@@ -14,6 +14,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeRemainingColumn
 
 from mapper.resources import PeakSampler, bytes_moved, peak_rss_bytes
+from mapper.stopping import Stop
 from storage.closing import Closing
 
 
@@ -24,6 +25,8 @@ class Monitor(Closing):
     watch : is called with the stage at work and the fraction of its present pass, 0 .. 1
     connections : of the network, in all its blocks; what a pass visits
     visited : connections that passes have visited so far
+    stop : is looked at whenever something is told: a run may be asked to end
+    finishing : it is not any more, since all that is left is to score and to write
 
     ::
 
@@ -40,6 +43,8 @@ class Monitor(Closing):
     visited: int = 0
     connections: int = 0
     watch: Callable[[str, float], None] | None = None
+    stop: Stop = field(default_factory=Stop)
+    finishing: bool = False
     _log: TextIO | None = None
     _progress: Progress | None = None
     _expected: int = 0
@@ -58,6 +63,7 @@ class Monitor(Closing):
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:
         """A step of the method: timed, its peak of anonymous memory noted."""
+        self._look()
         self._stage = name
         stage = self.at_work = {
             "name": name,
@@ -69,12 +75,10 @@ class Monitor(Closing):
         start, cpu = time.perf_counter(), time.process_time()
         self._sampler.take()
         self._show(name)
-        if self.watch is not None:
-            self.watch(name, 0.0)
+        self._tell(name, 0.0)
         try:
             yield
-            if self.watch is not None:
-                self.watch(name, 1.0)
+            self._tell(name, 1.0)
         finally:
             seconds = time.perf_counter() - start
             stage["seconds"] = round(seconds, 4)
@@ -92,6 +96,7 @@ class Monitor(Closing):
 
     def advance(self, done: int) -> None:
         """Take down connections that were visited; may be called by several threads."""
+        self._look()
         with self._lock:
             self._done += done
             self.visited += done
@@ -99,7 +104,7 @@ class Monitor(Closing):
                 fraction = min(self._done / self._expected, 1.0)
                 if fraction >= self._watched + 0.01:  # a hundred times a pass, no more
                     self._watched = fraction
-                    self.watch(self._stage, fraction)
+                    self._tell(self._stage, fraction)
             if self._progress is not None:
                 rate = self._done / max(time.perf_counter() - self._since, 1e-6) / 1e6
                 self._progress.update(
@@ -108,6 +113,7 @@ class Monitor(Closing):
 
     def note(self, text: str) -> None:
         """A detail of the stage at work."""
+        self._look()
         self.write(f"  {text}")
         self._show(f"{self._stage}: {text}")
 
@@ -135,6 +141,18 @@ class Monitor(Closing):
             "connections_visited": self.visited,
             "passes": round(self.visited / self.connections, 2) if self.connections else 0.0,
         }
+
+    def _tell(self, stage: str, fraction: float) -> None:
+        """Tell whoever watches, who may press Ctrl-C in the meantime."""
+        if self.watch is not None:
+            try:
+                self.watch(stage, fraction)
+            except KeyboardInterrupt:
+                self.stop.ask()
+
+    def _look(self) -> None:
+        if not self.finishing:
+            self.stop.check()
 
     def _show(self, text: str) -> None:
         if self._progress is not None:

@@ -100,6 +100,8 @@ def make_report(
 
     helpers : of neurons that were split, if that was asked for; then it has a `split`
     command : the words of the command line, if there was one; then it has a `command`
+
+    If the run was interrupted, it has an `interrupted`: the stage that was at work.
     """
     units = network.meta.weight_unit, mapping.traffic.rate_unit
     report = {
@@ -115,6 +117,8 @@ def make_report(
     }
     if helpers is not None:
         report["split"] = helpers.facts()
+    if mapping.interrupted:
+        report["interrupted"] = mapping.interrupted
     if command:
         report["command"] = list(command)
     return report

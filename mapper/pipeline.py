@@ -19,6 +19,7 @@ from chipsim.traffic import Traffic
 from mapper.capacity import require_fit
 from mapper.checkpoint import Arrays, Steps
 from mapper.constraints import Constraints
+from mapper.costs import Costs
 from mapper.errors import DoesNotFitError
 from mapper.limits.fold import fold
 from mapper.limits.search import make_job
@@ -30,16 +31,20 @@ from mapper.methods.streamed import Streamed
 from mapper.monitor import Monitor
 from mapper.partition.contraction import contract
 from mapper.partition.growing import Subgraph
+from mapper.placement.clock import Clock
 from mapper.placement.force import refine_by_forces
 from mapper.placement.portfolio import place
 from mapper.placement.region import choose_region
 from mapper.placement.region_bisection import place_by_bisection
 from mapper.plan import make_plan, megabytes
 from mapper.settings import Settings
+from mapper.stopping import Stop, StoppedError
 from mapper.team import Team
 from storage.graph import Graph
 from storage.network import NetworkFile
 from storage.scratch import Scratch
+
+NOTHING_YET = "no mapping within all limits had been found"
 
 Told = Callable[[NDArray[np.int32], NDArray[np.int32]], None]
 
@@ -50,13 +55,13 @@ class Mapping:
 
     core : ndarray[int32], shape (neurons,), core id of every neuron
     metrics : the numbers of the report; traffic : the arrays behind them
-    interrupted : Ctrl-C ended the refinement of the placement early
+    interrupted : the stage that Ctrl-C ended early, empty if none
     """
 
     core: NDArray[np.int32]
     metrics: dict[str, Any]
     traffic: Traffic
-    interrupted: bool
+    interrupted: str
 
 
 def map_network(
@@ -70,65 +75,112 @@ def map_network(
     """Map a stored network (step 1) onto a chip.
 
     constraints : neurons that are pinned to a core or kept together
-    Raises `DoesNotFitError` if a limit of the chip cannot be kept.
+    Raises `DoesNotFitError` if a limit of the chip cannot be kept. Ctrl-C, once all neurons have
+    cores within the limits, ends it with the best mapping so far; before, it is raised.
     """
     monitor.connections = network.connections
     plan = make_plan(network, chip, settings)
     for name, need in plan.stages.items():
         monitor.write(f"planned for {name}: {megabytes(need)} of {megabytes(plan.budget)}")
     plan.require(None if scratch.names() else scratch.path)  # scratch of before counts as used
-    steps, threads = Steps(scratch), plan.threads
-    with Team(threads) as team:
-        with monitor.stage("check"):
-            job = make_job(network, chip, threads, constraints)
-            require_fit(network, chip, threads, job.fans)
-            graph: Graph = network
-            if constraints is not None:
-                constraints.require_fit(chip, job.load.sizes, job.fans)
-                graph = contract(
-                    network, job.items.item, job.items.count, scratch, "together",
-                    settings.memory_bytes // 4, threads,
-                )  # fmt: skip
-        folded = fold(job.demands(), job.load.limits, np.zeros(2), chip.usable_count)
-        run = Run(
-            network, graph, chip, constraints, job, folded, settings, plan, steps, scratch,
-            monitor, team,
-        )  # fmt: skip
-        method = _method(run)
-        part, groups = method.partition()  # steps 2 to 5
+    costs: list[Costs] = []
 
-        def placed(groups: Subgraph = groups, method: Method = method) -> Arrays:
-            def told(x: NDArray[np.int32], y: NDArray[np.int32]) -> None:
-                method.placed(part, groups, x, y)
+    def mapped() -> NDArray[np.int32]:
+        with Team(plan.threads, monitor.stop) as team:
+            with monitor.stage("check"):
+                job = make_job(network, chip, plan.threads, constraints)
+                require_fit(network, chip, plan.threads, job.fans)
+                graph: Graph = network
+                if constraints is not None:
+                    constraints.require_fit(chip, job.load.sizes, job.fans)
+                    graph = contract(
+                        network, job.items.item, job.items.count, scratch, "together",
+                        settings.memory_bytes // 4, plan.threads,
+                    )  # fmt: skip
+            folded = fold(job.demands(), job.load.limits, np.zeros(2), chip.usable_count)
+            run = Run(
+                network, graph, chip, constraints, job, folded, settings, plan, Steps(scratch),
+                scratch, monitor, team,
+            )  # fmt: skip
+            method = _method(run)
+            costs.append(method.costs)
+            core = _map_items(run, method)[job.items.item]
+        with monitor.stage("result"):  # step 9
+            scratch.put_array("core", core)
+        return core
 
-            x, y, interrupted = place_groups(groups, chip, settings, monitor, told=told)
-            return {"x": x, "y": y, "interrupted": np.array([interrupted], np.int32)}
+    try:
+        core, stage = monitor.stop.run(mapped), ""
+    except KeyboardInterrupt:
+        if monitor.stop.kept is None:
+            raise
+        core, stage = None, monitor.at_work["name"]
+    monitor.finishing = True
 
-        before = len(monitor.stages)
-        places = steps.once("place", placed)  # steps 6 to 8
-        del groups
-        cell = (places["y"] * chip.width + places["x"]).astype(np.int32)
-        place = method.refine(run.place_items(cell, part))
-        costs = method.costs
-        costs.finish(place, chip.width, monitor.at_work if len(monitor.stages) > before else None)
-        del method
-
-    with monitor.stage("result"):  # step 9
-        core = place[job.items.item]
-        scratch.put_array("core", core)
-
-    with monitor.stage("score"):
-        monitor.expect(network.connections)
-        traffic = measure_network(network, chip, core, threads, scratch.path, monitor.advance)
-        costs.settle(traffic, multicast=settings.objective == "multicast")
-        broken = violations(chip, traffic.usage)
+    def finished() -> tuple[NDArray[np.int32], Traffic]:
+        found = core
+        if found is None:
+            found = _kept(monitor.stop, plan.threads)
+        with monitor.stage("score"):
+            monitor.expect(network.connections)
+            threads = plan.threads
+            traffic = measure_network(network, chip, found, threads, scratch.path, monitor.advance)
+            for one in costs:
+                one.settle(traffic, multicast=settings.objective == "multicast")
+            broken = violations(chip, traffic.usage)
+        if broken and stage:
+            raise StoppedError(NOTHING_YET)
         if broken:
             more = f" and {len(broken) - 1} more" if len(broken) > 1 else ""
             raise DoesNotFitError(
                 f"no mapping found within all limits of chip {chip.name}: {broken[0]}{more}; "
                 "lower --neurons-per-core or take a larger chip"
             )
-    return Mapping(core, summarise(chip, traffic), traffic, bool(places["interrupted"][0]))
+        return found, traffic
+
+    core, traffic = monitor.stop.run(finished, patient=True)
+    if monitor.stop.asked and not stage:
+        stage = monitor.at_work["name"]
+    return Mapping(core, summarise(chip, traffic), traffic, stage)
+
+
+def _map_items(run: Run, method: Method) -> NDArray[np.int32]:
+    """Steps 2 to 8: the core of every item."""
+    chip, monitor = run.chip, run.monitor
+    part, groups = method.partition()  # steps 2 to 5
+
+    def better(x: NDArray[np.int32], y: NDArray[np.int32]) -> None:
+        cell = (y * chip.width + x).astype(np.int32)
+        run.keep(lambda team: method.unrefined(run.place_items(cell, part, team)))
+
+    def placed(groups: Subgraph = groups) -> Arrays:
+        def told(x: NDArray[np.int32], y: NDArray[np.int32]) -> None:
+            method.placed(part, groups, x, y)
+
+        x, y = place_groups(groups, chip, run.settings, monitor, told=told, better=better)
+        return {"x": x, "y": y}
+
+    before = len(monitor.stages)
+    places = run.steps.once("place", placed)  # steps 6 to 8
+    better(places["x"], places["y"])
+    del groups
+    cell = (places["y"] * chip.width + places["x"]).astype(np.int32)
+    core = method.refine(run.place_items(cell, part))
+    run.keep(lambda _: core)
+    stage = monitor.at_work if len(monitor.stages) > before else None
+    method.costs.finish(core, chip.width, stage)
+    return core
+
+
+def _kept(stop: Stop, threads: int) -> NDArray[np.int32]:
+    """The core of every neuron, as it was kept last; raises `StoppedError` if it is above a limit
+    and cannot be put right."""
+    assert stop.kept is not None
+    try:
+        with Team(threads) as team:
+            return stop.kept(team)
+    except DoesNotFitError as error:
+        raise StoppedError(NOTHING_YET) from error
 
 
 def _method(run: Run) -> Method:
@@ -150,37 +202,40 @@ def place_groups(
     monitor: Monitor,
     time_limit: float | None = None,
     told: Told = _silent,
-) -> tuple[NDArray[np.int32], NDArray[np.int32], bool]:
+    better: Told = _silent,
+) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
     """Steps 6 to 8: one core for each group.
 
     time_limit : seconds after which the best so far is taken; not of the classic method
     told : gets columns and rows after each stage that changes them
+    better : gets columns and rows that are better than those before
 
-    Returns column and row of every group, each shape (groups,), and whether it was interrupted.
-    Raises `DoesNotFitError` if there are more groups than usable cores.
+    Returns column and row of every group, each shape (groups,). Raises `DoesNotFitError` if there
+    are more groups than usable cores.
     """
-    threads = settings.threads
+    threads, stop = settings.threads, monitor.stop
     with monitor.stage("region"):  # step 6
         region = choose_region(chip.usable.reshape(chip.height, chip.width), groups.members.size)
         monitor.note(f"{region.width}x{region.height} cores at column {region.x}, row {region.y}")
 
     if settings.method != "classic":
         with monitor.stage("placement"):  # steps 7 and 8
-            memory = settings.memory_bytes // 4
-            rng = _random(settings, step=7)
-            found = place(
-                groups, region, settings.placement, rng, threads, memory, time_limit=time_limit
-            )
-            told(found[0], found[1])
-            return found
+            x, y = place(
+                groups, region, settings.placement, _random(settings, step=7), threads,
+                settings.memory_bytes // 4, clock=Clock(time_limit, stop), better=better,
+            )  # fmt: skip
+            stop.check()
+            told(x, y)
+            return x, y
 
     with monitor.stage("initial placement"):  # step 7
         rng = _random(settings, step=7)
-        x, y = place_by_bisection(groups, region, settings.bisection_repeats, rng, threads)
+        x, y = place_by_bisection(groups, region, settings.bisection_repeats, rng, threads, stop)
+        better(x.copy(), y.copy())
         told(x, y)
 
     with monitor.stage("force-directed refinement"):  # step 8
-        iterations, interrupted = refine_by_forces(
+        iterations = refine_by_forces(
             groups,
             x,
             y,
@@ -188,10 +243,12 @@ def place_groups(
             settings.force_share,
             settings.force_iterations,
             settings.memory_bytes // 4,
+            clock=Clock(stop=stop),
         )
+        better(x, y)
         monitor.note(f"{iterations} iterations")
         told(x, y)
-    return x, y, interrupted
+    return x, y
 
 
 def _random(settings: Settings, step: int) -> np.random.Generator:

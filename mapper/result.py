@@ -34,7 +34,7 @@ class NetworkMapping:
     metrics : numbers by name as in report.json: hops, link loads, energy, ...
     nodes : what each neuron was called where it came from, shape (neurons,): the nodes of a
         networkx graph, the ids of a file whose ids have gaps; None where that is 0 .. neurons-1
-    interrupted : Ctrl-C ended the placement early; the mapping is valid, and the best so far
+    interrupted : Ctrl-C ended the run early; the mapping is valid, and the best so far
     """
 
     core: NDArray[np.int32]

@@ -8,6 +8,7 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from typing import Generic, TypeVar
 
+from mapper.stopping import Stop
 from storage.closing import Closing
 
 Item = TypeVar("Item")
@@ -20,14 +21,17 @@ class Team(Closing):
 
     Kernels release the GIL, so threads are enough. One pool lives as long as the team: levels are
     visited in hundreds of short rounds, for which starting threads anew would be the larger part.
+    Before each item it looks whether everything is to end.
     """
 
-    def __init__(self, threads: int) -> None:
+    def __init__(self, threads: int, stop: Stop | None = None) -> None:
         self.threads = threads
+        self.stop = stop or Stop()
         self._pool = ThreadPoolExecutor(threads) if threads > 1 else None
 
     def map(self, work: Callable[[Item], Result], items: Iterable[Item]) -> list[Result]:
         """All results; the first error is raised once everything that was started has ended."""
+        work = self._stoppable(work)
         if self._pool is None:
             return [work(item) for item in items]
         futures: list[Future[Result]] = []
@@ -41,6 +45,7 @@ class Team(Closing):
 
     def stream(self, work: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
         """Results one by one, at most two per thread ahead of the one that is asked for."""
+        work = self._stoppable(work)
         if self._pool is None:
             yield from map(work, items)
             return
@@ -56,6 +61,13 @@ class Team(Closing):
             for future in pending:
                 future.cancel()
             wait(pending)
+
+    def _stoppable(self, work: Callable[[Item], Result]) -> Callable[[Item], Result]:
+        def checked(item: Item) -> Result:
+            self.stop.check()
+            return work(item)
+
+        return checked
 
     def close(self) -> None:
         if self._pool is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -61,6 +62,7 @@ def _seconds(text: str) -> float:
 
 def run(options: argparse.Namespace) -> int:
     import numpy as np
+    from numpy.typing import NDArray
 
     from chipsim.metrics import summarise
     from mapper.errors import DoesNotFitError, UsageError
@@ -71,7 +73,9 @@ def run(options: argparse.Namespace) -> int:
     from mapper.partition.bisection import whole
     from mapper.pipeline import place_groups
     from mapper.settings import preset
+    from mapper.stopping import GRACE, Stop, StoppedError
     from mapper.tables import quality
+    from mapper.team import Team
 
     if options.output is not None and options.output.suffix not in (".npz", ".csv"):
         raise UsageError(f"{options.output}: the name must end in .npz or .csv")
@@ -89,11 +93,13 @@ def run(options: argparse.Namespace) -> int:
         memory_bytes=common.memory_of(options),
         **given,
     )
+    stop = Stop(GRACE)
     with (
         common.lock_output(options.output),
-        Monitor(common.stderr_console(options), options.verbose) as monitor,
-        common.open_network(options, options.groups) as network,
+        Monitor(common.stderr_console(options), options.verbose, stop=stop) as monitor,
+        stop.holding() as held,
     ):
+        network = held.enter_context(common.open_network(options, options.groups))
         groups = whole(network, settings.threads)
         largest = int(groups.sizes.argmax())
         if groups.sizes[largest] > chip.neurons:
@@ -101,9 +107,25 @@ def run(options: argparse.Namespace) -> int:
                 f"group {largest} has the size {groups.sizes[largest]}, a core holds "
                 f"{chip.neurons}; give --neurons-per-core"
             )
-        x, y, interrupted = place_groups(groups, chip, settings, monitor, options.time_limit)
-        core = (y * chip.width + x).astype(np.int32)
-        metrics = summarise(chip, measure_network(network, chip, core, settings.threads))
+
+        def better(x: NDArray[np.int32], y: NDArray[np.int32]) -> None:
+            core = (y * chip.width + x).astype(np.int32)
+            stop.keep(lambda _: core)
+
+        def placed() -> None:
+            better(
+                *place_groups(groups, chip, settings, monitor, options.time_limit, better=better)
+            )
+
+        with suppress(KeyboardInterrupt):
+            stop.run(placed)
+        monitor.finishing = True
+        if stop.kept is None:
+            raise StoppedError
+        core = stop.kept(Team(1))
+        threads = settings.threads
+        traffic = stop.run(lambda: measure_network(network, chip, core, threads), patient=True)
+        metrics = summarise(chip, traffic)
         about = network_facts(network, options.groups)
         if options.output is not None:
             if options.output.suffix == ".npz":
@@ -119,4 +141,7 @@ def run(options: argparse.Namespace) -> int:
         "stages": monitor.stages,
     }
     common.emit(options, result, quality(metrics, about["traffic"]))
-    return INTERRUPTED if interrupted else 0
+    if stop.asked:
+        common.complain("interrupted: this is the best placement found so far")
+        return INTERRUPTED
+    return 0

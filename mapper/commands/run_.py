@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,10 @@ examples:
 The output folder holds mapping.npz (`core`: one core id per neuron),
 report.html, report.json, traffic.npz (what the page shows of each core and
 link) and run.log; with --keep-scratch also the coarse levels.
+
+Ctrl-C (or SIGTERM) ends a run early, with exit code 130: once all neurons have
+cores within the limits the folder holds the best mapping so far; before,
+--resume goes on. A second one stops at once, and --resume goes on.
 """
 
 
@@ -140,6 +145,7 @@ def run(options: argparse.Namespace) -> int:
     from mapper.report.view import make_view
     from mapper.resume import describe_run, planned_memory
     from mapper.settings import preset
+    from mapper.stopping import GRACE, Stop
     from mapper.tables import planned
     from storage.files import digest, real_path, write_file
 
@@ -177,36 +183,51 @@ def run(options: argparse.Namespace) -> int:
         run_here["rates"] = digest(options.rates)
         run_here["rates duration"] = options.rates_duration
     run_here["split neurons"] = options.split_neurons
+    stop = Stop(GRACE)
     with output_folder(output, options.force, options.resume, run_here) as work:
         folder, resumed = work.folder, work.resumed
-        with (
-            Monitor(console, options.verbose, folder / LOG) as monitor,
-            common.open_network(options, options.network, folder, resumed) as original,
-            common.split_network(options, original, chip, folder, resumed) as (network, helpers),
-            scratch_in(folder / SCRATCH, options.keep_scratch) as scratch,
-        ):
-            if not options.quiet and (console.is_terminal or options.verbose):
-                console.print(planned(make_plan(network, chip, settings)))
-            constraints = common.constraints_of(wishes, chip, original, helpers)
-            mapping = map_network(network, chip, settings, scratch, monitor, constraints)
-            imported = original.path != options.network
-            path = output / common.IMPORTED if imported else options.network
-            command = ("mapper", *options.arguments)
-            report = make_report(original, path, chip, settings, mapping, monitor, helpers, command)
+        with Monitor(console, options.verbose, folder / LOG, stop=stop) as monitor:
+            with stop.holding() as held:
+                original = held.enter_context(
+                    common.open_network(options, options.network, folder, resumed)
+                )
+                network, helpers = held.enter_context(
+                    common.split_network(options, original, chip, folder, resumed)
+                )
+                scratch = held.enter_context(scratch_in(folder / SCRATCH, options.keep_scratch))
+                if not options.quiet and (console.is_terminal or options.verbose):
+                    console.print(planned(make_plan(network, chip, settings)))
+                constraints = common.constraints_of(wishes, chip, original, helpers)
+                mapping = map_network(network, chip, settings, scratch, monitor, constraints)
+                imported = original.path != options.network
+                path = output / common.IMPORTED if imported else options.network
+                command = ("mapper", *options.arguments)
+                report = make_report(
+                    original, path, chip, settings, mapping, monitor, helpers, command
+                )
             report["resources"]["resumed"] = resumed
             if imported:
                 report["network"]["imported_from"] = str(real_path(options.network))
-        write_results(folder, report, mapping, chip, helpers)
-        loads = Loads.of(mapping.traffic)
-        write_page(folder / PAGE, [make_view(real_path(output).name, report, loads)])
-        if not options.keep_scratch:
-            (folder / common.SPLIT).unlink(missing_ok=True)
-        if wishes is not None:
-            write_file(folder / CONSTRAINTS, wishes.raw)
+
+        def write() -> None:
+            write_results(folder, report, mapping, chip, helpers)
+            loads = Loads.of(mapping.traffic)
+            write_page(folder / PAGE, [make_view(real_path(output).name, report, loads)])
+            if not options.keep_scratch:  # which a thread that was left behind may have kept
+                shutil.rmtree(folder / SCRATCH, ignore_errors=True)
+                (folder / common.SPLIT).unlink(missing_ok=True)
+            if wishes is not None:
+                write_file(folder / CONSTRAINTS, wishes.raw)
+
+        stop.run(write, patient=True)
+    interrupted = stop.asked
     if mapping.interrupted:
-        common.say(options, "interrupted: the placement is the best one reached so far")
+        when = f"during the stage {mapping.interrupted!r}"
+        common.complain(f"interrupted {when}: this is the best mapping found so far")
+    elif interrupted:
+        common.complain("interrupted while results were written: the mapping is complete")
     code = _tell(options, report, output)
-    return INTERRUPTED if mapping.interrupted else code
+    return INTERRUPTED if interrupted else code
 
 
 def _tell(options: argparse.Namespace, report: dict[str, Any], output: Path) -> int:

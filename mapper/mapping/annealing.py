@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from mapper.chance import _accepted, _next
 from mapper.mapping.mesh import CUT, Mesh, _apart
 from mapper.partition.rows import HeldRows
+from mapper.stopping import Stop, slices
 
 NEAR = 600  # of 1024 proposals: the core of a neighbour; the others: a core next to the own
 MANY = 300  # proposals for a vertex, enough where there are few
@@ -132,10 +133,12 @@ def anneal_mapping(
     cooling: Cooling,
     seed: int,
     fixed: NDArray[np.bool_] | None = None,
+    stop: Stop | None = None,
 ) -> NDArray[np.int32]:
     """The best state at the end of a temperature: the core of every vertex.
 
     fixed : ndarray[bool], shape (vertices,), those that stay where they are, of size 0
+    stop : is looked at now and then
 
     No core that is within its room is filled beyond it.
     """
@@ -157,12 +160,13 @@ def anneal_mapping(
     each = cooling.count(n)
     best, best_core, now = 0, core.copy(), 0
     for heat in strength * np.geomspace(cooling.start, cooling.end, cooling.steps):
-        _, change = _anneal_vertices(
-            rows.indptr, rows.ids, rows.weights, rows.sizes, core, mesh.column, mesh.row,
-            mesh.most, mesh.width, mesh.height, mesh.room, load, members, count, place, each, heat,
-            state,
-        )  # fmt: skip
-        now += int(change)
+        for some in slices(each, stop):
+            _, change = _anneal_vertices(
+                rows.indptr, rows.ids, rows.weights, rows.sizes, core, mesh.column, mesh.row,
+                mesh.most, mesh.width, mesh.height, mesh.room, load, members, count, place, some,
+                heat, state,
+            )  # fmt: skip
+            now += int(change)
         if now < best:
             best, best_core = now, core.copy()
     return best_core

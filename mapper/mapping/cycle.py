@@ -135,7 +135,7 @@ def refine_by_chains(
     """The best of several V-cycles side by side; never worse than before."""
 
     def run(chain: int) -> NDArray[np.int32]:
-        with Team(1) as alone:
+        with Team(1, team.stop) as alone:
             return refine_by_cycle(rows, core, mesh, effort, seed + 10_000 * chain, alone, fixed)
 
     if effort.chains > 1:

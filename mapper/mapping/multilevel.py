@@ -123,7 +123,7 @@ def first_parts(
     mesh = Mesh.flat(np.full(parts, capacity, np.int64))
 
     def start(index: int) -> tuple[int, int, Int32]:
-        with Team(1) as alone:
+        with Team(1, team.stop) as alone:
             whole = np.zeros(rows.vertices, np.int32)
             cores = np.array([parts], np.int64)
             part, _ = split_parts(
@@ -213,7 +213,9 @@ def _refined(
     rows, fixed = levels.graphs[depth], levels.fixed_at(depth)
     starts = [core.copy()]
     if effort.cooling and isinstance(rows, HeldRows):
-        starts.append(anneal_mapping(rows, core, mesh, effort.cooling, seed + depth, fixed))
+        starts.append(
+            anneal_mapping(rows, core, mesh, effort.cooling, seed + depth, fixed, team.stop)
+        )
     for start in starts:
         for index in range(PASSES):
             refine_round(

@@ -29,6 +29,7 @@ from mapper.partition.kway import refine_round
 from mapper.partition.rows import Rows
 from mapper.plan import HELD_BYTES, Plan
 from mapper.settings import Settings
+from mapper.stopping import Better
 from mapper.team import Team
 
 WORTH_ANOTHER = 0.003  # share of the hops that a V-cycle saves at least, if another is to follow
@@ -64,10 +65,24 @@ def level_effort(settings: Settings, plan: Plan, entries: int, proposals: int) -
     return Effort(plan.gathered, HELD_BYTES * plan.sampled, rounds, cooling, plan.chains)
 
 
+def unseen(core: NDArray[np.int32]) -> None:
+    """What nobody keeps."""
+
+
 def refine_mapping(
-    mapped: Mapped, settings: Settings, steps: Steps, monitor: Monitor, costs: Costs, team: Team
+    mapped: Mapped,
+    settings: Settings,
+    steps: Steps,
+    monitor: Monitor,
+    costs: Costs,
+    team: Team,
+    better: Better = unseen,
 ) -> NDArray[np.int32]:
-    """The core of every vertex, with fewer hops; no core holds more than it may."""
+    """The core of every vertex, with fewer hops; no core holds more than it may.
+
+    better : gets the core of every vertex after each step, and on each level; on coarse ones cores
+        may hold more than they may in the end
+    """
     rows, mesh, plan = mapped.levels.finest, mapped.mesh, mapped.plan
     fixed = mapped.levels.fixed
     core = mapped.core.copy()
@@ -82,6 +97,7 @@ def refine_mapping(
 
         arrays = steps.once(name, once)
         core = arrays["core"]
+        better(core)
         return int(arrays["number"][0])
 
     effort = level_effort(settings, plan, rows.entries, settings.proposals)
@@ -101,6 +117,10 @@ def refine_mapping(
             def told(graph: Rows, core: NDArray[np.int32]) -> None:
                 found = look(graph, core, team, (mesh.column, mesh.row))
                 seen.append((int(found.cut), int(found.hops)))
+                finer = len(mapped.levels.graphs) - len(seen)
+                for cluster in reversed(mapped.levels.clusters[:finer]):
+                    core = core[cluster]
+                better(core)
 
             found = refine_levels(
                 mapped.levels, core, mesh, effort, settings.seed_of(7), team, told
@@ -109,6 +129,7 @@ def refine_mapping(
 
         arrays = steps.once("uncoarsen", climb)
         core = arrays["core"]
+        better(core)
         pairs = arrays["seen"].reshape(-1, 2).tolist()
         for level, (cut, hops) in zip(monitor.levels[::-1], pairs, strict=True):
             costs.take(level, Look(cut, hops, True), placed=mesh.most != CUT)

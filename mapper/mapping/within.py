@@ -53,14 +53,29 @@ def refine_within(
     room = room_of(job.chip.cores, place, folded, pinned)
     mesh = Mesh(job.chip.width, job.chip.height, room)
     levels = Levels([rows], [], pinned if pinned.any() else None)
-    found = refine_mapping(Mapped(levels, place, mesh, plan), settings, steps, monitor, costs, team)
-    if folded.exact and not job.watched:
-        return found
+    exact = folded.exact and not job.watched
     limits, weight = job.load.limits, weight_of_excess(job.load.limits)
+
+    def better(found: NDArray[np.int32]) -> None:
+        def kept(team: Team) -> NDArray[np.int32]:
+            item = job.items.item
+            if exact:
+                return found[item]
+            use = job.load.count(found[item], job.chip.cores, team)
+            # to put cores right may take longer than one who pressed Ctrl-C waits
+            return place[item] if excess(use.table, limits, weight).any() else found[item]
+
+        monitor.stop.keep(kept)
+
+    mapped = Mapped(levels, place, mesh, plan)
+    found = refine_mapping(mapped, settings, steps, monitor, costs, team, better)
+    if exact:
+        return found
     use = job.load.count(found[job.items.item], job.chip.cores, team)
     over = excess(use.table, limits, weight)
     if not over.any():
         return found
+    found = found.copy()  # what was kept for an interrupt stays as it is
     monitor.note(f"{np.count_nonzero(over):,} cores above a limit after refinement by hops")
     memory = plan.grouped or settings.memory_bytes // 4
     use = repair(

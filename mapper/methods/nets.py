@@ -16,6 +16,7 @@ from mapper.multicast.job import NetTask, partition_nets, refine_trees
 from mapper.multicast.nets import net_traffic, read_nets
 from mapper.partition.growing import Subgraph
 from mapper.partition.rows import StreamedRows, weight_shift
+from mapper.team import Team
 
 
 class Nets(Method):
@@ -59,8 +60,16 @@ class Nets(Method):
                 run.monitor.note("left as placed: some neurons are pinned")
                 return core
             mesh = run.mesh(core, self._capacity)
-            found = refine_trees(self._nets, core, mesh, run.settings, run.steps, run.monitor,
-                                self.costs)  # fmt: skip
-            return (
-                found if run.plain else within_limits(run.job, found, core, run.monitor, run.team)
+
+            def within(found: Int32, team: Team) -> Int32:
+                return (
+                    found if run.plain else within_limits(run.job, found, core, run.monitor, team)
+                )
+
+            def better(found: Int32) -> None:
+                run.keep(lambda team: within(found, team))
+
+            found = refine_trees(
+                self._nets, core, mesh, run.settings, run.steps, run.monitor, self.costs, better
             )
+            return within(found, run.team)

@@ -21,6 +21,7 @@ from mapper.monitor import Monitor
 from mapper.partition.growing import Subgraph
 from mapper.plan import Plan
 from mapper.settings import Settings
+from mapper.stopping import Keep
 from mapper.team import Team
 from storage.graph import Graph
 from storage.network import NetworkFile
@@ -88,13 +89,22 @@ class Run:
             self.monitor, costs.part,
         )  # fmt: skip
 
-    def place_items(self, cell: Int32, part: Int32) -> Int32:
-        """The core of everything that has a part; `cell` is the core of every part."""
+    def keep(self, make: Keep) -> None:
+        """Keep a mapping for an interrupt; make : gives the core of every item, see `Stop.keep`."""
+        item = self.job.items.item
+        self.monitor.stop.keep(lambda team: make(team)[item])
+
+    def place_items(self, cell: Int32, part: Int32, team: Team | None = None) -> Int32:
+        """The core of everything that has a part; `cell` is the core of every part.
+
+        team : instead of that of the run
+        """
         if self.plain:
             return cell[part]
         return core_of_items(
-            cell, part, self.constraints, self.job, self.spare, self.settings.seed_of(9), self.team
-        )
+            cell, part, self.constraints, self.job, self.spare, self.settings.seed_of(9),
+            team or self.team,
+        )  # fmt: skip
 
     def mesh(self, core: Int32, capacity: int) -> Mesh:
         """The chip with room on the cores that are in use."""
@@ -125,4 +135,14 @@ class Method(ABC):
 
     @abstractmethod
     def refine(self, core: Int32) -> Int32:
-        """The core of every item, from the core of every vertex."""
+        """The core of every item, from the core of every vertex.
+
+        The best so far is kept for an interrupt now and then: `Run.keep`.
+        """
+
+    def unrefined(self, core: Int32) -> Int32:
+        """The core of every item, from the core of every vertex, without any refinement.
+
+        Raises `DoesNotFitError` if a limit of the chip cannot be kept.
+        """
+        return core

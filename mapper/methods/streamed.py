@@ -14,7 +14,7 @@ from mapper.costs import Costs
 from mapper.limits.fold import Folded, Resized
 from mapper.mapping.mesh import Mesh
 from mapper.mapping.multilevel import Levels, coarsen, first_parts
-from mapper.mapping.refine import Mapped, level_effort, refine_mapping
+from mapper.mapping.refine import Mapped, level_effort, refine_mapping, unseen
 from mapper.mapping.within import refine_within
 from mapper.methods.run import Int32, Method, Run
 from mapper.multicast.job import refine_streamed_nets
@@ -23,6 +23,7 @@ from mapper.partition.growing import Subgraph
 from mapper.partition.rows import weight_shift
 from mapper.partition.streamed import Task, balanced, numbered, open_rows, partition_streamed
 from mapper.partition.thinning import thin
+from mapper.stopping import Better
 
 
 class Streamed(Method):
@@ -81,11 +82,25 @@ class Streamed(Method):
         with run.monitor.stage("refine by hops"):
             if run.plain:
                 mesh = run.mesh(core, run.folded.capacity)
-                return self._refined(core, mesh, run.chip.usable.ravel())
+
+                def better(core: Int32) -> None:
+                    run.keep(lambda _: self._balanced(core))
+
+                return self._refined(core, mesh, run.chip.usable.ravel(), better)
             return refine_within(
                 run.job, self._folded, self._rows, core, run.constraints, run.settings, run.plan,
                 run.steps, run.monitor, self.costs, run.team,
             )  # fmt: skip
+
+    def unrefined(self, core: Int32) -> Int32:
+        for cluster in reversed(self._levels.clusters):
+            core = core[cluster]
+        return self._balanced(core) if self._run.plain else core
+
+    def _balanced(self, core: Int32) -> Int32:
+        run = self._run
+        usable = run.chip.usable.ravel()
+        return balanced(self._task(run.folded), core, usable, run.team.threads)
 
     def _task(self, folded: Folded) -> Task:
         run = self._run
@@ -124,9 +139,16 @@ class Streamed(Method):
             self.costs.part(part, self._levels.coarsest)
             return part, parts
 
-    def _refined(self, core: Int32, mesh: Mesh, usable: NDArray[np.bool_]) -> Int32:
-        """The core of every item, within the capacity; `usable` : of every core of the mesh."""
+    def _refined(
+        self, core: Int32, mesh: Mesh, usable: NDArray[np.bool_], better: Better = unseen
+    ) -> Int32:
+        """The core of every item, within the capacity.
+
+        usable : of every core of the mesh; better : see `refine_mapping`
+        """
         run = self._run
         mapped = Mapped(self._levels, core, mesh, run.plan, run.plan.levels)
-        core = refine_mapping(mapped, run.settings, run.steps, run.monitor, self.costs, run.team)
+        core = refine_mapping(
+            mapped, run.settings, run.steps, run.monitor, self.costs, run.team, better
+        )
         return balanced(self._task(run.folded), core, usable, run.team.threads)

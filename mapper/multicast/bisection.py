@@ -24,6 +24,7 @@ from mapper.multicast.refinement import (
     _unload,
     refine,
 )
+from mapper.stopping import Stop
 
 COARSEST = 120  # vertices at which growing starts
 HEAVIEST = 3.0  # a cluster is at most this times the mean vertex of the coarsest level
@@ -115,18 +116,25 @@ def _start(
 
 
 def partition_by_bisection(
-    graph: Hypergraph, parts: int, capacity: int, effort: Effort, rng: np.random.Generator
+    graph: Hypergraph,
+    parts: int,
+    capacity: int,
+    effort: Effort,
+    rng: np.random.Generator,
+    stop: Stop | None = None,
 ) -> Int32:
     """Part of every vertex, 0 .. parts-1; parts may hold a little too much where sizes are lumpy.
 
     capacity : of a part. The slack is shared out so that each level of bisections has as much of
-    it (as in KaHyPar, Schlag et al., ALENEX 2016).
+    it (as in KaHyPar, Schlag et al., ALENEX 2016). stop : is looked at before each cut
     """
     part = np.zeros(graph.vertices, np.int32)
     todo: list[tuple[Hypergraph, NDArray[np.int64], int, int]] = [
         (graph, np.arange(graph.vertices), 0, parts)
     ]
     while todo:
+        if stop is not None:
+            stop.check()
         some, members, first, count = todo.pop()
         if count == 1:
             part[members] = first

@@ -24,6 +24,7 @@ from mapper.partition.growing import Subgraph
 from mapper.partition.rows import Rows
 from mapper.partition.streamed import SETTLED, numbered, parts_wanted
 from mapper.settings import Settings
+from mapper.stopping import Better
 from mapper.team import Team
 from storage.graph import Graph
 from storage.network import NetworkFile
@@ -134,20 +135,25 @@ def refine_trees(
     steps: Steps,
     monitor: Monitor,
     costs: Costs,
+    better: Better,
 ) -> NDArray[np.int32]:
-    """The core of every vertex, with fewer tree hops; no core holds more than it may."""
+    """The core of every vertex, with fewer tree hops; no core holds more than it may.
+
+    better : gets it after each V-cycle
+    """
     for index in range(settings.tree_cycles):
 
         def work(core: NDArray[np.int32] = core, index: int = index) -> Arrays:
             effort = TreeEffort(settings.tree_proposals)
             found, before, after = refine_by_trees(
-                nets, core, mesh, effort, settings.seed_of(20 + index)
+                nets, core, mesh, effort, settings.seed_of(20 + index), monitor.stop
             )
             monitor.note(f"cycle {index + 1}: tree hops {before:,} to {after:,}")
             return {"core": found, "before": np.array([before], np.int64)}
 
         arrays = steps.once(f"trees {index}", work)
         core = arrays["core"]
+        better(core)
         if index == 0:
             costs.nets(hops_total=int(arrays["before"][0]))
     return core

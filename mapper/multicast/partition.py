@@ -17,6 +17,7 @@ from mapper.multicast.coarsening import coarsen, join_twins
 from mapper.multicast.hypergraph import Hypergraph, Int32, Int64, connectivity
 from mapper.multicast.rebisection import PairEffort, cut_pairs_anew
 from mapper.multicast.refinement import Search, refine
+from mapper.stopping import Stop
 from mapper.team import Team
 
 COARSEST = 100  # vertices for each part at which bisections start
@@ -78,12 +79,14 @@ def _partition(
         levels = _levels(graph, best, room.size, rng)
         if index == 0:
             coarsest, capacity = levels[-1][0], int(room[0])
-            part = partition_by_bisection(coarsest, room.size, capacity, effort.bisection, rng)
+            part = partition_by_bisection(
+                coarsest, room.size, capacity, effort.bisection, rng, team.stop
+            )
         else:
             part = best
             for _, cluster in levels[1:]:
                 part = _carried(part, cluster)
-        part = _refined_upwards(levels, part, room, effort.search, rng)
+        part = _refined_upwards(levels, part, room, effort.search, rng, team.stop)
         cost = _cost(graph, part, room)
         if cost >= best_cost:
             break
@@ -139,10 +142,12 @@ def _refined_upwards(
     room: Int64,
     search: Search,
     rng: np.random.Generator,
+    stop: Stop,
 ) -> Int32:
     """Refine on every level; on coarse ones parts may hold a vertex more, so that there are moves
     at all where the slack is less than a vertex."""
     while True:
+        stop.check()
         some, cluster = levels.pop()
         slack = int(some.sizes.max()) if levels else 0
         refine(some, part, room + slack, search, rng)

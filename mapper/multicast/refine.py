@@ -14,6 +14,7 @@ from mapper.mapping.mesh import Mesh
 from mapper.multicast.coarsening import coarsen, join_twins
 from mapper.multicast.hypergraph import Hypergraph, Int32
 from mapper.multicast.trees import anneal_trees, new_trees
+from mapper.stopping import Stop
 
 SHRINKS = 0.9  # a level that leaves more than this share of the vertices is the last
 HEAVIEST = 4.0  # a cluster is at most this times the mean vertex of the level below
@@ -41,11 +42,17 @@ class TreeEffort:
 
 
 def refine_by_trees(
-    graph: Hypergraph, core: Int32, mesh: Mesh, effort: TreeEffort, seed: int
+    graph: Hypergraph,
+    core: Int32,
+    mesh: Mesh,
+    effort: TreeEffort,
+    seed: int,
+    stop: Stop | None = None,
 ) -> tuple[Int32, int, int]:
     """One V-cycle; returns the core of every vertex, and tree hops before and after.
 
     core : ndarray[int32], shape (vertices,), core id. Never worse than before.
+    stop : is looked at now and then
     """
     before = new_trees(graph, core.copy(), mesh.room, mesh.width)[1]
     rng = np.random.default_rng([seed, graph.vertices])
@@ -71,8 +78,9 @@ def refine_by_trees(
         spike = float(some.weights.sum()) / max(1, some.vertices)
         each = _proposals(some, on, mesh, effort) // effort.steps
         on = anneal_trees(
-            some, on, mesh.room, mesh.width, effort.toll, spike * heats, each, seed + len(levels)
-        )
+            some, on, mesh.room, mesh.width, effort.toll, spike * heats, each, seed + len(levels),
+            stop,
+        )  # fmt: skip
         if not levels:
             break
         on = on[clusters.pop()]

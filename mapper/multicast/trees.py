@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from mapper.chance import _accepted, _next
 from mapper.multicast.hypergraph import Hypergraph, Int32, Int64
+from mapper.stopping import Stop, slices
 
 NEAR = 600  # of 1024 proposals: a core that a net of the vertex reaches; else one next to its own
 SPARE = 16  # vertices more than the fullest core, for which a core has places
@@ -268,11 +269,13 @@ def anneal_trees(
     heats: NDArray[np.float64],
     proposals: int,
     seed: int,
+    stop: Stop | None = None,
 ) -> Int32:
     """The best state at the end of a temperature: the core of every vertex.
 
     toll : hops that count for each core that a net reaches
     heats : temperatures, in hops of a spike; proposals : at each of them
+    stop : is looked at now and then
     No core that is within its room is filled beyond it.
     """
     n, cores = graph.vertices, room.size
@@ -288,9 +291,10 @@ def anneal_trees(
     state = np.random.default_rng([seed, n]).integers(1, 1 << 62, 1).astype(np.uint64)
     best, best_core = now, core.copy()
     for heat in heats:
-        now += int(
-            _anneal(trees, members, count, place, width, cores // width, proposals, heat, state)
-        )
+        for some in slices(proposals, stop):
+            now += int(
+                _anneal(trees, members, count, place, width, cores // width, some, heat, state)
+            )
         if now < best:
             best, best_core = now, trees.core.copy()
     return best_core

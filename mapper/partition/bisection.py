@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mapper.partition.growing import Subgraph, grow_half
+from mapper.stopping import Stop
 from storage.graph import Graph
 from storage.memory import load
 
@@ -34,6 +35,7 @@ def bisect(
     repeats: int,
     rng: np.random.Generator,
     threads: int = 1,
+    stop: Stop | None = None,
 ) -> tuple[NDArray[np.int32], int]:
     """Parts of joint size at most `capacity` each, at most `cores` of them.
 
@@ -42,12 +44,16 @@ def bisect(
     between the halves and the sizes follow the cores. Vertices of the coarsest graph are coarse:
     a part may end above the capacity by less than a vertex, which `balance` puts right later.
 
+    stop : is looked at before each cut
+
     Returns (part, count): part : ndarray[int32], shape (vertices,), and the number of parts.
     """
     part = np.empty(graph.members.size, np.int32)
     count = 0
     stack = [(graph, min(cores, parts_by_halving(graph.size, capacity)))]
     while stack:
+        if stop is not None:
+            stop.check()
         piece, allowed = stack.pop()
         size = piece.size
         if allowed == 1 or size <= capacity or piece.members.size == 1:

@@ -39,7 +39,9 @@ def partition_classic(
         with monitor.stage("initial partition"):  # step 3
             rng = np.random.default_rng([settings.seed, 3])
             held = whole(levels[-1].graph, threads)
-            part, parts = bisect(held, capacity, cores, settings.bisection_repeats, rng, threads)
+            part, parts = bisect(
+                held, capacity, cores, settings.bisection_repeats, rng, threads, monitor.stop
+            )
             monitor.note(f"{parts:,} parts")
             monitor.at_work["cut_weight"] = cut_weight(levels[-1].graph, part, threads)
 

@@ -242,18 +242,16 @@ def anneal(
     threads: int = 1,
     memory: int = 1 << 28,
     clock: Clock = ENDLESS,
-) -> bool:
+) -> None:
     """Anneal a placement; x and y become the best state at the end of a round.
 
     x, y : columns and rows on a mesh of `shape` (height, width)
     memory : bytes that the tables may take
-
-    Returns whether it was interrupted (Ctrl-C keeps the best so far).
     """
     busy = np.diff(traffic.indptr) > 0
     movers = np.count_nonzero(busy)
     if movers == 0 or schedule.work <= 0:
-        return False
+        return
     at = np.full(shape, -1, np.int32)
     at[y, x] = np.arange(traffic.size, dtype=np.int32)
     spot = np.column_stack([x, y])
@@ -276,27 +274,23 @@ def anneal(
     window = max(2.0, widest * min(1.0, schedule.start))
     work, rate = schedule.work, 0.05
     best = total_cost(traffic, spot, shape)
-    try:
-        for done in range(rounds):
-            if clock.over():
-                return False
-            price = proposal + rate * swap
-            moves = (work / (rounds - done) - build) / (movers * price)
-            swaps, proposals = _round(
-                traffic, spot, at, _tiles(at, busy, sides, rng), table, window, schedule.near, heat,
-                min(max(moves, 1.0), schedule.most), threads, sparse, clock,
-            )  # fmt: skip
-            rate = swaps / max(1, proposals)
-            work -= build + proposals * proposal + swaps * swap
-            cost = total_cost(traffic, spot, shape)
-            if cost < best:
-                best = cost
-                x[:], y[:] = spot[:, 0], spot[:, 1]
-            window = min(widest, max(1.0, window * (1 - STEADY + rate)))
-            heat *= decay
-    except KeyboardInterrupt:
-        return True
-    return False
+    for done in range(rounds):
+        if clock.over():
+            return
+        price = proposal + rate * swap
+        moves = (work / (rounds - done) - build) / (movers * price)
+        swaps, proposals = _round(
+            traffic, spot, at, _tiles(at, busy, sides, rng), table, window, schedule.near, heat,
+            min(max(moves, 1.0), schedule.most), threads, sparse, clock,
+        )  # fmt: skip
+        rate = swaps / max(1, proposals)
+        work -= build + proposals * proposal + swaps * swap
+        cost = total_cost(traffic, spot, shape)
+        if cost < best:
+            best = cost
+            x[:], y[:] = spot[:, 0], spot[:, 1]
+        window = min(widest, max(1.0, window * (1 - STEADY + rate)))
+        heat *= decay
 
 
 def _round(
@@ -386,10 +380,8 @@ class AnnealingPlacer(Placer):
             nothing = np.zeros(problem.size)
             traffic = Traffic(groups.indptr, groups.ids, groups.weights, nothing)
         x, y = start.x.copy(), start.y.copy()
-        interrupted = anneal(
+        anneal(
             traffic, x, y, problem.shape, self.schedule, rng, self.threads or problem.threads,
             problem.memory, problem.clock,
         )  # fmt: skip
         yield problem.placed(x, y)
-        if interrupted:
-            raise KeyboardInterrupt

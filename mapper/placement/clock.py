@@ -1,21 +1,24 @@
-"""How long a placement may take: asked between the pieces of every long step."""
+"""Whether a placement is to end: asked between the pieces of every long step."""
 
 from __future__ import annotations
 
 import time
 
+from mapper.stopping import Stop
+
 
 class TimeUpError(Exception):
-    """The time is up; what was found before stays."""
+    """The time is up, or Ctrl-C was pressed; what was found before stays."""
 
 
 class Clock:
     """A limit of seconds from now on; without one nothing depends on the time.
 
-    limit : seconds, or None
+    limit : seconds, or None; stop : what says that everything is to end at once
     """
 
-    def __init__(self, limit: float | None = None) -> None:
+    def __init__(self, limit: float | None = None, stop: Stop | None = None) -> None:
+        self._stop = stop or Stop()
         self._end = None if limit is None else time.monotonic() + limit
 
     @property
@@ -23,7 +26,7 @@ class Clock:
         return self._end is not None
 
     def over(self) -> bool:
-        return self._end is not None and time.monotonic() >= self._end
+        return self._stop.asked or (self._end is not None and time.monotonic() >= self._end)
 
     def check(self) -> None:
         """Raise `TimeUpError` if the time is up."""

@@ -14,6 +14,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from mapper.partition.growing import Subgraph
+from mapper.placement.clock import ENDLESS, Clock
 
 REACH = 64  # columns and rows searched along the force: all of a 64x64 chip
 
@@ -175,14 +176,16 @@ def refine_by_forces(
     iterations: int,
     memory: int,
     reach: int = REACH,
-) -> tuple[int, bool]:
+    clock: Clock = ENDLESS,
+) -> int:
     """Swap groups until no swap of the hardest pulled helps; x and y change in place.
 
     x, y : ndarray[int32], shape (groups,), column and row on a chip of `shape` (height, width)
     share : part of the groups that is visited in an iteration
     memory : bytes that tables of costs may take; without them the same is computed, more slowly
+    clock : says when to end early, with what is reached by then
 
-    Returns the iterations done and whether it was interrupted (Ctrl-C keeps what is reached).
+    Returns the iterations done.
     """
     at = np.full(shape, -1, np.int32)
     at[y, x] = np.arange(x.size, dtype=np.int32)
@@ -198,19 +201,18 @@ def refine_by_forces(
     tie = np.zeros(x.size, np.int64)
     top = max(1, math.ceil(share * x.size))
     for iteration in range(iterations):
-        try:
-            _forces(groups.indptr, groups.ids, groups.weights, x, y, force_x, force_y)
-            magnitude = np.hypot(force_x, force_y)
-            order = np.argsort(-magnitude, kind="stable")
-            for begin in range(0, order.size, top):  # the next 5 % only when these are settled
-                swaps, _ = _swap_pulled(
-                    groups.indptr, groups.ids, groups.weights, strength, x, y, at, columns, rows,
-                    tie, order[begin : begin + top], reach,
-                )  # fmt: skip
-                if swaps:
-                    break
-        except KeyboardInterrupt:
-            return iteration, True
+        if clock.over():
+            return iteration
+        _forces(groups.indptr, groups.ids, groups.weights, x, y, force_x, force_y)
+        magnitude = np.hypot(force_x, force_y)
+        order = np.argsort(-magnitude, kind="stable")
+        for begin in range(0, order.size, top):  # the next 5 % only when these are settled
+            swaps, _ = _swap_pulled(
+                groups.indptr, groups.ids, groups.weights, strength, x, y, at, columns, rows,
+                tie, order[begin : begin + top], reach,
+            )  # fmt: skip
+            if swaps or clock.over():
+                break
         if not swaps:
-            return iteration + 1, False
-    return iterations, False
+            return iteration + 1
+    return iterations

@@ -76,9 +76,8 @@ class Placer(ABC):
 
     An implementation yields any number of placements, each of which gives every group a usable
     core of the region for itself; without a time limit they depend on its arguments alone and not
-    on the number of threads. It never changes its arguments. When the time is up it stops soon:
-    it returns, or raises `TimeUpError`. On Ctrl-C it may yield what it has and must raise
-    `KeyboardInterrupt`.
+    on the number of threads. It never changes its arguments. When the clock says that it is over it
+    stops soon: it returns, or raises `TimeUpError`.
     """
 
     needs_start: bool = False

@@ -9,7 +9,8 @@ bisection. The cheapest of them are annealed a little, the best of these for lon
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -19,14 +20,16 @@ from numpy.typing import NDArray
 from mapper.partition.growing import Subgraph
 from mapper.placement.annealing import AnnealingPlacer, Schedule
 from mapper.placement.class_annealing import ClassPlacer
-from mapper.placement.clock import Clock, TimeUpError
+from mapper.placement.clock import ENDLESS, Clock, TimeUpError
 from mapper.placement.curves import CurvePlacer
 from mapper.placement.multilevel import MultilevelPlacer
-from mapper.placement.placer import Placed, Placer, Problem
+from mapper.placement.placer import Placed, Placer, Places, Problem
 from mapper.placement.region import Region
 from mapper.placement.spectral import Search, SpectralPlacer
 from mapper.placement.terminal_bisection import BisectionPlacer, CutEffort
 from storage.parallel import map_ordered
+
+Told = Callable[[NDArray[np.int32], NDArray[np.int32]], None]
 
 FEW = 2048  # groups below which the work of the annealing shrinks with them
 STANDARD = 4096  # groups; for more the work of the annealing grows with this power of them
@@ -71,6 +74,10 @@ EFFORTS = {
 }
 
 
+def _silent(x: NDArray[np.int32], y: NDArray[np.int32]) -> None:
+    pass
+
+
 def place(
     groups: Subgraph,
     region: Region,
@@ -79,38 +86,37 @@ def place(
     threads: int = 1,
     memory: int = 1 << 28,
     hint: NDArray[np.int64] | None = None,
-    time_limit: float | None = None,
-) -> tuple[NDArray[np.int32], NDArray[np.int32], bool]:
+    clock: Clock = ENDLESS,
+    better: Told = _silent,
+) -> Places:
     """Give every group a core of the region.
 
     memory : bytes that may be used beside the groups, about
     hint : ndarray[int64], shape (groups,), rank of each group in an order in which groups that
         talk to each other are near; without it, their numbers
-    time_limit : seconds after which the best so far is returned; what that is then depends on the
-        machine. A first placement along a curve is always made.
+    clock : says when the best so far is to be returned; what that is then depends on the machine.
+        A first placement along a curve is always made.
+    better : gets columns and rows of the first placement, and of each that is the best by then
 
-    Returns columns and rows on the chip, each shape (groups,), and whether it was interrupted
-    (Ctrl-C keeps the best so far; before there is any placement it is raised).
+    Returns columns and rows on the chip, each shape (groups,).
     """
     rank = np.arange(groups.members.size) if hint is None else hint
-    problem = Problem(groups, region, rank, threads, memory, Clock(time_limit))
+    problem = Problem(groups, region, rank, threads, memory, clock)
     found: list[Placed] = []
-    interrupted = False
-    try:
+
+    def on_chip(placed: Placed) -> Places:
+        return placed.x + np.int32(region.x), placed.y + np.int32(region.y)
+
+    with suppress(TimeUpError):
         for stage in (_starts, _tries, _annealings, _finish):
             if found:
-                problem.clock.check()
+                clock.check()
             found.sort(key=lambda one: one.cost)
             for placed in stage(problem, EFFORTS[effort], found.copy(), rng):
-                found.append(placed)  # noqa: PERF402 what is found before an interrupt stays
-    except TimeUpError:
-        pass
-    except KeyboardInterrupt:
-        if not found:
-            raise
-        interrupted = True
-    best = min(found, key=lambda one: one.cost)
-    return best.x + np.int32(region.x), best.y + np.int32(region.y), interrupted
+                if all(placed.cost < one.cost for one in found):
+                    better(*on_chip(placed))
+                found.append(placed)
+    return on_chip(min(found, key=lambda one: one.cost))
 
 
 def _starts(
@@ -202,20 +208,10 @@ def _annealed(
     """Placers side by side if the graph is small, one after the other if it is not."""
     rngs = rng.spawn(len(tasks))
 
-    def run(number: int) -> tuple[list[Placed], bool]:
+    def run(number: int) -> list[Placed]:
         start, placer = tasks[number]
-        made: list[Placed] = []
-        try:
-            for placed in placer.place(problem, start, rngs[number]):
-                made.append(placed)  # noqa: PERF402 what is found before an interrupt stays
-        except KeyboardInterrupt:
-            return made, True
-        return made, False
+        return list(placer.place(problem, start, rngs[number]))
 
     side_by_side = problem.size <= SMALL
-    for made, interrupted in map_ordered(
-        run, range(len(tasks)), problem.threads if side_by_side else 1
-    ):
+    for made in map_ordered(run, range(len(tasks)), problem.threads if side_by_side else 1):
         yield from made
-        if interrupted:
-            raise KeyboardInterrupt

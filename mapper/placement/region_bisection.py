@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from mapper.partition.growing import Subgraph, grow_half
 from mapper.placement.region import Region
+from mapper.stopping import Stop
 
 
 def place_by_bisection(
@@ -17,18 +18,21 @@ def place_by_bisection(
     repeats: int,
     rng: np.random.Generator,
     threads: int = 1,
+    stop: Stop | None = None,
 ) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
     """Give every group a core of the region: columns and rows on the chip, each shape (groups,).
 
     A region with one usable core takes its one group. Any other is cut across its longer side at
     the middle, and the groups are split by greedy growing so that each half of them exactly fills
-    the usable cores of one half of the region.
+    the usable cores of one half of the region. stop : is looked at before each cut
     """
     x = np.empty(groups.members.size, np.int32)
     y = np.empty(groups.members.size, np.int32)
     unit = replace(groups, sizes=np.ones_like(groups.sizes))
     stack = [(unit, region)]
     while stack:
+        if stop is not None:
+            stop.check()
         piece, area = stack.pop()
         if piece.members.size == 0:
             continue

@@ -413,7 +413,7 @@ def test_an_interrupted_placement_is_kept(
     monkeypatch.setattr(f"mapper.placement.{step}", interrupted)
     found = run("run", network, *CHIP, "--preset", preset, "-o", "out", "--json")
     assert found.code == 130
-    assert found.err.startswith("interrupted: ")
+    assert found.err.startswith("interrupted during the stage ")
     assert found.json()["resources"]["resumed"] is False
     assert not Path("out.partial").exists()
     assert run("verify", "out").code == 0

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
+from mapper.placement import force
+from mapper.placement.clock import Clock
 from mapper.placement.force import (
     _axis_costs,
     _cost_of_move,
@@ -16,6 +20,7 @@ from mapper.placement.force import (
     hop_cost,
     refine_by_forces,
 )
+from mapper.stopping import Stop
 from tests.mapper import naive_placement as naive
 from tests.mapper.helpers import lists_of, random_graph, subgraph
 
@@ -110,10 +115,7 @@ def test_refinement_ends_where_no_swap_helps(seed: int) -> None:
     ends = []
     for memory in (0, 1 << 20):
         x, y = case.x.copy(), case.y.copy()
-        iterations, interrupted = refine_by_forces(
-            case.groups, x, y, case.shape, 0.2, 10_000, memory
-        )
-        assert not interrupted
+        iterations = refine_by_forces(case.groups, x, y, case.shape, 0.2, 10_000, memory)
         assert iterations < 10_000
         ends.append((x.tolist(), y.tolist(), iterations))
     assert ends[0] == ends[1]
@@ -127,15 +129,25 @@ def test_refinement_ends_where_no_swap_helps(seed: int) -> None:
 def test_no_iterations_change_nothing() -> None:
     case = Placed(3)
     before = case.lists_xy()
-    assert refine_by_forces(case.groups, case.x, case.y, case.shape, 0.05, 0, 0) == (0, False)
+    assert refine_by_forces(case.groups, case.x, case.y, case.shape, 0.05, 0, 0) == 0
     assert case.lists_xy() == before
 
 
 def test_an_interrupt_keeps_what_is_reached(monkeypatch: pytest.MonkeyPatch) -> None:
     case = Placed(4)
 
-    def interrupted(*_: object) -> None:
-        raise KeyboardInterrupt
+    stop = Stop()
+    genuine = force._swap_pulled
 
-    monkeypatch.setattr("mapper.placement.force._swap_pulled", interrupted)
-    assert refine_by_forces(case.groups, case.x, case.y, case.shape, 0.05, 9, 0) == (0, True)
+    def swap(*arguments: Any) -> Any:
+        stop.ask()  # while the kernel is at work
+        return genuine(*arguments)
+
+    monkeypatch.setattr(force, "_swap_pulled", swap)
+    start = hop_cost(case.groups, case.x, case.y)
+    clock = Clock(stop=stop)
+    assert refine_by_forces(case.groups, case.x, case.y, case.shape, 1, 9, 0, clock=clock) == 1
+    reached = case.lists_xy()
+    assert hop_cost(case.groups, case.x, case.y) < start
+    assert refine_by_forces(case.groups, case.x, case.y, case.shape, 1, 9, 0, clock=clock) == 0
+    assert case.lists_xy() == reached

@@ -3,16 +3,28 @@
 from __future__ import annotations
 
 import itertools
+from typing import Any
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from mapper.placement import annealing, areas, curves, legalise, quadratic, spectral, traffic
+from mapper.placement import (
+    annealing,
+    areas,
+    curves,
+    legalise,
+    portfolio,
+    quadratic,
+    spectral,
+    traffic,
+)
 from mapper.placement.annealing import Schedule, anneal
+from mapper.placement.clock import Clock
 from mapper.placement.force import hop_cost
 from mapper.placement.portfolio import place
 from mapper.placement.region import choose_region
+from mapper.stopping import Stop
 from storage.memory import MemoryGraph
 from tests.mapper import naive_placers as naive
 from tests.mapper.helpers import Links, adjacency, random_graph, subgraph
@@ -114,7 +126,7 @@ def test_annealing_never_ends_worse(seed: int) -> None:
     before = hop_cost(case.groups, case.x, case.y)
     cells = sorted(zip(*case.lists_xy(), strict=True))
     schedule = Schedule(work=1e5, rounds=5, start=float(case.rng.choice([0, 0.2, 5])))
-    assert not anneal(whole(case), case.x, case.y, case.shape, schedule, case.rng)
+    anneal(whole(case), case.x, case.y, case.shape, schedule, case.rng)
     assert hop_cost(case.groups, case.x, case.y) <= before
     assert sorted(zip(*case.lists_xy(), strict=True)) == cells
 
@@ -346,16 +358,28 @@ def test_an_interrupt_keeps_the_best(monkeypatch: pytest.MonkeyPatch) -> None:
     groups = subgraph(grid(6, 6))
     region = choose_region(np.ones((6, 6), np.bool_), 36)
 
-    def interrupted(*_: object) -> None:
-        raise KeyboardInterrupt
+    stop = Stop()
+    genuine = portfolio._annealings
+    seen: list[tuple[list[int], list[int]]] = []
 
-    monkeypatch.setattr("mapper.placement.annealing._anneal_sparse", interrupted)
-    x, y, stopped = place(groups, region, "fast", np.random.default_rng(0))
-    assert stopped
+    def pressed(*arguments: Any) -> Any:
+        stop.ask()
+        return genuine(*arguments)
+
+    def better(x: NDArray[np.int32], y: NDArray[np.int32]) -> None:
+        seen.append((x.tolist(), y.tolist()))
+
+    whole = place(groups, region, "fast", np.random.default_rng(0))
+    monkeypatch.setattr(portfolio, "_annealings", pressed)
+    rng = np.random.default_rng(0)
+    x, y = place(groups, region, "fast", rng, clock=Clock(stop=stop), better=better)
     assert len(set(zip(x.tolist(), y.tolist(), strict=True))) == 36
-    monkeypatch.setattr("mapper.placement.placer.split_areas", interrupted)
-    with pytest.raises(KeyboardInterrupt):
-        place(groups, region, "fast", np.random.default_rng(0))
+    assert seen[-1] == (x.tolist(), y.tolist())
+    costs = [hop_cost(groups, *np.array(one, np.int32)) for one in seen]
+    assert costs == sorted(costs, reverse=True)
+    assert costs[-1] >= hop_cost(groups, *whole)
+    first = place(groups, region, "fast", np.random.default_rng(0), clock=Clock(stop=stop))
+    assert (first[0].tolist(), first[1].tolist()) == seen[0]  # a first one is always made
 
 
 def test_a_hint_is_an_order() -> None:
@@ -364,5 +388,5 @@ def test_a_hint_is_an_order() -> None:
     region = choose_region(np.ones((6, 6), np.bool_), 36)
     hint = np.random.default_rng(0).permutation(36)  # the seed of `grid`
     hint = np.argsort(hint)
-    x, y, _ = place(groups, region, "fast", np.random.default_rng(0), hint=hint)
+    x, y = place(groups, region, "fast", np.random.default_rng(0), hint=hint)
     assert hop_cost(groups, x, y) == 35

@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from mapper.placement.clock import Clock
 from mapper.placement.force import hop_cost
 from mapper.placement.portfolio import place
 from mapper.placement.region import choose_region
@@ -34,11 +35,9 @@ def test_a_limit_is_kept(kind: str, limit: float) -> None:
     region = choose_region(np.ones((side, side), np.bool_), groups.members.size)
     place(groups, region, "fast", np.random.default_rng(0), 2)  # compiled from here on
     start = time.monotonic()
-    x, y, interrupted = place(
-        groups, region, "strong", np.random.default_rng(0), 2, time_limit=limit
-    )
+    clock = Clock(limit)
+    x, y = place(groups, region, "strong", np.random.default_rng(0), 2, clock=clock)
     assert time.monotonic() - start < limit + LITTLE
-    assert not interrupted
     assert len(set(zip(x.tolist(), y.tolist(), strict=True))) == groups.members.size
     chance = np.argwhere(region.usable)[np.random.default_rng(0).permutation(groups.members.size)]
     columns, rows = (chance[:, k].astype(np.int32) for k in (1, 0))
