@@ -14,6 +14,8 @@ from mapper.errors import UsageError
 Objective = Literal["unicast", "cut", "multicast"]
 OBJECTIVES: tuple[Objective, ...] = get_args(Objective)
 
+LEAST_SHARE = 0.001  # with next to none coarsening would go on without removing a vertex
+
 
 @dataclass(frozen=True, slots=True)
 class Settings:
@@ -154,8 +156,8 @@ class Settings:
             )
         for name in ("stop_shrink", "force_share"):
             share: Any = getattr(self, name)
-            if not isinstance(share, Real) or not 0 < float(share) <= 1:
-                raise UsageError(f"{name} is {share!r}; give a share above 0, up to 1")
+            if not isinstance(share, Real) or not LEAST_SHARE <= float(share) <= 1:
+                raise UsageError(f"{name} is {share!r}; give a share of {LEAST_SHARE} to 1")
             object.__setattr__(self, name, float(share))
 
     def seed_of(self, step: int) -> int:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from storage.network import NetworkFile
 
 _UNITS = {"": 1, "k": 1024, "m": 1024**2, "g": 1024**3, "t": 1024**4}
+MOST_MEMORY = 1 << 60  # as of `mapper.settings.Settings`
 LEAST_MEMORY = 256 << 20  # Python and the compiled kernels take most of it
 
 
@@ -35,10 +36,13 @@ def parse_bytes(text: str) -> int:
         raise argparse.ArgumentTypeError(f"{text!r} is not a size; write 1GiB or 512M")
     if len(match[1]) > 40:
         raise argparse.ArgumentTypeError(f"{text[:24]}... is too much; write 1GiB or 512M")
-    value = int(float(match[1]) * _UNITS[match[2]])
+    value = float(match[1]) * _UNITS[match[2]]
     if value < LEAST_MEMORY:
         raise argparse.ArgumentTypeError(f"{text} is too little; give at least 256MiB")
-    return value
+    if value > MOST_MEMORY:
+        most = f"{MOST_MEMORY >> 40}TiB"
+        raise argparse.ArgumentTypeError(f"{text[:40]} is too much; give at most {most}")
+    return int(value)
 
 
 def positive(text: str) -> int:

@@ -17,6 +17,7 @@ from mapper.placement.clock import Clock
 from mapper.placement.force import hop_cost
 from mapper.placement.portfolio import place
 from mapper.placement.region import choose_region
+from tests.mapper.conftest import Run
 from tests.mapper.helpers import PROGRAM, subgraph
 from tests.mapper.test_class_kernels import layers
 from tests.mapper.test_placement_kernels import grid
@@ -68,6 +69,14 @@ def test_the_option_keeps_the_best_found_by_then(folder: Path) -> None:
     assert sorted(result["core"]) == list(range(64 * 64))
     seconds = {stage["name"]: stage["seconds"] for stage in result["stages"]}
     assert seconds["placement"] < 0.5 + LITTLE
+
+
+@pytest.mark.parametrize("limit", ["abc", "nan", "inf", "0", "-1", "1e999", ""])
+def test_limits_that_are_none(limit: str, run: Run) -> None:
+    found = run("place", "net.bin", "--chip", "8x8", "--time-limit", limit)
+    assert (found.code, found.out) == (2, "")
+    said = f"argument --time-limit: {limit!r} is not a number of seconds above 0"
+    assert found.err.splitlines()[-1] == f"mapper place: error: {said}"
 
 
 @pytest.mark.skipif(os.name != "posix", reason="signals of POSIX")
