@@ -14,6 +14,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeRemainingColumn
 
 from mapper.resources import PeakSampler, bytes_moved, peak_rss_bytes
+from mapper.sample import Sample
 from mapper.stopping import Stop
 from storage.closing import Closing
 
@@ -25,6 +26,7 @@ class Monitor(Closing):
     watch : is called with the stage at work and the fraction of its present pass, 0 .. 1
     connections : of the network, in all its blocks; what a pass visits
     visited : connections that passes have visited so far
+    sample : what the cut into blocks saw, if there was one
     stop : is looked at whenever something is told: a run may be asked to end
     finishing : it is not any more, since all that is left is to score and to write
 
@@ -43,6 +45,7 @@ class Monitor(Closing):
     visited: int = 0
     connections: int = 0
     watch: Callable[[str, float], None] | None = None
+    sample: Sample | None = None
     stop: Stop = field(default_factory=Stop)
     finishing: bool = False
     _log: TextIO | None = None

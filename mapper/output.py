@@ -18,6 +18,7 @@ from mapper.mapping_file import save_mapping
 from mapper.monitor import Monitor
 from mapper.output_folder import REPORT as REPORT
 from mapper.pipeline import Mapping
+from mapper.plan import enough_memory
 from mapper.report.loads import TRAFFIC, Loads, save_loads
 from mapper.report_file import LARGEST, SCHEMA, fault
 from mapper.settings import Settings
@@ -117,6 +118,10 @@ def make_report(
     }
     if helpers is not None:
         report["split"] = helpers.facts()
+    if monitor.sample is not None:
+        thin = monitor.sample.thin
+        enough = enough_memory(network, chip, settings) if thin else None
+        report["sample"] = monitor.sample.facts(enough)
     if mapping.interrupted:
         report["interrupted"] = mapping.interrupted
     if command:

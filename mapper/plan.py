@@ -7,14 +7,15 @@ arrays that are alive together in a stage and compared with measured peaks (scri
 from __future__ import annotations
 
 import shutil
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from chipsim.chip import Chip
 from mapper.errors import DoesNotFitError
 from mapper.partition.groups import LEAST_MATRICES, MATRIX_BYTES
 from mapper.partition.groups import PAIR_BYTES as GROUP_BYTES
-from mapper.settings import Settings
+from mapper.sample import CLUSTERED, ENOUGH, Sample, sample_of
+from mapper.settings import MOST_MEMORY, Settings
 from storage.network import NetworkFile
 from storage.sorter import BYTES_PER_ENTRY
 
@@ -69,6 +70,7 @@ class Plan:
     threads : those asked for, or as many as the memory has room for
     levels : the whole mapping is made on levels in memory
     cycles : V-cycles; chains : of them side by side
+    sample : what the cut into blocks sees, about; None if there is no such cut
     """
 
     budget: int
@@ -84,6 +86,7 @@ class Plan:
     cycles: int = 0
     chains: int = 1
     nets_held: bool = False
+    sample: Sample | None = None
 
     @property
     def memory(self) -> int:
@@ -125,6 +128,22 @@ def make_plan(network: NetworkFile, chip: Chip, settings: Settings) -> Plan:
     if settings.method == "classic":
         return _plan_classic(network, settings)
     return _plan_streamed(network, chip, settings)
+
+
+def enough_memory(network: NetworkFile, chip: Chip, settings: Settings) -> int | None:
+    """About the bytes of `--memory` with which the cut into blocks sees enough of the network.
+
+    None if it sees little since no more is wanted: `--coarse-degree`.
+    """
+    if settings.coarse_degree < ENOUGH:
+        return None
+    memory = settings.memory_bytes
+    while memory < MOST_MEMORY:
+        sample = make_plan(network, chip, replace(settings, memory_bytes=memory)).sample
+        if sample is None or not sample.thin:
+            break
+        memory += memory // 20
+    return memory
 
 
 def _block_bytes(network: NetworkFile) -> int:
@@ -195,6 +214,8 @@ def _plan_streamed(network: NetworkFile, chip: Chip, settings: Settings) -> Plan
     stages["placement"] += level if levels else 0
     stages["score"] += PAIR_BYTES * pairs + CORE_BYTES * chip.cores * threads
     refined = settings.hop_passes + settings.exchanges + cycles
+    one_block = max(1, parts * settings.block_vertices // max(1, n)) >= parts
+    sample = sample_of(max(1, int(n / CLUSTERED)), settings.coarse_degree, sampled, m)
     if chip.synapses is not None:
         stages["check"] = base + 40 * n
     if settings.objective == "multicast":
@@ -224,6 +245,7 @@ def _plan_streamed(network: NetworkFile, chip: Chip, settings: Settings) -> Plan
         levels,
         cycles,
         chains,
+        sample=None if levels or one_block else sample,
     )
 
 

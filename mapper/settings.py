@@ -14,6 +14,7 @@ from mapper.errors import UsageError
 Objective = Literal["unicast", "cut", "multicast"]
 OBJECTIVES: tuple[Objective, ...] = get_args(Objective)
 
+MOST_MEMORY = 1 << 60
 LEAST_SHARE = 0.001  # with next to none coarsening would go on without removing a vertex
 
 
@@ -133,7 +134,7 @@ class Settings:
             ("tree_proposals", 0, 1 << 20),
             ("threads", 1, 1024),
             ("seed", 0, 2**63 - 1),
-            ("memory_bytes", 1 << 28, 1 << 60),
+            ("memory_bytes", 1 << 28, MOST_MEMORY),
         ):
             value: Any = getattr(self, name)
             if not isinstance(value, Integral) or isinstance(value, bool):

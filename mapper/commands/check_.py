@@ -40,7 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     from mapper.capacity import demands
     from mapper.limits.search import make_job
-    from mapper.plan import make_plan
+    from mapper.plan import enough_memory, make_plan
     from mapper.settings import preset
     from mapper.tables import columns, planned
 
@@ -60,13 +60,20 @@ def run(options: argparse.Namespace) -> int:
             threads=common.threads_of(options),
         )
         plan = make_plan(network, chip, settings)
+        sample, enough = plan.sample, None
+        if sample is not None and sample.thin:
+            enough = enough_memory(network, chip, settings)
     fits = all(demand.fits for demand in found)
     result = {
         "fits": fits and not plan.lacking,
         "demands": [
             {**asdict(d), "fits": d.fits, "lacking": max(0, d.needed - d.available)} for d in found
         ],
-        "run": {**asdict(plan), "memory": plan.memory},
+        "run": {
+            **asdict(plan),
+            "memory": plan.memory,
+            "sample": None if sample is None else sample.facts(enough),
+        },
         "split": None if helpers is None else helpers.facts(),
     }
     rows = [
@@ -76,6 +83,8 @@ def run(options: argparse.Namespace) -> int:
     heads = ("limit", "needed", "on the chip", "largest vertex", "of a core", "fits")
     table = columns(f"{options.network.name} on {chip.name}", heads, rows)
     common.emit(options, result, [table, planned(plan)])
+    if sample is not None:
+        common.say(options, f"note: {sample.told(enough)}")
     if plan.lacking:
         common.complain(f"does not fit: {plan.lacking}")
         fits = False

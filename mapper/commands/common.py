@@ -25,12 +25,13 @@ if TYPE_CHECKING:
     from storage.network import NetworkFile
 
 _UNITS = {"": 1, "k": 1024, "m": 1024**2, "g": 1024**3, "t": 1024**4}
-MOST_MEMORY = 1 << 60  # as of `mapper.settings.Settings`
 LEAST_MEMORY = 256 << 20  # Python and the compiled kernels take most of it
 
 
 def parse_bytes(text: str) -> int:
     """`1GiB`, `512M`, `300000000`: bytes; K, M, G and T are powers of 1024."""
+    from mapper.settings import MOST_MEMORY
+
     match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([kmgt]?)(?:i?b)?", text.strip().lower())
     if match is None:
         raise argparse.ArgumentTypeError(f"{text!r} is not a size; write 1GiB or 512M")

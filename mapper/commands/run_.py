@@ -139,7 +139,7 @@ def run(options: argparse.Namespace) -> int:
     )
     from mapper.output_folder import is_complete, output_folder, partial_folder
     from mapper.pipeline import map_network
-    from mapper.plan import make_plan
+    from mapper.plan import enough_memory, make_plan
     from mapper.report.loads import Loads
     from mapper.report.make import PAGE, write_page
     from mapper.report.view import make_view
@@ -195,8 +195,12 @@ def run(options: argparse.Namespace) -> int:
                     common.split_network(options, original, chip, folder, resumed)
                 )
                 scratch = held.enter_context(scratch_in(folder / SCRATCH, options.keep_scratch))
+                plan = make_plan(network, chip, settings)
                 if not options.quiet and (console.is_terminal or options.verbose):
-                    console.print(planned(make_plan(network, chip, settings)))
+                    console.print(planned(plan))
+                if plan.sample is not None and plan.sample.thin:
+                    enough = enough_memory(network, chip, settings)
+                    common.say(options, f"note: {plan.sample.told(enough)}")
                 constraints = common.constraints_of(wishes, chip, original, helpers)
                 mapping = map_network(network, chip, settings, scratch, monitor, constraints)
                 imported = original.path != options.network

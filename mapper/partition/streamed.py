@@ -33,6 +33,7 @@ from mapper.partition.rows import Rows, StreamedRows, copied, hold
 from mapper.partition.sampled_contraction import contract_sampled, sampling_threshold
 from mapper.partition.splitting import split_parts
 from mapper.plan import FILL, Plan
+from mapper.sample import sample_of
 from mapper.settings import Settings
 from mapper.team import Team
 from storage.graph import Graph
@@ -91,6 +92,9 @@ def partition_streamed(
             blocks = steps.once(
                 "blocks", lambda: _blocks(task, stop, cluster, settings, plan, monitor, team)
             )
+            clusters = int(cluster.max()) + 1
+            monitor.sample = sample_of(clusters, settings.coarse_degree, plan.sampled, rows.entries)
+            monitor.note(f"{monitor.sample.per_cluster:.2g} sampled connections a cluster")
             costs.part(blocks["part"])
         with monitor.stage("refine blocks"):
             part, cores = blocks["part"], blocks["cores"]

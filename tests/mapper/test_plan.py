@@ -11,13 +11,16 @@ import pytest
 
 from chipsim.chip import Chip
 from mapper.errors import DoesNotFitError
-from mapper.plan import Plan, make_plan, megabytes
+from mapper.plan import Plan, enough_memory, make_plan, megabytes
+from mapper.sample import Sample
 from mapper.settings import PRESETS, preset
 from storage.meta import AttributeMeta
 from storage.network import NetworkFile
+from tests.mapper.conftest import Run
 from tests.mapper.helpers import random_network
 
 CHIPS = [Chip("c", 8, 8, neurons=16), Chip("s", 8, 8, neurons=16, synapses=600)]
+WIDE = Chip("w", 2000, 2000, neurons=1000)
 SMALL = Plan(300 << 20, {"coarsen": 200 << 20, "score": 301 << 20}, 0, 0, False, 0, 0, 0, 1)
 MEMORY = [1 << 28, 3 << 27, 1 << 29, 1 << 30, 1 << 33, 1 << 40]
 
@@ -112,6 +115,77 @@ def test_networks_are_held_only_while_there_is_room(path: Path) -> None:
     assert held == sorted(held)
     scratch = [planned(path, CHIPS[0], 3000, memory_bytes=memory).scratch for memory in MEMORY]
     assert scratch == sorted(scratch, reverse=True)
+
+
+def test_small_networks_are_cut_from_all_they_have(path: Path) -> None:
+    assert planned(path, CHIPS[0]).sample is None  # on levels
+    assert planned(path, CHIPS[0], level_budget=0).sample is None  # one block
+    assert planned(path, CHIPS[0], 100_000, "classic").sample is None
+    sample = planned(path, CHIPS[0], level_budget=0, block_vertices=64).sample
+    assert sample is not None
+    assert sample.kept == sample.whole
+    assert not sample.thin
+
+
+@pytest.mark.parametrize(
+    ("memory", "scale", "per_cluster"),
+    [(128 << 30, 1_000_000, 4.5), (16 << 30, 100_000, 7.7), (2 << 30, 10_000, 9.9)],
+)
+def test_a_thin_sample_is_told_with_the_memory_that_is_enough(
+    memory: int, scale: int, per_cluster: float, path: Path
+) -> None:
+    sample = planned(path, WIDE, scale, memory_bytes=memory).sample
+    assert sample is not None
+    assert sample.thin
+    assert sample.per_cluster == pytest.approx(per_cluster, rel=0.3)
+    with NetworkFile(path) as network:
+        network.vertices *= scale
+        network.connections *= scale
+        settings = preset("default", memory_bytes=memory)
+        enough = enough_memory(network, WIDE, settings)
+        assert enough is not None
+        assert enough_memory(network, WIDE, replace(settings, coarse_degree=19)) is None
+    assert f"give --memory {-(-enough >> 20)}MiB or more" in sample.told(enough)
+    for much, thin in ((enough, False), (enough * 100 // 106, True)):
+        found = planned(path, WIDE, scale, memory_bytes=much).sample
+        assert found is not None
+        assert found.thin == thin
+
+
+def test_what_is_said_of_a_sample() -> None:
+    assert Sample(1000, 64_000, 100_000).told(None) == (
+        "the first cut sees about 64 connections for each cluster of neurons"
+    )
+    assert not Sample(1000, 5000, 5000).thin  # all that there are
+    thin = Sample(1000, 5000, 100_000)
+    assert thin.told(300 << 20) == (
+        "the first cut sees about 5 connections for each cluster of neurons; with fewer than 20 "
+        "the mapping gets much worse: give --memory 300MiB or more"
+    )
+    assert thin.told(None).endswith(": give --coarse-degree 20 or more")
+    assert thin.facts(7) == {
+        "clusters": 1000, "connections": 5000, "per_cluster": 5.0, "enough_memory": 7,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("degree", [4, 40])
+def test_runs_and_checks_say_how_thin_their_sample_is(
+    degree: int, run: Run, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    network = random_network(folder / "net.bin", 600, 9000)
+    few = replace(PRESETS["fast"], level_budget=0, block_vertices=64, coarse_degree=degree)
+    monkeypatch.setitem(PRESETS, "fast", few)
+    command = (network, "--chip", "6x6", "--neurons-per-core", "20", "--preset", "fast", "--json")
+    checked = run("check", *command)
+    made = run("run", *command, "-o", "out")
+    assert (checked.code, made.code) == (0, 0)
+    said = checked.err.splitlines()[-1]
+    assert said.startswith(f"note: the first cut sees about {degree} connections for each cluster")
+    assert checked.json()["run"]["sample"]["per_cluster"] == degree
+    assert ("give --coarse-degree 20 or more" in said) == (degree < 20)
+    assert (made.err == said + "\n") == (degree < 20)
+    assert made.json()["sample"]["per_cluster"] == degree
+    assert f"  {degree} sampled connections a cluster\n" in Path("out/run.log").read_text()
 
 
 def test_a_refusal_names_the_stage_and_what_is_lacking() -> None:
