@@ -73,6 +73,7 @@ _METRICS = (
     "core_fill_mean", "core_fill_max",
 )  # fmt: skip
 _MULTICAST = ("connectivity", "hops_total", *_LINK_LOADS)
+_TRAFFIC = Object({"source": TEXT, "multicast": TEXT}, {"file": TEXT}, null=True)
 _LINK = Object(
     {"x": COUNT, "y": COUNT, "direction": TEXT, "flits_per_cycle": AMOUNT, "expected": AMOUNT}, {}
 )
@@ -82,13 +83,15 @@ _SIMULATION = Object(
         "latency": Object({}, {}, MEASURED, null=True),
         "saturation": Object({}, {}, null=True),
         "links": [_LINK],
+        "model": Object({}, {}, TEXT),
     },
     null=True,
 )
 REPORT = Object(
     {
         "network": Object(
-            {"path": PATH, "neurons": COUNT, "synapses": COUNT}, {"imported_from": PATH}
+            {"path": PATH, "neurons": COUNT, "synapses": COUNT},
+            {"imported_from": PATH, "traffic": _TRAFFIC},
         ),
         "chip": OBJECT,  # which `chipsim.presets.from_fields` checks
         "settings": Object({"preset": TEXT, "objective": TEXT, "seed": COUNT}, {}),
