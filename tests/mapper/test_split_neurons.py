@@ -159,6 +159,8 @@ def test_runs_with_helpers_keep_all_limits(
     scored = run("score", "net.bin", "out/mapping.npz", *chip, "--json")
     assert scored.code == 0
     assert scored.json()["metrics"] == report["metrics"]
+    multicast = report["metrics"]["multicast"]
+    assert multicast["hops_total"] <= multicast["unicast_hops_total"]
     assert not Path("out/split.bin").exists()
 
 

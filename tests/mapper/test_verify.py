@@ -116,7 +116,7 @@ def test_mappings_of_other_shapes(out: Path, fails: Fails) -> None:
      "core_fill_mean", "core_fill_max", "energy", "latency_mean", "latency_max",
      "link_load_max", "link_load_mean", "link_load_p99", "congestion_mean", "congestion_max",
      "multicast.connectivity", "multicast.hops_total", "multicast.link_load_max",
-     "multicast.link_load_mean", "multicast.link_load_p99"],
+     "multicast.link_load_mean", "multicast.link_load_p99", "multicast.unicast_hops_total"],
 )  # fmt: skip
 def test_a_changed_metric(out: Path, fails: Fails, name: str) -> None:
     def more(report: Any) -> None:
@@ -126,6 +126,11 @@ def test_a_changed_metric(out: Path, fails: Fails, name: str) -> None:
 
     edit(out / "report.json", more)
     assert name in fails("verify", out)
+
+
+def test_reports_of_versions_without_unicast_hops_at_the_same_rates(out: Path, run: Run) -> None:
+    edit(out / "report.json", lambda r: r["metrics"]["multicast"].pop("unicast_hops_total"))
+    assert run("verify", out).code == 0
 
 
 def test_every_metric_is_recomputed(out: Path, run: Run, fails: Fails) -> None:
