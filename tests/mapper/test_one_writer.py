@@ -17,6 +17,8 @@ from tests.mapper.conftest import Run, tree
 from tests.mapper.helpers import PROGRAM, random_network
 from tests.storage.test_locks import held_elsewhere
 
+pytestmark = pytest.mark.jit  # every one begins with a whole run
+
 CHIP = ("--chip", "4x4", "--neurons-per-core", "8")
 CORTEX = ("--side", "9", "--fanout", "5", "--sigma", "1")
 
@@ -74,7 +76,6 @@ def test_readers_do_not_mind(files: Path, run: Run) -> None:
             assert run(*command).code == 0, command
 
 
-@pytest.mark.jit  # dozens of programs
 def test_pairs(files: Path) -> None:
     """Two of one kind at the same time: one or both do it, and what is there then is whole."""
     pairs = int(os.environ.get("MAPPER_PAIRS", "3"))
