@@ -74,6 +74,7 @@ _METRICS = (
 )  # fmt: skip
 _MULTICAST = ("connectivity", "hops_total", *_LINK_LOADS)
 _TRAFFIC = Object({"source": TEXT, "multicast": TEXT}, {"file": TEXT}, null=True)
+_COLUMNS: dict[str, Form] = {"columns": Object({}, {}), "columns_ignored": [ANY]}
 _LINK = Object(
     {"x": COUNT, "y": COUNT, "direction": TEXT, "flits_per_cycle": AMOUNT, "expected": AMOUNT}, {}
 )
@@ -91,7 +92,7 @@ REPORT = Object(
     {
         "network": Object(
             {"path": PATH, "neurons": COUNT, "synapses": COUNT},
-            {"imported_from": PATH, "traffic": _TRAFFIC},
+            {"imported_from": PATH, "traffic": _TRAFFIC, **_COLUMNS},
         ),
         "chip": OBJECT,  # which `chipsim.presets.from_fields` checks
         "settings": Object({"preset": TEXT, "objective": TEXT, "seed": COUNT}, {}),
