@@ -71,7 +71,7 @@ def strong(
 def in_no_time(
     groups: Subgraph, region: Region, usable: NDArray[np.bool_], rng: np.random.Generator
 ) -> Places:
-    return portfolio.place(groups, region, "strong", rng, time_limit=1e-9)[:2]
+    return portfolio.place(groups, region, "strong", rng, clock=Clock(1e-9))[:2]
 
 
 def alone(name: str, placer: interface.Placer) -> Placer:

@@ -12,6 +12,7 @@ import pytest
 from rich.console import Console
 
 from mapper.cli import COMMANDS, main
+from mapper.errors import CLOSED_PIPE
 from mapper.kernels import compile_once
 from mapper.version import version
 from tests.mapper.helpers import random_network
@@ -60,7 +61,7 @@ def test_a_reader_that_leaves(network: Path) -> None:
     os.close(read)
     with os.fdopen(write) as gone:
         found = subprocess.run(command, stdout=gone, stderr=subprocess.PIPE, check=False)
-    assert (found.returncode, found.stderr) == (1, b"")
+    assert (found.returncode, found.stderr) == (CLOSED_PIPE, b"")
 
 
 def test_first_use_compiles_and_says_so(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

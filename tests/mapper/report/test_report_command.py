@@ -13,7 +13,7 @@ from chipsim.chip import Chip
 from mapper.mapping_file import save_mapping
 from tests.mapper.conftest import Run
 from tests.mapper.helpers import random_network
-from tests.mapper.report.made import Page, random_folder
+from tests.mapper.report.made import Page, random_folder, write_folder
 
 # Kernels have twins of their own; what is around them does the same with the JIT off.
 pytestmark = [pytest.mark.jit, pytest.mark.usefixtures("light_placement")]
@@ -80,7 +80,8 @@ def test_without_its_network(out: Path, fails: Callable[..., str], run: Run) -> 
 
 
 def test_two_side_by_side(out: Path, run: Run, folder: Path) -> None:
-    random_folder(folder / "other", Chip("d", 5, 2, neurons=16), seed=3)
+    cores = np.random.default_rng(3).integers(0, 10, 60).astype(np.int32)
+    write_folder(folder / "other", folder / "out.bin", Chip("d", 5, 2, neurons=16), cores)
     found = run("report", "out", "other", "--json").json()
     assert found["path"] == "comparison.html"
     assert found["mappings"] == ["out", "other"]
@@ -89,6 +90,13 @@ def test_two_side_by_side(out: Path, run: Run, folder: Path) -> None:
     assert not (out / "report.html").exists()
     assert "page" in run("report", "out", "other", "-o", "mine.html").out
     assert Path("mine.html").read_bytes() == Path("comparison.html").read_bytes()
+
+
+def test_two_of_different_networks_are_not_compared(
+    out: Path, folder: Path, fails: Callable[..., str]
+) -> None:
+    random_folder(folder / "other", Chip("d", 5, 2, neurons=16), seed=3)
+    assert "not mappings of the same network" in fails("report", "out", "other")
 
 
 def test_two_of_the_same_name(run: Run, folder: Path) -> None:
