@@ -78,6 +78,9 @@ _COLUMNS: dict[str, Form] = {"columns": Object({}, {}), "columns_ignored": [ANY]
 _LINK = Object(
     {"x": COUNT, "y": COUNT, "direction": TEXT, "flits_per_cycle": AMOUNT, "expected": AMOUNT}, {}
 )
+_SAMPLE = Object(
+    {"clusters": COUNT, "connections": COUNT, "per_cluster": AMOUNT, "enough_memory": MEASURED}, {}
+)
 _SIMULATION = Object(
     {},
     {
@@ -115,6 +118,8 @@ REPORT = Object(
         "command": [TEXT],
         "split": Object({"neurons": COUNT, "helpers": COUNT}, {}, COUNT, null=True),
         "simulation": _SIMULATION,
+        "interrupted": TEXT,
+        "sample": _SAMPLE,
     },
     rest=None,
 )

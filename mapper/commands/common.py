@@ -48,16 +48,25 @@ def parse_bytes(text: str) -> int:
 
 def positive(text: str) -> int:
     """A whole number, 1 or more."""
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of 1 or more")
-    return int(text)
+    return _whole(text, 1, 1 << 63)
 
 
 def natural(text: str) -> int:
     """A whole number, 0 or more."""
-    if not text.isdecimal() or int(text) >= 2**63:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of 0 or more")
-    return int(text)
+    return _whole(text, 0, 1 << 63)
+
+
+def _whole(text: str, least: int, end: int) -> int:
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of {least} or more")
+    # Python makes no numbers of thousands of digits
+    value = end if len(text.lstrip("0")) > len(str(end)) else int(text)
+    if value < least:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of {least} or more")
+    if value >= end:
+        shown = text if len(text) <= 40 else f"{text[:24]}..."
+        raise argparse.ArgumentTypeError(f"{shown!r} is too much; give less than {end}")
+    return value
 
 
 def add_chip(parser: argparse.ArgumentParser) -> None:

@@ -136,6 +136,9 @@ def test_a_full_disk(
         ("--seed", "-1"),
         ("--seed", "x"),
         ("--threads", "0"),
+        ("--threads", "9" * 30),
+        ("--seed", "9" * 5000),
+        ("--seed", "9223372036854775808"),
         ("--memory", "1KiB"),
         ("--memory", "lots"),
         ("--neurons-per-core", "0"),
@@ -166,6 +169,7 @@ def test_usage(network: Path, run: Run, folder: Path, words: tuple[str, ...]) ->
     found = run("run", network, *CHIP, "-o", "out", *words)
     assert (found.code, found.out) == (2, "")
     assert "Traceback" not in found.err
+    assert max(map(len, found.err.splitlines())) < 200
     assert found.err.splitlines()[-1].startswith("mapper")
     assert tree(folder) == before
 
