@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,8 @@ import pytest
 
 import mapper
 from mapper import stopping
+from mapper.multicast import job
+from mapper.multicast.refine import TreeEffort
 from mapper.stopping import SLICE, Stop, StoppedError, slices
 from mapper.team import Team
 from tests.mapper.conftest import Run
@@ -33,7 +36,7 @@ METHODS = [
 SMALL = (
     "--block-vertices", "64", "--memory", "256MiB", "--coarse-degree", "20", "--proposals", "2",
     "--cycle-proposals", "1", "--tree-proposals", "2", "--starts", "2", "--recuts", "2",
-    "--cycles", "1", "--threads", "1",
+    "--cycles", "1", "--threads", "1", "--bisection-repeats", "1", "--tree-cycles", "1",
 )  # fmt: skip
 WAYS = [
     *METHODS,
@@ -82,8 +85,11 @@ def heard() -> Iterator[None]:
 @pytest.mark.jit
 @pytest.mark.usefixtures("light_placement")
 @pytest.mark.parametrize("way", WAYS)
-def test_the_nth_look_at_the_flag(way: str, folder: Path, run: Run, pressed: type[Pressed]) -> None:
+def test_the_nth_look_at_the_flag(
+    way: str, folder: Path, run: Run, pressed: type[Pressed], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Wherever it ends: once there was a mapping there always is, and it keeps all limits."""
+    monkeypatch.setattr(job, "TreeEffort", partial(TreeEffort, least=2000))
     network = random_network(folder / "net.bin", 150, 1200)
     Path("wishes.toml").write_text("[[pin]]\nneurons = [7, 8]\ncore = 5\n")
     command = ("run", network, "--chip", "5x5", "--neurons-per-core", "10", *SMALL, "--preset")
@@ -92,12 +98,12 @@ def test_the_nth_look_at_the_flag(way: str, folder: Path, run: Run, pressed: typ
     whole, looks = Path("whole/mapping.npz").read_bytes(), pressed.looks
     ends = []
     for moment in np.unique(np.linspace(1, looks, 7).astype(int)):
-        out, partial = Path(f"out-{moment}"), Path(f"out-{moment}.partial")
+        out, left = Path(f"out-{moment}"), Path(f"out-{moment}.partial")
         pressed.at, pressed.looks = int(moment), 0
         found = run(*command, "-o", out)
         pressed.at = 1 << 60
         assert found.code == 130
-        assert out.exists() != partial.exists()
+        assert out.exists() != left.exists()
         ends.append(out.exists())
         if out.exists():
             assert {path.name for path in out.iterdir()} - {"constraints.toml"} == RESULTS
