@@ -168,6 +168,7 @@ def test_what_is_said_of_a_sample() -> None:
     }  # fmt: skip
 
 
+@pytest.mark.jit
 @pytest.mark.parametrize("degree", [4, 40])
 def test_runs_and_checks_say_how_thin_their_sample_is(
     degree: int, run: Run, folder: Path, monkeypatch: pytest.MonkeyPatch
