@@ -24,6 +24,7 @@ from storage.formats.layers import (
     row_blocks,
     same_pads,
 )
+from storage.traffic import WEIGHTS
 from storage.writer import NetworkWriter
 from tests.formats import naive_layers as naive
 from tests.formats.conftest import edges_of
@@ -161,7 +162,7 @@ def test_groups_that_do_not_divide() -> None:
 
 def test_synapses_are_magnitudes_without_zeros(tmp_path: Path) -> None:
     with NetworkWriter(tmp_path / "net.bin", 5) as writer:
-        synapses = Synapses(writer)
+        synapses = Synapses(writer, WEIGHTS)
         rows = Dense(np.array([[0.5, -2.0, 1.0], [0.0, 4.0, 0.0]])).rows(np.arange(2))
         synapses.add(rows, source=np.array([0, 1, -1]), target=np.array([3, 4]))
         writer.finish()

@@ -212,7 +212,8 @@ def test_report_holds_what_the_contract_says(folder: Path) -> None:
         "core_fill_max",
     }  # fmt: skip
     assert set(report["metrics"]["multicast"]) == {
-        "connectivity", "hops_total", "link_load_max", "link_load_mean", "link_load_p99",
+        "connectivity", "hops_total", "unicast_hops_total", "link_load_max", "link_load_mean",
+        "link_load_p99",
     }  # fmt: skip
     assert len(report["levels"]) > 0
     always = {"vertices", "connections", "cut_weight"}

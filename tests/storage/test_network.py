@@ -97,7 +97,7 @@ def test_attributes(tmp_path: Path) -> None:
         meta = writer.finish()
     assert meta.total_size == 8
     with NetworkFile(tmp_path / "net.bin") as net:
-        assert net.meta.provenance == {"from": "a test"}
+        assert net.meta.provenance == {"from": "a test", "traffic": {"source": "rates"}}
         assert net.vertex_sizes().tolist() == [3, 0, 5]
         for name, values in given_values.items():
             assert net.attribute(name).values.tolist() == values.tolist()
