@@ -103,7 +103,6 @@ def map_network(
     from mapper.arguments import check_arguments
     from mapper.commands import common
     from mapper.constraints import WishFile
-    from mapper.kernels import compile_once, work_of
     from mapper.settings import preset as preset_of
     from storage.files import real_path
 
@@ -126,9 +125,6 @@ def map_network(
         )
         wishes = None if constraints is None else WishFile.read(Path(constraints))
         tell = progress or _silent
-        tell("compile kernels", 0.0)
-        compile_once(_quiet_console(), work_of(settings.preset, settings.objective))
-        tell("compile kernels", 1.0)
         folder = Path(tempfile.mkdtemp(prefix="mapper-", dir=workdir))
         try:
             word = _rates_word(rates)
@@ -157,10 +153,12 @@ def _map(
 ) -> NetworkMapping:
     """Map an open network with everything made; `folder` is for what lies on disk meanwhile."""
     from mapper.commands.common import SPLIT, constraints_of
+    from mapper.kernels import works_of_run
     from mapper.limits.helpers import plan_helpers, write_split
     from mapper.monitor import Monitor
     from mapper.output import LOG, SCRATCH, make_report
     from mapper.pipeline import map_network as run
+    from mapper.plan import make_plan
     from mapper.report.loads import Loads
     from mapper.result import NetworkMapping
     from storage.nameless import NamelessFile
@@ -174,6 +172,9 @@ def _map(
         whole = NetworkFile(folder / SPLIT)
     try:
         wished = constraints_of(wishes, chip, original, helpers)
+        plan = make_plan(whole, chip, settings)
+        works = works_of_run(settings, plan, chip, wished is not None)
+        _compile(works, settings.threads, progress or _silent)
         monitor: Monitor
         with (
             Monitor(log=folder / LOG, watch=progress) as monitor,
@@ -254,6 +255,7 @@ def _open(
     if columns is not None and not isinstance(network, str | os.PathLike):
         raise UsageError("columns are those of a table in a file; leave them out")
     if not isinstance(network, NetworkFile | str | os.PathLike) and not _is_nir(network):
+        _compile(["generate"], settings.threads, tell)
         tell("import", 0.0)
         made = folder / (IMPORTED if word != UNIFORM else "unrated.bin")
         nodes = write_object(network, made, neurons, extras, settings)
@@ -302,7 +304,7 @@ def _open_file(
 ) -> Any:
     """A context with the network file that was given, or is made of the file or NIR graph."""
     from mapper.commands.common import is_network_name, require_weights
-    from storage.formats import import_network
+    from storage.formats import import_network, recognise
     from storage.formats.columns import name_columns
     from storage.network import NetworkFile
 
@@ -312,6 +314,7 @@ def _open_file(
     if _is_nir(network):
         from storage.formats.nirfile import load_graph
 
+        _compile(["import/nir"], settings.threads, tell)
         load_graph(
             network,
             imported,
@@ -338,6 +341,7 @@ def _open_file(
         chosen = None if columns is None else name_columns(columns)
     except ValueError as error:
         raise UsageError(f"columns: {error}") from error
+    _compile([f"import/{recognise(path).name}"], settings.threads, tell)
     import_network(
         path,
         imported,
@@ -410,10 +414,13 @@ def _bytes(memory: int | str | None) -> int | None:
         raise UsageError(f"memory: {error}") from error
 
 
-def _quiet_console() -> Any:
-    from rich.console import Console
+def _compile(works: list[str], threads: int, tell: Progress) -> None:
+    """Compile what some kinds of work need where this installation never did."""
+    from mapper.kernels import compile_kernels
 
-    return Console(quiet=True)
+    tell("compile kernels", 0.0)
+    compile_kernels(works, threads, advance=lambda share: tell("compile kernels", share))
+    tell("compile kernels", 1.0)
 
 
 def _silent(stage: str, fraction: float) -> None:

@@ -31,12 +31,11 @@ COMMANDS = {
     "place": "place a graph of groups, one group a core",
     "chips": "list the chips that are known by name, or print one as a file to start from",
     "hw": "the chip as hardware: Verilog, and the cells that it takes",
+    "warm": "compile the kernels ahead, as for the image of a container",
     "docs": "read a page of the documentation, or list them",
     "completion": "write a script that makes a shell complete commands and options",
 }
 OWN = ("mapper", "storage", "chipsim", "hw")
-LIGHT = ("info", "report", "chips", "hw", "docs", "completion")
-"""Commands that need no compiled kernels; `report` asks for them where it has to measure."""
 STAGED = ("run", "place")
 """Commands that work in stages, and can tell of them."""
 
@@ -95,7 +94,7 @@ def _fill(sub: argparse.ArgumentParser, name: str) -> None:
     module = import_module(f"mapper.commands.{name}_")
     sub.epilog = module.EPILOG
     module.add_arguments(sub)
-    sub.set_defaults(run=module.run, needs_kernels=name not in LIGHT)
+    sub.set_defaults(run=module.run)
     common = sub.add_argument_group("common options")
     common.add_argument("--json", action="store_true", help="print one JSON object only")
     told = common.add_mutually_exclusive_group()
@@ -166,8 +165,6 @@ def _run(options: argparse.Namespace) -> int:
 
 def _run_told(options: argparse.Namespace) -> int:
     try:
-        if options.needs_kernels:
-            _compile_kernels(options)
         code: int = options.run(options)
         return code
     except KeyboardInterrupt as stop:
@@ -182,27 +179,6 @@ def _run_told(options: argparse.Namespace) -> int:
         if options.debug or known is None:
             raise
         return _fail(options, *known)
-
-
-def _compile_kernels(options: argparse.Namespace) -> None:
-    from mapper.commands.common import stderr_console
-    from mapper.kernels import compile_once
-
-    compile_once(stderr_console(options), _work(options))
-
-
-def _work(options: argparse.Namespace) -> str:
-    """Which kernels a command needs; see `mapper.kernels.WORK`."""
-    from mapper.kernels import work_of
-
-    if options.command == "run":
-        return work_of(options.preset, options.objective)
-    names = {
-        "place": "place groups",
-        "score": "score mappings",
-        "simulate": "simulate mappings",
-    }
-    return names.get(options.command, "read and write networks")
 
 
 def _known_error(error: Exception) -> tuple[str, int] | None:

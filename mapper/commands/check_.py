@@ -49,6 +49,7 @@ def run(options: argparse.Namespace) -> int:
         common.open_network(options, options.network) as original,
         common.split_network(options, original, chip) as (network, helpers),
     ):
+        common.compile_kernels(options, "check")
         found = demands(network, chip, common.threads_of(options))
         constraints = common.constraints_of(wishes, chip, original, helpers)
         if constraints is not None:

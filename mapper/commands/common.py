@@ -258,9 +258,13 @@ def add_effort(parser: argparse.ArgumentParser, seed: bool = True) -> None:
         metavar="SIZE",
         help="memory to plan with, as 1GiB (default: three quarters of what is free)",
     )
-    group.add_argument("--threads", type=positive, metavar="N", help="default: all cores")
+    add_threads(group)
     if seed:
         group.add_argument("--seed", type=natural, default=0, metavar="S", help="default: 0")
+
+
+def add_threads(group: argparse._ActionsContainer) -> None:
+    group.add_argument("--threads", type=positive, metavar="N", help="default: all cores")
 
 
 def memory_of(options: argparse.Namespace) -> int:
@@ -270,7 +274,7 @@ def memory_of(options: argparse.Namespace) -> int:
 
 
 def threads_of(options: argparse.Namespace) -> int:
-    if options.threads:
+    if getattr(options, "threads", None):  # not every command has the option
         return int(options.threads)
     affinity = getattr(os, "sched_getaffinity", None)  # not everywhere; respects taskset, docker
     return len(affinity(0)) if affinity else os.cpu_count() or 1
@@ -291,6 +295,16 @@ def stdout_console() -> Console:
             raise BrokenPipeError
 
     return Results(highlight=False)
+
+
+def compile_kernels(options: argparse.Namespace, *works: str) -> None:
+    """Compile what some kinds of work need, see `mapper.kernels`, if this is its first use.
+
+    To be called once everything that can be wrong with the command line has been looked at.
+    """
+    from mapper.kernels import compile_once
+
+    compile_once(stderr_console(options), works, threads_of(options))
 
 
 def say(options: argparse.Namespace, line: str) -> None:
@@ -434,7 +448,7 @@ def _open_plain(
     import tempfile
 
     from mapper.resume import is_whole
-    from storage.formats import import_network
+    from storage.formats import import_network, recognise
     from storage.network import NetworkFile
 
     if path.is_dir():
@@ -451,6 +465,7 @@ def _open_plain(
             with NetworkFile(imported) as network:
                 yield network
             return
+        compile_kernels(options, f"import/{recognise(path).name}")
         with fraction_bar(options, f"importing {path.name}") as progress:
             meta = import_network(
                 path,

@@ -157,6 +157,7 @@ def _network(options: argparse.Namespace) -> dict[str, Any]:
             raise UsageError(f"--{shown} is for the output folder of a run")
     exporter = choose_exporter(options.destination, options.format)
     with NetworkFile(options.network) as network:
+        common.compile_kernels(options, f"export/{exporter.name}")
         losses = exporter.save(network, options.destination)
         result: dict[str, Any] = {"format": exporter.name, "synapses": network.meta.synapses}
     if exporter.nodes:

@@ -60,6 +60,7 @@ def run(options: argparse.Namespace) -> int:
         spec = kind(**{field.name: getattr(options, field.name) for field in fields(kind)})
     except BadInputError as error:
         raise UsageError(str(error)) from error
+    common.compile_kernels(options, "generate")
     with (
         common.lock_output(options.network),
         common.fraction_bar(options, f"generating {options.kind}") as progress,

@@ -67,8 +67,10 @@ def run(options: argparse.Namespace) -> int:
 
 def _import(options: argparse.Namespace, destination: Path) -> NetworkMeta:
     """Convert the file, and tell what was lost."""
-    from storage.formats import import_network
+    from storage.formats import import_network, recognise
 
+    importer = recognise(options.source, options.format)
+    common.compile_kernels(options, f"import/{importer.name}")
     with common.fraction_bar(options, f"importing {options.source.name}") as progress:
         meta = import_network(
             options.source,

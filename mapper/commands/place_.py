@@ -108,6 +108,7 @@ def run(options: argparse.Namespace) -> int:
                 f"group {largest} has the size {groups.sizes[largest]}, a core holds "
                 f"{chip.neurons}; give --neurons-per-core"
             )
+        common.compile_kernels(options, f"place/{options.preset}")
 
         def better(x: NDArray[np.int32], y: NDArray[np.int32]) -> None:
             core = (y * chip.width + x).astype(np.int32)

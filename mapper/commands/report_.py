@@ -98,7 +98,6 @@ def measure_folder(
 ) -> Loads:
     """The loads of a folder that does not hold them."""
     from mapper.errors import MapperError
-    from mapper.kernels import compile_once
     from mapper.measure import measure_network, open_mapped
     from mapper.output import MAPPING
     from mapper.report.loads import TRAFFIC, Loads
@@ -110,7 +109,7 @@ def measure_folder(
             f"{folder}: has no {TRAFFIC}, and its network {path} is not there to measure it; "
             "name the network with --network"
         )
-    compile_once(common.stderr_console(options), "score mappings")
+    common.compile_kernels(options, "score")
     common.say(options, f"note: {folder} has no {TRAFFIC}: measuring it, once")
     threads = common.threads_of(options)
     with (

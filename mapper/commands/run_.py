@@ -127,6 +127,7 @@ METHOD = (
 def run(options: argparse.Namespace) -> int:
     from dataclasses import asdict
 
+    from mapper.kernels import works_of_run
     from mapper.monitor import Monitor
     from mapper.output import (
         CONSTRAINTS,
@@ -202,6 +203,8 @@ def run(options: argparse.Namespace) -> int:
                     enough = enough_memory(network, chip, settings)
                     common.say(options, f"note: {plan.sample.told(enough)}")
                 constraints = common.constraints_of(wishes, chip, original, helpers)
+                limited = constraints is not None
+                common.compile_kernels(options, *works_of_run(settings, plan, chip, limited))
                 mapping = map_network(network, chip, settings, scratch, monitor, constraints)
                 imported = original.path != options.network
                 path = output / common.IMPORTED if imported else options.network

@@ -40,6 +40,7 @@ def run(options: argparse.Namespace) -> int:
     with common.open_network(options, options.network) as network:
         memory = common.memory_of(options) // 4
         with open_mapped(network, options.mapping, chip, memory, threads) as (whole, core):
+            common.compile_kernels(options, "score")
             traffic = measure_network(whole, chip, core, threads)
         about = network_facts(network, options.network)
     broken = violations(chip, traffic.usage)

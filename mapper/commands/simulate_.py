@@ -126,6 +126,7 @@ def _simulate(options: argparse.Namespace) -> int:
     wish = Wish(options.cycles, warmup, options.load_scale, options.seed, not options.no_saturation)
     packets = options.packets or "synapse"
     with NetworkFile(common.network_of(options.path, options.network, report)) as network:
+        common.compile_kernels(options, "simulate")
         offered = offered_load(
             options.path,
             report,

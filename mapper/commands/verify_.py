@@ -30,6 +30,8 @@ def run(options: argparse.Namespace) -> int:
 
     find_folder(options.path)
     if not options.path.is_dir():
+        if options.path.is_file():
+            common.compile_kernels(options, "verify")
         found = verify_network(options.path)
         result = {"path": str(options.path), "valid": True, **found}
         common.emit(options, result, [facts(f"{options.path}: valid network", found)])
@@ -49,5 +51,7 @@ def _verify_folder(options: argparse.Namespace) -> tuple[Path, dict[str, Any]]:
 
     report = read_report(options.path)
     network = common.network_of(options.path, options.network, report)
+    if network.is_file():
+        common.compile_kernels(options, "verify")
     verify_network(network)
     return network, verify_mapping(options.path, report, network)

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.mapper.conftest import nothing_to_compile
+
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
@@ -21,6 +23,6 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     )
     monkeypatch.setenv("HOME", str(home))
     monkeypatch.setenv("COLUMNS", "80")
-    monkeypatch.setattr("mapper.kernels.compile_once", lambda console, work: None)
+    monkeypatch.setattr("mapper.kernels.compile_kernels", nothing_to_compile)
     monkeypatch.chdir(work)
     yield work

@@ -13,6 +13,7 @@ import numba
 import pytest
 
 from mapper.cli import main
+from mapper.kernels import Compiled
 
 Tree = dict[str, bytes | None]
 
@@ -46,6 +47,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
                 item.add_marker(pytest.mark.filterwarnings(modulo))
 
 
+def nothing_to_compile(*arguments: object, **named: object) -> Compiled:
+    """In the place of `mapper.kernels.compile_kernels`."""
+    return Compiled(0, [], 0, 0.0)
+
+
 @pytest.fixture(scope="session")
 def nowhere(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Where tests run that need no folder: making and removing two for each takes longer."""
@@ -63,7 +69,7 @@ def tidy(
     monkeypatch.chdir(nowhere)
     monkeypatch.setattr(tempfile, "tempdir", str(nowhere))
     if "compiles" not in request.node.name:
-        monkeypatch.setattr("mapper.kernels.compile_once", lambda console, work: None)
+        monkeypatch.setattr("mapper.kernels.compile_kernels", nothing_to_compile)
     yield
     assert list(nowhere.iterdir()) == []
 

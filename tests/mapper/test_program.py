@@ -9,12 +9,12 @@ import sys
 from pathlib import Path
 
 import pytest
-from rich.console import Console
 
 from mapper.cli import COMMANDS, main
 from mapper.errors import CLOSED_PIPE
-from mapper.kernels import compile_once
+from mapper.kernels import Compiled
 from mapper.version import version
+from tests.mapper.conftest import Run
 from tests.mapper.helpers import random_network
 
 pytestmark = pytest.mark.jit  # what runs here is not the kernels
@@ -64,24 +64,52 @@ def test_a_reader_that_leaves(network: Path) -> None:
     assert (found.returncode, found.stderr) == (CLOSED_PIPE, b"")
 
 
-def test_first_use_compiles_and_says_so(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(folder / "cache"))
-    monkeypatch.delenv("NUMBA_CACHE_DIR", raising=False)
-    # The kernels of the other tests stay: processes that these start would compile them all again.
-    forgotten: list[None] = []
-    monkeypatch.setattr("mapper.kernels.forget_kernels", lambda: forgotten.append(None))
-    shown = []
-    for work in ("read and write networks", "place groups", "place groups"):
-        console = Console(record=True, quiet=False, file=open(os.devnull, "w"))  # noqa: SIM115, PTH123
-        with console.file:
-            compile_once(console, work)
-            shown.append(console.export_text())
-    assert shown[0].count("compiling kernels") == 2
-    assert shown[1].count("compiling kernels to place groups") == 1
-    assert shown[2] == ""
-    assert len(forgotten) == 1
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("check", "none.bin", "--chip", "4x4"),
+        ("run", "none.bin", "--chip", "4x4"),
+        ("run", "net.bin", "--chip", "nowhere"),
+        ("run", "net.bin", "--chip", "4x4", "--constraints", "none.toml"),
+        ("score", "net.bin", "none.npz", "--chip", "4x4"),
+        ("import", "none.csv", "new.bin"),
+        ("export", "none.bin", "new.csv"),
+        ("verify", "none.bin"),
+        ("simulate", "none"),
+        ("place", "none.bin", "--chip", "4x4"),
+    ],
+)
+def test_nothing_is_compiled_for_a_command_that_fails(
+    words: tuple[str, ...], network: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compiled: list[object] = []
+    monkeypatch.setattr("mapper.kernels.compile_kernels", lambda *told: compiled.append(told))
+    assert main(list(words)) in (1, 2)
+    assert compiled == []
 
 
 def test_main_reads_the_command_line(monkeypatch: pytest.MonkeyPatch, network: Path) -> None:
     monkeypatch.setattr(sys, "argv", ["mapper", "verify", "net.bin", "--json"])
     assert main() == 0
+
+
+def test_warm(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It says what was compiled, and fails if something could not be."""
+    asked: list[list[str]] = []
+    left = iter([["a.b", "a.c"], [], ["a.b", "a.c"], ["a.c"]])
+
+    def compile_kernels(works: list[str], *more: object) -> Compiled:
+        asked.append(list(works))
+        return Compiled(2, [], 1, 0.5)
+
+    monkeypatch.setattr("mapper.kernels.compile_kernels", compile_kernels)
+    monkeypatch.setattr("mapper.kernels.missing_kernels", lambda works: next(left))
+    done = run("warm", "--preset", "fast", "--preset", "classic", "--json")
+    assert done.code == 0
+    assert done.json()["presets"] == ["fast", "classic"]
+    assert (done.json()["compiled"], done.json()["missing"]) == (2, [])
+    assert {"generate", "run/classic", "run/fast/cut/levels"} <= set(asked[0])
+    assert not any("default" in work or "strong" in work for work in asked[0])
+    failed = run("warm", "--json")
+    assert (failed.code, failed.json()["missing"]) == (1, ["a.c"])
+    assert "run/strong/multicast/nets" in asked[1]

@@ -1,0 +1,238 @@
+"""Record which kernels each kind of work calls, and with which types: mapper/kernels.json.
+
+    python scripts/kernels.py            write the table again
+    python scripts/kernels.py --times    and how long kernels take to compile
+    python scripts/kernels.py --check    say where it differs; exit code 1 if it does
+    python scripts/kernels.py --check run/fast score    the same of these kinds of work alone
+
+Small networks are put through the commands, and what Python calls of kernels is noted. To be run
+when a kernel is new, or gets other arguments.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from importlib import import_module
+from pathlib import Path
+
+import numba
+import numpy as np
+from numba.core.dispatcher import Dispatcher
+
+import mapper.kernels
+from mapper.cli import main as mapper_main
+from mapper.kernels import Table
+
+PATH = Path(mapper.kernels.__file__).with_name("kernels.json")
+PACKAGES = ("mapper", "storage", "chipsim")
+LONG = 0.5  # seconds of compilation from which they are noted
+
+Calls = set[tuple[str, str]]
+
+
+class Recorder:
+    """Notes calls of kernels from Python: the first of each type after `fresh`."""
+
+    def __init__(self) -> None:
+        self.calls: Calls = set()
+        self.all: Calls = set()
+        call = Dispatcher._compile_for_args
+
+        def noted(kernel: Dispatcher, *arguments: object, **named: object) -> object:
+            assert not named
+            name = f"{kernel.py_func.__module__}.{kernel.py_func.__name__}"
+            if name.startswith(PACKAGES):
+                types = map(mapper.kernels.name_of, map(kernel.typeof_pyval, arguments))
+                self.calls.add((name, " ".join(types)))
+            return call(kernel, *arguments)
+
+        Dispatcher._compile_for_args = noted
+
+    def fresh(self) -> None:
+        """Forget in this process what is compiled; it is loaded from numba's cache again."""
+        self.calls = set()
+        for name, module in list(sys.modules.items()):
+            if name.partition(".")[0] in PACKAGES:
+                for value in list(vars(module).values()):
+                    if isinstance(value, Dispatcher):
+                        value._reset_overloads()
+
+
+def run(*words: str) -> None:
+    """A command of mapper, without its output."""
+    with (
+        contextlib.redirect_stdout(io.StringIO()),
+        contextlib.redirect_stderr(io.StringIO()) as said,
+    ):
+        try:
+            code = mapper_main(list(words))
+        except SystemExit as stop:
+            code = int(stop.code or 0)
+    if code:
+        raise RuntimeError(f"mapper {' '.join(words)}: {said.getvalue()}")
+
+
+def prepare() -> None:
+    """Networks in the current folder: random ones of both kinds, and one with structure."""
+    rng = np.random.default_rng(0)
+    from storage.writer import NetworkWriter
+
+    for name, neurons, synapses, undirected in (
+        ("directed.bin", 300, 3000, False),
+        ("undirected.bin", 300, 3000, True),
+        ("dense.bin", 300, 90_000, False),
+    ):
+        source, target = rng.integers(0, neurons, (2, synapses))
+        with NetworkWriter(Path(name), neurons, undirected=undirected, memory=1 << 16) as writer:
+            writer.add(source, target, source % 5)
+            writer.finish()
+    run("generate", "cortex", "sheet.bin", "--side", "40", "--fanout", "20", "--sigma", "3")
+    run("generate", "microcircuit", "circuit.bin", "--scale", "0.02")
+
+
+CHIP = ("--chip", "6x6", "--neurons-per-core", "80")
+NAMES = ("directed", "undirected", "dense", "circuit", "sheet")
+PRESETS = ("fast", "default", "strong")
+LIGHT = {"strong": "proposals=9 cycle-proposals=9 tree-proposals=9 starts=2 recuts=2"}
+"""Of what takes long: less of it, by the same kernels."""
+
+
+def works() -> Iterator[tuple[str, list[list[str]]]]:
+    """All kinds of work, and commands that call their kernels."""
+    from storage.formats import EXPORTS
+
+    kinds = ("cortex", "--side", "20", "--fanout", "9", "--sigma", "2")
+    yield "generate", [["generate", kinds[0], "made.bin", *kinds[1:]]]
+    for name, exporter in EXPORTS.items():
+        files = [(f"{kind}.bin", f"{kind}{exporter.extensions[0]}") for kind in NAMES[:2]]
+        yield f"export/{name}", [["export", net, file, "--format", name] for net, file in files]
+        yield f"import/{name}", [["import", file, "again.bin"] for _, file in files]
+    yield "check", [["check", f"{name}.bin", *CHIP] for name in NAMES]
+    yield "verify", [["verify", f"{name}.bin"] for name in NAMES]
+    yield "run/classic", _runs("--preset", "classic")
+    for preset in PRESETS:
+        less = [f"--{word}" for word in LIGHT.get(preset, "").split()]
+        given = ("--preset", preset, *less)
+        for objective in ("unicast", "cut", "multicast"):
+            wish = (*given, "--objective", objective)
+            if objective == "multicast":
+                yield f"run/{preset}/{objective}/nets", _runs(*wish)
+            else:
+                yield f"run/{preset}/{objective}/levels", _runs(*wish)
+            yield f"run/{preset}/{objective}/streamed", _runs(*wish, "--level-budget", "0")
+    for preset in (*PRESETS, "classic"):
+        yield (
+            f"place/{preset}",
+            [["place", f"{name}.bin", "--chip", "18x18", "--preset", preset] for name in NAMES[:3]],
+        )
+    yield "limits", _runs(
+        "--synapses-per-core", "4000", "--axons-per-core", "400", names=("directed", "sheet")
+    )  # fmt: skip
+    yield "verify", [["verify", "result"]]
+    yield "score", [["score", "sheet.bin", "result/mapping.npz", *CHIP]]
+    yield "simulate", [["simulate", "result", "--cycles", "20"]]
+
+
+def _runs(*options: str, names: tuple[str, ...] = NAMES) -> list[list[str]]:
+    return [["run", f"{name}.bin", *CHIP, "-o", "result", "--force", *options] for name in names]
+
+
+def record(recorder: Recorder, wanted: tuple[str, ...]) -> dict[str, list[str]]:
+    """The kernels of each kind of work; their types are noted by the recorder.
+
+    wanted : what the names of kinds of work begin with, those that are looked at
+    """
+    from mapper import plan
+    from mapper.placement import portfolio
+    from mapper.placement.spectral import Search
+
+    for name, effort in portfolio.EFFORTS.items():  # all steps, with next to no time for each
+        light = replace(effort, work=1e6, least=1e5, search=Search(1, 1, 2), repeats=2, sweeps=1)
+        portfolio.EFFORTS[name] = light
+    net_bytes = plan.NET_BYTES
+    found: dict[str, set[str]] = {}
+    for work, commands in works():
+        if not work.startswith(wanted):
+            continue
+        # so much that nets are not held
+        plan.NET_BYTES = 1 << 40 if work.endswith("multicast/streamed") else net_bytes
+        print(work, "...", file=sys.stderr)
+        recorder.fresh()
+        for words in commands:
+            run(*words)
+        found.setdefault(work, set()).update(name for name, _ in recorder.calls)
+        recorder.all |= recorder.calls
+    if "limits" in found:
+        found["limits"] -= found["run/default/unicast/levels"]
+    return {work: sorted(kernels) for work, kernels in sorted(found.items())}
+
+
+def main() -> int:
+    recorder = Recorder()
+    wanted = tuple(word for word in sys.argv[1:] if not word.startswith("-"))
+    mapper.kernels.compile_once = lambda *arguments, **named: None
+    with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
+        prepare()
+        kinds = record(recorder, wanted or ("",))
+    kernels: dict[str, list[str]] = {}
+    for name, types in sorted(recorder.all):
+        kernels.setdefault(name, []).append(types)
+    old = mapper.kernels.read_table() if PATH.exists() else None
+    if "--check" in sys.argv:
+        assert old is not None
+        wrong = _differences(kinds, kernels, old, part=bool(wanted))
+        print(*wrong, sep="\n", end="\n" if wrong else "")
+        return 1 if wrong else 0
+    table = {"kernels": kernels, "works": kinds, "seconds": {} if old is None else old.seconds}
+    if "--times" in sys.argv:
+        table["seconds"] = _seconds(kernels)
+    PATH.write_text(json.dumps(table, indent=1) + "\n")
+    return 0
+
+
+def _differences(
+    kinds: dict[str, list[str]], kernels: dict[str, list[str]], old: Table, *, part: bool
+) -> list[str]:
+    """Where the table is not what was found; part : only some kinds of work were looked at."""
+    works = {name: was for name, was in old.works.items() if not part or name in kinds}
+    wrong = [
+        f"{work}: {sorted(set(kinds.get(work, ())) ^ set(works.get(work, ())))}"
+        for work in sorted(kinds.keys() | works.keys())
+        if kinds.get(work) != works.get(work)
+    ]
+    for name in sorted(kernels.keys() | (set() if part else old.kernels.keys())):
+        found, known = set(kernels.get(name, ())), set(old.kernels.get(name, ()))
+        if found - known or (known - found and not part):
+            wrong.append(f"{name}: {sorted(found ^ known)}")
+    return wrong
+
+
+def _seconds(kernels: dict[str, list[str]]) -> dict[str, float]:
+    """Seconds of compilation, of those that take long."""
+    os.environ["NUMBA_CACHE_DIR"] = ""
+    found = {}
+    with tempfile.TemporaryDirectory() as folder:
+        numba.config.CACHE_DIR = folder
+        for name, signatures in kernels.items():
+            module, _, function = name.rpartition(".")
+            kernel = getattr(import_module(module), function)
+            copy = type(kernel)(kernel.py_func, targetoptions=kernel.targetoptions)
+            started = time.process_time()
+            for types in signatures:
+                copy.compile(mapper.kernels.types_of(types))
+            spent = time.process_time() - started
+            if spent >= LONG:
+                found[name] = round(spent, 1)
+    return found
+
+
+if __name__ == "__main__":
+    sys.exit(main())
