@@ -36,6 +36,11 @@ COMMANDS = {
     "completion": "write a script that makes a shell complete commands and options",
 }
 OWN = ("mapper", "storage", "chipsim", "hw")
+KEPT = {
+    "run": "repeat the command with --resume to go on",
+    "warm": "kernels that were compiled are kept",
+}
+"""What is left of a command that was interrupted."""
 STAGED = ("run", "place")
 """Commands that work in stages, and can tell of them."""
 
@@ -168,8 +173,7 @@ def _run_told(options: argparse.Namespace) -> int:
         code: int = options.run(options)
         return code
     except KeyboardInterrupt as stop:
-        kept = options.command == "run"
-        what = "repeat the command with --resume to go on" if kept else "nothing was kept"
+        what = KEPT.get(options.command, "nothing was kept")
         why = f"interrupted: {stop}" if str(stop) else "interrupted"
         return _fail(options, f"{why}; {what}", INTERRUPTED)
     except BrokenPipeError:
