@@ -227,7 +227,7 @@ def skip_kernels() -> None:
     """In a worker: kernels are compiled when they are used, as everywhere in the tests."""
     import mapper.kernels
 
-    mapper.kernels.compile_once = lambda console, work: None  # type: ignore[assignment]
+    mapper.kernels.compile_once = lambda *given: None  # type: ignore[assignment]
 
 
 def test_mappings_of_worker_processes(folder: Path, edges: tuple[Any, ...]) -> None:

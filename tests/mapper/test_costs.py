@@ -199,8 +199,8 @@ def test_a_run_tells_cut_and_hops(
 def test_nets_tell_what_the_score_does(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where nothing better is found after the placement, its numbers are those of the mapping."""
 
-    def looked(nets: Any, core: Any, mesh: Any, effort: Any, seed: int) -> Any:
-        before = refine_by_trees(nets, core, mesh, effort, seed)[1]
+    def looked(nets: Any, core: Any, mesh: Any, effort: Any, seed: int, *more: Any) -> Any:
+        before = refine_by_trees(nets, core, mesh, effort, seed, *more)[1]
         return core, before, before
 
     monkeypatch.setattr("mapper.multicast.job.refine_by_trees", looked)
