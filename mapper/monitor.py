@@ -90,6 +90,15 @@ class Monitor(Closing):
             self.stages.append(stage)
             self.write(f"{name}: {seconds:.2f} s, {stage['cpu_seconds']:.2f} s of all cores")
 
+    @contextmanager
+    def untimed(self) -> Iterator[None]:
+        """Time that is none of the run's: that of compiling kernels on first use."""
+        start = time.perf_counter()
+        try:
+            yield
+        finally:
+            self._start += time.perf_counter() - start
+
     def expect(self, work: int) -> None:
         """Announce how many connections the stage at work will visit from now on."""
         self._expected, self._done, self._since = work, 0, time.perf_counter()

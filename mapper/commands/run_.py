@@ -204,7 +204,8 @@ def run(options: argparse.Namespace) -> int:
                     common.say(options, f"note: {plan.sample.told(enough)}")
                 constraints = common.constraints_of(wishes, chip, original, helpers)
                 limited = constraints is not None
-                common.compile_kernels(options, *works_of_run(settings, plan, chip, limited))
+                with monitor.untimed():
+                    common.compile_kernels(options, *works_of_run(settings, plan, chip, limited))
                 mapping = map_network(network, chip, settings, scratch, monitor, constraints)
                 imported = original.path != options.network
                 path = output / common.IMPORTED if imported else options.network

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import time
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -11,6 +12,7 @@ import psutil
 import pytest
 
 from mapper import resources
+from mapper.monitor import Monitor
 
 
 def test_figures_are_of_this_process() -> None:
@@ -63,3 +65,10 @@ def test_a_cgroup_bounds_what_is_available(monkeypatch: pytest.MonkeyPatch, tmp_
     assert resources.available_bytes() == 0
     limit.write_text("max\n")
     assert resources.available_bytes() > 1000
+
+
+def test_compilation_is_no_time_of_the_run() -> None:
+    monitor = Monitor()
+    with monitor.untimed():
+        time.sleep(0.2)
+    assert 0 <= monitor.resources()["seconds"] < 0.2
