@@ -1,0 +1,25 @@
+"""A sample of the golden manifest: what the commands write is what it was, byte by byte."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.mark.jit
+def test_sample_of_the_manifest(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "scripts/golden.py", "--check"],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": str(ROOT), "TMPDIR": str(tmp_path)},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "16 of 16 cases as recorded" in done.stdout
