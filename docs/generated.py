@@ -14,7 +14,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mapper.cli import COMMANDS, build_whole_parser, subparsers
+from mapper.cli.main import COMMANDS, build_whole_parser, subparsers
 from mapper.settings import PRESETS, Settings
 
 if TYPE_CHECKING:
@@ -174,7 +174,7 @@ def value(found: Any) -> str:
 
 def chips() -> str:
     """The named chips."""
-    from chipsim.presets import PRESETS as CHIPS
+    from chipsim.chip.presets import PRESETS as CHIPS
 
     names = ("neurons", "synapses", "axons_in", "axons_out")
     costs = ("energy_router", "energy_link", "latency_router", "latency_link")

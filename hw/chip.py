@@ -27,14 +27,14 @@ from amaranth.hdl import Assert, Cat, Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from hw.arbiter import Arbiter
 from hw.barrier import Barrier
-from hw.core import Core
+from hw.core.core import Core
+from hw.core.shape import CoreShape
 from hw.errors import HwError
-from hw.mesh import Mesh
-from hw.packet import coordinate_bits
-from hw.router import PORTS
-from hw.shape import CoreShape
+from hw.noc.arbiter import Arbiter
+from hw.noc.mesh import Mesh
+from hw.noc.packet import coordinate_bits
+from hw.noc.router import PORTS
 from hw.strobe import strobe
 from hw.tables import ChipTables
 

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from hw.core.shape import CoreShape
 from hw.errors import HwError, check_count
-from hw.shape import CoreShape
 
 Int64Array = NDArray[np.int64]
 _PER_NEURON = ("threshold", "leak", "bias", "subtract", "potential")

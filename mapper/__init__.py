@@ -16,10 +16,10 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from mapper.installation import prepare
+from mapper.runtime.installation import prepare
 
 if TYPE_CHECKING:
-    from chipsim.chip import Chip as Chip
+    from chipsim.chip.model import Chip as Chip
     from mapper.api import map_network as map_network
     from mapper.errors import DoesNotFitError as DoesNotFitError
     from mapper.errors import MapperError as MapperError
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from mapper.result import NetworkMapping as NetworkMapping
 
 _PLACES = {
-    "Chip": "chipsim.chip",
+    "Chip": "chipsim.chip.model",
     "DoesNotFitError": "mapper.errors",
     "MapperError": "mapper.errors",
     "NetworkMapping": "mapper.result",

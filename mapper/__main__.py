@@ -2,6 +2,6 @@
 
 import sys
 
-from mapper.cli import main
+from mapper.cli.main import main
 
 sys.exit(main())

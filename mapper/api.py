@@ -21,12 +21,12 @@ from numpy.typing import ArrayLike
 from mapper.errors import MapperError, UsageError
 
 if TYPE_CHECKING:
-    from chipsim.chip import Chip
-    from mapper.constraints import WishFile
-    from mapper.monitor import Monitor
+    from chipsim.chip.model import Chip
+    from mapper.limits.constraints import WishFile
     from mapper.result import NetworkMapping
+    from mapper.runtime.monitor import Monitor
     from mapper.settings import Settings
-    from storage.network import NetworkFile
+    from storage.store.network import NetworkFile
 
 Progress: TypeAlias = Callable[[str, float], None]
 
@@ -59,7 +59,7 @@ def map_network(
     Parameters
     ----------
     network : the path of a network file or of any file that `mapper import` reads; an open
-        `storage.network.NetworkFile`; a square scipy.sparse matrix (entry (i, j) is a synapse
+        `storage.store.network.NetworkFile`; a square scipy.sparse matrix (entry (i, j) is a synapse
         from i to j); a tuple (source, target) or (source, target, weight) of arrays of shape
         (synapses,); a networkx graph (edge attribute `weight`, else 1); a nir.NIRGraph
     chip : "16x16", the name of a preset, the path of a TOML file, or a `Chip`
@@ -100,9 +100,9 @@ def map_network(
     MapperError
         Base of both, for all other input that is wrong. A message is one line.
     """
-    from mapper.arguments import check_arguments
-    from mapper.commands import common
-    from mapper.constraints import WishFile
+    from mapper.cli import options as common
+    from mapper.limits.constraints import WishFile
+    from mapper.runtime.arguments import check_arguments
     from mapper.settings import preset as preset_of
     from storage.files import real_path
 
@@ -152,18 +152,18 @@ def _map(
     nodes: Any,
 ) -> NetworkMapping:
     """Map an open network with everything made; `folder` is for what lies on disk meanwhile."""
-    from mapper.commands.common import SPLIT, constraints_of
-    from mapper.kernels import works_of_run
-    from mapper.limits.helpers import plan_helpers, write_split
-    from mapper.monitor import Monitor
-    from mapper.output import LOG, SCRATCH, make_report
+    from mapper.cli.options import SPLIT, constraints_of
+    from mapper.limits.relays import plan_helpers, write_split
     from mapper.pipeline import map_network as run
-    from mapper.plan import make_plan
-    from mapper.report.loads import Loads
     from mapper.result import NetworkMapping
-    from storage.nameless import NamelessFile
-    from storage.network import ID, NetworkFile
-    from storage.scratch import Scratch
+    from mapper.results.loads import Loads
+    from mapper.results.output import LOG, SCRATCH, make_report
+    from mapper.runtime.memory_plan import make_plan
+    from mapper.runtime.monitor import Monitor
+    from mapper.warmup import works_of_run
+    from storage.scratch.nameless import NamelessFile
+    from storage.scratch.scratch import Scratch
+    from storage.store.network import ID, NetworkFile
 
     helpers = plan_helpers(original, chip, settings.threads) if split else None
     whole: NetworkFile = original
@@ -217,7 +217,7 @@ def _called(network: NetworkFile) -> Any:
     """
     import numpy as np
 
-    from storage.network import ID, POPULATION
+    from storage.store.network import ID, POPULATION
 
     ids = network.attribute(ID)
     called = ids.stored if ids.labels is None else [ids.labels[i] for i in ids.stored.tolist()]
@@ -245,10 +245,10 @@ def _open(
     """
     import numpy as np
 
-    from mapper.commands.common import IMPORTED
-    from storage.network import NetworkFile
-    from storage.rates import write_rated, write_uniform
-    from storage.traffic import UNIFORM
+    from mapper.cli.options import IMPORTED
+    from storage.store.network import NetworkFile
+    from storage.store.rates import write_rated, write_uniform
+    from storage.store.traffic import UNIFORM
 
     if neurons is not None and not isinstance(network, tuple | list):
         raise UsageError("neurons is for a network of edge arrays only; leave it out")
@@ -280,7 +280,7 @@ def _open(
 
 def _rates_word(rates: ArrayLike | str | None) -> str | None:
     """The word that was given instead of rates, if it was one."""
-    from storage.traffic import UNIFORM, WEIGHTS
+    from storage.store.traffic import UNIFORM, WEIGHTS
 
     if not isinstance(rates, str):
         return None
@@ -303,16 +303,16 @@ def _open_file(
     tell: Progress,
 ) -> Any:
     """A context with the network file that was given, or is made of the file or NIR graph."""
-    from mapper.commands.common import is_network_name, require_weights
+    from mapper.cli.options import is_network_name, require_weights
     from storage.formats import import_network, recognise
     from storage.formats.columns import name_columns
-    from storage.network import NetworkFile
+    from storage.store.network import NetworkFile
 
     if isinstance(network, NetworkFile):
         require_weights(word, network)
         return nullcontext(network)
     if _is_nir(network):
-        from storage.formats.nirfile import load_graph
+        from storage.formats.hdf5.nirfile import load_graph
 
         _compile(["import/nir"], settings.threads, tell)
         load_graph(
@@ -395,8 +395,8 @@ def write_object(
 
 
 def _chip(chip: Any) -> Chip:
-    from chipsim.chip import Chip
-    from chipsim.presets import parse_chip
+    from chipsim.chip.model import Chip
+    from chipsim.chip.presets import parse_chip
 
     if isinstance(chip, Chip):
         return chip
@@ -406,7 +406,7 @@ def _chip(chip: Any) -> Chip:
 
 
 def _bytes(memory: int | str | None) -> int | None:
-    from mapper.commands.common import parse_bytes
+    from mapper.cli.options import parse_bytes
 
     try:
         return None if memory is None else parse_bytes(str(memory))
@@ -416,7 +416,7 @@ def _bytes(memory: int | str | None) -> int | None:
 
 def _compile(works: list[str], threads: int, tell: Progress) -> None:
     """Compile what some kinds of work need where this installation never did."""
-    from mapper.kernels import compile_kernels
+    from mapper.warmup import compile_kernels
 
     tell("compile kernels", 0.0)
     compile_kernels(works, threads, advance=lambda share: tell("compile kernels", share))

@@ -12,37 +12,37 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from chipsim.chip import Chip
-from chipsim.limits import violations
-from chipsim.metrics import summarise
-from chipsim.traffic import Traffic
-from mapper.capacity import require_fit
-from mapper.checkpoint import Arrays, Steps
-from mapper.constraints import Constraints
-from mapper.costs import Costs
+from chipsim.chip.limits import violations
+from chipsim.chip.model import Chip
+from chipsim.traffic.arrays import Traffic
+from chipsim.traffic.metrics import summarise
 from mapper.errors import DoesNotFitError
-from mapper.limits.fold import fold
-from mapper.limits.search import make_job
-from mapper.measure import measure_network
+from mapper.evaluation.measure import measure_network
+from mapper.graph.contraction import contract
+from mapper.limits.axons import make_job
+from mapper.limits.capacity import require_fit
+from mapper.limits.combined import fold
+from mapper.limits.constraints import Constraints
 from mapper.methods.classic import Classic
 from mapper.methods.nets import Nets
-from mapper.methods.run import Method, Run
+from mapper.methods.steps import Method, Run
 from mapper.methods.streamed import Streamed
-from mapper.monitor import Monitor
-from mapper.partition.contraction import contract
-from mapper.partition.growing import Subgraph
+from mapper.partitioning.greedy_growing import Subgraph
 from mapper.placement.clock import Clock
 from mapper.placement.force import refine_by_forces
 from mapper.placement.portfolio import place
 from mapper.placement.region import choose_region
 from mapper.placement.region_bisection import place_by_bisection
-from mapper.plan import make_plan, megabytes
+from mapper.runtime.checkpoint import Arrays, Steps
+from mapper.runtime.memory_plan import make_plan, megabytes
+from mapper.runtime.monitor import Monitor
+from mapper.runtime.stopping import Stop, StoppedError
+from mapper.runtime.threads import Team
+from mapper.scoring.stage_costs import Costs
 from mapper.settings import Settings
-from mapper.stopping import Stop, StoppedError
-from mapper.team import Team
-from storage.graph import Graph
-from storage.network import NetworkFile
-from storage.scratch import Scratch
+from storage.scratch.scratch import Scratch
+from storage.store.graph import Graph
+from storage.store.network import NetworkFile
 
 NOTHING_YET = "no mapping within all limits had been found"
 

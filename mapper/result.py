@@ -15,11 +15,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 if TYPE_CHECKING:
-    from chipsim.chip import Chip
-    from mapper.limits.helpers import Helpers
-    from mapper.report.loads import Loads
+    from chipsim.chip.model import Chip
+    from mapper.limits.relays import Helpers
+    from mapper.results.loads import Loads
     from mapper.settings import Settings
-    from storage.nameless import NamelessFile
+    from storage.scratch.nameless import NamelessFile
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -77,13 +77,13 @@ class NetworkMapping:
         Raises `MapperError` if the folder exists, or cannot be written.
         """
         from mapper.api import as_mapper_errors
-        from mapper.commands.common import IMPORTED
-        from mapper.mapping_file import save_mapping
-        from mapper.output import CONSTRAINTS, LOG, MAPPING, REPORT
-        from mapper.output_folder import output_folder
-        from mapper.report.loads import TRAFFIC, save_loads
+        from mapper.cli.options import IMPORTED
         from mapper.report.make import PAGE, write_page
         from mapper.report.view import make_view
+        from mapper.results.loads import TRAFFIC, save_loads
+        from mapper.results.mapping_file import save_mapping
+        from mapper.results.output import CONSTRAINTS, LOG, MAPPING, REPORT
+        from mapper.results.output_folder import output_folder
         from storage.files import write_file
 
         path = Path(folder)
@@ -118,9 +118,9 @@ class NetworkMapping:
 
     def _facts(self) -> list[tuple[str, str]]:
         """The key figures."""
-        from mapper.activity import traffic_in
-        from mapper.tables import number
-        from storage.traffic import describe
+        from mapper.results.activity import traffic_in
+        from mapper.runtime.tables import number
+        from storage.store.traffic import describe
 
         network, metrics = self._report["network"], self.metrics
         return [

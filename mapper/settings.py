@@ -25,7 +25,7 @@ class Settings:
     preset : name of the preset that the others are from
     objective : "unicast" (hops of spikes, one for each target), "cut" (no refinement by hops) or
         "multicast" (a spike goes once to each core: connectivity, then links of trees)
-    method : "classic" (the nine steps as published) or "streamed" (mapper.partition.streamed)
+    method : "classic" (the nine steps as published) or "streamed" (mapper.partitioning.streamed)
     seed : the same seed gives the same bytes, for any number of threads
     threads : at work at a time
     memory_bytes : memory that the run is planned with; unless given, three quarters of what is free

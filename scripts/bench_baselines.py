@@ -9,7 +9,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from storage.network import NetworkFile
+from storage.store.network import NetworkFile
 
 Places = tuple[NDArray[np.int64], NDArray[np.int64]]
 MOST_SWEEPS = 10_000

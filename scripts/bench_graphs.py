@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from storage.network import NetworkFile
+from storage.store.network import NetworkFile
 
 NO_EDGE_WEIGHTS = 1  # ParHIP: bits that are set in the first of three header words
 NO_VERTEX_WEIGHTS = 2

@@ -12,7 +12,7 @@ from bench_graphs import read_parhip, write_metis
 from bench_runs import STEINER_MOST, Bench, Case, Method, hard_cap, takes
 from bench_tables import Matrix, Table
 
-from storage.network import NetworkFile
+from storage.store.network import NetworkFile
 
 HOPS = ("4elt", "fe_sphere", "memplus", "wing", "vibrobox", "finan512")
 MESHES = (8, 16)

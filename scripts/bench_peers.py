@@ -31,7 +31,7 @@ import numpy as np
 from bench_graphs import group_graph, mesh_edges, read_parhip, write_metis, write_nets, write_parhip
 from numpy.typing import NDArray
 
-from storage.network import NetworkFile
+from storage.store.network import NetworkFile
 
 SHARES = (1.0, 0.7, 0.4, 0.15, 0.0)  # of the slack, tried in turn where a peer overdraws it
 
@@ -212,7 +212,7 @@ def partition(options: argparse.Namespace) -> dict[str, Any]:
 
 def place(options: argparse.Namespace) -> dict[str, Any]:
     """Give the parts cores by `mapper place`, once for each seed; keep the cheapest placement."""
-    from mapper.cli import main as command_line
+    from mapper.cli.main import main as command_line
 
     graph = read_parhip(options.graph)
     part = np.load(options.part)

@@ -22,8 +22,8 @@ import numpy as np
 from bench_common import PEER_MODULES, Process, last_object, mapper, need, run, say, worker
 from numpy.typing import NDArray
 
-from mapper.cli import build_parser
-from mapper.cli import main as command_line
+from mapper.cli.main import build_parser
+from mapper.cli.main import main as command_line
 from mapper.settings import PRESETS
 
 KEY = ("table", "case", "method", "seed")  # what names a run

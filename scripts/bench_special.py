@@ -13,7 +13,7 @@ from bench_mapping import objective, of_table, whole_mappings
 from bench_runs import Bench, Case, Method, hard_cap
 from bench_tables import Matrix, Table
 
-from storage.network import NetworkFile
+from storage.store.network import NetworkFile
 
 QAP = ("nug30", "sko42", "sko49", "sko64", "sko81", "wil50", "tho40")
 LAYERED = "64x64x8,32x32x16,32x32x16,16x16x16,1x1x256,1x1x10"

@@ -21,11 +21,11 @@ import zstandard
 from isal import isal_zlib
 from rich.console import Console
 
-from mapper.tables import columns
-from storage.archive import ArchiveReader
-from storage.codec import decode_block, encode_block
+from mapper.runtime.tables import columns
 from storage.generate import Cortex, generate
-from storage.network import NetworkFile, block_member
+from storage.store.archive import ArchiveReader
+from storage.store.codec import decode_block, encode_block
+from storage.store.network import NetworkFile, block_member
 
 
 def isal(raw: bytes, window_bits: int) -> bytes:

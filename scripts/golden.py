@@ -88,7 +88,7 @@ def _timeless(answer: dict[str, Any]) -> object:
 
 def _command(argv: list[str]) -> str:
     """What a command prints to stdout."""
-    from mapper.cli import main
+    from mapper.cli.main import main
 
     out, err = io.StringIO(), io.StringIO()
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):

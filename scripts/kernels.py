@@ -1,4 +1,4 @@
-"""Record which kernels each kind of work calls, and with which types: mapper/kernels.json.
+"""Record which kernels each kind of work calls, and with which types: mapper/warmup.json.
 
     python scripts/kernels.py            write the table again
     python scripts/kernels.py --times    and how long kernels take to compile
@@ -27,11 +27,11 @@ import numba
 import numpy as np
 from numba.core.dispatcher import Dispatcher
 
-import mapper.kernels
-from mapper.cli import main as mapper_main
-from mapper.kernels import Table
+import mapper.warmup
+from mapper.cli.main import main as mapper_main
+from mapper.warmup import Table
 
-PATH = Path(mapper.kernels.__file__).with_name("kernels.json")
+PATH = Path(mapper.warmup.__file__).with_name("warmup.json")
 PACKAGES = ("mapper", "storage", "chipsim")
 LONG = 0.5  # seconds of compilation from which they are noted
 TRIES = 4  # each with more in numba's cache
@@ -51,7 +51,7 @@ class Recorder:
             assert not named
             name = f"{kernel.py_func.__module__}.{kernel.py_func.__name__}"
             if name.startswith(PACKAGES):
-                types = map(mapper.kernels.name_of, map(kernel.typeof_pyval, arguments))
+                types = map(mapper.warmup.name_of, map(kernel.typeof_pyval, arguments))
                 self.calls.add((name, " ".join(types)))
             return call(kernel, *arguments)
 
@@ -97,7 +97,7 @@ def run(*words: str) -> None:
 def prepare() -> None:
     """Networks in the current folder: random ones of both kinds, and one with structure."""
     rng = np.random.default_rng(0)
-    from storage.writer import NetworkWriter
+    from storage.store.writer import NetworkWriter
 
     for name, neurons, synapses, undirected in (
         ("directed.bin", 300, 3000, False),
@@ -164,9 +164,9 @@ def record(recorder: Recorder, wanted: tuple[str, ...]) -> dict[str, list[str]]:
 
     wanted : what the names of kinds of work begin with, those that are looked at
     """
-    from mapper import plan
     from mapper.placement import portfolio
     from mapper.placement.spectral import Search
+    from mapper.runtime import memory_plan as plan
 
     for name, effort in portfolio.EFFORTS.items():  # all steps, with next to no time for each
         light = replace(effort, work=1e6, least=1e5, search=Search(1, 1, 2), repeats=2, sweeps=1)
@@ -195,14 +195,14 @@ def record(recorder: Recorder, wanted: tuple[str, ...]) -> dict[str, list[str]]:
 def main() -> int:
     recorder = Recorder()
     wanted = tuple(word for word in sys.argv[1:] if not word.startswith("-"))
-    mapper.kernels.compile_once = lambda *arguments, **named: None
+    mapper.warmup.compile_once = lambda *arguments, **named: None
     with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
         prepare()
         kinds = record(recorder, wanted or ("",))
     kernels: dict[str, list[str]] = {}
     for name, types in sorted(recorder.all):
         kernels.setdefault(name, []).append(types)
-    old = mapper.kernels.read_table() if PATH.exists() else None
+    old = mapper.warmup.read_table() if PATH.exists() else None
     if "--check" in sys.argv:
         assert old is not None
         wrong = _differences(kinds, kernels, old, part=bool(wanted))
@@ -244,7 +244,7 @@ def _seconds(kernels: dict[str, list[str]]) -> dict[str, float]:
             copy = type(kernel)(kernel.py_func, targetoptions=kernel.targetoptions)
             started = time.process_time()
             for types in signatures:
-                copy.compile(mapper.kernels.types_of(types))
+                copy.compile(mapper.warmup.types_of(types))
             spent = time.process_time() - started
             if spent >= LONG:
                 found[name] = round(spent, 1)

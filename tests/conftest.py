@@ -10,7 +10,7 @@ from pathlib import Path
 import numba
 import pytest
 
-from mapper.kernels import forget_kernels, trust_kernels
+from mapper.warmup import forget_kernels, trust_kernels
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -39,5 +39,5 @@ def test_imports_go_one_way(package: str) -> None:
 
 
 def test_the_check_sees_imports_inside_functions() -> None:
-    source = "def f():\n    from mapper.cli import main\n    import storage.graph as g\n"
+    source = "def f():\n    from mapper.cli.main import main\n    import storage.store.graph as g\n"
     assert imported_packages(source) == {"mapper", "storage"}

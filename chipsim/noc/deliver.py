@@ -26,7 +26,7 @@ class Delivery:
         Cycle in which each packet left the local output of its target, -1 if it did not by the
         limit.
     links : ndarray[int64], shape (4, height, width)
-        Flits on each link, in the form of `chipsim.links`.
+        Flits on each link, in the form of `chipsim.traffic.links`.
     cycles : cycles that were simulated
     """
 

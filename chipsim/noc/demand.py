@@ -141,7 +141,7 @@ class Demand:
 
         Returns
         -------
-        links : shape (4, height, width), in the form of `chipsim.links`
+        links : shape (4, height, width), in the form of `chipsim.traffic.links`
         received : shape (nodes,)
         """
         links = np.zeros((4, mesh.height, mesh.width))

@@ -33,7 +33,7 @@ class Load:
     sent, received : ndarray[int64], shape (nodes,)
         Packets that each node created, and flits that it was delivered, in the window.
     links : ndarray[int64], shape (4, height, width)
-        Flits on each link in the window, in the form of `chipsim.links`.
+        Flits on each link in the window, in the form of `chipsim.traffic.links`.
     histogram : ndarray[int64], shape (latencies,), delivered packets by latency in cycles
     latency_sum : sum of the latencies
     waits : ndarray[int64], shape (nodes,)

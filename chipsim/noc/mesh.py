@@ -85,7 +85,7 @@ def new_tally(nodes: int, packets: int = 0) -> Tally:
 
 
 def link_flits(mesh: Mesh, tally: Tally) -> Int64Array:
-    """Flits on each link, shape (4, height, width), in the form of `chipsim.links`."""
+    """Flits on each link, shape (4, height, width), in the form of `chipsim.traffic.links`."""
     outputs = tally.passed.reshape(mesh.height, mesh.width, 5)
     return np.stack([outputs[:, :, port] for port in (EAST, WEST, SOUTH, NORTH)])
 

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from mapper.errors import MapperError
 
 if TYPE_CHECKING:
-    from chipsim.chip import Chip
-    from storage.network import NetworkFile
+    from chipsim.chip.model import Chip
+    from storage.store.network import NetworkFile
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +75,7 @@ class MappedRun:
         If the network has them also `id`, the ids that a file with gaps had, and `size`; beside
         `id`, which counts through populations then, the number of the `population`.
         """
-        from storage.network import ID, POPULATION, SIZE
+        from storage.store.network import ID, POPULATION, SIZE
 
         table: dict[str, NDArray[Any]] = {
             "neuron": np.arange(self.core.size),
@@ -111,11 +111,11 @@ def open_run(folder: Path, network: Path | None = None) -> Iterator[MappedRun]:
 
     Raises `MapperError` if the folder or the mapping is none, or of another network.
     """
-    from chipsim.presets import from_fields
-    from mapper.commands.common import network_of
-    from mapper.mapping_file import load_helpers, load_mapping
-    from mapper.output import MAPPING, read_report
-    from storage.network import NetworkFile
+    from chipsim.chip.presets import from_fields
+    from mapper.cli.options import network_of
+    from mapper.results.mapping_file import load_helpers, load_mapping
+    from mapper.results.output import MAPPING, read_report
+    from storage.store.network import NetworkFile
 
     report = read_report(folder)
     chip = from_fields(report["chip"], f"{folder}: chip of the report")

@@ -2,14 +2,14 @@
 
 The file is one JSON object::
 
-    {"schema": 1, "width": 4, "height": 4, "shape": {fields of hw.shape.CoreShape},
+    {"schema": 1, "width": 4, "height": 4, "shape": {fields of hw.core.shape.CoreShape},
      "load_port": {"table": [0, 3], "address": [3, 9], "data": [12, 40]},
      "weights": "as stored", "left_out": {},
      "cores": [{"core": 0, "x": 0, "y": 0, "neurons": [...], "axons": [...], "fields": {...},
                 "parameters": [...], "potentials": [...], "route_indptr": [...], "routes": [...],
                 "synapse_indptr": [...], "synapses": [...], "load": "0a3 1f0 ..."}, ...]}
 
-`weights` and `left_out` say what `mapper.synaptic` knows of the weights of the synapses.
+`weights` and `left_out` say what `mapper.exports.synaptic` knows of the weights of the synapses.
 
 Lists are those of `hw.tables.CoreTables`, core by core in order of their ids. `load` has the words
 for the load port in hexadecimal, in the order in which to write them; `load_port` says at which
@@ -27,14 +27,14 @@ import numpy as np
 from amaranth.hdl import Shape
 from numpy.typing import NDArray
 
+from hw.core.shape import CoreShape, Table
 from hw.errors import HwError
-from hw.shape import CoreShape, Table
 from hw.tables import CoreTables
-from mapper.commands.hw_ import core_shape, describe_mesh
+from mapper.cli.hw import core_shape, describe_mesh
 from mapper.errors import MapperError, UsageError
 from mapper.exports.base import MappedRun
-from mapper.hardware import read_spiking, tables_of
-from mapper.synaptic import synaptic_weights
+from mapper.exports.hardware_network import read_spiking, tables_of
+from mapper.exports.synaptic import synaptic_weights
 from storage.files import PartialFile
 
 _LISTS = ("neurons", "axons", "parameters", "potentials", "route_indptr", "routes",

@@ -16,9 +16,9 @@ import numpy as np
 from mapper.errors import MapperError
 from mapper.exports.base import MappedRun
 from storage.files import PartialFile
-from storage.formats import hdf5
-from storage.formats.nirfile import Population, read_populations
-from storage.network import POPULATION
+from storage.formats.hdf5 import file as hdf5
+from storage.formats.hdf5.nirfile import Population, read_populations
+from storage.store.network import POPULATION
 
 PIECE = 1 << 22
 """Bytes that are copied at a time."""

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from mapper.errors import MapperError, UsageError
 from mapper.exports import nir_cores
 from mapper.exports.base import MappedRun
-from mapper.synaptic import synaptic_weights
+from mapper.exports.synaptic import synaptic_weights
 from storage.extras import require
 from storage.files import write_file
 

@@ -1,19 +1,19 @@
-"""Traffic of mappings for Noxim; see `mapper.noxim`."""
+"""Traffic of mappings for Noxim; see `mapper.exports.noxim_table`."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
 
+from mapper.evaluation.offered_load import offered_load
 from mapper.exports.base import MappedRun
-from mapper.noxim import save_noxim
-from mapper.offered import offered_load
+from mapper.exports.noxim_table import save_noxim
 
 
 def save(run: MappedRun, destination: Path, options: dict[str, Any]) -> dict[str, Any]:
     """Write the table at a load scale.
 
-    options : load_scale, tick_cycles, packets; see `mapper.offered`
+    options : load_scale, tick_cycles, packets; see `mapper.evaluation.offered_load`
     """
     offered = offered_load(
         run.folder,

@@ -2,7 +2,7 @@
 
 K is the number of cores of the chip, and parts are core ids: a line a vertex, as METIS writes
 partitions. Cores that are not used are empty parts. What the graph can't hold is said in
-`storage.formats.export_metis`; helpers of split neurons leave no trace.
+`storage.formats.text.export_metis`; helpers of split neurons leave no trace.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from typing import Any
 from mapper.exports.base import MappedRun
 from storage.files import PartialFile, commit_together
 from storage.formats import EXPORTS
-from storage.formats.export_metis import write
 from storage.formats.sinks import TextSink
+from storage.formats.text.export_metis import write
 
 LINES = 1 << 16
 """Lines that are made at a time."""

@@ -22,12 +22,12 @@ from typing import Any
 
 import numpy as np
 
-from chipsim.chip import Chip
+from chipsim.chip.model import Chip
 from mapper.exports.base import MappedRun
-from mapper.synaptic import synaptic_weights
+from mapper.exports.synaptic import synaptic_weights
 from storage.files import PartialFile, commit_together
 from storage.formats.losses import Loss
-from storage.formats.render import render_edges
+from storage.formats.text.render import render_edges
 
 LINES = 1 << 16
 """Neurons whose lines are made at a time."""

@@ -17,9 +17,9 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from chipsim.chip import Chip
+from chipsim.chip.model import Chip
 from mapper.limits.use import Fans
-from storage.graph import Graph
+from storage.store.graph import Graph
 
 
 @njit(cache=True, nogil=True)

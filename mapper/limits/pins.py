@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from mapper.constraints import Constraints
 from mapper.errors import DoesNotFitError
-from mapper.limits.repair import Items, repair
-from mapper.limits.search import Job, lacking
+from mapper.limits.axons import Job, lacking
+from mapper.limits.constraints import Constraints
+from mapper.limits.enforce import Items, repair
 from mapper.limits.use import excess, weight_of_excess
-from mapper.team import Team
+from mapper.runtime.threads import Team
 
 
 def pinned_cells(

@@ -13,10 +13,10 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from chipsim.chip import Chip
-from chipsim.limits import LIMITS
-from mapper.team import Spares, Team
-from storage.graph import Graph
+from chipsim.chip.limits import LIMITS
+from chipsim.chip.model import Chip
+from mapper.runtime.threads import Spares, Team
+from storage.store.graph import Graph
 
 NEURONS, SYNAPSES, AXONS_IN, AXONS_OUT = range(4)  # rows of `Use.table`, in the order of LIMITS
 NO_LIMIT = 1 << 62
@@ -70,7 +70,7 @@ class Fans:
 class Use:
     """What every part uses.
 
-    table : ndarray[int64], shape (4, parts), rows in the order of `chipsim.limits.LIMITS`
+    table : ndarray[int64], shape (4, parts), rows in the order of `chipsim.chip.limits.LIMITS`
     reach : ndarray[int32], shape (neurons,), parts that each neuron has synapses in
     """
 

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from mapper.checkpoint import Steps
-from mapper.costs import Costs
-from mapper.limits.fold import Folded, Resized
-from mapper.methods.run import Int32, Method, Run
-from mapper.partition.bisection import whole
-from mapper.partition.classic import partition_classic
-from mapper.partition.contraction import contract
-from mapper.partition.growing import Subgraph
-from mapper.partition.rows import StreamedRows, weight_shift
+from mapper.graph.contraction import contract
+from mapper.graph.rows import StreamedRows, weight_shift
+from mapper.limits.combined import Folded, Resized
+from mapper.methods.steps import Int32, Method, Run
+from mapper.partitioning.bisection import whole
+from mapper.partitioning.classic import partition_classic
+from mapper.partitioning.greedy_growing import Subgraph
+from mapper.runtime.checkpoint import Steps
+from mapper.scoring.stage_costs import Costs
 
 
 class Classic(Method):

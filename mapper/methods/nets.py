@@ -6,17 +6,17 @@ from dataclasses import replace
 
 import numpy as np
 
-from mapper.checkpoint import Steps
-from mapper.costs import Costs
-from mapper.limits.fold import Folded
-from mapper.mapping.within import within_limits
-from mapper.methods.run import Int32, Method, Run
-from mapper.multicast.hypergraph import contract
-from mapper.multicast.job import NetTask, partition_nets, refine_trees
-from mapper.multicast.nets import net_traffic, read_nets
-from mapper.partition.growing import Subgraph
-from mapper.partition.rows import StreamedRows, weight_shift
-from mapper.team import Team
+from mapper.graph.rows import StreamedRows, weight_shift
+from mapper.hop_refinement.repair_limits import within_limits
+from mapper.hypergraph.hypergraph import contract
+from mapper.hypergraph.net_rows import net_traffic, read_nets
+from mapper.hypergraph.steps import NetTask, partition_nets, refine_trees
+from mapper.limits.combined import Folded
+from mapper.methods.steps import Int32, Method, Run
+from mapper.partitioning.greedy_growing import Subgraph
+from mapper.runtime.checkpoint import Steps
+from mapper.runtime.threads import Team
+from mapper.scoring.stage_costs import Costs
 
 
 class Nets(Method):

@@ -9,21 +9,21 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from mapper.checkpoint import Arrays, Steps
-from mapper.costs import Costs
-from mapper.limits.fold import Folded, Resized
-from mapper.mapping.mesh import Mesh
-from mapper.mapping.multilevel import Levels, coarsen, first_parts
-from mapper.mapping.refine import Mapped, level_effort, refine_mapping, unseen
-from mapper.mapping.within import refine_within
-from mapper.methods.run import Int32, Method, Run
-from mapper.multicast.job import refine_streamed_nets
-from mapper.partition.groups import group_traffic
-from mapper.partition.growing import Subgraph
-from mapper.partition.rows import weight_shift
-from mapper.partition.streamed import Task, balanced, numbered, open_rows, partition_streamed
-from mapper.partition.thinning import thin
-from mapper.stopping import Better
+from mapper.graph.groups import group_traffic
+from mapper.graph.rows import weight_shift
+from mapper.graph.sparsification import thin
+from mapper.hop_refinement.mesh import Mesh
+from mapper.hop_refinement.multilevel import Levels, coarsen, first_parts
+from mapper.hop_refinement.refine import Mapped, level_effort, refine_mapping, unseen
+from mapper.hop_refinement.repair_limits import refine_within
+from mapper.hypergraph.steps import refine_streamed_nets
+from mapper.limits.combined import Folded, Resized
+from mapper.methods.steps import Int32, Method, Run
+from mapper.partitioning.greedy_growing import Subgraph
+from mapper.partitioning.streamed import Task, balanced, numbered, open_rows, partition_streamed
+from mapper.runtime.checkpoint import Arrays, Steps
+from mapper.runtime.stopping import Better
+from mapper.scoring.stage_costs import Costs
 
 
 class Streamed(Method):

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from mapper.graph.search import search_from
 from mapper.placement.force import _hop_cost
 from mapper.placement.placer import Placed, Placer, Problem
-from mapper.placement.search import search_from
 from mapper.placement.traffic import Traffic, sampled
 from storage.parallel import map_ordered
 

@@ -13,7 +13,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from mapper.partition.growing import Subgraph
+from mapper.partitioning.greedy_growing import Subgraph
 from mapper.placement.clock import ENDLESS, Clock
 
 REACH = 64  # columns and rows searched along the force: all of a 64x64 chip

@@ -20,8 +20,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from mapper.placement.areas import Area
 from mapper.placement.clock import ENDLESS, Clock
+from mapper.placement.component_packing import Area
 from mapper.placement.force import _hop_cost
 from mapper.placement.legalise import legalise, ranked, split_cells
 from mapper.placement.placer import Placed, Placer, Places, Problem

@@ -11,10 +11,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from mapper.partition.growing import Subgraph
-from mapper.placement.areas import Area, split_areas
+from mapper.partitioning.greedy_growing import Subgraph
 from mapper.placement.classes import Classes, find_classes
 from mapper.placement.clock import Clock
+from mapper.placement.component_packing import Area, split_areas
 from mapper.placement.force import hop_cost
 from mapper.placement.region import Region
 from mapper.placement.traffic import Traffic, split_traffic

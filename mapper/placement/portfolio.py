@@ -17,9 +17,9 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from mapper.partition.growing import Subgraph
-from mapper.placement.annealing import AnnealingPlacer, Schedule
-from mapper.placement.class_annealing import ClassPlacer
+from mapper.partitioning.greedy_growing import Subgraph
+from mapper.placement.annealing.classes import ClassPlacer
+from mapper.placement.annealing.dense import AnnealingPlacer, Schedule
 from mapper.placement.clock import ENDLESS, Clock, TimeUpError
 from mapper.placement.curves import CurvePlacer
 from mapper.placement.multilevel import MultilevelPlacer

@@ -7,9 +7,9 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from mapper.partition.growing import Subgraph, grow_half
+from mapper.partitioning.greedy_growing import Subgraph, grow_half
 from mapper.placement.region import Region
-from mapper.stopping import Stop
+from mapper.runtime.stopping import Stop
 
 
 def place_by_bisection(

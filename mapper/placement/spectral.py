@@ -21,8 +21,8 @@ from numba import njit
 from numpy.typing import NDArray
 from scipy.sparse import csr_array, diags_array
 
-from mapper.placement.areas import Area
 from mapper.placement.clock import ENDLESS, Clock
+from mapper.placement.component_packing import Area
 from mapper.placement.curves import SAMPLE, breadth_first, walk_best
 from mapper.placement.force import _hop_cost
 from mapper.placement.legalise import Splits, legalise, split_cells

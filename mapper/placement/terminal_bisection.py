@@ -5,7 +5,7 @@ between the sides. A group outside pulls at those inside: it counts as if it sat
 the piece of the mesh that it is known to be on (Dunlop and Kernighan, IEEE Trans. CAD 4, 1985).
 Departures: the pull is in proportion to what the distance changes from one side to the other,
 instead of to one side or none; the cuts of a size are made in several rounds, since the first of
-them knows less than the last; and each cut is made over levels with FM (`mapper.partition`).
+them knows less than the last; and each cut is made over levels with FM (`mapper.partitioning`).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from mapper.partition.bipartition import _bisect
+from mapper.partitioning.multilevel_bisection import _bisect
 from mapper.placement.clock import ENDLESS, Clock
 from mapper.placement.legalise import split_cells
 from mapper.placement.placer import Placed, Placer, Places, Problem
@@ -32,7 +32,8 @@ SMALL = 64  # groups of a piece up to which cuts are made without smoothing
 class CutEffort:
     """How hard each cut is tried.
 
-    rounds : over all cuts of a stage; tries, passes, smoothing : of each, as in `mapper.partition`
+    rounds : over all cuts of a stage
+    tries, passes, smoothing : of each, as in `mapper.partitioning`
     """
 
     rounds: int = 2

@@ -8,9 +8,9 @@ from math import ceil
 
 import numpy as np
 
-from mapper.activity import multicast_line, same_activity, traffic_in, unicast_line
 from mapper.report.markup import Html, details, join, number, percent, table, text
 from mapper.report.view import Grid, View
+from mapper.results.activity import multicast_line, same_activity, traffic_in, unicast_line
 
 WIDTH, HEIGHT = 480, 240
 LEFT, RIGHT, TOP, BOTTOM = 66, 12, 14, 42

@@ -9,15 +9,7 @@ from __future__ import annotations
 import shlex
 from typing import Any
 
-from chipsim.limits import LIMITS
-from mapper.activity import (
-    Traffic,
-    are_spikes,
-    multicast_line,
-    rate_line,
-    traffic_in,
-    unicast_line,
-)
+from chipsim.chip.limits import LIMITS
 from mapper.report.markup import (
     NOTHING,
     Html,
@@ -32,6 +24,14 @@ from mapper.report.markup import (
     text,
 )
 from mapper.report.view import View
+from mapper.results.activity import (
+    Traffic,
+    are_spikes,
+    multicast_line,
+    rate_line,
+    traffic_in,
+    unicast_line,
+)
 from mapper.settings import PRESETS
 
 MANY = "multicast."

@@ -6,17 +6,17 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from chipsim.chip import Chip
-from chipsim.presets import from_fields
-from mapper.activity import traffic_in
+from chipsim.chip.model import Chip
+from chipsim.chip.presets import from_fields
 from mapper.errors import MapperError
-from mapper.output import read_report
-from mapper.report.loads import TRAFFIC, Loads, differs, load_loads, save_loads
 from mapper.report.page import render
 from mapper.report.view import View, make_view
-from mapper.tables import number
+from mapper.results.activity import traffic_in
+from mapper.results.loads import TRAFFIC, Loads, differs, load_loads, save_loads
+from mapper.results.output import read_report
+from mapper.runtime.tables import number
 from storage.files import write_file
-from storage.traffic import describe
+from storage.store.traffic import describe
 
 PAGE = "report.html"
 

@@ -10,8 +10,7 @@ import base64
 import hashlib
 from importlib.resources import files
 
-from chipsim.links import DIRECTIONS
-from mapper.activity import traffic_in, traffic_line
+from chipsim.traffic.links import DIRECTIONS
 from mapper.report.charts import distance_chart, link_chart
 from mapper.report.chipmap import chip_map, legend, toolbar
 from mapper.report.colours import LINK_STEPS, STEPS, variables
@@ -20,6 +19,7 @@ from mapper.report.markup import Html, figure, join, script_data, section, table
 from mapper.report.simulated import simulations
 from mapper.report.stages import run
 from mapper.report.view import LAYERS, LINKS, View, page_data, scales
+from mapper.results.activity import traffic_in, traffic_line
 from mapper.version import version
 
 BUSIEST = 6

@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from chipsim.chip import Chip
-from chipsim.limits import LIMITS
-from chipsim.links import existing
-from chipsim.presets import from_fields
-from mapper.report.loads import Loads
+from chipsim.chip.limits import LIMITS
+from chipsim.chip.model import Chip
+from chipsim.chip.presets import from_fields
+from chipsim.traffic.links import existing
+from mapper.results.loads import Loads
 
 CELLS = 1 << 14
 """Cells of a chip on the page, at most."""
@@ -53,14 +53,14 @@ class View:
     report : report.json
     chip, tile : the chip, and how many cores wide a cell is
     layers : by name of `LAYERS`, shape (rows, columns)
-    links : by name of `LINKS`, shape (4, rows, columns), in the form of `chipsim.links`
+    links : by name of `LINKS`, shape (4, rows, columns), in the form of `chipsim.traffic.links`
     state : shape (rows, columns), `EMPTY`, `USED` or `UNAVAILABLE`
     usage : by limit of a core, shape (rows, columns)
     within : traffic that stays in the core, shape (rows, columns)
     distances : traffic by hops, shape (width + height - 1,)
     loads : every existing link, strongest first, by name of `LINKS`
     peaks : largest and mean use of each limit, over the cores in use
-    destination, share : of `chipsim.profile.Profile`, the share in real units; None with tiles
+    destination, share : of a `chipsim.traffic.profile.Profile`, in real units; None with tiles
     """
 
     label: str

@@ -29,12 +29,12 @@ from storage.formats.base import (
     named,
     plain_suffix,
 )
-from storage.formats.heading import names_columns
+from storage.formats.text.heading import names_columns
 
 if TYPE_CHECKING:
     from storage.formats.losses import Loss
-    from storage.meta import NetworkMeta
-    from storage.network import NetworkFile
+    from storage.store.meta import NetworkMeta
+    from storage.store.network import NetworkFile
 
 
 HDF5 = b"\x89HDF\r\n\x1a\n"
@@ -46,7 +46,7 @@ def _is_graphml(head: bytes) -> bool:
 
 def _is_nir(path: Path) -> bool | None:
     """NIR holds a group `node`, SONATA groups `edges` and `nodes`."""
-    from storage.formats import hdf5  # not before it is needed: it imports numpy
+    from storage.formats.hdf5 import file as hdf5  # not before it is needed: it imports numpy
 
     names = hdf5.members(path)
     if names is None or not names & {"node", "nodes", "edges"}:
@@ -69,7 +69,7 @@ FORMATS: dict[str, Importer] = {
             "matrixmarket",
             "Matrix Market; entry (i, j) is a synapse from i to j",
             (".mtx", ".mm"),
-            "storage.formats.matrixmarket",
+            "storage.formats.text.matrixmarket",
             b"%%MatrixMarket",
             gzip=True,
         ),
@@ -77,7 +77,7 @@ FORMATS: dict[str, Importer] = {
             "parquet",
             "Parquet table of edges (needs pyarrow)",
             (".parquet", ".pq"),
-            "storage.formats.parquet",
+            "storage.formats.columnar.parquet",
             b"PAR1",
             takes=("columns",),
         ),
@@ -85,7 +85,7 @@ FORMATS: dict[str, Importer] = {
             "nir",
             "NIR graph of spiking layers, HDF5 (needs h5py)",
             (".nir",),
-            "storage.formats.nirfile",
+            "storage.formats.hdf5.nirfile",
             HDF5,
             inside=_is_nir,
             takes=("traffic",),
@@ -94,7 +94,7 @@ FORMATS: dict[str, Importer] = {
             "npz",
             "NumPy archive: a scipy.sparse matrix, or arrays source, target[, weight]",
             (".npz",),
-            "storage.formats.scipynpz",
+            "storage.formats.columnar.scipynpz",
             b"PK\3\4",
             takes=("columns",),
         ),
@@ -102,7 +102,7 @@ FORMATS: dict[str, Importer] = {
             "onnx",
             "ONNX model of a feed-forward network (needs onnx)",
             (".onnx",),
-            "storage.formats.onnxfile",
+            "storage.formats.layers.onnxfile",
             binary=True,
             takes=("traffic",),
         ),
@@ -110,7 +110,7 @@ FORMATS: dict[str, Importer] = {
             "sonata",
             "SONATA edges (HDF5) or circuit configuration (JSON; needs h5py)",
             (".h5", ".hdf5", ".sonata", ".json"),
-            "storage.formats.sonata",
+            "storage.formats.hdf5.sonata",
             HDF5,
             takes=("nodes", "traffic"),
         ),
@@ -118,7 +118,7 @@ FORMATS: dict[str, Importer] = {
             "graphml",
             "GraphML, directed or not; nodes are numbered in order of appearance",
             (".graphml", ".xml"),
-            "storage.formats.graphml",
+            "storage.formats.text.graphml",
             probe=_is_graphml,
             takes=("columns",),
             gzip=True,
@@ -127,28 +127,28 @@ FORMATS: dict[str, Importer] = {
             "parhip",
             "ParHIP binary graph, with sizes and weights (undirected)",
             (".bgf", ".parhip"),
-            "storage.formats.parhip",
+            "storage.formats.columnar.parhip",
             probe=_is_parhip,
         ),
         Importer(
             "metis",
             "METIS graph, with sizes and weights (undirected)",
             (".graph", ".mgraph", ".metis"),
-            "storage.formats.metis",
+            "storage.formats.text.metis",
             gzip=True,
         ),
         Importer(
             "hmetis",
             "hMETIS hypergraph; a hyperedge is the axon of one neuron",
             (".hgr",),
-            "storage.formats.hmetis",
+            "storage.formats.text.hmetis",
             gzip=True,
         ),
         Importer(
             "edgelist",
             "text with a line `source target [weight]`, or named columns, for every synapse",
             (".csv", ".tsv", ".txt", ".edges", ".edgelist", ".el"),
-            "storage.formats.edgelist",
+            "storage.formats.text.edgelist",
             heading=names_columns,
             takes=("columns",),
             gzip=True,
@@ -157,7 +157,7 @@ FORMATS: dict[str, Importer] = {
             "qaplib",
             "QAPLIB instance on a grid: its flows (undirected if symmetric)",
             (".dat",),
-            "storage.formats.qaplib",
+            "storage.formats.text.qaplib",
             gzip=True,
         ),
     )
@@ -173,7 +173,7 @@ EXPORTS: dict[str, Exporter] = {
             "metis",
             "METIS graph, undirected",
             (".graph", ".mgraph", ".metis"),
-            "storage.formats.export_metis",
+            "storage.formats.text.export_metis",
             ("sizes", "undirected"),
             partly=("rates", "attributes"),
             text=True,
@@ -182,7 +182,7 @@ EXPORTS: dict[str, Exporter] = {
             "csv",
             "text with a line source,target,weight for every synapse",
             (".csv",),
-            "storage.formats.export_csv",
+            "storage.formats.text.export_csv",
             ("ids", "names", *_DIRECTED),
             text=True,
         ),
@@ -190,21 +190,21 @@ EXPORTS: dict[str, Exporter] = {
             "parquet",
             "the same table as Parquet (needs pyarrow)",
             (".parquet", ".pq"),
-            "storage.formats.export_parquet",
+            "storage.formats.columnar.export_parquet",
             ("ids", "names", *_ANY),
         ),
         Exporter(
             "npz",
             "NumPy archive: a scipy.sparse matrix, and all that is known of the neurons",
             (".npz",),
-            "storage.formats.export_npz",
+            "storage.formats.columnar.export_npz",
             ("ids", "names", "sizes", "rates", "attributes", *_ANY),
         ),
         Exporter(
             "matrixmarket",
             "Matrix Market, symmetric if the network is undirected",
             (".mtx", ".mm"),
-            "storage.formats.export_matrixmarket",
+            "storage.formats.text.export_matrixmarket",
             _ANY,
             text=True,
         ),
@@ -212,7 +212,7 @@ EXPORTS: dict[str, Exporter] = {
             "graphml",
             "GraphML, directed or not, with sizes",
             (".graphml", ".xml"),
-            "storage.formats.export_graphml",
+            "storage.formats.text.export_graphml",
             ("ids", "names", "sizes", *_ANY),
             text=True,
         ),
@@ -220,14 +220,14 @@ EXPORTS: dict[str, Exporter] = {
             "parhip",
             "ParHIP binary graph, undirected",
             (".bgf", ".parhip"),
-            "storage.formats.export_parhip",
+            "storage.formats.columnar.export_parhip",
             ("sizes", "undirected"),
         ),
         Exporter(
             "hmetis",
             "hMETIS hypergraph; the axon of a neuron is a hyperedge",
             (".hgr",),
-            "storage.formats.export_hmetis",
+            "storage.formats.text.export_hmetis",
             ("sizes",),
             partly=("rates", "directions", "undirected", "fractions"),
             text=True,
@@ -236,7 +236,7 @@ EXPORTS: dict[str, Exporter] = {
             "sonata",
             "SONATA edges, HDF5, and the nodes in a file beside it (needs h5py)",
             (".h5", ".hdf5", ".sonata"),
-            "storage.formats.export_sonata",
+            "storage.formats.hdf5.export_sonata",
             ("ids", "names", "sizes", *_DIRECTED),
             nodes=True,
         ),

@@ -17,8 +17,8 @@ from storage.files import open_input
 
 if TYPE_CHECKING:
     from storage.formats.losses import Loss
-    from storage.meta import NetworkMeta
-    from storage.network import NetworkFile
+    from storage.store.meta import NetworkMeta
+    from storage.store.network import NetworkFile
 
 HEAD_BYTES = 4096
 GZIP_MAGIC = b"\x1f\x8b"

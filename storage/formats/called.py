@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from storage.errors import BadInputError
-from storage.formats.render import Words
-from storage.network import ID, NetworkFile
+from storage.formats.text.render import Words
+from storage.store.network import ID, NetworkFile
 
 Int64 = NDArray[np.int64]
 

@@ -16,10 +16,10 @@ from storage.formats.base import DEFAULT_MEMORY
 from storage.formats.distinct import DistinctIds, TemporaryNumbers
 from storage.formats.losses import Magnitudes
 from storage.formats.names import NameTable
-from storage.graph import MAX_VERTICES
-from storage.meta import NetworkMeta
-from storage.network import ID, POPULATION, SIZE
-from storage.writer import NetworkWriter
+from storage.store.graph import MAX_VERTICES
+from storage.store.meta import NetworkMeta
+from storage.store.network import ID, POPULATION, SIZE
+from storage.store.writer import NetworkWriter
 
 _ID_BITS = 31  # what the number of an id takes: there are at most MAX_VERTICES
 _Numbers = NDArray[np.int32]

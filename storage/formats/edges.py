@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from storage.errors import CorruptError
-from storage.formats.render import decimals_of
-from storage.network import NetworkFile
+from storage.formats.text.render import decimals_of
+from storage.store.network import NetworkFile
 
 Int64 = NDArray[np.int64]
 

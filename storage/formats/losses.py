@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from storage.network import ID, RATE, SIZE, NetworkFile
+from storage.store.network import ID, RATE, SIZE, NetworkFile
 
 IDS, NAMES, SIZES, RATES, ATTRIBUTES = "ids", "names", "sizes", "rates", "attributes"
 DIRECTIONS, UNDIRECTED, FRACTIONS, REPEATED = "directions", "undirected", "fractions", "repeated"

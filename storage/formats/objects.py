@@ -27,11 +27,11 @@ from numpy.typing import ArrayLike, NDArray
 
 from storage.errors import BadInputError
 from storage.formats.base import DEFAULT_MEMORY
+from storage.formats.columnar.scipynpz import CHUNK, Chunk, _Matrix, checked
 from storage.formats.losses import Magnitudes
-from storage.formats.scipynpz import CHUNK, Chunk, _Matrix, checked
-from storage.meta import NetworkMeta
-from storage.network import ID, RATE, SIZE
-from storage.writer import NetworkWriter
+from storage.store.meta import NetworkMeta
+from storage.store.network import ID, RATE, SIZE
+from storage.store.writer import NetworkWriter
 
 Int64 = NDArray[np.int64]
 Names = Int64 | list[str]

@@ -22,22 +22,22 @@ from numpy.typing import NDArray
 
 from storage.errors import BadInputError
 from storage.files import open_input
-from storage.formats import hdf5
 from storage.formats.columns import listed
-from storage.formats.heading import separator, split_line
-from storage.formats.namedtable import (
+from storage.formats.hdf5 import file as hdf5
+from storage.formats.hdf5.sonata import BLOCK, check_version
+from storage.formats.hdf5.sonataconfig import HDF5_MAGIC
+from storage.formats.text.heading import separator, split_line
+from storage.formats.text.namedtable import (
     NamedTable,
     Where,
     is_number,
     real_numbers,
     refuse,
 )
-from storage.formats.sonata import BLOCK, check_version
-from storage.formats.sonataconfig import HDF5_MAGIC
-from storage.formats.text import TextReader
-from storage.network import ID, POPULATION, NetworkFile
+from storage.formats.text.reader import TextReader
 from storage.npz import open_arrays
-from storage.rates import Rates, check_rates
+from storage.store.network import ID, POPULATION, NetworkFile
+from storage.store.rates import Rates, check_rates
 
 MANY = 1 << 16
 NEURONS = ("neuron", "id", "node", "neuron_id", "node_id", "name")

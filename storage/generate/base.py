@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from storage.errors import BadInputError
 
 if TYPE_CHECKING:
-    from storage.meta import NetworkMeta
+    from storage.store.meta import NetworkMeta
 
 CHUNK = 1 << 18  # edges a chunk; a few arrays of this length stay in the cache of a core
 MAX_NEURONS = 2**31 - 1
@@ -114,7 +114,7 @@ def generate(
     memory : bytes for all that grows with the network; the writer's default if None
     progress : called with the fraction of the edges made so far, 0 .. 1
     """
-    from storage.writer import DEFAULT_MEMORY, NetworkWriter
+    from storage.store.writer import DEFAULT_MEMORY, NetworkWriter
 
     if seed < 0:
         raise BadInputError(f"seed is {seed}; it must be a whole number >= 0")

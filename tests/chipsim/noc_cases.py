@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from chipsim.noc.mesh import Mesh
-from tests.chipsim.noc_twin import Packet
+from tests.twins.noc import Packet
 
 SHAPES = ("uniform", "hotspot", "transpose", "complement", "neighbour", "self", "burst")
 

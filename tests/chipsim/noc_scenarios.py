@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tests.chipsim.noc_twin import Packet
+from tests.twins.noc import Packet
 
 
 @dataclass(frozen=True)

@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 from hypothesis import strategies as st
 
-from chipsim.chip import Chip
-from tests.chipsim.naive import Block, Edge, blocks_of
+from chipsim.chip.model import Chip
+from tests.twins.chipsim import Block, Edge, blocks_of
 
 
 @dataclass
 class Case:
-    """A network on a chip, with everything that `chipsim.metrics.score` takes."""
+    """A network on a chip, with everything that `chipsim.traffic.metrics.score` takes."""
 
     chip: Chip
     core: list[int]

@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chipsim.chip import Chip
-from chipsim.chip_file import chip_toml
+from chipsim.chip.file import chip_toml
+from chipsim.chip.model import Chip
+from chipsim.chip.presets import PRESETS, from_fields, parse_chip
+from chipsim.chip.sources import ABOUT, MEANINGS, SOURCES, source_of, unit_of
 from chipsim.errors import ChipError
-from chipsim.presets import PRESETS, from_fields, parse_chip
-from chipsim.sources import ABOUT, MEANINGS, SOURCES, source_of, unit_of
 
 CHIPS = [
     *PRESETS.values(),

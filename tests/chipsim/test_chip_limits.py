@@ -11,13 +11,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from chipsim import pairs
-from chipsim.chip import Chip
+from chipsim.chip.limits import Usage, Violation, violations
+from chipsim.chip.model import Chip
 from chipsim.errors import ChipError
-from chipsim.limits import Usage, Violation, violations
-from chipsim.pairs import PairSums
-from chipsim.traffic import measure
-from tests.chipsim import naive
+from chipsim.traffic import pairs
+from chipsim.traffic.arrays import measure
+from chipsim.traffic.pairs import PairSums
+from tests.twins import chipsim as naive
 
 
 def small_usage(chip: Chip) -> Usage:

@@ -11,15 +11,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from chipsim.chip import Chip
-from chipsim.congestion import Walks
+from chipsim.chip.model import Chip
+from chipsim.chip.presets import PRESETS
 from chipsim.errors import ChipError
-from chipsim.links import existing
-from chipsim.metrics import score
-from chipsim.presets import PRESETS
-from chipsim.traffic import Traffic, measure
-from tests.chipsim import naive
+from chipsim.traffic.arrays import Traffic, measure
+from chipsim.traffic.congestion import Walks
+from chipsim.traffic.links import existing
+from chipsim.traffic.metrics import score
 from tests.chipsim.strategies import Case, cases
+from tests.twins import chipsim as naive
 
 # The first example waits for the compiler or its cache.
 several = settings(max_examples=150, deadline=None)

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from chipsim.chip import Chip
+from chipsim.chip.model import Chip
+from chipsim.chip.presets import PRESETS, from_fields, parse_chip
 from chipsim.errors import ChipError
-from chipsim.presets import PRESETS, from_fields, parse_chip
 
 
 def test_core_ids_run_along_rows() -> None:

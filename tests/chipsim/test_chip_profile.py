@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
-import chipsim.profile
-from chipsim.chip import Chip
-from chipsim.profile import DESTINATIONS, destinations_kept
-from chipsim.sweep import _sort
-from chipsim.traffic import measure
-from tests.chipsim import naive
+import chipsim.traffic.profile
+from chipsim.chip.model import Chip
+from chipsim.traffic.arrays import measure
+from chipsim.traffic.profile import DESTINATIONS, destinations_kept
+from chipsim.traffic.sweep import _sort
 from tests.chipsim.strategies import Case, cases
+from tests.twins import chipsim as naive
 
 several = settings(max_examples=150, deadline=None)
 
@@ -57,7 +57,7 @@ def test_profile_matches_sums_over_synapses(case: Case) -> None:
 
 def test_only_the_strongest_destinations_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     chip = Chip("line", 6, 1)
-    monkeypatch.setattr(chipsim.profile, "DESTINATIONS", 3 * chip.cores)
+    monkeypatch.setattr(chipsim.traffic.profile, "DESTINATIONS", 3 * chip.cores)
     edges = [(0, 1, 4), (0, 2, 9), (0, 3, 4), (0, 4, 9), (0, 5, 5)]
     sizes = np.ones(6, np.int64)
     core = np.arange(6, dtype=np.int32)

@@ -14,14 +14,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from chipsim import pairs
-from chipsim.chip import Chip
+from chipsim.chip.model import Chip
 from chipsim.errors import ChipError
-from chipsim.metrics import score
-from chipsim.traffic import Traffic, measure
+from chipsim.traffic import pairs
+from chipsim.traffic.arrays import Traffic, measure
+from chipsim.traffic.metrics import score
 from chipsim.workers import AHEAD, map_ordered
-from tests.chipsim import naive
 from tests.chipsim.strategies import Case, cases
+from tests.twins import chipsim as naive
 
 several = settings(max_examples=150, deadline=None)
 

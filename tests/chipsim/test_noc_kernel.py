@@ -10,14 +10,14 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from chipsim.chip import Chip
+from chipsim.chip.model import Chip
 from chipsim.errors import ChipError
-from chipsim.links import loads_of, route_flows
 from chipsim.noc.deliver import Delivery, deliver
 from chipsim.noc.kernel import NEVER, _next, _uniform
 from chipsim.noc.mesh import MAX_SLOTS, Mesh
+from chipsim.traffic.links import loads_of, route_flows
 from tests.chipsim.noc_cases import SHAPES, random_packets
-from tests.chipsim.noc_twin import EAST, LOCAL, NORTH, SOUTH, WEST, Packet, Twin, simulate
+from tests.twins.noc import EAST, LOCAL, NORTH, SOUTH, WEST, Packet, Twin, simulate
 
 # Random numbers are modulo 2^64; with the JIT off numpy warns of that.
 pytestmark = pytest.mark.filterwarnings("ignore:overflow encountered:RuntimeWarning")

@@ -7,9 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from chipsim.chip import Chip
+from chipsim.chip.model import Chip
 from chipsim.errors import ChipError
-from chipsim.links import loads_of, route_flows
 from chipsim.noc.deliver import deliver
 from chipsim.noc.demand import Demand
 from chipsim.noc.kernel import _bin, _guide
@@ -25,6 +24,7 @@ from chipsim.noc.patterns import (
     uniform,
 )
 from chipsim.noc.saturation import TOLERANCE, find_saturation
+from chipsim.traffic.links import loads_of, route_flows
 
 # Random numbers are modulo 2^64; with the JIT off numpy warns of that.
 pytestmark = pytest.mark.filterwarnings("ignore:overflow encountered:RuntimeWarning")

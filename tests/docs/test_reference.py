@@ -13,7 +13,7 @@ from types import ModuleType
 
 import pytest
 
-from mapper.cli import COMMANDS, build_whole_parser, main, subparsers
+from mapper.cli.main import COMMANDS, build_whole_parser, main, subparsers
 from mapper.settings import PRESETS, Settings
 from storage.formats import EXPORTS
 from tests.docs.blocks import DOCS
@@ -64,8 +64,8 @@ def test_tables_of_method_equal_the_code(generated: ModuleType) -> None:
 def test_every_metric_has_a_row() -> None:
     import numpy as np
 
-    from chipsim.chip import Chip
-    from chipsim.metrics import score
+    from chipsim.chip.model import Chip
+    from chipsim.traffic.metrics import score
 
     found = score(Chip("c", 1, 1), np.zeros(0, np.int32), [], sizes=np.ones(0, np.int64))
     inner = {f"multicast.{name}" for name in found.pop("multicast")}
@@ -98,7 +98,7 @@ def test_every_key_of_a_report_is_explained(folder: Path) -> None:
 def test_every_array_of_traffic_is_explained(folder: Path) -> None:
     import numpy as np
 
-    from chipsim.chip import Chip
+    from chipsim.chip.model import Chip
 
     out = random_folder(folder / "out", Chip("c", 3, 2))
     with np.load(out / "traffic.npz") as file:

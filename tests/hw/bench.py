@@ -10,8 +10,8 @@ import pytest
 from amaranth.hdl import Cat, Value
 from amaranth.sim import Simulator
 
-from hw.mesh import Mesh
-from tests.chipsim.noc_twin import Packet
+from hw.noc.mesh import Mesh
+from tests.twins.noc import Packet
 
 Bench = Callable[[Any], Any]
 

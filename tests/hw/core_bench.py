@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 from amaranth.sim import Simulator
 
-from hw.core import Core
-from hw.run import word_bits
-from hw.shape import CoreShape, Table
+from hw.core.core import Core
+from hw.core.shape import CoreShape, Table
+from hw.flow.run import word_bits
 from hw.tables import CoreTables
 
 Packet = tuple[int, int, int]  # x, y, axon

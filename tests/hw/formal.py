@@ -10,7 +10,7 @@ from typing import Any
 
 from amaranth.back import rtlil
 
-from hw.yosys import find_program, find_yosys, run_yosys
+from hw.flow.yosys import find_program, find_yosys, run_yosys
 
 TO_FORMULA = [
     "read_rtlil design.il",

@@ -8,8 +8,8 @@ from typing import Any
 from amaranth.hdl import Module, Mux, Signal
 from amaranth.lib import fifo
 
-from hw.arbiter import Arbiter, first_from
-from hw.buffer import Buffer
+from hw.noc.arbiter import Arbiter, first_from
+from hw.noc.buffer import Buffer
 
 
 class GreedyArbiter(Arbiter):

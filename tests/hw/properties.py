@@ -16,10 +16,10 @@ from amaranth.asserts import AnyConst
 from amaranth.hdl import Assert, Assume, Cat, Module, ResetSignal, Signal, Value
 from amaranth.lib import wiring
 
-from hw.arbiter import Arbiter, one_hot
-from hw.buffer import Buffer
-from hw.packet import packet_layout
-from hw.router import PORTS, Router, route
+from hw.noc.arbiter import Arbiter, one_hot
+from hw.noc.buffer import Buffer
+from hw.noc.packet import packet_layout
+from hw.noc.router import PORTS, Router, route
 
 COUNT = 6
 """Bits of counters: they do not overflow in the few cycles of a bounded proof."""

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from hw.arbiter import Arbiter
 from hw.errors import HwError
+from hw.noc.arbiter import Arbiter
 from tests.hw.bench import simulate
 
 

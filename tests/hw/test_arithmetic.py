@@ -10,10 +10,10 @@ import pytest
 from amaranth.hdl import Module
 from amaranth.sim import Simulator
 
-from hw.arithmetic import add_weights, simulate, update, wrap
+from hw.core.arithmetic import add_weights, simulate, update, wrap
+from hw.core.neuron import NeuronUpdate
+from hw.core.shape import CoreShape
 from hw.network import SpikingNetwork
-from hw.neuron import NeuronUpdate
-from hw.shape import CoreShape
 
 SMALL = CoreShape(potential_bits=8, sum_bits=10, weight_bits=8, leak_bits=3)
 KEEPS = SMALL.no_leak

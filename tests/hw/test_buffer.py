@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hw.buffer import Buffer
 from hw.errors import HwError
-from hw.packet import packet_layout
+from hw.noc.buffer import Buffer
+from hw.noc.packet import packet_layout
 from tests.hw.bench import simulate
 
 

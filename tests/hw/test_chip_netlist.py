@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from hw.chip import Chip
-from hw.netlist import netlist
-from hw.yosys import find_yosys, run_yosys
+from hw.flow.netlist import netlist
+from hw.flow.yosys import find_yosys, run_yosys
 from tests.hw.networks import TINY
 
 

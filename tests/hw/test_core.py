@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from hw.arithmetic import simulate
+from hw.core.arithmetic import simulate
 from hw.tables import ChipTables, make_tables
 from tests.hw.core_bench import CoreBench, Packet
 from tests.hw.networks import TINY, random_inputs, random_network

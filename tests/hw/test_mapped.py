@@ -10,19 +10,19 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from chipsim.chip import Chip as ChipModel
-from hw.arithmetic import simulate
+from chipsim.chip.model import Chip as ChipModel
 from hw.chip import Chip, chip_shape
+from hw.core.arithmetic import simulate
+from hw.core.shape import CoreShape
+from hw.flow.run import ChipSimulator
 from hw.network import SpikingNetwork
-from hw.run import ChipSimulator
-from hw.shape import CoreShape
 from hw.tables import ChipTables, make_tables
-from mapper.hardware import save_traffic
-from mapper.monitor import Monitor
-from mapper.output import scratch_in
+from mapper.exports.hardware_network import save_traffic
 from mapper.pipeline import map_network
+from mapper.results.output import scratch_in
+from mapper.runtime.monitor import Monitor
 from mapper.settings import preset
-from storage.network import NetworkFile
+from storage.store.network import NetworkFile
 from tests.hw.networks import layered, random_network, recurrent, ring
 
 TICKS = 50

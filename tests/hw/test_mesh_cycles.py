@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 
 from hw.errors import HwError
-from hw.mesh import MAX_ELABORATED, Mesh
-from hw.packet import Packet as Packets
-from hw.router import Router
+from hw.noc.mesh import MAX_ELABORATED, Mesh
+from hw.noc.packet import Packet as Packets
+from hw.noc.router import Router
 from tests.chipsim.noc_scenarios import SCENARIOS, random_traffic
-from tests.chipsim.noc_twin import simulate
 from tests.hw.bench import deliveries
 from tests.hw.mutants import GreedyArbiter
+from tests.twins.noc import simulate
 
 
 @pytest.mark.parametrize("name", SCENARIOS)

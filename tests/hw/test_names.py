@@ -7,9 +7,9 @@ import re
 import pytest
 
 from hw.chip import Chip
-from hw.mesh import Mesh
-from hw.names import plain_name, plain_names
-from hw.netlist import netlist
+from hw.flow.names import plain_name, plain_names
+from hw.flow.netlist import netlist
+from hw.noc.mesh import Mesh
 from tests.hw.networks import TINY
 
 pytestmark = pytest.mark.jit  # hardware has no kernels

@@ -9,13 +9,13 @@ import numpy as np
 from amaranth.hdl import Module
 from amaranth.lib import wiring
 
-from hw.buffer import Buffer
 from hw.chip import Chip
-from hw.mesh import Mesh
-from hw.netlist import netlist
-from hw.packet import packet_layout
-from hw.router import Router
-from hw.shape import Table
+from hw.core.shape import Table
+from hw.flow.netlist import netlist
+from hw.noc.buffer import Buffer
+from hw.noc.mesh import Mesh
+from hw.noc.packet import packet_layout
+from hw.noc.router import Router
 from hw.tables import make_tables
 from tests.hw.networks import TINY, ring
 

@@ -10,14 +10,14 @@ import numpy as np
 import pytest
 from amaranth.sim import Simulator
 
-from hw.accumulator import Accumulator
 from hw.barrier import Barrier
-from hw.core import Core
+from hw.core.accumulator import Accumulator
+from hw.core.core import Core
+from hw.core.lists import ListReader
+from hw.core.loaded import memories_of
+from hw.core.shape import Table
 from hw.errors import HwError
-from hw.lists import ListReader
-from hw.loaded import memories_of
 from hw.network import SpikingNetwork
-from hw.shape import Table
 from hw.tables import make_tables
 from tests.hw.networks import TINY
 

@@ -12,10 +12,10 @@ import pytest
 from amaranth.hdl import unsigned
 
 from hw.errors import HwError
-from hw.packet import coordinate_bits, packet_layout
-from hw.router import LOCAL, PORTS, Router
-from tests.chipsim.noc_twin import route
+from hw.noc.packet import coordinate_bits, packet_layout
+from hw.noc.router import LOCAL, PORTS, Router
 from tests.hw.bench import joined, simulate
+from tests.twins.noc import route
 
 SIDE = 4
 

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from hw.errors import HwError
-from hw.netlist import netlist
-from hw.packet import packet_layout
-from hw.router import Router
-from hw.widths import FILE, techmap_rules
-from hw.yosys import find_yosys, run_yosys
+from hw.flow.netlist import netlist
+from hw.flow.widths import FILE, techmap_rules
+from hw.flow.yosys import find_yosys, run_yosys
+from hw.noc.packet import packet_layout
+from hw.noc.router import Router
 
 pytestmark = [
     pytest.mark.jit,  # hardware has no kernels

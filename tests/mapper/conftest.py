@@ -12,8 +12,8 @@ from typing import Any
 import numba
 import pytest
 
-from mapper.cli import main
-from mapper.kernels import Compiled
+from mapper.cli.main import main
+from mapper.warmup import Compiled
 
 Tree = dict[str, bytes | None]
 
@@ -48,7 +48,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def nothing_to_compile(*arguments: object, **named: object) -> Compiled:
-    """In the place of `mapper.kernels.compile_kernels`."""
+    """In the place of `mapper.warmup.compile_kernels`."""
     return Compiled(0, [], 0, 0.0)
 
 
@@ -69,7 +69,7 @@ def tidy(
     monkeypatch.chdir(nowhere)
     monkeypatch.setattr(tempfile, "tempdir", str(nowhere))
     if "compiles" not in request.node.name:
-        monkeypatch.setattr("mapper.kernels.compile_kernels", nothing_to_compile)
+        monkeypatch.setattr("mapper.warmup.compile_kernels", nothing_to_compile)
     yield
     assert list(nowhere.iterdir()) == []
 
@@ -92,7 +92,7 @@ def light_placement(monkeypatch: pytest.MonkeyPatch) -> None:
 
     Neither do single neurons get the many proposals that small networks can afford.
     """
-    from mapper.mapping import annealing
+    from mapper.hop_refinement import annealing
     from mapper.placement import portfolio
     from mapper.placement.spectral import Search
 

@@ -9,20 +9,20 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mapper.partition.growing import Subgraph
-from mapper.partition.rows import HeldRows, Rows
-from storage.memory import MemoryGraph
-from storage.writer import NetworkWriter
+from mapper.graph.rows import HeldRows, Rows
+from mapper.partitioning.greedy_growing import Subgraph
+from storage.store.memory import MemoryGraph
+from storage.store.writer import NetworkWriter
 
 Links = list[list[tuple[int, int]]]
 Csr = tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.int64]]
 
 PROGRAM = """
 import sys
-import mapper.kernels
-nothing = mapper.kernels.Compiled(0, [], 0, 0.0)
-mapper.kernels.compile_kernels = lambda *arguments, **named: nothing
-from mapper.cli import main
+import mapper.warmup
+nothing = mapper.warmup.Compiled(0, [], 0, 0.0)
+mapper.warmup.compile_kernels = lambda *arguments, **named: nothing
+from mapper.cli.main import main
 sys.exit(main())
 """
 """`mapper` for a process of its own, which compiles the kernels that it uses and no others."""

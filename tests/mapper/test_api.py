@@ -21,9 +21,9 @@ import pytest
 import scipy.sparse
 
 import mapper
-from mapper.cli import main
+from mapper.cli.main import main
 from mapper.errors import DoesNotFitError, MapperError, UsageError
-from storage.network import NetworkFile
+from storage.store.network import NetworkFile
 from tests.mapper.conftest import Run, tree
 from tests.mapper.helpers import random_network
 
@@ -225,9 +225,9 @@ def test_temporary_files_go_with_the_mapping(folder: Path, edges: tuple[Any, ...
 
 def skip_kernels() -> None:
     """In a worker: kernels are compiled when they are used, as everywhere in the tests."""
-    import mapper.kernels
+    import mapper.warmup
 
-    mapper.kernels.compile_once = lambda *given: None  # type: ignore[assignment]
+    mapper.warmup.compile_once = lambda *given: None  # type: ignore[assignment]
 
 
 def test_mappings_of_worker_processes(folder: Path, edges: tuple[Any, ...]) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from storage.network import NetworkFile
+from storage.store.network import NetworkFile
 from tests.mapper.conftest import Run
 
 pytestmark = [pytest.mark.jit, pytest.mark.usefixtures("light_placement")]

@@ -9,22 +9,29 @@ from typing import Any
 import numpy as np
 import pytest
 
-from chipsim.chip import Chip
-from chipsim.limits import violations
+from chipsim.chip.limits import violations
+from chipsim.chip.model import Chip
 from mapper.errors import DoesNotFitError, UsageError
-from mapper.mapping_file import save_mapping
-from mapper.monitor import Monitor
-from mapper.output import MAPPING, REPORT, make_report, read_report, scratch_in, write_results
-from mapper.partition import contraction
-from mapper.partition.contraction import contract
+from mapper.evaluation.verify import verify_network
+from mapper.evaluation.verify_mapping import verify_mapping
+from mapper.graph import contraction
+from mapper.graph.contraction import contract
 from mapper.pipeline import Mapping, map_network
-from mapper.report.loads import TRAFFIC
+from mapper.results.loads import TRAFFIC
+from mapper.results.mapping_file import save_mapping
+from mapper.results.output import (
+    MAPPING,
+    REPORT,
+    make_report,
+    read_report,
+    scratch_in,
+    write_results,
+)
+from mapper.runtime.monitor import Monitor
 from mapper.settings import Settings, preset
-from mapper.verify import verify_network
-from mapper.verify_mapping import verify_mapping
-from storage.network import NetworkFile
-from storage.scratch import ScratchGraph
-from storage.sorter import ConnectionSorter
+from storage.scratch.scratch import ScratchGraph
+from storage.sorting.sorter import ConnectionSorter
+from storage.store.network import NetworkFile
 from tests.mapper.helpers import random_network, write_network
 
 LIGHT = {"matching_repeats": 2, "bisection_repeats": 2, "force_iterations": 50}
@@ -171,7 +178,7 @@ def test_a_seed_decides_whatever_the_threads_and_memory(
             return contract(graph, cluster, count, scratch, name, memory, threads)
 
         monkeypatch.setattr("mapper.methods.classic.contract", limited)
-        monkeypatch.setattr("mapper.partition.hierarchy.contract", limited)
+        monkeypatch.setattr("mapper.partitioning.hierarchy.contract", limited)
         mapped(path, chip, folder / f"{k}", seed=5, threads=threads)
         bytes_of.append((folder / f"{k}" / MAPPING).read_bytes())
         assert (sum(spilled) > 0) == (memory == 1 << 10)

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 from hypothesis import strategies as st
 
-from storage.meta import NetworkMeta
-from storage.writer import NetworkWriter
-from tests.storage.naive import Connection, Edge, Records, columns
+from storage.store.meta import NetworkMeta
+from storage.store.writer import NetworkWriter
+from tests.twins.storage import Connection, Edge, Records, columns
 
 LARGEST = 2**63 - 1
 

@@ -14,8 +14,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from storage.archive import ArchiveReader, ArchiveWriter, pack
 from storage.errors import BadInputError, CorruptError, WriteError
+from storage.store.archive import ArchiveReader, ArchiveWriter, pack
 
 MEMBERS = {"a": b"", "b/c": b"x" * 5000, "größe": bytes(range(256)), "d": b"\0" * 70000}
 

@@ -10,16 +10,16 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from storage.codec import (
+from storage.errors import CorruptError
+from storage.store.codec import (
     decode_block,
     decode_lists,
     decode_numbers,
     encode_block,
     encode_numbers,
 )
-from storage.errors import CorruptError
-from tests.storage import naive
 from tests.storage.strategies import LARGEST, BlockCase, blocks, numbers
+from tests.twins import storage as naive
 
 several = settings(max_examples=80, deadline=None)
 

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from storage.errors import CorruptError, StorageError
-from storage.network import NetworkFile
-from storage.scratch import Scratch
-from storage.writer import NetworkWriter
-from tests.storage import naive
+from storage.scratch.scratch import Scratch
+from storage.store.network import NetworkFile
+from storage.store.writer import NetworkWriter
+from tests.twins import storage as naive
 
 
 @pytest.fixture(params=[0xFFFFFFFF, 0], ids=["zip", "zip64"])

@@ -8,7 +8,9 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from storage.codec import (
+from storage.sorting.radix import _sort_pass, sort_pairs
+from storage.sorting.ranges import _merge_sorted
+from storage.store.codec import (
     _OK,
     _decode,
     _decode_lists,
@@ -21,11 +23,9 @@ from storage.codec import (
     _room,
     _varint_length,
 )
-from storage.graph import Block, _merge_directions, _select_outgoing
-from storage.radix import _sort_pass, sort_pairs
-from storage.ranges import _merge_sorted
-from tests.storage import naive
+from storage.store.graph import Block, _merge_directions, _select_outgoing
 from tests.storage.strategies import LARGEST, BlockCase, blocks, numbers
+from tests.twins import storage as naive
 
 # The first example waits for the compiler or its cache.
 several = settings(max_examples=60, deadline=None)

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from storage.errors import WriteError
-from storage.nameless import PIECE, NamelessFile
+from storage.scratch.nameless import PIECE, NamelessFile
 
 CONTENT = random.Random(1).randbytes(PIECE + 123)
 
@@ -71,7 +71,7 @@ def test_a_killed_process_leaves_nothing(tmp_path: Path) -> None:
     program = (
         "import os, signal, sys\n"
         "from pathlib import Path\n"
-        "from storage.nameless import NamelessFile\n"
+        "from storage.scratch.nameless import NamelessFile\n"
         "file = NamelessFile(Path(sys.argv[1]))\n"
         "os.kill(os.getpid(), signal.SIGKILL)\n"
     )

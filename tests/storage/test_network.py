@@ -12,14 +12,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from storage.archive import ArchiveReader, ArchiveWriter, pack
 from storage.errors import BadInputError, CorruptError
-from storage.graph import choose_block_size
-from storage.memory import MemoryGraph, load
-from storage.network import NetworkFile
-from storage.writer import NetworkWriter
-from tests.storage import naive
+from storage.store.archive import ArchiveReader, ArchiveWriter, pack
+from storage.store.graph import choose_block_size
+from storage.store.memory import MemoryGraph, load
+from storage.store.network import NetworkFile
+from storage.store.writer import NetworkWriter
 from tests.storage.strategies import NetCase, networks, random_edges
+from tests.twins import storage as naive
 
 several = settings(max_examples=60, deadline=None)
 
@@ -108,7 +108,7 @@ def test_attributes(tmp_path: Path) -> None:
 
 
 def test_attribute_of_several_chunks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("storage.writer.ATTRIBUTE_BLOCK", 4)
+    monkeypatch.setattr("storage.store.writer.ATTRIBUTE_BLOCK", 4)
     with NetworkWriter(tmp_path / "net.bin", 11) as writer:
         writer.set_attribute("x", np.arange(11) * 1000)
         writer.finish()

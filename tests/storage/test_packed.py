@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from storage.errors import CorruptError
-from storage.packed import (
+from storage.scratch.packed import (
     EXTRA_COST,
     Lists,
     PackedRows,
@@ -24,7 +24,7 @@ from storage.packed import (
     unpack_lists,
     write_packed,
 )
-from storage.scratch import Scratch, compress
+from storage.scratch.scratch import Scratch, compress
 
 Rows = list[list[tuple[int, int]]]
 EDGES = [0, 1, 254, 255, 256, 65534, 65535, 65536, 2**31 - 1]

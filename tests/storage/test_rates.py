@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from storage.errors import BadInputError, WriteError
-from storage.network import NetworkFile
-from storage.rates import write_rated
-from storage.writer import NetworkWriter
-from tests.formats.conftest import attributes_of, edges_of
+from storage.store.network import NetworkFile
+from storage.store.rates import write_rated
+from storage.store.writer import NetworkWriter
+from tests.storage.formats.conftest import attributes_of, edges_of
 
 N = 7
 Pairs = list[tuple[int, int]]
@@ -112,7 +112,7 @@ def test_faults(rates: Any, message: str, tmp_path: Path) -> None:
 def test_traffic_beyond_the_format(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     make(tmp_path / "a.bin", [(0, 1), (1, 2)])
     with NetworkFile(tmp_path / "a.bin") as network:
-        monkeypatch.setattr("storage.rates.MAX_TOTAL", 20.0)
+        monkeypatch.setattr("storage.store.rates.MAX_TOTAL", 20.0)
         write_rated(network, tmp_path / "b.bin", np.full(N, 4))
         with pytest.raises(BadInputError, match="rate: the traffic adds up beyond"):
             write_rated(network, tmp_path / "c.bin", np.full(N, 5))

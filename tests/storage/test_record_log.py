@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from storage.errors import CorruptError
-from storage.record_log import PIECE, RecordLog
+from storage.scratch.record_log import PIECE, RecordLog
 
 PAGE = 4096
 

@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from storage.errors import WriteError
-from storage.radix import sort_packed
-from storage.ranges import _merge_packed
-from storage.runs import (
+from storage.sorting.radix import sort_packed
+from storage.sorting.ranges import _merge_packed
+from storage.sorting.runs import (
     Buffer,
     RunStore,
     _as_decimals,
@@ -24,10 +24,10 @@ from storage.runs import (
     _store,
     key_width,
 )
-from storage.sorter import ConnectionSorter, _Allowance
-from tests.storage import naive
-from tests.storage.naive import Entry
+from storage.sorting.sorter import ConnectionSorter, _Allowance
 from tests.storage.strategies import random_edges
+from tests.twins import storage as naive
+from tests.twins.storage import Entry
 
 several = settings(max_examples=60, deadline=None)
 

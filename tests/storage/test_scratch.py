@@ -16,12 +16,12 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from storage.errors import CorruptError, WriteError
-from storage.memory import load
-from storage.scratch import Scratch, ScratchGraph
-from tests.storage import naive
-from tests.storage.naive import Edge
+from storage.scratch.scratch import Scratch, ScratchGraph
+from storage.store.memory import load
 from tests.storage.strategies import NetCase, networks
 from tests.storage.test_graphs import memory
+from tests.twins import storage as naive
+from tests.twins.storage import Edge
 
 names = st.sampled_from(["a", "b", "a/b", "größe", "level/000", "n" * 400])
 values = st.recursive(
@@ -103,7 +103,7 @@ def test_levels(case: NetCase, commit_every: int) -> None:
         memory(Path(name), case.neurons, edges, case.block_size, case.undirected) as graph,
         Scratch(Path(name) / "scratch") as scratch,
     ):
-        patch.setattr("storage.scratch.WRITE_EVERY", commit_every)
+        patch.setattr("storage.scratch.scratch.WRITE_EVERY", commit_every)
         whole = load(graph)
         whole.block_size = case.block_size
         sizes = whole.vertex_sizes()

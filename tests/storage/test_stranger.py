@@ -12,10 +12,11 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
-from storage.network import NetworkFile
-from storage.writer import NetworkWriter
-from tests.storage import naive, stranger
+from storage.store.network import NetworkFile
+from storage.store.writer import NetworkWriter
+from tests.storage import stranger
 from tests.storage.strategies import NetCase, networks, random_edges
+from tests.twins import storage as naive
 
 
 def compare(path: Path) -> None:
@@ -85,7 +86,7 @@ def test_everything_at_once(weight: str, undirected: bool, tmp_path: Path) -> No
 
 
 def test_chunks_of_attributes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("storage.writer.ATTRIBUTE_BLOCK", 4)
+    monkeypatch.setattr("storage.store.writer.ATTRIBUTE_BLOCK", 4)
     with NetworkWriter(tmp_path / "net.bin", 11) as writer:
         writer.set_attribute("x", np.arange(11) * 1000)
         writer.finish()

@@ -13,13 +13,13 @@ import pytest
 
 from storage.errors import BadInputError, StorageError, WriteError
 from storage.files import PartialFile, commit_together, write_file
-from storage.graph import MAX_VERTICES
-from storage.memory import MemoryGraph
-from storage.network import NetworkFile
-from storage.sorter import ConnectionSorter
-from storage.writer import NetworkWriter
-from tests.storage import naive
+from storage.sorting.sorter import ConnectionSorter
+from storage.store.graph import MAX_VERTICES
+from storage.store.memory import MemoryGraph
+from storage.store.network import NetworkFile
+from storage.store.writer import NetworkWriter
 from tests.storage.strategies import random_edges
+from tests.twins import storage as naive
 
 OLD = b"the old file"
 
@@ -76,10 +76,10 @@ def test_error_while_finishing(
             raise RuntimeError("here")
         return original(*_)
 
-    import storage.writer
+    import storage.store.writer
 
-    original = getattr(storage.writer, step)
-    monkeypatch.setattr(storage.writer, step, fail_later)
+    original = getattr(storage.store.writer, step)
+    monkeypatch.setattr(storage.store.writer, step, fail_later)
     with (
         pytest.raises(RuntimeError, match="here"),
         NetworkWriter(destination, 300, memory=1, block_size=8, threads=threads) as writer,

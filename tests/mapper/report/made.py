@@ -10,15 +10,15 @@ from typing import Any
 
 import numpy as np
 
-from chipsim.chip import Chip
-from chipsim.metrics import summarise
-from chipsim.traffic import Traffic
-from mapper.mapping_file import save_mapping
-from mapper.measure import measure_network
-from mapper.output import MAPPING, REPORT, network_facts
-from mapper.report.loads import TRAFFIC, Loads, save_loads
+from chipsim.chip.model import Chip
+from chipsim.traffic.arrays import Traffic
+from chipsim.traffic.metrics import summarise
+from mapper.evaluation.measure import measure_network
+from mapper.results.loads import TRAFFIC, Loads, save_loads
+from mapper.results.mapping_file import save_mapping
+from mapper.results.output import MAPPING, REPORT, network_facts
 from mapper.settings import preset
-from storage.network import NetworkFile
+from storage.store.network import NetworkFile
 from tests.mapper.helpers import random_network, write_network
 
 VOID = {"meta", "img", "source", "input", "br", "rect", "path"}

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from chipsim.chip import Chip
+from chipsim.chip.model import Chip
 from mapper.report.make import view_folder, write_page
 from mapper.report.view import View, scales, steps
 from tests.mapper.helpers import random_network

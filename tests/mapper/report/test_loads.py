@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from chipsim.chip import Chip
+from chipsim.chip.model import Chip
 from mapper.errors import MapperError
-from mapper.report.loads import Loads, load_loads, save_loads
+from mapper.results.loads import Loads, load_loads, save_loads
 from tests.mapper.helpers import random_network, write_network
 from tests.mapper.report.made import measured
 

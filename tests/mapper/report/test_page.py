@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from chipsim.chip import Chip
+from chipsim.chip.model import Chip
 from mapper.errors import MapperError
 from mapper.report.figures import KEY, METRICS, command_line, metric
 from mapper.report.make import view_folder, write_page

@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from chipsim.chip import Chip
-from mapper.mapping_file import save_mapping
+from chipsim.chip.model import Chip
+from mapper.results.mapping_file import save_mapping
 from tests.mapper.conftest import Run
 from tests.mapper.helpers import random_network
 from tests.mapper.report.made import Page, random_folder, write_folder

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 import mapper.report.view
-from chipsim.chip import Chip
+from chipsim.chip.model import Chip
 from mapper.report.colours import LINK_STEPS, RAMPS, STEPS, ramp, rgb
-from mapper.report.loads import Loads
 from mapper.report.view import EMPTY, UNAVAILABLE, USED, make_view, page_data, scales, steps
+from mapper.results.loads import Loads
 from tests.mapper.helpers import random_network
 from tests.mapper.report.made import measured
 

@@ -1,0 +1,1 @@
+"""The chip: cores, limits, costs; presets and files."""

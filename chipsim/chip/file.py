@@ -1,0 +1,60 @@
+"""A chip as a TOML file: what `parse_chip` reads, with a comment on every number."""
+
+from __future__ import annotations
+
+import json
+import textwrap
+
+from chipsim.chip.model import Chip
+from chipsim.chip.presets import PRESETS
+from chipsim.chip.sources import ABOUT, MEANINGS, source_of, unit_of
+
+_WIDTH = 96
+_LISTED = 12  # cores a line
+
+
+def chip_toml(chip: Chip) -> str:
+    """The file of a chip; reading it gives an equal chip.
+
+    Limits that the chip does not have are there as comments, to be filled in.
+    """
+    lines = _comment(
+        f"{chip.name}: {ABOUT[chip.name]}."
+        if PRESETS.get(chip.name) == chip
+        else f"The chip {_text(chip.name)}."
+    )
+    lines += _comment(
+        "For --chip FILE.toml; see `mapper docs chips`. Core id = y * width + x, from 0."
+    )
+    for field, meaning in MEANINGS.items():
+        unit, source = unit_of(chip.name, field), source_of(chip, field, PRESETS)
+        text = meaning + (f", {unit}" if unit and unit not in (field, "cores") else "")
+        lines += ["", *_comment(text + (f" ({source})" if source else ""))]
+        lines += _entry(field, getattr(chip, field))
+    return "\n".join(lines) + "\n"
+
+
+def _comment(text: str) -> list[str]:
+    clean = " ".join(text.split())
+    return textwrap.wrap(
+        clean, _WIDTH, initial_indent="# ", subsequent_indent="# ", break_on_hyphens=False
+    )
+
+
+def _entry(field: str, value: object) -> list[str]:
+    """A field as TOML."""
+    if value is None:
+        return [f"# {field} = ...  # no limit"]
+    if isinstance(value, tuple):
+        if not value:
+            return [f"{field} = []"]
+        rows = [value[at : at + _LISTED] for at in range(0, len(value), _LISTED)]
+        return [f"{field} = [", *(f"  {', '.join(map(str, row))}," for row in rows), "]"]
+    if isinstance(value, str):
+        return [f"{field} = {_text(value)}"]
+    return [f"{field} = {value!r}"]
+
+
+def _text(value: str) -> str:
+    """A text in quotes: JSON's escapes are TOML's, which has one more for DEL."""
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")

@@ -1,0 +1,84 @@
+"""What every core is asked to hold, and where that is more than the chip allows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from chipsim.chip.model import Chip
+from chipsim.errors import ChipError
+from chipsim.protocols import Int64Array
+
+LIMITS = ("neurons", "synapses", "axons_in", "axons_out")
+"""The limits of a core, in the order in which violations are listed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """Use of every core, each array int64 of shape (cores,), indexed by core id.
+
+    Attributes
+    ----------
+    count : neurons in the core
+    neurons : their total size
+    synapses : incoming synapses stored in the core
+    axons_in : distinct source neurons with a synapse in the core, those of the core included
+    axons_out : distinct (source neuron, other core) pairs that leave the core
+    """
+
+    count: Int64Array
+    neurons: Int64Array
+    synapses: Int64Array
+    axons_in: Int64Array
+    axons_out: Int64Array
+
+    @classmethod
+    def zeros(cls, cores: int) -> Usage:
+        """Nothing used yet."""
+        return cls(*(np.zeros(cores, dtype=np.int64) for _ in range(5)))
+
+    def of(self, limit: str) -> Int64Array:
+        """The array that ``limit`` (one of LIMITS) bounds."""
+        if limit not in LIMITS:
+            raise ChipError(f"limit {limit!r} is unknown; known are {', '.join(LIMITS)}")
+        array: Int64Array = getattr(self, limit)
+        return array
+
+
+@dataclass(frozen=True, slots=True)
+class Violation:
+    """One core over one limit.
+
+    ``limit`` is one of LIMITS, or "unavailable" for a core that must stay empty; ``used`` is then
+    its number of neurons and ``allowed`` is 0.
+    """
+
+    core: int
+    limit: str
+    used: int
+    allowed: int
+
+    def __str__(self) -> str:
+        if self.limit == "unavailable":
+            return f"core {self.core} is unavailable but holds {self.used} neurons"
+        return f"core {self.core} uses {self.used} {self.limit} of {self.allowed}"
+
+
+def violations(chip: Chip, usage: Usage) -> list[Violation]:
+    """All violations: unavailable cores in use first, then limit by limit, by core id."""
+    if len(usage.count) != chip.cores:
+        raise ChipError(
+            f"usage of {len(usage.count)} cores does not belong to chip {chip.name} "
+            f"with {chip.cores}; measure it with this chip"
+        )
+    faulty = [core for core in chip.unavailable if usage.count[core]]
+    found = [Violation(core, "unavailable", int(usage.count[core]), 0) for core in faulty]
+    for limit in LIMITS:
+        allowed = getattr(chip, limit)
+        if allowed is None:
+            continue
+        used = usage.of(limit)
+        over = np.flatnonzero(used > allowed)
+        found += [Violation(int(core), limit, int(used[core]), allowed) for core in over]
+    return found

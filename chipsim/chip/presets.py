@@ -1,0 +1,152 @@
+"""Named chips, and the text that a user gives for a chip.
+
+Energy is in pJ and latency in ns per spike for ``loihi`` and ``loihi64``, in relative units for the
+others; `chipsim.chip.sources` says where each number comes from.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Mapping
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+from chipsim.chip.model import Chip
+from chipsim.chip.toml_text import parse_toml, read_toml_bytes
+from chipsim.errors import ChipError
+
+
+def _loihi(name: str, width: int, height: int) -> Chip:
+    """A chip of Loihi's cores.
+
+    A spike over d hops passes d + 1 routers and d links. The first router is the way within a tile
+    (1.7 pJ, 2.1 ns); a link and the router behind it are together a hop between tiles (3.5 pJ and
+    5.3 ns, the means of east-west and north-south), so that a link has what the router leaves.
+    """
+    return Chip(
+        name,
+        width,
+        height,
+        neurons=1024,
+        synapses=128 * 1024 * 8,  # 128 KB of synaptic memory, at least one bit a synapse
+        axons_in=4096,
+        axons_out=4096,
+        energy_router=1.7,
+        energy_link=1.8,
+        latency_router=2.1,
+        latency_link=3.2,
+    )
+
+
+PRESETS: dict[str, Chip] = {
+    chip.name: chip
+    for chip in (
+        _loihi("loihi", 16, 8),
+        _loihi("loihi64", 64, 64),
+        Chip("truenorth", 64, 64, neurons=256, synapses=256 * 256, axons_in=256, axons_out=256),
+        Chip("mesh84", 84, 84, neurons=4096, axons_in=65536),
+        Chip("mesh1024", 1024, 1024, neurons=4096, axons_in=65536),
+    )
+}
+"""Chips by name."""
+
+_MESH = re.compile(r"(\d+)\s*[xX]\s*(\d+)", re.ASCII)
+_FIELDS = tuple(field.name for field in fields(Chip))
+
+
+def parse_chip(text: str) -> Chip:
+    """The chip that ``text`` names: WIDTHxHEIGHT, a preset, or the path of a ``.toml`` file.
+
+    A file holds Chip's fields as top-level keys: ``width`` and ``height``, and any of ``name``
+    (else the file's stem), ``neurons``, ``synapses``, ``axons_in``, ``axons_out``,
+    ``energy_router``, ``energy_link``, ``latency_router``, ``latency_link``, ``unavailable`` (a
+    list of core ids, of [x, y] pairs, or of both).
+
+    Raises
+    ------
+    ChipError
+        If the text names no chip, or the file is missing, malformed or holds a bad value.
+    """
+    text = text.strip()
+    mesh = _MESH.fullmatch(text)
+    if mesh:
+        if len(text) > 24:  # int() refuses digits by the thousand with an error of its own
+            raise ChipError(f"chip {text[:24]}...: the mesh is too large")
+        return Chip(text.replace(" ", "").lower(), int(mesh[1]), int(mesh[2]))
+    if text in PRESETS:
+        return PRESETS[text]
+    if text.lower().endswith(".toml"):
+        return _read_toml(Path(text))
+    raise ChipError(
+        f"chip {text!r} is unknown; give WIDTHxHEIGHT such as 64x64, one of "
+        f"{', '.join(PRESETS)}, or the path of a .toml file"
+    )
+
+
+def _read_toml(path: Path) -> Chip:
+    try:
+        raw = read_toml_bytes(path)
+    except FileNotFoundError:
+        raise ChipError(f"chip file {path} does not exist; check the path") from None
+    except OSError as error:
+        raise ChipError(f"chip file {path} cannot be read: {error.strerror}") from error
+    except ValueError as error:
+        raise ChipError(f"chip file {path} {error}") from error
+    try:
+        found = parse_toml(raw)
+    except ValueError as error:
+        raise ChipError(f"chip file {path} is not valid TOML: {error}") from error
+    return from_fields({"name": path.stem, **found}, f"chip file {path}")
+
+
+def from_fields(values: Mapping[str, Any], where: str = "chip") -> Chip:
+    """A chip from its fields by name: a parsed file, or what `Chip.to_json` gave.
+
+    ``where`` opens the error messages.
+
+    Raises
+    ------
+    ChipError
+        If a key is unknown or missing, or a value is bad.
+    """
+    unknown = sorted(set(values) - set(_FIELDS))
+    if unknown:
+        alike = difflib.get_close_matches(unknown[0], _FIELDS, 1)
+        meant = f"did you mean {alike[0]!r}? " if alike else ""
+        raise ChipError(
+            f"{where}: unknown key {unknown[0]!r}; {meant}known are {', '.join(_FIELDS)}"
+        )
+    for key in ("name", "width", "height"):
+        if key not in values:
+            raise ChipError(f"{where}: key {key!r} is missing; add it")
+    given = dict(values)
+    pairs = given.pop("unavailable", [])
+    try:
+        # First without the faults: their [x, y] pairs need a width known to be good.
+        chip = Chip(**given)
+        ids = _core_ids(pairs, chip)
+        return Chip(**given, unavailable=ids)
+    except ChipError as error:
+        raise ChipError(f"{where}: {error}") from error
+
+
+def _core_ids(listed: object, chip: Chip) -> tuple[int, ...]:
+    """Core ids of a list that holds ids and [x, y] pairs."""
+    if not isinstance(listed, list | tuple):
+        raise ChipError(f"unavailable is {listed!r}; give a list of core ids or [x, y] pairs")
+    ids: list[int] = []
+    for item in listed:
+        if isinstance(item, list | tuple):
+            if len(item) != 2 or not all(type(part) is int for part in item):
+                raise ChipError(f"unavailable holds {item!r}; give a core id or an [x, y] pair")
+            x, y = item
+            if not (0 <= x < chip.width and 0 <= y < chip.height):
+                raise ChipError(
+                    f"unavailable core [{x}, {y}] is outside the {chip.width}x{chip.height} mesh"
+                )
+            ids.append(y * chip.width + x)
+        else:
+            ids.append(item)
+    return tuple(ids)

@@ -1,0 +1,1 @@
+"""Where the spikes of a mapped network go, and the metrics that follow."""

@@ -1,0 +1,198 @@
+"""Where the traffic of a mapped network goes: the arrays behind the metrics and the pictures."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from chipsim.chip.limits import Usage
+from chipsim.chip.model import Chip
+from chipsim.errors import ChipError
+from chipsim.protocols import BlockSource, FloatArray, Int32Array, Int64Array, SynapseBlock
+from chipsim.traffic.flows import follow
+from chipsim.traffic.links import Totals, loads_of
+from chipsim.traffic.pairs import PairTable
+from chipsim.traffic.profile import Profile
+from chipsim.traffic.sweep import SUM_LIMIT, Sweep
+from chipsim.workers import map_ordered
+
+_Integer = TypeVar("_Integer", np.int32, np.int64)
+
+
+@dataclass(frozen=True, slots=True)
+class Traffic:
+    """Loads of one network under one mapping, in units that are still to be multiplied in.
+
+    Attributes
+    ----------
+    weight_unit, rate_unit
+        What 1 means in the unicast and in the multicast arrays. Where the rates of the neurons
+        come from the weights, ``rate_unit`` is the unit of the weights.
+    pairs
+        The sum of the weights of every core pair with traffic, in a compact form.
+    totals
+        What the metrics need of the unicast spikes: weight, cut, hops.
+    unicast_links, multicast_links : ndarray[int64], shape (4, height, width)
+        Load of the link that leaves router (x, y) at [d, y, x] towards
+        `chipsim.traffic.links.DIRECTIONS[d]`.
+    congestion : ndarray[float64], shape (height, width)
+        Expected load of the routers when spikes spread over all minimal paths.
+    connectivity : sum over neurons of rate * (number of other cores reached)
+    unicast_hops : sum over synapses of the rate of the source * distance, in ``rate_unit``: hops
+        of the same activity as the trees', were every synapse sent a packet of its own
+    usage : what every core holds
+    profile : unicast traffic by core and by distance
+    """
+
+    weight_unit: float
+    rate_unit: float
+    pairs: PairTable
+    totals: Totals
+    unicast_links: Int64Array
+    multicast_links: Int64Array
+    congestion: FloatArray
+    connectivity: int
+    unicast_hops: int
+    usage: Usage
+    profile: Profile
+
+    @property
+    def pair_source(self) -> Int32Array:
+        """Source cores of the pairs, sorted; like the next two a new array at each use."""
+        return self.pairs.arrays()[0]
+
+    @property
+    def pair_target(self) -> Int32Array:
+        """Target cores of the pairs, sorted for each source; traffic within a core is there too."""
+        return self.pairs.arrays()[1]
+
+    @property
+    def pair_weight(self) -> Int64Array:
+        """Sum of the weights of each pair."""
+        return self.pairs.arrays()[2]
+
+
+def measure(
+    chip: Chip,
+    core: Int32Array,
+    blocks: Iterable[SynapseBlock] | BlockSource,
+    *,
+    sizes: Int64Array,
+    rates: Int64Array | None = None,
+    undirected: bool = False,
+    weight_unit: float = 1.0,
+    rate_unit: float = 1.0,
+    threads: int = 1,
+    scratch: Path | None = None,
+) -> Traffic:
+    """Stream ``blocks`` once and gather all loads.
+
+    Parameters
+    ----------
+    chip
+        The chip that the mapping is for. Unavailable cores are routed through and may even be in
+        use here; `chipsim.chip.limits.violations` tells.
+    core : ndarray[int32], shape (neurons,), core id
+        The mapping.
+    blocks
+        Every vertex of the network once, in any order of the blocks. Of a `BlockSource` the
+        threads read blocks themselves; an iterable is drawn from in the caller's thread, a few
+        blocks ahead.
+    sizes : ndarray[int64], shape (neurons,), capacity that a neuron uses, >= 0
+    rates : ndarray[int64], shape (neurons,), in ``rate_unit``, >= 0
+        Firing rates; None for the largest weight of each neuron's outgoing synapses.
+    undirected
+        Each edge is listed as outgoing at both of its ends. It is one flow, from the lower to
+        the higher vertex id, in all unicast sums; and two synapses, one each way, in the multicast
+        ones and in the use of the cores.
+    threads
+        How many work at the same time. The result is the same to the bit for any number.
+    scratch
+        Folder for temporary files, used where the core pairs would take hundreds of megabytes;
+        None keeps them in memory.
+
+    Raises
+    ------
+    ChipError
+        If the arrays do not belong together, or a sum would exceed 2^62.
+    """
+    core, sizes, rates = _checked(core, sizes, rates)
+    for name, unit in (("weight_unit", weight_unit), ("rate_unit", rate_unit)):
+        if not 0 < unit < np.inf:
+            raise ChipError(f"{name} is {unit!r}; give a positive number")
+    sweep = Sweep(chip, core, sizes, rates, undirected, scratch)
+    if isinstance(blocks, BlockSource):
+        _add_source(sweep, blocks, threads)
+    else:
+        _exhaust(map_ordered(sweep.add, blocks, threads))
+    if sweep.vertices != len(core):
+        raise ChipError(
+            f"the blocks hold {sweep.vertices} vertices, the mapping {len(core)} neurons; "
+            "use the mapping of this network"
+        )
+    sweep.finish()
+    pairs = sweep.pairs.table()
+    flows = follow(chip, pairs, np.flatnonzero(sweep.usage.count), threads)
+    return Traffic(
+        weight_unit=weight_unit,
+        rate_unit=weight_unit if rates is None else rate_unit,
+        pairs=pairs,
+        totals=flows.totals,
+        unicast_links=flows.links,
+        multicast_links=loads_of(sweep.tree_links),
+        congestion=flows.congestion,
+        connectivity=sweep.connectivity,
+        unicast_hops=sweep.unicast_hops,
+        usage=sweep.usage,
+        profile=flows.profile,
+    )
+
+
+def _add_source(sweep: Sweep, source: BlockSource, threads: int) -> None:
+    """Read and add all blocks; a thread holds one block at a time."""
+
+    def work(index: int) -> None:
+        sweep.add(source.read_block(index))
+
+    _exhaust(map_ordered(work, range(source.block_count), threads))
+
+
+def _exhaust(results: Iterable[None]) -> None:
+    for _ in results:
+        pass
+
+
+def _checked(
+    core: Int32Array, sizes: Int64Array, rates: Int64Array | None
+) -> tuple[Int32Array, Int64Array, Int64Array | None]:
+    """The arrays per neuron in the types of the kernels; copies only where they differ."""
+    core = _whole("core", core, np.int32, np.size(core))
+    sizes = _whole("sizes", sizes, np.int64, len(core))
+    if rates is not None:
+        rates = _whole("rates", rates, np.int64, len(core))
+        if len(rates) and rates.min() < 0:
+            raise ChipError(f"rates: neuron {int(rates.argmin())} has a negative rate")
+    if float(sizes.sum(dtype=np.float64)) >= SUM_LIMIT:
+        raise ChipError("sizes add up to over 2^62; use a coarser unit")
+    return core, sizes, rates
+
+
+def _whole(
+    name: str, array: npt.NDArray[np.integer], dtype: type[_Integer], neurons: int
+) -> npt.NDArray[_Integer]:
+    found = np.asarray(array)
+    if found.shape != (neurons,) or not np.issubdtype(found.dtype, np.integer):
+        raise ChipError(
+            f"{name} has shape {found.shape} and type {found.dtype}; "
+            f"give whole numbers, one for each of the {neurons} neurons"
+        )
+    if neurons and not np.can_cast(found.dtype, dtype):
+        for value in (int(found.min()), int(found.max())):
+            if not np.iinfo(dtype).min <= value <= np.iinfo(dtype).max:
+                raise ChipError(f"{name} holds {value}, too large for {dtype.__name__}")
+    return found.astype(dtype, copy=False)

@@ -1,0 +1,173 @@
+"""Expected load of every router when spikes spread over all minimal paths.
+
+A spike on its way to its target core moves only closer. At a router where both a horizontal and a
+vertical step bring it closer it takes either with probability 1/2; elsewhere it goes straight.
+
+Seen from the source, let a target be i columns and j rows away. Until the spike enters the column
+or the row of its target it is a plain random walk, so that it visits the router (a, b) with a < i
+and b < j with the probability C(a + b, a) / 2^(a + b), whatever the target. In the column of the
+target it goes straight, so that it visits (i, b) with b < j if it has entered the column in a row
+up to b; likewise in the row. A router therefore sees of a source
+
+    inside * (weight of the targets beyond it in both directions)
+    + down * (weight of the targets beyond it in its column)
+    + across * (weight of the targets beyond it in its row)
+    + the weight that is meant for it
+
+with three probabilities that depend on the offset alone. The weights are sums over rows and
+columns that are carried along from the far corner: O(bounding box of the targets) per source core,
+17 million steps for a 64x64 mesh where every core sends to every other, and less for a mapping
+that keeps traffic local. All terms are positive, so nothing cancels.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numba import njit
+
+from chipsim.chip.model import Chip
+from chipsim.protocols import FloatArray, Int32Array, Int64Array
+
+
+@dataclass(frozen=True, slots=True)
+class Walks:
+    """Probabilities that a spike visits the router b rows and a columns away, at [b, a].
+
+    inside : if its target is farther away in both directions
+    down : if its target is in that column, farther away
+    across : if its target is in that row, farther away
+    """
+
+    inside: FloatArray
+    down: FloatArray
+    across: FloatArray
+
+    @classmethod
+    def within(cls, rows: int, columns: int) -> Walks:
+        """For offsets of less than ``rows`` rows and ``columns`` columns."""
+        walks = cls(*(np.zeros((rows, columns), dtype=np.float64) for _ in range(3)))
+        _fill_walks(walks.inside, walks.down, walks.across)
+        return walks
+
+
+def router_loads(
+    chip: Chip, walks: Walks, source: Int32Array, target: Int32Array, weight: Int64Array
+) -> FloatArray:
+    """Expected load per router, float64 of shape (height, width), in weight units.
+
+    ``source``, ``target`` (core ids) and ``weight`` have shape (flows,), those of a source side by
+    side, and ``walks`` covers their offsets. A flow loads the routers of its source and target too;
+    flows within a core load none. The result is the same to the bit for the same flows in the same
+    order.
+    """
+    load = np.zeros((chip.height, chip.width), dtype=np.float64)
+    lines = np.empty((2, chip.width), dtype=np.float64)
+    grid = np.zeros_like(load)
+    _spread(source, target, weight, walks.inside, walks.down, walks.across, grid, lines, load)
+    return load
+
+
+@njit(cache=True, nogil=True)
+def _fill_walks(inside, down, across):
+    """Fill the tables of `Walks`; each has shape (rows, columns)."""
+    tiny = 1e-280  # less than this only slows the processor down: it is far below rounding
+    rows, columns = inside.shape
+    for b in range(rows):
+        for a in range(columns):
+            if a == 0 and b == 0:
+                chance = 1.0
+            else:
+                chance = 0.0
+                if a > 0:
+                    chance += 0.5 * inside[b, a - 1]
+                if b > 0:
+                    chance += 0.5 * inside[b - 1, a]
+            inside[b, a] = chance if chance > tiny else 0.0
+    for b in range(rows):
+        for a in range(columns):
+            # Straight on from the source, or from any earlier router of the line: what has entered.
+            down[b, a] = 1.0 if a == 0 else 0.5 * inside[b, a - 1]
+            across[b, a] = 1.0 if b == 0 else 0.5 * inside[b - 1, a]
+            if a > 0 and b > 0:
+                down[b, a] += down[b - 1, a]
+                across[b, a] += across[b, a - 1]
+
+
+@njit(cache=True, nogil=True)
+def _spread(source, target, weight, inside, down, across, grid, lines, load):
+    """Add the router loads of all flows to ``load``; ``grid`` is zero before and after.
+
+    grid : (height, width), weights of the source at work by target
+    lines : (2, width), scratch of `_quadrant`
+    """
+    width = load.shape[1]
+    at = 0
+    while at < len(source):
+        s = source[at]
+        y0 = s // width
+        x0 = s - y0 * width
+        # Largest offsets [rows, columns] in each quadrant; -1 without a target there.
+        far = np.full((4, 2), -1)
+        while at < len(source) and source[at] == s:
+            t = target[at]
+            if t != s:
+                y = t // width
+                x = t - y * width
+                grid[y, x] = weight[at]
+                # What is straight ahead belongs to the quadrant of the larger coordinates.
+                q = 2 * (y < y0) + (x < x0)
+                far[q, 0] = max(far[q, 0], abs(y - y0))
+                far[q, 1] = max(far[q, 1], abs(x - x0))
+            at += 1
+        for q in range(4):
+            # A line between quadrants is read, and cleared, by the first one that owns it.
+            if far[q, 0] >= 0:
+                _quadrant(
+                    grid,
+                    lines,
+                    load,
+                    y0,
+                    x0,
+                    1 if q < 2 else -1,
+                    1 if q % 2 == 0 else -1,
+                    far[q, 0],
+                    far[q, 1],
+                    inside,
+                    down,
+                    across,
+                )
+
+
+@njit(cache=True, nogil=True)
+def _quadrant(grid, lines, load, y0, x0, step_y, step_x, rows, columns, inside, down, across):
+    """Load of the routers up to ``rows`` and ``columns`` away, from the farthest row inwards."""
+    beyond_column = lines[0]  # weight farther away in the column
+    beyond_both = lines[1]
+    beyond_column[: columns + 1] = 0.0
+    beyond_both[: columns + 1] = 0.0
+    for b in range(rows, -1, -1):
+        y = y0 + step_y * b
+        weights = grid[y]
+        loads = load[y]
+        inside_b = inside[b]
+        down_b = down[b]
+        across_b = across[b]
+        beyond_row = 0.0  # weight farther away in the row
+        for i in range(columns, -1, -1):
+            # Unsigned indices spare the compiled loop, the hottest one here, a test for negative
+            # ones: half of its time.
+            a = np.uint64(i)
+            x = np.uint64(x0 + step_x * i)
+            w = weights[x]
+            weights[x] = 0.0
+            loads[x] += (
+                inside_b[a] * beyond_both[a]
+                + down_b[a] * beyond_column[a]
+                + across_b[a] * beyond_row
+                + w
+            )
+            beyond_both[a] += beyond_row
+            beyond_column[a] += w
+            beyond_row += w

@@ -1,0 +1,152 @@
+"""The metrics of a mapping: one dict of plain numbers, names as in the report.
+
+d is the Manhattan distance between the cores at the two ends of a synapse, w its weight, W the
+sum of all w. Everything but the multicast entries treats each spike on each synapse as a packet
+of its own, and is a function of the sums per core pair.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from chipsim.chip.model import Chip
+from chipsim.errors import ChipError
+from chipsim.protocols import BlockSource, Int32Array, Int64Array, SynapseBlock
+from chipsim.traffic.arrays import Traffic, measure
+from chipsim.traffic.links import existing
+
+
+def score(
+    chip: Chip,
+    core: Int32Array,
+    blocks: Iterable[SynapseBlock] | BlockSource,
+    *,
+    sizes: Int64Array,
+    rates: Int64Array | None = None,
+    undirected: bool = False,
+    weight_unit: float = 1.0,
+    rate_unit: float = 1.0,
+    threads: int = 1,
+    scratch: Path | None = None,
+) -> dict[str, Any]:
+    """All metrics of a mapping in one pass over ``blocks``.
+
+    Arguments and errors are those of `chipsim.traffic.arrays.measure`; the result is that of
+    `summarise`.
+    """
+    traffic = measure(
+        chip,
+        core,
+        blocks,
+        sizes=sizes,
+        rates=rates,
+        undirected=undirected,
+        weight_unit=weight_unit,
+        rate_unit=rate_unit,
+        threads=threads,
+        scratch=scratch,
+    )
+    return summarise(chip, traffic)
+
+
+def summarise(chip: Chip, traffic: Traffic) -> dict[str, Any]:
+    """The metrics that ``traffic`` amounts to, ready for ``json.dumps``.
+
+    cut_weight, cut_fraction
+        Sum of w with d > 0; that over W.
+    hops_total, hops_mean, hops_max
+        Sum of w * d; that over W; largest d over synapses with w > 0.
+    energy
+        Sum of w * ((d + 1) * energy_router + d * energy_link) over d > 0: that of the network on
+        the chip, routers and links, for unicast spikes; cores take none here.
+    latency_mean, latency_max
+        (d + 1) * latency_router + d * latency_link over d > 0: mean weighted by w, and largest.
+    link_load_max, link_load_mean, link_load_p99
+        Over all directed links of the mesh, under XY routing.
+    congestion_mean, congestion_max
+        Over all routers, expected load when spikes spread over all minimal paths.
+    multicast.connectivity, multicast.hops_total, multicast.link_load_*
+        Sum of rate * other cores reached; sum of rate * links of the multicast tree; loads of the
+        trees on the links.
+    multicast.unicast_hops_total
+        Sum over synapses of rate of the source * d: hops at the same rates, were every synapse sent
+        a packet of its own. Never less than multicast.hops_total. Each edge of an undirected
+        network is two synapses, one each way.
+    cores_used, core_fill_mean, core_fill_max
+        Cores with a neuron; size used over capacity, over those cores.
+
+    Sums and largest loads are int if their unit is exactly 1, else float. Without traffic the
+    fractions, means and largest values are 0.
+    """
+    unit = traffic.weight_unit
+    totals = traffic.totals
+    total, cut, hops, farthest = totals.weight, totals.cut, totals.hops, totals.farthest
+    trees = traffic.multicast_links
+    found = {
+        "cut_weight": _scaled(cut, unit),
+        "cut_fraction": _ratio(cut, total),
+        "hops_total": _scaled(hops, unit),
+        "hops_mean": _ratio(hops, total),
+        "hops_max": farthest,
+        "energy": ((hops + cut) * chip.energy_router + hops * chip.energy_link) * unit,
+        "latency_mean": _ratio((hops + cut) * chip.latency_router + hops * chip.latency_link, cut),
+        "latency_max": _latency(chip, farthest) if farthest else 0.0,
+        **_link_loads(traffic.unicast_links, unit),
+        "congestion_mean": float(traffic.congestion.mean()) * unit,
+        "congestion_max": float(traffic.congestion.max()) * unit,
+        "multicast": {
+            "connectivity": _scaled(traffic.connectivity, traffic.rate_unit),
+            "hops_total": _scaled(int(trees.sum()), traffic.rate_unit),
+            "unicast_hops_total": _scaled(traffic.unicast_hops, traffic.rate_unit),
+            **_link_loads(trees, traffic.rate_unit),
+        },
+        **_fill(chip, traffic),
+    }
+    for name, value in [*found.items(), *found["multicast"].items()]:
+        if isinstance(value, float) and not math.isfinite(value):
+            raise ChipError(
+                f"chip {chip.name}: {name} goes beyond 1e308; scale the weights of the network, or "
+                "the energy and latency of the chip, down"
+            )
+    return found
+
+
+def _latency(chip: Chip, d: int) -> float:
+    return (d + 1) * chip.latency_router + d * chip.latency_link
+
+
+def _link_loads(loads: Int64Array, unit: float) -> dict[str, Any]:
+    """Largest, mean and 99th percentile of loads of shape (4, height, width)."""
+    links = existing(loads)
+    if not len(links):  # a single core
+        return {"link_load_max": _scaled(0, unit), "link_load_mean": 0.0, "link_load_p99": 0.0}
+    return {
+        "link_load_max": _scaled(int(links.max()), unit),
+        "link_load_mean": int(links.sum()) / len(links) * unit,
+        "link_load_p99": float(np.percentile(links, 99)) * unit,
+    }
+
+
+def _fill(chip: Chip, traffic: Traffic) -> dict[str, Any]:
+    used = traffic.usage.count > 0
+    fill = traffic.usage.neurons[used] / chip.neurons
+    return {
+        "cores_used": int(used.sum()),
+        "core_fill_mean": float(fill.mean()) if len(fill) else 0.0,
+        "core_fill_max": float(fill.max(initial=0.0)),
+    }
+
+
+def _scaled(value: int, unit: float) -> int | float:
+    """An exact int where the unit is 1."""
+    return value if unit == 1 else value * unit
+
+
+def _ratio(part: float, whole: int) -> float:
+    """part / whole, and 0 where there is nothing."""
+    return float(part / whole) if whole else 0.0

@@ -1,0 +1,111 @@
+"""What every core sends and receives, how far spikes travel, and where each core sends most.
+
+All of it comes from the sums per core pair, stripe by stripe, while `chipsim.traffic.flows` follows
+them. The pairs of a source core are all in one stripe, so what belongs to a source is written
+once, by
+one thread; what belongs to targets is added up. Everything is exact, in weight units.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numba import njit
+
+from chipsim.chip.model import Chip
+from chipsim.protocols import Int32Array, Int64Array
+
+DESTINATIONS = 1 << 16
+"""Strongest destinations that are kept for all cores of a chip together."""
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """Unicast traffic by core and by distance.
+
+    Attributes
+    ----------
+    outgoing, incoming : ndarray[int64], shape (cores,)
+        Weight that leaves for other cores, and that comes from them.
+    within : ndarray[int64], shape (cores,)
+        Weight that stays in the core.
+    distances : ndarray[int64], shape (width + height - 1,)
+        Weight of the spikes that travel 0, 1, 2, ... hops.
+    destination : ndarray[int32], shape (cores, kept), core id
+        The other cores that each core sends most to, the strongest first and of equals the lowest
+        id; -1 where there are fewer.
+    share : ndarray[int64], shape (cores, kept)
+        The weight that goes there; 0 where there is none.
+    """
+
+    outgoing: Int64Array
+    incoming: Int64Array
+    within: Int64Array
+    distances: Int64Array
+    destination: Int32Array
+    share: Int64Array
+
+    @classmethod
+    def idle(cls, chip: Chip) -> Profile:
+        """No traffic yet."""
+        cores, kept = chip.cores, destinations_kept(chip)
+        return cls(
+            outgoing=np.zeros(cores, np.int64),
+            incoming=np.zeros(cores, np.int64),
+            within=np.zeros(cores, np.int64),
+            distances=np.zeros(chip.width + chip.height - 1, np.int64),
+            destination=np.full((cores, kept), -1, np.int32),
+            share=np.zeros((cores, kept), np.int64),
+        )
+
+    def send(
+        self, chip: Chip, source: Int32Array, target: Int32Array, weight: Int64Array
+    ) -> tuple[Int64Array, Int64Array]:
+        """Note what a stripe says of its sources; `receive` takes the result.
+
+        ``source``, ``target`` (core ids) and ``weight`` (positive) have shape (flows,), with all
+        flows of a source. Threads may call it at once for different sources.
+        """
+        incoming, distances = np.zeros_like(self.incoming), np.zeros_like(self.distances)
+        _send(
+            source, target, weight, chip.width, self.outgoing, self.within, self.destination,
+            self.share, incoming, distances,
+        )  # fmt: skip
+        return incoming, distances
+
+    def receive(self, part: tuple[Int64Array, Int64Array]) -> None:
+        """Add what a stripe says of its targets and distances."""
+        self.incoming[:] += part[0]
+        self.distances[:] += part[1]
+
+
+def destinations_kept(chip: Chip) -> int:
+    """Destinations that are kept of each core: all on small chips, 16 at 64x64, fewer above."""
+    return min(chip.cores - 1, DESTINATIONS // chip.cores)
+
+
+@njit(cache=True, nogil=True)
+def _send(source, target, weight, width, outgoing, within, destination, share, incoming, distances):
+    """Sums by source, target and distance; the first rows of ``share`` stay sorted, falling."""
+    kept = destination.shape[1]
+    for i in range(len(source)):
+        s = source[i]
+        t = target[i]
+        w = weight[i]
+        d = abs(t % width - s % width) + abs(t // width - s // width)
+        distances[d] += w
+        if s == t:
+            within[s] += w
+            continue
+        outgoing[s] += w
+        incoming[t] += w
+        if kept == 0 or share[s, kept - 1] >= w:
+            continue
+        at = kept - 1
+        while at > 0 and share[s, at - 1] < w:  # equals stay before: targets come in order
+            share[s, at] = share[s, at - 1]
+            destination[s, at] = destination[s, at - 1]
+            at -= 1
+        share[s, at] = w
+        destination[s, at] = t

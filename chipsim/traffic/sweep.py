@@ -1,0 +1,418 @@
+"""The one pass over a network that all metrics come from.
+
+Each block of vertices leaves behind: sums per (source core, target core), the links of the
+multicast trees, the links that as many packets to every synapse would cross, and the use of each
+core. A multicast tree is the union of the XY routes from the
+neuron's core to the distinct cores that it reaches: the horizontal extent of the row of the
+source, and in each column with a target the vertical extent from that row.
+
+All sums are int64 in weight units or rate units. They are exact and depend neither on the order of
+the blocks nor on the threads; a sum that would not fit raises ChipError. Memory is O(cores + block)
+for each thread, plus the core pairs with traffic.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from threading import Lock
+
+import numpy as np
+from numba import njit
+
+from chipsim.chip.limits import Usage
+from chipsim.chip.model import Chip
+from chipsim.errors import ChipError
+from chipsim.protocols import Int32Array, Int64Array, SynapseBlock
+from chipsim.traffic.links import new_differences
+from chipsim.traffic.pairs import PairSums
+
+SUM_LIMIT = 2.0**62
+"""Sums are watched in float64 and refused from here on: half of what int64 holds."""
+
+# Columns of a cell, the record of a core: weight from the source core at work, serial number of
+# the last neuron that reached it, and over all neurons synapses and incoming axons.
+_SUM, _STAMP, _SYNAPSES, _AXONS = 0, 1, 2, 3
+
+# Which bit a power of two below 2^32 is, by its remainder modulo 37: all 32 differ.
+_PLACE = np.zeros(37, dtype=np.int64)
+_PLACE[[(1 << bit) % 37 for bit in range(32)]] = np.arange(32)
+
+_FAULTS = {
+    1: "indptr decreases; verify the network",
+    2: "a target is not a neuron; verify the network",
+    3: "a weight is negative; weights are traffic, 0 or more",
+}
+
+
+class Sweep:
+    """Gathers traffic and usage block by block; arguments as of `chipsim.traffic.arrays.measure`.
+
+    `add` may be called by several threads at once; `finish` then completes the attributes.
+    """
+
+    def __init__(
+        self,
+        chip: Chip,
+        core: Int32Array,
+        sizes: Int64Array,
+        rates: Int64Array | None,
+        undirected: bool,
+        scratch: Path | None = None,
+    ) -> None:
+        self._chip = chip
+        self._core = core
+        self._rates = np.zeros(0, dtype=np.int64) if rates is None else rates
+        self._has_rates = rates is not None
+        self._undirected = undirected
+        self._columns, self._rows = chip.coordinates()
+        self.usage = Usage.zeros(chip.cores)
+        bad = _fill(core, sizes, self.usage.count, self.usage.neurons)
+        if bad >= 0:
+            raise ChipError(_bad_neuron(chip, bad, core, sizes))
+        self.pairs = PairSums(chip.cores, scratch)
+        self.tree_links = new_differences(chip)
+        self.connectivity = 0
+        self.unicast_hops = 0
+        self.vertices = 0
+        self._weight = 0.0
+        self._tree_hops = 0.0
+        self._lock = Lock()
+        self._idle: list[_Tally] = []
+
+    def add(self, block: SynapseBlock) -> None:
+        """Take in one block; ChipError if it does not belong to the network or is malformed."""
+        indptr, targets, weights = block.outgoing()
+        first = block.first
+        degree = self._check(first, indptr, targets, weights)
+        with self._lock:
+            tally = self._idle.pop() if self._idle else _Tally(self._chip)
+        tally.reserve(len(targets), degree)
+        mine = self._core[first : first + len(indptr) - 1]
+        # Neurons of a core side by side: their synapses add up before they meet the pair sums.
+        order = np.argsort(mine, kind="stable")
+        n, connectivity, tree_hops, unicast_hops, unicast_about = _sweep(
+            first,
+            order,
+            indptr,
+            targets,
+            weights,
+            self._core,
+            self._rates,
+            self._has_rates,
+            self._undirected,
+            self._columns,
+            self._rows,
+            tally.serial,
+            tally.cells,
+            tally.extents,
+            tally.ends,
+            tally.reached,
+            tally.touched,
+            tally.bits,
+            tally.axons_out,
+            tally.tree_links,
+            tally.keys,
+            tally.sums,
+        )
+        tally.serial += len(mine)
+        self.pairs.add(tally.keys[:n], tally.sums[:n])
+        with self._lock:
+            self._idle.append(tally)
+            self.connectivity += int(connectivity)
+            self.unicast_hops += int(unicast_hops)
+            self.vertices += len(mine)
+            self._tree_hops += tree_hops
+            if self._tree_hops >= SUM_LIMIT:
+                raise ChipError("multicast: rate * links exceeds 2^62; use a coarser rate unit")
+            if unicast_about >= SUM_LIMIT:
+                raise ChipError("multicast: rate * hops exceeds 2^62; use a coarser rate unit")
+
+    def finish(self) -> None:
+        """Add up what the threads have gathered."""
+        for tally in self._idle:
+            self.usage.synapses[:] += tally.cells[:, _SYNAPSES]
+            self.usage.axons_in[:] += tally.cells[:, _AXONS]
+            self.usage.axons_out[:] += tally.axons_out
+            self.tree_links += tally.tree_links
+        self._idle.clear()
+
+    def _check(
+        self, first: int, indptr: Int64Array, targets: Int32Array, weights: Int64Array
+    ) -> int:
+        """Refuse what would make the kernel leave its arrays; returns the largest degree."""
+        where = f"block of vertex {first}"
+        count = len(indptr) - 1
+        neurons = len(self._core)
+        if count < 0 or first < 0 or first + count > neurons:
+            raise ChipError(
+                f"{where}: it holds {count} vertices, the mapping {neurons} neurons; "
+                "use the mapping of this network"
+            )
+        if not len(targets) == len(weights) == indptr[-1] or indptr[0] != 0:
+            raise ChipError(f"{where}: indptr, targets and weights disagree; verify the network")
+        fault, degree, weight = _examine(indptr, targets, weights, neurons)
+        if fault:
+            raise ChipError(f"{where}: {_FAULTS[fault]}")
+        with self._lock:
+            self._weight += weight
+            if self._weight >= SUM_LIMIT:
+                raise ChipError(f"{where}: weights add up to over 2^62; use a coarser weight unit")
+        return int(degree)
+
+
+class _Tally:
+    """Sums and scratch of one thread at a time.
+
+    cells : (cores, 4), columns as above. A stamp equals the serial number of the neuron at work
+        where that neuron has been, so that stamps are never cleared
+    extents : (width, 4): stamp, lowest and highest row of the tree in a column; the last field of
+        entry j is the j-th column of the tree
+    ends, reached : core of every synapse of a neuron, and the distinct ones
+    touched : (cores + 1,), the cores with weight from the source core at work
+    bits : (cores / 32,), the same as a set of bits; zero between uses
+    keys, sums : the run for PairSums
+    """
+
+    def __init__(self, chip: Chip) -> None:
+        self.serial = 0
+        self.cells = np.zeros((chip.cores, 4), dtype=np.int64)
+        self.cells[:, _STAMP] = -1
+        self.extents = np.full((chip.width, 4), -1, dtype=np.int64)
+        self.touched = np.zeros(chip.cores + 1, dtype=np.int32)
+        self.bits = np.zeros((chip.cores + 31) // 32, dtype=np.int64)
+        self.axons_out = np.zeros(chip.cores, dtype=np.int64)
+        self.tree_links = new_differences(chip)
+        self.keys = self.sums = np.zeros(0, dtype=np.int64)
+        self.ends = self.reached = np.zeros(0, dtype=np.int32)
+
+    def reserve(self, synapses: int, degree: int) -> None:
+        """Make room for a block of ``synapses``, at most ``degree`` of them of one neuron."""
+        if len(self.keys) < synapses:
+            self.keys = np.empty(synapses, dtype=np.int64)
+            self.sums = np.empty(synapses, dtype=np.int64)
+        if len(self.ends) < degree:
+            self.ends = np.empty(degree, dtype=np.int32)
+            self.reached = np.empty(degree + 1, dtype=np.int32)
+
+
+def _bad_neuron(chip: Chip, neuron: int, core: Int32Array, sizes: Int64Array) -> str:
+    if sizes[neuron] < 0:
+        return f"neuron {neuron} has size {sizes[neuron]}; sizes are 0 or more"
+    return (
+        f"neuron {neuron} is on core {core[neuron]}, outside the {chip.width}x{chip.height} mesh; "
+        "check the mapping and the chip"
+    )
+
+
+@njit(cache=True, nogil=True)
+def _fill(core: Int32Array, sizes: Int64Array, count: Int64Array, used: Int64Array) -> int:
+    """Count neurons and sizes per core; returns the first bad neuron, or -1."""
+    for v in range(len(core)):
+        c = core[v]
+        if c < 0 or c >= len(count) or sizes[v] < 0:
+            return v
+        count[c] += 1
+        used[c] += sizes[v]
+    return -1
+
+
+@njit(cache=True, nogil=True)
+def _examine(
+    indptr: Int64Array, targets: Int32Array, weights: Int64Array, neurons: int
+) -> tuple[int, int, float]:
+    """First kind of fault found (a key of _FAULTS, or 0), largest degree, sum of the weights."""
+    degree = 0
+    for i in range(len(indptr) - 1):
+        if indptr[i + 1] < indptr[i]:
+            return 1, 0, 0.0
+        degree = max(degree, indptr[i + 1] - indptr[i])
+    lowest = 0
+    highest = -1
+    lightest = 0
+    total = 0.0
+    for e in range(len(targets)):
+        lowest = min(lowest, targets[e])
+        highest = max(highest, targets[e])
+        lightest = min(lightest, weights[e])
+        total += weights[e]
+    if lowest < 0 or highest >= neurons:
+        return 2, degree, total
+    return (3 if lightest < 0 else 0), degree, total
+
+
+@njit(cache=True, nogil=True)
+def _sort(values, n):
+    """Sort the first n values, a few hundred at most (Shell 1959); numba's own sort is much to
+    compile."""
+    gap = 1
+    while gap < n // 3:
+        gap = 3 * gap + 1
+    while gap > 0:
+        for i in range(gap, n):
+            value = values[i]
+            j = i
+            while j >= gap and values[j - gap] > value:
+                values[j] = values[j - gap]
+                j -= gap
+            values[j] = value
+        gap //= 3
+
+
+@njit(cache=True, nogil=True)
+def _flush(source, cells, touched, n, bits, out_keys, out_sums, at):
+    """Write the sums of one source core by increasing target core and clear them."""
+    row = np.int64(source) * len(cells)
+    if len(bits) > 8 * n:  # few cores on a large mesh
+        _sort(touched, n)
+        for i in range(n):
+            c = np.int64(touched[i])
+            out_keys[at] = row + c
+            out_sums[at] = cells[c, _SUM]
+            cells[c, _SUM] = 0
+            at += 1
+        return at
+    # As a set of bits the cores sort themselves, in a fraction of the time.
+    for i in range(n):
+        c = np.int64(touched[i])
+        bits[c >> 5] |= np.int64(1) << (c & 31)
+    for j in range(len(bits)):
+        word = bits[j]
+        bits[j] = 0
+        while word != 0:
+            lowest = word & -word
+            word ^= lowest
+            c = 32 * j + _PLACE[lowest % 37]
+            out_keys[at] = row + c
+            out_sums[at] = cells[c, _SUM]
+            cells[c, _SUM] = 0
+            at += 1
+    return at
+
+
+@njit(cache=True, nogil=True)
+def _sweep(
+    first,
+    order,
+    indptr,
+    targets,
+    weights,
+    core,
+    rates,
+    has_rates,
+    undirected,
+    columns,
+    rows,
+    serial,
+    cells,
+    extents,
+    ends,
+    reached,
+    touched,
+    bits,
+    axons_out,
+    diff,
+    out_keys,
+    out_sums,
+):
+    """All that one block adds, its vertices visited in ``order`` (grouped by core, ascending).
+
+    diff : (4, height + 1, width + 1): differences of the multicast link loads; the other arrays
+    are those of `_Tally`
+
+    Returns the length of the run, the connectivity, the hops of the trees in float64, and the hops
+    of a packet to each synapse at the same rates, exactly and in float64.
+    """
+    n_out = np.int64(0)  # not a literal: `_flush` would be compiled for it, too
+    n_touched = 0
+    connectivity = 0
+    tree_hops = 0.0
+    unicast_hops = 0
+    unicast_about = 0.0
+    source = np.int64(-1)
+    for i in range(len(order)):
+        v = first + order[i]
+        s = core[v]
+        if s != source:
+            if n_touched > 0:
+                n_out = _flush(source, cells, touched, n_touched, bits, out_keys, out_sums, n_out)
+                n_touched = 0
+            source = s
+        start = indptr[order[i]]
+        degree = indptr[order[i] + 1] - start
+        # Cores of targets lie all over the memory: in a loop of its own the processor asks for
+        # many of them at once. The loop behind it has no branches that cannot be foreseen, and
+        # unsigned indices spare both a test for negative ones.
+        for k in range(degree):
+            ends[k] = core[np.uint64(targets[start + k])]
+        mark = serial + i
+        largest = 0
+        n_reached = 0
+        for k in range(degree):
+            c = np.uint64(ends[k])
+            w = weights[start + k]
+            largest = max(largest, w)
+            reached[n_reached] = ends[k]
+            new = cells[c, _STAMP] != mark
+            n_reached += new
+            cells[c, _STAMP] = mark
+            cells[c, _AXONS] += new
+            cells[c, _SYNAPSES] += 1
+            if undirected and targets[start + k] <= v:  # an edge is one flow
+                continue
+            before = cells[c, _SUM]
+            touched[n_touched] = ends[k]
+            n_touched += (before == 0) & (w > 0)
+            cells[c, _SUM] = before + w
+        x0 = columns[s]
+        y0 = rows[s]
+        west = x0
+        east = x0
+        n_columns = 0
+        others = n_reached
+        for k in range(n_reached):
+            c = reached[k]
+            if c == s:
+                others -= 1
+                continue
+            x = columns[c]
+            y = rows[c]
+            if extents[x, 0] != mark:
+                extents[x, 0] = mark
+                extents[x, 1] = y0
+                extents[x, 2] = y0
+                extents[n_columns, 3] = x
+                n_columns += 1
+            extents[x, 1] = min(extents[x, 1], y)
+            extents[x, 2] = max(extents[x, 2], y)
+        axons_out[s] += others
+        rate = rates[v] if has_rates else largest
+        if others == 0 or rate == 0:
+            continue
+        connectivity += rate * others
+        spread = 0
+        for k in range(degree):
+            c = np.uint64(ends[k])
+            spread += np.int64(abs(columns[c] - x0)) + abs(rows[c] - y0)
+        unicast_hops += rate * spread
+        unicast_about += float(rate) * spread
+        hops = 0
+        for k in range(n_columns):
+            x = extents[k, 3]
+            west = min(west, x)
+            east = max(east, x)
+            low = extents[x, 1]
+            high = extents[x, 2]
+            hops += high - low
+            diff[2, y0, x] += rate
+            diff[2, high, x] -= rate
+            diff[3, low + 1, x] += rate
+            diff[3, y0 + 1, x] -= rate
+        hops += east - west
+        diff[0, y0, x0] += rate
+        diff[0, y0, east] -= rate
+        diff[1, y0, west + 1] += rate
+        diff[1, y0, x0 + 1] -= rate
+        tree_hops += float(rate) * hops
+    if n_touched > 0:
+        n_out = _flush(source, cells, touched, n_touched, bits, out_keys, out_sums, n_out)
+    return n_out, connectivity, tree_hops, unicast_hops, unicast_about

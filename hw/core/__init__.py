@@ -1,0 +1,1 @@
+"""The core as logic: memories, neurons, synapses, routes."""

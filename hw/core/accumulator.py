@@ -1,0 +1,112 @@
+"""Sums of the weights that reach each neuron, in two banks that change roles with every tick.
+
+The weights that arrive during a tick are added in one bank, while the sums of the tick before are
+read from the other and cleared. Sums wrap modulo 2^bits, so that they do not depend on the order
+of the weights; tables are made so that no sum of the network can wrap (hw/tables.py).
+
+Timing: a weight that is taken in cycle t is in its sum from cycle t+2 on. One weight can be taken
+in every cycle, also for the same neuron again: the read port is transparent for the write that
+happens in the same cycle. A sum that is asked for in cycle t is at `sum` in t+1 and stays until
+another is asked for; it may be cleared in t+1 at the earliest.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from amaranth.hdl import Assert, Module, Mux, Shape, Signal, unsigned
+from amaranth.lib import stream, wiring
+from amaranth.lib.memory import Memory
+from amaranth.lib.wiring import In, Out
+
+from hw.core.shape import CoreShape, Table
+from hw.strobe import strobe
+
+
+class Accumulator(wiring.Component):
+    """Ports of the adding side and of the reading side.
+
+    phase : the bank that is added to; the other is read. It changes only while `busy` is 0.
+    weights : (neuron, weight) stream, always ready
+    busy : a weight was taken that is not in its sum yet
+    read, neuron : ask for the sum of a neuron; sum : the sum that was asked for last
+    clear, cleared : set the sum of neuron `cleared` to zero in the bank that is read
+    load : a word for a neuron's potential sets its sums to zero in both banks; no weights may come
+        meanwhile, and nothing be cleared
+    """
+
+    phase: Signal
+    weights: stream.Interface
+    busy: Signal
+    read: Signal
+    neuron: Signal
+    sum: Signal
+    clear: Signal
+    cleared: Signal
+    load: Any
+
+    def __init__(self, shape: CoreShape) -> None:
+        self.shape = shape
+        bits = unsigned(shape.neuron_bits)
+        super().__init__(
+            {
+                "phase": In(1),
+                "weights": In(stream.Signature(shape.synapse, always_ready=True)),
+                "busy": Out(1),
+                "read": In(1),
+                "neuron": In(bits),
+                "sum": Out(shape.sum),
+                "clear": In(1),
+                "cleared": In(bits),
+                "load": In(strobe(shape.load)),
+            }
+        )
+
+    def elaborate(self, platform: Any) -> Module:
+        m = Module()
+        synapse: Any = self.weights.payload
+        pending = Signal()  # a weight whose sum is at the read port of its bank
+        weight = Signal(Shape.cast(synapse.weight.shape()))
+        target = Signal(len(self.neuron))
+        m.d.sync += pending.eq(self.weights.valid)
+        with m.If(self.weights.valid):
+            m.d.sync += [weight.eq(synapse.weight), target.eq(synapse.neuron)]
+        m.d.comb += self.busy.eq(pending)
+
+        word = self.load.payload
+        clear_both = Signal()
+        m.d.comb += clear_both.eq(self.load.valid & (word.table == Table.POTENTIALS))
+
+        sums = []
+        for bank in (0, 1):
+            memory = Memory(shape=self.shape.sum, depth=self.shape.neurons, init=[])
+            m.submodules[f"bank{bank}"] = memory
+            write = memory.write_port()
+            read = memory.read_port(transparent_for=(write,))
+            with m.If(self.phase == bank):
+                m.d.comb += [
+                    read.addr.eq(synapse.neuron),
+                    read.en.eq(self.weights.valid),
+                    write.addr.eq(target),
+                    write.data.eq(read.data + weight),
+                    write.en.eq(pending),
+                ]
+            with m.Else():
+                m.d.comb += [
+                    read.addr.eq(self.neuron),
+                    read.en.eq(self.read),
+                    write.addr.eq(self.cleared),
+                    write.en.eq(self.clear),
+                ]
+            with m.If(clear_both):
+                m.d.comb += [write.addr.eq(word.address), write.data.eq(0), write.en.eq(1)]
+            sums.append(read.data)
+        m.d.comb += self.sum.eq(Mux(self.phase, sums[0], sums[1]))
+
+        before = Signal()
+        m.d.sync += before.eq(self.phase)
+        m.d.sync += Assert(~clear_both | ~pending, "weights arrive while a core is loaded")
+        m.d.sync += Assert(
+            (before == self.phase) | ~pending, "banks change while a weight is added"
+        )
+        return m

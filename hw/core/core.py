@@ -1,0 +1,112 @@
+"""A core: integrate-and-fire neurons, the synapses on them, and the routes of their spikes.
+
+Data sheet: docs/core.md. In a tick the core updates its neurons one by one, and sends for each
+neuron that spikes one packet to every core that it has synapses in. The weights of packets that
+arrive are added up for the tick after. Receiving never waits for sending, so a network that
+delivers what is taken from it cannot lock up on its cores.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from amaranth.hdl import Assert, Module, Signal
+from amaranth.lib import stream, wiring
+from amaranth.lib.wiring import In, Out
+
+from hw.core.accumulator import Accumulator
+from hw.core.lists import ListReader
+from hw.core.loaded import memories_of
+from hw.core.shape import CoreShape, Table
+from hw.core.sweep import Sweep
+from hw.flow.sharing import shared
+from hw.strobe import strobe
+
+if TYPE_CHECKING:
+    from hw.tables import CoreTables
+
+
+class Core(wiring.Component):
+    """Ports; all are synchronous to the domain `sync`.
+
+    tick : starts a tick; 1 for one cycle, in which `busy` is 0 and nothing is loaded
+    busy : a tick, or a packet that arrived, is being worked at
+    outgoing : packets of the core's spikes
+    incoming : packets for the core; only their axon is looked at
+    fired : neurons that spike, in the order of their numbers, each as it is updated; to watch
+    load : words for the memories, one a cycle while `busy` is 0; see `hw.core.shape.Table`
+
+    tables : initial contents of the memories; without them all are zero, and no neuron is used
+    """
+
+    module_name = "core"
+
+    tick: Signal
+    busy: Signal
+    outgoing: stream.Interface
+    incoming: stream.Interface
+    fired: Any
+    load: Any
+
+    def __init__(self, shape: CoreShape, tables: CoreTables | None = None) -> None:
+        self.shape = shape
+        self.tables = tables
+        self.memories = memories_of(shape, tables)
+        self.used = Signal(shape.neuron_bits + 1, init=0 if tables is None else tables.used)
+        super().__init__(
+            {
+                "tick": In(1),
+                "busy": Out(1),
+                "outgoing": Out(stream.Signature(shape.packet)),
+                "incoming": In(stream.Signature(shape.packet)),
+                "fired": Out(strobe(shape.neuron_bits)),
+                "load": In(strobe(shape.load)),
+            }
+        )
+
+    @property
+    def parameters(self) -> tuple[Any, ...]:
+        """What makes two cores the same module."""
+        return (self.shape, self.tables)
+
+    @shared
+    def elaborate(self, platform: Any) -> Module:
+        m = Module()
+        shape, memories = self.shape, self.memories
+        m.submodules.sweep = sweep = Sweep(shape, memories, self.used)
+        m.submodules.sender = sender = ListReader(shape, memories, Table.FANOUTS, Table.ROUTES)
+        m.submodules.receiver = receiver = ListReader(shape, memories, Table.AXONS, Table.SYNAPSES)
+        m.submodules.accumulator = accumulator = Accumulator(shape)
+        wiring.connect(m, sweep.spikes, sender.keys)
+        wiring.connect(m, sender.entries, wiring.flipped(self.outgoing))
+        wiring.connect(m, receiver.entries, accumulator.weights)
+        for part in (sweep, sender, receiver, accumulator):
+            wiring.connect(m, wiring.flipped(self.load), part.load)
+
+        phase = Signal()  # the bank of sums that weights are added to
+        with m.If(self.tick):
+            m.d.sync += phase.eq(~phase)
+        arriving: Any = self.incoming.payload
+        m.d.comb += [
+            receiver.keys.payload.eq(arriving.axon),
+            receiver.keys.valid.eq(self.incoming.valid),
+            self.incoming.ready.eq(receiver.keys.ready),
+            accumulator.phase.eq(phase),
+            accumulator.read.eq(sweep.sums),
+            accumulator.neuron.eq(sweep.neuron),
+            accumulator.clear.eq(sweep.clear),
+            accumulator.cleared.eq(sweep.cleared),
+            sweep.sum.eq(accumulator.sum),
+            sweep.start.eq(self.tick),
+            self.fired.payload.eq(sweep.spikes.payload),
+            self.fired.valid.eq(sweep.spikes.valid & sweep.spikes.ready),
+            self.busy.eq(sweep.busy | sender.busy | receiver.busy | accumulator.busy),
+        ]
+        m.d.sync += [
+            Assert(~(self.tick & self.busy), "core: a tick starts before the last one has ended"),
+            Assert(
+                ~self.load.valid | ~(self.busy | self.tick | self.incoming.valid),
+                "core: it is loaded while it works",
+            ),
+        ]
+        return m

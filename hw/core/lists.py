@@ -1,0 +1,83 @@
+"""A reader of lists: keys go in, the entries of each key's list come out.
+
+Both tables of a core are of this kind: the routes of a neuron, and the synapses of an axon. A
+memory of heads says where the list of each key begins and how long it is; a memory of entries
+holds the lists. Lists come out whole, in the order of their keys.
+
+Timing: a key that is accepted in cycle t gives its first entry in cycle t+2, if the reader was
+idle. One entry leaves a cycle while the receiver is ready, without a gap between the lists of keys
+that follow each other; an empty list takes one cycle.
+
+State: the head that was read last, the next entry to read and how many remain, and the entry at
+the output, which is held by the read port of its memory until it is taken.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from amaranth.hdl import Module, Mux, Signal, unsigned
+from amaranth.lib import stream, wiring
+from amaranth.lib.wiring import In, Out
+from amaranth.utils import exact_log2
+
+from hw.core.loaded import Memories, loaded_memory
+from hw.core.shape import CoreShape, Table
+from hw.strobe import strobe
+
+
+class ListReader(wiring.Component):
+    """Ports: `keys` in, `entries` out, `busy`, and `load` for words of the two memories.
+
+    `busy` is 1 from the cycle after a key was accepted until its last entry has left.
+
+    heads, rows : the tables among `memories` of the heads, with `first` and `count`, and of entries
+    """
+
+    keys: stream.Interface
+    entries: stream.Interface
+    busy: Signal
+    load: Any
+
+    def __init__(self, shape: CoreShape, memories: Memories, heads: Table, rows: Table) -> None:
+        self.memories, self.heads, self.rows = memories, heads, rows
+        keys = exact_log2(memories[heads].depth)
+        super().__init__(
+            {
+                "keys": In(stream.Signature(unsigned(keys))),
+                "entries": Out(stream.Signature(memories[rows].shape)),
+                "busy": Out(1),
+                "load": In(strobe(shape.load)),
+            }
+        )
+
+    def elaborate(self, platform: Any) -> Module:
+        m = Module()
+        heads: Any = loaded_memory(m, self.memories, self.heads, self.load)
+        rows: Any = loaded_memory(m, self.memories, self.rows, self.load)
+        head = heads.data
+        looked = Signal()  # the head at the read port is of a key whose list was not begun
+        row = Signal(len(head.first))  # the next entry of the list that was begun
+        left = Signal(len(head.count))  # and how many of them remain
+        free, begin, issue = Signal(), Signal(), Signal()
+
+        m.d.comb += [
+            free.eq(~self.entries.valid | self.entries.ready),
+            begin.eq(looked & (left == 0) & free),
+            issue.eq(Mux(left == 0, begin & (head.count != 0), free)),
+            self.keys.ready.eq(~looked | begin),
+            heads.addr.eq(self.keys.payload),
+            heads.en.eq(self.keys.valid & self.keys.ready),
+            rows.addr.eq(Mux(left == 0, head.first, row)),
+            rows.en.eq(issue),
+            self.entries.payload.eq(rows.data),
+            self.busy.eq(looked | (left != 0) | self.entries.valid),
+        ]
+        with m.If(self.keys.ready):
+            m.d.sync += looked.eq(self.keys.valid)
+        with m.If(issue):
+            m.d.sync += row.eq(rows.addr + 1)
+            m.d.sync += left.eq(Mux(left == 0, head.count, left) - 1)
+        with m.If(free):
+            m.d.sync += self.entries.valid.eq(issue)
+        return m

@@ -1,0 +1,47 @@
+"""Memories that take words from the load port of their core."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from amaranth.hdl import MemoryData, Module
+from amaranth.lib.memory import Memory, ReadPort
+
+from hw.core.shape import CoreShape, Table
+
+if TYPE_CHECKING:
+    from hw.tables import CoreTables
+
+Memories = dict[Table, MemoryData]
+"""Of each table of a core: the shape of its words, how many, and what they are after reset."""
+
+
+def memories_of(shape: CoreShape, tables: CoreTables | None = None) -> Memories:
+    """The memories of a core that hold `tables` after reset, or else nothing but zeros."""
+    return {
+        table: MemoryData(
+            shape=word, depth=depth, init=[] if tables is None else tables.rows(table)
+        )
+        for table, (word, depth) in shape.memories.items()
+    }
+
+
+def loaded_memory(m: Module, memories: Memories, table: Table, load: Any) -> ReadPort:
+    """Add the memory of a table to `m`, with all that writes it; returns its read port.
+
+    What writes it is a module of its own, so that a simulator evaluates it when words are loaded,
+    and not whenever anything around it changes.
+
+    load : strobe of words of layout `CoreShape.load`
+    """
+    name = table.name.lower()
+    m.submodules[name] = memory = Memory(memories[table])
+    m.submodules[f"{name}_writer"] = writer = Module()
+    write: Any = memory.write_port()
+    word = load.payload
+    writer.d.comb += [
+        write.addr.eq(word.address),
+        write.data.eq(word.data),
+        write.en.eq(load.valid & (word.table == table)),
+    ]
+    return memory.read_port()

@@ -1,0 +1,114 @@
+"""The sweep of a tick over the neurons of a core.
+
+One neuron enters a cycle. In the first stage its parameters, its potential and its sum are read; in
+the second it is updated, its potential is written and its sum is cleared. A neuron that spikes
+leaves by `spikes`; when that is not taken, both stages wait.
+
+Timing: a sweep over n neurons takes n + 1 cycles, from the one after `start`, and one more for
+every cycle in which a spike waits.
+
+State: the two memories, and the number of neurons in use; the next neuron to enter and whether
+there is one; the neuron in the second stage and whether there is one.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from amaranth.hdl import Assert, Module, Mux, Signal
+from amaranth.lib import stream, wiring
+from amaranth.lib.memory import Memory
+from amaranth.lib.wiring import In, Out
+
+from hw.core.loaded import Memories, loaded_memory
+from hw.core.neuron import NeuronUpdate
+from hw.core.shape import CoreShape, Table
+from hw.strobe import strobe
+
+
+class Sweep(wiring.Component):
+    """Ports
+
+    start : begins a sweep; 1 for one cycle in which `busy` is 0
+    sums, neuron : ask for the sum of a neuron; sum : of the neuron that was asked for last
+    clear, cleared : set the sum of a neuron to zero
+    spikes : stream of neurons that spike
+    busy : a sweep is under way
+    load : words for the memories of parameters and potentials, and the number of neurons in use
+
+    used : the register with that number
+    """
+
+    start: Signal
+    sums: Signal
+    neuron: Signal
+    sum: Signal
+    clear: Signal
+    cleared: Signal
+    spikes: stream.Interface
+    busy: Signal
+    load: Any
+
+    def __init__(self, shape: CoreShape, memories: Memories, used: Signal) -> None:
+        self.shape, self.memories, self.used = shape, memories, used
+        bits = shape.neuron_bits
+        super().__init__(
+            {
+                "start": In(1),
+                "sums": Out(1),
+                "neuron": Out(bits),
+                "sum": In(shape.sum),
+                "clear": Out(1),
+                "cleared": Out(bits),
+                "spikes": Out(stream.Signature(bits)),
+                "busy": Out(1),
+                "load": In(strobe(shape.load)),
+            }
+        )
+
+    def elaborate(self, platform: Any) -> Module:
+        m = Module()
+        parameters: Any = loaded_memory(m, self.memories, Table.NEURONS, self.load)
+        m.submodules.potentials = memory = Memory(self.memories[Table.POTENTIALS])
+        potentials: Any = memory.read_port()
+        write: Any = memory.write_port()
+        word = self.load.payload
+        takes, updated = Signal(), Signal(self.shape.neuron_bits)
+        m.d.comb += takes.eq(self.load.valid & (word.table == Table.POTENTIALS))
+        with m.If(self.load.valid & (word.table == Table.USED)):
+            m.d.sync += self.used.eq(word.data)
+
+        m.submodules.update = update = NeuronUpdate(self.shape)
+        entering, staged, moves = Signal(), Signal(), Signal()
+        reads, ends = Signal(), Signal()
+        m.d.comb += [
+            update.potential.eq(potentials.data),
+            update.parameters.eq(parameters.data),
+            update.sum.eq(self.sum),
+            self.spikes.payload.eq(updated),
+            self.spikes.valid.eq(staged & update.fires),
+            moves.eq(~self.spikes.valid | self.spikes.ready),
+            reads.eq(entering & moves),
+            parameters.addr.eq(self.neuron),
+            parameters.en.eq(reads),
+            potentials.addr.eq(self.neuron),
+            potentials.en.eq(reads),
+            self.sums.eq(reads),
+            ends.eq(staged & moves),
+            write.addr.eq(Mux(takes, word.address, updated)),
+            write.data.eq(Mux(takes, word.data, update.after)),
+            write.en.eq(ends | takes),
+            self.clear.eq(ends),
+            self.cleared.eq(updated),
+            self.busy.eq(entering | staged),
+        ]
+        with m.If(moves):
+            m.d.sync += [staged.eq(entering), updated.eq(self.neuron)]
+        with m.If(reads):
+            m.d.sync += self.neuron.eq(self.neuron + 1)
+            with m.If(self.neuron + 1 == self.used):
+                m.d.sync += entering.eq(0)
+        with m.If(self.start):
+            m.d.sync += [entering.eq(self.used != 0), self.neuron.eq(0)]
+        m.d.sync += Assert(self.used <= self.shape.neurons, "core: more neurons than it has")
+        return m

@@ -1,0 +1,1 @@
+"""From logic to tools: Verilog, names, cells, simulation."""

@@ -1,0 +1,197 @@
+"""Runs a chip in Amaranth's simulator, and gives back what its neurons did."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from amaranth.hdl import Cat, Const, Shape, ShapeLike
+from amaranth.sim import Simulator
+from numpy.typing import NDArray
+
+from hw.chip import Chip
+from hw.core.shape import Table
+from hw.errors import HwError, check_count
+from hw.network import Int64Array, check_inputs
+from hw.tables import ChipTables, Packed
+
+PERIOD = 1e-8  # seconds a cycle, for the time axis of waveforms
+PATIENCE = 100_000  # cycles that a tick may take
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ChipRun:
+    """What a chip did.
+
+    spikes : ndarray[bool], shape (ticks, neurons), by the ids of the network
+    potentials : ndarray[int64], shape (neurons,), after the last tick
+    cycles : ndarray[int64], shape (ticks,), from the start of each tick to its end
+    packets : packets that entered the mesh, those of the host included
+    """
+
+    spikes: NDArray[np.bool_]
+    potentials: Int64Array
+    cycles: Int64Array
+    packets: int
+
+
+class ChipSimulator:
+    """A chip that is elaborated once and run many times, each time with other tables.
+
+    Tables are put in the memories at once: to load them by the port would take longer than most
+    runs. The port does the same (a test holds it to that).
+    """
+
+    def __init__(self, chip: Chip) -> None:
+        if any(core.tables is not None for core in chip.cores):
+            raise HwError("the chip to simulate has tables of its own; give them to run() instead")
+        self.chip = chip
+        self._simulator = Simulator(chip)
+        self._simulator.add_clock(PERIOD)
+        self._simulator.add_testbench(self._bench)
+        self._ran = False
+        self._job: Callable[[Any], Any] | None = None
+
+    def run(
+        self,
+        tables: ChipTables,
+        ticks: int,
+        inputs: Sequence[Sequence[int]] = (),
+        waveform: Path | None = None,
+        patience: int = PATIENCE,
+    ) -> ChipRun:
+        """Run `ticks` ticks from the state that the tables hold.
+
+        inputs : of each tick, the inputs that spike before it; ticks that are left out have none
+        waveform : VCD file to write
+        patience : cycles after which a tick that has not ended is an error
+
+        Raises `HwError` for tables of another chip, inputs that do not exist, and a tick that does
+        not end.
+        """
+        self.chip.require_own(tables)
+        check_count("ticks", ticks, 0)
+        events = check_inputs(inputs, len(tables.input_packets), ticks)
+        packets = [[p for one in told for p in tables.input_packets[one]] for told in events]
+        host = Host(self.chip, tables, packets, patience)
+        self._start(host.run, waveform)
+        return host.result()
+
+    def _start(self, job: Callable[[Any], Any], waveform: Path | None) -> None:
+        if self._ran:
+            self._simulator.reset()
+        self._job, self._ran = job, True
+        if waveform is None:
+            self._simulator.run()
+        else:
+            with self._simulator.write_vcd(str(waveform)):
+                self._simulator.run()
+
+    async def _bench(self, ctx: Any) -> None:
+        assert self._job is not None
+        await self._job(ctx)
+
+
+class Host:
+    """One run: what is attached to the chip and makes it work, as a test bench.
+
+    packets : to send before each tick
+    """
+
+    def __init__(
+        self,
+        chip: Chip,
+        tables: ChipTables,
+        packets: list[list[Packed]],
+        patience: int = PATIENCE,
+    ) -> None:
+        self.chip, self.tables, self.packets, self.patience = chip, tables, packets, patience
+        ticks = len(packets)
+        self.spikes = np.zeros((ticks, tables.neurons), bool)
+        self.potentials = np.zeros(tables.neurons, np.int64)
+        self.cycles = np.zeros(ticks, np.int64)
+        self.sent = 0
+        self.spiking = Cat(fired.valid for fired in chip.fired)
+        self.entering = Cat(
+            port.valid & port.ready
+            for port in (chip.mesh.local_in[n] for n in range(chip.mesh.nodes))
+        )
+
+    async def run(self, ctx: Any) -> None:
+        await self.put_tables(ctx)
+        for tick, packets in enumerate(self.packets):
+            await self.feed(ctx, packets)
+            ctx.set(self.chip.tick, 1)
+            await self.cycle(ctx, tick)
+            ctx.set(self.chip.tick, 0)
+            self.cycles[tick] = 1 + await self.settle(ctx, tick)
+        self.read_potentials(ctx)
+
+    def read_potentials(self, ctx: Any) -> None:
+        for core, tables in zip(self.chip.cores, self.tables.cores, strict=True):
+            memory = core.memories[Table.POTENTIALS]
+            for number, neuron in enumerate(tables.neurons):
+                self.potentials[neuron] = ctx.get(memory[number])
+
+    async def put_tables(self, ctx: Any) -> None:
+        """All words of a core in one assignment: the simulator settles after each."""
+        for core, tables in zip(self.chip.cores, self.tables.cores, strict=True):
+            words, values = [core.used], [(tables.used, len(core.used))]
+            for table, memory in core.memories.items():
+                for address, row in enumerate(tables.rows(table)):
+                    words.append(memory[address])
+                    values.append((word_bits(memory.shape, row), Shape.cast(memory.shape).width))
+            together, at = 0, 0
+            for value, width in values:
+                together |= value << at
+                at += width
+            ctx.set(Cat(words), together)
+
+    async def feed(self, ctx: Any, packets: list[Packed]) -> None:
+        """Send the packets of the host, and wait until they have arrived."""
+        port = self.chip.input
+        for x, y, axon in packets:
+            ctx.set(port.payload, {"x": x, "y": y, "axon": axon})
+            ctx.set(port.valid, 1)
+            while not ctx.get(port.ready):
+                await self.cycle(ctx)
+            await self.cycle(ctx)
+        ctx.set(port.valid, 0)
+        await self.settle(ctx)
+
+    async def settle(self, ctx: Any, tick: int | None = None) -> int:
+        """Wait until all is done; returns the cycles that it took."""
+        cycles = 0
+        while not ctx.get(self.chip.done):
+            if cycles == self.patience:
+                raise HwError(
+                    f"chip: tick {tick} has not ended after {cycles} cycles; packets are stuck, or "
+                    "there is more to do than patience allows"
+                )
+            await self.cycle(ctx, tick)
+            cycles += 1
+        return cycles
+
+    async def cycle(self, ctx: Any, tick: int | None = None) -> None:
+        """One clock cycle; notes what happens in it."""
+        self.sent += ctx.get(self.entering).bit_count()
+        nodes = ctx.get(self.spiking)
+        while nodes:
+            node = (nodes & -nodes).bit_length() - 1
+            nodes &= nodes - 1
+            assert tick is not None, "a neuron spikes while no tick runs"
+            number = ctx.get(self.chip.fired[node].payload)
+            self.spikes[tick, self.tables.cores[node].neurons[number]] = True
+        await ctx.tick()
+
+    def result(self) -> ChipRun:
+        return ChipRun(self.spikes, self.potentials, self.cycles, self.sent)
+
+
+def word_bits(shape: ShapeLike, row: Any) -> int:
+    """A word of a memory, as Amaranth takes it, as the number that its bits make."""
+    bits = Const.cast(Const(row, shape))
+    return int(bits.value) & ((1 << len(bits)) - 1)

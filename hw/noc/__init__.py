@@ -1,0 +1,1 @@
+"""The mesh as logic: packets, buffers, arbiters, routers."""

@@ -1,0 +1,112 @@
+"""Mesh of routers: width x height of them, each with the local port of a core.
+
+Ports
+    ``local_in``   In, stream, one a node    packets from the cores
+    ``local_out``  Out, stream, one a node   packets to the cores
+
+    Node = y * width + x; x counts columns to the east, y rows to the south. The destination of
+    every packet must lie in the mesh: whoever feeds it has to refuse others (an assertion at the
+    border of the mesh sees those that get there, at the latest).
+
+Timing
+    A packet accepted in cycle t by an empty mesh is offered at its destination in cycle t + 1 +
+    H, where H is the number of hops, |x' - x| + |y' - y|: t_fixed = 1, t_hop = 1. Packets of a
+    node to another stay in order. Nothing is lost while the cores take what they are offered,
+    sooner or later; a core that takes nothing blocks what lies on the way.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from amaranth.hdl import Assert, Module
+from amaranth.lib import stream, wiring
+from amaranth.lib.wiring import In, Out
+
+from hw.errors import HwError, check_count
+from hw.flow.sharing import SharedModules
+from hw.noc.buffer import check_depth
+from hw.noc.packet import Packet, coordinate_bits, packet_layout
+from hw.noc.router import EAST, NORTH, PORTS, SOUTH, WEST, Router
+
+MAX_SIDE = 256
+MAX_ELABORATED = 256
+"""Routers that are elaborated one by one; at about six a second these take 40 seconds."""
+MAX_SHARED = 1024
+"""Routers that are instances of one module; at about thirty a second these take 35 seconds. Their
+local ports keep within the 65,536 bits that Amaranth allows a module, too."""
+
+NEIGHBOURS = {NORTH: (0, -1), EAST: (1, 0), SOUTH: (0, 1), WEST: (-1, 0)}
+OPPOSITE = {NORTH: SOUTH, EAST: WEST, SOUTH: NORTH, WEST: EAST}
+
+
+def mesh_layout(width: int, height: int, axon_bits: int) -> Packet:
+    """The packets of a mesh; raises `HwError` unless its sides are 1 to 256."""
+    columns = check_count("mesh: width", width, 1, MAX_SIDE)
+    rows = check_count("mesh: height", height, 1, MAX_SIDE)
+    return packet_layout(coordinate_bits(columns), coordinate_bits(rows), axon_bits)
+
+
+def check_size(width: int, height: int, shared: bool) -> None:
+    """Raises `HwError` if the elaboration of a mesh would take more than about 40 seconds.
+
+    shared : whether the routers are instances of one module
+    """
+    most = MAX_SHARED if shared else MAX_ELABORATED
+    if width * height > most:
+        raise HwError(
+            f"mesh: {width}x{height} would take too long; "
+            f"{'export' if shared else 'simulate'} at most {most} routers"
+        )
+
+
+class Mesh(wiring.Component):
+    """Mesh of width x height routers (sides 1 to 256) with buffers of ``depth`` packets.
+
+    axon_bits : width of the axon index in a packet
+    router : function of the layout and the depth that makes a router
+
+    `layout` is the `hw.noc.packet.Packet` of all streams. Raises `HwError` on other sizes;
+    elaboration does on more than 256 routers for simulation, more than 1,024 for export.
+    """
+
+    def __init__(
+        self, width: int, height: int, axon_bits: int = 10, depth: int = 4, *, router: Any = Router
+    ) -> None:
+        self.layout = mesh_layout(width, height, axon_bits)
+        self.width, self.height = width, height
+        self.depth = check_depth("mesh", depth)
+        self.make_router = router
+        packets = stream.Signature(self.layout)
+        super().__init__(
+            {
+                "local_in": In(packets).array(self.nodes),
+                "local_out": Out(packets).array(self.nodes),
+            }
+        )
+
+    @property
+    def nodes(self) -> int:
+        """Number of routers."""
+        return self.width * self.height
+
+    def elaborate(self, platform: Any) -> Module:
+        check_size(self.width, self.height, isinstance(platform, SharedModules))
+        m = Module()
+        routers = [self.make_router(self.layout, self.depth) for _ in range(self.nodes)]
+        for node, router in enumerate(routers):
+            y, x = divmod(node, self.width)
+            m.submodules[f"router_{x}_{y}"] = router
+            m.d.comb += [router.x.eq(x), router.y.eq(y)]
+            wiring.connect(m, wiring.flipped(self.local_in[node]), router.local_in)
+            wiring.connect(m, router.local_out, wiring.flipped(self.local_out[node]))
+            for port, (dx, dy) in NEIGHBOURS.items():
+                if 0 <= x + dx < self.width and 0 <= y + dy < self.height:
+                    neighbour = routers[node + dy * self.width + dx]
+                    wiring.connect(m, router.outputs[port], neighbour.inputs[OPPOSITE[port]])
+                else:  # inputs are never valid, outputs never ready
+                    m.d.sync += Assert(
+                        ~router.outputs[port].valid,
+                        f"mesh: router {x},{y} sends {PORTS[port]}, out of the mesh",
+                    )
+        return m

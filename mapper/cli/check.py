@@ -1,0 +1,95 @@
+"""`mapper check`: does a network fit a chip, and what would a run need."""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import asdict
+from pathlib import Path
+
+from mapper.cli import options as common
+from mapper.errors import DOES_NOT_FIT
+
+EPILOG = """\
+examples:
+  mapper check net.bin --chip loihi64
+  mapper check net.bin --chip 16x16 --synapses-per-core 65536 --json
+
+Exit code 3 if a limit or the memory is short. The demands are lower bounds:
+neurons and synapses add up over cores; every neuron needs as many axons_in as
+its fan-in, and the targets of every neuron fill so many cores that each has an
+axon from it. What does not fit by these bounds cannot be mapped at all.
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("network", type=Path, metavar="NET", help="net.bin, or a file to import")
+    common.add_chip(parser)
+    common.add_constraints(parser)
+    common.add_split(parser)
+    common.add_rates(parser)
+    parser.add_argument(
+        "--preset",
+        default="default",
+        metavar="P",
+        help="of the run: fast, default, strong or classic",
+    )
+    common.add_columns(parser)
+    common.add_effort(parser, seed=False)
+
+
+def run(options: argparse.Namespace) -> int:
+    from mapper.limits.axons import make_job
+    from mapper.limits.capacity import demands
+    from mapper.runtime.memory_plan import enough_memory, make_plan
+    from mapper.runtime.tables import columns, planned
+    from mapper.settings import preset
+
+    chip, wishes = common.chip_of(options), common.wishes_of(options)
+    with (
+        common.open_network(options, options.network) as original,
+        common.split_network(options, original, chip) as (network, helpers),
+    ):
+        common.compile_kernels(options, "check")
+        found = demands(network, chip, common.threads_of(options))
+        constraints = common.constraints_of(wishes, chip, original, helpers)
+        if constraints is not None:
+            job = make_job(network, chip, common.threads_of(options), constraints)
+            constraints.require_fit(chip, job.load.sizes, job.fans)
+        settings = preset(
+            options.preset,
+            memory_bytes=common.memory_of(options),
+            threads=common.threads_of(options),
+        )
+        plan = make_plan(network, chip, settings)
+        sample, enough = plan.sample, None
+        if sample is not None and sample.thin:
+            enough = enough_memory(network, chip, settings)
+    fits = all(demand.fits for demand in found)
+    result = {
+        "fits": fits and not plan.lacking,
+        "demands": [
+            {**asdict(d), "fits": d.fits, "lacking": max(0, d.needed - d.available)} for d in found
+        ],
+        "run": {
+            **asdict(plan),
+            "memory": plan.memory,
+            "sample": None if sample is None else sample.facts(enough),
+        },
+        "split": None if helpers is None else helpers.facts(),
+    }
+    rows = [
+        (d.limit, d.needed, d.available, d.largest, d.per_core, "yes" if d.fits else "NO")
+        for d in found
+    ]
+    heads = ("limit", "needed", "on the chip", "largest vertex", "of a core", "fits")
+    table = columns(f"{options.network.name} on {chip.name}", heads, rows)
+    common.emit(options, result, [table, planned(plan)])
+    if sample is not None:
+        common.say(options, f"note: {sample.told(enough)}")
+    if plan.lacking:
+        common.complain(f"does not fit: {plan.lacking}")
+        fits = False
+    for demand in found:
+        if not demand.fits:
+            common.complain(f"does not fit: {demand}")
+    return 0 if fits else DOES_NOT_FIT

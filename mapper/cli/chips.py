@@ -1,0 +1,95 @@
+"""`mapper chips`: the chips that are known by name, and a chip as a file to start from."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from typing import Any
+
+from mapper.cli import options as common
+from mapper.errors import UsageError
+
+EPILOG = """\
+examples:
+  mapper chips
+  mapper chips show loihi > mine.toml
+  mapper run net.bin --chip mine.toml
+
+`show` prints a chip, any that --chip takes, as a TOML file: every limit and
+constant with its meaning, its unit and, for the presets, its source. What may
+be in such a file is said by `mapper docs chips`.
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "action", nargs="?", choices=("list", "show"), default="list", help="default: list"
+    )
+    parser.add_argument("name", nargs="?", metavar="NAME", help="chip to show")
+
+
+def run(options: argparse.Namespace) -> int:
+    if options.action == "show":
+        if options.name is None:
+            raise UsageError("show needs the name of a chip; `mapper chips` lists them")
+        return _show(options)
+    if options.name is not None:
+        raise UsageError(f"list takes no name; did you mean: mapper chips show {options.name}")
+    return _list(options)
+
+
+def _show(options: argparse.Namespace) -> int:
+    from chipsim.chip.file import chip_toml
+    from chipsim.chip.presets import PRESETS
+    from chipsim.chip.sources import source_of, unit_of
+
+    chip = common.named_chip(options.name)
+    if options.json:
+        fields = chip.to_json()
+        units = {field: unit for field in fields if (unit := unit_of(chip.name, field))}
+        sources = {field: text for field in fields if (text := source_of(chip, field, PRESETS))}
+        common.emit(options, {"chip": fields, "units": units, "sources": sources}, [])
+    else:
+        sys.stdout.write(chip_toml(chip))
+    return 0
+
+
+def _list(options: argparse.Namespace) -> int:
+    from chipsim.chip.limits import LIMITS
+    from chipsim.chip.presets import PRESETS
+    from chipsim.chip.sources import ABOUT, SOURCES, unit_of
+    from mapper.runtime.tables import columns
+
+    chips: list[dict[str, Any]] = []
+    limits: list[tuple[Any, ...]] = []
+    costs: list[tuple[Any, ...]] = []
+    for name, chip in PRESETS.items():
+        fields = chip.to_json()
+        units = {field: unit for field in fields if (unit := unit_of(name, field))}
+        chips.append(
+            {"about": ABOUT[name], "cores": chip.cores, "chip": fields}
+            | {"units": units, "sources": SOURCES[name]}
+        )
+        held = ["" if fields[limit] is None else fields[limit] for limit in LIMITS]
+        limits.append((name, f"{chip.width}x{chip.height}", *held))
+        energy = f"{chip.energy_router:g}, {chip.energy_link:g}"
+        latency = f"{chip.latency_router:g}, {chip.latency_link:g}"
+        costs.append((name, energy, latency, unit_of_costs(name)))
+    about = "costs of a spike in a router and on a link"
+    common.emit(
+        options,
+        {"chips": chips},
+        [
+            columns("limits of a core", ["chip", "mesh", *LIMITS], limits),
+            columns(about, ["chip", "energy", "latency", "units"], costs),
+        ],
+    )
+    return 0
+
+
+def unit_of_costs(name: str) -> str:
+    """The units of energy and latency of a preset in one word or two."""
+    from chipsim.chip.sources import unit_of
+
+    energy, latency = unit_of(name, "energy_link"), unit_of(name, "latency_link")
+    return "relative" if energy == latency else f"{energy}, {latency}"

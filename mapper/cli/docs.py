@@ -1,0 +1,92 @@
+"""`mapper docs`: the documentation on the terminal, page by page."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from mapper.cli import options as common
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+EPILOG = """\
+examples:
+  mapper docs
+  mapper docs tutorial
+  mapper docs howto/chip
+  mapper docs metrics | grep -i latency
+
+On a terminal a page is shown by the program that $PAGER names, else by `less`;
+q leaves it. `mapper COMMAND --help` says what a command takes.
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "page", nargs="?", metavar="PAGE", help="page to read, as the list calls it (default: list)"
+    )
+
+
+def run(options: argparse.Namespace) -> int:
+    if options.page is None:
+        _list(options)
+    else:
+        _show(options)
+    return 0
+
+
+def _list(options: argparse.Namespace) -> None:
+    from rich.box import SIMPLE
+    from rich.table import Table
+
+    from mapper.cli.manual import pages, title
+
+    titles = {name: title(name) for name in pages()}
+    result = {"pages": [{"page": name, "title": text} for name, text in titles.items()]}
+    table = Table(title="pages, to read by mapper docs PAGE", box=SIMPLE, title_justify="left")
+    for head in ("page", "what it is"):
+        table.add_column(head, overflow="fold")
+    for row in titles.items():
+        table.add_row(*row)
+    common.emit(options, result, [table])
+
+
+def _show(options: argparse.Namespace) -> None:
+    from mapper.cli.manual import find, markdown, title
+
+    name = find(options.page)
+    text = markdown(name)
+    if options.json:
+        common.emit(options, {"page": name, "title": title(name), "text": text}, [])
+        return
+
+    console = common.stdout_console()
+    if not console.is_terminal:
+        _print(console, text)
+        return
+    os.environ.setdefault("LESS", "-FRX")  # colours; what fits the screen is just printed
+    with console.pager(styles="NO_COLOR" not in os.environ):
+        _print(console, text)
+
+
+def _print(console: Console, text: str) -> None:
+    from rich.markdown import Markdown, TableElement
+    from rich.table import Table
+
+    class Whole(TableElement):
+        """A table whose cells are broken into lines, not cut off."""
+
+        def __rich_console__(self, console: Any, options: Any) -> Any:
+            for part in super().__rich_console__(console, options):
+                if isinstance(part, Table):
+                    for column in part.columns:
+                        column.overflow = "fold"
+                yield part
+
+    class Page(Markdown):
+        elements: ClassVar[dict[str, Any]] = {**Markdown.elements, "table_open": Whole}
+
+    width = min(console.width, 100)
+    console.print(Page(text, hyperlinks=False, code_theme="ansi_light"), width=width)

@@ -1,0 +1,220 @@
+"""`mapper export`: a network file, or the mapping of an output folder, to another format."""
+
+from __future__ import annotations
+
+import argparse
+import math
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from mapper.cli import options as common
+from mapper.cli.hw import CORE_OPTIONS
+from mapper.cli.simulate import above_zero, add_units
+
+if TYPE_CHECKING:
+    from storage.formats.losses import Loss
+
+EPILOG = """\
+examples:
+  mapper export net.bin net.graph
+  mapper export net.bin net.csv.gz
+  mapper export net.bin edges.h5
+  mapper export result mapping.csv
+  mapper export result mapping.yaml --threshold 2
+  mapper export result chip.tables.json --threshold 100 --leak 4
+  mapper export result mapped.nir --graph model.nir
+  mapper export result mapping.noxim
+
+A network is exported in a format that the ending of DST tells; text may end
+in .gz, too:
+  metis         .graph ...       METIS graph, undirected
+  csv           .csv             a line source,target,weight for every synapse
+  parquet       .parquet .pq     the same as Parquet
+  npz           .npz             scipy.sparse matrix, and all of the neurons
+  matrixmarket  .mtx .mm         Matrix Market
+  graphml       .graphml .xml    GraphML, directed or not
+  parhip        .bgf .parhip     ParHIP binary graph, undirected
+  hmetis        .hgr             hMETIS hypergraph, a hyperedge for every axon
+  sonata        .h5 ...          SONATA edges; the nodes in a file beside it
+What a format has no place for, of what the network has, is said on stderr.
+
+The output folder of a run is exported as a mapping, in a format that the
+ending of DST tells:
+  csv      .csv          a line neuron,core,x,y for every neuron
+  parquet  .parquet .pq  the same as Parquet
+  json     .json         every core with its neurons
+  npz      .npz          arrays core, x, y
+  metis    .graph ...    METIS graph, and DST.part.K with the cores
+  sanafe   .yaml .yml    for SANA-FE; the chip in NAME.arch.yaml
+  nir      .nir          with --graph that NIR graph and its neurons' cores,
+                         else one with a node for every core
+  tables   .tables.json  what the memories of the hardware's cores hold
+  noxim    .noxim        traffic table of the simulator Noxim
+`mapper docs export` says what each can hold.
+"""
+NEURON_OPTIONS = ("threshold", "leak", "bias")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "network", type=Path, metavar="NET|DIR", help="network file or output folder to read"
+    )
+    parser.add_argument("destination", type=Path, metavar="DST", help="file to write")
+    parser.add_argument("--format", metavar="F", help="format, if the name does not tell; below")
+    group = parser.add_argument_group("of an output folder")
+    group.add_argument(
+        "--network",
+        dest="moved",
+        type=Path,
+        metavar="NET",
+        help="the network of DIR, if it was moved",
+    )
+    group.add_argument(
+        "--graph",
+        type=Path,
+        metavar="FILE",
+        help="NIR file that the network came from, to write with cores (nir)",
+    )
+    group = parser.add_argument_group("neurons, of which the network says nothing")
+    group.add_argument(
+        "--threshold",
+        type=number,
+        metavar="V",
+        help="potential at which every neuron spikes (tables; nir without --graph; sanafe)",
+    )
+    group.add_argument(
+        "--leak",
+        type=common.natural,
+        metavar="N",
+        help="every neuron loses potential / 2^N in a tick; without it, nothing (tables)",
+    )
+    group.add_argument(
+        "--bias", type=number, metavar="V", help="added in every tick; 0 (tables, sanafe)"
+    )
+    group.add_argument(
+        "--magnitudes",
+        action="store_const",
+        const=True,
+        help="take the network's weights for those of synapses, although they are magnitudes or "
+        "firing rates (tables, sanafe; nir without --graph)",
+    )
+    group = parser.add_argument_group("cores, as for mapper hw (tables)")
+    group.add_argument(
+        "--axon-bits", type=common.positive, metavar="N", help="width of a packet's axon"
+    )
+    for name, text in CORE_OPTIONS.items():
+        option = f"--{name.replace('_', '-')}"
+        group.add_argument(option, type=common.positive, metavar="N", help=text)
+    group = parser.add_argument_group("traffic, as for mapper simulate (noxim)")
+    group.add_argument(
+        "--load-scale", type=above_zero, metavar="F", help="factor on the load (default: 1)"
+    )
+    add_units(group)
+
+
+def number(text: str) -> int | float:
+    """A finite number; a whole one stays whole."""
+    try:
+        value = float(text)
+        whole = int(text) if text.strip().lstrip("+-").isdecimal() else None
+    except ValueError:
+        value = math.nan
+    if not math.isfinite(value):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number")
+    return value if whole is None else whole
+
+
+def run(options: argparse.Namespace) -> int:
+    from mapper.results.output_folder import find_folder
+    from mapper.runtime.tables import facts
+
+    result = {"path": str(options.destination)}
+    exported = _mapping if find_folder(options.network).is_dir() else _network
+    with common.lock_output(options.destination):
+        result |= exported(options)
+    result["bytes"] = options.destination.stat().st_size
+    shown = {name: value for name, value in result.items() if name != "left_out"}
+    common.emit(options, result, [facts("exported", shown)])
+    return 0
+
+
+def _mapping_options() -> list[str]:
+    """All options of any format of mappings."""
+    from mapper.exports import EXPORTS
+
+    return list(dict.fromkeys(name for each in EXPORTS.values() for name in each.options))
+
+
+def _network(options: argparse.Namespace) -> dict[str, Any]:
+    from mapper.errors import UsageError
+    from storage.formats import choose_exporter
+    from storage.store.network import NetworkFile
+
+    _refuse_mappings(options)
+    for option in ("moved", *_mapping_options()):
+        if getattr(options, option) is not None:
+            shown = "network" if option == "moved" else option.replace("_", "-")
+            raise UsageError(f"--{shown} is for the output folder of a run")
+    exporter = choose_exporter(options.destination, options.format)
+    with NetworkFile(options.network) as network:
+        common.compile_kernels(options, f"export/{exporter.name}")
+        losses = exporter.save(network, options.destination)
+        result: dict[str, Any] = {"format": exporter.name, "synapses": network.meta.synapses}
+    if exporter.nodes:
+        from storage.formats.hdf5.sonataconfig import nodes_beside
+
+        result["nodes"] = str(nodes_beside(options.destination))
+    result["left_out"] = _told(options, exporter.name, losses)
+    return result
+
+
+def _told(options: argparse.Namespace, format: str, losses: list[Loss]) -> dict[str, int]:
+    """Say what a format has no place for; returns the counts by kind."""
+    for loss in losses:
+        common.say(options, f"note: {format} has {loss.text}")
+    return {loss.kind: loss.count for loss in losses}
+
+
+def _refuse_mappings(options: argparse.Namespace) -> None:
+    """Raise `UsageError` for a format that only mappings have."""
+    from mapper.errors import UsageError
+    from mapper.exports import EXPORTS as MAPPINGS
+    from storage.formats import EXPORTS, FORMATS
+
+    name, format = options.destination.name.lower(), options.format
+    if format is None:
+        taken = [each.name for each in MAPPINGS.values() if name.endswith(each.extensions)]
+        format = taken[0] if taken and taken[0] not in EXPORTS else None
+    if format in EXPORTS or format is None:
+        return
+    known = f"a network as {', '.join(EXPORTS)}"
+    if format in MAPPINGS:
+        raise UsageError(
+            f"{options.network}: is not the output folder of a run; only a mapping can be "
+            f"exported as {format}, {known}"
+        )
+    if format in FORMATS:
+        raise UsageError(f"{format} files are read, but not written; export {known}")
+    common.require_format(format, EXPORTS)
+
+
+def _mapping(options: argparse.Namespace) -> dict[str, Any]:
+    from mapper.exports import choose_exporter, export_mapping, open_run
+    from mapper.exports.synaptic import TAKEN
+    from mapper.results.output_folder import read_folder
+
+    exporter = choose_exporter(options.destination, options.format)  # before anything is read
+    given = {name: getattr(options, name) for name in _mapping_options()}
+
+    def export() -> tuple[dict[str, Any], int]:
+        with open_run(options.network, options.moved) as run:
+            return export_mapping(run, options.destination, options.format, given), run.helpers
+
+    found, helpers = read_folder(options.network, export)
+    if helpers and not exporter.helpers:
+        common.say(options, f"note: {helpers:,} helpers of split neurons left out")
+    if "weights" in found:
+        common.say(options, f"note: {exporter.name} {TAKEN[found['weights']]}")
+    if "losses" in found:
+        found["left_out"] = _told(options, exporter.name, found.pop("losses"))
+    return found

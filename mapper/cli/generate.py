@@ -1,0 +1,82 @@
+"""`mapper generate`: synthetic networks."""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import MISSING, asdict, fields
+from pathlib import Path
+
+from mapper.cli import options as common
+from mapper.errors import UsageError
+
+EPILOG = """\
+examples:
+  mapper generate cortex net.bin --side 316 --fanout 50 --sigma 6 --shuffle
+  mapper generate layered net.bin --layers 32x32x3,16x16x8,1x1x10 --kernel 3
+  mapper generate microcircuit net.bin --scale 0.1
+  mapper generate group-dnn net.bin --size 64
+
+`mapper generate KIND --help` lists the settings of a kind.
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    from storage.generate import KINDS
+
+    kinds = parser.add_subparsers(dest="kind", metavar="KIND", required=True)
+    for name, spec in KINDS.items():
+        sub = kinds.add_parser(name, help=spec.about, description=spec.__doc__)
+        sub.add_argument("network", type=Path, metavar="NET", help="network file to write")
+        for field in fields(spec):
+            required = field.default is MISSING
+            text = field.metadata["help"]
+            sub.add_argument(
+                f"--{field.name.replace('_', '-')}",
+                type={"int": int, "float": float}.get(str(field.type), str),
+                metavar={"int": "N", "float": "F"}.get(str(field.type), "TEXT"),
+                required=required,
+                default=None if required else field.default,
+                help=text if required else f"{text} (default: {field.default})",
+            )
+        sub.add_argument("--shuffle", action="store_true", help="rename ids at random")
+        common.add_effort(sub)
+        # the options that every command has are also taken behind KIND
+        shared = sub.add_argument_group("common options")
+        for flags, text in (
+            (("--json",), "print one JSON object only"),
+            (("-q", "--quiet"), "no progress, no notes"),
+            (("--debug",), "show tracebacks of errors"),
+        ):
+            shared.add_argument(*flags, action="store_true", default=argparse.SUPPRESS, help=text)
+
+
+def run(options: argparse.Namespace) -> int:
+    from mapper.runtime.tables import facts
+    from storage.errors import BadInputError
+    from storage.generate import KINDS, generate
+
+    kind = KINDS[options.kind]
+    try:
+        spec = kind(**{field.name: getattr(options, field.name) for field in fields(kind)})
+    except BadInputError as error:
+        raise UsageError(str(error)) from error
+    common.compile_kernels(options, "generate")
+    with (
+        common.lock_output(options.network),
+        common.fraction_bar(options, f"generating {options.kind}") as progress,
+    ):
+        meta = generate(
+            spec,
+            options.network,
+            options.seed,
+            options.shuffle,
+            memory=common.memory_of(options) // 2,
+            threads=common.threads_of(options),
+            progress=progress,
+        )
+    common.tell_losses(options, meta)
+    result = {"path": str(options.network), **asdict(meta)}
+    rows = [(name, result[name]) for name in ("neurons", "synapses")]
+    rows.append(("attributes", ", ".join(meta.attributes) or "none"))
+    common.emit(options, result, [facts(str(options.network), rows)])
+    return 0

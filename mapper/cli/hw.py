@@ -1,0 +1,219 @@
+"""`mapper hw`: the chip as hardware, as Verilog and in numbers of cells."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from mapper.cli import options as common
+
+if TYPE_CHECKING:
+    from chipsim.chip.model import Chip
+    from hw.core.shape import CoreShape
+    from hw.flow.netlist import Cells, Netlist
+
+EPILOG = """\
+examples:
+  mapper hw --chip 4x4
+  mapper hw --chip 4x4 --depth 8 --weight-bits 4 --verilog chip.v
+  mapper hw --chip loihi --mesh-only --stats --json
+
+A router and a core for every core of the chip, usable or not; what they do is
+in `mapper docs hardware` and `core`. The memories of a core have room for what
+the chip's limits allow, and powers of two: the next above a limit is taken.
+Verilog and cells need a Yosys, which the extra neuromapper[hw] brings; its
+first run takes a minute or two more. --stats counts the gates and flip-flops of
+generic synthesis, buffers of routers in flip-flops, and the bits of memories.
+"""
+
+DEFAULT_AXON_BITS = 10
+ROUTES_FOR_EACH = 8  # routes, and synapses, for each neuron where the chip has no limit
+SYNAPSES_FOR_EACH = 32
+CORE_OPTIONS = {  # fields of `CoreShape`
+    "neurons": "neurons of a core (default: the chip's)",
+    "routes": "pairs of a neuron and a core that it reaches, of all neurons of a core (default: "
+    f"the chip's axons_out and one a neuron, or {ROUTES_FOR_EACH} a neuron)",
+    "synapses": f"synapses of a core (default: the chip's, or {SYNAPSES_FOR_EACH} a neuron)",
+    "potential_bits": "of a potential, a threshold and a bias (default: 16)",
+    "weight_bits": "of a weight (default: 8)",
+    "sum_bits": "of a sum of weights (default: 16)",
+    "leak_bits": "of a leak (default: 4)",
+}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--chip", required=True, metavar="C", help="WIDTHxHEIGHT, a preset's name, or FILE.toml"
+    )
+    parser.add_argument(
+        "--depth",
+        type=common.positive,
+        default=4,
+        metavar="D",
+        help="packets in the buffer of each router input (default: 4)",
+    )
+    parser.add_argument(
+        "--axon-bits",
+        type=common.positive,
+        metavar="N",
+        help="width of a packet's axon: a core has 2^N axons (default: for the chip's axons_in, "
+        f"or {DEFAULT_AXON_BITS} if it has no limit)",
+    )
+    parser.add_argument("--mesh-only", action="store_true", help="the network without the cores")
+    parser.add_argument("--verilog", type=Path, metavar="FILE", help="Verilog 2005 to write")
+    parser.add_argument("--stats", action="store_true", help="cells of every module")
+    group = parser.add_argument_group("cores")
+    for name, text in CORE_OPTIONS.items():
+        group.add_argument(
+            f"--{name.replace('_', '-')}", type=common.positive, metavar="N", help=text
+        )
+
+
+def run(options: argparse.Namespace) -> int:
+    from hw.flow.netlist import cells
+    from mapper.errors import UsageError
+    from mapper.runtime.tables import columns, facts
+
+    chip = common.named_chip(options.chip)
+    given = {name: getattr(options, name) for name in CORE_OPTIONS}
+    given = {name: value for name, value in given.items() if value is not None}
+    if options.mesh_only and given:
+        option = next(iter(given)).replace("_", "-")
+        raise UsageError(f"--{option} is of the cores; leave it or --mesh-only out")
+    mesh = describe_mesh(chip, options.depth, options.axon_bits)
+    shape = None if options.mesh_only else core_shape(chip, mesh["axon_bits"], given)
+    core = None if shape is None else describe_core(shape)
+    result: dict[str, Any] = {"chip": chip.name, "width": chip.width, "height": chip.height}
+    result |= mesh | {"core": core, "verilog": None, "modules": None}
+    tables = [facts(f"{chip.width}x{chip.height} mesh", list(mesh.items()))]
+    if core is not None:
+        tables.append(facts("core", list(core.items())))
+    if options.verilog is not None or options.stats:
+        # locked, or refused, before the time is spent
+        with common.lock_output(options.verilog):
+            found = _convert(chip, options.depth, mesh["axon_bits"], shape)
+            size = None if options.verilog is None else _write(options, found)
+        if size is not None:
+            result["verilog"] = {"path": str(options.verilog), "bytes": size}
+            tables.append(facts("written", [(str(options.verilog), f"{size:,} B")]))
+        if options.stats:
+            counted = cells(found, _teller(options))
+            result["modules"] = [_row(module) for module in counted]
+            heads = [
+                "module", "copies", "cells", "flip-\nflops", "memory\nbits", "all cells",
+                "all memory\nbits",
+            ]  # fmt: skip
+            rows: list[tuple[Any, ...]] = [tuple(_row(module).values()) for module in counted]
+            total = sum(module.count * module.cells for module in counted)
+            bits = sum(module.count * module.memory_bits for module in counted)
+            rows.append(("sum", "", "", "", "", total, bits))
+            tables.append(columns("one of each, and all, without modules within", heads, rows))
+    common.emit(options, result, tables)
+    return 0
+
+
+def describe_mesh(chip: Chip, depth: int, axon_bits: int | None) -> dict[str, int]:
+    """The sizes of the mesh of a chip; raises `UsageError` if there is none like it."""
+    from hw.errors import HwError
+    from hw.noc.buffer import check_depth
+    from hw.noc.mesh import mesh_layout
+    from hw.noc.router import PORTS
+    from mapper.errors import UsageError
+
+    if axon_bits is None:
+        axons = chip.axons_in
+        axon_bits = DEFAULT_AXON_BITS if axons is None else max(1, (axons - 1).bit_length())
+    try:
+        layout = mesh_layout(chip.width, chip.height, axon_bits)
+        check_depth("mesh", depth)
+    except HwError as error:  # all of it comes from the command line
+        raise UsageError(str(error)) from error
+    return {
+        "routers": chip.cores,
+        "links": chip.links,
+        "packet_bits": layout.size,
+        "x_bits": layout.x_bits,
+        "y_bits": layout.y_bits,
+        "axon_bits": layout.axon_bits,
+        "buffer_depth": depth,
+        "buffer_bits": chip.cores * len(PORTS) * depth * layout.size,
+    }
+
+
+def core_shape(chip: Chip, axon_bits: int, given: dict[str, int]) -> CoreShape:
+    """The shape of the cores of a chip: with room for its limits where nothing else is given."""
+    from hw.chip import chip_shape
+    from hw.core.shape import CoreShape
+    from hw.errors import HwError
+    from mapper.errors import UsageError
+
+    def power(least: int) -> int:
+        return 1 << max(1, (least - 1).bit_length())
+
+    neurons = given.get("neurons") or power(chip.neurons)
+    sizes = {
+        "neurons": neurons,
+        "axons": 1 << axon_bits,
+        # a neuron's route to its own core is none of the chip's axons_out
+        "routes": power(chip.axons_out + neurons if chip.axons_out else ROUTES_FOR_EACH * neurons),
+        "synapses": power(chip.synapses or SYNAPSES_FOR_EACH * neurons),
+    }
+    try:
+        return chip_shape(chip.width, chip.height, CoreShape(**(sizes | given)))
+    except HwError as error:
+        raise UsageError(str(error)) from error
+
+
+def describe_core(shape: CoreShape) -> dict[str, int]:
+    """The sizes of a core."""
+    from amaranth.hdl import Shape
+
+    loaded = sum(Shape.cast(word).width * depth for word, depth in shape.memories.values())
+    sums = 2 * shape.neurons * shape.sum_bits
+    sizes = [
+        "neurons", "axons", "routes", "synapses",
+        "potential_bits", "weight_bits", "sum_bits", "leak_bits",
+    ]  # fmt: skip
+    return {name: getattr(shape, name) for name in sizes} | {"memory_bits": loaded + sums}
+
+
+def _convert(chip: Chip, depth: int, axon_bits: int, shape: CoreShape | None) -> Netlist:
+    """A chip as a netlist; what can't be is said before the time is spent."""
+    from hw.chip import Chip as ChipHardware
+    from hw.flow.netlist import netlist
+    from hw.flow.yosys import require_yosys
+    from hw.noc.mesh import Mesh, check_size
+
+    require_yosys()
+    check_size(chip.width, chip.height, shared=True)
+    if shape is None:
+        return netlist(Mesh(chip.width, chip.height, axon_bits, depth), "mesh")
+    return netlist(ChipHardware(chip.width, chip.height, shape, depth), "chip")
+
+
+def _write(options: argparse.Namespace, found: Netlist) -> int:
+    """Write the Verilog; returns its size in bytes."""
+    from hw.flow.netlist import verilog
+    from storage.files import PartialFile
+
+    with PartialFile(options.verilog) as file:  # opened first: a bad place is named at once
+        file.write(verilog(found, _teller(options)).encode())
+        file.commit()
+        return file.position
+
+
+def _teller(options: argparse.Namespace) -> Any:
+    return lambda line: common.say(options, f"note: {line}")
+
+
+def _row(module: Cells) -> dict[str, Any]:
+    return {
+        "module": module.module,
+        "instances": module.count,
+        "cells_of_one": module.cells,
+        "flip_flops_of_one": module.flip_flops,
+        "memory_bits_of_one": module.memory_bits,
+        "cells": module.count * module.cells,
+        "memory_bits": module.count * module.memory_bits,
+    }

@@ -1,0 +1,104 @@
+"""`mapper import`: any known format to a network file."""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from mapper.cli import options as common
+
+if TYPE_CHECKING:
+    from storage.store.meta import NetworkMeta
+
+EPILOG = """\
+examples:
+  mapper import 4elt.graph 4elt.bin
+  mapper import connectome.csv.gz net.bin --memory 1GiB
+  mapper import table.txt net.bin --format edgelist
+  mapper import table.csv net.bin --columns source=a,target=b,weight=strength
+  mapper import circuit_config.json net.bin --rates spikes.h5 --rates-duration 3
+  mapper import net.bin rated.bin --rates rates.csv
+  mapper import model.nir net.bin --rates weights
+
+Formats: metis, parhip, edgelist (txt, csv, tsv, also .gz), npz, matrixmarket,
+parquet, sonata, graphml, hmetis, qaplib, nir, onnx; found by content and name.
+Sparse ids are compacted in increasing order and kept as the attribute `id`;
+names, in order of appearance; ids of populations, population by population.
+SRC may be a network file if it is to get rates.
+
+The network file holds the traffic of each synapse. NIR, ONNX and SONATA have
+weights of synapses but no firing rates: every neuron fires at rate 1, and the
+weights are not kept. --rates FILE sets rates; --rates weights takes the
+magnitudes of the weights as traffic. All other formats hold traffic already.
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("source", type=Path, metavar="SRC", help="file to read")
+    parser.add_argument("network", type=Path, metavar="NET", help="network file to write")
+    parser.add_argument("--format", metavar="F", help="format of SRC, if its name does not tell")
+    common.add_columns(parser)
+    parser.add_argument(
+        "--nodes", type=Path, metavar="FILE", help="SONATA nodes file, if SRC is its edges file"
+    )
+    common.add_rates(parser)
+    common.add_effort(parser, seed=False)
+
+
+def run(options: argparse.Namespace) -> int:
+    from mapper.runtime.tables import facts
+    from storage.formats import FORMATS
+    from storage.store.traffic import describe, traffic_of
+
+    common.require_format(options.format, FORMATS)
+    rated = common.wants_rates(options)
+    with common.lock_output(options.network):
+        meta = _import_rated(options) if rated else _import(options, options.network)
+    result = {"path": str(options.network), **asdict(meta)}
+    shown = ("neurons", "synapses", "synapses_read", "undirected", "total_size")
+    rows = [(name.replace("_", " "), result[name]) for name in shown]
+    rows.append(("traffic", describe(traffic_of(meta))))
+    rows.append(("attributes", ", ".join(meta.attributes) or "none"))
+    common.emit(options, result, [facts(str(options.network), rows)])
+    return 0
+
+
+def _import(options: argparse.Namespace, destination: Path) -> NetworkMeta:
+    """Convert the file, and tell what was lost."""
+    from storage.formats import import_network, recognise
+
+    importer = recognise(options.source, options.format)
+    common.compile_kernels(options, f"import/{importer.name}")
+    with common.fraction_bar(options, f"importing {options.source.name}") as progress:
+        meta = import_network(
+            options.source,
+            destination,
+            options.format,
+            memory=common.memory_of(options) // 2,
+            threads=common.threads_of(options),
+            progress=progress,
+            traffic=common.traffic_option(options),
+            extra={"columns": options.columns, "nodes": options.nodes},
+        )
+    common.tell_losses(options, meta)
+    return meta
+
+
+def _import_rated(options: argparse.Namespace) -> NetworkMeta:
+    """Convert the file, unless it is a network, and write the network with rates."""
+    from storage.store.network import NetworkFile
+
+    if common.is_network_name(options.source):
+        common.refuse_columns(options, options.source)
+        with NetworkFile(options.source) as network:
+            return common.give_rates(options, network, options.network)
+    # always this name, which the lock guards: what a killed process left is written over
+    unrated = options.network.with_name(f".{options.network.name}.unrated")
+    try:
+        _import(options, unrated)
+        with NetworkFile(unrated) as network:
+            return common.give_rates(options, network, options.network)
+    finally:
+        unrated.unlink(missing_ok=True)

@@ -1,0 +1,219 @@
+"""The command line: sub-commands, common options, and one line for every error."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import sys
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from importlib import import_module
+from typing import Any
+
+from mapper.errors import BAD_INPUT, CLOSED_PIPE, DOES_NOT_FIT, INTERRUPTED, MapperError
+from mapper.runtime.installation import prepare
+from mapper.runtime.stopping import leave
+from mapper.version import version
+
+COMMANDS = {
+    "run": "map a network onto a chip: the whole job",
+    "import": "convert a file to a network file",
+    "export": "convert a network file, or the traffic of a mapping, to another format",
+    "generate": "make a synthetic network",
+    "info": "say what a file or an output folder holds",
+    "verify": "check a network or a mapping in full, by an independent slow path",
+    "check": "say whether a network fits a chip, without mapping it",
+    "score": "score a mapping made by anyone",
+    "report": "make the report page of a mapping, or of two side by side",
+    "simulate": "run the flit-level model on a mapping's traffic",
+    "place": "place a graph of groups, one group a core",
+    "chips": "list the chips that are known by name, or print one as a file to start from",
+    "hw": "the chip as hardware: Verilog, and the cells that it takes",
+    "warm": "compile the kernels ahead, as for the image of a container",
+    "docs": "read a page of the documentation, or list them",
+    "completion": "write a script that makes a shell complete commands and options",
+}
+OWN = ("mapper", "storage", "chipsim", "hw")
+KEPT = {
+    "run": "repeat the command with --resume to go on",
+    "warm": "kernels that were compiled are kept",
+}
+"""What is left of a command that was interrupted."""
+STAGED = ("run", "place")
+"""Commands that work in stages, and can tell of them."""
+
+EPILOG = """\
+examples:
+  mapper generate cortex net.bin --side 316 --fanout 50 --sigma 6
+  mapper run net.bin --chip 20x20 --neurons-per-core 256 -o result
+  mapper verify result
+
+exit codes: 0 done, 1 bad input or failed check, 2 usage, 3 the network does
+not fit the chip, 130 interrupted. `mapper COMMAND --help` explains a command,
+`mapper docs` lists what there is to read.
+"""
+
+
+def build_parser(command: str | None = None) -> argparse.ArgumentParser:
+    """The parser; only `command` gets its arguments, so that the others need not be imported."""
+    parser = argparse.ArgumentParser(
+        prog="mapper",
+        description="Puts neural networks onto many-core neuromorphic chips.",
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--version", action="version", version=f"mapper {version()}")
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    for name, text in COMMANDS.items():
+        sub = commands.add_parser(
+            name,
+            help=text,
+            description=f"{text[0].upper()}{text[1:]}.",
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )
+        if name == command:
+            _fill(sub, name)
+    return parser
+
+
+def build_whole_parser() -> argparse.ArgumentParser:
+    """The parser with the arguments of every command: for completion and documentation."""
+    parser = build_parser()
+    for name, sub in subparsers(parser).items():
+        _fill(sub, name)
+    return parser
+
+
+def subparsers(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser]:
+    """The parsers of the commands, or of the kinds of a command, by name; {} if it has none."""
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            return dict(action.choices)
+    return {}
+
+
+def _fill(sub: argparse.ArgumentParser, name: str) -> None:
+    """Give the parser of a command its arguments."""
+    module = import_module(f"mapper.cli.{'import_' if name == 'import' else name}")
+    sub.epilog = module.EPILOG
+    module.add_arguments(sub)
+    sub.set_defaults(run=module.run)
+    common = sub.add_argument_group("common options")
+    common.add_argument("--json", action="store_true", help="print one JSON object only")
+    told = common.add_mutually_exclusive_group()
+    told.add_argument("-q", "--quiet", action="store_true", help="no progress, no notes")
+    if name in STAGED:
+        told.add_argument("-v", "--verbose", action="store_true", help="say what each stage does")
+    common.add_argument("--debug", action="store_true", help="show tracebacks of errors")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run a command line; returns the exit code.
+
+    argv : its words; without them it is the one that the process was started with, and the process
+        ends here if a thread would keep it
+    """
+    if argv is not None:
+        return _main(argv)
+    with suppress(ValueError, AttributeError):  # not the main thread, or a system without it
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
+    return leave(_main(None))
+
+
+def _main(argv: Sequence[str] | None) -> int:
+    try:
+        prepare()
+    except (ImportError, OSError) as error:
+        print(f"mapper: {error}", file=sys.stderr)  # noqa: T201
+        return BAD_INPUT
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    command = next((word for word in arguments if not word.startswith("-")), None)
+    parser = build_parser(command)
+    options, unknown = parser.parse_known_args(arguments)
+    if unknown:  # with the usage of the command, not that of the program
+        subparsers(parser)[options.command].error(f"unrecognized arguments: {' '.join(unknown)}")
+    options.arguments = arguments
+    try:
+        code = _run(options)
+        sys.stdout.flush()
+        return code
+    except BrokenPipeError:  # the reader of our output has gone: nobody is left to tell
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return CLOSED_PIPE
+
+
+@contextmanager
+def _notes(options: argparse.Namespace) -> Iterator[None]:
+    """Warnings of ours are notes on stderr, one line each, unless --quiet."""
+    from storage.errors import StorageWarning
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("always", StorageWarning)
+        others = warnings.showwarning
+
+        def show(message: Warning | str, category: type[Warning], *where: Any, **more: Any) -> None:
+            if not issubclass(category, StorageWarning):
+                others(message, category, *where, **more)
+            elif not options.quiet:
+                print(f"note: {message}", file=sys.stderr)  # noqa: T201
+
+        warnings.showwarning = show
+        yield
+
+
+def _run(options: argparse.Namespace) -> int:
+    with _notes(options):
+        return _run_told(options)
+
+
+def _run_told(options: argparse.Namespace) -> int:
+    try:
+        code: int = options.run(options)
+        return code
+    except KeyboardInterrupt as stop:
+        what = KEPT.get(options.command, "nothing was kept")
+        why = f"interrupted: {stop}" if str(stop) else "interrupted"
+        return _fail(options, f"{why}; {what}", INTERRUPTED)
+    except BrokenPipeError:
+        raise
+    except Exception as error:
+        known = _known_error(error)
+        if options.debug or known is None:
+            raise
+        return _fail(options, *known)
+
+
+def _known_error(error: Exception) -> tuple[str, int] | None:
+    """Message and exit code of an error that a user can do something about."""
+    from chipsim.errors import ChipError
+    from hw.errors import HwError
+    from storage.errors import MemoryShortError, StorageError
+
+    if isinstance(error, MapperError):
+        return str(error), error.exit_code
+    if isinstance(error, MemoryShortError):
+        return str(error), DOES_NOT_FIT
+    if isinstance(error, StorageError | ChipError | HwError):
+        return str(error), BAD_INPUT
+    if isinstance(error, OSError):
+        where = f"{error.filename}: " if error.filename else ""
+        return f"{where}{error.strerror or error}", BAD_INPUT
+    if isinstance(error, ModuleNotFoundError):
+        package = str(error.name).partition(".")[0]
+        if package not in OWN:  # those of extras are asked for where they are needed
+            return f"the package {package} is missing; install mapper again with pip", BAD_INPUT
+    if isinstance(error, MemoryError):
+        return "out of memory; lower --memory or use a larger machine", BAD_INPUT
+    return None
+
+
+def _fail(options: Any, message: str, code: int) -> int:
+    line = " ".join(message.split())
+    print(f"mapper {options.command}: {line}", file=sys.stderr)  # noqa: T201
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,149 @@
+"""`mapper place`: placement only, one group a core."""
+
+from __future__ import annotations
+
+import argparse
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from mapper.cli import options as common
+from mapper.errors import INTERRUPTED
+
+EPILOG = """\
+examples:
+  mapper place nug30.dat --chip 6x5
+  mapper place groups.graph --chip 16x16 -o placement.npz --seed 3
+  mapper place groups.npz --chip 64x64 -o placement.csv --json
+  mapper place groups.graph --chip 16x16 --effort strong --time-limit 30
+
+GROUPS is a METIS file, an npz, a QAPLIB instance on a grid, or any other
+network. The cost of a QAPLIB instance is twice the spike-hops, as its sums run
+over both directions.
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("groups", type=Path, metavar="GROUPS", help="graph of groups")
+    common.add_chip(parser)
+    parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="npz or csv to write")
+    parser.add_argument(
+        "--preset", default="default", metavar="P", help="fast, default, strong or classic"
+    )
+    parser.add_argument(
+        "--effort",
+        choices=("fast", "default", "strong"),
+        metavar="E",
+        help="of the placement: fast, default or strong (default: as the preset says)",
+    )
+    parser.add_argument(
+        "--time-limit",
+        type=_seconds,
+        metavar="SECONDS",
+        help="keep the best placement found by then; not of classic",
+    )
+    parser.add_argument(
+        "--force-iterations",
+        type=common.natural,
+        metavar="N",
+        help="classic: limit of force-directed refinement",
+    )
+    common.add_columns(parser)
+    common.add_rates(parser)
+    common.add_effort(parser)
+
+
+def _seconds(text: str) -> float:
+    with suppress(ValueError):
+        seconds = float(text)
+        if 0 < seconds < float("inf"):
+            return seconds
+    raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds above 0")
+
+
+def run(options: argparse.Namespace) -> int:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from chipsim.traffic.metrics import summarise
+    from mapper.errors import DoesNotFitError, UsageError
+    from mapper.evaluation.measure import measure_network
+    from mapper.partitioning.bisection import whole
+    from mapper.pipeline import place_groups
+    from mapper.results.mapping_file import save_csv, save_mapping
+    from mapper.results.output import network_facts
+    from mapper.runtime.monitor import Monitor
+    from mapper.runtime.stopping import GRACE, Stop, StoppedError
+    from mapper.runtime.tables import quality
+    from mapper.runtime.threads import Team
+    from mapper.settings import preset
+
+    if options.output is not None and options.output.suffix not in (".npz", ".csv"):
+        raise UsageError(f"{options.output}: the name must end in .npz or .csv")
+    chip = common.chip_of(options)
+    limit = options.force_iterations
+    given: dict[str, Any] = {} if limit is None else {"force_iterations": limit}
+    if options.effort is not None:
+        given["placement"] = options.effort
+    if options.time_limit is not None and options.preset == "classic":
+        raise UsageError("--time-limit is not of the preset classic; use --force-iterations")
+    settings = preset(
+        options.preset,
+        seed=options.seed,
+        threads=common.threads_of(options),
+        memory_bytes=common.memory_of(options),
+        **given,
+    )
+    stop = Stop(GRACE)
+    with (
+        common.lock_output(options.output),
+        Monitor(common.stderr_console(options), options.verbose, stop=stop) as monitor,
+        stop.holding() as held,
+    ):
+        network = held.enter_context(common.open_network(options, options.groups))
+        groups = whole(network, settings.threads)
+        largest = int(groups.sizes.argmax())
+        if groups.sizes[largest] > chip.neurons:
+            raise DoesNotFitError(
+                f"group {largest} has the size {groups.sizes[largest]}, a core holds "
+                f"{chip.neurons}; give --neurons-per-core"
+            )
+        common.compile_kernels(options, f"place/{options.preset}")
+
+        def better(x: NDArray[np.int32], y: NDArray[np.int32]) -> None:
+            core = (y * chip.width + x).astype(np.int32)
+            stop.keep(lambda _: core)
+
+        def placed() -> None:
+            better(
+                *place_groups(groups, chip, settings, monitor, options.time_limit, better=better)
+            )
+
+        with suppress(KeyboardInterrupt):
+            stop.run(placed)
+        monitor.finishing = True
+        if stop.kept is None:
+            raise StoppedError
+        core = stop.kept(Team(1))
+        threads = settings.threads
+        traffic = stop.run(lambda: measure_network(network, chip, core, threads), patient=True)
+        metrics = summarise(chip, traffic)
+        about = network_facts(network, options.groups)
+        if options.output is not None:
+            if options.output.suffix == ".npz":
+                save_mapping(options.output, core, chip)
+            else:
+                save_csv(options.output, core)
+    result = {
+        "network": about,
+        "chip": chip.to_json(),
+        "settings": settings.to_json(),
+        "metrics": metrics,
+        "core": core.tolist(),
+        "stages": monitor.stages,
+    }
+    common.emit(options, result, quality(metrics, about["traffic"]))
+    if stop.asked:
+        common.complain("interrupted: this is the best placement found so far")
+        return INTERRUPTED
+    return 0

@@ -1,0 +1,122 @@
+"""`mapper report`: the page of a mapping, or of two side by side."""
+
+from __future__ import annotations
+
+import argparse
+from contextlib import ExitStack
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from mapper.cli import options as common
+
+if TYPE_CHECKING:
+    from chipsim.chip.model import Chip
+    from mapper.results.loads import Loads
+
+EPILOG = """\
+examples:
+  mapper report result
+  mapper report result other -o comparison.html
+  mapper report old-result --network moved/net.bin
+
+DIR is the output folder of a run. `run` makes its report.html; this makes it
+again, as with a newer version, or puts two mappings on one page with the
+same colours. The page is one file that opens anywhere, without a network.
+Folders of older versions have no traffic.npz; they are measured anew, for
+which the mapped network is needed, and it is kept there.
+
+Two mappings are compared in per cent, so they must be of the same network with
+the same traffic (a network with other --rates is another one); the chips may
+differ.
+"""
+COMPARISON = Path("comparison.html")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("path", type=Path, metavar="DIR", help="output folder of a run")
+    parser.add_argument(
+        "other", type=Path, nargs="?", metavar="DIR2", help="another one, to put beside it"
+    )
+    parser.add_argument(
+        "-o",
+        "--output",
+        type=Path,
+        metavar="FILE",
+        help=f"the page; default: report.html in DIR, of two {COMPARISON} here",
+    )
+    parser.add_argument("--network", type=Path, metavar="NET", help="the network, if it was moved")
+    common.add_effort(parser, seed=False)
+
+
+def run(options: argparse.Namespace) -> int:
+    from mapper.report.make import PAGE, require_same_network, view_folder, write_page
+    from mapper.results.loads import TRAFFIC
+    from mapper.results.output_folder import read_folder, writing_into
+    from mapper.runtime.tables import facts, size
+    from storage.files import real_path
+
+    folders = [options.path] + ([] if options.other is None else [options.other])
+    measured: list[str] = []
+
+    def view(folder: Path, label: str | None) -> Any:
+        def measure(report: dict[str, Any], chip: Chip) -> Loads:
+            measured.append(str(folder))
+            return measure_folder(options, folder, report, chip)
+
+        return view_folder(folder, measure, label)
+
+    page = options.output or (options.path / PAGE if len(folders) == 1 else COMPARISON)
+    with ExitStack() as stack:
+        for folder in folders:
+            inside = real_path(folder) in real_path(page).parents
+            if folder.is_dir() and (inside or not (folder / TRAFFIC).exists()):
+                stack.enter_context(writing_into(folder))
+        stack.enter_context(common.lock_output(page))
+        views = [
+            read_folder(folder, partial(view, folder, label))
+            for folder, label in zip(folders, _labels(folders), strict=True)
+        ]
+        if len(views) == 2:
+            require_same_network(views)
+        count = write_page(page, views)
+    result = {"path": str(page), "bytes": count, "mappings": list(map(str, folders))}
+    rows = [("page", str(page)), ("size", size(count))]
+    common.emit(options, result | {"measured": measured}, [facts("report", rows)])
+    return 0
+
+
+def _labels(folders: list[Path]) -> list[str | None]:
+    """Names of the folders, with those that they are in if they have the same."""
+    if len({folder.resolve().name for folder in folders}) == len(folders):
+        return [None] * len(folders)
+    return [str(folder) for folder in folders]
+
+
+def measure_folder(
+    options: argparse.Namespace, folder: Path, report: dict[str, Any], chip: Chip
+) -> Loads:
+    """The loads of a folder that does not hold them."""
+    from mapper.errors import MapperError
+    from mapper.evaluation.measure import measure_network, open_mapped
+    from mapper.results.loads import TRAFFIC, Loads
+    from mapper.results.output import MAPPING
+    from storage.store.network import NetworkFile
+
+    path = common.network_of(folder, options.network, report)
+    if not path.is_file():
+        raise MapperError(
+            f"{folder}: has no {TRAFFIC}, and its network {path} is not there to measure it; "
+            "name the network with --network"
+        )
+    common.compile_kernels(options, "score")
+    common.say(options, f"note: {folder} has no {TRAFFIC}: measuring it, once")
+    threads = common.threads_of(options)
+    with (
+        NetworkFile(path) as network,
+        open_mapped(network, folder / MAPPING, chip, common.memory_of(options) // 4, threads) as (
+            whole,
+            core,
+        ),
+    ):
+        return Loads.of(measure_network(whole, chip, core, threads))

@@ -1,0 +1,60 @@
+"""`mapper score`: the metrics of anyone's mapping."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from mapper.cli import options as common
+from mapper.errors import BAD_INPUT
+
+EPILOG = """\
+examples:
+  mapper score net.bin result/mapping.npz --chip 16x16
+  mapper score net.bin theirs.csv --chip loihi64 --json
+
+A csv file has one core id a line, or lines `neuron,core`. A mapping over a
+limit of the chip is scored all the same; the violations are listed and the
+exit code is 1.
+"""
+SHOWN = 5
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("network", type=Path, metavar="NET", help="net.bin, or a file to import")
+    parser.add_argument("mapping", type=Path, metavar="MAPPING", help="npz or csv")
+    common.add_chip(parser)
+    common.add_columns(parser)
+    common.add_rates(parser)
+    common.add_effort(parser, seed=False)
+
+
+def run(options: argparse.Namespace) -> int:
+    from chipsim.chip.limits import violations
+    from chipsim.traffic.metrics import summarise
+    from mapper.evaluation.measure import measure_network, open_mapped
+    from mapper.results.output import network_facts
+    from mapper.runtime.tables import quality
+
+    chip, threads = common.chip_of(options), common.threads_of(options)
+    with common.open_network(options, options.network) as network:
+        memory = common.memory_of(options) // 4
+        with open_mapped(network, options.mapping, chip, memory, threads) as (whole, core):
+            common.compile_kernels(options, "score")
+            traffic = measure_network(whole, chip, core, threads)
+        about = network_facts(network, options.network)
+    broken = violations(chip, traffic.usage)
+    metrics = summarise(chip, traffic)
+    result = {
+        "network": about,
+        "chip": chip.to_json(),
+        "metrics": metrics,
+        "valid": not broken,
+        "violations": [str(violation) for violation in broken],
+    }
+    common.emit(options, result, quality(metrics, about["traffic"]))
+    for violation in broken[:SHOWN]:
+        common.complain(f"over a limit: {violation}")
+    if len(broken) > SHOWN:
+        common.complain(f"over a limit: {len(broken) - SHOWN} more cores")
+    return BAD_INPUT if broken else 0

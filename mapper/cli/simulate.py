@@ -1,0 +1,179 @@
+"""`mapper simulate`: the flit-level model on a mapping's traffic."""
+
+from __future__ import annotations
+
+import argparse
+import math
+from pathlib import Path
+from typing import Any
+
+from mapper.cli import options as common
+
+EPILOG = """\
+examples:
+  mapper simulate result
+  mapper simulate result --load-scale 1.5 --depth 8 --no-saturation
+  mapper simulate result --tick-cycles 20000 --packets core --json
+
+DIR is the output folder of a run. The result is added to its report.json as
+`simulation`, and its report.html is made again.
+
+Simulated is the mesh alone, router by router and flit by flit: packets of one
+flit between different cores, sent at random at constant mean rates. Packets
+within a core are left out, and counted. The cores are not simulated, neither
+the cycles that they need for a time step nor the barrier between steps, so
+that the cycles given here are fewer than a chip needs for a step.
+
+The traffic of the network (weights or firing rates) is taken as packets per
+unit of time. --tick-cycles says how many cycles of the mesh such a unit lasts
+at load scale 1. Without it, it is so many that the busiest link or core then
+has half a flit per cycle. --load-scale 2 sends twice as much in the same time.
+The saturation is given as a load scale, and as the fewest cycles of the mesh
+per unit of time at which the mesh still keeps up.
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("path", type=Path, metavar="DIR", help="output folder of a run")
+    parser.add_argument(
+        "--network", type=Path, metavar="NET", help="the network of DIR, if it was moved"
+    )
+    group = parser.add_argument_group("model")
+    group.add_argument(
+        "--cycles",
+        type=common.positive,
+        default=10_000,
+        metavar="N",
+        help="cycles to measure (default: 10000)",
+    )
+    group.add_argument(
+        "--warmup",
+        type=common.natural,
+        metavar="N",
+        help="cycles before them (default: half as many)",
+    )
+    group.add_argument(
+        "--load-scale",
+        type=above_zero,
+        default=1.0,
+        metavar="F",
+        help="factor on the load (default: 1)",
+    )
+    add_units(group)
+    group.add_argument(
+        "--depth",
+        type=common.positive,
+        default=4,
+        metavar="D",
+        help="flits in the buffer of an input (default: 4)",
+    )
+    group.add_argument(
+        "--no-saturation", action="store_true", help="do not look for the saturation"
+    )
+    common.add_effort(parser)
+
+
+def add_units(group: argparse._ArgumentGroup) -> None:
+    """Options that say what the traffic of a mapping is in flits."""
+    group.add_argument(
+        "--tick-cycles",
+        type=above_zero,
+        metavar="C",
+        help="cycles of the mesh that a unit of time lasts",
+    )
+    group.add_argument(
+        "--packets",
+        choices=("synapse", "core"),
+        help="a flit for each spike and synapse, as the unicast metrics count (the default), or "
+        "for each spike and other core that it reaches",
+    )
+
+
+def above_zero(text: str) -> float:
+    """A finite number above 0."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
+    if not (value > 0 and math.isfinite(value)):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number above 0")
+    return value
+
+
+def run(options: argparse.Namespace) -> int:
+    from mapper.results.output import read_report
+    from mapper.results.output_folder import writing_into
+
+    read_report(options.path)  # what is no such folder is named before anything is locked
+    with writing_into(options.path):
+        return _simulate(options)
+
+
+def _simulate(options: argparse.Namespace) -> int:
+    import json
+    from functools import partial
+
+    from mapper.cli.report import measure_folder
+    from mapper.evaluation.offered_load import offered_load
+    from mapper.evaluation.simulate import Wish, simulate, tables
+    from mapper.report.make import PAGE, view_folder, write_page
+    from mapper.results.output import REPORT, read_report
+    from storage.files import write_file
+    from storage.store.network import NetworkFile
+
+    report = read_report(options.path)
+    warmup = options.cycles // 2 if options.warmup is None else options.warmup
+    wish = Wish(options.cycles, warmup, options.load_scale, options.seed, not options.no_saturation)
+    packets = options.packets or "synapse"
+    with NetworkFile(common.network_of(options.path, options.network, report)) as network:
+        common.compile_kernels(options, "simulate")
+        offered = offered_load(
+            options.path,
+            report,
+            network,
+            depth=options.depth,
+            packets=packets,
+            tick_cycles=options.tick_cycles,
+            threads=common.threads_of(options),
+            memory=common.memory_of(options),
+        )
+    with common.fraction_bar(options, "simulating") as progress:
+        found = {"packets_per": packets, **simulate(offered, wish, progress)}
+    report["simulation"] = found
+    write_file(options.path / REPORT, (json.dumps(report, indent=1) + "\n").encode())
+    mesh = f"{offered.mesh.width}x{offered.mesh.height}, {offered.mesh.depth} flits an input"
+    common.emit(options, found, tables(found, f"{options.path} on {mesh}"))
+    _tell_model(options, report, found)
+    if found["saturated"]:
+        common.say(
+            options,
+            f"note: load scale {options.load_scale:g} is above saturation: source queues grow, "
+            "and latency with them for as long as it runs",
+        )
+    if found["undelivered"]:
+        common.say(
+            options,
+            f"note: {found['undelivered']:,} of {found['packets']:,} packets had not arrived "
+            f"{found['drained']:,} cycles after the window; latency is that of the others",
+        )
+    measure = partial(measure_folder, options, options.path)
+    write_page(options.path / PAGE, [view_folder(options.path, measure)])
+    return 0
+
+
+def _tell_model(options: argparse.Namespace, report: dict[str, Any], found: dict[str, Any]) -> None:
+    """Say what was left out, and what the numbers are not."""
+    from mapper.evaluation.simulate import CLOCK
+    from mapper.results.activity import are_spikes, traffic_in
+    from mapper.runtime.tables import number
+    from storage.store.traffic import describe
+
+    if found["flits_per_tick_own_core"]:
+        left = number(found["flits_per_tick_own_core"])
+        common.say(options, f"note: {left} flits per unit of time stay in their core: left out")
+    if not found["packets"]:
+        return
+    common.say(options, f"note: {CLOCK}")
+    if not are_spikes(traffic_in(report)):
+        source = describe(traffic_in(report))
+        common.say(options, f"note: traffic is taken as packets per unit of time ({source})")

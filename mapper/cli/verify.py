@@ -1,0 +1,57 @@
+"""`mapper verify`: full check of a network or of a mapping."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from mapper.cli import options as common
+
+EPILOG = """\
+examples:
+  mapper verify net.bin
+  mapper verify result
+  mapper verify result --network moved/net.bin
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("path", type=Path, metavar="NET|DIR", help="network file or output folder")
+    parser.add_argument(
+        "--network", type=Path, metavar="NET", help="the network of DIR, if it was moved"
+    )
+
+
+def run(options: argparse.Namespace) -> int:
+    from mapper.evaluation.verify import verify_network
+    from mapper.results.output_folder import find_folder, read_folder
+    from mapper.runtime.tables import facts
+
+    find_folder(options.path)
+    if not options.path.is_dir():
+        if options.path.is_file():
+            common.compile_kernels(options, "verify")
+        found = verify_network(options.path)
+        result = {"path": str(options.path), "valid": True, **found}
+        common.emit(options, result, [facts(f"{options.path}: valid network", found)])
+        return 0
+
+    network, found = read_folder(options.path, lambda: _verify_folder(options))
+    result = {"path": str(options.path), "network": str(network), "valid": True, **found}
+    common.emit(options, result, [facts(f"{options.path}: valid mapping", found)])
+    return 0
+
+
+def _verify_folder(options: argparse.Namespace) -> tuple[Path, dict[str, Any]]:
+    """The network of a mapping, and what was recomputed of both."""
+    from mapper.evaluation.verify import verify_network
+    from mapper.evaluation.verify_mapping import verify_mapping
+    from mapper.results.output import read_report
+
+    report = read_report(options.path)
+    network = common.network_of(options.path, options.network, report)
+    if network.is_file():
+        common.compile_kernels(options, "verify")
+    verify_network(network)
+    return network, verify_mapping(options.path, report, network)

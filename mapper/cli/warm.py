@@ -1,0 +1,66 @@
+"""`mapper warm`: compile the kernels ahead."""
+
+from __future__ import annotations
+
+import argparse
+import os
+
+from mapper.cli import options as common
+from mapper.errors import BAD_INPUT
+
+EPILOG = """\
+examples:
+  mapper warm
+  mapper warm --preset default --preset fast
+  NUMBA_CACHE_DIR=/opt/kernels mapper warm --json
+
+Kernels are compiled at their first use otherwise. Whoever starts mapper later
+needs the same NUMBA_CACHE_DIR, if it was given here. Exit code 1 if a kernel
+could not be compiled.
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    from mapper.settings import PRESETS
+
+    parser.add_argument(
+        "--preset",
+        action="append",
+        choices=tuple(PRESETS),
+        help="of runs and placements; may be repeated (default: all presets)",
+    )
+    common.add_threads(parser)
+
+
+def run(options: argparse.Namespace) -> int:
+    import numba
+
+    from mapper.errors import MapperError
+    from mapper.runtime.tables import facts
+    from mapper.settings import PRESETS
+    from mapper.warmup import compile_once, missing_kernels, works_of_presets
+
+    if numba.config.DISABLE_JIT:  # type: ignore[attr-defined]
+        raise MapperError("NUMBA_DISABLE_JIT is set, so nothing is compiled; unset it")
+    presets = options.preset or list(PRESETS)
+    works = works_of_presets(presets)
+    before = len(missing_kernels(works))
+    found = compile_once(common.stderr_console(options), works, common.threads_of(options))
+    missing = missing_kernels(works)
+    result = {
+        "presets": presets,
+        "compiled": before - len(missing),
+        "missing": missing,
+        "processes": found.processes,
+        "seconds": found.seconds,
+        "cache": os.environ.get("NUMBA_CACHE_DIR"),
+    }
+    rows = [
+        ("presets", ", ".join(presets)),
+        ("compiled", result["compiled"]),
+        ("missing", len(missing)),
+        ("processes", found.processes),
+        ("seconds", found.seconds),
+    ]
+    common.emit(options, result, [facts("kernels", rows)])
+    return BAD_INPUT if missing else 0

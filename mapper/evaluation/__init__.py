@@ -1,0 +1,1 @@
+"""What a finished mapping is worth: metrics, simulation, verification."""

@@ -1,0 +1,103 @@
+"""The traffic of a stored network under a mapping, with the helpers of split neurons."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from chipsim.chip.model import Chip
+from chipsim.traffic.arrays import Traffic, measure
+from mapper.limits.relays import write_split
+from mapper.results.mapping_file import load_helpers, load_mapping
+from storage.store.graph import Csr
+from storage.store.network import RATE, NetworkFile
+
+
+@contextmanager
+def open_mapped(
+    network: NetworkFile,
+    mapping: Path,
+    chip: Chip,
+    memory: int,
+    threads: int = 1,
+    scratch: Path | None = None,
+) -> Iterator[tuple[NetworkFile, NDArray[np.int32]]]:
+    """The network that a mapping file is of, and the core of every neuron.
+
+    Where neurons were split that is a temporary network with their helpers.
+
+    memory : bytes for sorting; scratch : folder for the temporary network, None for the system's
+    """
+    core = load_mapping(mapping, network.vertices, chip)
+    split = load_helpers(mapping, chip, network.vertices, network.meta.synapses)
+    if split is None:
+        yield network, core
+        return
+    helpers, core_of_helpers = split
+    with tempfile.TemporaryDirectory(dir=scratch) as folder:
+        path = Path(folder) / "split.bin"
+        write_split(network, helpers, path, memory, threads)
+        with NetworkFile(path) as whole:
+            yield whole, np.concatenate([core, core_of_helpers])
+
+
+def measure_network(
+    network: NetworkFile,
+    chip: Chip,
+    core: NDArray[np.int32],
+    threads: int = 1,
+    scratch: Path | None = None,
+    advance: Callable[[int], None] = lambda done: None,
+) -> Traffic:
+    """Traffic of a stored network under a mapping, in one pass.
+
+    scratch : folder for sums that outgrow the memory meant for them
+    advance : called with the connections of each block
+    """
+    rate = network.attribute(RATE) if RATE in network.meta.attributes else None
+    return measure(
+        chip,
+        core,
+        _Told(network, advance),
+        sizes=network.vertex_sizes(),
+        rates=rate.stored if rate else None,
+        undirected=network.undirected,
+        weight_unit=network.meta.weight_unit,
+        rate_unit=rate.unit if rate else network.meta.weight_unit,
+        threads=threads,
+        scratch=scratch,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Synapses:
+    """The outgoing synapses of some consecutive vertices."""
+
+    first: int
+    lists: Csr
+
+    def outgoing(self) -> Csr:
+        return self.lists
+
+
+@dataclass(frozen=True, slots=True)
+class _Told:
+    """The blocks of a network, each of them told to a progress display when it is read."""
+
+    network: NetworkFile
+    advance: Callable[[int], None]
+
+    @property
+    def block_count(self) -> int:
+        return self.network.block_count
+
+    def read_block(self, index: int) -> Synapses:
+        lists = self.network.read_outgoing(index)
+        self.advance(lists[1].size * (1 if self.network.undirected else 2))
+        return Synapses(self.network.block_bounds(index)[0], lists)

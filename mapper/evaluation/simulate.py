@@ -1,0 +1,186 @@
+"""The flit-level model on the traffic of a mapping: what goes into the report, and as tables."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from chipsim.noc.load import measure_load
+from chipsim.noc.saturation import TOLERANCE, Saturation, find_saturation
+from chipsim.traffic.links import DIRECTIONS, existing
+from mapper.evaluation.offered_load import Offered, busiest_links
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+MODEL = {
+    "simulated": "the mesh alone: routers, links and packets of one flit between different cores",
+    "sources": "open loop: cores send at random, at constant mean rates, whatever the mesh does",
+    "left_out": "packets within a core, although on the hardware they pass its local port",
+    "not_modelled": "the cores: the cycles that they need for a time step, its barrier, bursts",
+}
+"""What is simulated and what is not; `model` of the report."""
+CLOCK = (
+    "cycles are those of the mesh alone; a chip needs at least as many per time step, and those of "
+    "its cores"
+)
+SHOWN = 10
+"""Links that are named."""
+TRIED = 8
+"""Loads that the search for saturation tries, about."""
+SHORTER = 4
+"""Each of them for this part of the cycles that are measured."""
+
+Progress = Callable[[float], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What the user asked for.
+
+    cycles, warmup : cycles that are measured, and before them
+    scale : factor on the load; seed : of the packets; saturation : whether to look for it
+    """
+
+    cycles: int
+    warmup: int
+    scale: float
+    seed: int
+    saturation: bool
+
+
+def simulate(
+    offered: Offered, wish: Wish, progress: Progress = lambda done: None
+) -> dict[str, Any]:
+    """Run the model: the part `simulation` of report.json.
+
+    Raises `MapperError` if the load is more than a node can send.
+    """
+    demand = offered.scaled(wish.scale)
+    span = wish.warmup + wish.cycles
+    # Shares of the time that the two parts take, roughly.
+    share = 1 / (1 + TRIED / SHORTER) if wish.saturation else 1.0
+    load = measure_load(
+        offered.mesh,
+        demand,
+        cycles=wish.cycles,
+        warmup=wish.warmup,
+        seed=wish.seed,
+        advance=lambda cycle: progress(min(1.0, cycle / span) * share),
+    )
+    found = None
+    if wish.saturation:
+        found = find_saturation(
+            offered.mesh,
+            offered.demand,
+            cycles=-(-wish.cycles // SHORTER),
+            warmup=-(-wish.warmup // SHORTER),
+            seed=wish.seed,
+            tried=lambda runs: progress(min(1.0, share + (1 - share) * runs / TRIED)),
+        )
+    links, received = demand.expected(offered.mesh)
+    expected = max(float(links.max()), float(received.max()), float(demand.rate.max()))
+    return {
+        "model": dict(MODEL),
+        "depth": offered.mesh.depth,
+        "cycles": load.cycles,
+        "warmup": load.warmup,
+        "drained": load.drained,
+        "seed": wish.seed,
+        "load_scale": wish.scale,
+        "tick_cycles": _over(offered.tick_cycles, wish.scale),
+        "flits_per_tick": offered.rate,
+        "flits_per_tick_own_core": offered.own,
+        "offered": load.offered,
+        "delivered": load.accepted,
+        "saturated": load.lag > TOLERANCE,
+        "busiest_expected": expected,
+        "packets": load.packets,
+        "undelivered": load.undelivered,
+        "latency": {
+            "mean": load.latency_mean,
+            "p50": load.percentile(50),
+            "p99": load.percentile(99),
+            "max": load.latency_max,
+        },
+        "link_load_mean": _mean(existing(load.links)) / load.cycles,
+        "links": [
+            {
+                "core": y * offered.mesh.width + x,
+                "x": x,
+                "y": y,
+                "direction": DIRECTIONS[d],
+                "flits_per_cycle": flits / load.cycles,
+                "expected": float(links[d, y, x]),
+            }
+            for d, y, x, flits in busiest_links(load.links, SHOWN)
+        ],
+        "saturation": None if found is None else _saturation(found, offered),
+    }
+
+
+def _saturation(found: Saturation, offered: Offered) -> dict[str, Any]:
+    return {
+        "load_scale": found.scale,
+        "tick_cycles": _over(offered.tick_cycles, found.scale),
+        "bound": found.bound,
+        "offered": found.offered,
+        "delivered": found.accepted,
+        "runs": found.runs,
+    }
+
+
+def _over(value: float | None, by: float | None) -> float | None:
+    return value / by if value is not None and by else None
+
+
+def _mean(values: Any) -> float:
+    return float(values.mean()) if len(values) else 0.0
+
+
+def tables(found: dict[str, Any], title: str) -> list[Table]:
+    """The result for people."""
+    from mapper.runtime.tables import columns, facts
+
+    latency = found["latency"]
+    rows: list[tuple[str, Any]] = [
+        ("cycles measured, after warm-up of", f"{found['cycles']:,}, {found['warmup']:,}"),
+        ("load scale", found["load_scale"]),
+        ("mesh cycles per unit of time", found["tick_cycles"]),
+        ("flits per unit of time", found["flits_per_tick"]),
+        ("left out: flits within a core", found["flits_per_tick_own_core"]),
+        ("offered, flits / core / cycle", found["offered"]),
+        ("delivered, flits / core / cycle", found["delivered"]),
+        ("packets", found["packets"]),
+        ("not delivered", found["undelivered"]),
+        ("latency in cycles, mean", latency["mean"]),
+        ("latency, 50th percentile", latency["p50"]),
+        ("latency, 99th percentile", latency["p99"]),
+        ("latency, max", latency["max"]),
+        ("link load, mean, flits / cycle", found["link_load_mean"]),
+    ]
+    made = [facts(title, rows)]
+    if found["links"]:
+        links = [
+            (
+                f"{link['x']},{link['y']} {link['direction']}",
+                link["flits_per_cycle"],
+                link["expected"],
+            )
+            for link in found["links"]
+        ]
+        made.append(columns("busiest links", ("leaves", "flits / cycle", "expected"), links))
+    if (saturation := found["saturation"]) is not None:
+        made.append(
+            facts(
+                "saturation of the mesh",
+                [
+                    ("load scale", saturation["load_scale"]),
+                    ("mesh cycles per unit of time, at least", saturation["tick_cycles"]),
+                    ("delivered, flits / core / cycle", saturation["delivered"]),
+                    ("load scale that no router exceeds", saturation["bound"]),
+                ],
+            )
+        )
+    return made

@@ -1,0 +1,246 @@
+"""Check of a mapping against its network, its chip and its report, by the slow reader."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from chipsim.chip.presets import from_fields
+from mapper.errors import CheckFailedError
+from mapper.evaluation.verify import Connections, SlowReader
+from mapper.evaluation.verify_split import SplitReader, check_counts, read_table, require_arrays
+from mapper.evaluation.verify_traffic import Flows, Links
+from mapper.limits.constraints import WishFile, broken, read_wishes
+from storage.jsontext import shown
+
+UNICAST = "multicast.unicast_hops_total"  # which reports of older versions lack
+TOLERANCE = 1e-9  # relative, between sums of floats in another order
+
+
+def verify_mapping(folder: Path, report: dict[str, Any], network: Path) -> dict[str, Any]:
+    """Recompute limits and metrics; raises `CheckFailedError` at the first difference.
+
+    Metrics that would take hours (`Flows.router_loads`) are named as `not_recomputed` instead.
+
+    folder : output folder of a run, report : its report.json, network : the network file
+    """
+    chip = from_fields(report["chip"], f"{folder}: chip of the report").to_json()
+    cores = chip["width"] * chip["height"]
+    reader = SlowReader(network)
+    try:
+        most = max(reader.neurons, reader.meta["synapses"])  # each helper has one synapse at least
+        require_arrays(folder / "mapping.npz", most)
+        core = _read_cores(folder / "mapping.npz", chip)
+        if core.size != reader.neurons:
+            raise CheckFailedError(
+                f"{folder}: maps {core.size} neurons, {network} has {reader.neurons}"
+            )
+        if core.size and (core.min() < 0 or core.max() >= cores):
+            raise CheckFailedError(f"{folder}: a core id is outside 0..{cores - 1}")
+        _check_constraints(folder / "constraints.toml", report, reader, core)
+        table = read_table(folder / "mapping.npz", reader.neurons)
+        check_counts(folder, report.get("split"), table)
+        if table is None:
+            walk = _Walk(reader, core, chip)
+        else:
+            if table.core.min() < 0 or table.core.max() >= cores:
+                raise CheckFailedError(f"{folder}: a core id of a helper is outside 0..{cores - 1}")
+            core = np.concatenate([core, table.core])
+            walk = _Walk(SplitReader(reader, table, folder), core, chip)
+        unit = reader.meta["weight_unit"]
+        rate_unit = reader.meta["attributes"].get("rate", {"unit": unit})["unit"]
+    finally:
+        reader.close()
+    _check_limits(folder, chip, walk.use, np.unique(core))
+    found = _metrics(walk, chip, core, unit, rate_unit)
+    stated_all: dict[str, Any] = {**report["metrics"], **_nested(report["metrics"])}
+    if UNICAST not in stated_all:
+        del found[UNICAST]
+    for name, value in found.items():
+        stated = stated_all.get(name)
+        if not isinstance(stated, int | float) or not math.isclose(
+            stated, value, rel_tol=TOLERANCE, abs_tol=TOLERANCE
+        ):
+            raise CheckFailedError(f"{folder}: {name} is {value}, report.json says {shown(stated)}")
+    rest = set(stated_all) - set(found) - {"multicast"}
+    skipped = rest & {"congestion_max"}  # it has not been recomputed, where it is not found
+    if rest - skipped:
+        raise CheckFailedError(
+            f"{folder}: report.json states {shown(min(rest - skipped))}, which is no metric"
+        )
+    neurons = {"neurons": int(core.size)}
+    if table is not None:
+        neurons = {"neurons": core.size - table.core.size, "helpers": int(table.core.size)}
+    numbers = {name: _plain(value) for name, value in found.items()}
+    return {**neurons, **numbers, **({"not_recomputed": sorted(skipped)} if skipped else {})}
+
+
+def _nested(metrics: dict[str, Any]) -> dict[str, Any]:
+    inner = metrics.get("multicast")
+    return {f"multicast.{k}": v for k, v in inner.items()} if isinstance(inner, dict) else {}
+
+
+def _metrics(
+    walk: _Walk, chip: dict[str, Any], core: NDArray[np.int64], unit: float, rate_unit: float
+) -> dict[str, int | float]:
+    """The metrics of the report that are recomputed, in real units."""
+    used = np.unique(core)
+    fill = walk.use["neurons"][used] / chip["neurons"]
+    cut, hops = walk.cut * unit, walk.hops * unit
+    trees = walk.trees.loads()
+    routers = walk.flows.router_loads()
+    router, link = chip["latency_router"], chip["latency_link"]
+    found = {
+        "cut_weight": cut,
+        "cut_fraction": walk.cut / walk.weight if walk.weight else 0.0,
+        "hops_total": hops,
+        "hops_mean": walk.hops / walk.weight if walk.weight else 0.0,
+        "hops_max": walk.farthest,
+        "energy": (hops + cut) * chip["energy_router"] + hops * chip["energy_link"],
+        "latency_mean": ((hops + cut) * router + hops * link) / cut if cut else 0.0,
+        "latency_max": (
+            (walk.farthest + 1) * router + walk.farthest * link if walk.farthest else 0.0
+        ),
+        **_link_loads("link_load", walk.links.loads(), unit),
+        # a spike visits a router more than it takes links
+        "congestion_mean": (hops + cut) / (chip["width"] * chip["height"]),
+        "multicast.connectivity": walk.connectivity * rate_unit,
+        "multicast.hops_total": int(trees.sum()) * rate_unit,
+        **_link_loads("multicast.link_load", trees, rate_unit),
+        UNICAST: walk.rated_hops * rate_unit,
+        "cores_used": int(used.size),
+        "core_fill_mean": float(fill.mean()),
+        "core_fill_max": float(fill.max()),
+    }
+    if routers is not None:
+        found["congestion_max"] = float(routers.max()) * unit
+    return found
+
+
+def _link_loads(name: str, loads: NDArray[np.int64], unit: float) -> dict[str, float]:
+    if not loads.size:  # of a single core
+        return {f"{name}_{which}": 0.0 for which in ("max", "mean", "p99")}
+    return {
+        f"{name}_max": int(loads.max()) * unit,
+        f"{name}_mean": float(loads.mean()) * unit,
+        f"{name}_p99": float(np.percentile(loads, 99)) * unit,
+    }
+
+
+_LIMITS = ("neurons", "synapses", "axons_in", "axons_out")
+
+
+def _plain(value: Any) -> int | float:
+    return int(value) if float(value).is_integer() else float(value)
+
+
+def _read_cores(path: Path, chip: dict[str, Any]) -> NDArray[np.int64]:
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            if (int(file["width"]), int(file["height"])) != (chip["width"], chip["height"]):
+                raise CheckFailedError(f"{path}: was made for another chip than report.json names")
+            core = file["core"]
+    except CheckFailedError:
+        raise
+    except Exception as error:  # numpy raises many kinds for a damaged archive
+        raise CheckFailedError(f"{path}: cannot be read: {error}") from error
+    if core.ndim != 1 or core.dtype.kind not in "iu":
+        raise CheckFailedError(
+            f"{path}: core is {core.dtype} of shape {core.shape}, not a list of ids"
+        )
+    return core.astype(np.int64)
+
+
+class _Walk:
+    """One pass over all synapses: what they use of every core, and where their spikes go.
+
+    links, trees : loads of links by unicast and multicast; flows : between pairs of cores
+    """
+
+    def __init__(
+        self, reader: SlowReader | SplitReader, core: NDArray[np.int64], chip: dict[str, Any]
+    ) -> None:
+        cores = chip["width"] * chip["height"]
+        self.use = {name: np.zeros(cores, np.int64) for name in _LIMITS}
+        np.add.at(self.use["neurons"], core, reader.sizes())
+        self.weight = self.cut = self.hops = self.farthest = self.connectivity = 0
+        self.rated_hops = 0
+        self._chip = chip
+        self._core, self._cores = core, cores
+        size = chip["width"], chip["height"]
+        self.links, self.trees, self.flows = Links(*size), Links(*size), Flows(*size)
+        rate = reader.attribute("rate") if "rate" in reader.meta["attributes"] else None
+        for part in reader.connections():
+            if part.owner.size:  # a block of neurons may be without any
+                self._add(part, rate, reader.meta["undirected"])
+
+    def _add(self, part: Connections, rate: NDArray[np.int64] | None, undirected: bool) -> None:
+        core, cores, width = self._core, self._cores, self._chip["width"]
+        ahead = part.incoming == 0
+        source, target, weight = part.owner[ahead], part.other[ahead], part.weight[ahead]
+        np.add.at(self.use["synapses"], core[target], 1)
+        reached = np.unique(source * cores + core[target])
+        np.add.at(self.use["axons_in"], reached % cores, 1)
+        reached = reached[core[reached // cores] != reached % cores]
+        leaving = reached // cores
+        np.add.at(self.use["axons_out"], core[leaving], 1)
+        first, last = int(part.owner.min()), int(part.owner.max())
+        if rate is None:  # the largest weight of the outgoing synapses
+            rates = np.zeros(last - first + 1, np.int64)
+            np.maximum.at(rates, source - first, weight)
+        else:
+            rates = rate[first : last + 1]
+        self.connectivity += int(rates[leaving - first].sum())
+        self.trees.add_trees(core[first : last + 1], leaving - first, reached % cores, rates)
+        a, b = core[source], core[target]
+        distance = np.abs(a % width - b % width) + np.abs(a // width - b // width)
+        self.rated_hops += int((rates[source - first] * distance).sum())
+        if undirected:
+            once = source < target
+            source, target, weight = source[once], target[once], weight[once]
+            a, b, distance = a[once], b[once], distance[once]
+        self.weight += int(weight.sum())
+        self.cut += int(weight[distance > 0].sum())
+        self.hops += int((weight * distance).sum())
+        self.farthest = max(self.farthest, int(distance[weight > 0].max(initial=0)))
+        self.links.add(a, b, weight)
+        self.flows.add(a, b, weight)
+
+
+def _check_constraints(
+    path: Path, report: dict[str, Any], reader: SlowReader, core: NDArray[np.int64]
+) -> None:
+    """Neurons are where the constraints of the run put them, if it had any."""
+    if not path.exists():
+        return
+
+    def ids(name: str) -> NDArray[np.int64] | None:
+        labels = reader.meta["attributes"].get("population", {}).get("labels") or []
+        if name not in labels:
+            return None
+        return np.flatnonzero(reader.attribute("population") == labels.index(name))
+
+    chip = from_fields(report["chip"], f"{path.parent}: chip of the report")
+    fault = broken(read_wishes(WishFile.read(path), chip, core.size, ids), core)
+    if fault:
+        raise CheckFailedError(fault)
+
+
+def _check_limits(
+    folder: Path, chip: dict[str, Any], use: dict[str, NDArray[np.int64]], used: NDArray[np.int64]
+) -> None:
+    faulty = np.intersect1d(used, np.array(chip["unavailable"], np.int64))
+    if faulty.size:
+        raise CheckFailedError(f"{folder}: core {faulty[0]} is unavailable and in use")
+    for name in _LIMITS:
+        if chip[name] is None:
+            continue
+        worst = int(use[name].argmax())
+        if use[name][worst] > chip[name]:
+            raise CheckFailedError(
+                f"{folder}: core {worst} uses {use[name][worst]} {name} of {chip[name]}"
+            )

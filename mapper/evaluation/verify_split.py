@@ -1,0 +1,160 @@
+"""The slow path's view of neurons that were split: what mapping.npz says, undone and checked."""
+
+from __future__ import annotations
+
+import zipfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mapper.errors import CheckFailedError
+from mapper.evaluation.verify import Connections, SlowReader
+from storage.errors import BadInputError
+from storage.files import require_file
+
+Int64 = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """Arrays of mapping.npz, each of shape (helpers,): see `save_mapping` of `mapper.results`."""
+
+    core: Int64
+    neuron: Int64
+    first: Int64
+    last: Int64
+
+
+def require_arrays(path: Path, values: int) -> None:
+    """Raise `CheckFailedError` if an array of an archive has more than `values` numbers.
+
+    What it says of itself is enough: `zipfile` inflates no more.
+    """
+    try:
+        require_file(path)
+        with zipfile.ZipFile(path) as archive:
+            longest = max((info.file_size for info in archive.infolist()), default=0)
+    except BadInputError as error:
+        raise CheckFailedError(str(error).replace("cannot read", "cannot be read")) from error
+    except (zipfile.BadZipFile, OSError, ValueError, NotImplementedError) as error:
+        raise CheckFailedError(f"{path}: cannot be read: {error}") from error
+    if longest > 8 * values + (1 << 14):
+        raise CheckFailedError(f"{path}: an array of {longest} bytes, {values} numbers have less")
+
+
+def read_table(path: Path, neurons: int) -> Table | None:
+    """The table of helpers of a mapping, None if it has none. Raises `CheckFailedError`."""
+    names = [f"helper_{name}" for name in ("core", "neuron", "first", "last")]
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            found = [name for name in names if name in file]
+            columns = [file[name] for name in found]
+    except Exception as error:  # numpy raises many kinds for a damaged archive
+        raise CheckFailedError(f"{path}: cannot be read: {error}") from error
+    if not found or (found == names and not columns[0].size):
+        return None
+    if found != names:
+        raise CheckFailedError(f"{path}: its table of helpers lacks a column")
+    if any(column.dtype.kind not in "iu" for column in columns):
+        raise CheckFailedError(f"{path}: its table of helpers holds no whole numbers")
+    columns = [column.astype(np.int64) for column in columns]
+    if len({column.shape for column in columns}) != 1 or columns[0].ndim != 1:
+        raise CheckFailedError(f"{path}: the columns of its table of helpers differ in length")
+    table = Table(*columns)
+    for name, ids in (("neuron", table.neuron), ("first", table.first), ("last", table.last)):
+        if ids.size and (ids.min() < 0 or ids.max() >= neurons):
+            raise CheckFailedError(f"{path}: helper_{name} is outside 0..{neurons - 1}")
+    order = np.lexsort((table.first, table.neuron))
+    same = np.diff(table.neuron[order]) == 0
+    overlap = same & (table.first[order][1:] <= table.last[order][:-1])
+    if overlap.any() or (table.first > table.last).any():
+        raise CheckFailedError(f"{path}: the sources of two helpers of a neuron overlap")
+    if np.any(order != np.arange(order.size)):
+        raise CheckFailedError(f"{path}: helpers are not ordered by neuron and source")
+    return table
+
+
+class SplitReader:
+    """A network with helpers behind its neurons, read block by block like the network itself."""
+
+    def __init__(self, reader: SlowReader, table: Table, folder: Path) -> None:
+        if reader.meta["undirected"]:
+            raise CheckFailedError(f"{folder}: neurons of an undirected network were split")
+        self.meta = reader.meta
+        self.neurons = reader.neurons + table.core.size
+        self._reader, self._table, self._folder = reader, table, folder
+        self._split = np.zeros(reader.neurons, np.bool_)
+        self._split[table.neuron] = True
+
+    def sizes(self) -> Int64:
+        """A helper is as large as its neuron."""
+        sizes = self._reader.sizes()
+        return np.concatenate([sizes, sizes[self._table.neuron]])
+
+    def attribute(self, name: str) -> Int64:
+        """Only of the rate is anything known for helpers: they pass on what they get."""
+        values = self._reader.attribute(name)
+        added = np.zeros(self._table.core.size, np.int64)
+        if name == "rate":
+            for part in self._reader.connections():
+                helper, source, _ = self._helped(part)
+                np.add.at(added, helper, values[source])
+        return np.concatenate([values, added])
+
+    def connections(self) -> Iterator[Connections]:
+        """Outgoing connections, each to a split neuron led to its helper; those of helpers last.
+
+        Raises `CheckFailedError` for one that belongs to no helper, and for helpers without any.
+        """
+        table, n = self._table, self._reader.neurons
+        weights, counts = np.zeros((2, table.core.size), np.int64)
+        for part in self._reader.connections():
+            helper, _, weight = self._helped(part)
+            np.add.at(weights, helper, weight)
+            np.add.at(counts, helper, 1)
+            other = part.other.copy()
+            there = (part.incoming == 0) & self._split[part.other]
+            other[there] = n + helper
+            yield Connections(part.owner, other, part.incoming, part.size, part.weight)
+        if not counts.all():
+            empty = int(np.flatnonzero(counts == 0)[0])
+            raise CheckFailedError(f"{self._folder}: helper {empty} has no synapses")
+        own = n + np.arange(table.core.size)
+        nothing, ones = np.zeros(own.size, np.int64), np.ones(own.size, np.int64)
+        yield Connections(own, table.neuron, nothing, ones, weights)
+
+    def _helped(self, part: Connections) -> tuple[Int64, Int64, Int64]:
+        """Helper, source and weight of each synapse of a block that ends in a split neuron."""
+        table, n = self._table, self._reader.neurons
+        there = (part.incoming == 0) & self._split[part.other]
+        source, target = part.owner[there], part.other[there]
+        keys = table.neuron * n + table.last
+        helper = np.searchsorted(keys, target * n + source)
+        missing = (helper == keys.size) | (table.neuron[helper % keys.size] != target)
+        missing |= source < table.first[helper % keys.size]
+        if missing.any():
+            k = int(np.flatnonzero(missing)[0])
+            raise CheckFailedError(
+                f"{self._folder}: the synapse from {source[k]} to {target[k]} has no helper, "
+                "though that neuron was split"
+            )
+        return helper, source, part.weight[there]
+
+
+def check_counts(folder: Path, stated: Any, table: Table | None) -> None:
+    """What report.json says of the split is what mapping.npz holds."""
+    names = ("neurons", "helpers", "helpers_of_a_neuron_max")
+    said = [stated.get(name) if isinstance(stated, dict) else 0 for name in names]
+    found = [0, 0, 0]
+    if table is not None:
+        _, each = np.unique(table.neuron, return_counts=True)
+        found = [int(each.size), int(table.core.size), int(each.max())]
+    if said != found:
+        raise CheckFailedError(
+            f"{folder}: report.json says {said} of neurons split, helpers, and helpers of a "
+            f"neuron; mapping.npz has {found}"
+        )

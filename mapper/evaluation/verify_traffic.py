@@ -1,0 +1,189 @@
+"""Where spikes go, for the check of a mapping: links, multicast trees, and routers.
+
+By a path of its own, like all of `mapper.evaluation.verify`: links by differences along rows and
+columns, routers by following the traffic towards each core, one step closer at a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+Int64 = NDArray[np.int64]
+Floats = NDArray[np.float64]
+
+CELLS = 1 << 20  # routers, of some target cores together, that are held at a time
+MERGE = 1 << 24  # pairs of cores that wait before those alike are added up
+MOST_WORK = 1 << 33  # routers, of all target cores together, that are looked at: some minutes
+
+
+class Links:
+    """Loads of the links of a mesh of routers, when spikes take their row first."""
+
+    def __init__(self, width: int, height: int) -> None:
+        self._width = width
+        # right, left, down, up: load of the link that leaves each core, less that of the one before
+        self._steps = np.zeros((4, height + 1, width + 1), np.int64)
+
+    def add(self, source: Int64, target: Int64, weight: Int64) -> None:
+        """Spikes from core to core, each along row y to the column of the target, then along it."""
+        (y, x), (to_y, to_x) = (np.divmod(core, self._width) for core in (source, target))
+        self._along_rows(y, x, to_x, weight)
+        self._along_columns(to_x, y, to_y, weight)
+
+    def add_trees(self, first: Int64, owner: Int64, core: Int64, rate: Int64) -> None:
+        """The union of the routes of each neuron to all cores that it reaches.
+
+        first : core of each neuron, shape (neurons,); rate : of each neuron
+        owner, core : shape (reached,), neuron and core; owner does not decrease
+        """
+        if not owner.size:
+            return
+        y, x = np.divmod(core, self._width)
+        order = np.lexsort((x, owner))
+        owner, x, y = owner[order], x[order], y[order]
+        start = np.flatnonzero(np.diff(owner, prepend=-1) | np.diff(x, prepend=-1))
+        row, home = np.divmod(first, self._width)
+        column, of = x[start], owner[start]  # a column of a tree
+        for far in (np.maximum, np.minimum):  # down and up, then right and left of the home core
+            end = far(far.reduceat(y, start), row[of])
+            self._along_columns(column, row[of], end, rate[of])
+        stem = np.flatnonzero(np.diff(of, prepend=-1))
+        of = of[stem]
+        for far in (np.maximum, np.minimum):
+            end = far(far.reduceat(column, stem), home[of])
+            self._along_rows(row[of], home[of], end, rate[of])
+
+    def _along_rows(self, y: Int64, x: Int64, to_x: Int64, weight: Int64) -> None:
+        """Links towards lower columns leave the cores to_x + 1 .. x; likewise those of rows."""
+        right, left = self._steps[:2]
+        for low, high, ahead in ((x, to_x, right), (to_x + 1, x + 1, left)):
+            goes = low < high
+            np.add.at(ahead, (y[goes], low[goes]), weight[goes])
+            np.add.at(ahead, (y[goes], high[goes]), -weight[goes])
+
+    def _along_columns(self, x: Int64, y: Int64, to_y: Int64, weight: Int64) -> None:
+        down, up = self._steps[2:]
+        for low, high, ahead in ((y, to_y, down), (to_y + 1, y + 1, up)):
+            goes = low < high
+            np.add.at(ahead, (low[goes], x[goes]), weight[goes])
+            np.add.at(ahead, (high[goes], x[goes]), -weight[goes])
+
+    def loads(self) -> Int64:
+        """Load of every directed link."""
+        right, left = self._steps[:2].cumsum(axis=2)[:, :-1, :-1]
+        down, up = self._steps[2:].cumsum(axis=1)[:, :-1, :-1]
+        return np.concatenate(
+            [left[:, 1:].ravel(), right[:, :-1].ravel(), up[1:].ravel(), down[:-1].ravel()]
+        )
+
+
+class Flows:
+    """Sums of weight per pair of cores."""
+
+    def __init__(self, width: int, height: int) -> None:
+        self._width, self._height = width, height
+        self._cores = width * height
+        self._pairs, self._weights = np.empty(0, np.int64), np.empty(0, np.int64)
+        self._waiting: list[tuple[Int64, Int64]] = []
+
+    def add(self, source: Int64, target: Int64, weight: Int64) -> None:
+        away = (source != target) & (weight > 0)
+        self._waiting.append((target[away] * self._cores + source[away], weight[away]))
+        if sum(pairs.size for pairs, _ in self._waiting) > MERGE:
+            self._merge()
+
+    def _merge(self) -> None:
+        pairs = np.concatenate([self._pairs, *(pairs for pairs, _ in self._waiting)])
+        weights = np.concatenate([self._weights, *(weights for _, weights in self._waiting)])
+        self._waiting = []
+        order = np.argsort(pairs, kind="stable")
+        pairs, weights = pairs[order], weights[order]
+        start = np.flatnonzero(np.diff(pairs, prepend=-1))
+        self._pairs = pairs[start]
+        self._weights = np.add.reduceat(weights, start) if start.size else weights
+
+    def router_loads(self) -> Floats | None:
+        """Expected load of every router, shape (cores,), when spikes spread over minimal paths.
+
+        None if that would take hours: where cores all over a huge chip send to each other.
+        """
+        self._merge()
+        load = np.zeros(self._cores)
+        jobs = list(self._quadrants())
+        if sum(int((rows * columns).sum()) for _, _, _, rows, columns in jobs) > MOST_WORK:
+            return None
+        for flip_y, flip_x, mine, rows, columns in jobs:
+            self._spread(mine, rows, columns, flip_y, flip_x, load)
+        return load
+
+    def _ends(self, pairs: Int64) -> tuple[Int64, Int64, Int64, Int64]:
+        """Row and column of the target, then those of the source."""
+        target, source = np.divmod(pairs, self._cores)
+        return *np.divmod(target, self._width), *np.divmod(source, self._width)
+
+    def _quadrants(self) -> Iterator[tuple[int, int, NDArray[np.intp], Int64, Int64]]:
+        """Signs of the rows and columns from target to source, the flows where they are so, and for
+        each of their targets the rows and columns of the box that these flows are in."""
+        to_y, to_x, y, x = self._ends(self._pairs)
+        below, right = y >= to_y, x >= to_x
+        for sign_y, sign_x in ((1, 1), (1, -1), (-1, 1), (-1, -1)):
+            mine = np.flatnonzero((below == (sign_y > 0)) & (right == (sign_x > 0)))
+            if mine.size:
+                start = np.flatnonzero(np.diff(self._pairs[mine] // self._cores, prepend=-1))
+                rows = np.maximum.reduceat(np.abs(y - to_y)[mine], start) + 1
+                columns = np.maximum.reduceat(np.abs(x - to_x)[mine], start) + 1
+                yield sign_y, sign_x, mine, rows, columns
+
+    def _spread(
+        self, mine: NDArray[np.intp], rows: Int64, columns: Int64, sign_y: int, sign_x: int,
+        load: Floats,
+    ) -> None:  # fmt: skip
+        """Add what routers see of some flows: boxes alike in size are done together."""
+        pairs, weights = self._pairs[mine], self._weights[mine]
+        to_y, to_x, y, x = self._ends(pairs)
+        down, across = np.abs(y - to_y), np.abs(x - to_x)
+        place = np.cumsum(np.diff(pairs // self._cores, prepend=-1) > 0) - 1  # of the target
+        start = np.flatnonzero(np.diff(place, prepend=-1))
+        order = np.lexsort((columns, rows))
+        first = 0
+        while first < order.size:
+            height, width, last = 0, 0, first
+            while last < order.size:
+                taller = max(height, int(rows[order[last]]))
+                wider = max(width, int(columns[order[last]]))
+                if last > first and taller * wider * (last + 1 - first) > CELLS:
+                    break
+                height, width, last = taller, wider, last + 1
+            chosen = order[first:last]
+            slot = np.full(start.size, -1)
+            slot[chosen] = np.arange(chosen.size)
+            inside = np.flatnonzero(slot[place] >= 0)
+            box = np.zeros((height, width, chosen.size))
+            box[down[inside], across[inside], slot[place[inside]]] = weights[inside]
+            _come_closer(box)
+            # the routers of the box, and those behind the edge of the mesh, where nothing comes
+            ys = to_y[start[chosen]] + sign_y * np.arange(height)[:, None, None]
+            xs = to_x[start[chosen]] + sign_x * np.arange(width)[None, :, None]
+            real = (ys >= 0) & (ys < self._height) & (xs >= 0) & (xs < self._width)
+            load += np.bincount(
+                (ys * self._width + xs)[real], weights=box[real], minlength=load.size
+            )
+            first = last
+
+
+def _come_closer(box: Floats) -> None:
+    """Let all that starts in a box go to its corner (0, 0); every cell then holds what visits it.
+
+    box : shape (rows, columns, targets); a spike takes a step in either direction with probability
+        1/2 where both bring it closer
+    """
+    rows, columns, _ = box.shape
+    for b in range(rows - 1, -1, -1):
+        for a in range(columns - 1, -1, -1):
+            if b:
+                box[b - 1, a] += box[b, a] * (0.5 if a else 1.0)
+            if a:
+                box[b, a - 1] += box[b, a] * (0.5 if b else 1.0)

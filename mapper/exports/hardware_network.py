@@ -1,0 +1,98 @@
+"""Between the files of `mapper` and the hardware: networks, mappings, and tables for the cores.
+
+A network file holds what mapping needs: who spikes at whom, and how often. Thresholds, leaks and
+signs of weights are no part of it, so they come from the caller. Networks whose weights are known
+to be others than those of their synapses are refused (`mapper.exports.synaptic`).
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from chipsim.chip.presets import from_fields
+from hw.core.shape import CoreShape
+from hw.errors import HwError
+from hw.network import SpikingNetwork
+from hw.tables import ChipTables, make_tables
+from mapper.errors import MapperError
+from mapper.exports.synaptic import synaptic_weights
+from mapper.results.mapping_file import load_helpers, load_mapping
+from mapper.results.output import MAPPING, read_report
+from storage.store.network import RATE, NetworkFile
+from storage.store.writer import NetworkWriter
+
+
+def save_traffic(path: Path, network: SpikingNetwork, spikes: NDArray[np.bool_]) -> None:
+    """Write the network file by which `mapper` maps a network: its weights are its traffic.
+
+    spikes : of a run without a chip, shape (ticks, neurons) (`hw.core.arithmetic.simulate`). A
+        synapse has the weight of the spikes of its source; that of a silent one is 0, but kept.
+
+    Inputs are left out, since they are on no core.
+    """
+    between = network.source < network.neurons
+    source, target = network.source[between], network.target[between]
+    pairs = np.unique(np.stack([source, target]), axis=1)  # a spike goes there once
+    rate = spikes.sum(axis=0)
+    with NetworkWriter(path, network.neurons) as writer:
+        writer.add(pairs[0], pairs[1], rate[pairs[0]])
+        writer.set_attribute(RATE, rate)
+        writer.finish()
+
+
+def read_spiking(
+    path: Path, threshold: Any, *, magnitudes: bool = False, **parameters: Any
+) -> SpikingNetwork:
+    """A network file as a network for the hardware: its weights are the weights of the synapses.
+
+    threshold, parameters : fields of `SpikingNetwork` that the file does not have
+    magnitudes : take the file's weights although they are known not to be those of synapses
+
+    Raises `MapperError` where they are, or no whole numbers; `HwError` for wrong parameters.
+    """
+    with NetworkFile(path) as network:
+        synaptic_weights(network, magnitudes)
+        if network.meta.weight_unit != 1:
+            raise MapperError(
+                f"{path}: weights are multiples of {network.meta.weight_unit:g}; cores compute "
+                "with whole numbers, import the network with such weights"
+            )
+        sources, targets, weights = [], [], []
+        for index in range(network.block_count):
+            indptr, ids, weight = network.read_outgoing(index)
+            first, end = network.block_bounds(index)
+            sources.append(np.repeat(np.arange(first, end), np.diff(indptr)))
+            targets.append(ids.astype(np.int64))
+            weights.append(weight)
+        source, target, strength = map(np.concatenate, (sources, targets, weights))
+        return SpikingNetwork(
+            network.vertices, source, target, strength, threshold=threshold, **parameters
+        )
+
+
+def tables_of(folder: Path, network: SpikingNetwork, shape: CoreShape) -> ChipTables:
+    """Tables for the cores of the chip that a network was mapped to, for `hw.chip.Chip`.
+
+    folder : output folder of `mapper run`
+    shape : of the chip's cores, with the coordinates of its mesh (`hw.chip.chip_shape`)
+
+    Raises `MapperError` if the mapping is of another network or split neurons, and one that names
+    the memory and the core if they do not fit.
+    """
+    report = read_report(folder)
+    chip = from_fields(report["chip"], f"{folder}: chip of the report")
+    path = folder / MAPPING
+    core = load_mapping(path, network.neurons, chip)
+    if load_helpers(path, chip, network.neurons, network.source.size) is not None:
+        raise MapperError(
+            f"{path}: has helpers for neurons with many synapses, which spike a tick late; "
+            "map the network without splitting neurons"
+        )
+    try:
+        return make_tables(network, core, chip.width, chip.height, shape)
+    except HwError as error:
+        raise MapperError(f"{folder}: {error}") from error

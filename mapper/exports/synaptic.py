@@ -1,0 +1,97 @@
+"""Whether the weights of a network are those of its synapses, and what of them is known to be lost.
+
+A network file is of traffic: its weights are magnitudes or firing rates, and what the neurons do
+(thresholds, leaks, signs) is not in it. What computes with weights, a core or a simulator of
+spikes, is given such a network only if nothing is known to be wrong with that, or if the user
+asks for its magnitudes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from mapper.errors import MapperError
+from storage.formats.losses import WEIGHTS_NEGATIVE, Loss
+from storage.store.network import NetworkFile
+from storage.store.traffic import WEIGHTS, traffic_of
+
+AS_STORED, MAGNITUDES = "as stored", "magnitudes"
+TAKEN = {
+    AS_STORED: "takes the weights of the network for those of synapses",
+    MAGNITUDES: "takes the numbers of the network for weights of synapses, which they are not",
+}
+"""What a format does with the weights of a network."""
+MODELS = {"nir": "NIR graph", "onnx": "ONNX model", "sonata": "SONATA circuit"}
+"""What networks are imported from that has neurons with parameters of their own."""
+
+
+@dataclass(frozen=True, slots=True)
+class Synaptic:
+    """What is known of a network's weights as weights of synapses.
+
+    wrong : why they are others, in a few words each; none if nothing speaks against them
+    losses : what of the synapses and neurons is not in the network, or is not as it was
+    """
+
+    wrong: tuple[str, ...]
+    losses: tuple[Loss, ...]
+
+    @property
+    def weights(self) -> str:
+        """Whether weights are written as they are stored, or as magnitudes of others."""
+        return MAGNITUDES if self.wrong else AS_STORED
+
+    @property
+    def left_out(self) -> dict[str, int]:
+        """How often what was lost, by kind."""
+        return {loss.kind: loss.count for loss in self.losses}
+
+    @property
+    def texts(self) -> list[str]:
+        """A line on the weights, then one on each loss, each without what it is about."""
+        return [TAKEN[self.weights], *(f"has {loss.text}" for loss in self.losses)]
+
+
+def synaptic_weights(network: NetworkFile, magnitudes: bool) -> Synaptic:
+    """What is known of the weights of a network, for an export that computes with them.
+
+    magnitudes : take them whatever is known
+
+    Raises `MapperError` if they are known not to be those of the synapses.
+    """
+    found = _judge(network)
+    if found.wrong and not magnitudes:
+        raise MapperError(
+            f"{network.path}: its weights are not those of synapses: {'; '.join(found.wrong)}; "
+            "to export the numbers that it has all the same, add --magnitudes"
+        )
+    return found
+
+
+def _judge(network: NetworkFile) -> Synaptic:
+    meta = network.meta
+    negative = int(meta.provenance.get(WEIGHTS_NEGATIVE, 0))
+    model = MODELS.get(str(meta.provenance.get("format")))
+    wrong, losses = [], []
+    if negative:
+        of = f"{negative:,} of {meta.synapses_read:,} weights"
+        wrong.append(f"{of} lost their sign")
+        losses.append(Loss("signs", negative, f"no signs: those of {of} left out"))
+    if traffic_of(meta)["source"] != WEIGHTS:
+        wrong.append("they are firing rates")
+        count = meta.synapses
+        losses.append(Loss("weights", count, f"no weights: {count:,} firing rates in their place"))
+    if model is not None:
+        wrong.append(f"thresholds and leaks of the {model} are gone")
+        text = f"no thresholds and leaks of the {model}: those of {meta.neurons:,} neurons left out"
+        losses.append(Loss("parameters", meta.neurons, text))
+    if meta.self_loops:
+        text = f"no self-loops: {meta.self_loops:,} dropped by the import"
+        losses.append(Loss("self_loops", meta.self_loops, text))
+    if meta.weights_clamped:
+        text = f"no weights below the unit: {meta.weights_clamped:,} raised to it"
+        losses.append(Loss("clamped", meta.weights_clamped, text))
+    if meta.undirected and meta.synapses:
+        text = f"no undirected edges: {meta.synapses:,} written as a synapse in each direction"
+        losses.append(Loss("undirected", meta.synapses, text))
+    return Synaptic(tuple(wrong), tuple(losses))

@@ -1,0 +1,1 @@
+"""Graphs as the algorithms read them: rows, sampling, contraction, groups, heap."""

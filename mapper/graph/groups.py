@@ -1,0 +1,168 @@
+"""Step 5: the traffic between neuron groups, in one pass over the network."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from threading import BoundedSemaphore
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from chipsim.traffic.pairs import PairSums
+from mapper.graph.rows import Rows
+from mapper.graph.sampled_contraction import _kept, sampling_threshold
+from mapper.partitioning.greedy_growing import Subgraph
+from mapper.runtime.threads import Spares, Team
+
+MATRIX_BYTES = 8
+LEAST_MATRICES = 3  # one for each of two threads, and one to work with
+PAIR_BYTES = 48  # of a kept connection: keys, sums and runs of both
+
+
+@njit(cache=True, nogil=True)
+def _sum_by_group(
+    first, order, indptr, ids, weights, part, threshold, pull, touched, keys, sums
+):  # fmt: skip
+    """Traffic from the groups of a chunk's vertices to other groups, by (group, group).
+
+    order : vertices of the chunk sorted by group; threshold : of the sample, 1 for all
+    pull : scratch per group, zero on entry and exit
+    Returns how many sums there are; keys = group * groups + group, increasing.
+    """
+    groups = pull.size
+    found = 0
+    at = 0
+    while at < order.size:
+        own = np.int64(part[first + order[at]])
+        count = 0
+        while at < order.size and part[first + order[at]] == own:
+            v = order[at]
+            for e in range(indptr[v], indptr[v + 1]):
+                k = np.uint32(part[np.uint32(ids[e])])
+                w = np.int64(weights[e])
+                if k == np.uint32(own) or not _kept(first + v, ids[e], w, threshold, 0):
+                    continue
+                if pull[k] == 0 and w > 0:
+                    touched[count] = k
+                    count += 1
+                pull[k] += max(w, threshold) if w > 0 else 0
+            at += 1
+        touched[:count].sort()
+        for t in range(count):
+            k = np.uint32(touched[t])
+            keys[found] = own * groups + k
+            sums[found] = pull[k]
+            pull[k] = 0
+            found += 1
+    return found
+
+
+@njit(cache=True, nogil=True)
+def _add_rows(first, indptr, ids, weights, part, matrix):
+    """Add a chunk's connections to the matrix of traffic between groups, its diagonal too."""
+    for i in range(indptr.size - 1):
+        row = ids[indptr[i] : indptr[i + 1]]
+        row_weights = weights[indptr[i] : indptr[i + 1]]
+        sums = matrix[part[first + i]]  # one vertex stays in one row: it fits the cache
+        for e in range(row.size):
+            sums[np.uint32(part[np.uint32(row[e])])] += row_weights[e]
+
+
+def group_traffic(
+    rows: Rows,
+    part: NDArray[np.int32],
+    parts: int,
+    memory: int,
+    scratch: Path,
+    team: Team,
+    advance: Callable[[int], None] = lambda done: None,
+) -> Subgraph:
+    """The graph of groups in memory; traffic within a group is left out.
+
+    part : ndarray[int32], shape (vertices,), group of every vertex, 0 .. parts-1
+    memory : bytes for sums. If a few matrices fit, the traffic is exact. If not, it is
+        that of a sample as large as the memory allows (`mapper.graph.sampled_contraction`):
+        a placement needs to know who talks to whom, and hundreds of connections tell.
+    scratch : folder for sums that outgrow the memory meant for them
+    """
+    matrices = memory // (MATRIX_BYTES * parts * parts)
+    if matrices >= LEAST_MATRICES:
+        source, target, weight = _by_matrix(rows, part, parts, matrices - 1, team, advance)
+    else:
+        source, target, weight = _by_pairs(rows, part, parts, memory, scratch, team, advance)
+    indptr = np.zeros(parts + 1, np.int64)
+    np.cumsum(np.bincount(source, minlength=parts), out=indptr[1:])
+    sizes = np.zeros(parts, np.int64)
+    np.add.at(sizes, part, rows.sizes)
+    return Subgraph(indptr, target, weight, sizes, np.arange(parts, dtype=np.int64))
+
+
+Pairs = tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.int64]]
+
+
+def _by_matrix(
+    rows: Rows,
+    part: NDArray[np.int32],
+    parts: int,
+    most: int,
+    team: Team,
+    advance: Callable[[int], None],
+) -> Pairs:
+    """Traffic by matrices, at most `most` of them, each used by one thread at a time."""
+    turn = BoundedSemaphore(most)
+    matrices: list[NDArray[np.int64]] = []
+
+    def fresh() -> NDArray[np.int64]:
+        matrices.append(np.zeros((parts, parts), np.int64))
+        return matrices[-1]
+
+    spares = Spares(fresh)
+
+    def add(index: int) -> int:
+        chunk = rows.read(index)
+        with turn, spares.borrow() as matrix:
+            _add_rows(chunk.first, chunk.indptr, chunk.ids, chunk.weights, part, matrix)
+        return int(chunk.indptr[-1] - chunk.indptr[0])
+
+    for entries in team.stream(add, range(rows.chunks)):
+        advance(entries)
+    total = matrices.pop() if matrices else np.zeros((parts, parts), np.int64)
+    while matrices:  # whole numbers: the order of the sums does not matter
+        total += matrices.pop()
+    np.fill_diagonal(total, 0)
+    source, target = np.nonzero(total)
+    weight = total[source, target]
+    return source.astype(np.int32), target.astype(np.int32), weight
+
+
+def _by_pairs(
+    rows: Rows,
+    part: NDArray[np.int32],
+    parts: int,
+    memory: int,
+    scratch: Path,
+    team: Team,
+    advance: Callable[[int], None],
+) -> Pairs:
+    threshold = sampling_threshold(rows, memory // PAIR_BYTES, team)
+    pairs = PairSums(parts, scratch)
+    spares = Spares(lambda: (np.zeros(parts, np.int64), np.empty(parts, np.int32)))
+
+    def add(index: int) -> int:
+        chunk = rows.read(index)
+        entries = int(chunk.indptr[-1] - chunk.indptr[0])
+        order = np.argsort(part[chunk.first : chunk.first + chunk.vertices], kind="stable")
+        keys, sums = np.empty(entries, np.int64), np.empty(entries, np.int64)
+        with spares.borrow() as (pull, touched):
+            found = _sum_by_group(
+                chunk.first, order, chunk.indptr, chunk.ids, chunk.weights, part, threshold, pull,
+                touched, keys, sums,
+            )  # fmt: skip
+        pairs.add(keys[:found], sums[:found])
+        return entries
+
+    for entries in team.stream(add, range(rows.chunks)):
+        advance(entries)
+    return pairs.table().arrays()

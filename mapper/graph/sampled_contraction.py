@@ -1,0 +1,250 @@
+"""Contraction into memory, of all connections or of a sample that keeps the heavy ones.
+
+The rows of a cluster's members are put side by side, in places known beforehand, so that any
+number of threads may write them in any order; then each row is added up by cluster. Nothing is
+sorted.
+
+Networks with long-range connections hardly lose any on the way to a coarse graph: at a quarter of
+the vertices 84 % are left. A coarse level only has to show the structure, so it is made from a
+threshold sample: connections of weight w >= t are kept, lighter ones with probability w/t, and
+then count as t. The expected weight of every cut stays the same, and the total work over all
+levels is linear (Gottesbueren, Maas, Rosch, Sanders and Seemaier, arXiv 2504.17615). The choice
+depends on a hash of the two ids, so both rows of a pair agree.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import pairwise
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from mapper.graph.rows import HeldRows, Rows
+from mapper.runtime.threads import Spares, Team
+
+FINE = 1 << 11  # weights below have a bin of their own; above, each octave has half as many
+BINS = FINE + 20 * FINE // 2
+LOOKED_AT = 64  # chunks from which the weights of all are estimated
+MAX_ROW = 2**30  # weights of a coarse row add up to less; see `_rescale`
+
+
+@njit(cache=True, nogil=True)
+def _kept(u, v, weight, threshold, seed):
+    """Whether the sample keeps a connection: with probability weight/threshold."""
+    if weight >= threshold:
+        return True
+    low, high = np.uint64(min(u, v)), np.uint64(max(u, v))
+    x = low * np.uint64(0x9E3779B97F4A7C15) ^ (high + np.uint64(seed)) * np.uint64(
+        0xC2B2AE3D27D4EB4F
+    )
+    x ^= x >> np.uint64(30)
+    x *= np.uint64(0xBF58476D1CE4E5B9)
+    x ^= x >> np.uint64(27)
+    x *= np.uint64(0x94D049BB133111EB)
+    x ^= x >> np.uint64(31)
+    return np.int64(x >> np.uint64(32)) * threshold < np.int64(weight) << 32
+
+
+@njit(cache=True, nogil=True)
+def _histogram(indptr, weights, counts):
+    for e in range(indptr[0], indptr[-1]):
+        w = np.int64(weights[e])
+        octave = 0
+        while w >= FINE:
+            w >>= 1
+            octave += 1
+        counts[w + octave * (FINE // 2)] += 1
+
+
+@njit(cache=True, nogil=True)
+def _count(first, indptr, ids, weights, cluster, threshold, seed, degree):
+    """Connections of each vertex to other clusters that the sample keeps."""
+    for i in range(indptr.size - 1):
+        v = first + i
+        own = cluster[v]
+        kept = 0
+        for e in range(indptr[i], indptr[i + 1]):
+            if cluster[np.uint32(ids[e])] != own and _kept(v, ids[e], weights[e], threshold, seed):
+                kept += 1
+        degree[v] = kept
+
+
+@njit(cache=True, nogil=True)
+def _write(first, indptr, ids, weights, cluster, threshold, seed, offset, out_ids, out_weights):
+    for i in range(indptr.size - 1):
+        v = first + i
+        own = cluster[v]
+        at = offset[v]
+        for e in range(indptr[i], indptr[i + 1]):
+            other = cluster[np.uint32(ids[e])]
+            if other != own and _kept(v, ids[e], weights[e], threshold, seed):
+                out_ids[at] = other
+                out_weights[at] = max(weights[e], threshold)
+                at += 1
+
+
+@njit(cache=True, nogil=True)
+def _add_up(low, high, start, ids, weights, pull, touched, used):
+    """Add up parallel connections in the rows low .. high-1, in place; `used` gets their lengths.
+
+    pull : scratch per cluster, zero on entry and exit. Returns the largest sum of a row.
+    """
+    largest = np.int64(0)
+    for c in range(low, high):
+        count = 0
+        total = np.int64(0)
+        for e in range(start[c], start[c + 1]):
+            d = np.uint32(ids[e])
+            if pull[d] == 0:
+                touched[count] = d
+                count += 1
+            pull[d] += weights[e]
+            total += weights[e]
+        for t in range(count):
+            d = np.uint32(touched[t])
+            ids[start[c] + t] = d
+            weights[start[c] + t] = min(pull[d], 2**31 - 1)
+            pull[d] = 0
+        used[c] = count
+        largest = max(largest, total)
+    return largest
+
+
+@njit(cache=True, nogil=True)
+def _close_up(start, used, ids, weights, shift, indptr):
+    """Move all rows together, in place, weights shifted right."""
+    at = 0
+    for c in range(used.size):
+        indptr[c] = at
+        for e in range(start[c], start[c] + used[c]):
+            ids[at] = ids[e]
+            weights[at] = max(weights[e] >> shift, 1)
+            at += 1
+    indptr[used.size] = at
+
+
+def sampling_threshold(
+    rows: Rows, entries: int, team: Team, advance: Callable[[int], None] = lambda done: None
+) -> int:
+    """The threshold t for which about `entries` entries are kept; 1 keeps all.
+
+    Estimated from some of the chunks, evenly spread.
+    """
+    if rows.entries <= entries:
+        return 1
+    chosen = range(0, rows.chunks, max(1, rows.chunks // LOOKED_AT))
+
+    def count(index: int) -> NDArray[np.int64]:
+        chunk = rows.read(index)
+        counts = np.zeros(BINS, np.int64)
+        _histogram(chunk.indptr, chunk.weights, counts)
+        return counts
+
+    for some in (chosen, range(rows.chunks)):
+        counts = np.zeros(BINS, np.int64)
+        for found in team.stream(count, some):
+            counts += found
+            advance(int(found.sum()))
+        if 2 * int(counts.sum()) * rows.chunks >= rows.entries * len(some):
+            break  # else those chosen were nearly empty and tell nothing about the others
+    return threshold_of(counts, max(1, entries * int(counts.sum()) // rows.entries))
+
+
+def bin_weights(bins: int) -> NDArray[np.int64]:
+    """The least weight that each of the first bins of the histogram counts."""
+    octave = np.maximum(np.arange(bins) - FINE // 2, 0) // (FINE // 2)
+    weight: NDArray[np.int64] = (np.arange(bins) - octave * (FINE // 2)) << octave
+    return weight
+
+
+def threshold_of(counts: NDArray[np.int64], entries: int) -> int:
+    """The least t whose expected sample, sum of min(1, w/t), is at most `entries`."""
+    weight = bin_weights(counts.size)
+    low, high = 1, 1 << 30
+    while low < high:
+        middle = (low + high) // 2
+        if float(np.dot(np.minimum(1.0, weight / middle), counts)) <= entries:
+            high = middle
+        else:
+            low = middle + 1
+    return low
+
+
+def contract_sampled(
+    rows: Rows,
+    cluster: NDArray[np.int32],
+    count: int,
+    threshold: int,
+    seed: int,
+    team: Team,
+    advance: Callable[[int], None] = lambda done: None,
+) -> HeldRows:
+    """The graph of clusters, in memory, from a sample with the given threshold.
+
+    cluster : ndarray[int32], shape (vertices,), 0 .. count-1
+    """
+    degree = np.empty(rows.vertices, np.int64)
+
+    def measure(index: int) -> int:
+        chunk = rows.read(index)
+        _count(
+            chunk.first, chunk.indptr, chunk.ids, chunk.weights, cluster, threshold, seed, degree
+        )
+        return int(chunk.indptr[-1] - chunk.indptr[0])
+
+    for entries in team.stream(measure, range(rows.chunks)):
+        advance(entries)
+    order = np.argsort(cluster, kind="stable")
+    before = np.zeros(rows.vertices + 1, np.int64)
+    np.cumsum(degree[order], out=before[1:])
+    offset = np.empty(rows.vertices, np.int64)
+    offset[order] = before[:-1]
+    members = np.zeros(count + 1, np.int64)
+    np.cumsum(np.bincount(cluster, minlength=count), out=members[1:])
+    start = before[members]
+    del order, before, members
+    ids, weights = np.empty(start[-1], np.int32), np.empty(start[-1], np.int32)
+
+    def write(index: int) -> int:
+        chunk = rows.read(index)
+        _write(
+            chunk.first, chunk.indptr, chunk.ids, chunk.weights, cluster, threshold, seed, offset,
+            ids, weights,
+        )  # fmt: skip
+        return int(chunk.indptr[-1] - chunk.indptr[0])
+
+    for entries in team.stream(write, range(rows.chunks)):
+        advance(entries)
+    return _finish(rows, cluster, count, start, ids, weights, team)
+
+
+def _finish(
+    rows: Rows,
+    cluster: NDArray[np.int32],
+    count: int,
+    start: NDArray[np.int64],
+    ids: NDArray[np.int32],
+    weights: NDArray[np.int32],
+    team: Team,
+) -> HeldRows:
+    used = np.empty(count, np.int64)
+    spares = Spares(lambda: (np.zeros(count, np.int64), np.empty(count, np.int32)))
+
+    def add_up(bounds: tuple[int, int]) -> int:
+        with spares.borrow() as (pull, touched):
+            return int(_add_up(*bounds, start, ids, weights, pull, touched, used))
+
+    cuts = np.searchsorted(start, np.linspace(0, start[-1], 65)[1:-1])
+    ends = np.unique(np.concatenate([[0], np.minimum(cuts, count), [count]])).tolist()
+    largest = max(team.map(add_up, list(pairwise(ends))), default=0)
+    shift = max(0, (largest // MAX_ROW).bit_length())
+    indptr = np.empty(count + 1, np.int64)
+    _close_up(start, used, ids, weights, shift, indptr)
+    sizes = np.zeros(count, np.int64)
+    np.add.at(sizes, cluster, rows.sizes)
+    kept = int(indptr[-1])
+    ids.resize(kept, refcheck=False)  # gives the tail back without a copy
+    weights.resize(kept, refcheck=False)
+    return HeldRows(indptr, ids, weights, sizes)

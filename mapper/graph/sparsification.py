@@ -1,0 +1,75 @@
+"""A graph seen through a sample of its connections, heavy ones first.
+
+Passes over networks of thousands of connections a neuron learn little from the last thousand. The
+threshold sample of `mapper.graph.sampled_contraction` keeps the expected weight of every cut.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from mapper.graph.rows import StreamedRows
+from mapper.graph.sampled_contraction import _kept, sampling_threshold
+from mapper.runtime.threads import Team
+from storage.store.graph import Block, Csr, Graph
+
+SEED = 11  # of the choice: other samples of the same run shall not leave out the same
+
+
+@njit(cache=True, nogil=True)
+def _thin(first, indptr, ids, weights, threshold, seed, out_indptr, out_ids, out_weights):
+    """The rows without what the sample leaves out; returns the entries kept."""
+    at = 0
+    out_indptr[0] = 0
+    for i in range(indptr.size - 1):
+        for e in range(indptr[i], indptr[i + 1]):
+            if _kept(first + i, ids[e], weights[e], threshold, seed):
+                out_ids[at] = ids[e]
+                out_weights[at] = max(weights[e], threshold)
+                at += 1
+        out_indptr[i + 1] = at
+    return at
+
+
+class ThinnedGraph(Graph):
+    """The neighbour lists of a graph without connections that a threshold sample leaves out."""
+
+    undirected = True
+
+    def __init__(self, graph: Graph, threshold: int, connections: int) -> None:
+        """connections : about how many are left."""
+        self._graph = graph
+        self._threshold = threshold
+        self.vertices = graph.vertices
+        self.connections = connections
+        self.block_size = graph.block_size
+
+    def vertex_sizes(self) -> NDArray[np.int64]:
+        return self._graph.vertex_sizes()
+
+    def read_block(self, index: int) -> Block:
+        first, _ = self.block_bounds(index)
+        indptr, ids, weights = self.read_undirected(index)
+        return Block(first, indptr, ids, weights, np.zeros(ids.size, np.uint8))
+
+    def read_undirected(self, index: int) -> Csr:
+        first, _ = self.block_bounds(index)
+        indptr, ids, weights = self._graph.read_undirected(index)
+        kept = np.empty_like(indptr), np.empty_like(ids), np.empty_like(weights)
+        used = _thin(first, indptr, ids, weights, self._threshold, SEED, *kept)
+        return kept[0], kept[1][:used], kept[2][:used]
+
+
+def thin(graph: Graph, degree: int, shift: int, team: Team) -> Graph:
+    """The graph itself, or a view of it with about `degree` connections of a vertex in the mean.
+
+    shift : of the weights, see `mapper.graph.rows.weight_shift`
+    """
+    wanted = degree * graph.vertices
+    if graph.connections <= wanted:
+        return graph
+    rows = StreamedRows(graph, graph.vertex_sizes(), shift)
+    threshold = sampling_threshold(rows, wanted, team) << shift
+    return ThinnedGraph(graph, threshold, wanted) if threshold > 1 else graph

@@ -1,0 +1,172 @@
+"""Annealing of a mapping: single vertices move, or change places, within the room of the cores.
+
+Simulated annealing (Kirkpatrick, Gelatt and Vecchi, Science 220, 1983) from a good start, so at low
+heat. A vertex tries the core of one of its neighbours or a core next to its own; where that is full
+it offers to change places with a random vertex there. Prices are sums over connections, which beats
+tables of them for graphs of few connections. On the coarse levels of a V-cycle this moves whole
+clusters, and finds what exchanges between pairs of cores cannot: on twelve pairs of graph and mesh
+three cycles save 4.5 % of the hops.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from mapper.graph.rows import HeldRows
+from mapper.hop_refinement.mesh import CUT, Mesh, _apart
+from mapper.runtime.random import _accepted, _next
+from mapper.runtime.stopping import Stop, slices
+
+NEAR = 600  # of 1024 proposals: the core of a neighbour; the others: a core next to the own
+MANY = 300  # proposals for a vertex, enough where there are few
+SPARE = 16  # vertices more than the fullest core, for which a core has places
+
+
+@njit(cache=True, nogil=True)
+def _change(v, a, b, indptr, ids, weights, core, column, row, most):
+    """Hops more if v is on core b instead of a."""
+    change = np.int64(0)
+    for e in range(indptr[v], indptr[v + 1]):
+        c = core[ids[e]]
+        farther = _apart(c, b, column, row, most) - _apart(c, a, column, row, most)
+        change += np.int64(weights[e]) * farther
+    return change
+
+
+@njit(cache=True, nogil=True)
+def _anneal_vertices(
+    indptr, ids, weights, sizes, core, column, row, most, width, height, room, load, members,
+    count, place, proposals, heat, state,
+):  # fmt: skip
+    """Propose moves at one temperature; returns how many were made, and the change of the hops.
+
+    core, load : cores of the vertices, and what the cores hold; changed
+    members, count, place : vertices of each core (in rows that may have free places behind them),
+        their number, and where each vertex is in its row, -1 if it is not to move; changed
+    heat : temperature, in hops; 0 accepts no loss
+    """
+    made = 0
+    total = np.int64(0)
+    for _ in range(proposals):
+        v = _next(state) % core.size
+        a = core[v]
+        links = indptr[v + 1] - indptr[v]
+        if links == 0 or place[v] < 0:
+            continue
+        if most == CUT or _next(state) % 1024 < NEAR:
+            b = core[ids[indptr[v] + _next(state) % links]]
+        else:
+            turn = _next(state) % 8
+            turn += turn >= 4  # of the nine cells around, all but the middle
+            x, y = a % width + turn % 3 - 1, a // width + turn // 3 - 1
+            if x < 0 or y < 0 or x >= width or y >= height:
+                continue
+            b = y * width + x
+        if a == b or room[b] == 0:
+            continue
+        change = _change(v, a, b, indptr, ids, weights, core, column, row, most)
+        if load[b] + sizes[v] <= room[b] and count[b] < members.shape[1]:
+            if not _accepted(change, heat, state):
+                continue
+            last = members[a, count[a] - 1]
+            members[a, place[v]] = last
+            place[last] = place[v]
+            count[a] -= 1
+            members[b, count[b]] = v
+            place[v] = count[b]
+            count[b] += 1
+            core[v] = b
+            load[a] -= sizes[v]
+            load[b] += sizes[v]
+        else:
+            if count[b] == 0:
+                continue
+            u = members[b, _next(state) % count[b]]
+            more = sizes[v] - sizes[u]
+            if load[b] + more > room[b] or load[a] - more > room[a]:
+                continue
+            core[v] = b  # so that a connection between the two is priced right
+            change += _change(u, b, a, indptr, ids, weights, core, column, row, most)
+            if not _accepted(change, heat, state):
+                core[v] = a
+                continue
+            core[u] = a
+            members[a, place[v]] = u
+            members[b, place[u]] = v
+            place[v], place[u] = place[u], place[v]
+            load[a] -= more
+            load[b] += more
+        made += 1
+        total += change
+    return made, total
+
+
+@dataclass(frozen=True, slots=True)
+class Cooling:
+    """How long and how hot.
+
+    proposals : for each vertex; least : in all, where that is up to 300 for each vertex
+    start, end : first and last temperature, in mean strengths of a vertex (its weight, per hop)
+    steps : temperatures
+    """
+
+    proposals: float
+    least: int = 700_000
+    start: float = 0.3
+    end: float = 0.005
+    steps: int = 30
+
+    def count(self, vertices: int) -> int:
+        """Proposals at each temperature."""
+        least = min(self.least, MANY * vertices)
+        return int(max(self.proposals * vertices, least) / self.steps)
+
+
+def anneal_mapping(
+    rows: HeldRows,
+    core: NDArray[np.int32],
+    mesh: Mesh,
+    cooling: Cooling,
+    seed: int,
+    fixed: NDArray[np.bool_] | None = None,
+    stop: Stop | None = None,
+) -> NDArray[np.int32]:
+    """The best state at the end of a temperature: the core of every vertex.
+
+    fixed : ndarray[bool], shape (vertices,), those that stay where they are, of size 0
+    stop : is looked at now and then
+
+    No core that is within its room is filled beyond it.
+    """
+    n, cores = rows.vertices, mesh.room.size
+    if rows.entries == 0 or cooling.proposals <= 0:
+        return core.copy()
+    core = core.copy()
+    load = np.bincount(core, weights=rows.sizes, minlength=cores).astype(np.int64)
+    order = np.argsort(core, kind="stable")
+    if fixed is not None:
+        order = order[~fixed[order]]
+    count = np.bincount(core[order], minlength=cores)
+    place = np.full(n, -1, np.int64)
+    place[order] = np.arange(order.size) - np.repeat(np.cumsum(count) - count, count)
+    members = np.full((cores, int(count.max()) + SPARE), -1, np.int32)
+    members[core[order], place[order]] = order
+    strength = float(rows.weights.sum(dtype=np.int64)) / n
+    state = np.random.default_rng([seed, n]).integers(1, 1 << 62, 1).astype(np.uint64)
+    each = cooling.count(n)
+    best, best_core, now = 0, core.copy(), 0
+    for heat in strength * np.geomspace(cooling.start, cooling.end, cooling.steps):
+        for some in slices(each, stop):
+            _, change = _anneal_vertices(
+                rows.indptr, rows.ids, rows.weights, rows.sizes, core, mesh.column, mesh.row,
+                mesh.most, mesh.width, mesh.height, mesh.room, load, members, count, place, some,
+                heat, state,
+            )  # fmt: skip
+            now += int(change)
+        if now < best:
+            best, best_core = now, core.copy()
+    return best_core

@@ -1,0 +1,147 @@
+"""Recursive bisection of network and mesh together, with terminal propagation.
+
+A region of the mesh and the vertices on it are cut in two at a time. A connection that stays inside
+costs the distance of the halves where it is cut; one that leaves pulls its vertex to the half that
+is nearer to where its other end is by then (dual recursive bipartitioning: Pellegrini and Roman,
+HPCN 1996; terminal propagation: Dunlop and Kernighan, IEEE Trans. CAD 4, 1985). All regions of a
+depth are cut before any of the next, so that the other ends are known equally well.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from mapper.graph.rows import HeldRows
+from mapper.hop_refinement.mesh import Mesh
+from mapper.partitioning.multilevel_bisection import _bisect
+from mapper.partitioning.recursive_splitting import _limits
+
+TRIES, PASSES = 8, 3  # starts and FM passes of each bisection
+LARGEST = np.int64(2**31 - 1)
+
+Int64 = NDArray[np.int64]
+
+
+@njit(cache=True, nogil=True)
+def _region_graph(members, local, region, wanted, indptr, ids, weights, x, y, first, second):
+    """The graph inside a region, and the bias of each of its vertices towards the first half.
+
+    members, local : vertices of the region, and the place of each vertex among them
+    region : of every vertex, `wanted` for the members
+    x, y : where every vertex is, in half steps; first, second : (x, y) of the halves
+
+    Returns indptr, ids, weights and bias.
+    """
+    n = members.size
+    entries = 0
+    for i in range(n):
+        entries += indptr[members[i] + 1] - indptr[members[i]]
+    out_indptr = np.empty(n + 1, np.int64)
+    out_ids = np.empty(entries, np.int32)
+    out_weights = np.empty(entries, np.int32)
+    bias = np.empty(n, np.int64)
+    apart = abs(first[0] - second[0]) + abs(first[1] - second[1])
+    at = 0
+    out_indptr[0] = 0
+    for i in range(n):
+        v = members[i]
+        towards = np.int64(0)
+        for e in range(indptr[v], indptr[v + 1]):
+            u = ids[e]
+            w = np.int64(weights[e])
+            if region[u] == wanted:
+                out_ids[at] = local[u]
+                out_weights[at] = min(w * apart, LARGEST)
+                at += 1
+            else:
+                farther = abs(x[u] - second[0]) + abs(y[u] - second[1])
+                towards += w * (farther - abs(x[u] - first[0]) - abs(y[u] - first[1]))
+        bias[i] = towards
+        out_indptr[i + 1] = at
+    return out_indptr, out_ids[:at], out_weights[:at], bias
+
+
+@dataclass(frozen=True, slots=True)
+class _Region:
+    """Cores in a rectangle of the mesh that may be used."""
+
+    cores: Int64
+    column: Int64
+    row: Int64
+
+    @classmethod
+    def of(cls, cores: Int64, mesh: Mesh) -> _Region:
+        return cls(cores, cores % mesh.width, cores // mesh.width)
+
+    @property
+    def middle(self) -> Int64:
+        """Column and row of the middle of its rectangle, in half steps."""
+        return np.array(
+            [self.column.min() + self.column.max(), self.row.min() + self.row.max()], np.int64
+        )
+
+    def halves(self, mesh: Mesh) -> tuple[_Region, _Region]:
+        """Cut across the longer side, with cores as equal in number as can be."""
+        wide = np.ptp(self.column) >= np.ptp(self.row)
+        across, along = (self.row, self.column) if wide else (self.column, self.row)
+        order = np.lexsort((across, along))
+        # whole columns or rows where one ends near the middle, so that halves are rectangles
+        ends = np.flatnonzero(np.diff(along[order])) + 1
+        middle = (self.cores.size + 1) // 2
+        cut = int(ends[np.abs(ends - middle).argmin()]) if ends.size else middle
+        return (
+            _Region.of(np.sort(self.cores[order[:cut]]), mesh),
+            _Region.of(np.sort(self.cores[order[cut:]]), mesh),
+        )
+
+
+def place_by_dual_bisection(rows: HeldRows, mesh: Mesh, seed: int) -> NDArray[np.int32]:
+    """The core of every vertex; cores may be filled a little beyond their room.
+
+    mesh : cores that may be used all have the same room
+    """
+    capacity = int(mesh.room.max())
+    usable = np.flatnonzero(mesh.room)
+    state = np.random.default_rng([seed, rows.vertices]).integers(1, 1 << 62, 1).astype(np.uint64)
+    region = np.zeros(rows.vertices, np.int32)
+    local = np.empty(rows.vertices, np.int32)
+    whole = _Region.of(usable, mesh)
+    x, y = (np.full(rows.vertices, place, np.int64) for place in whole.middle)
+    regions, todo = [whole], [0]
+    while todo:
+        following = []
+        for number in todo:
+            if regions[number].cores.size == 1:
+                continue
+            members = np.flatnonzero(region == number)
+            local[members] = np.arange(members.size)
+            halves = regions[number].halves(mesh)
+            first, second = (half.middle for half in halves)
+            links = _region_graph(
+                members, local, region, number, rows.indptr, rows.ids, rows.weights, x, y, first,
+                second,
+            )  # fmt: skip
+            sizes = rows.sizes[members]
+            counts = [half.cores.size for half in halves]
+            target, most0, most1 = _limits(int(sizes.sum()), sum(counts), counts[0], capacity)
+            side = np.zeros(members.size, np.uint8)
+            if members.size > 1:
+                indptr, ids, weights, bias = links
+                _bisect(
+                    members.size, indptr, ids, weights, sizes, bias, target, most0, most1,
+                    TRIES, PASSES, 0, state, side,
+                )  # fmt: skip
+            regions[number] = halves[0]
+            regions.append(halves[1])
+            behind = side == 1
+            region[members[behind]] = len(regions) - 1
+            for half, (cx, cy) in ((~behind, first), (behind, second)):
+                x[members[half]], y[members[half]] = cx, cy
+            following += [number, len(regions) - 1]
+        todo = following
+    cores = np.array([one.cores[0] for one in regions], np.int32)
+    return cores[region]

@@ -1,0 +1,160 @@
+"""Moves of single vertices by hops: where on the mesh a vertex is best off.
+
+A connection costs its weight times the Manhattan distance of the cores of its ends. The cost of a
+vertex is a sum of one function of its column and one of its row, both convex, with their minima at
+the weighted medians of its neighbours' columns and rows (Goto, IEEE Trans. Circuits Syst. 28,
+1981). So only cores between where a vertex is and the medians can be better.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from mapper.graph.rows import Chunk
+from mapper.partitioning.kway_refinement import Moves, Seeker
+from mapper.runtime.threads import Spares
+
+MUCH_BETTER = 2  # times the gain for which a vertex waits at a core that is full
+LARGEST = np.int64(2**31 - 1)
+
+
+@njit(cache=True, nogil=True)
+def _walk(weight, at, before, after, gain):
+    """Gains of moving along one axis towards the median; returns its position.
+
+    weight : of the neighbours on every position; before, after : sums of it below and above `at`
+    gain : gets the gain at each position from `at` to the median
+    """
+    here = weight[at]
+    gain[at] = 0
+    if after > before + here:
+        step, ahead, behind = 1, after, before + here
+    elif before > after + here:
+        step, ahead, behind = -1, before, after + here
+    else:
+        return at
+    total = np.int64(0)
+    p = at
+    while ahead > behind:
+        total += ahead - behind
+        p += step
+        gain[p] = total
+        ahead -= weight[p]
+        behind += weight[p]
+    return p
+
+
+@njit(cache=True, nogil=True)
+def _best_hops(
+    first, indptr, ids, weights, core, sizes, column, row, load, room, in_column, in_row, gain_x,
+    gain_y, vertices, target, gain, heaviest,
+):  # fmt: skip
+    """Vertices of a chunk that have a better core; see `mapper.partitioning.kway_refinement.Moves`.
+
+    column, row : ndarray[int32] of every core; room : what each core may hold, 0 for none at all
+    in_column, in_row : scratch, one number a column and a row, zero on entry and exit
+    gain_x, gain_y : scratch of the same shapes
+    vertices, target, gain, heaviest : filled
+
+    The best core with room is taken, or the best of all if it is much better. Returns how many
+    there are, the hops that all vertices pay now, and what they would if all were a hop away.
+    """
+    width = in_column.size
+    found = 0
+    paid = np.int64(0)
+    everything = np.int64(0)
+    for i in range(indptr.size - 1):
+        v = first + i
+        links = ids[indptr[i] : indptr[i + 1]]
+        link_weights = weights[indptr[i] : indptr[i + 1]]
+        x0, y0 = column[core[v]], row[core[v]]
+        left = np.int64(0)
+        right = np.int64(0)
+        above = np.int64(0)
+        below = np.int64(0)
+        for e in range(links.size):
+            c = np.uint32(core[np.uint32(links[e])])
+            x, y, w = column[c], row[c], np.int64(link_weights[e])
+            in_column[x] += w
+            in_row[y] += w
+            paid += w * (abs(x - x0) + abs(y - y0))
+            everything += w
+            left += w if x < x0 else 0
+            right += w if x > x0 else 0
+            above += w if y < y0 else 0
+            below += w if y > y0 else 0
+        x1 = _walk(in_column, x0, left, right, gain_x)
+        y1 = _walk(in_row, y0, above, below, gain_y)
+        for e in range(links.size):
+            c = np.uint32(core[np.uint32(links[e])])
+            in_column[column[c]] = 0
+            in_row[row[c]] = 0
+        if x1 == x0 and y1 == y0:
+            continue
+        with_room = -1
+        best = -1
+        gain_with_room = np.int64(0)
+        best_gain = np.int64(0)
+        for y in range(min(y0, y1), max(y0, y1) + 1):
+            for x in range(min(x0, x1), max(x0, x1) + 1):
+                c = y * width + x
+                g = gain_x[x] + gain_y[y]
+                if room[c] == 0 or c == core[v]:
+                    continue
+                if g > best_gain:
+                    best, best_gain = c, g
+                if g > gain_with_room and load[c] + sizes[v] <= room[c]:
+                    with_room, gain_with_room = c, g
+        if best < 0:
+            continue
+        if with_room >= 0 and MUCH_BETTER * gain_with_room >= best_gain:
+            best, best_gain = with_room, gain_with_room
+        vertices[found] = v
+        target[found] = best
+        gain[found] = min(best_gain, LARGEST)
+        between = np.int64(0)
+        for e in range(links.size):
+            if core[np.uint32(links[e])] == best:
+                between = max(between, np.int64(link_weights[e]))
+        apart = abs(column[best] - x0) + abs(row[best] - y0)
+        heaviest[found] = min(between * apart, LARGEST)
+        found += 1
+    return found, paid, everything
+
+
+class SeekHops(Seeker):
+    """The core from which a vertex has the fewest hops to its neighbours; parts are core ids."""
+
+    def __init__(
+        self,
+        width: int,
+        height: int,
+        sizes: NDArray[np.int64],
+        room: NDArray[np.int64],
+        fixed: NDArray[np.bool_] | None = None,
+    ) -> None:
+        """sizes : of the vertices; room : shape (width * height,), 0 for cores not to be used
+        fixed : ndarray[bool], shape (vertices,), those that stay where they are
+        """
+        cores = np.arange(width * height, dtype=np.int32)
+        self._sizes = sizes
+        self._room = room
+        self._fixed = fixed
+        self._column, self._row = cores % width, cores // width
+        self._spares = Spares(
+            lambda: tuple(np.zeros(n, np.int64) for n in (width, height, width, height))
+        )
+
+    def seek(self, chunk: Chunk, part: NDArray[np.int32], load: NDArray[np.int64]) -> Moves:
+        table = np.empty((4, chunk.vertices), np.int32)
+        with self._spares.borrow() as scratch:
+            found, paid, everything = _best_hops(
+                chunk.first, chunk.indptr, chunk.ids, chunk.weights, part, self._sizes,
+                self._column, self._row, load, self._room, *scratch, *table,
+            )  # fmt: skip
+        moves = table[:, :found]
+        if self._fixed is not None:
+            moves = moves[:, ~self._fixed[moves[0]]]
+        return Moves(moves, paid, everything)

@@ -1,0 +1,254 @@
+"""The whole mapping on levels: cut and place the coarsest one, refine by hops on the way back.
+
+Where a cluster of many neurons belongs on the mesh is decided while it can still move as one. That
+is what mapping by multilevel methods gains over cutting first and placing then (Walshaw and Cross,
+Future Generation Computer Systems 17, 2001; the Steiner tree objective of Mt-KaHyPar): on twelve
+pairs of graph and mesh 3 % of the hops, over refinement of a finished placement with V-cycles.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mapper.graph.rows import HeldRows, Rows
+from mapper.graph.sampled_contraction import contract_sampled
+from mapper.hop_refinement.annealing import Cooling, anneal_mapping
+from mapper.hop_refinement.batches import exchange_batches
+from mapper.hop_refinement.dual_recursive import place_by_dual_bisection
+from mapper.hop_refinement.gains import SeekHops
+from mapper.hop_refinement.hop_cost import price
+from mapper.hop_refinement.mesh import CUT, Mesh
+from mapper.hop_refinement.partners import pairs_of
+from mapper.partitioning.kway_refinement import SeekCut, Seeker, refine_round
+from mapper.partitioning.label_propagation import cluster_vertices
+from mapper.partitioning.multilevel_bisection import BisectionEffort
+from mapper.partitioning.recursive_splitting import split_parts
+from mapper.runtime.threads import Team
+
+SHRINK = 2.5  # a cluster is at most this times the mean vertex; more makes worse levels
+CLUSTER_ROUNDS = 3
+COARSEST = 60  # vertices of a core on the coarsest level: fewer cannot be balanced
+LARGEST = 6  # clusters that a core has room for at least
+STALLED = 0.95  # share of the vertices that a level keeps at most
+STARTS_ENTRIES = 800_000  # entries of the coarsest level times starts
+FIRST = BisectionEffort(16, 3, 0)
+PASSES = 2  # in which single vertices move, on each level
+FM_PASSES = 2  # of each exchange
+SETTLED = 20  # exchanges end when one saves less than one in so many hops that the first saved
+
+Int32 = NDArray[np.int32]
+Told = Callable[[Rows, Int32], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Levels:
+    """A network and coarser and coarser graphs of clusters of it.
+
+    graphs : from fine to coarse; clusters : of the vertices of each but the last,
+    ndarray[int32], shape (vertices,)
+    fixed : ndarray[bool], shape (vertices of the finest,), those that stay where they are, of
+        size 0, each alone in its clusters; None if all may move
+    """
+
+    graphs: list[Rows]
+    clusters: list[Int32]
+    fixed: NDArray[np.bool_] | None = None
+
+    @property
+    def finest(self) -> Rows:
+        return self.graphs[0]
+
+    @property
+    def coarsest(self) -> Rows:
+        return self.graphs[-1]
+
+    def fixed_at(self, depth: int) -> NDArray[np.bool_] | None:
+        """`fixed` of the vertices of a coarser level."""
+        if self.fixed is None:
+            return None
+        fixed = self.fixed
+        for graph, cluster in zip(self.graphs[1 : depth + 1], self.clusters[:depth], strict=True):
+            above = np.zeros(graph.vertices, np.bool_)
+            above[cluster[fixed]] = True
+            fixed = above
+        return fixed
+
+
+@dataclass(frozen=True, slots=True)
+class Effort:
+    """What refinement on levels may use.
+
+    gathered : bytes for batches of rows that are not held; coarse : for those of a coarse level
+    rounds : of exchanges on each level, at most
+    cooling : of annealing on every level that is held, before the exchanges
+    chains : annealings side by side, of which the best stays
+    """
+
+    gathered: int
+    coarse: int
+    rounds: int
+    cooling: Cooling | None = None
+    chains: int = 1
+
+
+def coarsen(rows: Rows, cores: int, capacity: int, seed: int, team: Team) -> Levels:
+    """Levels until there are few vertices for each core."""
+    levels = Levels([rows], [])
+    while levels.coarsest.vertices > COARSEST * cores:
+        graph, depth = levels.coarsest, len(levels.graphs)
+        mean = graph.sizes.sum() / graph.vertices
+        limit = max(1, min(int(SHRINK * mean), capacity // LARGEST))
+        cluster, count = cluster_vertices(graph, limit, CLUSTER_ROUNDS, seed + depth, team)
+        if count > STALLED * graph.vertices:
+            break
+        levels.graphs.append(contract_sampled(graph, cluster, count, 1, seed + depth, team))
+        levels.clusters.append(cluster)
+    return levels
+
+
+def first_parts(
+    rows: Rows,
+    parts: int,
+    capacity: int,
+    starts: int,
+    effort: Effort,
+    seed: int,
+    team: Team,
+) -> Int32:
+    """The best of several partitions by cut; parts may still be over the capacity."""
+    mesh = Mesh.flat(np.full(parts, capacity, np.int64))
+
+    def start(index: int) -> tuple[int, int, Int32]:
+        with Team(1, team.stop) as alone:
+            whole = np.zeros(rows.vertices, np.int32)
+            cores = np.array([parts], np.int64)
+            part, _ = split_parts(
+                rows, whole, cores, 1, capacity, FIRST, (seed + index) % 2**31, effort.gathered,
+                alone,
+            )  # fmt: skip
+            exchange(rows, part, mesh, effort.rounds, effort.gathered, seed + index, alone)
+            return *merit(rows, part, mesh, alone), part
+
+    count = max(1, min(starts, STARTS_ENTRIES // max(1, rows.entries)))
+    part = min(team.map(start, range(count)), key=lambda one: one[:2])[2]
+    return uncoarsen(Levels([rows], []), part, mesh, effort, seed, team)
+
+
+def merit(rows: Rows, core: Int32, mesh: Mesh, team: Team) -> tuple[int, int]:
+    """What cores hold beyond their room, and the hops: the smaller the better."""
+    load = np.bincount(core, weights=rows.sizes, minlength=mesh.room.size).astype(np.int64)
+    return int(np.maximum(load - mesh.room, 0).sum()), price(rows, core, mesh, team)
+
+
+def exchange(
+    rows: Rows,
+    core: Int32,
+    mesh: Mesh,
+    rounds: int,
+    memory: int,
+    seed: int,
+    team: Team,
+    fixed: NDArray[np.bool_] | None = None,
+) -> int:
+    """Exchanges between cores until they hardly pay; `core` changes in place, hops are returned.
+
+    memory : bytes for batches of rows that are not held
+    """
+    saved = first = 0
+    for index in range(rounds):
+        rng = np.random.default_rng([seed, index])
+        sets = pairs_of(rows, core, mesh, True, team)
+        _, won = exchange_batches(
+            rows, core, mesh, sets, FM_PASSES, memory, index % 2 == 1, rng, team, fixed=fixed
+        )
+        saved += won
+        first = first or won
+        if won * SETTLED <= first:
+            break
+    return saved
+
+
+def _seeker(rows: Rows, mesh: Mesh, fixed: NDArray[np.bool_] | None) -> Seeker:
+    if mesh.most == CUT:  # parts without places: nothing is fixed yet
+        return SeekCut(mesh.room.size)
+    return SeekHops(mesh.width, mesh.height, rows.sizes, mesh.room, fixed)
+
+
+def _silent(graph: Rows, core: Int32) -> None:
+    pass
+
+
+def uncoarsen(
+    levels: Levels,
+    core: Int32,
+    mesh: Mesh,
+    effort: Effort,
+    seed: int,
+    team: Team,
+    told: Told = _silent,
+) -> Int32:
+    """Refine on every level, from the coarsest on; returns the core of every vertex of the finest.
+
+    core : of the vertices of the coarsest level; told : gets each level with what it ends with
+    """
+    for depth in range(len(levels.graphs) - 1, -1, -1):
+        core = _refined(levels, depth, core, mesh, effort, seed, team)
+        told(levels.graphs[depth], core)
+        if depth:
+            core = core[levels.clusters[depth - 1]]
+    return core
+
+
+def _refined(
+    levels: Levels, depth: int, core: Int32, mesh: Mesh, effort: Effort, seed: int, team: Team
+) -> Int32:
+    """Moves on one level, after annealing if that is better there than without; then exchanges.
+
+    It is on meshes and sheets; where few vertices have most of the connections it may not be.
+    """
+    rows, fixed = levels.graphs[depth], levels.fixed_at(depth)
+    starts = [core.copy()]
+    if effort.cooling and isinstance(rows, HeldRows):
+        starts.append(
+            anneal_mapping(rows, core, mesh, effort.cooling, seed + depth, fixed, team.stop)
+        )
+    for start in starts:
+        for index in range(PASSES):
+            refine_round(
+                rows, start, mesh.room, np.zeros_like(mesh.room), seed + depth, index, team,
+                seeker=_seeker(rows, mesh, fixed),
+            )  # fmt: skip
+    core = min(starts, key=lambda one: merit(rows, one, mesh, team))
+    exchange(rows, core, mesh, effort.rounds, effort.gathered, seed + 100 * depth, team, fixed)
+    return core
+
+
+def refine_levels(
+    levels: Levels,
+    core: Int32,
+    mesh: Mesh,
+    effort: Effort,
+    seed: int,
+    team: Team,
+    told: Told = _silent,
+) -> Int32:
+    """Refine a placement of the coarsest level, or one made by bisection with the mesh, whichever
+    is better there; then all finer levels. Returns the core of every vertex of the finest.
+
+    core : of the vertices of the coarsest level; told : gets each level with what it ends with
+    """
+    top = Levels([levels.coarsest], [])
+    starts = [core]
+    if mesh.most != CUT and isinstance(levels.coarsest, HeldRows):
+        starts.append(place_by_dual_bisection(levels.coarsest, mesh, seed))
+    found = [uncoarsen(top, start, mesh, effort, seed, team) for start in starts]
+    core = min(found, key=lambda one: merit(levels.coarsest, one, mesh, team))
+    told(levels.coarsest, core)
+    if not levels.clusters:
+        return core
+    below = Levels(levels.graphs[:-1], levels.clusters[:-1])
+    return uncoarsen(below, core[levels.clusters[-1]], mesh, effort, seed, team, told)

@@ -1,0 +1,198 @@
+"""Exchanges between two cores: FM by hops, all pairs of cores that are near each other in turn.
+
+Between two cores a and b the hops of their vertices are a cut with a bias: a connection inside the
+pair costs its weight times the distance of a and b where it is cut, and the vertices elsewhere make
+each vertex prefer one of the two. So two-way FM finds exchanges of whole clusters of vertices, also
+where both cores are full (the pairwise refinement of Sanders and Schulz, ESA 2011, with distances
+for costs). Pairs that share no core are worked on side by side, against the same frozen places of
+all others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from mapper.hop_refinement.mesh import Mesh, _apart
+from mapper.partitioning.two_way_fm import _fm
+from mapper.runtime.threads import Team
+
+LARGEST = np.int64(2**31 - 1)
+BUNCHES = 8  # of pairs, for each thread
+
+Int64 = NDArray[np.int64]
+Int32 = NDArray[np.int32]
+
+
+@njit(cache=True, nogil=True)
+def _pair_graph(
+    a, b, members, start, rank, offset, degree, ids, weights, core, column, row, most
+):  # fmt: skip
+    """The graph inside two cores, and the bias of each vertex towards the first.
+
+    members, start : vertices by core, and where those of each core begin
+    rank : place among them, -1 for vertices that are not to move and so are none of them
+    offset, degree : where the row of each vertex begins in `ids` and `weights`, and its length
+
+    Returns indptr, ids, weights and bias; vertices of a come first, then those of b.
+    """
+    of_a = start[a + 1] - start[a]
+    n = of_a + start[b + 1] - start[b]
+    apart = _apart(a, b, column, row, most)
+    entries = 0
+    for i in range(n):
+        v = members[start[a] + i] if i < of_a else members[start[b] + i - of_a]
+        entries += degree[v]
+    indptr = np.empty(n + 1, np.int64)
+    inner = np.empty(entries, np.int32)
+    inner_weights = np.empty(entries, np.int32)
+    bias = np.empty(n, np.int64)
+    at = 0
+    indptr[0] = 0
+    for i in range(n):
+        v = members[start[a] + i] if i < of_a else members[start[b] + i - of_a]
+        links = ids[offset[v] : offset[v] + degree[v]]
+        link_weights = weights[offset[v] : offset[v] + degree[v]]
+        towards = np.int64(0)
+        for e in range(links.size):
+            u = np.uint32(links[e])
+            c = core[u]
+            w = np.int64(link_weights[e])
+            if c in (a, b) and rank[u] >= 0:
+                inner[at] = rank[u] if c == a else rank[u] + of_a
+                inner_weights[at] = min(w * apart, LARGEST)
+                at += 1
+            else:
+                to_b, to_a = _apart(c, b, column, row, most), _apart(c, a, column, row, most)
+                towards += w * (to_b - to_a)
+        bias[i] = towards
+        indptr[i + 1] = at
+    return indptr, inner[:at], inner_weights[:at], bias
+
+
+@njit(cache=True, nogil=True)
+def _exchange(
+    pairs, members, start, rank, offset, degree, ids, weights, sizes, core, column, row, most,
+    room, passes, side, side_start,
+):  # fmt: skip
+    """FM between the cores of each pair; returns the hops that it thinks are saved.
+
+    pairs : ndarray[int64], shape (pairs, 2); side : gets 1 for vertices that belong into the second
+    core, those of pair p from side_start[p]
+    """
+    won = np.int64(0)
+    for p in range(pairs.shape[0]):
+        a, b = pairs[p, 0], pairs[p, 1]
+        indptr, inner, inner_weights, bias = _pair_graph(
+            a, b, members, start, rank, offset, degree, ids, weights, core, column, row, most
+        )
+        n = bias.size
+        of_a = start[a + 1] - start[a]
+        mine = side[side_start[p] : side_start[p] + n]
+        mine[:of_a] = 0
+        mine[of_a:] = 1
+        held = np.empty(n, np.int64)
+        for i in range(n):
+            held[i] = sizes[members[start[a] + i] if i < of_a else members[start[b] + i - of_a]]
+        heap = np.empty((2, n), np.int64)
+        place = np.empty(n, np.int64)
+        cost = np.empty(n, np.int64)
+        moves = np.empty(n, np.int64)
+        won += _fm(
+            n, indptr, inner, inner_weights, held, bias, room[a], room[b], passes, mine, heap,
+            place, cost, moves,
+        )  # fmt: skip
+    return won
+
+
+@njit(cache=True, nogil=True)
+def _settle(pairs, members, start, core, side, side_start):
+    """Give the vertices of all pairs the core of their side; returns how many moved."""
+    moved = 0
+    for p in range(pairs.shape[0]):
+        at = side_start[p]
+        for k in range(2):
+            for i in range(start[pairs[p, k]], start[pairs[p, k] + 1]):
+                core[members[i]] = pairs[p, side[at]]
+                moved += side[at] != k
+                at += 1
+    return moved
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Cores whose vertices have their rows in memory.
+
+    cores : ndarray[bool], shape (cores of the chip,)
+    offset, degree : shape (vertices,), of the rows in `ids` and `weights`
+    """
+
+    cores: NDArray[np.bool_]
+    offset: Int64
+    degree: Int32
+    ids: Int32
+    weights: Int32
+
+
+def exchange_round(
+    batch: Batch,
+    mesh: Mesh,
+    core: Int32,
+    sizes: Int64,
+    sets: Sequence[Int64],
+    passes: int,
+    rng: np.random.Generator,
+    team: Team,
+    fixed: NDArray[np.bool_] | None = None,
+) -> tuple[int, int]:
+    """All pairs of cores of a batch once; `core` changes in place.
+
+    core : ndarray[int32], shape (vertices,), core id; sizes : of the vertices
+    sets : of pairs of cores, those of a set share none
+    fixed : ndarray[bool], shape (vertices,), those that stay where they are; what they take of
+        their cores is no part of the room
+
+    Returns the moves, and the hops that they saved (about: pairs do not see each other's moves).
+    """
+    moved = won = 0
+    column, row = mesh.column, mesh.row
+    for k in rng.permutation(len(sets)):
+        pairs = sets[k][batch.cores[sets[k]].all(axis=1)]
+        if not pairs.size:
+            continue
+        members = np.argsort(core, kind="stable")
+        if fixed is not None:
+            members = members[~fixed[members]]
+        start = np.zeros(mesh.room.size + 1, np.int64)
+        np.cumsum(np.bincount(core[members], minlength=mesh.room.size), out=start[1:])
+        rank = np.full(core.size, -1, np.int32)
+        rank[members] = np.arange(members.size) - np.repeat(start[:-1], np.diff(start))
+        counts = np.diff(start)[pairs].sum(axis=1)
+        side_start = np.append(0, np.cumsum(counts))
+        side = np.empty(side_start[-1], np.uint8)
+
+        def work(
+            bunch: Int64,
+            pairs: Int64 = pairs,
+            members: Int64 = members,
+            start: Int64 = start,
+            rank: Int32 = rank,
+            side: NDArray[np.uint8] = side,
+            side_start: Int64 = side_start,
+        ) -> int:
+            return int(
+                _exchange(
+                    pairs[bunch], members, start, rank, batch.offset, batch.degree, batch.ids,
+                    batch.weights, sizes, core, column, row, mesh.most, mesh.room, passes, side,
+                    side_start[bunch],
+                )
+            )  # fmt: skip
+
+        bunches = np.array_split(np.arange(pairs.shape[0]), BUNCHES * team.threads)
+        won += sum(team.map(work, [bunch for bunch in bunches if bunch.size]))
+        moved += int(_settle(pairs, members, start, core, side, side_start))
+    return moved, won

@@ -1,0 +1,119 @@
+"""Which pairs of parts exchange vertices when only the cut counts: those that are drawn together.
+
+On a mesh the cores next to each other are the ones; without places, the pairs between which most of
+the cut lies (the quotient graph of Sanders and Schulz, ESA 2011), in an order of matchings.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from mapper.graph.rows import Rows
+from mapper.hop_refinement.mesh import CUT, DIAGONAL, NEAR, Mesh
+from mapper.runtime.threads import Spares, Team
+
+PARTNERS = 10  # of a part at most, but for those that are among the first of others
+
+
+@njit(cache=True, nogil=True)
+def _favourites(first, indptr, ids, weights, part, pull, touched, favourite, strength):
+    """For each vertex of a chunk the other part that it is connected to most, or -1.
+
+    pull : scratch per part, zero on entry and exit; touched : scratch per part
+    favourite, strength : shape (vertices of the chunk,), filled
+    """
+    for i in range(indptr.size - 1):
+        count = 0
+        for e in range(indptr[i], indptr[i + 1]):
+            k = part[np.uint32(ids[e])]
+            if pull[k] == 0 and weights[e] > 0:
+                touched[count] = k
+                count += 1
+            pull[k] += weights[e]
+        pull[part[first + i]] = 0
+        favourite[i] = -1
+        strength[i] = 0
+        for t in range(count):
+            k = touched[t]
+            if pull[k] > strength[i]:
+                favourite[i] = k
+                strength[i] = pull[k]
+            pull[k] = 0
+
+
+def pairs_of(
+    rows: Rows, core: NDArray[np.int32], mesh: Mesh, corners: bool, team: Team
+) -> list[NDArray[np.int64]]:
+    """The sets of pairs of cores that are to exchange vertices; see `partners`.
+
+    corners : on a mesh, those across a corner too
+    """
+    if mesh.most == CUT:
+        return partners(rows, core, mesh.room.size, team)
+    return list(mesh.pairs((*NEAR, *DIAGONAL) if corners else NEAR))
+
+
+def partners(
+    rows: Rows, part: NDArray[np.int32], parts: int, team: Team
+) -> list[NDArray[np.int64]]:
+    """Sets of pairs of parts, each of shape (pairs, 2), the most drawn together first.
+
+    The parts of a set are all different.
+    """
+    spares = Spares(lambda: (np.zeros(parts, np.int64), np.empty(parts, np.int64)))
+
+    def look(index: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        chunk = rows.read(index)
+        favourite, strength = np.empty((2, chunk.vertices), np.int64)
+        with spares.borrow() as (pull, touched):
+            _favourites(
+                chunk.first, chunk.indptr, chunk.ids, chunk.weights, part, pull, touched,
+                favourite, strength,
+            )  # fmt: skip
+        own = part[chunk.first : chunk.first + chunk.vertices].astype(np.int64)
+        low, high = np.minimum(own, favourite), np.maximum(own, favourite)
+        return _added((low * parts + high)[favourite >= 0], strength[favourite >= 0])
+
+    found = list(team.stream(look, range(rows.chunks)))
+    keys, sums = _added(*(np.concatenate(some) for some in zip(*found, strict=True)))
+    order = np.argsort(-sums, kind="stable")
+    first, second = keys[order] // parts, keys[order] % parts
+    colour = np.empty(order.size, np.int64)
+    _colour(first, second, np.zeros(parts, np.int64), PARTNERS, colour)
+    chosen = [colour == c for c in range(int(colour.max(initial=-1)) + 1)]
+    return [np.column_stack([first[mine], second[mine]]) for mine in chosen]
+
+
+def _added(
+    keys: NDArray[np.int64], sums: NDArray[np.int64]
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Equal keys once, with their sums."""
+    once, place = np.unique(keys, return_inverse=True)
+    total = np.zeros(once.size, np.int64)
+    np.add.at(total, place, sums)
+    return once, total
+
+
+@njit(cache=True, nogil=True)
+def _colour(first, second, count, most, colour):
+    """Greedy colours of pairs, in their order, so that pairs of a colour share no part.
+
+    count : scratch per part, zero on entry; most : pairs of a part, unless the other part has fewer
+    colour : filled, -1 for pairs left out: no part is in more than 4 * most
+    """
+    taken = np.zeros((count.size, 4 * most), np.bool_)
+    for p in range(first.size):
+        a, b = first[p], second[p]
+        colour[p] = -1
+        if count[a] >= most and count[b] >= most:
+            continue
+        for c in range(taken.shape[1]):
+            if not taken[a, c] and not taken[b, c]:
+                taken[a, c] = True
+                taken[b, c] = True
+                colour[p] = c
+                count[a] += 1
+                count[b] += 1
+                break

@@ -1,0 +1,181 @@
+"""Refinement of a mapping: single vertices move and change places between cores, to save hops.
+
+First every vertex may move to the core where it is best off, streamed, a few passes; then pairs of
+cores exchange vertices, as many at a time as have their rows in memory; then V-cycles. Where there
+are levels, they come before the V-cycles instead. The same for a partition whose parts have no
+places yet, where hops are the weight of the cut.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mapper.graph.rows import Rows
+from mapper.hop_refinement.annealing import Cooling
+from mapper.hop_refinement.batches import exchange_batches
+from mapper.hop_refinement.gains import SeekHops
+from mapper.hop_refinement.hop_cost import price
+from mapper.hop_refinement.mesh import CUT, Mesh
+from mapper.hop_refinement.multilevel import SETTLED, Effort, Levels, refine_levels
+from mapper.hop_refinement.partners import pairs_of
+from mapper.hop_refinement.v_cycle import refine_by_chains
+from mapper.partitioning.kway_refinement import refine_round
+from mapper.runtime.checkpoint import Arrays, Steps
+from mapper.runtime.memory_plan import HELD_BYTES, Plan
+from mapper.runtime.monitor import Monitor
+from mapper.runtime.stopping import Better
+from mapper.runtime.threads import Team
+from mapper.scoring.stage_costs import Costs, Look, look
+from mapper.settings import Settings
+
+WORTH_ANOTHER = 0.003  # share of the hops that a V-cycle saves at least, if another is to follow
+LEAST_PROPOSALS = 30  # of annealing, for each neuron, if any
+FOR_A_LEVEL = 2  # exchanges of a finished mapping for one on each level
+WORTH_A_CORNER = 3  # exchanges from which those across corners take part
+
+
+@dataclass(frozen=True, slots=True)
+class Mapped:
+    """A network whose vertices have cores, or those of the coarsest of its levels.
+
+    core : ndarray[int32], shape (vertices of that,), core id; mesh : with what each core may hold
+    plan : says how much memory there is for rows of cores, and of coarse levels
+    on_levels : the mapping is made on these levels, anew if that is better than to refine it
+    """
+
+    levels: Levels
+    core: NDArray[np.int32]
+    mesh: Mesh
+    plan: Plan
+    on_levels: bool = False
+
+
+def level_effort(settings: Settings, plan: Plan, entries: int, proposals: int) -> Effort:
+    """What refinement on levels may use in a run.
+
+    entries : of the finest level; proposals : of annealing, for each neuron, at most
+    """
+    proposals = min(proposals, max(LEAST_PROPOSALS, settings.anneal_budget // max(1, entries)))
+    cooling = Cooling(proposals) if proposals else None
+    rounds = max(1, settings.exchanges // FOR_A_LEVEL)
+    return Effort(plan.gathered, HELD_BYTES * plan.sampled, rounds, cooling, plan.chains)
+
+
+def unseen(core: NDArray[np.int32]) -> None:
+    """What nobody keeps."""
+
+
+def refine_mapping(
+    mapped: Mapped,
+    settings: Settings,
+    steps: Steps,
+    monitor: Monitor,
+    costs: Costs,
+    team: Team,
+    better: Better = unseen,
+) -> NDArray[np.int32]:
+    """The core of every vertex, with fewer hops; no core holds more than it may.
+
+    better : gets the core of every vertex after each step, and on each level; on coarse ones cores
+        may hold more than they may in the end
+    """
+    rows, mesh, plan = mapped.levels.finest, mapped.mesh, mapped.plan
+    fixed = mapped.levels.fixed
+    core = mapped.core.copy()
+
+    def step(name: str, work: Callable[[NDArray[np.int32]], tuple[NDArray[np.int32], int]]) -> int:
+        """Do what changes `core` and returns it with a number, once."""
+        nonlocal core
+
+        def once() -> Arrays:
+            found, number = work(core.copy())
+            return {"core": found, "number": np.array([number], np.int64)}
+
+        arrays = steps.once(name, once)
+        core = arrays["core"]
+        better(core)
+        return int(arrays["number"][0])
+
+    effort = level_effort(settings, plan, rows.entries, settings.proposals)
+    cycle_effort = level_effort(settings, plan, rows.entries, settings.cycle_proposals)
+    most = settings.hop_budget // max(1, rows.entries)
+    passes, rounds = min(settings.hop_passes, most), min(settings.exchanges, most)
+    if mesh.most == CUT:
+        passes = 0  # they were part of partitioning
+    cycles = plan.cycles
+    if mapped.on_levels:
+        passes = rounds = 0
+        cycles = plan.cycles if settings.cycle_proposals else 0  # else they would do the same again
+
+        def climb(core: NDArray[np.int32] = core) -> Arrays:
+            seen: list[tuple[int, int]] = []  # the coarsest level first
+
+            def told(graph: Rows, core: NDArray[np.int32]) -> None:
+                found = look(graph, core, team, (mesh.column, mesh.row))
+                seen.append((int(found.cut), int(found.hops)))
+                finer = len(mapped.levels.graphs) - len(seen)
+                for cluster in reversed(mapped.levels.clusters[:finer]):
+                    core = core[cluster]
+                better(core)
+
+            found = refine_levels(
+                mapped.levels, core, mesh, effort, settings.seed_of(7), team, told
+            )
+            return {"core": found, "seen": np.array(seen, np.int64).ravel()}
+
+        arrays = steps.once("uncoarsen", climb)
+        core = arrays["core"]
+        better(core)
+        pairs = arrays["seen"].reshape(-1, 2).tolist()
+        for level, (cut, hops) in zip(monitor.levels[::-1], pairs, strict=True):
+            costs.take(level, Look(cut, hops, True), placed=mesh.most != CUT)
+    monitor.expect((passes + rounds) * rows.entries)
+    for index in range(passes):
+
+        def move(core: NDArray[np.int32], index: int = index) -> tuple[NDArray[np.int32], int]:
+            seeker = SeekHops(mesh.width, mesh.height, rows.sizes, mesh.room, fixed)
+            found = refine_round(
+                rows, core, mesh.room, np.zeros_like(mesh.room), settings.seed_of(8), index, team,
+                monitor.advance, seeker,
+            )  # fmt: skip
+            mean = found.outside / max(1, found.everything)
+            monitor.note(f"pass {index + 1}: {found.moves:,} moves, hops a spike were {mean:.3f}")
+            return core, found.moves
+
+        step(f"hops {index}", move)
+    first = 0
+    for index in range(rounds):
+
+        def exchange(core: NDArray[np.int32], index: int = index) -> tuple[NDArray[np.int32], int]:
+            rng = np.random.default_rng([settings.seed_of(9), index])
+            sets = pairs_of(rows, core, mesh, rounds >= WORTH_A_CORNER, team)
+            moved, saved = exchange_batches(
+                rows, core, mesh, sets, 1, plan.gathered, index % 2 == 1, rng, team,
+                monitor.advance, fixed,
+            )  # fmt: skip
+            monitor.note(f"exchange {index + 1}: {moved:,} moves")
+            return core, saved
+
+        saved = step(f"exchange {index}", exchange)
+        first = first or saved
+        if saved * SETTLED <= first:
+            break
+    before = price(rows, core, mesh, team) if cycles else 0
+    for index in range(cycles):
+
+        def cycle(core: NDArray[np.int32], index: int = index) -> tuple[NDArray[np.int32], int]:
+            seed = settings.seed_of(10 + index)
+            found = refine_by_chains(rows, core, mesh, cycle_effort, seed, team, fixed)
+            return found, price(rows, found, mesh, team)
+
+        after = step(f"cycle {index}", cycle)
+        gain = 1 - after / max(1, before)
+        monitor.note(f"cycle {index + 1}: {gain:.2%} of the hops saved")
+        if gain < WORTH_ANOTHER:
+            break
+        before = after
+    return core

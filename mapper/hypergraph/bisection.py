@@ -1,0 +1,156 @@
+"""Parts by recursive bisection of a hypergraph, each bisection multilevel.
+
+Two sides of which every net that is cut costs its weight; the nets that are cut go on to both
+sides with the pins that they have there, so that the costs of all bisections add up to the
+connectivity of the parts (Catalyurek and Aykanat 1999).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mapper.hypergraph.coarsening import coarsen
+from mapper.hypergraph.fm import (
+    ENOUGH,
+    EVERYWHERE,
+    Search,
+    _grow,
+    _search,
+    _unload,
+    refine,
+)
+from mapper.hypergraph.gains import new_queue, new_state
+from mapper.hypergraph.hypergraph import Hypergraph, Int32, Int64, connectivity, contract
+from mapper.runtime.stopping import Stop
+
+COARSEST = 120  # vertices at which growing starts
+HEAVIEST = 3.0  # a cluster is at most this times the mean vertex of the coarsest level
+SHRINKS = 0.95  # a level that leaves more than this share of the vertices is the last
+REPEATED = 1_000_000  # pins of all runs of one bisection together, if there is more than one
+
+
+@dataclass(frozen=True, slots=True)
+class Effort:
+    """How hard bisections try.
+
+    tries : starts on the coarsest level; passes : of FM on each level
+    patience : moves without improvement that end a search of FM
+    repeats : runs of a whole bisection, of which the best is taken
+    """
+
+    tries: int
+    passes: int
+    patience: int
+    repeats: int = 1
+
+
+def bisect(
+    graph: Hypergraph, wanted: int, room: Int64, effort: Effort, rng: np.random.Generator
+) -> Int32:
+    """Side of every vertex, 0 or 1; side 0 gets about `wanted`, each side at most its room.
+
+    The best of some runs: of two starts with the same chances the better one is often much better.
+    """
+    best, best_cost = np.zeros(graph.vertices, np.int32), (1 << 62, 0)
+    for _ in range(max(1, min(effort.repeats, REPEATED // max(1, graph.pins.size)))):
+        side = _bisect(graph, wanted, room, effort, rng)
+        load = np.bincount(side, weights=graph.sizes, minlength=2).astype(np.int64)
+        cost = (int(np.maximum(load - room, 0).sum()), connectivity(graph, side, 2))
+        if cost < best_cost:
+            best, best_cost = side, cost
+    return best
+
+
+def _bisect(
+    graph: Hypergraph, wanted: int, room: Int64, effort: Effort, rng: np.random.Generator
+) -> Int32:
+    """One run: coarsened, cut and refined on the way back."""
+    levels: list[tuple[Hypergraph, Int32]] = []
+    coarse = graph
+    limit = max(1, int(HEAVIEST * graph.sizes.sum() / COARSEST))
+    while coarse.vertices > COARSEST:
+        one = np.zeros(coarse.vertices, np.int32)
+        below, cluster = coarsen(coarse, one, limit, COARSEST, rng)
+        if below.vertices > SHRINKS * coarse.vertices:
+            break
+        levels.append((coarse, cluster))
+        coarse = below
+    slack = int(coarse.sizes.max()) if levels else 0
+    side = _start(coarse, wanted, room + slack, effort, rng)
+    for finer, cluster in reversed(levels):
+        side = side[cluster]
+        slack = int(finer.sizes.max()) if finer is not graph else 0
+        refine(finer, side, room + slack, Search(effort.passes, EVERYWHERE, effort.patience), rng)
+    return side
+
+
+def _start(
+    graph: Hypergraph, wanted: int, room: Int64, effort: Effort, rng: np.random.Generator
+) -> Int32:
+    """The best of several sides that grew from a random vertex and went through FM."""
+    best, best_cost = np.zeros(graph.vertices, np.int32), (1 << 62, 0)
+    if graph.vertices == 0:
+        return best
+    queue = new_queue(graph.vertices)
+    for _ in range(effort.tries):
+        state = new_state(graph, np.ones(graph.vertices, np.int32), room)
+        order = rng.permutation(graph.vertices)
+        for first in order:
+            if state.load[0] >= wanted:
+                break
+            if state.part[first] == 1 and state.load[0] + graph.sizes[first] <= room[0]:
+                _grow(state, queue, first, wanted)
+        if np.any(state.load > room):
+            _unload(state, queue, order)
+        for _ in range(effort.passes):
+            if not _search(state, queue, order, EVERYWHERE, effort.patience, ENOUGH):
+                break
+        excess = int(np.maximum(state.load - room, 0).sum())
+        cost = (excess, connectivity(graph, state.part, 2))
+        if cost < best_cost:
+            best, best_cost = state.part, cost
+    return best
+
+
+def partition_by_bisection(
+    graph: Hypergraph,
+    parts: int,
+    capacity: int,
+    effort: Effort,
+    rng: np.random.Generator,
+    stop: Stop | None = None,
+) -> Int32:
+    """Part of every vertex, 0 .. parts-1; parts may hold a little too much where sizes are lumpy.
+
+    capacity : of a part. The slack is shared out so that each level of bisections has as much of
+    it (as in KaHyPar, Schlag et al., ALENEX 2016). stop : is looked at before each cut
+    """
+    part = np.zeros(graph.vertices, np.int32)
+    todo: list[tuple[Hypergraph, NDArray[np.int64], int, int]] = [
+        (graph, np.arange(graph.vertices), 0, parts)
+    ]
+    while todo:
+        if stop is not None:
+            stop.check()
+        some, members, first, count = todo.pop()
+        if count == 1:
+            part[members] = first
+            continue
+        halves = np.array([count - count // 2, count // 2])
+        size = int(some.sizes.sum())
+        depth = int(count - 1).bit_length()
+        slack = max(1.0, capacity * count / max(1, size)) ** (1 / depth)
+        room = np.minimum(np.ceil(size * halves / count * slack), halves * capacity)
+        wanted = int(size * halves[0] / count)
+        side = bisect(some, wanted, room.astype(np.int64), effort, rng)
+        at = first
+        for half in (0, 1):
+            inside = side == half
+            number = np.where(inside, np.cumsum(inside) - 1, -1).astype(np.int32)
+            below = contract(some, number, int(inside.sum()))
+            todo.append((below, members[inside], at, int(halves[half])))
+            at += int(halves[half])
+    return part

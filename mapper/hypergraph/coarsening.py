@@ -1,0 +1,176 @@
+"""Clusters of vertices that many small, heavy nets join.
+
+Heavy-edge clustering (Catalyurek and Aykanat 1999, as in Mt-KaHyPar, Gottesbueren, Heuer, Sanders
+and Schlag, ALENEX 2021): visited in random order, a vertex joins the cluster to which the sum of
+weight / (pins - 1) over the nets that they share, over the size of the cluster, is the highest,
+within a limit of size. Beyond a budget of pins a vertex looks at a part of its nets only.
+
+Without the division by size the mean cut of eight bisections of ibm01 is 354 instead of 288.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+from mapper.hypergraph.hypergraph import Hypergraph, Int32, contract
+
+LARGE_NET = 2000  # pins from which a net tells nothing about who belongs together
+BUDGET = 4000  # pins that a vertex looks at, about
+STEP = 0.4  # of the vertices that a level keeps at least
+TWINS = 0.5  # of the vertices that are left, at most, for a level of twins
+
+
+@njit(cache=True, nogil=True)
+def _cluster(
+    order, start, pins, weights, vertex_start, nets, sizes, part, limit, budget, large, least,
+    cluster, held, rating, touched, seen,
+):  # fmt: skip
+    """Vertices join clusters within their parts, in the given order, until few are left.
+
+    part : ndarray[int32], only vertices of the same part join
+    limit : of the size of a cluster; least : clusters at which to stop
+    cluster : filled, the number of a vertex of the cluster
+    held : shape (vertices,), sizes, on exit those of clusters
+    rating, seen : scratch per vertex, 0 on entry; touched : scratch per vertex
+    Returns the number of clusters.
+    """
+    n = sizes.size
+    for v in range(n):
+        cluster[v] = v
+        held[v] = sizes[v]
+    joined = np.zeros(n, np.uint8)  # those that are in a cluster with others
+    left = n
+    stamp = 0
+    for v in order:
+        if left <= least:
+            break
+        if joined[v]:
+            continue
+        work = 0
+        for i in range(vertex_start[v], vertex_start[v + 1]):
+            length = start[nets[i] + 1] - start[nets[i]]
+            work += length if length <= large else 0
+        step = max(1, work // budget)
+        count = 0
+        for i in range(vertex_start[v] + v % step, vertex_start[v + 1], step):
+            e = nets[i]
+            length = start[e + 1] - start[e]
+            if length > large or weights[e] == 0:
+                continue
+            score = weights[e] / (length - 1)
+            stamp += 1
+            for p in range(start[e], start[e + 1]):
+                c = cluster[pins[p]]
+                if seen[c] == stamp:  # a net counts once for a cluster
+                    continue
+                seen[c] = stamp
+                if rating[c] == 0.0:
+                    touched[count] = c
+                    count += 1
+                rating[c] += score
+        best = v
+        best_rating = 0.0
+        for t in range(count):
+            c = touched[t]
+            r = rating[c]
+            rating[c] = 0.0
+            if c == v or part[c] != part[v] or held[c] + held[v] > limit:
+                continue
+            r /= max(held[c], 1)
+            # of two as good the smaller one, so that clusters grow alike
+            if r > best_rating or (r == best_rating and held[c] < held[best]):
+                best = c
+                best_rating = r
+        if best_rating == 0.0:
+            continue
+        cluster[v] = best
+        held[best] += held[v]
+        joined[v] = 1
+        joined[best] = 1
+        left -= 1
+    return left
+
+
+@njit(cache=True, nogil=True)
+def _views(start, pins, salt, inward, outward):
+    """A number for the nets that reach each vertex, and one for the pins that its own nets reach.
+
+    salt : ndarray[uint64], random numbers, at least one a net and a vertex
+    """
+    for e in range(start.size - 1):
+        total = np.uint64(0)
+        for p in range(start[e] + 1, start[e + 1]):
+            inward[pins[p]] += salt[e]
+            total += salt[pins[p]]
+        if start[e + 1] > start[e]:
+            outward[pins[start[e]]] += total
+
+
+@njit(cache=True, nogil=True)
+def _pack_equal(order, keys, part, sizes, limit, cluster):
+    """Vertices of equal keys and parts, side by side in the order, share clusters up to a size."""
+    count = 0
+    held = np.int64(0)
+    for i in range(order.size):
+        v = order[i]
+        u = order[i - 1] if i > 0 else v
+        held += sizes[v]
+        if i > 0 and (keys[u] != keys[v] or part[u] != part[v] or held > limit):
+            count += 1
+            held = sizes[v]
+        cluster[v] = count
+    return count + 1
+
+
+def join_twins(
+    graph: Hypergraph,
+    part: Int32,
+    limit: int,
+    rng: np.random.Generator,
+    directed: bool = False,
+) -> tuple[Hypergraph, Int32] | None:
+    """A level on which vertices that are in the same nets, but for their own, are clusters.
+
+    The neurons of a layer that see the same window, in all feature maps, are such; their nets are
+    one after that, so that a level costs a fraction. None if that is not so for many.
+    """
+    n = graph.vertices
+    salt = rng.integers(0, 1 << 63, max(n, graph.net_count)).astype(np.uint64)
+    inward, outward = np.zeros((2, n), np.uint64)
+    with np.errstate(over="ignore"):  # modulo 2^64, also with the JIT off
+        _views(graph.start, graph.pins, salt, inward, outward)
+        keys = inward * np.uint64(3) + outward
+    cluster = np.empty(n, np.int32)
+    order = np.lexsort((keys, part))
+    count = _pack_equal(order, keys, part, graph.sizes, limit, cluster)
+    if count > TWINS * n:
+        return None
+    return contract(graph, cluster, count, directed), cluster
+
+
+def coarsen(
+    graph: Hypergraph,
+    part: Int32,
+    limit: int,
+    least: int,
+    rng: np.random.Generator,
+    directed: bool = False,
+) -> tuple[Hypergraph, Int32]:
+    """One level: the hypergraph of clusters, and the cluster of every vertex.
+
+    part : ndarray[int32], shape (vertices,); no cluster is of two parts
+    limit : size of a cluster at most; least : clusters that there are at least, as is `STEP`
+    directed : see `contract`
+    """
+    n = graph.vertices
+    least = max(least, int(STEP * n))
+    cluster, held = np.empty(n, np.int32), np.empty(n, np.int64)
+    _cluster(
+        rng.permutation(n), graph.start, graph.pins, graph.weights, graph.vertex_start, graph.nets,
+        graph.sizes, part, limit, BUDGET, LARGE_NET, least, cluster, held, np.zeros(n),
+        np.empty(n, np.int32), np.zeros(n, np.int64),
+    )  # fmt: skip
+    leaders = np.unique(cluster)
+    number: Int32 = np.searchsorted(leaders, cluster).astype(np.int32)
+    return contract(graph, number, leaders.size, directed), number

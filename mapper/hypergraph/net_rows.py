@@ -1,0 +1,125 @@
+"""The hypergraph of a network: a net for each neuron that fires and reaches others."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from mapper.hypergraph.hypergraph import Hypergraph, Int32, Int64, make_hypergraph
+from mapper.partitioning.greedy_growing import Subgraph
+from mapper.runtime.threads import Team
+from storage.store.network import RATE, NetworkFile
+
+
+@njit(cache=True, nogil=True)
+def _nets_of_block(first, indptr, ids, weights, rates, rated, out_lengths, out_pins, out_weights):
+    """Nets of consecutive neurons: the neuron, then its targets; returns (nets, pins).
+
+    rates : of all neurons, if `rated`; else the rate is the largest weight of a neuron's synapses
+    """
+    found = 0
+    at = 0
+    for i in range(indptr.size - 1):
+        v = first + i
+        rate = np.int64(0)
+        for e in range(indptr[i], indptr[i + 1]):
+            rate = max(rate, weights[e])
+        if rated:
+            rate = rates[v]
+        if rate == 0 or indptr[i] == indptr[i + 1]:
+            continue
+        out_pins[at] = v
+        at += 1
+        for e in range(indptr[i], indptr[i + 1]):
+            out_pins[at] = ids[e]
+            at += 1
+        out_lengths[found] = 1 + indptr[i + 1] - indptr[i]
+        out_weights[found] = rate
+        found += 1
+    return found, at
+
+
+Lists = tuple[Int64, Int32, Int64]
+
+
+class NetReader:
+    """Reads the nets of a network block by block.
+
+    Neurons that are silent or reach no other have none.
+    """
+
+    def __init__(self, network: NetworkFile) -> None:
+        self._network = network
+        self._rated = RATE in network.meta.attributes
+        self._rates = network.attribute(RATE).stored if self._rated else np.zeros(0, np.int64)
+
+    def read(self, index: int) -> Lists:
+        """The nets of a block: where the pins of each begin, pins, and weights."""
+        first, last = self._network.block_bounds(index)
+        indptr, ids, weights = self._network.read_outgoing(index)
+        lengths, rates = np.empty((2, last - first), np.int64)
+        pins = np.empty(ids.size + last - first, np.int32)
+        found, used = _nets_of_block(
+            first, indptr, ids, weights, self._rates, self._rated, lengths, pins, rates
+        )
+        return np.append(0, np.cumsum(lengths[:found])), pins[:used].copy(), rates[:found]
+
+    def stream(self, team: Team) -> Iterator[Lists]:
+        """All blocks in their order, read ahead by the threads."""
+        return team.stream(self.read, range(self._network.block_count))
+
+
+def read_nets(
+    network: NetworkFile,
+    sizes: Int64,
+    team: Team,
+    advance: Callable[[int], None] = lambda done: None,
+) -> Hypergraph:
+    """All nets of a network, in memory.
+
+    sizes : ndarray[int64], shape (neurons,), capacity that each uses
+    """
+    lengths, pins, weights = [np.zeros(1, np.int64)], [], []
+    for some_start, some_pins, some_weights in NetReader(network).stream(team):
+        lengths.append(np.diff(some_start))
+        pins.append(some_pins)
+        weights.append(some_weights)
+        advance(some_pins.size - some_weights.size)
+    start = np.cumsum(np.concatenate(lengths))
+    return make_hypergraph(start, np.concatenate(pins), np.concatenate(weights), sizes)
+
+
+@njit(cache=True, nogil=True)
+def _add_nets(start, pins, weights, part, marks, matrix):
+    """Add the rate of each net for every part that it reaches from the part of its source.
+
+    marks : scratch per part, -1 on entry; matrix : ndarray[int64], shape (parts, parts)
+    """
+    for e in range(start.size - 1):
+        own = part[pins[start[e]]]
+        marks[own] = e
+        for p in range(start[e] + 1, start[e + 1]):
+            k = part[pins[p]]
+            if marks[k] != e:
+                marks[k] = e
+                matrix[own, k] += weights[e]
+                matrix[k, own] += weights[e]
+
+
+def net_traffic(graph: Hypergraph, part: NDArray[np.int32], parts: int) -> Subgraph:
+    """The graph of groups, a neuron counted once for each group that it reaches."""
+    matrix = np.zeros((parts, parts), np.int64)
+    marks = np.full(parts, -1, np.int64)
+    _add_nets(graph.start, graph.pins, graph.weights, part, marks, matrix)
+    return traffic_of(matrix, np.bincount(part, graph.sizes, parts).astype(np.int64))
+
+
+def traffic_of(matrix: Int64, sizes: Int64) -> Subgraph:
+    """The graph of a matrix of traffic between groups; sizes : of the groups."""
+    source, target = np.nonzero(matrix)
+    indptr = np.append(0, np.cumsum(np.bincount(source, minlength=sizes.size)))
+    members = np.arange(sizes.size, dtype=np.int64)
+    return Subgraph(indptr, target.astype(np.int32), matrix[source, target], sizes, members)

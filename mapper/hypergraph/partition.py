@@ -1,0 +1,156 @@
+"""Partition of a hypergraph in memory by connectivity: multilevel, V-cycles, pairs cut anew.
+
+Coarsening to some vertices for each part, recursive bisection there, and k-way FM on every level on
+the way back (Karypis and Kumar, "Multilevel k-way hypergraph partitioning", VLSI Design 11, 2000).
+A V-cycle coarsens again, inside parts only, and refines on the way back. At the end pairs of parts
+are bisected anew, which gains what moves of single vertices do not find.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from mapper.hypergraph.bisection import SHRINKS, Effort, partition_by_bisection
+from mapper.hypergraph.coarsening import coarsen, join_twins
+from mapper.hypergraph.fm import Search, refine
+from mapper.hypergraph.hypergraph import Hypergraph, Int32, Int64, connectivity
+from mapper.hypergraph.rebisection import PairEffort, cut_pairs_anew
+from mapper.runtime.stopping import Stop
+from mapper.runtime.threads import Team
+
+COARSEST = 100  # vertices for each part at which bisections start
+HEAVIEST = 1.5  # a cluster is at most this times the mean vertex of the coarsest level
+TURN = 10  # rounds of pairs between two refinements
+LAST_PASS = 4  # looks at all pins, when those alike have been kept together before
+RECUT = 10  # looks at all pins of a round in which pairs are bisected anew, about
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionEffort:
+    """How hard a partition is worked on.
+
+    bisection : of the coarsest level; search : of k-way FM on every level
+    cycles : V-cycles after the first way down and up
+    recuts : rounds in which pairs of parts are bisected anew, fewer if the budget of the search
+        is not enough for as many
+    """
+
+    bisection: Effort
+    search: Search
+    cycles: int
+    recuts: int
+
+
+def partition_hypergraph(
+    graph: Hypergraph, parts: int, capacity: int, effort: PartitionEffort, seed: int, team: Team
+) -> Int32:
+    """Part of every vertex, 0 .. parts-1; no part holds more than its capacity if moves of single
+    vertices can see to that."""
+    rng = np.random.default_rng(seed)
+    room = np.full(parts, capacity, np.int64)
+    twins = join_twins(graph, np.zeros(graph.vertices, np.int32), _limit(graph, parts), rng)
+    if twins is None:
+        return _partition(graph, room, effort, seed, rng, team)
+    above, cluster = twins
+    part = _partition(above, room, effort, seed, rng, team)[cluster]
+    last = replace(effort.search, budget=LAST_PASS * graph.pins.size, passes=1)
+    refine(graph, part, room, last, rng)
+    return part
+
+
+def _limit(graph: Hypergraph, parts: int) -> int:
+    """Most that a cluster may hold on levels for so many parts."""
+    return max(1, int(HEAVIEST * graph.sizes.sum() / (COARSEST * parts)))
+
+
+def _partition(
+    graph: Hypergraph,
+    room: Int64,
+    effort: PartitionEffort,
+    seed: int,
+    rng: np.random.Generator,
+    team: Team,
+) -> Int32:
+    best = np.zeros(graph.vertices, np.int32)
+    best_cost = (1 << 62, 0)
+    for index in range(effort.cycles + 1):
+        levels = _levels(graph, best, room.size, rng)
+        if index == 0:
+            coarsest, capacity = levels[-1][0], int(room[0])
+            part = partition_by_bisection(
+                coarsest, room.size, capacity, effort.bisection, rng, team.stop
+            )
+        else:
+            part = best
+            for _, cluster in levels[1:]:
+                part = _carried(part, cluster)
+        part = _refined_upwards(levels, part, room, effort.search, rng, team.stop)
+        cost = _cost(graph, part, room)
+        if cost >= best_cost:
+            break
+        best, best_cost = part, cost
+    recuts = min(effort.recuts, effort.search.budget // (RECUT * max(1, graph.pins.size)))
+    for turn in range(0, recuts, TURN):
+        pairs = PairEffort(min(TURN, recuts - turn), effort.bisection)
+        part = best.copy()
+        cut_pairs_anew(graph, part, room, pairs, seed + turn, team)
+        refine(graph, part, room, effort.search, rng)
+        cost = _cost(graph, part, room)
+        if cost >= best_cost:
+            break
+        best, best_cost = part, cost
+    return best
+
+
+def _cost(graph: Hypergraph, part: Int32, room: Int64) -> tuple[int, int]:
+    """What is above the room of the parts, and the connectivity."""
+    load = np.bincount(part, weights=graph.sizes, minlength=room.size).astype(np.int64)
+    return int(np.maximum(load - room, 0).sum()), connectivity(graph, part, room.size)
+
+
+def _carried(part: Int32, cluster: Int32) -> Int32:
+    """The parts of clusters that are inside parts."""
+    above = np.empty(int(cluster.max()) + 1, np.int32)
+    above[cluster] = part
+    return above
+
+
+def _levels(
+    graph: Hypergraph, part: Int32, parts: int, rng: np.random.Generator
+) -> list[tuple[Hypergraph, Int32]]:
+    """From fine to coarse: the hypergraph of each level, and the clusters of the one before.
+
+    part : ndarray[int32], shape (vertices,); clusters stay inside parts
+    """
+    least, limit = COARSEST * parts, _limit(graph, parts)
+    levels = [(graph, np.arange(graph.vertices, dtype=np.int32))]
+    while levels[-1][0].vertices > least:
+        fine = levels[-1][0]
+        coarse, cluster = coarsen(fine, part, limit, least, rng)
+        if coarse.vertices > SHRINKS * fine.vertices:
+            break
+        levels.append((coarse, cluster))
+        part = _carried(part, cluster)
+    return levels
+
+
+def _refined_upwards(
+    levels: list[tuple[Hypergraph, Int32]],
+    part: Int32,
+    room: Int64,
+    search: Search,
+    rng: np.random.Generator,
+    stop: Stop,
+) -> Int32:
+    """Refine on every level; on coarse ones parts may hold a vertex more, so that there are moves
+    at all where the slack is less than a vertex."""
+    while True:
+        stop.check()
+        some, cluster = levels.pop()
+        slack = int(some.sizes.max()) if levels else 0
+        refine(some, part, room + slack, search, rng)
+        if not levels:
+            return part
+        part = part[cluster]

@@ -1,0 +1,174 @@
+"""Pairs of parts are put together and cut anew.
+
+What a net costs in two parts, given all others, is its weight if it has pins in both, so that the
+best way to share out the vertices of a pair is a bisection of the hypergraph that they induce
+(pairwise refinement, as of Sanders and Schulz, ESA 2011, with a multilevel bisection in place of
+FM). Pairs that share no part do not see each other, and are worked on side by side.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numba import njit
+
+from mapper.hypergraph.bisection import Effort, bisect
+from mapper.hypergraph.hypergraph import Hypergraph, Int32, Int64, connectivity, make_hypergraph
+from mapper.runtime.threads import Team
+
+
+@njit(cache=True, nogil=True)
+def _induced(members, number, seen, start, pins, weights, vertex_start, nets, out_start, out_pins,
+             out_weights):  # fmt: skip
+    """The nets with two pins or more among some vertices, and these pins.
+
+    number : of every vertex among the members, -1 for others; seen : scratch per net, zero on entry
+        and exit. Returns how many nets there are.
+    """
+    at = 0
+    found = 0
+    out_start[0] = 0
+    for v in members:
+        for i in range(vertex_start[v], vertex_start[v + 1]):
+            e = nets[i]
+            if seen[e]:
+                continue
+            seen[e] = 1
+            first = at
+            for p in range(start[e], start[e + 1]):
+                u = number[pins[p]]
+                if u >= 0:
+                    out_pins[at] = u
+                    at += 1
+            if at - first < 2:
+                at = first
+                continue
+            out_weights[found] = weights[e]
+            found += 1
+            out_start[found] = at
+    for v in members:
+        for i in range(vertex_start[v], vertex_start[v + 1]):
+            seen[nets[i]] = 0
+    return found
+
+
+def induced(graph: Hypergraph, members: Int64) -> Hypergraph:
+    """The hypergraph of some vertices, with what nets have left there."""
+    number = np.full(graph.vertices, -1, np.int32)
+    number[members] = np.arange(members.size)
+    degrees = graph.vertex_start[members + 1] - graph.vertex_start[members]
+    most = int(degrees.sum())
+    start, weights = np.empty(most + 1, np.int64), np.empty(most, np.int64)
+    pins = np.empty(most, np.int32)
+    found = _induced(
+        members, number, np.zeros(graph.net_count, np.uint8), graph.start, graph.pins,
+        graph.weights, graph.vertex_start, graph.nets, start, pins, weights,
+    )  # fmt: skip
+    used = int(start[found])
+    return make_hypergraph(
+        start[: found + 1].copy(), pins[:used].copy(), weights[:found].copy(), graph.sizes[members]
+    )
+
+
+@njit(cache=True, nogil=True)
+def _shared(start, pins, weights, part, marks, reached, table):
+    """Add the weight of each net to all pairs of parts that it reaches; both ways.
+
+    marks : scratch per part, -1 on entry; reached : scratch per part
+    """
+    for e in range(start.size - 1):
+        count = 0
+        for p in range(start[e], start[e + 1]):
+            k = part[pins[p]]
+            if marks[k] != e:
+                marks[k] = e
+                reached[count] = k
+                count += 1
+        for i in range(count):
+            for j in range(i):
+                table[reached[i], reached[j]] += weights[e]
+                table[reached[j], reached[i]] += weights[e]
+
+
+@dataclass(frozen=True, slots=True)
+class PairEffort:
+    """rounds : of pairs, each part in one at most; bisection : of each pair."""
+
+    rounds: int
+    bisection: Effort
+
+
+def cut_pairs_anew(
+    graph: Hypergraph, part: Int32, room: Int64, effort: PairEffort, seed: int, team: Team
+) -> int:
+    """Pairs of parts that share nets are bisected anew; `part` changes in place.
+
+    Returns by how much the connectivity fell. The result is the same for any number of threads.
+    """
+    parts = room.size
+    tried = np.zeros((parts, parts), np.bool_)  # since one of the two has changed
+    won = 0
+    for index in range(effort.rounds):
+        shared = np.zeros((parts, parts), np.int64)
+        marks, reached = np.full(parts, -1, np.int64), np.empty(parts, np.int64)
+        _shared(graph.start, graph.pins, graph.weights, part, marks, reached, shared)
+        rng = np.random.default_rng([seed, index])
+        pairs = _matching(np.where(tried, 0, shared), rng)
+        if not pairs:
+            break
+        order = np.argsort(part, kind="stable")
+        begin = np.searchsorted(part[order], np.arange(parts + 1))
+
+        def work(
+            pair: tuple[int, int], order: Int64 = order, begin: Int64 = begin, index: int = index
+        ) -> tuple[int, Int64]:
+            members = np.concatenate([order[begin[k] : begin[k + 1]] for k in pair])
+            return _cut(graph, members, part, pair, room, effort.bisection, [seed, index, *pair])
+
+        for (a, b), (gained, moved) in zip(pairs, team.map(work, pairs), strict=True):
+            if gained:
+                tried[[a, b]] = tried[:, [a, b]] = False
+                part[moved] = a + b - part[moved]
+                won += gained
+            tried[a, b] = tried[b, a] = True
+    return won
+
+
+def _matching(shared: Int64, rng: np.random.Generator) -> list[tuple[int, int]]:
+    """Pairs of parts that share much, no part in two of them."""
+    low, high = np.nonzero(np.triu(shared, 1))
+    score = shared[low, high] * rng.random(low.size)
+    free = np.ones(shared.shape[0], np.bool_)
+    pairs = []
+    for i in np.argsort(-score, kind="stable"):
+        a, b = int(low[i]), int(high[i])
+        if free[a] and free[b]:
+            free[a] = free[b] = False
+            pairs.append((a, b))
+    return pairs
+
+
+def _cut(
+    graph: Hypergraph,
+    members: Int64,
+    part: Int32,
+    pair: tuple[int, int],
+    room: Int64,
+    effort: Effort,
+    seed: list[int],
+) -> tuple[int, Int64]:
+    """What a new cut of two parts gains, and the vertices that change sides for it."""
+    some = induced(graph, members)
+    now = (part[members] == pair[1]).astype(np.int32)
+    before = connectivity(some, now, 2)
+    rooms = room[list(pair)]
+    wanted = int(some.sizes[now == 0].sum())
+    side = bisect(some, wanted, rooms, effort, np.random.default_rng(seed))
+    load = np.bincount(side, weights=some.sizes, minlength=2)
+    gained = before - connectivity(some, side, 2)
+    if gained <= 0 or np.any(load > np.maximum(rooms, 0)):
+        return 0, members[:0]
+    if np.all(load[::-1] <= rooms) and 2 * int(some.sizes[side != now].sum()) > some.sizes.sum():
+        side = 1 - side  # the other way round fewer move
+    return gained, members[side != now]

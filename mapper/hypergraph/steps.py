@@ -1,0 +1,159 @@
+"""The steps of a run with the objective multicast, with what is kept of each."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mapper.graph.rows import Rows
+from mapper.hop_refinement.mesh import Mesh
+from mapper.hypergraph.bisection import Effort
+from mapper.hypergraph.fm import Search
+from mapper.hypergraph.hypergraph import Hypergraph, connectivity
+from mapper.hypergraph.net_rows import NetReader
+from mapper.hypergraph.partition import PartitionEffort, partition_hypergraph
+from mapper.hypergraph.streamed import refine_streamed, streamed_traffic
+from mapper.hypergraph.tree_refinement import TreeEffort, refine_by_trees
+from mapper.partitioning.greedy_growing import Subgraph
+from mapper.partitioning.rebalance import balance, put_right
+from mapper.partitioning.streamed import SETTLED, numbered, parts_wanted
+from mapper.runtime.checkpoint import Arrays, Steps
+from mapper.runtime.monitor import Monitor
+from mapper.runtime.stopping import Better
+from mapper.runtime.threads import Team
+from mapper.scoring.stage_costs import Costs
+from mapper.settings import Settings
+from storage.store.graph import Graph
+from storage.store.network import NetworkFile
+
+
+@dataclass(frozen=True, slots=True)
+class NetTask:
+    """Nets and what their vertices are to be cut into.
+
+    graph : the same network; capacity : of a core; cores : that the chip has
+    strict : parts above the capacity are an error; else they are put right elsewhere
+    """
+
+    nets: Hypergraph
+    graph: Graph
+    capacity: int
+    cores: int
+    strict: bool = True
+
+
+def partition_nets(
+    task: NetTask,
+    settings: Settings,
+    memory: int,
+    steps: Steps,
+    monitor: Monitor,
+    costs: Costs,
+    team: Team,
+) -> tuple[NDArray[np.int32], int]:
+    """Parts within the capacity, of little connectivity; returns (part, count).
+
+    memory : bytes of the table of gains
+    Raises `DoesNotFitError` if no way was found to get all parts within the capacity.
+    """
+    nets, capacity, cores = task.nets, task.capacity, task.cores
+    wanted = parts_wanted(int(nets.sizes.sum()), capacity, cores)
+    monitor.level(nets.vertices, nets.pins.size)
+    repeats = max(1, settings.bisection_repeats // 2)
+    effort = PartitionEffort(
+        Effort(settings.bisection_repeats, 3, 100, repeats),
+        Search(settings.refinement_passes, 25, 150, settings.net_budget, memory),
+        settings.cycles,
+        settings.recuts,
+    )
+
+    def work() -> Arrays:
+        part = partition_hypergraph(nets, wanted, capacity, effort, settings.seed_of(2), team)
+        load = np.bincount(part, weights=nets.sizes, minlength=cores).astype(np.int64)
+        if load.max() > capacity:
+            mend = put_right if task.strict else balance
+            mend(task.graph, nets.sizes, part, load, capacity, settings.threads)
+        return {"part": numbered(part, cores)[0]}
+
+    with monitor.stage("partition"):
+        part = steps.once("nets", work)["part"]
+        parts = int(part.max()) + 1
+        cost = connectivity(nets, part, parts)
+        monitor.note(f"{parts:,} parts, connectivity {cost:,}")
+        costs.part(part)
+        costs.nets(connectivity=cost)
+    return part, parts
+
+
+def refine_streamed_nets(
+    network: NetworkFile,
+    rows: Rows,
+    part: NDArray[np.int32],
+    parts: int,
+    capacity: int,
+    settings: Settings,
+    memory: int,
+    steps: Steps,
+    scratch: Path,
+    monitor: Monitor,
+    costs: Costs,
+    team: Team,
+) -> tuple[NDArray[np.int32], Subgraph]:
+    """Where the nets do not fit the memory: parts refined by connectivity, and their traffic."""
+    nets = NetReader(network)
+    room = np.full(parts, capacity, np.int64)
+    with monitor.stage("refine by nets"):
+        monitor.expect(settings.block_passes * rows.entries)
+        for index in range(settings.block_passes):
+
+            def once(part: NDArray[np.int32] = part, index: int = index) -> Arrays:
+                found = part.copy()
+                moves, cost = refine_streamed(
+                    rows, nets, found, room, settings.seed_of(7), index, team, monitor.advance
+                )
+                monitor.note(f"pass {index + 1}: {moves:,} moves, connectivity was {cost:,}")
+                return {"part": found, "moves": np.array([moves], np.int64)}
+
+            arrays = steps.once(f"nets {index}", once)
+            part = arrays["part"]
+            if arrays["moves"][0] * SETTLED < rows.vertices:
+                break
+        costs.part(part)
+    with monitor.stage("groups"):
+        groups = streamed_traffic(rows, nets, part, parts, memory, scratch, team)
+    return part, groups
+
+
+def refine_trees(
+    nets: Hypergraph,
+    core: NDArray[np.int32],
+    mesh: Mesh,
+    settings: Settings,
+    steps: Steps,
+    monitor: Monitor,
+    costs: Costs,
+    better: Better,
+) -> NDArray[np.int32]:
+    """The core of every vertex, with fewer tree hops; no core holds more than it may.
+
+    better : gets it after each V-cycle
+    """
+    for index in range(settings.tree_cycles):
+
+        def work(core: NDArray[np.int32] = core, index: int = index) -> Arrays:
+            effort = TreeEffort(settings.tree_proposals)
+            found, before, after = refine_by_trees(
+                nets, core, mesh, effort, settings.seed_of(20 + index), monitor.stop
+            )
+            monitor.note(f"cycle {index + 1}: tree hops {before:,} to {after:,}")
+            return {"core": found, "before": np.array([before], np.int64)}
+
+        arrays = steps.once(f"trees {index}", work)
+        core = arrays["core"]
+        better(core)
+        if index == 0:
+            costs.nets(hops_total=int(arrays["before"][0]))
+    return core

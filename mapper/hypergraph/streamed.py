@@ -1,0 +1,150 @@
+"""Refinement by connectivity for networks whose nets do not fit the memory: O(neurons) of it.
+
+A neuron's candidate is the part, other than its own, that its connections pull it to most. What
+moving there gains in connectivity is exact, and adds up net by net: with the pins of one net
+counted by part, each pin that is alone in its part gains the weight, each whose candidate has no
+pin of the net loses it. So one pass over the neighbour lists and one over the nets price all moves.
+Neurons take turns, a third of them at a time, so that few move against each other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from mapper.graph.groups import group_traffic
+from mapper.graph.rows import Rows
+from mapper.hypergraph.hypergraph import Int32, Int64
+from mapper.hypergraph.net_rows import NetReader, _add_nets, traffic_of
+from mapper.partitioning.greedy_growing import Subgraph
+from mapper.partitioning.kway_refinement import _move_in_order
+from mapper.runtime.threads import Spares, Team
+
+TURNS = 3  # in which neurons move
+LARGEST = 2**31 - 1
+
+
+@njit(cache=True, nogil=True)
+def _candidates(first, indptr, ids, weights, part, pull, touched, target):
+    """The part other than its own that pulls each vertex of a chunk most, -1 if there is none.
+
+    pull : scratch per part, zero on entry and exit; touched : scratch per part
+    """
+    for i in range(indptr.size - 1):
+        own = part[first + i]
+        count = 0
+        for e in range(indptr[i], indptr[i + 1]):
+            k = part[ids[e]]
+            if pull[k] == 0 and weights[e] > 0:
+                touched[count] = k
+                count += 1
+            pull[k] += weights[e]
+        best = -1
+        most = np.int64(0)
+        for t in range(count):
+            k = touched[t]
+            if k != own and pull[k] > most:
+                best = k
+                most = pull[k]
+            pull[k] = 0
+        target[first + i] = best
+
+
+@njit(cache=True, nogil=True)
+def _add_gains(start, pins, weights, part, target, count, gain):
+    """Add what each vertex gains from some nets if it goes to its target; below 0: none.
+
+    count : scratch per part, zero on entry and exit. Returns the connectivity of these nets.
+    """
+    cost = np.int64(0)
+    for e in range(start.size - 1):
+        reached = 0
+        for p in range(start[e], start[e + 1]):
+            k = part[pins[p]]
+            reached += count[k] == 0
+            count[k] += 1
+        cost += weights[e] * max(reached - 1, 0)
+        for p in range(start[e], start[e + 1]):
+            v = pins[p]
+            if target[v] < 0:
+                continue
+            if count[part[v]] == 1:
+                gain[v] += weights[e]
+            if count[target[v]] == 0:
+                gain[v] -= weights[e]
+        for p in range(start[e], start[e + 1]):
+            count[part[pins[p]]] = 0
+    return cost
+
+
+def refine_streamed(
+    rows: Rows,
+    nets: NetReader,
+    part: Int32,
+    room: Int64,
+    seed: int,
+    index: int,
+    team: Team,
+    advance: Callable[[int], None] = lambda done: None,
+) -> tuple[int, int]:
+    """One pass; `part` changes in place. Returns the moves, and the connectivity before the last
+    turn of them. No part that is within its room is filled beyond it."""
+    spares = Spares(lambda: (np.zeros(room.size, np.int64), np.empty(room.size, np.int32)))
+    target = np.empty(rows.vertices, np.int32)
+
+    def look(number: int) -> int:
+        chunk = rows.read(number)
+        with spares.borrow() as (pull, touched):
+            _candidates(
+                chunk.first, chunk.indptr, chunk.ids, chunk.weights, part, pull, touched, target
+            )
+        return int(chunk.indptr[-1] - chunk.indptr[0])
+
+    for entries in team.stream(look, range(rows.chunks)):
+        advance(entries)
+    turn = np.random.default_rng([seed, index]).integers(0, TURNS, rows.vertices)
+    load = np.zeros(room.size, np.int64)
+    np.add.at(load, part, rows.sizes)
+    head, tail = np.full((2, room.size), -1, np.int64)
+    moved = cost = 0
+    for k in range(TURNS):
+        now = np.where((turn == k) & (target != part), target, -1).astype(np.int32)
+        gain, count = np.zeros(rows.vertices, np.int64), np.zeros(room.size, np.int64)
+        cost = 0
+        for start, pins, weights in nets.stream(team):
+            cost += int(_add_gains(start, pins, weights, part, now, count, gain))
+        better = np.flatnonzero(gain > 0)
+        gains = np.minimum(gain[better], LARGEST).astype(np.int32)
+        scratch = np.empty((2, better.size + 1), np.int64)
+        # what two have in common that would change places is not known, so none do
+        apart = np.full_like(gains, LARGEST)
+        moved += int(
+            _move_in_order(
+                np.argsort(-gains, kind="stable"), better.astype(np.int32), now[better], gains,
+                apart, rows.sizes, part, load, room, np.zeros_like(room), head, tail, *scratch,
+            )
+        )  # fmt: skip
+    return moved, cost
+
+
+def streamed_traffic(
+    rows: Rows,
+    nets: NetReader,
+    part: NDArray[np.int32],
+    parts: int,
+    memory: int,
+    scratch: Path,
+    team: Team,
+) -> Subgraph:
+    """Traffic between groups with fan-out inside the core; by connections if no matrix fits."""
+    if 8 * parts * parts > memory:
+        return group_traffic(rows, part, parts, memory, scratch, team)
+    matrix, marks = np.zeros((parts, parts), np.int64), np.empty(parts, np.int64)
+    for start, pins, weights in nets.stream(team):
+        marks[:] = -1
+        _add_nets(start, pins, weights, part, marks, matrix)
+    return traffic_of(matrix, np.bincount(part, rows.sizes, parts).astype(np.int64))

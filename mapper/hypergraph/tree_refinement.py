@@ -1,0 +1,96 @@
+"""After placement: neurons move and change places between cores, to save tree hops.
+
+V-cycles, as in `mapper.hop_refinement.v_cycle`: vertices that see the same, and those that share
+many nets, move together first, then each alone. Every level is annealed from a low temperature.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from mapper.hop_refinement.mesh import Mesh
+from mapper.hypergraph.coarsening import coarsen, join_twins
+from mapper.hypergraph.hypergraph import Hypergraph, Int32
+from mapper.hypergraph.trees import anneal_trees, new_trees
+from mapper.runtime.stopping import Stop
+
+SHRINKS = 0.9  # a level that leaves more than this share of the vertices is the last
+HEAVIEST = 4.0  # a cluster is at most this times the mean vertex of the level below
+COARSEST = 6  # vertices of a core below which there is nothing left to move
+
+
+@dataclass(frozen=True, slots=True)
+class TreeEffort:
+    """How long and how hot.
+
+    proposals : for each vertex of a level; least, most : in all, on a level; `most` in slots that
+        are looked at, about
+    start, end : first and last temperature, in hops of the mean spike; steps : temperatures
+    toll : hops that count for each core that a neuron reaches, so that fewer hops do not come at
+        the price of more cores (a spike passes a router there, and is looked up)
+    """
+
+    proposals: float
+    least: int = 200_000
+    most: int = 30_000_000
+    start: float = 1.0
+    end: float = 0.05
+    steps: int = 20
+    toll: int = 4
+
+
+def refine_by_trees(
+    graph: Hypergraph,
+    core: Int32,
+    mesh: Mesh,
+    effort: TreeEffort,
+    seed: int,
+    stop: Stop | None = None,
+) -> tuple[Int32, int, int]:
+    """One V-cycle; returns the core of every vertex, and tree hops before and after.
+
+    core : ndarray[int32], shape (vertices,), core id. Never worse than before.
+    stop : is looked at now and then
+    """
+    before = new_trees(graph, core.copy(), mesh.room, mesh.width)[1]
+    rng = np.random.default_rng([seed, graph.vertices])
+    levels, cores = [graph], [core]
+    clusters: list[Int32] = []
+    used = int(np.count_nonzero(mesh.room))
+    while levels[-1].vertices > COARSEST * used:
+        fine, on = levels[-1], cores[-1]
+        limit = max(1, int(HEAVIEST * fine.sizes.sum() / fine.vertices))
+        found = join_twins(fine, on, 4 * limit, rng, True) if not clusters else None
+        coarse, cluster = found or coarsen(fine, on, limit, COARSEST * used, rng, True)
+        if coarse.vertices > SHRINKS * fine.vertices:
+            break
+        above = np.empty(coarse.vertices, np.int32)
+        above[cluster] = on
+        levels.append(coarse)
+        clusters.append(cluster)
+        cores.append(above)
+    heats = np.geomspace(effort.start, effort.end, effort.steps)
+    on = cores[-1]
+    while True:
+        some = levels.pop()
+        spike = float(some.weights.sum()) / max(1, some.vertices)
+        each = _proposals(some, on, mesh, effort) // effort.steps
+        on = anneal_trees(
+            some, on, mesh.room, mesh.width, effort.toll, spike * heats, each, seed + len(levels),
+            stop,
+        )  # fmt: skip
+        if not levels:
+            break
+        on = on[clusters.pop()]
+    after = new_trees(graph, on.copy(), mesh.room, mesh.width)[1]
+    return (on, before, after) if after < before else (core, before, before)
+
+
+def _proposals(graph: Hypergraph, core: Int32, mesh: Mesh, effort: TreeEffort) -> int:
+    """Proposals on a level, within what they may look at: the slots of a vertex's nets, twice."""
+    trees, _ = new_trees(graph, core.copy(), mesh.room, mesh.width)
+    reached = np.repeat(trees.used.astype(np.int64), np.diff(graph.start)).sum()
+    work = 2 * max(1.0, float(reached) / graph.vertices)
+    return int(min(max(effort.proposals * graph.vertices, effort.least), effort.most / work))

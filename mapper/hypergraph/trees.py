@@ -1,0 +1,300 @@
+"""Annealing of a mapping by tree hops: single vertices move, or change places, between cores.
+
+A spike goes along the union of the XY routes to the cores that it is for: along the row of its
+source as far as the farthest columns, and in each column with a target from that row to the
+farthest rows. A move is priced exactly, from the cores that each net reaches: those of the nets
+whose set of cores it does not change cost nothing to price. Simulated annealing from a good start,
+as in `mapper.hop_refinement.annealing`.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from mapper.hypergraph.hypergraph import Hypergraph, Int32, Int64
+from mapper.runtime.random import _accepted, _next
+from mapper.runtime.stopping import Stop, slices
+
+NEAR = 600  # of 1024 proposals: a core that a net of the vertex reaches; else one next to its own
+SPARE = 16  # vertices more than the fullest core, for which a core has places
+
+
+class Trees(NamedTuple):
+    """A mapping and the trees of its nets.
+
+    core, load, room : core of every vertex; what cores hold and may hold, 0 for not at all
+    column, row : of every core
+    slot_start, slot_part, slot_count, used : cores of the targets of each net, the source not
+        counted, with the number of targets there
+    price : shape (nets,), of each tree
+    low, high, mark : scratch per column; stamp : shape (1,), the last value in `mark`
+    toll : shape (1,), what each core that a net reaches costs besides the links
+    """
+
+    start: Int64
+    pins: Int32
+    weights: Int64
+    vertex_start: Int64
+    nets: Int32
+    sizes: Int64
+    core: Int32
+    load: Int64
+    room: Int64
+    column: Int32
+    row: Int32
+    slot_start: Int64
+    slot_part: Int32
+    slot_count: Int32
+    used: Int32
+    price: Int64
+    low: Int64
+    high: Int64
+    mark: Int64
+    stamp: Int64
+    toll: Int64
+
+
+@njit(cache=True, nogil=True)
+def _tree(t, e, source, without, extra):
+    """Price of the tree of a net from a core, less one target core, and with another (-1: none)."""
+    t.stamp[0] += 1
+    stamp = t.stamp[0]
+    y0 = t.row[source]
+    west = t.column[source]
+    east = west
+    hops = 0
+    first = t.slot_start[e]
+    for at in range(first, first + t.used[e] + 1):
+        c = np.int64(extra) if at == first + t.used[e] else np.int64(t.slot_part[at])
+        if c < 0 or c == np.int64(source) or c == np.int64(without):
+            continue
+        hops += t.toll[0]
+        x, y = t.column[c], t.row[c]
+        if t.mark[x] != stamp:
+            t.mark[x] = stamp
+            t.low[x] = y0
+            t.high[x] = y0
+            west = min(west, x)
+            east = max(east, x)
+        if y < t.low[x]:
+            hops += t.low[x] - y
+            t.low[x] = y
+        elif y > t.high[x]:
+            hops += y - t.high[x]
+            t.high[x] = y
+    return hops + east - west
+
+
+@njit(cache=True, nogil=True)
+def _count_targets(t):
+    """Fill slots and prices from the cores; returns the sum of weight * price."""
+    t.load[:] = 0
+    for v in range(t.sizes.size):
+        t.load[t.core[v]] += t.sizes[v]
+    total = np.int64(0)
+    for e in range(t.weights.size):
+        t.used[e] = 0
+        first = t.slot_start[e]
+        for p in range(t.start[e] + 1, t.start[e + 1]):
+            at = first
+            c = t.core[t.pins[p]]
+            while at < first + t.used[e] and t.slot_part[at] != c:
+                at += 1
+            if at == first + t.used[e]:
+                t.slot_part[at] = c
+                t.slot_count[at] = 0
+                t.used[e] += 1
+            t.slot_count[at] += 1
+        t.price[e] = _tree(t, e, t.core[t.pins[t.start[e]]], -1, -1)
+        total += t.weights[e] * t.price[e]
+    return total
+
+
+@njit(cache=True, nogil=True)
+def _find(t, e, c):
+    """The slot of a core in a net, -1 if it is not reached."""
+    for at in range(t.slot_start[e], t.slot_start[e] + t.used[e]):
+        if t.slot_part[at] == c:
+            return at
+    return -1
+
+
+@njit(cache=True, nogil=True)
+def _change(t, v, b):
+    """What it costs more if v is on core b."""
+    a = t.core[v]
+    change = np.int64(0)
+    for i in range(t.vertex_start[v], t.vertex_start[v + 1]):
+        e = t.nets[i]
+        source = t.pins[t.start[e]]
+        if source == v:
+            change += t.weights[e] * (_tree(t, e, b, -1, -1) - t.price[e])
+            continue
+        leaves = t.slot_count[_find(t, e, a)] == 1
+        comes = _find(t, e, b) < 0
+        if leaves or comes:
+            price = _tree(t, e, t.core[source], a if leaves else -1, b if comes else -1)
+            change += t.weights[e] * (price - t.price[e])
+    return change
+
+
+@njit(cache=True, nogil=True)
+def _put(t, v, b):
+    """Put v on core b, and keep everything up to date."""
+    a = t.core[v]
+    t.core[v] = b
+    t.load[a] -= t.sizes[v]
+    t.load[b] += t.sizes[v]
+    for i in range(t.vertex_start[v], t.vertex_start[v + 1]):
+        e = t.nets[i]
+        source = t.pins[t.start[e]]
+        changed = source == v
+        if source != v:
+            at = _find(t, e, a)
+            t.slot_count[at] -= 1
+            if t.slot_count[at] == 0:
+                t.used[e] -= 1
+                last = t.slot_start[e] + t.used[e]
+                t.slot_part[at] = t.slot_part[last]
+                t.slot_count[at] = t.slot_count[last]
+                changed = True
+            at = _find(t, e, b)
+            if at < 0:
+                at = t.slot_start[e] + t.used[e]
+                t.slot_part[at] = b
+                t.slot_count[at] = 0
+                t.used[e] += 1
+                changed = True
+            t.slot_count[at] += 1
+        if changed:
+            t.price[e] = _tree(t, e, t.core[source], -1, -1)
+
+
+@njit(cache=True, nogil=True)
+def _propose(t, v, width, height, state):
+    """A core for v to go to, perhaps its own or one that is not to be used; -1 for none."""
+    a = t.core[v]
+    if _next(state) % 1024 < NEAR:
+        degree = t.vertex_start[v + 1] - t.vertex_start[v]
+        e = t.nets[t.vertex_start[v] + _next(state) % degree]
+        pick = _next(state) % np.int64(t.used[e] + 1)
+        if pick == t.used[e]:
+            return t.core[t.pins[t.start[e]]]
+        return t.slot_part[t.slot_start[e] + pick]
+    turn = _next(state) % 8
+    turn += turn >= 4  # of the nine cells around, all but the middle
+    x, y = a % width + turn % 3 - 1, a // width + turn // 3 - 1
+    if x < 0 or y < 0 or x >= width or y >= height:
+        return -1
+    return y * width + x
+
+
+@njit(cache=True, nogil=True)
+def _anneal(t, members, count, place, width, height, proposals, heat, state):
+    """Propose moves at one temperature; returns the change of the tree hops.
+
+    members, count, place : vertices of each core (in rows that may have free places behind them),
+        their number, and where each vertex is in its row; changed
+    """
+    total = np.int64(0)
+    for _ in range(proposals):
+        v = _next(state) % np.int64(t.core.size)
+        if t.vertex_start[v] == t.vertex_start[v + 1]:
+            continue
+        a = t.core[v]
+        b = _propose(t, v, width, height, state)
+        if b < 0 or b == a or t.room[b] == 0:
+            continue
+        change = _change(t, v, b)
+        if t.load[b] + t.sizes[v] <= t.room[b] and count[b] < members.shape[1]:
+            if not _accepted(change, heat, state):
+                continue
+            _put(t, v, b)
+            last = members[a, count[a] - 1]
+            members[a, place[v]] = last
+            place[last] = place[v]
+            count[a] -= 1
+            members[b, count[b]] = v
+            place[v] = count[b]
+            count[b] += 1
+        else:
+            if count[b] == 0:
+                continue
+            u = members[b, _next(state) % count[b]]
+            more = t.sizes[v] - t.sizes[u]
+            if t.load[b] + more > t.room[b] or t.load[a] - more > t.room[a]:
+                continue
+            _put(t, v, b)  # so that nets of both are priced right
+            change += _change(t, u, a)
+            if not _accepted(change, heat, state):
+                _put(t, v, a)
+                continue
+            _put(t, u, a)
+            members[a, place[v]] = u
+            members[b, place[u]] = v
+            place[v], place[u] = place[u], place[v]
+        total += change
+    return total
+
+
+def new_trees(
+    graph: Hypergraph, core: Int32, room: Int64, width: int, toll: int = 0
+) -> tuple[Trees, int]:
+    """The trees of a mapping, whose array of cores they share, and what they cost in all."""
+    cores = np.arange(room.size, dtype=np.int32)
+    slots = np.minimum(np.diff(graph.start) - 1, room.size)
+    slot_start = np.append(0, np.cumsum(slots))
+    total = int(slot_start[-1])
+    trees = Trees(
+        graph.start, graph.pins, graph.weights, graph.vertex_start, graph.nets, graph.sizes, core,
+        np.empty(room.size, np.int64), room, cores % np.int32(width), cores // np.int32(width),
+        slot_start, np.empty(total, np.int32), np.empty(total, np.int32),
+        np.empty(graph.net_count, np.int32), np.empty(graph.net_count, np.int64),
+        np.empty(width, np.int64), np.empty(width, np.int64), np.zeros(width, np.int64),
+        np.zeros(1, np.int64), np.array([toll]),
+    )  # fmt: skip
+    return trees, int(_count_targets(trees))
+
+
+def anneal_trees(
+    graph: Hypergraph,
+    core: Int32,
+    room: Int64,
+    width: int,
+    toll: int,
+    heats: NDArray[np.float64],
+    proposals: int,
+    seed: int,
+    stop: Stop | None = None,
+) -> Int32:
+    """The best state at the end of a temperature: the core of every vertex.
+
+    toll : hops that count for each core that a net reaches
+    heats : temperatures, in hops of a spike; proposals : at each of them
+    stop : is looked at now and then
+    No core that is within its room is filled beyond it.
+    """
+    n, cores = graph.vertices, room.size
+    if graph.net_count == 0 or proposals == 0:
+        return core.copy()
+    trees, now = new_trees(graph, core.copy(), room, width, toll)
+    count = np.bincount(core, minlength=cores)
+    order = np.argsort(core, kind="stable")
+    place = np.empty(n, np.int64)
+    place[order] = np.arange(n) - np.repeat(np.cumsum(count) - count, count)
+    members = np.full((cores, int(count.max()) + SPARE), -1, np.int32)
+    members[core, place] = np.arange(n)
+    state = np.random.default_rng([seed, n]).integers(1, 1 << 62, 1).astype(np.uint64)
+    best, best_core = now, core.copy()
+    for heat in heats:
+        for some in slices(proposals, stop):
+            now += int(
+                _anneal(trees, members, count, place, width, cores // width, some, heat, state)
+            )
+        if now < best:
+            best, best_core = now, trees.core.copy()
+    return best_core

@@ -1,0 +1,121 @@
+"""Whether a network can fit a chip at all: what any mapping needs, limit by limit."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from chipsim.chip.model import Chip
+from mapper.errors import DoesNotFitError
+from mapper.limits.bounds import axon_bounds
+from mapper.limits.use import Fans, count_fans
+from storage.store.graph import Graph
+from storage.store.network import ID, NetworkFile
+
+
+@dataclass(frozen=True, slots=True)
+class Demand:
+    """What one limit needs at least, against what the chip has.
+
+    limit : name of the limit; needed, available : over all usable cores
+    vertex : a vertex that no core can hold alone, or None; largest : what the largest one needs
+    too_large : how many vertices no core can hold
+    original_id : what the file that the network came from calls that vertex, if it is kept
+    """
+
+    limit: str
+    per_core: int
+    needed: int
+    available: int
+    vertex: int | None
+    largest: int
+    too_large: int = 0
+    original_id: int | str | None = None
+
+    @property
+    def fits(self) -> bool:
+        return self.vertex is None and self.needed <= self.available
+
+    def __str__(self) -> str:
+        faults = []
+        if self.vertex is not None:
+            origin = "" if self.original_id is None else f" (id {self.original_id})"
+            faults.append(
+                f"vertex {self.vertex}{origin} needs {self.largest} {self.limit}, a core has "
+                f"{self.per_core}: {self.largest - self.per_core} too few"
+            )
+            if self.too_large > 1:
+                faults[0] += f" (and so do {self.too_large - 1} more vertices)"
+            if self.limit in ("synapses", "axons_in"):
+                faults[0] += "; --split-neurons spreads its synapses over helpers"
+        if self.fits or self.needed > self.available:
+            state = "fits" if self.fits else f"{self.needed - self.available} too few"
+            faults.append(
+                f"{self.limit}: {self.needed} needed, {self.available} on the chip: {state}"
+            )
+        return "; ".join(faults)
+
+
+def demands(graph: Graph, chip: Chip, threads: int = 1, fans: Fans | None = None) -> list[Demand]:
+    """Lower bounds for every limit of the chip: what any mapping needs.
+
+    fans : of the vertices, if they are known already
+
+    neurons and synapses add up over cores; for axons see `mapper.limits.bounds`.
+    """
+    sizes = graph.vertex_sizes()
+    found = [_demand("neurons", sizes, int(sizes.sum()), chip.neurons, chip)]
+    axons = chip.axons_in is not None or chip.axons_out is not None
+    if chip.synapses is not None or axons:
+        fans = fans or count_fans(graph, threads)
+        if chip.synapses is not None:
+            total = int(fans.into.sum())
+            found.append(_demand("synapses", fans.into, total, chip.synapses, chip))
+        if axons:
+            bounds = axon_bounds(graph, chip, sizes, fans, threads)
+            if chip.axons_in is not None:
+                needed = bounds.axons_in
+                if bounds.cores > chip.usable_count:
+                    needed = max(needed, bounds.cores * chip.axons_in)
+                found.append(_demand("axons_in", fans.into, needed, chip.axons_in, chip))
+            if chip.axons_out is not None:
+                leaving = np.maximum(bounds.spread - 1, 0)
+                found.append(_demand("axons_out", leaving, bounds.axons_out, chip.axons_out, chip))
+    return [_with_origin(demand, graph) for demand in found]
+
+
+def _demand(limit: str, use: NDArray[np.int64], needed: int, per_core: int, chip: Chip) -> Demand:
+    worst = int(use.argmax())
+    largest = int(use[worst])
+    return Demand(
+        limit,
+        per_core,
+        needed,
+        per_core * chip.usable_count,
+        worst if largest > per_core else None,
+        largest,
+        int(np.count_nonzero(use > per_core)),
+    )
+
+
+def _with_origin(demand: Demand, graph: Graph) -> Demand:
+    if demand.vertex is None or not isinstance(graph, NetworkFile):
+        return demand
+    if ID not in graph.meta.attributes:
+        return demand
+    ids = graph.attribute(ID)
+    original = int(ids.stored[demand.vertex])
+    name = original if ids.labels is None else ids.labels[original]
+    return replace(demand, original_id=name)
+
+
+def require_fit(graph: Graph, chip: Chip, threads: int = 1, fans: Fans | None = None) -> None:
+    """Raise `DoesNotFitError` that says which limit lacks how much."""
+    short = [str(demand) for demand in demands(graph, chip, threads, fans) if not demand.fits]
+    if short:
+        raise DoesNotFitError(
+            f"chip {chip.name} with {chip.usable_count} usable cores is too small: "
+            f"{'; '.join(short)}; take a larger chip or larger cores"
+        )

@@ -1,0 +1,278 @@
+"""Repair of a partition with parts above a limit, within a bounded memory.
+
+Every pass gathers the incoming synapses of the parts above a limit and of as many others as the
+memory holds, and lets `mapper.limits.exchange` move vertices among them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from mapper.limits.exchange import _fill_table, _relieve
+from mapper.limits.use import (
+    AXONS_IN,
+    AXONS_OUT,
+    NEURONS,
+    SYNAPSES,
+    Use,
+    count_use,
+    excess,
+    weight_of_excess,
+)
+from mapper.runtime.threads import Team
+from storage.store.graph import Graph
+
+PASSES = 40
+ROUNDS = 12  # visits to the parts above a limit in a pass
+PAIR_BYTES = 24  # of a (source, part) pair: key and count, with as much room to spare
+ROW_BYTES = 4
+STALL = 0.99  # a pass that leaves more than this of the excess is one of few
+FEW = 6
+CHAINS, MORE_CHAINS = 48, 1 << 14  # that are tried for a part, and for the last few together
+WORK = 100  # times in a pass that the sources gathered may be looked at
+LEAST_WORK = 50_000_000  # sources that may be looked at in any case
+IN_ALL = 2  # so many such passes, of all synapses, in all repairs that share an `Effort`
+
+
+@njit(cache=True, nogil=True)
+def _collect(first, indptr, ids, incoming, undirected, item, cursor, rows):
+    """Append the sources of the neurons of a block to the rows of their items.
+
+    cursor : where the next source of each item goes, -1 for items that are not wanted
+    """
+    for i in range(indptr.size - 1):
+        v = item[first + i]
+        if cursor[v] < 0:
+            continue
+        at = cursor[v]
+        for e in range(indptr[i], indptr[i + 1]):
+            if undirected or incoming[e] > 0:
+                rows[at] = ids[e]
+                at += 1
+        cursor[v] = at
+
+
+@njit(cache=True, nogil=True)
+def _link(items, part, head, next_item, previous_item):
+    """Items of each part as lists, the first item in front."""
+    for j in range(items.size - 1, -1, -1):
+        v = items[j]
+        k = part[v]
+        previous_item[v] = -1
+        next_item[v] = head[k]
+        if head[k] >= 0:
+            previous_item[head[k]] = v
+        head[k] = v
+
+
+@dataclass(frozen=True, slots=True)
+class Items:
+    """What moves as one: single neurons, or neurons that are to be kept together.
+
+    item : ndarray[int32], shape (neurons,), item of every neuron, 0 .. count-1
+    fixed : ndarray[bool], shape (count,), items that stay where they are
+    """
+
+    item: NDArray[np.int32]
+    fixed: NDArray[np.bool_]
+
+    @classmethod
+    def single(cls, neurons: int) -> Items:
+        """Every neuron on its own, all free to move."""
+        return cls(np.arange(neurons, dtype=np.int32), np.zeros(neurons, np.bool_))
+
+    @property
+    def count(self) -> int:
+        return self.fixed.size
+
+    def total(self, values: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Sums over the neurons of each item, shape (count,)."""
+        if self.count == self.item.size:  # they are numbered alike
+            return values
+        sums = np.zeros(self.count, np.int64)
+        np.add.at(sums, self.item, values)
+        return sums
+
+    def members(self) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+        """Where the neurons of each item start, and the neurons."""
+        start = np.zeros(self.count + 1, np.int64)
+        np.cumsum(np.bincount(self.item, minlength=self.count), out=start[1:])
+        return start, np.argsort(self.item, kind="stable").astype(np.int32)
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """A network and what each core may hold of it.
+
+    sizes, fan_in : ndarray[int64], shape (neurons,); limits : ndarray[int64], shape (4,)
+    """
+
+    graph: Graph
+    sizes: NDArray[np.int64]
+    fan_in: NDArray[np.int64]
+    limits: NDArray[np.int64]
+
+    def count(self, part: NDArray[np.int32], parts: int, team: Team) -> Use:
+        return count_use(self.graph, part, parts, self.sizes, self.fan_in, team)
+
+
+@dataclass(slots=True)
+class Effort:
+    """Sources that repairs may still look at: a bound on work, the same on every machine.
+
+    stopped : a repair ended for want of work, or because what was left could not be done any more
+    """
+
+    left: int
+    stopped: bool = False
+
+    @classmethod
+    def of(cls, load: Load) -> Effort:
+        return cls(IN_ALL * (WORK * int(load.fan_in.sum()) + LEAST_WORK))
+
+
+def repair(
+    load: Load,
+    items: Items,
+    place: NDArray[np.int32],
+    parts: int,
+    allowed: NDArray[np.bool_],
+    memory: int,
+    seed: int,
+    team: Team,
+    effort: Effort | None = None,
+) -> Use:
+    """Move items until no part is above a limit, no move found helps, or the work is used up.
+
+    place : ndarray[int32], shape (items,), part of every item; changes in place
+    allowed : ndarray[bool], shape (parts,), parts that may be given items
+    memory : bytes for the synapses and sources of the parts at work
+    effort : shared with other repairs; of its own if None
+
+    Returns the use of all parts, counted anew. The result does not depend on the threads.
+    """
+    limits, weight = load.limits, weight_of_excess(load.limits)
+    rng = np.random.default_rng([seed, 31])
+    use = load.count(place[items.item], parts, team)
+    left = int(excess(use.table, limits, weight).sum())
+    stalled = 0
+    effort = effort or Effort.of(load)
+    for number in range(PASSES):
+        if left == 0:
+            break
+        if effort.left <= 0:
+            effort.stopped = True
+            break
+        active = _choose(use, limits, weight, allowed, memory, rng)
+        _exchange(load, items, place, use, active, allowed, rng, team, effort)
+        use = load.count(place[items.item], parts, team)
+        before, left = left, int(excess(use.table, limits, weight).sum())
+        stalled = stalled + 1 if left > STALL * before or _hopeless(before, left, number) else 0
+        if stalled == FEW:
+            effort.stopped = True
+            break
+    return use
+
+
+def _hopeless(before: int, left: int, number: int) -> bool:
+    """Whether the passes behind pass `number` could not do what is left, each as much as it did.
+
+    Later passes do less than earlier ones, as a rule.
+    """
+    return left > (before - left) * (PASSES - 1 - number)
+
+
+def _choose(
+    use: Use,
+    limits: NDArray[np.int64],
+    weight: NDArray[np.int64],
+    allowed: NDArray[np.bool_],
+    memory: int,
+    rng: np.random.Generator,
+) -> NDArray[np.bool_]:
+    """Parts to work on: those above a limit in half of the memory, those with room in the rest."""
+    over = excess(use.table, limits, weight)
+    cost = PAIR_BYTES * use.table[AXONS_IN] + ROW_BYTES * use.table[SYNAPSES]
+    filled = (use.table / limits[:, None]).max(axis=0) + 0.1 * rng.random(cost.size)
+    first = np.flatnonzero(over)
+    first = first[np.argsort(-over[first], kind="stable")]
+    taken = first[: max(1, int(np.searchsorted(np.cumsum(cost[first]), memory // 2)))]
+    rest = memory - int(cost[taken].sum())
+    others = np.flatnonzero((over == 0) & allowed)
+    others = others[np.argsort(filled[others], kind="stable")]
+    fits = others[: int(np.searchsorted(np.cumsum(cost[others]), rest, side="right"))]
+    active = np.zeros(cost.size, np.bool_)
+    active[taken] = active[fits] = True
+    return active
+
+
+def _exchange(
+    load: Load,
+    items: Items,
+    place: NDArray[np.int32],
+    use: Use,
+    active: NDArray[np.bool_],
+    allowed: NDArray[np.bool_],
+    rng: np.random.Generator,
+    team: Team,
+    effort: Effort,
+) -> None:
+    """One pass: gather, move; `place` changes in place, `use` becomes stale."""
+    graph, limits, weight = load.graph, load.limits, weight_of_excess(load.limits)
+    parts = active.size
+    inside = np.flatnonzero(active[place]).astype(np.int64)
+    fan_in, sizes = items.total(load.fan_in), items.total(load.sizes)
+    start = np.full(items.count, -1, np.int64)
+    start[inside] = np.r_[0, np.cumsum(fan_in[inside])[:-1]] if inside.size else 0
+    cursor = start.copy()
+    rows = np.empty(int(fan_in[inside].sum()), np.int32)
+    for block in graph.blocks(threads=team.threads):
+        _collect(
+            block.first, block.indptr, block.ids, block.incoming, graph.undirected, items.item,
+            cursor, rows,
+        )  # fmt: skip
+    end = cursor
+    first_member, members = items.members()
+    for v in np.flatnonzero(np.diff(first_member) > 1):  # sources of several neurons, in order
+        rows[start[v] : end[v]].sort()
+
+    pairs = int(use.table[AXONS_IN, active].sum())
+    room = pairs + pairs // 2 + 4 * int(fan_in.max(initial=0)) + 64
+    keys, counts = np.full(room + room // 4, -1, np.int64), np.zeros(room + room // 4, np.int32)
+    used = np.array([_fill_table(inside, start, end, rows, place, parts, keys, counts), room])
+    head = np.full(parts, -1, np.int64)
+    next_item, previous_item = np.full((2, items.count), -1, np.int64)
+    _link(inside, place, head, next_item, previous_item)
+    targets = np.flatnonzero(active & allowed)
+    state = rng.integers(1, 2**63, 1, dtype=np.uint64)
+    allotted = min(WORK * rows.size + LEAST_WORK, effort.left)
+    work = np.array([allotted], np.int64)
+    for _ in range(ROUNDS):
+        over = excess(use.table, limits, weight)
+        queue = np.flatnonzero((over > 0) & active)
+        if not queue.size or work[0] < 0:
+            break
+        scaled = (use.table / limits[:, None]).max(axis=0)
+        roomy = targets[np.argsort(scaled[targets], kind="stable")]
+        roomy = roomy[over[roomy] == 0]
+        empty = targets[head[targets] < 0]
+        moved, _ = _relieve(
+            rng.permutation(queue), active & allowed, targets, roomy[: max(64, roomy.size // 4)],
+            empty, inside, next_item, previous_item, head, items.fixed, place, items.item,
+            first_member, members, sizes, fan_in, start, end, rows, use.reach, use.table, limits,
+            weight, keys, counts, used, work,
+            max(CHAINS, MORE_CHAINS // queue.size), state,
+        )  # fmt: skip
+        if not moved:
+            break
+    effort.left -= allotted - int(work[0])
+
+
+def most_used(use: Use) -> dict[str, int]:
+    """The largest use of each limit, for notes in the log."""
+    names = {"neurons": NEURONS, "synapses": SYNAPSES, "axons_in": AXONS_IN, "axons_out": AXONS_OUT}
+    return {name: int(use.table[row].max(initial=0)) for name, row in names.items()}

@@ -1,0 +1,148 @@
+"""What the steps of a run work with, and the interface of the methods that do them."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from chipsim.chip.model import Chip
+from mapper.hop_refinement.mesh import Mesh
+from mapper.limits.axons import ATTEMPTS, Job, partition_within
+from mapper.limits.combined import Folded
+from mapper.limits.constraints import Constraints
+from mapper.limits.pins import core_of_items
+from mapper.partitioning.greedy_growing import Subgraph
+from mapper.runtime.checkpoint import Steps
+from mapper.runtime.memory_plan import Plan
+from mapper.runtime.monitor import Monitor
+from mapper.runtime.stopping import Keep
+from mapper.runtime.threads import Team
+from mapper.scoring.stage_costs import Costs
+from mapper.settings import Settings
+from storage.scratch.scratch import Scratch
+from storage.store.graph import Graph
+from storage.store.network import NetworkFile
+
+Int32 = NDArray[np.int32]
+Attempt = Callable[[Folded, Steps], tuple[Int32, int]]
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """A network on its way onto a chip.
+
+    graph : the network, with what is to stay together as one vertex: the items
+    folded : sizes of the items and the capacity of a core, for the limits that add up
+    """
+
+    network: NetworkFile
+    graph: Graph
+    chip: Chip
+    constraints: Constraints | None
+    job: Job
+    folded: Folded
+    settings: Settings
+    plan: Plan
+    steps: Steps
+    scratch: Scratch
+    monitor: Monitor
+    team: Team
+
+    @property
+    def cores(self) -> int:
+        """Cores that may be used."""
+        return self.chip.usable_count
+
+    @property
+    def pinned(self) -> bool:
+        """Whether any neuron has its place before all are placed."""
+        return self.constraints is not None and bool((self.constraints.core >= 0).any())
+
+    @property
+    def plain(self) -> bool:
+        """Whether one capacity stands for all limits, and nothing is pinned."""
+        return self.folded.exact and not self.job.watched and not self.pinned
+
+    @property
+    def sorting(self) -> int:
+        """Bytes for sorts."""
+        return self.settings.memory_bytes // 4
+
+    @property
+    def spare(self) -> int:
+        """Bytes for repairs."""
+        return self.plan.grouped or self.sorting
+
+    def partition_within(self, attempt: Attempt, costs: Costs) -> tuple[Int32, int, Folded]:
+        """Parts within all limits, see `mapper.limits.axons`; attempts keep steps of their own."""
+
+        def tried(folded: Folded, number: int) -> tuple[Int32, int]:
+            self.monitor.levels.clear()  # of the attempt before
+            return attempt(folded, self.steps.within(f"attempt {number}") if number else self.steps)
+
+        return partition_within(
+            self.job, tried, ATTEMPTS, self.spare, self.settings.seed_of(9), self.team,
+            self.monitor, costs.part,
+        )  # fmt: skip
+
+    def keep(self, make: Keep) -> None:
+        """Keep a mapping for an interrupt; make : gives the core of every item, see `Stop.keep`."""
+        item = self.job.items.item
+        self.monitor.stop.keep(lambda team: make(team)[item])
+
+    def place_items(self, cell: Int32, part: Int32, team: Team | None = None) -> Int32:
+        """The core of everything that has a part; `cell` is the core of every part.
+
+        team : instead of that of the run
+        """
+        if self.plain:
+            return cell[part]
+        return core_of_items(
+            cell, part, self.constraints, self.job, self.spare, self.settings.seed_of(9),
+            team or self.team,
+        )  # fmt: skip
+
+    def mesh(self, core: Int32, capacity: int) -> Mesh:
+        """The chip with room on the cores that are in use."""
+        used = np.bincount(core, minlength=self.chip.cores) > 0
+        room = np.where(used, capacity, 0).astype(np.int64)
+        return Mesh(self.chip.width, self.chip.height, room)
+
+
+class Method(ABC):
+    """Steps 2 to 5, and what follows once all parts have cores.
+
+    costs : gets cut and hops of what each stage ends with
+    """
+
+    costs: Costs
+
+    @abstractmethod
+    def partition(self) -> tuple[Int32, Subgraph]:
+        """The part of every vertex, and the traffic between the parts (the groups).
+
+        Vertices are the items of the run, or clusters of them that `refine` takes apart.
+        Raises `DoesNotFitError` if a limit of the chip cannot be kept.
+        """
+
+    def placed(self, part: Int32, groups: Subgraph, x: Int32, y: Int32) -> None:
+        """Take down what the parts cost where they are now: columns and rows `x` and `y`."""
+        self.costs.place(part, x, y)
+
+    @abstractmethod
+    def refine(self, core: Int32) -> Int32:
+        """The core of every item, from the core of every vertex.
+
+        The best so far is kept for an interrupt now and then: `Run.keep`.
+        """
+
+    def unrefined(self, core: Int32) -> Int32:
+        """The core of every item, from the core of every vertex, without any refinement.
+
+        Raises `DoesNotFitError` if a limit of the chip cannot be kept.
+        """
+        return core

@@ -1,0 +1,61 @@
+"""Steps 2 to 4 as published: pairs merged level by level, bisection, refinement on the way back."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mapper.partitioning.bisection import bisect, whole
+from mapper.partitioning.block_refinement import cut_weight
+from mapper.partitioning.hierarchy import coarsen, uncoarsen
+from mapper.runtime.checkpoint import Arrays, Steps
+from mapper.runtime.monitor import Monitor
+from mapper.settings import Settings
+from storage.scratch.scratch import Scratch
+from storage.store.graph import Graph
+
+
+def partition_classic(
+    graph: Graph,
+    capacity: int,
+    cores: int,
+    settings: Settings,
+    steps: Steps,
+    scratch: Scratch,
+    monitor: Monitor,
+) -> tuple[NDArray[np.int32], int]:
+    """Parts of joint size at most `capacity`, at most `cores` of them.
+
+    Returns (part, count): part : ndarray[int32], shape (vertices,), and the number of parts.
+    Raises `DoesNotFitError` if the vertices cannot be packed.
+    """
+    threads = settings.threads
+
+    def partition() -> Arrays:
+        with monitor.stage("coarsen"):  # step 2
+            rng = np.random.default_rng([settings.seed, 2])
+            levels = coarsen(graph, capacity, settings, rng, scratch, monitor)
+
+        with monitor.stage("initial partition"):  # step 3
+            rng = np.random.default_rng([settings.seed, 3])
+            held = whole(levels[-1].graph, threads)
+            part, parts = bisect(
+                held, capacity, cores, settings.bisection_repeats, rng, threads, monitor.stop
+            )
+            monitor.note(f"{parts:,} parts")
+            monitor.at_work["cut_weight"] = cut_weight(levels[-1].graph, part, threads)
+
+        with monitor.stage("uncoarsen and refine"):  # step 4
+            rng = np.random.default_rng([settings.seed, 4])
+            part, _ = uncoarsen(
+                levels, part, parts, capacity, cores, settings, rng, scratch, monitor
+            )
+            monitor.at_work["cut_weight"] = monitor.levels[0]["cut_weight"]
+        levels_found = [list(level.values()) for level in monitor.levels]
+        return {"part": part, "levels": np.array(levels_found, np.int64).ravel()}
+
+    arrays = steps.once("partition", partition)
+    if not monitor.levels:  # the step was done before
+        monitor.restore_levels(arrays["levels"].reshape(-1, 3).tolist())
+    part: NDArray[np.int32] = arrays["part"]
+    return part, int(part.max(initial=-1)) + 1

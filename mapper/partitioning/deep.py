@@ -1,0 +1,120 @@
+"""Deep multilevel partitioning in memory.
+
+Gottesbueren, Heuer, Sanders, Schlag and Seemaier (ESA 2021): coarsen until little is left, cut
+that in two, and on the way back cut the parts again as soon as they have enough vertices, with
+k-way refinement on every level. So the many parts of a large chip are never made from a graph
+that is too coarse for them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mapper.graph.rows import HeldRows
+from mapper.graph.sampled_contraction import contract_sampled, sampling_threshold
+from mapper.partitioning.kway_refinement import refine_round
+from mapper.partitioning.label_propagation import cluster_vertices
+from mapper.partitioning.multilevel_bisection import BisectionEffort
+from mapper.partitioning.recursive_splitting import split_parts
+from mapper.runtime.threads import Team
+
+NEAR = 1.01  # of its share that a part may hold before its last cut
+
+
+@dataclass(frozen=True, slots=True)
+class DeepEffort:
+    """Settings of the deep multilevel method.
+
+    shrink : a cluster is at most this times the mean vertex; so a level shrinks by less
+    cluster_rounds : rounds of label propagation on each level
+    degree : mean connections of a coarse vertex that a sample keeps
+    coarsest : coarsening ends at this many vertices
+    part_vertices : vertices that a part has before it is cut
+    refine_rounds : rounds of k-way refinement on each level
+    """
+
+    shrink: float = 4.0
+    cluster_rounds: int = 3
+    degree: int = 100
+    coarsest: int = 1000
+    part_vertices: int = 48
+    refine_rounds: int = 3
+    bisection: BisectionEffort = field(default_factory=BisectionEffort)
+
+
+def coarsen_in_memory(
+    rows: HeldRows, effort: DeepEffort, seed: int, team: Team
+) -> tuple[list[HeldRows], list[NDArray[np.int32]]]:
+    """Levels from fine to coarse, and for each but the last the cluster of every vertex."""
+    levels, clusters = [rows], []
+    while rows.vertices > effort.coarsest:
+        depth = len(levels)
+        limit = max(1, int(effort.shrink * rows.sizes.sum() / rows.vertices))
+        cluster, count = cluster_vertices(rows, limit, effort.cluster_rounds, seed + depth, team)
+        if count > 0.95 * rows.vertices:
+            break
+        threshold = 1
+        coarse = contract_sampled(rows, cluster, count, threshold, seed + depth, team)
+        if coarse.entries > effort.degree * count:
+            threshold = sampling_threshold(coarse, effort.degree * count, team)
+            same = np.arange(count, dtype=np.int32)
+            coarse = contract_sampled(coarse, same, count, threshold, seed + depth, team)
+        levels.append(coarse)
+        clusters.append(cluster)
+        rows = coarse
+    return levels, clusters
+
+
+def block_bounds(
+    cores: NDArray[np.int64], size: int, capacity: int, largest: int
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Most and least that each part may hold while it still is to be cut into several cores.
+
+    Only a part of one core may use all the slack. Those that will be cut stay near their share:
+    one that is full has no slack left inside, where it is worth more than at its border.
+    """
+    share = size * cores / cores.sum()
+    room = np.floor(np.minimum(share * NEAR + largest, cores * capacity)).astype(np.int64)
+    floor = np.ceil(share / NEAR**2 - largest).astype(np.int64)
+    single = cores == 1
+    return np.where(single, capacity, room), np.where(single, 0, np.maximum(floor, 0))
+
+
+def partition_in_memory(
+    rows: HeldRows,
+    cores: int,
+    stop: int,
+    capacity: int,
+    effort: DeepEffort,
+    seed: int,
+    memory: int,
+    team: Team,
+) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
+    """Parts of at most `stop` cores each, `cores` of `capacity` together.
+
+    Returns (part, cores of each part): shapes (vertices,) and (parts,).
+    """
+    levels, clusters = coarsen_in_memory(rows, effort, seed, team)
+    part = np.zeros(levels[-1].vertices, np.int32)
+    part_cores = np.array([cores], np.int64)
+    for depth in range(len(levels) - 1, -1, -1):
+        level = levels.pop()
+        parts = max(1, level.vertices // effort.part_vertices)
+        wanted = stop if depth == 0 else max(stop, -(-cores // parts))
+        if part_cores.max() > wanted:
+            part, part_cores = split_parts(
+                level, part, part_cores, wanted, capacity, effort.bisection, seed + depth,
+                memory, team,
+            )  # fmt: skip
+        room, floor = block_bounds(
+            part_cores, int(level.sizes.sum()), capacity, int(level.sizes.max())
+        )
+        for index in range(effort.refine_rounds):
+            if not refine_round(level, part, room, floor, seed + depth, index, team).moves:
+                break
+        if depth:
+            part = part[clusters[depth - 1]]
+    return part, part_cores

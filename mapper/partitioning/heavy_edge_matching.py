@@ -1,0 +1,89 @@
+"""Step 2: pairs of vertices along heavy connections.
+
+Heavy-edge matching after Karypis and Kumar, "A fast and high quality multilevel scheme for
+partitioning irregular graphs", SIAM J. Sci. Comput. 20 (1998), with a limit on the joint size.
+All repeats are matched in the same pass over the graph: reading blocks costs more than matching.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from storage.store.graph import Graph
+
+
+@njit(cache=True, nogil=True)
+def _match_block(first, indptr, ids, weights, order, sizes, limit, mate):
+    """Pair the block's vertices, visited in `order`; returns the weight inside new pairs.
+
+    A vertex pairs along the heaviest of its connections that can be marked. Where several are
+    equally heavy the first is taken, searched from a random place in the list: without that,
+    meshes, whose weights are all equal, would pair along the numbering of their vertices.
+    """
+    inside = np.int64(0)
+    for step in range(order.size):
+        local = order[step]
+        v = first + local
+        begin, end = indptr[local], indptr[local + 1]
+        if mate[v] >= 0 or begin == end:
+            continue
+        heaviest = np.int64(-1)
+        partner = np.int64(-1)
+        turn = order[order.size - 1 - step] % (end - begin)  # order is random: so is its mirror
+        for i in range(end - begin):
+            e = begin + (turn + i) % (end - begin)
+            u = ids[e]
+            if weights[e] > heaviest and mate[u] < 0 and sizes[u] + sizes[v] <= limit:
+                heaviest = weights[e]
+                partner = np.int64(u)
+        if partner >= 0:
+            mate[v] = partner
+            mate[partner] = v
+            inside += heaviest
+    return inside
+
+
+@njit(cache=True, nogil=True)
+def _number_pairs(mate, coarse):
+    """Coarse ids in the order of each pair's lower end; returns how many there are."""
+    count = 0
+    for v in range(mate.size):
+        if mate[v] < 0 or mate[v] > v:
+            coarse[v] = count
+            count += 1
+        else:
+            coarse[v] = coarse[mate[v]]
+    return count
+
+
+def match(
+    graph: Graph,
+    sizes: NDArray[np.int64],
+    limit: int,
+    repeats: int,
+    rng: np.random.Generator,
+    threads: int = 1,
+) -> tuple[NDArray[np.int32], int]:
+    """Pair vertices along heavy connections, visiting them in random order; best of some repeats.
+
+    sizes : ndarray[int64], shape (vertices,), capacity that each vertex uses
+    limit : largest joint size of a pair
+
+    Returns (coarse, count): coarse id of every vertex, and the number of coarse vertices. The
+    repeat is kept that takes most connection weight into its pairs. The order is random over
+    blocks and over the vertices of each block, so that a graph on disk is read sequentially.
+    """
+    mates = np.full((repeats, graph.vertices), -1, np.int32)
+    inside = np.zeros(repeats, np.int64)
+    for block in graph.blocks(rng.permutation(graph.block_count).tolist(), threads):
+        indptr, ids, weights = block.undirected()
+        for repeat in range(repeats):
+            order = rng.permutation(block.vertices)
+            inside[repeat] += _match_block(
+                block.first, indptr, ids, weights, order, sizes, limit, mates[repeat]
+            )
+    coarse = np.empty(graph.vertices, np.int32)
+    count = _number_pairs(mates[int(inside.argmax())], coarse)
+    return coarse, int(count)

@@ -1,0 +1,97 @@
+"""Steps 2 and 4, the walk over the levels: down by coarsening, up by refining."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mapper.graph.contraction import contract
+from mapper.partitioning.block_refinement import cut_weight, refine
+from mapper.partitioning.heavy_edge_matching import match
+from mapper.partitioning.rebalance import balance, within_limits
+from mapper.runtime.monitor import Monitor
+from mapper.settings import Settings
+from storage.scratch.scratch import Scratch
+from storage.store.graph import Graph
+
+
+@dataclass(frozen=True, slots=True)
+class Level:
+    """A graph of the hierarchy, and the name in scratch of its vertices' coarser ids."""
+
+    graph: Graph
+    coarser: str | None
+
+
+def coarsen(
+    graph: Graph,
+    capacity: int,
+    settings: Settings,
+    rng: np.random.Generator,
+    scratch: Scratch,
+    monitor: Monitor,
+) -> list[Level]:
+    """Levels from the finest (the graph itself) to the coarsest, each kept in scratch."""
+    levels: list[Level] = []
+    monitor.level(graph.vertices, graph.connections // 2)
+    while True:
+        coarse, count = match(
+            graph,
+            graph.vertex_sizes(),
+            capacity // settings.size_divisor,
+            settings.matching_repeats,
+            rng,
+            settings.threads,
+        )
+        if count > (1 - settings.stop_shrink) * graph.vertices:
+            levels.append(Level(graph, None))
+            return levels
+        name = f"level/{len(levels) + 1:03d}"
+        scratch.put_array(f"{name}/coarse", coarse)
+        levels.append(Level(graph, f"{name}/coarse"))
+        graph = contract(
+            graph, coarse, count, scratch, name, settings.memory_bytes // 4, settings.threads
+        )
+        monitor.level(graph.vertices, graph.connections // 2)
+
+
+def uncoarsen(
+    levels: list[Level],
+    part: NDArray[np.int32],
+    count: int,
+    capacity: int,
+    cores: int,
+    settings: Settings,
+    rng: np.random.Generator,
+    scratch: Scratch,
+    monitor: Monitor,
+) -> tuple[NDArray[np.int32], int]:
+    """Carry the parts of the coarsest level to the finest, refining them on each.
+
+    part : ndarray[int32], shape (vertices of the coarsest level,), numbered 0 .. count-1
+
+    Returns the parts of the finest level, none above the capacity, renumbered without gaps, and
+    their number. Raises `DoesNotFitError` if the vertices cannot be packed.
+    """
+    for depth in range(len(levels) - 1, -1, -1):
+        level = levels[depth]
+        if level.coarser is not None:
+            part = part[scratch.get_array(level.coarser)]
+        sizes = level.graph.vertex_sizes()
+        load = np.zeros(count, np.int64)
+        np.add.at(load, part, sizes)
+        for _ in range(settings.refinement_passes):
+            moves, _ = refine(level.graph, sizes, part, load, capacity, rng, settings.threads)
+            if not moves:
+                break
+        balance(level.graph, sizes, part, load, capacity, settings.threads)
+        if depth == 0:
+            part, count = within_limits(
+                level.graph, sizes, part, load, capacity, cores, settings.threads
+            )
+        cut = cut_weight(level.graph, part, settings.threads)
+        monitor.levels[depth]["cut_weight"] = cut
+        monitor.note(f"level {depth}: cut {cut:,} of {level.graph.vertices:,} vertices")
+    return part, count

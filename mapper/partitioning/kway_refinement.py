@@ -1,0 +1,246 @@
+"""K-way refinement: every vertex may move to the part where it is best off.
+
+Size-constrained label propagation on parts, with one addition: a vertex whose best part is full
+waits for room there, and takes it as soon as another vertex leaves. In a partition with hardly
+any slack such chains of moves are most of what can be gained. Chunks of a round are looked at by
+all threads against the same frozen parts; the moves then take effect together, best gain first.
+
+Where a vertex is best off is told by a `Seeker`: the one here goes by the cut, that of
+`mapper.hop_refinement.gains` by the distance to its neighbours.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from mapper.graph.rows import Chunk, Rows
+from mapper.runtime.threads import Spares, Team
+
+ROUNDS = 24  # times in a pass that moves take effect; fewer at once leave longer waits for room
+SWAPS_TRIED = 16  # waiting vertices that are looked at for a partner
+LEAST_CHUNKS = 4  # looked at between; more than threads, so that none waits for long
+
+
+@njit(cache=True, nogil=True)
+def _best_moves(
+    first, indptr, ids, weights, part, load, pull, touched, vertices, target, gain, heaviest
+):  # fmt: skip
+    """Vertices of a chunk that are connected more to another part than to their own.
+
+    pull : scratch per part, zero on entry and exit; touched : scratch
+    heaviest : gets the weight of the heaviest connection to the target
+    Fills these arrays; returns how many, the weight to other parts, and all weight.
+    """
+    found = 0
+    outside = np.int64(0)
+    everything = np.int64(0)
+    for i in range(indptr.size - 1):
+        row = ids[indptr[i] : indptr[i + 1]]
+        row_weights = weights[indptr[i] : indptr[i + 1]]
+        count = 0
+        total = np.int64(0)
+        for e in range(row.size):
+            k = np.uint32(part[np.uint32(row[e])])
+            before = pull[k]
+            if before == 0 and row_weights[e] > 0:
+                touched[count] = k
+                count += 1
+            pull[k] = before + row_weights[e]
+            total += row_weights[e]
+        v = first + i
+        own = np.uint32(part[v])
+        here = np.int64(pull[own])
+        pull[own] = 0
+        best = own
+        most = np.int64(0)
+        for t in range(count):
+            k = np.uint32(touched[t])
+            p = np.int64(pull[k])
+            pull[k] = 0
+            if p > most or (p == most and p > 0 and load[k] < load[best]):
+                best = k
+                most = p
+        outside += total - here
+        everything += total
+        if most > here:
+            vertices[found] = v
+            target[found] = best
+            gain[found] = most - here
+            heaviest[found] = 0
+            for e in range(row.size):
+                if part[np.uint32(row[e])] == best:
+                    heaviest[found] = max(heaviest[found], row_weights[e])
+            found += 1
+    return found, outside, everything
+
+
+@njit(cache=True, nogil=True)
+def _move_in_order(
+    order, vertices, target, gain, heaviest, sizes, part, load, room, floor, head, tail,
+    following, stack,
+):  # fmt: skip
+    """Carry out moves in the given order; those into full parts wait until there is room.
+
+    room, floor : most and least that each part may hold
+    head, tail : first and last waiting move of each part, -1 on entry and exit
+    following, stack : scratch per move
+
+    Returns how many moves were done.
+    """
+    moved = 0
+    for first in order:
+        depth = 1
+        stack[0] = first
+        while depth > 0:
+            depth -= 1
+            m = stack[depth]
+            v, to = vertices[m], target[m]
+            own = part[v]
+            if load[own] - sizes[v] < floor[own]:
+                continue
+            if load[to] + sizes[v] > room[to]:
+                following[m] = -1
+                if tail[to] >= 0:
+                    following[tail[to]] = m
+                else:
+                    head[to] = m
+                tail[to] = m
+                continue
+            load[to] += sizes[v]
+            load[own] -= sizes[v]
+            part[v] = to
+            moved += 1
+            m = head[own]
+            if m >= 0 and load[own] + sizes[vertices[m]] <= room[own]:
+                head[own] = following[m]
+                if head[own] < 0:
+                    tail[own] = -1
+                stack[depth] = m
+                depth += 1
+    # What still waits may change places with a vertex that waits the other way. A connection
+    # between the two stays cut, though both gains count it: it is at most their heaviest.
+    for m in order:
+        v, to = vertices[m], target[m]
+        own = part[v]
+        if head[to] < 0 or own == to:
+            continue
+        other = head[own]
+        for _ in range(SWAPS_TRIED):
+            if other < 0:
+                break
+            u = vertices[other]
+            between = min(heaviest[m], heaviest[other])
+            better = np.int64(gain[m]) + gain[other] > 2 * np.int64(between)
+            if part[u] == to and sizes[u] == sizes[v] and better:
+                part[u], part[v] = own, to
+                moved += 2
+                break
+            other = following[other]
+    for m in order:
+        head[target[m]] = -1
+        tail[target[m]] = -1
+    return moved
+
+
+@dataclass(frozen=True, slots=True)
+class Moves:
+    """Vertices of a chunk that would be better off elsewhere.
+
+    table : ndarray[int32], shape (4, moves): vertex, target, gain, and heaviest, by how much two
+        vertices that change places may each count a connection between them too favourably
+    outside, everything : what all vertices of the chunk pay now, and what they would at the worst
+    """
+
+    table: NDArray[np.int32]
+    outside: int
+    everything: int
+
+
+class Seeker(ABC):
+    """Tells where vertices are best off."""
+
+    @abstractmethod
+    def seek(self, chunk: Chunk, part: NDArray[np.int32], load: NDArray[np.int64]) -> Moves:
+        """Moves that each would pay by itself; called by several threads at once.
+
+        part : ndarray[int32], shape (vertices,); load : ndarray[int64], shape (parts,)
+        """
+
+
+class SeekCut(Seeker):
+    """The part that a vertex is connected to most."""
+
+    def __init__(self, parts: int) -> None:
+        self._spares = Spares(lambda: (np.zeros(parts, np.int32), np.empty(parts, np.int32)))
+
+    def seek(self, chunk: Chunk, part: NDArray[np.int32], load: NDArray[np.int64]) -> Moves:
+        table = np.empty((4, chunk.vertices), np.int32)
+        with self._spares.borrow() as (pull, touched):
+            found, outside, everything = _best_moves(
+                chunk.first, chunk.indptr, chunk.ids, chunk.weights, part, load, pull, touched,
+                *table,
+            )  # fmt: skip
+        return Moves(table[:, :found], outside, everything)
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """What one round did: moves, and what the vertices saw before they moved (see `Moves`)."""
+
+    moves: int
+    outside: int
+    everything: int
+
+
+def refine_round(
+    rows: Rows,
+    part: NDArray[np.int32],
+    room: NDArray[np.int64],
+    floor: NDArray[np.int64],
+    seed: int,
+    index: int,
+    team: Team,
+    advance: Callable[[int], None] = lambda done: None,
+    seeker: Seeker | None = None,
+) -> Round:
+    """Look at all vertices once, chunks in random order; `part` changes in place.
+
+    part : ndarray[int32], shape (vertices,); room, floor : ndarray[int64], shape
+    (parts,), what each part may hold at most, and what moves must leave in it at least
+    seeker : by default the one that goes by the cut
+
+    No part that is within its capacity is filled beyond it.
+    """
+    seeker = seeker or SeekCut(room.size)
+    rng = np.random.default_rng([seed, index])
+    load = np.zeros(room.size, np.int64)
+    np.add.at(load, part, rows.sizes)
+    head, tail = np.full(room.size, -1, np.int64), np.full(room.size, -1, np.int64)
+
+    def look(number: int) -> tuple[Moves, int]:
+        chunk = rows.read(number)
+        return seeker.seek(chunk, part, load), int(chunk.indptr[-1] - chunk.indptr[0])
+
+    moved = outside = everything = 0
+    order = rng.permutation(rows.chunks)
+    step = max(LEAST_CHUNKS, -(-order.size // ROUNDS))
+    for start in range(0, order.size, step):
+        found = team.map(look, order[start : start + step].tolist())
+        vertices, target, gain, heaviest = np.hstack([moves.table for moves, _ in found])
+        ranked = np.argsort(-gain, kind="stable")
+        scratch = np.empty((2, gain.size + 1), np.int64)
+        moved += _move_in_order(
+            ranked, vertices, target, gain, heaviest, rows.sizes, part, load, room, floor, head,
+            tail, *scratch,
+        )  # fmt: skip
+        for some, entries in found:
+            outside += some.outside
+            everything += some.everything
+            advance(entries)
+    return Round(moved, outside, everything)

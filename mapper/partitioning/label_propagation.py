@@ -1,0 +1,202 @@
+"""Coarsening: clusters by size-constrained label propagation, with two-hop matching.
+
+Meyerhenke, Sanders and Schulz (SEA 2014): every vertex joins the cluster that it is connected to
+most, as long as that cluster stays below a limit. Akhremtsev, Sanders and Schulz (arXiv
+1404.4887) do it from disk with O(vertices) memory, as here. Chunks of a round are looked at by
+all threads against the same frozen clusters; their moves then take effect in order. The result
+depends on the rounds, not on the threads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from mapper.graph.rows import Rows
+from mapper.runtime.threads import Spares, Team
+
+ROUND_CHUNKS = 16  # chunks that see the same frozen state; many, so that threads rarely wait
+
+
+@njit(cache=True, nogil=True)
+def _mix(a, b, seed):
+    """Hash of two ids (the finaliser of splitmix64), to break ties at random."""
+    x = np.uint64(a) * np.uint64(0x9E3779B97F4A7C15) ^ np.uint64(b) * np.uint64(0xC2B2AE3D27D4EB4F)
+    x ^= np.uint64(seed)
+    x ^= x >> np.uint64(30)
+    x *= np.uint64(0xBF58476D1CE4E5B9)
+    x ^= x >> np.uint64(27)
+    x *= np.uint64(0x94D049BB133111EB)
+    return x ^ (x >> np.uint64(31))
+
+
+@njit(cache=True, nogil=True)
+def _propose(
+    first, indptr, ids, weights, sizes, cluster, held, limit, seed, pull, touched, target, favourite
+):
+    """The cluster with room that each vertex of a chunk is connected to most.
+
+    pull : scratch per cluster, zero on entry and exit; touched : scratch
+    target : cluster chosen, its own if none is better; favourite : the same without the limit,
+        -1 without neighbours in other clusters
+    """
+    for i in range(indptr.size - 1):
+        row = ids[indptr[i] : indptr[i + 1]]
+        row_weights = weights[indptr[i] : indptr[i + 1]]
+        count = 0
+        for e in range(row.size):
+            c = np.uint32(cluster[np.uint32(row[e])])
+            before = pull[c]
+            if before == 0 and row_weights[e] > 0:
+                touched[count] = c
+                count += 1
+            pull[c] = before + row_weights[e]
+        v = first + i
+        own = np.uint32(cluster[v])
+        best, best_pull = own, np.int64(pull[own])
+        liked, liked_pull = np.int32(-1), np.int64(0)
+        pull[own] = 0
+        for t in range(count):
+            c = np.uint32(touched[t])
+            p = np.int64(pull[c])
+            pull[c] = 0
+            if p > liked_pull:
+                liked = np.int32(c)
+                liked_pull = p
+            if p < best_pull or p == 0 or held[c] + sizes[v] > limit:
+                continue
+            if p > best_pull or (best != own and _mix(v, c, seed) > _mix(v, best, seed)):
+                best = c
+                best_pull = p
+        target[v] = best
+        favourite[v] = liked
+
+
+@njit(cache=True, nogil=True)
+def _join(first, last, sizes, cluster, held, limit, target, joined, stamp):
+    """Let the vertices move to their targets, in order; returns how many did.
+
+    Two single vertices often choose each other: once another vertex has joined v's cluster in this
+    round (`joined` holds the round's stamp), v stays where it is.
+    """
+    moved = 0
+    for v in range(first, last):
+        own, to = cluster[v], target[v]
+        if to == own or held[to] == 0 or held[to] + sizes[v] > limit:
+            continue
+        if joined[own] == stamp and held[own] > sizes[v]:
+            continue
+        held[own] -= sizes[v]
+        held[to] += sizes[v]
+        cluster[v] = to
+        joined[to] = stamp
+        moved += 1
+    return moved
+
+
+@njit(cache=True, nogil=True)
+def _match_two_hop(sizes, cluster, held, limit, favourite, waiting):
+    """Join single vertices that like the same cluster (or nothing) pairwise or in groups.
+
+    waiting : scratch, shape (vertices + 1,), filled with -1; last place for those without any
+    """
+    none = waiting.size - 1
+    for v in range(sizes.size):
+        own = cluster[v]
+        if held[own] != sizes[v]:
+            continue
+        at = favourite[v] if favourite[v] >= 0 else none
+        other = waiting[at]
+        if other >= 0 and other != own and held[other] + sizes[v] <= limit:
+            held[other] += sizes[v]
+            held[own] -= sizes[v]
+            cluster[v] = other
+            if at != none:  # pairs are enough where there is a structure to spoil
+                waiting[at] = -1
+        else:
+            waiting[at] = own
+
+
+def cluster_vertices(
+    rows: Rows,
+    limit: int,
+    rounds: int,
+    seed: int,
+    team: Team,
+    advance: Callable[[int], None] = lambda done: None,
+) -> tuple[NDArray[np.int32], int]:
+    """Clusters of size at most `limit` (single vertices may be larger).
+
+    advance : called with the number of entries that a step has visited
+
+    Returns (cluster, count): cluster of every vertex, shape (vertices,), 0 .. count-1.
+    """
+    labels = start_clusters(rows)
+    for index in range(rounds):
+        propagate(rows, labels, limit, seed, index, team, advance)
+    return number_clusters(rows, labels, limit)
+
+
+class Labels:
+    """Clusters while they grow: label per vertex, size per label, and the last favourites."""
+
+    def __init__(self, sizes: NDArray[np.int64]) -> None:
+        self.cluster = np.arange(sizes.size, dtype=np.int32)
+        self.held = sizes.copy()
+        self.favourite = np.full(sizes.size, -1, np.int32)
+
+
+def start_clusters(rows: Rows) -> Labels:
+    """Every vertex is a cluster of its own."""
+    return Labels(rows.sizes)
+
+
+def propagate(
+    rows: Rows,
+    labels: Labels,
+    limit: int,
+    seed: int,
+    index: int,
+    team: Team,
+    advance: Callable[[int], None] = lambda done: None,
+) -> int:
+    """One round of label propagation over all vertices, chunks in random order; returns moves."""
+    n = rows.vertices
+    rng = np.random.default_rng([seed, index])
+    salt = int(rng.integers(2**62))
+    target = np.empty(n, np.int32)
+    joined = np.full(n, -1, np.int32)
+    spares = Spares(lambda: (np.zeros(n, np.int32), np.empty(n, np.int32)))
+
+    def look(number: int) -> tuple[int, int, int]:
+        chunk = rows.read(number)
+        with spares.borrow() as (pull, touched):
+            _propose(
+                chunk.first, chunk.indptr, chunk.ids, chunk.weights, rows.sizes, labels.cluster,
+                labels.held, limit, salt, pull, touched, target, labels.favourite,
+            )  # fmt: skip
+        return chunk.first, chunk.vertices, int(chunk.indptr[-1] - chunk.indptr[0])
+
+    moves = 0
+    order = rng.permutation(rows.chunks)
+    for stamp, start in enumerate(range(0, order.size, ROUND_CHUNKS)):
+        for first, count, entries in team.map(look, order[start : start + ROUND_CHUNKS].tolist()):
+            moves += _join(
+                first, first + count, rows.sizes, labels.cluster, labels.held, limit, target,
+                joined, stamp,
+            )  # fmt: skip
+            advance(entries)
+    return moves
+
+
+def number_clusters(rows: Rows, labels: Labels, limit: int) -> tuple[NDArray[np.int32], int]:
+    """Match what stayed single, then number the clusters."""
+    waiting = np.full(rows.vertices + 1, -1, np.int32)
+    _match_two_hop(rows.sizes, labels.cluster, labels.held, limit, labels.favourite, waiting)
+    used = np.zeros(rows.vertices, np.bool_)
+    used[labels.cluster] = True
+    number = np.cumsum(used, dtype=np.int32) - np.int32(1)
+    return number[labels.cluster], int(used.sum())

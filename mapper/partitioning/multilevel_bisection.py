@@ -1,0 +1,259 @@
+"""Bisection of one graph in memory: a small multilevel method, by one thread.
+
+Coarsening by label propagation, growing on the coarsest level, FM on every level. On the finest
+level the cut is also smoothed: the two sides as values +1 and -1 are averaged over neighbours a few
+times and cut at the median. Where connections reach farther than a part is wide, FM alone ends in
+ragged parts: on a sheet of cortex the cut of one bisection is the same, but the cut after all
+bisections and k-way refinement is 0.772 instead of 0.777.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numba import njit
+
+from mapper.partitioning.two_way_fm import _cost_and_excess, _fm, _grow, _smooth
+from mapper.runtime.random import _next
+
+COARSEST = 96  # vertices at which greedy growing starts
+PREFER_SMOOTH = 1.01  # a smoothed cut may be this much worse: its shape is worth more
+DENSE = 16  # connections of a vertex above which coarse levels cost more than they show
+WORTHWHILE = 0.6  # so does a level that keeps more than this share of them
+TRIED_ENTRIES = 20_000  # of all starts together, if there is more than one
+UNSEEN = np.int64(2**62)
+
+
+@dataclass(frozen=True, slots=True)
+class BisectionEffort:
+    """How hard each bisection tries.
+
+    tries : random starts on the coarsest level; passes : of FM on each level
+    smoothing : averaging steps on the finest level, 0 for none
+    """
+
+    tries: int = 4
+    passes: int = 2
+    smoothing: int = 12
+
+
+@njit(cache=True, nogil=True)
+def _cluster(n, indptr, ids, weights, sizes, limit, cluster, held, pull, touched, order, state):
+    """Two rounds of label propagation, vertices in random order; returns the number of clusters."""
+    for v in range(n):
+        cluster[v] = v
+        held[v] = sizes[v]
+        order[v] = v
+    for _ in range(2):
+        for i in range(n - 1, 0, -1):
+            j = _next(state) % (i + 1)
+            order[i], order[j] = order[j], order[i]
+        for i in range(n):
+            v = order[i]
+            count = 0
+            for e in range(indptr[v], indptr[v + 1]):
+                c = cluster[ids[e]]
+                if pull[c] == 0 and weights[e] > 0:
+                    touched[count] = c
+                    count += 1
+                pull[c] += weights[e]
+            own = cluster[v]
+            best = own
+            most = pull[own]
+            for t in range(count):
+                c = touched[t]
+                if pull[c] > most and held[c] + sizes[v] <= limit:
+                    best = c
+                    most = pull[c]
+            for t in range(count):
+                pull[touched[t]] = 0
+            held[own] -= sizes[v]
+            held[best] += sizes[v]
+            cluster[v] = best
+    number = np.int64(0)
+    for v in range(n):
+        touched[v] = -1
+    for v in range(n):
+        c = cluster[v]
+        if touched[c] < 0:
+            touched[c] = number
+            number += 1
+        cluster[v] = touched[c]
+    return number
+
+
+@njit(cache=True, nogil=True)
+def _contract(
+    n, indptr, ids, weights, sizes, cluster, count, out_indptr, out_ids, out_weights, out_sizes,
+    pull, touched, order,
+):  # fmt: skip
+    """The graph of clusters; parallel connections add up, up to what an int32 holds."""
+    start = np.zeros(count + 1, np.int64)
+    for v in range(n):
+        start[cluster[v] + 1] += 1
+    for c in range(count):
+        start[c + 1] += start[c]
+        out_sizes[c] = 0
+    at = start[:-1].copy()
+    for v in range(n):
+        order[at[cluster[v]]] = v
+        at[cluster[v]] += 1
+        out_sizes[cluster[v]] += sizes[v]
+    entries = 0
+    out_indptr[0] = 0
+    for c in range(count):
+        found = 0
+        for i in range(start[c], start[c + 1]):
+            v = order[i]
+            for e in range(indptr[v], indptr[v + 1]):
+                d = cluster[ids[e]]
+                if d == c:
+                    continue
+                if pull[d] == 0 and weights[e] > 0:
+                    touched[found] = d
+                    found += 1
+                pull[d] += weights[e]
+        for t in range(found):
+            out_ids[entries] = touched[t]
+            out_weights[entries] = min(pull[touched[t]], 2**31 - 1)
+            pull[touched[t]] = 0
+            entries += 1
+        out_indptr[c + 1] = entries
+
+
+@njit(cache=True, nogil=True)
+def _copy(n, source, target):
+    """Of arrays, what an assignment of slices does; numba's would compile messages of errors."""
+    for i in range(n):
+        target[i] = source[i]
+
+
+@njit(cache=True, nogil=True)
+def _grown(array, need):
+    """The array, or a longer copy of it."""
+    if array.size >= need:
+        return array
+    longer = np.empty(max(need, 2 * array.size), array.dtype)
+    _copy(array.size, array, longer)
+    return longer
+
+
+@njit(cache=True, nogil=True)
+def _bisect(
+    n, indptr, ids, weights, sizes, bias, target, most0, most1, tries, passes, smoothing, state,
+    side,
+):  # fmt: skip
+    """Cut one graph in two; `side` gets 0 or 1 per vertex.
+
+    bias : what each vertex costs more on side 1 than on side 0, whoever else is there
+    """
+    heap = np.empty((2, n), np.int64)
+    place = np.empty(n, np.int64)
+    cost = np.empty(n, np.int64)
+    moves = np.empty(n, np.int64)
+    if smoothing > 0 and ids.size > DENSE * n:
+        # from a random vertex: what spreads from there turns into the Fiedler vector
+        x = np.zeros(n, np.float32)
+        x[_next(state) % np.int64(n)] = 1.0
+        _smooth(n, indptr, ids, weights, sizes, target, 2 * smoothing, x, side)
+        _fm(
+            n, indptr, ids, weights, sizes, bias, most0, most1, passes, side, heap, place, cost,
+            moves,
+        )  # fmt: skip
+        return
+    # levels lie behind one another in the same arrays; v_at and e_at say where each starts
+    all_indptr = np.empty(2 * n + 64, np.int64)
+    all_ids = np.empty(ids.size, np.int32)
+    all_weights = np.empty(ids.size, np.int32)
+    all_sizes = np.empty(2 * n + 64, np.int64)
+    clusters = np.empty(2 * n + 64, np.int32)
+    v_at = np.zeros(66, np.int64)
+    e_at = np.zeros(66, np.int64)
+    counts = np.zeros(66, np.int64)
+    _copy(n + 1, indptr, all_indptr)
+    _copy(ids.size, ids, all_ids)
+    _copy(ids.size, weights, all_weights)
+    _copy(n, sizes, all_sizes)
+    all_bias = np.empty(2 * n + 64, np.int64)
+    _copy(n, bias, all_bias)
+    counts[0] = n
+    e_at[1] = ids.size
+    v_at[1] = n + 1
+    held = np.empty(n, np.int64)
+    pull = np.zeros(n, np.int64)
+    touched = np.empty(n, np.int64)
+    order = np.empty(n, np.int64)
+    total = sizes[:n].sum()
+    levels = 1
+    while counts[levels - 1] > COARSEST and levels < 64:
+        m = counts[levels - 1]
+        v0, e0, v1, e1 = v_at[levels - 1], e_at[levels - 1], v_at[levels], e_at[levels]
+        limit = max(np.int64(1), 6 * total // m)
+        clusters = _grown(clusters, v1 + m)
+        count = _cluster(
+            m, all_indptr[v0 : v0 + m + 1], all_ids[e0:e1], all_weights[e0:e1],
+            all_sizes[v0 : v0 + m], limit, clusters[v0 : v0 + m], held, pull, touched, order,
+            state,
+        )  # fmt: skip
+        if count > 0.9 * m:
+            break
+        all_indptr = _grown(all_indptr, v1 + count + 1)
+        all_sizes = _grown(all_sizes, v1 + count + 1)
+        all_bias = _grown(all_bias, v1 + count + 1)
+        all_ids = _grown(all_ids, e1 + (e1 - e0))
+        all_weights = _grown(all_weights, e1 + (e1 - e0))
+        _contract(
+            m, all_indptr[v0 : v0 + m + 1], all_ids[e0:e1], all_weights[e0:e1],
+            all_sizes[v0 : v0 + m], clusters[v0 : v0 + m], count,
+            all_indptr[v1 : v1 + count + 1], all_ids[e1:], all_weights[e1:],
+            all_sizes[v1 : v1 + count], pull, touched, order,
+        )  # fmt: skip
+        all_bias[v1 : v1 + count] = 0
+        for v in range(m):
+            all_bias[v1 + clusters[v0 + v]] += all_bias[v0 + v]
+        if all_indptr[v1 + count] > WORTHWHILE * (e1 - e0):
+            break
+        counts[levels] = count
+        v_at[levels + 1] = v1 + count + 1
+        e_at[levels + 1] = e1 + all_indptr[v1 + count]
+        levels += 1
+
+    trial = np.empty(n, np.uint8)
+    finer = np.empty(n, np.uint8)
+    best_cut = UNSEEN
+    best_excess = UNSEEN
+    for level in range(levels - 1, -1, -1):
+        m = counts[level]
+        v0, e0, e1 = v_at[level], e_at[level], e_at[level + 1]
+        p, i, w = all_indptr[v0 : v0 + m + 1], all_ids[e0:e1], all_weights[e0:e1]
+        z, b = all_sizes[v0 : v0 + m], all_bias[v0 : v0 + m]
+        if level == levels - 1:
+            for _ in range(max(1, min(tries, TRIED_ENTRIES // max(1, p[m])))):
+                _grow(m, p, i, w, z, b, target, most0, trial, heap[0], place, cost, state)
+                _fm(m, p, i, w, z, b, most0, most1, passes, trial, heap, place, cost, moves)
+                cut, excess = _cost_and_excess(m, p, i, w, z, b, most0, most1, trial)
+                if excess < best_excess or (excess == best_excess and cut < best_cut):
+                    best_cut = cut
+                    best_excess = excess
+                    _copy(m, trial, side)
+        else:
+            for v in range(m):
+                finer[v] = side[clusters[v0 + v]]
+            _copy(m, finer, side)
+            _fm(m, p, i, w, z, b, most0, most1, passes, side, heap, place, cost, moves)
+    if smoothing > 0 and n > 8:
+        cut, excess = _cost_and_excess(n, indptr, ids, weights, sizes, bias, most0, most1, side)
+        x = np.empty(n, np.float32)
+        for v in range(n):
+            x[v] = 1.0 if side[v] == 0 else -1.0
+        _smooth(n, indptr, ids, weights, sizes, target, smoothing, x, trial)
+        _fm(
+            n, indptr, ids, weights, sizes, bias, most0, most1, passes, trial, heap, place, cost,
+            moves,
+        )  # fmt: skip
+        new_cut, new_excess = _cost_and_excess(
+            n, indptr, ids, weights, sizes, bias, most0, most1, trial
+        )
+        if new_excess < excess or (new_excess == excess and new_cut <= PREFER_SMOOTH * cut):
+            _copy(n, trial, side)

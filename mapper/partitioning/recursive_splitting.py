@@ -1,0 +1,248 @@
+"""Splitting the parts of a partition into parts of fewer cores.
+
+The inner connections of as many parts as fit the memory are gathered in one pass over the rows;
+then the parts are cut in two again and again until each piece has the number of cores that is
+asked for. All of that happens in one call of a kernel for each part, by one thread, all threads at
+work.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from mapper.graph.rows import Rows
+from mapper.partitioning.multilevel_bisection import BisectionEffort, _bisect
+from mapper.runtime.threads import Team
+
+GATHERED_BYTES = 8  # of an entry: id and weight
+
+
+@njit(cache=True, nogil=True)
+def _gather(first, indptr, ids, weights, part, low, high, rank, offset, used, out_ids, out_weights):
+    """Rows of the vertices in parts low .. high-1, without what leaves the part, ids by rank."""
+    for i in range(indptr.size - 1):
+        v = first + i
+        own = part[v]
+        if own < low or own >= high:
+            continue
+        at = offset[v]
+        for e in range(indptr[i], indptr[i + 1]):
+            u = np.uint32(ids[e])
+            if part[u] == own:
+                out_ids[at] = rank[u]
+                out_weights[at] = weights[e]
+                at += 1
+        used[v] = at - offset[v]
+
+
+@njit(cache=True, nogil=True)
+def _extract(n, indptr, ids, weights, sizes, piece, wanted, local, members, indptr_out, sizes_out):
+    """Vertices of a piece with their rows inside it; returns ids and weights of the rows."""
+    count = 0
+    entries = 0
+    for v in range(n):
+        if piece[v] == wanted:
+            local[v] = count
+            members[count] = v
+            count += 1
+            entries += indptr[v + 1] - indptr[v]
+    sub_ids = np.empty(entries + 1, np.int32)
+    sub_weights = np.empty(entries + 1, np.int32)
+    at = 0
+    indptr_out[0] = 0
+    for c in range(count):
+        v = members[c]
+        sizes_out[c] = sizes[v]
+        for e in range(indptr[v], indptr[v + 1]):
+            u = np.uint32(ids[e])
+            sub_ids[at] = local[u]  # written anyway: whether it stays is hard to predict
+            sub_weights[at] = weights[e]
+            at += piece[u] == wanted
+        indptr_out[c + 1] = at
+    return count, sub_ids[:at], sub_weights[:at]
+
+
+@njit(cache=True, nogil=True)
+def _limits(size, cores, left, capacity):
+    """Target of side 0 and limits of both: the slack is shared by the bisections still to come."""
+    right = cores - left
+    depth = 1
+    while (1 << depth) < cores:
+        depth += 1
+    slack = max(1.0, cores * capacity / max(size, 1)) ** (1.0 / depth)
+    share = size * (left / cores)
+    target = np.int64(np.rint(share))
+    most0 = max(min(np.int64(share * slack), left * capacity), target)
+    most1 = max(min(np.int64((size - share) * slack), right * capacity), size - target)
+    return target, most0, most1
+
+
+@njit(cache=True, nogil=True)
+def _split(
+    n, indptr, ids, weights, sizes, cores, stop, capacity, tries, passes, smoothing, seed, piece,
+    piece_cores,
+):  # fmt: skip
+    """Cut a block until no piece has over `stop` cores; returns the number of pieces.
+
+    piece : ndarray[int32], shape (n,), gets the piece of every vertex; neighbouring numbers are
+    pieces of the same piece. piece_cores : gets the cores of each, shape (cores,) or longer.
+    """
+    state = np.array([np.uint64(seed) * np.uint64(0x9E3779B97F4A7C15) | np.uint64(1)])
+    piece[:n] = 0
+    piece_cores[0] = cores
+    count = 1
+    local = np.empty(n, np.int32)
+    members = np.empty(n, np.int64)
+    sub_indptr = np.empty(n + 1, np.int64)
+    sub_sizes = np.empty(n, np.int64)
+    bias = np.zeros(n, np.int64)
+    side = np.empty(n, np.uint8)
+    at = np.int64(0)
+    while at < count:
+        if piece_cores[at] <= stop:
+            at += 1
+            continue
+        m, sub_ids, sub_weights = _extract(
+            n, indptr, ids, weights, sizes, piece, at, local, members, sub_indptr, sub_sizes
+        )
+        left = (piece_cores[at] + 1) // 2
+        size = sub_sizes[:m].sum()
+        target, most0, most1 = _limits(size, piece_cores[at], left, capacity)
+        if m > 1:
+            _bisect(
+                m, sub_indptr[: m + 1], sub_ids, sub_weights, sub_sizes[:m], bias[:m], target,
+                most0, most1, tries, passes, smoothing, state, side,
+            )  # fmt: skip
+        else:
+            side[:m] = 0
+        for v in range(n):
+            if piece[v] > at:
+                piece[v] += 1
+        for c in range(m):
+            piece[members[c]] = at + side[c]
+        for b in range(count, at + 1, -1):
+            piece_cores[b] = piece_cores[b - 1]
+        piece_cores[at + 1] = piece_cores[at] - left
+        piece_cores[at] = left
+        count += 1
+    return count
+
+
+@njit(cache=True, nogil=True)
+def _take(members, offset, used, ids, weights):
+    """Rows of the vertices of a block, behind one another: indptr, ids and weights."""
+    indptr = np.empty(members.size + 1, np.int64)
+    indptr[0] = 0
+    for i in range(members.size):
+        indptr[i + 1] = indptr[i] + used[members[i]]
+    own_ids = np.empty(indptr[-1], np.int32)
+    own_weights = np.empty(indptr[-1], np.int32)
+    for i in range(members.size):
+        e = offset[members[i]]
+        for at in range(indptr[i], indptr[i + 1]):
+            own_ids[at] = ids[e]
+            own_weights[at] = weights[e]
+            e += 1
+    return indptr, own_ids, own_weights
+
+
+def _batches(at_part: NDArray[np.int64], entries: int) -> list[tuple[int, int]]:
+    """Ranges of parts that together have at most so many entries, or are one part."""
+    found = []
+    low, parts = 0, at_part.size - 1
+    while low < parts:
+        fits = int(np.searchsorted(at_part, at_part[low] + entries, side="right")) - 1
+        found.append((low, max(low + 1, fits)))
+        low = found[-1][1]
+    return found
+
+
+def split_parts(
+    rows: Rows,
+    part: NDArray[np.int32],
+    cores: NDArray[np.int64],
+    stop: int,
+    capacity: int,
+    effort: BisectionEffort,
+    seed: int,
+    memory: int,
+    team: Team,
+    advance: Callable[[int], None] = lambda done: None,
+) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
+    """Cut all parts until none has over `stop` cores.
+
+    part : ndarray[int32], shape (vertices,); cores : ndarray[int64], shape (parts,), cores that
+    each part will be spread over in the end, of `capacity` each
+    memory : bytes for gathered rows; a part that needs more is gathered alone
+
+    Returns the new part of every vertex and the cores of the new parts.
+    """
+    n, parts = rows.vertices, cores.size
+    members = np.argsort(part, kind="stable")
+    start = np.zeros(parts + 1, np.int64)
+    np.cumsum(np.bincount(part, minlength=parts), out=start[1:])
+    rank = np.empty(n, np.int32)
+    rank[members] = np.arange(n) - np.repeat(start[:-1], np.diff(start))
+
+    # A row gets room for all its entries: those that leave the part are never written, and pages
+    # that are never touched cost nothing.
+    before = np.zeros(n + 1, np.int64)
+    np.cumsum(rows.degrees()[members], out=before[1:])
+    at_part = before[start]
+
+    offset, used = np.zeros(n, np.int64), np.zeros(n, np.int32)
+    piece = np.zeros(n, np.int32)
+    piece_start = np.zeros(parts + 1, np.int64)
+    np.cumsum(cores, out=piece_start[1:])
+    piece_cores = np.zeros(int(piece_start[-1]), np.int64)
+    pieces = np.ones(parts, np.int64)
+    batches = _batches(at_part, memory // GATHERED_BYTES)
+    longest = max((int(at_part[high] - at_part[low]) for low, high in batches), default=0)
+    ids, weights = np.empty(longest, np.int32), np.empty(longest, np.int32)
+
+    def split(blocks: NDArray[np.int64]) -> None:
+        for b in blocks.tolist():
+            if cores[b] <= stop:
+                piece_cores[piece_start[b]] = cores[b]
+                continue
+            mine = members[start[b] : start[b + 1]]
+            own_piece = np.empty(mine.size, np.int32)
+            indptr, own_ids, own_weights = _take(mine, offset, used, ids, weights)
+            # not one kernel for all blocks: `_bisect` in it would be compiled once more
+            pieces[b] = _split(
+                mine.size, indptr, own_ids, own_weights, rows.sizes[mine], cores[b], stop, capacity,
+                effort.tries, effort.passes, effort.smoothing, seed + b, own_piece,
+                piece_cores[piece_start[b] : piece_start[b + 1]],
+            )  # fmt: skip
+            piece[mine] = own_piece
+
+    for low, high in batches:
+        mine = members[start[low] : start[high]]
+        offset[mine] = before[start[low] : start[high]] - at_part[low]
+
+        def gather(index: int, low: int = low, high: int = high) -> int:
+            chunk = rows.read(index)
+            _gather(
+                chunk.first, chunk.indptr, chunk.ids, chunk.weights, part, low, high, rank,
+                offset, used, ids, weights,
+            )  # fmt: skip
+            return int(chunk.indptr[-1] - chunk.indptr[0])
+
+        for entries in team.stream(gather, range(rows.chunks)):
+            advance(entries)
+        # the largest first, so that threads end together; small ones in bunches
+        work = np.diff(at_part[low : high + 1])
+        order = low + np.argsort(-work, kind="stable")
+        ends = np.linspace(0, work.sum(), 8 * team.threads + 1)[1:-1]
+        bunches = np.unique(np.searchsorted(np.cumsum(work[order - low]), ends))
+        team.map(split, [blocks for blocks in np.split(order, bunches) if blocks.size])
+    base = np.zeros(parts + 1, np.int64)
+    np.cumsum(pieces, out=base[1:])
+    new_cores = np.concatenate(
+        [piece_cores[piece_start[b] : piece_start[b] + pieces[b]] for b in range(parts)]
+    )
+    return (base[part] + piece).astype(np.int32), new_cores

@@ -1,0 +1,253 @@
+"""Steps 2 to 4 of the presets that stream: blocks of cores first, then cores.
+
+A semi-external form of the deep multilevel method, with memory of O(vertices) and fixed buffers:
+
+1. Clusters by label propagation on the network itself, a few passes.
+2. A sample of the connections between clusters, in memory; deep multilevel partitioning of that
+   into blocks of about 8,192 neurons. Clusters are mistaken now and then, a long-range connection
+   being as good as a local one to a lone neuron, but few mistakes survive in parts that large.
+3. Refinement of the blocks on the network, a few passes.
+4. Each block is cut into cores in memory, from its inner connections alone.
+5. Refinement of the cores on the network, a few passes.
+
+Small networks are one block, and larger ones that fit the memory are held there, which spares
+the decoding in every pass.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mapper.graph.rows import Rows, StreamedRows, copied, hold
+from mapper.graph.sampled_contraction import contract_sampled, sampling_threshold
+from mapper.graph.sampling import sample_of
+from mapper.partitioning.deep import DeepEffort, block_bounds, partition_in_memory
+from mapper.partitioning.kway_refinement import refine_round
+from mapper.partitioning.label_propagation import number_clusters, propagate, start_clusters
+from mapper.partitioning.multilevel_bisection import BisectionEffort
+from mapper.partitioning.rebalance import balance, put_right
+from mapper.partitioning.recursive_splitting import split_parts
+from mapper.runtime.checkpoint import Arrays, Steps
+from mapper.runtime.memory_plan import FILL, Plan
+from mapper.runtime.monitor import Monitor
+from mapper.runtime.threads import Team
+from mapper.scoring.stage_costs import Costs
+from mapper.settings import Settings
+from storage.scratch.scratch import Scratch
+from storage.store.graph import Graph
+
+CLUSTER = 5  # most vertices of mean size in a cluster: label propagation alone stops about there
+SETTLED = 128  # passes end when fewer than one in this many vertices has moved
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """A graph and what it is to be cut into.
+
+    capacity : of a core; cores : that the chip has
+    strict : parts above the capacity are an error; else they are put right elsewhere
+    """
+
+    graph: Graph
+    rows: Rows
+    capacity: int
+    cores: int
+    strict: bool = True
+
+    @property
+    def wanted(self) -> int:
+        """Cores to use, see `parts_wanted`."""
+        return parts_wanted(int(self.rows.sizes.sum()), self.capacity, self.cores)
+
+
+def parts_wanted(size: int, capacity: int, cores: int) -> int:
+    """Cores to use: as few as leave some slack, which refinement needs to move anything."""
+    return max(1, min(cores, -(-size // max(1, int(capacity * FILL)))))
+
+
+def partition_streamed(
+    task: Task,
+    settings: Settings,
+    plan: Plan,
+    steps: Steps,
+    monitor: Monitor,
+    costs: Costs,
+    team: Team,
+) -> tuple[NDArray[np.int32], int]:
+    """Parts within the capacity of a core.
+
+    Returns (part, count): part : ndarray[int32], shape (vertices,), and the number of parts.
+    Raises `DoesNotFitError` if no way was found to get all parts within the capacity.
+    """
+    rows = task.rows
+    stop = max(1, task.wanted * settings.block_vertices // max(1, rows.vertices))
+    monitor.level(rows.vertices, rows.entries // 2)
+    if stop < task.wanted:
+        with monitor.stage("coarsen"):  # step 2
+            cluster = _cluster(rows, settings, steps, monitor, team)
+        with monitor.stage("initial partition"):  # step 3
+            blocks = steps.once(
+                "blocks", lambda: _blocks(task, stop, cluster, settings, plan, monitor, team)
+            )
+            clusters = int(cluster.max()) + 1
+            monitor.sample = sample_of(clusters, settings.coarse_degree, plan.sampled, rows.entries)
+            monitor.note(f"{monitor.sample.per_cluster:.2g} sampled connections a cluster")
+            costs.part(blocks["part"])
+        with monitor.stage("refine blocks"):
+            part, cores = blocks["part"], blocks["cores"]
+            monitor.level(*blocks["level"].tolist())
+            largest = int(rows.sizes.max())
+            bounds = block_bounds(cores, int(rows.sizes.sum()), task.capacity, largest)
+            part = _refine(task, part, *bounds, settings.block_passes, 4, settings, steps, monitor,
+                           team)  # fmt: skip
+            costs.part(part)
+    else:
+        part, cores = np.zeros(rows.vertices, np.int32), np.array([task.wanted], np.int64)
+    with monitor.stage("split blocks"):
+        effort = BisectionEffort(settings.bisection_repeats, settings.fm_passes, settings.smoothing)
+
+        def split() -> Arrays:
+            monitor.expect(rows.entries)
+            found, _ = split_parts(
+                rows, part, cores, 1, task.capacity, effort, settings.seed_of(5), plan.gathered,
+                team, monitor.advance,
+            )  # fmt: skip
+            return {"part": found}
+
+        part = steps.once("split", split)["part"]
+        costs.part(part)
+    with monitor.stage("uncoarsen and refine"):  # step 4
+        part = balanced(task, part, np.ones(task.cores, np.bool_), settings.threads)
+        room = np.full(task.cores, task.capacity, np.int64)
+        part = _refine(task, part, room, np.zeros_like(room), settings.refinement_passes, 6,
+                       settings, steps, monitor, team)  # fmt: skip
+        costs.part(part)
+    return numbered(part, task.cores)
+
+
+def numbered(part: NDArray[np.int32], most: int) -> tuple[NDArray[np.int32], int]:
+    """Parts numbered without gaps, and how many there are; `most` : above all numbers."""
+    used = np.bincount(part, minlength=most) > 0
+    number = np.cumsum(used) - 1
+    return number[part].astype(np.int32), int(used.sum())
+
+
+def _cluster(
+    rows: Rows, settings: Settings, steps: Steps, monitor: Monitor, team: Team
+) -> NDArray[np.int32]:
+    """Cluster of every vertex, after a few rounds of label propagation."""
+    limit = max(1, int(CLUSTER * rows.sizes.sum() / rows.vertices))
+
+    def cluster() -> Arrays:
+        labels = start_clusters(rows)
+        monitor.expect(settings.cluster_rounds * rows.entries)
+        for index in range(settings.cluster_rounds):
+            moves = propagate(
+                rows, labels, limit, settings.seed_of(2), index, team, monitor.advance
+            )
+            monitor.note(f"round {index + 1}: {moves:,} of {rows.vertices:,} vertices moved")
+        return {"cluster": number_clusters(rows, labels, limit)[0]}
+
+    return steps.once("cluster", cluster)["cluster"]
+
+
+def _blocks(
+    task: Task,
+    stop: int,
+    cluster: NDArray[np.int32],
+    settings: Settings,
+    plan: Plan,
+    monitor: Monitor,
+    team: Team,
+) -> Arrays:
+    """Blocks of at most `stop` cores, from a sample of the connections between clusters."""
+    rows, count = task.rows, int(cluster.max()) + 1
+    effort = DeepEffort(
+        cluster_rounds=settings.cluster_rounds,
+        degree=settings.coarse_degree,
+        bisection=BisectionEffort(settings.bisection_repeats, 3, 0),
+    )
+    seed = settings.seed_of(3)
+    monitor.expect(2 * rows.entries)
+    wanted = min(effort.degree * count, plan.sampled)
+    threshold = sampling_threshold(rows, wanted, team, monitor.advance)
+    coarse = contract_sampled(rows, cluster, count, threshold, seed, team, monitor.advance)
+    part, cores = partition_in_memory(
+        coarse, task.wanted, stop, task.capacity, effort, seed, plan.gathered // 2, team
+    )
+    monitor.note(f"{cores.size:,} blocks")
+    level = np.array([coarse.vertices, coarse.entries // 2], np.int64)
+    return {"part": part[cluster], "cores": cores, "level": level}
+
+
+def _refine(
+    task: Task,
+    part: NDArray[np.int32],
+    room: NDArray[np.int64],
+    floor: NDArray[np.int64],
+    passes: int,
+    step: int,
+    settings: Settings,
+    steps: Steps,
+    monitor: Monitor,
+    team: Team,
+) -> NDArray[np.int32]:
+    """Some passes of k-way refinement, each of them a step."""
+    rows = task.rows
+    monitor.expect(passes * rows.entries)
+    for index in range(passes):
+
+        def once(part: NDArray[np.int32] = part, index: int = index) -> Arrays:
+            found = refine_round(
+                rows, part, room, floor, settings.seed_of(step), index, team, monitor.advance
+            )
+            share = found.outside / max(1, found.everything)
+            monitor.note(f"pass {index + 1}: {found.moves:,} moves, cut fraction was {share:.4f}")
+            return {"part": part, "moves": np.array([found.moves], np.int64)}
+
+        arrays = steps.once(f"refine {step}.{index}", once)
+        part = arrays["part"]
+        if arrays["moves"][0] * SETTLED < rows.vertices:
+            break  # what is left to gain is not worth a pass
+    return part
+
+
+def balanced(
+    task: Task, core: NDArray[np.int32], usable: NDArray[np.bool_], threads: int
+) -> NDArray[np.int32]:
+    """No core above the capacity; unused ones of the chip may help.
+
+    core : of every vertex; usable : of every core, `task.cores` of them
+    Raises `DoesNotFitError` if no way was found.
+    """
+    sizes = task.rows.sizes
+    cores, number = np.flatnonzero(usable), np.cumsum(usable) - 1
+    part = number[core].astype(np.int32)
+    load = np.zeros(task.cores, np.int64)
+    np.add.at(load, part, sizes)
+    if load.max() <= task.capacity:
+        return core
+    if task.strict:
+        put_right(task.graph, sizes, part, load, task.capacity, threads)
+    else:
+        balance(task.graph, sizes, part, load, task.capacity, threads)
+    return cores[part].astype(np.int32)
+
+
+def open_rows(
+    graph: Graph, shift: int, held: bool, scratch: Scratch, monitor: Monitor, team: Team
+) -> Rows:
+    """The graph as the passes read it: held in memory, or copied to scratch once.
+
+    The copy has both directions of a pair added, weights as the passes use them, and is a fifth of
+    the work to read.
+    """
+    rows = StreamedRows(graph, graph.vertex_sizes(), shift)
+    monitor.expect(graph.connections)
+    monitor.note(f"{graph.connections:,} connections to look at")
+    if held:
+        return hold(rows, team, monitor.advance)
+    return copied(rows, scratch, team, monitor.advance)

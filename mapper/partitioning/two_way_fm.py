@@ -1,0 +1,254 @@
+"""Bisection of one graph in memory: growing, refining and smoothing of two sides.
+
+Greedy graph growing (Karypis and Kumar 1998), two-way FM (Fiduccia and Mattheyses 1982), and power
+iteration towards the Fiedler vector. `mapper.partitioning.multilevel_bisection` combines them over
+levels.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+from mapper.graph.heap import _remove, _sift_down, _sift_up
+from mapper.runtime.random import _next
+
+RUN = 16  # values that are sorted by insertion
+
+
+@njit(cache=True, nogil=True)
+def _grow(n, indptr, ids, weights, sizes, bias, target, most, side, heap, place, cost, state):
+    """Side 0 grows from a random vertex by the vertex that adds least to the cost, up to target."""
+    for v in range(n):
+        side[v] = 1
+        place[v] = -1
+    held = np.int64(0)
+    length = 0
+    left = n
+    while held < target and left > 0:
+        if length == 0:  # the start, or a connected component is exhausted
+            v = _next(state) % np.int64(n)
+            while side[v] != 1:
+                v = (v + 1) % np.int64(n)
+        else:
+            v = heap[0]
+            length = _remove(heap, place, cost, v, length)
+        left -= 1
+        if held + sizes[v] > most:
+            side[v] = 2  # too large: not looked at again
+            continue
+        side[v] = 0
+        held += sizes[v]
+        for e in range(indptr[v], indptr[v + 1]):
+            u = ids[e]
+            if side[u] != 1:
+                continue
+            if place[u] < 0:
+                c = -bias[u]
+                for f in range(indptr[u], indptr[u + 1]):
+                    c += weights[f] if side[ids[f]] != 0 else -np.int64(weights[f])
+                cost[u] = c
+                heap[length] = u
+                place[u] = length
+                length += 1
+            else:
+                cost[u] -= 2 * np.int64(weights[e])
+            _sift_up(heap, place, cost, place[u])
+    for v in range(n):
+        if side[v] == 2:
+            side[v] = 1
+
+
+@njit(cache=True, nogil=True)
+def _falling(x):
+    """The order of falling values, equal ones as they are: `argsort` of -x by a merge sort.
+
+    That of numba takes ten times as long to compile.
+    """
+    n = x.size
+    order, other = np.empty(n, np.int64), np.empty(n, np.int64)
+    for low in range(0, n, RUN):
+        for i in range(low, min(low + RUN, n)):
+            j = i
+            while j > low and x[order[j - 1]] < x[i]:
+                order[j] = order[j - 1]
+                j -= 1
+            order[j] = i
+    width = RUN
+    while width < n:
+        for low in range(0, n, 2 * width):
+            middle, high = min(low + width, n), min(low + 2 * width, n)
+            a, b = low, middle
+            for k in range(low, high):
+                if a < middle and (b == high or x[order[a]] >= x[order[b]]):
+                    other[k] = order[a]
+                    a += 1
+                else:
+                    other[k] = order[b]
+                    b += 1
+        order, other = other, order
+        width *= 2
+    return order
+
+
+@njit(cache=True, nogil=True)
+def _smooth(n, indptr, ids, weights, sizes, target, steps, x, side):
+    """Average x over neighbours `steps` times, then cut where side 0 has its target.
+
+    x : ndarray[float32], shape (n,); power iteration with the random walk's matrix, the constant
+    vector taken out, so x goes towards the Fiedler vector
+    """
+    y = np.empty(n, np.float32)
+    share = np.empty(n, np.float32)
+    degree = np.empty(n, np.float64)
+    total = 0.0
+    for v in range(n):
+        heavy = np.int64(0)
+        for e in range(indptr[v], indptr[v + 1]):
+            heavy += weights[e]
+        degree[v] = heavy
+        share[v] = 0.8 / heavy if heavy > 0 else 0.0
+        total += heavy
+    for _ in range(steps):
+        mean = 0.0
+        for v in range(n):
+            # four sums: one would wait for itself at every step
+            row = ids[indptr[v] : indptr[v + 1]]
+            row_weights = weights[indptr[v] : indptr[v + 1]]
+            a = np.float32(0.0)
+            b = np.float32(0.0)
+            c = np.float32(0.0)
+            d = np.float32(0.0)
+            fours = row.size // 4
+            for q in range(fours):
+                e = 4 * q
+                a += np.float32(row_weights[e]) * x[np.uint32(row[e])]
+                b += np.float32(row_weights[e + 1]) * x[np.uint32(row[e + 1])]
+                c += np.float32(row_weights[e + 2]) * x[np.uint32(row[e + 2])]
+                d += np.float32(row_weights[e + 3]) * x[np.uint32(row[e + 3])]
+            for e in range(4 * fours, row.size):
+                a += np.float32(row_weights[e]) * x[np.uint32(row[e])]
+            # lazy: with a full step the two colours of a bipartite graph would swap for ever
+            y[v] = share[v] * ((a + b) + (c + d)) + np.float32(0.2) * x[v]
+            mean += y[v] * degree[v]
+        mean = mean / total if total > 0 else 0.0
+        largest = np.float32(1e-30)
+        for v in range(n):
+            x[v] = y[v] - np.float32(mean)
+            largest = max(largest, abs(x[v]))
+        for v in range(n):
+            x[v] /= largest
+    held = np.int64(0)
+    for v in _falling(x):
+        side[v] = 0 if held + sizes[v] // 2 < target else 1
+        held += sizes[v]
+
+
+@njit(cache=True, nogil=True)
+def _cost_and_excess(n, indptr, ids, weights, sizes, bias, most0, most1, side):
+    """Weight between the sides plus bias of side 1, and the size that is above the limits."""
+    cut = np.int64(0)
+    held0 = np.int64(0)
+    held1 = np.int64(0)
+    for v in range(n):
+        if side[v] == 0:
+            held0 += sizes[v]
+            for e in range(indptr[v], indptr[v + 1]):
+                if side[np.uint32(ids[e])] != 0:
+                    cut += weights[e]
+        else:
+            held1 += sizes[v]
+            cut += bias[v]
+    return cut, max(np.int64(0), held0 - most0) + max(np.int64(0), held1 - most1)
+
+
+@njit(cache=True, nogil=True)
+def _fm(n, indptr, ids, weights, sizes, bias, most0, most1, passes, side, heap, place, cost, moves):
+    """Two-way FM: single moves, best first, each vertex once a pass; back to the best prefix.
+
+    A side that is over its limit must give next. So a vertex may go where there is no room for it
+    if another can come back: without any slack all moves are such exchanges.
+
+    bias : what each vertex costs more on side 1 than on side 0, whoever else is there
+    heap : shape (2, n), one queue per side, by the cost (loss) of moving; moves : scratch
+
+    Returns by how much the cost of the sides has fallen; getting below the limits may raise it.
+    """
+    won = np.int64(0)
+    for v in range(n):
+        place[v] = -1
+    most = np.array([most0, most1])
+    patience = max(32, n // 8)
+    for _ in range(passes):
+        length = np.zeros(2, np.int64)
+        held = np.zeros(2, np.int64)
+        for v in range(n):
+            s = side[v]
+            c = bias[v] if s == 0 else -bias[v]
+            for e in range(indptr[v], indptr[v + 1]):
+                c += weights[e] if side[np.uint32(ids[e])] == s else -np.int64(weights[e])
+            cost[v] = c
+            held[s] += sizes[v]
+            heap[s, length[s]] = v
+            place[v] = length[s]
+            length[s] += 1
+        for s in range(2):
+            for i in range(length[s] // 2 - 1, -1, -1):
+                _sift_down(heap[s], place, cost, i, length[s])
+        gain = np.int64(0)
+        best_gain = np.int64(0)
+        excess = max(np.int64(0), held[0] - most0) + max(np.int64(0), held[1] - most1)
+        best_excess = excess
+        done = 0
+        best_done = 0
+        while done - best_done < patience:
+            s = -1
+            for t in range(2):
+                if held[t] > most[t] and length[t] > 0:
+                    s = t
+            if s < 0:
+                for t in range(2):
+                    if length[t] == 0:
+                        continue
+                    fits = held[1 - t] + sizes[heap[t, 0]] <= most[1 - t]
+                    if not fits and length[1 - t] == 0:
+                        continue
+                    if s < 0 or cost[heap[t, 0]] < cost[heap[s, 0]]:
+                        s = t
+            if s < 0:  # one side is left, its first does not fit: look behind it
+                t = 0 if length[0] > 0 else 1
+                if length[t] == 0:
+                    break
+                length[t] = _remove(heap[t], place, cost, heap[t, 0], length[t])
+                continue
+            v = heap[s, 0]
+            length[s] = _remove(heap[s], place, cost, v, length[s])
+            side[v] = 1 - s
+            held[s] -= sizes[v]
+            held[1 - s] += sizes[v]
+            gain -= cost[v]
+            moves[done] = v
+            done += 1
+            for e in range(indptr[v], indptr[v + 1]):
+                u = ids[e]
+                if place[u] < 0:
+                    continue
+                if side[u] == s:  # v has left u's side
+                    cost[u] -= 2 * np.int64(weights[e])
+                    _sift_up(heap[s], place, cost, place[u])
+                else:
+                    cost[u] += 2 * np.int64(weights[e])
+                    _sift_down(heap[1 - s], place, cost, place[u], length[1 - s])
+            excess = max(np.int64(0), held[0] - most0) + max(np.int64(0), held[1] - most1)
+            if excess < best_excess or (excess == best_excess and gain > best_gain):
+                best_excess = excess
+                best_gain = gain
+                best_done = done
+        for i in range(best_done, done):
+            side[moves[i]] = 1 - side[moves[i]]
+        for v in range(n):
+            place[v] = -1
+        won += best_gain
+        if best_done == 0:
+            break
+    return won

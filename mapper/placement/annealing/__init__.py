@@ -1,0 +1,1 @@
+"""Simulated annealing of placements: dense and sparse traffic, classes of equal groups."""

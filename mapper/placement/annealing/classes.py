@@ -1,0 +1,235 @@
+"""Annealing of classes: which class holds which cell, priced by one table for all its members.
+
+In dense layers every group of a layer talks to the same groups. With mean weights the members of
+such a class cost the same on a cell, so that a table of cost by column and row for each class
+(instead of each group) prices a swap, and a swap changes the tables of the neighbouring classes
+only: work for a few rows of a table, not for each connection. The schedule is that of
+`mapper.placement.annealing.dense`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from mapper.placement.annealing.draws import _draw
+from mapper.placement.assignment import _exchange
+from mapper.placement.classes import Classes
+from mapper.placement.clock import ENDLESS, Clock
+from mapper.placement.placer import Placed, Placer, Problem
+from storage.parallel import map_ordered
+
+PROPOSAL, SWAP, ENTRY = 35.0, 100.0, 0.6  # nanoseconds, as measured
+PIECES = 16  # of a round, between which the time is looked at
+CHUNK = 512  # groups whose places are exchanged together at most: the work is cubic
+
+STEADY = 0.44  # share of accepted moves that the window aims at
+
+
+@njit(cache=True, nogil=True)
+def _class_tables(indptr, ids, weights, columns, rows, table):
+    """Cost of a member of each class in every column and row.
+
+    indptr, ids, weights : symmetric lists of classes, the weight between two single members
+    columns, rows : members of each class in every column and row, shape (classes, width), height
+    table : ndarray[float32], shape (classes, width + height), columns then rows; changed
+        (rounding does not add up: tables are made anew for each round)
+    """
+    for axis in range(2):
+        held = columns if axis == 0 else rows
+        first = 0 if axis == 0 else columns.shape[1]
+        length = held.shape[1]
+        mixed = np.empty(length)
+        for a in range(indptr.size - 1):
+            mixed[:] = 0.0
+            for e in range(indptr[a], indptr[a + 1]):
+                for c in range(length):
+                    mixed[c] += weights[e] * held[ids[e], c]
+            total = mixed.sum()
+            cost = 0.0
+            for c in range(length):
+                cost += mixed[c] * c
+            passed = 0.0
+            for c in range(length):
+                table[a, first + c] = cost
+                passed += mixed[c]
+                cost += 2 * passed - total
+
+
+@njit(cache=True, nogil=True)
+def _anneal_classes(
+    indptr, ids, weights, cells, number, at, table, window, heat, moves, state
+):  # fmt: skip
+    """Propose `moves` swaps of the classes of two cells; returns those made and the change of cost.
+
+    cells : ndarray[int32], shape (n, 2), columns and rows
+    number : index into `cells` by row and column, -1 for others
+    at : class on each cell, shape (n,), changed; table : as by `_class_tables`, kept up to date
+    window : columns and rows between partners at most; heat : temperature
+    """
+    height, width = number.shape
+    step = np.empty(width + height, np.float32)
+    made = 0
+    total = 0.0
+    for _ in range(moves):
+        p = _draw(state, at.size)
+        a = at[p]
+        px, py = np.int64(cells[p, 0]), np.int64(cells[p, 1])
+        low, high = max(0, px - window), min(width - 1, px + window)
+        qx = low + _draw(state, high - low + 1)
+        low, high = max(0, py - window), min(height - 1, py + window)
+        qy = low + _draw(state, high - low + 1)
+        q = number[qy, qx]
+        if q < 0 or at[q] == a:
+            continue
+        b = at[q]
+        change = np.float64(table[a, qx] - table[a, px] + table[b, px] - table[b, qx])
+        change += table[a, width + qy] - table[a, width + py]
+        change += table[b, width + py] - table[b, width + qy]
+        allowed = 0.0
+        if heat > 0.0:
+            if change > 16.0 * heat:
+                continue
+            allowed = -heat * math.log((1 + _draw(state, np.int64(1 << 30))) / (1 << 30))
+        if change >= allowed:
+            continue
+        for e in range(indptr[a], indptr[a + 1]):
+            if ids[e] == b:  # the two keep their distance; each was charged as if the other stayed
+                change += 2.0 * weights[e] * (abs(qx - px) + abs(qy - py))
+                break
+        if change >= allowed:
+            continue
+        for c in range(width):
+            step[c] = abs(c - qx) - abs(c - px)
+        for c in range(height):
+            step[width + c] = abs(c - qy) - abs(c - py)
+        for e in range(indptr[a], indptr[a + 1]):
+            row = table[ids[e]]
+            w = np.float32(weights[e])
+            for c in range(step.size):
+                row[c] += w * step[c]
+        for e in range(indptr[b], indptr[b + 1]):
+            row = table[ids[e]]
+            w = np.float32(weights[e])
+            for c in range(step.size):
+                row[c] -= w * step[c]
+        at[p], at[q] = b, a
+        made += 1
+        total += change
+    return made, total
+
+
+def class_tables(
+    classes: Classes, cells: NDArray[np.int32], at: NDArray[np.int64], shape: tuple[int, int]
+) -> tuple[NDArray[np.float32], float]:
+    """Tables of the classes, and the cost of the placement in mean weights."""
+    columns = np.zeros((classes.count, shape[1]))
+    rows = np.zeros((classes.count, shape[0]))
+    np.add.at(columns, (at, cells[:, 0]), 1)
+    np.add.at(rows, (at, cells[:, 1]), 1)
+    table = np.empty((classes.count, sum(shape)), np.float32)
+    _class_tables(classes.indptr, classes.ids, classes.weights, columns, rows, table)
+    held = np.concatenate([columns, rows], axis=1)
+    return table, float((table * held).sum()) / 2
+
+
+def anneal_classes(
+    classes: Classes,
+    cells: NDArray[np.int32],
+    at: NDArray[np.int64],
+    shape: tuple[int, int],
+    work: float,
+    heats: NDArray[np.float64],
+    rng: np.random.Generator,
+    clock: Clock = ENDLESS,
+) -> None:
+    """Anneal which class is on which cell: `at`, shape (n,), changes.
+
+    cells : ndarray[int32], shape (n, 2), columns and rows on a mesh of `shape` (height, width)
+    work : nanoseconds, about; heats : temperature of each round, in strengths
+    """
+    number = np.full(shape, -1, np.int64)
+    number[cells[:, 1], cells[:, 0]] = np.arange(at.size)
+    state = rng.integers(1, 1 << 62, 1).astype(np.uint64)
+    links = 2 * classes.ids.size / classes.count
+    swap = SWAP + ENTRY * links * sum(shape)
+    window, rate = max(2.0, max(shape) / 2), 0.2
+    for done, heat in enumerate(heats):
+        table, _ = class_tables(classes, cells, at, shape)
+        price = (PROPOSAL + rate * swap) * PIECES
+        moves = max(1, math.ceil(work / (heats.size - done) / price))
+        made = 0
+        for _ in range(PIECES):
+            if clock.over():
+                return
+            made += _anneal_classes(
+                classes.indptr, classes.ids, classes.weights, cells, number, at, table,
+                max(1, round(window)), heat, moves, state,
+            )[0]  # fmt: skip
+        rate = made / (moves * PIECES)
+        work -= moves * price
+        window = min(float(max(shape)), max(1.0, window * (1 - STEADY + rate)))
+
+
+@dataclass(frozen=True, slots=True)
+class ClassPlacer(Placer):
+    """Anneals classes from a given placement, then gives the cells of each to its members.
+
+    work : nanoseconds of one core for the annealing, about
+    sweeps : rounds in which the members of each class exchange their places exactly
+    """
+
+    work: float
+    sweeps: int = 1
+    rounds: int = 40
+    hot: float = 1.0
+    cold: float = 0.05
+    needs_start = True
+
+    def place(
+        self, problem: Problem, start: Placed | None, rng: np.random.Generator
+    ) -> Iterator[Placed]:
+        classes = problem.classes
+        if classes is None or start is None:
+            return
+        spot = np.column_stack([start.x, start.y])
+        order = np.lexsort((start.x, start.y))
+        cells, at = spot[order], classes.label[order]
+        heats = np.geomspace(self.hot, self.cold, self.rounds)
+        anneal_classes(classes, cells, at, problem.shape, self.work, heats, rng, problem.clock)
+        members = np.argsort(classes.label, kind="stable")
+        spot[members] = cells[np.argsort(at, kind="stable")]
+        yield problem.placed(spot[:, 0].copy(), spot[:, 1].copy())
+        for _ in range(self.sweeps):
+            exchange(problem, classes, spot, rng)
+            yield problem.placed(spot[:, 0].copy(), spot[:, 1].copy())
+
+
+def exchange(
+    problem: Problem, classes: Classes, spot: NDArray[np.int32], rng: np.random.Generator
+) -> None:
+    """Let the members of each class exchange their places; `spot` changes.
+
+    Classes of one colour do not see each other, so that they are dealt with side by side.
+    """
+    csr = problem.groups.indptr, problem.groups.ids, problem.groups.weights
+    busy = np.diff(problem.groups.indptr) > 0
+    members = classes.members()
+
+    def run(chunk: NDArray[np.int64]) -> None:
+        if not problem.clock.over():
+            _exchange(*csr, chunk, spot)
+
+    for colour in classes.coloured():
+        chunks: list[NDArray[np.int64]] = []
+        for a in colour:
+            mixed = rng.permutation(members[a])
+            if busy[mixed[0]]:
+                chunks += np.array_split(mixed, -(-mixed.size // CHUNK))
+        for _ in map_ordered(run, chunks, problem.threads):
+            pass

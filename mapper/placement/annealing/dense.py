@@ -1,0 +1,387 @@
+"""Simulated annealing of a placement by swaps of two groups, in tiles of the mesh.
+
+The window that partners come from shrinks so that about 44 % of the moves are accepted, as in
+VPR (Betz and Rose, FPL 1997). Departures: some of the partners are taken next to the cell of a
+random neighbour, where a good place is likely; the temperature falls by a fixed factor, so that
+the work is known beforehand; and the mesh is cut into tiles, the cuts shifting from round to round.
+
+Within a tile every group has its cost in each column and each row in a table, so that a swap is
+priced in a few look-ups whatever the number of connections; only a swap that is made costs work
+for each of them. Where there are few connections `sparse_annealing` does without tables. Tiles
+anneal side by side against the places that groups of other tiles had at the start of the round.
+They depend on the mesh alone and each draws from a stream of its own, so that the result does not
+depend on the number of threads.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from mapper.placement.annealing.draws import _draw
+from mapper.placement.annealing.sparse import _anneal_sparse, _gather
+from mapper.placement.clock import ENDLESS, Clock
+from mapper.placement.force import _hop_cost
+from mapper.placement.placer import Placed, Placer, Problem
+from mapper.placement.traffic import Traffic
+from storage.parallel import map_ordered
+
+PROPOSAL, SWAP, NEIGHBOUR, ENTRY = 60.0, 200.0, 20.0, 3.0  # nanoseconds, as measured
+SPARSE_PROPOSAL, SPARSE_ENTRY = 45.0, 8.0  # the same without tables
+SIDE = 32  # of a tile; the tables of 1,024 groups fit a second-level cache
+SPARSE = 24  # mean connections of a group up to which no tables are made
+STEADY = 0.44  # share of accepted moves that the window aims at
+
+
+@njit(cache=True, nogil=True)
+def _tabulate(indptr, ids, weights, spot, members, box, table, held):
+    """Cost of each member in every column and row of a box, less that in the first of them.
+
+    spot : ndarray[int32], shape (groups, 2), column and row; box : first and end column, row
+    table : ndarray[float32], shape (groups, at least columns + rows of the box), columns and then
+        rows, changed
+    held : scratch, shape (at least columns or rows of the box,)
+    """
+    for axis in range(2):
+        low, high = box[2 * axis], box[2 * axis + 1]
+        first = axis * (box[1] - box[0])
+        for u in members:
+            held[: high - low] = 0.0
+            total = 0.0
+            for e in range(indptr[u], indptr[u + 1]):
+                p = min(max(np.int64(spot[ids[e], axis]), low), high - 1)
+                held[p - low] += weights[e]
+                total += weights[e]
+            cost = 0.0
+            passed = 0.0
+            for c in range(high - low):
+                table[u, first + c] = cost
+                passed += held[c]
+                cost += 2 * passed - total  # a step away from `passed`, towards the others
+
+
+@njit(cache=True, nogil=True)
+def _shift(indptr, ids, weights, u, step, sign, spot, box, table):
+    """Bring the tables of a group's neighbours in the box up to date when it moves.
+
+    step : ndarray[float32], change of the distance of the group from each column and row
+    sign : 1, or -1 for a group that moves the other way
+    """
+    left, right, top, bottom = box[0], box[1], box[2], box[3]
+    for e in range(indptr[u], indptr[u + 1]):
+        t = ids[e]
+        px, py = spot[t, 0], spot[t, 1]
+        if px < left or px >= right or py < top or py >= bottom:
+            continue  # of another tile: its place may be changing, but not to this one
+        w = sign * np.float32(weights[e])
+        row = table[t]
+        for c in range(step.size):
+            row[c] += w * step[c]
+
+
+@njit(cache=True, nogil=True)
+def _anneal(
+    indptr, ids, weights, mass, pull_x, pull_y, start, spot, at, movers, box, table, window, near,
+    heat, moves, state,
+):  # fmt: skip
+    """Propose `moves` swaps within a box of the mesh; returns those made and the change of cost.
+
+    mass, pull_x, pull_y : what a group weighs in the background, and the background's cost of a
+        unit of it in every column and row
+    start, spot : ndarray[int32], shape (groups, 2), column and row at the start of the round, and
+        now; those of groups in the box change
+    at : group on each cell, shape (height, width), -1 where there is none; changes in the box
+    movers : groups in the box that look for partners; box : first and end column, row
+    table : costs in the box as by `_tabulate`, of all groups in it, kept up to date
+    near : of 1024 partners, those next to a neighbour; the others are at most `window` away
+    heat : temperature; at 0 only swaps that lower the cost are made
+    """
+    left, right, top, bottom = box[0], box[1], box[2], box[3]
+    wide = right - left
+    step = np.empty(wide + bottom - top, np.float32)
+    made = 0
+    total = 0.0
+    for _ in range(moves):
+        u = movers[_draw(state, movers.size)]
+        ux, uy = np.int64(spot[u, 0]), np.int64(spot[u, 1])
+        cx, cy, reach = ux, uy, window
+        if _draw(state, np.int64(1024)) < near:
+            t = ids[indptr[u] + _draw(state, indptr[u + 1] - indptr[u])]
+            cx, cy, reach = np.int64(start[t, 0]), np.int64(start[t, 1]), 1
+            cx, cy = min(max(cx, left), right - 1), min(max(cy, top), bottom - 1)
+        low, high = max(left, cx - reach), min(right - 1, cx + reach)
+        tx = low + _draw(state, high - low + 1)
+        low, high = max(top, cy - reach), min(bottom - 1, cy + reach)
+        ty = low + _draw(state, high - low + 1)
+        v = at[ty, tx]
+        if v < 0 or v == u:
+            continue
+        to_x, to_y = tx - left, wide + ty - top
+        at_x, at_y = ux - left, wide + uy - top
+        change = np.float64(table[u, to_x] - table[u, at_x] + table[u, to_y] - table[u, at_y])
+        change += table[v, at_x] - table[v, to_x] + table[v, at_y] - table[v, to_y]
+        change += (mass[u] - mass[v]) * (pull_x[tx] - pull_x[ux] + pull_y[ty] - pull_y[uy])
+        allowed = 0.0
+        if heat > 0.0:
+            if change > 16.0 * heat:
+                continue
+            allowed = -heat * math.log((1 + _draw(state, np.int64(1 << 30))) / (1 << 30))
+        if change >= allowed and (change > 0.0 or heat == 0.0):
+            continue
+        for e in range(indptr[u], indptr[u + 1]):
+            if ids[e] == v:  # the two keep their distance; each was charged as if the other stayed
+                change += 2.0 * weights[e] * (abs(tx - ux) + abs(ty - uy))
+                break
+        if change >= allowed and (change > 0.0 or heat == 0.0):
+            continue
+        for c in range(wide):
+            step[c] = abs(left + c - tx) - abs(left + c - ux)
+        for c in range(bottom - top):
+            step[wide + c] = abs(top + c - ty) - abs(top + c - uy)
+        _shift(indptr, ids, weights, u, step, np.float32(1), spot, box, table)
+        _shift(indptr, ids, weights, v, step, np.float32(-1), spot, box, table)
+        spot[u, 0], spot[u, 1] = tx, ty
+        spot[v, 0], spot[v, 1] = ux, uy
+        at[uy, ux] = v
+        at[ty, tx] = u
+        made += 1
+        total += change
+    return made, total
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """How long and how hot.
+
+    work : nanoseconds of one core, about; what is done follows from counts, never from a clock
+    rounds : temperatures, fewer if the work does not allow so many
+    start, end : first and last temperature, in mean strengths of a group (its traffic, per hop)
+    near : share of the partners that are taken next to a neighbour
+    most : proposals per group in a round at most
+    """
+
+    work: float
+    rounds: int = 40
+    start: float = 0.2
+    end: float = 0.01
+    near: float = 0.4
+    most: float = 300.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Tile:
+    """A box of the mesh (first and end column, row), groups in it, and its random state."""
+
+    box: NDArray[np.int64]
+    members: NDArray[np.int32]
+    movers: NDArray[np.int32]
+    state: NDArray[np.uint64]
+
+
+def pull(mass: NDArray[np.float64], position: NDArray[np.int32], length: int) -> NDArray[Any]:
+    """Cost of a unit of mass in each column (or row) of the background, shape (length,)."""
+    held = np.bincount(position, weights=mass, minlength=length)
+    before = np.append(0, held.cumsum()[:-1])
+    step = 2 * before[1:] - held.sum()  # away from those before, towards the others
+    return np.append(0.0, step.cumsum()) + (held * np.arange(length)).sum()
+
+
+def _sides(shape: tuple[int, int], groups: int, memory: int) -> tuple[int, int]:
+    """Columns and rows of a tile: a square, or longer where the mesh is narrow."""
+    side = SIDE
+    while side > 4 and 8 * side * groups > memory:
+        side //= 2
+    height, width = shape
+    tall = min(height, side if width > side else 2 * side - min(width, side))
+    return min(width, 2 * side - tall), tall
+
+
+def _cuts(length: int, side: int, rng: np.random.Generator) -> list[int]:
+    """Ends of the tiles along one axis."""
+    if length <= side:
+        return [0, length]
+    return sorted({0, *range(int(rng.integers(1, side + 1)), length, side), length})
+
+
+def _tiles(
+    at: NDArray[np.int32],
+    busy: NDArray[np.bool_],
+    sides: tuple[int, int],
+    rng: np.random.Generator,
+) -> list[_Tile]:
+    """Tiles that cover the mesh, those with the most to do first."""
+    height, width = at.shape
+    columns, rows = _cuts(width, sides[0], rng), _cuts(height, sides[1], rng)
+    tiles = []
+    for top, bottom in pairwise(rows):
+        for left, right in pairwise(columns):
+            members = at[top:bottom, left:right].ravel()
+            members = members[members >= 0]
+            movers = members[busy[members]]
+            if movers.size:
+                box = np.array([left, right, top, bottom], np.int64)
+                state = rng.integers(1, 1 << 62, 1).astype(np.uint64)
+                tiles.append(_Tile(box, members, movers, state))
+    return sorted(tiles, key=lambda tile: -tile.movers.size)
+
+
+def anneal(
+    traffic: Traffic,
+    x: NDArray[np.int32],
+    y: NDArray[np.int32],
+    shape: tuple[int, int],
+    schedule: Schedule,
+    rng: np.random.Generator,
+    threads: int = 1,
+    memory: int = 1 << 28,
+    clock: Clock = ENDLESS,
+) -> None:
+    """Anneal a placement; x and y become the best state at the end of a round.
+
+    x, y : columns and rows on a mesh of `shape` (height, width)
+    memory : bytes that the tables may take
+    """
+    busy = np.diff(traffic.indptr) > 0
+    movers = np.count_nonzero(busy)
+    if movers == 0 or schedule.work <= 0:
+        return
+    at = np.full(shape, -1, np.int32)
+    at[y, x] = np.arange(traffic.size, dtype=np.int32)
+    spot = np.column_stack([x, y])
+    degree = float(traffic.ids.size / movers)
+    sparse = bool(degree <= SPARSE)
+    if sparse:
+        sides = _sides(shape, 1, memory)
+        table = np.empty((0, 0), np.float32)
+        proposal, swap = SPARSE_PROPOSAL + SPARSE_ENTRY * degree, 0.0
+        build = 5 * ENTRY * traffic.ids.size + 20.0 * traffic.size
+    else:
+        sides = _sides(shape, traffic.size, memory)
+        table = np.empty((traffic.size, sum(sides)), np.float32)
+        proposal, swap = PROPOSAL, SWAP + 2 * NEIGHBOUR * degree
+        build = 2 * ENTRY * traffic.ids.size + 2 * sum(sides) * traffic.size
+    rounds = max(2, min(schedule.rounds, int(schedule.work / (3 * build))))
+    heat = schedule.start * float(traffic.weights.sum()) / movers
+    decay = (schedule.end / schedule.start) ** (1 / (rounds - 1)) if schedule.start else 0.0
+    widest = float(max(sides))
+    window = max(2.0, widest * min(1.0, schedule.start))
+    work, rate = schedule.work, 0.05
+    best = total_cost(traffic, spot, shape)
+    for done in range(rounds):
+        if clock.over():
+            return
+        price = proposal + rate * swap
+        moves = (work / (rounds - done) - build) / (movers * price)
+        swaps, proposals = _round(
+            traffic, spot, at, _tiles(at, busy, sides, rng), table, window, schedule.near, heat,
+            min(max(moves, 1.0), schedule.most), threads, sparse, clock,
+        )  # fmt: skip
+        rate = swaps / max(1, proposals)
+        work -= build + proposals * proposal + swaps * swap
+        cost = total_cost(traffic, spot, shape)
+        if cost < best:
+            best = cost
+            x[:], y[:] = spot[:, 0], spot[:, 1]
+        window = min(widest, max(1.0, window * (1 - STEADY + rate)))
+        heat *= decay
+
+
+def _round(
+    traffic: Traffic,
+    spot: NDArray[np.int32],
+    at: NDArray[np.int32],
+    tiles: list[_Tile],
+    table: NDArray[np.float32],
+    window: float,
+    near: float,
+    heat: float,
+    moves: float,
+    threads: int,
+    sparse: bool,
+    clock: Clock,
+) -> tuple[int, int]:
+    """Anneal all tiles at one temperature; returns swaps made and proposed."""
+    start = spot.copy()
+    pull_x = pull(traffic.mass, start[:, 0], at.shape[1])
+    pull_y = pull(traffic.mass, start[:, 1], at.shape[0])
+
+    def run(tile: _Tile) -> tuple[int, int]:
+        if clock.over():
+            return 0, 0
+        proposals = math.ceil(moves * tile.movers.size)
+        share, reach = round(1024 * near), max(1, round(window))
+        if sparse:
+            left, right, top, bottom = tile.box
+            degree = traffic.indptr[tile.members + 1] - traffic.indptr[tile.members]
+            indptr = np.empty(degree.size + 1, np.int64)
+            other, weight = np.empty(degree.sum(), np.int32), np.empty(degree.sum(), np.float64)
+            cells = np.empty((bottom - top, right - left), np.int32)
+            place = _gather(
+                *traffic.csr, start, tile.members, tile.box, cells, indptr, other, weight
+            )
+            made, _ = _anneal_sparse(
+                indptr, other, weight, traffic.mass[tile.members], pull_x, pull_y, place, cells,
+                np.flatnonzero(degree).astype(np.int32), tile.box, reach, share, heat, proposals,
+                tile.state,
+            )  # fmt: skip
+            spot[tile.members] = place[: degree.size]
+            return made, proposals
+        held = np.empty(max(at.shape), np.float64)
+        _tabulate(*traffic.csr, start, tile.members, tile.box, table, held)
+        made, _ = _anneal(
+            *traffic.csr, traffic.mass, pull_x, pull_y, start, spot, at, tile.movers, tile.box,
+            table, reach, share, heat, proposals, tile.state,
+        )  # fmt: skip
+        return made, proposals
+
+    counts = list(map_ordered(run, tiles, threads))
+    if sparse:
+        at[spot[:, 1], spot[:, 0]] = np.arange(traffic.size)
+    return sum(made for made, _ in counts), sum(proposals for _, proposals in counts)
+
+
+def total_cost(traffic: Traffic, spot: NDArray[np.int32], shape: tuple[int, int]) -> float:
+    """Twice the cost of connections and background."""
+    cost = float(_hop_cost(*traffic.csr, *np.ascontiguousarray(spot.T)))
+    for axis in (0, 1):
+        pulls = pull(traffic.mass, spot[:, axis], shape[1 - axis])
+        cost += float((pulls[spot[:, axis]] * traffic.mass).sum())
+    return cost
+
+
+@dataclass(frozen=True, slots=True)
+class AnnealingPlacer(Placer):
+    """Anneals a given placement; the result is the better of the two.
+
+    whole : prices all connections exactly, also where `Problem.traffic` has a background
+    threads : of its own; without, all that the problem allows
+    """
+
+    schedule: Schedule
+    whole: bool = False
+    threads: int | None = None
+    needs_start = True
+
+    def place(
+        self, problem: Problem, start: Placed | None, rng: np.random.Generator
+    ) -> Iterator[Placed]:
+        if start is None:
+            return
+        traffic = problem.traffic
+        if self.whole:
+            groups = problem.groups
+            nothing = np.zeros(problem.size)
+            traffic = Traffic(groups.indptr, groups.ids, groups.weights, nothing)
+        x, y = start.x.copy(), start.y.copy()
+        anneal(
+            traffic, x, y, problem.shape, self.schedule, rng, self.threads or problem.threads,
+            problem.memory, problem.clock,
+        )  # fmt: skip
+        yield problem.placed(x, y)

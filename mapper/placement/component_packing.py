@@ -1,0 +1,117 @@
+"""Cells for each connected component, and the rim for groups without traffic."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mapper.graph.search import components
+from mapper.placement.region import Region
+from mapper.placement.traffic import Traffic
+
+SMALL = 16  # groups of a component that is not worth an area of its own
+MOST = 128  # areas, about; in larger graphs, larger components are small
+
+
+@dataclass(frozen=True, slots=True)
+class Area:
+    """One connected component, or all the small ones, and as many cells.
+
+    members : ndarray[int64], shape (n,), groups; traffic : theirs, numbered in this order
+    cells : ndarray[int64], shape (n, 2), columns and rows, sorted
+    connected : it is one component
+    """
+
+    members: NDArray[np.int64]
+    traffic: Traffic
+    cells: NDArray[np.int64]
+    connected: bool
+
+
+def split_areas(traffic: Traffic, region: Region) -> list[Area]:
+    """An area for each component, the largest first, one for small ones, and one for idle groups.
+
+    Groups without connections get the cells that are farthest from the centre.
+    """
+    n = traffic.size
+    kind, size, label = _kinds(traffic)
+    idle = np.flatnonzero(kind == size.size)
+    cells = np.argwhere(region.usable.T)
+    centre = (np.array([region.width, region.height]) - 1) / 2
+    far = np.argsort(-np.abs(cells - centre).sum(axis=1), kind="stable")
+    rim = np.zeros(n, np.bool_)
+    rim[far[: idle.size]] = True
+    areas = []
+    order = np.lexsort((label, kind))
+    number = np.empty(n, np.int64)
+    number[order] = np.arange(n)
+    ends = np.append(0, np.cumsum(np.abs(size)))
+    for i, inside in enumerate(_deal(cells[~rim], ends)):
+        members = order[ends[i] : ends[i + 1]]
+        part = _part(traffic, members, number - ends[i])
+        areas.append(Area(members, part, inside, bool(size[i] > 0)))
+    if idle.size:
+        areas.append(Area(idle, _part(traffic, idle, number - ends[-1]), cells[rim], False))
+    return areas
+
+
+def _kinds(traffic: Traffic) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int32]]:
+    """Number of the area of every group, the areas' sizes, and the component of every group.
+
+    The size of the area of all small components is negative, and idle groups get the number after
+    the last.
+    """
+    n = traffic.size
+    count, label = components(traffic.indptr, traffic.ids)
+    size = np.bincount(label, minlength=count)
+    large = size >= max(SMALL, n // MOST)
+    ranked = np.flatnonzero(large)
+    ranked = ranked[np.argsort(-size[ranked], kind="stable")]
+    number = np.full(count, ranked.size)
+    number[ranked] = np.arange(ranked.size)
+    kind = number[label]
+    sizes = size[ranked]
+    some = (kind == ranked.size) & (size[label] > 1)
+    if some.any():
+        kind[(kind == ranked.size) & ~some] += 1
+        sizes = np.append(sizes, -np.count_nonzero(some))
+    return kind.astype(np.int64), sizes.astype(np.int64), label
+
+
+def _deal(cells: NDArray[np.int64], ends: NDArray[np.int64]) -> list[NDArray[np.int64]]:
+    """Cut the cells into pieces of given sizes, as compact as their order allows.
+
+    ends : the piece i takes ends[i+1] - ends[i] cells
+
+    The sequence of pieces is cut where the halves are most equal, and the cells are dealt out
+    along their longer side accordingly.
+    """
+    pieces: dict[int, NDArray[np.int64]] = {}
+    stack = [(0, ends.size - 1, cells)] if ends.size > 1 else []
+    while stack:
+        first, last, inside = stack.pop()
+        if last - first == 1:
+            pieces[first] = inside[np.lexsort((inside[:, 1], inside[:, 0]))]
+            continue
+        half = (ends[first] + ends[last]) / 2
+        middle = first + 1 + int(np.argmin(np.abs(ends[first + 1 : last] - half)))
+        wide = np.ptp(inside[:, 0]) >= np.ptp(inside[:, 1])
+        keys = (inside[:, 1], inside[:, 0]) if wide else (inside[:, 0], inside[:, 1])
+        inside = inside[np.lexsort(keys)]
+        held = ends[middle] - ends[first]
+        stack += [(first, middle, inside[:held]), (middle, last, inside[held:])]
+    return [pieces[i] for i in range(ends.size - 1)]
+
+
+def _part(traffic: Traffic, members: NDArray[np.int64], number: NDArray[np.int64]) -> Traffic:
+    """Traffic of one component, its groups numbered anew."""
+    if members.size == traffic.size and np.array_equal(members, number):
+        return traffic
+    begin, end = traffic.indptr[members], traffic.indptr[members + 1]
+    indptr = np.append(0, np.cumsum(end - begin))
+    at = np.arange(indptr[-1]) + np.repeat(begin - indptr[:-1], end - begin)
+    return Traffic(
+        indptr, number[traffic.ids[at]].astype(np.int32), traffic.weights[at], traffic.mass[members]
+    )

@@ -1,0 +1,125 @@
+"""traffic.npz: what a run measured of every core and link, kept for the report page.
+
+A NumPy archive of plain arrays, named as the attributes of `chipsim.traffic.arrays.Traffic` and its
+parts; whole numbers are in weight units (multicast links in rate units), which it holds too.
+"""
+
+from __future__ import annotations
+
+import io
+import math
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from chipsim.chip.limits import Usage
+from chipsim.chip.model import Chip
+from chipsim.protocols import FloatArray, Int64Array
+from chipsim.traffic.arrays import Traffic
+from chipsim.traffic.profile import Profile, destinations_kept
+from mapper.errors import MapperError
+from storage.files import write_file
+from storage.npz import open_arrays
+
+TRAFFIC = "traffic.npz"
+SCHEMA = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Loads:
+    """Loads of one mapping; the attributes are those of `chipsim.traffic.arrays.Traffic`."""
+
+    weight_unit: float
+    rate_unit: float
+    unicast_links: Int64Array
+    multicast_links: Int64Array
+    congestion: FloatArray
+    usage: Usage
+    profile: Profile
+
+    @classmethod
+    def of(cls, traffic: Traffic) -> Loads:
+        """Without the sums per core pair."""
+        return cls(*(getattr(traffic, field.name) for field in fields(cls)))
+
+
+def save_loads(path: Path, loads: Loads) -> None:
+    """Write traffic.npz; equal loads give equal bytes. Raises `WriteError`."""
+    buffer = io.BytesIO()
+    np.savez_compressed(buffer, allow_pickle=False, schema=np.int64(SCHEMA), **_arrays(loads))
+    write_file(path, buffer.getvalue())
+
+
+def load_loads(path: Path, chip: Chip, metrics: dict[str, Any]) -> Loads:
+    """The loads in ``path``, checked against the chip and the metrics of report.json.
+
+    Raises `MapperError` if the file is damaged or was measured of another mapping.
+    """
+    advice = "remove it, and `mapper report` measures the mapping again"
+    try:
+        most = chip.cores * max(4, destinations_kept(chip)) + chip.width + chip.height
+        with open_arrays(path, most) as file:
+            found = {name: file[name] for name in file.files}
+        if int(found.pop("schema")) != SCHEMA:
+            raise ValueError(f"not of schema {SCHEMA}")
+        loads = _loads(found, chip)
+    except Exception as error:  # numpy raises many kinds for a damaged archive
+        raise MapperError(f"{path}: cannot be read: {error}; {advice}") from error
+    if difference := differs(loads, metrics):
+        raise MapperError(f"{path}: {difference}; {advice}")
+    return loads
+
+
+def differs(loads: Loads, metrics: dict[str, Any]) -> str:
+    """In what way the loads are not those of the metrics in report.json; empty if they are."""
+    distances = loads.profile.distances
+    unit = 1 if loads.weight_unit == 1 else loads.weight_unit
+    hops = int(distances @ np.arange(distances.size)) * unit
+    cut = int(distances[1:].sum()) * unit
+    for name, value in (("hops_total", hops), ("cut_weight", cut)):
+        stated = metrics.get(name)
+        if not isinstance(stated, int | float) or not math.isclose(stated, value, rel_tol=1e-9):
+            return f"{name} is {value}, report.json says {stated}"
+    return ""
+
+
+_PARTS = ("usage", "profile")
+
+
+def _arrays(loads: Loads) -> dict[str, NDArray[Any]]:
+    own = {f.name: getattr(loads, f.name) for f in fields(Loads) if f.name not in _PARTS}
+    parts = [getattr(loads, name) for name in _PARTS]
+    inner = {f.name: getattr(part, f.name) for part in parts for f in fields(part)}
+    return {name: np.asarray(value) for name, value in (own | inner).items()}
+
+
+def _loads(found: dict[str, NDArray[Any]], chip: Chip) -> Loads:
+    shape = (chip.height, chip.width)
+    shapes = {"congestion": shape, "distances": (chip.width + chip.height - 1,)}
+    shapes |= dict.fromkeys(("unicast_links", "multicast_links"), (4, *shape))
+    shapes |= dict.fromkeys(("weight_unit", "rate_unit"), ())
+    for name, array in found.items():
+        expected = shapes.get(name, (chip.cores,))
+        kept = name in ("destination", "share")
+        if (array.shape[:1] if kept else array.shape) != expected or (kept and array.ndim != 2):
+            raise ValueError(f"{name} has shape {array.shape}, not of a {chip.name} chip")
+        if array.dtype.kind not in "iuf":
+            raise ValueError(f"{name} holds {array.dtype}, not numbers")
+        if not (np.isfinite(array).all() and (array >= (-1 if kept else 0)).all()):
+            raise ValueError(f"{name} holds impossible values")
+    if found["destination"].shape != found["share"].shape or (
+        found["destination"].max(initial=-1) >= chip.cores
+    ):
+        raise ValueError("destinations do not belong to this chip")
+    return Loads(
+        weight_unit=float(found["weight_unit"]),
+        rate_unit=float(found["rate_unit"]),
+        unicast_links=found["unicast_links"],
+        multicast_links=found["multicast_links"],
+        congestion=found["congestion"],
+        usage=Usage(**{f.name: found[f.name] for f in fields(Usage)}),
+        profile=Profile(**{f.name: found[f.name] for f in fields(Profile)}),
+    )

@@ -1,0 +1,181 @@
+"""Mappings on disk: one core id per neuron, as npz (our own form) or csv (anyone's)."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from chipsim.chip.model import Chip
+from mapper.errors import MapperError
+from mapper.limits.relays import Helpers
+from storage.errors import BadInputError
+from storage.files import open_input, write_file
+from storage.formats.base import plain
+from storage.formats.text.reader import TextReader
+from storage.formats.text.table import table_rows
+from storage.npz import open_arrays
+
+MANY = 1 << 16  # core ids that are read even if they are more than there are neurons
+NAME_IT = ", or name another --format"  # what readers of networks advise; mappings have none
+
+
+def save_mapping(
+    path: Path, core: NDArray[np.int32], chip: Chip, helpers: Helpers | None = None
+) -> None:
+    """Write `mapping.npz`: `core`, `width`, `height`. Equal mappings give equal bytes.
+
+    core : of the neurons, then of the helpers. If there are any, four more arrays of shape
+        (helpers,) say of each its `helper_core`, the `helper_neuron` that it serves, and
+        `helper_first` and `helper_last`, between which the ids of its sources are.
+    """
+    neurons = core.size
+    arrays: dict[str, NDArray[Any]] = {}
+    if helpers is not None and helpers.count:
+        neurons -= helpers.count
+        arrays = {
+            "helper_core": core[neurons:].astype(np.int32),
+            "helper_neuron": helpers.neuron,
+            "helper_first": helpers.first,
+            "helper_last": helpers.last,
+        }
+    buffer = io.BytesIO()
+    np.savez_compressed(
+        buffer,
+        allow_pickle=False,
+        core=core[:neurons].astype(np.int32),
+        width=np.int64(chip.width),
+        height=np.int64(chip.height),
+        **arrays,
+    )
+    write_file(path, buffer.getvalue())
+
+
+def load_helpers(
+    path: Path, chip: Chip, neurons: int, synapses: int
+) -> tuple[Helpers, NDArray[np.int32]] | None:
+    """Helpers of a mapping and their cores, shape (helpers,); None if it has none.
+
+    synapses : of the network; each helper has one at least
+    """
+    if not _is_npz(path):
+        return None
+    try:
+        with open_arrays(path, max(neurons, synapses)) as file:
+            if "helper_core" not in file:
+                return None
+            names = ("neuron", "first", "last", "core")
+            table = np.stack([file[f"helper_{name}"].astype(np.int64) for name in names])
+    except Exception as error:  # numpy raises many kinds for a damaged archive
+        raise MapperError(f"{path}: its table of helpers is damaged: {_reason(error)}") from error
+    bounds = np.array([neurons, neurons, neurons, chip.cores])
+    if table.ndim != 2 or (table < 0).any() or (table >= bounds[:, None]).any():
+        raise MapperError(f"{path}: its table of helpers does not belong to this network and chip")
+    return Helpers(*table[:3]), table[3].astype(np.int32)
+
+
+def save_csv(path: Path, core: NDArray[np.int32]) -> None:
+    """Write one line `neuron,core` for each neuron, under a header."""
+    buffer = io.BytesIO()
+    table = np.column_stack([np.arange(core.size), core])
+    np.savetxt(buffer, table, fmt="%d", delimiter=",", header="neuron,core", comments="")
+    write_file(path, buffer.getvalue())
+
+
+def load_mapping(path: Path, neurons: int, chip: Chip) -> NDArray[np.int32]:
+    """Core ids, shape (neurons,), from npz or csv; raises `MapperError` if they do not belong.
+
+    A csv file has one core id a line, in the order of the network, or lines `neuron,core` in any
+    order; a header line is skipped.
+    """
+    core = _load_npz(path, chip, neurons) if _is_npz(path) else _load_csv(path, neurons)
+    if core.shape != (neurons,):
+        raise MapperError(
+            f"{path}: maps {core.size} neurons, the network has {neurons}; "
+            "use the mapping of this network"
+        )
+    wrong = np.flatnonzero((core < 0) | (core >= chip.cores))
+    if wrong.size:
+        raise MapperError(
+            f"{path}: neuron {wrong[0]} is on core {core[wrong[0]]}, chip {chip.name} has cores "
+            f"0..{chip.cores - 1}"
+        )
+    return core.astype(np.int32)
+
+
+def _is_npz(path: Path) -> bool:
+    """Whether a file starts as an archive does, be it cut off or not."""
+    try:
+        with open_input(path) as file:
+            return file.read(2) == b"PK"
+    except BadInputError as error:
+        raise MapperError(f"{error}; name a mapping (npz or csv)") from error
+    except OSError as error:
+        raise MapperError(f"{path}: cannot read: {error.strerror or error}") from error
+
+
+def _reason(error: Exception) -> str:
+    """What numpy complains about, on one line and not at length."""
+    return plain(" ".join(str(error).split())[:120])
+
+
+def _load_npz(path: Path, chip: Chip, neurons: int) -> NDArray[np.integer]:
+    try:
+        # larger ones are read: only then can be told how many neurons another network has
+        with open_arrays(path, max(MANY, 2 * neurons)) as file:
+            core = file["core"]
+            size = tuple(int(file[side]) for side in ("width", "height") if side in file)
+    except Exception as error:  # numpy raises many kinds for a damaged archive
+        raise MapperError(f"{path}: not a mapping: {_reason(error)}") from error
+    if not np.issubdtype(core.dtype, np.integer):
+        raise MapperError(f"{path}: core ids are {core.dtype}; they must be whole numbers")
+    if len(size) == 1:
+        raise MapperError(f"{path}: holds one of width and height; give both, or neither")
+    if size and size != (chip.width, chip.height):
+        raise MapperError(
+            f"{path}: made for a {size[0]}x{size[1]} chip, not for {chip.width}x{chip.height}; "
+            "give the chip it was made for"
+        )
+    return core
+
+
+def _load_csv(path: Path, neurons: int) -> NDArray[np.integer]:
+    try:
+        table = _read_csv(path, 2 * neurons + MANY)
+    except BadInputError as error:
+        reason = plain(str(error).removeprefix(f"{path}: ").removesuffix(NAME_IT))
+        raise MapperError(f"{path}: not a csv of whole numbers: {reason}") from error
+    if not table.size:
+        raise MapperError(f"{path}: holds no core ids; give one a line, or lines neuron,core")
+    if table.shape[1] == 1:
+        return table[:, 0]
+    neuron, core = table[:, 0], table[:, 1]
+    if neuron.size != neurons or not np.array_equal(np.sort(neuron), np.arange(neurons)):
+        raise MapperError(f"{path}: does not name each of the neurons 0..{neurons - 1} once")
+    ordered = np.empty(neurons, np.int64)
+    ordered[neuron] = core
+    return ordered
+
+
+def _read_csv(path: Path, most: int) -> NDArray[np.int64]:
+    """The first two columns of whole numbers, or the only one, shape (lines, 1 or 2).
+
+    Raises `BadInputError` for what is something else, or has more than `most` lines.
+    """
+    with TextReader(path, commas=b",", comments=b"#") as reader:
+        line = reader.peek()
+        if line is not None and not line[:1].isdigit() and line[:1] not in "+-":
+            reader.next_line()  # the names of the columns
+            line = reader.peek()
+        columns = 1 if line is None else line.count(",") + 1
+        parts, count = [np.empty((0, min(columns, 2)), np.int64)], 0
+        for rows in table_rows(reader, columns):
+            whole = [rows.whole(column) for column in range(min(columns, 2))]
+            parts.append(np.column_stack(whole))
+            count += rows.lines.size
+            if count > most:
+                raise BadInputError(f"{reader.where()}: more lines than the network has neurons")
+        return np.concatenate(parts)

@@ -1,0 +1,166 @@
+"""What is in the output folder of a run."""
+
+from __future__ import annotations
+
+import json
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from chipsim.chip.model import Chip
+from chipsim.chip.presets import from_fields
+from chipsim.errors import ChipError
+from mapper.errors import MapperError
+from mapper.limits.relays import Helpers
+from mapper.pipeline import Mapping
+from mapper.results.loads import TRAFFIC, Loads, save_loads
+from mapper.results.mapping_file import save_mapping
+from mapper.results.output_folder import REPORT as REPORT
+from mapper.results.report_file import LARGEST, SCHEMA, fault
+from mapper.runtime.memory_plan import enough_memory
+from mapper.runtime.monitor import Monitor
+from mapper.settings import Settings
+from mapper.version import version
+from storage.errors import BadInputError, StorageWarning
+from storage.files import read_input, real_path, write_file
+from storage.formats.losses import WEIGHTS_MISSING, WEIGHTS_NEGATIVE
+from storage.jsontext import parse_json
+from storage.scratch.scratch import Scratch
+from storage.store.network import NetworkFile
+from storage.store.traffic import traffic_of
+
+MAPPING, LOG, SCRATCH = "mapping.npz", "run.log", "scratch"
+CONSTRAINTS = "constraints.toml"  # as the run was given them
+
+
+@contextmanager
+def scratch_in(folder: Path, keep: bool) -> Iterator[Scratch]:
+    """Scratch for one run, removed afterwards unless it is to be kept or the run goes wrong."""
+    scratch = Scratch(folder)
+    if scratch.dropped:
+        text = f"{folder}: {scratch.dropped:,} bytes of the earlier run are damaged or incomplete"
+        warnings.warn(f"{text}: what they held is made again", StorageWarning, stacklevel=3)
+    try:
+        yield scratch
+    except BaseException:
+        scratch.close()
+        raise
+    scratch.close() if keep else scratch.delete()
+
+
+def network_facts(network: NetworkFile, path: Path) -> dict[str, Any]:
+    """The `network` of report.json."""
+    meta = network.meta
+    return {
+        "path": str(real_path(path)),
+        "neurons": meta.neurons,
+        "synapses": meta.synapses,
+        "synapses_read": meta.synapses_read,
+        "self_loops": meta.self_loops,
+        "repeated": meta.repeated,
+        "weights_clamped": meta.weights_clamped,
+        "weights_negative": meta.provenance.get(WEIGHTS_NEGATIVE, 0),
+        "weights_missing": meta.provenance.get(WEIGHTS_MISSING, 0),
+        **{k: v for k, v in meta.provenance.items() if k in ("columns", "columns_ignored")},
+        "undirected": meta.undirected,
+        "weight_total": real(meta.total_weight, meta.weight_unit),
+        "traffic": traffic_of(meta),
+    }
+
+
+def real(stored: int, unit: float) -> int | float:
+    """A sum in its real unit; whole numbers stay whole."""
+    return stored if unit == 1.0 else stored * unit
+
+
+def _in_units(entry: dict[str, Any], unit: float, rate_unit: float) -> dict[str, Any]:
+    """A stage or a level whose sums are stored ones."""
+    entry = dict(entry)
+    for name in ("cut_weight", "hops_total"):
+        if entry.get(name) is not None:
+            entry[name] = real(entry[name], unit)
+    if "multicast" in entry:
+        nets = entry["multicast"]
+        entry["multicast"] = {name: real(value, rate_unit) for name, value in nets.items()}
+    return entry
+
+
+def make_report(
+    network: NetworkFile,
+    path: Path,
+    chip: Chip,
+    settings: Settings,
+    mapping: Mapping,
+    monitor: Monitor,
+    helpers: Helpers | None = None,
+    command: Sequence[str] = (),
+) -> dict[str, Any]:
+    """report.json as an object (schema 1).
+
+    helpers : of neurons that were split, if that was asked for; then it has a `split`
+    command : the words of the command line, if there was one; then it has a `command`
+
+    If the run was interrupted, it has an `interrupted`: the stage that was at work.
+    """
+    units = network.meta.weight_unit, mapping.traffic.rate_unit
+    report = {
+        "schema": SCHEMA,
+        "tool": {"name": "mapper", "version": version()},
+        "network": network_facts(network, path),
+        "chip": chip.to_json(),
+        "settings": settings.to_json(),
+        "metrics": mapping.metrics,
+        "levels": [_in_units(level, *units) for level in monitor.levels],
+        "stages": [_in_units(stage, *units) for stage in monitor.stages],
+        "resources": monitor.resources(),
+    }
+    if helpers is not None:
+        report["split"] = helpers.facts()
+    if monitor.sample is not None:
+        thin = monitor.sample.thin
+        enough = enough_memory(network, chip, settings) if thin else None
+        report["sample"] = monitor.sample.facts(enough)
+    if mapping.interrupted:
+        report["interrupted"] = mapping.interrupted
+    if command:
+        report["command"] = list(command)
+    return report
+
+
+def write_results(
+    folder: Path,
+    report: dict[str, Any],
+    mapping: Mapping,
+    chip: Chip,
+    helpers: Helpers | None = None,
+) -> None:
+    """Write mapping.npz, traffic.npz and report.json into the folder."""
+    save_mapping(folder / MAPPING, mapping.core, chip, helpers)
+    save_loads(folder / TRAFFIC, Loads.of(mapping.traffic))
+    write_file(folder / REPORT, (json.dumps(report, indent=1) + "\n").encode())
+
+
+def read_report(folder: Path) -> dict[str, Any]:
+    """report.json of an output folder; raises `MapperError` if there is none or it is damaged."""
+    path = folder / REPORT
+    if not path.exists():
+        raise MapperError(f"{folder}: has no {REPORT}; name the output folder of a run")
+    try:
+        report = parse_json(read_input(path, LARGEST))
+    except BadInputError as error:
+        raise MapperError(str(error)) from error
+    except ValueError as error:
+        raise MapperError(f"{path}: is not sound JSON ({error}); run again") from error
+    schema = report.get("schema") if isinstance(report, dict) else None
+    if type(schema) is not int or schema != SCHEMA:
+        raise MapperError(f"{path}: not a report of schema {SCHEMA}")
+    wrong = fault(report)
+    if wrong:
+        raise MapperError(f"{path}: {wrong}; run again")
+    try:
+        from_fields(report["chip"])
+    except ChipError as error:
+        raise MapperError(f"{path}: {error}; run again") from error
+    return dict(report)

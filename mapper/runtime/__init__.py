@@ -1,0 +1,1 @@
+"""What surrounds the algorithms: threads, monitor, checkpoints, memory plan, resources, tables."""

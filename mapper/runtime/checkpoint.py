@@ -1,0 +1,48 @@
+"""Finished steps of a run, kept in its scratch: a run that was killed goes on behind the last."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from numpy.typing import NDArray
+
+from storage.scratch.scratch import Scratch
+
+Arrays = dict[str, NDArray[Any]]
+
+
+class Steps:
+    """Does each named step once in the life of a scratch.
+
+    Every step draws its random numbers from a seed of its own, so going on gives the same result
+    as never having stopped.
+    """
+
+    def __init__(self, scratch: Scratch, prefix: str = "") -> None:
+        self._scratch = scratch
+        self._prefix = prefix
+
+    def within(self, name: str) -> Steps:
+        """Steps of the same scratch whose names do not meet those of these."""
+        return Steps(self._scratch, f"{self._prefix}{name}/")
+
+    def done(self, name: str) -> bool:
+        """Whether the step was finished, in this run or before."""
+        return self._key(name) in self._scratch
+
+    def once(self, name: str, work: Callable[[], Arrays]) -> Arrays:
+        """The arrays that a step ends with: from scratch if it is done, else computed and kept."""
+        key = self._key(name)
+        if self.done(name):
+            names = self._scratch.get_json(key)
+            return {array: self._scratch.get_array(f"{key}/{array}") for array in names}
+        arrays = work()
+        for array, values in arrays.items():
+            self._scratch.put_array(f"{key}/{array}", values)
+        self._scratch.put_json(key, sorted(arrays))  # last: now the step counts as done
+        self._scratch.sync()
+        return arrays
+
+    def _key(self, name: str) -> str:
+        return f"steps/{self._prefix}{name}"

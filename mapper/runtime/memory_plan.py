@@ -1,0 +1,279 @@
+"""What a run will need, stage by stage, before it starts; and how it uses the memory it may have.
+
+The numbers are upper estimates of bytes for each neuron, connection and thread, counted from the
+arrays that are alive together in a stage and compared with measured peaks (scripts/bench_scale.py).
+"""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from chipsim.chip.model import Chip
+from mapper.errors import DoesNotFitError
+from mapper.graph.groups import LEAST_MATRICES, MATRIX_BYTES
+from mapper.graph.groups import PAIR_BYTES as GROUP_BYTES
+from mapper.graph.sampling import CLUSTERED, ENOUGH, Sample, sample_of
+from mapper.settings import MOST_MEMORY, Settings
+from storage.sorting.sorter import BYTES_PER_ENTRY
+from storage.store.network import NetworkFile
+
+INTERPRETER = 190 << 20  # Python, numba and the compiled kernels, measured
+LABEL_BYTES = 150  # of a name of a neuron, while the description of the network is read
+FEW_LABELS = 10_000  # which are within the measured bytes of the interpreter
+BLOCK_BYTES = 64  # of a connection in a block at work: inflated, decoded, narrowed, results
+HELD_BYTES = 8  # of a connection in memory: id and weight
+NEURON_BYTES = {  # arrays of one entry a neuron that are alive together
+    "coarsen": 44,
+    "initial partition": 64,
+    "refine blocks": 28,
+    "split blocks": 64,
+    "groups": 24,
+    "refine by hops": 80,
+    "score": 24,
+}
+LIMITS_BYTES = 90  # of a neuron while axons are counted and vertices exchanged
+AXON_BYTES = 28  # of a synapse while vertices are exchanged: in a row, and in a table of pairs
+CHAINS = 2  # annealings side by side in a V-cycle, whatever the number of threads
+LEVEL_BYTES = 20  # of a connection: all levels, and what is added up to make the next
+CHAIN_NEURON_BYTES = 64  # of a neuron in a V-cycle
+WORTH_A_CYCLE = 4  # looks at all connections that the budget of refinement has for it
+NEURON_BYTES_PER_THREAD = 8  # scratch of label propagation
+MOST_THREADS = 64
+NET_BYTES = 56  # of a pin: the hypergraph, its coarse levels, its slots, and sorting them
+NET_NEURON_BYTES = 300  # of a neuron and its net: arrays of all levels, fingerprints, queues
+STREAMED_NET_BYTES = 56  # of a neuron, where nets are streamed
+THREADS_SHARE = 8  # this part of the memory is for what each thread has to itself
+PAIR_BYTES = 8  # of two groups with traffic, while traffic is measured
+PLACER_BYTES = 28  # of the same while groups are placed
+CORE_BYTES = 152  # of a core and thread while traffic is measured
+SCRATCH_BYTES = 3.6  # of a connection in a zstd block, ids in random order
+ROW_BYTES = 6.2  # of a connection in a file of rows, in any order; half of it in natural order
+FILL = 0.97  # of the capacity that cores have on average
+STEP_BYTES = 24  # of a neuron in the steps that are kept for `--resume`, compressed
+REFINED_BYTES = 2.5  # of the same for each step of refinement by hops
+CLASSIC_SHRINK = 0.85  # connections that a round of pairing leaves where there is little structure
+CLASSIC_CSR = 12
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Bytes that each stage needs, and how the memory is shared out.
+
+    budget : what `--memory` allows; stages : peak of each, by name
+    scratch, sorting : bytes on disk, the latter only while something is sorted
+    nets_held : with the objective multicast, all nets are held in memory instead of the rows
+    held : the whole network is held in memory instead of streamed from scratch
+    sampled : connections between clusters that are kept; gathered : bytes for rows of blocks
+    grouped : bytes for sums of the traffic between groups
+    threads : those asked for, or as many as the memory has room for
+    levels : the whole mapping is made on levels in memory
+    cycles : V-cycles; chains : of them side by side
+    sample : what the cut into blocks sees, about; None if there is no such cut
+    """
+
+    budget: int
+    stages: dict[str, int]
+    scratch: int
+    sorting: int
+    held: bool
+    sampled: int
+    gathered: int
+    grouped: int
+    threads: int
+    levels: bool = False
+    cycles: int = 0
+    chains: int = 1
+    nets_held: bool = False
+    sample: Sample | None = None
+
+    @property
+    def memory(self) -> int:
+        """The largest of all stages."""
+        return max(self.stages.values())
+
+    @property
+    def lacking(self) -> str:
+        """What the memory does not suffice for, as a sentence; empty if it does."""
+        stage = max(self.stages, key=lambda name: self.stages[name])
+        need = self.stages[stage]
+        if need <= self.budget:
+            return ""
+        return (
+            f"the stage {stage!r} needs {megabytes(need)}, --memory is {megabytes(self.budget)}: "
+            f"{megabytes(need - self.budget)} too little; give more memory"
+        )
+
+    def require(self, folder: Path | None = None) -> None:
+        """Raise `DoesNotFitError` if the memory or the disk of `folder` has not enough room."""
+        if self.lacking:
+            raise DoesNotFitError(self.lacking)
+        if folder is None:
+            return
+        need, free = self.scratch + self.sorting, shutil.disk_usage(folder).free
+        if need > free:
+            raise DoesNotFitError(
+                f"{folder}: the run needs {megabytes(need)} of disk for scratch, "
+                f"{megabytes(free)} are free; choose another place with -o"
+            )
+
+
+def megabytes(size: int) -> str:
+    return f"{-(-size // (1 << 20)):,} MiB"
+
+
+def make_plan(network: NetworkFile, chip: Chip, settings: Settings) -> Plan:
+    """The plan of a run."""
+    if settings.method == "classic":
+        return _plan_classic(network, settings)
+    return _plan_streamed(network, chip, settings)
+
+
+def enough_memory(network: NetworkFile, chip: Chip, settings: Settings) -> int | None:
+    """About the bytes of `--memory` with which the cut into blocks sees enough of the network.
+
+    None if it sees little since no more is wanted: `--coarse-degree`.
+    """
+    if settings.coarse_degree < ENOUGH:
+        return None
+    memory = settings.memory_bytes
+    while memory < MOST_MEMORY:
+        sample = make_plan(network, chip, replace(settings, memory_bytes=memory)).sample
+        if sample is None or not sample.thin:
+            break
+        memory += memory // 20
+    return memory
+
+
+def _block_bytes(network: NetworkFile) -> int:
+    """A block at work: a connection takes two bytes of it at least, usually three."""
+    return BLOCK_BYTES * min(network.connections, network.meta.largest_block_bytes // 2)
+
+
+def _interpreter(network: NetworkFile) -> int:
+    """What is there before anything is done: Python, kernels, and names of neurons if any."""
+    labels = [about.labels or [] for about in network.meta.attributes.values()]
+    count = sum(map(len, labels))
+    if count <= FEW_LABELS:
+        return INTERPRETER
+    letters = sum(len(label) for some in labels for label in some)
+    return INTERPRETER + LABEL_BYTES * count + 2 * letters
+
+
+def _plan_streamed(network: NetworkFile, chip: Chip, settings: Settings) -> Plan:
+    """Nothing here but the number of threads depends on the threads that are asked for: how the
+    memory is shared out decides the result, which is the same for any number of them."""
+    n, memory = network.vertices, settings.memory_bytes
+    m = min(network.connections, settings.degree * n)
+    for_each = _block_bytes(network) + NEURON_BYTES_PER_THREAD * n
+    most = min(max(memory // THREADS_SHARE, 2 * for_each), MOST_THREADS * for_each)
+    threads = max(1, min(settings.threads, most // max(for_each, 1)))
+    interpreter = _interpreter(network)
+    base = interpreter + threads * for_each
+    neurons = {name: size * n for name, size in NEURON_BYTES.items()}
+    cycles = settings.cycles if m * WORTH_A_CYCLE <= settings.hop_budget else 0
+    chained = CHAIN_NEURON_BYTES * n if cycles else 0
+    neurons["refine by hops"] += chained
+    if chip.axons_in is not None or chip.axons_out is not None:
+        neurons["limits"] = LIMITS_BYTES * n
+    free = memory - interpreter - most - max(neurons.values())
+    # Held in memory the rows may take half of what is free, so that samples and blocks fit beside.
+    held = HELD_BYTES * m <= free // 2
+    rows = HELD_BYTES * m if held else 0
+    # A sample is there twice while it is added up, and its levels and gathered rows lie beside it.
+    left = max(free - rows, 0)
+    sampled = max(1 << 16, min(m, left // (4 * HELD_BYTES)))
+    gathered = max(1 << 22, min(HELD_BYTES * m, left * 3 // 4))
+    parts = _most_parts(network, chip)
+    grouped = max(1 << 24, left * 3 // 4)
+    matrix = MATRIX_BYTES * max(1, parts * parts)
+    if grouped // matrix >= LEAST_MATRICES:
+        sums = matrix * min(threads + 1, grouped // matrix)
+    else:
+        sums = min(grouped, GROUP_BYTES * m)
+    pairs = min(m, parts * parts, grouped // PLACER_BYTES)
+    stages = {name: base + rows + size for name, size in neurons.items()}
+    stages["initial partition"] += 4 * HELD_BYTES * min(sampled, settings.coarse_degree * n)
+    stages["split blocks"] += gathered
+    # A level of a V-cycle, and what is added up to make the next; one chain has room for a sample.
+    level = LEVEL_BYTES * m
+    levels = held and m <= settings.level_budget and 2 * level <= left
+    levels &= settings.objective != "multicast"  # which refines parts on the network itself
+    chains = CHAINS if (CHAINS + levels) * level + (CHAINS - 1) * chained <= left else 1
+    stages["refine by hops"] += max(
+        chains * LEVEL_BYTES * min(m, sampled) + (chains - 1) * chained if cycles else 0,
+        0 if held else gathered,
+    ) + (level if levels else 0)
+    stages["groups"] += sums
+    if "limits" in stages:
+        stages["limits"] += min(grouped, AXON_BYTES * network.connections // 2)
+        if "refine by hops" in stages:  # exchanges may follow in that stage, too
+            stages["refine by hops"] = max(stages["refine by hops"], stages["limits"])
+    stages["placement"] = interpreter + rows + 12 * n + PLACER_BYTES * pairs
+    stages["placement"] += level if levels else 0
+    stages["score"] += PAIR_BYTES * pairs + CORE_BYTES * chip.cores * threads
+    refined = settings.hop_passes + settings.exchanges + cycles
+    one_block = max(1, parts * settings.block_vertices // max(1, n)) >= parts
+    sample = sample_of(max(1, int(n / CLUSTERED)), settings.coarse_degree, sampled, m)
+    if chip.synapses is not None:
+        stages["check"] = base + 40 * n
+    if settings.objective == "multicast":
+        pins = (2 if network.undirected else 1) * network.meta.synapses + n
+        need = NET_BYTES * pins + NET_NEURON_BYTES * n + MATRIX_BYTES * parts * parts
+        table = max(1 << 22, min(8 * n * parts, (memory - base - need) * 3 // 4))
+        if base + need + table <= memory:
+            nets = dict.fromkeys(("read", "refine by trees"), base + need)
+            nets["partition"] = base + need + table
+            nets["placement"] = base + need + PLACER_BYTES * pairs
+            for name in ("check", "score"):
+                if name in stages:
+                    nets[name] = stages[name]
+            kept = int((STEP_BYTES + REFINED_BYTES * settings.tree_cycles) * n)
+            return Plan(memory, nets, kept, 0, True, 0, table, 0, threads, nets_held=True)
+        stages["refine by nets"] = base + rows + STREAMED_NET_BYTES * n
+    return Plan(
+        memory,
+        stages,
+        int((0 if held else ROW_BYTES * m) + (STEP_BYTES + REFINED_BYTES * refined) * n),
+        0,
+        held,
+        sampled,
+        gathered,
+        grouped,
+        threads,
+        levels,
+        cycles,
+        chains,
+        sample=None if levels or one_block else sample,
+    )
+
+
+def _most_parts(network: NetworkFile, chip: Chip) -> int:
+    """Cores that a mapping may use; how many axons ask for is not known before it is made."""
+    cores = max(1, chip.usable_count)
+    if chip.axons_in is not None or chip.axons_out is not None:
+        return cores
+    parts = -(-network.meta.total_size // max(1, int(chip.neurons * FILL)))
+    if chip.synapses is not None:
+        parts += -(-network.connections // max(1, int(chip.synapses * FILL)))
+    return max(1, min(cores, parts))
+
+
+def _plan_classic(network: NetworkFile, settings: Settings) -> Plan:
+    """Coarsening by pairs with a limit of 1/15 of a core leaves a few tenths of the connections
+    for the coarsest graph, which is held in memory whatever the budget."""
+    n, m = network.vertices, network.connections
+    base = _interpreter(network) + 3 * settings.threads * _block_bytes(network)
+    budget = settings.memory_bytes // 4
+    sort = min(budget, BYTES_PER_ENTRY * m)
+    coarsest = int(3 * CLASSIC_CSR * CLASSIC_SHRINK**4 * m)
+    stages = {
+        "coarsen": base + (4 * settings.matching_repeats + 64) * n + sort,
+        "initial partition": base + 64 * n + coarsest,
+        "uncoarsen and refine": base + 64 * n,
+        "groups": base + 24 * n + sort,
+    }
+    scratch = int(SCRATCH_BYTES * m * CLASSIC_SHRINK / (1 - CLASSIC_SHRINK))
+    spilled = 16 * m if BYTES_PER_ENTRY * m > budget else 0
+    return Plan(settings.memory_bytes, stages, scratch, spilled, False, 0, 0, 0, settings.threads)

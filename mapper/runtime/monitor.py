@@ -1,0 +1,204 @@
+"""What a run says while it works: stages on the terminal, lines in the log, numbers to report."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from threading import Lock
+from typing import Any, TextIO
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeRemainingColumn
+
+from mapper.graph.sampling import Sample
+from mapper.runtime.resources import PeakSampler, bytes_moved, peak_rss_bytes
+from mapper.runtime.stopping import Stop
+from storage.closing import Closing
+
+
+@dataclass
+class Monitor(Closing):
+    """Collects stages, levels and resources; shows progress if its console is a terminal.
+
+    watch : is called with the stage at work and the fraction of its present pass, 0 .. 1
+    connections : of the network, in all its blocks; what a pass visits
+    visited : connections that passes have visited so far
+    sample : what the cut into blocks saw, if there was one
+    stop : is looked at whenever something is told: a run may be asked to end
+    finishing : it is not any more, since all that is left is to score and to write
+
+    ::
+
+        with Monitor(console) as monitor:
+            with monitor.stage("coarsen"):
+                monitor.note("level 1: 512 vertices")
+    """
+
+    console: Console | None = None
+    verbose: bool = False
+    log: Path | None = None
+    stages: list[dict[str, Any]] = field(default_factory=list)
+    levels: list[dict[str, Any]] = field(default_factory=list)
+    visited: int = 0
+    connections: int = 0
+    watch: Callable[[str, float], None] | None = None
+    sample: Sample | None = None
+    stop: Stop = field(default_factory=Stop)
+    finishing: bool = False
+    _log: TextIO | None = None
+    _progress: Progress | None = None
+    _expected: int = 0
+    _done: int = 0
+    _since: float = 0.0
+    _watched: float = 0.0
+
+    def __post_init__(self) -> None:
+        self._start = time.perf_counter()
+        self._moved = bytes_moved()
+        self._sampler = PeakSampler()
+        self._stage = ""
+        self.at_work: dict[str, Any] = {}  # the stage at work, or the last one
+        self._lock = Lock()
+
+    @contextmanager
+    def stage(self, name: str) -> Iterator[None]:
+        """A step of the method: timed, its peak of anonymous memory noted."""
+        self._look()
+        self._stage = name
+        stage = self.at_work = {
+            "name": name,
+            "seconds": 0.0,
+            "cpu_seconds": 0.0,
+            "peak_anon_bytes": 0,
+        }
+        self.expect(0)
+        start, cpu = time.perf_counter(), time.process_time()
+        self._sampler.take()
+        self._show(name)
+        self._tell(name, 0.0)
+        try:
+            yield
+            self._tell(name, 1.0)
+        finally:
+            seconds = time.perf_counter() - start
+            stage["seconds"] = round(seconds, 4)
+            stage["cpu_seconds"] = round(time.process_time() - cpu, 4)
+            stage["peak_anon_bytes"] = self._sampler.take()
+            self.stages.append(stage)
+            self.write(f"{name}: {seconds:.2f} s, {stage['cpu_seconds']:.2f} s of all cores")
+
+    @contextmanager
+    def untimed(self) -> Iterator[None]:
+        """Time that is none of the run's: that of compiling kernels on first use."""
+        start = time.perf_counter()
+        try:
+            yield
+        finally:
+            self._start += time.perf_counter() - start
+
+    def expect(self, work: int) -> None:
+        """Announce how many connections the stage at work will visit from now on."""
+        self._expected, self._done, self._since = work, 0, time.perf_counter()
+        self._watched = 0.0
+        if self._progress is not None:
+            self._progress.reset(self._task, total=work or None, rate="")
+
+    def advance(self, done: int) -> None:
+        """Take down connections that were visited; may be called by several threads."""
+        self._look()
+        with self._lock:
+            self._done += done
+            self.visited += done
+            if self.watch is not None and self._expected:
+                fraction = min(self._done / self._expected, 1.0)
+                if fraction >= self._watched + 0.01:  # a hundred times a pass, no more
+                    self._watched = fraction
+                    self._tell(self._stage, fraction)
+            if self._progress is not None:
+                rate = self._done / max(time.perf_counter() - self._since, 1e-6) / 1e6
+                self._progress.update(
+                    self._task, completed=self._done, rate=f"{rate:.0f} M connections/s"
+                )
+
+    def note(self, text: str) -> None:
+        """A detail of the stage at work."""
+        self._look()
+        self.write(f"  {text}")
+        self._show(f"{self._stage}: {text}")
+
+    def level(self, vertices: int, connections: int) -> None:
+        """Take down a level of the hierarchy, finest first; its cut may come later."""
+        entry = {"vertices": vertices, "connections": connections, "cut_weight": None}
+        self.levels.append(entry)
+        self.note(f"{vertices:,} vertices, {connections:,} connections")
+
+    def restore_levels(self, levels: list[list[int]]) -> None:
+        """Take over levels of an earlier run: vertices, connections and cut of each."""
+        names = ("vertices", "connections", "cut_weight")
+        self.levels[:] = [dict(zip(names, level, strict=True)) for level in levels]
+
+    def resources(self) -> dict[str, Any]:
+        """The `resources` of report.json, up to now."""
+        read, written = bytes_moved()
+        self._sampler.take()
+        return {
+            "seconds": round(time.perf_counter() - self._start, 4),
+            "peak_rss_bytes": peak_rss_bytes(),
+            "peak_anon_bytes": self._sampler.overall,
+            "bytes_read": read - self._moved[0],
+            "bytes_written": written - self._moved[1],
+            "connections_visited": self.visited,
+            "passes": round(self.visited / self.connections, 2) if self.connections else 0.0,
+        }
+
+    def _tell(self, stage: str, fraction: float) -> None:
+        """Tell whoever watches, who may press Ctrl-C in the meantime."""
+        if self.watch is not None:
+            try:
+                self.watch(stage, fraction)
+            except KeyboardInterrupt:
+                self.stop.ask()
+
+    def _look(self) -> None:
+        if not self.finishing:
+            self.stop.check()
+
+    def _show(self, text: str) -> None:
+        if self._progress is not None:
+            self._progress.update(self._task, description=text)
+
+    def write(self, line: str) -> None:
+        """A line for the log, and for the terminal if asked to be verbose."""
+        if self._log is not None:
+            self._log.write(f"{time.perf_counter() - self._start:9.2f} {line}\n")
+        if self.console is not None and self.verbose:
+            self.console.print(line, highlight=False, markup=False)
+
+    def __enter__(self) -> Monitor:
+        if self.log is not None:
+            self._log = self.log.open("w", encoding="utf-8", buffering=1)
+        self._sampler.__enter__()
+        if self.console is not None and self.console.is_terminal and not self.console.quiet:
+            self._progress = Progress(
+                SpinnerColumn(),
+                TextColumn("{task.description}"),
+                BarColumn(bar_width=20),
+                TextColumn("{task.fields[rate]}"),
+                TimeRemainingColumn(),
+                console=self.console,
+                transient=True,
+            )
+            self._task = self._progress.add_task("starting", total=None, rate="")
+            self._progress.start()
+        return self
+
+    def close(self) -> None:
+        self._sampler.close()
+        if self._progress is not None:
+            self._progress.stop()
+        if self._log is not None:
+            self._log.close()
+            self._log = None

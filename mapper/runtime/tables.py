@@ -1,0 +1,179 @@
+"""Results as tables for a terminal of 80 columns."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from rich import box
+from rich.table import Table
+
+_UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
+
+if TYPE_CHECKING:
+    from mapper.runtime.memory_plan import Plan
+
+
+def number(value: Any) -> str:
+    """A number as people read it: whole ones with separators, others with four digits."""
+    if value is None:
+        return "-"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float):
+        if value.is_integer() and abs(value) < 1e15:
+            return f"{int(value):,}"
+        return f"{value:,.1f}" if abs(value) >= 1000 else f"{value:.4g}"
+    if isinstance(value, Mapping):
+        return ", ".join(f"{name}: {number(each)}" for name, each in value.items())
+    if isinstance(value, list | tuple):
+        inner = (isinstance(each, list | tuple | Mapping) for each in value)
+        shown = map(number, value)
+        return ", ".join(
+            f"({text})" if deep else text for text, deep in zip(shown, inner, strict=True)
+        )
+    return f"{value:,}" if isinstance(value, int) else str(value)
+
+
+def size(count: float) -> str:
+    """Bytes in the largest unit that leaves at least one."""
+    for unit in _UNITS:
+        if count < 1024 or unit == _UNITS[-1]:
+            break
+        count /= 1024
+    return f"{count:,.0f} {unit}" if unit == "B" else f"{count:,.1f} {unit}"
+
+
+def facts(title: str, rows: Mapping[str, Any] | Sequence[tuple[str, Any]]) -> Table:
+    """Two columns: what, and how much."""
+    table = Table(title=title, box=box.SIMPLE, show_header=False, title_justify="left")
+    table.add_column(overflow="fold")
+    table.add_column(justify="right", overflow="fold")
+    for name, value in rows.items() if isinstance(rows, Mapping) else rows:
+        table.add_row(name, number(value))
+    return table
+
+
+def columns(title: str, heads: Sequence[str], rows: Sequence[Sequence[Any]]) -> Table:
+    """A table of numbers with a head; the first column is text."""
+    table = Table(title=title, box=box.SIMPLE, title_justify="left")
+    for index, head in enumerate(heads):
+        table.add_column(head, justify="right" if index else "left", overflow="fold")
+    for row in rows:
+        table.add_row(*(number(value) for value in row))
+    return table
+
+
+def quality(metrics: Mapping[str, Any], traffic: Mapping[str, Any] | None) -> list[Table]:
+    """The quality of a mapping: what each number is, in the words of the field.
+
+    One table, or three where unicast and multicast metrics do not describe the same activity.
+
+    traffic : `network.traffic` of the report, None if it has none
+    """
+    from mapper.results.activity import multicast_line, same_activity, traffic_line, unicast_line
+
+    one, many = _unicast(metrics, traffic), _multicast(metrics)
+    rest: list[tuple[str, Any]] = [
+        ("cores used", metrics["cores_used"]),
+        ("core fill, mean", metrics["core_fill_mean"]),
+        ("core fill, max", metrics["core_fill_max"]),
+    ]
+    if not same_activity(metrics, traffic):
+        return [
+            facts(unicast_line(traffic, "\n"), one),
+            facts(multicast_line(traffic, "\n"), many),
+            facts("cores", rest),
+        ]
+    beside = dict(many)
+    total, connectivity = one[0][0], "cut weight / connectivity"
+    beside |= {total: beside["hops of the trees"], connectivity: beside["connectivity"]}
+    rows = [(connectivity if name == "cut weight" else name, value) for name, value in one]
+    shown = [(name, value, beside.get(name, "")) for name, value in rows]
+    shown += [(name, value, "") for name, value in rest]
+    title = f"quality, {traffic_line(traffic)}"
+    return [columns(title, ("", "unicast", "multicast"), shown)]
+
+
+def _unicast(
+    metrics: Mapping[str, Any], traffic: Mapping[str, Any] | None
+) -> list[tuple[str, Any]]:
+    from mapper.results.activity import are_spikes
+
+    spikes = are_spikes(traffic)
+    return [
+        ("spike-hops" if spikes else "hops x weight", metrics["hops_total"]),
+        ("hops per spike, mean" if spikes else "hops, mean", metrics["hops_mean"]),
+        ("hops per spike, max" if spikes else "hops, max", metrics["hops_max"]),
+        ("cut weight", metrics["cut_weight"]),
+        ("cut fraction", metrics["cut_fraction"]),
+        *_loads(metrics),
+        ("router congestion, max", metrics["congestion_max"]),
+        ("router congestion, mean", metrics["congestion_mean"]),
+        ("NoC energy" if spikes else "NoC energy x weight", metrics["energy"]),
+        ("latency, mean", metrics["latency_mean"]),
+        ("latency, max", metrics["latency_max"]),
+    ]
+
+
+def _multicast(metrics: Mapping[str, Any]) -> list[tuple[str, Any]]:
+    multicast = metrics["multicast"]
+    return [
+        ("hops of the trees", multicast["hops_total"]),
+        ("hops as unicast, at the same rates", multicast.get("unicast_hops_total")),
+        ("connectivity", multicast["connectivity"]),
+        *_loads(multicast),
+    ]
+
+
+def _loads(metrics: Mapping[str, Any]) -> list[tuple[str, Any]]:
+    return [
+        ("link load, max", metrics["link_load_max"]),
+        ("link load, 99th percentile", metrics["link_load_p99"]),
+        ("link load, mean", metrics["link_load_mean"]),
+    ]
+
+
+def levels(entries: Sequence[Mapping[str, Any]]) -> Table:
+    rows = [
+        (str(depth), level["vertices"], level["connections"], level["cut_weight"])
+        for depth, level in enumerate(entries)
+    ]
+    return columns("levels", ("level", "vertices", "connections", "cut weight"), rows)
+
+
+def planned(plan: Plan) -> Table:
+    """What each stage of a run will need at most."""
+    rows = [(name, size(need), f"{need / plan.budget:.0%}") for name, need in plan.stages.items()]
+    title = (
+        f"planned within {size(plan.budget)}: network "
+        f"{'held in memory' if plan.held else 'streamed from disk'}, "
+        f"{size(plan.scratch + plan.sorting)} of disk"
+    )
+    return columns(title, ("stage", "memory at most", "of --memory"), rows)
+
+
+def stages(entries: Sequence[Mapping[str, Any]]) -> Table:
+    """Time, memory, and what the mapping cost after each stage where that is known."""
+    costs = {"cut_weight": "cut weight", "hops_total": "hops"}
+    told = [name for name in costs if any(name in stage for stage in entries)]
+    rows = [
+        (
+            stage["name"],
+            f"{stage['seconds']:.2f}",
+            size(stage["peak_anon_bytes"]),
+            *(_cost(stage, name) for name in told),
+        )
+        for stage in entries
+    ]
+    heads = ("stage", "seconds", "peak memory", *(costs[name] for name in told))
+    return columns("stages", heads, rows)
+
+
+def _cost(stage: Mapping[str, Any], name: str) -> str:
+    """Eleven characters, so that all columns fit; estimates have a tilde."""
+    value = stage.get(name)
+    if value is None:
+        return ""
+    shown = number(value) if value < 1e9 else f"{value:.4g}"
+    return f"~{shown}" if stage.get("estimated") else shown

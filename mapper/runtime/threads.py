@@ -1,0 +1,93 @@
+"""A team of threads that shares the work on blocks, with the same result for any number."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import contextmanager
+from typing import Generic, TypeVar
+
+from mapper.runtime.stopping import Stop
+from storage.closing import Closing
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+Thing = TypeVar("Thing")
+
+
+class Team(Closing):
+    """Runs a function on many items; results come in the order of the items.
+
+    Kernels release the GIL, so threads are enough. One pool lives as long as the team: levels are
+    visited in hundreds of short rounds, for which starting threads anew would be the larger part.
+    Before each item it looks whether everything is to end.
+    """
+
+    def __init__(self, threads: int, stop: Stop | None = None) -> None:
+        self.threads = threads
+        self.stop = stop or Stop()
+        self._pool = ThreadPoolExecutor(threads) if threads > 1 else None
+
+    def map(self, work: Callable[[Item], Result], items: Iterable[Item]) -> list[Result]:
+        """All results; the first error is raised once everything that was started has ended."""
+        work = self._stoppable(work)
+        if self._pool is None:
+            return [work(item) for item in items]
+        futures: list[Future[Result]] = []
+        try:
+            futures += (self._pool.submit(work, item) for item in items)
+            return [future.result() for future in futures]
+        finally:
+            for future in futures:
+                future.cancel()
+            wait(futures)
+
+    def stream(self, work: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
+        """Results one by one, at most two per thread ahead of the one that is asked for."""
+        work = self._stoppable(work)
+        if self._pool is None:
+            yield from map(work, items)
+            return
+        pending: deque[Future[Result]] = deque()
+        try:
+            for item in items:
+                pending.append(self._pool.submit(work, item))
+                if len(pending) > 2 * self.threads:
+                    yield pending.popleft().result()
+            while pending:
+                yield pending.popleft().result()
+        finally:
+            for future in pending:
+                future.cancel()
+            wait(pending)
+
+    def _stoppable(self, work: Callable[[Item], Result]) -> Callable[[Item], Result]:
+        def checked(item: Item) -> Result:
+            self.stop.check()
+            return work(item)
+
+        return checked
+
+    def close(self) -> None:
+        if self._pool is not None:
+            self._pool.shutdown(wait=True, cancel_futures=True)
+
+
+class Spares(Generic[Thing]):
+    """Work space that threads borrow and give back; never more of it than threads at work."""
+
+    def __init__(self, make: Callable[[], Thing]) -> None:
+        self._make = make
+        self._free: list[Thing] = []
+
+    @contextmanager
+    def borrow(self) -> Iterator[Thing]:
+        try:
+            thing = self._free.pop()
+        except IndexError:
+            thing = self._make()
+        try:
+            yield thing
+        finally:
+            self._free.append(thing)

@@ -1,0 +1,1 @@
+"""What a mapping costs while it is made."""

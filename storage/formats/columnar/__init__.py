@@ -1,0 +1,1 @@
+"""Networks as binary columns: npz, Parquet, ParHIP."""

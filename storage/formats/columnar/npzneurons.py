@@ -1,0 +1,47 @@
+"""What an npz archive says of neurons, beside its matrix or its lists of edges.
+
+Arrays ``neuron/NAME`` of shape (neurons,) become attributes; with ``neuron/NAME/labels`` their
+values count through these. An array `undirected` that is true says that the matrix is symmetric and
+two entries are one edge, or that a list holds every edge once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from storage.errors import BadInputError
+from storage.store.writer import NetworkWriter
+
+PREFIX, LABELS, UNDIRECTED = "neuron/", "/labels", "undirected"
+
+
+def says_undirected(archive: Any) -> bool:
+    """Whether an archive opened by numpy has the array that says so."""
+    return UNDIRECTED in archive.files and bool(np.asarray(archive[UNDIRECTED]).all())
+
+
+def attributes(archive: Any) -> Iterator[tuple[str, NDArray[Any], list[str] | None]]:
+    """Name, values and labels of all attributes; raises `BadInputError` for what is no number."""
+    for key in archive.files:
+        name = key.removeprefix(PREFIX)
+        if name == key or "/" in name:
+            continue
+        values = archive[key]
+        if values.dtype.kind not in "iuf" or values.ndim != 1:
+            raise BadInputError(f"{key} is {values.dtype}, {values.ndim}-dimensional; give numbers")
+        if values.dtype.kind == "u" and values.size and int(values.max()) >= 2**63:
+            raise BadInputError(f"{key}: {values.max()} is beyond 2^63 - 1; scale it down")
+        labels = archive[key + LABELS] if key + LABELS in archive.files else None
+        if labels is not None and (labels.dtype.kind != "U" or labels.ndim != 1):
+            raise BadInputError(f"{key}{LABELS} is {labels.dtype}; give a list of text")
+        yield name, values, None if labels is None else labels.tolist()
+
+
+def set_attributes(writer: NetworkWriter, archive: Any) -> None:
+    """Give the neurons what an archive says of them."""
+    for name, values, labels in attributes(archive):
+        writer.set_attribute(name, values, labels)

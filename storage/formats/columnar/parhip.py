@@ -1,0 +1,205 @@
+"""ParHIP binary graphs, as KaHIP (user guide, "ParHIP graph format") and KaMinPar read them.
+
+Little-endian words of 64 bits: ``version n m``, then n + 1 places in the file where the list of
+each vertex starts (the last is where the lists end), the m entries of the lists, from 0, then n
+vertex weights and m edge weights. Bit 0 of the version says that edge weights are left out, bit 1
+the same of vertex weights. m counts every edge at both of its ends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO
+
+import numpy as np
+from numpy.typing import NDArray
+
+from storage.errors import BadInputError
+from storage.formats.base import DEFAULT_MEMORY, Progress
+from storage.formats.mirror import Mirror, find_unmatched
+from storage.store.graph import MAX_VERTICES
+from storage.store.meta import NetworkMeta
+from storage.store.network import SIZE
+from storage.store.writer import NetworkWriter
+
+HEADER_BYTES = 24
+NO_EDGE_WEIGHTS, NO_VERTEX_WEIGHTS = 1, 2
+LISTS = 1 << 16  # starts of lists read at a time
+ENTRIES = 1 << 18
+
+Int64 = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """What the header says, and where the parts of the file are: byte offsets, 0 if left out."""
+
+    vertices: int
+    entries: int
+    lists: int
+    sizes: int
+    weights: int
+    end: int
+
+
+class ParhipFile:
+    """An open file, whose header and length are right. Raises `BadInputError` if they are not."""
+
+    def __init__(self, path: Path, file: BinaryIO) -> None:
+        self.path, self._file = path, file
+        self.layout = self._read_layout()
+
+    def _read_layout(self) -> Layout:
+        length = self._file.seek(0, 2)
+        if length < HEADER_BYTES:
+            raise BadInputError(f"{self.path}: {length} bytes; a ParHIP header alone has 24")
+        self._file.seek(0)
+        version, n, m = np.fromfile(self._file, "<u8", 3).tolist()
+        if version > (NO_EDGE_WEIGHTS | NO_VERTEX_WEIGHTS):
+            raise BadInputError(
+                f"{self.path}: header: version is {version}; it must be 0 to 3 (words of 64 bits), "
+                "or name another --format"
+            )
+        if not 0 < n <= MAX_VERTICES:
+            raise BadInputError(f"{self.path}: header: {n} vertices; give 1 to {MAX_VERTICES}")
+        lists = HEADER_BYTES + 8 * (n + 1)
+        sizes = lists + 8 * m
+        weights = sizes + (0 if version & NO_VERTEX_WEIGHTS else 8 * n)
+        end = weights + (0 if version & NO_EDGE_WEIGHTS else 8 * m)
+        if length != end:
+            raise BadInputError(
+                f"{self.path}: {length} bytes; {n} vertices and {m} entries take {end}; "
+                "is the file complete?"
+            )
+        return Layout(
+            n, m, lists,
+            0 if version & NO_VERTEX_WEIGHTS else sizes,
+            0 if version & NO_EDGE_WEIGHTS else weights,
+            end,
+        )  # fmt: skip
+
+    def _words(self, offset: int, count: int, first: int, highest: int, what: str) -> Int64:
+        """Numbers from a place on; `first` is the index of the first one, for messages."""
+        self._file.seek(offset + 8 * first)
+        words = np.fromfile(self._file, "<u8", count)
+        if words.size < count:
+            raise BadInputError(f"{self.path}: {what} {first + words.size} is cut off")
+        wrong = np.flatnonzero(words > np.uint64(highest))
+        if wrong.size:
+            at = int(wrong[0])
+            raise BadInputError(
+                f"{self.path}: {what} {first + at} (from 0): {words[at]} is outside 0..{highest}"
+            )
+        return words.astype(np.int64)
+
+    def sizes(self) -> Int64 | None:
+        """Weights of the vertices, shape (vertices,); None if they are left out."""
+        layout = self.layout
+        if not layout.sizes:
+            return None
+        return self._words(layout.sizes, layout.vertices, 0, 2**63 - 1, "weight of vertex")
+
+    def edges(self) -> Iterator[tuple[Int64, Int64, Int64]]:
+        """All entries: vertex, neighbour, weight."""
+        layout = self.layout
+        n = layout.vertices
+        for first in range(0, n, LISTS):
+            count = min(LISTS, n - first) + 1
+            starts = self._words(HEADER_BYTES, count, first, layout.end, "start of list")
+            places = (starts - layout.lists) // 8
+            wrong = (np.diff(starts) < 0) | (starts[1:] % 8 > 0) | (places[1:] > layout.entries)
+            if first == 0:
+                wrong[0] |= places[0] != 0
+            if first + count > n:
+                wrong[-1] |= places[-1] != layout.entries
+            if wrong.any():
+                at = int(np.flatnonzero(wrong)[0])
+                raise BadInputError(
+                    f"{self.path}: list of vertex {first + at} (from 0): from byte {starts[at]} to "
+                    f"{starts[at + 1]}; the lists must follow one another"
+                )
+            vertices = np.arange(first, first + count - 1)
+            for low in range(int(places[0]), int(places[-1]), ENTRIES):
+                high = min(low + ENTRIES, int(places[-1]))
+                inside = np.clip(places, low, high)
+                counts: Int64 = inside[1:] - inside[:-1]
+                owner = np.repeat(vertices, counts)
+                other = self._words(layout.lists, high - low, low, n - 1, "entry")
+                weight = np.ones(high - low, np.int64)
+                if layout.weights:
+                    weight = self._words(
+                        layout.weights, high - low, low, 2**63 - 1, "weight of entry"
+                    )
+                yield owner, other, weight
+
+
+def load(
+    source: Path,
+    destination: Path,
+    *,
+    memory: int = DEFAULT_MEMORY,
+    threads: int | None = None,
+    progress: Progress | None = None,
+) -> NetworkMeta:
+    """Convert a ParHIP file to an undirected network file, whose vertex weights are sizes.
+
+    Raises `BadInputError` with the place of the first fault. Self-loops are dropped and counted.
+    """
+    with source.open("rb") as file:
+        graph = ParhipFile(source, file)
+        meta = _convert(graph, destination, memory, threads, progress, both=True)
+        if meta is None:  # an edge is split into repeated ones at one end only
+            meta = _convert(graph, destination, memory, threads, progress, both=False)
+    assert meta is not None
+    return meta
+
+
+def _convert(
+    graph: ParhipFile,
+    destination: Path,
+    memory: int,
+    threads: int | None,
+    progress: Progress | None,
+    both: bool,
+) -> NetworkMeta | None:
+    """Convert from the lists of both ends, or of the lower ones; None as in `metis`."""
+    mirror, layout = Mirror(), graph.layout
+    with NetworkWriter(
+        destination,
+        layout.vertices,
+        undirected=True,
+        memory=memory,
+        threads=threads,
+        provenance={"format": "parhip", "source": graph.path.name},
+    ) as writer:
+        for owner, other, weight in graph.edges():
+            mirror.add(owner, other, weight)
+            if both:
+                writer.add_listed(owner, other, weight)
+            else:
+                lower = owner <= other
+                writer.add(owner[lower], other[lower], weight[lower])
+            if progress is not None:
+                progress(mirror.entries / layout.entries)
+        if not mirror.agrees:
+            _complain_of_unmatched(graph, destination.absolute().parent, memory)
+            if both:
+                return None
+        sizes = graph.sizes()
+        if sizes is not None:
+            writer.set_attribute(SIZE, sizes)
+        return writer.finish()
+
+
+def _complain_of_unmatched(graph: ParhipFile, folder: Path, memory: int) -> None:
+    found = find_unmatched(graph.layout.vertices, graph.edges(), folder, memory)
+    if found is None:
+        return  # one end splits the weight over repeated entries
+    u, v, there, back = found
+    fault = f"edge {u} {v} weighs {there} at {u} and {back} at {v}"
+    if there is None or back is None:
+        lists, lacks = (v, u) if there is None else (u, v)
+        fault = f"vertex {lists} lists {lacks}, but {lacks} does not list {lists}"
+    raise BadInputError(f"{graph.path}: {fault}; an undirected graph needs both the same")

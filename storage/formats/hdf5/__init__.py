@@ -1,0 +1,1 @@
+"""Networks in HDF5 files: SONATA and NIR."""

@@ -1,0 +1,417 @@
+"""NIR graphs (Neuromorphic Intermediate Representation, .nir). Needs h5py (extra `nir`).
+
+Neurons are the elements of the nodes CubaLI, CubaLIF, I, IF, LI, LIF and Threshold, and those of
+the Inputs, which send the spikes that come from outside, as in the other networks of layers here.
+An Output is no neuron, unless weights lead to it: then its elements are the readout neurons. Ids
+run through these nodes in `nirgraph.visiting_order`, row-major inside each; the attribute
+`population` names the node of a neuron.
+
+Synapses are the products of all nodes on the way from one of these nodes to the next (Affine,
+Linear, Conv1d, Conv2d, SumPool2d, AvgPool2d, Scale), summed over all ways; Delay and Flatten change
+nothing. Where the sum is zero there is no synapse, and `weights_zero` of the provenance counts one;
+`weights_negative` counts negative ones. Biases, and the parameters of neurons (w_in, r), are no
+synapses. The format has no firing rates: each neuron gets a `rate` of 1, and so does each of its
+synapses; or, if that is asked for, the traffic of a synapse is the magnitude of its weight, and
+neurons have no rates (`traffic`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from storage.errors import BadInputError
+from storage.formats.base import DEFAULT_MEMORY, Progress
+from storage.formats.hdf5 import file as hdf5
+from storage.formats.hdf5.nirgraph import (
+    POPULATIONS,
+    Node,
+    connection_order,
+    read_graph,
+    visiting_order,
+)
+from storage.formats.hdf5.nirobject import tree
+from storage.formats.layers.linear import (
+    Convolution,
+    Dense,
+    Layer,
+    Pooling,
+    Rows,
+    Same,
+    Shape,
+    Synapses,
+    Windows,
+    add,
+    pull,
+    row_blocks,
+    same_pads,
+)
+from storage.store.graph import MAX_VERTICES
+from storage.store.meta import NetworkMeta
+from storage.store.network import POPULATION
+from storage.store.traffic import UNIFORM
+from storage.store.writer import NetworkWriter
+
+
+def _alike(one: Sequence[int], other: Sequence[int]) -> bool:
+    """Whether shapes agree but for axes of one element, which change no place in row-major."""
+    return [size for size in one if size != 1] == [size for size in other if size != 1]
+
+
+def _spreads(one: Shape, other: Shape) -> bool:
+    """Whether an array of the first shape can be broadcast to the other."""
+    axes = zip(reversed(one), reversed(other), strict=False)
+    return len(one) <= len(other) and all(a in (1, b) for a, b in axes)
+
+
+def _windows(node: Node, size: Shape, kernel: Shape) -> Windows:
+    """The windows of a Conv1d, Conv2d or a pooling over an input of the given size."""
+    axes = len(size)
+
+    def numbers(name: str) -> Shape:
+        found = node.whole(name)
+        if len(found) not in (1, axes):
+            raise node.fault(f"{name} has {len(found)} values for {axes} axes")
+        return tuple(found * axes if len(found) == 1 else found)
+
+    stride = numbers("stride")
+    dilation = numbers("dilation") if node.has("dilation") else (1,) * axes
+    padding = node.dataset("padding")[()]
+    if not isinstance(padding, bytes):
+        before = after = numbers("padding")
+    elif padding == b"valid":
+        before = after = (0,) * axes
+    elif padding == b"same":
+        if set(stride) != {1}:
+            raise node.fault("padding 'same' is for a stride of 1 only")
+        before, after = same_pads(size, kernel, stride, dilation)
+    else:
+        raise node.fault(f"padding is {padding.decode('utf-8', 'replace')!r}; same, valid or sizes")
+    return Windows(size, kernel, stride, dilation, before, after)
+
+
+class _Shapes:
+    """Shapes of what the nodes take and make.
+
+    before, behind : shape of each node's input and output; they are found in visiting order
+    """
+
+    def __init__(self, nodes: Sequence[Node], order: Sequence[int]) -> None:
+        self._nodes = nodes
+        self.before: dict[int, Shape] = {}
+        self.behind: dict[int, Shape] = {}
+        for number in order:
+            node = nodes[number]
+            known = [self.behind[other] for other in node.before if other in self.behind]
+            try:
+                found = self._of(node, known[0] if known else None)
+            except BadInputError as error:
+                prefix = "" if str(error).startswith("node ") else f"node {node.name!r}: "
+                raise BadInputError(f"{prefix}{error}") from error
+            self.before[number], self.behind[number] = found
+        for number, node in enumerate(nodes):
+            for other in node.before:
+                if not _alike(self.behind[other], self.before[number]):
+                    raise node.fault(
+                        f"takes the shape {self.before[number]}, but {nodes[other].name!r}, "
+                        f"which leads to it, makes {self.behind[other]}"
+                    )
+
+    def windows(self, number: int) -> Windows:
+        """Of a convolution or pooling whose shapes are known."""
+        node, size = self._nodes[number], self.before[number][1:]
+        if node.kind.endswith("Pool2d"):
+            return _windows(node, size, _kernel(node))
+        return _windows(node, size, node.dataset("weight").shape[2:])
+
+    def _of(self, node: Node, given: Shape | None) -> tuple[Shape, Shape]:
+        """Shapes of input and output; `given` is that of what leads here, if it is known."""
+        if node.kind in POPULATIONS:
+            shapes = [np.shape(node.array(name)) for name in POPULATIONS[node.kind]]
+            shape = self._spread(node, shapes, given)
+            return shape, shape
+        if node.kind == "Input":
+            shape = node.shape("shape")
+            return shape, shape
+        if node.kind in ("Linear", "Affine"):
+            return self._of_matrix(node)
+        if node.kind in ("Conv1d", "Conv2d"):
+            return self._of_convolution(node, given)
+        if node.kind in ("Scale", "Delay"):
+            name = node.kind.lower()
+            shape = self._spread(node, [node.array(name).shape], given)
+            return shape, shape
+        if node.kind == "Flatten" and given is None and node.has("input_type"):
+            given = node.shape("input_type")
+        if given is None and node.has("shape"):
+            given = node.shape("shape")
+        if given is None:
+            raise node.fault("the shape of what leads to it is not known; write it to the file")
+        if node.kind == "Flatten":
+            return given, _flattened(node, given)
+        if node.kind.endswith("Pool2d"):
+            if len(given) != 3:
+                raise node.fault(f"takes the shape {given}; it must be channels, height, width")
+            return given, (given[0], *_windows(node, given[1:], _kernel(node)).count)
+        return given, given
+
+    def _spread(
+        self, node: Node, shapes: Sequence[tuple[int, ...]], given: Shape | None
+    ) -> tuple[int, ...]:
+        """Shape of parameters that may be scalars or broadcast over what leads here."""
+        try:
+            own = np.broadcast_shapes(*shapes)
+        except ValueError as error:
+            raise node.fault(f"parameters of shapes {shapes} do not go with each other") from error
+        if 0 in own:
+            raise node.fault("it has no elements")
+        if given is None:
+            if not own:
+                raise node.fault("its parameters are single numbers: its size is not known")
+            return own
+        # what does not agree is found, and named, when all shapes are known
+        return given if _alike(own, given) or _spreads(own, given) else own
+
+    def _of_matrix(self, node: Node) -> tuple[Shape, Shape]:
+        weight = node.dataset("weight").shape
+        if len(weight) < 2 or 0 in weight:
+            raise node.fault(f"weight has shape {weight}; it must be (outputs, inputs)")
+        made = (*weight[:-2], weight[-2])
+        if node.kind == "Affine":
+            _check_bias(node, made)
+        return (*weight[:-2], weight[-1]), made
+
+    def _of_convolution(self, node: Node, given: Shape | None) -> tuple[Shape, Shape]:
+        axes = int(node.kind[4])
+        weight = node.dataset("weight").shape
+        if len(weight) != axes + 2 or 0 in weight:
+            raise node.fault(
+                f"weight has shape {weight}; it must be (outputs, inputs, "
+                f"{'length' if axes == 1 else 'height, width'})"
+            )
+        _check_bias(node, weight[:1])
+        groups = node.whole("groups")[0] if node.has("groups") else 1
+        if groups < 1 or weight[0] % groups:
+            raise node.fault(f"{groups} groups do not divide {weight[0]} outputs")
+        if node.has("input_shape"):
+            size = node.shape("input_shape")
+        elif given is not None and len(given) == axes + 1:
+            size = given[1:]
+        else:
+            raise node.fault("input_shape is missing, and does not follow from what leads to it")
+        if len(size) != axes:
+            raise node.fault(f"input_shape is {size}; it must have {axes} axes")
+        made = _windows(node, size, weight[2:]).count
+        return (weight[1] * groups, *size), (weight[0], *made)
+
+
+def _check_bias(node: Node, made: Shape) -> None:
+    bias = node.dataset("bias").shape
+    if len(bias) > 0 and bias != made:
+        raise node.fault(f"bias has shape {bias}; the weight needs {made}")
+
+
+def _kernel(node: Node) -> Shape:
+    found = node.whole("kernel_size")
+    if len(found) not in (1, 2):
+        raise node.fault(f"kernel_size has {len(found)} values for 2 axes")
+    return tuple(found * 2 if len(found) == 1 else found)
+
+
+def _flattened(node: Node, given: Shape) -> Shape:
+    axes = len(given)
+    first, last = node.whole("start_dim")[0], node.whole("end_dim")[0]
+    first, last = first + axes * (first < 0), last + axes * (last < 0)
+    if not 0 <= first <= axes or not -1 <= last < axes:
+        raise node.fault(f"start_dim {first} and end_dim {last} are outside the shape {given}")
+    return (*given[:first], int(np.prod(given[first : last + 1])), *given[last + 1 :])
+
+
+def _layer(nodes: Sequence[Node], number: int, shapes: _Shapes) -> Layer:
+    """The map of a node without neurons; it reads the weights."""
+    node, taken = nodes[number], shapes.before[number]
+    if node.kind in ("Linear", "Affine"):
+        return Dense(node.array("weight"))
+    if node.kind in ("Conv1d", "Conv2d"):
+        groups = node.whole("groups")[0] if node.has("groups") else 1
+        return Convolution(node.array("weight"), shapes.windows(number), groups)
+    if node.kind.endswith("Pool2d"):
+        mean = "kernel" if node.kind == "AvgPool2d" else ""
+        return Pooling(taken[0], shapes.windows(number), mean)
+    size = int(np.prod(taken))
+    if node.kind == "Scale":
+        return Same(size, np.broadcast_to(_fitted(node.array("scale"), taken), taken).ravel())
+    return Same(size)
+
+
+def _fitted(values: NDArray[Any], shape: Shape) -> NDArray[Any]:
+    """Values of a shape that is `_alike`, or can be broadcast as it is."""
+    return values.reshape(shape) if values.size == np.prod(shape) else values
+
+
+class _Paths:
+    """All ways from other populations to the neurons of one, as matrices."""
+
+    def __init__(self, nodes: Sequence[Node], target: int, order: Sequence[int], shapes: _Shapes):
+        """order : all nodes without neurons, each behind those that lead to it"""
+        self._nodes, self._target = nodes, target
+        reached, waiting = {target}, [target]
+        while waiting:
+            for other in nodes[waiting.pop()].before:
+                if other not in reached and not nodes[other].neurons:
+                    reached.add(other)
+                    waiting.append(other)
+        self._way = [number for number in reversed(order) if number in reached - {target}]
+        self._layers = {number: _layer(nodes, number, shapes) for number in self._way}
+        self.size = int(np.prod(shapes.before[target]))
+
+    def fan_in(self) -> int:
+        """The most entries that the matrices of one neuron hold, about."""
+        entries = dict.fromkeys(self._nodes[self._target].before, 1)
+        most = sum(entries.values())
+        for number in self._way:
+            layer = self._layers[number]
+            made = entries[number] * layer.fan_in
+            most = max(most, made)
+            for other in self._nodes[number].before:
+                entries[other] = min(entries.get(other, 0) + made, layer.inputs)
+        return most
+
+    def rows(self, wanted: NDArray[np.int64]) -> dict[int, Rows]:
+        """Matrices from the populations, by number, to the neurons `wanted`."""
+        start = Same(self.size).rows(wanted)
+        found: dict[int, Rows] = dict.fromkeys(self._nodes[self._target].before, start)
+        for number in self._way:
+            rows = pull(found.pop(number), self._layers[number])
+            for other in self._nodes[number].before:
+                found[other] = add(found[other], rows) if other in found else rows
+        return found
+
+
+def _understood(nodes: Sequence[Node]) -> tuple[list[int], _Shapes, list[int]]:
+    """Order of the nodes without neurons, all shapes, and the populations in order of their ids."""
+    order = connection_order(nodes)  # first: such a cycle would leave shapes unknown
+    visited = visiting_order(nodes)
+    return order, _Shapes(nodes, visited), [number for number in visited if nodes[number].neurons]
+
+
+def _convert(
+    nodes: Sequence[Node], destination: Path, memory: int, threads: int | None,
+    progress: Progress | None, provenance: dict[str, Any], traffic: str,
+) -> NetworkMeta:  # fmt: skip
+    order, shapes, populations = _understood(nodes)
+    sizes = [_elements(nodes[number], shapes.behind[number]) for number in populations]
+    starts = dict(zip(populations, np.append(0, np.cumsum(sizes)).tolist(), strict=False))
+    neurons = sum(sizes)
+    for number in order:  # damage to the last weights is found before the first are multiplied
+        _layer(nodes, number, shapes)
+    with NetworkWriter(
+        destination,
+        neurons,
+        weights_are_rates=traffic == UNIFORM,
+        memory=memory,
+        threads=threads,
+        provenance=provenance,
+    ) as writer:
+        synapses = Synapses(writer, traffic)
+        for population, size in zip(populations, sizes, strict=True):
+            paths = _Paths(nodes, population, order, shapes)
+            for wanted in row_blocks(paths.size, paths.fan_in()):
+                for other, rows in paths.rows(wanted).items():
+                    source = starts[other] + np.arange(rows.shape[1])
+                    synapses.add(rows, source, starts[population] + wanted)
+            if progress is not None:
+                progress((starts[population] + size) / neurons)
+        provenance |= synapses.finish()
+        labels = [nodes[number].name for number in populations]
+        writer.set_attribute(POPULATION, np.repeat(np.arange(len(sizes)), sizes), labels)
+        return writer.finish()
+
+
+def _elements(node: Node, shape: Shape) -> int:
+    size = 1
+    for length in shape:  # of Python's own numbers, which have no largest
+        size *= int(length)
+    if size > MAX_VERTICES:
+        raise node.fault(f"its shape {shape} is beyond {MAX_VERTICES} neurons")
+    return size
+
+
+@dataclass(frozen=True, slots=True)
+class Population:
+    """Neurons of a NIR file; their ids follow those of the population before, row-major.
+
+    group : path of the node in the HDF5 file
+    """
+
+    name: str
+    group: str
+    shape: Shape
+
+
+def read_populations(source: Path) -> list[Population]:
+    """The populations of a NIR graph in the order of their ids in the network that `load` writes.
+
+    Raises `BadInputError` like `load`.
+    """
+    with hdf5.opened(source, "nir") as file:
+        try:
+            nodes = read_graph(file)
+            _, shapes, populations = _understood(nodes)
+        except BadInputError as error:
+            raise BadInputError(f"{source}: {error}") from error
+        return [
+            Population(nodes[number].name, nodes[number].group.name, shapes.behind[number])
+            for number in populations
+        ]
+
+
+def load(
+    source: Path,
+    destination: Path,
+    *,
+    memory: int = DEFAULT_MEMORY,
+    threads: int | None = None,
+    progress: Progress | None = None,
+    traffic: str | None = None,
+) -> NetworkMeta:
+    """Convert a NIR graph to a directed network file.
+
+    traffic : `UNIFORM` (if None, too) or `WEIGHTS` of `storage.store.traffic`
+    Weights of the nodes that lead to one population are in memory at a time.
+    Raises `BadInputError` that names the node, if the graph breaks the rules of NIR.
+    """
+    provenance, traffic = {"format": "nir", "source": source.name}, traffic or UNIFORM
+    with hdf5.opened(source, "nir") as file:
+        try:
+            nodes = read_graph(file)
+            return _convert(nodes, destination, memory, threads, progress, provenance, traffic)
+        except BadInputError as error:
+            raise BadInputError(f"{source}: {error}") from error
+
+
+def load_graph(
+    graph: Any,
+    destination: Path,
+    *,
+    memory: int = DEFAULT_MEMORY,
+    threads: int | None = None,
+    progress: Progress | None = None,
+    traffic: str | None = None,
+) -> NetworkMeta:
+    """Convert a `nir.NIRGraph` in memory, as `load` would its file: the same network.
+
+    traffic : as of `load`
+    Raises `BadInputError` that names the node, if the graph breaks the rules of NIR.
+    """
+    provenance, traffic = {"format": "nir"}, traffic or UNIFORM
+    try:
+        nodes = read_graph(tree(graph))
+        return _convert(nodes, destination, memory, threads, progress, provenance, traffic)
+    except BadInputError as error:
+        raise BadInputError(f"NIR graph: {error}") from error

@@ -1,0 +1,93 @@
+"""A NIR graph in memory, as the package nir and the frameworks that export to it make them.
+
+The graph becomes the tree of groups and datasets that its file would hold, so that one reader
+serves both. Nothing is written: `nir.write` refuses graphs whose parameters are tensors (Norse),
+None or tuples (sinabs), and copies all weights.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from storage.errors import BadInputError
+from storage.formats.hdf5.nirgraph import DEEPEST
+
+_GRAPH = "NIRGraph"
+_TYPES = {"Input": ("input_type", "input", "shape"), "Output": ("output_type", "output", "shape"),
+          "Flatten": ("input_type", "input", "input_type")}  # fmt: skip
+"""Of these nodes a shape is kept, too: field, key in it, and name of the dataset in a file."""
+_NO_PARAMETERS = ("input_type", "output_type", "metadata", "nodes", "edges")
+
+
+class Group(dict[str, Any]):
+    """What an HDF5 group is to a reader: members by name, in the order of a file's."""
+
+    def __init__(self, name: str, members: Iterator[tuple[str, Any]]) -> None:
+        super().__init__(sorted(members, key=lambda member: member[0].encode()))
+        self.name = name
+
+
+def tree(graph: Any) -> Group:
+    """The tree of a `nir.NIRGraph`; raises `BadInputError` that names the node at fault."""
+    return Group("/", iter([("version", _text("1")), ("node", _group(graph, "/node", ""))]))
+
+
+def _group(node: Any, name: str, path: str) -> Group:
+    """path : names of the graphs that it is in, and its own"""
+    if path.count("/") > DEEPEST:
+        raise BadInputError(f"over {DEEPEST} graphs in each other; does one hold itself?")
+    kind = type(node).__name__
+    members: dict[str, Any] = {"type": _text(kind)}
+    if kind == _GRAPH:
+        inside = ((str(key), child) for key, child in node.nodes.items())
+        groups = (
+            (key, _group(child, f"{name}/nodes/{key}", f"{path}/{key}" if path else key))
+            for key, child in inside
+        )
+        members["nodes"] = Group(f"{name}/nodes", groups)
+        members["edges"] = _edges(node.edges)
+        return Group(name, iter(members.items()))
+    if not dataclasses.is_dataclass(node):
+        raise BadInputError(f"node {path!r}: is a {kind}, not a node of NIR; convert it first")
+    given = {each.name: getattr(node, each.name, None) for each in dataclasses.fields(node)}
+    parameters = {key: value for key, value in given.items() if key not in _NO_PARAMETERS}
+    if kind in _TYPES:
+        field, key, dataset = _TYPES[kind]
+        parameters[dataset] = (getattr(node, field, None) or {}).get(key)
+    for key, value in parameters.items():
+        if value is not None:
+            members[key] = _dataset(value, f"node {path!r} ({kind}): {key}")
+    return Group(name, iter(members.items()))
+
+
+def _edges(edges: Any) -> NDArray[Any]:
+    try:
+        pairs = [(str(a).encode(), str(b).encode()) for a, b in edges]
+    except (TypeError, ValueError) as error:
+        raise BadInputError("edges must be pairs of names of nodes") from error
+    return np.array(pairs, np.bytes_).reshape(-1, 2)
+
+
+def _dataset(value: Any, where: str) -> NDArray[Any]:
+    """A parameter as array; tensors of PyTorch are read where they are."""
+    if isinstance(value, str):
+        return _text(value)
+    for step in ("detach", "cpu"):
+        if hasattr(value, step):
+            value = getattr(value, step)()
+    try:
+        found = np.asarray(value)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise BadInputError(f"{where} is a {type(value).__name__}; give an array") from error
+    if found.dtype.kind not in "biufS":
+        raise BadInputError(f"{where} holds {found.dtype}; it must hold numbers")
+    return found
+
+
+def _text(value: str) -> NDArray[Any]:
+    return np.asarray(value.encode())

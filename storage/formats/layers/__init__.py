@@ -1,0 +1,1 @@
+"""Networks of layers: linear maps, and ONNX models."""

@@ -1,0 +1,295 @@
+"""Layers of neural networks as sparse linear maps, made a block of rows at a time.
+
+A layer maps a tensor to a tensor. Both are numbered row-major, so a layer is a matrix with a row
+for every element that it makes and a column for every element that it takes. Nobody holds such a
+matrix: `Layer.rows` makes the rows that are asked for, `pull` composes layers row by row, and
+`Synapses` hands what comes out to a network writer, as synapses from the neurons behind the
+columns to the neurons behind the rows. The arrays at work have about `ENTRIES` elements, unless a
+single neuron has more synapses than that.
+
+Weights of zero stay in the rows, so that they can be counted when they are left out.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import coo_array, csr_array
+
+from storage.errors import BadInputError
+from storage.formats.losses import WEIGHTS_NEGATIVE, Magnitudes
+from storage.store.network import RATE
+from storage.store.quantise import UnitFinder
+from storage.store.traffic import UNIFORM, from_weights, uniform
+
+if TYPE_CHECKING:
+    from storage.store.writer import NetworkWriter
+
+ENTRIES = 1 << 18  # of the rows that are made at a time
+
+Ids = NDArray[np.int64]
+Rows = Any  # csr_array[float64], shape (rows, inputs), without repeated columns in a row
+Shape = tuple[int, ...]
+
+
+class Layer(ABC):
+    """A linear map from a tensor of `inputs` elements to one of `outputs` elements.
+
+    fan_in : largest number of entries in a row
+    """
+
+    inputs: int
+    outputs: int
+    fan_in: int
+
+    @abstractmethod
+    def rows(self, wanted: Ids) -> Rows:
+        """The rows `wanted`, shape (rows,), in that order: csr_array, shape (rows, inputs)."""
+
+
+class Same(Layer):
+    """Every element is passed on, times a factor of its own if there are any."""
+
+    def __init__(self, size: int, factors: NDArray[Any] | None = None) -> None:
+        """factors : shape (size,), or None for 1 each"""
+        self.inputs = self.outputs = size
+        self.fan_in = 1
+        self._factors = factors
+
+    def rows(self, wanted: Ids) -> Rows:
+        data = np.ones(wanted.size) if self._factors is None else self._factors[wanted]
+        return _csr(data, wanted, np.arange(wanted.size + 1), self.inputs)
+
+
+class Dense(Layer):
+    """Matrix products: y[..., o] is the sum over i of weight[..., o, i] * x[..., i]."""
+
+    def __init__(self, weight: NDArray[Any]) -> None:
+        """weight : shape (..., out, in); may be broadcast, it is only read"""
+        self._weight = weight
+        *copies, self._out, self.fan_in = weight.shape
+        self._copies: Shape = tuple(copies)
+        self.inputs = math.prod(copies) * self.fan_in
+        self.outputs = math.prod(copies) * self._out
+
+    def rows(self, wanted: Ids) -> Rows:
+        copy, out = np.divmod(wanted, self._out)
+        place = (*np.unravel_index(copy, self._copies), out) if self._copies else (out,)
+        data = self._weight[place]
+        columns = (copy * self.fan_in)[:, None] + np.arange(self.fan_in)
+        starts = np.arange(wanted.size + 1) * self.fan_in
+        return _csr(data.ravel(), columns.ravel(), starts, self.inputs)
+
+
+@dataclass(frozen=True, slots=True)
+class Windows:
+    """Where the windows of a convolution or a pooling lie; one entry for each spatial axis.
+
+    The window of output p covers the inputs p * stride - before + dilation * (0 .. kernel-1);
+    those outside 0 .. size-1 do not exist.
+    """
+
+    size: Shape
+    kernel: Shape
+    stride: Shape
+    dilation: Shape
+    before: Shape
+    after: Shape
+    ceil: bool = False  # a last window that does not fit whole counts, too
+
+    @property
+    def count(self) -> Shape:
+        """How many windows there are; raises `BadInputError` if the numbers make no sense."""
+        found = []
+        for axis in range(len(self.size)):
+            low, high = self.before[axis], self.after[axis]
+            size, kernel, stride = self.size[axis], self.kernel[axis], self.stride[axis]
+            if min(stride, kernel, self.dilation[axis]) < 1 or min(low, high) < 0:
+                raise BadInputError(
+                    f"kernel {kernel}, stride {stride}, dilation {self.dilation[axis]}, padding "
+                    f"{low} and {high}: they must be positive, and the padding not negative"
+                )
+            spare = size + low + high - self.dilation[axis] * (kernel - 1) - 1
+            if spare < 0:
+                extent = self.dilation[axis] * (kernel - 1) + 1
+                raise BadInputError(f"a window of {extent} does not fit into {size + low + high}")
+            windows = (-(-spare // stride) if self.ceil else spare // stride) + 1
+            # a window that begins behind the input, in the padding, is none
+            if self.ceil and (windows - 1) * stride >= size + low:
+                windows -= 1
+            found.append(windows)
+        return tuple(found)
+
+    def inside(self, windows: Ids) -> tuple[Ids, NDArray[np.bool_]]:
+        """Inputs that each window covers, and which of them exist; shapes (windows, kernel).
+
+        windows : numbers of windows, row-major. Windows, kernel and inputs are flattened.
+        """
+        flat = np.zeros((windows.size, 1), np.int64)
+        exist = np.ones((windows.size, 1), np.bool_)
+        for axis, place in enumerate(np.unravel_index(windows, self.count)):
+            first = place * self.stride[axis] - self.before[axis]
+            at = first[:, None] + np.arange(self.kernel[axis]) * self.dilation[axis]
+            good = (at >= 0) & (at < self.size[axis])
+            flat = (flat[:, :, None] * self.size[axis] + at[:, None, :]).reshape(windows.size, -1)
+            exist = (exist[:, :, None] & good[:, None, :]).reshape(windows.size, -1)
+        return flat, exist
+
+
+class Convolution(Layer):
+    """A convolution, as in machine learning (no kernel is flipped), of any number of axes.
+
+    Inputs are (channels, *size), outputs (out, *count). At the border an output has fewer inputs:
+    padding is not made of neurons.
+    """
+
+    def __init__(self, weight: NDArray[Any], windows: Windows, groups: int = 1) -> None:
+        """weight : shape (out, channels / groups, *kernel)
+
+        Raises `BadInputError` if the groups do not divide the channels.
+        """
+        self._out, self._channels = weight.shape[:2]
+        if groups < 1 or self._out % groups:
+            raise BadInputError(f"{groups} groups do not divide {self._out} output channels")
+        self._weight = weight.reshape(self._out, self._channels, -1)
+        self._windows, self._groups = windows, groups
+        self._size, self._count = math.prod(windows.size), math.prod(windows.count)
+        self.inputs = self._channels * groups * self._size
+        self.outputs = self._out * self._count
+        self.fan_in = self._channels * math.prod(windows.kernel)
+
+    def rows(self, wanted: Ids) -> Rows:
+        out, window = np.divmod(wanted, self._count)
+        at, exist = self._windows.inside(window)
+        first = out // (self._out // self._groups) * self._channels
+        channel = first[:, None] + np.arange(self._channels)
+        columns = channel[:, :, None] * self._size + at[:, None, :]
+        kept = np.broadcast_to(exist[:, None, :], columns.shape)
+        starts = np.append(0, np.cumsum(exist.sum(axis=1) * self._channels))
+        return _csr(self._weight[out][kept], columns[kept], starts, self.inputs)
+
+
+class Pooling(Layer):
+    """Each output is pooled from a window of its own channel: (channels, *size) as above."""
+
+    def __init__(self, channels: int, windows: Windows, mean: str = "") -> None:
+        """mean : "" for weights of 1; of an average each counts as 1 over the number of inputs
+        of the whole window ("kernel"), or of those that exist ("inside")
+        """
+        self._windows, self._mean = windows, mean
+        self._size, self._count = math.prod(windows.size), math.prod(windows.count)
+        self.inputs, self.outputs = channels * self._size, channels * self._count
+        self.fan_in = math.prod(windows.kernel)
+
+    def rows(self, wanted: Ids) -> Rows:
+        channel, window = np.divmod(wanted, self._count)
+        at, exist = self._windows.inside(window)
+        columns = (channel[:, None] * self._size + at)[exist]
+        counts = exist.sum(axis=1)
+        data = np.ones(columns.size)
+        if self._mean == "kernel":
+            data /= self.fan_in
+        elif self._mean == "inside":
+            data /= np.repeat(counts, counts)
+        return _csr(data, columns, np.append(0, np.cumsum(counts)), self.inputs)
+
+
+def _csr(data: NDArray[Any], columns: Ids, starts: Ids, inputs: int) -> Rows:
+    shape = (starts.size - 1, inputs)
+    return csr_array((data.astype(np.float64, copy=False), columns, starts), shape=shape)
+
+
+def pull(rows: Rows, layer: Layer) -> Rows:
+    """The matrix product of `rows`, shape (n, layer.outputs), and the layer: (n, layer.inputs).
+
+    Of the layer only those rows are made that are needed. Unlike a product by scipy it keeps
+    entries of zero.
+    """
+    wanted, place = np.unique(rows.indices, return_inverse=True)
+    made = layer.rows(wanted.astype(np.int64))
+    counts = np.diff(made.indptr)[place]
+    starts = np.append(0, np.cumsum(counts))
+    entry = np.arange(starts[-1]) + np.repeat(made.indptr[place] - starts[:-1], counts)
+    data = np.repeat(rows.data, counts) * made.data[entry]
+    found = _csr(data, made.indices[entry], starts[rows.indptr], layer.inputs)
+    found.sum_duplicates()
+    return found
+
+
+def add(first: Rows, second: Rows) -> Rows:
+    """The sum of two matrices of one shape, with the entries of zero that scipy leaves out."""
+    one, two = first.tocoo(), second.tocoo()
+    data = np.concatenate((one.data, two.data))
+    places = [np.concatenate(pair) for pair in zip(one.coords, two.coords, strict=True)]
+    return coo_array((data, tuple(places)), shape=first.shape).tocsr()
+
+
+def row_blocks(outputs: int, fan_in: int) -> Iterator[Ids]:
+    """Consecutive rows 0 .. outputs-1, in pieces that hold about `ENTRIES` entries."""
+    step = max(1, ENTRIES // max(fan_in, 1))
+    for first in range(0, outputs, step):
+        yield np.arange(first, min(first + step, outputs))
+
+
+class Synapses:
+    """Takes rows and writes them as synapses that carry the traffic which was asked for.
+
+    With `traffic.UNIFORM` every neuron has the rate 1, and so has each of its synapses; with
+    `traffic.WEIGHTS` a synapse carries the magnitude of its weight, and neurons have no rates.
+
+    zeros : number of weights that were zero: no synapse is made for them
+    magnitudes : counts the synapses with a negative weight
+    """
+
+    def __init__(self, writer: NetworkWriter, traffic: str) -> None:
+        self._writer = writer
+        self._uniform = traffic == UNIFORM
+        self.zeros = 0
+        self.magnitudes = Magnitudes()
+
+    @property
+    def losses(self) -> dict[str, Any]:
+        """What the provenance of a network says of weights that are no longer as they were."""
+        return {"weights_zero": self.zeros, WEIGHTS_NEGATIVE: self.magnitudes.negative}
+
+    def add(self, rows: Rows, source: Ids, target: Ids) -> None:
+        """source : shape (columns,), the neuron behind each column, -1 for none
+        target : shape (rows,), the neuron of each row
+        Raises `BadInputError` for weights that are not finite.
+        """
+        ends = np.repeat(target, np.diff(rows.indptr)), source[rows.indices]
+        kept = ends[1] >= 0
+        zero = kept & (rows.data == 0)
+        self.zeros += int(np.count_nonzero(zero))
+        kept &= ~zero
+        weights = self.magnitudes.of(rows.data[kept])
+        if self._uniform:
+            UnitFinder().observe(weights, "weight")  # a fault of the file all the same
+        self._writer.add(ends[1][kept], ends[0][kept], None if self._uniform else weights)
+
+    def finish(self) -> dict[str, Any]:
+        """Set the rates, if there are any; returns what the provenance says of the traffic."""
+        if not self._uniform:
+            return self.losses | from_weights()
+        self._writer.set_attribute(RATE, np.ones(self._writer.neurons, np.int64))
+        return self.losses | uniform()
+
+
+def same_pads(
+    size: Sequence[int], kernel: Sequence[int], stride: Sequence[int], dilation: Sequence[int]
+) -> tuple[Shape, Shape]:
+    """Padding before and behind each axis so that there are ceil(size / stride) windows.
+
+    An odd element of padding comes behind.
+    """
+    total = [
+        max((-(-n // s) - 1) * s + d * (k - 1) + 1 - n, 0)
+        for n, k, s, d in zip(size, kernel, stride, dilation, strict=True)
+    ]
+    return tuple(t // 2 for t in total), tuple(t - t // 2 for t in total)

@@ -1,0 +1,107 @@
+"""ONNX models of feed-forward networks (.onnx). Needs onnx (extra `onnx`).
+
+Neurons are the elements of the tensors that come in, and of those that nodes make which combine
+several elements: convolutions, matrix products, poolings, reductions, and sums (or products, maxima
+and so on) of several tensors. Ids run through the inputs and then through these nodes in the order
+of the file, row-major inside each; the attribute `population` names the node of a neuron. A batch
+is one sample; a model of several that never meet is refused.
+
+All other nodes make no neurons: activations, also Softmax and normalisations, quantisation, and
+sums and products with constants change the neurons before them; Reshape, Transpose, Concat, Slice
+and the like only say which neuron is which. What picks or names a class (ArgMax, ZipMap, ...) is
+left out and listed in the provenance.
+
+The weight of a synapse is the weight in the layer, where BatchNormalization or a constant factor
+follows directly multiplied by it; those of quantised layers are turned into real numbers first. In
+maxima and sums it is 1, in averages 1 over the number. Zeros are no synapses, and counted as
+`weights_zero` of the provenance, negative ones as `weights_negative`; biases are left out. Each
+neuron gets a `rate` of 1, and so does each of its synapses; or, if that is asked for, the traffic
+of a synapse is the magnitude of its weight, and neurons have no rates (`traffic`).
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from storage.errors import BadInputError
+from storage.formats.base import DEFAULT_MEMORY, Progress
+from storage.formats.layers.linear import Synapses, row_blocks
+from storage.formats.layers.onnxbatch import Samples
+from storage.formats.layers.onnxbuild import Builder
+from storage.formats.layers.onnxgraph import Model
+from storage.formats.layers.onnxops import OPERATORS
+from storage.store.meta import NetworkMeta
+from storage.store.network import POPULATION
+from storage.store.traffic import UNIFORM
+from storage.store.writer import NetworkWriter
+
+
+def _write(
+    builder: Builder, writer: NetworkWriter, progress: Progress | None, traffic: str
+) -> dict[str, Any]:
+    """Write all synapses, and the rates; returns `Synapses.finish`."""
+    synapses, samples = Synapses(writer, traffic), Samples(builder)
+    total = sum(join.layer.outputs for join in builder.joins)
+    done = 0
+    for join in builder.joins:
+        population = builder.populations[join.population]
+        for wanted in row_blocks(join.layer.outputs, join.layer.fan_in):
+            rows, targets = join.layer.rows(wanted), join.targets[wanted]
+            if population.gain is not None:
+                gain = population.gain[targets - population.first]
+                rows.data *= np.repeat(gain, np.diff(rows.indptr))
+            if not np.isfinite(rows.data).all():
+                raise BadInputError(f"node {population.name!r}: weights that are not finite")
+            synapses.add(rows, join.sources, targets)
+            samples.add(rows, join.sources, targets)
+            done += wanted.size
+            if progress is not None:
+                progress(done / total)
+    samples.check()
+    return synapses.finish()
+
+
+def load(
+    source: Path,
+    destination: Path,
+    *,
+    memory: int = DEFAULT_MEMORY,
+    threads: int | None = None,
+    progress: Progress | None = None,
+    traffic: str | None = None,
+) -> NetworkMeta:
+    """Convert an ONNX model to a directed network file.
+
+    traffic : `UNIFORM` (if None, too) or `WEIGHTS` of `storage.store.traffic`
+    The model and the ids of its tensors are in memory, synapses only a few at a time.
+    Raises `BadInputError` that names the node, and its operator if that is not supported.
+    """
+    traffic = traffic or UNIFORM
+    try:
+        builder = Builder(Model(source), OPERATORS)
+        if not builder.neurons:
+            raise BadInputError("no neurons: the graph has no inputs")
+        provenance: dict[str, Any] = {"format": "onnx", "source": source.name}
+        with NetworkWriter(
+            destination,
+            builder.neurons,
+            weights_are_rates=traffic == UNIFORM,
+            memory=memory,
+            threads=threads,
+            provenance=provenance,
+        ) as writer:
+            provenance |= _write(builder, writer, progress, traffic)
+            if builder.left_out:
+                provenance["nodes_left_out"] = builder.left_out
+            sizes = [population.size for population in builder.populations]
+            labels = [population.name for population in builder.populations]
+            writer.set_attribute(POPULATION, np.repeat(np.arange(len(sizes)), sizes), labels)
+            return writer.finish()
+    except BadInputError as error:
+        if str(source) in str(error):
+            raise
+        message = " ".join(str(error).split())  # names of nodes may hold anything
+        raise BadInputError(f"{source}: {message}") from error

@@ -1,0 +1,1 @@
+"""Networks as text: edge lists, METIS, hMETIS, Matrix Market, GraphML, QAPLIB."""

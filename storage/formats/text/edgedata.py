@@ -1,0 +1,160 @@
+"""Edge lists of networkx: ``source target {'weight': 4}``, the data of an edge being a dictionary.
+
+`networkx.write_edgelist` writes them, by default with ``{}`` behind the ends. Ids may be names.
+The weight is the value of a key that is called like one, and 1 for edges that have none.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from storage.errors import BadInputError
+from storage.formats.base import Progress
+from storage.formats.columns import NONE, WEIGHTS, listed
+from storage.formats.compact import EdgeSpool
+from storage.formats.losses import WEIGHTS_MISSING
+from storage.formats.names import NameTable
+from storage.formats.text.heading import separator
+from storage.formats.text.namedtable import Where, kept_lines
+from storage.formats.text.reader import TextReader
+from storage.store.meta import NetworkMeta
+
+PIECE = 1 << 20  # bytes of text that are read at a time
+MOST = 1 << 16  # characters of a dictionary
+_NUMBER = r"[-+]?(?:\d++\.?+\d*+|\.\d++)(?:[eE][-+]?\d++)?+"  # nothing is tried twice
+_PLAIN = re.compile(rf"\{{'weight': ({_NUMBER})\}}")
+_SCALAR = re.compile(rf"\bnp\.\w++\(({_NUMBER})\)")  # as numpy shows its numbers since 2.0
+
+
+def holds_data(line: str) -> bool:
+    """Whether a line ends with a dictionary behind two ends."""
+    text = line.strip()
+    return text.endswith("}") and len(_ends(text.partition("{")[0])) == 2
+
+
+def _ends(text: str, mark: str | None = None) -> list[str]:
+    """What stands before the data, by the mark that is given or found."""
+    mark = mark or separator(text)
+    parts = text.split(mark)
+    if mark is not None and not parts[-1].strip():
+        parts.pop()  # what parts the second end from the data
+    return [part.strip() for part in parts]
+
+
+class EdgeData:
+    """Reads the dictionaries of edges, and keeps in mind which keys they have.
+
+    missing : number of edges without a weight
+    """
+
+    def __init__(self, wanted: str | None) -> None:
+        """wanted : the key of weights, if the usual ones do not tell; `NONE` for no weights"""
+        self._wanted = WEIGHTS if wanted is None else () if wanted == NONE else (wanted,)
+        self._used: set[str] = set()
+        self._ignored: set[str] = set()
+        self.missing = 0
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """What is said in the provenance of a network."""
+        used: dict[str, Any] = {"source": 1, "target": 2}
+        if not self._used:
+            return {"columns": used, "columns_ignored": sorted(self._ignored)}
+        used["weight"] = ", ".join(sorted(self._used))
+        ignored = sorted(self._ignored - self._used)
+        facts: dict[str, Any] = {"columns": used, "columns_ignored": ignored}
+        return {**facts, WEIGHTS_MISSING: self.missing} if self.missing else facts
+
+    def weights(self, texts: list[str]) -> NDArray[np.float64]:
+        """The weight of each edge, 1 if it has none; raises `ValueError` (text, fault)."""
+        known = {text: self._weight(text) for text in set(texts)}
+        found = np.array(list(map(known.__getitem__, texts)))
+        missing = np.isnan(found)
+        self.missing += int(np.count_nonzero(missing))
+        return np.where(missing, 1.0, found)
+
+    def _weight(self, text: str) -> float:
+        """The weight of an edge, nan if it has none."""
+        plain = _PLAIN.fullmatch(text)
+        if plain is not None and "weight" in self._wanted:
+            data: Any = {"weight": float(plain[1])}
+        else:
+            try:
+                if len(text) > MOST:
+                    raise ValueError
+                with warnings.catch_warnings(action="ignore"):  # of odd escapes in text
+                    data = ast.literal_eval(_SCALAR.sub(r"\1", text))
+            except (ValueError, SyntaxError, MemoryError, RecursionError):
+                data = None
+        if not isinstance(data, dict):
+            raise ValueError(text, "is no dictionary of numbers and text")
+        key = next((key for key in self._wanted if key in data), None)
+        self._ignored |= {str(name) for name in data if name != key}
+        if key is None:
+            return np.nan
+        self._used.add(key)
+        value = data[key]
+        try:
+            number = float("nan" if isinstance(value, bool | str) else value)
+        except (TypeError, OverflowError):
+            number = np.nan
+        if not np.isfinite(number):
+            raise ValueError(text, f"has no finite number as {key}")
+        return number
+
+
+def load_data(
+    reader: TextReader,
+    wanted: str | None,
+    destination: Path,
+    memory: int,
+    threads: int | None,
+    progress: Progress | None,
+) -> NetworkMeta:
+    """Convert the rest of an open file to a directed network file.
+
+    wanted : key of the weights
+    Raises `BadInputError` with the line of the first fault.
+    """
+    table, data = NameTable(reader.path, memory), EdgeData(wanted)
+    mark = separator((reader.peek() or "").partition("{")[0])
+    with EdgeSpool(destination, reader.path, memory, table) as spool:
+        for sources, targets, texts, where in _pieces(reader, mark):
+            try:
+                weights = data.weights(texts)
+            except ValueError as error:
+                text, fault = error.args
+                raise BadInputError(
+                    f"{where(texts.index(text))}: {listed([text])} {fault}; repair it"
+                ) from error
+            spool.add(*table.pairs(sources, targets), weights)
+            table.require_room(reader.fraction)
+            if progress is not None:
+                progress(reader.fraction)
+        provenance = {"format": "edgelist", **data.facts}
+        return spool.write(provenance, threads, by_number=True)
+
+
+def _pieces(
+    reader: TextReader, mark: str | None
+) -> Iterator[tuple[list[str], list[str], list[str], Where]]:
+    """Sources, targets and data of some lines, and what tells the place of one of them."""
+    for texts, where in kept_lines(reader, PIECE):
+        found = [text.partition("{") for text in texts]
+        ends = [_ends(head, mark) for head, _, _ in found]
+        data = [brace + rest.rstrip() for _, brace, rest in found]
+        for row, (pair, text) in enumerate(zip(ends, data, strict=True)):
+            if len(pair) != 2 or not all(pair) or not text.endswith("}"):
+                raise BadInputError(
+                    f"{where(row)}: {listed([texts[row]])!r} is no edge with data like the first "
+                    "one; repair it"
+                )
+        yield [pair[0] for pair in ends], [pair[1] for pair in ends], data, where

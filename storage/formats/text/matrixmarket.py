@@ -1,0 +1,159 @@
+"""Matrix Market files (NIST, 1996): entry (i, j) is a synapse from neuron i to neuron j.
+
+A symmetric matrix is an undirected network. Explicit zeros are synapses of weight 0 in the
+`coordinate` format, but none in the `array` format. The weight of a synapse is the magnitude of its
+entry (`losses.Magnitudes`). Complex, Hermitian and skew-symmetric matrices are refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NoReturn
+
+import numpy as np
+from numpy.typing import NDArray
+
+from storage.errors import BadInputError
+from storage.formats.base import DEFAULT_MEMORY, Progress
+from storage.formats.losses import Magnitudes
+from storage.formats.text.reader import TextReader, header_numbers
+from storage.formats.text.table import Rows, table_rows
+from storage.store.graph import MAX_VERTICES
+from storage.store.meta import NetworkMeta
+from storage.store.writer import NetworkWriter
+
+Ends = NDArray[np.int64]
+Weight = NDArray[np.int64] | NDArray[np.float64]
+Edges = tuple[tuple[Ends, Ends], Weight | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    """Banner and size line. `entries` is the number of lines that follow."""
+
+    dense: bool
+    pattern: bool
+    symmetric: bool
+    neurons: int
+    entries: int
+
+
+def read_header(reader: TextReader) -> Header:
+    """Parse the first lines; raises `BadInputError` for what can't be a network."""
+    words = _banner(reader)
+    layout, kind, symmetry = words[2:5]
+    if layout not in ("coordinate", "array"):
+        _refuse(reader, f"layout {layout[:24]!r} is unknown; it must be coordinate or array")
+    if kind not in ("real", "double", "integer", "pattern"):
+        _refuse(reader, f"{kind[:24]} entries cannot be weights; use real, integer or pattern")
+    if symmetry == "skew-symmetric":
+        _refuse(reader, "a skew-symmetric matrix lists half of its entries; save it as general")
+    if symmetry not in ("general", "symmetric"):
+        _refuse(reader, f"symmetry {symmetry[:24]!r} is not supported; use general or symmetric")
+    dense, symmetric = layout == "array", symmetry == "symmetric"
+    if dense and kind == "pattern":
+        _refuse(reader, "an array has no pattern form; use coordinate")
+    text = reader.next_line() or ""
+    sizes = text.split()
+    numbers = header_numbers(sizes)
+    if len(sizes) != (2 if dense else 3) or numbers is None:
+        wanted = "rows columns" if dense else "rows columns entries"
+        _refuse(reader, f"the size line is {text[:40]!r}; it must be `{wanted}`")
+    rows, columns = numbers[:2]
+    if rows != columns:
+        _refuse(reader, f"the matrix is {rows} x {columns}; a network needs a square one")
+    if not 0 < rows <= MAX_VERTICES:
+        fault = "no neurons" if rows == 0 else f"{rows} neurons"
+        _refuse(reader, f"{fault}; a network needs 1 to {MAX_VERTICES}")
+    full = rows * (rows + 1) // 2 if symmetric else rows * rows
+    return Header(dense, kind == "pattern", symmetric, rows, full if dense else numbers[2])
+
+
+def _banner(reader: TextReader) -> list[str]:
+    words = (reader.raw_line() or "").lower().split()
+    if len(words) != 5 or words[:2] != ["%%matrixmarket", "matrix"]:
+        _refuse(reader, "the banner must be `%%MatrixMarket matrix LAYOUT KIND SYMMETRY`; mend it")
+    return words
+
+
+def _refuse(reader: TextReader, fault: str) -> NoReturn:
+    raise BadInputError(f"{reader.where()}: {fault}")
+
+
+def _coordinates(header: Header, rows: Rows) -> Edges:
+    """Ends from 0 and weights of some lines."""
+    source, target = (rows.ids(column, 1, header.neurons) - 1 for column in (0, 1))
+    if header.symmetric and (above := np.flatnonzero(source < target)).size:
+        line = int(rows.lines[above[0]])
+        raise BadInputError(
+            f"{rows.reader.where(line)}: an entry above the diagonal of a symmetric matrix; "
+            "list the lower triangle only, or declare it general"
+        )
+    return (source, target), None if header.pattern else rows.weights(2)
+
+
+def _array_ends(header: Header, first: int, last: int) -> tuple[Ends, Ends]:
+    """Row and column of the entries `first` .. `last`-1, which run down the columns."""
+    place = np.arange(first, last)
+    if not header.symmetric:
+        column, row = np.divmod(place, header.neurons)
+        return row, column
+    starts = np.append(0, np.cumsum(np.arange(header.neurons, 0, -1)))
+    column = np.searchsorted(starts, place, side="right") - 1
+    return place - starts[column] + column, column
+
+
+def _edges(reader: TextReader, header: Header) -> Iterator[Edges]:
+    columns = 1 if header.dense else 2 if header.pattern else 3
+    seen = 0
+    for rows in table_rows(reader, columns):
+        first, seen = seen, seen + rows.lines.size
+        if seen > header.entries:
+            line = int(rows.lines[header.entries - first])
+            raise BadInputError(
+                f"{reader.where(line)}: more than the {header.entries} entries of the header; "
+                "correct it, or fetch the file again"
+            )
+        if not header.dense:
+            yield _coordinates(header, rows)
+            continue
+        weight = rows.weights(0)
+        source, target = _array_ends(header, first, seen)
+        kept = weight != 0
+        yield (source[kept], target[kept]), weight[kept]
+    if seen < header.entries:
+        raise BadInputError(
+            f"{reader.where()}: the file ends after {seen} entries, its header says "
+            f"{header.entries}; fetch the file again"
+        )
+
+
+def load(
+    source: Path,
+    destination: Path,
+    *,
+    memory: int = DEFAULT_MEMORY,
+    threads: int | None = None,
+    progress: Progress | None = None,
+) -> NetworkMeta:
+    """Convert a Matrix Market file; raises `BadInputError` with the line of the first fault."""
+    magnitudes = Magnitudes()
+    provenance: dict[str, Any] = {"format": "matrixmarket", "source": source.name}
+    with TextReader(source) as reader:
+        header = read_header(reader)
+        with NetworkWriter(
+            destination,
+            header.neurons,
+            undirected=header.symmetric,
+            memory=memory,
+            threads=threads,
+            provenance=provenance,
+        ) as writer:
+            for ends, weight in _edges(reader, header):
+                writer.add(*ends, magnitudes.of(weight))
+                if progress is not None:
+                    progress(reader.fraction)
+            provenance |= magnitudes.facts
+            return writer.finish()

@@ -1,0 +1,158 @@
+"""Text tables of edges whose ids are names, or that hold other columns of text.
+
+The first line names the columns. `edgelist` reads tables of numbers, which is many times faster;
+here lines are split by the csv module, many at a time. Neurons are numbered in order of appearance
+and their names become the labels of the attribute `id`; if all ids are whole numbers they are
+compacted in increasing order, as in every table of numbers.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Callable, Iterator, Sequence
+from operator import itemgetter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from storage.errors import BadInputError
+from storage.formats.base import Progress
+from storage.formats.columns import Columns
+from storage.formats.compact import EdgeSpool
+from storage.formats.names import NameTable
+from storage.formats.text.heading import reason_of
+from storage.formats.text.reader import TextReader
+from storage.store.meta import NetworkMeta
+
+PIECE = 1 << 20  # bytes of text that are split at a time
+Where = Callable[[int], str]
+
+
+def kept_lines(reader: TextReader, size: int) -> Iterator[tuple[list[str], Where]]:
+    """The lines left that hold something besides comments, about `size` bytes at a time.
+
+    With some lines comes what tells the place of one of them for a message.
+    """
+    while lines := reader.raw_lines(size):
+        first = reader.line - len(lines) + 1
+        kept = [i for i, line in enumerate(lines) if line.strip() and line.lstrip()[0] not in "#%"]
+
+        def where(row: int, first: int = first, kept: list[int] = kept) -> str:
+            return reader.where(first + kept[row])
+
+        if kept:
+            yield [lines[i] for i in kept], where
+
+
+class NamedTable:
+    """The rows of an open file, whose line of names has been read.
+
+    count : columns that every row has
+    """
+
+    def __init__(self, reader: TextReader, mark: str | None, count: int) -> None:
+        self._reader, self._mark, self._count = reader, mark, count
+
+    def pieces(self, wanted: Sequence[int]) -> Iterator[tuple[list[list[str]], Where]]:
+        """Wanted columns of some rows, and what tells the place of one of them for a message."""
+        for texts, where in kept_lines(self._reader, PIECE):
+            rows = self._rows(texts, where)
+            yield [list(map(itemgetter(place), rows)) for place in wanted], where
+
+    def _rows(self, lines: list[str], where: Where) -> list[list[str]]:
+        if self._mark is None:
+            rows = [line.replace('"', "").split() for line in lines]
+        else:
+            try:
+                rows = list(csv.reader(lines, delimiter=self._mark))
+            except csv.Error as error:
+                raise BadInputError(
+                    f"{where(0)} or below: {reason_of(error)}; repair it"
+                ) from error
+        if len(rows) != len(lines):
+            raise BadInputError(f"{where(0)} or below: a quoted value goes on over a line's end")
+        counts = np.fromiter(map(len, rows), np.int64, len(rows))
+        wrong = np.flatnonzero(counts != self._count)
+        if wrong.size:
+            row = int(wrong[0])
+            raise BadInputError(
+                f"{where(row)}: {counts[row]} columns instead of {self._count}; "
+                "give every line the same columns"
+            )
+        return rows
+
+
+def _names(column: list[str], where: Where) -> list[str]:
+    names = list(map(str.strip, column))
+    if "" in names:
+        raise BadInputError(f"{where(names.index(''))}: a value is missing; fill or drop the line")
+    return names
+
+
+def real_numbers(column: list[str], where: Where, what: str) -> NDArray[Any]:
+    """A column of numbers that are finite, shape (rows,)."""
+    try:
+        values = np.array(list(map(float, column)))
+    except ValueError:
+        row = next(row for row, text in enumerate(column) if not is_number(text))
+        raise BadInputError(
+            f"{where(row)}: {what} {column[row][:24]!r} is not a number; repair it"
+        ) from None
+    refuse(~np.isfinite(values), column, where, f"{what} {{}} is not a finite number; repair it")
+    return values
+
+
+def refuse(wrong: NDArray[np.bool_], column: list[str], where: Where, fault: str) -> None:
+    """Raise `BadInputError` for the first value that is wrong.
+
+    fault : the message, with {} for the value
+    """
+    if wrong.any():
+        row = int(np.flatnonzero(wrong)[0])
+        raise BadInputError(f"{where(row)}: {fault.format(column[row].strip())}")
+
+
+def is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def load_named(
+    reader: TextReader,
+    mark: str | None,
+    columns: Columns,
+    destination: Path,
+    memory: int,
+    threads: int | None,
+    progress: Progress | None,
+) -> NetworkMeta:
+    """Convert the rest of an open file to a directed network file.
+
+    mark : what parts the columns, None for blanks
+    Raises `BadInputError` with the line of the first fault.
+    """
+    table, populations = NameTable(reader.path, memory), NameTable(reader.path, memory)
+    with EdgeSpool(destination, reader.path, memory, table) as spool:
+        rows = NamedTable(reader, mark, len(columns.names))
+        for parts, where in rows.pieces(columns.places):
+            *ends, weights, groups = columns.split(parts)
+            source, target = (_names(part, where) for part in ends)
+            weight = None if weights is None else real_numbers(weights, where, "weight")
+            codes = None
+            if groups is not None:
+                codes = populations.pairs(*(_names(part, where) for part in groups))
+            spool.add(*table.pairs(source, target), weight, codes)
+            table.require_room(reader.fraction)
+            if progress is not None:
+                progress(reader.fraction)
+        return spool.write(
+            {"format": "edgelist", **columns.facts},
+            threads,
+            by_number=True,
+            populations=None if columns.populations is None else populations.names(),
+        )

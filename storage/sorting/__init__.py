@@ -1,0 +1,1 @@
+"""External sort of connections in bounded memory."""

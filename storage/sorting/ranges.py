@@ -1,0 +1,204 @@
+"""From runs to blocks: the connections of a range of vertices gathered, sorted and merged."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from storage.sorting.radix import sort_packed, sort_pairs
+from storage.sorting.runs import EXACT_BELOW, Run, RunStore, _gather
+from storage.store.graph import Block
+from storage.store.quantise import MAX_DECIMALS, to_units
+
+PIECE = 1 << 20  # records of a run that are unpacked at a time
+
+
+@njit(cache=True, nogil=True)
+def _merge_sorted(keys, values, bits, first, indptr, ids, weights, incoming, sizes):
+    """Turn sorted pairs into connection lists; equal keys add up. Returns the entries kept."""
+    mask = (np.int64(1) << bits) - 1
+    at = 0
+    previous = np.int64(-1)
+    vertex = 0
+    indptr[0] = 0
+    for i in range(keys.size):
+        key = keys[i]
+        if key == previous:
+            weights[at - 1] += values[i]
+            sizes[at - 1] += 1
+            continue
+        previous = key
+        owner = (key >> (bits + 1)) - first
+        while vertex < owner:
+            vertex += 1
+            indptr[vertex] = at
+        ids[at] = (key >> 1) & mask
+        weights[at] = values[i]
+        incoming[at] = key & 1
+        sizes[at] = 1
+        at += 1
+    while vertex < indptr.size - 1:
+        vertex += 1
+        indptr[vertex] = at
+    return at
+
+
+@njit(cache=True, nogil=True)
+def _merge_packed(packed, low, bits, first, indptr, ids, weights, incoming, sizes):
+    """The same for weights that are the `low` lowest bits of the keys."""
+    mask = (np.int64(1) << bits) - 1
+    weight_mask = (np.int64(1) << low) - 1
+    at = 0
+    previous = np.int64(-1)
+    vertex = 0
+    indptr[0] = 0
+    for i in range(packed.size):
+        key = packed[i] >> low
+        weight = packed[i] & weight_mask
+        if key == previous:
+            weights[at - 1] += weight
+            sizes[at - 1] += 1
+            continue
+        previous = key
+        owner = (key >> (bits + 1)) - first
+        while vertex < owner:
+            vertex += 1
+            indptr[vertex] = at
+        ids[at] = (key >> 1) & mask
+        weights[at] = weight
+        incoming[at] = key & 1
+        sizes[at] = 1
+        at += 1
+    while vertex < indptr.size - 1:
+        vertex += 1
+        indptr[vertex] = at
+    return at
+
+
+def range_blocks(
+    store: RunStore, first: int, last: int, block_size: int, unit: float, entries: int
+) -> Iterator[tuple[Block, int]]:
+    """The blocks of vertices `first` .. `last`-1, each with its count of clamped weights.
+
+    unit : weights become whole numbers of it before equal connections add up
+    entries : about how many there are
+    """
+    keys, values, clamped, low = _sorted_range(store, first, last, unit, entries)
+    bits = store.bits
+    starts = np.append(np.arange(0, last - first, block_size), last - first)
+    inner = np.searchsorted(keys, starts << (bits + 1 + low))
+    for index in range(starts.size - 1):
+        part = slice(inner[index], inner[index + 1])
+        count = int(starts[index + 1] - starts[index])
+        size = int(inner[index + 1] - inner[index])
+        indptr = np.empty(count + 1, np.int64)
+        ids = np.empty(size, np.int32)
+        weights = np.empty(size, np.int64)
+        incoming = np.empty(size, np.uint8)
+        sizes = np.empty(size, np.int64)
+        arrays = indptr, ids, weights, incoming, sizes
+        relative = int(starts[index])
+        if low:
+            used = _merge_packed(keys[part], low, bits, relative, *arrays)
+        else:
+            used = _merge_sorted(keys[part], values[part], bits, relative, *arrays)
+        block = Block(
+            first + relative,
+            indptr,
+            ids[:used],
+            weights[:used],
+            incoming[:used],
+            sizes[:used] if used < size else None,
+        )
+        yield block, clamped
+        clamped = 0
+
+
+def _sorted_range(
+    store: RunStore, first: int, last: int, unit: float, entries: int
+) -> tuple[NDArray[np.int64], NDArray[np.int64], int, int]:
+    """Sorted keys and their values; then clamped weights, and the lowest bits of the keys that
+    are the weight (0: they are in the values).
+    """
+    factors = [_factor(run, unit) for run in store.runs]
+    whole = all(factors)
+    largest = max((r.largest * f for r, f in zip(store.runs, factors, strict=True)), default=0)
+    key_bits = (last - first - 1).bit_length() + store.bits + 1
+    low = max(1, largest.bit_length()) if whole else 0
+    if key_bits + low > 63:
+        low = 0
+    keys = np.empty(entries, np.int64)
+    values = np.empty(0 if low else entries, np.int64)
+    at = clamped = 0
+    for run, factor in zip(store.runs, factors, strict=True):
+        start = at
+        keys, values, at = _unpacked(store, run, first, last, factor or 1, low, keys, values, at)
+        if not whole:
+            kind: Any = np.float64 if run.raw else np.int64
+            given = values[start:at].view(kind)
+            if run.decimals > 0:
+                given = given / 10.0**run.decimals
+            values[start:at], raised = to_units(given, unit)
+            clamped += raised
+    keys, values = keys[:at], values[:at]
+    if not low:
+        low = max(1, int(values.max(initial=0)).bit_length())
+        if key_bits + low > 63:
+            return *sort_pairs(keys, values), clamped, 0
+        keys <<= low
+        keys |= values
+    sort_packed(keys, np.empty_like(keys), low, low + key_bits)
+    return keys, values, clamped, low
+
+
+def _unpacked(
+    store: RunStore,
+    run: Run,
+    first: int,
+    last: int,
+    factor: int,
+    low: int,
+    keys: NDArray[np.int64],
+    values: NDArray[np.int64],
+    at: int,
+) -> tuple[NDArray[np.int64], NDArray[np.int64], int]:
+    """Put what a run has of the range behind the first `at` keys; larger arrays if need be."""
+    shift = store.shift
+    bucket, behind = first >> shift, ((last - 1) >> shift) + 1
+    while bucket < behind:  # as many buckets at a time as make a piece
+        stop = int(np.searchsorted(run.starts, run.starts[bucket] + PIECE, side="right")) - 1
+        stop = min(max(stop, bucket + 1), behind)
+        starts = run.starts[bucket : stop + 1]
+        data = store.read(run, int(starts[0]), int(starts[-1]))
+        done, count = 0, int(starts[-1] - starts[0])
+        while done < count:
+            at, done = _gather(
+                data, done, starts, run.key_bytes, run.weight_bytes, run.constant,
+                (bucket << shift) - first, shift, last - first, store.bits, factor,
+                low, keys, values, at,
+            )  # fmt: skip
+            if done < count:
+                keys = np.resize(keys, at + at // 2 + 1024)
+                values = values if low else np.resize(values, keys.size)
+        bucket = stop
+    return keys, values, at
+
+
+def _factor(run: Run, unit: float) -> int:
+    """What turns the run's weights into whole units exactly; 0 if no whole number does."""
+    if run.raw:
+        return 0
+    exponent = (
+        0
+        if unit == 1.0
+        else next((d for d in range(1, MAX_DECIMALS + 1) if unit == float(f"1e-{d}")), -1)
+    )
+    if exponent < run.decimals:
+        return 0
+    factor = int(10 ** (exponent - run.decimals))
+    exact = unit == 1.0 and run.decimals == 0
+    return factor if exact or run.largest * factor < EXACT_BELOW else 0

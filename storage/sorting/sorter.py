@@ -1,0 +1,238 @@
+"""External sort of connections: in any order in, in blocks of consecutive vertices out.
+
+Edges collect in a buffer. A full one is divided by owner into buckets and becomes a run of compact
+records (`runs`), by a thread of its own while the next buffer fills. At the end ranges of blocks
+are gathered from their buckets in all runs, sorted in cache and merged, by all threads at once.
+Each connection is written once and read once, whatever the network's size.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from storage.closing import Closing
+from storage.errors import BadInputError
+from storage.parallel import map_ordered
+from storage.sorting.ranges import range_blocks
+from storage.sorting.runs import DIRECTED, IN, OUT, UNDIRECTED, Buffer, Run, RunStore
+from storage.store.graph import MAX_VERTICES, Block
+
+BYTES_PER_ENTRY = 64  # of a connection while its block is sorted, merged and encoded
+BYTES_PER_EDGE = 48  # of an edge in a buffer and while it becomes a run, weights of 8 bytes apart
+LARGEST_BUFFER = 1 << 22  # edges
+SMALLEST_BUFFER = 512
+RANGE_ENTRIES = 1 << 17  # a range of blocks is at least about that large, where blocks are small
+MAX_TOTAL = 2.0**62
+
+Result = TypeVar("Result")
+
+
+class _Allowance:
+    """Bytes that several threads may use together; one that needs more than all gets all."""
+
+    def __init__(self, size: int) -> None:
+        self._size = self._left = size
+        self._condition = threading.Condition()
+
+    @contextmanager
+    def of(self, size: int) -> Iterator[None]:
+        size = min(size, self._size)
+        with self._condition:
+            self._condition.wait_for(lambda: self._left >= size)
+            self._left -= size
+        try:
+            yield
+        finally:
+            with self._condition:
+                self._left += size
+                self._condition.notify_all()
+
+
+class ConnectionSorter(Closing):
+    """Collects connections of a graph and gives them back as `Block`s, repeated ones added up.
+
+    vertices : number of vertices
+    folder : where runs are put while they are needed
+    memory : bytes that the sort may use: up to half for buffers, and then for the ranges of
+        blocks at work; three eighths for runs
+    threads : that make runs, besides the caller's; with 1 the caller makes them
+    """
+
+    def __init__(
+        self, vertices: int, folder: Path, memory: int = 256 << 20, threads: int = 1
+    ) -> None:
+        if vertices > MAX_VERTICES:
+            raise BadInputError(f"{vertices} vertices: at most {MAX_VERTICES} are supported")
+        self.vertices = vertices
+        self._threads = threads
+        buffers = 2 * threads + 1 if threads > 1 else 2
+        edges = memory // 2 // (BYTES_PER_EDGE * buffers)
+        self._capacity = max(SMALLEST_BUFFER, min(edges, LARGEST_BUFFER))
+        self._at_work = max(memory * 3 // 8, 1 << 16)
+        self._store = RunStore(vertices, folder, memory * 3 // 8)
+        self._pool = ThreadPoolExecutor(threads) if threads > 1 else None
+        self._pending: deque[Future[tuple[Run, int, float]]] = deque()
+        self._buffer: Buffer | None = None
+        self._entries = 0
+        self._total = 0.0
+
+    @property
+    def entries(self) -> int:
+        """Connections added so far."""
+        self._flush()
+        return self._entries
+
+    @property
+    def bytes_spilled(self) -> int:
+        """Bytes of runs on disk so far."""
+        return self._store.bytes_spilled
+
+    def add(
+        self,
+        owner: NDArray[np.integer],
+        other: NDArray[np.integer],
+        incoming: int,
+        weight: NDArray[np.integer] | NDArray[np.floating],
+    ) -> None:
+        """Add entries to the lists of `owner`. All arrays have the shape (entries,).
+
+        incoming : 1 if `other` is the source of the connection, else 0
+        weight : not negative; all integer, or float64 to be quantised in `blocks`
+        """
+        self._add(owner, other, weight, IN if incoming else OUT)
+
+    def add_edges(
+        self,
+        source: NDArray[np.integer],
+        target: NDArray[np.integer],
+        weight: NDArray[np.integer] | NDArray[np.floating],
+        undirected: bool,
+    ) -> None:
+        """Add edges at both of their ends: as `add` for either of them, in one go."""
+        self._add(source, target, weight, UNDIRECTED if undirected else DIRECTED)
+
+    def _add(
+        self,
+        source: NDArray[np.integer],
+        target: NDArray[np.integer],
+        weight: NDArray[np.integer] | NDArray[np.floating],
+        mode: int,
+    ) -> None:
+        kind: Any = np.float64 if np.issubdtype(weight.dtype, np.floating) else np.int64
+        done = 0
+        while done < source.size:
+            buffer = self._buffer
+            if buffer is None or buffer.weight.dtype != kind:
+                self._submit()
+                ids = np.empty((2, self._capacity), np.int32)
+                buffer = Buffer(ids[0], ids[1], np.empty(self._capacity, kind), [])
+                self._buffer = buffer
+            at = buffer.parts[-1][1] if buffer.parts else 0
+            end = min(at + source.size - done, buffer.source.size)
+            part = slice(done, done + end - at)
+            buffer.source[at:end] = source[part]
+            buffer.target[at:end] = target[part]
+            buffer.weight[at:end] = weight[part]
+            if buffer.parts and buffer.parts[-1][2] == mode:
+                at = buffer.parts.pop()[0]
+            buffer.parts.append((at, end, mode))
+            done = part.stop
+            if end == buffer.source.size:
+                self._submit()
+
+    def _submit(self) -> None:
+        """Let the edges of the buffer become a run."""
+        buffer, self._buffer = self._buffer, None
+        if buffer is None:
+            return
+        used = buffer.parts[-1][1]
+        whole = Buffer(buffer.source, buffer.target, buffer.weight[:used], buffer.parts)
+        if self._pool is None:
+            self._take(self._store.make(whole))
+            return
+        self._pending.append(self._pool.submit(self._store.make, whole))
+        if len(self._pending) > self._threads:
+            self._take(self._pending.popleft().result())
+
+    def _take(self, made: tuple[Run, int, float]) -> None:
+        run, entries, total = made
+        self._store.runs.append(run)
+        self._entries += entries
+        self._total += total
+
+    def _flush(self) -> None:
+        self._submit()
+        while self._pending:
+            self._take(self._pending.popleft().result())
+
+    def blocks(self, block_size: int, unit: float = 1.0) -> Iterator[tuple[Block, int]]:
+        """Blocks of `block_size` vertices in order, each with its count of clamped weights.
+
+        Weights become whole numbers of `unit` before repeated connections add up. Can be called
+        once; raises `BadInputError` if the weights of the graph do not fit 62 bits together.
+        """
+        return self.map_blocks(lambda block, clamped: (block, clamped), block_size, unit)
+
+    def map_blocks(
+        self, work: Callable[[Block, int], Result], block_size: int, unit: float = 1.0
+    ) -> Iterator[Result]:
+        """``work(block, clamped)`` of all `blocks`, in order, computed by the sorter's threads."""
+        self._flush()
+        if self._total / unit >= MAX_TOTAL:
+            raise BadInputError(
+                "the sum of all weights, at both ends, is beyond 2^62; scale them down"
+            )
+        allowance = _Allowance(self._at_work)
+
+        def done(span: tuple[int, int, int]) -> list[Result]:
+            first, last, entries = span
+            with allowance.of(entries * BYTES_PER_ENTRY):
+                return [
+                    work(*item)
+                    for item in range_blocks(self._store, first, last, block_size, unit, entries)
+                ]
+
+        ranges = self._ranges(block_size)
+        for results in map_ordered(done, ranges, self._threads):
+            yield from results
+
+    def _ranges(self, block_size: int) -> Iterator[tuple[int, int, int]]:
+        """Ranges of whole blocks: first vertex, last + 1, and about how many entries."""
+        store = self._store
+        bounds = np.minimum(np.arange(store.buckets + 1) << store.shift, self.vertices)
+        load = bounds / 4  # a vertex without connections has its place in a block, too
+        for run in store.runs:
+            load += run.starts
+        most = self._at_work // BYTES_PER_ENTRY // max(1, self._threads)
+        wanted = min(RANGE_ENTRIES, most)
+        first = 0
+        before = 0.0
+        while first < self.vertices:
+            bucket = int(np.searchsorted(load, before + wanted, side="left"))
+            last = int(bounds[min(max(bucket, (first >> store.shift) + 1), store.buckets)])
+            last = min(first - (first - last) // block_size * block_size, self.vertices)
+            upto = float(np.interp(last, bounds, load))
+            if upto - before > most:  # a part of a bucket: as if its vertices were all alike
+                last = int(np.interp(before + most, load, bounds))
+                last = max(first + (last - first) // block_size * block_size, first + block_size)
+                last = min(last, self.vertices)
+                upto = float(np.interp(last, bounds, load))
+            yield first, last, int(upto - before) + 1
+            first, before = last, upto
+
+    def close(self) -> None:
+        """Forget everything; the runs on disk go with their file."""
+        if self._pool is not None:
+            self._pool.shutdown(wait=True, cancel_futures=True)
+        self._pending.clear()
+        self._buffer = None
+        self._store.close()

@@ -1,0 +1,1 @@
+"""The graph store: network files, written from a stream and read block by block."""

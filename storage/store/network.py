@@ -1,0 +1,155 @@
+"""Reading `net.bin`: a network as a `Graph`, with its attributes (docs/format.md)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from storage.closing import Closing
+from storage.errors import CorruptError
+from storage.parallel import map_ordered
+from storage.store.archive import ArchiveReader
+from storage.store.codec import decode_block, decode_lists, decode_numbers
+from storage.store.graph import Block, Csr, Graph
+from storage.store.meta import MEMBER, NetworkMeta, most_meta_bytes
+
+SIZE, RATE, ID = "size", "rate", "id"  # attributes with a meaning of their own
+POPULATION = "population"  # what tells neurons apart that are called alike
+
+
+def block_member(index: int) -> str:
+    return f"blocks/{index:08d}"
+
+
+def attribute_member(name: str, index: int) -> str:
+    return f"attributes/{name}/{index:08d}"
+
+
+@dataclass(frozen=True, slots=True)
+class Attribute:
+    """Values of a vertex attribute: real value = stored * unit.
+
+    stored : ndarray[int64], shape (vertices,); may be negative
+    labels : names that the values count through, or None
+    """
+
+    stored: NDArray[np.int64]
+    unit: float
+    labels: list[str] | None
+
+    @property
+    def values(self) -> NDArray[Any]:
+        return self.stored if self.unit == 1.0 else self.stored * self.unit
+
+
+class NetworkFile(Graph, Closing):
+    """An open network file. Blocks are read at random, by any number of threads."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._archive = ArchiveReader(path)
+        try:
+            if MEMBER not in self._archive:
+                raise CorruptError(f"{path}: a zip archive without {MEMBER}, not a network")
+            most = most_meta_bytes(self._archive.packed_bytes(MEMBER))
+            self.meta = NetworkMeta.from_json(self._archive.read(MEMBER, most), str(path))
+            self.vertices = self.meta.neurons
+            self.connections = self.meta.connections
+            self.block_size = self.meta.block_size
+            self.undirected = self.meta.undirected
+            self._check_sizes()
+        except BaseException:
+            self._archive.close()
+            raise
+
+    def _check_sizes(self) -> None:
+        """Raise `CorruptError` if a block is missing, or as long as none can be; none is read.
+
+        A block of few bytes may say that it inflates to gigabytes.
+        """
+        if self.block_count > len(self._archive.names()):  # the first that is missing will do
+            last = block_member(self.block_count - 1)
+            raise CorruptError(f"{self.path}: member {last} is missing; make the network again")
+        for index in range(self.block_count):
+            first, last_vertex = self.block_bounds(index)
+            self._archive.require_size(
+                block_member(index), *self.meta.block_bytes(last_vertex - first)
+            )
+
+    def read_block(self, index: int) -> Block:
+        first, last = self.block_bounds(index)
+        name = block_member(index)
+        return decode_block(
+            self._archive.read(name),
+            first,
+            last - first,
+            self.vertices,
+            default_size=self.meta.default_size,
+            default_weight=self.meta.default_weight,
+            where=f"{self.path}: member {name}",
+        )
+
+    def read_undirected(self, index: int) -> Csr:
+        return self._read_lists(index, outgoing=False)
+
+    def read_outgoing(self, index: int) -> Csr:
+        return self._read_lists(index, outgoing=True)
+
+    def _read_lists(self, index: int, outgoing: bool) -> Csr:
+        first, last = self.block_bounds(index)
+        name = block_member(index)
+        return decode_lists(
+            self._archive.read(name),
+            first,
+            last - first,
+            self.vertices,
+            outgoing=outgoing,
+            default_weight=self.meta.default_weight,
+            where=f"{self.path}: member {name}",
+        )
+
+    def vertex_sizes(self) -> NDArray[np.int64]:
+        """Capacity that each neuron uses; 1 where the network says nothing."""
+        if SIZE not in self.meta.attributes:
+            return np.ones(self.vertices, np.int64)
+        return self.attribute(SIZE).stored
+
+    def attribute(self, name: str) -> Attribute:
+        """All values of one attribute; raises `KeyError` if the network has none of that name."""
+        about = self.meta.attributes[name]
+        stored = np.empty(self.vertices, np.int64)
+        for index, part in self._attribute_parts():
+            member = attribute_member(name, index)
+            count = part.stop - part.start
+            self._archive.require_size(member, *self.meta.attribute_bytes(count))
+            stored[part] = decode_numbers(
+                self._archive.read(member), count, f"{self.path}: member {member}"
+            )
+        if about.labels is not None and stored.size and stored.max() >= len(about.labels):
+            raise CorruptError(f"{self.path}: attribute {name!r} counts beyond its labels")
+        if not math.isfinite(float(stored.max(initial=0)) * about.unit):
+            raise CorruptError(f"{self.path}: attribute {name!r} goes beyond 1e308; scale it down")
+        return Attribute(stored + about.offset, about.unit, about.labels)
+
+    def _attribute_parts(self) -> Iterator[tuple[int, slice]]:
+        step = self.meta.attribute_block_size
+        for index, first in enumerate(range(0, self.vertices, step)):
+            yield index, slice(first, min(first + step, self.vertices))
+
+    def check(self, threads: int = 1) -> None:
+        """Raise `CorruptError` if any byte that counts differs from what was written."""
+        for _ in map_ordered(self._archive.read, self._archive.names(), threads):
+            pass
+
+    def stored_bytes(self) -> int:
+        """Compressed bytes of all blocks of connections."""
+        return self._archive.stored_bytes("blocks/")
+
+    def close(self) -> None:
+        self._archive.close()

@@ -1,0 +1,74 @@
+"""Where the traffic of a network comes from: what its weights stand for, and its rates.
+
+A network file keeps one number per synapse, its traffic. That is the synapse's weight as the source
+of the network had it (`weights`), the firing rate of its source neuron (`rates`), or a rate of 1
+for every neuron of a network whose firing rates nobody knows (`uniform`). The provenance of the
+network says which, as `traffic`, unless it is `weights` and there are no rates.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from storage.store.meta import NetworkMeta
+from storage.store.network import RATE
+
+TRAFFIC: Final = "traffic"  # of the provenance
+WEIGHTS, RATES, UNIFORM = "weights", "rates", "uniform"
+SOURCES = (WEIGHTS, RATES, UNIFORM)
+LARGEST: Final = "largest weight"
+
+
+def from_rates(file: str | None = None) -> dict[str, Any]:
+    """What the provenance says of a network whose synapses carry the rates of their sources.
+
+    file : name of the file that the rates are from, None if they are from no file of their own
+    """
+    return {TRAFFIC: {"source": RATES} | ({} if file is None else {"file": file})}
+
+
+def uniform() -> dict[str, Any]:
+    """The same of a network in which every neuron has the rate 1."""
+    return {TRAFFIC: {"source": UNIFORM}}
+
+
+def from_weights() -> dict[str, Any]:
+    """The same of a network whose weights are taken as traffic."""
+    return {TRAFFIC: {"source": WEIGHTS}}
+
+
+def traffic_of(meta: NetworkMeta) -> dict[str, str]:
+    """The source of a network's traffic, as `network.traffic` of report.json has it.
+
+    source : one of `SOURCES`
+    file : of `rates`, the name of their file, if they are from one
+    multicast : rate of a neuron in multicast metrics: "rates", or "largest weight" of its synapses
+
+    Files of versions that did not note it are told apart by what they hold.
+    """
+    rated = RATE in meta.attributes
+    noted = meta.provenance.get(TRAFFIC)
+    found: dict[str, str] = {}
+    if isinstance(noted, dict) and noted.get("source") in SOURCES:
+        found = {name: str(noted[name]) for name in ("source", "file") if name in noted}
+    elif rated and meta.weights_are_rates:
+        found = {"source": RATES}
+        if isinstance(meta.provenance.get("rates"), str):
+            found["file"] = meta.provenance["rates"]
+    else:
+        found = {"source": WEIGHTS}
+    return {**found, "multicast": "rates" if rated else LARGEST}
+
+
+def describe(traffic: Mapping[str, Any] | None) -> str:
+    """The source in words, for tables and pages; `traffic` as of `traffic_of`, None if unknown."""
+    source = None if traffic is None else traffic.get("source")
+    if source == UNIFORM:
+        return "every neuron at rate 1"
+    if source == RATES:
+        file = traffic.get("file") if traffic else None
+        return f"firing rates from {file}" if file else "firing rates"
+    if source == WEIGHTS:
+        return "synapse weights"
+    return "not recorded"

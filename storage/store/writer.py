@@ -1,0 +1,283 @@
+"""Writing `net.bin` from a stream of synapses in any order, in bounded memory, atomically."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from storage.closing import Closing
+from storage.errors import BadInputError
+from storage.sorting.sorter import MAX_TOTAL, ConnectionSorter
+from storage.store.archive import ArchiveWriter, Packed, pack
+from storage.store.codec import encode_block, encode_numbers
+from storage.store.graph import MAX_VERTICES, Block, choose_block_size
+from storage.store.meta import MEMBER, AttributeMeta, NetworkMeta
+from storage.store.network import RATE, SIZE, attribute_member, block_member
+from storage.store.quantise import UnitFinder, to_units
+from storage.store.rates import follows_rates
+from storage.store.traffic import TRAFFIC, from_rates, from_weights
+
+ATTRIBUTE_BLOCK = 1 << 16
+DEFAULT_MEMORY = 256 << 20
+
+Stored = Callable[[int, int], NDArray[np.int64]]  # values of a range of neurons
+_Ids = NDArray[np.integer]
+_Edges = tuple[_Ids, _Ids, NDArray[np.integer] | NDArray[np.floating]]
+
+
+class NetworkWriter(Closing):
+    """Collects synapses and attributes, then writes the network in one go.
+
+    ::
+
+        with NetworkWriter(Path("net.bin"), neurons=3) as writer:
+            writer.add(np.array([0, 1]), np.array([1, 2]), np.array([5, 7]))
+            meta = writer.finish()
+
+    Leaving the block without `finish`, also by an error, leaves no file behind.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        neurons: int,
+        *,
+        undirected: bool = False,
+        weights_are_rates: bool = True,
+        weight_unit: float = 1.0,
+        memory: int = DEFAULT_MEMORY,
+        threads: int | None = None,
+        block_size: int | None = None,
+        provenance: dict[str, Any] | None = None,
+    ) -> None:
+        """undirected : every edge is given once, in either direction
+        weight_unit : what a weight of 1 stands for
+        memory : bytes for the external sort; runs go beside `path`
+        """
+        if not 0 < neurons <= MAX_VERTICES:
+            raise BadInputError(
+                f"a network of {neurons} neurons cannot be stored; it needs 1 to {MAX_VERTICES}"
+            )
+        self.path = path
+        self.neurons = neurons
+        self._undirected = undirected
+        self._weights_are_rates = weights_are_rates
+        self._weight_unit = weight_unit
+        self._threads = threads or os.cpu_count() or 1
+        self._block_size = block_size
+        self._provenance = provenance or {}
+        self._attributes: dict[str, tuple[Stored, AttributeMeta]] = {}
+        self._units = UnitFinder()
+        self._read = self._self_loops = 0
+        self._archive = ArchiveWriter(path)
+        folder = path.absolute().parent
+        self._sorter = ConnectionSorter(neurons, folder, memory, self._threads)
+
+    def add(
+        self,
+        source: NDArray[np.integer],
+        target: NDArray[np.integer],
+        weight: NDArray[np.integer] | NDArray[np.floating] | None = None,
+    ) -> None:
+        """Add synapses; all arrays have shape (synapses,). A weight not given is 1.
+
+        Raises `BadInputError` for an id outside 0 .. neurons-1 or a weight that is negative or
+        not finite. Self-loops are dropped and counted; repeated pairs add up.
+        """
+        kept = self._checked(source, target, weight)
+        if kept is not None:
+            self._sorter.add_edges(*kept, self._undirected)
+
+    def add_listed(
+        self,
+        owner: NDArray[np.integer],
+        other: NDArray[np.integer],
+        weight: NDArray[np.integer] | NDArray[np.floating] | None = None,
+    ) -> None:
+        """Add edges of an undirected network that the source lists at both of their ends.
+
+        Like `add`, but each edge must be given twice, once by either end, with the same weight;
+        the caller has to see to that. It saves turning the edges round.
+        """
+        if not self._undirected:
+            raise ValueError("only an undirected network lists edges at both ends")
+        kept = self._checked(owner, other, weight)
+        if kept is not None:
+            self._read -= int(np.count_nonzero(kept[0] > kept[1]))
+            self._sorter.add(kept[0], kept[1], 0, kept[2])
+
+    def _checked(
+        self,
+        source: NDArray[np.integer],
+        target: NDArray[np.integer],
+        weight: NDArray[np.integer] | NDArray[np.floating] | None,
+    ) -> _Edges | None:
+        """The edges but for self-loops, counted; None if there are none."""
+        if weight is None:
+            weight = np.broadcast_to(np.int64(1), source.shape)
+        if not source.shape == target.shape == weight.shape:
+            counts = f"{source.size} sources, {target.size} targets and {weight.size} weights"
+            raise BadInputError(f"{counts}: a synapse has one of each")
+        if not source.size:
+            return None
+        for ids in (source, target):
+            low, high = int(ids.min()), int(ids.max())
+            if low < 0 or high >= self.neurons:
+                wrong = low if low < 0 else high
+                raise BadInputError(f"id {wrong} is outside 0..{self.neurons - 1}")
+        self._units.observe(weight, "weight")
+        self._read += source.size
+        loops = source == target
+        if loops.any():
+            self._self_loops += int(np.count_nonzero(loops))
+            keep = ~loops
+            return source[keep], target[keep], weight[keep]
+        return source, target, weight
+
+    def set_attribute(
+        self,
+        name: str,
+        values: NDArray[np.integer] | NDArray[np.floating],
+        labels: Sequence[str] | None = None,
+        unit: float = 1.0,
+    ) -> None:
+        """Give every neuron a value; shape (neurons,), in the given unit, not to change any more.
+
+        Raises `BadInputError` for values that the format can't hold (sizes and rates may not be
+        negative, nothing may be NaN).
+
+        `size` and `rate` have a meaning in mapping; `id` is the original id; others are kept.
+        """
+        if not name or "/" in name:
+            raise BadInputError(f"attribute {name!r} cannot be stored; give a name without /")
+        if values.shape != (self.neurons,):
+            raise BadInputError(
+                f"attribute {name!r} has {values.size} values for {self.neurons} neurons"
+            )
+        if name == SIZE and not np.issubdtype(values.dtype, np.integer):
+            raise BadInputError("sizes are whole numbers; scale them up")
+        if np.issubdtype(values.dtype, np.integer):
+            low, high = min(0, int(values.min())), int(values.max())
+            if high - low >= 2**63:
+                raise BadInputError(f"attribute {name!r} spans more than 63 bits; scale it down")
+            if name == SIZE and values.sum(dtype=np.float64) >= MAX_TOTAL:
+                raise BadInputError("the sum of all sizes is beyond 2^62; scale them down")
+            step, stored = 1.0, values.astype(np.int64, copy=False)
+        else:
+            finder = UnitFinder()
+            finder.observe(values if name == RATE else np.abs(values), f"attribute {name!r}")
+            step = finder.unit()
+            stored, _ = to_units(values, step)
+        offset = min(0, int(stored.min()))
+        if offset < 0 and name in (SIZE, RATE):
+            raise BadInputError(f"attribute {name!r} is negative: {offset * step * unit:g}")
+        if labels is not None and not 0 <= stored.min() <= stored.max() < len(labels):
+            raise BadInputError(f"attribute {name!r} counts beyond its {len(labels)} labels")
+        about = AttributeMeta(step * unit, offset, list(labels) if labels is not None else None)
+        self._attributes[name] = (lambda first, last: stored[first:last] - offset), about
+
+    def set_attribute_parts(
+        self, name: str, largest: int, read: Stored, labels: Sequence[str] | None = None
+    ) -> None:
+        """Give every neuron a whole number from 0 that need not be in memory.
+
+        largest : of all values, below 2^63
+        read : gives the values of neurons first .. last-1, while the network is written
+        """
+        if not 0 <= largest < (2**63 if labels is None else len(labels)):
+            raise BadInputError(f"attribute {name!r} goes up to {largest}, which is too many")
+        about = AttributeMeta(labels=list(labels) if labels is not None else None)
+        self._attributes[name] = read, about
+
+    def finish(self) -> NetworkMeta:
+        """Sort, write, rename; returns what was written."""
+        unit = self._units.unit()
+        block_size = self._block_size or choose_block_size(self.neurons, self._sorter.entries)
+        totals = _Totals()
+        rates = self._rates_to_compare()
+
+        def packed(block: Block, clamped: int) -> tuple[Packed, tuple[int, int, int, int, bool]]:
+            raw = encode_block(block)
+            rated = rates is not None and follows_rates(
+                block, rates[0], self._undirected, unit * self._weight_unit, rates[1]
+            )
+            counted = block.connections, int(block.weights.sum()), clamped, len(raw), rated
+            return pack(block_member(block.first // block_size), raw), counted
+
+        for member, counted in self._sorter.map_blocks(packed, block_size, unit):
+            self._archive.add(member)
+            totals.count(*counted)
+        self._sorter.close()
+        totals.sizes = self.neurons if SIZE not in self._attributes else 0
+        for name, (stored, _) in self._attributes.items():
+            for index, first in enumerate(range(0, self.neurons, ATTRIBUTE_BLOCK)):
+                values = stored(first, min(first + ATTRIBUTE_BLOCK, self.neurons))
+                totals.sizes += int(values.sum()) if name == SIZE else 0
+                self._archive.add(pack(attribute_member(name, index), encode_numbers(values)))
+        meta = self._describe(totals, unit, block_size)
+        self._archive.add(pack(MEMBER, meta.to_json()))
+        self._archive.commit()
+        return meta
+
+    def _rates_to_compare(self) -> tuple[NDArray[np.int64], float] | None:
+        """Rates and their unit, if it is to be found out whether they are what weights follow."""
+        if RATE not in self._attributes or TRAFFIC in self._provenance:
+            return None
+        stored, about = self._attributes[RATE]
+        return stored(0, self.neurons), about.unit
+
+    def _describe(self, totals: _Totals, unit: float, block_size: int) -> NetworkMeta:
+        synapses = totals.connections // 2
+        traffic: dict[str, Any] = {}
+        if RATE in self._attributes and TRAFFIC not in self._provenance:
+            traffic = from_rates() if totals.rated else from_weights()
+        return NetworkMeta(
+            neurons=self.neurons,
+            synapses=synapses,
+            synapses_read=self._read,
+            self_loops=self._self_loops,
+            repeated=self._read - self._self_loops - synapses,
+            connections=totals.connections,
+            undirected=self._undirected,
+            weights_are_rates=self._weights_are_rates,
+            weight_unit=unit * self._weight_unit,
+            weights_clamped=totals.clamped // 2,
+            block_size=block_size,
+            attribute_block_size=ATTRIBUTE_BLOCK,
+            default_size=1,
+            default_weight=1,
+            total_size=totals.sizes,
+            total_weight=totals.weight // 2,
+            largest_block_bytes=totals.largest,
+            attributes={name: about for name, (_, about) in self._attributes.items()},
+            provenance=self._provenance | traffic,
+        )
+
+    def close(self) -> None:
+        self._sorter.close()
+        self._archive.close()
+
+
+class _Totals:
+    """Running sums over the blocks; every synapse is seen at both of its ends.
+
+    sizes : of all vertices
+    """
+
+    def __init__(self) -> None:
+        self.connections = self.weight = self.clamped = self.largest = self.sizes = 0
+        self.rated = True
+
+    def count(
+        self, connections: int, weight: int, clamped: int, raw_bytes: int, rated: bool
+    ) -> None:
+        self.connections += connections
+        self.weight += weight
+        self.clamped += clamped
+        self.largest = max(self.largest, raw_bytes)
+        self.rated = self.rated and rated

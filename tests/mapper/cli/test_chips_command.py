@@ -1,0 +1,67 @@
+"""`mapper chips`: the list, the file of a chip, and a run with that file."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from chipsim.chip.presets import PRESETS, parse_chip
+from tests.mapper.conftest import Run
+from tests.mapper.helpers import random_network
+
+DOCS = Path(__file__).resolve().parents[3] / "docs" / "reference" / "chips.md"
+
+
+def test_list(run: Run) -> None:
+    found = run("chips")
+    assert (found.code, found.err) == (0, "")
+    for name in PRESETS:
+        assert name in found.out
+    assert max(map(len, found.out.splitlines())) <= 80
+    listed = run("chips", "list", "--json").json()["chips"]
+    assert [entry["chip"] for entry in listed] == [chip.to_json() for chip in PRESETS.values()]
+    assert "Davies" in listed[0]["sources"]["energy_link"]
+    assert listed[0]["units"]["energy_link"] == "pJ"
+
+
+def test_show_as_json(run: Run) -> None:
+    found = run("chips", "show", "truenorth", "--json").json()
+    assert found["chip"] == PRESETS["truenorth"].to_json()
+    assert found["units"]["energy_link"] == "relative units"
+    assert "Akopyan" in found["sources"]["neurons"]
+
+
+@pytest.mark.usefixtures("light_placement")
+@pytest.mark.jit
+def test_a_run_with_the_file_equals_one_with_the_name(run: Run, folder: Path) -> None:
+    random_network(folder / "net.bin", 50, 200)
+    Path("mine.toml").write_text(run("chips", "show", "loihi").out)
+    for name, chip in (("by_name", "loihi"), ("by_file", "mine.toml")):
+        assert run("run", "net.bin", "--chip", chip, "-o", name, "-q").code == 0
+    reports = [json.loads(Path(n, "report.json").read_text()) for n in ("by_name", "by_file")]
+    assert reports[0]["chip"] == reports[1]["chip"]
+    assert reports[0]["metrics"] == reports[1]["metrics"]
+    again = run("chips", "show", "mine.toml")
+    assert again.out == Path("mine.toml").read_text()
+
+
+def test_errors(fails: Callable[..., str], folder: Path) -> None:
+    assert "lists them" in fails("chips", "show", code=2)
+    assert "mapper chips show loihi" in fails("chips", "list", "loihi", code=2)
+    assert "chip 'lohii' is unknown" in fails("chips", "show", "lohii", code=2)
+    for name in ("bad.toml", "BAD.TOML"):
+        (folder / name).write_text("width = 4\nheight = 4\nneuron = 4\n")
+        assert fails("chips", "show", name).startswith(f"chip file {name}: unknown key 'neuron'")
+
+
+def test_the_example_of_the_docs(tmp_path: Path) -> None:
+    text = DOCS.read_text().partition("```toml\n")[2].partition("```")[0]
+    path = tmp_path / "docs.toml"
+    path.write_text(text)
+    chip = parse_chip(str(path))
+    assert chip.unavailable == (9, 11)
+    assert set(tomllib.loads(text)) < set(chip.to_json())

@@ -1,0 +1,142 @@
+"""Comfort of a shell: help of 80 columns, completion, colours, how much is said."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import pty
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from shutil import which
+
+import pytest
+
+from mapper.cli.completion import SHELLS, completion_script
+from mapper.cli.main import COMMANDS, STAGED, build_whole_parser, subparsers
+from mapper.settings import PRESETS
+from storage.formats import FORMATS
+from tests.mapper.conftest import Run
+from tests.mapper.helpers import PROGRAM, random_network
+
+pytestmark = pytest.mark.jit  # what is said is the same without
+COLOUR = re.compile(r"\x1b\[[\d;]*(?:3[0-8]|4[0-8]|9[0-7])(?:;[\d;]*)?m")
+CHIP = ["--chip", "2x2", "--neurons-per-core", "20"]
+
+
+@pytest.fixture
+def network(folder: Path) -> Path:
+    return random_network(folder / "net.bin", 50, 200)
+
+
+def parsers(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser]:
+    yield parser
+    for sub in subparsers(parser).values():
+        yield from parsers(sub)
+
+
+def test_help_keeps_to_80_columns(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    for parser in parsers(build_whole_parser()):
+        long = [line for line in parser.format_help().splitlines() if len(line) > 80]
+        assert long == [], parser.prog
+
+
+def test_every_option_is_explained() -> None:
+    for parser in parsers(build_whole_parser()):
+        for action in parser._actions:
+            if not isinstance(action, argparse._SubParsersAction):
+                assert action.help, f"{parser.prog}: {action.option_strings or action.dest}"
+
+
+def test_help_of_import_names_all_formats(run: Run) -> None:
+    text = run("import", "--help").out
+    for name in FORMATS:
+        assert name in text
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_completion(shell: str, run: Run) -> None:
+    found = run("completion", shell)
+    assert (found.code, found.err) == (0, "")
+    for word in (*COMMANDS, "neurons-per-core" if shell != "tcsh" else "json"):
+        assert word in found.out
+    assert run("completion", shell, "--json").json() == {"shell": shell, "script": found.out}
+    assert run("completion", "csh").code == 2
+
+
+def test_bash_completes(folder: Path) -> None:
+    if which("bash") is None:
+        pytest.skip("no bash")
+    Path("mapper.bash").write_text(completion_script("bash"))
+
+    def complete(*words: str) -> set[str]:
+        script = (
+            'source ./mapper.bash; COMP_WORDS=(mapper "$@"); COMP_CWORD=$#; '
+            "function=$(complete -p mapper | sed 's/.*-F \\([^ ]*\\).*/\\1/'); "
+            '$function mapper "${!#}" x; printf \'%s\\n\' "${COMPREPLY[@]}"'
+        )
+        done = subprocess.run(
+            ["bash", "-c", script, "bash", *words], capture_output=True, text=True, check=True
+        )
+        return {line.strip() for line in done.stdout.splitlines()}
+
+    assert complete("comp") == {"completion"}
+    assert "--preset" in complete("run", "--pre")
+    assert complete("run", "--preset", "") >= set(PRESETS)
+    assert "loihi64" in complete("check", "--chip", "loi")
+    assert "microcircuit" in complete("generate", "micro")
+    assert complete("docs", "tut") == {"tutorial"}
+
+
+def test_quiet_and_verbose(network: Path, run: Run) -> None:
+    assert run("generate", "cortex", "other.bin", "--side", "9", "-q").err == ""
+    assert "note: " in run("generate", "cortex", "other.bin", "--side", "9").err
+    for arguments in (("run", "net.bin", *CHIP, "-o", "a", "--preset", "fast"),):
+        assert run(*arguments, "-q").err == ""
+        assert "score: " not in run(*arguments, "--force").err
+        assert "score: " in run(*arguments, "--force", "-v").err
+    failed = run("info", "none.bin", "-q")
+    assert (failed.code, failed.err.count("\n")) == (1, 1)
+
+
+def test_every_command_can_be_quiet_and_stages_be_told() -> None:
+    for name, parser in subparsers(build_whole_parser()).items():
+        options = {option for action in parser._actions for option in action.option_strings}
+        assert {"-q", "--quiet", "--json", "--debug"} <= options
+        assert ({"-v", "--verbose"} <= options) == (name in STAGED)
+
+
+@pytest.mark.parametrize("command", STAGED)
+def test_quiet_and_verbose_exclude_each_other(command: str, network: Path, run: Run) -> None:
+    found = run(command, "net.bin", *CHIP, "-q", "-v")
+    assert found.code == 2
+    assert "not allowed with" in found.err
+
+
+@pytest.mark.parametrize("no_color", ["", "1"])
+def test_colours_of_a_terminal(no_color: str, network: Path) -> None:
+    """On a terminal there are colours (of progress and tables), with NO_COLOR there are none."""
+    environment = {**os.environ, "TERM": "xterm-256color", "NO_COLOR": no_color}
+    controller, terminal = pty.openpty()
+    running = subprocess.Popen(
+        [sys.executable, "-c", PROGRAM, "run", "net.bin", *CHIP, "--preset", "fast", "-o", "out"],
+        stdout=terminal, stderr=terminal, stdin=subprocess.DEVNULL, env=environment,
+    )  # fmt: skip
+    os.close(terminal)
+    shown = b""
+    while True:
+        try:
+            part = os.read(controller, 1 << 16)
+        except OSError:  # how Linux says that the other end is closed
+            break
+        if not part:
+            break
+        shown += part
+    os.close(controller)
+    assert running.wait() == 0, shown
+    text = shown.decode()
+    assert "core fill, mean" in text
+    assert bool(COLOUR.search(text)) == (not no_color)

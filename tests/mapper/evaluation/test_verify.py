@@ -1,0 +1,335 @@
+"""`mapper verify` passes what runs and writers made, and catches what was changed since."""
+
+from __future__ import annotations
+
+import json
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mapper.evaluation.verify_traffic import Flows, Links
+from mapper.results.mapping_file import save_mapping
+from tests.mapper.conftest import Run
+from tests.mapper.helpers import random_network
+
+# Kernels have twins of their own; what is around them does the same with the JIT off.
+pytestmark = [pytest.mark.jit, pytest.mark.usefixtures("light_placement")]
+
+Fails = Callable[..., str]
+
+
+@pytest.fixture
+def out(folder: Path, run: Run) -> Path:
+    """Output of a run, its network beside it, on a chip with every kind of limit."""
+    random_network(folder / "net.bin", 40, 160, sizes=[1, 2] * 20)
+    Path("chip.toml").write_text(
+        "width = 5\nheight = 4\nneurons = 5\nsynapses = 60\naxons_in = 50\naxons_out = 80\n"
+        "unavailable = [7]\n"
+    )
+    assert run("run", "net.bin", "--chip", "chip.toml", "-o", "out", "-q").code == 0
+    return folder / "out"
+
+
+def edit(path: Path, change: Callable[[Any], None]) -> None:
+    found = json.loads(path.read_text())
+    change(found)
+    path.write_text(json.dumps(found))
+
+
+def remap(out: Path, change: Callable[[Any], None], width: int = 5, height: int = 4) -> None:
+    from chipsim.chip.model import Chip
+
+    with np.load(out / "mapping.npz") as file:
+        core = file["core"].copy()
+    change(core)
+    save_mapping(out / "mapping.npz", core, Chip("c", width, height))
+
+
+def put(key: Any, value: Any) -> Callable[[Any], None]:
+    def change(target: Any) -> None:
+        target[key] = value
+
+    return change
+
+
+def test_a_sound_run(out: Path, run: Run) -> None:
+    found = run("verify", out, "--json")
+    assert (found.code, found.err) == (0, "")
+    result = found.json()
+    assert result["valid"]
+    metrics = json.loads((out / "report.json").read_text())["metrics"]
+    for name in ("cut_weight", "hops_total", "hops_max", "energy", "cores_used"):
+        assert result[name] == pytest.approx(metrics[name])
+    assert "valid mapping" in run("verify", "out").out  # a short path: long titles are wrapped
+    assert "valid network" in run("verify", "net.bin").out
+
+
+def test_a_moved_network(out: Path, run: Run, fails: Fails) -> None:
+    Path("net.bin").rename("elsewhere.bin")
+    assert "net.bin" in fails("verify", out)
+    assert run("verify", out, "--network", "elsewhere.bin").code == 0
+
+
+def test_a_changed_mapping(out: Path, fails: Fails) -> None:
+    def swap(core: Any) -> None:
+        a, b = 0, int(np.flatnonzero(core != core[0])[3])
+        core[[a, b]] = core[[b, a]]
+
+    remap(out, swap)
+    fails("verify", out)
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (put(slice(None), 0), "core 0 uses 60 neurons of 5"),
+        (put(0, 7), "core 7 is unavailable"),
+        (put(0, 20), "outside 0..19"),
+        (put(0, -1), "outside 0..19"),
+    ],
+)
+def test_an_impossible_mapping(
+    out: Path, fails: Fails, change: Callable[[Any], None], reason: str
+) -> None:
+    remap(out, change)
+    assert reason in fails("verify", out)
+
+
+def test_mappings_of_other_shapes(out: Path, fails: Fails) -> None:
+    remap(out, put(0, 0), width=4, height=5)
+    assert "another chip" in fails("verify", out)
+    (out / "mapping.npz").write_bytes(b"PK")
+    assert "cannot be read" in fails("verify", out)
+    (out / "mapping.npz").unlink()
+    assert "cannot be read" in fails("verify", out)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["cut_weight", "cut_fraction", "hops_total", "hops_mean", "hops_max", "cores_used",
+     "core_fill_mean", "core_fill_max", "energy", "latency_mean", "latency_max",
+     "link_load_max", "link_load_mean", "link_load_p99", "congestion_mean", "congestion_max",
+     "multicast.connectivity", "multicast.hops_total", "multicast.link_load_max",
+     "multicast.link_load_mean", "multicast.link_load_p99", "multicast.unicast_hops_total"],
+)  # fmt: skip
+def test_a_changed_metric(out: Path, fails: Fails, name: str) -> None:
+    def more(report: Any) -> None:
+        group, _, inner = name.rpartition(".")
+        metrics = report["metrics"][group] if group else report["metrics"]
+        metrics[inner] *= 1.0001
+
+    edit(out / "report.json", more)
+    assert name in fails("verify", out)
+
+
+def test_reports_of_versions_without_unicast_hops_at_the_same_rates(out: Path, run: Run) -> None:
+    edit(out / "report.json", lambda r: r["metrics"]["multicast"].pop("unicast_hops_total"))
+    assert run("verify", out).code == 0
+
+
+def test_every_metric_is_recomputed(out: Path, run: Run, fails: Fails) -> None:
+    metrics = json.loads((out / "report.json").read_text())["metrics"]
+    names = {name for name in metrics if name != "multicast"}
+    names |= {f"multicast.{name}" for name in metrics["multicast"]}
+    assert names <= set(run("verify", out, "--json").json())
+    edit(out / "report.json", lambda report: report["metrics"].update(beauty=1))
+    assert "'beauty', which is no metric" in fails("verify", out)
+
+
+def test_work_beyond_measure_is_named(out: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mapper.evaluation.verify_traffic.MOST_WORK", 0)
+    assert run("verify", out, "--json").json()["not_recomputed"] == ["congestion_max"]
+
+
+@given(data=st.data(), width=st.integers(1, 5), height=st.integers(1, 4))
+def test_traffic_by_single_spikes(data: st.DataObject, width: int, height: int) -> None:
+    """Links, trees and routers against routes that are walked core by core."""
+    cores = width * height
+    core = st.integers(0, cores - 1)
+    flows = data.draw(st.lists(st.tuples(core, core, st.integers(0, 9)), max_size=20))
+    source, target, weight = np.array([*flows, (0, 0, 0)], np.int64).T
+    links, trees, found = Links(width, height), Links(width, height), Flows(width, height)
+    links.add(source, target, weight)
+    found.add(source, target, weight)
+    used: dict[tuple[int, int], int] = {}
+    routers = np.zeros(cores)
+    for a, b, w in flows:
+        for link in route(a, b, width):
+            used[link] = used.get(link, 0) + w
+        for router, chance in visits(a, b, width).items() if a != b else ():
+            routers[router] += w * chance
+    assert sorted(links.loads()[links.loads() > 0]) == sorted(w for w in used.values() if w)
+    np.testing.assert_allclose(found.router_loads(), routers, rtol=1e-12)
+    reached = data.draw(st.lists(st.tuples(st.integers(0, 3), core), max_size=20).map(sorted))
+    first = np.array(data.draw(st.lists(core, min_size=4, max_size=4)))
+    rate = np.array([1, 10, 100, 1000])
+    owner, to = np.array([*reached, (0, 0)][: len(reached)], np.int64).reshape(-1, 2).T
+    trees.add_trees(first, owner, to, rate)
+    branches: dict[tuple[int, int], int] = {}
+    for v in range(4):
+        tree = {link for o, c in reached if o == v for link in route(int(first[v]), c, width)}
+        for link in tree:
+            branches[link] = branches.get(link, 0) + int(rate[v])
+    assert sorted(trees.loads()[trees.loads() > 0]) == sorted(branches.values())
+
+
+def route(a: int, b: int, width: int) -> list[tuple[int, int]]:
+    """Links from core to core, along the row first."""
+    found = []
+    while a != b:
+        x, to = a % width, b % width
+        step = (1 if to > x else -1) if x != to else (width if b > a else -width)
+        found.append((a, a + step))
+        a += step
+    return found
+
+
+def visits(a: int, b: int, width: int) -> dict[int, float]:
+    """How likely a spike comes through each core on its way, if it takes any shortest path."""
+    found = {a: 1.0}
+    waiting = [(a, 1.0)]
+    while waiting:
+        at, chance = waiting.pop()
+        (y, x), (to_y, to_x) = divmod(at, width), divmod(b, width)
+        steps = [1 if to_x > x else -1] * (x != to_x) + [width if to_y > y else -width] * (
+            y != to_y
+        )
+        for step in steps:
+            found[at + step] = found.get(at + step, 0.0) + chance / len(steps)
+            waiting.append((at + step, chance / len(steps)))
+    return found
+
+
+@pytest.mark.parametrize("limit", ["neurons", "synapses", "axons_in", "axons_out"])
+def test_limits_of_the_report_are_checked(out: Path, fails: Fails, limit: str) -> None:
+    edit(out / "report.json", lambda report: report["chip"].update({limit: 1}))
+    assert limit in fails("verify", out)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        put("schema", 2),
+        put("chip", {}),
+        put("chip", None),
+        put("metrics", {}),
+        put("metrics", []),
+        put("network", {}),
+        put("network", {"path": 7}),
+        lambda report: report["metrics"].update(hops_total="many"),
+        lambda report: report["metrics"].update(hops_total=None),
+        lambda report: report["chip"].update(width=-3),
+        lambda report: report["chip"].pop("neurons"),
+    ],
+)
+def test_a_damaged_report(out: Path, fails: Fails, change: Callable[[Any], None]) -> None:
+    edit(out / "report.json", change)
+    assert str(out) in fails("verify", out)
+
+
+def test_reports_that_are_none(out: Path, fails: Fails, folder: Path) -> None:
+    for text in ("", "[]", "{", "null", '"x"'):
+        (out / "report.json").write_text(text)
+        assert "report.json" in fails("verify", out)
+        assert "report.json" in fails("info", out)
+    (out / "report.json").unlink()
+    assert "has no report.json" in fails("verify", out)
+
+
+def test_another_network(out: Path, fails: Fails, folder: Path) -> None:
+    random_network(folder / "net.bin", 40, 160, seed=1, sizes=[1, 2] * 20)
+    fails("verify", out)
+    random_network(folder / "net.bin", 41, 160)
+    assert "maps 40 neurons" in fails("verify", out)
+
+
+def rewrite(path: Path, changes: dict[str, bytes | None]) -> None:
+    """The same archive with some members replaced, added, or (None) left out."""
+    with zipfile.ZipFile(path) as archive:
+        members: dict[str, bytes | None] = {n: archive.read(n) for n in archive.namelist()}
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, raw in (members | changes).items():
+            if raw is not None:
+                archive.writestr(name, raw)
+
+
+def meta_of(path: Path) -> dict[str, Any]:
+    with zipfile.ZipFile(path) as archive:
+        found: dict[str, Any] = json.loads(archive.read("meta.json"))
+    return found
+
+
+@pytest.mark.parametrize(
+    ("block", "reason"),
+    [
+        (b"\x01\x0c\x01" + b"\x00" * 2, "both of its ends"),
+        (b"\x01\x0c\x01\x01\x0d\x00\x00", ""),
+        (b"\x01\x0c\x05\x00\x00", "beyond vertex 2"),
+        (b"\x01\x0c\x00\x00\x00", "to itself"),
+        (b"\x02\x0c\x02\x0c\x01\x00\x00", "not in order"),
+        (b"\x01\x1c\x01\x00\x00", "do not add up"),
+        (b"\x01\x0c\x01\x00", "do not add up"),
+        (b"\x01\x0c\x81", "inside a number"),
+        (b"\x01\x0c" + b"\x80" * 10 + b"\x01\x00\x00", "longer than 10"),
+    ],
+)
+def test_broken_records(folder: Path, run: Run, fails: Fails, block: bytes, reason: str) -> None:
+    from tests.mapper.helpers import write_network
+
+    path = write_network(folder / "net.bin", [(0, 1)], 3)
+    about = {**meta_of(path), "largest_block_bytes": len(block)}
+    rewrite(path, {"blocks/00000000": block, "meta.json": json.dumps(about).encode()})
+    if reason:
+        assert reason in fails("verify", path)
+    else:
+        assert run("verify", path).code == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("neurons", 41), ("neurons", 0), ("neurons", -1), ("neurons", "40"), ("neurons", 2**62),
+        ("synapses", 1), ("connections", 3), ("total_weight", 5), ("total_size", 59),
+        ("synapses_read", 161), ("block_size", 0), ("block_size", 7), ("undirected", True),
+        ("undirected", None), ("weight_unit", "1"), ("attributes", []), ("attributes", {}),
+        ("default_weight", 2), ("attributes", {"size": {}}), ("attribute_block_size", 0),
+        ("weight_unit", 0), ("weight_unit", 1e308), ("weight_unit", True), ("version", True),
+        ("version", 1.0), ("version", "1"), ("version", 10**50), ("version", [[1]] * 9999),
+        ("format", ["mapper-network"]), ("weights_are_rates", 1), ("provenance", None),
+        ("largest_block_bytes", 10**6), ("largest_block_bytes", 9), ("synapses_read", 10**90),
+    ],
+)  # fmt: skip
+def test_false_facts_about_a_network(folder: Path, fails: Fails, name: str, value: Any) -> None:
+    path = random_network(folder / "net.bin", 40, 160, sizes=[1, 2] * 20)
+    rewrite(path, {"meta.json": json.dumps({**meta_of(path), name: value}).encode()})
+    assert str(path) in fails("verify", path)
+
+
+@pytest.mark.parametrize("value", ["NaN", "Infinity", "-Infinity", "1e999", "9" * 5000, "[" * 9999])
+def test_numbers_that_are_none(folder: Path, fails: Fails, value: str) -> None:
+    path = random_network(folder / "net.bin", 40, 160)
+    for key in ("weight_unit", "version"):
+        about = json.dumps({**meta_of(path), key: "HERE"}).replace('"HERE"', value)
+        changed = folder / "changed.bin"
+        changed.write_bytes(path.read_bytes())
+        rewrite(changed, {"meta.json": about.encode()})
+        for command in ("verify", "info"):
+            assert "changed.bin: meta.json is not sound JSON (" in fails(command, changed)
+
+
+def test_members_that_lack_or_do_not_belong(folder: Path, fails: Fails) -> None:
+    path = random_network(folder / "net.bin", 40, 160, block_size=8)
+    rewrite(path, {"stranger": b"?"})
+    assert "unexpected member stranger" in fails("verify", path)
+    rewrite(path, {"stranger": None, "blocks/00000002": None})
+    assert "blocks/00000002" in fails("verify", path)
+    for raw in (b"{}", b"[]", b"", b"{"):
+        rewrite(path, {"meta.json": raw})
+        fails("verify", path)
+        fails("info", path)

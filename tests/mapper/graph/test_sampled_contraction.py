@@ -1,0 +1,275 @@
+"""Contraction into memory, whole or sampled, against twins and a plain sum over all pairs."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from mapper.graph.rows import Rows, StreamedRows
+from mapper.graph.sampled_contraction import (
+    BINS,
+    FINE,
+    LOOKED_AT,
+    MAX_ROW,
+    _add_up,
+    _close_up,
+    _count,
+    _histogram,
+    _kept,
+    _write,
+    bin_weights,
+    contract_sampled,
+    sampling_threshold,
+    threshold_of,
+)
+from mapper.runtime.threads import Team
+from storage.store.memory import MemoryGraph
+from tests.mapper.helpers import adjacency, links_of, random_graph, rows_of
+from tests.seeds import seeds
+from tests.twins import streamed as naive
+from tests.twins.partitioning import merged, relabel
+
+MOST_THRESHOLD = 2**30
+
+Pairs = dict[tuple[int, int], int]
+
+
+def pairs_of(rows: Rows) -> Pairs:
+    found = [(c, d, w) for c, links in enumerate(links_of(rows)) for d, w in links]
+    pairs = merged(found)
+    assert len(pairs) == len(found)  # no pair twice
+    return pairs
+
+
+def exact(rows: Rows, cluster: np.ndarray) -> Pairs:
+    """The sum over all connections between clusters; those of weight 0 vanish."""
+    triples = relabel(0, links_of(rows), cluster.tolist())
+    return {pair: w for pair, w in merged(triples).items() if w}
+
+
+def random_clusters(rng: np.random.Generator, n: int, count: int) -> np.ndarray:
+    rest = rng.integers(0, count, n - count)
+    return rng.permutation(np.r_[np.arange(count), rest]).astype(np.int32)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_kept(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    u, v = (int(x) for x in rng.integers(0, 2**31, 2))
+    weight, threshold = int(rng.integers(0, 40)), int(rng.integers(1, 60))
+    salt = int(rng.integers(0, 2**40))
+    if seed % 4 == 0:  # the largest threshold there is
+        weight, threshold = int(rng.integers(0, 2**30)), MOST_THRESHOLD
+    found = _kept(np.int32(u), np.int32(v), np.int32(weight), threshold, salt)
+    assert found == naive.kept(u, v, weight, threshold, salt)
+    assert found == _kept(np.int32(v), np.int32(u), np.int32(weight), threshold, salt)
+    assert _kept(u, v, threshold, threshold, salt)
+    assert not _kept(u, v, 0, threshold, salt)
+
+
+@pytest.mark.parametrize(("weight", "threshold"), [(1, 10), (3, 10), (9, 10), (5, 6), (1, 2000)])
+def test_kept_with_the_right_probability(weight: int, threshold: int) -> None:
+    tries, expected = 4000, weight / threshold
+    for salt in (0, 1, 12345):
+        share = sum(_kept(3, v, weight, threshold, salt) for v in range(4, 4 + tries)) / tries
+        assert abs(share - expected) < 4.5 * (expected * (1 - expected) / tries) ** 0.5
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_count_and_write(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    n = int(rng.integers(1, 40))
+    rows = rows_of(random_graph(rng, n, largest=9))
+    cluster = random_clusters(rng, n, int(rng.integers(1, n + 1)))
+    threshold, salt = int(rng.integers(1, 9)), int(rng.integers(1000))
+    expected = naive.sampled(links_of(rows), cluster.tolist(), threshold, salt)
+    degree = np.empty(n, np.int64)
+    chunks = [rows.read(index) for index in range(rows.chunks)]
+    for chunk in chunks:
+        arrays = (chunk.indptr, chunk.ids, chunk.weights)
+        _count(chunk.first, *arrays, cluster, threshold, salt, degree)
+    assert degree.tolist() == [len(links) for links in expected]
+    places = rng.permutation(n)  # rows may go to any places that do not overlap
+    offset = np.empty(n, np.int64)
+    offset[places] = np.cumsum(degree[places]) - degree[places]
+    ids, weights = np.full((2, int(degree.sum())), -1, np.int32)
+    for chunk in chunks:
+        arrays = (chunk.indptr, chunk.ids, chunk.weights)
+        _write(chunk.first, *arrays, cluster, threshold, salt, offset, ids, weights)
+    for v, links in enumerate(expected):
+        place = slice(int(offset[v]), int(offset[v] + degree[v]))
+        assert list(zip(ids[place].tolist(), weights[place].tolist(), strict=True)) == links
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_add_up_and_close_up(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    count = int(rng.integers(1, 20))
+    lengths = rng.integers(0, 12, count)
+    start = np.r_[0, np.cumsum(lengths)]
+    ids = rng.integers(0, count, start[-1]).astype(np.int32)
+    weights = rng.integers(1, int(2 ** rng.integers(1, 31)), start[-1]).astype(np.int32)
+    lists = adjacency(start, ids, weights)
+    pull, touched = np.zeros(count, np.int64), np.empty(count, np.int32)
+    used, middle = np.empty(count, np.int64), int(rng.integers(0, count + 1))
+    largest = [
+        _add_up(low, high, start, ids, weights, pull, touched, used)
+        for low, high in ((0, middle), (middle, count))
+    ]
+    assert max(largest) == max(sum(w for _, w in links) for links in lists)
+    assert not pull.any()
+    indptr, shift = np.empty(count + 1, np.int64), int(rng.integers(0, 5))
+    _close_up(start, used, ids, weights, shift, indptr)
+    assert indptr[0] == 0
+    expected = [[(d, max(w >> shift, 1)) for d, w in naive.added_up(links)] for links in lists]
+    assert adjacency(indptr, ids, weights) == expected
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_contraction_of_everything_is_exact(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    n = int(rng.integers(1, 80))
+    graph = random_graph(rng, n, sizes=4, block_size=9)
+    rows = rows_of(graph)
+    cluster = random_clusters(rng, n, count := int(rng.integers(1, n + 1)))
+    expected = exact(rows, cluster)
+    sizes = [int(rows.sizes[cluster == c].sum()) for c in range(count)]
+    for given in (rows, StreamedRows(graph, graph.vertex_sizes(), 0)):
+        for threads in (1, 3):
+            visited: list[int] = []
+            with Team(threads) as team:
+                coarse = contract_sampled(given, cluster, count, 1, seed, team, visited.append)
+            assert pairs_of(coarse) == expected
+            assert coarse.sizes.tolist() == sizes
+            assert coarse.entries == len(expected)
+            assert sum(visited) == 2 * rows.entries
+
+
+@pytest.mark.jit
+@pytest.mark.parametrize("threshold", [2, 7, 40])
+def test_samples_are_symmetric_and_keep_the_total_weight(threshold: int) -> None:
+    rng = np.random.default_rng(threshold)
+    n, count = 400, 40
+    rows = rows_of(random_graph(rng, n, largest=9, mean_degree=60))
+    cluster = random_clusters(rng, n, count)
+    whole = exact(rows, cluster)
+    shares, degrees = [], []
+    for seed in range(8):
+        with Team(2) as team:
+            coarse = contract_sampled(rows, cluster, count, threshold, seed, team)
+        pairs = pairs_of(coarse)
+        assert pairs == {(d, c): w for (c, d), w in pairs.items()}
+        assert pairs.keys() <= whole.keys()
+        assert all(w >= threshold for w in pairs.values())
+        shares.append(sum(pairs.values()) / sum(whole.values()))
+        degrees.append(coarse.entries)
+    assert np.mean(shares) == pytest.approx(1, abs=0.03)
+    assert len(set(shares)) > 1  # another seed, another sample
+    assert max(degrees) <= len(whole)
+
+
+def test_any_number_of_threads_gives_the_same_sample() -> None:
+    rng = np.random.default_rng(0)
+    rows = rows_of(random_graph(rng, 500, largest=9, mean_degree=20))
+    cluster = random_clusters(rng, 500, 120)
+    found = []
+    for threads in (1, 2, 3):
+        with Team(threads) as team:
+            found.append(links_of(contract_sampled(rows, cluster, 120, 4, 5, team)))
+    assert found[0] == found[1] == found[2]
+
+
+def test_sums_too_large_for_a_row_are_all_shifted_alike() -> None:
+    """Two clusters of eight with heavy links between them, and a light link beside."""
+    heavy = [(i, 8 + j) for i in range(8) for j in range(8)]
+    source, target = np.array([*heavy, (0, 16)]).T
+    weight = np.r_[np.full(64, 2**27), 5]
+    rows = rows_of(MemoryGraph.from_edges(17, source, target, weight, undirected=True))
+    cluster = np.repeat(np.arange(3), (8, 8, 1)).astype(np.int32)
+    with Team(1) as team:
+        pairs = pairs_of(contract_sampled(rows, cluster, 3, 1, 0, team))
+    assert pairs == {(d, c): w for (c, d), w in pairs.items()}
+    assert pairs[0, 2] == 1  # what is there stays there
+    assert 2**26 < pairs[0, 1] < MAX_ROW
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_threshold_is_the_least_one(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    counts = rng.integers(0, 20, int(rng.integers(2, 30)))
+    entries = int(rng.integers(1, max(2, counts[1:].sum() + 3)))
+    assert threshold_of(counts, entries) == naive.least_threshold(counts.tolist(), entries)
+
+
+@pytest.mark.parametrize("seed", seeds(10, plain=2))
+def test_a_sample_has_about_as_many_entries_as_wanted(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    graph = random_graph(rng, 300, largest=20, mean_degree=40, block_size=50)
+    rows = StreamedRows(graph, graph.vertex_sizes(), 0)
+    same = np.arange(300, dtype=np.int32)
+    wanted = int(rng.integers(rows.entries // 8, rows.entries // 2))
+    visited: list[int] = []
+    with Team(2) as team:
+        threshold = sampling_threshold(rows, wanted, team, visited.append)
+        assert sum(visited) == rows.entries
+        assert contract_sampled(rows, same, 300, threshold, seed, team).entries == pytest.approx(
+            wanted, rel=0.15
+        )
+        assert sampling_threshold(rows, rows.entries, team) == 1
+
+
+def test_thresholds_end_where_weights_do() -> None:
+    """A weight of the sample is at least the threshold and has to fit 32 bits."""
+    assert threshold_of(np.array([0, 2**40]), 1) == MOST_THRESHOLD
+    assert threshold_of(np.array([0, 2**30]), 1) == MOST_THRESHOLD
+    assert threshold_of(np.array([0, 2**30 - 1]), 1) == MOST_THRESHOLD - 1
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+def test_chunks_without_connections_do_not_tell_the_threshold(threads: int) -> None:
+    """Of 512 chunks every eighth is looked at, and just those are empty."""
+    rng = np.random.default_rng(0)
+    n, wanted = 512, 1000
+    busy = np.flatnonzero(np.arange(n) % 8)
+    source, target = rng.choice(busy, (2, 20_000))
+    graph = MemoryGraph.from_edges(n, source, target, undirected=True, block_size=1)
+    rows = StreamedRows(graph, graph.vertex_sizes(), 0)
+    assert rows.chunks == n
+    assert all(rows.read(index).ids.size == 0 for index in range(0, n, n // LOOKED_AT))
+    counts = np.bincount(np.concatenate([rows.read(index).weights for index in range(n)]))
+    visited: list[int] = []
+    with Team(threads) as team:
+        threshold = sampling_threshold(rows, wanted, team, visited.append)
+        same = np.arange(n, dtype=np.int32)
+        coarse = contract_sampled(rows, same, n, threshold, 0, team)
+    assert threshold == naive.least_threshold(counts.tolist(), wanted)
+    assert sum(visited) == rows.entries
+    assert coarse.entries == pytest.approx(wanted, rel=0.15)
+
+
+def test_some_chunks_are_enough_where_they_are_like_the_others() -> None:
+    rng = np.random.default_rng(1)
+    graph = random_graph(rng, 256, largest=9, mean_degree=30, block_size=1)
+    rows = StreamedRows(graph, graph.vertex_sizes(), 0)
+    visited: list[int] = []
+    with Team(2) as team:
+        threshold = sampling_threshold(rows, rows.entries // 4, team, visited.append)
+    assert sum(visited) == pytest.approx(rows.entries / 4, rel=0.2)
+    counts = np.bincount(np.concatenate([rows.read(index).weights for index in range(256)]))
+    assert threshold == pytest.approx(
+        naive.least_threshold(counts.tolist(), rows.entries // 4), rel=0.2
+    )
+
+
+def test_histogram_counts_every_weight_near_its_own() -> None:
+    rng = np.random.default_rng(0)
+    weights = np.r_[0, 1, 1, 2**31 - 1, (2 ** rng.uniform(0, 31, 500)).astype(np.int64)]
+    known = bin_weights(BINS)
+    assert (np.diff(known) > 0).all()
+    for weight in weights.tolist():
+        counts = np.zeros(BINS, np.int64)
+        _histogram(np.array([0, 1]), np.array([weight], np.int32), counts)
+        (found,) = np.flatnonzero(counts)
+        assert counts[found] == 1
+        assert known[found] <= weight <= known[found] * (1 + 2 / FINE)
+        assert weight >= FINE or known[found] == weight

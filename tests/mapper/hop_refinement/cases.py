@@ -1,0 +1,62 @@
+"""Cases of a network on a mesh, or in parts that have no places."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from mapper.graph.rows import Rows
+from mapper.hop_refinement.mesh import CUT, Mesh
+from mapper.hop_refinement.multilevel import Effort
+from storage.store.memory import MemoryGraph
+from tests.mapper.helpers import random_graph
+
+SEEDS = range(30)
+FAR = ((2, 0), (0, 2))
+EFFORT = Effort(1000, 1 << 20, 4)
+
+
+def random_case(
+    seed: int, *, slack: int = 2, sizes: int = 3, faulty: bool = True
+) -> tuple[MemoryGraph, np.ndarray, Mesh]:
+    """A graph on random cores of a small mesh, some of them not to be used."""
+    rng = np.random.default_rng(seed)
+    n = int(rng.integers(1, 70))
+    graph = random_graph(rng, n, largest=9, sizes=sizes, block_size=8)
+    width, height = (int(number) for number in rng.integers(1, 5, 2))
+    usable = rng.random(width * height) < (0.8 if faulty else 1.1)
+    usable[rng.integers(usable.size)] = True
+    core = rng.choice(np.flatnonzero(usable), n).astype(np.int32)
+    load = np.bincount(core, weights=graph.vertex_sizes(), minlength=usable.size).astype(np.int64)
+    room = np.where(usable, load + rng.integers(0, slack + 1, usable.size), 0)
+    room[usable & (room == 0)] = 1
+    return graph, core, Mesh(width, height, room)
+
+
+def flat_case(seed: int, slack: int = 2) -> tuple[MemoryGraph, np.ndarray, Mesh]:
+    """The same without places."""
+    graph, core, mesh = random_case(seed, slack=slack)
+    return graph, core, Mesh.flat(mesh.room)
+
+
+CASES = pytest.mark.parametrize("case", [random_case, flat_case], ids=["mesh", "flat"])
+Case = Callable[..., tuple[MemoryGraph, np.ndarray, Mesh]]
+
+
+def width_of(mesh: Mesh) -> int:
+    """As the twins take it."""
+    return 0 if mesh.most == CUT else mesh.width
+
+
+def some_fixed(seed: int, rows: Rows, mesh: Mesh) -> np.ndarray:
+    """Vertices that are not to move, of no size: none, or on a mesh about a quarter."""
+    share = 0.25 * (seed % 2) * (mesh.most != CUT)
+    fixed = np.random.default_rng([seed, 1]).random(rows.vertices) < share
+    rows.sizes = np.where(fixed, 0, rows.sizes)
+    return fixed
+
+
+def load_of(rows: Rows, core: np.ndarray, mesh: Mesh) -> np.ndarray:
+    return np.bincount(core, weights=rows.sizes, minlength=mesh.room.size).astype(np.int64)

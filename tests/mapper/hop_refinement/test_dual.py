@@ -1,0 +1,71 @@
+"""Bisection of network and mesh together: the kernel against its twin, and whole placements."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from mapper.hop_refinement.dual_recursive import _region_graph, place_by_dual_bisection
+from mapper.hop_refinement.mesh import Mesh
+from tests.mapper.helpers import adjacency, grid_graph, lists_of, random_graph, rows_of
+from tests.seeds import seeds
+from tests.twins import hop_refinement as twin
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_region_graph(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    graph = random_graph(rng, int(rng.integers(1, 40)), largest=9, sizes=3, block_size=8)
+    rows, n = rows_of(graph), graph.vertex_sizes().size
+    region = rng.integers(0, 3, n).astype(np.int32)
+    x, y = rng.integers(0, 9, (2, n))
+    first, second = rng.integers(0, 9, (2, 2))
+    for wanted in range(3):
+        members = np.flatnonzero(region == wanted)
+        local = np.full(n, -1, np.int32)
+        local[members] = np.arange(members.size)
+        indptr, ids, weights, bias = _region_graph(
+            members, local, region, wanted, rows.indptr, rows.ids, rows.weights, x, y, first, second
+        )
+        inner, expected = twin.region_graph(
+            members.tolist(),
+            lists_of(graph),
+            list(zip(x.tolist(), y.tolist(), strict=True)),
+            tuple(first.tolist()),
+            tuple(second.tolist()),
+        )
+        assert adjacency(indptr, ids, weights) == inner
+        assert bias.tolist() == expected
+
+
+@pytest.mark.parametrize("seed", seeds(30, plain=8))
+def test_only_usable_cores_are_used(seed: int) -> None:
+    """Any shape of mesh, with holes; fewer vertices than cores too."""
+    rng = np.random.default_rng(seed)
+    width, height = (int(number) for number in rng.integers(1, 7, 2))
+    usable = rng.random(width * height) < 0.7
+    usable[rng.integers(usable.size)] = True
+    graph = random_graph(rng, int(rng.integers(1, 90)), largest=9, sizes=3, block_size=8)
+    rows = rows_of(graph)
+    capacity = int(rows.sizes.sum()) // np.count_nonzero(usable) + 4
+    mesh = Mesh(width, height, np.where(usable, capacity, 0))
+    core = place_by_dual_bisection(rows, mesh, seed)
+    assert usable[core].all()
+    assert core.tolist() == place_by_dual_bisection(rows, mesh, seed).tolist()
+
+
+@pytest.mark.jit
+def test_a_sheet_lies_flat() -> None:
+    """A grid of 24x24 on 4x4 cores: tiles of 6x6 in their order are the best there is."""
+    side, cores = 24, 4
+    graph = grid_graph(side, side)
+    mesh = Mesh(cores, cores, np.full(cores**2, 38))
+    found = [
+        twin.all_hops(
+            lists_of(graph), place_by_dual_bisection(rows_of(graph), mesh, seed).tolist(), cores
+        )
+        for seed in range(5)
+    ]
+    planted = 2 * side * (cores - 1)
+    assert min(found) <= 1.2 * planted
+    assert max(found) <= 1.6 * planted

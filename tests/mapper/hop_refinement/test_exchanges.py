@@ -1,0 +1,227 @@
+"""Exchanges between cores: kernels against their twins, and what rounds promise."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+import pytest
+
+from mapper.graph.rows import HeldRows, StreamedRows
+from mapper.hop_refinement.batches import batches
+from mapper.hop_refinement.mesh import DIAGONAL, NEAR, Mesh
+from mapper.hop_refinement.multilevel import exchange
+from mapper.hop_refinement.pairwise_fm import _exchange, _pair_graph, _settle, exchange_round
+from mapper.hop_refinement.partners import PARTNERS, _colour, _favourites, pairs_of, partners
+from mapper.hop_refinement.v_cycle import refine_by_cycle
+from mapper.runtime.threads import Team
+from tests.mapper.helpers import adjacency, grid_graph, lists_of, rows_of
+from tests.mapper.hop_refinement.cases import (
+    CASES,
+    EFFORT,
+    FAR,
+    SEEDS,
+    Case,
+    flat_case,
+    load_of,
+    random_case,
+    some_fixed,
+    width_of,
+)
+from tests.seeds import seeds
+from tests.twins import hop_refinement as twin
+
+
+def members_of(
+    core: np.ndarray, cores: int, fixed: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    members = np.array([v for c in range(cores) for v in np.flatnonzero((core == c) & ~fixed)], int)
+    start = np.append(0, np.cumsum(np.bincount(core[~fixed], minlength=cores)))
+    rank = np.full(core.size, -1, np.int32)
+    rank[members] = np.arange(members.size) - start[core[members]]
+    return members, start, rank
+
+
+@CASES
+@pytest.mark.parametrize("seed", range(60))
+def test_exchange_of_one_pair(case: Case, seed: int) -> None:
+    """Saves just what it says, overfills no core, and leaves all others alone."""
+    graph, core, mesh = case(seed)
+    width = width_of(mesh)
+    links, rows = lists_of(graph), rows_of(graph)
+    usable = np.flatnonzero(mesh.room)
+    pairs = [(a, b) for a in usable for b in usable if a < b]
+    fixed = some_fixed(seed, rows, mesh)
+    csr = rows.indptr[:-1], rows.degrees(), rows.ids, rows.weights
+    for a, b in pairs:
+        members, start, rank = members_of(core, mesh.room.size, fixed)
+        indptr, ids, weights, bias = _pair_graph(
+            a, b, members, start, rank, *csr, core, mesh.column, mesh.row, mesh.most
+        )
+        inner, expected = twin.pair_graph(a, b, links, core.tolist(), width, fixed.tolist())
+        assert adjacency(indptr, ids, weights) == inner
+        assert bias.tolist() == expected
+
+        before = twin.all_hops(links, core.tolist(), width)
+        old, side = core.copy(), np.empty(bias.size, np.uint8)
+        one, first = np.array([[a, b]]), np.zeros(1, np.int64)
+        won = _exchange(
+            one, members, start, rank, *csr, rows.sizes, core, mesh.column, mesh.row, mesh.most,
+            mesh.room, 2, side, first,
+        )  # fmt: skip
+        assert core.tolist() == old.tolist()
+        moved = _settle(one, members, start, core, side, first)
+        assert moved == np.count_nonzero(core != old)
+        assert won == before - twin.all_hops(links, core.tolist(), width) >= 0
+        assert (load_of(rows, core, mesh) <= mesh.room).all()
+        changed = core != old
+        assert np.isin(old[changed], (a, b)).all()
+        assert np.isin(core[changed], (a, b)).all()
+        assert not fixed[changed].any()
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_pairs_of_a_mesh(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    width, height = (int(number) for number in rng.integers(1, 8, 2))
+    mesh = Mesh(width, height, rng.integers(0, 4, width * height))
+    steps = (*NEAR, *DIAGONAL, *FAR)
+    found: list[tuple[int, ...]] = []
+    for pairs in mesh.pairs(steps):
+        assert np.unique(pairs).size == pairs.size  # none twice in a set
+        found += map(tuple, pairs.tolist())
+    cores = [c for c in range(width * height) if mesh.room[c]]
+    expected = {
+        (a, b)
+        for a in cores
+        for b in cores
+        if (b % width - a % width, b // width - a // width) in steps
+    }
+    assert Counter(found) == Counter(expected)
+
+
+@pytest.mark.parametrize("turned", [False, True])
+@pytest.mark.parametrize("memory", [0, 200, 1 << 20])
+def test_batches_hold_each_core_once_with_all_rows(memory: int, turned: bool) -> None:
+    graph, core, mesh = random_case(3, faulty=False)
+    links = lists_of(graph)
+    for rows in (rows_of(graph), StreamedRows(graph, graph.vertex_sizes(), 0)):
+        seen = np.zeros(mesh.room.size, np.int64)
+        visited: list[int] = []
+        with Team(2) as team:
+            for batch in batches(rows, core, mesh, memory, turned, team, visited.append):
+                seen += batch.cores
+                assert batch.degree.tolist() == rows.degrees().tolist()
+                for v in np.flatnonzero(batch.cores[core]):
+                    row = slice(batch.offset[v], batch.offset[v] + batch.degree[v])
+                    pairs = zip(batch.ids[row].tolist(), batch.weights[row].tolist(), strict=True)
+                    assert list(pairs) == links[v]
+                if not isinstance(rows, HeldRows) and np.count_nonzero(batch.cores) > 1:
+                    held = np.bincount(core, weights=rows.degrees(), minlength=seen.size)
+                    assert 8 * held[batch.cores].sum() <= max(memory, 8 * held.max())
+        used = np.bincount(core, minlength=seen.size) > 0
+        assert (seen[used] == 1).all()
+        assert sum(visited) >= rows.entries
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_partners(seed: int) -> None:
+    """Pairs that are drawn together, each once, those of a set without a part in common."""
+    graph, part, mesh = flat_case(seed)
+    rows, parts = rows_of(graph), mesh.room.size
+    drawn: Counter[tuple[int, int]] = Counter()
+    for index in range(rows.chunks):
+        chunk = rows.read(index)
+        favourite, strength = np.empty((2, chunk.vertices), np.int64)
+        pull, touched = np.zeros((2, parts), np.int64)
+        links = chunk.indptr, chunk.ids, chunk.weights
+        _favourites(chunk.first, *links, part, pull, touched, favourite, strength)
+        assert not pull.any()
+        for i, expected in enumerate(twin.pulls(chunk.first, adjacency(*links), part.tolist())):
+            assert strength[i] == max(expected.values(), default=0)
+            if expected:
+                assert expected[int(favourite[i])] == strength[i]
+                own = int(part[chunk.first + i])
+                low, high = sorted((own, int(favourite[i])))
+                drawn[low, high] += int(strength[i])
+            else:
+                assert favourite[i] == -1
+    with Team(2) as team:
+        sets = partners(rows, part, parts, team)
+        assert [some.tolist() for some in pairs_of(rows, part, mesh, True, team)] == [
+            some.tolist() for some in sets
+        ]
+    found = [tuple(pair) for some in sets for pair in some.tolist()]
+    assert len(set(found)) == len(found)
+    assert set(found) <= set(drawn)
+    for some in sets:
+        assert np.unique(some).size == some.size
+    if parts <= PARTNERS:
+        assert set(found) == set(drawn)
+
+
+@pytest.mark.parametrize("most", [1, 2, 5])
+@pytest.mark.parametrize("seed", range(20))
+def test_colours(seed: int, most: int) -> None:
+    """No two pairs of a colour share a part; a pair is left out only if both parts have enough."""
+    rng = np.random.default_rng(seed)
+    parts = int(rng.integers(2, 12))
+    every = [(a, b) for a in range(parts) for b in range(a)]
+    pairs = np.array([every[i] for i in rng.permutation(len(every))]).reshape(-1, 2)
+    colour, count = np.empty(len(pairs), np.int64), np.zeros(parts, np.int64)
+    _colour(pairs[:, 0].copy(), pairs[:, 1].copy(), count, most, colour)
+    had: Counter[int] = Counter()
+    taken: set[tuple[int, int]] = set()
+    for (a, b), c in zip(pairs.tolist(), colour.tolist(), strict=True):
+        full = had[a] >= most and had[b] >= most
+        free = [k for k in range(4 * most) if (a, k) not in taken and (b, k) not in taken]
+        assert c == (free[0] if free and not full else -1)
+        if c >= 0:
+            taken |= {(a, c), (b, c)}
+            had.update((a, b))
+    assert count.tolist() == [had[p] for p in range(parts)]
+
+
+@CASES
+@pytest.mark.parametrize("threads", [1, 3])
+@pytest.mark.parametrize("seed", seeds(12, plain=3))
+def test_rounds_keep_to_the_room(case: Case, seed: int, threads: int) -> None:
+    """Any number of threads gives the same; no core is overfilled, unused ones stay so."""
+    graph, core, mesh = case(seed, slack=seed % 3)
+    rows = rows_of(graph)
+    fixed = some_fixed(seed, rows, mesh)
+    results = []
+    for count in (1, threads):
+        with Team(count) as team:
+            found = core.copy()
+            for batch in batches(rows, found, mesh, 0, False, team, lambda done: None):
+                rng = np.random.default_rng(seed)
+                sets = pairs_of(rows, found, mesh, True, team)
+                exchange_round(batch, mesh, found, rows.sizes, sets, 1, rng, team, fixed)
+            found = refine_by_cycle(rows, found, mesh, EFFORT, seed, team, fixed)
+        assert (found[fixed] == core[fixed]).all()
+        assert (load_of(rows, found, mesh) <= mesh.room).all()
+        results.append(found.tolist())
+    assert results[0] == results[1]
+
+
+def test_exchanges_find_the_way_back_on_a_grid() -> None:
+    """Tiles of a sheet whose vertices were thrown about: no slack, so only exchanges help."""
+    side, cores = 16, 4
+    graph = grid_graph(side, side)
+    links, rows = lists_of(graph), rows_of(graph)
+    v = np.arange(side * side)
+    tiles = ((v // side // 4) * cores + v % side // 4).astype(np.int32)
+    rng = np.random.default_rng(1)
+    core = tiles.copy()
+    thrown = rng.choice(v, 60, replace=False)
+    core[thrown] = core[rng.permutation(thrown)]
+    mesh = Mesh(cores, cores, np.full(cores**2, side * side // cores**2))
+    with Team(2) as team:
+        before = twin.all_hops(links, core.tolist(), cores)
+        saved = exchange(rows, core, mesh, 8, 0, 1, team)
+        core = refine_by_cycle(rows, core, mesh, EFFORT, 1, team)
+    planted = twin.all_hops(links, tiles.tolist(), cores)
+    assert saved > 0
+    assert before > 3 * planted
+    assert twin.all_hops(links, core.tolist(), cores) <= 1.35 * planted

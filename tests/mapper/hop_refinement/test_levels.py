@@ -1,0 +1,209 @@
+"""Refinement on levels: kernels against their twins, and what is promised of the whole."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from mapper.graph.rows import StreamedRows
+from mapper.hop_refinement.annealing import NEAR as NEAR_CORES
+from mapper.hop_refinement.annealing import Cooling, _anneal_vertices, anneal_mapping
+from mapper.hop_refinement.hop_cost import _price, price
+from mapper.hop_refinement.mesh import Mesh, _apart
+from mapper.hop_refinement.multilevel import Effort, Levels, coarsen, first_parts, uncoarsen
+from mapper.hop_refinement.refine import Mapped, level_effort, refine_mapping
+from mapper.hop_refinement.v_cycle import InnerRows, _within, refine_by_chains
+from mapper.runtime.checkpoint import Steps
+from mapper.runtime.memory_plan import Plan
+from mapper.runtime.monitor import Monitor
+from mapper.runtime.threads import Team
+from mapper.scoring.stage_costs import Costs
+from mapper.settings import preset
+from storage.scratch.scratch import Scratch
+from tests.mapper.helpers import adjacency, grid_graph, lists_of, rows_of
+from tests.mapper.hop_refinement.cases import (
+    CASES,
+    EFFORT,
+    SEEDS,
+    Case,
+    load_of,
+    random_case,
+    some_fixed,
+    width_of,
+)
+from tests.seeds import seeds
+from tests.twins import hop_refinement as twin
+from tests.twins.bisection import Xorshift
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_inner_rows(seed: int) -> None:
+    graph, core, _ = random_case(seed)
+    expected = [
+        [(u, w) for u, w in links if core[u] == core[v]] for v, links in enumerate(lists_of(graph))
+    ]
+    for rows in (rows_of(graph), StreamedRows(graph, graph.vertex_sizes(), 0)):
+        inner = InnerRows(rows, core)
+        found = []
+        for index in range(inner.chunks):
+            chunk, whole = inner.read(index), rows.read(index)
+            found += adjacency(chunk.indptr, chunk.ids, chunk.weights)
+            out = np.empty_like(whole.indptr), *np.empty((2, whole.ids.size), np.int32)
+            used = _within(whole.first, whole.indptr, whole.ids, whole.weights, core, *out)
+            assert used == chunk.ids.size
+        assert found == expected
+        assert inner.degrees().tolist() == [len(links) for links in expected]
+
+
+@CASES
+@pytest.mark.parametrize("seed", SEEDS)
+def test_price_and_distance(case: Case, seed: int) -> None:
+    graph, core, mesh = case(seed)
+    width, links = width_of(mesh), lists_of(graph)
+    column, row = mesh.column, mesh.row
+    for a in range(mesh.room.size):
+        for b in range(mesh.room.size):
+            assert _apart(a, b, column, row, mesh.most) == twin.distance(a, b, width)
+    expected = 2 * twin.all_hops(links, core.tolist(), width)
+    for rows in (rows_of(graph), StreamedRows(graph, graph.vertex_sizes(), 0)):
+        with Team(2) as team:
+            assert price(rows, core, mesh, team) == expected
+        chunks = [rows.read(index) for index in range(rows.chunks)]
+        some = [
+            _price(c.first, c.indptr, c.ids, c.weights, core, column, row, mesh.most)
+            for c in chunks
+        ]
+        assert sum(some) == expected
+
+
+@pytest.mark.jit
+def test_levels_of_a_grid() -> None:
+    """From the coarsest level, cut and put where the tiles are, down to a tiling of the sheet."""
+    side, cores = 32, 4
+    graph = grid_graph(side, side)
+    links, rows = lists_of(graph), rows_of(graph)
+    capacity = side * side // cores**2 + 2
+    room = np.full(cores**2, capacity)
+    for mesh in (Mesh(cores, cores, room), Mesh.flat(room)):
+        results = []
+        for threads in (1, 2):
+            with Team(threads) as team:
+                levels = coarsen(rows, 1, capacity, 3, team)  # for one core: down to 60 vertices
+                assert len(levels.graphs) > 2
+                for graph_above, cluster in zip(levels.graphs[1:], levels.clusters, strict=True):
+                    assert graph_above.vertices == cluster.max() + 1
+                    assert graph_above.sizes.sum() == side * side
+                part = first_parts(levels.coarsest, cores**2, capacity, 3, EFFORT, 3, team)
+                found = uncoarsen(levels, part, mesh, EFFORT, 3, team)
+            results.append((part.tolist(), found.tolist()))
+        assert results[0] == results[1]
+        assert (load_of(rows, found, mesh) <= mesh.room).all()
+        top = part
+        for cluster in levels.clusters[::-1]:
+            top = top[cluster]
+        width = width_of(mesh)
+        before, after = (twin.all_hops(links, some.tolist(), width) for some in (top, found))
+        assert after < before
+        if not width:
+            assert after <= 1.35 * 2 * side * (cores - 1)
+
+
+@CASES
+@pytest.mark.parametrize("seed", seeds(8, plain=2))
+def test_refinement(case: Case, seed: int, tmp_path: Path) -> None:
+    """The same for any number of threads, and when it goes on behind any of its steps."""
+    graph, core, mesh = case(seed, slack=3)
+    width = width_of(mesh)
+    plan = Plan(0, {}, 0, 0, False, 64, 100, 0, 1, False, 1, 2)
+    streamed = StreamedRows(graph, graph.vertex_sizes(), 0)
+    links = lists_of(graph)
+    for name, rows in (("held", rows_of(graph)), ("streamed", streamed)):
+        fixed = some_fixed(seed, rows, mesh)
+        levels, results = Levels([rows], [], fixed), []
+        for threads, folder in ((1, "one"), (2, "two"), (1, "two")):
+            settings = preset("default", threads=threads, seed=seed)
+            with Team(threads) as team, Scratch(tmp_path / f"{name}-{folder}") as scratch:
+                mapped, monitor = Mapped(levels, core, mesh, plan), Monitor()
+                costs = Costs(monitor, team, rows)
+                results.append(
+                    refine_mapping(mapped, settings, Steps(scratch), monitor, costs, team)
+                )
+        assert all(found.tolist() == results[0].tolist() for found in results)
+        assert (load_of(rows, results[0], mesh) <= mesh.room).all()
+        assert (results[0][fixed] == core[fixed]).all()
+        before, after = (
+            twin.all_hops(links, found.tolist(), width) for found in (core, results[0])
+        )
+        assert after <= before
+
+
+@CASES
+@pytest.mark.parametrize("heat", [0.0, 5.0])
+@pytest.mark.parametrize("seed", range(20))
+def test_annealing(case: Case, seed: int, heat: float) -> None:
+    graph, core, mesh = case(seed)
+    links, rows = lists_of(graph), rows_of(graph)
+    cores, places = mesh.room.size, int(np.bincount(core).max()) + 1 + seed % 2
+    fixed = some_fixed(seed, rows, mesh)
+    lists = [np.flatnonzero((core == c) & ~fixed).tolist() for c in range(cores)]
+    expected, made, change = twin.annealed(
+        links, rows.sizes.tolist(), core.tolist(), width_of(mesh), mesh.height, mesh.room.tolist(),
+        lists, places, 150, heat, NEAR_CORES, Xorshift(2 * seed + 1),
+    )  # fmt: skip
+    members = np.full((cores, places), -1, np.int32)
+    place, count = np.full(core.size, -1, np.int64), np.zeros(cores, np.int64)
+    for c, some in enumerate(lists):
+        members[c, : len(some)], count[c] = some, len(some)
+        place[some] = np.arange(len(some))
+    found, load = core.copy(), load_of(rows, core, mesh)
+    state = np.array([2 * seed + 1], np.uint64)
+    result = _anneal_vertices(
+        rows.indptr, rows.ids, rows.weights, rows.sizes, found, mesh.column, mesh.row, mesh.most,
+        mesh.width, mesh.height, mesh.room, load, members, count, place, 150, heat, state,
+    )  # fmt: skip
+    assert found.tolist() == expected
+    assert result == (made, change)
+    assert load.tolist() == load_of(rows, found, mesh).tolist()
+    assert (found[fixed] == core[fixed]).all()
+    assert count.tolist() == np.bincount(found[~fixed], minlength=cores).tolist()
+    assert (members[found, place] == np.arange(core.size))[~fixed].all()
+
+
+@CASES
+@pytest.mark.parametrize("seed", seeds(6, plain=2))
+def test_chains(case: Case, seed: int) -> None:
+    """Never worse than before, within the room, and the same for any number of threads."""
+    graph, core, mesh = case(seed)
+    width = width_of(mesh)
+    links, rows = lists_of(graph), rows_of(graph)
+    fixed = some_fixed(seed, rows, mesh)
+    cooling = Cooling(10, least=2000, steps=5)
+    effort = Effort(1000, 1 << 20, 2, cooling, 2)
+    results = []
+    for threads in (1, 3):
+        with Team(threads) as team:
+            results.append(refine_by_chains(rows, core, mesh, effort, seed, team, fixed))
+    assert results[0].tolist() == results[1].tolist()
+    assert (load_of(rows, results[0], mesh) <= mesh.room).all()
+    after = twin.all_hops(links, results[0].tolist(), width)
+    assert after <= twin.all_hops(links, core.tolist(), width)
+    assert (results[0][fixed] == core[fixed]).all()
+    annealed = anneal_mapping(rows, core, mesh, cooling, seed, fixed)
+    assert (annealed[fixed] == core[fixed]).all()
+    assert (load_of(rows, annealed, mesh) <= mesh.room).all()
+    assert twin.all_hops(links, annealed.tolist(), width) <= twin.all_hops(
+        links, core.tolist(), width
+    )
+
+
+def test_proposals_of_annealing() -> None:
+    plan = Plan(1, {}, 0, 0, True, 1, 1, 1, 1)
+    for proposals, entries, expected in ((0, 10, 0), (7, 10, 7), (500, 10, 100), (500, 800, 30)):
+        settings = preset("strong", anneal_budget=1000)
+        cooling = level_effort(settings, plan, entries, proposals).cooling
+        assert (cooling.proposals if cooling else 0) == expected
+    assert Cooling(3, steps=4).count(10) == 750
+    assert Cooling(3, steps=4).count(100_000) == 175_000
+    assert Cooling(3, steps=4).count(1_000_000) == 750_000

@@ -1,0 +1,67 @@
+"""Single vertices that move to fewer hops: kernels against their twins."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from mapper.graph.rows import StreamedRows
+from mapper.hop_refinement.gains import MUCH_BETTER, SeekHops, _best_hops, _walk
+from tests.mapper.helpers import adjacency, rows_of
+from tests.mapper.hop_refinement.cases import (
+    SEEDS,
+    load_of,
+    random_case,
+)
+from tests.twins import hop_refinement as twin
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_walk(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    weight = rng.integers(0, 5, int(rng.integers(1, 9)))
+    at = int(rng.integers(weight.size))
+    gain = np.full(weight.size, -1, np.int64)
+    best = _walk(weight, at, weight[:at].sum(), weight[at + 1 :].sum(), gain)
+    expected, gains = twin.walk(weight.tolist(), at)
+    assert best == expected
+    assert {p: int(g) for p, g in enumerate(gain) if g >= 0} == gains
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_best_hops(seed: int) -> None:
+    graph, core, mesh = random_case(seed)
+    sizes = graph.vertex_sizes()
+    for rows in (rows_of(graph), StreamedRows(graph, sizes, 0)):
+        load = load_of(rows, core, mesh)
+        scratch = [np.zeros(n, np.int64) for n in (mesh.width, mesh.height) * 2]
+        for index in range(rows.chunks):
+            chunk = rows.read(index)
+            moves = np.empty((4, chunk.vertices), np.int32)
+            found, paid, everything = _best_hops(
+                chunk.first, chunk.indptr, chunk.ids, chunk.weights, core, sizes, mesh.column,
+                mesh.row, load, mesh.room, *scratch, *moves,
+            )  # fmt: skip
+            assert not scratch[0].any()
+            assert not scratch[1].any()
+            expected = twin.best_hops(
+                chunk.first,
+                adjacency(chunk.indptr, chunk.ids, chunk.weights),
+                core.tolist(),
+                sizes.tolist(),
+                mesh.width,
+                mesh.height,
+                load.tolist(),
+                mesh.room.tolist(),
+                MUCH_BETTER,
+            )
+            assert [tuple(move) for move in moves[:, :found].T.tolist()] == expected[0]
+            assert (paid, everything) == expected[1:]
+            seeker = SeekHops(mesh.width, mesh.height, sizes, mesh.room)
+            sought = seeker.seek(chunk, core, load)
+            assert sought.table.tolist() == moves[:, :found].tolist()
+            assert (sought.outside, sought.everything) == (paid, everything)
+            fixed = np.random.default_rng(seed).random(core.size) < 0.3
+            freely = SeekHops(mesh.width, mesh.height, sizes, mesh.room, fixed)
+            left = [move for move in sought.table.T.tolist() if not fixed[move[0]]]
+            assert freely.seek(chunk, core, load).table.T.tolist() == left

@@ -1,0 +1,204 @@
+"""Gains, searches, bisections and trees against their slow twins."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from mapper.hop_refinement.mesh import Mesh
+from mapper.hypergraph.bisection import Effort, bisect, partition_by_bisection
+from mapper.hypergraph.fm import (
+    ENOUGH,
+    Search,
+    _best_target,
+    _grow,
+    _move,
+    _search,
+    _unload,
+    refine,
+)
+from mapper.hypergraph.gains import State, new_queue, new_state
+from mapper.hypergraph.hypergraph import Hypergraph, connectivity
+from mapper.hypergraph.partition import PartitionEffort, partition_hypergraph
+from mapper.hypergraph.rebisection import PairEffort, cut_pairs_anew
+from mapper.hypergraph.tree_refinement import TreeEffort, refine_by_trees
+from mapper.hypergraph.trees import _change, _put, anneal_trees, new_trees
+from mapper.runtime.threads import Team
+from tests.twins import hypergraph as naive
+
+SEEDS = range(10)
+
+
+def case(seed: int, parts: int = 3) -> tuple[naive.Nets, Hypergraph, State, np.random.Generator]:
+    rng = np.random.default_rng(seed)
+    n = int(rng.integers(6, 18))
+    nets = naive.random_nets(rng, n, int(rng.integers(1, 25)))
+    graph = naive.as_graph(nets, rng.integers(0, 3, n).tolist())
+    part = rng.integers(0, parts, n).astype(np.int32)
+    room = np.full(parts, int(graph.sizes.sum()) // parts + 3)
+    return nets, graph, new_state(graph, part, room), rng
+
+
+def check(nets: naive.Nets, state: State) -> None:
+    """Everything that is kept up to date is what it should be."""
+    part, parts = state.part.tolist(), state.room.size
+    fresh = np.zeros(parts, np.int64)
+    np.add.at(fresh, state.part, state.sizes)
+    assert state.load.tolist() == fresh.tolist()
+    for v in range(len(part)):
+        expected = naive.gains(nets, part, parts, v)
+        for k in range(parts):
+            if k != part[v]:
+                gain = state.alone[v] - state.strength[v] + state.reach[v, k]
+                assert gain == expected[k]
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_gains_stay_right(seed: int) -> None:
+    nets, graph, state, rng = case(seed)
+    check(nets, state)
+    queue = new_queue(graph.vertices)
+    queue.locked[:] = 0
+    queue.place[:] = -1
+    queue.target[:] = -1
+    for _ in range(12):
+        v = int(rng.integers(graph.vertices))
+        others = [k for k in range(3) if k != state.part[v]]
+        _move(state, queue, v, int(rng.choice(others)), 0, False)
+        check(nets, state)
+        best, cost = _best_target(state, v)
+        free = {
+            k: gain
+            for k, gain in enumerate(naive.gains(nets, state.part.tolist(), 3, v))
+            if k != state.part[v] and state.load[k] + state.sizes[v] <= state.room[k]
+        }
+        reached = [k for k in free if state.reach[v, k] > 0]
+        if reached:
+            assert -cost == max(free[k] for k in reached) == free[best]
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_searches_gain_what_they_say(seed: int) -> None:
+    nets, graph, state, rng = case(seed)
+    before = naive.cost(nets, state.part.tolist())
+    over = np.maximum(state.load - state.room, 0)
+    queue = new_queue(graph.vertices)
+    won = _search(state, queue, rng.permutation(graph.vertices), 2, 5, ENOUGH)
+    assert won >= 0
+    assert before - won == naive.cost(nets, state.part.tolist())
+    assert np.all(np.maximum(state.load - state.room, 0) <= over)
+    check(nets, state)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_unloading(seed: int) -> None:
+    nets, graph, state, rng = case(seed)
+    state.part[:] = 0
+    state = new_state(graph, state.part, state.room)
+    _unload(state, new_queue(graph.vertices), rng.permutation(graph.vertices))
+    assert np.all(state.load <= state.room)
+    check(nets, state)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_growing(seed: int) -> None:
+    nets, graph, state, _ = case(seed, 2)
+    state.part[:] = 1
+    state = new_state(graph, state.part, state.room)
+    _grow(state, new_queue(graph.vertices), 0, int(graph.sizes.sum()) // 2)
+    assert state.part[0] == 0
+    assert state.load[0] <= state.room[0]
+    check(nets, state)
+
+
+def ring(groups: int, members: int) -> Hypergraph:
+    """Groups of vertices with many nets inside, and one net to the next group."""
+    rng = np.random.default_rng(0)
+    nets = []
+    for k in range(groups):
+        own = np.arange(k * members, (k + 1) * members)
+        nets += [(3, rng.permutation(own)[:4].tolist()) for _ in range(3 * members)]
+        nets.append((1, [int(own[0]), int(own[-1] + 1) % (groups * members)]))
+    return naive.as_graph(nets, [1] * (groups * members))
+
+
+def test_groups_are_found() -> None:
+    graph = ring(4, 12)
+    effort = Effort(4, 3, 100, 2)
+    side = bisect(graph, 24, np.array([26, 26]), effort, np.random.default_rng(1))
+    assert connectivity(graph, side, 2) == 2
+    part = partition_by_bisection(graph, 4, 13, effort, np.random.default_rng(1))
+    assert connectivity(graph, part, 4) == 4
+    with Team(1) as team:
+        whole = PartitionEffort(effort, Search(3, 25, 100), 1, 10)
+        part = partition_hypergraph(graph, 4, 13, whole, 5, team)
+    assert connectivity(graph, part, 4) == 4
+    assert np.bincount(part).tolist() == [12] * 4
+
+
+def test_pairs_cut_anew_never_lose_whatever_the_threads() -> None:
+    graph = ring(6, 10)
+    start = np.random.default_rng(3).integers(0, 6, 60).astype(np.int32)
+    room = np.maximum(np.bincount(start, minlength=6), 12)
+    seen = []
+    for threads in (1, 3):
+        part = start.copy()
+        with Team(threads) as team:
+            won = cut_pairs_anew(graph, part, room, PairEffort(6, Effort(2, 2, 50)), 7, team)
+        assert connectivity(graph, start, 6) - connectivity(graph, part, 6) == won > 0
+        assert np.all(np.bincount(part, minlength=6) <= room)
+        seen.append(part.tolist())
+    assert seen[0] == seen[1]
+
+
+def test_no_table_no_refinement() -> None:
+    graph = ring(2, 6)
+    part = np.arange(12, dtype=np.int32) % 2
+    rng = np.random.default_rng(0)
+    assert refine(graph, part, np.full(2, 7), Search(3, 5, 50, memory=1), rng) == 0
+    assert part.tolist() == [0, 1] * 6
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("toll", [0, 3])
+def test_trees_are_priced_exactly(seed: int, toll: int) -> None:
+    nets, graph, _, rng = case(seed)
+    core = rng.integers(0, 12, graph.vertices).astype(np.int32)
+    room = np.full(12, 100)
+    trees, total = new_trees(graph, core, room, 4, toll)
+    assert total == naive.tree_cost(nets, core.tolist(), 4, toll)
+    for _ in range(15):
+        v, b = int(rng.integers(graph.vertices)), int(rng.integers(12))
+        if b == core[v]:
+            continue
+        change = _change(trees, v, b)
+        before = naive.tree_cost(nets, core.tolist(), 4, toll)
+        _put(trees, v, b)
+        assert before + change == naive.tree_cost(nets, core.tolist(), 4, toll)
+        assert (trees.weights * trees.price).sum() == before + change
+        loads = np.bincount(core, weights=graph.sizes, minlength=12)
+        assert trees.load.tolist() == loads.tolist()
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_annealing_keeps_the_room_and_the_best(seed: int) -> None:
+    nets, graph, _, rng = case(seed)
+    core = rng.integers(0, 6, graph.vertices).astype(np.int32)
+    room = np.maximum(np.bincount(core, weights=graph.sizes, minlength=6), 3).astype(np.int64)
+    room[5] = 0 if not np.any(core == 5) else room[5]
+    heats = np.geomspace(3.0, 0.1, 5)
+    found = anneal_trees(graph, core, room, 3, 2, heats, 150, seed)
+    assert found.tolist() == anneal_trees(graph, core, room, 3, 2, heats, 150, seed).tolist()
+    assert naive.tree_cost(nets, found.tolist(), 3, 2) <= naive.tree_cost(nets, core.tolist(), 3, 2)
+    assert np.all(np.bincount(found, weights=graph.sizes, minlength=6) <= room)
+
+
+def test_a_cycle_saves_tree_hops() -> None:
+    graph = ring(4, 12)
+    core = np.repeat(np.array([0, 3, 1, 2], np.int32), 12)
+    core[::5] = core[::-5][: core[::5].size]
+    mesh = Mesh(2, 2, np.full(4, 14))
+    found, before, after = refine_by_trees(graph, core, mesh, TreeEffort(50, least=5000), 1)
+    assert after < before == new_trees(graph, core, mesh.room, 2)[1]
+    assert after == new_trees(graph, found, mesh.room, 2)[1]
+    assert np.bincount(found).max() <= 14

@@ -1,0 +1,177 @@
+"""Streamed refinement by connectivity against its slow twin, and whole runs both ways."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from chipsim.chip.model import Chip
+from mapper.errors import UsageError
+from mapper.evaluation.measure import measure_network
+from mapper.graph.rows import StreamedRows
+from mapper.hypergraph.hypergraph import connectivity
+from mapper.hypergraph.net_rows import NetReader, net_traffic, read_nets
+from mapper.hypergraph.streamed import (
+    _add_gains,
+    _candidates,
+    refine_streamed,
+    streamed_traffic,
+)
+from mapper.pipeline import map_network
+from mapper.runtime.memory_plan import make_plan
+from mapper.runtime.monitor import Monitor
+from mapper.runtime.threads import Team
+from mapper.settings import Settings, preset
+from storage.scratch.scratch import Scratch
+from storage.store.network import NetworkFile
+from storage.store.writer import NetworkWriter
+from tests.twins import hypergraph as naive
+
+SEEDS = range(8)
+
+
+def write(path: Path, neurons: int, fanout: int, seed: int, undirected: bool = False) -> Path:
+    """Neurons on a line whose targets are near, some silent, some of size 0."""
+    rng = np.random.default_rng(seed)
+    source = np.repeat(np.arange(neurons), fanout)
+    target = (source + rng.integers(1, 8, source.size)) % neurons
+    with NetworkWriter(path, neurons, undirected=undirected, block_size=16) as writer:
+        writer.add(source, target, rng.integers(1, 9, source.size))
+        writer.set_attribute("rate", rng.integers(0, 5, neurons))
+        writer.set_attribute("size", (np.arange(neurons) % 7 > 0).astype(np.int64))
+        writer.finish()
+    return path
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_candidates(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    rows = [
+        [(int(u), int(w)) for u, w in zip(rng.permutation(12)[:k], rng.integers(0, 5, k),
+                                          strict=True)]
+        for k in rng.integers(0, 6, 5)
+    ]  # fmt: skip
+    part = rng.integers(0, 4, 12).astype(np.int32)
+    indptr = np.cumsum([0, *map(len, rows)])
+    ids = np.array([u for row in rows for u, _ in row], np.int32)
+    weights = np.array([w for row in rows for _, w in row], np.int32)
+    target, pull = np.empty(12, np.int32), np.zeros(4, np.int64)
+    _candidates(3, indptr, ids, weights, part, pull, np.empty(4, np.int32), target)
+    assert not pull.any()
+    for i, row in enumerate(rows):
+        found = naive.pulls(row, part.tolist(), int(part[3 + i]))
+        if found:
+            assert found[int(target[3 + i])] == max(found.values())
+        else:
+            assert target[3 + i] == -1
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_gains_add_up_net_by_net(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    nets = naive.random_nets(rng, 14, 20)
+    graph = naive.as_graph(nets, [1] * 14)
+    part = rng.integers(0, 4, 14).astype(np.int32)
+    target = rng.integers(-1, 4, 14).astype(np.int32)
+    target[target == part] = -1
+    gain, count = np.zeros(14, np.int64), np.zeros(4, np.int64)
+    cost = _add_gains(graph.start, graph.pins, graph.weights, part, target, count, gain)
+    assert cost == naive.cost(nets, part.tolist())
+    assert not count.any()
+    for v in range(14):
+        expected = naive.gains(nets, part.tolist(), 4, v)[target[v]] if target[v] >= 0 else 0
+        assert gain[v] == expected
+
+
+@pytest.mark.parametrize("undirected", [False, True])
+def test_passes_save_connectivity_for_any_number_of_threads(
+    undirected: bool, tmp_path: Path
+) -> None:
+    path = write(tmp_path / "net.bin", 200, 4, 1, undirected)
+    with NetworkFile(path) as network:
+        sizes = network.vertex_sizes()
+        start = (np.arange(200) // 40).astype(np.int32)
+        start[::9] = np.random.default_rng(2).integers(0, 5, start[::9].size)
+        room = np.full(5, 40)
+        assert np.bincount(start, sizes).max() <= 40
+        ends = []
+        for threads in (1, 3):
+            with Team(threads) as team:
+                graph = read_nets(network, sizes, team)
+                part = start.copy()
+                rows = StreamedRows(network, sizes, 0)
+                costs = [
+                    refine_streamed(rows, NetReader(network), part, room, 5, index, team)
+                    for index in range(4)
+                ]
+                assert costs[0][0] > 0
+                assert connectivity(graph, part, 5) < connectivity(graph, start, 5)
+                assert np.bincount(part, sizes).max() <= 40
+                exact = net_traffic(graph, part, 5)
+                nets = NetReader(network)
+                traffic = streamed_traffic(rows, nets, part, 5, 1 << 20, tmp_path, team)
+                for name in ("indptr", "ids", "weights", "sizes"):
+                    assert getattr(traffic, name).tolist() == getattr(exact, name).tolist()
+                few = streamed_traffic(rows, nets, part, 5, 100, tmp_path, team)
+                assert few.sizes.tolist() == exact.sizes.tolist()
+                ends.append(part.tolist())
+    assert ends[0] == ends[1]
+
+
+@pytest.mark.parametrize("undirected", [False, True])
+def test_nets_cost_what_the_metric_says(undirected: bool, tmp_path: Path) -> None:
+    path = write(tmp_path / "net.bin", 60, 3, 4, undirected)
+    chip = Chip(name="tiny", width=3, height=2, neurons=100)
+    core = np.random.default_rng(0).integers(0, 6, 60).astype(np.int32)
+    with NetworkFile(path) as network, Team(1) as team:
+        graph = read_nets(network, network.vertex_sizes(), team)
+        measured = measure_network(network, chip, core)
+        assert connectivity(graph, core, 6) == measured.connectivity
+        nets = naive.as_nets(graph)
+        assert naive.tree_cost(nets, core.tolist(), 3, 0) == measured.multicast_links.sum()
+
+
+def mapped(path: Path, folder: Path, settings: Settings) -> tuple[list[int], int, int]:
+    chip = Chip(name="tiny", width=3, height=2, neurons=32)
+    with NetworkFile(path) as network, Scratch(folder) as scratch:
+        found = map_network(network, chip, settings, scratch, Monitor())
+        loads = np.bincount(found.core, network.vertex_sizes())
+    assert loads.max() <= 32
+    return found.core.tolist(), found.traffic.connectivity, int(found.traffic.multicast_links.sum())
+
+
+@pytest.mark.jit
+@pytest.mark.parametrize("name", ["fast", "default", "strong"])
+@pytest.mark.parametrize("undirected", [False, True])
+@pytest.mark.usefixtures("light_placement")
+def test_whole_runs(name: str, undirected: bool, tmp_path: Path) -> None:
+    path = write(tmp_path / "net.bin", 200, 4, 3, undirected)
+    settings = preset(name, objective="multicast", memory_bytes=1 << 30, recuts=2, tree_cycles=1)
+    first = mapped(path, tmp_path / "a", settings)
+    assert first == mapped(path, tmp_path / "b", replace(settings, threads=3))
+    unicast = mapped(path, tmp_path / "c", replace(settings, objective="unicast"))
+    assert first[1] <= unicast[1]
+
+
+@pytest.mark.jit
+@pytest.mark.usefixtures("light_placement")
+def test_runs_whose_nets_do_not_fit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mapper.runtime.memory_plan.NET_BYTES", 1 << 40)
+    path = write(tmp_path / "net.bin", 200, 4, 3)
+    settings = preset("default", objective="multicast", memory_bytes=1 << 30)
+    with NetworkFile(path) as network:
+        plan = make_plan(network, Chip(name="tiny", width=3, height=2, neurons=32), settings)
+        assert not plan.nets_held
+        assert plan.stages["refine by nets"] > 0
+    first = mapped(path, tmp_path / "a", settings)
+    assert first == mapped(path, tmp_path / "b", replace(settings, threads=3))
+
+
+def test_objectives_are_checked() -> None:
+    with pytest.raises(UsageError, match="objective is 'hops'; give unicast or cut or multicast"):
+        preset("default", objective="hops")
+    with pytest.raises(UsageError, match="the preset classic has no objective multicast"):
+        preset("classic", objective="multicast")

@@ -1,0 +1,323 @@
+"""Every limit of a core: counted, bounded, repaired, and kept by whole runs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from chipsim.chip.limits import violations
+from chipsim.chip.model import Chip
+from mapper.errors import DoesNotFitError
+from mapper.limits.axons import _fitting, make_job
+from mapper.limits.bounds import axon_bounds
+from mapper.limits.capacity import demands
+from mapper.limits.combined import fold
+from mapper.limits.enforce import Effort, Items, Load, repair
+from mapper.limits.exchange import _count, _fill_table, _judge, _leaving, _move, _relief
+from mapper.limits.use import (
+    NO_LIMIT,
+    Use,
+    count_fans,
+    count_use,
+    excess,
+    weight_of_excess,
+)
+from mapper.pipeline import map_network
+from mapper.results.output import scratch_in
+from mapper.runtime.monitor import Monitor
+from mapper.runtime.threads import Team
+from mapper.settings import preset
+from storage.store.memory import MemoryGraph
+from storage.store.network import NetworkFile
+from tests.mapper.helpers import random_network
+from tests.twins import limits as twin
+
+pytestmark = pytest.mark.usefixtures("light_placement")
+
+SEEDS = range(20)
+
+
+def directed(
+    rng: np.random.Generator, n: int, m: int, undirected: bool = False
+) -> tuple[MemoryGraph, twin.Edges]:
+    """A random network and its synapses, those of an undirected one in both directions."""
+    source, target = rng.integers(0, n, (2, m))
+    sizes = rng.integers(1, 4, n)
+    graph = MemoryGraph.from_edges(
+        n, source, target, sizes=sizes, undirected=undirected, block_size=8
+    )
+    edges = {(int(s), int(t)) for s, t in zip(source, target, strict=True) if s != t}
+    if undirected:
+        edges |= {(t, s) for s, t in edges}
+    return graph, sorted(edges)
+
+
+def random_items(rng: np.random.Generator, n: int, single: bool) -> Items:
+    if single:
+        return Items.single(n)
+    item = np.unique(rng.integers(0, n, n), return_inverse=True)[1].astype(np.int32)
+    return Items(item, np.zeros(int(item.max()) + 1, np.bool_))
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+@pytest.mark.parametrize("undirected", [False, True])
+@pytest.mark.parametrize("seed", SEEDS)
+def test_use_is_counted_as_defined(seed: int, undirected: bool, threads: int) -> None:
+    rng = np.random.default_rng(seed)
+    n, parts = int(rng.integers(1, 50)), int(rng.integers(1, 9))
+    graph, edges = directed(rng, n, int(rng.integers(0, 200)), undirected)
+    part = rng.integers(0, parts, n).astype(np.int32)
+    fans = count_fans(graph)
+    assert fans.into.tolist() == [sum(t == v for _, t in edges) for v in range(n)]
+    assert fans.out.tolist() == [sum(s == v for s, _ in edges) for v in range(n)]
+    with Team(threads) as team:
+        use = count_use(graph, part, parts, graph.vertex_sizes(), fans.into, team)
+    sizes = graph.vertex_sizes().tolist()
+    assert use.table.tolist() == twin.use(edges, part.tolist(), parts, sizes)
+    assert use.reach.tolist() == twin.reach(edges, part.tolist())
+
+
+@pytest.mark.parametrize("single", [True, False])
+@pytest.mark.parametrize("seed", SEEDS)
+def test_moves_keep_all_sums(seed: int, single: bool) -> None:
+    """After every move all sums are those of counting anew; judgements tell what moves do."""
+    rng = np.random.default_rng(seed)
+    n, parts = int(rng.integers(2, 30)), int(rng.integers(2, 7))
+    graph, edges = directed(rng, n, int(rng.integers(0, 120)))
+    items = random_items(rng, n, single)
+    place = rng.integers(0, parts, items.count).astype(np.int32)
+    limits = rng.integers(1, 20, 4).astype(np.int64)
+    weight = weight_of_excess(limits)
+    fans = count_fans(graph)
+    sizes, fan_in = items.total(graph.vertex_sizes()), items.total(fans.into)
+    with Team(1) as team:
+        use = count_use(graph, place[items.item], parts, graph.vertex_sizes(), fans.into, team)
+    sources: list[list[int]] = [[] for _ in range(items.count)]
+    for s, t in edges:
+        sources[items.item[t]].append(s)
+    rows = np.array([s for row in sources for s in sorted(row)], np.int32)
+    end = np.cumsum([len(row) for row in sources])
+    start = end - [len(row) for row in sources]
+    keys, counts = np.full(4096, -1, np.int64), np.zeros(4096, np.int32)
+    every = np.arange(items.count)
+    used = np.array([_fill_table(every, start, end, rows, place, parts, keys, counts), 4096])
+    first, members = items.members()
+    plain = graph.vertex_sizes().tolist()
+    for _ in range(20):
+        v, to = int(rng.integers(items.count)), int(rng.integers(parts))
+        own = int(place[v])
+        if own == to:
+            continue
+        before = twin.excess(use.table.tolist(), limits.tolist(), weight.tolist())
+        leaving = _leaving(v, own, first, members, use.reach, parts, keys, counts)
+        tables = (use.table, limits, weight, keys, counts)
+        _, new = _judge(v, to, leaving, place, items.item, sizes, fan_in, start, end, rows, *tables)
+        here = {s for s, t in edges if place[items.item[t]] == to}
+        assert new == len(set(sources[v]) - here)
+        relief = _relief(v, own, leaving, sizes, fan_in, start, end, rows, *tables)
+        assert relief >= 0
+        change = _move(
+            v, to, place, items.item, first, members, sizes, fan_in, start, end, rows, use.reach,
+            use.table, limits, weight, keys, counts, used,
+        )  # fmt: skip
+        part = place[items.item].tolist()
+        assert place[v] == to
+        assert use.table.tolist() == twin.use(edges, part, parts, plain)
+        assert use.reach.tolist() == twin.reach(edges, part)
+        after = twin.excess(use.table.tolist(), limits.tolist(), weight.tolist())
+        assert change == after - before
+    for s in range(n):
+        for k in range(parts):
+            there = sum(a == s and place[items.item[t]] == k for a, t in edges)
+            assert _count(keys, counts, s * parts + k) == there
+
+
+def random_load(seed: int, slack: float) -> tuple[Load, NDArray[np.int32], int]:
+    """A network, a random partition, and limits about `slack` above its mean use."""
+    rng = np.random.default_rng(seed)
+    n, parts = 160, 16
+    graph, _ = directed(rng, n, 1200)
+    fan_in = count_fans(graph).into
+    place = rng.integers(0, parts, n).astype(np.int32)
+    with Team(1) as team:
+        use = count_use(graph, place, parts, graph.vertex_sizes(), fan_in, team)
+    limits = np.ceil(use.table.mean(axis=1) * slack).astype(np.int64)
+    return Load(graph, graph.vertex_sizes(), fan_in, limits), place, parts
+
+
+@pytest.mark.jit
+@pytest.mark.parametrize("memory", [1 << 14, 1 << 24])
+@pytest.mark.parametrize("seed", range(6))
+def test_repair_brings_all_limits_together(seed: int, memory: int) -> None:
+    load, start, parts = random_load(seed, 1.18)
+    weight = weight_of_excess(load.limits)
+    found = []
+    for threads in (1, 2):
+        place = start.copy()
+        allowed = np.ones(parts, np.bool_)
+        with Team(threads) as team:
+            assert excess(load.count(place, parts, team).table, load.limits, weight).any()
+            items = Items.single(place.size)
+            use = repair(load, items, place, parts, allowed, memory, 3, team)
+        assert not excess(use.table, load.limits, weight).any()
+        found.append(place.tolist())
+    assert found[0] == found[1]
+
+
+@pytest.mark.jit
+def test_repair_leaves_alone_what_is_fixed_and_what_is_not_allowed() -> None:
+    load, place, parts = random_load(1, 1.3)
+    rng = np.random.default_rng(0)
+    fixed = rng.random(place.size) < 0.2
+    allowed = np.ones(parts, np.bool_)
+    allowed[3] = False
+    place[place == 3] = 4  # far too many
+    before = place.copy()
+    items = Items(np.arange(place.size, dtype=np.int32), fixed)
+    with Team(1) as team:
+        use = repair(load, items, place, parts, allowed, 1 << 24, 0, team)
+    assert (use.table <= load.limits[:, None]).all()
+    assert (place[fixed] == before[fixed]).all()
+    assert not (place == 3).any()
+
+
+def test_repairs_end_at_their_bound_of_work() -> None:
+    """Whatever the clock says: what is left of the work decides, and is used up by all together."""
+    load, start, parts = random_load(1, 1.18)
+    items, allowed = Items.single(start.size), np.ones(parts, np.bool_)
+    spent, enough = Effort(0), Effort.of(load)
+    synapses = int(load.fan_in.sum())
+    assert enough.left == 2 * (100 * synapses + 50_000_000)
+    place = start.copy()
+    with Team(1) as team:
+        before = load.count(place, parts, team)
+        use = repair(load, items, place, parts, allowed, 1 << 24, 3, team, spent)
+        assert spent.stopped
+        assert np.array_equal(place, start)
+        assert np.array_equal(use.table, before.table)
+        left = enough.left
+        repair(load, items, place, parts, allowed, 1 << 24, 3, team, enough)
+    assert not np.array_equal(place, start)
+    assert enough.left < left
+    assert not enough.stopped
+
+
+def test_a_repair_without_hope_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """At three hundredths a pass, those that are left are too few from the eighth on: six more."""
+    load, place, parts = random_load(1, 1.18)
+    made: list[int] = []
+
+    def exchange(*_: object) -> None:
+        made.append(1)
+
+    def count(self: Load, part: object, parts: int, team: Team) -> Use:
+        table = np.zeros((4, parts), np.int64)
+        table[0, 0] = load.limits[0] + int(10**6 * 0.97 ** len(made))
+        return Use(table, np.zeros(0, np.int32))
+
+    monkeypatch.setattr("mapper.limits.enforce._exchange", exchange)
+    monkeypatch.setattr(Load, "count", count)
+    effort, items = Effort.of(load), Items.single(place.size)
+    with Team(1) as team:
+        repair(load, items, place, parts, np.ones(parts, np.bool_), 1 << 24, 3, team, effort)
+    assert len(made) == 7 + 6
+    assert effort.stopped
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_bounds_hold_for_every_partition(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    n, parts = 6, 3
+    source, target = rng.integers(0, n, (2, 14))
+    graph = MemoryGraph.from_edges(n, source, target)
+    edges = sorted({(int(s), int(t)) for s, t in zip(source, target, strict=True) if s != t})
+    fans = count_fans(graph)
+    cap = int(rng.integers(2, 5))
+    synapses = int(rng.integers(fans.into.max(), 15))
+    chip = Chip("c", parts, 1, neurons=cap, synapses=synapses)
+    bounds = axon_bounds(graph, chip, graph.vertex_sizes(), fans)
+    least_in, least_out = twin.least_axons(edges, n, parts, cap, synapses)
+    assert 0 < bounds.axons_in <= least_in
+    assert bounds.axons_out <= least_out
+
+
+def test_a_bound_that_proves() -> None:
+    """100 neurons of four targets each: with one neuron a core, every synapse is an axon."""
+    ring = np.arange(100)
+    graph = MemoryGraph.from_edges(
+        100, np.tile(ring, 4), np.concatenate([(ring + step) % 100 for step in (1, 2, 3, 4)])
+    )
+    chip = Chip("c", 10, 10, neurons=1, axons_in=4, axons_out=3)
+    by_name = {demand.limit: demand for demand in demands(graph, chip)}
+    assert by_name["axons_in"].needed == 400
+    assert by_name["axons_in"].fits
+    assert by_name["axons_out"].needed == 300
+    assert by_name["axons_out"].fits
+    chip = Chip("c", 10, 10, neurons=1, axons_in=3, axons_out=2)
+    by_name = {demand.limit: demand for demand in demands(graph, chip)}
+    assert not by_name["axons_in"].fits
+    assert str(by_name["axons_in"]).startswith(
+        "vertex 0 needs 4 axons_in, a core has 3: 1 too few (and so do 99 more vertices)"
+    )
+    assert not by_name["axons_out"].fits
+
+
+def test_folded_sizes_keep_the_limits_that_add_up() -> None:
+    rng = np.random.default_rng(0)
+    sizes, fan_in = rng.integers(1, 5, 100), rng.integers(0, 9, 100)
+    limits = np.array([50, 90, NO_LIMIT, NO_LIMIT])
+    demand = (sizes, fan_in, fan_in, fan_in)
+    folded = fold(demand, limits, np.zeros(2), 100)
+    assert folded.exact
+    assert (folded.sizes * 50 >= sizes * folded.capacity).all()
+    assert (folded.sizes * 90 >= fan_in * folded.capacity).all()
+    tight = fold(demand, limits, np.zeros(2), -(-int(sizes.sum()) // 50))
+    assert not tight.exact
+    assert tight.sizes.sum() < folded.sizes.sum()
+
+
+def test_the_model_of_shared_sources_is_met_where_it_holds() -> None:
+    sources, fan, vertices = 5000.0, 40.0, 200.0
+    axons = np.array([round(sources * (1 - (1 - fan / sources) ** vertices))])
+    fits = _fitting(np.array([fan]), np.array([vertices]), axons, 1000)
+    assert sources * (1 - (1 - fan / sources) ** fits[0]) == pytest.approx(1000, rel=0.01)
+
+
+def mapped(path: Path, chip: Chip, folder: Path, name: str, seed: int = 0) -> NDArray[np.int32]:
+    settings = preset(name, seed=seed, memory_bytes=1 << 28, block_vertices=64)
+    with (
+        Monitor() as monitor,
+        NetworkFile(path) as network,
+        scratch_in(folder / f"scratch-{name}", keep=False) as scratch,
+    ):
+        mapping = map_network(network, chip, settings, scratch, monitor)
+    assert violations(chip, mapping.traffic.usage) == []
+    return mapping.core
+
+
+@pytest.mark.jit
+@pytest.mark.parametrize("name", ["fast", "default", "strong", "classic"])
+def test_runs_keep_all_four_limits(name: str, folder: Path) -> None:
+    """Cores that are filled by neurons alone would be far above each of the other limits."""
+    path = random_network(folder / "net.bin", 400, 3200)
+    chip = Chip("c", 8, 8, neurons=16, synapses=75, axons_in=68, axons_out=70, unavailable=(3, 40))
+    core = mapped(path, chip, folder, name)
+    assert np.array_equal(core, mapped(path, chip, folder, name))
+
+
+@pytest.mark.jit
+def test_what_is_not_found_is_said(folder: Path) -> None:
+    path = random_network(folder / "net.bin", 60, 900)
+    chip = Chip("c", 4, 4, neurons=16, axons_in=25)
+    with pytest.raises(DoesNotFitError, match=r"nor a proof .* above the limit of 25"):
+        mapped(path, chip, folder, "fast")
+
+
+def test_limits_out_of_reach_cost_nothing(folder: Path) -> None:
+    with NetworkFile(random_network(folder / "net.bin", 60, 900)) as network:
+        assert not make_job(network, Chip("c", 4, 4), 1).watched
+        assert not make_job(network, Chip("c", 4, 4, axons_in=60), 1).watched
+        assert make_job(network, Chip("c", 4, 4, axons_in=59), 1).watched

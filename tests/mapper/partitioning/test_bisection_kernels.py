@@ -1,0 +1,385 @@
+"""Kernels that cut a block in two, against their twins; bisections against their promises."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from mapper.graph.heap import _remove, _sift_down, _sift_up
+from mapper.graph.rows import HeldRows
+from mapper.partitioning.multilevel_bisection import _bisect, _cluster, _contract, _grown
+from mapper.partitioning.recursive_splitting import _extract, _limits, _split
+from mapper.partitioning.two_way_fm import _cost_and_excess, _falling, _fm, _grow, _smooth
+from mapper.runtime.random import _next
+from storage.store.memory import MemoryGraph
+from tests.mapper.helpers import (
+    adjacency,
+    grid_graph,
+    heavy_graph,
+    links_of,
+    random_graph,
+    rows_of,
+)
+from tests.seeds import seeds
+from tests.twins import bisection as twin
+from tests.twins import partitioning as naive
+
+SEEDS = range(30)
+
+Four = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
+
+
+def state_of(seed: int) -> np.ndarray:
+    return np.array([seed * 2 + 1], np.uint64)
+
+
+def csr(rows: HeldRows) -> Four:
+    """indptr, ids, weights, sizes: what every kernel begins with, behind n."""
+    return rows.indptr, rows.ids, rows.weights, rows.sizes
+
+
+def unbiased(rows: HeldRows) -> tuple[np.ndarray, ...]:
+    return *csr(rows), np.zeros(rows.vertices, np.int64)
+
+
+def queues(n: int) -> Four:
+    """heap of both sides, place, cost, moves: scratch of FM."""
+    place, cost, moves = np.empty((3, n), np.int64)
+    return np.empty((2, n), np.int64), place, cost, moves
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_random_numbers(seed: int) -> None:
+    state, random = state_of(seed), twin.Xorshift(2 * seed + 1)
+    for _ in range(20):
+        assert int(_next(state)) == random.next()
+    assert 0 <= random.next() < 2**31
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_heap(seed: int) -> None:
+    """Costs rise and fall, vertices leave from anywhere; the first is always the cheapest."""
+    rng = np.random.default_rng(seed)
+    n = int(rng.integers(1, 40))
+    cost, heap, place = rng.integers(-9, 9, n), rng.permutation(n), np.empty(n, np.int64)
+    place[heap] = np.arange(n)
+    for i in range(n // 2 - 1, -1, -1):
+        _sift_down(heap, place, cost, i, n)
+    length, there = n, set(range(n))
+    while length:
+        v = int(rng.choice(sorted(there)))
+        if rng.random() < 0.5:
+            cost[v] += 5
+            _sift_down(heap, place, cost, place[v], length)
+        else:
+            cost[v] -= 5
+            _sift_up(heap, place, cost, place[v])
+        assert cost[heap[0]] == min(cost[u] for u in there)
+        leaves = int(rng.choice(sorted(there)))
+        length = _remove(heap, place, cost, leaves, length)
+        there.remove(leaves)
+        assert set(heap[:length].tolist()) == there
+        assert place[leaves] == -1
+        assert place[heap[:length]].tolist() == list(range(length))
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_grow(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    n = int(rng.integers(2, 30))
+    rows = rows_of(heavy_graph(rng, n, sizes=3))
+    total = int(rows.sizes.sum())
+    target = int(rng.integers(0, total + 1))
+    most = target + int(rng.integers(0, 4))
+    side = np.empty(n, np.uint8)
+    heap, place, cost, _ = queues(n)
+    bias = rng.integers(-(10**9), 10**9, n) * (seed % 2)
+    _grow(n, *csr(rows), bias, target, most, side, heap[0], place, cost, state_of(seed))
+    random = twin.Xorshift(2 * seed + 1)
+    expected = twin.grow(links_of(rows), rows.sizes.tolist(), bias.tolist(), target, most, random)
+    assert side.tolist() == expected
+    assert rows.sizes[side == 0].sum() <= most
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_grow_reaches_its_target_over_components(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    n = int(rng.integers(1, 60))
+    rows = rows_of(random_graph(rng, n, largest=2, mean_degree=1.5))
+    side, (heap, place, cost, _) = np.empty(n, np.uint8), queues(n)
+    target = int(rng.integers(0, n + 1))
+    _grow(n, *unbiased(rows), target, target, side, heap[0], place, cost, state_of(seed))
+    assert side.tolist().count(0) == target
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_smooth(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    n = int(rng.integers(2, 40))
+    rows = rows_of(random_graph(rng, n, largest=20, sizes=3, mean_degree=6))
+    start = rng.choice([-1.0, 1.0], n)
+    x, side = start.astype(np.float32), np.empty(n, np.uint8)
+    steps, target = int(rng.integers(0, 8)), int(rng.integers(0, rows.sizes.sum() + 1))
+    _smooth(n, *csr(rows), target, steps, x, side)
+    assert np.allclose(x, twin.averaged(links_of(rows), start.tolist(), steps), atol=1e-4)
+    assert side.tolist() == twin.halved(x.tolist(), rows.sizes.tolist(), target)
+    if (rows.sizes == 1).all():
+        assert side.tolist().count(0) == target
+
+
+def test_smoothing_finds_the_bridge_between_two_cliques() -> None:
+    pairs = [(10 * k + i, 10 * k + j) for k in range(2) for i in range(10) for j in range(i)]
+    source, target = np.array([*pairs, (0, 10)]).T
+    rows = rows_of(MemoryGraph.from_edges(20, source, target, undirected=True))
+    x, side = np.ones(20, np.float32), np.empty(20, np.uint8)
+    x[[3, *range(10, 20)]] = -1  # one vertex is on the wrong side
+    _smooth(20, *csr(rows), 10, 12, x, side)
+    assert side.tolist() == [0] * 10 + [1] * 10
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_cost_and_excess(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    n = int(rng.integers(1, 30))
+    rows = rows_of(random_graph(rng, n, sizes=3))
+    side = rng.integers(0, 2, n).astype(np.uint8)
+    most0, most1 = rng.integers(0, rows.sizes.sum() + 1, 2).tolist()
+    bias = rng.integers(-9, 9, n)
+    found = _cost_and_excess(n, *csr(rows), bias, most0, most1, side)
+    sides = side.tolist()
+    assert found == (
+        naive.cut(links_of(rows), sides) + bias[side == 1].sum(),
+        twin.excess(rows.sizes.tolist(), (most0, most1), sides),
+    )
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_fm(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    n = int(rng.integers(2, 50))
+    rows = rows_of(heavy_graph(rng, n, sizes=int(rng.integers(1, 4))))
+    side = rng.integers(0, 2, n).astype(np.uint8)
+    total = int(rows.sizes.sum())
+    most0, most1 = ((total + 1) // 2 + rng.integers(-2, 6, 2)).tolist()
+    bias = rng.integers(-5 * 10**9, 5 * 10**9, n) * int(rng.integers(0, 2))
+    expected = twin.fm(
+        links_of(rows), rows.sizes.tolist(), (most0, most1), 2, side.tolist(), bias.tolist()
+    )
+    before = _cost_and_excess(n, *csr(rows), bias, most0, most1, side)[0]
+    gain = _fm(n, *csr(rows), bias, most0, most1, 2, side, *queues(n))
+    assert side.tolist() == expected
+    after = _cost_and_excess(n, *csr(rows), bias, most0, most1, side)[0]
+    assert gain == before - after
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_fm_never_worsens(seed: int) -> None:
+    """Less excess counts first, then less cut; ties, weights of 0 and sizes of 0 occur."""
+    rng = np.random.default_rng(seed)
+    n = int(rng.integers(1, 120))
+    rows = rows_of(random_graph(rng, n, largest=2))
+    rows.sizes = rng.integers(0, 4, n)
+    side = rng.integers(0, 2, n).astype(np.uint8)
+    most0, most1 = (rows.sizes.sum() // 2 + rng.integers(-3, 6, 2)).tolist()
+    cut, excess = _cost_and_excess(n, *unbiased(rows), most0, most1, side)
+    for _ in range(3):
+        _fm(n, *unbiased(rows), most0, most1, 1, side, *queues(n))
+        new_cut, new_excess = _cost_and_excess(n, *unbiased(rows), most0, most1, side)
+        assert (new_excess, new_cut) <= (excess, cut)
+        cut, excess = new_cut, new_excess
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_fm_empties_a_side_that_is_overfull(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    n = int(rng.integers(2, 200))
+    rows = rows_of(random_graph(rng, n))
+    side = np.zeros(n, np.uint8)
+    most = (n // 2, n - n // 2)
+    _fm(n, *unbiased(rows), *most, 1, side, *queues(n))
+    assert np.bincount(side, minlength=2).tolist() == list(most)
+
+
+def test_fm_exchanges_vertices_where_there_is_no_slack() -> None:
+    """Two pairs that were torn apart: any single move would overfill a side."""
+    rows = rows_of(MemoryGraph.from_edges(4, [0, 1], [2, 3], [7, 7], undirected=True))
+    side = np.array([0, 0, 1, 1], np.uint8)
+    gain = _fm(4, *unbiased(rows), 2, 2, 1, side, *queues(4))
+    assert gain == 14
+    assert side[0] == side[2] != side[1] == side[3]
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_cluster_and_contract(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    n = int(rng.integers(1, 50))
+    rows = rows_of(random_graph(rng, n, largest=3, sizes=3))
+    links, sizes, limit = links_of(rows), rows.sizes.tolist(), int(rng.integers(1, 12))
+    label, held = np.empty(n, np.int32), np.empty(n, np.int64)
+    pull, (touched, order) = np.zeros(n, np.int64), np.empty((2, n), np.int64)
+    count = _cluster(n, *csr(rows), limit, label, held, pull, touched, order, state_of(seed))
+    assert label.tolist() == twin.cluster(links, sizes, limit, twin.Xorshift(2 * seed + 1))
+    assert count == label.max() + 1
+    held = np.bincount(label, weights=rows.sizes)
+    assert ((held <= limit) | (np.bincount(label) == 1)).all()
+    out_indptr, out_sizes = np.empty(count + 1, np.int64), np.empty(count, np.int64)
+    out_ids, out_weights = np.empty((2, rows.entries), np.int32)
+    _contract(
+        n, *csr(rows), label, count, out_indptr, out_ids, out_weights, out_sizes, pull, touched,
+        order,
+    )  # fmt: skip
+    assert not pull.any()
+    assert out_sizes.tolist() == held.astype(int).tolist()
+    found = [
+        (c, d, w)
+        for c, lists in enumerate(adjacency(out_indptr, out_ids, out_weights))
+        for d, w in lists
+    ]
+    assert naive.merged(found) == twin.contract(links, label.tolist())
+    assert len(found) == out_indptr[-1]
+
+
+def test_a_contracted_weight_is_capped() -> None:
+    indptr, ids = np.array([0, 2, 4, 6, 8]), np.array([2, 3, 2, 3, 0, 1, 0, 1], np.int32)
+    weights = np.full(8, 2**30, np.int32)
+    label = np.array([0, 0, 1, 1], np.int32)
+    out = np.empty(3, np.int64), np.empty(8, np.int32), np.empty(8, np.int32), np.empty(2, np.int64)
+    scratch = np.zeros(4, np.int64), np.empty(4, np.int64), np.empty(4, np.int64)
+    _contract(4, indptr, ids, weights, np.ones(4, np.int64), label, 2, *out, *scratch)
+    assert adjacency(*out[:3]) == [[(1, 2**31 - 1)], [(0, 2**31 - 1)]]
+
+
+def test_grown() -> None:
+    array = np.arange(5, dtype=np.int32)
+    assert _grown(array, 5) is array or np.shares_memory(_grown(array, 5), array)
+    for need in (6, 9, 100):
+        longer = _grown(array, need)
+        assert longer.size >= max(need, 10)
+        assert (longer.dtype, longer[:5].tolist()) == (array.dtype, array.tolist())
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_extract(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    n = int(rng.integers(1, 40))
+    rows = rows_of(random_graph(rng, n, sizes=4))
+    piece = rng.integers(0, 3, n).astype(np.int32)
+    for wanted in range(4):
+        local, members = np.empty(n, np.int32), np.empty(n, np.int64)
+        indptr, sizes = np.empty(n + 1, np.int64), np.empty(n, np.int64)
+        count, ids, weights = _extract(n, *csr(rows), piece, wanted, local, members, indptr, sizes)
+        expected, lists = naive.extract(links_of(rows), piece.tolist(), wanted)
+        assert members[:count].tolist() == expected
+        assert adjacency(indptr[: count + 1], ids, weights) == lists
+        assert sizes[:count].tolist() == rows.sizes[expected].tolist()
+
+
+@pytest.mark.parametrize("cores", range(2, 40))
+def test_limits(cores: int) -> None:
+    rng = np.random.default_rng(cores)
+    left = (cores + 1) // 2
+    for capacity in rng.integers(1, 50, 10).tolist():
+        size = int(rng.integers(0, cores * capacity + 3))
+        target, most0, most1 = _limits(size, cores, left, capacity)
+        assert (target, most0, most1) == twin.limits(size, cores, left, capacity)
+        assert target <= most0
+        assert size - target <= most1
+        if size <= cores * capacity:
+            assert most0 <= left * capacity
+            assert most1 <= (cores - left) * capacity
+
+
+def bisected(
+    rows: HeldRows, target: int, most: tuple[int, int], smoothing: int, seed: int = 0
+) -> np.ndarray:
+    n = rows.vertices
+    side = np.full(n, 9, np.uint8)
+    _bisect(n, *unbiased(rows), target, *most, 4, 2, smoothing, state_of(seed), side)
+    assert set(side.tolist()) <= {0, 1}
+    return side
+
+
+@pytest.mark.parametrize("smoothing", [0, 12])
+@pytest.mark.parametrize("seed", seeds(12, plain=3))
+def test_bisections_of_unit_sizes_are_within_their_limits(seed: int, smoothing: int) -> None:
+    rng = np.random.default_rng(seed)
+    n = int(rng.integers(2, 500))
+    rows = rows_of(random_graph(rng, n, mean_degree=float(rng.integers(0, 60))))
+    target = int(rng.integers(1, n))
+    most = (target + int(rng.integers(0, 3)), n - target + int(rng.integers(0, 3)))
+    side = bisected(rows, target, most, smoothing, seed)
+    assert (np.bincount(side, minlength=2) <= most).all()
+
+
+@pytest.mark.jit
+@pytest.mark.parametrize("smoothing", [0, 12])
+def test_a_grid_is_cut_almost_straight(smoothing: int) -> None:
+    rows = rows_of(grid_graph(24, 24))
+    cuts = []
+    for seed in range(3):
+        side = bisected(rows, 288, (292, 292), smoothing, seed)
+        cuts.append(_cost_and_excess(576, *unbiased(rows), 292, 292, side)[0])
+    assert min(cuts) <= 28  # 24 is the least
+    assert max(cuts) <= 60
+
+
+def split(
+    rows: HeldRows, cores: int, stop: int, capacity: int, seed: int = 0
+) -> tuple[np.ndarray, list[int]]:
+    piece, piece_cores = np.full(rows.vertices, -1, np.int32), np.zeros(cores, np.int64)
+    count = _split(
+        rows.vertices, *csr(rows), cores, stop, capacity, 3, 1, 4, seed, piece, piece_cores
+    )
+    return piece, piece_cores[:count].tolist()
+
+
+def pieces_by_halving(cores: int, stop: int) -> list[int]:
+    if cores <= stop:
+        return [cores]
+    left = (cores + 1) // 2
+    return pieces_by_halving(left, stop) + pieces_by_halving(cores - left, stop)
+
+
+@pytest.mark.parametrize("seed", seeds(40, plain=15))
+def test_split_into_pieces_within_the_capacity(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    cores, capacity = int(rng.integers(1, 20)), int(rng.integers(1, 20))
+    n = cores * capacity - int(rng.integers(0, 2) * rng.integers(0, cores * capacity))
+    stop = int(rng.integers(1, cores + 1))
+    rows = rows_of(random_graph(rng, n, mean_degree=6))
+    piece, piece_cores = split(rows, cores, stop, capacity, seed)
+    assert piece_cores == pieces_by_halving(cores, stop)
+    load = np.bincount(piece, minlength=len(piece_cores))
+    assert load.size == len(piece_cores)
+    assert (load <= np.array(piece_cores) * capacity).all()
+    again, _ = split(rows, cores, stop, capacity, seed)
+    assert again.tolist() == piece.tolist()
+
+
+@pytest.mark.parametrize("n", [0, 1, 2, 3])
+def test_split_of_fewer_vertices_than_cores(n: int) -> None:
+    rows = rows_of(random_graph(np.random.default_rng(0), max(n, 1)))
+    none = np.empty(0, np.int32)
+    if not n:
+        rows = HeldRows(np.zeros(1, np.int64), none, none, np.empty(0, np.int64))
+    piece, piece_cores = split(rows, 5, 1, 4)
+    assert piece_cores == [1] * 5
+    assert ((piece >= 0) & (piece < 5)).all()
+
+
+def test_neighbouring_numbers_are_pieces_of_the_same_piece() -> None:
+    rows = rows_of(grid_graph(16, 16))
+    fine, fine_cores = split(rows, 16, 1, 17)
+    assert fine_cores == [1] * 16
+    for pieces, best in ((2, 16), (4, 32), (16, 96)):
+        coarse = fine // (16 // pieces)
+        assert naive.cut(links_of(rows), coarse.tolist()) < 1.6 * best
+
+
+@pytest.mark.parametrize("n", [0, 1, 2, 16, 17, 100, 1000])
+def test_falling_order(n: int) -> None:
+    """That of numpy's stable sort: equal values, zeros of both signs among them, as they are."""
+    rng = np.random.default_rng(n)
+    for values in (rng.normal(size=n), rng.integers(-3, 4, n) * np.float64(-0.5)):
+        x = values.astype(np.float32)
+        assert _falling(x).tolist() == np.argsort(-x, kind="stable").tolist()

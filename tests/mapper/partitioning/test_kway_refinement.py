@@ -1,0 +1,273 @@
+"""K-way refinement: kernels against their twins, rounds against their promises."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+
+from mapper.graph.rows import Rows, StreamedRows
+from mapper.partitioning import kway_refinement as kway
+from mapper.partitioning.kway_refinement import _best_moves, _move_in_order, refine_round
+from mapper.runtime.threads import Team
+from storage.store.memory import MemoryGraph
+from tests.mapper.helpers import (
+    adjacency,
+    grid_graph,
+    links_of,
+    lists_of,
+    random_graph,
+    random_parts,
+    rows_of,
+)
+from tests.seeds import seeds
+from tests.twins import streamed as naive
+from tests.twins.partitioning import cut
+
+
+def found_moves(
+    rows: Rows, index: int, part: np.ndarray, load: np.ndarray
+) -> tuple[list[tuple[int, ...]], int, int]:
+    chunk = rows.read(index)
+    pull, touched = np.zeros(load.size, np.int32), np.empty(load.size, np.int32)
+    moves = np.empty((4, chunk.vertices), np.int32)
+    found, outside, everything = _best_moves(
+        chunk.first, chunk.indptr, chunk.ids, chunk.weights, part, load, pull, touched, *moves
+    )
+    assert not pull.any()
+    return [tuple(move) for move in moves[:, :found].T.tolist()], outside, everything
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_best_moves(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    n, parts = int(rng.integers(1, 60)), int(rng.integers(1, 7))
+    graph = random_graph(rng, n, largest=3, sizes=3, block_size=8)
+    part, load = random_parts(rng, graph, parts)
+    for rows in (rows_of(graph), StreamedRows(graph, graph.vertex_sizes(), 0)):
+        outside = 0
+        for index in range(rows.chunks):
+            chunk = rows.read(index)
+            links = adjacency(chunk.indptr, chunk.ids, chunk.weights)
+            expected = naive.best_moves(chunk.first, links, part.tolist(), load.tolist())
+            assert found_moves(rows, index, part, load) == expected
+            outside += expected[1]
+        assert outside == 2 * cut(lists_of(graph), part.tolist())
+
+
+def move(
+    moves: Sequence[tuple[int, ...]],
+    sizes: np.ndarray,
+    part: np.ndarray,
+    load: np.ndarray,
+    room: np.ndarray,
+    floor: np.ndarray,
+) -> int:
+    """Carry out moves (vertex, target[, gain, heaviest connection]) in the order given."""
+    full = [(*some, 5, 0)[:4] for some in moves]
+    columns = np.array(full, np.int32).reshape(-1, 4).T.copy()
+    head, tail = np.full((2, load.size), -1, np.int64)
+    scratch = np.empty((2, len(moves) + 1), np.int64)
+    order = np.arange(len(moves))
+    moved = _move_in_order(order, *columns, sizes, part, load, room, floor, head, tail, *scratch)
+    assert (head == -1).all()
+    assert (tail == -1).all()
+    return int(moved)
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_move_in_order(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    n, parts = int(rng.integers(1, 60)), int(rng.integers(2, 6))
+    graph = random_graph(rng, n, sizes=int(rng.integers(1, 4)))
+    part, load = random_parts(rng, graph, parts)
+    sizes = graph.vertex_sizes()
+    room = load + rng.integers(-2, 3, parts)
+    floor = np.maximum(load - rng.integers(0, 9, parts), 0)
+    chosen = rng.permutation(n)[: int(rng.integers(0, n + 1))]
+    others = (part[chosen] + rng.integers(1, parts, chosen.size)) % parts
+    gains, heaviest = rng.integers(1, 9, (2, chosen.size)).tolist()
+    moves = list(zip(chosen.tolist(), others.tolist(), gains, heaviest, strict=True))
+    twin_part, twin_load = part.tolist(), load.tolist()
+    before = load.copy()
+    moved = move(moves, sizes, part, load, room, floor)
+    assert moved == naive.move_in_order(
+        moves, sizes.tolist(), twin_part, twin_load, room.tolist(), floor.tolist()
+    )
+    assert (part.tolist(), load.tolist()) == (twin_part, twin_load)
+    assert load.tolist() == [int(sizes[part == k].sum()) for k in range(parts)]
+    assert (load <= np.maximum(before, room)).all()
+    assert (load >= np.minimum(before, floor)).all()
+
+
+def test_a_chain_of_waiting_moves_is_set_free_by_one_vertex() -> None:
+    """Parts 0 .. 3 are full; 0 -> 1 -> 2 -> 3 wait for each other until one leaves 3."""
+    part, sizes = np.array([0, 1, 2, 3], np.int32), np.ones(4, np.int64)
+    load = np.array([1, 1, 1, 1, 0])
+    room, floor = np.ones(5, np.int64), np.zeros(5, np.int64)
+    assert move([(0, 1), (1, 2), (2, 3), (3, 4)], sizes, part, load, room, floor) == 4
+    assert part.tolist() == [1, 2, 3, 4]
+    assert load.tolist() == [0, 1, 1, 1, 1]
+
+
+def test_moves_wait_in_vain_where_nothing_leaves() -> None:
+    part, sizes = np.array([0, 1], np.int32), np.ones(2, np.int64)
+    load, room = np.array([1, 1]), np.ones(2, np.int64)
+    assert move([(0, 1)], sizes, part, load, room, np.zeros(2, np.int64)) == 0
+    assert part.tolist() == [0, 1]
+
+
+def test_moves_that_wait_for_each_other_change_places() -> None:
+    """Three full parts: the first of 0 and the first of 1 swap, nobody comes from 1 to 2."""
+    part, sizes = np.array([0, 1, 0, 1, 2], np.int32), np.ones(5, np.int64)
+    load = np.array([2, 2, 1])
+    moves = [(0, 1), (1, 2), (2, 1), (3, 0), (4, 0)]
+    assert move(moves, sizes, part, load, load.copy(), np.zeros(3, np.int64)) == 2
+    assert part.tolist() == [1, 1, 0, 0, 2]
+    assert load.tolist() == [2, 2, 1]
+
+
+@pytest.mark.parametrize(("before", "moved"), [(0, 2), (15, 2), (16, 0), (40, 0)])
+def test_a_partner_is_looked_for_among_the_first_that_wait(before: int, moved: int) -> None:
+    """Vertex 0 wants to part 1, where a vertex of its size waits behind `before` larger ones.
+
+    Part 2 sends a crowd to part 1, which waits before vertex 0: nobody finds that one first.
+    """
+    crowd = 20
+    sizes = np.repeat([1, 2, 1, 3], (1, before, 1, crowd))
+    part = np.repeat([0, 1, 2], (1, before + 1, crowd)).astype(np.int32)
+    load = np.bincount(part, weights=sizes).astype(np.int64)
+    partner, start = before + 1, part.copy()
+    moves = [(v, 1) for v in range(partner + 1, partner + 1 + crowd)]
+    moves += [(v, 0) for v in range(1, partner + 1)]
+    moves += [(0, 1)]
+    assert move(moves, sizes, part, load, load.copy(), np.zeros(3, np.int64)) == moved
+    if moved:
+        start[[0, partner]] = 1, 0
+    assert part.tolist() == start.tolist()
+
+
+def test_only_vertices_of_the_same_size_change_places() -> None:
+    part, sizes = np.array([0, 1], np.int32), np.array([2, 1])
+    load = np.array([2, 1])
+    assert move([(0, 1), (1, 0)], sizes, part, load, load.copy(), np.zeros(2, np.int64)) == 0
+    assert part.tolist() == [0, 1]
+
+
+def test_the_floor_holds_a_vertex_back() -> None:
+    part, sizes = np.array([0, 0, 1], np.int32), np.ones(3, np.int64)
+    load, room = np.array([2, 1]), np.full(2, 9)
+    assert move([(0, 1), (1, 1)], sizes, part, load, room, np.array([1, 0])) == 1
+    assert part.tolist() == [1, 0, 1]
+
+
+@pytest.mark.parametrize("seed", seeds(20, plain=6))
+def test_rounds_keep_room_and_floor_for_any_threads(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    parts = int(rng.integers(2, 9))
+    graph = random_graph(rng, int(rng.integers(40, 400)), sizes=3, block_size=11)
+    start, load = random_parts(rng, graph, parts)
+    room = load + rng.integers(-3, 6, parts)
+    floor = np.maximum(load - rng.integers(-1, 12, parts), 0)
+    held, streamed = rows_of(graph), StreamedRows(graph, graph.vertex_sizes(), 0)
+    for rows in (held, streamed):
+        found = []
+        for threads in (1, 2, 3):
+            part, moves = start.copy(), []
+            with Team(threads) as team:
+                for index in range(3):
+                    visited: list[int] = []
+                    done = refine_round(rows, part, room, floor, seed, index, team, visited.append)
+                    moves.append(done.moves)
+                    assert sum(visited) == held.entries
+                    assert 0 <= done.outside <= done.everything
+            after = np.zeros(parts, np.int64)
+            np.add.at(after, part, rows.sizes)
+            assert (after <= np.maximum(load, room)).all()
+            assert (after >= np.minimum(load, floor)).all()
+            found.append((part.tolist(), moves))
+        assert found[0] == found[1] == found[2]
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_outside_is_the_cut_where_nothing_may_move(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    graph = random_graph(rng, 80)
+    part, load = random_parts(rng, graph, 4)
+    rows, before = rows_of(graph), part.tolist()
+    with Team(2) as team:
+        done = refine_round(rows, part, load, load, 0, 0, team)
+    assert (done.moves, part.tolist()) == (0, before)
+    assert done.outside == 2 * cut(lists_of(graph), before)
+    assert done.everything == sum(w for links in links_of(rows) for _, w in links)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_one_vertex_at_a_time_never_worsens(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With nothing moved unseen, the cut falls by each gain."""
+    monkeypatch.setattr(kway, "ROUNDS", 10**6)
+    monkeypatch.setattr(kway, "LEAST_CHUNKS", 1)
+    rng = np.random.default_rng(seed)
+    graph = random_graph(rng, 30, block_size=1)
+    part, load = random_parts(rng, graph, 4)
+    rows, lists = StreamedRows(graph, graph.vertex_sizes(), 0), lists_of(graph)
+    room, floor = np.full(4, int(load.max()) + 1), np.zeros(4, np.int64)
+    with Team(2) as team:
+        for index in range(5):
+            before = cut(lists, part.tolist())
+            done = refine_round(rows, part, room, floor, seed, index, team)
+            assert cut(lists, part.tolist()) <= before - done.moves
+
+
+def test_halves_of_a_grid_are_put_right_with_room_for_one() -> None:
+    """Some vertices of the border are on the wrong side: they have to change places in turn."""
+    width = 32
+    graph = grid_graph(width, width)
+    right = np.arange(width * width) % width >= width // 2
+    part = right.astype(np.int32)
+    border = np.flatnonzero(np.isin(np.arange(width * width) % width, (15, 16)))
+    wrong = border[(border // width) % 4 == 0]
+    part[wrong] = 1 - part[wrong]
+    room, floor = np.bincount(part) + 1, np.zeros(2, np.int64)
+    lists = lists_of(graph)
+    assert cut(lists, part.tolist()) > 2 * width
+    with Team(2) as team:
+        for index in range(6):
+            refine_round(rows_of(graph), part, room, floor, 0, index, team)
+    assert cut(lists, part.tolist()) == width
+    assert (np.bincount(part) <= room).all()
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_without_any_slack_swaps_lower_the_cut(seed: int) -> None:
+    """Four communities, some vertices of each in a wrong part; every part is full to the last."""
+    rng = np.random.default_rng(seed)
+    n, parts = 240, 4
+    home = np.arange(n) % parts
+    source, target = rng.integers(0, n, (2, 12 * n))
+    near = (home[source] == home[target]) | (rng.random(source.size) < 0.1)
+    graph = MemoryGraph.from_edges(n, source[near], target[near], undirected=True, block_size=30)
+    part = home.astype(np.int32)
+    wrong = rng.permutation(n)[:60]
+    part[wrong] = rng.permutation(part[wrong])
+    load, floor, lists = np.bincount(part), np.zeros(parts, np.int64), lists_of(graph)
+    before = cut(lists, part.tolist())
+    for rows in (rows_of(graph), StreamedRows(graph, graph.vertex_sizes(), 0)):
+        found, cuts = part.copy(), [before]
+        with Team(2) as team:
+            for index in range(4):
+                refine_round(rows, found, load, floor, seed, index, team)
+                assert np.bincount(found).tolist() == load.tolist()
+                cuts.append(cut(lists, found.tolist()))
+        assert cuts[1] < before
+        assert cuts[-1] < 0.8 * before
+
+
+def test_a_graph_without_connections_stays_as_it_is() -> None:
+    none = np.empty(0, np.int64)
+    rows = rows_of(MemoryGraph.from_edges(9, none, none, undirected=True))
+    part = np.arange(9, dtype=np.int32) % 3
+    with Team(1) as team:
+        done = refine_round(rows, part, np.full(3, 9), np.zeros(3, np.int64), 0, 0, team)
+    assert (done.moves, done.outside, done.everything) == (0, 0, 0)

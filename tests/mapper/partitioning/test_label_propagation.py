@@ -1,0 +1,165 @@
+"""Label propagation: kernels against their twins, clusters against their promises."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from mapper.graph.rows import HeldRows, Rows, StreamedRows
+from mapper.partitioning.label_propagation import (
+    _join,
+    _match_two_hop,
+    _mix,
+    _propose,
+    cluster_vertices,
+    propagate,
+    start_clusters,
+)
+from mapper.runtime.threads import Team
+from tests.mapper.helpers import adjacency, grid_graph, random_graph, random_parts, rows_of
+from tests.twins import streamed as naive
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_mix(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    a, b, salt = (int(x) for x in rng.integers(0, 2**31, 3))
+    assert int(_mix(a, b, salt << 31)) == naive.mix(a, b, salt << 31)
+    assert int(_mix(b, a, salt)) == naive.mix(b, a, salt)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_propose_and_join(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    n = int(rng.integers(1, 40))
+    rows = rows_of(random_graph(rng, n, largest=3, sizes=3))
+    labels = start_clusters(rows)
+    cluster, held = labels.cluster.tolist(), labels.held.tolist()
+    sizes, limit = rows.sizes.tolist(), int(rng.integers(1, 12))
+    pull, touched = np.zeros(n, np.int32), np.empty(n, np.int32)
+    target, joined = np.empty(n, np.int32), np.full(n, -1, np.int32)
+    for stamp in range(4):
+        salt = int(rng.integers(2**62))
+        twin_joined: set[int] = set()
+        for index in range(rows.chunks):
+            chunk = rows.read(index)
+            arrays = (chunk.indptr, chunk.ids, chunk.weights)
+            _propose(
+                chunk.first, *arrays, rows.sizes, labels.cluster, labels.held, limit, salt, pull,
+                touched, target, labels.favourite,
+            )  # fmt: skip
+            assert not pull.any()
+            for v, links in enumerate(adjacency(*arrays), chunk.first):
+                expected = naive.propose(v, links, sizes, cluster, held, limit, salt)
+                assert (target[v], labels.favourite[v]) == expected
+        for first, last in ((0, n // 2), (n // 2, n)):
+            moved = _join(
+                first, last, rows.sizes, labels.cluster, labels.held, limit, target, joined, stamp
+            )
+            assert moved == naive.join(
+                range(first, last), sizes, cluster, held, limit, target.tolist(), twin_joined
+            )
+        assert labels.cluster.tolist() == cluster
+        assert labels.held.tolist() == held
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_match_two_hop(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    n = int(rng.integers(1, 40))
+    graph = random_graph(rng, n, sizes=3)
+    cluster, held = random_parts(rng, graph, n)
+    favourite = rng.integers(-1, max(1, n // 4), n).astype(np.int32)
+    sizes, limit = graph.vertex_sizes(), int(rng.integers(1, 10))
+    twin_cluster, twin_held = cluster.tolist(), held.tolist()
+    before = np.maximum(held, limit)
+    _match_two_hop(sizes, cluster, held, limit, favourite, np.full(n + 1, -1, np.int32))
+    naive.match_two_hop(sizes.tolist(), twin_cluster, twin_held, limit, favourite.tolist())
+    assert (cluster.tolist(), held.tolist()) == (twin_cluster, twin_held)
+    assert held.tolist() == [int(sizes[cluster == c].sum()) for c in range(n)]
+    assert (held <= before).all()
+
+
+def check(rows: Rows, cluster: np.ndarray, count: int, limit: int) -> None:
+    """Labels without gaps; only a single vertex may be larger than the limit."""
+    assert cluster.dtype == np.int32
+    assert np.unique(cluster).tolist() == list(range(count))
+    held = np.bincount(cluster, weights=rows.sizes, minlength=count)
+    single = np.bincount(cluster, weights=rows.sizes > 0, minlength=count) <= 1
+    assert ((held <= limit) | single).all()
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_clusters_keep_the_limit_and_are_the_same_for_any_threads(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    graph = random_graph(rng, int(rng.integers(1, 400)), sizes=4, block_size=13)
+    limit, rounds = int(rng.integers(1, 20)), int(rng.integers(1, 4))
+    rows = rows_of(graph)
+    found = []
+    for threads in (1, 2, 3):
+        with Team(threads) as team:
+            cluster, count = cluster_vertices(rows, limit, rounds, seed, team)
+        check(rows, cluster, count, limit)
+        found.append(cluster.tolist())
+    assert found[0] == found[1] == found[2]
+    with Team(2) as team:
+        streamed = StreamedRows(graph, graph.vertex_sizes(), 0)
+        check(streamed, *cluster_vertices(streamed, limit, rounds, seed, team), limit)
+
+
+def test_cliques_become_clusters() -> None:
+    """Eight cliques of eight on a ring: weight decides, each becomes one cluster."""
+    pairs = [(8 * k + i, 8 * k + j) for k in range(8) for i in range(8) for j in range(i)]
+    ring = [(8 * k, (8 * k + 8) % 64) for k in range(8)]
+    source, target = np.array(pairs + ring).T
+    from storage.store.memory import MemoryGraph
+
+    rows = rows_of(MemoryGraph.from_edges(64, source, target, undirected=True))
+    with Team(2) as team:
+        cluster, count = cluster_vertices(rows, 8, 5, 1, team)
+    assert count <= 12
+    assert sum(cluster[i] == cluster[j] for i, j in pairs) > 0.9 * len(pairs)
+
+
+def test_a_grid_shrinks_and_visits_are_counted() -> None:
+    rows = rows_of(grid_graph(40, 40))
+    visited: list[int] = []
+    with Team(2) as team:
+        _, count = cluster_vertices(rows, 5, 3, 0, team, visited.append)
+    assert sum(visited) == 3 * rows.entries
+    assert 1600 / 5 <= count < 1600 / 2.5
+
+
+def test_leaves_of_a_star_gather() -> None:
+    """Two-hop matching: the leaves that the hub has no room for pair up."""
+    from storage.store.memory import MemoryGraph
+
+    n = 301
+    rows = rows_of(
+        MemoryGraph.from_edges(n, np.zeros(n - 1, int), np.arange(1, n), undirected=True)
+    )
+    with Team(1) as team:
+        cluster, count = cluster_vertices(rows, 4, 3, 0, team)
+    check(rows, cluster, count, 4)
+    assert count <= 0.55 * n
+
+
+def test_vertices_without_connections_gather_up_to_the_limit() -> None:
+    none = np.empty(0, np.int32)
+    rows = HeldRows(np.zeros(101, np.int64), none, none, np.ones(100, np.int64))
+    with Team(1) as team:
+        cluster, count = cluster_vertices(rows, 10, 1, 0, team)
+        labels = start_clusters(rows)
+        assert propagate(rows, labels, 10, 0, 0, team) == 0
+    assert count == 10
+    assert np.bincount(cluster).tolist() == [10] * 10
+
+
+def test_sizes_of_nothing_and_beyond_the_limit() -> None:
+    graph = random_graph(np.random.default_rng(0), 50, mean_degree=6)
+    sizes = np.array([0, 1, 9, 2, 0] * 10)
+    indptr, ids, weights = graph.read_all().undirected()
+    rows = HeldRows(indptr, ids, weights.astype(np.int32), sizes)
+    with Team(1) as team:
+        cluster, count = cluster_vertices(rows, 4, 3, 0, team)
+    check(rows, cluster, count, 4)

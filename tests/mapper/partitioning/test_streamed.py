@@ -1,0 +1,331 @@
+"""The streamed presets on networks of many shapes, held in memory or not: valid, and the same."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from chipsim.chip.limits import violations
+from chipsim.chip.model import Chip
+from mapper.errors import DoesNotFitError
+from mapper.evaluation.verify_mapping import verify_mapping
+from mapper.graph.rows import CopiedRows, HeldRows
+from mapper.partitioning.streamed import Task, open_rows, partition_streamed
+from mapper.pipeline import map_network
+from mapper.results.output import MAPPING, make_report, read_report, scratch_in, write_results
+from mapper.runtime.checkpoint import Steps
+from mapper.runtime.memory_plan import Plan, make_plan
+from mapper.runtime.monitor import Monitor
+from mapper.runtime.threads import Team
+from mapper.scoring.stage_costs import Costs
+from mapper.settings import Settings, preset
+from storage.scratch.scratch import Scratch
+from storage.store.memory import MemoryGraph
+from storage.store.network import NetworkFile
+from tests.mapper.helpers import grid_graph, lists_of, random_graph, random_network, write_network
+from tests.seeds import seeds
+from tests.twins.partitioning import cut
+
+pytestmark = pytest.mark.usefixtures("light_placement")
+
+SMALL_BLOCKS = {"block_vertices": 64, "bisection_repeats": 2, "smoothing": 4}
+
+Shape = Callable[[Path], tuple[Path, Chip]]
+
+
+@pytest.fixture(autouse=True, params=["levels", "held", "streamed"])
+def holding(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
+    """Small networks would always be mapped on levels in memory: every test runs all ways."""
+    held = bool(request.param != "streamed")
+
+    def planned(network: NetworkFile, chip: Chip, settings: Settings) -> Plan:
+        plan = make_plan(network, chip, settings)
+        return replace(plan, held=held, levels=plan.levels and request.param == "levels")
+
+    monkeypatch.setattr("mapper.pipeline.make_plan", planned)
+    return held
+
+
+def mapped(path: Path, chip: Chip, folder: Path, name: str = "fast", **changes: Any) -> np.ndarray:
+    """Map, write the results into `folder`, verify them by the slow path; core of every neuron."""
+    settings = preset(name, memory_bytes=1 << 30, **{**SMALL_BLOCKS, **changes})
+    folder.mkdir()
+    with (
+        Monitor() as monitor,
+        NetworkFile(path) as network,
+        scratch_in(folder / "scratch", keep=False) as scratch,
+    ):
+        mapping = map_network(network, chip, settings, scratch, monitor)
+        report = make_report(network, path, chip, settings, mapping, monitor)
+        sizes = network.vertex_sizes()
+    write_results(folder, report, mapping, chip)
+    verify_mapping(folder, read_report(folder), path)
+    assert violations(chip, mapping.traffic.usage) == []
+    load = np.bincount(mapping.core, weights=sizes, minlength=chip.cores)
+    assert load.max() <= chip.neurons
+    assert not load[list(chip.unavailable)].any()
+    assert mapping.core.dtype == np.int32
+    return mapping.core
+
+
+# ---------------------------------------------------------------- networks of many shapes
+
+
+def random(folder: Path) -> tuple[Path, Chip]:
+    return random_network(folder / "net.bin", 300, 1500, block_size=16), Chip("c", 5, 5, neurons=13)
+
+
+def undirected(folder: Path) -> tuple[Path, Chip]:
+    path = random_network(folder / "net.bin", 200, 900, undirected=True)
+    return path, Chip("c", 6, 6, neurons=6, unavailable=(0, 8))
+
+
+def grid(folder: Path) -> tuple[Path, Chip]:
+    links = [(v, u) for v, row in enumerate(lists_of(grid_graph(16, 16))) for u, _ in row if u > v]
+    return write_network(folder / "net.bin", links, 256), Chip("c", 4, 4, neurons=17)
+
+
+def sized(folder: Path) -> tuple[Path, Chip]:
+    sizes = np.random.default_rng(1).integers(1, 8, 240).tolist()
+    chip = Chip("c", 5, 5, neurons=-(-sum(sizes) // 25) + 4)
+    return random_network(folder / "net.bin", 240, 1000, sizes=sizes, block_size=32), chip
+
+
+def a_few_large_ones(folder: Path) -> tuple[Path, Chip]:
+    """Six neurons need half a core or more, each; the others are small or take nothing."""
+    sizes = [30, 25, 30, 21, 20, 28] + [0, 1, 2] * 50
+    return random_network(folder / "net.bin", 156, 700, sizes=sizes), Chip("c", 3, 5, neurons=40)
+
+
+def disconnected(folder: Path) -> tuple[Path, Chip]:
+    rings = [(i, i // 9 * 9 + (i + 1) % 9) for i in range(180)]
+    return write_network(folder / "net.bin", rings, 210), Chip("c", 5, 5, neurons=9)
+
+
+def edgeless(folder: Path) -> tuple[Path, Chip]:
+    return write_network(folder / "net.bin", [], 200), Chip("c", 4, 4, neurons=13)
+
+
+def star(folder: Path) -> tuple[Path, Chip]:
+    leaves = np.arange(1, 400)
+    edges = np.column_stack([np.zeros_like(leaves), leaves])
+    return write_network(folder / "net.bin", edges, 400, block_size=64), Chip("c", 5, 5, neurons=17)
+
+
+def complete(folder: Path) -> tuple[Path, Chip]:
+    edges = np.argwhere(~np.eye(80, dtype=bool))
+    return write_network(folder / "net.bin", edges, 80), Chip("c", 3, 3, neurons=9)
+
+
+def no_slack(folder: Path) -> tuple[Path, Chip]:
+    return random_network(folder / "net.bin", 240, 900), Chip("c", 6, 5, neurons=8)
+
+
+def one_neuron_a_core(folder: Path) -> tuple[Path, Chip]:
+    return random_network(folder / "net.bin", 100, 300), Chip("c", 10, 10, neurons=1)
+
+
+def two_vertices(folder: Path) -> tuple[Path, Chip]:
+    return write_network(folder / "net.bin", [(0, 1)], 2), Chip("c", 2, 1, neurons=1)
+
+
+def one_vertex(folder: Path) -> tuple[Path, Chip]:
+    return write_network(folder / "net.bin", [], 1), Chip("c", 1, 1, neurons=1)
+
+
+def weights_of_nothing(folder: Path) -> tuple[Path, Chip]:
+    ring = [(i, (i + 1) % 150) for i in range(150)]
+    return write_network(folder / "net.bin", ring, 150, [0] * 150), Chip("c", 4, 4, neurons=10)
+
+
+def weights_of_all_magnitudes(folder: Path) -> tuple[Path, Chip]:
+    rng = np.random.default_rng(3)
+    weights = 10.0 ** rng.integers(-6, 7, 900)
+    edges = rng.integers(0, 200, (900, 2))
+    return write_network(folder / "net.bin", edges, 200, weights), Chip("c", 4, 4, neurons=14)
+
+
+def two_limits(folder: Path) -> tuple[Path, Chip]:
+    return random_network(folder / "net.bin", 150, 600), Chip("c", 4, 4, neurons=14, synapses=60)
+
+
+SHAPES: dict[str, Shape] = {
+    shape.__name__: shape
+    for shape in (
+        random, undirected, grid, sized, a_few_large_ones, disconnected, edgeless, star, complete,
+        no_slack, one_neuron_a_core, two_vertices, one_vertex, weights_of_nothing,
+        weights_of_all_magnitudes, two_limits,
+    )
+}  # fmt: skip
+
+
+PLAIN = (
+    a_few_large_ones, disconnected, edgeless, two_vertices, one_vertex, weights_of_nothing,
+    two_limits,
+)  # fmt: skip
+"""Small or odd enough to be mapped with the JIT off too: where an index could leave its array."""
+
+
+def runs() -> Iterator[Any]:
+    for label, shape in SHAPES.items():
+        for name, plain in (("fast", PLAIN), ("default", (two_limits,))):
+            marks = () if shape in plain else (pytest.mark.jit,)
+            yield pytest.param(shape, name, id=f"{label}-{name}", marks=marks)
+
+
+@pytest.mark.parametrize(("shape", "name"), [*runs()])
+def test_every_mapping_is_valid(shape: Shape, name: str, folder: Path) -> None:
+    path, chip = shape(folder)
+    mapped(path, chip, folder / "out", name)
+
+
+@pytest.mark.jit
+@pytest.mark.parametrize("shape", [random, sized, star], ids=["random", "sized", "star"])
+def test_a_seed_decides_whatever_the_threads(shape: Shape, folder: Path) -> None:
+    path, chip = shape(folder)
+    for threads in (1, 2, 3):
+        mapped(path, chip, folder / f"{threads}", threads=threads, seed=3)
+    found = {(folder / f"{threads}" / MAPPING).read_bytes() for threads in (1, 2, 3)}
+    assert len(found) == 1
+    other = mapped(path, chip, folder / "other", seed=4)
+    with np.load(folder / "1" / MAPPING) as file:
+        assert file["core"].tolist() != other.tolist()
+
+
+@pytest.mark.jit
+def test_a_hub_with_thousands_of_leaves(folder: Path) -> None:
+    leaves = np.arange(1, 5000)
+    edges = np.column_stack([np.zeros_like(leaves), leaves])
+    path = write_network(folder / "net.bin", edges, 5000, block_size=512)
+    core = mapped(path, Chip("c", 8, 8, neurons=80), folder / "out", block_vertices=512)
+    assert np.bincount(core, minlength=64).max() <= 80
+
+
+@pytest.mark.jit
+def test_parts_of_a_grid_are_far_better_than_random_ones(folder: Path) -> None:
+    path, chip = grid(folder)
+    core = mapped(path, chip, folder / "out", "default").tolist()
+    links = lists_of(grid_graph(16, 16))
+    mixed = np.random.default_rng(0).permutation(core).tolist()
+    assert cut(links, core) < 0.45 * cut(links, mixed)
+    assert cut(links, core) < 1.8 * 96  # 96 for squares of 4 x 4
+
+
+def test_sizes_that_cannot_be_packed_are_told(folder: Path) -> None:
+    path = random_network(folder / "net.bin", 9, 30, sizes=[3] * 9)
+    with pytest.raises(DoesNotFitError, match="could not be packed into 6 cores"):
+        mapped(path, Chip("c", 6, 1, neurons=5), folder / "out")
+
+
+# ---------------------------------------------------------------- steps
+
+
+def partition(
+    graph: MemoryGraph,
+    capacity: int,
+    cores: int,
+    folder: Path,
+    held: bool,
+    stop_after: int | None = None,
+    **changes: Any,
+) -> tuple[np.ndarray, int, Monitor]:
+    """`partition_streamed`, its scratch in `folder`; killed after some steps if asked."""
+    settings = preset("fast", **{**SMALL_BLOCKS, **changes})
+    plan = Plan(1 << 30, {}, 0, 0, held, 1 << 16, 1 << 16, 1 << 20, settings.threads)
+    monitor = Monitor()
+    with Scratch(folder) as scratch, Team(settings.threads) as team:
+        steps = Steps(scratch)
+        if stop_after is not None:
+            steps = Killed(scratch, stop_after)
+        rows = open_rows(graph, 0, held, scratch, monitor, team)
+        assert isinstance(rows, HeldRows if held else CopiedRows)
+        part, count = partition_streamed(
+            Task(graph, rows, capacity, cores),
+            settings,
+            plan,
+            steps,
+            monitor,
+            Costs(monitor, team, rows),
+            team,
+        )
+    return part, count, monitor
+
+
+class Killed(Steps):
+    """Steps of a run that is killed once it has done some of them."""
+
+    def __init__(self, scratch: Scratch, after: int) -> None:
+        super().__init__(scratch)
+        self.left = after
+
+    def once(self, name: str, work: Any) -> Any:
+        if not self.left:
+            raise KeyboardInterrupt
+        self.left -= 1
+        return super().once(name, work)
+
+
+@pytest.mark.parametrize("seed", seeds(6, plain=2))
+def test_parts_are_numbered_without_gaps_and_within_the_capacity(
+    seed: int, holding: bool, tmp_path: Path
+) -> None:
+    rng = np.random.default_rng(seed)
+    graph = random_graph(rng, int(rng.integers(2, 400)), sizes=3, block_size=32)
+    sizes = graph.vertex_sizes()
+    cores = int(rng.integers(1, 30))
+    capacity = int(sizes.sum() // cores + 3)
+    part, count, monitor = partition(graph, capacity, cores, tmp_path / "s", holding, seed=seed)
+    assert np.unique(part).tolist() == list(range(count))
+    assert count <= cores
+    assert np.bincount(part, weights=sizes).max() <= capacity
+    names = [stage["name"] for stage in monitor.stages]
+    assert names[-2:] == ["split blocks", "uncoarsen and refine"]
+
+
+def test_small_networks_are_one_block(holding: bool, tmp_path: Path) -> None:
+    graph = random_graph(np.random.default_rng(0), 100)
+    for block, stages in ((8192, 2), (64, 5)):
+        _, _, monitor = partition(
+            graph, 10, 12, tmp_path / str(block), holding, block_vertices=block
+        )
+        assert len(monitor.stages) == stages
+
+
+@pytest.mark.jit
+def test_held_and_streamed_parts_are_about_as_good(tmp_path: Path) -> None:
+    graph = grid_graph(24, 24, block_size=64)
+    cuts = []
+    for held in (True, False):
+        part, _, _ = partition(graph, 40, 16, tmp_path / str(held), held)
+        cuts.append(cut(lists_of(graph), part.tolist()))
+    assert max(cuts) < 1.5 * min(cuts)
+
+
+@pytest.mark.parametrize("done", seeds(5, plain=2))
+def test_a_run_that_was_killed_goes_on_to_the_same_end(
+    done: int, holding: bool, tmp_path: Path
+) -> None:
+    graph = random_graph(np.random.default_rng(1), 300, sizes=2, block_size=32)
+    whole, count, _ = partition(graph, 30, 20, tmp_path / "whole", holding)
+    with pytest.raises(KeyboardInterrupt):
+        partition(graph, 30, 20, tmp_path / "killed", holding, stop_after=done)
+    resumed, again, _ = partition(graph, 30, 20, tmp_path / "killed", holding)
+    assert (resumed.tolist(), again) == (whole.tolist(), count)
+
+
+def test_cores_that_are_wanted_leave_some_slack() -> None:
+    def wanted(vertices: int, capacity: int, cores: int) -> int:
+        none = np.empty(0, np.int32)
+        rows = HeldRows(np.zeros(vertices + 1, np.int64), none, none, np.ones(vertices, np.int64))
+        return Task(grid_graph(1, 1), rows, capacity, cores).wanted
+
+    assert wanted(970, 100, 64) == 10
+    assert wanted(971, 100, 64) == 11
+    assert wanted(6400, 100, 64) == 64  # no slack on the chip
+    assert wanted(5, 1, 64) == 5
+    assert wanted(1, 100, 64) == 1

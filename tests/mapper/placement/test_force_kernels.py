@@ -1,0 +1,153 @@
+"""Kernels of force-directed refinement against twins that sum over all connections."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from mapper.placement import force
+from mapper.placement.clock import Clock
+from mapper.placement.force import (
+    _axis_costs,
+    _cost_of_move,
+    _fill_tables,
+    _forces,
+    _hop_cost,
+    _shift_costs,
+    _swap_pulled,
+    hop_cost,
+    refine_by_forces,
+)
+from mapper.runtime.stopping import Stop
+from tests.mapper.helpers import lists_of, random_graph, subgraph
+from tests.twins import placement as naive
+
+
+class Placed:
+    """Random groups on random distinct cores of a random small chip."""
+
+    def __init__(self, seed: int) -> None:
+        self.rng = rng = np.random.default_rng(seed)
+        self.shape = height, width = int(rng.integers(1, 6)), int(rng.integers(1, 7))
+        self.n = n = int(rng.integers(1, height * width + 1))
+        self.graph = random_graph(rng, n, largest=9, mean_degree=5)
+        self.groups = subgraph(self.graph)
+        self.csr = (self.groups.indptr, self.groups.ids, self.groups.weights)
+        self.lists = lists_of(self.graph)
+        cores = rng.permutation(height * width)[:n]
+        self.y, self.x = (c.astype(np.int32) for c in np.divmod(cores, width))
+
+    def lists_xy(self) -> tuple[list[int], list[int]]:
+        return self.x.tolist(), self.y.tolist()
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_costs_and_forces(seed: int) -> None:
+    case = Placed(seed)
+    x, y = case.lists_xy()
+    height, width = case.shape
+    n, lists = case.n, case.lists
+    assert _hop_cost(*case.csr, case.x, case.y) == 2 * naive.hop_cost(lists, x, y)
+    assert hop_cost(case.groups, case.x, case.y) == naive.hop_cost(lists, x, y)
+    fx, fy = np.empty(n, np.int64), np.empty(n, np.int64)
+    _forces(*case.csr, case.x, case.y, fx, fy)
+    assert fx.tolist() == [naive.force(lists, u, x) for u in range(n)]
+    assert fy.tolist() == [naive.force(lists, u, y) for u in range(n)]
+
+    columns, rows = np.zeros((n, width), np.int64), np.zeros((n, height), np.int64)
+    _fill_tables(*case.csr, case.x, case.y, columns, rows)
+    assert (columns.tolist(), rows.tolist()) == naive.tables(lists, x, y, case.shape)
+
+    u = int(case.rng.integers(n))
+    begin, end = case.groups.indptr[u], case.groups.indptr[u + 1]
+    low, high = sorted(case.rng.integers(0, width, 2).tolist())
+    cost = np.full(width, -7, np.int64)
+    _axis_costs(begin, end, case.groups.ids, case.groups.weights, case.x, cost, low, high)
+    expected = [naive.axis_cost(lists[u], x, c) for c in range(width)]
+    assert cost.tolist() == [expected[c] if low <= c <= high else -7 for c in range(width)]
+    to = int(case.rng.integers(width)), int(case.rng.integers(height))
+    change = _cost_of_move(begin, end, case.groups.ids, case.groups.weights, case.x, case.y, u, *to)
+    assert change == naive.cost_of_move(lists, x, y, u, to)
+
+    _shift_costs(begin, end, case.groups.ids, case.groups.weights, columns, x[u], to[0])
+    x[u] = to[0]
+    assert columns.tolist() == naive.tables(lists, x, y, case.shape)[0]
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_swap_pulled(seed: int) -> None:
+    case = Placed(seed)
+    height, width = case.shape
+    order = case.rng.permutation(case.n)
+    reach = int(case.rng.choice([1, 2, 64]))
+    strength = np.array([sum(w for _, w in links) for links in case.lists], np.int64)
+    x, y = case.lists_xy()
+    before = naive.hop_cost(case.lists, x, y)
+    expected = naive.swap_pulled(case.lists, x, y, case.shape, order.tolist(), reach)
+    assert naive.hop_cost(case.lists, x, y) - before == expected[1]
+    for tabled in (False, True):
+        found_x, found_y = case.x.copy(), case.y.copy()
+        at = np.full(case.shape, -1, np.int32)
+        at[found_y, found_x] = np.arange(case.n)
+        columns = np.zeros((case.n * tabled, width), np.int64)
+        rows = np.zeros((case.n * tabled, height), np.int64)
+        if tabled:
+            _fill_tables(*case.csr, found_x, found_y, columns, rows)
+        tie = np.zeros(case.n, np.int64)
+        found = _swap_pulled(
+            *case.csr, strength, found_x, found_y, at, columns, rows, tie, order, reach
+        )
+        assert found == expected
+        assert (found_x.tolist(), found_y.tolist()) == (x, y)
+        assert not tie.any()
+        assert at[found_y, found_x].tolist() == list(range(case.n))
+        assert np.count_nonzero(at >= 0) == case.n
+        if tabled:
+            assert (columns.tolist(), rows.tolist()) == naive.tables(case.lists, x, y, case.shape)
+
+
+@pytest.mark.parametrize("seed", range(15))
+def test_refinement_ends_where_no_swap_helps(seed: int) -> None:
+    case = Placed(seed)
+    start = hop_cost(case.groups, case.x, case.y)
+    ends = []
+    for memory in (0, 1 << 20):
+        x, y = case.x.copy(), case.y.copy()
+        iterations = refine_by_forces(case.groups, x, y, case.shape, 0.2, 10_000, memory)
+        assert iterations < 10_000
+        ends.append((x.tolist(), y.tolist(), iterations))
+    assert ends[0] == ends[1]
+    x, y = ends[0][:2]
+    assert sorted(zip(x, y, strict=True)) == sorted(zip(*case.lists_xy(), strict=True))
+    cost = naive.hop_cost(case.lists, x, y)
+    assert cost <= start
+    assert naive.swap_pulled(case.lists, x, y, case.shape, range(case.n), 64) == (0, 0)
+
+
+def test_no_iterations_change_nothing() -> None:
+    case = Placed(3)
+    before = case.lists_xy()
+    assert refine_by_forces(case.groups, case.x, case.y, case.shape, 0.05, 0, 0) == 0
+    assert case.lists_xy() == before
+
+
+def test_an_interrupt_keeps_what_is_reached(monkeypatch: pytest.MonkeyPatch) -> None:
+    case = Placed(4)
+
+    stop = Stop()
+    genuine = force._swap_pulled
+
+    def swap(*arguments: Any) -> Any:
+        stop.ask()  # while the kernel is at work
+        return genuine(*arguments)
+
+    monkeypatch.setattr(force, "_swap_pulled", swap)
+    start = hop_cost(case.groups, case.x, case.y)
+    clock = Clock(stop=stop)
+    assert refine_by_forces(case.groups, case.x, case.y, case.shape, 1, 9, 0, clock=clock) == 1
+    reached = case.lists_xy()
+    assert hop_cost(case.groups, case.x, case.y) < start
+    assert refine_by_forces(case.groups, case.x, case.y, case.shape, 1, 9, 0, clock=clock) == 0
+    assert case.lists_xy() == reached

@@ -1,0 +1,98 @@
+"""Steps are done once in the life of a scratch, however often a run is started."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from mapper.runtime.checkpoint import Arrays, Steps
+from storage.scratch.scratch import Scratch
+
+KEPT: Arrays = {
+    "part": np.array([3, 1, 2], np.int32),
+    "weights": np.array([2**40, -1]),
+    "none": np.empty(0, np.int32),
+}
+
+
+class Counted:
+    """Work that counts how often it is done."""
+
+    def __init__(self, arrays: Arrays) -> None:
+        self.arrays = arrays
+        self.calls = 0
+
+    def __call__(self) -> Arrays:
+        self.calls += 1
+        return self.arrays
+
+
+def same(found: Arrays, expected: Arrays) -> None:
+    assert found.keys() == expected.keys()
+    for name, values in expected.items():
+        assert found[name].dtype == values.dtype
+        assert found[name].tolist() == values.tolist()
+
+
+def test_a_step_is_done_once(tmp_path: Path) -> None:
+    work = Counted(KEPT)
+    with Scratch(tmp_path / "scratch") as scratch:
+        steps = Steps(scratch)
+        assert not steps.done("split")
+        same(steps.once("split", work), KEPT)
+        assert steps.done("split")
+        again = steps.once("split", work)
+        same(again, KEPT)
+        again["part"][0] = 7  # what is handed out may be changed
+        same(steps.once("split", work), KEPT)
+    assert work.calls == 1
+
+
+def test_another_run_finds_what_was_done(tmp_path: Path) -> None:
+    work, other = Counted(KEPT), Counted({"x": np.zeros(4, np.int64)})
+    with Scratch(tmp_path / "scratch") as scratch:
+        Steps(scratch).once("refine 4.1", work)
+    with Scratch(tmp_path / "scratch") as scratch:
+        steps = Steps(scratch)
+        assert steps.done("refine 4.1")
+        assert not steps.done("refine 4")
+        same(steps.once("refine 4.1", work), KEPT)
+        same(steps.once("refine 4", other), other.arrays)
+    assert (work.calls, other.calls) == (1, 1)
+
+
+def test_a_step_that_fails_is_not_done(tmp_path: Path) -> None:
+    def fail() -> Arrays:
+        raise KeyboardInterrupt
+
+    work = Counted(KEPT)
+    with Scratch(tmp_path / "scratch") as scratch:
+        steps = Steps(scratch)
+        with pytest.raises(KeyboardInterrupt):
+            steps.once("blocks", fail)
+        assert not steps.done("blocks")
+        same(steps.once("blocks", work), KEPT)
+
+
+def test_a_step_counts_once_all_its_arrays_are_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run that is killed between two arrays does the step again."""
+    with Scratch(tmp_path / "scratch") as scratch:
+        put = Scratch.put_array
+
+        def killed(self: Scratch, name: str, array: np.ndarray) -> None:
+            if name.endswith("weights"):
+                raise KeyboardInterrupt
+            put(self, name, array)
+
+        monkeypatch.setattr(Scratch, "put_array", killed)
+        with pytest.raises(KeyboardInterrupt):
+            Steps(scratch).once("blocks", lambda: KEPT)
+        monkeypatch.undo()
+    work = Counted(KEPT)
+    with Scratch(tmp_path / "scratch") as scratch:
+        same(Steps(scratch).once("blocks", work), KEPT)
+    assert work.calls == 1

@@ -1,0 +1,99 @@
+"""Folders that hide parts of the package, and installations where kernels find no place."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import mapper
+from mapper.runtime import installation
+
+ROOT = Path(mapper.__file__).resolve().parents[2]
+
+
+def python(*words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "PYTHONPATH": f"{cwd}{os.pathsep}{ROOT}"}
+    return subprocess.run(
+        [sys.executable, *words], cwd=cwd, env=environment, capture_output=True, text=True
+    )
+
+
+@pytest.mark.parametrize("name", installation.PACKAGES)
+@pytest.mark.parametrize("kind", ["folder", "package", "module"])
+def test_a_folder_that_hides_a_package_is_named(name: str, kind: str, tmp_path: Path) -> None:
+    if kind == "module":
+        hiding = tmp_path / f"{name}.py"
+        hiding.write_text("")
+    else:
+        hiding = tmp_path / name
+        hiding.mkdir()
+        if kind == "package":
+            (hiding / "__init__.py").write_text("")
+    line = (
+        f"{hiding} hides the package `{name}` of mapper; rename it, or start Python from another "
+        "folder"
+    )
+    found = python("-m", "mapper", "chips", cwd=tmp_path)
+    if kind == "folder":  # one without __init__.py hides nothing if the package can be found
+        assert found.returncode == 0
+        return
+    assert (found.returncode, found.stdout, found.stderr) == (1, "", f"mapper: {line}\n")
+    found = python("-c", "import mapper; mapper.map_network", cwd=tmp_path)
+    assert found.stderr.endswith(f"ImportError: {line}\n")
+
+
+def test_nothing_is_hidden_here() -> None:
+    installation.check_packages()
+
+
+@pytest.fixture
+def read_only(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """No folder can be written to but that for temporary files, which is returned."""
+    monkeypatch.delenv("NUMBA_CACHE_DIR", raising=False)
+    monkeypatch.setattr(installation.os, "access", lambda path, mode: False)
+    monkeypatch.setattr(installation.tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr("numba.config.CACHE_DIR", "")
+    return tmp_path
+
+
+def test_kernels_find_a_place_where_nothing_can_be_written(
+    read_only: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import numba
+
+    monkeypatch.setenv("NUMBA_CACHE_DIR", "")  # so that it is taken back
+    folder = installation.ensure_kernel_cache()
+    assert folder is not None
+    assert folder.parent == read_only
+    assert folder.stat().st_mode & 0o777 == 0o700
+    assert os.environ["NUMBA_CACHE_DIR"] == str(folder)
+    assert str(folder) == numba.config.CACHE_DIR  # type: ignore[attr-defined]
+    monkeypatch.setenv("NUMBA_CACHE_DIR", "")
+    assert installation.ensure_kernel_cache() == folder  # and so the next process has the kernels
+
+
+def test_a_folder_of_another_is_not_trusted(
+    read_only: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NUMBA_CACHE_DIR", "")
+    target = read_only / "elsewhere"
+    target.mkdir()
+    trap = read_only / f"mapper-kernels-{os.getuid()}"
+    trap.symlink_to(target)
+    folder = installation.ensure_kernel_cache()
+    assert folder not in (None, trap)
+    assert list(target.iterdir()) == []
+
+
+def test_what_numba_would_choose_is_left_to_it(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
+    assert installation.ensure_kernel_cache() is None
+    monkeypatch.delenv("NUMBA_CACHE_DIR")
+    assert installation.ensure_kernel_cache() is None  # the sources of a checkout can be written
+    assert "NUMBA_CACHE_DIR" not in os.environ

@@ -1,0 +1,259 @@
+"""What a run needs is told before it starts: never less with fewer bytes, refused with a reason."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from chipsim.chip.model import Chip
+from mapper.errors import DoesNotFitError
+from mapper.graph.sampling import Sample
+from mapper.runtime.memory_plan import Plan, enough_memory, make_plan, megabytes
+from mapper.settings import PRESETS, preset
+from storage.store.meta import AttributeMeta
+from storage.store.network import NetworkFile
+from tests.mapper.conftest import Run
+from tests.mapper.helpers import random_network
+
+CHIPS = [Chip("c", 8, 8, neurons=16), Chip("s", 8, 8, neurons=16, synapses=600)]
+WIDE = Chip("w", 2000, 2000, neurons=1000)
+SMALL = Plan(300 << 20, {"coarsen": 200 << 20, "score": 301 << 20}, 0, 0, False, 0, 0, 0, 1)
+MEMORY = [1 << 28, 3 << 27, 1 << 29, 1 << 30, 1 << 33, 1 << 40]
+
+
+def planned(path: Path, chip: Chip, scale: int = 1, name: str = "default", **changes: Any) -> Plan:
+    """The plan for a network `scale` times as large as the one at `path`."""
+    with NetworkFile(path) as network:
+        network.vertices *= scale
+        network.connections *= scale
+        return make_plan(network, chip, preset(name, **changes))
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return random_network(tmp_path_factory.mktemp("plan") / "net.bin", 1000, 8000)
+
+
+@pytest.mark.parametrize("name", PRESETS)
+@pytest.mark.parametrize("chip", CHIPS, ids=["neurons", "synapses"])
+@pytest.mark.parametrize("scale", [1, 1000, 100_000])
+def test_stages_are_positive_and_need_no_more_with_fewer_threads(
+    name: str, chip: Chip, scale: int, path: Path
+) -> None:
+    needed = []
+    for threads in (1, 2, 8):
+        plan = planned(path, chip, scale, name, threads=threads, memory_bytes=1 << 32)
+        assert all(isinstance(need, int) and need > 0 for need in plan.stages.values())
+        assert plan.memory == max(plan.stages.values())
+        assert plan.scratch >= 0
+        assert plan.sorting >= 0
+        assert plan.budget == 1 << 32
+        needed.append(min(plan.stages.values()))
+    assert needed == sorted(needed)
+
+
+@pytest.mark.parametrize("name", PRESETS)
+@pytest.mark.parametrize("threads", [1, 4])
+@pytest.mark.parametrize("chip", CHIPS, ids=["neurons", "synapses"])
+@pytest.mark.parametrize("scale", [1, 100, 1000, 10_000, 50_000])
+def test_more_memory_never_makes_a_plan_refuse(
+    name: str, threads: int, chip: Chip, scale: int, path: Path
+) -> None:
+    fits = []
+    for memory in MEMORY:
+        plan = planned(path, chip, scale, name, threads=threads, memory_bytes=memory)
+        try:
+            plan.require()
+        except DoesNotFitError:
+            fits.append(False)
+        else:
+            fits.append(True)
+            assert plan.memory <= memory
+    assert fits == sorted(fits)
+    assert fits[-1]
+
+
+@pytest.mark.parametrize("name", ["fast", "default"])
+def test_a_plan_never_leaves_its_budget_where_less_memory_was_enough(name: str, path: Path) -> None:
+    """Every step of 16 MiB: what is given out grows with the budget, never beyond it."""
+    for scale in (1, 300, 3000):
+        fits = False
+        for memory in range(1 << 28, 1 << 30, 1 << 24):
+            plan = planned(path, CHIPS[0], scale, name, threads=2, memory_bytes=memory)
+            assert not fits or plan.memory <= memory
+            fits = plan.memory <= memory
+
+
+def test_names_of_neurons_count(path: Path) -> None:
+    """They are in memory whatever a stage does; few of them are lost in what Python takes."""
+
+    def named(count: int, memory: int = 1 << 32, name: str = "default") -> Plan:
+        with NetworkFile(path) as network:
+            labels = [f"neuron {i:08d}" for i in range(count)]
+            about = {"id": AttributeMeta(labels=labels)}
+            network.meta = replace(network.meta, attributes=about)
+            return make_plan(network, CHIPS[0], preset(name, memory_bytes=memory))
+
+    few, many = named(10_000), named(1_000_000)
+    assert few == named(0)
+    more = [many.stages[stage] - need for stage, need in few.stages.items()]
+    assert set(more) == {(150 + 2 * 15) * 1_000_000}
+    assert named(1_000_000, 1 << 28).lacking
+    assert named(1_000_000, 1 << 28, "classic").lacking
+    assert not named(10_000, 1 << 28).lacking
+
+
+def test_networks_are_held_only_while_there_is_room(path: Path) -> None:
+    assert planned(path, CHIPS[0]).held
+    assert planned(path, CHIPS[0], 1000, memory_bytes=1 << 32).held
+    assert not planned(path, CHIPS[0], 10_000, memory_bytes=1 << 30).held
+    held = [planned(path, CHIPS[0], 3000, memory_bytes=memory).held for memory in MEMORY]
+    assert held == sorted(held)
+    scratch = [planned(path, CHIPS[0], 3000, memory_bytes=memory).scratch for memory in MEMORY]
+    assert scratch == sorted(scratch, reverse=True)
+
+
+def test_small_networks_are_cut_from_all_they_have(path: Path) -> None:
+    assert planned(path, CHIPS[0]).sample is None  # on levels
+    assert planned(path, CHIPS[0], level_budget=0).sample is None  # one block
+    assert planned(path, CHIPS[0], 100_000, "classic").sample is None
+    sample = planned(path, CHIPS[0], level_budget=0, block_vertices=64).sample
+    assert sample is not None
+    assert sample.kept == sample.whole
+    assert not sample.thin
+
+
+@pytest.mark.parametrize(
+    ("memory", "scale", "per_cluster"),
+    [(128 << 30, 1_000_000, 4.5), (16 << 30, 100_000, 7.7), (2 << 30, 10_000, 9.9)],
+)
+def test_a_thin_sample_is_told_with_the_memory_that_is_enough(
+    memory: int, scale: int, per_cluster: float, path: Path
+) -> None:
+    sample = planned(path, WIDE, scale, memory_bytes=memory).sample
+    assert sample is not None
+    assert sample.thin
+    assert sample.per_cluster == pytest.approx(per_cluster, rel=0.3)
+    with NetworkFile(path) as network:
+        network.vertices *= scale
+        network.connections *= scale
+        settings = preset("default", memory_bytes=memory)
+        enough = enough_memory(network, WIDE, settings)
+        assert enough is not None
+        assert enough_memory(network, WIDE, replace(settings, coarse_degree=19)) is None
+    assert f"give --memory {-(-enough >> 20)}MiB or more" in sample.told(enough)
+    for much, thin in ((enough, False), (enough * 100 // 106, True)):
+        found = planned(path, WIDE, scale, memory_bytes=much).sample
+        assert found is not None
+        assert found.thin == thin
+
+
+def test_what_is_said_of_a_sample() -> None:
+    assert Sample(1000, 64_000, 100_000).told(None) == (
+        "the first cut sees about 64 connections for each cluster of neurons"
+    )
+    assert not Sample(1000, 5000, 5000).thin  # all that there are
+    thin = Sample(1000, 5000, 100_000)
+    assert thin.told(300 << 20) == (
+        "the first cut sees about 5 connections for each cluster of neurons; with fewer than 20 "
+        "the mapping gets much worse: give --memory 300MiB or more"
+    )
+    assert thin.told(None).endswith(": give --coarse-degree 20 or more")
+    assert thin.facts(7) == {
+        "clusters": 1000, "connections": 5000, "per_cluster": 5.0, "enough_memory": 7,
+    }  # fmt: skip
+
+
+@pytest.mark.jit
+@pytest.mark.parametrize("degree", [4, 40])
+def test_runs_and_checks_say_how_thin_their_sample_is(
+    degree: int, run: Run, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    network = random_network(folder / "net.bin", 600, 9000)
+    few = replace(PRESETS["fast"], level_budget=0, block_vertices=64, coarse_degree=degree)
+    monkeypatch.setitem(PRESETS, "fast", few)
+    command = (network, "--chip", "6x6", "--neurons-per-core", "20", "--preset", "fast", "--json")
+    checked = run("check", *command)
+    made = run("run", *command, "-o", "out")
+    assert (checked.code, made.code) == (0, 0)
+    said = checked.err.splitlines()[-1]
+    assert said.startswith(f"note: the first cut sees about {degree} connections for each cluster")
+    assert checked.json()["run"]["sample"]["per_cluster"] == degree
+    assert ("give --coarse-degree 20 or more" in said) == (degree < 20)
+    assert (made.err == said + "\n") == (degree < 20)
+    assert made.json()["sample"]["per_cluster"] == degree
+    assert f"  {degree} sampled connections a cluster\n" in Path("out/run.log").read_text()
+
+
+def test_a_refusal_names_the_stage_and_what_is_lacking() -> None:
+    with pytest.raises(DoesNotFitError) as error:
+        SMALL.require()
+    assert str(error.value) == SMALL.lacking
+    assert SMALL.lacking == (
+        "the stage 'score' needs 301 MiB, --memory is 300 MiB: 1 MiB too little; give more memory"
+    )
+    enough = replace(SMALL, budget=301 << 20)
+    enough.require()
+    assert enough.lacking == ""
+
+
+def test_a_disk_that_is_too_small_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[Path] = []
+    free = (3 << 20) - 1
+
+    def usage(folder: Path) -> SimpleNamespace:
+        asked.append(folder)
+        return SimpleNamespace(free=free)
+
+    monkeypatch.setattr("mapper.runtime.memory_plan.shutil.disk_usage", usage)
+    plan = replace(SMALL, budget=1 << 30, scratch=2 << 20, sorting=1 << 20)
+    plan.require()  # no folder, nothing to ask
+    assert asked == []
+    with pytest.raises(DoesNotFitError) as error:
+        plan.require(tmp_path)
+    assert asked == [tmp_path]
+    assert str(error.value) == (
+        f"{tmp_path}: the run needs 3 MiB of disk for scratch, 3 MiB are free; "
+        "choose another place with -o"
+    )
+    free += 1
+    plan.require(tmp_path)
+    with pytest.raises(DoesNotFitError, match="give more memory"):
+        SMALL.require(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["fast", "default"])
+@pytest.mark.parametrize("memory", MEMORY)
+@pytest.mark.parametrize("scale", [1, 1000, 50_000])
+def test_threads_decide_nothing_but_their_own_number(
+    name: str, memory: int, scale: int, path: Path
+) -> None:
+    """What shares out the memory decides the result, which any number of threads has to give."""
+    plans = [
+        planned(path, CHIPS[0], scale, name, threads=threads, memory_bytes=memory)
+        for threads in (1, 2, 7, 500)
+    ]
+    found = [plan.threads for plan in plans]
+    assert found[0] == 1
+    assert found == sorted(found)
+    assert all(plan.threads <= asked for plan, asked in zip(plans, (1, 2, 7, 500), strict=True))
+    shared = {(p.held, p.sampled, p.gathered, p.grouped, p.scratch, p.sorting) for p in plans}
+    assert len(shared) == 1
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+def test_classic_takes_the_threads_that_are_asked_for(threads: int, path: Path) -> None:
+    assert planned(path, CHIPS[0], name="classic", threads=threads).threads == threads
+
+
+def test_megabytes_are_rounded_up() -> None:
+    assert megabytes(0) == "0 MiB"
+    assert megabytes(1) == "1 MiB"
+    assert megabytes(1 << 20) == "1 MiB"
+    assert megabytes((5000 << 20) + 1) == "5,001 MiB"

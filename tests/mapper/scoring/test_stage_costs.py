@@ -1,0 +1,225 @@
+"""Cut and hops of each stage: what rows say, how estimates are corrected, and what a run tells."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from chipsim.chip.model import Chip
+from mapper.graph.rows import StreamedRows
+from mapper.hypergraph.tree_refinement import refine_by_trees
+from mapper.pipeline import map_network
+from mapper.results.output import make_report, scratch_in
+from mapper.runtime.memory_plan import make_plan
+from mapper.runtime.monitor import Monitor
+from mapper.runtime.threads import Team
+from mapper.scoring.stage_costs import SPARED, Costs, Look, look
+from mapper.settings import Settings, preset
+from storage.store.network import NetworkFile
+from tests.mapper.helpers import (
+    lists_of,
+    random_graph,
+    random_network,
+    rows_of,
+    subgraph,
+    write_network,
+)
+from tests.twins.partitioning import cut
+from tests.twins.placement import hop_cost
+
+pytestmark = pytest.mark.usefixtures("light_placement")
+CHIP = Chip("c", 5, 4, neurons=16, unavailable=(7,))
+
+
+@pytest.fixture(params=[1, 2])
+def team(request: pytest.FixtureRequest) -> Iterator[Team]:
+    with Team(request.param) as team:
+        yield team
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_rows_are_counted_as_the_twins_do(seed: int, team: Team) -> None:
+    rng = np.random.default_rng(seed)
+    graph = random_graph(rng, 40)
+    part = rng.integers(0, 9, 40).astype(np.int32)
+    x, y = rng.integers(0, 7, (2, 9))
+    links = lists_of(graph)
+    found = look(rows_of(graph), part, team, (x, y))
+    assert found.whole
+    assert (found.cut, found.hops) == (cut(links, part.tolist()), hop_cost(links, x[part], y[part]))
+    assert look(rows_of(graph), part, team) == replace(found, hops=0)
+
+
+def test_of_rows_on_disk_a_part_is_looked_at(folder: Path, team: Team) -> None:
+    """Every chunk like the others: what is scaled up is what there is."""
+    chunks = SPARED * 20
+    ring = [(16 * c + i, 16 * c + (i + 1) % 16) for c in range(chunks) for i in range(16)]
+    path = write_network(folder / "net.bin", ring, 16 * chunks, block_size=16)
+    with NetworkFile(path) as network:
+        rows = StreamedRows(network, network.vertex_sizes(), 0)
+        seen: list[int] = []
+        rows.read = lambda index, read=rows.read: seen.append(index) or read(index)  # type: ignore
+        part = (np.arange(16 * chunks) // 8).astype(np.int32)  # two to a ring
+        found = look(rows, part, team)
+    assert sorted(seen) == list(range(SPARED // 2, chunks, SPARED))
+    assert (found.cut, found.whole) == (2 * chunks, False)
+
+
+class Totals:
+    """As much of the traffic of a finished mapping as is asked for."""
+
+    def __init__(self, cut: int, hops: int) -> None:
+        self.totals = self
+        self.cut, self.hops = cut, hops
+
+
+def told(team: Team, finished: Totals, *, faithful: bool = True) -> tuple[dict[str, Any], Look]:
+    """A stage of a random graph, and what is seen of the partition it ends with."""
+    rng = np.random.default_rng(0)
+    rows = rows_of(random_graph(rng, 40))
+    part = rng.integers(0, 6, 40).astype(np.int32)
+    x, y = np.arange(6) % 3, np.arange(6) // 3
+    with Monitor() as monitor:
+        costs = Costs(monitor, team, rows, faithful=faithful)
+        with monitor.stage("placement"):
+            costs.place(part, x, y)
+        costs.finish(part, 3, None)
+        costs.settle(finished)  # type: ignore[arg-type]
+    return monitor.stages[0], look(rows, part, team, (x, y))
+
+
+def test_what_agrees_with_the_score_is_exact(team: Team) -> None:
+    _, seen = told(team, Totals(1, 1))
+    stage, _ = told(team, Totals(int(seen.cut), int(seen.hops)))
+    assert (stage["cut_weight"], stage["hops_total"]) == (seen.cut, seen.hops)
+    assert "estimated" not in stage
+
+
+@pytest.mark.parametrize("faithful", [True, False])
+def test_estimates_are_corrected_by_the_score(faithful: bool, team: Team) -> None:
+    stage, seen = told(team, Totals(777, 3333), faithful=faithful)
+    assert (seen.cut, seen.hops) != (777, 3333)
+    assert (stage["cut_weight"], stage["hops_total"], stage["estimated"]) == (777, 3333, True)
+
+
+def test_groups_tell_exactly(team: Team) -> None:
+    rng = np.random.default_rng(3)
+    graph = random_graph(rng, 12)
+    x, y = rng.integers(0, 4, (2, 12))
+    with Monitor() as monitor:
+        costs = Costs(monitor, team, rows_of(graph), faithful=False)
+        with monitor.stage("placement"):
+            costs.place_groups(subgraph(graph), x, y)
+        costs.finish(np.zeros(12, np.int32), 4, None)
+        costs.settle(Totals(5, 5))  # type: ignore[arg-type]
+    links = lists_of(graph)
+    assert monitor.stages[0]["hops_total"] == hop_cost(links, x, y)
+    assert monitor.stages[0]["cut_weight"] == cut(links, range(12))
+    assert "estimated" not in monitor.stages[0]
+
+
+WAYS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "classic": ({"name": "classic"}, {}),
+    "levels": ({"name": "fast"}, {}),
+    "held": ({"name": "fast"}, {"levels": False}),
+    "streamed": ({"name": "fast"}, {"levels": False, "held": False}),
+    "cut": ({"name": "fast", "objective": "cut"}, {}),
+    "nets": ({"name": "fast", "objective": "multicast"}, {}),
+    "streamed nets": (
+        {"name": "fast", "objective": "multicast"}, {"nets_held": False, "held": False},
+    ),
+}  # fmt: skip
+PLACED = ("placement", "initial placement", "force-directed refinement")
+
+
+def reported(path: Path, settings: Settings, chip: Chip = CHIP) -> dict[str, Any]:
+    """The report of a whole run."""
+    with (
+        Monitor() as monitor,
+        NetworkFile(path) as network,
+        scratch_in(path.parent / "scratch", keep=False) as scratch,
+    ):
+        mapping = map_network(network, chip, settings, scratch, monitor)
+        return make_report(network, path, chip, settings, mapping, monitor)
+
+
+@pytest.mark.jit
+@pytest.mark.parametrize("weights", ["whole", "real"])
+@pytest.mark.parametrize("way", WAYS)
+def test_a_run_tells_cut_and_hops(
+    way: str, weights: str, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chosen, planned = WAYS[way]
+    monkeypatch.setattr(
+        "mapper.pipeline.make_plan", lambda *given: replace(make_plan(*given), **planned)
+    )
+    edges = np.random.default_rng(2).integers(0, 240, (1400, 2))
+    given = None if weights == "whole" else np.random.default_rng(3).random(1400)
+    path = write_network(folder / "net.bin", edges, 240, given, block_size=32)
+    settings = preset(
+        **chosen, memory_bytes=1 << 30, block_vertices=64, bisection_repeats=2, force_iterations=9
+    )
+    with NetworkFile(path) as network:
+        total = network.meta.total_weight
+    report = reported(path, settings)
+    metrics, stages = report["metrics"], report["stages"]
+    with_cut = [stage for stage in stages if "cut_weight" in stage]
+    with_hops = [stage for stage in stages if "hops_total" in stage]
+    last = with_hops[-1]
+    for name in ("cut_weight", "hops_total"):
+        assert last[name] == report["levels"][0][name] == metrics[name]
+    assert "estimated" not in last
+    assert [stage["name"] for stage in stages if stage["name"].startswith(PLACED)] == [
+        stage["name"] for stage in with_hops if stage["name"].startswith(PLACED)
+    ]
+    assert len(with_cut) >= 2 + (way in ("cut", "classic"))
+    assert all(0 < stage["cut_weight"] <= total for stage in with_cut)
+    assert all(stage["hops_total"] >= stage["cut_weight"] for stage in with_hops)
+    if weights == "whole":  # rows in memory hold it all
+        assert not any("estimated" in entry for entry in stages + report["levels"])
+    if way == "levels":
+        hops = [level["hops_total"] for level in report["levels"]]
+        assert hops == sorted(hops)
+    if chosen.get("objective") == "multicast":
+        found = metrics["multicast"]
+        names = ("connectivity", "hops_total")
+        assert last["multicast"] == {name: pytest.approx(found[name]) for name in names}
+    if way == "nets":
+        placed = next(stage for stage in stages if stage["name"] == "placement")
+        assert placed["multicast"]["hops_total"] >= found["hops_total"]
+        assert placed["multicast"]["connectivity"] > 0
+
+
+@pytest.mark.jit
+def test_nets_tell_what_the_score_does(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where nothing better is found after the placement, its numbers are those of the mapping."""
+
+    def looked(nets: Any, core: Any, mesh: Any, effort: Any, seed: int, *more: Any) -> Any:
+        before = refine_by_trees(nets, core, mesh, effort, seed, *more)[1]
+        return core, before, before
+
+    monkeypatch.setattr("mapper.hypergraph.steps.refine_by_trees", looked)
+    path = random_network(folder / "net.bin", 120, 700)
+    settings = preset("fast", objective="multicast", memory_bytes=1 << 30, tree_cycles=1)
+    report = reported(path, settings)
+    placed = next(stage for stage in report["stages"] if stage["name"] == "placement")
+    ended = next(stage for stage in report["stages"] if stage["name"] == "refine by trees")
+    assert placed["hops_total"] == ended["hops_total"]
+    assert placed["multicast"] == ended["multicast"]
+
+
+@pytest.mark.jit
+def test_parts_that_repairs_changed(folder: Path) -> None:
+    """The stage `limits` tells the cut of what it leaves, and each attempt its own levels."""
+    path = random_network(folder / "net.bin", 200, 1200)
+    chip = Chip("tight", 5, 5, neurons=16, axons_in=58)
+    settings = preset("fast", memory_bytes=1 << 30)
+    report = reported(path, settings, chip)
+    repaired = [s for s in report["stages"] if s["name"] == "limits" and "cut_weight" in s]
+    assert len(repaired) == 1
+    assert len(report["levels"]) == 1

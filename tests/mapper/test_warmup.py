@@ -1,0 +1,182 @@
+"""Compiled kernels are kept, and forgotten when they may be stale."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from importlib import import_module
+from inspect import signature
+from pathlib import Path
+
+import pytest
+
+from mapper.settings import PRESETS
+from mapper.warmup import name_of, read_table, types_of, works_of_presets
+
+SCRIPT = """
+import os
+from pathlib import Path
+import numpy as np
+from mapper.warmup import forget_kernels
+from storage.scratch.packed import pack
+cache = Path(os.environ["NUMBA_CACHE_DIR"])
+pack(np.arange(300, dtype=np.int32))
+print(len(list(cache.rglob("packed.*.nb?"))))
+(cache / "other").mkdir()
+(cache / "other" / "packed.mine.nbi").touch()
+forget_kernels()
+print(*(path.name for path in cache.rglob("*.nb?")))
+"""
+
+
+@pytest.mark.jit
+def test_forgetting_kernels(tmp_path: Path) -> None:
+    """All compiled kernels of these packages go, and nothing else."""
+    environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path)}
+    root = Path(__file__).resolve().parents[2]
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", SCRIPT],
+        cwd=root,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    count, left = done.stdout.splitlines()
+    assert int(count) > 0
+    assert left == "packed.mine.nbi"
+
+
+USED = """
+import io, sys
+from rich.console import Console
+from mapper import warmup as kernels
+forgotten = []
+kernels.forget_kernels = lambda: forgotten.append(1)
+if sys.argv[1] == "trusting":
+    kernels.trust_kernels()
+if sys.argv[1] == "dying":
+    sys.executable = "false"
+said = io.StringIO()
+found = kernels.compile_once(Console(file=said), sys.argv[2:], 2)
+print(len(forgotten), found.kernels, len(found.failed), found.processes)
+print(" ".join(said.getvalue().split()))
+"""
+
+
+def first_use(folder: Path, how: str, *works: str) -> tuple[list[int], str]:
+    """What `compile_once` says and returns in a process of its own, for a new installation."""
+    root = Path(__file__).resolve().parents[2]
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", USED, how, *works],
+        cwd=root,
+        env={**os.environ, "NUMBA_CACHE_DIR": str(folder)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    numbers, said = done.stdout.splitlines()
+    return list(map(int, numbers.split())), said
+
+
+def compiled(folder: Path) -> set[str]:
+    """The kernels that are named as compiled."""
+    (marker,) = (folder / "mapper").glob("compiled-*")
+    return {line.split()[0] for line in marker.read_text().splitlines()}
+
+
+def in_cache(folder: Path) -> set[str]:
+    """Module (its last name) and function of all that numba has in its cache."""
+    return {path.name.rpartition("-")[0] for path in folder.rglob("*.nbi")}
+
+
+@pytest.mark.jit
+def test_first_use_compiles_what_is_needed_and_says_so(tmp_path: Path) -> None:
+    """Once, by processes side by side; what another kind of work shares is not compiled again."""
+    table = read_table()
+    wanted = table.works["export/metis"]
+    (forgotten, done, failed, processes), said = first_use(tmp_path, "well", "export/metis")
+    assert (forgotten, done, failed) == (1, len(wanted), 0)
+    assert 1 <= processes <= 2
+    assert said.startswith(f"compiling {len(wanted)} kernels, once after installation")
+    assert "compiling kernels: done in" in said
+    assert compiled(tmp_path) == set(wanted)
+    assert {".".join(name.rsplit(".", 2)[1:]) for name in wanted} <= in_cache(tmp_path)
+    assert first_use(tmp_path, "well", "export/metis") == ([0, 0, 0, 0], "")
+    more = set(table.works["import/metis"]) - set(wanted)
+    (forgotten, done, *_), _ = first_use(tmp_path, "well", "import/metis", "export/metis")
+    assert (forgotten, done) == (0, len(more))
+
+
+@pytest.mark.jit
+def test_trusted_kernels_are_not_forgotten(tmp_path: Path) -> None:
+    (forgotten, done, *_), _ = first_use(tmp_path, "trusting", "export/metis")
+    assert forgotten == 0
+    assert done > 0
+
+
+@pytest.mark.jit
+def test_processes_that_die_are_told_of(tmp_path: Path) -> None:
+    """What they had to compile is compiled when it is used."""
+    (_, done, failed, _), said = first_use(tmp_path, "dying", "export/metis")
+    assert done == 0
+    assert failed > 0
+    assert "could not be compiled ahead" in said
+    (_, done, failed, _), _ = first_use(tmp_path, "well", "export/metis")
+    assert done > 0
+    assert failed == 0
+
+
+def test_types_have_names() -> None:
+    """Those that the table has are read as what they were written from."""
+    table = read_table()
+    assert len(table.kernels) > 100
+    for signatures in table.kernels.values():
+        for text in signatures:
+            assert " ".join(map(name_of, types_of(text))) == text
+
+
+def test_table_names_kernels() -> None:
+    """With as many arguments as they have; and works name kernels that are in the table."""
+    table = read_table()
+    for name, signatures in table.kernels.items():
+        module, _, function = name.rpartition(".")
+        kernel = getattr(import_module(module), function)
+        wanted = len(signature(getattr(kernel, "py_func", kernel)).parameters)
+        assert {len(text.split()) for text in signatures} == {wanted}, name
+    used = {kernel for kernels in table.works.values() for kernel in kernels}
+    assert used == set(table.kernels)
+    assert set(table.seconds) <= used
+
+
+@pytest.mark.parametrize("preset", list(PRESETS))
+def test_a_preset_needs_no_kernels_of_others(preset: str) -> None:
+    works = works_of_presets([preset])
+    runs = [work for work in works if work.startswith(("run/", "place/"))]
+    assert runs
+    assert all(work.split("/")[1] == preset for work in runs)
+    table = read_table()
+    if preset != "classic":
+        cut, hops = (set(table.works[f"run/{preset}/{name}/levels"]) for name in ("cut", "unicast"))
+        assert not any(kernel.startswith("mapper.hypergraph") for kernel in cut | hops)
+        assert hops - cut
+
+
+SOME = ("generate", "export/metis", "import/metis", "run/fast/unicast", "score", "simulate")
+"""Kinds of work that call many kernels; all of them take minutes."""
+
+
+@pytest.mark.jit
+def test_the_table_is_what_commands_call(tmp_path: Path) -> None:
+    """`scripts/kernels.py` has been run since kernels, or calls of them, changed."""
+    root = Path(__file__).resolve().parents[2]
+    done = subprocess.run(
+        [sys.executable, "scripts/kernels.py", "--check", *SOME],
+        cwd=root,
+        env={**os.environ, "XDG_CACHE_HOME": str(tmp_path), "PYTHONPATH": str(root)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (0, ""), done.stdout + done.stderr

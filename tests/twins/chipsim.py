@@ -1,0 +1,263 @@
+"""Plain-Python twins of the metrics: every route walked link by link, every tree a set of links.
+
+Nothing here shares code with `chipsim` but the Chip dataclass. Edges are (source, target, weight)
+triples, one for each synapse; an undirected edge is given both ways, as the blocks give it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from chipsim.chip.model import Chip
+
+Edge = tuple[int, int, int]
+Router = tuple[int, int]
+Link = tuple[Router, Router]
+
+STEPS = {"east": (1, 0), "west": (-1, 0), "south": (0, 1), "north": (0, -1)}
+
+
+@dataclass
+class Block:
+    """A block of vertices ``first`` to ``last - 1`` of an edge list."""
+
+    first: int
+    last: int
+    edges: Sequence[Edge]
+    calls: int = 0
+
+    def outgoing(self) -> tuple[Any, Any, Any]:
+        self.calls += 1
+        mine = sorted(edge for edge in self.edges if self.first <= edge[0] < self.last)
+        degree = Counter(edge[0] for edge in mine)
+        indptr = [0]
+        for v in range(self.first, self.last):
+            indptr.append(indptr[-1] + degree[v])
+        return (
+            np.array(indptr, dtype=np.int64),
+            np.array([edge[1] for edge in mine], dtype=np.int32),
+            np.array([edge[2] for edge in mine], dtype=np.int64),
+        )
+
+
+@dataclass
+class Source:
+    """Blocks to be read by index."""
+
+    blocks: Sequence[Any]
+
+    @property
+    def block_count(self) -> int:
+        return len(self.blocks)
+
+    def read_block(self, index: int) -> Any:
+        return self.blocks[index]
+
+
+def blocks_of(edges: Sequence[Edge], neurons: int, cuts: Sequence[int] = ()) -> list[Block]:
+    """The network cut into blocks before each vertex of ``cuts``."""
+    ends = [0, *sorted(cuts), neurons]
+    return [Block(a, b, edges) for a, b in pairwise(ends)]
+
+
+def place(chip: Chip, core: int) -> Router:
+    return core % chip.width, core // chip.width
+
+
+def distance(chip: Chip, a: int, b: int) -> int:
+    (x0, y0), (x1, y1) = place(chip, a), place(chip, b)
+    return abs(x0 - x1) + abs(y0 - y1)
+
+
+def route(chip: Chip, a: int, b: int) -> list[Link]:
+    """The links of the XY route, one step at a time."""
+    (x, y), (x1, y1) = place(chip, a), place(chip, b)
+    links = []
+    while (x, y) != (x1, y1):
+        if x != x1:
+            nearer = (x + (1 if x1 > x else -1), y)
+        else:
+            nearer = (x, y + (1 if y1 > y else -1))
+        links.append(((x, y), nearer))
+        x, y = nearer
+    return links
+
+
+def paths(here: Router, there: Router) -> Iterator[tuple[list[Router], float]]:
+    """Every minimal path and its probability."""
+    if here == there:
+        yield [here], 1.0
+        return
+    steps = []
+    if here[0] != there[0]:
+        steps.append((here[0] + (1 if there[0] > here[0] else -1), here[1]))
+    if here[1] != there[1]:
+        steps.append((here[0], here[1] + (1 if there[1] > here[1] else -1)))
+    for step in steps:
+        for rest, chance in paths(step, there):
+            yield [here, *rest], chance / len(steps)
+
+
+def all_links(chip: Chip) -> list[Link]:
+    found = []
+    for y in range(chip.height):
+        for x in range(chip.width):
+            for dx, dy in STEPS.values():
+                if 0 <= x + dx < chip.width and 0 <= y + dy < chip.height:
+                    found.append(((x, y), (x + dx, y + dy)))
+    return found
+
+
+def grid(chip: Chip, loads: Counter[Link]) -> list[list[list[int]]]:
+    """Loads as [direction][y][x] of the router that the link leaves."""
+    return [
+        [[loads[(x, y), (x + dx, y + dy)] for x in range(chip.width)] for y in range(chip.height)]
+        for dx, dy in STEPS.values()
+    ]
+
+
+def percentile99(values: Sequence[float]) -> float:
+    """Linear interpolation between the closest ranks."""
+    ranked = sorted(values)
+    at = 0.99 * (len(ranked) - 1)
+    low = int(at)
+    high = min(low + 1, len(ranked) - 1)
+    return ranked[low] + (at - low) * (ranked[high] - ranked[low])
+
+
+def link_metrics(chip: Chip, loads: Counter[Link], unit: float) -> dict[str, float]:
+    values = [loads[link] * unit for link in all_links(chip)]
+    if not values:
+        return {"link_load_max": 0, "link_load_mean": 0.0, "link_load_p99": 0.0}
+    return {
+        "link_load_max": max(values),
+        "link_load_mean": sum(values) / len(values),
+        "link_load_p99": percentile99(values),
+    }
+
+
+def flows(edges: Sequence[Edge], undirected: bool) -> list[Edge]:
+    """What counts in the unicast sums."""
+    return [edge for edge in edges if edge[2] > 0 and (not undirected or edge[1] > edge[0])]
+
+
+def unicast_loads(
+    chip: Chip, core: Sequence[int], edges: Sequence[Edge], undirected: bool = False
+) -> Counter[Link]:
+    loads: Counter[Link] = Counter()
+    for s, t, w in flows(edges, undirected):
+        for link in route(chip, core[s], core[t]):
+            loads[link] += w
+    return loads
+
+
+def congestion(
+    chip: Chip, core: Sequence[int], edges: Sequence[Edge], undirected: bool = False
+) -> list[list[float]]:
+    load = [[0.0] * chip.width for _ in range(chip.height)]
+    for s, t, w in flows(edges, undirected):
+        if core[s] != core[t]:
+            for path, chance in paths(place(chip, core[s]), place(chip, core[t])):
+                for x, y in path:
+                    load[y][x] += w * chance
+    return load
+
+
+def multicast(
+    chip: Chip, core: Sequence[int], edges: Sequence[Edge], rates: Sequence[int] | None
+) -> tuple[int, Counter[Link]]:
+    """Connectivity, and the loads of the trees."""
+    reached: dict[int, set[int]] = defaultdict(set)
+    largest: Counter[int] = Counter()
+    for s, t, w in edges:
+        reached[s].add(core[t])
+        largest[s] = max(largest[s], w)
+    connectivity = 0
+    loads: Counter[Link] = Counter()
+    for s, targets in reached.items():
+        rate = largest[s] if rates is None else rates[s]
+        connectivity += rate * len(targets - {core[s]})
+        tree = {link for c in targets for link in route(chip, core[s], c)}
+        for link in tree:
+            loads[link] += rate
+    return connectivity, loads
+
+
+def unicast_hops(
+    chip: Chip, core: Sequence[int], edges: Sequence[Edge], rates: Sequence[int] | None
+) -> int:
+    """Hops at the rates of the multicast trees, a packet for each synapse."""
+    largest: Counter[int] = Counter()
+    for s, _, w in edges:
+        largest[s] = max(largest[s], w)
+    rate = largest if rates is None else rates
+    return sum(rate[s] * len(route(chip, core[s], core[t])) for s, t, _ in edges)
+
+
+def usage(
+    chip: Chip, core: Sequence[int], edges: Sequence[Edge], sizes: Sequence[int]
+) -> dict[str, list[int]]:
+    cores = range(chip.cores)
+    axons = {(s, core[t]) for s, t, _ in edges}
+    return {
+        "count": [sum(c == k for c in core) for k in cores],
+        "neurons": [sum(z for c, z in zip(core, sizes, strict=True) if c == k) for k in cores],
+        "synapses": [sum(core[t] == k for _, t, _ in edges) for k in cores],
+        "axons_in": [sum(c == k for _, c in axons) for k in cores],
+        "axons_out": [sum(core[s] == k != c for s, c in axons) for k in cores],
+    }
+
+
+def score(
+    chip: Chip,
+    core: Sequence[int],
+    edges: Sequence[Edge],
+    *,
+    sizes: Sequence[int],
+    rates: Sequence[int] | None = None,
+    undirected: bool = False,
+    weight_unit: float = 1.0,
+    rate_unit: float = 1.0,
+) -> dict[str, Any]:
+    """The table of metrics, synapse by synapse."""
+    used = [
+        (w * weight_unit, distance(chip, core[s], core[t])) for s, t, w in flows(edges, undirected)
+    ]
+    total = sum(w for w, _ in used)
+    cut = [(w, d) for w, d in used if d > 0]
+    cut_weight = sum(w for w, _ in cut)
+    hops = sum(w * d for w, d in used)
+    latency = [(w, (d + 1) * chip.latency_router + d * chip.latency_link) for w, d in cut]
+    crowd = [f * weight_unit for row in congestion(chip, core, edges, undirected) for f in row]
+    connectivity, trees = multicast(chip, core, edges, rates)
+    unit = weight_unit if rates is None else rate_unit
+    use = usage(chip, core, edges, sizes)
+    fill = [z / chip.neurons for z, n in zip(use["neurons"], use["count"], strict=True) if n]
+    return {
+        "cut_weight": cut_weight,
+        "cut_fraction": cut_weight / total if total else 0.0,
+        "hops_total": hops,
+        "hops_mean": hops / total if total else 0.0,
+        "hops_max": max([d for _, d in used], default=0),
+        "energy": sum(w * ((d + 1) * chip.energy_router + d * chip.energy_link) for w, d in cut),
+        "latency_mean": sum(w * t for w, t in latency) / cut_weight if cut else 0.0,
+        "latency_max": max([t for _, t in latency], default=0.0),
+        **link_metrics(chip, unicast_loads(chip, core, edges, undirected), weight_unit),
+        "congestion_mean": sum(crowd) / len(crowd),
+        "congestion_max": max(crowd),
+        "multicast": {
+            "connectivity": connectivity * unit,
+            "hops_total": sum(trees.values()) * unit,
+            "unicast_hops_total": unicast_hops(chip, core, edges, rates) * unit,
+            **link_metrics(chip, trees, unit),
+        },
+        "cores_used": len(fill),
+        "core_fill_mean": sum(fill) / len(fill) if fill else 0.0,
+        "core_fill_max": max(fill, default=0.0),
+    }

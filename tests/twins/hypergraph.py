@@ -1,0 +1,170 @@
+"""Slow, obvious twins of the kernels that work on hypergraphs."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from itertools import pairwise
+
+import numpy as np
+
+from mapper.hypergraph.hypergraph import Hypergraph, make_hypergraph
+
+Nets = list[tuple[int, list[int]]]  # weight, pins; the first pin is the source
+
+
+def as_graph(nets: Nets, sizes: Sequence[int]) -> Hypergraph:
+    start = np.cumsum([0, *(len(pins) for _, pins in nets)])
+    pins = np.array([pin for _, pins in nets for pin in pins], np.int32)
+    weights = np.array([weight for weight, _ in nets], np.int64)
+    return make_hypergraph(start, pins, weights, np.array(sizes, np.int64))
+
+
+def as_nets(graph: Hypergraph) -> Nets:
+    rows = [graph.pins[low:high].tolist() for low, high in pairwise(graph.start.tolist())]
+    return list(zip(graph.weights.tolist(), rows, strict=True))
+
+
+def random_nets(rng: np.random.Generator, n: int, m: int, widest: int = 6) -> Nets:
+    """Nets of two pins or more, each pin once."""
+    return [
+        (int(rng.integers(1, 9)), rng.permutation(n)[: int(rng.integers(2, widest + 1))].tolist())
+        for _ in range(m)
+    ]
+
+
+def cost(nets: Nets, part: Sequence[int]) -> int:
+    """The connectivity."""
+    return sum(w * (len({part[v] for v in pins}) - 1) for w, pins in nets)
+
+
+def contracted(nets: Nets, cluster: Sequence[int], directed: bool) -> Counter[tuple[int, ...]]:
+    """Weights by (source or -1, sorted pins)."""
+    found: Counter[tuple[int, ...]] = Counter()
+    for w, pins in nets:
+        inside = [cluster[v] for v in pins if cluster[v] >= 0]
+        if len(set(inside)) > 1:
+            found[(inside[0] if directed else -1, *sorted(set(inside)))] += w
+    return found
+
+
+def gains(nets: Nets, part: Sequence[int], parts: int, v: int) -> list[int]:
+    """What the connectivity falls by if a vertex moves to each of the parts."""
+    now = cost(nets, part)
+    found = []
+    for k in range(parts):
+        there = list(part)
+        there[v] = k
+        found.append(now - cost(nets, there))
+    return found
+
+
+def tree(source: int, targets: set[int], width: int) -> set[tuple[tuple[int, int], ...]]:
+    """The links of the union of XY routes, x first."""
+    links = set()
+    for target in targets:
+        x, y = source % width, source // width
+        while (x, y) != (target % width, target // width):
+            before = (x, y)
+            if x != target % width:
+                x += 1 if x < target % width else -1
+            else:
+                y += 1 if y < target // width else -1
+            links.add((before, (x, y)))
+    return links
+
+
+def tree_cost(nets: Nets, core: Sequence[int], width: int, toll: int) -> int:
+    """Links of all trees, and the toll for each core reached."""
+    total = 0
+    for w, pins in nets:
+        targets = {core[v] for v in pins[1:]} - {core[pins[0]]}
+        total += w * (len(tree(core[pins[0]], targets, width)) + toll * len(targets))
+    return total
+
+
+def ratings(
+    v: int, nets: Nets, cluster: Sequence[int], held: Sequence[int], large: int
+) -> dict[int, float]:
+    """How much a vertex is drawn to each cluster, each net counting once for a cluster."""
+    found: dict[int, float] = {}
+    for w, pins in nets:
+        if v in pins and len(pins) <= large and w > 0:
+            for c in dict.fromkeys(cluster[u] for u in pins):
+                found[c] = found.get(c, 0.0) + w / (len(pins) - 1)
+    return {c: r / max(held[c], 1) for c, r in found.items()}
+
+
+def clusters(
+    order: Sequence[int],
+    nets: Nets,
+    sizes: Sequence[int],
+    part: Sequence[int],
+    limit: int,
+    large: int,
+    least: int,
+) -> list[int]:
+    cluster, held = list(range(len(sizes))), list(sizes)
+    for v in order:
+        if len(set(cluster)) <= least:
+            break
+        if cluster.count(cluster[v]) > 1:
+            continue
+        best, best_rating = v, 0.0
+        for c, r in ratings(v, nets, cluster, held, large).items():
+            if c == v or part[c] != part[v] or held[c] + held[v] > limit:
+                continue
+            if r > best_rating or (r == best_rating and held[c] < held[best]):
+                best, best_rating = c, r
+        if best != v:
+            cluster[v] = best
+            held[best] += held[v]
+    return cluster
+
+
+def views(nets: Nets, n: int) -> list[tuple[frozenset[int], tuple[frozenset[int], ...]]]:
+    """Nets that reach each vertex, and what its own nets reach."""
+    return [
+        (
+            frozenset(e for e, (_, pins) in enumerate(nets) if v in pins[1:]),
+            tuple(frozenset(pins[1:]) for _, pins in nets if pins[0] == v),
+        )
+        for v in range(n)
+    ]
+
+
+def block_nets(first: int, rows: list[list[tuple[int, int]]], rates: Sequence[int] | None) -> Nets:
+    found = []
+    for i, row in enumerate(rows):
+        rate = rates[first + i] if rates is not None else max((w for _, w in row), default=0)
+        if row and rate:
+            found.append((rate, [first + i, *(u for u, _ in row)]))
+    return found
+
+
+def group_traffic(nets: Nets, part: Sequence[int]) -> Counter[tuple[int, int]]:
+    """Rates by (group, group), both ways."""
+    found: Counter[tuple[int, int]] = Counter()
+    for w, pins in nets:
+        for k in {part[v] for v in pins[1:]} - {part[pins[0]]}:
+            found[part[pins[0]], k] += w
+            found[k, part[pins[0]]] += w
+    return found
+
+
+def shared(nets: Nets, part: Sequence[int]) -> Counter[tuple[int, int]]:
+    """Weight of the nets that two parts are both in, by ordered pair."""
+    found: Counter[tuple[int, int]] = Counter()
+    for w, pins in nets:
+        reached = {part[v] for v in pins}
+        found.update({(a, b): w for a in reached for b in reached if a != b})
+    return found
+
+
+def pulls(row: list[tuple[int, int]], part: Sequence[int], own: int) -> dict[int, int]:
+    """Weight of a vertex's connections into each other part, in the order they are met."""
+    found: dict[int, int] = {}
+    for u, w in row:
+        if w > 0 and part[u] != own:
+            found[part[u]] = found.get(part[u], 0) + w
+    return found

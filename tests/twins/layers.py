@@ -1,0 +1,88 @@
+"""Plain-Python twins of the layers: {(output, input): weight}, by loops over every element."""
+
+from __future__ import annotations
+
+from itertools import product
+from typing import Any
+
+from storage.formats.layers.linear import Windows
+
+Entries = dict[tuple[int, int], float]
+
+
+def flat(place: tuple[int, ...], shape: tuple[int, ...]) -> int:
+    """Row-major number of a place."""
+    number = 0
+    for index, size in zip(place, shape, strict=True):
+        number = number * size + index
+    return number
+
+
+def window_count(w: Windows) -> tuple[int, ...]:
+    """By sliding: windows that fit whole. With `ceil` the last one may stick out, by less than
+    a stride, but not begin behind the input: then it does not count.
+    """
+    counts = []
+    for axis, size in enumerate(w.size):
+        extent = w.dilation[axis] * (w.kernel[axis] - 1) + 1
+        end = size + w.after[axis] + (w.stride[axis] - 1 if w.ceil else 0)
+        starts = [-w.before[axis]]
+        while starts[-1] + w.stride[axis] + extent <= end:
+            starts.append(starts[-1] + w.stride[axis])
+        if w.ceil and starts[-1] >= size:
+            starts.pop()
+        counts.append(len(starts))
+    return tuple(counts)
+
+
+def covered(w: Windows, place: tuple[int, ...]) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
+    """(place in the kernel, place in the input) of all inputs of a window that exist."""
+    found = []
+    for offset in product(*(range(k) for k in w.kernel)):
+        at = tuple(
+            p * s - b + d * o
+            for p, s, b, d, o in zip(place, w.stride, w.before, w.dilation, offset, strict=True)
+        )
+        if all(0 <= a < size for a, size in zip(at, w.size, strict=True)):
+            found.append((offset, at))
+    return found
+
+
+def convolution(weight: Any, w: Windows, groups: int) -> Entries:
+    """weight : array, shape (out, channels / groups, *kernel)"""
+    out, channels = weight.shape[:2]
+    count, entries = window_count(w), {}
+    for o in range(out):
+        group = o // (out // groups)
+        for place in product(*(range(n) for n in count)):
+            row = flat((o, *place), (out, *count))
+            for c in range(channels):
+                for offset, at in covered(w, place):
+                    column = flat((group * channels + c, *at), (channels * groups, *w.size))
+                    entries[row, column] = float(weight[(o, c, *offset)])
+    return entries
+
+
+def pooling(channels: int, w: Windows, mean: str) -> Entries:
+    count, entries = window_count(w), {}
+    for c in range(channels):
+        for place in product(*(range(n) for n in count)):
+            row = flat((c, *place), (channels, *count))
+            pairs = covered(w, place)
+            whole = 1
+            for k in w.kernel:
+                whole *= k
+            value = {"": 1.0, "kernel": 1 / whole, "inside": 1 / max(len(pairs), 1)}[mean]
+            for _, at in pairs:
+                entries[row, flat((c, *at), (channels, *w.size))] = value
+    return entries
+
+
+def composed(second: Entries, first: Entries) -> Entries:
+    """The product: outputs of `second`, inputs of `first`; sums of zero stay."""
+    found: Entries = {}
+    for (row, middle), outer in second.items():
+        for (other, column), inner in first.items():
+            if middle == other:
+                found[row, column] = found.get((row, column), 0.0) + outer * inner
+    return found
