@@ -145,8 +145,9 @@ def _quadrant(grid, lines, load, y0, x0, step_y, step_x, rows, columns, inside, 
     """Load of the routers up to ``rows`` and ``columns`` away, from the farthest row inwards."""
     beyond_column = lines[0]  # weight farther away in the column
     beyond_both = lines[1]
-    beyond_column[: columns + 1] = 0.0
-    beyond_both[: columns + 1] = 0.0
+    for i in range(columns + 1):
+        beyond_column[i] = 0.0
+        beyond_both[i] = 0.0
     for b in range(rows, -1, -1):
         y = y0 + step_y * b
         weights = grid[y]

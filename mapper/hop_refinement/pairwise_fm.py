@@ -93,10 +93,9 @@ def _exchange(
         n = bias.size
         of_a = start[a + 1] - start[a]
         mine = side[side_start[p] : side_start[p] + n]
-        mine[:of_a] = 0
-        mine[of_a:] = 1
         held = np.empty(n, np.int64)
         for i in range(n):
+            mine[i] = 0 if i < of_a else 1
             held[i] = sizes[members[start[a] + i] if i < of_a else members[start[b] + i - of_a]]
         heap = np.empty((2, n), np.int64)
         place = np.empty(n, np.int64)

@@ -17,7 +17,8 @@ PIN_BYTES = 8  # of a pin in memory: its vertex, and the net among those of the 
 @njit(cache=True, nogil=True)
 def _transpose(start, pins, count, vertex_start, nets):
     """The nets of each vertex, in increasing order; fills both arrays."""
-    vertex_start[:] = 0
+    for v in range(vertex_start.size):
+        vertex_start[v] = 0
     for p in range(pins.size):
         vertex_start[pins[p] + 1] += 1
     for v in range(count):

@@ -184,7 +184,9 @@ def _bisect(
     pull = np.zeros(n, np.int64)
     touched = np.empty(n, np.int64)
     order = np.empty(n, np.int64)
-    total = sizes[:n].sum()
+    total = np.int64(0)
+    for v in range(n):
+        total += sizes[v]
     levels = 1
     while counts[levels - 1] > COARSEST and levels < 64:
         m = counts[levels - 1]
@@ -209,7 +211,8 @@ def _bisect(
             all_indptr[v1 : v1 + count + 1], all_ids[e1:], all_weights[e1:],
             all_sizes[v1 : v1 + count], pull, touched, order,
         )  # fmt: skip
-        all_bias[v1 : v1 + count] = 0
+        for c in range(count):
+            all_bias[v1 + c] = 0
         for v in range(m):
             all_bias[v1 + clusters[v0 + v]] += all_bias[v0 + v]
         if all_indptr[v1 + count] > WORTHWHILE * (e1 - e0):

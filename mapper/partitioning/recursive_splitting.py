@@ -2,8 +2,7 @@
 
 The inner connections of as many parts as fit the memory are gathered in one pass over the rows;
 then the parts are cut in two again and again until each piece has the number of cores that is
-asked for. All of that happens in one call of a kernel for each part, by one thread, all threads at
-work.
+asked for. All of that happens by one thread for each part, all threads at work.
 """
 
 from __future__ import annotations
@@ -82,18 +81,44 @@ def _limits(size, cores, left, capacity):
 
 
 @njit(cache=True, nogil=True)
-def _split(
-    n, indptr, ids, weights, sizes, cores, stop, capacity, tries, passes, smoothing, seed, piece,
-    piece_cores,
-):  # fmt: skip
+def _divide(n, m, members, side, at, count, left, piece, piece_cores):
+    """Make two pieces of piece `at`, which are `at` and the one behind it, of `count` pieces.
+
+    members : the vertices of the piece, `m` of all `n`; left : cores of side 0
+    """
+    for v in range(n):
+        if piece[v] > at:
+            piece[v] += 1
+    for c in range(m):
+        piece[members[c]] = at + side[c]
+    for b in range(count, at + 1, -1):
+        piece_cores[b] = piece_cores[b - 1]
+    piece_cores[at + 1] = piece_cores[at] - left
+    piece_cores[at] = left
+
+
+def split_block(
+    rows: tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.int32]],
+    sizes: NDArray[np.int64],
+    stop: int,
+    capacity: int,
+    effort: BisectionEffort,
+    seed: int,
+    piece: NDArray[np.int32],
+    piece_cores: NDArray[np.int64],
+) -> int:
     """Cut a block until no piece has over `stop` cores; returns the number of pieces.
 
+    It is not one kernel: `_bisect` would be compiled once more within it, and that takes long.
+
+    rows : indptr, ids and weights of the block's own vertices
     piece : ndarray[int32], shape (n,), gets the piece of every vertex; neighbouring numbers are
-    pieces of the same piece. piece_cores : gets the cores of each, shape (cores,) or longer.
+    pieces of the same piece. piece_cores : holds the cores of the block, and gets those of each
+    piece, shape (cores,) or longer.
     """
-    state = np.array([np.uint64(seed) * np.uint64(0x9E3779B97F4A7C15) | np.uint64(1)])
-    piece[:n] = 0
-    piece_cores[0] = cores
+    n = sizes.size
+    state = np.array([(seed * 0x9E3779B97F4A7C15 | 1) % 2**64], np.uint64)
+    piece.fill(0)
     count = 1
     local = np.empty(n, np.int32)
     members = np.empty(n, np.int64)
@@ -101,33 +126,25 @@ def _split(
     sub_sizes = np.empty(n, np.int64)
     bias = np.zeros(n, np.int64)
     side = np.empty(n, np.uint8)
-    at = np.int64(0)
+    at = 0
     while at < count:
-        if piece_cores[at] <= stop:
+        cores = int(piece_cores[at])
+        if cores <= stop:
             at += 1
             continue
         m, sub_ids, sub_weights = _extract(
-            n, indptr, ids, weights, sizes, piece, at, local, members, sub_indptr, sub_sizes
+            n, *rows, sizes, piece, at, local, members, sub_indptr, sub_sizes
         )
-        left = (piece_cores[at] + 1) // 2
-        size = sub_sizes[:m].sum()
-        target, most0, most1 = _limits(size, piece_cores[at], left, capacity)
+        left = (cores + 1) // 2
+        target, most0, most1 = _limits(int(sub_sizes[:m].sum()), cores, left, capacity)
         if m > 1:
             _bisect(
                 m, sub_indptr[: m + 1], sub_ids, sub_weights, sub_sizes[:m], bias[:m], target,
-                most0, most1, tries, passes, smoothing, state, side,
+                most0, most1, effort.tries, effort.passes, effort.smoothing, state, side,
             )  # fmt: skip
         else:
             side[:m] = 0
-        for v in range(n):
-            if piece[v] > at:
-                piece[v] += 1
-        for c in range(m):
-            piece[members[c]] = at + side[c]
-        for b in range(count, at + 1, -1):
-            piece_cores[b] = piece_cores[b - 1]
-        piece_cores[at + 1] = piece_cores[at] - left
-        piece_cores[at] = left
+        _divide(n, m, members, side, at, count, left, piece, piece_cores)
         count += 1
     return count
 
@@ -211,12 +228,11 @@ def split_parts(
                 continue
             mine = members[start[b] : start[b + 1]]
             own_piece = np.empty(mine.size, np.int32)
-            indptr, own_ids, own_weights = _take(mine, offset, used, ids, weights)
-            # not one kernel for all blocks: `_bisect` in it would be compiled once more
-            pieces[b] = _split(
-                mine.size, indptr, own_ids, own_weights, rows.sizes[mine], cores[b], stop, capacity,
-                effort.tries, effort.passes, effort.smoothing, seed + b, own_piece,
-                piece_cores[piece_start[b] : piece_start[b + 1]],
+            own_cores = piece_cores[piece_start[b] : piece_start[b + 1]]
+            own_cores[0] = cores[b]
+            pieces[b] = split_block(
+                _take(mine, offset, used, ids, weights), rows.sizes[mine], stop, capacity, effort,
+                seed + b, own_piece, own_cores,
             )  # fmt: skip
             piece[mine] = own_piece
 

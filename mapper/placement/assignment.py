@@ -22,7 +22,8 @@ def _reduce(cost, row_of, column_of, price, free):
     Returns the number of rows that are left, which are the first in `free`.
     """
     n = cost.shape[0]
-    column_of[:] = -1
+    for i in range(column_of.size):
+        column_of[i] = -1
     for j in range(n - 1, -1, -1):
         best = 0
         for i in range(1, n):
@@ -145,7 +146,8 @@ def _exchange(indptr, ids, weights, members, spot):
         held = np.empty(high - low + 1, np.int64)
         for i in range(n):
             u = members[i]
-            held[:] = 0
+            for c in range(held.size):
+                held[c] = 0
             total = np.int64(0)
             for e in range(indptr[u], indptr[u + 1]):
                 p = min(max(np.int64(spot[ids[e], axis]), low), high)
@@ -163,6 +165,8 @@ def _exchange(indptr, ids, weights, members, spot):
     _assign(cost, row_of, column_of)
     to = np.empty((n, 2), spot.dtype)
     for i in range(n):
-        to[i] = spot[members[column_of[i]]]
+        u = members[column_of[i]]
+        to[i, 0], to[i, 1] = spot[u, 0], spot[u, 1]
     for i in range(n):
-        spot[members[i]] = to[i]
+        u = members[i]
+        spot[u, 0], spot[u, 1] = to[i, 0], to[i, 1]

@@ -53,7 +53,8 @@ def _tabulate(indptr, ids, weights, spot, members, box, table, held):
         low, high = box[2 * axis], box[2 * axis + 1]
         first = axis * (box[1] - box[0])
         for u in members:
-            held[: high - low] = 0.0
+            for p in range(high - low):
+                held[p] = 0.0
             total = 0.0
             for e in range(indptr[u], indptr[u + 1]):
                 p = min(max(np.int64(spot[ids[e], axis]), low), high - 1)

@@ -30,7 +30,9 @@ def _gather(indptr, ids, weights, start, members, box, at, local_indptr, near, p
     Returns the places of all numbered groups, shape (count, 2).
     """
     left, right, top, bottom = box[0], box[1], box[2], box[3]
-    at[:] = -1
+    for y in range(at.shape[0]):  # not by slices: numba's would compile messages of errors
+        for x in range(at.shape[1]):
+            at[y, x] = -1
     for i in range(members.size):
         u = members[i]
         at[start[u, 1] - top, start[u, 0] - left] = i
@@ -39,7 +41,7 @@ def _gather(indptr, ids, weights, start, members, box, at, local_indptr, near, p
     place = np.empty((members.size + near.size, 2), np.int32)
     for i in range(members.size):
         u = members[i]
-        place[i] = start[u]
+        place[i, 0], place[i, 1] = start[u, 0], start[u, 1]
         local_indptr[i] = used
         for e in range(indptr[u], indptr[u + 1]):
             t = ids[e]

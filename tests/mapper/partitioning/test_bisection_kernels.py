@@ -7,8 +7,14 @@ import pytest
 
 from mapper.graph.heap import _remove, _sift_down, _sift_up
 from mapper.graph.rows import HeldRows
-from mapper.partitioning.multilevel_bisection import _bisect, _cluster, _contract, _grown
-from mapper.partitioning.recursive_splitting import _extract, _limits, _split
+from mapper.partitioning.multilevel_bisection import (
+    BisectionEffort,
+    _bisect,
+    _cluster,
+    _contract,
+    _grown,
+)
+from mapper.partitioning.recursive_splitting import _divide, _extract, _limits, split_block
 from mapper.partitioning.two_way_fm import _cost_and_excess, _falling, _fm, _grow, _smooth
 from mapper.runtime.random import _next
 from storage.store.memory import MemoryGraph
@@ -274,6 +280,24 @@ def test_extract(seed: int) -> None:
         assert sizes[:count].tolist() == rows.sizes[expected].tolist()
 
 
+@pytest.mark.parametrize("seed", SEEDS)
+def test_divide(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    n, count = int(rng.integers(1, 40)), int(rng.integers(1, 6))
+    piece = rng.integers(0, count, n).astype(np.int32)
+    cores = np.append(rng.integers(2, 9, count), np.zeros(3, np.int64))
+    at = int(rng.integers(0, count))
+    left = int(rng.integers(1, cores[at]))
+    members = np.flatnonzero(piece == at)
+    side = rng.integers(0, 2, n).astype(np.uint8)
+    sides = dict(zip(members.tolist(), side.tolist(), strict=False))
+    expected = [p + (p > at) + sides.get(v, 0) for v, p in enumerate(piece.tolist())]
+    wanted = [*cores[:at], left, cores[at] - left, *cores[at + 1 : count], 0, 0]
+    _divide(n, members.size, members, side, at, count, left, piece, cores)
+    assert piece.tolist() == expected
+    assert cores.tolist() == wanted
+
+
 @pytest.mark.parametrize("cores", range(2, 40))
 def test_limits(cores: int) -> None:
     rng = np.random.default_rng(cores)
@@ -327,9 +351,10 @@ def split(
     rows: HeldRows, cores: int, stop: int, capacity: int, seed: int = 0
 ) -> tuple[np.ndarray, list[int]]:
     piece, piece_cores = np.full(rows.vertices, -1, np.int32), np.zeros(cores, np.int64)
-    count = _split(
-        rows.vertices, *csr(rows), cores, stop, capacity, 3, 1, 4, seed, piece, piece_cores
-    )
+    piece_cores[0] = cores
+    *own, sizes = csr(rows)
+    effort = BisectionEffort(3, 1, 4)
+    count = split_block(tuple(own), sizes, stop, capacity, effort, seed, piece, piece_cores)
     return piece, piece_cores[:count].tolist()
 
 
