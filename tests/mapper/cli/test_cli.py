@@ -407,7 +407,7 @@ def test_an_interrupt_of_another_command_ends_with_130_and_leaves_nothing(
     [
         ("classic", "force._swap_pulled"),
         ("fast", "portfolio._tries"),
-        ("default", "annealing.anneal"),
+        ("default", "annealing.dense.anneal"),
     ],
 )
 def test_an_interrupted_placement_is_kept(

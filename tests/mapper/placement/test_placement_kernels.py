@@ -10,8 +10,7 @@ import pytest
 from numpy.typing import NDArray
 
 from mapper.placement import (
-    annealing,
-    areas,
+    component_packing,
     curves,
     legalise,
     portfolio,
@@ -19,6 +18,7 @@ from mapper.placement import (
     spectral,
     traffic,
 )
+from mapper.placement.annealing import dense as annealing
 from mapper.placement.annealing.dense import Schedule, anneal
 from mapper.placement.clock import Clock
 from mapper.placement.force import hop_cost
@@ -316,12 +316,12 @@ def components(links: Links) -> list[set[int]]:
 
 @pytest.mark.parametrize("seed", range(12))
 def test_areas_hold_components(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(areas, "SMALL", 4)
+    monkeypatch.setattr(component_packing, "SMALL", 4)
     rng = np.random.default_rng(seed)
     groups = subgraph(random_graph(rng, 60, mean_degree=float(rng.choice([0, 1.2, 2.5]))))
     split = traffic.split_traffic(groups)
     region = choose_region(rng.random((10, 12)) < 0.8, 60)
-    found = areas.split_areas(split, region)
+    found = component_packing.split_areas(split, region)
     assert sorted(np.concatenate([area.members for area in found]).tolist()) == list(range(60))
     cells = np.concatenate([area.cells for area in found])
     assert sorted(map(tuple, cells.tolist())) == sorted(

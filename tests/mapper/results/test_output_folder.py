@@ -358,14 +358,14 @@ def test_notes_of_the_command_line(folder: Path, capsys: pytest.CaptureFixture[s
     program = (
         "import sys, warnings\n"
         "from storage.errors import StorageWarning\n"
-        "from mapper import cli\n"
-        "from mapper.cli import chips_\n"
+        "from mapper.cli.main import main\n"
+        "from mapper.cli import chips\n"
         "def run(options):\n"
         "    warnings.warn('this was left', StorageWarning)\n"
         "    warnings.warn('others')\n"
         "    return 0\n"
-        "chips_.run = run\n"
-        "sys.exit(cli.main(sys.argv[1:]))\n"
+        "chips.run = run\n"
+        "sys.exit(main(sys.argv[1:]))\n"
     )
     for more, expected in (((), "note: this was left"), (("-q",), "")):
         found = subprocess.run(

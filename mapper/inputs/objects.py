@@ -1,0 +1,76 @@
+"""Networks from what is in memory, and what their neurons were called there."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from mapper.errors import UsageError
+from storage.store.network import ID, POPULATION, NetworkFile
+
+if TYPE_CHECKING:
+    from mapper.inputs.source import Effort, Source
+
+
+def write_object(source: Source, path: Path, effort: Effort) -> None:
+    """Write edge arrays, a sparse matrix or a networkx graph as a network file.
+
+    Raises `UsageError` for what is none of these, or makes no network.
+    """
+    from storage.errors import BadInputError
+    from storage.formats.objects import write_edges, write_matrix, write_networkx
+
+    network = source.network
+    given: dict[str, Any] = {
+        "sizes": source.sizes,
+        "rates": None if source.word is not None else source.rates,
+        "memory": effort.memory // 4,
+        "threads": effort.threads,
+    }
+    sparse = sys.modules.get("scipy.sparse")
+    try:
+        if _is_networkx(network):
+            write_networkx(path, network, **given)
+            return
+        if sparse is not None and sparse.issparse(network):
+            write_matrix(path, network, **given)
+            return
+        if isinstance(network, tuple | list) and len(network) in (2, 3):
+            ends, targets, weights = (*network, None)[:3]
+            write_edges(path, ends, targets, weights, source.neurons, **given)
+            return
+    except BadInputError as error:
+        raise UsageError(str(error)) from error
+    kind = f"{type(network).__module__.partition('.')[0]}.{type(network).__qualname__}"
+    raise UsageError(
+        f"network is a {kind}; give a path, a NetworkFile, a scipy.sparse matrix, a "
+        "tuple (source, target[, weight]) of arrays, a networkx graph, or a NIR graph"
+    )
+
+
+def _is_networkx(network: Any) -> bool:
+    nx = sys.modules.get("networkx")
+    return nx is not None and isinstance(network, nx.Graph)
+
+
+def names_of(network: Any, opened: NetworkFile) -> Any:
+    """What the neurons were called where the network is from, shape (neurons,); None if nothing.
+
+    The nodes of a networkx graph; the ids of a file that has gaps in them. Ids that are not unique
+    come with their populations, as pairs (population, id).
+    """
+    import numpy as np
+
+    if _is_networkx(network):
+        return list(network.nodes)
+    if ID not in opened.meta.attributes:
+        return None
+    ids = opened.attribute(ID)
+    called = ids.stored if ids.labels is None else [ids.labels[i] for i in ids.stored.tolist()]
+    if POPULATION not in opened.meta.attributes or np.unique(ids.stored).size == ids.stored.size:
+        return called
+    population = opened.attribute(POPULATION)
+    labels = population.labels or []
+    own = called if isinstance(called, list) else called.tolist()
+    return [(labels[i], name) for i, name in zip(population.stored.tolist(), own, strict=True)]

@@ -1,0 +1,291 @@
+"""Networks as they are given, opened as network files: imported first, or given rates, if need be.
+
+A network is a file, or an object of Python: arrays of edges, a sparse matrix, a graph of networkx
+or NIR. What an import drops, merges or assumes is told to a `Listener`.
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from numpy.typing import ArrayLike
+
+from mapper.errors import MapperError, UsageError
+from mapper.inputs.listener import Listener
+from storage.store.network import NetworkFile
+from storage.store.traffic import UNIFORM, WEIGHTS, describe, traffic_of
+
+if TYPE_CHECKING:
+    from storage.formats.columns import ColumnNames
+    from storage.store.meta import NetworkMeta
+
+IMPORTED = "network.bin"  # in the folder of a run: its network, if that is no file of the user's
+UNRATED = "unrated.bin"  # before it has rates
+RATES_WORDS = (UNIFORM, WEIGHTS)
+
+
+class Effort(NamedTuple):
+    """What work on an input may take; memory in bytes."""
+
+    threads: int
+    memory: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Source:
+    """A network as it is given.
+
+    network : path of a network file, or of a file to import; an open `NetworkFile`; arrays
+        (source, target[, weight]), a sparse matrix, a networkx or NIR graph
+    columns : of a table in a file, those to use
+    rates : firing rates that it is to have: "uniform" or "weights" (`RATES_WORDS`), the path of a
+        file of rates, or an array of shape (neurons,); None takes what is known of it
+    duration : seconds, of a file of spikes
+    neurons : of arrays, their number; sizes : of an object, of each neuron, shape (neurons,)
+    """
+
+    network: Any
+    columns: ColumnNames | None = None
+    rates: str | Path | ArrayLike | None = None
+    duration: float | None = None
+    neurons: int | None = None
+    sizes: ArrayLike | None = None
+
+    @property
+    def word(self) -> str | None:
+        """What importers are told of traffic; None leaves them their default."""
+        return self.rates if isinstance(self.rates, str) else None
+
+    @property
+    def is_object(self) -> bool:
+        """Whether the network is arrays, a matrix or a networkx graph, which bring rates along."""
+        return not isinstance(self.network, NetworkFile | Path) and not is_nir(self.network)
+
+    @property
+    def wants_rates(self) -> bool:
+        """Whether a copy of the network is to be made that has the rates."""
+        if self.word is not None:
+            return self.word == UNIFORM
+        return self.rates is not None and not self.is_object
+
+
+def is_nir(network: Any) -> bool:
+    """Whether an object is a NIR graph."""
+    nir = sys.modules.get("nir")  # whoever made such a graph has imported the package
+    return nir is not None and isinstance(network, nir.NIRGraph)
+
+
+def is_network_name(path: Path) -> bool:
+    """Whether a file is to be opened as a network file rather than imported."""
+    if path.suffix.lower() == ".bin":
+        return True
+    if path.suffix.lower() == ".npz" or not path.is_file():
+        return False
+    with path.open("rb") as file:
+        return file.read(2) == b"PK"
+
+
+@contextmanager
+def open_source(
+    source: Source,
+    effort: Effort,
+    listener: Listener,
+    keep_in: Path | None = None,
+    resume: bool = False,
+) -> Iterator[NetworkFile]:
+    """The network file that is given, or is made of what is given.
+
+    If rates are given that it has not, the network is a copy that has them.
+    keep_in : folder for what is made; a temporary one, removed afterwards, if None
+    resume : take what is in that folder from an earlier run
+    """
+    from mapper.runtime.resume import is_whole
+
+    if not source.wants_rates:
+        with _open_plain(source, effort, listener, keep_in, IMPORTED, resume) as network:
+            yield network
+        return
+    with _folder(keep_in) as folder:
+        rated = folder / IMPORTED
+        if not (resume and is_whole(rated, effort.threads)):
+            with _open_plain(source, effort, listener, folder, UNRATED) as network:
+                give_rates(source, network, rated, effort)
+            (folder / UNRATED).unlink(missing_ok=True)
+        with NetworkFile(rated) as network:
+            yield network
+
+
+@contextmanager
+def _open_plain(
+    source: Source,
+    effort: Effort,
+    listener: Listener,
+    keep_in: Path | None,
+    name: str,
+    resume: bool = False,
+) -> Iterator[NetworkFile]:
+    """The same without rates; name : of what is made."""
+    from mapper.runtime.resume import is_whole
+
+    network = source.network
+    if isinstance(network, NetworkFile):
+        require_weights(source.word, network)
+        yield network
+        return
+    if isinstance(network, Path) and network.is_dir():
+        raise UsageError(f"{network}: is a folder; name a network file")
+    if isinstance(network, Path) and is_network_name(network):
+        with NetworkFile(network) as opened:
+            require_weights(source.word, opened)
+            yield opened
+        return
+    with _folder(keep_in) as folder:
+        made = folder / name
+        if not (resume and is_whole(made, effort.threads)):
+            if source.is_object:
+                _write_object(source, made, effort, listener)
+            else:
+                import_source(source, made, effort, listener)
+        with NetworkFile(made) as opened:
+            yield opened
+
+
+def _folder(keep_in: Path | None) -> Any:
+    """A context with that folder, or else a temporary one."""
+    if keep_in is not None:
+        return nullcontext(keep_in)
+
+    @contextmanager
+    def temporary() -> Iterator[Path]:
+        with tempfile.TemporaryDirectory() as folder:
+            yield Path(folder)
+
+    return temporary()
+
+
+def import_source(
+    source: Source,
+    destination: Path,
+    effort: Effort,
+    listener: Listener,
+    format: str | None = None,
+    extra: dict[str, Any] | None = None,
+) -> NetworkMeta:
+    """Convert a file or a NIR graph to a network file; tells what was lost.
+
+    format : of the file, if neither its name nor its content tells
+    extra : what single formats take beside columns
+    """
+    options: dict[str, Any] = {
+        "memory": effort.memory // 2,
+        "threads": effort.threads,
+        "traffic": source.word,
+    }
+    if not isinstance(source.network, Path):
+        from storage.formats.hdf5.nirfile import load_graph
+
+        listener.compile(["import/nir"], effort.threads)
+        with listener.task("importing a NIR graph") as progress:
+            meta: NetworkMeta = load_graph(
+                source.network, destination, progress=progress, **options
+            )
+    else:
+        from storage.formats import import_network, recognise
+
+        path = source.network
+        listener.compile([f"import/{recognise(path, format).name}"], effort.threads)
+        with listener.task(f"importing {path.name}") as progress:
+            meta = import_network(
+                path,
+                destination,
+                format,
+                progress=progress,
+                extra={"columns": source.columns, **(extra or {})},
+                **options,
+            )
+    for line in losses_of(meta, asked=source.rates is not None):
+        listener.note(line)
+    return meta
+
+
+def _write_object(source: Source, path: Path, effort: Effort, listener: Listener) -> None:
+    from mapper.inputs.objects import write_object
+
+    listener.compile(["generate"], effort.threads)
+    with listener.task("importing arrays") as progress:
+        progress(0.0)
+        write_object(source, path, effort)
+        progress(1.0)
+
+
+def give_rates(
+    source: Source, network: NetworkFile, destination: Path, effort: Effort
+) -> NetworkMeta:
+    """Write the network with the rates of the source; returns what was written."""
+    import numpy as np
+
+    from storage.formats.rates import read_rates
+    from storage.store.rates import write_rated, write_uniform
+
+    threads = effort.threads
+    if source.word == UNIFORM:
+        return write_uniform(network, destination, threads)
+    if isinstance(source.rates, Path):
+        rates = read_rates(source.rates, network, source.duration)
+        return write_rated(network, destination, rates, source=source.rates.name, threads=threads)
+    return write_rated(network, destination, np.asarray(source.rates), threads=threads)
+
+
+def require_weights(wanted: str | None, network: NetworkFile) -> None:
+    """Raise `MapperError` if weights are wanted as traffic of a network that has lost them."""
+    traffic = traffic_of(network.meta)
+    if wanted == WEIGHTS and traffic["source"] != WEIGHTS:
+        raise MapperError(
+            f"{network.path}: its traffic is {describe(traffic)}, and weights are not kept beside "
+            "it; import its source again with rates `weights`, or leave them out"
+        )
+
+
+def losses_of(meta: NetworkMeta, asked: bool) -> Iterator[str]:
+    """Lines on what a table was taken for, and what was dropped, merged or changed.
+
+    asked : the user said what the rates are
+    """
+    from storage.formats.columns import said as said_of_columns
+
+    columns = said_of_columns(meta.provenance)
+    if columns is not None:
+        yield f"note: {columns}"
+    layers = meta.provenance.get
+    left_out = layers("nodes_left_out", [])
+    uniform = traffic_of(meta)["source"] == UNIFORM
+    negative = 0 if uniform else layers("weights_negative", 0)
+    said = [
+        f"{count:,} {what}"
+        for count, what in (
+            (meta.self_loops, "self-loops dropped"),
+            (meta.repeated, "repeated synapses added up"),
+            (meta.weights_clamped, "weights below the unit raised to one unit"),
+            (layers("weights_zero", 0), "zero weights skipped"),
+            (
+                0 if uniform else layers("weights_missing", 0),
+                "synapses without a weight weigh 1 each",
+            ),
+            (negative, "negative weights: absolute value used"),
+            (len(left_out), f"nodes at the end left out ({', '.join(left_out)})"),
+        )
+        if count
+    ]
+    if said:
+        yield f"note: {'; '.join(said)}"
+    if uniform and not asked:
+        yield (
+            "note: no firing rates: every neuron fires at rate 1, and weights are not kept; "
+            "--rates FILE gives rates, --rates weights takes the weights as traffic"
+        )

@@ -1,0 +1,45 @@
+"""Neurons with more synapses than a core holds, split before the network is mapped."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from chipsim.chip.model import Chip
+from mapper.inputs.listener import Listener
+from mapper.inputs.source import Effort
+from mapper.limits.relays import Helpers, plan_helpers, write_split
+from mapper.runtime.resume import is_whole
+from storage.store.network import NetworkFile
+
+SPLIT = "split.bin"  # in the folder of a run
+
+
+@contextmanager
+def split_network(
+    network: NetworkFile,
+    chip: Chip,
+    effort: Effort,
+    listener: Listener,
+    keep_in: Path | None = None,
+    resume: bool = False,
+) -> Iterator[tuple[NetworkFile, Helpers]]:
+    """The network with the synapses of such neurons spread over helpers, and says so.
+
+    keep_in : folder for the network with helpers; a temporary one, removed afterwards, if None
+    resume : take what is in that folder from an earlier run
+    """
+    helpers = plan_helpers(network, chip, effort.threads)
+    if not helpers.count:
+        yield network, helpers
+        return
+    facts = helpers.facts()
+    listener.note(f"note: {facts['neurons']:,} neurons split, {helpers.count:,} helpers added")
+    with tempfile.TemporaryDirectory() as folder:
+        path = (keep_in or Path(folder)) / SPLIT
+        if not (resume and is_whole(path, effort.threads)):
+            write_split(network, helpers, path, effort.memory // 4, effort.threads)
+        with NetworkFile(path) as split:
+            yield split, helpers

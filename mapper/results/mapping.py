@@ -1,0 +1,26 @@
+"""What the pipeline ends with."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from chipsim.traffic.arrays import Traffic
+
+
+@dataclass(frozen=True, slots=True)
+class Mapping:
+    """What a run ends with.
+
+    core : ndarray[int32], shape (neurons,), core id of every neuron
+    metrics : the numbers of the report; traffic : the arrays behind them
+    interrupted : the stage that Ctrl-C ended early, empty if none
+    """
+
+    core: NDArray[np.int32]
+    metrics: dict[str, Any]
+    traffic: Traffic
+    interrupted: str

@@ -1,0 +1,136 @@
+"""One job: from a typed request to a mapping and its report. The only caller of the pipeline.
+
+The command line and the Python API make a `MapRequest`; so may benchmarks and tests.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from chipsim.chip.model import Chip
+from mapper.inputs.listener import Listener
+from mapper.inputs.source import IMPORTED, Effort, Source, open_source
+from mapper.inputs.split import split_network
+from mapper.limits.constraints import WishFile, read_constraints
+from mapper.limits.relays import Helpers
+from mapper.pipeline import map_network
+from mapper.results.mapping import Mapping
+from mapper.results.output import SCRATCH, make_report, scratch_in
+from mapper.runtime.memory_plan import enough_memory, make_plan
+from mapper.runtime.monitor import Monitor
+from mapper.settings import Settings
+from mapper.warmup import works_of_run
+from storage.files import real_path
+from storage.scratch.scratch import Scratch
+from storage.store.network import NetworkFile
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class MapRequest:
+    """What is to be mapped onto what, and how.
+
+    constraints : neurons that are pinned or kept together
+    split_neurons : spread the synapses of neurons that have more than a core holds over helpers
+    command : words of the command line, for the report
+    """
+
+    source: Source
+    chip: Chip
+    settings: Settings
+    constraints: WishFile | None = None
+    split_neurons: bool = False
+    command: tuple[str, ...] = ()
+
+    @property
+    def effort(self) -> Effort:
+        """What the work on the input may take."""
+        return Effort(self.settings.threads, self.settings.memory_bytes)
+
+
+class Workspace(NamedTuple):
+    """Where a run works.
+
+    folder : for the imported network, scratch, and the network with helpers
+    output : what the folder will be called in the end; None if it is temporary
+    lasting : what is written outlives a crash of the machine, so that the run can be resumed
+    resumed : it holds finished steps of an earlier run
+    keep_scratch : scratch stays when the run has ended
+    """
+
+    folder: Path
+    output: Path | None = None
+    lasting: bool = True
+    resumed: bool = False
+    keep_scratch: bool = False
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Session:
+    """A finished job, with its network still open.
+
+    network : as it was given, without helpers; imported : it is a file of the workspace
+    helpers : of split neurons, if that was asked for
+    """
+
+    mapping: Mapping
+    report: dict[str, Any]
+    network: NetworkFile
+    imported: bool
+    helpers: Helpers | None
+
+
+@contextmanager
+def mapped(
+    request: MapRequest, place: Workspace, monitor: Monitor, listener: Listener
+) -> Iterator[Session]:
+    """Open or import, split, map, report.
+
+    Raises `DoesNotFitError` if a limit of the chip cannot be kept. Ctrl-C, once all neurons have
+    cores within the limits, ends it with the best mapping so far; before, it is raised.
+    """
+    chip, settings, effort = request.chip, request.settings, request.effort
+    with monitor.stop.holding() as held:
+        original = held.enter_context(
+            open_source(request.source, effort, listener, place.folder, place.resumed)
+        )
+        network, helpers = original, None
+        if request.split_neurons:
+            network, helpers = held.enter_context(
+                split_network(original, chip, effort, listener, place.folder, place.resumed)
+            )
+        scratch = held.enter_context(_scratch(place))
+        plan = make_plan(network, chip, settings)
+        listener.planned(plan)
+        if plan.sample is not None and plan.sample.thin:
+            listener.note(f"note: {plan.sample.told(enough_memory(network, chip, settings))}")
+        constraints = None
+        if request.constraints is not None:
+            count = 0 if helpers is None else helpers.count
+            constraints = read_constraints(request.constraints, chip, original, count)
+        works = works_of_run(settings, plan, chip, constraints is not None)
+        with monitor.untimed():
+            listener.compile(works, settings.threads)
+        mapping = map_network(network, chip, settings, scratch, monitor, constraints, plan)
+        imported = original.path.parent == place.folder
+        path = original.path
+        if imported and place.output is not None:
+            path = place.output / IMPORTED
+        report = make_report(
+            original, path, chip, settings, mapping, monitor, helpers, request.command
+        )
+        report["resources"]["resumed"] = place.resumed
+        given = request.source.network
+        if imported and isinstance(given, Path):
+            report["network"]["imported_from"] = str(real_path(given))
+        yield Session(mapping, report, original, imported, helpers)
+
+
+def _scratch(place: Workspace) -> AbstractContextManager[Scratch]:
+    """A context with the scratch of a run."""
+    if place.lasting:
+        return scratch_in(place.folder / SCRATCH, place.keep_scratch)
+    return Scratch(place.folder / SCRATCH, lasting=False)
