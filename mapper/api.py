@@ -6,27 +6,24 @@ like are imported by the call, not before.
 
 from __future__ import annotations
 
-import argparse
 import os
 import shutil
-import sys
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from numpy.typing import ArrayLike
 
-from mapper.errors import MapperError, UsageError
+from mapper.errors import UsageError, as_mapper_errors
 
 if TYPE_CHECKING:
     from chipsim.chip.model import Chip
-    from mapper.limits.constraints import WishFile
+    from mapper.inputs.listener import Listener
+    from mapper.inputs.source import Source
     from mapper.result import NetworkMapping
-    from mapper.runtime.monitor import Monitor
-    from mapper.settings import Settings
-    from storage.store.network import NetworkFile
+    from mapper.session import MapRequest
 
 Progress: TypeAlias = Callable[[str, float], None]
 
@@ -100,11 +97,11 @@ def map_network(
     MapperError
         Base of both, for all other input that is wrong. A message is one line.
     """
-    from mapper.cli import options as common
     from mapper.limits.constraints import WishFile
     from mapper.runtime.arguments import check_arguments
+    from mapper.runtime.resources import all_cores, default_memory
+    from mapper.session import MapRequest
     from mapper.settings import preset as preset_of
-    from storage.files import real_path
 
     check_arguments(
         preset=preset, objective=objective, seed=seed, threads=threads, memory=memory,
@@ -115,283 +112,108 @@ def map_network(
         cores = _chip(chip).with_limits(
             neurons_per_core, synapses_per_core, axons_per_core, axons_out_per_core
         )
-        effort = argparse.Namespace(threads=threads, memory=_bytes(memory))
         settings = preset_of(
             preset,
             **method | ({} if objective is None else {"objective": objective}),
             seed=seed,
-            threads=common.threads_of(effort),
-            memory_bytes=common.memory_of(effort),
+            threads=threads or all_cores(),
+            memory_bytes=default_memory() if memory is None else _bytes(memory),
         )
         wishes = None if constraints is None else WishFile.read(Path(constraints))
-        tell = progress or _silent
+        source = _source(network, neurons, sizes, rates, columns)
+        request = MapRequest(source, cores, settings, wishes, split_neurons)
         folder = Path(tempfile.mkdtemp(prefix="mapper-", dir=workdir))
         try:
-            word = _rates_word(rates)
-            extras = {"size": sizes, "rate": None if isinstance(rates, str) else rates}
-            opened, nodes = _open(network, neurons, extras, word, columns, folder, settings, tell)
-            with opened as original:
-                mapping = _map(
-                    original, cores, settings, folder, split_neurons, wishes, progress, nodes
-                )
-            if mapping._network is not None and isinstance(network, str | os.PathLike):
-                mapping._report["network"]["imported_from"] = str(real_path(Path(network)))
-            return mapping
+            return _map(request, folder, progress)
         finally:
             shutil.rmtree(folder, ignore_errors=True)
 
 
-def _map(
-    original: NetworkFile,
-    chip: Chip,
-    settings: Settings,
-    folder: Path,
-    split: bool,
-    wishes: WishFile | None,
-    progress: Progress | None,
-    nodes: Any,
-) -> NetworkMapping:
-    """Map an open network with everything made; `folder` is for what lies on disk meanwhile."""
-    from mapper.cli.options import SPLIT, constraints_of
-    from mapper.limits.relays import plan_helpers, write_split
-    from mapper.pipeline import map_network as run
+def _map(request: MapRequest, folder: Path, progress: Progress | None) -> NetworkMapping:
+    """Do what is asked for; `folder` is for what lies on disk meanwhile."""
+    from mapper.inputs.objects import names_of
     from mapper.result import NetworkMapping
     from mapper.results.loads import Loads
-    from mapper.results.output import LOG, SCRATCH, make_report
-    from mapper.runtime.memory_plan import make_plan
+    from mapper.results.output import LOG
     from mapper.runtime.monitor import Monitor
-    from mapper.warmup import works_of_run
+    from mapper.session import Workspace, mapped
     from storage.scratch.nameless import NamelessFile
-    from storage.scratch.scratch import Scratch
-    from storage.store.network import ID, NetworkFile
 
-    helpers = plan_helpers(original, chip, settings.threads) if split else None
-    whole: NetworkFile = original
-    if helpers is not None and helpers.count:
-        write_split(original, helpers, folder / SPLIT, settings.memory_bytes // 4, settings.threads)
-        whole = NetworkFile(folder / SPLIT)
-    try:
-        wished = constraints_of(wishes, chip, original, helpers)
-        plan = make_plan(whole, chip, settings)
-        works = works_of_run(settings, plan, chip, wished is not None)
-        _compile(works, settings.threads, progress or _silent)
-        monitor: Monitor
-        with (
-            Monitor(log=folder / LOG, watch=progress) as monitor,
-            Scratch(folder / SCRATCH, lasting=False) as scratch,
-        ):
-            found = run(whole, chip, settings, scratch, monitor, wished)
-            report = make_report(original, original.path, chip, settings, found, monitor, helpers)
-    finally:
-        if whole is not original:
-            whole.close()
-            (folder / SPLIT).unlink()
-    shutil.rmtree(folder / SCRATCH)
-    report["resources"]["resumed"] = False
-    ours = original.path.parent == folder
-    if ours:
-        report["network"]["path"] = None
-    if nodes is None and ID in original.meta.attributes:
-        nodes = _called(original)
-    return NetworkMapping(
-        core=found.core[: original.vertices],
-        chip=chip,
-        settings=settings,
-        metrics=report["metrics"],
-        nodes=nodes,
-        interrupted=bool(found.interrupted),
-        _report=report,
-        _loads=Loads.of(found.traffic),
-        _log=(folder / LOG).read_text(encoding="utf-8"),
-        _placed=found.core,
-        _helpers=helpers,
-        _constraints=None if wishes is None else wishes.raw,
-        _network=NamelessFile(original.path) if ours else None,
-    )
+    place = Workspace(folder, lasting=False)
+    monitor: Monitor
+    with (
+        Monitor(log=folder / LOG, watch=progress) as monitor,
+        mapped(request, place, monitor, _listener(progress or _silent)) as session,
+    ):
+        report = session.report
+        if session.imported:
+            report["network"]["path"] = None
+        return NetworkMapping(
+            core=session.mapping.core[: session.network.vertices],
+            chip=request.chip,
+            settings=request.settings,
+            metrics=report["metrics"],
+            nodes=names_of(request.source.network, session.network),
+            interrupted=bool(session.mapping.interrupted),
+            _report=report,
+            _loads=Loads.of(session.mapping.traffic),
+            _log=(folder / LOG).read_text(encoding="utf-8"),
+            _placed=session.mapping.core,
+            _helpers=session.helpers,
+            _constraints=None if request.constraints is None else request.constraints.raw,
+            _network=NamelessFile(session.network.path) if session.imported else None,
+        )
 
 
-def _called(network: NetworkFile) -> Any:
-    """What neurons were called in the file that a network is from, shape (neurons,).
-
-    Ids that are not unique come with their populations, as pairs (population, id).
-    """
-    import numpy as np
-
-    from storage.store.network import ID, POPULATION
-
-    ids = network.attribute(ID)
-    called = ids.stored if ids.labels is None else [ids.labels[i] for i in ids.stored.tolist()]
-    if POPULATION not in network.meta.attributes or np.unique(ids.stored).size == ids.stored.size:
-        return called
-    population = network.attribute(POPULATION)
-    labels = population.labels or []
-    own = called if isinstance(called, list) else called.tolist()
-    return [(labels[i], name) for i, name in zip(population.stored.tolist(), own, strict=True)]
-
-
-def _open(
+def _source(
     network: Any,
     neurons: int | None,
-    extras: dict[str, ArrayLike | None],
-    word: str | None,
+    sizes: ArrayLike | None,
+    rates: ArrayLike | str | None,
     columns: Mapping[str, str] | None,
-    folder: Path,
-    settings: Settings,
-    tell: Progress,
-) -> tuple[Any, Any]:
-    """A context with the network file of whatever was given, and what its neurons were called.
-
-    word : "uniform" or "weights", if that was given instead of rates
-    """
-    import numpy as np
-
-    from mapper.cli.options import IMPORTED
-    from storage.store.network import NetworkFile
-    from storage.store.rates import write_rated, write_uniform
-    from storage.store.traffic import UNIFORM
+) -> Source:
+    """The network as it was given; raises `UsageError` for arguments that are of other networks."""
+    from mapper.inputs.source import RATES_WORDS, Source, is_network_name
+    from storage.formats.columns import name_columns
 
     if neurons is not None and not isinstance(network, tuple | list):
         raise UsageError("neurons is for a network of edge arrays only; leave it out")
     if columns is not None and not isinstance(network, str | os.PathLike):
         raise UsageError("columns are those of a table in a file; leave them out")
-    if not isinstance(network, NetworkFile | str | os.PathLike) and not _is_nir(network):
-        _compile(["generate"], settings.threads, tell)
-        tell("import", 0.0)
-        made = folder / (IMPORTED if word != UNIFORM else "unrated.bin")
-        nodes = write_object(network, made, neurons, extras, settings)
-        if word == UNIFORM:
-            with NetworkFile(made) as plain:
-                write_uniform(plain, folder / IMPORTED, settings.threads)
-            made.unlink()
-        tell("import", 1.0)
-        return NetworkFile(folder / IMPORTED), nodes
-    if extras["size"] is not None:
-        raise UsageError("sizes are for a network without a file; leave them out")
-    if extras["rate"] is None and word != UNIFORM:
-        return _open_file(network, word, columns, folder / IMPORTED, settings, tell), None
-    with _open_file(network, word, columns, folder / "unrated.bin", settings, tell) as plain:
-        if word == UNIFORM:
-            write_uniform(plain, folder / IMPORTED, settings.threads)
-        else:
-            rates = np.asarray(extras["rate"])
-            write_rated(plain, folder / IMPORTED, rates, threads=settings.threads)
-    return NetworkFile(folder / IMPORTED), None
-
-
-def _rates_word(rates: ArrayLike | str | None) -> str | None:
-    """The word that was given instead of rates, if it was one."""
-    from storage.store.traffic import UNIFORM, WEIGHTS
-
-    if not isinstance(rates, str):
-        return None
-    if rates not in (UNIFORM, WEIGHTS):
+    if isinstance(rates, str) and rates not in RATES_WORDS:
         raise UsageError(f'rates is {rates!r}; give an array of rates, "uniform" or "weights"')
-    return rates
-
-
-def _is_nir(network: Any) -> bool:
-    nir = sys.modules.get("nir")  # whoever made such a graph has imported the package
-    return nir is not None and isinstance(network, nir.NIRGraph)
-
-
-def _open_file(
-    network: Any,
-    word: str | None,
-    columns: Mapping[str, str] | None,
-    imported: Path,
-    settings: Settings,
-    tell: Progress,
-) -> Any:
-    """A context with the network file that was given, or is made of the file or NIR graph."""
-    from mapper.cli.options import is_network_name, require_weights
-    from storage.formats import import_network, recognise
-    from storage.formats.columns import name_columns
-    from storage.store.network import NetworkFile
-
-    if isinstance(network, NetworkFile):
-        require_weights(word, network)
-        return nullcontext(network)
-    if _is_nir(network):
-        from storage.formats.hdf5.nirfile import load_graph
-
-        _compile(["import/nir"], settings.threads, tell)
-        load_graph(
-            network,
-            imported,
-            memory=settings.memory_bytes // 2,
-            threads=settings.threads,
-            progress=lambda fraction: tell("import", fraction),
-            traffic=word,
-        )
-        return NetworkFile(imported)
-    path = Path(network)
-    if path.is_dir():
-        raise UsageError(f"{path}: is a folder; name a network file")
-    if is_network_name(path):
-        if columns is not None:
-            raise UsageError(f"{path}: is a network file; columns are those of a table")
-        opened = NetworkFile(path)
+    chosen = None
+    if isinstance(network, str | os.PathLike):
+        network = Path(network)
+        if columns is not None and is_network_name(network):
+            raise UsageError(f"{network}: is a network file; columns are those of a table")
         try:
-            require_weights(word, opened)
-        except MapperError:
-            opened.close()
-            raise
-        return opened
-    try:
-        chosen = None if columns is None else name_columns(columns)
-    except ValueError as error:
-        raise UsageError(f"columns: {error}") from error
-    _compile([f"import/{recognise(path).name}"], settings.threads, tell)
-    import_network(
-        path,
-        imported,
-        memory=settings.memory_bytes // 2,
-        threads=settings.threads,
-        progress=lambda fraction: tell("import", fraction),
-        traffic=word,
-        extra={"columns": chosen},
-    )
-    return NetworkFile(imported)
+            chosen = None if columns is None else name_columns(columns)
+        except ValueError as error:
+            raise UsageError(f"columns: {error}") from error
+    source = Source(network, chosen, rates, neurons=neurons, sizes=sizes)
+    if sizes is not None and not source.is_object:
+        raise UsageError("sizes are for a network without a file; leave them out")
+    return source
 
 
-def write_object(
-    network: Any,
-    path: Path,
-    neurons: int | None,
-    extras: dict[str, ArrayLike | None],
-    settings: Settings,
-) -> list[Any] | None:
-    """Write edge arrays, a sparse matrix or a networkx graph as a network file.
+def _listener(tell: Progress) -> Listener:
+    """A listener that tells of progress."""
+    from mapper import warmup
+    from mapper.inputs.listener import Listener
 
-    extras : attributes by name, or None for those not given
+    class Telling(Listener):
+        def task(self, text: str) -> AbstractContextManager[Callable[[float], None]]:
+            return nullcontext(lambda fraction: tell("import", fraction))
 
-    Returns the nodes of a networkx graph in the order of their neurons, else None. Raises
-    `UsageError` for what is none of these, or makes no network.
-    """
-    from storage.errors import BadInputError
-    from storage.formats.objects import write_edges, write_matrix, write_networkx
+        def compile(self, works: list[str], threads: int) -> None:
+            tell("compile kernels", 0.0)
+            warmup.compile_kernels(
+                works, threads, advance=lambda share: tell("compile kernels", share)
+            )
+            tell("compile kernels", 1.0)
 
-    given: dict[str, Any] = {f"{name}s": values for name, values in extras.items()}
-    given |= {"memory": settings.memory_bytes // 4, "threads": settings.threads}
-    sparse, nx = sys.modules.get("scipy.sparse"), sys.modules.get("networkx")
-    try:
-        if nx is not None and isinstance(network, nx.Graph):
-            write_networkx(path, network, **given)
-            return list(network.nodes)
-        if sparse is not None and sparse.issparse(network):
-            write_matrix(path, network, **given)
-            return None
-        if isinstance(network, tuple | list) and len(network) in (2, 3):
-            source, target, weight = (*network, None)[:3]
-            write_edges(path, source, target, weight, neurons, **given)
-            return None
-    except BadInputError as error:
-        raise UsageError(str(error)) from error
-    kind = f"{type(network).__module__.partition('.')[0]}.{type(network).__qualname__}"
-    raise UsageError(
-        f"network is a {kind}; give a path, a NetworkFile, a scipy.sparse matrix, a "
-        "tuple (source, target[, weight]) of arrays, a networkx graph, or a NIR graph"
-    )
+    return Telling()
 
 
 def _chip(chip: Any) -> Chip:
@@ -405,38 +227,14 @@ def _chip(chip: Any) -> Chip:
     raise UsageError(f'chip is {chip!r}; give "16x16", a preset, the path of a .toml, or a Chip')
 
 
-def _bytes(memory: int | str | None) -> int | None:
-    from mapper.cli.options import parse_bytes
+def _bytes(memory: int | str) -> int:
+    from mapper.runtime.resources import parse_bytes
 
     try:
-        return None if memory is None else parse_bytes(str(memory))
-    except argparse.ArgumentTypeError as error:
+        return parse_bytes(str(memory))
+    except ValueError as error:
         raise UsageError(f"memory: {error}") from error
-
-
-def _compile(works: list[str], threads: int, tell: Progress) -> None:
-    """Compile what some kinds of work need where this installation never did."""
-    from mapper.warmup import compile_kernels
-
-    tell("compile kernels", 0.0)
-    compile_kernels(works, threads, advance=lambda share: tell("compile kernels", share))
-    tell("compile kernels", 1.0)
 
 
 def _silent(stage: str, fraction: float) -> None:
     """The progress of nobody."""
-
-
-@contextmanager
-def as_mapper_errors() -> Iterator[None]:
-    """Errors of files, networks and chips become a `MapperError` with the same line."""
-    from chipsim.errors import ChipError
-    from storage.errors import StorageError
-
-    try:
-        yield
-    except (StorageError, ChipError) as error:
-        raise MapperError(str(error)) from error
-    except OSError as error:
-        where = f"{error.filename}: " if error.filename else ""
-        raise MapperError(f"{where}{error.strerror or error}") from error

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 BAD_INPUT, USAGE, DOES_NOT_FIT, INTERRUPTED, CLOSED_PIPE = 1, 2, 3, 130, 141
 
 
@@ -29,3 +32,18 @@ class DoesNotFitError(MapperError):
 
 class CannotResumeError(MapperError):
     """What was left of an earlier run belongs to another network or other settings."""
+
+
+@contextmanager
+def as_mapper_errors() -> Iterator[None]:
+    """Errors of files, networks and chips become a `MapperError` with the same line."""
+    from chipsim.errors import ChipError
+    from storage.errors import StorageError
+
+    try:
+        yield
+    except (StorageError, ChipError) as error:
+        raise MapperError(str(error)) from error
+    except OSError as error:
+        where = f"{error.filename}: " if error.filename else ""
+        raise MapperError(f"{where}{error.strerror or error}") from error

@@ -6,8 +6,6 @@ Steps 2 to 5, and the refinement of single neurons, differ by method: `mapper.me
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,8 +31,9 @@ from mapper.placement.force import refine_by_forces
 from mapper.placement.portfolio import place
 from mapper.placement.region import choose_region
 from mapper.placement.region_bisection import place_by_bisection
+from mapper.results.mapping import Mapping
 from mapper.runtime.checkpoint import Arrays, Steps
-from mapper.runtime.memory_plan import make_plan, megabytes
+from mapper.runtime.memory_plan import Plan, make_plan, megabytes
 from mapper.runtime.monitor import Monitor
 from mapper.runtime.stopping import Stop, StoppedError
 from mapper.runtime.threads import Team
@@ -49,21 +48,6 @@ NOTHING_YET = "no mapping within all limits had been found"
 Told = Callable[[NDArray[np.int32], NDArray[np.int32]], None]
 
 
-@dataclass(frozen=True, slots=True)
-class Mapping:
-    """What a run ends with.
-
-    core : ndarray[int32], shape (neurons,), core id of every neuron
-    metrics : the numbers of the report; traffic : the arrays behind them
-    interrupted : the stage that Ctrl-C ended early, empty if none
-    """
-
-    core: NDArray[np.int32]
-    metrics: dict[str, Any]
-    traffic: Traffic
-    interrupted: str
-
-
 def map_network(
     network: NetworkFile,
     chip: Chip,
@@ -71,15 +55,17 @@ def map_network(
     scratch: Scratch,
     monitor: Monitor,
     constraints: Constraints | None = None,
+    plan: Plan | None = None,
 ) -> Mapping:
     """Map a stored network (step 1) onto a chip.
 
     constraints : neurons that are pinned to a core or kept together
+    plan : of the memory, if it has been made already
     Raises `DoesNotFitError` if a limit of the chip cannot be kept. Ctrl-C, once all neurons have
     cores within the limits, ends it with the best mapping so far; before, it is raised.
     """
     monitor.connections = network.connections
-    plan = make_plan(network, chip, settings)
+    plan = plan or make_plan(network, chip, settings)
     for name, need in plan.stages.items():
         monitor.write(f"planned for {name}: {megabytes(need)} of {megabytes(plan.budget)}")
     plan.require(None if scratch.names() else scratch.path)  # scratch of before counts as used

@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mapper.errors import as_mapper_errors
+
 if TYPE_CHECKING:
     from chipsim.chip.model import Chip
     from mapper.limits.relays import Helpers
@@ -76,8 +78,7 @@ class NetworkMapping:
 
         Raises `MapperError` if the folder exists, or cannot be written.
         """
-        from mapper.api import as_mapper_errors
-        from mapper.cli.options import IMPORTED
+        from mapper.inputs.source import IMPORTED
         from mapper.report.make import PAGE, write_page
         from mapper.report.view import make_view
         from mapper.results.loads import TRAFFIC, save_loads
@@ -107,7 +108,6 @@ class NetworkMapping:
 
         Raises `MapperError` if the file cannot be written.
         """
-        from mapper.api import as_mapper_errors
         from mapper.report.make import write_page
         from mapper.report.view import make_view
 

@@ -40,6 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     from mapper.limits.axons import make_job
     from mapper.limits.capacity import demands
+    from mapper.limits.constraints import read_constraints
     from mapper.runtime.memory_plan import enough_memory, make_plan
     from mapper.runtime.tables import columns, planned
     from mapper.settings import preset
@@ -51,8 +52,9 @@ def run(options: argparse.Namespace) -> int:
     ):
         common.compile_kernels(options, "check")
         found = demands(network, chip, common.threads_of(options))
-        constraints = common.constraints_of(wishes, chip, original, helpers)
-        if constraints is not None:
+        if wishes is not None:
+            count = 0 if helpers is None else helpers.count
+            constraints = read_constraints(wishes, chip, original, count)
             job = make_job(network, chip, common.threads_of(options), constraints)
             constraints.require_fit(chip, job.load.sizes, job.fans)
         settings = preset(

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mapper.cli import options as common
+from mapper.exports.core_shape import DEFAULT_AXON_BITS, ROUTES_FOR_EACH, SYNAPSES_FOR_EACH
 
 if TYPE_CHECKING:
     from chipsim.chip.model import Chip
@@ -27,9 +28,6 @@ first run takes a minute or two more. --stats counts the gates and flip-flops of
 generic synthesis, buffers of routers in flip-flops, and the bits of memories.
 """
 
-DEFAULT_AXON_BITS = 10
-ROUTES_FOR_EACH = 8  # routes, and synapses, for each neuron where the chip has no limit
-SYNAPSES_FOR_EACH = 32
 CORE_OPTIONS = {  # fields of `CoreShape`
     "neurons": "neurons of a core (default: the chip's)",
     "routes": "pairs of a neuron and a core that it reaches, of all neurons of a core (default: "
@@ -73,6 +71,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     from hw.flow.netlist import cells
     from mapper.errors import UsageError
+    from mapper.exports.core_shape import core_shape, describe_core, describe_mesh
     from mapper.runtime.tables import columns, facts
 
     chip = common.named_chip(options.chip)
@@ -111,71 +110,6 @@ def run(options: argparse.Namespace) -> int:
             tables.append(columns("one of each, and all, without modules within", heads, rows))
     common.emit(options, result, tables)
     return 0
-
-
-def describe_mesh(chip: Chip, depth: int, axon_bits: int | None) -> dict[str, int]:
-    """The sizes of the mesh of a chip; raises `UsageError` if there is none like it."""
-    from hw.errors import HwError
-    from hw.noc.buffer import check_depth
-    from hw.noc.mesh import mesh_layout
-    from hw.noc.router import PORTS
-    from mapper.errors import UsageError
-
-    if axon_bits is None:
-        axons = chip.axons_in
-        axon_bits = DEFAULT_AXON_BITS if axons is None else max(1, (axons - 1).bit_length())
-    try:
-        layout = mesh_layout(chip.width, chip.height, axon_bits)
-        check_depth("mesh", depth)
-    except HwError as error:  # all of it comes from the command line
-        raise UsageError(str(error)) from error
-    return {
-        "routers": chip.cores,
-        "links": chip.links,
-        "packet_bits": layout.size,
-        "x_bits": layout.x_bits,
-        "y_bits": layout.y_bits,
-        "axon_bits": layout.axon_bits,
-        "buffer_depth": depth,
-        "buffer_bits": chip.cores * len(PORTS) * depth * layout.size,
-    }
-
-
-def core_shape(chip: Chip, axon_bits: int, given: dict[str, int]) -> CoreShape:
-    """The shape of the cores of a chip: with room for its limits where nothing else is given."""
-    from hw.chip import chip_shape
-    from hw.core.shape import CoreShape
-    from hw.errors import HwError
-    from mapper.errors import UsageError
-
-    def power(least: int) -> int:
-        return 1 << max(1, (least - 1).bit_length())
-
-    neurons = given.get("neurons") or power(chip.neurons)
-    sizes = {
-        "neurons": neurons,
-        "axons": 1 << axon_bits,
-        # a neuron's route to its own core is none of the chip's axons_out
-        "routes": power(chip.axons_out + neurons if chip.axons_out else ROUTES_FOR_EACH * neurons),
-        "synapses": power(chip.synapses or SYNAPSES_FOR_EACH * neurons),
-    }
-    try:
-        return chip_shape(chip.width, chip.height, CoreShape(**(sizes | given)))
-    except HwError as error:
-        raise UsageError(str(error)) from error
-
-
-def describe_core(shape: CoreShape) -> dict[str, int]:
-    """The sizes of a core."""
-    from amaranth.hdl import Shape
-
-    loaded = sum(Shape.cast(word).width * depth for word, depth in shape.memories.values())
-    sums = 2 * shape.neurons * shape.sum_bits
-    sizes = [
-        "neurons", "axons", "routes", "synapses",
-        "potential_bits", "weight_bits", "sum_bits", "leak_bits",
-    ]  # fmt: skip
-    return {name: getattr(shape, name) for name in sizes} | {"memory_bits": loaded + sums}
 
 
 def _convert(chip: Chip, depth: int, axon_bits: int, shape: CoreShape | None) -> Netlist:

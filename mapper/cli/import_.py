@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from mapper.cli import options as common
 
 if TYPE_CHECKING:
+    from mapper.inputs.source import Source
     from storage.store.meta import NetworkMeta
 
 EPILOG = """\
@@ -53,9 +54,12 @@ def run(options: argparse.Namespace) -> int:
     from storage.store.traffic import describe, traffic_of
 
     common.require_format(options.format, FORMATS)
-    rated = common.wants_rates(options)
+    source = common.source_of(options, options.source)
     with common.lock_output(options.network):
-        meta = _import_rated(options) if rated else _import(options, options.network)
+        if source.wants_rates:
+            meta = _import_rated(options, source)
+        else:
+            meta = _import(options, source, options.network)
     result = {"path": str(options.network), **asdict(meta)}
     shown = ("neurons", "synapses", "synapses_read", "undirected", "total_size")
     rows = [(name.replace("_", " "), result[name]) for name in shown]
@@ -65,40 +69,29 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def _import(options: argparse.Namespace, destination: Path) -> NetworkMeta:
+def _import(options: argparse.Namespace, source: Source, destination: Path) -> NetworkMeta:
     """Convert the file, and tell what was lost."""
-    from storage.formats import import_network, recognise
+    from mapper.inputs.source import import_source
 
-    importer = recognise(options.source, options.format)
-    common.compile_kernels(options, f"import/{importer.name}")
-    with common.fraction_bar(options, f"importing {options.source.name}") as progress:
-        meta = import_network(
-            options.source,
-            destination,
-            options.format,
-            memory=common.memory_of(options) // 2,
-            threads=common.threads_of(options),
-            progress=progress,
-            traffic=common.traffic_option(options),
-            extra={"columns": options.columns, "nodes": options.nodes},
-        )
-    common.tell_losses(options, meta)
-    return meta
+    extra = {"nodes": options.nodes}
+    effort, listener = common.effort_of(options), common.listener(options)
+    return import_source(source, destination, effort, listener, options.format, extra)
 
 
-def _import_rated(options: argparse.Namespace) -> NetworkMeta:
+def _import_rated(options: argparse.Namespace, source: Source) -> NetworkMeta:
     """Convert the file, unless it is a network, and write the network with rates."""
+    from mapper.inputs.source import give_rates, is_network_name
     from storage.store.network import NetworkFile
 
-    if common.is_network_name(options.source):
-        common.refuse_columns(options, options.source)
+    effort = common.effort_of(options)
+    if is_network_name(options.source):
         with NetworkFile(options.source) as network:
-            return common.give_rates(options, network, options.network)
+            return give_rates(source, network, options.network, effort)
     # always this name, which the lock guards: what a killed process left is written over
     unrated = options.network.with_name(f".{options.network.name}.unrated")
     try:
-        _import(options, unrated)
+        _import(options, source, unrated)
         with NetworkFile(unrated) as network:
-            return common.give_rates(options, network, options.network)
+            return give_rates(source, network, options.network, effort)
     finally:
         unrated.unlink(missing_ok=True)

@@ -34,12 +34,13 @@ def run(options: argparse.Namespace) -> int:
         found = read_folder(options.path, lambda: _folder(options))
         common.emit(options, *found)
         return 0
+    from mapper.inputs.source import is_network_name
     from mapper.runtime.tables import columns, facts, size
     from storage.formats import recognise
     from storage.store.network import POPULATION, NetworkFile
     from storage.store.traffic import describe, traffic_of
 
-    if not common.is_network_name(options.path):
+    if not is_network_name(options.path):
         importer = recognise(options.path)
         raise MapperError(
             f"{options.path}: is a file of the format {importer.name}, not a network file; "

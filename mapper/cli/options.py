@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
-import re
 import sys
 from collections.abc import Callable, Collection, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -19,31 +17,23 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from chipsim.chip.model import Chip
-    from mapper.limits.constraints import Constraints, WishFile
+    from mapper.inputs.listener import Listener
+    from mapper.inputs.source import Effort, Source
+    from mapper.limits.constraints import WishFile
     from mapper.limits.relays import Helpers
+    from mapper.runtime.memory_plan import Plan
     from storage.store.meta import NetworkMeta
     from storage.store.network import NetworkFile
 
-_UNITS = {"": 1, "k": 1024, "m": 1024**2, "g": 1024**3, "t": 1024**4}
-LEAST_MEMORY = 256 << 20  # Python and the compiled kernels take most of it
 
+def size(text: str) -> int:
+    """Bytes, as `1GiB`."""
+    from mapper.runtime.resources import parse_bytes
 
-def parse_bytes(text: str) -> int:
-    """`1GiB`, `512M`, `300000000`: bytes; K, M, G and T are powers of 1024."""
-    from mapper.settings import MOST_MEMORY
-
-    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([kmgt]?)(?:i?b)?", text.strip().lower())
-    if match is None:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a size; write 1GiB or 512M")
-    if len(match[1]) > 40:
-        raise argparse.ArgumentTypeError(f"{text[:24]}... is too much; write 1GiB or 512M")
-    value = float(match[1]) * _UNITS[match[2]]
-    if value < LEAST_MEMORY:
-        raise argparse.ArgumentTypeError(f"{text} is too little; give at least 256MiB")
-    if value > MOST_MEMORY:
-        most = f"{MOST_MEMORY >> 40}TiB"
-        raise argparse.ArgumentTypeError(f"{text[:40]} is too much; give at most {most}")
-    return int(value)
+    try:
+        return parse_bytes(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
 
 
 def positive(text: str) -> int:
@@ -156,57 +146,25 @@ def add_columns(parser: argparse.ArgumentParser) -> None:
         )
 
 
-def refuse_columns(options: argparse.Namespace, path: Path) -> None:
-    """Raise `UsageError` if the command line names columns of a network file, which has none."""
-    if options.columns is not None:
-        raise UsageError(f"{path}: is a network file; --columns is for tables, leave it out")
-
-
-RATES_WORDS = ("uniform", "weights")
-
-
 def _rates(text: str) -> str | Path:
     """One of `RATES_WORDS`, else a path; a file of such a name is ./weights."""
+    from mapper.inputs.source import RATES_WORDS
+
     return text if text in RATES_WORDS else Path(text)
-
-
-SPLIT = "split.bin"
 
 
 @contextmanager
 def split_network(
-    options: argparse.Namespace,
-    network: NetworkFile,
-    chip: Chip,
-    keep_in: Path | None = None,
-    resume: bool = False,
+    options: argparse.Namespace, network: NetworkFile, chip: Chip
 ) -> Iterator[tuple[NetworkFile, Helpers | None]]:
-    """The network to be mapped: with helpers, if the command line asks for them and says so.
-
-    keep_in : folder for the network with helpers; a temporary one, removed afterwards, if None
-    resume : take what is in that folder from an earlier run
-    """
-    import tempfile
-
-    from mapper.limits.relays import plan_helpers, write_split
-    from mapper.runtime.resume import is_whole
-    from storage.store.network import NetworkFile
+    """The network to be mapped: with helpers, if the command line asks for them and says so."""
+    from mapper.inputs.split import split_network as split
 
     if not options.split_neurons:
         yield network, None
         return
-    helpers = plan_helpers(network, chip, threads_of(options))
-    if not helpers.count:
-        yield network, helpers
-        return
-    facts = helpers.facts()
-    say(options, f"note: {facts['neurons']:,} neurons split, {helpers.count:,} helpers added")
-    with tempfile.TemporaryDirectory() as folder:
-        path = (keep_in or Path(folder)) / SPLIT
-        if not (resume and is_whole(path, threads_of(options))):
-            write_split(network, helpers, path, memory_of(options) // 4, threads_of(options))
-        with NetworkFile(path) as split:
-            yield split, helpers
+    with split(network, chip, effort_of(options), listener(options)) as found:
+        yield found
 
 
 def wishes_of(options: argparse.Namespace) -> WishFile | None:
@@ -214,17 +172,6 @@ def wishes_of(options: argparse.Namespace) -> WishFile | None:
     from mapper.limits.constraints import WishFile
 
     return None if options.constraints is None else WishFile.read(options.constraints)
-
-
-def constraints_of(
-    wishes: WishFile | None, chip: Chip, network: NetworkFile, helpers: Helpers | None = None
-) -> Constraints | None:
-    """The constraints of a file for a network; None if there is no file."""
-    from mapper.limits.constraints import read_constraints
-
-    if wishes is None:
-        return None
-    return read_constraints(wishes, chip, network, 0 if helpers is None else helpers.count)
 
 
 def named_chip(text: str) -> Chip:
@@ -254,7 +201,7 @@ def add_effort(parser: argparse.ArgumentParser, seed: bool = True) -> None:
     group = parser.add_argument_group("effort")
     group.add_argument(
         "--memory",
-        type=parse_bytes,
+        type=size,
         metavar="SIZE",
         help="memory to plan with, as 1GiB (default: three quarters of what is free)",
     )
@@ -268,16 +215,24 @@ def add_threads(group: argparse._ActionsContainer) -> None:
 
 
 def memory_of(options: argparse.Namespace) -> int:
-    from mapper.runtime.resources import available_bytes
+    from mapper.runtime.resources import default_memory
 
-    return options.memory or max(LEAST_MEMORY, available_bytes() * 3 // 4)
+    return options.memory or default_memory()
 
 
 def threads_of(options: argparse.Namespace) -> int:
     if getattr(options, "threads", None):  # not every command has the option
         return int(options.threads)
-    affinity = getattr(os, "sched_getaffinity", None)  # not everywhere; respects taskset, docker
-    return len(affinity(0)) if affinity else os.cpu_count() or 1
+    from mapper.runtime.resources import all_cores
+
+    return all_cores()
+
+
+def effort_of(options: argparse.Namespace) -> Effort:
+    """What work on an input may take."""
+    from mapper.inputs.source import Effort
+
+    return Effort(threads_of(options), memory_of(options))
 
 
 def stderr_console(options: argparse.Namespace) -> Console:
@@ -354,134 +309,51 @@ def fraction_bar(options: argparse.Namespace, text: str) -> Iterator[Callable[[f
         yield update
 
 
-def network_of(folder: Path, moved: Path | None, report: dict[str, Any]) -> Path:
-    """The network of an output folder: the one given, else where it was, else in the folder."""
-    network = moved or Path(report["network"]["path"])
-    beside = folder / IMPORTED  # a folder that was moved takes its network along
-    return beside if not network.exists() and beside.exists() else network
+def source_of(options: argparse.Namespace, path: Path) -> Source:
+    """The network that the command line names, with what it says of columns and rates."""
+    from mapper.inputs.source import Source, is_network_name
 
-
-def is_network_name(path: Path) -> bool:
-    """Whether a file is to be opened as a network file rather than imported."""
-    if path.suffix.lower() == ".bin":
-        return True
-    if path.suffix.lower() == ".npz" or not path.is_file():
-        return False
-    with path.open("rb") as file:
-        return file.read(2) == b"PK"
-
-
-def traffic_option(options: argparse.Namespace) -> str | None:
-    """What importers are told about traffic: the word after --rates, None for their default."""
-    rates = getattr(options, "rates", None)  # most commands have no such option
-    return rates if isinstance(rates, str) else None
-
-
-def wants_rates(options: argparse.Namespace) -> bool:
-    """Whether the command line gives rates, which a network then is to have."""
-    rates = getattr(options, "rates", None)
-    if isinstance(rates, Path):
-        return True
-    if getattr(options, "rates_duration", None) is not None:
+    rates = getattr(options, "rates", None)  # most commands have no such options
+    duration = getattr(options, "rates_duration", None)
+    if duration is not None and not isinstance(rates, Path):
         raise UsageError("--rates-duration is that of a spike report; name it: --rates FILE")
-    return rates == "uniform"
+    if options.columns is not None and is_network_name(path):
+        raise UsageError(f"{path}: is a network file; --columns is for tables, leave it out")
+    return Source(path, options.columns, rates, duration)
 
 
-def give_rates(options: argparse.Namespace, network: NetworkFile, destination: Path) -> NetworkMeta:
-    """Write the network with the rates that the command line names; returns what was written."""
-    from storage.formats.rates import read_rates
-    from storage.store.rates import write_rated, write_uniform
+def listener(options: argparse.Namespace) -> Listener:
+    """Tells the terminal what happens to an input."""
+    from mapper.inputs.listener import Listener
+    from mapper.runtime.tables import planned
+    from mapper.warmup import compile_once
 
-    threads = threads_of(options)
-    if not isinstance(options.rates, Path):
-        return write_uniform(network, destination, threads)
-    rates = read_rates(options.rates, network, options.rates_duration)
-    return write_rated(network, destination, rates, source=options.rates.name, threads=threads)
+    console = stderr_console(options)
 
+    class Terminal(Listener):
+        def note(self, line: str) -> None:
+            say(options, line)
 
-def require_weights(wanted: str | None, network: NetworkFile) -> None:
-    """Raise `MapperError` if weights are wanted as traffic of a network that has lost them."""
-    from mapper.errors import MapperError
-    from storage.store.traffic import WEIGHTS, describe, traffic_of
+        def task(self, text: str) -> AbstractContextManager[Callable[[float], None]]:
+            return fraction_bar(options, text)
 
-    traffic = traffic_of(network.meta)
-    if wanted == WEIGHTS and traffic["source"] != WEIGHTS:
-        raise MapperError(
-            f"{network.path}: its traffic is {describe(traffic)}, and weights are not kept beside "
-            "it; import its source again with rates `weights`, or leave them out"
-        )
+        def compile(self, works: list[str], threads: int) -> None:
+            compile_once(console, works, threads)
 
+        def planned(self, plan: Plan) -> None:
+            if console.is_terminal or getattr(options, "verbose", False):
+                console.print(planned(plan))
 
-@contextmanager
-def open_network(
-    options: argparse.Namespace, path: Path, keep_in: Path | None = None, resume: bool = False
-) -> Iterator[NetworkFile]:
-    """A network file, or any file that `import` reads, imported first (and its losses told).
-
-    If the command line gives rates that it has not, the network is a copy that has them.
-    keep_in : folder for an imported network; a temporary one, removed afterwards, if None
-    resume : take what is in that folder from an earlier run
-    """
-    import tempfile
-
-    from mapper.runtime.resume import is_whole
-    from storage.store.network import NetworkFile
-
-    if not wants_rates(options):
-        with _open_plain(options, path, keep_in, resume) as network:
-            yield network
-        return
-    with tempfile.TemporaryDirectory() as folder:
-        rated = (keep_in or Path(folder)) / IMPORTED
-        if not (resume and is_whole(rated, threads_of(options))):
-            with _open_plain(options, path, None, False) as network:
-                give_rates(options, network, rated)
-        with NetworkFile(rated) as network:
-            yield network
+    return Terminal()
 
 
 @contextmanager
-def _open_plain(
-    options: argparse.Namespace, path: Path, keep_in: Path | None, resume: bool
-) -> Iterator[NetworkFile]:
-    """The same without rates."""
-    import tempfile
+def open_network(options: argparse.Namespace, path: Path) -> Iterator[NetworkFile]:
+    """A network file, or any file that `import` reads, imported first (and its losses told)."""
+    from mapper.inputs.source import open_source
 
-    from mapper.runtime.resume import is_whole
-    from storage.formats import import_network, recognise
-    from storage.store.network import NetworkFile
-
-    if path.is_dir():
-        raise UsageError(f"{path}: is a folder; name a network file")
-    if is_network_name(path):
-        refuse_columns(options, path)
-        with NetworkFile(path) as network:
-            require_weights(traffic_option(options), network)
-            yield network
-        return
-    with tempfile.TemporaryDirectory() as folder:
-        imported = (keep_in or Path(folder)) / IMPORTED
-        if resume and is_whole(imported, threads_of(options)):
-            with NetworkFile(imported) as network:
-                yield network
-            return
-        compile_kernels(options, f"import/{recognise(path).name}")
-        with fraction_bar(options, f"importing {path.name}") as progress:
-            meta = import_network(
-                path,
-                imported,
-                memory=memory_of(options) // 2,
-                threads=threads_of(options),
-                progress=progress,
-                traffic=traffic_option(options),
-                extra={"columns": options.columns},
-            )
-        tell_losses(options, meta)
-        with NetworkFile(imported) as network:
-            yield network
-
-
-IMPORTED = "network.bin"
+    with open_source(source_of(options, path), effort_of(options), listener(options)) as network:
+        yield network
 
 
 def require_format(name: str | None, formats: Collection[str]) -> None:
@@ -490,39 +362,9 @@ def require_format(name: str | None, formats: Collection[str]) -> None:
         raise UsageError(f"no format is called {name!r}; there are {', '.join(formats)}")
 
 
-def tell_losses(options: argparse.Namespace, meta: Any) -> None:
-    """Say on stderr what a table was taken for, and what was dropped, merged or changed."""
-    from storage.formats.columns import said as said_of_columns
-    from storage.store.traffic import UNIFORM, traffic_of
+def tell_losses(options: argparse.Namespace, meta: NetworkMeta) -> None:
+    """Say on stderr what was dropped, merged or changed while a network was made."""
+    from mapper.inputs.source import losses_of
 
-    columns = said_of_columns(meta.provenance)
-    if columns is not None:
-        say(options, f"note: {columns}")
-    layers = meta.provenance.get
-    left_out = layers("nodes_left_out", [])
-    uniform = traffic_of(meta)["source"] == UNIFORM
-    negative = 0 if uniform else layers("weights_negative", 0)
-    said = [
-        f"{count:,} {what}"
-        for count, what in (
-            (meta.self_loops, "self-loops dropped"),
-            (meta.repeated, "repeated synapses added up"),
-            (meta.weights_clamped, "weights below the unit raised to one unit"),
-            (layers("weights_zero", 0), "zero weights skipped"),
-            (
-                0 if uniform else layers("weights_missing", 0),
-                "synapses without a weight weigh 1 each",
-            ),
-            (negative, "negative weights: absolute value used"),
-            (len(left_out), f"nodes at the end left out ({', '.join(left_out)})"),
-        )
-        if count
-    ]
-    if said:
-        say(options, f"note: {'; '.join(said)}")
-    if uniform and getattr(options, "rates", None) is None:
-        say(
-            options,
-            "note: no firing rates: every neuron fires at rate 1, and weights are not kept; "
-            "--rates FILE gives rates, --rates weights takes the weights as traffic",
-        )
+    for line in losses_of(meta, asked=getattr(options, "rates", None) is not None):
+        say(options, line)

@@ -100,10 +100,10 @@ def measure_folder(
     from mapper.errors import MapperError
     from mapper.evaluation.measure import measure_network, open_mapped
     from mapper.results.loads import TRAFFIC, Loads
-    from mapper.results.output import MAPPING
+    from mapper.results.output import MAPPING, network_of
     from storage.store.network import NetworkFile
 
-    path = common.network_of(folder, options.network, report)
+    path = network_of(folder, options.network, report)
     if not path.is_file():
         raise MapperError(
             f"{folder}: has no {TRAFFIC}, and its network {path} is not there to measure it; "

@@ -127,7 +127,7 @@ METHOD = (
 def run(options: argparse.Namespace) -> int:
     from dataclasses import asdict
 
-    from mapper.pipeline import map_network
+    from mapper.inputs.split import SPLIT
     from mapper.report.make import PAGE, write_page
     from mapper.report.view import make_view
     from mapper.results.loads import Loads
@@ -135,19 +135,15 @@ def run(options: argparse.Namespace) -> int:
         CONSTRAINTS,
         LOG,
         SCRATCH,
-        make_report,
         read_report,
-        scratch_in,
         write_results,
     )
     from mapper.results.output_folder import is_complete, output_folder, partial_folder
-    from mapper.runtime.memory_plan import enough_memory, make_plan
     from mapper.runtime.monitor import Monitor
     from mapper.runtime.resume import describe_run, planned_memory
     from mapper.runtime.stopping import GRACE, Stop
-    from mapper.runtime.tables import planned
+    from mapper.session import MapRequest, Workspace, mapped
     from mapper.settings import preset
-    from mapper.warmup import works_of_run
     from storage.files import digest, real_path, write_file
 
     chip = common.chip_of(options)
@@ -184,38 +180,19 @@ def run(options: argparse.Namespace) -> int:
         run_here["rates"] = digest(options.rates)
         run_here["rates duration"] = options.rates_duration
     run_here["split neurons"] = options.split_neurons
+    source = common.source_of(options, options.network)
+    request = MapRequest(
+        source, chip, settings, wishes, options.split_neurons, ("mapper", *options.arguments)
+    )
     stop = Stop(GRACE)
     with output_folder(output, options.force, options.resume, run_here) as work:
         folder, resumed = work.folder, work.resumed
-        with Monitor(console, options.verbose, folder / LOG, stop=stop) as monitor:
-            with stop.holding() as held:
-                original = held.enter_context(
-                    common.open_network(options, options.network, folder, resumed)
-                )
-                network, helpers = held.enter_context(
-                    common.split_network(options, original, chip, folder, resumed)
-                )
-                scratch = held.enter_context(scratch_in(folder / SCRATCH, options.keep_scratch))
-                plan = make_plan(network, chip, settings)
-                if not options.quiet and (console.is_terminal or options.verbose):
-                    console.print(planned(plan))
-                if plan.sample is not None and plan.sample.thin:
-                    enough = enough_memory(network, chip, settings)
-                    common.say(options, f"note: {plan.sample.told(enough)}")
-                constraints = common.constraints_of(wishes, chip, original, helpers)
-                limited = constraints is not None
-                with monitor.untimed():
-                    common.compile_kernels(options, *works_of_run(settings, plan, chip, limited))
-                mapping = map_network(network, chip, settings, scratch, monitor, constraints)
-                imported = original.path != options.network
-                path = output / common.IMPORTED if imported else options.network
-                command = ("mapper", *options.arguments)
-                report = make_report(
-                    original, path, chip, settings, mapping, monitor, helpers, command
-                )
-            report["resources"]["resumed"] = resumed
-            if imported:
-                report["network"]["imported_from"] = str(real_path(options.network))
+        place = Workspace(folder, output, resumed=resumed, keep_scratch=options.keep_scratch)
+        with (
+            Monitor(console, options.verbose, folder / LOG, stop=stop) as monitor,
+            mapped(request, place, monitor, common.listener(options)) as session,
+        ):
+            mapping, report, helpers = session.mapping, session.report, session.helpers
 
         def write() -> None:
             write_results(folder, report, mapping, chip, helpers)
@@ -223,7 +200,7 @@ def run(options: argparse.Namespace) -> int:
             write_page(folder / PAGE, [make_view(real_path(output).name, report, loads)])
             if not options.keep_scratch:  # which a thread that was left behind may have kept
                 shutil.rmtree(folder / SCRATCH, ignore_errors=True)
-                (folder / common.SPLIT).unlink(missing_ok=True)
+                (folder / SPLIT).unlink(missing_ok=True)
             if wishes is not None:
                 write_file(folder / CONSTRAINTS, wishes.raw)
 

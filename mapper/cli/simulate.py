@@ -117,7 +117,7 @@ def _simulate(options: argparse.Namespace) -> int:
     from mapper.evaluation.offered_load import offered_load
     from mapper.evaluation.simulate import Wish, simulate, tables
     from mapper.report.make import PAGE, view_folder, write_page
-    from mapper.results.output import REPORT, read_report
+    from mapper.results.output import REPORT, network_of, read_report
     from storage.files import write_file
     from storage.store.network import NetworkFile
 
@@ -125,7 +125,7 @@ def _simulate(options: argparse.Namespace) -> int:
     warmup = options.cycles // 2 if options.warmup is None else options.warmup
     wish = Wish(options.cycles, warmup, options.load_scale, options.seed, not options.no_saturation)
     packets = options.packets or "synapse"
-    with NetworkFile(common.network_of(options.path, options.network, report)) as network:
+    with NetworkFile(network_of(options.path, options.network, report)) as network:
         common.compile_kernels(options, "simulate")
         offered = offered_load(
             options.path,

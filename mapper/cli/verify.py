@@ -47,10 +47,10 @@ def _verify_folder(options: argparse.Namespace) -> tuple[Path, dict[str, Any]]:
     """The network of a mapping, and what was recomputed of both."""
     from mapper.evaluation.verify import verify_network
     from mapper.evaluation.verify_mapping import verify_mapping
-    from mapper.results.output import read_report
+    from mapper.results.output import network_of, read_report
 
     report = read_report(options.path)
-    network = common.network_of(options.path, options.network, report)
+    network = network_of(options.path, options.network, report)
     if network.is_file():
         common.compile_kernels(options, "verify")
     verify_network(network)

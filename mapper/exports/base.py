@@ -112,9 +112,8 @@ def open_run(folder: Path, network: Path | None = None) -> Iterator[MappedRun]:
     Raises `MapperError` if the folder or the mapping is none, or of another network.
     """
     from chipsim.chip.presets import from_fields
-    from mapper.cli.options import network_of
     from mapper.results.mapping_file import load_helpers, load_mapping
-    from mapper.results.output import MAPPING, read_report
+    from mapper.results.output import MAPPING, network_of, read_report
     from storage.store.network import NetworkFile
 
     report = read_report(folder)

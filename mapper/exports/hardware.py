@@ -30,9 +30,9 @@ from numpy.typing import NDArray
 from hw.core.shape import CoreShape, Table
 from hw.errors import HwError
 from hw.tables import CoreTables
-from mapper.cli.hw import core_shape, describe_mesh
 from mapper.errors import MapperError, UsageError
 from mapper.exports.base import MappedRun
+from mapper.exports.core_shape import core_shape, describe_mesh
 from mapper.exports.hardware_network import read_spiking, tables_of
 from mapper.exports.synaptic import synaptic_weights
 from storage.files import PartialFile

@@ -13,9 +13,10 @@ from chipsim.chip.model import Chip
 from chipsim.chip.presets import from_fields
 from chipsim.errors import ChipError
 from mapper.errors import MapperError
+from mapper.inputs.source import IMPORTED
 from mapper.limits.relays import Helpers
-from mapper.pipeline import Mapping
 from mapper.results.loads import TRAFFIC, Loads, save_loads
+from mapper.results.mapping import Mapping
 from mapper.results.mapping_file import save_mapping
 from mapper.results.output_folder import REPORT as REPORT
 from mapper.results.report_file import LARGEST, SCHEMA, fault
@@ -48,6 +49,13 @@ def scratch_in(folder: Path, keep: bool) -> Iterator[Scratch]:
         scratch.close()
         raise
     scratch.close() if keep else scratch.delete()
+
+
+def network_of(folder: Path, moved: Path | None, report: dict[str, Any]) -> Path:
+    """The network of an output folder: the one given, else where it was, else in the folder."""
+    network = moved or Path(report["network"]["path"])
+    beside = folder / IMPORTED  # a folder that was moved takes its network along
+    return beside if not network.exists() and beside.exists() else network
 
 
 def network_facts(network: NetworkFile, path: Path) -> dict[str, Any]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import re
 import threading
 from functools import cache
 from pathlib import Path
@@ -18,6 +20,42 @@ _CGROUP_LIMITS = (
         "/sys/fs/cgroup/memory/memory.usage_in_bytes",
     ),
 )
+
+
+_UNITS = {"": 1, "k": 1024, "m": 1024**2, "g": 1024**3, "t": 1024**4}
+LEAST_MEMORY = 256 << 20  # Python and the compiled kernels take most of it
+
+
+def parse_bytes(text: str) -> int:
+    """`1GiB`, `512M`, `300000000`: bytes; K, M, G and T are powers of 1024.
+
+    Raises `ValueError` for what is no size, or more or less than can be planned with.
+    """
+    from mapper.settings import MOST_MEMORY
+
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([kmgt]?)(?:i?b)?", text.strip().lower())
+    if match is None:
+        raise ValueError(f"{text!r} is not a size; write 1GiB or 512M")
+    if len(match[1]) > 40:
+        raise ValueError(f"{text[:24]}... is too much; write 1GiB or 512M")
+    value = float(match[1]) * _UNITS[match[2]]
+    if value < LEAST_MEMORY:
+        raise ValueError(f"{text} is too little; give at least 256MiB")
+    if value > MOST_MEMORY:
+        most = f"{MOST_MEMORY >> 40}TiB"
+        raise ValueError(f"{text[:40]} is too much; give at most {most}")
+    return int(value)
+
+
+def all_cores() -> int:
+    """Cores of the processor that this process may use."""
+    affinity = getattr(os, "sched_getaffinity", None)  # not everywhere; respects taskset, docker
+    return len(affinity(0)) if affinity else os.cpu_count() or 1
+
+
+def default_memory() -> int:
+    """Bytes to plan with where nothing is said: three quarters of what is free."""
+    return max(LEAST_MEMORY, available_bytes() * 3 // 4)
 
 
 @cache

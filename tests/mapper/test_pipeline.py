@@ -16,8 +16,9 @@ from mapper.evaluation.verify import verify_network
 from mapper.evaluation.verify_mapping import verify_mapping
 from mapper.graph import contraction
 from mapper.graph.contraction import contract
-from mapper.pipeline import Mapping, map_network
+from mapper.pipeline import map_network
 from mapper.results.loads import TRAFFIC
+from mapper.results.mapping import Mapping
 from mapper.results.mapping_file import save_mapping
 from mapper.results.output import (
     MAPPING,

@@ -8,7 +8,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mapper.cli import options as common
 from tests.mapper.conftest import Run, tree
 
 RATES = "neuron,rate\n3,0.5\n5,4\n7,0\n9,2\n"
@@ -63,13 +62,15 @@ def test_resume_wants_the_same_rates(
 
     options = ("run", "a.txt", *CHIP, "-o", "out", "--memory", "1GiB")
     with monkeypatch.context() as patch:
-        patch.setattr("mapper.pipeline.map_network", stop)
+        patch.setattr("mapper.session.map_network", stop)
         assert run(*options, "--rates", "r.csv").code == 130
     assert Path("out.partial/result/network.bin").is_file()
     found = run(*options, "--resume")
     assert (found.code, "was started with rates" in found.err) == (1, True)
     with monkeypatch.context() as patch:
-        patch.setattr(common, "give_rates", stop)  # the copy with rates is there already
+        patch.setattr(
+            "mapper.inputs.source.give_rates", stop
+        )  # the copy with rates is there already
         found = run(*options, "--rates", "r.csv", "--resume", "--json")
     assert found.json()["metrics"]["cut_weight"] == 7
 
