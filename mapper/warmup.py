@@ -24,6 +24,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
+from mapper.runtime.lean_compilation import spare_work, spare_wrappers
+
 if TYPE_CHECKING:
     from rich.console import Console
 
@@ -357,37 +359,28 @@ def work() -> None:
             save(self, key, data)
 
     index_file.save = save_alone
+    lean = spare_work(read_table().kernels)
     for line in sys.stdin:
         for kernel in line.split():
-            _tell(news, kernel, _compile(kernel))
+            _tell(news, kernel, _compile(kernel, lean))
 
 
 def _tell(news: TextIO, kernel: str, compiled: bool) -> None:
     print("done" if compiled else "failed", kernel, file=news, flush=True)
 
 
-def _compile(name: str) -> bool:
+def _compile(name: str, lean: bool) -> bool:
     """Compile a kernel for the types of the table, unless numba has it; returns whether it has."""
+    kernels = read_table().kernels
     module, _, function = name.rpartition(".")
     try:
         kernel = getattr(import_module(module), function)
-        _spare_wrappers()
-        for types in read_table().kernels[name]:
+        spare_wrappers(("mapper", "storage", "chipsim"), kernels, lean)
+        for types in kernels[name]:
             kernel.compile(types_of(types))
     except Exception:
         return False
     return True
-
-
-def _spare_wrappers() -> None:
-    """Leave out what makes kernels callable from C, a tenth of the work; nobody calls them so."""
-    from numba.core.dispatcher import Dispatcher
-
-    for name, module in list(sys.modules.items()):
-        if name.partition(".")[0] in ("mapper", "storage", "chipsim"):
-            for value in vars(module).values():
-                if isinstance(value, Dispatcher):
-                    value.targetoptions["no_cfunc_wrapper"] = True
 
 
 def _types() -> Any:

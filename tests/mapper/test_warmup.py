@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from mapper.runtime.lean_compilation import spare_work
 from mapper.settings import PRESETS
 from mapper.warmup import name_of, read_table, types_of, works_of_presets
 
@@ -180,3 +181,55 @@ def test_the_table_is_what_commands_call(tmp_path: Path) -> None:
         check=False,
     )
     assert (done.returncode, done.stdout) == (0, ""), done.stdout + done.stderr
+
+
+LEAN = """
+import sys
+import numpy as np
+from mapper.warmup import read_table, types_of
+from mapper.runtime.lean_compilation import spare_work, spare_wrappers
+import chipsim.traffic.pairs
+roots = read_table().kernels
+(types,) = roots["chipsim.traffic.pairs._encode"]
+if sys.argv[1] == "lean":
+    assert spare_work(roots), "try it with this version of numba, and name it in TRIED"
+    spare_wrappers(("chipsim",), roots, True)
+kernel = chipsim.traffic.pairs._encode
+kernel.compile(types_of(types))
+if sys.argv[1] == "call":
+    keys, sums = np.cumsum(np.arange(99) ** 3), np.arange(1, 100) ** 4
+    data = np.zeros((2, 9999), np.uint8)
+    sizes = kernel(keys, sums, data[0]), kernel.py_func(keys, sums, data[1])
+    print(*sizes, (data[0] == data[1]).all(), sum(kernel.stats.cache_hits.values()))
+"""
+
+
+@pytest.mark.jit
+def test_kernels_compiled_with_less_work_are_called(tmp_path: Path) -> None:
+    """From the cache, where those that only kernels call are not."""
+    root = Path(__file__).resolve().parents[2]
+    for how in ("lean", "call"):
+        if how == "call":
+            assert in_cache(tmp_path) == {"pairs._encode"}
+        done = subprocess.run(
+            [sys.executable, "-W", "error", "-c", LEAN, how],
+            cwd=root,
+            env={**os.environ, "NUMBA_CACHE_DIR": str(tmp_path)},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+    size, plain, same, hits = done.stdout.split()
+    assert (size, same, hits) == (plain, "True", "1")
+
+
+def test_a_version_of_numba_that_was_not_tried_compiles_as_it_does(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from numba.core.codegen import CPUCodeLibrary
+
+    before = dict(vars(CPUCodeLibrary))
+    monkeypatch.setattr("numba.__version__", "0.1.0")
+    assert not spare_work(["mapper.some._kernel"])
+    assert dict(vars(CPUCodeLibrary)) == before
