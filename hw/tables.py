@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from hw.core.network import Int64Array, SpikingNetwork
 from hw.core.shape import CoreShape, Table
 from hw.errors import HwError, check_count
-from hw.network import Int64Array, SpikingNetwork
 
 Packed = tuple[int, int, int]  # x, y, axon of a packet
 

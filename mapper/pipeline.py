@@ -15,8 +15,8 @@ from chipsim.chip.model import Chip
 from chipsim.traffic.arrays import Traffic
 from chipsim.traffic.metrics import summarise
 from mapper.errors import DoesNotFitError
-from mapper.evaluation.measure import measure_network
 from mapper.graph.contraction import contract
+from mapper.graph.csr import Subgraph
 from mapper.limits.axons import make_job
 from mapper.limits.capacity import require_fit
 from mapper.limits.combined import fold
@@ -25,7 +25,6 @@ from mapper.methods.classic import Classic
 from mapper.methods.nets import Nets
 from mapper.methods.steps import Method, Run
 from mapper.methods.streamed import Streamed
-from mapper.partitioning.greedy_growing import Subgraph
 from mapper.placement.clock import Clock
 from mapper.placement.force import refine_by_forces
 from mapper.placement.portfolio import place
@@ -37,10 +36,11 @@ from mapper.runtime.memory_plan import Plan, make_plan, megabytes
 from mapper.runtime.monitor import Monitor
 from mapper.runtime.stopping import Stop, StoppedError
 from mapper.runtime.threads import Team
+from mapper.scoring.measure import measure_network
 from mapper.scoring.stage_costs import Costs
 from mapper.settings import Settings
+from storage.graph import Graph
 from storage.scratch.scratch import Scratch
-from storage.store.graph import Graph
 from storage.store.network import NetworkFile
 
 NOTHING_YET = "no mapping within all limits had been found"

@@ -78,13 +78,12 @@ class NetworkMapping:
 
         Raises `MapperError` if the folder exists, or cannot be written.
         """
-        from mapper.inputs.source import IMPORTED
         from mapper.report.make import PAGE, write_page
         from mapper.report.view import make_view
         from mapper.results.loads import TRAFFIC, save_loads
         from mapper.results.mapping_file import save_mapping
         from mapper.results.output import CONSTRAINTS, LOG, MAPPING, REPORT
-        from mapper.results.output_folder import output_folder
+        from mapper.results.output_folder import IMPORTED, output_folder
         from storage.files import write_file
 
         path = Path(folder)
@@ -119,7 +118,7 @@ class NetworkMapping:
     def _facts(self) -> list[tuple[str, str]]:
         """The key figures."""
         from mapper.results.activity import traffic_in
-        from mapper.runtime.tables import number
+        from mapper.results.tables import number
         from storage.store.traffic import describe
 
         network, metrics = self._report["network"], self.metrics

@@ -13,13 +13,14 @@ from typing import Any, NamedTuple
 
 from chipsim.chip.model import Chip
 from mapper.inputs.listener import Listener
-from mapper.inputs.source import IMPORTED, Effort, Source, open_source
+from mapper.inputs.source import Effort, Source, open_source
 from mapper.inputs.split import split_network
 from mapper.limits.constraints import WishFile, read_constraints
 from mapper.limits.relays import Helpers
 from mapper.pipeline import map_network
 from mapper.results.mapping import Mapping
 from mapper.results.output import SCRATCH, make_report, scratch_in
+from mapper.results.output_folder import IMPORTED
 from mapper.runtime.memory_plan import enough_memory, make_plan
 from mapper.runtime.monitor import Monitor
 from mapper.settings import Settings

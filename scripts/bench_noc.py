@@ -33,7 +33,7 @@ from chipsim.noc.load import measure_load
 from chipsim.noc.mesh import Mesh, Run, new_tally
 from chipsim.noc.patterns import PATTERNS, uniform
 from chipsim.noc.saturation import Saturation, find_saturation
-from mapper.runtime.tables import columns
+from mapper.results.tables import columns
 
 SHOWN = ("uniform", "transpose", "hotspot")
 DEPTHS = (4, 8)

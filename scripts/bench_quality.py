@@ -38,7 +38,7 @@ from bench_tables import Table, markdown
 from rich.console import Console
 from rich.measure import Measurement
 
-from mapper.runtime.tables import columns, size
+from mapper.results.tables import columns, size
 
 TABLES: dict[str, Callable[[Bench], list[Table]]] = {
     "hops": hops,

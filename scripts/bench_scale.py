@@ -42,7 +42,7 @@ from bench_common import (
 from rich.console import Console
 from rich.measure import Measurement
 
-from mapper.runtime.tables import columns, size
+from mapper.results.tables import columns, size
 
 CHIPS = {128: (8, 264), 316: (20, 256), 1024: (64, 264), 3163: (200, 264)}
 ORDERS = ("natural", "shuffled")

@@ -21,7 +21,7 @@ import zstandard
 from isal import isal_zlib
 from rich.console import Console
 
-from mapper.runtime.tables import columns
+from mapper.results.tables import columns
 from storage.generate import Cortex, generate
 from storage.store.archive import ArchiveReader
 from storage.store.codec import decode_block, encode_block

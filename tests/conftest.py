@@ -23,9 +23,18 @@ def pytest_configure(config: pytest.Config) -> None:
         for package in ("mapper", "storage", "chipsim")
         for path in sorted((root / package).rglob("*.py"))
     }
-    taken = re.compile(r"^from ([\w.]+) import \(?[^)]*?\b_\w+", re.MULTILINE)
-    shared = {name for text in sources.values() for name in taken.findall(text)}
-    text = "".join(sources[name] for name in sorted(shared & sources.keys()))
+    kernels = {
+        name: set(re.findall(r"^@njit.*\ndef (\w+)", text, re.MULTILINE))
+        for name, text in sources.items()
+    }
+    taken = re.compile(r"^from ([\w.]+) import (\([^)]*\)|.*)$", re.MULTILINE)
+    shared = {
+        name
+        for text in sources.values()
+        for name, taken_from in taken.findall(text)
+        if kernels.get(name, set()) & set(re.findall(r"\w+", taken_from))
+    }
+    text = "".join(sources[name] for name in sorted(shared))
     digest = hashlib.sha256(text.encode()).hexdigest()
     if config.cache and config.cache.get("mapper/shared", None) != digest:
         forget_kernels()

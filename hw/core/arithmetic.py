@@ -11,8 +11,8 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from hw.core.network import Int64Array, SpikingNetwork, check_inputs
 from hw.core.shape import CoreShape
-from hw.network import Int64Array, SpikingNetwork, check_inputs
 
 
 def update(

@@ -41,8 +41,8 @@ def run(options: argparse.Namespace) -> int:
     from mapper.limits.axons import make_job
     from mapper.limits.capacity import demands
     from mapper.limits.constraints import read_constraints
+    from mapper.results.tables import columns, planned
     from mapper.runtime.memory_plan import enough_memory, make_plan
-    from mapper.runtime.tables import columns, planned
     from mapper.settings import preset
 
     chip, wishes = common.chip_of(options), common.wishes_of(options)

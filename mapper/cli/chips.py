@@ -58,7 +58,7 @@ def _list(options: argparse.Namespace) -> int:
     from chipsim.chip.limits import LIMITS
     from chipsim.chip.presets import PRESETS
     from chipsim.chip.sources import ABOUT, SOURCES, unit_of
-    from mapper.runtime.tables import columns
+    from mapper.results.tables import columns
 
     chips: list[dict[str, Any]] = []
     limits: list[tuple[Any, ...]] = []

@@ -126,7 +126,7 @@ def number(text: str) -> int | float:
 
 def run(options: argparse.Namespace) -> int:
     from mapper.results.output_folder import find_folder
-    from mapper.runtime.tables import facts
+    from mapper.results.tables import facts
 
     result = {"path": str(options.destination)}
     exported = _mapping if find_folder(options.network).is_dir() else _network

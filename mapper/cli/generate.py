@@ -51,7 +51,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    from mapper.runtime.tables import facts
+    from mapper.results.tables import facts
     from storage.errors import BadInputError
     from storage.generate import KINDS, generate
 

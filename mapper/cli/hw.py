@@ -72,7 +72,7 @@ def run(options: argparse.Namespace) -> int:
     from hw.flow.netlist import cells
     from mapper.errors import UsageError
     from mapper.exports.core_shape import core_shape, describe_core, describe_mesh
-    from mapper.runtime.tables import columns, facts
+    from mapper.results.tables import columns, facts
 
     chip = common.named_chip(options.chip)
     given = {name: getattr(options, name) for name in CORE_OPTIONS}

@@ -49,7 +49,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    from mapper.runtime.tables import facts
+    from mapper.results.tables import facts
     from storage.formats import FORMATS
     from storage.store.traffic import describe, traffic_of
 

@@ -35,7 +35,7 @@ def run(options: argparse.Namespace) -> int:
         common.emit(options, *found)
         return 0
     from mapper.inputs.source import is_network_name
-    from mapper.runtime.tables import columns, facts, size
+    from mapper.results.tables import columns, facts, size
     from storage.formats import recognise
     from storage.store.network import POPULATION, NetworkFile
     from storage.store.traffic import describe, traffic_of
@@ -97,7 +97,7 @@ def _folder(options: argparse.Namespace) -> tuple[dict[str, Any], list[Table]]:
     """What an output folder holds, as an object and as tables."""
     from mapper.results.activity import traffic_in
     from mapper.results.output import SCRATCH, read_report
-    from mapper.runtime.tables import columns, facts, levels, quality, stages
+    from mapper.results.tables import columns, facts, levels, quality, stages
     from storage.scratch.scratch import Scratch, ScratchGraph
 
     report = read_report(options.path)

@@ -325,7 +325,7 @@ def source_of(options: argparse.Namespace, path: Path) -> Source:
 def listener(options: argparse.Namespace) -> Listener:
     """Tells the terminal what happens to an input."""
     from mapper.inputs.listener import Listener
-    from mapper.runtime.tables import planned
+    from mapper.results.tables import planned
     from mapper.warmup import compile_once
 
     console = stderr_console(options)

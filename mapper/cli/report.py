@@ -53,7 +53,7 @@ def run(options: argparse.Namespace) -> int:
     from mapper.report.make import PAGE, require_same_network, view_folder, write_page
     from mapper.results.loads import TRAFFIC
     from mapper.results.output_folder import read_folder, writing_into
-    from mapper.runtime.tables import facts, size
+    from mapper.results.tables import facts, size
     from storage.files import real_path
 
     folders = [options.path] + ([] if options.other is None else [options.other])
@@ -98,9 +98,10 @@ def measure_folder(
 ) -> Loads:
     """The loads of a folder that does not hold them."""
     from mapper.errors import MapperError
-    from mapper.evaluation.measure import measure_network, open_mapped
+    from mapper.evaluation.mapped import open_mapped
     from mapper.results.loads import TRAFFIC, Loads
     from mapper.results.output import MAPPING, network_of
+    from mapper.scoring.measure import measure_network
     from storage.store.network import NetworkFile
 
     path = network_of(folder, options.network, report)

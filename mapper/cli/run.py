@@ -219,7 +219,7 @@ def _tell(options: argparse.Namespace, report: dict[str, Any], output: Path) -> 
     """The report on stdout."""
     from mapper.report.make import PAGE
     from mapper.results.activity import traffic_in
-    from mapper.runtime.tables import facts, levels, quality, size, stages
+    from mapper.results.tables import facts, levels, quality, size, stages
 
     used = report["resources"]
     rows = [("neurons", report["network"]["neurons"]), ("synapses", report["network"]["synapses"])]

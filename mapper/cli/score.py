@@ -32,9 +32,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     from chipsim.chip.limits import violations
     from chipsim.traffic.metrics import summarise
-    from mapper.evaluation.measure import measure_network, open_mapped
+    from mapper.evaluation.mapped import open_mapped
     from mapper.results.output import network_facts
-    from mapper.runtime.tables import quality
+    from mapper.results.tables import quality
+    from mapper.scoring.measure import measure_network
 
     chip, threads = common.chip_of(options), common.threads_of(options)
     with common.open_network(options, options.network) as network:

@@ -165,7 +165,7 @@ def _tell_model(options: argparse.Namespace, report: dict[str, Any], found: dict
     """Say what was left out, and what the numbers are not."""
     from mapper.evaluation.simulate import CLOCK
     from mapper.results.activity import are_spikes, traffic_in
-    from mapper.runtime.tables import number
+    from mapper.results.tables import number
     from storage.store.traffic import describe
 
     if found["flits_per_tick_own_core"]:

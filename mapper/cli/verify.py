@@ -26,7 +26,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     from mapper.evaluation.verify import verify_network
     from mapper.results.output_folder import find_folder, read_folder
-    from mapper.runtime.tables import facts
+    from mapper.results.tables import facts
 
     find_folder(options.path)
     if not options.path.is_dir():

@@ -36,7 +36,7 @@ def run(options: argparse.Namespace) -> int:
     import numba
 
     from mapper.errors import MapperError
-    from mapper.runtime.tables import facts
+    from mapper.results.tables import facts
     from mapper.settings import PRESETS
     from mapper.warmup import compile_once, missing_kernels, works_of_presets
 

@@ -21,8 +21,9 @@ from chipsim.noc.demand import Demand
 from chipsim.noc.mesh import DEPTH, Mesh
 from chipsim.traffic.arrays import Traffic, measure
 from mapper.errors import MapperError
-from mapper.evaluation.measure import Synapses, measure_network, open_mapped
+from mapper.evaluation.mapped import open_mapped
 from mapper.results.output import MAPPING
+from mapper.scoring.measure import Synapses, measure_network
 from storage.store.network import RATE, NetworkFile
 
 BUSY = 0.5

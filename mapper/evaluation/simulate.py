@@ -141,7 +141,7 @@ def _mean(values: Any) -> float:
 
 def tables(found: dict[str, Any], title: str) -> list[Table]:
     """The result for people."""
-    from mapper.runtime.tables import columns, facts
+    from mapper.results.tables import columns, facts
 
     latency = found["latency"]
     rows: list[tuple[str, Any]] = [

@@ -14,9 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from chipsim.chip.presets import from_fields
+from hw.core.network import SpikingNetwork
 from hw.core.shape import CoreShape
 from hw.errors import HwError
-from hw.network import SpikingNetwork
 from hw.tables import ChipTables, make_tables
 from mapper.errors import MapperError
 from mapper.exports.synaptic import synaptic_weights

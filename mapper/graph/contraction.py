@@ -8,9 +8,9 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from storage.graph import Graph, choose_block_size
 from storage.scratch.scratch import Scratch, ScratchGraph
 from storage.sorting.sorter import ConnectionSorter
-from storage.store.graph import Graph, choose_block_size
 
 
 @njit(cache=True, nogil=True)

@@ -11,14 +11,11 @@ from numba import njit
 from numpy.typing import NDArray
 
 from chipsim.traffic.pairs import PairSums
+from mapper.graph.csr import Subgraph
 from mapper.graph.rows import Rows
 from mapper.graph.sampled_contraction import _kept, sampling_threshold
-from mapper.partitioning.greedy_growing import Subgraph
+from mapper.runtime.memory_plan import GROUP_BYTES, LEAST_MATRICES, MATRIX_BYTES
 from mapper.runtime.threads import Spares, Team
-
-MATRIX_BYTES = 8
-LEAST_MATRICES = 3  # one for each of two threads, and one to work with
-PAIR_BYTES = 48  # of a kept connection: keys, sums and runs of both
 
 
 @njit(cache=True, nogil=True)
@@ -146,7 +143,7 @@ def _by_pairs(
     team: Team,
     advance: Callable[[int], None],
 ) -> Pairs:
-    threshold = sampling_threshold(rows, memory // PAIR_BYTES, team)
+    threshold = sampling_threshold(rows, memory // GROUP_BYTES, team)
     pairs = PairSums(parts, scratch)
     spares = Spares(lambda: (np.zeros(parts, np.int64), np.empty(parts, np.int32)))
 

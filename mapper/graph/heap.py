@@ -10,7 +10,7 @@ from numba import njit
 
 
 @njit(cache=True, nogil=True)
-def _sift_down(heap, place, cost, at, length):
+def sift_down(heap, place, cost, at, length):
     v = heap[at]
     while True:
         child = 2 * at + 1
@@ -28,7 +28,7 @@ def _sift_down(heap, place, cost, at, length):
 
 
 @njit(cache=True, nogil=True)
-def _sift_up(heap, place, cost, at):
+def sift_up(heap, place, cost, at):
     v = heap[at]
     while at > 0:
         parent = (at - 1) // 2
@@ -42,13 +42,13 @@ def _sift_up(heap, place, cost, at):
 
 
 @njit(cache=True, nogil=True)
-def _remove(heap, place, cost, v, length):
+def remove(heap, place, cost, v, length):
     at = place[v]
     length -= 1
     if at != length:
         heap[at] = heap[length]
         place[heap[at]] = at
-        _sift_down(heap, place, cost, at, length)
-        _sift_up(heap, place, cost, place[heap[at]])
+        sift_down(heap, place, cost, at, length)
+        sift_up(heap, place, cost, place[heap[at]])
     place[v] = -1
     return length

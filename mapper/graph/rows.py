@@ -19,9 +19,9 @@ from numba import njit
 from numpy.typing import NDArray
 
 from mapper.runtime.threads import Team
+from storage.graph import Graph
 from storage.scratch.packed import Lists, PackedRows, write_packed
 from storage.scratch.scratch import Scratch
-from storage.store.graph import Graph
 
 CHUNK_ENTRIES = 1 << 16  # of a chunk in memory: short enough to share, long enough to pay
 LEAST_CHUNKS = 32  # fewer would make each round of moves too blind, see `kway`

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from mapper.graph.rows import StreamedRows
 from mapper.graph.sampled_contraction import _kept, sampling_threshold
 from mapper.runtime.threads import Team
-from storage.store.graph import Block, Csr, Graph
+from storage.graph import Block, Csr, Graph
 
 SEED = 11  # of the choice: other samples of the same run shall not leave out the same
 

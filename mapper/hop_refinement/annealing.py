@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from mapper.graph.rows import HeldRows
 from mapper.hop_refinement.mesh import CUT, Mesh, _apart
-from mapper.runtime.random import _accepted, _next
+from mapper.runtime.random import accepted, next_random
 from mapper.runtime.stopping import Stop, slices
 
 NEAR = 600  # of 1024 proposals: the core of a neighbour; the others: a core next to the own
@@ -52,15 +52,15 @@ def _anneal_vertices(
     made = 0
     total = np.int64(0)
     for _ in range(proposals):
-        v = _next(state) % core.size
+        v = next_random(state) % core.size
         a = core[v]
         links = indptr[v + 1] - indptr[v]
         if links == 0 or place[v] < 0:
             continue
-        if most == CUT or _next(state) % 1024 < NEAR:
-            b = core[ids[indptr[v] + _next(state) % links]]
+        if most == CUT or next_random(state) % 1024 < NEAR:
+            b = core[ids[indptr[v] + next_random(state) % links]]
         else:
-            turn = _next(state) % 8
+            turn = next_random(state) % 8
             turn += turn >= 4  # of the nine cells around, all but the middle
             x, y = a % width + turn % 3 - 1, a // width + turn // 3 - 1
             if x < 0 or y < 0 or x >= width or y >= height:
@@ -70,7 +70,7 @@ def _anneal_vertices(
             continue
         change = _change(v, a, b, indptr, ids, weights, core, column, row, most)
         if load[b] + sizes[v] <= room[b] and count[b] < members.shape[1]:
-            if not _accepted(change, heat, state):
+            if not accepted(change, heat, state):
                 continue
             last = members[a, count[a] - 1]
             members[a, place[v]] = last
@@ -85,13 +85,13 @@ def _anneal_vertices(
         else:
             if count[b] == 0:
                 continue
-            u = members[b, _next(state) % count[b]]
+            u = members[b, next_random(state) % count[b]]
             more = sizes[v] - sizes[u]
             if load[b] + more > room[b] or load[a] - more > room[a]:
                 continue
             core[v] = b  # so that a connection between the two is priced right
             change += _change(u, b, a, indptr, ids, weights, core, column, row, most)
-            if not _accepted(change, heat, state):
+            if not accepted(change, heat, state):
                 core[v] = a
                 continue
             core[u] = a

@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 
 from mapper.graph.rows import HeldRows
 from mapper.hop_refinement.mesh import Mesh
-from mapper.partitioning.multilevel_bisection import _bisect
-from mapper.partitioning.recursive_splitting import _limits
+from mapper.partitioning.multilevel_bisection import bisect_graph
+from mapper.partitioning.recursive_splitting import split_limits
 
 TRIES, PASSES = 8, 3  # starts and FM passes of each bisection
 LARGEST = np.int64(2**31 - 1)
@@ -127,11 +127,11 @@ def place_by_dual_bisection(rows: HeldRows, mesh: Mesh, seed: int) -> NDArray[np
             )  # fmt: skip
             sizes = rows.sizes[members]
             counts = [half.cores.size for half in halves]
-            target, most0, most1 = _limits(int(sizes.sum()), sum(counts), counts[0], capacity)
+            target, most0, most1 = split_limits(int(sizes.sum()), sum(counts), counts[0], capacity)
             side = np.zeros(members.size, np.uint8)
             if members.size > 1:
                 indptr, ids, weights, bias = links
-                _bisect(
+                bisect_graph(
                     members.size, indptr, ids, weights, sizes, bias, target, most0, most1,
                     TRIES, PASSES, 0, state, side,
                 )  # fmt: skip

@@ -18,7 +18,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from mapper.hop_refinement.mesh import Mesh, _apart
-from mapper.partitioning.two_way_fm import _fm
+from mapper.partitioning.two_way_fm import two_way_fm
 from mapper.runtime.threads import Team
 
 LARGEST = np.int64(2**31 - 1)
@@ -101,7 +101,7 @@ def _exchange(
         place = np.empty(n, np.int64)
         cost = np.empty(n, np.int64)
         moves = np.empty(n, np.int64)
-        won += _fm(
+        won += two_way_fm(
             n, indptr, inner, inner_weights, held, bias, room[a], room[b], passes, mine, heap,
             place, cost, moves,
         )  # fmt: skip

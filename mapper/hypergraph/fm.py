@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 from numba import njit
 
-from mapper.graph.heap import _remove, _sift_down, _sift_up
+from mapper.graph.heap import remove, sift_down, sift_up
 from mapper.hypergraph.gains import new_queue, new_state
 from mapper.hypergraph.hypergraph import Hypergraph, Int32, Int64
 
@@ -55,7 +55,7 @@ def _queue(q, u, target, cost, length):
     """
     if target < 0:
         if q.place[u] >= 0:
-            length = _remove(q.heap, q.place, q.cost, u, length)
+            length = remove(q.heap, q.place, q.cost, u, length)
         return length
     q.target[u] = target
     q.cost[u] = cost
@@ -63,10 +63,10 @@ def _queue(q, u, target, cost, length):
         q.heap[length] = u
         q.place[u] = length
         length += 1
-        _sift_up(q.heap, q.place, q.cost, length - 1)
+        sift_up(q.heap, q.place, q.cost, length - 1)
     else:
-        _sift_up(q.heap, q.place, q.cost, q.place[u])
-        _sift_down(q.heap, q.place, q.cost, q.place[u], length)
+        sift_up(q.heap, q.place, q.cost, q.place[u])
+        sift_down(q.heap, q.place, q.cost, q.place[u], length)
     return length
 
 
@@ -182,7 +182,7 @@ def _search(s, q, order, seeds, patience, budget):
             if s.load[to] + s.sizes[v] > s.room[to]:
                 length = _update(s, q, v, length)
                 continue
-            length = _remove(q.heap, q.place, q.cost, v, length)
+            length = remove(q.heap, q.place, q.cost, v, length)
             q.locked[v] = 1
             gain -= q.cost[v]
             q.moves[done] = v
@@ -219,12 +219,12 @@ def _unload(s, q, order):
         v = q.heap[0]
         own, to = s.part[v], q.target[v]
         if s.load[own] <= s.room[own]:
-            length = _remove(q.heap, q.place, q.cost, v, length)
+            length = remove(q.heap, q.place, q.cost, v, length)
             continue
         if s.load[to] + s.sizes[v] > s.room[to]:
             length = _update_any(s, q, v, length)
             continue
-        length = _remove(q.heap, q.place, q.cost, v, length)
+        length = remove(q.heap, q.place, q.cost, v, length)
         q.locked[v] = 1
         length = _move(s, q, v, to, length, False)
         moved += 1
@@ -259,7 +259,7 @@ def _grow(s, q, first, wanted):
     length = _move(s, q, first, 0, 0, True)
     while length > 0 and s.load[0] < wanted:
         v = q.heap[0]
-        length = _remove(q.heap, q.place, q.cost, v, length)
+        length = remove(q.heap, q.place, q.cost, v, length)
         if s.load[0] + s.sizes[v] > s.room[0]:
             continue
         q.locked[v] = 1

@@ -8,8 +8,8 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from mapper.graph.csr import Subgraph
 from mapper.hypergraph.hypergraph import Hypergraph, Int32, Int64, make_hypergraph
-from mapper.partitioning.greedy_growing import Subgraph
 from mapper.runtime.threads import Team
 from storage.store.network import RATE, NetworkFile
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from mapper.graph.csr import Subgraph
 from mapper.graph.rows import Rows
 from mapper.hop_refinement.mesh import Mesh
 from mapper.hypergraph.bisection import Effort
@@ -17,7 +18,6 @@ from mapper.hypergraph.net_rows import NetReader
 from mapper.hypergraph.partition import PartitionEffort, partition_hypergraph
 from mapper.hypergraph.streamed import refine_streamed, streamed_traffic
 from mapper.hypergraph.tree_refinement import TreeEffort, refine_by_trees
-from mapper.partitioning.greedy_growing import Subgraph
 from mapper.partitioning.rebalance import balance, put_right
 from mapper.partitioning.streamed import SETTLED, numbered, parts_wanted
 from mapper.runtime.checkpoint import Arrays, Steps
@@ -26,7 +26,7 @@ from mapper.runtime.stopping import Better
 from mapper.runtime.threads import Team
 from mapper.scoring.stage_costs import Costs
 from mapper.settings import Settings
-from storage.store.graph import Graph
+from storage.graph import Graph
 from storage.store.network import NetworkFile
 
 

@@ -16,12 +16,12 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from mapper.graph.csr import Subgraph
 from mapper.graph.groups import group_traffic
 from mapper.graph.rows import Rows
 from mapper.hypergraph.hypergraph import Int32, Int64
 from mapper.hypergraph.net_rows import NetReader, _add_nets, traffic_of
-from mapper.partitioning.greedy_growing import Subgraph
-from mapper.partitioning.kway_refinement import _move_in_order
+from mapper.partitioning.kway_refinement import move_in_order
 from mapper.runtime.threads import Spares, Team
 
 TURNS = 3  # in which neurons move
@@ -123,7 +123,7 @@ def refine_streamed(
         # what two have in common that would change places is not known, so none do
         apart = np.full_like(gains, LARGEST)
         moved += int(
-            _move_in_order(
+            move_in_order(
                 np.argsort(-gains, kind="stable"), better.astype(np.int32), now[better], gains,
                 apart, rows.sizes, part, load, room, np.zeros_like(room), head, tail, *scratch,
             )

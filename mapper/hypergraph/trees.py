@@ -16,7 +16,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from mapper.hypergraph.hypergraph import Hypergraph, Int32, Int64
-from mapper.runtime.random import _accepted, _next
+from mapper.runtime.random import accepted, next_random
 from mapper.runtime.stopping import Stop, slices
 
 NEAR = 600  # of 1024 proposals: a core that a net of the vertex reaches; else one next to its own
@@ -178,14 +178,14 @@ def _put(t, v, b):
 def _propose(t, v, width, height, state):
     """A core for v to go to, perhaps its own or one that is not to be used; -1 for none."""
     a = t.core[v]
-    if _next(state) % 1024 < NEAR:
+    if next_random(state) % 1024 < NEAR:
         degree = t.vertex_start[v + 1] - t.vertex_start[v]
-        e = t.nets[t.vertex_start[v] + _next(state) % degree]
-        pick = _next(state) % np.int64(t.used[e] + 1)
+        e = t.nets[t.vertex_start[v] + next_random(state) % degree]
+        pick = next_random(state) % np.int64(t.used[e] + 1)
         if pick == t.used[e]:
             return t.core[t.pins[t.start[e]]]
         return t.slot_part[t.slot_start[e] + pick]
-    turn = _next(state) % 8
+    turn = next_random(state) % 8
     turn += turn >= 4  # of the nine cells around, all but the middle
     x, y = a % width + turn % 3 - 1, a // width + turn // 3 - 1
     if x < 0 or y < 0 or x >= width or y >= height:
@@ -202,7 +202,7 @@ def _anneal(t, members, count, place, width, height, proposals, heat, state):
     """
     total = np.int64(0)
     for _ in range(proposals):
-        v = _next(state) % np.int64(t.core.size)
+        v = next_random(state) % np.int64(t.core.size)
         if t.vertex_start[v] == t.vertex_start[v + 1]:
             continue
         a = t.core[v]
@@ -211,7 +211,7 @@ def _anneal(t, members, count, place, width, height, proposals, heat, state):
             continue
         change = _change(t, v, b)
         if t.load[b] + t.sizes[v] <= t.room[b] and count[b] < members.shape[1]:
-            if not _accepted(change, heat, state):
+            if not accepted(change, heat, state):
                 continue
             _put(t, v, b)
             last = members[a, count[a] - 1]
@@ -224,13 +224,13 @@ def _anneal(t, members, count, place, width, height, proposals, heat, state):
         else:
             if count[b] == 0:
                 continue
-            u = members[b, _next(state) % count[b]]
+            u = members[b, next_random(state) % count[b]]
             more = t.sizes[v] - t.sizes[u]
             if t.load[b] + more > t.room[b] or t.load[a] - more > t.room[a]:
                 continue
             _put(t, v, b)  # so that nets of both are priced right
             change += _change(t, u, a)
-            if not _accepted(change, heat, state):
+            if not accepted(change, heat, state):
                 _put(t, v, a)
                 continue
             _put(t, u, a)

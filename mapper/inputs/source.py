@@ -18,6 +18,7 @@ from numpy.typing import ArrayLike
 
 from mapper.errors import MapperError, UsageError
 from mapper.inputs.listener import Listener
+from mapper.results.output_folder import IMPORTED
 from storage.store.network import NetworkFile
 from storage.store.traffic import UNIFORM, WEIGHTS, describe, traffic_of
 
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     from storage.formats.columns import ColumnNames
     from storage.store.meta import NetworkMeta
 
-IMPORTED = "network.bin"  # in the folder of a run: its network, if that is no file of the user's
 UNRATED = "unrated.bin"  # before it has rates
 RATES_WORDS = (UNIFORM, WEIGHTS)
 

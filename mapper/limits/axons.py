@@ -36,7 +36,7 @@ from mapper.limits.use import (
 )
 from mapper.runtime.monitor import Monitor
 from mapper.runtime.threads import Team
-from storage.store.graph import Graph
+from storage.graph import Graph
 
 ATTEMPTS = 7
 WORTH = 0.08  # of a core that parts may be above their limits, in the mean, for a repair to begin

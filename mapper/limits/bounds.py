@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from chipsim.chip.model import Chip
 from mapper.limits.use import Fans
-from storage.store.graph import Graph
+from storage.graph import Graph
 
 
 @njit(cache=True, nogil=True)

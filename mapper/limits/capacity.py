@@ -11,7 +11,7 @@ from chipsim.chip.model import Chip
 from mapper.errors import DoesNotFitError
 from mapper.limits.bounds import axon_bounds
 from mapper.limits.use import Fans, count_fans
-from storage.store.graph import Graph
+from storage.graph import Graph
 from storage.store.network import ID, NetworkFile
 
 

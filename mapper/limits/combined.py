@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mapper.limits.use import AXONS_IN, AXONS_OUT, NEURONS, NO_LIMIT, SYNAPSES
-from storage.store.graph import Block, Csr, Graph
+from storage.graph import Block, Csr, Graph
 
 FINEST = 1 << 30  # units of a core, when several limits are folded into one
 ENOUGH = 0.97  # of the chip that folded sizes may fill

@@ -24,7 +24,7 @@ from mapper.limits.use import (
     weight_of_excess,
 )
 from mapper.runtime.threads import Team
-from storage.store.graph import Graph
+from storage.graph import Graph
 
 PASSES = 40
 ROUNDS = 12  # visits to the parts above a limit in a pass

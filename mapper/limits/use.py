@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from chipsim.chip.limits import LIMITS
 from chipsim.chip.model import Chip
 from mapper.runtime.threads import Spares, Team
-from storage.store.graph import Graph
+from storage.graph import Graph
 
 NEURONS, SYNAPSES, AXONS_IN, AXONS_OUT = range(4)  # rows of `Use.table`, in the order of LIMITS
 NO_LIMIT = 1 << 62

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from mapper.graph.contraction import contract
+from mapper.graph.csr import Subgraph
 from mapper.graph.rows import StreamedRows, weight_shift
 from mapper.limits.combined import Folded, Resized
 from mapper.methods.steps import Int32, Method, Run
 from mapper.partitioning.bisection import whole
 from mapper.partitioning.classic import partition_classic
-from mapper.partitioning.greedy_growing import Subgraph
 from mapper.runtime.checkpoint import Steps
 from mapper.scoring.stage_costs import Costs
 

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from mapper.graph.csr import Subgraph
 from mapper.graph.rows import StreamedRows, weight_shift
 from mapper.hop_refinement.repair_limits import within_limits
 from mapper.hypergraph.hypergraph import contract
@@ -13,7 +14,6 @@ from mapper.hypergraph.net_rows import net_traffic, read_nets
 from mapper.hypergraph.steps import NetTask, partition_nets, refine_trees
 from mapper.limits.combined import Folded
 from mapper.methods.steps import Int32, Method, Run
-from mapper.partitioning.greedy_growing import Subgraph
 from mapper.runtime.checkpoint import Steps
 from mapper.runtime.threads import Team
 from mapper.scoring.stage_costs import Costs

@@ -10,12 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from chipsim.chip.model import Chip
+from mapper.graph.csr import Subgraph
 from mapper.hop_refinement.mesh import Mesh
 from mapper.limits.axons import ATTEMPTS, Job, partition_within
 from mapper.limits.combined import Folded
 from mapper.limits.constraints import Constraints
 from mapper.limits.pins import core_of_items
-from mapper.partitioning.greedy_growing import Subgraph
 from mapper.runtime.checkpoint import Steps
 from mapper.runtime.memory_plan import Plan
 from mapper.runtime.monitor import Monitor
@@ -23,8 +23,8 @@ from mapper.runtime.stopping import Keep
 from mapper.runtime.threads import Team
 from mapper.scoring.stage_costs import Costs
 from mapper.settings import Settings
+from storage.graph import Graph
 from storage.scratch.scratch import Scratch
-from storage.store.graph import Graph
 from storage.store.network import NetworkFile
 
 Int32 = NDArray[np.int32]

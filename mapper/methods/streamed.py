@@ -9,6 +9,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from mapper.graph.csr import Subgraph
 from mapper.graph.groups import group_traffic
 from mapper.graph.rows import weight_shift
 from mapper.graph.sparsification import thin
@@ -19,7 +20,6 @@ from mapper.hop_refinement.repair_limits import refine_within
 from mapper.hypergraph.steps import refine_streamed_nets
 from mapper.limits.combined import Folded, Resized
 from mapper.methods.steps import Int32, Method, Run
-from mapper.partitioning.greedy_growing import Subgraph
 from mapper.partitioning.streamed import Task, balanced, numbered, open_rows, partition_streamed
 from mapper.runtime.checkpoint import Arrays, Steps
 from mapper.runtime.stopping import Better

@@ -5,9 +5,10 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from mapper.partitioning.greedy_growing import Subgraph, grow_half
+from mapper.graph.csr import Subgraph
+from mapper.partitioning.greedy_growing import grow_half
 from mapper.runtime.stopping import Stop
-from storage.store.graph import Graph
+from storage.graph import Graph
 from storage.store.memory import load
 
 

@@ -11,8 +11,8 @@ from mapper.partitioning.hierarchy import coarsen, uncoarsen
 from mapper.runtime.checkpoint import Arrays, Steps
 from mapper.runtime.monitor import Monitor
 from mapper.settings import Settings
+from storage.graph import Graph
 from storage.scratch.scratch import Scratch
-from storage.store.graph import Graph
 
 
 def partition_classic(

@@ -9,15 +9,14 @@ selecting it far away starts a second region (measured: 2 to 8 % more cut, docs/
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from mapper.graph.heap import _remove, _sift_down, _sift_up
+from mapper.graph.csr import Subgraph
+from mapper.graph.heap import remove, sift_down, sift_up
 
 WAITING = 1 << 62  # added to the cost of vertices that no selected one is connected to
 PARALLEL_ABOVE = 20_000  # connections; below this a thread costs more than it saves
@@ -44,13 +43,13 @@ def _grow(indptr, ids, weights, sizes, order, target, low, high, selected):
         cost[v] += WAITING
     length = n
     for i in range(n // 2 - 1, -1, -1):
-        _sift_down(heap, place, cost, i, length)
+        sift_down(heap, place, cost, i, length)
 
     cut = np.int64(0)
     held = np.int64(0)
     v = order[0]
     while held < target and length > 0:
-        length = _remove(heap, place, cost, v, length)
+        length = remove(heap, place, cost, v, length)
         over = held + sizes[v] - target
         if held + sizes[v] <= high:
             if over > target - held and held >= low:
@@ -64,71 +63,10 @@ def _grow(indptr, ids, weights, sizes, order, target, low, high, selected):
                     cost[u] -= 2 * weights[e]
                     if cost[u] >= WAITING // 2:
                         cost[u] -= WAITING
-                    _sift_up(heap, place, cost, place[u])
+                    sift_up(heap, place, cost, place[u])
         if length > 0:
             v = heap[0]
     return cut
-
-
-@njit(cache=True, nogil=True)
-def _extract(indptr, ids, weights, side, wanted, local, members, sub_indptr, sub_ids, sub_weights):
-    """The subgraph of the vertices on one side."""
-    count = 0
-    for v in range(side.size):
-        if side[v] == wanted:
-            local[v] = count
-            members[count] = v
-            count += 1
-    at = 0
-    sub_indptr[0] = 0
-    for i in range(count):
-        v = members[i]
-        for e in range(indptr[v], indptr[v + 1]):
-            if side[ids[e]] == wanted:
-                sub_ids[at] = local[ids[e]]
-                sub_weights[at] = weights[e]
-                at += 1
-        sub_indptr[i + 1] = at
-    return count, at
-
-
-@dataclass(frozen=True, slots=True)
-class Subgraph:
-    """Part of a graph in memory: connection lists, sizes, and each vertex's id in the whole.
-
-    indptr : ndarray[int64], shape (n + 1,); ids : ndarray[int32]; weights : ndarray[int64]
-    sizes, members : ndarray[int64], shape (n,)
-    """
-
-    indptr: NDArray[np.int64]
-    ids: NDArray[np.int32]
-    weights: NDArray[np.int64]
-    sizes: NDArray[np.int64]
-    members: NDArray[np.int64]
-
-    @property
-    def size(self) -> int:
-        return int(self.sizes.sum())
-
-    def halves(self, side: NDArray[np.uint8]) -> Iterator[Subgraph]:
-        """The part where `side` is 1, then the part where it is 0."""
-        local = np.empty(side.size, np.int32)
-        for wanted in (1, 0):
-            members = np.empty(side.size, np.int64)
-            indptr = np.empty(side.size + 1, np.int64)
-            ids, weights = np.empty_like(self.ids), np.empty_like(self.weights)
-            count, used = _extract(
-                self.indptr, self.ids, self.weights, side, wanted,
-                local, members, indptr, ids, weights,
-            )  # fmt: skip
-            kept = members[:count]
-            yield Subgraph(
-                indptr[: count + 1].copy(),
-                ids[:used].copy(),
-                weights[:used].copy(),
-                self.sizes[kept],
-                self.members[kept],
-            )
 
 
 def grow_half(

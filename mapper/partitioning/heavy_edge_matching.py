@@ -11,7 +11,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from storage.store.graph import Graph
+from storage.graph import Graph
 
 
 @njit(cache=True, nogil=True)

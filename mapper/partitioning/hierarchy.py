@@ -13,8 +13,8 @@ from mapper.partitioning.heavy_edge_matching import match
 from mapper.partitioning.rebalance import balance, within_limits
 from mapper.runtime.monitor import Monitor
 from mapper.settings import Settings
+from storage.graph import Graph
 from storage.scratch.scratch import Scratch
-from storage.store.graph import Graph
 
 
 @dataclass(frozen=True, slots=True)

@@ -81,7 +81,7 @@ def _best_moves(
 
 
 @njit(cache=True, nogil=True)
-def _move_in_order(
+def move_in_order(
     order, vertices, target, gain, heaviest, sizes, part, load, room, floor, head, tail,
     following, stack,
 ):  # fmt: skip
@@ -235,7 +235,7 @@ def refine_round(
         vertices, target, gain, heaviest = np.hstack([moves.table for moves, _ in found])
         ranked = np.argsort(-gain, kind="stable")
         scratch = np.empty((2, gain.size + 1), np.int64)
-        moved += _move_in_order(
+        moved += move_in_order(
             ranked, vertices, target, gain, heaviest, rows.sizes, part, load, room, floor, head,
             tail, *scratch,
         )  # fmt: skip

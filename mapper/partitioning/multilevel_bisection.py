@@ -14,8 +14,8 @@ from dataclasses import dataclass
 import numpy as np
 from numba import njit
 
-from mapper.partitioning.two_way_fm import _cost_and_excess, _fm, _grow, _smooth
-from mapper.runtime.random import _next
+from mapper.partitioning.two_way_fm import _cost_and_excess, _grow, _smooth, two_way_fm
+from mapper.runtime.random import next_random
 
 COARSEST = 96  # vertices at which greedy growing starts
 PREFER_SMOOTH = 1.01  # a smoothed cut may be this much worse: its shape is worth more
@@ -47,7 +47,7 @@ def _cluster(n, indptr, ids, weights, sizes, limit, cluster, held, pull, touched
         order[v] = v
     for _ in range(2):
         for i in range(n - 1, 0, -1):
-            j = _next(state) % (i + 1)
+            j = next_random(state) % (i + 1)
             order[i], order[j] = order[j], order[i]
         for i in range(n):
             v = order[i]
@@ -140,7 +140,7 @@ def _grown(array, need):
 
 
 @njit(cache=True, nogil=True)
-def _bisect(
+def bisect_graph(
     n, indptr, ids, weights, sizes, bias, target, most0, most1, tries, passes, smoothing, state,
     side,
 ):  # fmt: skip
@@ -155,9 +155,9 @@ def _bisect(
     if smoothing > 0 and ids.size > DENSE * n:
         # from a random vertex: what spreads from there turns into the Fiedler vector
         x = np.zeros(n, np.float32)
-        x[_next(state) % np.int64(n)] = 1.0
+        x[next_random(state) % np.int64(n)] = 1.0
         _smooth(n, indptr, ids, weights, sizes, target, 2 * smoothing, x, side)
-        _fm(
+        two_way_fm(
             n, indptr, ids, weights, sizes, bias, most0, most1, passes, side, heap, place, cost,
             moves,
         )  # fmt: skip
@@ -234,7 +234,7 @@ def _bisect(
         if level == levels - 1:
             for _ in range(max(1, min(tries, TRIED_ENTRIES // max(1, p[m])))):
                 _grow(m, p, i, w, z, b, target, most0, trial, heap[0], place, cost, state)
-                _fm(m, p, i, w, z, b, most0, most1, passes, trial, heap, place, cost, moves)
+                two_way_fm(m, p, i, w, z, b, most0, most1, passes, trial, heap, place, cost, moves)
                 cut, excess = _cost_and_excess(m, p, i, w, z, b, most0, most1, trial)
                 if excess < best_excess or (excess == best_excess and cut < best_cut):
                     best_cut = cut
@@ -244,14 +244,14 @@ def _bisect(
             for v in range(m):
                 finer[v] = side[clusters[v0 + v]]
             _copy(m, finer, side)
-            _fm(m, p, i, w, z, b, most0, most1, passes, side, heap, place, cost, moves)
+            two_way_fm(m, p, i, w, z, b, most0, most1, passes, side, heap, place, cost, moves)
     if smoothing > 0 and n > 8:
         cut, excess = _cost_and_excess(n, indptr, ids, weights, sizes, bias, most0, most1, side)
         x = np.empty(n, np.float32)
         for v in range(n):
             x[v] = 1.0 if side[v] == 0 else -1.0
         _smooth(n, indptr, ids, weights, sizes, target, smoothing, x, trial)
-        _fm(
+        two_way_fm(
             n, indptr, ids, weights, sizes, bias, most0, most1, passes, trial, heap, place, cost,
             moves,
         )  # fmt: skip

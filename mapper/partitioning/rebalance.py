@@ -7,7 +7,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from mapper.errors import DoesNotFitError
-from storage.store.graph import Graph
+from storage.graph import Graph
 
 MAX_ROUNDS = 64
 

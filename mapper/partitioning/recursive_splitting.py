@@ -14,7 +14,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from mapper.graph.rows import Rows
-from mapper.partitioning.multilevel_bisection import BisectionEffort, _bisect
+from mapper.partitioning.multilevel_bisection import BisectionEffort, bisect_graph
 from mapper.runtime.threads import Team
 
 GATHERED_BYTES = 8  # of an entry: id and weight
@@ -66,7 +66,7 @@ def _extract(n, indptr, ids, weights, sizes, piece, wanted, local, members, indp
 
 
 @njit(cache=True, nogil=True)
-def _limits(size, cores, left, capacity):
+def split_limits(size, cores, left, capacity):
     """Target of side 0 and limits of both: the slack is shared by the bisections still to come."""
     right = cores - left
     depth = 1
@@ -109,7 +109,7 @@ def split_block(
 ) -> int:
     """Cut a block until no piece has over `stop` cores; returns the number of pieces.
 
-    It is not one kernel: `_bisect` would be compiled once more within it, and that takes long.
+    It is not one kernel: `bisect_graph` would be compiled once more within it, and that takes long.
 
     rows : indptr, ids and weights of the block's own vertices
     piece : ndarray[int32], shape (n,), gets the piece of every vertex; neighbouring numbers are
@@ -136,9 +136,9 @@ def split_block(
             n, *rows, sizes, piece, at, local, members, sub_indptr, sub_sizes
         )
         left = (cores + 1) // 2
-        target, most0, most1 = _limits(int(sub_sizes[:m].sum()), cores, left, capacity)
+        target, most0, most1 = split_limits(int(sub_sizes[:m].sum()), cores, left, capacity)
         if m > 1:
-            _bisect(
+            bisect_graph(
                 m, sub_indptr[: m + 1], sub_ids, sub_weights, sub_sizes[:m], bias[:m], target,
                 most0, most1, effort.tries, effort.passes, effort.smoothing, state, side,
             )  # fmt: skip

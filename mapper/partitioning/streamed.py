@@ -23,7 +23,6 @@ from numpy.typing import NDArray
 
 from mapper.graph.rows import Rows, StreamedRows, copied, hold
 from mapper.graph.sampled_contraction import contract_sampled, sampling_threshold
-from mapper.graph.sampling import sample_of
 from mapper.partitioning.deep import DeepEffort, block_bounds, partition_in_memory
 from mapper.partitioning.kway_refinement import refine_round
 from mapper.partitioning.label_propagation import number_clusters, propagate, start_clusters
@@ -33,11 +32,12 @@ from mapper.partitioning.recursive_splitting import split_parts
 from mapper.runtime.checkpoint import Arrays, Steps
 from mapper.runtime.memory_plan import FILL, Plan
 from mapper.runtime.monitor import Monitor
+from mapper.runtime.sample import sample_of
 from mapper.runtime.threads import Team
 from mapper.scoring.stage_costs import Costs
 from mapper.settings import Settings
+from storage.graph import Graph
 from storage.scratch.scratch import Scratch
-from storage.store.graph import Graph
 
 CLUSTER = 5  # most vertices of mean size in a cluster: label propagation alone stops about there
 SETTLED = 128  # passes end when fewer than one in this many vertices has moved

@@ -10,8 +10,8 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from mapper.graph.heap import _remove, _sift_down, _sift_up
-from mapper.runtime.random import _next
+from mapper.graph.heap import remove, sift_down, sift_up
+from mapper.runtime.random import next_random
 
 RUN = 16  # values that are sorted by insertion
 
@@ -27,12 +27,12 @@ def _grow(n, indptr, ids, weights, sizes, bias, target, most, side, heap, place,
     left = n
     while held < target and left > 0:
         if length == 0:  # the start, or a connected component is exhausted
-            v = _next(state) % np.int64(n)
+            v = next_random(state) % np.int64(n)
             while side[v] != 1:
                 v = (v + 1) % np.int64(n)
         else:
             v = heap[0]
-            length = _remove(heap, place, cost, v, length)
+            length = remove(heap, place, cost, v, length)
         left -= 1
         if held + sizes[v] > most:
             side[v] = 2  # too large: not looked at again
@@ -53,7 +53,7 @@ def _grow(n, indptr, ids, weights, sizes, bias, target, most, side, heap, place,
                 length += 1
             else:
                 cost[u] -= 2 * np.int64(weights[e])
-            _sift_up(heap, place, cost, place[u])
+            sift_up(heap, place, cost, place[u])
     for v in range(n):
         if side[v] == 2:
             side[v] = 1
@@ -163,7 +163,9 @@ def _cost_and_excess(n, indptr, ids, weights, sizes, bias, most0, most1, side):
 
 
 @njit(cache=True, nogil=True)
-def _fm(n, indptr, ids, weights, sizes, bias, most0, most1, passes, side, heap, place, cost, moves):
+def two_way_fm(
+    n, indptr, ids, weights, sizes, bias, most0, most1, passes, side, heap, place, cost, moves
+):
     """Two-way FM: single moves, best first, each vertex once a pass; back to the best prefix.
 
     A side that is over its limit must give next. So a vertex may go where there is no room for it
@@ -194,7 +196,7 @@ def _fm(n, indptr, ids, weights, sizes, bias, most0, most1, passes, side, heap, 
             length[s] += 1
         for s in range(2):
             for i in range(length[s] // 2 - 1, -1, -1):
-                _sift_down(heap[s], place, cost, i, length[s])
+                sift_down(heap[s], place, cost, i, length[s])
         gain = np.int64(0)
         best_gain = np.int64(0)
         excess = max(np.int64(0), held[0] - most0) + max(np.int64(0), held[1] - most1)
@@ -219,10 +221,10 @@ def _fm(n, indptr, ids, weights, sizes, bias, most0, most1, passes, side, heap, 
                 t = 0 if length[0] > 0 else 1
                 if length[t] == 0:
                     break
-                length[t] = _remove(heap[t], place, cost, heap[t, 0], length[t])
+                length[t] = remove(heap[t], place, cost, heap[t, 0], length[t])
                 continue
             v = heap[s, 0]
-            length[s] = _remove(heap[s], place, cost, v, length[s])
+            length[s] = remove(heap[s], place, cost, v, length[s])
             side[v] = 1 - s
             held[s] -= sizes[v]
             held[1 - s] += sizes[v]
@@ -235,10 +237,10 @@ def _fm(n, indptr, ids, weights, sizes, bias, most0, most1, passes, side, heap, 
                     continue
                 if side[u] == s:  # v has left u's side
                     cost[u] -= 2 * np.int64(weights[e])
-                    _sift_up(heap[s], place, cost, place[u])
+                    sift_up(heap[s], place, cost, place[u])
                 else:
                     cost[u] += 2 * np.int64(weights[e])
-                    _sift_down(heap[1 - s], place, cost, place[u], length[1 - s])
+                    sift_down(heap[1 - s], place, cost, place[u], length[1 - s])
             excess = max(np.int64(0), held[0] - most0) + max(np.int64(0), held[1] - most1)
             if excess < best_excess or (excess == best_excess and gain > best_gain):
                 best_excess = excess

@@ -131,7 +131,7 @@ def _assign(cost, row_of, column_of):
 
 
 @njit(cache=True, nogil=True)
-def _exchange(indptr, ids, weights, members, spot):
+def exchange_members(indptr, ids, weights, members, spot):
     """Give the cells of `members`, no two of them connected, to the same at the least cost.
 
     spot : ndarray[int32], shape (groups, 2), column and row; those of the members change

@@ -12,7 +12,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from mapper.partitioning.greedy_growing import Subgraph
+from mapper.graph.csr import Subgraph
 
 MEMBERS = 6  # of a class in the mean, at least: with fewer there is little to gain
 

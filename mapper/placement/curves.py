@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mapper.graph.search import search_from
-from mapper.placement.force import _hop_cost
+from mapper.placement.force import sum_hops
 from mapper.placement.placer import Placed, Placer, Problem
 from mapper.placement.traffic import Traffic, sampled
 from storage.parallel import map_ordered
@@ -73,7 +73,7 @@ def walk_best(
         return x, y
 
     def cost(walk: NDArray[np.int64]) -> int:
-        return int(_hop_cost(*traffic.csr, *put(walk)))
+        return int(sum_hops(*traffic.csr, *put(walk)))
 
     if traffic.ids.size == 0:
         return put(np.arange(order.size))

@@ -13,7 +13,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from mapper.partitioning.greedy_growing import Subgraph
+from mapper.graph.csr import Subgraph
 from mapper.placement.clock import ENDLESS, Clock
 
 REACH = 64  # columns and rows searched along the force: all of a 64x64 chip
@@ -153,7 +153,7 @@ def _fill_tables(indptr, ids, weights, x, y, columns, rows):
 
 
 @njit(cache=True, nogil=True)
-def _hop_cost(indptr, ids, weights, x, y):
+def sum_hops(indptr, ids, weights, x, y):
     total = np.int64(0)
     for u in range(indptr.size - 1):
         for e in range(indptr[u], indptr[u + 1]):
@@ -164,7 +164,7 @@ def _hop_cost(indptr, ids, weights, x, y):
 
 def hop_cost(groups: Subgraph, x: NDArray[np.int32], y: NDArray[np.int32]) -> int:
     """Sum over connections, each once, of weight times Manhattan distance."""
-    return int(_hop_cost(groups.indptr, groups.ids, groups.weights, x, y)) // 2
+    return int(sum_hops(groups.indptr, groups.ids, groups.weights, x, y)) // 2
 
 
 def refine_by_forces(

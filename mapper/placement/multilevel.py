@@ -22,7 +22,7 @@ from scipy.sparse import csr_array
 
 from mapper.placement.clock import ENDLESS, Clock
 from mapper.placement.component_packing import Area
-from mapper.placement.force import _hop_cost
+from mapper.placement.force import sum_hops
 from mapper.placement.legalise import legalise, ranked, split_cells
 from mapper.placement.placer import Placed, Placer, Places, Problem
 from mapper.placement.quadratic import pull_together
@@ -111,7 +111,7 @@ def place_by_levels(
     meshes.insert(0, Mesh(cells, np.full(2, 0.0), np.full(2, 1.0)))
     splits = split_cells(meshes[-1].cells)
     tried = place_by_spectrum(levels[-1], splits, effort, rng, threads, clock)
-    x, y = min(tried, key=lambda places: int(_hop_cost(*levels[-1].csr, *places)))
+    x, y = min(tried, key=lambda places: int(sum_hops(*levels[-1].csr, *places)))
     while maps:
         levels.pop()
         coarse = meshes.pop()

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from mapper.partitioning.greedy_growing import Subgraph
+from mapper.graph.csr import Subgraph
 from mapper.placement.classes import Classes, find_classes
 from mapper.placement.clock import Clock
 from mapper.placement.component_packing import Area, split_areas

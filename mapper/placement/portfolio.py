@@ -17,7 +17,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from mapper.partitioning.greedy_growing import Subgraph
+from mapper.graph.csr import Subgraph
 from mapper.placement.annealing.classes import ClassPlacer
 from mapper.placement.annealing.dense import AnnealingPlacer, Schedule
 from mapper.placement.clock import ENDLESS, Clock, TimeUpError

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from mapper.placement.clock import ENDLESS, Clock
-from mapper.placement.force import _hop_cost
+from mapper.placement.force import sum_hops
 from mapper.placement.legalise import Splits, legalise
 from mapper.placement.traffic import Traffic
 
@@ -69,14 +69,14 @@ def pull_together(
     matrix = csr_array((weights, traffic.ids, traffic.indptr), (n, n))
     strength = np.maximum(np.asarray(matrix.sum(axis=1)), 1e-9)
     position = np.column_stack([x, y]).astype(np.float64) if start is None else start
-    best = int(_hop_cost(*traffic.csr, x, y)), x, y
+    best = int(sum_hops(*traffic.csr, x, y)), x, y
     anchor = position
     for stiffness in np.geomspace(first, LAST, rounds):
         if clock.over():
             break
         position = _solve(matrix, strength, float(stiffness), position, anchor)
         x, y = legalise(splits, position)
-        cost = int(_hop_cost(*traffic.csr, x, y))
+        cost = int(sum_hops(*traffic.csr, x, y))
         if cost < best[0]:
             best = cost, x, y
         anchor = np.column_stack([x, y]).astype(np.float64)

@@ -7,7 +7,8 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from mapper.partitioning.greedy_growing import Subgraph, grow_half
+from mapper.graph.csr import Subgraph
+from mapper.partitioning.greedy_growing import grow_half
 from mapper.placement.region import Region
 from mapper.runtime.stopping import Stop
 

@@ -24,7 +24,7 @@ from scipy.sparse import csr_array, diags_array
 from mapper.placement.clock import ENDLESS, Clock
 from mapper.placement.component_packing import Area
 from mapper.placement.curves import SAMPLE, breadth_first, walk_best
-from mapper.placement.force import _hop_cost
+from mapper.placement.force import sum_hops
 from mapper.placement.legalise import Splits, legalise, split_cells
 from mapper.placement.placer import Placed, Placer, Places, Problem
 from mapper.placement.quadratic import pull_together
@@ -226,7 +226,7 @@ def place_by_spectrum(
             places = legalise(few, np.einsum("ij,jk->ik", means, turn))
             if rounds:
                 places = pull_together(sketch, few, *places, rounds, clock)
-            return int(_hop_cost(*sketch.csr, *places))
+            return int(sum_hops(*sketch.csr, *places))
 
         costs = list(map_ordered(cost, turns, threads))
         return [turns[k] for k in np.argsort(costs, kind="stable")]

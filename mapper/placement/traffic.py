@@ -16,7 +16,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from mapper.partitioning.greedy_growing import Subgraph
+from mapper.graph.csr import Subgraph
 
 DENSE = 192  # mean number of connections of a group from which a background is looked for
 OUTSTANDING = 12.0  # times the background; of exponential weights one in 160,000 gets there

@@ -14,7 +14,7 @@ from mapper.report.view import View, make_view
 from mapper.results.activity import traffic_in
 from mapper.results.loads import TRAFFIC, Loads, differs, load_loads, save_loads
 from mapper.results.output import read_report
-from mapper.runtime.tables import number
+from mapper.results.tables import number
 from storage.files import write_file
 from storage.store.traffic import describe
 

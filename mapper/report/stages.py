@@ -18,7 +18,7 @@ from mapper.report.markup import (
     text,
 )
 from mapper.report.view import View
-from mapper.runtime.tables import size
+from mapper.results.tables import size
 
 COSTS = {
     "cut_weight": "Cut",

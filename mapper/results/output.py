@@ -13,11 +13,11 @@ from chipsim.chip.model import Chip
 from chipsim.chip.presets import from_fields
 from chipsim.errors import ChipError
 from mapper.errors import MapperError
-from mapper.inputs.source import IMPORTED
 from mapper.limits.relays import Helpers
 from mapper.results.loads import TRAFFIC, Loads, save_loads
 from mapper.results.mapping import Mapping
 from mapper.results.mapping_file import save_mapping
+from mapper.results.output_folder import IMPORTED
 from mapper.results.output_folder import REPORT as REPORT
 from mapper.results.report_file import LARGEST, SCHEMA, fault
 from mapper.runtime.memory_plan import enough_memory

@@ -34,6 +34,7 @@ from storage.files import real_path, write_error, write_file
 from storage.locks import OutputLock
 
 REPORT = "report.json"
+IMPORTED = "network.bin"  # the network of the run, if that is no file of the user's
 RESULT, FINISHED, OLD = "result", "finished.json", "old"
 MOST_READS = 10  # of a folder that is replaced again and again
 PATIENCE = 2.0  # seconds for another command to put a folder in its place

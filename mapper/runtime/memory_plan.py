@@ -12,9 +12,7 @@ from pathlib import Path
 
 from chipsim.chip.model import Chip
 from mapper.errors import DoesNotFitError
-from mapper.graph.groups import LEAST_MATRICES, MATRIX_BYTES
-from mapper.graph.groups import PAIR_BYTES as GROUP_BYTES
-from mapper.graph.sampling import CLUSTERED, ENOUGH, Sample, sample_of
+from mapper.runtime.sample import CLUSTERED, ENOUGH, Sample, sample_of
 from mapper.settings import MOST_MEMORY, Settings
 from storage.sorting.sorter import BYTES_PER_ENTRY
 from storage.store.network import NetworkFile
@@ -45,6 +43,9 @@ NET_BYTES = 56  # of a pin: the hypergraph, its coarse levels, its slots, and so
 NET_NEURON_BYTES = 300  # of a neuron and its net: arrays of all levels, fingerprints, queues
 STREAMED_NET_BYTES = 56  # of a neuron, where nets are streamed
 THREADS_SHARE = 8  # this part of the memory is for what each thread has to itself
+MATRIX_BYTES = 8  # of two groups, where the traffic of all pairs is summed in a matrix
+LEAST_MATRICES = 3  # one for each of two threads, and one to work with
+GROUP_BYTES = 48  # of a kept connection of groups: keys, sums and runs of both
 PAIR_BYTES = 8  # of two groups with traffic, while traffic is measured
 PLACER_BYTES = 28  # of the same while groups are placed
 CORE_BYTES = 152  # of a core and thread while traffic is measured

@@ -13,8 +13,8 @@ from typing import Any, TextIO
 from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeRemainingColumn
 
-from mapper.graph.sampling import Sample
 from mapper.runtime.resources import PeakSampler, bytes_moved, peak_rss_bytes
+from mapper.runtime.sample import Sample
 from mapper.runtime.stopping import Stop
 from storage.closing import Closing
 

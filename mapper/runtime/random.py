@@ -12,7 +12,7 @@ SCALE = 2.0**31  # random numbers are below
 
 
 @njit(cache=True, nogil=True)
-def _next(state):
+def next_random(state):
     """xorshift64*: a random number, and the state moves on."""
     x = state[0]
     x ^= x >> np.uint64(12)
@@ -23,8 +23,8 @@ def _next(state):
 
 
 @njit(cache=True, nogil=True)
-def _accepted(change, heat, state):
+def accepted(change, heat, state):
     """Metropolis: always what is no worse, else with probability exp(-change / heat)."""
     if change <= 0:
         return True
-    return heat > 0 and np.exp(-change / heat) * SCALE > _next(state)
+    return heat > 0 and np.exp(-change / heat) * SCALE > next_random(state)

@@ -17,8 +17,8 @@ from numba import njit
 from numpy.typing import NDArray
 
 from chipsim.traffic.arrays import Traffic
+from mapper.graph.csr import Subgraph
 from mapper.graph.rows import HeldRows, Rows
-from mapper.partitioning.greedy_growing import Subgraph
 from mapper.runtime.monitor import Monitor
 from mapper.runtime.threads import Team
 

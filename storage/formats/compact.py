@@ -16,7 +16,7 @@ from storage.formats.base import DEFAULT_MEMORY
 from storage.formats.distinct import DistinctIds, TemporaryNumbers
 from storage.formats.losses import Magnitudes
 from storage.formats.names import NameTable
-from storage.store.graph import MAX_VERTICES
+from storage.graph import MAX_VERTICES
 from storage.store.meta import NetworkMeta
 from storage.store.network import ID, POPULATION, SIZE
 from storage.store.writer import NetworkWriter

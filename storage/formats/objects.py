@@ -27,7 +27,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from storage.errors import BadInputError
 from storage.formats.base import DEFAULT_MEMORY
-from storage.formats.columnar.scipynpz import CHUNK, Chunk, _Matrix, checked
+from storage.formats.columnar.scipynpz import CHUNK, Chunk, Matrix, checked
 from storage.formats.losses import Magnitudes
 from storage.store.meta import NetworkMeta
 from storage.store.network import ID, RATE, SIZE
@@ -121,7 +121,7 @@ def write_matrix(
             shape = " x ".join(map(str, dense.shape)) or "a single value"
             raise BadInputError(f"{kind}: {dense.dtype}, {shape}; give a square one of numbers")
         matrix = scipy.sparse.coo_array(dense)
-    entries = _Matrix(Path(kind), matrix)
+    entries = Matrix(Path(kind), matrix)
     if undirected and (matrix != matrix.T).nnz:
         raise BadInputError(f"{kind}: is not symmetric; leave out undirected, or add its transpose")
 

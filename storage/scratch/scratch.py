@@ -20,9 +20,9 @@ from numpy.typing import NDArray
 
 from storage.closing import Closing
 from storage.errors import CorruptError, WriteError
+from storage.graph import Block, Csr, Graph
 from storage.scratch.record_log import RecordLog
 from storage.store.codec import decode_block, decode_lists, encode_block
-from storage.store.graph import Block, Csr, Graph
 
 FILE = "records"
 WRITE_EVERY = 8 << 20  # bytes that are written at a time

@@ -9,10 +9,10 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from storage.graph import Block
+from storage.quantise import MAX_DECIMALS, to_units
 from storage.sorting.radix import sort_packed, sort_pairs
 from storage.sorting.runs import EXACT_BELOW, Run, RunStore, _gather
-from storage.store.graph import Block
-from storage.store.quantise import MAX_DECIMALS, to_units
 
 PIECE = 1 << 20  # records of a run that are unpacked at a time
 

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from storage.closing import Closing
 from storage.files import write_error
-from storage.store.quantise import MAX_DECIMALS
+from storage.quantise import MAX_DECIMALS
 
 OUT, IN, DIRECTED, UNDIRECTED = range(4)  # where an edge is put; the last two: at both ends
 BUCKET_BITS = 10  # a thousand buckets: what is written to them stays in the second-level cache

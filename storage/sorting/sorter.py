@@ -21,10 +21,10 @@ from numpy.typing import NDArray
 
 from storage.closing import Closing
 from storage.errors import BadInputError
+from storage.graph import MAX_VERTICES, Block
 from storage.parallel import map_ordered
 from storage.sorting.ranges import range_blocks
 from storage.sorting.runs import DIRECTED, IN, OUT, UNDIRECTED, Buffer, Run, RunStore
-from storage.store.graph import MAX_VERTICES, Block
 
 BYTES_PER_ENTRY = 64  # of a connection while its block is sorted, merged and encoded
 BYTES_PER_EDGE = 48  # of an edge in a buffer and while it becomes a run, weights of 8 bytes apart

@@ -13,7 +13,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from storage.errors import CorruptError
-from storage.store.graph import Block, Csr
+from storage.graph import Block, Csr
 
 INCOMING = 1  # the connection ends here: the other vertex is its source
 GAP = 2  # the id is the difference to the previous id of this list

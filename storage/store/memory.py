@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from storage.graph import Block, Graph, choose_block_size
 from storage.sorting.sorter import ConnectionSorter
-from storage.store.graph import Block, Graph, choose_block_size
 
 
 class MemoryGraph(Graph):

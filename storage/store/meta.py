@@ -9,8 +9,8 @@ from io import BytesIO
 from typing import Any
 
 from storage.errors import CorruptError
+from storage.graph import MAX_VERTICES
 from storage.jsontext import parse_json, shown
-from storage.store.graph import MAX_VERTICES
 
 FORMAT = "mapper-network"
 VERSION = 1

@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 
 from storage.closing import Closing
 from storage.errors import CorruptError
+from storage.graph import Block, Csr, Graph
 from storage.parallel import map_ordered
 from storage.store.archive import ArchiveReader
 from storage.store.codec import decode_block, decode_lists, decode_numbers
-from storage.store.graph import Block, Csr, Graph
 from storage.store.meta import MEMBER, NetworkMeta, most_meta_bytes
 
 SIZE, RATE, ID = "size", "rate", "id"  # attributes with a meaning of their own

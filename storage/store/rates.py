@@ -14,14 +14,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from storage.errors import BadInputError
+from storage.graph import Block
 from storage.parallel import map_ordered
+from storage.quantise import UnitFinder, to_units
 from storage.sorting.sorter import MAX_TOTAL
 from storage.store.archive import ArchiveReader, ArchiveWriter, Packed, pack
 from storage.store.codec import encode_block, encode_numbers
-from storage.store.graph import Block
 from storage.store.meta import MEMBER, AttributeMeta, NetworkMeta
 from storage.store.network import RATE, NetworkFile, attribute_member, block_member
-from storage.store.quantise import UnitFinder, to_units
 from storage.store.traffic import from_rates, uniform
 
 Rates = NDArray[np.integer] | NDArray[np.floating]

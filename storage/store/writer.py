@@ -12,13 +12,13 @@ from numpy.typing import NDArray
 
 from storage.closing import Closing
 from storage.errors import BadInputError
+from storage.graph import MAX_VERTICES, Block, choose_block_size
+from storage.quantise import UnitFinder, to_units
 from storage.sorting.sorter import MAX_TOTAL, ConnectionSorter
 from storage.store.archive import ArchiveWriter, Packed, pack
 from storage.store.codec import encode_block, encode_numbers
-from storage.store.graph import MAX_VERTICES, Block, choose_block_size
 from storage.store.meta import MEMBER, AttributeMeta, NetworkMeta
 from storage.store.network import RATE, SIZE, attribute_member, block_member
-from storage.store.quantise import UnitFinder, to_units
 from storage.store.rates import follows_rates
 from storage.store.traffic import TRAFFIC, from_rates, from_weights
 

@@ -11,7 +11,7 @@ from amaranth.sim import Simulator
 
 from hw.core.core import Core
 from hw.core.shape import CoreShape, Table
-from hw.flow.run import word_bits
+from hw.run import word_bits
 from hw.tables import CoreTables
 
 Packet = tuple[int, int, int]  # x, y, axon

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from hw.core.network import SpikingNetwork
 from hw.core.shape import CoreShape
-from hw.network import SpikingNetwork
 
 TINY = CoreShape(
     neurons=8, axons=16, routes=32, synapses=64, potential_bits=8, weight_bits=5, sum_bits=9,

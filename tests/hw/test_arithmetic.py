@@ -11,9 +11,9 @@ from amaranth.hdl import Module
 from amaranth.sim import Simulator
 
 from hw.core.arithmetic import add_weights, simulate, update, wrap
+from hw.core.network import SpikingNetwork
 from hw.core.neuron import NeuronUpdate
 from hw.core.shape import CoreShape
-from hw.network import SpikingNetwork
 
 SMALL = CoreShape(potential_bits=8, sum_bits=10, weight_bits=8, leak_bits=3)
 KEEPS = SMALL.no_leak

@@ -15,10 +15,10 @@ from amaranth.sim import Simulator
 
 from hw.chip import Chip, chip_shape
 from hw.core.arithmetic import simulate
+from hw.core.network import SpikingNetwork
 from hw.core.shape import CoreShape, Table
 from hw.errors import HwError
-from hw.flow.run import ChipSimulator, Host, word_bits
-from hw.network import SpikingNetwork
+from hw.run import ChipSimulator, Host, word_bits
 from hw.tables import ChipTables, make_tables
 from tests.hw.networks import TINY, random_inputs, random_network, ring
 

@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 from chipsim.chip.model import Chip as ChipModel
 from hw.chip import Chip, chip_shape
 from hw.core.arithmetic import simulate
+from hw.core.network import SpikingNetwork
 from hw.core.shape import CoreShape
-from hw.flow.run import ChipSimulator
-from hw.network import SpikingNetwork
+from hw.run import ChipSimulator
 from hw.tables import ChipTables, make_tables
 from mapper.exports.hardware_network import save_traffic
 from mapper.pipeline import map_network

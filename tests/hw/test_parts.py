@@ -15,9 +15,9 @@ from hw.core.accumulator import Accumulator
 from hw.core.core import Core
 from hw.core.lists import ListReader
 from hw.core.loaded import memories_of
+from hw.core.network import SpikingNetwork
 from hw.core.shape import Table
 from hw.errors import HwError
-from hw.network import SpikingNetwork
 from hw.tables import make_tables
 from tests.hw.networks import TINY
 

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hw.core.network import SpikingNetwork
 from hw.errors import HwError
-from hw.network import SpikingNetwork
 from hw.tables import ChipTables, make_tables
 from tests.hw.networks import TINY, random_network
 

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mapper.graph.csr import Subgraph
 from mapper.graph.rows import HeldRows, Rows
-from mapper.partitioning.greedy_growing import Subgraph
 from storage.store.memory import MemoryGraph
 from storage.store.writer import NetworkWriter
 

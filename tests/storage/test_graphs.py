@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from storage.graph import Graph
 from storage.scratch.scratch import Scratch, ScratchGraph
-from storage.store.graph import Graph
 from storage.store.memory import MemoryGraph, load
 from storage.store.network import NetworkFile
 from storage.store.writer import NetworkWriter

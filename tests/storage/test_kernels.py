@@ -8,6 +8,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from storage.graph import Block, _merge_directions, _select_outgoing
 from storage.sorting.radix import _sort_pass, sort_pairs
 from storage.sorting.ranges import _merge_sorted
 from storage.store.codec import (
@@ -23,7 +24,6 @@ from storage.store.codec import (
     _room,
     _varint_length,
 )
-from storage.store.graph import Block, _merge_directions, _select_outgoing
 from tests.storage.strategies import LARGEST, BlockCase, blocks, numbers
 from tests.twins import storage as naive
 

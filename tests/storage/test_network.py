@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from storage.errors import BadInputError, CorruptError
+from storage.graph import choose_block_size
 from storage.store.archive import ArchiveReader, ArchiveWriter, pack
-from storage.store.graph import choose_block_size
 from storage.store.memory import MemoryGraph, load
 from storage.store.network import NetworkFile
 from storage.store.writer import NetworkWriter

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from storage.errors import BadInputError
-from storage.store.quantise import MAX_STORED, UnitFinder, to_units
+from storage.quantise import MAX_STORED, UnitFinder, to_units
 from tests.twins import storage as naive
 
 several = settings(max_examples=150, deadline=None)

@@ -13,8 +13,8 @@ import pytest
 
 from storage.errors import BadInputError, StorageError, WriteError
 from storage.files import PartialFile, commit_together, write_file
+from storage.graph import MAX_VERTICES
 from storage.sorting.sorter import ConnectionSorter
-from storage.store.graph import MAX_VERTICES
 from storage.store.memory import MemoryGraph
 from storage.store.network import NetworkFile
 from storage.store.writer import NetworkWriter

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from storage.store.graph import Block
+from storage.graph import Block
 
 Edge = tuple[int, int, float]
 

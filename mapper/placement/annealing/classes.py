@@ -18,7 +18,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from mapper.placement.annealing.draws import _draw
-from mapper.placement.assignment import _exchange
+from mapper.placement.assignment import exchange_members
 from mapper.placement.classes import Classes
 from mapper.placement.clock import ENDLESS, Clock
 from mapper.placement.placer import Placed, Placer, Problem
@@ -223,7 +223,7 @@ def exchange(
 
     def run(chunk: NDArray[np.int64]) -> None:
         if not problem.clock.over():
-            _exchange(*csr, chunk, spot)
+            exchange_members(*csr, chunk, spot)
 
     for colour in classes.coloured():
         chunks: list[NDArray[np.int64]] = []

@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 from mapper.placement.annealing.draws import _draw
 from mapper.placement.annealing.sparse import _anneal_sparse, _gather
 from mapper.placement.clock import ENDLESS, Clock
-from mapper.placement.force import _hop_cost
+from mapper.placement.force import sum_hops
 from mapper.placement.placer import Placed, Placer, Problem
 from mapper.placement.traffic import Traffic
 from storage.parallel import map_ordered
@@ -350,7 +350,7 @@ def _round(
 
 def total_cost(traffic: Traffic, spot: NDArray[np.int32], shape: tuple[int, int]) -> float:
     """Twice the cost of connections and background."""
-    cost = float(_hop_cost(*traffic.csr, *np.ascontiguousarray(spot.T)))
+    cost = float(sum_hops(*traffic.csr, *np.ascontiguousarray(spot.T)))
     for axis in (0, 1):
         pulls = pull(traffic.mass, spot[:, axis], shape[1 - axis])
         cost += float((pulls[spot[:, axis]] * traffic.mass).sum())

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from storage.errors import BadInputError
 from storage.formats.base import DEFAULT_MEMORY, Progress
 from storage.formats.mirror import Mirror, find_unmatched
-from storage.store.graph import MAX_VERTICES
+from storage.graph import MAX_VERTICES
 from storage.store.meta import NetworkMeta
 from storage.store.network import SIZE
 from storage.store.writer import NetworkWriter

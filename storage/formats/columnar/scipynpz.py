@@ -30,7 +30,7 @@ from storage.formats.columnar.npzneurons import PREFIX, UNDIRECTED, says_undirec
 from storage.formats.columns import ColumnNames, Columns, choose_columns, listed, names_ends
 from storage.formats.losses import Magnitudes
 from storage.formats.mirror import Mirror
-from storage.store.graph import MAX_VERTICES
+from storage.graph import MAX_VERTICES
 from storage.store.meta import NetworkMeta
 from storage.store.writer import NetworkWriter
 
@@ -124,7 +124,7 @@ class _Lists(_Held):
         return self._source[first:last], self._target[first:last]
 
 
-class _Matrix(_Held):
+class Matrix(_Held):
     def __init__(self, path: Path, matrix: Any) -> None:
         if len(matrix.shape) != 2 or matrix.shape[0] != matrix.shape[1]:
             size = " x ".join(map(str, matrix.shape))
@@ -335,7 +335,7 @@ def read_held(path: Path, wanted: ColumnNames | None = None) -> Entries:
                 matrix: Any = scipy.sparse.load_npz(file)
             if matrix.format in ("csr", "csc"):
                 matrix.check_format(full_check=True)
-            return _Matrix(path, matrix)
+            return Matrix(path, matrix)
     except BadInputError:
         raise
     except OSError as error:

@@ -51,7 +51,7 @@ from storage.formats.layers.linear import (
     row_blocks,
     same_pads,
 )
-from storage.store.graph import MAX_VERTICES
+from storage.graph import MAX_VERTICES
 from storage.store.meta import NetworkMeta
 from storage.store.network import POPULATION
 from storage.store.traffic import UNIFORM

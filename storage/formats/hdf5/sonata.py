@@ -29,7 +29,7 @@ from storage.formats.hdf5.sonataconfig import EdgesFile, find_circuit
 from storage.formats.hdf5.sonatanodes import read_attributes
 from storage.formats.hdf5.sonatatypes import FACTORS, Types, read_types
 from storage.formats.losses import WEIGHTS_MISSING, WEIGHTS_NEGATIVE, Magnitudes
-from storage.store.graph import MAX_VERTICES
+from storage.graph import MAX_VERTICES
 from storage.store.meta import NetworkMeta
 from storage.store.network import POPULATION, RATE
 from storage.store.traffic import UNIFORM, WEIGHTS, from_weights, uniform

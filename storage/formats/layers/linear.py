@@ -24,8 +24,8 @@ from scipy.sparse import coo_array, csr_array
 
 from storage.errors import BadInputError
 from storage.formats.losses import WEIGHTS_NEGATIVE, Magnitudes
+from storage.quantise import UnitFinder
 from storage.store.network import RATE
-from storage.store.quantise import UnitFinder
 from storage.store.traffic import UNIFORM, from_weights, uniform
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from storage.errors import BadInputError
 from storage.formats.layers.linear import Layer, Same
 from storage.formats.layers.onnxgraph import NONE, LeftOut, Model, Node, Signal, Value, elements
-from storage.store.graph import MAX_VERTICES
+from storage.graph import MAX_VERTICES
 
 Array = NDArray[Any]
 Ids = NDArray[np.int64]

@@ -28,7 +28,7 @@ from storage.formats.columns import NONE, WEIGHTS, ColumnNames
 from storage.formats.compact import EdgeSpool
 from storage.formats.names import NameTable
 from storage.formats.text.reader import TextReader
-from storage.store.graph import MAX_VERTICES
+from storage.graph import MAX_VERTICES
 from storage.store.meta import NetworkMeta
 from storage.store.network import SIZE
 

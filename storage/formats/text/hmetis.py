@@ -30,7 +30,7 @@ from storage.errors import BadInputError
 from storage.formats.base import DEFAULT_MEMORY, Progress
 from storage.formats.text.metis import _check_whole
 from storage.formats.text.reader import TextReader, header_numbers
-from storage.store.graph import MAX_VERTICES
+from storage.graph import MAX_VERTICES
 from storage.store.meta import NetworkMeta
 from storage.store.network import SIZE
 from storage.store.writer import NetworkWriter

@@ -20,7 +20,7 @@ from storage.formats.base import DEFAULT_MEMORY, Progress
 from storage.formats.losses import Magnitudes
 from storage.formats.text.reader import TextReader, header_numbers
 from storage.formats.text.table import Rows, table_rows
-from storage.store.graph import MAX_VERTICES
+from storage.graph import MAX_VERTICES
 from storage.store.meta import NetworkMeta
 from storage.store.writer import NetworkWriter
 

@@ -24,7 +24,7 @@ from storage.formats.base import DEFAULT_MEMORY, Progress
 from storage.formats.mirror import Mirror, find_unmatched
 from storage.formats.text.reader import TextReader, header_numbers
 from storage.formats.text.tokens import Tokens
-from storage.store.graph import MAX_VERTICES
+from storage.graph import MAX_VERTICES
 from storage.store.meta import NetworkMeta
 from storage.store.network import RATE, SIZE
 from storage.store.writer import NetworkWriter

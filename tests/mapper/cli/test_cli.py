@@ -385,7 +385,7 @@ def test_an_interrupt_while_results_are_written_leaves_nothing_under_the_final_n
     [
         ("mapper.pipeline.place_groups", ("place", "net.bin", "--chip", "8x8", "-o", "out.npz")),
         (
-            "mapper.evaluation.measure.measure_network",
+            "mapper.scoring.measure.measure_network",
             ("score", "net.bin", "map.csv", "--chip", "8x8"),
         ),
     ],

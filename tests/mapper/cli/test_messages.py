@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from mapper.errors import CLOSED_PIPE
-from mapper.runtime.tables import number
+from mapper.results.tables import number
 from storage.store.network import POPULATION
 from storage.store.writer import NetworkWriter
 from tests.mapper.conftest import Run

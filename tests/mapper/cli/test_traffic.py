@@ -14,7 +14,7 @@ from rich.console import Console
 import mapper
 from mapper.errors import MapperError, UsageError
 from mapper.report.page import render
-from mapper.runtime.tables import quality
+from mapper.results.tables import quality
 from tests.mapper.conftest import Run
 from tests.mapper.report.made import random_folder
 from tests.mapper.report.test_page import view_of

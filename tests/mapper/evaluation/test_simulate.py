@@ -13,10 +13,10 @@ import pytest
 from chipsim.chip.model import Chip
 from chipsim.noc.deliver import deliver
 from chipsim.noc.load import measure_load
-from mapper.evaluation.measure import measure_network
 from mapper.evaluation.offered_load import BUSY, Offered, offered_load
 from mapper.results.mapping_file import load_mapping, save_mapping
 from mapper.results.output import read_report
+from mapper.scoring.measure import measure_network
 from storage.store.network import NetworkFile
 from tests.mapper.conftest import Run
 from tests.mapper.helpers import random_network, write_network

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from hw.core.shape import CoreShape, Table
-from hw.flow.run import word_bits
+from hw.run import word_bits
 from mapper.exports import EXPORTS, choose_exporter, open_run
 from mapper.exports.hardware_network import read_spiking, tables_of
 from storage import extras

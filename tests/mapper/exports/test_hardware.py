@@ -11,7 +11,7 @@ import pytest
 from hw.chip import Chip, chip_shape
 from hw.core.arithmetic import simulate
 from hw.core.shape import CoreShape
-from hw.flow.run import ChipSimulator
+from hw.run import ChipSimulator
 from hw.tables import make_tables
 from mapper.errors import MapperError
 from mapper.exports.hardware_network import read_spiking, save_traffic, tables_of

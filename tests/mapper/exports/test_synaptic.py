@@ -13,7 +13,7 @@ import pytest
 from hw.chip import Chip, chip_shape
 from hw.core.arithmetic import simulate
 from hw.core.shape import CoreShape
-from hw.flow.run import ChipSimulator
+from hw.run import ChipSimulator
 from mapper.exports.hardware_network import read_spiking, tables_of
 from mapper.exports.sanafe import spikes_above
 from mapper.exports.synaptic import AS_STORED, MAGNITUDES

@@ -7,15 +7,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from mapper.graph.csr import Subgraph
 from mapper.graph.groups import (
+    GROUP_BYTES,
     MATRIX_BYTES,
-    PAIR_BYTES,
     _add_rows,
     _sum_by_group,
     group_traffic,
 )
 from mapper.graph.rows import StreamedRows
-from mapper.partitioning.greedy_growing import Subgraph
 from mapper.runtime.threads import Team
 from storage.store.memory import MemoryGraph
 from tests.mapper.helpers import adjacency, lists_of, random_graph, random_parts, rows_of
@@ -74,7 +74,7 @@ def test_group_traffic(matrix: bool, seed: int, threads: int, tmp_path: Path) ->
     part, load = random_parts(rng, graph, groups)
     expected = naive.group_traffic(lists_of(graph), part.tolist(), groups)
     for rows in (rows_of(graph), StreamedRows(graph, graph.vertex_sizes(), 0)):
-        memory = 1 << 20 if matrix else PAIR_BYTES * rows.entries  # all connections, no matrix
+        memory = 1 << 20 if matrix else GROUP_BYTES * rows.entries  # all connections, no matrix
         assert (MATRIX_BYTES * groups**2 * (threads + 1) <= memory) == matrix
         visited: list[int] = []
         with Team(threads) as team:
@@ -91,7 +91,7 @@ def test_with_little_memory_the_traffic_is_that_of_a_sample(tmp_path: Path) -> N
     graph = random_graph(rng, 300, largest=9, mean_degree=40)
     part, _ = random_parts(rng, graph, groups)
     rows, found = rows_of(graph), []
-    memory = PAIR_BYTES * rows.entries // 5
+    memory = GROUP_BYTES * rows.entries // 5
     assert MATRIX_BYTES * groups**2 * 2 > memory
     for threads in (1, 2, 3):
         with Team(threads) as team:
@@ -114,7 +114,7 @@ def test_sums_beyond_what_a_row_holds(tmp_path: Path) -> None:
     for groups in (2, 300):  # by a matrix, by pairs
         part = (np.arange(2 * n) // n).astype(np.int32)
         with Team(2) as team:
-            memory = PAIR_BYTES * rows.entries
+            memory = GROUP_BYTES * rows.entries
             found = group_traffic(rows, part, groups, memory, tmp_path, team)
         links = adjacency(found.indptr, found.ids, found.weights)
         assert links[:2] == [[(1, n * n << 25)], [(0, n * n << 25)]]

@@ -21,8 +21,8 @@ from mapper.graph.rows import (
 from mapper.partitioning.streamed import open_rows
 from mapper.runtime.monitor import Monitor
 from mapper.runtime.threads import Team
+from storage.graph import Graph
 from storage.scratch.scratch import Scratch
-from storage.store.graph import Graph
 from storage.store.memory import MemoryGraph
 from storage.store.network import NetworkFile
 from tests.mapper.helpers import Links, adjacency, links_of, lists_of, random_graph, write_network

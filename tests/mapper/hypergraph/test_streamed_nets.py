@@ -10,7 +10,6 @@ import pytest
 
 from chipsim.chip.model import Chip
 from mapper.errors import UsageError
-from mapper.evaluation.measure import measure_network
 from mapper.graph.rows import StreamedRows
 from mapper.hypergraph.hypergraph import connectivity
 from mapper.hypergraph.net_rows import NetReader, net_traffic, read_nets
@@ -24,6 +23,7 @@ from mapper.pipeline import map_network
 from mapper.runtime.memory_plan import make_plan
 from mapper.runtime.monitor import Monitor
 from mapper.runtime.threads import Team
+from mapper.scoring.measure import measure_network
 from mapper.settings import Settings, preset
 from storage.scratch.scratch import Scratch
 from storage.store.network import NetworkFile

@@ -5,18 +5,18 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from mapper.graph.heap import _remove, _sift_down, _sift_up
+from mapper.graph.heap import remove, sift_down, sift_up
 from mapper.graph.rows import HeldRows
 from mapper.partitioning.multilevel_bisection import (
     BisectionEffort,
-    _bisect,
     _cluster,
     _contract,
     _grown,
+    bisect_graph,
 )
-from mapper.partitioning.recursive_splitting import _divide, _extract, _limits, split_block
-from mapper.partitioning.two_way_fm import _cost_and_excess, _falling, _fm, _grow, _smooth
-from mapper.runtime.random import _next
+from mapper.partitioning.recursive_splitting import _divide, _extract, split_block, split_limits
+from mapper.partitioning.two_way_fm import _cost_and_excess, _falling, _grow, _smooth, two_way_fm
+from mapper.runtime.random import next_random
 from storage.store.memory import MemoryGraph
 from tests.mapper.helpers import (
     adjacency,
@@ -58,7 +58,7 @@ def queues(n: int) -> Four:
 def test_random_numbers(seed: int) -> None:
     state, random = state_of(seed), twin.Xorshift(2 * seed + 1)
     for _ in range(20):
-        assert int(_next(state)) == random.next()
+        assert int(next_random(state)) == random.next()
     assert 0 <= random.next() < 2**31
 
 
@@ -70,19 +70,19 @@ def test_heap(seed: int) -> None:
     cost, heap, place = rng.integers(-9, 9, n), rng.permutation(n), np.empty(n, np.int64)
     place[heap] = np.arange(n)
     for i in range(n // 2 - 1, -1, -1):
-        _sift_down(heap, place, cost, i, n)
+        sift_down(heap, place, cost, i, n)
     length, there = n, set(range(n))
     while length:
         v = int(rng.choice(sorted(there)))
         if rng.random() < 0.5:
             cost[v] += 5
-            _sift_down(heap, place, cost, place[v], length)
+            sift_down(heap, place, cost, place[v], length)
         else:
             cost[v] -= 5
-            _sift_up(heap, place, cost, place[v])
+            sift_up(heap, place, cost, place[v])
         assert cost[heap[0]] == min(cost[u] for u in there)
         leaves = int(rng.choice(sorted(there)))
-        length = _remove(heap, place, cost, leaves, length)
+        length = remove(heap, place, cost, leaves, length)
         there.remove(leaves)
         assert set(heap[:length].tolist()) == there
         assert place[leaves] == -1
@@ -172,7 +172,7 @@ def test_fm(seed: int) -> None:
         links_of(rows), rows.sizes.tolist(), (most0, most1), 2, side.tolist(), bias.tolist()
     )
     before = _cost_and_excess(n, *csr(rows), bias, most0, most1, side)[0]
-    gain = _fm(n, *csr(rows), bias, most0, most1, 2, side, *queues(n))
+    gain = two_way_fm(n, *csr(rows), bias, most0, most1, 2, side, *queues(n))
     assert side.tolist() == expected
     after = _cost_and_excess(n, *csr(rows), bias, most0, most1, side)[0]
     assert gain == before - after
@@ -189,7 +189,7 @@ def test_fm_never_worsens(seed: int) -> None:
     most0, most1 = (rows.sizes.sum() // 2 + rng.integers(-3, 6, 2)).tolist()
     cut, excess = _cost_and_excess(n, *unbiased(rows), most0, most1, side)
     for _ in range(3):
-        _fm(n, *unbiased(rows), most0, most1, 1, side, *queues(n))
+        two_way_fm(n, *unbiased(rows), most0, most1, 1, side, *queues(n))
         new_cut, new_excess = _cost_and_excess(n, *unbiased(rows), most0, most1, side)
         assert (new_excess, new_cut) <= (excess, cut)
         cut, excess = new_cut, new_excess
@@ -202,7 +202,7 @@ def test_fm_empties_a_side_that_is_overfull(seed: int) -> None:
     rows = rows_of(random_graph(rng, n))
     side = np.zeros(n, np.uint8)
     most = (n // 2, n - n // 2)
-    _fm(n, *unbiased(rows), *most, 1, side, *queues(n))
+    two_way_fm(n, *unbiased(rows), *most, 1, side, *queues(n))
     assert np.bincount(side, minlength=2).tolist() == list(most)
 
 
@@ -210,7 +210,7 @@ def test_fm_exchanges_vertices_where_there_is_no_slack() -> None:
     """Two pairs that were torn apart: any single move would overfill a side."""
     rows = rows_of(MemoryGraph.from_edges(4, [0, 1], [2, 3], [7, 7], undirected=True))
     side = np.array([0, 0, 1, 1], np.uint8)
-    gain = _fm(4, *unbiased(rows), 2, 2, 1, side, *queues(4))
+    gain = two_way_fm(4, *unbiased(rows), 2, 2, 1, side, *queues(4))
     assert gain == 14
     assert side[0] == side[2] != side[1] == side[3]
 
@@ -304,7 +304,7 @@ def test_limits(cores: int) -> None:
     left = (cores + 1) // 2
     for capacity in rng.integers(1, 50, 10).tolist():
         size = int(rng.integers(0, cores * capacity + 3))
-        target, most0, most1 = _limits(size, cores, left, capacity)
+        target, most0, most1 = split_limits(size, cores, left, capacity)
         assert (target, most0, most1) == twin.limits(size, cores, left, capacity)
         assert target <= most0
         assert size - target <= most1
@@ -318,7 +318,7 @@ def bisected(
 ) -> np.ndarray:
     n = rows.vertices
     side = np.full(n, 9, np.uint8)
-    _bisect(n, *unbiased(rows), target, *most, 4, 2, smoothing, state_of(seed), side)
+    bisect_graph(n, *unbiased(rows), target, *most, 4, 2, smoothing, state_of(seed), side)
     assert set(side.tolist()) <= {0, 1}
     return side
 

@@ -9,7 +9,7 @@ import pytest
 
 from mapper.graph.rows import Rows, StreamedRows
 from mapper.partitioning import kway_refinement as kway
-from mapper.partitioning.kway_refinement import _best_moves, _move_in_order, refine_round
+from mapper.partitioning.kway_refinement import _best_moves, move_in_order, refine_round
 from mapper.runtime.threads import Team
 from storage.store.memory import MemoryGraph
 from tests.mapper.helpers import (
@@ -70,7 +70,7 @@ def move(
     head, tail = np.full((2, load.size), -1, np.int64)
     scratch = np.empty((2, len(moves) + 1), np.int64)
     order = np.arange(len(moves))
-    moved = _move_in_order(order, *columns, sizes, part, load, room, floor, head, tail, *scratch)
+    moved = move_in_order(order, *columns, sizes, part, load, room, floor, head, tail, *scratch)
     assert (head == -1).all()
     assert (tail == -1).all()
     return int(moved)

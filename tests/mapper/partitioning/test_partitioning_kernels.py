@@ -11,8 +11,8 @@ from mapper.graph.contraction import _relabel, contract
 from mapper.partitioning.block_refinement import _cut_of_block, _refine_block, cut_weight, refine
 from mapper.partitioning.greedy_growing import _grow, grow_half
 from mapper.partitioning.heavy_edge_matching import _match_block, _number_pairs, match
+from storage.graph import Block
 from storage.scratch.scratch import Scratch
-from storage.store.graph import Block
 from storage.store.memory import load as load_graph
 from tests.mapper.helpers import adjacency, lists_of, random_graph, random_parts, subgraph
 from tests.twins import partitioning as naive

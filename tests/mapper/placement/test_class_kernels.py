@@ -11,7 +11,7 @@ from mapper.placement import classes
 from mapper.placement.annealing import classes as class_annealing
 from mapper.placement.annealing import dense as annealing
 from mapper.placement.annealing import sparse as sparse_annealing
-from mapper.placement.assignment import _assign, _exchange
+from mapper.placement.assignment import _assign, exchange_members
 from mapper.placement.force import hop_cost
 from storage.store.memory import MemoryGraph
 from tests.mapper.helpers import adjacency, random_graph, subgraph
@@ -188,6 +188,6 @@ def test_exchange_is_the_best(seed: int) -> None:
         cost = hop_cost(groups, spot[:, 0].copy(), spot[:, 1].copy())
         best = cost if best is None else min(best, cost)
     spot[members] = cells
-    _exchange(groups.indptr, groups.ids, groups.weights, members, spot)
+    exchange_members(groups.indptr, groups.ids, groups.weights, members, spot)
     assert hop_cost(groups, spot[:, 0].copy(), spot[:, 1].copy()) == best
     assert sorted(map(tuple, spot[members].tolist())) == sorted(map(tuple, cells.tolist()))

@@ -14,11 +14,11 @@ from mapper.placement.force import (
     _cost_of_move,
     _fill_tables,
     _forces,
-    _hop_cost,
     _shift_costs,
     _swap_pulled,
     hop_cost,
     refine_by_forces,
+    sum_hops,
 )
 from mapper.runtime.stopping import Stop
 from tests.mapper.helpers import lists_of, random_graph, subgraph
@@ -49,7 +49,7 @@ def test_costs_and_forces(seed: int) -> None:
     x, y = case.lists_xy()
     height, width = case.shape
     n, lists = case.n, case.lists
-    assert _hop_cost(*case.csr, case.x, case.y) == 2 * naive.hop_cost(lists, x, y)
+    assert sum_hops(*case.csr, case.x, case.y) == 2 * naive.hop_cost(lists, x, y)
     assert hop_cost(case.groups, case.x, case.y) == naive.hop_cost(lists, x, y)
     fx, fy = np.empty(n, np.int64), np.empty(n, np.int64)
     _forces(*case.csr, case.x, case.y, fx, fy)

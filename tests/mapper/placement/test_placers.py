@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from mapper.partitioning.greedy_growing import Subgraph
+from mapper.graph.csr import Subgraph
 from mapper.placement import multilevel, portfolio
 from mapper.placement import placer as interface
 from mapper.placement.annealing.classes import ClassPlacer

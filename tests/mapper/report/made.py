@@ -13,10 +13,10 @@ import numpy as np
 from chipsim.chip.model import Chip
 from chipsim.traffic.arrays import Traffic
 from chipsim.traffic.metrics import summarise
-from mapper.evaluation.measure import measure_network
 from mapper.results.loads import TRAFFIC, Loads, save_loads
 from mapper.results.mapping_file import save_mapping
 from mapper.results.output import MAPPING, REPORT, network_facts
+from mapper.scoring.measure import measure_network
 from mapper.settings import preset
 from storage.store.network import NetworkFile
 from tests.mapper.helpers import random_network, write_network

@@ -11,8 +11,8 @@ import pytest
 
 from chipsim.chip.model import Chip
 from mapper.errors import DoesNotFitError
-from mapper.graph.sampling import Sample
 from mapper.runtime.memory_plan import Plan, enough_memory, make_plan, megabytes
+from mapper.runtime.sample import Sample
 from mapper.settings import PRESETS, preset
 from storage.store.meta import AttributeMeta
 from storage.store.network import NetworkFile

@@ -1,10 +1,8 @@
-"""The traffic of a stored network under a mapping, with the helpers of split neurons."""
+"""The traffic of a stored network under a mapping."""
 
 from __future__ import annotations
 
-import tempfile
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,38 +11,8 @@ from numpy.typing import NDArray
 
 from chipsim.chip.model import Chip
 from chipsim.traffic.arrays import Traffic, measure
-from mapper.limits.relays import write_split
-from mapper.results.mapping_file import load_helpers, load_mapping
-from storage.store.graph import Csr
+from storage.graph import Csr
 from storage.store.network import RATE, NetworkFile
-
-
-@contextmanager
-def open_mapped(
-    network: NetworkFile,
-    mapping: Path,
-    chip: Chip,
-    memory: int,
-    threads: int = 1,
-    scratch: Path | None = None,
-) -> Iterator[tuple[NetworkFile, NDArray[np.int32]]]:
-    """The network that a mapping file is of, and the core of every neuron.
-
-    Where neurons were split that is a temporary network with their helpers.
-
-    memory : bytes for sorting; scratch : folder for the temporary network, None for the system's
-    """
-    core = load_mapping(mapping, network.vertices, chip)
-    split = load_helpers(mapping, chip, network.vertices, network.meta.synapses)
-    if split is None:
-        yield network, core
-        return
-    helpers, core_of_helpers = split
-    with tempfile.TemporaryDirectory(dir=scratch) as folder:
-        path = Path(folder) / "split.bin"
-        write_split(network, helpers, path, memory, threads)
-        with NetworkFile(path) as whole:
-            yield whole, np.concatenate([core, core_of_helpers])
 
 
 def measure_network(

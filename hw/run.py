@@ -13,9 +13,9 @@ from amaranth.sim import Simulator
 from numpy.typing import NDArray
 
 from hw.chip import Chip
+from hw.core.network import Int64Array, check_inputs
 from hw.core.shape import Table
 from hw.errors import HwError, check_count
-from hw.network import Int64Array, check_inputs
 from hw.tables import ChipTables, Packed
 
 PERIOD = 1e-8  # seconds a cycle, for the time axis of waveforms

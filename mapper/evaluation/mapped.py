@@ -1,0 +1,44 @@
+"""A network and a mapping of it, opened together, with the helpers of split neurons."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from chipsim.chip.model import Chip
+from mapper.limits.relays import write_split
+from mapper.results.mapping_file import load_helpers, load_mapping
+from storage.store.network import NetworkFile
+
+
+@contextmanager
+def open_mapped(
+    network: NetworkFile,
+    mapping: Path,
+    chip: Chip,
+    memory: int,
+    threads: int = 1,
+    scratch: Path | None = None,
+) -> Iterator[tuple[NetworkFile, NDArray[np.int32]]]:
+    """The network that a mapping file is of, and the core of every neuron.
+
+    Where neurons were split that is a temporary network with their helpers.
+
+    memory : bytes for sorting; scratch : folder for the temporary network, None for the system's
+    """
+    core = load_mapping(mapping, network.vertices, chip)
+    split = load_helpers(mapping, chip, network.vertices, network.meta.synapses)
+    if split is None:
+        yield network, core
+        return
+    helpers, core_of_helpers = split
+    with tempfile.TemporaryDirectory(dir=scratch) as folder:
+        path = Path(folder) / "split.bin"
+        write_split(network, helpers, path, memory, threads)
+        with NetworkFile(path) as whole:
+            yield whole, np.concatenate([core, core_of_helpers])
