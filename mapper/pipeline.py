@@ -37,7 +37,7 @@ from mapper.runtime.monitor import Monitor
 from mapper.runtime.stopping import Stop, StoppedError
 from mapper.runtime.threads import Team
 from mapper.scoring.measure import measure_network
-from mapper.scoring.stage_costs import Costs
+from mapper.scoring.stage_costs import StageCosts
 from mapper.settings import Settings
 from storage.graph import Graph
 from storage.scratch.scratch import Scratch
@@ -69,7 +69,7 @@ def map_network(
     for name, need in plan.stages.items():
         monitor.write(f"planned for {name}: {megabytes(need)} of {megabytes(plan.budget)}")
     plan.require(None if scratch.names() else scratch.path)  # scratch of before counts as used
-    costs: list[Costs] = []
+    costs: list[StageCosts] = []
 
     def mapped() -> NDArray[np.int32]:
         with Team(plan.threads, monitor.stop) as team:

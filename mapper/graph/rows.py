@@ -12,7 +12,9 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from copy import copy
 from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
 from numba import njit
@@ -51,16 +53,26 @@ class Chunk:
 class Rows(ABC):
     """A symmetric graph with sized vertices and int32 weights.
 
-    sizes : ndarray[int64], shape (vertices,), capacity that each vertex uses
     entries : entries of all rows together; those of a graph seen through a sample only about
     """
 
-    sizes: NDArray[np.int64]
     entries: int
+    _sizes: NDArray[np.int64]
+
+    @property
+    def sizes(self) -> NDArray[np.int64]:
+        """Capacity that each vertex uses, shape (vertices,)."""
+        return self._sizes
+
+    def with_sizes(self, sizes: NDArray[np.int64]) -> Self:
+        """The same connections between vertices of other sizes; nothing is copied."""
+        other = copy(self)
+        other._sizes = sizes
+        return other
 
     @property
     def vertices(self) -> int:
-        return self.sizes.size
+        return self._sizes.size
 
     @property
     @abstractmethod
@@ -89,7 +101,7 @@ class HeldRows(Rows):
         self.indptr = indptr
         self.ids = ids
         self.weights = weights
-        self.sizes = sizes
+        self._sizes = sizes
         self.entries = ids.size
         count = max(LEAST_CHUNKS, -(-self.entries // CHUNK_ENTRIES))
         self._step = max(1, -(-sizes.size // count))
@@ -126,7 +138,7 @@ class StreamedRows(Rows):
         """shift : weights are divided by 2^shift, see `weight_shift`."""
         self._graph = graph
         self._shift = shift
-        self.sizes = sizes
+        self._sizes = sizes
         self.entries = graph.connections
 
     @property
@@ -157,7 +169,7 @@ class CopiedRows(Rows):
 
     def __init__(self, packed: PackedRows, sizes: NDArray[np.int64]) -> None:
         self._packed = packed
-        self.sizes = sizes
+        self._sizes = sizes
         self.entries = packed.entries
 
     @property

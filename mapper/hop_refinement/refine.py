@@ -29,7 +29,7 @@ from mapper.runtime.memory_plan import HELD_BYTES, Plan
 from mapper.runtime.monitor import Monitor
 from mapper.runtime.stopping import Better
 from mapper.runtime.threads import Team
-from mapper.scoring.stage_costs import Costs, Look, look
+from mapper.scoring.stage_costs import estimate
 from mapper.settings import Settings
 
 WORTH_ANOTHER = 0.003  # share of the hops that a V-cycle saves at least, if another is to follow
@@ -74,7 +74,6 @@ def refine_mapping(
     settings: Settings,
     steps: Steps,
     monitor: Monitor,
-    costs: Costs,
     team: Team,
     better: Better = unseen,
 ) -> NDArray[np.int32]:
@@ -115,7 +114,7 @@ def refine_mapping(
             seen: list[tuple[int, int]] = []  # the coarsest level first
 
             def told(graph: Rows, core: NDArray[np.int32]) -> None:
-                found = look(graph, core, team, (mesh.column, mesh.row))
+                found = estimate(graph, core, team, (mesh.column, mesh.row))
                 seen.append((int(found.cut), int(found.hops)))
                 finer = len(mapped.levels.graphs) - len(seen)
                 for cluster in reversed(mapped.levels.clusters[:finer]):
@@ -132,7 +131,7 @@ def refine_mapping(
         better(core)
         pairs = arrays["seen"].reshape(-1, 2).tolist()
         for level, (cut, hops) in zip(monitor.levels[::-1], pairs, strict=True):
-            costs.take(level, Look(cut, hops, True), placed=mesh.most != CUT)
+            monitor.observer.on_level(level, cut, hops, placed=mesh.most != CUT)
     monitor.expect((passes + rounds) * rows.entries)
     for index in range(passes):
 

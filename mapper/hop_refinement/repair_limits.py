@@ -24,7 +24,6 @@ from mapper.runtime.checkpoint import Steps
 from mapper.runtime.memory_plan import Plan
 from mapper.runtime.monitor import Monitor
 from mapper.runtime.threads import Team
-from mapper.scoring.stage_costs import Costs
 from mapper.settings import Settings
 
 
@@ -38,18 +37,17 @@ def refine_within(
     plan: Plan,
     steps: Steps,
     monitor: Monitor,
-    costs: Costs,
     team: Team,
 ) -> NDArray[np.int32]:
     """Core of every item, with fewer hops if that is possible within the limits.
 
     place : ndarray[int32], shape (items,), core of every item, within all limits, those that are
         pinned where they belong
-    folded : what parts were made with; rows : of the items, their sizes are changed
+    folded : what parts were made with; rows : of the items
     """
     pinned = np.zeros(place.size, np.bool_) if constraints is None else constraints.core >= 0
     # What never moves is not counted: neither its size, nor the room that it takes.
-    rows.sizes = np.where(pinned, 0, folded.sizes)
+    rows = rows.with_sizes(np.where(pinned, 0, folded.sizes))
     room = room_of(job.chip.cores, place, folded, pinned)
     mesh = Mesh(job.chip.width, job.chip.height, room)
     levels = Levels([rows], [], pinned if pinned.any() else None)
@@ -68,7 +66,7 @@ def refine_within(
         monitor.stop.keep(kept)
 
     mapped = Mapped(levels, place, mesh, plan)
-    found = refine_mapping(mapped, settings, steps, monitor, costs, team, better)
+    found = refine_mapping(mapped, settings, steps, monitor, team, better)
     if exact:
         return found
     use = job.load.count(found[job.items.item], job.chip.cores, team)

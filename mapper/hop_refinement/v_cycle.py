@@ -48,7 +48,7 @@ class InnerRows(Rows):
     def __init__(self, rows: Rows, core: NDArray[np.int32]) -> None:
         """core : of every vertex."""
         self._rows, self._core = rows, core
-        self.sizes = rows.sizes
+        self._sizes = rows.sizes
         self.entries = rows.entries  # at most
 
     @property

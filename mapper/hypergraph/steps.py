@@ -24,7 +24,6 @@ from mapper.runtime.checkpoint import Arrays, Steps
 from mapper.runtime.monitor import Monitor
 from mapper.runtime.stopping import Better
 from mapper.runtime.threads import Team
-from mapper.scoring.stage_costs import Costs
 from mapper.settings import Settings
 from storage.graph import Graph
 from storage.store.network import NetworkFile
@@ -51,7 +50,6 @@ def partition_nets(
     memory: int,
     steps: Steps,
     monitor: Monitor,
-    costs: Costs,
     team: Team,
 ) -> tuple[NDArray[np.int32], int]:
     """Parts within the capacity, of little connectivity; returns (part, count).
@@ -83,8 +81,8 @@ def partition_nets(
         parts = int(part.max()) + 1
         cost = connectivity(nets, part, parts)
         monitor.note(f"{parts:,} parts, connectivity {cost:,}")
-        costs.part(part)
-        costs.nets(connectivity=cost)
+        monitor.observer.on_partition(part)
+        monitor.observer.on_nets(connectivity=cost)
     return part, parts
 
 
@@ -99,7 +97,6 @@ def refine_streamed_nets(
     steps: Steps,
     scratch: Path,
     monitor: Monitor,
-    costs: Costs,
     team: Team,
 ) -> tuple[NDArray[np.int32], Subgraph]:
     """Where the nets do not fit the memory: parts refined by connectivity, and their traffic."""
@@ -121,7 +118,7 @@ def refine_streamed_nets(
             part = arrays["part"]
             if arrays["moves"][0] * SETTLED < rows.vertices:
                 break
-        costs.part(part)
+        monitor.observer.on_partition(part)
     with monitor.stage("groups"):
         groups = streamed_traffic(rows, nets, part, parts, memory, scratch, team)
     return part, groups
@@ -134,7 +131,6 @@ def refine_trees(
     settings: Settings,
     steps: Steps,
     monitor: Monitor,
-    costs: Costs,
     better: Better,
 ) -> NDArray[np.int32]:
     """The core of every vertex, with fewer tree hops; no core holds more than it may.
@@ -155,5 +151,5 @@ def refine_trees(
         core = arrays["core"]
         better(core)
         if index == 0:
-            costs.nets(hops_total=int(arrays["before"][0]))
+            monitor.observer.on_nets(hops_total=int(arrays["before"][0]))
     return core

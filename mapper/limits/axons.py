@@ -45,7 +45,6 @@ HOPE = 0.96  # of the sharing that the model asks for: exchanges do the rest
 TYPICAL = 0.7  # quantile, over the parts above a limit, of the sharing that they ask for
 
 Attempt = Callable[[Folded, int], tuple[NDArray[np.int32], int]]
-Told = Callable[[NDArray[np.int32]], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,13 +96,11 @@ def partition_within(
     seed: int,
     team: Team,
     monitor: Monitor,
-    told: Told,
 ) -> tuple[NDArray[np.int32], int, Folded]:
     """Parts within all limits.
 
     attempt : partitions for the sizes and the capacity that it is given, and a number
     attempts : most partitions to make; memory : bytes for repairs
-    told : gets parts that repairs have changed
 
     Returns (part, count, folded): part : ndarray[int32], shape (items,), the number of parts, and
     the sizes that they were made with.
@@ -132,7 +129,7 @@ def partition_within(
                 )
                 over = excess(use.table, limits, weight)
                 _note(monitor, use, over)
-                told(part)
+                monitor.observer.on_partition(part)
             if not over.any():
                 used = np.bincount(part, minlength=job.cores) > 0
                 return (np.cumsum(used) - 1)[part].astype(np.int32), int(used.sum()), folded

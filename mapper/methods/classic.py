@@ -10,7 +10,7 @@ from mapper.methods.steps import Int32, Method, Run
 from mapper.partitioning.bisection import whole
 from mapper.partitioning.classic import partition_classic
 from mapper.runtime.checkpoint import Steps
-from mapper.scoring.stage_costs import Costs
+from mapper.scoring.stage_costs import StageCosts
 
 
 class Classic(Method):
@@ -21,7 +21,7 @@ class Classic(Method):
         meta = run.network.meta
         shift = weight_shift(meta.total_weight, meta.synapses)
         rows = StreamedRows(run.graph, run.folded.sizes, shift)
-        self.costs = Costs(run.monitor, run.team, rows, faithful=shift == 0)
+        self.costs = StageCosts(run.monitor, run.team, rows, faithful=shift == 0)
 
     def partition(self) -> tuple[Int32, Subgraph]:
         run = self._run
@@ -32,7 +32,7 @@ class Classic(Method):
                 sized, folded.capacity, run.cores, run.settings, steps, run.scratch, run.monitor
             )
 
-        part, parts, _ = run.partition_within(attempt, self.costs)
+        part, parts, _ = run.partition_within(attempt)
         with run.monitor.stage("groups"):
             threads = run.team.threads
             contracted = contract(
@@ -41,7 +41,7 @@ class Classic(Method):
             return part, whole(contracted, threads)
 
     def placed(self, part: Int32, groups: Subgraph, x: Int32, y: Int32) -> None:
-        self.costs.place_groups(groups, x, y)
+        self.costs.on_placed_groups(groups, x, y)
 
     def refine(self, core: Int32) -> Int32:
         return core

@@ -16,7 +16,7 @@ from mapper.limits.combined import Folded
 from mapper.methods.steps import Int32, Method, Run
 from mapper.runtime.checkpoint import Steps
 from mapper.runtime.threads import Team
-from mapper.scoring.stage_costs import Costs
+from mapper.scoring.stage_costs import StageCosts
 
 
 class Nets(Method):
@@ -34,7 +34,7 @@ class Nets(Method):
         self._nets, self._capacity = nets, run.folded.capacity
         shift = weight_shift(network.meta.total_weight, network.meta.synapses)
         rows = StreamedRows(run.graph, run.folded.sizes, shift)
-        self.costs = Costs(monitor, run.team, rows, faithful=shift == 0)
+        self.costs = StageCosts(monitor, run.team, rows, faithful=shift == 0)
 
     def partition(self) -> tuple[Int32, Subgraph]:
         run = self._run
@@ -44,10 +44,10 @@ class Nets(Method):
             strict = not run.job.watched
             task = NetTask(sized, run.graph, folded.capacity, run.cores, strict)
             return partition_nets(
-                task, run.settings, run.plan.gathered, steps, run.monitor, self.costs, run.team
+                task, run.settings, run.plan.gathered, steps, run.monitor, run.team
             )
 
-        part, parts, folded = run.partition_within(attempt, self.costs)
+        part, parts, folded = run.partition_within(attempt)
         self._nets = replace(self._nets, sizes=folded.sizes)
         self._capacity = folded.capacity
         with run.monitor.stage("groups"):
@@ -70,6 +70,6 @@ class Nets(Method):
                 run.keep(lambda team: within(found, team))
 
             found = refine_trees(
-                self._nets, core, mesh, run.settings, run.steps, run.monitor, self.costs, better
+                self._nets, core, mesh, run.settings, run.steps, run.monitor, better
             )
             return within(found, run.team)

@@ -21,7 +21,7 @@ from mapper.runtime.memory_plan import Plan
 from mapper.runtime.monitor import Monitor
 from mapper.runtime.stopping import Keep
 from mapper.runtime.threads import Team
-from mapper.scoring.stage_costs import Costs
+from mapper.scoring.stage_costs import StageCosts
 from mapper.settings import Settings
 from storage.graph import Graph
 from storage.scratch.scratch import Scratch
@@ -77,7 +77,7 @@ class Run:
         """Bytes for repairs."""
         return self.plan.grouped or self.sorting
 
-    def partition_within(self, attempt: Attempt, costs: Costs) -> tuple[Int32, int, Folded]:
+    def partition_within(self, attempt: Attempt) -> tuple[Int32, int, Folded]:
         """Parts within all limits, see `mapper.limits.axons`; attempts keep steps of their own."""
 
         def tried(folded: Folded, number: int) -> tuple[Int32, int]:
@@ -86,7 +86,7 @@ class Run:
 
         return partition_within(
             self.job, tried, ATTEMPTS, self.spare, self.settings.seed_of(9), self.team,
-            self.monitor, costs.part,
+            self.monitor,
         )  # fmt: skip
 
     def keep(self, make: Keep) -> None:
@@ -116,10 +116,10 @@ class Run:
 class Method(ABC):
     """Steps 2 to 5, and what follows once all parts have cores.
 
-    costs : gets cut and hops of what each stage ends with
+    costs : the observer of the monitor, which takes down what each stage ends with
     """
 
-    costs: Costs
+    costs: StageCosts
 
     @abstractmethod
     def partition(self) -> tuple[Int32, Subgraph]:
@@ -131,7 +131,7 @@ class Method(ABC):
 
     def placed(self, part: Int32, groups: Subgraph, x: Int32, y: Int32) -> None:
         """Take down what the parts cost where they are now: columns and rows `x` and `y`."""
-        self.costs.place(part, x, y)
+        self.costs.on_placement(part, x, y)
 
     @abstractmethod
     def refine(self, core: Int32) -> Int32:

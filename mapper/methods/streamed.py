@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from mapper.graph.csr import Subgraph
 from mapper.graph.groups import group_traffic
-from mapper.graph.rows import weight_shift
+from mapper.graph.rows import Rows, weight_shift
 from mapper.graph.sparsification import thin
 from mapper.hop_refinement.mesh import Mesh
 from mapper.hop_refinement.multilevel import Levels, coarsen, first_parts
@@ -23,7 +23,7 @@ from mapper.methods.steps import Int32, Method, Run
 from mapper.partitioning.streamed import Task, balanced, numbered, open_rows, partition_streamed
 from mapper.runtime.checkpoint import Arrays, Steps
 from mapper.runtime.stopping import Better
-from mapper.scoring.stage_costs import Costs
+from mapper.scoring.stage_costs import StageCosts
 
 
 class Streamed(Method):
@@ -36,10 +36,14 @@ class Streamed(Method):
         with run.monitor.stage("read"):
             seen = thin(run.graph, run.settings.degree, shift, run.team)
             rows = open_rows(seen, shift, run.plan.held, run.scratch, run.monitor, run.team)
-        rows.sizes = run.folded.sizes
-        self._rows, self._levels, self._folded = rows, Levels([rows], []), run.folded
+        self._folded = run.folded
+        self._take(rows.with_sizes(run.folded.sizes))
         faithful = shift == 0 and seen is run.graph
-        self.costs = Costs(run.monitor, run.team, rows, faithful=faithful)
+        self.costs = StageCosts(run.monitor, run.team, rows, faithful=faithful)
+
+    def _take(self, rows: Rows) -> None:
+        """Work with these rows, on no levels yet."""
+        self._rows, self._levels = rows, Levels([rows], [])
 
     @property
     def _by_nets(self) -> bool:
@@ -52,18 +56,18 @@ class Streamed(Method):
         if run.plan.levels and run.plain:
             part, parts = self._first_parts()
         else:
-            part, parts, self._folded = run.partition_within(self._attempt, self.costs)
+            part, parts, self._folded = run.partition_within(self._attempt)
         if run.settings.objective == "cut" and run.plain:
             with run.monitor.stage("refine by cut"):
                 mesh = Mesh.flat(np.full(parts, run.folded.capacity, np.int64))
                 part = self._refined(part, mesh, np.ones(run.cores, np.bool_))
                 part, parts = numbered(part, run.cores)
-                self.costs.part(part)
+                self.costs.on_partition(part)
                 self._levels = Levels([self._rows], [])
         if self._by_nets:
             return refine_streamed_nets(
                 run.network, self._rows, part, parts, run.folded.capacity, run.settings,
-                run.plan.grouped, run.steps, run.scratch.path, run.monitor, self.costs, run.team,
+                run.plan.grouped, run.steps, run.scratch.path, run.monitor, run.team,
             )  # fmt: skip
         with run.monitor.stage("groups"):
             rows = self._levels.coarsest
@@ -73,7 +77,7 @@ class Streamed(Method):
             )
 
     def placed(self, part: Int32, groups: Subgraph, x: Int32, y: Int32) -> None:
-        self.costs.place(part, x, y, self._levels.coarsest)
+        self.costs.on_placement(part, x, y, self._levels.coarsest)
 
     def refine(self, core: Int32) -> Int32:
         run = self._run
@@ -89,7 +93,7 @@ class Streamed(Method):
                 return self._refined(core, mesh, run.chip.usable.ravel(), better)
             return refine_within(
                 run.job, self._folded, self._rows, core, run.constraints, run.settings, run.plan,
-                run.steps, run.monitor, self.costs, run.team,
+                run.steps, run.monitor, run.team,
             )  # fmt: skip
 
     def unrefined(self, core: Int32) -> Int32:
@@ -109,11 +113,9 @@ class Streamed(Method):
 
     def _attempt(self, folded: Folded, steps: Steps) -> tuple[Int32, int]:
         run = self._run
-        self._rows.sizes = folded.sizes
+        self._take(self._rows.with_sizes(folded.sizes))
         task = self._task(folded)
-        return partition_streamed(
-            task, run.settings, run.plan, steps, run.monitor, self.costs, run.team
-        )
+        return partition_streamed(task, run.settings, run.plan, steps, run.monitor, run.team)
 
     def _first_parts(self) -> tuple[Int32, int]:
         """Steps 2 and 3 on levels: the part of every vertex of the coarsest, and how many."""
@@ -136,7 +138,7 @@ class Streamed(Method):
                 return {"part": part}
 
             part, parts = numbered(run.steps.once("first parts", first)["part"], run.cores)
-            self.costs.part(part, self._levels.coarsest)
+            self.costs.on_partition(part, self._levels.coarsest)
             return part, parts
 
     def _refined(
@@ -148,7 +150,5 @@ class Streamed(Method):
         """
         run = self._run
         mapped = Mapped(self._levels, core, mesh, run.plan, run.plan.levels)
-        core = refine_mapping(
-            mapped, run.settings, run.steps, run.monitor, self.costs, run.team, better
-        )
+        core = refine_mapping(mapped, run.settings, run.steps, run.monitor, run.team, better)
         return balanced(self._task(run.folded), core, usable, run.team.threads)

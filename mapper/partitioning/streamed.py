@@ -34,7 +34,6 @@ from mapper.runtime.memory_plan import FILL, Plan
 from mapper.runtime.monitor import Monitor
 from mapper.runtime.sample import sample_of
 from mapper.runtime.threads import Team
-from mapper.scoring.stage_costs import Costs
 from mapper.settings import Settings
 from storage.graph import Graph
 from storage.scratch.scratch import Scratch
@@ -74,7 +73,6 @@ def partition_streamed(
     plan: Plan,
     steps: Steps,
     monitor: Monitor,
-    costs: Costs,
     team: Team,
 ) -> tuple[NDArray[np.int32], int]:
     """Parts within the capacity of a core.
@@ -95,7 +93,7 @@ def partition_streamed(
             clusters = int(cluster.max()) + 1
             monitor.sample = sample_of(clusters, settings.coarse_degree, plan.sampled, rows.entries)
             monitor.note(f"{monitor.sample.per_cluster:.2g} sampled connections a cluster")
-            costs.part(blocks["part"])
+            monitor.observer.on_partition(blocks["part"])
         with monitor.stage("refine blocks"):
             part, cores = blocks["part"], blocks["cores"]
             monitor.level(*blocks["level"].tolist())
@@ -103,7 +101,7 @@ def partition_streamed(
             bounds = block_bounds(cores, int(rows.sizes.sum()), task.capacity, largest)
             part = _refine(task, part, *bounds, settings.block_passes, 4, settings, steps, monitor,
                            team)  # fmt: skip
-            costs.part(part)
+            monitor.observer.on_partition(part)
     else:
         part, cores = np.zeros(rows.vertices, np.int32), np.array([task.wanted], np.int64)
     with monitor.stage("split blocks"):
@@ -118,13 +116,13 @@ def partition_streamed(
             return {"part": found}
 
         part = steps.once("split", split)["part"]
-        costs.part(part)
+        monitor.observer.on_partition(part)
     with monitor.stage("uncoarsen and refine"):  # step 4
         part = balanced(task, part, np.ones(task.cores, np.bool_), settings.threads)
         room = np.full(task.cores, task.capacity, np.int64)
         part = _refine(task, part, room, np.zeros_like(room), settings.refinement_passes, 6,
                        settings, steps, monitor, team)  # fmt: skip
-        costs.part(part)
+        monitor.observer.on_partition(part)
     return numbered(part, task.cores)
 
 

@@ -10,6 +10,8 @@ from pathlib import Path
 from threading import Lock
 from typing import Any, TextIO
 
+import numpy as np
+from numpy.typing import NDArray
 from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeRemainingColumn
 
@@ -19,6 +21,19 @@ from mapper.runtime.stopping import Stop
 from storage.closing import Closing
 
 
+class Observer:
+    """Looks at what the algorithms have made, for the report; this one does not look."""
+
+    def on_partition(self, part: NDArray[np.int32]) -> None:
+        """The stage at work has ended with a partition; part : shape (vertices,)."""
+
+    def on_level(self, level: dict[str, Any], cut: int, hops: int, placed: bool) -> None:
+        """What is known of a level by now; placed : its hops are those of places."""
+
+    def on_nets(self, **costs: int) -> None:
+        """What nets cost: `connectivity`, or `hops_total` of what was placed."""
+
+
 @dataclass
 class Monitor(Closing):
     """Collects stages, levels and resources; shows progress if its console is a terminal.
@@ -26,6 +41,7 @@ class Monitor(Closing):
     watch : is called with the stage at work and the fraction of its present pass, 0 .. 1
     connections : of the network, in all its blocks; what a pass visits
     visited : connections that passes have visited so far
+    observer : is shown what stages end with
     sample : what the cut into blocks saw, if there was one
     stop : is looked at whenever something is told: a run may be asked to end
     finishing : it is not any more, since all that is left is to score and to write
@@ -45,6 +61,7 @@ class Monitor(Closing):
     visited: int = 0
     connections: int = 0
     watch: Callable[[str, float], None] | None = None
+    observer: Observer = field(default_factory=Observer)
     sample: Sample | None = None
     stop: Stop = field(default_factory=Stop)
     finishing: bool = False

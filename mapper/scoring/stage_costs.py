@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from chipsim.traffic.arrays import Traffic
 from mapper.graph.csr import Subgraph
 from mapper.graph.rows import HeldRows, Rows
-from mapper.runtime.monitor import Monitor
+from mapper.runtime.monitor import Monitor, Observer
 from mapper.runtime.threads import Team
 
 SPARED = 16  # of so many chunks on disk one is looked at
@@ -61,7 +61,7 @@ def _cut_and_hops(first, indptr, ids, weights, part, x, y):
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class CostEstimate:
     """Cut and hops of a partition, each connection counted once.
 
     whole : all rows were looked at; certain : the numbers are not from rows, and exact
@@ -73,7 +73,7 @@ class Look:
     certain: bool = False
 
 
-def look(rows: Rows, part: Int32, team: Team, places: Places | None = None) -> Look:
+def estimate(rows: Rows, part: Int32, team: Team, places: Places | None = None) -> CostEstimate:
     """Cut and hops of a partition.
 
     part : ndarray[int32], shape (vertices,); places : column and row of every part
@@ -97,12 +97,12 @@ def look(rows: Rows, part: Int32, team: Team, places: Places | None = None) -> L
         sums = [total + one for total, one in zip(sums, found, strict=True)]
     cut, hops, vertices = sums
     if vertices == rows.vertices:
-        return Look(cut // 2, hops // 2, True)
+        return CostEstimate(cut // 2, hops // 2, True)
     by = rows.vertices / max(1, vertices) / 2
-    return Look(cut * by, hops * by, False)
+    return CostEstimate(cut * by, hops * by, False)
 
 
-class Costs:
+class StageCosts(Observer):
     """Puts cut and hops beside the stages and levels of a monitor.
 
     What is taken down belongs to the stage at work, or else to the last one.
@@ -113,40 +113,45 @@ class Costs:
         faithful : they hold every connection, its weight as it is
         """
         self._monitor, self._team, self._rows, self._faithful = monitor, team, rows, faithful
-        self._taken: list[tuple[dict[str, Any], Look, bool]] = []
+        monitor.observer = self
+        self._taken: list[tuple[dict[str, Any], CostEstimate, bool]] = []
         self._placed: dict[str, Any] | None = None
         self._nets: dict[str, int] = {}
         self._looked = False  # at rows, which may be but a sample
-        self._finished: tuple[dict[str, Any] | None, Look | None] = None, None
+        self._finished: tuple[dict[str, Any] | None, CostEstimate | None] = None, None
 
-    def part(self, part: Int32, rows: Rows | None = None) -> None:
+    def on_partition(self, part: Int32, rows: Rows | None = None) -> None:
         """Take down the cut of a partition; rows : whose vertices it is of."""
-        self.take(self._monitor.at_work, self._look(part, rows), placed=False)
+        self._take(self._monitor.at_work, self._look(part, rows), placed=False)
 
-    def place(
+    def on_placement(
         self, part: Int32, x: NDArray[Any], y: NDArray[Any], rows: Rows | None = None
     ) -> None:
         """Take down cut and hops of parts with places; x, y : column and row of every part."""
-        self.take(self._monitor.at_work, self._look(part, rows, (x, y)))
+        self._take(self._monitor.at_work, self._look(part, rows, (x, y)))
 
-    def place_groups(self, groups: Subgraph, x: NDArray[Any], y: NDArray[Any]) -> None:
+    def on_placed_groups(self, groups: Subgraph, x: NDArray[Any], y: NDArray[Any]) -> None:
         """The same from the traffic between all groups."""
         own = np.repeat(np.arange(x.size), np.diff(groups.indptr))
         apart = np.abs(x[own] - x[groups.ids]) + np.abs(y[own] - y[groups.ids])
         cut, hops = int(groups.weights.sum()), int(groups.weights @ apart)
-        self.take(self._monitor.at_work, Look(cut // 2, hops // 2, True, certain=True))
+        self._take(self._monitor.at_work, CostEstimate(cut // 2, hops // 2, True, certain=True))
 
-    def _look(self, part: Int32, rows: Rows | None, places: Places | None = None) -> Look:
+    def _look(self, part: Int32, rows: Rows | None, places: Places | None = None) -> CostEstimate:
         self._looked = True
-        return look(rows or self._rows, part, self._team, places)
+        return estimate(rows or self._rows, part, self._team, places)
 
-    def take(self, entry: dict[str, Any], seen: Look, placed: bool = True) -> None:
+    def on_level(self, level: dict[str, Any], cut: int, hops: int, placed: bool) -> None:
+        """Take down cut and hops of a level."""
+        self._take(level, CostEstimate(cut, hops, True), placed)
+
+    def _take(self, entry: dict[str, Any], seen: CostEstimate, placed: bool = True) -> None:
         """Take down what was seen after a stage or on a level."""
         self._taken.append((entry, seen, placed))
         if placed and entry is self._monitor.at_work:
             self._placed = entry
 
-    def nets(self, **costs: int) -> None:
+    def on_nets(self, **costs: int) -> None:
         """Take down what nets cost: `connectivity`, or `hops_total` of what was placed."""
         entry = self._monitor.at_work if "connectivity" in costs else self._placed
         self._nets |= costs
@@ -161,7 +166,7 @@ class Costs:
         seen = None
         if self._looked:
             cells = np.arange(int(core.max(initial=-1)) + 1)
-            seen = look(self._rows, core, self._team, (cells % width, cells // width))
+            seen = estimate(self._rows, core, self._team, (cells % width, cells // width))
         self._finished = stage, seen
         del self._rows
 

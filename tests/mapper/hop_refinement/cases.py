@@ -50,12 +50,11 @@ def width_of(mesh: Mesh) -> int:
     return 0 if mesh.most == CUT else mesh.width
 
 
-def some_fixed(seed: int, rows: Rows, mesh: Mesh) -> np.ndarray:
-    """Vertices that are not to move, of no size: none, or on a mesh about a quarter."""
+def some_fixed(seed: int, rows: Rows, mesh: Mesh) -> tuple[np.ndarray, Rows]:
+    """Vertices that are not to move: none, or on a mesh about a quarter; in the rows of no size."""
     share = 0.25 * (seed % 2) * (mesh.most != CUT)
     fixed = np.random.default_rng([seed, 1]).random(rows.vertices) < share
-    rows.sizes = np.where(fixed, 0, rows.sizes)
-    return fixed
+    return fixed, rows.with_sizes(np.where(fixed, 0, rows.sizes))
 
 
 def load_of(rows: Rows, core: np.ndarray, mesh: Mesh) -> np.ndarray:

@@ -19,7 +19,7 @@ from mapper.runtime.checkpoint import Steps
 from mapper.runtime.memory_plan import Plan
 from mapper.runtime.monitor import Monitor
 from mapper.runtime.threads import Team
-from mapper.scoring.stage_costs import Costs
+from mapper.scoring.stage_costs import StageCosts
 from mapper.settings import preset
 from storage.scratch.scratch import Scratch
 from tests.mapper.helpers import adjacency, grid_graph, lists_of, rows_of
@@ -120,16 +120,14 @@ def test_refinement(case: Case, seed: int, tmp_path: Path) -> None:
     streamed = StreamedRows(graph, graph.vertex_sizes(), 0)
     links = lists_of(graph)
     for name, rows in (("held", rows_of(graph)), ("streamed", streamed)):
-        fixed = some_fixed(seed, rows, mesh)
+        fixed, rows = some_fixed(seed, rows, mesh)
         levels, results = Levels([rows], [], fixed), []
         for threads, folder in ((1, "one"), (2, "two"), (1, "two")):
             settings = preset("default", threads=threads, seed=seed)
             with Team(threads) as team, Scratch(tmp_path / f"{name}-{folder}") as scratch:
                 mapped, monitor = Mapped(levels, core, mesh, plan), Monitor()
-                costs = Costs(monitor, team, rows)
-                results.append(
-                    refine_mapping(mapped, settings, Steps(scratch), monitor, costs, team)
-                )
+                StageCosts(monitor, team, rows)
+                results.append(refine_mapping(mapped, settings, Steps(scratch), monitor, team))
         assert all(found.tolist() == results[0].tolist() for found in results)
         assert (load_of(rows, results[0], mesh) <= mesh.room).all()
         assert (results[0][fixed] == core[fixed]).all()
@@ -146,7 +144,7 @@ def test_annealing(case: Case, seed: int, heat: float) -> None:
     graph, core, mesh = case(seed)
     links, rows = lists_of(graph), rows_of(graph)
     cores, places = mesh.room.size, int(np.bincount(core).max()) + 1 + seed % 2
-    fixed = some_fixed(seed, rows, mesh)
+    fixed, rows = some_fixed(seed, rows, mesh)
     lists = [np.flatnonzero((core == c) & ~fixed).tolist() for c in range(cores)]
     expected, made, change = twin.annealed(
         links, rows.sizes.tolist(), core.tolist(), width_of(mesh), mesh.height, mesh.room.tolist(),
@@ -178,7 +176,7 @@ def test_chains(case: Case, seed: int) -> None:
     graph, core, mesh = case(seed)
     width = width_of(mesh)
     links, rows = lists_of(graph), rows_of(graph)
-    fixed = some_fixed(seed, rows, mesh)
+    fixed, rows = some_fixed(seed, rows, mesh)
     cooling = Cooling(10, least=2000, steps=5)
     effort = Effort(1000, 1 << 20, 2, cooling, 2)
     results = []

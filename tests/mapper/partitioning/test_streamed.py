@@ -22,7 +22,6 @@ from mapper.runtime.checkpoint import Steps
 from mapper.runtime.memory_plan import Plan, make_plan
 from mapper.runtime.monitor import Monitor
 from mapper.runtime.threads import Team
-from mapper.scoring.stage_costs import Costs
 from mapper.settings import Settings, preset
 from storage.scratch.scratch import Scratch
 from storage.store.memory import MemoryGraph
@@ -250,7 +249,6 @@ def partition(
             plan,
             steps,
             monitor,
-            Costs(monitor, team, rows),
             team,
         )
     return part, count, monitor

@@ -18,7 +18,7 @@ from mapper.results.output import make_report, scratch_in
 from mapper.runtime.memory_plan import make_plan
 from mapper.runtime.monitor import Monitor
 from mapper.runtime.threads import Team
-from mapper.scoring.stage_costs import SPARED, Costs, Look, look
+from mapper.scoring.stage_costs import SPARED, CostEstimate, StageCosts, estimate
 from mapper.settings import Settings, preset
 from storage.store.network import NetworkFile
 from tests.mapper.helpers import (
@@ -49,10 +49,10 @@ def test_rows_are_counted_as_the_twins_do(seed: int, team: Team) -> None:
     part = rng.integers(0, 9, 40).astype(np.int32)
     x, y = rng.integers(0, 7, (2, 9))
     links = lists_of(graph)
-    found = look(rows_of(graph), part, team, (x, y))
+    found = estimate(rows_of(graph), part, team, (x, y))
     assert found.whole
     assert (found.cut, found.hops) == (cut(links, part.tolist()), hop_cost(links, x[part], y[part]))
-    assert look(rows_of(graph), part, team) == replace(found, hops=0)
+    assert estimate(rows_of(graph), part, team) == replace(found, hops=0)
 
 
 def test_of_rows_on_disk_a_part_is_looked_at(folder: Path, team: Team) -> None:
@@ -65,7 +65,7 @@ def test_of_rows_on_disk_a_part_is_looked_at(folder: Path, team: Team) -> None:
         seen: list[int] = []
         rows.read = lambda index, read=rows.read: seen.append(index) or read(index)  # type: ignore
         part = (np.arange(16 * chunks) // 8).astype(np.int32)  # two to a ring
-        found = look(rows, part, team)
+        found = estimate(rows, part, team)
     assert sorted(seen) == list(range(SPARED // 2, chunks, SPARED))
     assert (found.cut, found.whole) == (2 * chunks, False)
 
@@ -78,19 +78,21 @@ class Totals:
         self.cut, self.hops = cut, hops
 
 
-def told(team: Team, finished: Totals, *, faithful: bool = True) -> tuple[dict[str, Any], Look]:
+def told(
+    team: Team, finished: Totals, *, faithful: bool = True
+) -> tuple[dict[str, Any], CostEstimate]:
     """A stage of a random graph, and what is seen of the partition it ends with."""
     rng = np.random.default_rng(0)
     rows = rows_of(random_graph(rng, 40))
     part = rng.integers(0, 6, 40).astype(np.int32)
     x, y = np.arange(6) % 3, np.arange(6) // 3
     with Monitor() as monitor:
-        costs = Costs(monitor, team, rows, faithful=faithful)
+        costs = StageCosts(monitor, team, rows, faithful=faithful)
         with monitor.stage("placement"):
-            costs.place(part, x, y)
+            costs.on_placement(part, x, y)
         costs.finish(part, 3, None)
         costs.settle(finished)  # type: ignore[arg-type]
-    return monitor.stages[0], look(rows, part, team, (x, y))
+    return monitor.stages[0], estimate(rows, part, team, (x, y))
 
 
 def test_what_agrees_with_the_score_is_exact(team: Team) -> None:
@@ -112,9 +114,9 @@ def test_groups_tell_exactly(team: Team) -> None:
     graph = random_graph(rng, 12)
     x, y = rng.integers(0, 4, (2, 12))
     with Monitor() as monitor:
-        costs = Costs(monitor, team, rows_of(graph), faithful=False)
+        costs = StageCosts(monitor, team, rows_of(graph), faithful=False)
         with monitor.stage("placement"):
-            costs.place_groups(subgraph(graph), x, y)
+            costs.on_placed_groups(subgraph(graph), x, y)
         costs.finish(np.zeros(12, np.int32), 4, None)
         costs.settle(Totals(5, 5))  # type: ignore[arg-type]
     links = lists_of(graph)
