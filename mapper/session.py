@@ -59,14 +59,12 @@ class Workspace(NamedTuple):
     output : what the folder will be called in the end; None if it is temporary
     lasting : what is written outlives a crash of the machine, so that the run can be resumed
     resumed : it holds finished steps of an earlier run
-    keep_scratch : scratch stays when the run has ended
     """
 
     folder: Path
     output: Path | None = None
     lasting: bool = True
     resumed: bool = False
-    keep_scratch: bool = False
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -133,5 +131,5 @@ def mapped(
 def _scratch(place: Workspace) -> AbstractContextManager[Scratch]:
     """A context with the scratch of a run."""
     if place.lasting:
-        return scratch_in(place.folder / SCRATCH, place.keep_scratch)
+        return scratch_in(place.folder / SCRATCH)
     return Scratch(place.folder / SCRATCH, lasting=False)

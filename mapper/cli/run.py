@@ -187,7 +187,7 @@ def run(options: argparse.Namespace) -> int:
     stop = Stop(GRACE)
     with output_folder(output, options.force, options.resume, run_here) as work:
         folder, resumed = work.folder, work.resumed
-        place = Workspace(folder, output, resumed=resumed, keep_scratch=options.keep_scratch)
+        place = Workspace(folder, output, resumed=resumed)
         with (
             Monitor(console, options.verbose, folder / LOG, stop=stop) as monitor,
             mapped(request, place, monitor, common.listener(options)) as session,
@@ -198,11 +198,11 @@ def run(options: argparse.Namespace) -> int:
             write_results(folder, report, mapping, chip, helpers)
             loads = Loads.of(mapping.traffic)
             write_page(folder / PAGE, [make_view(real_path(output).name, report, loads)])
-            if not options.keep_scratch:  # which a thread that was left behind may have kept
-                shutil.rmtree(folder / SCRATCH, ignore_errors=True)
-                (folder / SPLIT).unlink(missing_ok=True)
             if wishes is not None:
                 write_file(folder / CONSTRAINTS, wishes.raw)
+            if not options.keep_scratch:  # last: who is killed before goes on behind all steps
+                shutil.rmtree(folder / SCRATCH, ignore_errors=True)
+                (folder / SPLIT).unlink(missing_ok=True)
 
         stop.run(write, patient=True)
     interrupted = stop.asked

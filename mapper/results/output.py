@@ -37,18 +37,14 @@ CONSTRAINTS = "constraints.toml"  # as the run was given them
 
 
 @contextmanager
-def scratch_in(folder: Path, keep: bool) -> Iterator[Scratch]:
-    """Scratch for one run, removed afterwards unless it is to be kept or the run goes wrong."""
+def scratch_in(folder: Path) -> Iterator[Scratch]:
+    """Scratch for one run; a note says what the earlier run has left damaged in it."""
     scratch = Scratch(folder)
     if scratch.dropped:
         text = f"{folder}: {scratch.dropped:,} bytes of the earlier run are damaged or incomplete"
         warnings.warn(f"{text}: what they held is made again", StorageWarning, stacklevel=3)
-    try:
+    with scratch:
         yield scratch
-    except BaseException:
-        scratch.close()
-        raise
-    scratch.close() if keep else scratch.delete()
 
 
 def network_of(folder: Path, moved: Path | None, report: dict[str, Any]) -> Path:

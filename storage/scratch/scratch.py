@@ -151,11 +151,6 @@ class Scratch(Closing):
     def close(self) -> None:
         self._log.close()
 
-    def delete(self) -> None:
-        """Close, and remove the files."""
-        self.close()
-        shutil.rmtree(self.path, ignore_errors=True)
-
 
 def _clear(folder: Path) -> None:
     """Make the folder, or remove what a killed run has left in it beside the records."""

@@ -65,7 +65,7 @@ def by_pipeline(network: SpikingNetwork, width: int, height: int, folder: Path) 
     with (
         Monitor() as monitor,
         NetworkFile(path) as file,
-        scratch_in(folder / "scratch", keep=False) as scratch,
+        scratch_in(folder / "scratch") as scratch,
     ):
         return map_network(file, chip, preset("classic", **LIGHT), scratch, monitor).core
 

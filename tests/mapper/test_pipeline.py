@@ -23,6 +23,7 @@ from mapper.results.mapping_file import save_mapping
 from mapper.results.output import (
     MAPPING,
     REPORT,
+    SCRATCH,
     make_report,
     read_report,
     scratch_in,
@@ -45,7 +46,7 @@ def mapped(path: Path, chip: Chip, folder: Path, **changes: Any) -> tuple[Mappin
     with (
         Monitor() as monitor,
         NetworkFile(path) as network,
-        scratch_in(folder / "scratch", keep=False) as scratch,
+        scratch_in(folder / SCRATCH) as scratch,
     ):
         mapping = map_network(network, chip, settings, scratch, monitor)
         report = make_report(network, path, chip, settings, mapping, monitor)
@@ -54,7 +55,7 @@ def mapped(path: Path, chip: Chip, folder: Path, **changes: Any) -> tuple[Mappin
     verify_mapping(folder, read_report(folder), path)
     assert violations(chip, mapping.traffic.usage) == []
     assert report["levels"][0]["cut_weight"] == pytest.approx(report["metrics"]["cut_weight"])
-    assert sorted(p.name for p in folder.iterdir()) == [MAPPING, REPORT, TRAFFIC]
+    assert sorted(p.name for p in folder.iterdir()) == [MAPPING, REPORT, SCRATCH, TRAFFIC]
     return mapping, report
 
 

@@ -291,7 +291,7 @@ def mapped(path: Path, chip: Chip, folder: Path, name: str, seed: int = 0) -> ND
     with (
         Monitor() as monitor,
         NetworkFile(path) as network,
-        scratch_in(folder / f"scratch-{name}", keep=False) as scratch,
+        scratch_in(folder / f"scratch-{name}") as scratch,
     ):
         mapping = map_network(network, chip, settings, scratch, monitor)
     assert violations(chip, mapping.traffic.usage) == []

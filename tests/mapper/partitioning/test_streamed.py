@@ -57,7 +57,7 @@ def mapped(path: Path, chip: Chip, folder: Path, name: str = "fast", **changes: 
     with (
         Monitor() as monitor,
         NetworkFile(path) as network,
-        scratch_in(folder / "scratch", keep=False) as scratch,
+        scratch_in(folder / "scratch") as scratch,
     ):
         mapping = map_network(network, chip, settings, scratch, monitor)
         report = make_report(network, path, chip, settings, mapping, monitor)

@@ -88,6 +88,35 @@ def test_ending_behind_every_step(
     assert count >= least
 
 
+@pytest.mark.usefixtures("light_placement")
+def test_ending_while_results_are_written(
+    network: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing that was finished is done again."""
+    fast = ("--preset", "fast")
+    assert run(network, folder / "whole", *fast) == 0
+
+    def interrupted(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("mapper.report.make.write_page", interrupted)
+        assert run(network, folder / "out", *fast) == 130
+    genuine = Steps.once
+    steps = []
+
+    def once(self: Steps, name: str, work: Any) -> Arrays:
+        steps.append((name, self.done(name)))
+        return genuine(self, name, work)
+
+    monkeypatch.setattr(Steps, "once", once)
+    assert run(network, folder / "out", *fast, "--resume") == 0
+    assert steps
+    assert [name for name, done in steps if not done] == []
+    assert result(folder / "out") == result(folder / "whole")
+    assert not (folder / "out" / "scratch").exists()
+
+
 def test_kill_at_many_moments(network: Path, folder: Path) -> None:
     command = [sys.executable, "-c", PROGRAM, "run", str(network), *ARGUMENTS, "-q"]
     for name in ("compiles", "whole"):  # the first run may have to compile kernels

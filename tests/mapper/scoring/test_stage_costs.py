@@ -144,7 +144,7 @@ def reported(path: Path, settings: Settings, chip: Chip = CHIP) -> dict[str, Any
     with (
         Monitor() as monitor,
         NetworkFile(path) as network,
-        scratch_in(path.parent / "scratch", keep=False) as scratch,
+        scratch_in(path.parent / "scratch") as scratch,
     ):
         mapping = map_network(network, chip, settings, scratch, monitor)
         return make_report(network, path, chip, settings, mapping, monitor)
