@@ -28,6 +28,8 @@ from mapper.settings import Settings
 from storage.graph import Graph
 from storage.store.network import NetworkFile
 
+WORTH_ANOTHER = 0.003  # share of the tree hops that two V-cycles save, if another is to follow
+
 
 @dataclass(frozen=True, slots=True)
 class NetTask:
@@ -136,7 +138,10 @@ def refine_trees(
     """The core of every vertex, with fewer tree hops; no core holds more than it may.
 
     better : gets it after each V-cycle
+
+    It ends early when two V-cycles in a row save less than `WORTH_ANOTHER` together.
     """
+    earlier = 0  # hops before the cycle before
     for index in range(settings.tree_cycles):
 
         def work(core: NDArray[np.int32] = core, index: int = index) -> Arrays:
@@ -145,11 +150,15 @@ def refine_trees(
                 nets, core, mesh, effort, settings.seed_of(20 + index), monitor.stop
             )
             monitor.note(f"cycle {index + 1}: tree hops {before:,} to {after:,}")
-            return {"core": found, "before": np.array([before], np.int64)}
+            return {"core": found, "hops": np.array([before, after], np.int64)}
 
         arrays = steps.once(f"trees {index}", work)
         core = arrays["core"]
         better(core)
+        before, after = arrays["hops"].tolist()
         if index == 0:
-            monitor.observer.on_nets(hops_total=int(arrays["before"][0]))
+            monitor.observer.on_nets(hops_total=before)
+        if index > 0 and 1 - after / max(1, earlier) < WORTH_ANOTHER:
+            break  # one alone may save little, and the next much
+        earlier = before
     return core
