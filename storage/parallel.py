@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Executor, Future, ThreadPoolExecutor, wait
 from typing import TypeVar
 
 Item = TypeVar("Item")
@@ -22,15 +22,26 @@ def map_ordered(
     if threads <= 1:
         yield from map(work, items)
         return
-    pending: deque[Future[Result]] = deque()
     with ThreadPoolExecutor(threads) as pool:
-        try:
-            for item in items:
-                pending.append(pool.submit(work, item))
-                if len(pending) > threads * ahead:
-                    yield pending.popleft().result()
-            while pending:
+        yield from stream(pool, work, items, threads * ahead)
+
+
+def stream(
+    pool: Executor, work: Callable[[Item], Result], items: Iterable[Item], ahead: int
+) -> Iterator[Result]:
+    """Results one by one, in the order of the items, at most `ahead` of them early.
+
+    The error that is raised is that of the first item that fails; what has begun has ended then.
+    """
+    pending: deque[Future[Result]] = deque()
+    try:
+        for item in items:
+            pending.append(pool.submit(work, item))
+            if len(pending) > ahead:
                 yield pending.popleft().result()
-        finally:
-            for future in pending:
-                future.cancel()
+        while pending:
+            yield pending.popleft().result()
+    finally:
+        for future in pending:
+            future.cancel()
+        wait(pending)

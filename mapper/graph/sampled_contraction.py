@@ -22,6 +22,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from mapper.graph.rows import HeldRows, Rows
+from mapper.runtime.random import mixed
 from mapper.runtime.threads import Spares, Team
 
 FINE = 1 << 11  # weights below have a bin of their own; above, each octave has half as many
@@ -36,14 +37,7 @@ def _kept(u, v, weight, threshold, seed):
     if weight >= threshold:
         return True
     low, high = np.uint64(min(u, v)), np.uint64(max(u, v))
-    x = low * np.uint64(0x9E3779B97F4A7C15) ^ (high + np.uint64(seed)) * np.uint64(
-        0xC2B2AE3D27D4EB4F
-    )
-    x ^= x >> np.uint64(30)
-    x *= np.uint64(0xBF58476D1CE4E5B9)
-    x ^= x >> np.uint64(27)
-    x *= np.uint64(0x94D049BB133111EB)
-    x ^= x >> np.uint64(31)
+    x = mixed(low, high + np.uint64(seed), 0)
     return np.int64(x >> np.uint64(32)) * threshold < np.int64(weight) << 32
 
 

@@ -13,6 +13,8 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
+from mapper.runtime.random import draw_star
+
 NEAR, SPREAD, ROOMY = 6, 12, 6  # candidates: parts of sources, parts at random, parts with room
 SAMPLE = 64  # sources of a vertex that are asked for their part
 LINKS = 12  # second moves that are tried behind each
@@ -181,18 +183,6 @@ def _relief(v, own, leaving, sizes, fan_in, start, end, rows, use, limits, weigh
 
 
 @njit(cache=True, nogil=True)
-def _draw(state, below):
-    """A number 0 .. below-1 (xorshift64*)."""
-    x = state[0]
-    x ^= x >> np.uint64(12)
-    x ^= x << np.uint64(25)
-    x ^= x >> np.uint64(27)
-    state[0] = x
-    high = (x * np.uint64(0x2545F4914F6CDD1D)) >> np.uint64(32)
-    return np.int64((high * np.uint64(below)) >> np.uint64(32))
-
-
-@njit(cache=True, nogil=True)
 def _candidates(v, part, item, start, end, rows, active, active_list, roomy, turn, state, out):
     """Parts that an item might move to, the likely ones; returns how many."""
     count = 0
@@ -210,7 +200,7 @@ def _candidates(v, part, item, start, end, rows, active, active_list, roomy, tur
             out[count] = k
             count += 1
     for _ in range(SPREAD):
-        k = active_list[_draw(state, active_list.size)]
+        k = active_list[draw_star(state, active_list.size)]
         if k != own:
             out[count] = k
             count += 1
@@ -315,11 +305,11 @@ def _relieve(
         for _ in range(chains):
             if _over(use, limits, weight, c) == 0 or work[0] < 0 or n == 0:
                 break
-            v = inside[_draw(state, n)]
-            to = active_list[_draw(state, active_list.size)]
+            v = inside[draw_star(state, n)]
+            to = active_list[draw_star(state, active_list.size)]
             length = end[v] - start[v]
-            if length > 0 and _draw(state, 4) > 0:  # mostly where a source is: fewer new ones
-                near = part[item[rows[start[v] + _draw(state, length)]]]
+            if length > 0 and draw_star(state, 4) > 0:  # mostly where a source is: fewer new ones
+                near = part[item[rows[start[v] + draw_star(state, length)]]]
                 to = near if active[near] else to
             if part[v] != c or to == c or used[0] + 2 * length >= used[1]:
                 continue
@@ -335,14 +325,14 @@ def _relieve(
                 _relink(v, c, to, head, next_item, previous_item)
                 continue
             u = head[to]
-            for _ in range(_draw(state, 2 * LINKS)):  # not always the same ones
+            for _ in range(draw_star(state, 2 * LINKS)):  # not always the same ones
                 if u >= 0 and next_item[u] >= 0:
                     u = next_item[u]
             for tried in range(LINKS):
                 if u < 0:
                     break
                 following = next_item[u]
-                onward = c if tried % 2 == 0 else active_list[_draw(state, active_list.size)]
+                onward = c if tried % 2 == 0 else active_list[draw_star(state, active_list.size)]
                 length = end[u] - start[u]
                 if fixed[u] or onward == to or used[0] + 2 * length >= used[1]:
                     u = following
@@ -353,7 +343,7 @@ def _relieve(
                 )  # fmt: skip
                 work[0] -= 2 * length
                 # A step aside now and then leads out of a dead end.
-                if change + further < 0 or (change + further == 0 and _draw(state, 4) == 0):
+                if change + further < 0 or (change + further == 0 and draw_star(state, 4) == 0):
                     total += change + further
                     moved += 2
                     kept = True

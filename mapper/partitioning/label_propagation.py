@@ -16,21 +16,10 @@ from numba import njit
 from numpy.typing import NDArray
 
 from mapper.graph.rows import Rows
+from mapper.runtime.random import mixed
 from mapper.runtime.threads import Spares, Team
 
 ROUND_CHUNKS = 16  # chunks that see the same frozen state; many, so that threads rarely wait
-
-
-@njit(cache=True, nogil=True)
-def _mix(a, b, seed):
-    """Hash of two ids (the finaliser of splitmix64), to break ties at random."""
-    x = np.uint64(a) * np.uint64(0x9E3779B97F4A7C15) ^ np.uint64(b) * np.uint64(0xC2B2AE3D27D4EB4F)
-    x ^= np.uint64(seed)
-    x ^= x >> np.uint64(30)
-    x *= np.uint64(0xBF58476D1CE4E5B9)
-    x ^= x >> np.uint64(27)
-    x *= np.uint64(0x94D049BB133111EB)
-    return x ^ (x >> np.uint64(31))
 
 
 @njit(cache=True, nogil=True)
@@ -68,7 +57,7 @@ def _propose(
                 liked_pull = p
             if p < best_pull or p == 0 or held[c] + sizes[v] > limit:
                 continue
-            if p > best_pull or (best != own and _mix(v, c, seed) > _mix(v, best, seed)):
+            if p > best_pull or (best != own and mixed(v, c, seed) > mixed(v, best, seed)):
                 best = c
                 best_pull = p
         target[v] = best

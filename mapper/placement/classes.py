@@ -13,6 +13,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from mapper.graph.csr import Subgraph
+from storage.hashing import scrambled
 
 MEMBERS = 6  # of a class in the mean, at least: with fewer there is little to gain
 
@@ -52,10 +53,7 @@ def _hash_sets(indptr, ids, hashes):
     for u in range(indptr.size - 1):
         total = np.uint64(0)
         for e in range(indptr[u], indptr[u + 1]):
-            z = np.uint64(ids[e] + 1) * np.uint64(0x9E3779B97F4A7C15)
-            z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-            z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-            total += z ^ (z >> np.uint64(31))
+            total += scrambled(np.uint64(ids[e] + 1) * np.uint64(0x9E3779B97F4A7C15))
         hashes[u] = total
 
 

@@ -1,12 +1,19 @@
-"""Random numbers for kernels, whose state is an array of one number: xorshift64*.
+"""Random numbers and hashes for kernels. The state of a generator is an array of one number.
 
-Vigna, ACM Transactions on Mathematical Software 42, 2016.
+What mappings are depends on their very numbers, so that each use keeps the one that it has:
+
+- `next_random`, xorshift64* (Vigna, ACM Transactions on Mathematical Software 42, 2016), 31 bits;
+  `draw_star`, its upper half scaled to a range
+- `draw`, xorshift64 (Marsaglia, Journal of Statistical Software 8, 2003), scaled likewise
+- `mixed`, a hash of two numbers by the finaliser of splitmix64 (`storage.hashing`)
 """
 
 from __future__ import annotations
 
 import numpy as np
 from numba import njit
+
+from storage.hashing import scrambled
 
 SCALE = 2.0**31  # random numbers are below
 
@@ -28,3 +35,33 @@ def accepted(change, heat, state):
     if change <= 0:
         return True
     return heat > 0 and np.exp(-change / heat) * SCALE > next_random(state)
+
+
+@njit(cache=True, nogil=True)
+def draw_star(state, below):
+    """xorshift64*: a number 0 .. below-1, and the state moves on."""
+    x = state[0]
+    x ^= x >> np.uint64(12)
+    x ^= x << np.uint64(25)
+    x ^= x >> np.uint64(27)
+    state[0] = x
+    high = (x * np.uint64(0x2545F4914F6CDD1D)) >> np.uint64(32)
+    return np.int64((high * np.uint64(below)) >> np.uint64(32))
+
+
+@njit(cache=True, nogil=True)
+def draw(state, below):
+    """xorshift64: a number 0 .. below-1, and the state moves on."""
+    s = state[0]
+    s ^= s << np.uint64(13)
+    s ^= s >> np.uint64(7)
+    s ^= s << np.uint64(17)
+    state[0] = s
+    return np.int64(((s >> np.uint64(32)) * np.uint64(below)) >> np.uint64(32))
+
+
+@njit(cache=True, nogil=True)
+def mixed(a, b, seed):
+    """A hash of two numbers, another one for each seed."""
+    x = np.uint64(a) * np.uint64(0x9E3779B97F4A7C15) ^ np.uint64(b) * np.uint64(0xC2B2AE3D27D4EB4F)
+    return scrambled(x ^ np.uint64(seed))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
@@ -10,6 +9,7 @@ from typing import Generic, TypeVar
 
 from mapper.runtime.stopping import Stop
 from storage.closing import Closing
+from storage.parallel import stream
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -49,18 +49,7 @@ class Team(Closing):
         if self._pool is None:
             yield from map(work, items)
             return
-        pending: deque[Future[Result]] = deque()
-        try:
-            for item in items:
-                pending.append(self._pool.submit(work, item))
-                if len(pending) > 2 * self.threads:
-                    yield pending.popleft().result()
-            while pending:
-                yield pending.popleft().result()
-        finally:
-            for future in pending:
-                future.cancel()
-            wait(pending)
+        yield from stream(self._pool, work, items, 2 * self.threads)
 
     def _stoppable(self, work: Callable[[Item], Result]) -> Callable[[Item], Result]:
         def checked(item: Item) -> Result:

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from storage.closing import Closing
 from storage.errors import WriteError, write_error
 from storage.files import writing
+from storage.hashing import scrambled
 
 SMALLEST_TABLE = 1 << 12
 BYTES_PER_PLACE = 32  # of a table: twice as large a one beside it, or its numbers and all ids
@@ -33,11 +34,7 @@ Int64 = NDArray[np.int64]
 def _place(table, key):
     """Where `key` is in a table of a power of two of places, or the free place for it."""
     mask = table.size - 1
-    # the finaliser of splitmix64 spreads ids of any pattern; bits above 63 are cut off
-    mixed = np.uint64(key)
-    mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    at = np.int64((mixed ^ (mixed >> np.uint64(31))) & np.uint64(mask))
+    at = np.int64(scrambled(np.uint64(key)) & np.uint64(mask))  # ids have patterns
     while table[at] != _EMPTY and table[at] != key:
         at = (at + 1) & mask
     return at

@@ -13,17 +13,10 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from storage.hashing import scrambled
 from storage.sorting.sorter import ConnectionSorter
 
 _SALTS = np.array([0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9], np.uint64)
-
-
-@njit(cache=True, nogil=True)
-def _mixed(value):
-    """The finaliser of splitmix64 (Steele, Lea, Flood 2014): a bijection that looks random."""
-    value = (value ^ (value >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    value = (value ^ (value >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return value ^ (value >> np.uint64(31))
 
 
 @njit(cache=True, nogil=True)
@@ -43,9 +36,9 @@ def _balance(owner, other, weight, salts, sums):
             continue
         low = np.uint64(min(owner[i], other[i]))
         high = np.uint64(max(owner[i], other[i]))
-        value = _mixed(low + salts[0])
-        value = _mixed(value + high + salts[1])
-        value = _mixed(value + np.uint64(weight[i]) + salts[2])
+        value = scrambled(low + salts[0])
+        value = scrambled(value + high + salts[1])
+        value = scrambled(value + np.uint64(weight[i]) + salts[2])
         if owner[i] < other[i]:
             up += value
         else:

@@ -17,11 +17,11 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from mapper.placement.annealing.draws import _draw
 from mapper.placement.assignment import exchange_members
 from mapper.placement.classes import Classes
 from mapper.placement.clock import ENDLESS, Clock
 from mapper.placement.placer import Placed, Placer, Problem
+from mapper.runtime.random import draw
 from storage.parallel import map_ordered
 
 PROPOSAL, SWAP, ENTRY = 35.0, 100.0, 0.6  # nanoseconds, as measured
@@ -77,13 +77,13 @@ def _anneal_classes(
     made = 0
     total = 0.0
     for _ in range(moves):
-        p = _draw(state, at.size)
+        p = draw(state, at.size)
         a = at[p]
         px, py = np.int64(cells[p, 0]), np.int64(cells[p, 1])
         low, high = max(0, px - window), min(width - 1, px + window)
-        qx = low + _draw(state, high - low + 1)
+        qx = low + draw(state, high - low + 1)
         low, high = max(0, py - window), min(height - 1, py + window)
-        qy = low + _draw(state, high - low + 1)
+        qy = low + draw(state, high - low + 1)
         q = number[qy, qx]
         if q < 0 or at[q] == a:
             continue
@@ -95,7 +95,7 @@ def _anneal_classes(
         if heat > 0.0:
             if change > 16.0 * heat:
                 continue
-            allowed = -heat * math.log((1 + _draw(state, np.int64(1 << 30))) / (1 << 30))
+            allowed = -heat * math.log((1 + draw(state, np.int64(1 << 30))) / (1 << 30))
         if change >= allowed:
             continue
         for e in range(indptr[a], indptr[a + 1]):

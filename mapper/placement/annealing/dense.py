@@ -25,12 +25,12 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from mapper.placement.annealing.draws import _draw
 from mapper.placement.annealing.sparse import _anneal_sparse, _gather
 from mapper.placement.clock import ENDLESS, Clock
 from mapper.placement.force import sum_hops
 from mapper.placement.placer import Placed, Placer, Problem
 from mapper.placement.traffic import Traffic
+from mapper.runtime.random import draw
 from storage.parallel import map_ordered
 
 PROPOSAL, SWAP, NEIGHBOUR, ENTRY = 60.0, 200.0, 20.0, 3.0  # nanoseconds, as measured
@@ -110,17 +110,17 @@ def _anneal(
     made = 0
     total = 0.0
     for _ in range(moves):
-        u = movers[_draw(state, movers.size)]
+        u = movers[draw(state, movers.size)]
         ux, uy = np.int64(spot[u, 0]), np.int64(spot[u, 1])
         cx, cy, reach = ux, uy, window
-        if _draw(state, np.int64(1024)) < near:
-            t = ids[indptr[u] + _draw(state, indptr[u + 1] - indptr[u])]
+        if draw(state, np.int64(1024)) < near:
+            t = ids[indptr[u] + draw(state, indptr[u + 1] - indptr[u])]
             cx, cy, reach = np.int64(start[t, 0]), np.int64(start[t, 1]), 1
             cx, cy = min(max(cx, left), right - 1), min(max(cy, top), bottom - 1)
         low, high = max(left, cx - reach), min(right - 1, cx + reach)
-        tx = low + _draw(state, high - low + 1)
+        tx = low + draw(state, high - low + 1)
         low, high = max(top, cy - reach), min(bottom - 1, cy + reach)
-        ty = low + _draw(state, high - low + 1)
+        ty = low + draw(state, high - low + 1)
         v = at[ty, tx]
         if v < 0 or v == u:
             continue
@@ -133,7 +133,7 @@ def _anneal(
         if heat > 0.0:
             if change > 16.0 * heat:
                 continue
-            allowed = -heat * math.log((1 + _draw(state, np.int64(1 << 30))) / (1 << 30))
+            allowed = -heat * math.log((1 + draw(state, np.int64(1 << 30))) / (1 << 30))
         if change >= allowed and (change > 0.0 or heat == 0.0):
             continue
         for e in range(indptr[u], indptr[u + 1]):

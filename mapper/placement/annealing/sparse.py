@@ -14,7 +14,7 @@ import math
 import numpy as np
 from numba import njit
 
-from mapper.placement.annealing.draws import _draw
+from mapper.runtime.random import draw
 
 
 @njit(cache=True, nogil=True)
@@ -74,17 +74,17 @@ def _anneal_sparse(
     made = 0
     total = 0.0
     for _ in range(moves):
-        u = movers[_draw(state, movers.size)]
+        u = movers[draw(state, movers.size)]
         ux, uy = np.int64(place[u, 0]), np.int64(place[u, 1])
         cx, cy, reach = ux, uy, window
-        if _draw(state, np.int64(1024)) < share:
-            t = near[indptr[u] + _draw(state, indptr[u + 1] - indptr[u])]
+        if draw(state, np.int64(1024)) < share:
+            t = near[indptr[u] + draw(state, indptr[u + 1] - indptr[u])]
             cx, cy, reach = np.int64(place[t, 0]), np.int64(place[t, 1]), 1
             cx, cy = min(max(cx, left), right - 1), min(max(cy, top), bottom - 1)
         low, high = max(left, cx - reach), min(right - 1, cx + reach)
-        tx = low + _draw(state, high - low + 1)
+        tx = low + draw(state, high - low + 1)
         low, high = max(top, cy - reach), min(bottom - 1, cy + reach)
-        ty = low + _draw(state, high - low + 1)
+        ty = low + draw(state, high - low + 1)
         v = at[ty - top, tx - left]
         if v < 0 or v == u:
             continue
@@ -105,7 +105,7 @@ def _anneal_sparse(
         if heat > 0.0 and change > 0.0:
             if change > 16.0 * heat:
                 continue
-            if change >= -heat * math.log((1 + _draw(state, np.int64(1 << 30))) / (1 << 30)):
+            if change >= -heat * math.log((1 + draw(state, np.int64(1 << 30))) / (1 << 30)):
                 continue
         elif heat == 0.0 and change >= 0.0:
             continue

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from mapper.limits import exchange
 from mapper.limits.bounds import _add_targets
 from mapper.limits.enforce import Items, _collect, _link
-from mapper.limits.exchange import _bump, _draw, _fill_table, _over, _relieve, _relink, _slot
+from mapper.limits.exchange import _bump, _fill_table, _over, _relieve, _relink, _slot
 from mapper.limits.use import count_fans, count_use, weight_of_excess
 from mapper.runtime.threads import Team
 from storage.store.memory import MemoryGraph
@@ -32,16 +32,6 @@ def lists_of(
             before, v = v, int(following[v])
         found.append(members)
     return found
-
-
-@pytest.mark.parametrize("seed", SEEDS)
-def test_draw(seed: int) -> None:
-    rng = np.random.default_rng(seed)
-    state = np.array([rng.integers(1, 2**63)], np.uint64)
-    draws = Draws(int(state[0]))
-    for below in rng.integers(1, 1 << 20, 30).tolist():
-        assert _draw(state, below) == draws.draw(below)
-        assert int(state[0]) == draws.state
 
 
 @pytest.mark.parametrize("seed", SEEDS)

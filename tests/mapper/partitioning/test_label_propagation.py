@@ -9,7 +9,6 @@ from mapper.graph.rows import HeldRows, Rows, StreamedRows
 from mapper.partitioning.label_propagation import (
     _join,
     _match_two_hop,
-    _mix,
     _propose,
     cluster_vertices,
     propagate,
@@ -18,14 +17,6 @@ from mapper.partitioning.label_propagation import (
 from mapper.runtime.threads import Team
 from tests.mapper.helpers import adjacency, grid_graph, random_graph, random_parts, rows_of
 from tests.twins import streamed as naive
-
-
-@pytest.mark.parametrize("seed", range(20))
-def test_mix(seed: int) -> None:
-    rng = np.random.default_rng(seed)
-    a, b, salt = (int(x) for x in rng.integers(0, 2**31, 3))
-    assert int(_mix(a, b, salt << 31)) == naive.mix(a, b, salt << 31)
-    assert int(_mix(b, a, salt)) == naive.mix(b, a, salt)
 
 
 @pytest.mark.parametrize("seed", range(40))

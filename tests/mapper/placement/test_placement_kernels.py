@@ -59,16 +59,6 @@ def noisy_ring(n: int, seed: int) -> MemoryGraph:
     return MemoryGraph.from_edges(n, names[source], names[target], weights, undirected=True)
 
 
-@pytest.mark.parametrize("seed", [1, 12345, (1 << 62) + 987654321])
-def test_random_numbers(seed: int) -> None:
-    state, twin = np.array([seed], np.uint64), naive.Xorshift(seed)
-    for below in (1, 2, 1024, 1 << 30, 77):
-        for _ in range(20):
-            drawn = annealing._draw(state, below)
-            assert 0 <= drawn < below
-            assert drawn == twin.draw(below)
-
-
 @pytest.mark.parametrize("seed", range(60))
 def test_annealing_of_a_box(seed: int) -> None:
     case = Placed(seed)

@@ -6,7 +6,8 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from storage.formats.mirror import _SALTS, Mirror, _balance, _mixed
+from storage.formats.mirror import _SALTS, Mirror, _balance
+from storage.hashing import scrambled
 
 MASK = 2**64 - 1
 entries = st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5), st.integers(0, 2**40)))
@@ -29,7 +30,7 @@ def digest(low: int, high: int, weight: int) -> int:
 @given(entries, st.integers(0, MASK))
 def test_balance(given_entries: list[tuple[int, int, int]], value: int) -> None:
     with np.errstate(over="ignore"):
-        assert int(_mixed(np.uint64(value))) == mixed(value)
+        assert int(scrambled(np.uint64(value))) == mixed(value)
         sums = np.zeros(2, np.uint64)
         columns = np.array(given_entries, np.int64).reshape(-1, 3).T.copy()
         loops = _balance(*columns, _SALTS, sums)
