@@ -24,11 +24,10 @@ from mapper.hop_refinement.multilevel import SETTLED, Effort, Levels, refine_lev
 from mapper.hop_refinement.partners import pairs_of
 from mapper.hop_refinement.v_cycle import refine_by_chains
 from mapper.partitioning.kway_refinement import refine_round
-from mapper.runtime.checkpoint import Arrays, Steps
+from mapper.runtime.checkpoint import Arrays
+from mapper.runtime.context import Context
 from mapper.runtime.memory_plan import HELD_BYTES, Plan
-from mapper.runtime.monitor import Monitor
 from mapper.runtime.stopping import Better
-from mapper.runtime.threads import Team
 from mapper.scoring.stage_costs import estimate
 from mapper.settings import Settings
 
@@ -43,14 +42,12 @@ class Mapped:
     """A network whose vertices have cores, or those of the coarsest of its levels.
 
     core : ndarray[int32], shape (vertices of that,), core id; mesh : with what each core may hold
-    plan : says how much memory there is for rows of cores, and of coarse levels
     on_levels : the mapping is made on these levels, anew if that is better than to refine it
     """
 
     levels: Levels
     core: NDArray[np.int32]
     mesh: Mesh
-    plan: Plan
     on_levels: bool = False
 
 
@@ -69,20 +66,14 @@ def unseen(core: NDArray[np.int32]) -> None:
     """What nobody keeps."""
 
 
-def refine_mapping(
-    mapped: Mapped,
-    settings: Settings,
-    steps: Steps,
-    monitor: Monitor,
-    team: Team,
-    better: Better = unseen,
-) -> NDArray[np.int32]:
+def refine_mapping(mapped: Mapped, context: Context, better: Better = unseen) -> NDArray[np.int32]:
     """The core of every vertex, with fewer hops; no core holds more than it may.
 
     better : gets the core of every vertex after each step, and on each level; on coarse ones cores
         may hold more than they may in the end
     """
-    rows, mesh, plan = mapped.levels.finest, mapped.mesh, mapped.plan
+    settings, plan, steps, monitor, team = context
+    rows, mesh = mapped.levels.finest, mapped.mesh
     fixed = mapped.levels.fixed
     core = mapped.core.copy()
 

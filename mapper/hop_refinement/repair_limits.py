@@ -20,11 +20,9 @@ from mapper.limits.combined import Folded
 from mapper.limits.constraints import Constraints
 from mapper.limits.enforce import Items, repair
 from mapper.limits.use import excess, weight_of_excess
-from mapper.runtime.checkpoint import Steps
-from mapper.runtime.memory_plan import Plan
+from mapper.runtime.context import Context
 from mapper.runtime.monitor import Monitor
 from mapper.runtime.threads import Team
-from mapper.settings import Settings
 
 
 def refine_within(
@@ -33,11 +31,7 @@ def refine_within(
     rows: Rows,
     place: NDArray[np.int32],
     constraints: Constraints | None,
-    settings: Settings,
-    plan: Plan,
-    steps: Steps,
-    monitor: Monitor,
-    team: Team,
+    context: Context,
 ) -> NDArray[np.int32]:
     """Core of every item, with fewer hops if that is possible within the limits.
 
@@ -45,6 +39,7 @@ def refine_within(
         pinned where they belong
     folded : what parts were made with; rows : of the items
     """
+    settings, plan, _, monitor, team = context
     pinned = np.zeros(place.size, np.bool_) if constraints is None else constraints.core >= 0
     # What never moves is not counted: neither its size, nor the room that it takes.
     rows = rows.with_sizes(np.where(pinned, 0, folded.sizes))
@@ -65,8 +60,7 @@ def refine_within(
 
         monitor.stop.keep(kept)
 
-    mapped = Mapped(levels, place, mesh, plan)
-    found = refine_mapping(mapped, settings, steps, monitor, team, better)
+    found = refine_mapping(Mapped(levels, place, mesh), context, better)
     if exact:
         return found
     use = job.load.count(found[job.items.item], job.chip.cores, team)

@@ -20,11 +20,9 @@ from mapper.hypergraph.streamed import refine_streamed, streamed_traffic
 from mapper.hypergraph.tree_refinement import TreeEffort, refine_by_trees
 from mapper.partitioning.rebalance import balance, put_right
 from mapper.partitioning.streamed import SETTLED, numbered, parts_wanted
-from mapper.runtime.checkpoint import Arrays, Steps
-from mapper.runtime.monitor import Monitor
+from mapper.runtime.checkpoint import Arrays
+from mapper.runtime.context import Context
 from mapper.runtime.stopping import Better
-from mapper.runtime.threads import Team
-from mapper.settings import Settings
 from storage.graph import Graph
 from storage.store.network import NetworkFile
 
@@ -46,26 +44,19 @@ class NetTask:
     strict: bool = True
 
 
-def partition_nets(
-    task: NetTask,
-    settings: Settings,
-    memory: int,
-    steps: Steps,
-    monitor: Monitor,
-    team: Team,
-) -> tuple[NDArray[np.int32], int]:
+def partition_nets(task: NetTask, context: Context) -> tuple[NDArray[np.int32], int]:
     """Parts within the capacity, of little connectivity; returns (part, count).
 
-    memory : bytes of the table of gains
     Raises `DoesNotFitError` if no way was found to get all parts within the capacity.
     """
+    settings, plan, steps, monitor, team = context
     nets, capacity, cores = task.nets, task.capacity, task.cores
     wanted = parts_wanted(int(nets.sizes.sum()), capacity, cores)
     monitor.level(nets.vertices, nets.pins.size)
     repeats = max(1, settings.bisection_repeats // 2)
     effort = PartitionEffort(
         Effort(settings.bisection_repeats, 3, 100, repeats),
-        Search(settings.refinement_passes, 25, 150, settings.net_budget, memory),
+        Search(settings.refinement_passes, 25, 150, settings.net_budget, plan.gathered),
         settings.cycles,
         settings.recuts,
     )
@@ -94,14 +85,11 @@ def refine_streamed_nets(
     part: NDArray[np.int32],
     parts: int,
     capacity: int,
-    settings: Settings,
-    memory: int,
-    steps: Steps,
     scratch: Path,
-    monitor: Monitor,
-    team: Team,
+    context: Context,
 ) -> tuple[NDArray[np.int32], Subgraph]:
     """Where the nets do not fit the memory: parts refined by connectivity, and their traffic."""
+    settings, plan, steps, monitor, team = context
     nets = NetReader(network)
     room = np.full(parts, capacity, np.int64)
     with monitor.stage("refine by nets"):
@@ -122,7 +110,7 @@ def refine_streamed_nets(
                 break
         monitor.observer.on_partition(part)
     with monitor.stage("groups"):
-        groups = streamed_traffic(rows, nets, part, parts, memory, scratch, team)
+        groups = streamed_traffic(rows, nets, part, parts, plan.grouped, scratch, team)
     return part, groups
 
 
@@ -130,9 +118,7 @@ def refine_trees(
     nets: Hypergraph,
     core: NDArray[np.int32],
     mesh: Mesh,
-    settings: Settings,
-    steps: Steps,
-    monitor: Monitor,
+    context: Context,
     better: Better,
 ) -> NDArray[np.int32]:
     """The core of every vertex, with fewer tree hops; no core holds more than it may.
@@ -141,6 +127,7 @@ def refine_trees(
 
     It ends early when two V-cycles in a row save less than `WORTH_ANOTHER` together.
     """
+    settings, _, steps, monitor, _ = context
     earlier = 0  # hops before the cycle before
     for index in range(settings.tree_cycles):
 

@@ -43,9 +43,7 @@ class Nets(Method):
             sized = replace(self._nets, sizes=folded.sizes)
             strict = not run.job.watched
             task = NetTask(sized, run.graph, folded.capacity, run.cores, strict)
-            return partition_nets(
-                task, run.settings, run.plan.gathered, steps, run.monitor, run.team
-            )
+            return partition_nets(task, run.context._replace(steps=steps))
 
         part, parts, folded = run.partition_within(attempt)
         self._nets = replace(self._nets, sizes=folded.sizes)
@@ -69,7 +67,5 @@ class Nets(Method):
             def better(found: Int32) -> None:
                 run.keep(lambda team: within(found, team))
 
-            found = refine_trees(
-                self._nets, core, mesh, run.settings, run.steps, run.monitor, better
-            )
+            found = refine_trees(self._nets, core, mesh, run.context, better)
             return within(found, run.team)

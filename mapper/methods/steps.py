@@ -17,6 +17,7 @@ from mapper.limits.combined import Folded
 from mapper.limits.constraints import Constraints
 from mapper.limits.pins import core_of_items
 from mapper.runtime.checkpoint import Steps
+from mapper.runtime.context import Context
 from mapper.runtime.memory_plan import Plan
 from mapper.runtime.monitor import Monitor
 from mapper.runtime.stopping import Keep
@@ -51,6 +52,11 @@ class Run:
     scratch: Scratch
     monitor: Monitor
     team: Team
+
+    @property
+    def context(self) -> Context:
+        """What every step works with."""
+        return Context(self.settings, self.plan, self.steps, self.monitor, self.team)
 
     @property
     def cores(self) -> int:

@@ -66,8 +66,8 @@ class Streamed(Method):
                 self._levels = Levels([self._rows], [])
         if self._by_nets:
             return refine_streamed_nets(
-                run.network, self._rows, part, parts, run.folded.capacity, run.settings,
-                run.plan.grouped, run.steps, run.scratch.path, run.monitor, run.team,
+                run.network, self._rows, part, parts, run.folded.capacity, run.scratch.path,
+                run.context,
             )  # fmt: skip
         with run.monitor.stage("groups"):
             rows = self._levels.coarsest
@@ -92,9 +92,8 @@ class Streamed(Method):
 
                 return self._refined(core, mesh, run.chip.usable.ravel(), better)
             return refine_within(
-                run.job, self._folded, self._rows, core, run.constraints, run.settings, run.plan,
-                run.steps, run.monitor, run.team,
-            )  # fmt: skip
+                run.job, self._folded, self._rows, core, run.constraints, run.context
+            )
 
     def unrefined(self, core: Int32) -> Int32:
         for cluster in reversed(self._levels.clusters):
@@ -115,7 +114,7 @@ class Streamed(Method):
         run = self._run
         self._take(self._rows.with_sizes(folded.sizes))
         task = self._task(folded)
-        return partition_streamed(task, run.settings, run.plan, steps, run.monitor, run.team)
+        return partition_streamed(task, run.context._replace(steps=steps))
 
     def _first_parts(self) -> tuple[Int32, int]:
         """Steps 2 and 3 on levels: the part of every vertex of the coarsest, and how many."""
@@ -149,6 +148,6 @@ class Streamed(Method):
         usable : of every core of the mesh; better : see `refine_mapping`
         """
         run = self._run
-        mapped = Mapped(self._levels, core, mesh, run.plan, run.plan.levels)
-        core = refine_mapping(mapped, run.settings, run.steps, run.monitor, run.team, better)
+        mapped = Mapped(self._levels, core, mesh, run.plan.levels)
+        core = refine_mapping(mapped, run.context, better)
         return balanced(self._task(run.folded), core, usable, run.team.threads)

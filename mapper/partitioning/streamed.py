@@ -29,12 +29,12 @@ from mapper.partitioning.label_propagation import number_clusters, propagate, st
 from mapper.partitioning.multilevel_bisection import BisectionEffort
 from mapper.partitioning.rebalance import balance, put_right
 from mapper.partitioning.recursive_splitting import split_parts
-from mapper.runtime.checkpoint import Arrays, Steps
-from mapper.runtime.memory_plan import FILL, Plan
+from mapper.runtime.checkpoint import Arrays
+from mapper.runtime.context import Context
+from mapper.runtime.memory_plan import FILL
 from mapper.runtime.monitor import Monitor
 from mapper.runtime.sample import sample_of
 from mapper.runtime.threads import Team
-from mapper.settings import Settings
 from storage.graph import Graph
 from storage.scratch.scratch import Scratch
 
@@ -67,29 +67,21 @@ def parts_wanted(size: int, capacity: int, cores: int) -> int:
     return max(1, min(cores, -(-size // max(1, int(capacity * FILL)))))
 
 
-def partition_streamed(
-    task: Task,
-    settings: Settings,
-    plan: Plan,
-    steps: Steps,
-    monitor: Monitor,
-    team: Team,
-) -> tuple[NDArray[np.int32], int]:
+def partition_streamed(task: Task, context: Context) -> tuple[NDArray[np.int32], int]:
     """Parts within the capacity of a core.
 
     Returns (part, count): part : ndarray[int32], shape (vertices,), and the number of parts.
     Raises `DoesNotFitError` if no way was found to get all parts within the capacity.
     """
+    settings, plan, steps, monitor, team = context
     rows = task.rows
     stop = max(1, task.wanted * settings.block_vertices // max(1, rows.vertices))
     monitor.level(rows.vertices, rows.entries // 2)
     if stop < task.wanted:
         with monitor.stage("coarsen"):  # step 2
-            cluster = _cluster(rows, settings, steps, monitor, team)
+            cluster = _cluster(rows, context)
         with monitor.stage("initial partition"):  # step 3
-            blocks = steps.once(
-                "blocks", lambda: _blocks(task, stop, cluster, settings, plan, monitor, team)
-            )
+            blocks = steps.once("blocks", lambda: _blocks(task, stop, cluster, context))
             clusters = int(cluster.max()) + 1
             monitor.sample = sample_of(clusters, settings.coarse_degree, plan.sampled, rows.entries)
             monitor.note(f"{monitor.sample.per_cluster:.2g} sampled connections a cluster")
@@ -99,8 +91,7 @@ def partition_streamed(
             monitor.level(*blocks["level"].tolist())
             largest = int(rows.sizes.max())
             bounds = block_bounds(cores, int(rows.sizes.sum()), task.capacity, largest)
-            part = _refine(task, part, *bounds, settings.block_passes, 4, settings, steps, monitor,
-                           team)  # fmt: skip
+            part = _refine(task, part, *bounds, settings.block_passes, 4, context)
             monitor.observer.on_partition(part)
     else:
         part, cores = np.zeros(rows.vertices, np.int32), np.array([task.wanted], np.int64)
@@ -120,8 +111,9 @@ def partition_streamed(
     with monitor.stage("uncoarsen and refine"):  # step 4
         part = balanced(task, part, np.ones(task.cores, np.bool_), settings.threads)
         room = np.full(task.cores, task.capacity, np.int64)
-        part = _refine(task, part, room, np.zeros_like(room), settings.refinement_passes, 6,
-                       settings, steps, monitor, team)  # fmt: skip
+        part = _refine(
+            task, part, room, np.zeros_like(room), settings.refinement_passes, 6, context
+        )
         monitor.observer.on_partition(part)
     return numbered(part, task.cores)
 
@@ -133,10 +125,9 @@ def numbered(part: NDArray[np.int32], most: int) -> tuple[NDArray[np.int32], int
     return number[part].astype(np.int32), int(used.sum())
 
 
-def _cluster(
-    rows: Rows, settings: Settings, steps: Steps, monitor: Monitor, team: Team
-) -> NDArray[np.int32]:
+def _cluster(rows: Rows, context: Context) -> NDArray[np.int32]:
     """Cluster of every vertex, after a few rounds of label propagation."""
+    settings, _, steps, monitor, team = context
     limit = max(1, int(CLUSTER * rows.sizes.sum() / rows.vertices))
 
     def cluster() -> Arrays:
@@ -156,12 +147,10 @@ def _blocks(
     task: Task,
     stop: int,
     cluster: NDArray[np.int32],
-    settings: Settings,
-    plan: Plan,
-    monitor: Monitor,
-    team: Team,
+    context: Context,
 ) -> Arrays:
     """Blocks of at most `stop` cores, from a sample of the connections between clusters."""
+    settings, plan, _, monitor, team = context
     rows, count = task.rows, int(cluster.max()) + 1
     effort = DeepEffort(
         cluster_rounds=settings.cluster_rounds,
@@ -188,12 +177,10 @@ def _refine(
     floor: NDArray[np.int64],
     passes: int,
     step: int,
-    settings: Settings,
-    steps: Steps,
-    monitor: Monitor,
-    team: Team,
+    context: Context,
 ) -> NDArray[np.int32]:
     """Some passes of k-way refinement, each of them a step."""
+    settings, _, steps, monitor, team = context
     rows = task.rows
     monitor.expect(passes * rows.entries)
     for index in range(passes):

@@ -16,6 +16,7 @@ from mapper.hop_refinement.multilevel import Effort, Levels, coarsen, first_part
 from mapper.hop_refinement.refine import Mapped, level_effort, refine_mapping
 from mapper.hop_refinement.v_cycle import InnerRows, _within, refine_by_chains
 from mapper.runtime.checkpoint import Steps
+from mapper.runtime.context import Context
 from mapper.runtime.memory_plan import Plan
 from mapper.runtime.monitor import Monitor
 from mapper.runtime.threads import Team
@@ -125,9 +126,11 @@ def test_refinement(case: Case, seed: int, tmp_path: Path) -> None:
         for threads, folder in ((1, "one"), (2, "two"), (1, "two")):
             settings = preset("default", threads=threads, seed=seed)
             with Team(threads) as team, Scratch(tmp_path / f"{name}-{folder}") as scratch:
-                mapped, monitor = Mapped(levels, core, mesh, plan), Monitor()
+                mapped, monitor = Mapped(levels, core, mesh), Monitor()
                 StageCosts(monitor, team, rows)
-                results.append(refine_mapping(mapped, settings, Steps(scratch), monitor, team))
+                results.append(
+                    refine_mapping(mapped, Context(settings, plan, Steps(scratch), monitor, team))
+                )
         assert all(found.tolist() == results[0].tolist() for found in results)
         assert (load_of(rows, results[0], mesh) <= mesh.room).all()
         assert (results[0][fixed] == core[fixed]).all()

@@ -10,6 +10,7 @@ import pytest
 
 from mapper.hypergraph.steps import refine_trees
 from mapper.runtime.checkpoint import Steps
+from mapper.runtime.context import Context
 from mapper.runtime.monitor import Monitor
 from mapper.settings import preset
 from storage.scratch.scratch import Scratch
@@ -35,8 +36,11 @@ def test_cycles_end_when_two_in_a_row_save_little(
     for _ in ("first", "resumed"):
         with Monitor() as monitor, Scratch(tmp_path / "scratch") as scratch:
             core = refine_trees(
-                nothing, np.zeros(3, np.int32), nothing, settings, Steps(scratch), monitor,
+                nothing,
+                np.zeros(3, np.int32),
+                nothing,
+                Context(settings, nothing, Steps(scratch), monitor, nothing),
                 lambda core: None,
-            )  # fmt: skip
+            )
         assert core.tolist() == [cycles] * 3
     assert len(hops) == cycles + 1

@@ -19,6 +19,7 @@ from mapper.partitioning.streamed import Task, open_rows, partition_streamed
 from mapper.pipeline import map_network
 from mapper.results.output import MAPPING, make_report, read_report, scratch_in, write_results
 from mapper.runtime.checkpoint import Steps
+from mapper.runtime.context import Context
 from mapper.runtime.memory_plan import Plan, make_plan
 from mapper.runtime.monitor import Monitor
 from mapper.runtime.threads import Team
@@ -245,11 +246,7 @@ def partition(
         assert isinstance(rows, HeldRows if held else CopiedRows)
         part, count = partition_streamed(
             Task(graph, rows, capacity, cores),
-            settings,
-            plan,
-            steps,
-            monitor,
-            team,
+            Context(settings, plan, steps, monitor, team),
         )
     return part, count, monitor
 

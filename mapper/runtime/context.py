@@ -1,0 +1,25 @@
+"""What every long step of a run works with."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from mapper.runtime.checkpoint import Steps
+from mapper.runtime.memory_plan import Plan
+from mapper.runtime.monitor import Monitor
+from mapper.runtime.threads import Team
+from mapper.settings import Settings
+
+
+class Context(NamedTuple):
+    """Settings, and the surroundings of a run.
+
+    plan : how much memory there is for what; steps : those that are done stay done after a kill
+    monitor : hears of progress, and says when to stop; team : threads
+    """
+
+    settings: Settings
+    plan: Plan
+    steps: Steps
+    monitor: Monitor
+    team: Team
