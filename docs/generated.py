@@ -7,15 +7,14 @@ Markdown of instead. Works without Sphinx, too: ``PARTS["commands"]()``.
 from __future__ import annotations
 
 import argparse
-import inspect
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import fields
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mapper.cli.main import COMMANDS, build_whole_parser, subparsers
-from mapper.settings import PRESETS, Settings
+from mapper.settings import GROUPS, PRESETS, SETTINGS, UNLIMITED
 
 if TYPE_CHECKING:
     from sphinx.application import Sphinx
@@ -63,6 +62,7 @@ def _command(parser: argparse.ArgumentParser, depth: int) -> Iterator[str]:
             [_spelling(action), plain(_help(parser, action))]
             for action in group._group_actions
             if not isinstance(action, argparse._HelpAction | argparse._SubParsersAction)
+            and action.help != argparse.SUPPRESS
         ]
         if rows:
             title = str(group.title)
@@ -106,65 +106,39 @@ def _epilog(text: str) -> Iterator[str]:
 
 # ---- settings -------------------------------------------------------------------------------
 
-HEADING = re.compile(r"^    (Of .*):$")
-ENTRY = re.compile(r"^    (\w+) : (.*)$")
 STREAMED = ("fast", "default", "strong")
-COLUMNS = {"Of the classic method": ("classic",)}  # other groups but the first: STREAMED
-
-ASKED = {"preset": "this", "threads": "all cores", "memory_bytes": "3/4 of free"}
-"""What the command line gives where its option is left out, whatever the presets say."""
-
-
-def described_settings() -> dict[str, dict[str, str]]:
-    """What the docstring of `Settings` says of each, under the headings that it has."""
-    groups: dict[str, dict[str, str]] = {"": {}}
-    heading = name = ""
-    for line in (inspect.getdoc(Settings) or "").splitlines():
-        line = f"    {line}"
-        if found := HEADING.match(line):
-            heading, name = found[1], ""
-            groups[heading] = {}
-        elif found := ENTRY.match(line):
-            name = found[1]
-            groups[heading][name] = found[2]
-        elif name and line.strip():
-            groups[heading][name] += f" {line.strip()}"
-        else:
-            name = ""
-    return groups
+COLUMNS = {"run": (), "all": tuple(PRESETS), "classic": ("classic",)}  # else STREAMED
+GIVEN = {
+    "preset": "`--preset`: `default`",
+    "seed": "`--seed`: 0",
+    "threads": "`--threads`: all cores",
+    "memory_bytes": "`--memory`: 3/4 of what is free",
+}
+"""Options of the settings that `--set` leaves alone, and what they are where they are left out."""
 
 
 def settings() -> str:
     """A table for each group of settings, with their values in the presets."""
-    options = run_options()
-    out = []
-    for heading, entries in described_settings().items():
-        presets = COLUMNS.get(heading, STREAMED if heading else tuple(PRESETS))
-        rows = [
-            [f"`{name}`", options.get(name, "")]
-            + [ASKED.get(name) or value(getattr(PRESETS[preset], name)) for preset in presets]
-            + [plain(text)]
-            for name, text in entries.items()
-        ]
-        title = heading.partition(",")[0] or "Of every method"
-        out.append(f"## {title}\n\n{table(['setting', 'option', *presets, 'meaning'], rows)}")
-    return "\n".join(out)
+    return "\n".join(f"## {title}\n\n{settings_table(name)}" for name, title in GROUPS.items())
 
 
-def run_options() -> dict[str, str]:
-    """The option of `mapper run` for each setting that has one."""
-    known = {field.name for field in fields(Settings)}
-    known_as = {"memory": "memory_bytes"}
-    return {
-        known_as.get(action.dest, action.dest): f"`{action.option_strings[-1]}`"
-        for action in subparsers(build_whole_parser())["run"]._actions
-        if known_as.get(action.dest, action.dest) in known and action.option_strings
-    }
+def settings_table(group: str) -> str:
+    """The settings of a group: name, default of each preset, range and help."""
+    presets = COLUMNS.get(group, STREAMED)
+    rows = [
+        [f"`{each.name}`", *([GIVEN[each.name]] if group == "run" else [])]
+        + [value(each.in_preset(preset)) for preset in presets]
+        + [f"{each.range} {each.unit}".strip(), plain(each.help)]
+        for each in SETTINGS.values()
+        if each.group == group
+    ]
+    defaults = ["option and default"] if group == "run" else [f"`{preset}`" for preset in presets]
+    return table(["setting", *defaults, "range", "meaning"], rows)
 
 
 def value(found: Any) -> str:
     """A value of a setting as it is written."""
-    if isinstance(found, int) and found >= 1 << 50:
+    if isinstance(found, int) and found >= UNLIMITED:
         return "none"
     return f"{found:,}" if isinstance(found, int) else str(found)
 
@@ -232,6 +206,7 @@ def _place(exporter: Exporter, kind: str) -> str:
 PARTS: dict[str, Callable[[], str]] = {
     "commands": commands,
     "settings": settings,
+    **{f"settings-{group}": partial(settings_table, group) for group in GROUPS},
     "chips": chips,
     "formats": formats,
     "exports": exports,

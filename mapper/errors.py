@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 BAD_INPUT, USAGE, DOES_NOT_FIT, INTERRUPTED, CLOSED_PIPE = 1, 2, 3, 130, 141
 
@@ -47,3 +48,13 @@ def as_mapper_errors() -> Iterator[None]:
     except OSError as error:
         where = f"{error.filename}: " if error.filename else ""
         raise MapperError(f"{where}{error.strerror or error}") from error
+
+
+def shown(value: Any) -> str:
+    """A value in a message: a short one as it is, the start of a long text, of others the type."""
+    text = repr(value)
+    if len(text) <= 40 and "\n" not in text and not text.startswith("<"):
+        return text
+    if isinstance(value, str):
+        return f"{value[:24]!r}..."
+    return f"a {type(value).__qualname__}"

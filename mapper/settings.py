@@ -1,228 +1,313 @@
-"""Settings of a run, and the presets that name useful combinations of them."""
+"""The settings of a run, in one table: `Settings` and what `SETTINGS` says of each.
+
+Everything that is said of a setting is said here once. From this table come its checks, the
+presets, `--set` and the other options of the command line, and the tables of the documentation.
+"""
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, fields, replace
+from collections.abc import Collection
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field, fields, replace
 from difflib import get_close_matches
+from math import inf
 from numbers import Integral, Real
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
-import numpy as np
+from mapper.errors import UsageError, shown
 
-from mapper.errors import UsageError
-
-Objective = Literal["unicast", "cut", "multicast"]
-OBJECTIVES: tuple[Objective, ...] = get_args(Objective)
+OBJECTIVES = ("unicast", "cut", "multicast")
+EFFORTS = ("fast", "default", "strong")
+METHODS = ("classic", "streamed")
 
 MOST_MEMORY = 1 << 60
 LEAST_SHARE = 0.001  # with next to none coarsening would go on without removing a vertex
+UNLIMITED = 1 << 50  # as a default of budgets: more than any network has
+
+GROUPS = {
+    "run": "The run",
+    "all": "All presets",
+    "classic": "The preset classic",
+    "streamed": "The presets fast, default and strong",
+    "multicast": "The objective multicast",
+}
+"""Which runs read a setting; those of "run" have options and arguments of their own."""
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """A row of the table.
+
+    kind : int, float or str; default : of the preset classic, and of others but those in `presets`
+    low, high : both included, of numbers; choices : of texts
+    unit : what a number counts, in the plural; empty if it has none
+    """
+
+    name: str
+    kind: type[int] | type[float] | type[str]
+    group: str
+    help: str
+    default: Any
+    presets: dict[str, Any]
+    low: float = 0
+    high: float = 0
+    choices: tuple[str, ...] = ()
+    unit: str = ""
+
+    @property
+    def option(self) -> str:
+        """The name as a command line spells it."""
+        return self.name.replace("_", "-")
+
+    @property
+    def range(self) -> str:
+        """The values that there are, for people."""
+        if self.choices:
+            return f"{', '.join(self.choices[:-1])} or {self.choices[-1]}"
+        return f"{amount(self.low)} to {amount(self.high)}"
+
+    def in_preset(self, preset: str) -> Any:
+        return self.presets.get(preset, self.default)
+
+    def check(self, value: Any) -> Any:
+        """The value as a number or text of Python's own; raises `UsageError` if it is not one."""
+        if self.kind is str:
+            if isinstance(value, str) and value in self.choices:
+                return str(value)
+        elif isinstance(value, Integral if self.kind is int else Real):
+            number: Any = value
+            if not isinstance(value, bool) and self.low <= number <= self.high:  # NaN is nowhere
+                return self.kind(number)  # NumPy's are no numbers to JSON
+        words = {int: "a whole number, ", float: "a number, ", str: ""}[self.kind]
+        raise UsageError(f"{self.name} is {shown(value)}; give {words}{self.range}")
+
+    def parse(self, text: str) -> Any:
+        """The value that a command line gives; raises `UsageError`."""
+        value: Any = text
+        if self.kind is int and text.isdecimal():
+            digits = text.lstrip("0") or "0"
+            value = int(digits) if len(digits) < 40 else text  # Python refuses thousands of them
+        elif self.kind is float:
+            with suppress(ValueError):
+                value = float(text)
+            if value in (inf, -inf):
+                value = text  # as it was typed: 1e999
+        return self.check(value)
+
+
+def amount(number: float) -> str:
+    """A number for people, large powers of two as such."""
+    if isinstance(number, float):
+        return f"{number:g}"
+    for near, text in ((number, ""), (number + 1, " - 1")):
+        if near >= 1 << 30 and near.bit_count() == 1:
+            return f"2^{near.bit_length() - 1}{text}"
+    return f"{number:,}"
+
+
+def _whole(
+    group: str, text: str, usual: int, within: tuple[int, int], unit: str = "", /, **presets: int
+) -> Any:
+    """A field for a whole number; `presets` gives the defaults of presets that differ."""
+    low, high = within
+    row = {"kind": int, "low": low, "high": high, "unit": unit, "presets": presets}
+    return field(default=usual, metadata={"group": group, "help": text, **row})
+
+
+def _share(group: str, text: str, usual: float) -> Any:
+    """A field for a share."""
+    row: dict[str, Any] = {"kind": float, "low": LEAST_SHARE, "high": 1.0, "presets": {}}
+    return field(default=usual, metadata={"group": group, "help": text, **row})
+
+
+def _choice(group: str, text: str, usual: str, choices: tuple[str, ...], /, **presets: str) -> Any:
+    """A field for one of several names."""
+    row = {"kind": str, "choices": choices, "presets": presets}
+    return field(default=usual, metadata={"group": group, "help": text, **row})
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Every number that steers the method.
+    """Every number that steers the method; `SETTINGS` describes each."""
 
-    preset : name of the preset that the others are from
-    objective : "unicast" (hops of spikes, one for each target), "cut" (no refinement by hops) or
-        "multicast" (a spike goes once to each core: connectivity, then links of trees)
-    method : "classic" (the nine steps as published) or "streamed" (mapper.partitioning.streamed)
-    seed : the same seed gives the same bytes, for any number of threads
-    threads : at work at a time
-    memory_bytes : memory that the run is planned with; unless given, three quarters of what is free
-    bisection_repeats : random starts of each bisection
-    refinement_passes : visits to all vertices on every level while uncoarsening
-
-    Of the classic method:
-
-    matching_repeats : random orders tried for each round of pairing, 4 to 8
-    size_divisor : a coarse vertex is at most the capacity of a core over this
-    stop_shrink : coarsening stops when a round removes less than this share of the vertices
-    force_share : share of the groups, those pulled hardest, that may swap in an iteration
-    force_iterations : limit of iterations of force-directed refinement
-
-    Of the streamed method:
-
-    degree : connections of a neuron, in the mean, that the passes look at, heavy ones first
-    cluster_rounds : rounds of label propagation that make clusters
-    coarse_degree : mean connections of a cluster that the coarse graph keeps
-    block_vertices : vertices of a block, which is cut into cores in memory
-    block_passes : passes of refinement over the blocks
-    fm_passes : passes of FM in each bisection of a block
-    smoothing : steps that smooth the cut of a bisection
-    placement : effort of the placement, "fast", "default" or "strong"
-    level_budget : connections up to which the whole mapping is made on levels in memory
-    starts : partitions of the coarsest level, of which the best is taken
-    hop_passes : passes in which single neurons move to cores with fewer hops
-    exchanges : rounds of exchanges of neurons between cores near each other
-    hop_budget : connections that the passes, and the exchanges, look at in all: large networks have
-        fewer of both, or none
-    cycles : V-cycles over the mapping, of networks held in memory
-    proposals : of annealing, for each neuron on each level, at most
-    cycle_proposals : the same in V-cycles
-    anneal_budget : connections that annealing of the neurons looks at: large networks have fewer
-        proposals, but 30
-
-    Of the objective multicast, for networks whose nets fit the memory:
-
-    net_budget : pins of nets that a refinement of the partition looks at
-    recuts : rounds in which pairs of parts are bisected anew
-    tree_cycles : V-cycles over the mapping by tree hops
-    tree_proposals : of their annealing, for each neuron on each level
-    """
-
-    preset: str = "classic"
-    method: str = "classic"
-    objective: Objective = "unicast"
-    seed: int = 0
-    threads: int = 1
-    memory_bytes: int = 1 << 30
-    matching_repeats: int = 8
-    size_divisor: int = 15
-    stop_shrink: float = 0.2
-    bisection_repeats: int = 8
-    refinement_passes: int = 4
-    force_share: float = 0.05
-    force_iterations: int = 1000
-    degree: int = 1024
-    cluster_rounds: int = 3
-    coarse_degree: int = 100
-    block_vertices: int = 8192
-    block_passes: int = 3
-    fm_passes: int = 1
-    smoothing: int = 16
-    placement: Literal["fast", "default", "strong"] = "default"
-    level_budget: int = 5_000_000
-    starts: int = 2
-    hop_passes: int = 2
-    exchanges: int = 6
-    hop_budget: int = 50_000_000
-    cycles: int = 1
-    proposals: int = 50
-    cycle_proposals: int = 0
-    anneal_budget: int = 50_000_000
-    net_budget: int = 30_000_000
-    recuts: int = 10
-    tree_cycles: int = 1
-    tree_proposals: int = 30
+    # fmt: off
+    preset: str = _choice(
+        "run", "supplies the defaults of all other settings", "classic",
+        (*EFFORTS, "classic"), fast="fast", default="default", strong="strong",
+    )
+    method: str = _choice(
+        "all", "chosen by the preset: as published (classic), or for networks larger than RAM",
+        "classic", METHODS, fast="streamed", default="streamed", strong="streamed",
+    )
+    objective: Literal["unicast", "cut", "multicast"] = _choice(
+        "all", "what to minimize: unicast hops (one spike per synapse), cut (no refinement by "
+        "hops) or multicast hops (one spike per core reached; not in classic)",
+        "unicast", OBJECTIVES,
+    )
+    seed: int = _whole(
+        "run", "the same seed gives the same bytes for any number of threads", 0, (0, 2**63 - 1)
+    )
+    threads: int = _whole("run", "threads that work at a time", 1, (1, 1024), "threads")
+    memory_bytes: int = _whole(
+        "run", "memory budget of the run", 1 << 30, (1 << 28, MOST_MEMORY), "bytes"
+    )
+    matching_repeats: int = _whole(
+        "classic", "random orders tried in each round of matching", 8, (1, 64), "orders"
+    )
+    size_divisor: int = _whole(
+        "classic", "a coarse vertex is at most the capacity of a core divided by this",
+        15, (1, 1 << 20),
+    )
+    stop_shrink: float = _share(
+        "classic", "coarsening stops when a round removes less than this share of the vertices", 0.2
+    )
+    bisection_repeats: int = _whole(
+        "all", "random starts of each bisection", 8, (1, 64), "starts", fast=2, default=4
+    )
+    refinement_passes: int = _whole(
+        "all", "max passes over all vertices per level of refinement", 4, (0, 1000), "passes",
+        fast=2, default=5, strong=8,
+    )
+    force_share: float = _share(
+        "classic", "share of the groups, strongest forces first, that may swap per iteration", 0.05
+    )
+    force_iterations: int = _whole(
+        "classic", "max iterations of force-directed refinement", 1000, (0, 1 << 40), "iterations"
+    )
+    degree: int = _whole(
+        "streamed", "mean connections per neuron examined in each pass, heaviest first",
+        1024, (8, 1 << 30), "connections", fast=64,
+    )
+    cluster_rounds: int = _whole(
+        "streamed", "rounds of label propagation that form clusters", 3, (1, 100), "rounds", fast=2
+    )
+    coarse_degree: int = _whole(
+        "streamed", "mean connections per cluster that the coarse graph keeps",
+        100, (1, 1 << 20), "connections", fast=70,
+    )
+    block_vertices: int = _whole(
+        "streamed", "neurons per block; blocks are split into cores in memory",
+        8192, (64, 1 << 20), "neurons",
+    )
+    block_passes: int = _whole(
+        "streamed", "max refinement passes over the blocks", 3, (0, 1000), "passes", fast=2
+    )
+    fm_passes: int = _whole(
+        "streamed", "FM passes in each bisection of a block", 1, (0, 100), "passes",
+        fast=0, strong=3,
+    )
+    smoothing: int = _whole(
+        "streamed", "steps that smooth the cut of a bisection", 16, (0, 1000), "steps", fast=8
+    )
+    placement: Literal["fast", "default", "strong"] = _choice(
+        "streamed", "effort of the placement", "default", EFFORTS, fast="fast", strong="strong"
+    )
+    level_budget: int = _whole(
+        "streamed", "networks of up to this many connections are mapped on levels in memory",
+        5_000_000, (0, UNLIMITED), "connections", strong=UNLIMITED,
+    )
+    starts: int = _whole(
+        "streamed", "partitions tried on the coarsest level; the best is kept",
+        2, (1, 1000), "partitions", strong=16,
+    )
+    hop_passes: int = _whole(
+        "streamed", "passes that move single neurons to cores with fewer hops",
+        2, (0, 1000), "passes", fast=1, strong=3,
+    )
+    exchanges: int = _whole(
+        "streamed", "max rounds in which nearby cores exchange neurons; half as many on most "
+        "levels", 6, (0, 1000), "rounds", fast=0, strong=12,
+    )
+    hop_budget: int = _whole(
+        "streamed", "max connections that hop passes and exchanges examine; larger networks get "
+        "fewer of both, or none", 50_000_000, (0, UNLIMITED), "connections", strong=UNLIMITED,
+    )
+    cycles: int = _whole(
+        "streamed", "max V-cycles over the mapping, or with multicast over the partition, of "
+        "networks held in memory", 1, (0, 1000), "V-cycles", fast=0, strong=4,
+    )
+    proposals: int = _whole(
+        "streamed", "max annealing moves tried per neuron and level", 50, (0, 1 << 20), "moves",
+        fast=0, strong=5000,
+    )
+    cycle_proposals: int = _whole(
+        "streamed", "max annealing moves per neuron in V-cycles", 0, (0, 1 << 20), "moves",
+        strong=5000,
+    )
+    anneal_budget: int = _whole(
+        "streamed", "approx. number of connections annealing may examine; large networks get "
+        "fewer moves, but at least 30 per neuron",
+        50_000_000, (0, UNLIMITED), "connections", strong=1_000_000_000,
+    )
+    net_budget: int = _whole(
+        "multicast", "max pins of nets that refinement of the partition examines per level",
+        30_000_000, (0, UNLIMITED), "pins", fast=5_000_000, strong=1_000_000_000,
+    )
+    recuts: int = _whole(
+        "multicast", "max rounds in which pairs of parts are bisected again", 10, (0, 1000),
+        "rounds", fast=0, strong=60,
+    )
+    tree_cycles: int = _whole(
+        "multicast", "max V-cycles over the mapping by tree hops", 1, (0, 1000), "V-cycles",
+        strong=2,
+    )
+    tree_proposals: int = _whole(
+        "multicast", "max annealing moves per neuron and level in these V-cycles",
+        30, (0, 1 << 20), "moves", fast=8, strong=120,
+    )
+    # fmt: on
 
     def __post_init__(self) -> None:
-        for name, low, high in (
-            ("matching_repeats", 1, 64),
-            ("size_divisor", 1, 1 << 20),
-            ("bisection_repeats", 1, 64),
-            ("refinement_passes", 0, 1000),
-            ("force_iterations", 0, 1 << 40),
-            ("degree", 8, 1 << 30),
-            ("cluster_rounds", 1, 100),
-            ("coarse_degree", 1, 1 << 20),
-            ("block_vertices", 64, 1 << 20),
-            ("block_passes", 0, 1000),
-            ("fm_passes", 0, 100),
-            ("smoothing", 0, 1000),
-            ("level_budget", 0, 1 << 50),
-            ("starts", 1, 1000),
-            ("hop_passes", 0, 1000),
-            ("exchanges", 0, 1000),
-            ("hop_budget", 0, 1 << 50),
-            ("cycles", 0, 1000),
-            ("proposals", 0, 1 << 20),
-            ("cycle_proposals", 0, 1 << 20),
-            ("anneal_budget", 0, 1 << 50),
-            ("net_budget", 0, 1 << 50),
-            ("recuts", 0, 1000),
-            ("tree_cycles", 0, 1000),
-            ("tree_proposals", 0, 1 << 20),
-            ("threads", 1, 1024),
-            ("seed", 0, 2**63 - 1),
-            ("memory_bytes", 1 << 28, MOST_MEMORY),
-        ):
-            value: Any = getattr(self, name)
-            if not isinstance(value, Integral) or isinstance(value, bool):
-                raise UsageError(f"{name} is {value!r}; give a whole number, {low} to {high}")
-            number = int(value)
-            if not low <= number <= high:
-                raise UsageError(f"{name} is {number}; give {low} to {high}")
-            object.__setattr__(self, name, number)  # NumPy's are no numbers to JSON
-        for name, known in (
-            ("method", ("classic", "streamed")),
-            ("objective", OBJECTIVES),
-            ("placement", ("fast", "default", "strong")),
-        ):
-            if getattr(self, name) not in known:
-                raise UsageError(f"{name} is {getattr(self, name)!r}; give {' or '.join(known)}")
+        for name, setting in SETTINGS.items():
+            object.__setattr__(self, name, setting.check(getattr(self, name)))
         if self.objective == "multicast" and self.method == "classic":
             raise UsageError(
                 "the preset classic has no objective multicast: it is the published method, for "
                 "unicast; take the preset fast, default or strong"
             )
-        for name in ("stop_shrink", "force_share"):
-            share: Any = getattr(self, name)
-            if not isinstance(share, Real) or not LEAST_SHARE <= float(share) <= 1:
-                raise UsageError(f"{name} is {share!r}; give a share of {LEAST_SHARE} to 1")
-            object.__setattr__(self, name, float(share))
 
     def seed_of(self, step: int) -> int:
         """A seed of its own for each step, below 2^31: neighbouring seeds share none."""
-        return int(np.random.SeedSequence([self.seed, step]).generate_state(1)[0] >> 1)
+        from numpy.random import SeedSequence  # not for --help, which reads this table, too
+
+        return int(SeedSequence([self.seed, step]).generate_state(1)[0] >> 1)
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
 
+    def reads(self, name: str) -> bool:
+        """Whether a run with these settings reads one of them."""
+        group = SETTINGS[name].group
+        if group == "multicast":
+            return self.objective == "multicast"
+        return group in ("run", "all", self.method)
+
+
+SETTINGS: dict[str, Setting] = {
+    each.name: Setting(name=each.name, default=each.default, **each.metadata)
+    for each in fields(Settings)
+}
+"""The table, in the order of the fields."""
 
 PRESETS: dict[str, Settings] = {
-    "fast": Settings(
-        method="streamed",
-        bisection_repeats=2,
-        refinement_passes=2,
-        degree=64,
-        cluster_rounds=2,
-        coarse_degree=70,
-        block_passes=2,
-        fm_passes=0,
-        smoothing=8,
-        placement="fast",
-        starts=2,
-        hop_passes=1,
-        exchanges=0,
-        cycles=0,
-        proposals=0,
-        net_budget=5_000_000,
-        recuts=0,
-        tree_proposals=8,
-    ),
-    "default": Settings(method="streamed", bisection_repeats=4, refinement_passes=5),
-    "strong": Settings(
-        method="streamed",
-        bisection_repeats=8,
-        refinement_passes=8,
-        fm_passes=3,
-        placement="strong",
-        hop_passes=3,
-        exchanges=12,
-        level_budget=1 << 50,
-        starts=16,
-        hop_budget=1 << 50,
-        cycles=4,
-        proposals=5000,
-        cycle_proposals=5000,
-        anneal_budget=1_000_000_000,
-        net_budget=1_000_000_000,
-        recuts=60,
-        tree_cycles=2,
-        tree_proposals=120,
-    ),
-    "classic": Settings(),
+    name: Settings(**{each.name: each.in_preset(name) for each in SETTINGS.values()})
+    for name in SETTINGS["preset"].choices
 }
+
+
+def setting_of(name: str, known: Collection[str]) -> Setting:
+    """A row of the table; raises `UsageError` if it is not known, with the nearest name."""
+    if name not in known:
+        near = get_close_matches(name, known, n=1)
+        hint = f"; did you mean {near[0]}?" if near else ""
+        raise UsageError(f"there is no setting {shown(name)}{hint}")
+    return SETTINGS[name]
 
 
 def preset(name: str, **changes: Any) -> Settings:
     """The settings of a preset with some of them changed."""
     if name not in PRESETS:
-        raise UsageError(f"preset {name!r} is not known; choose from {', '.join(PRESETS)}")
-    known = [each.name for each in fields(Settings) if each.name != "preset"]
+        raise UsageError(f"preset {shown(name)} is not known; choose from {', '.join(PRESETS)}")
     for change in changes:
-        if change not in known:
-            near = get_close_matches(change, known, n=1)
-            hint = f"; did you mean {near[0]}?" if near else ""
-            raise UsageError(f"there is no setting {change!r}{hint}")
+        setting_of(change, [each for each in SETTINGS if each != "preset"])
     return replace(PRESETS[name], preset=name, **changes)

@@ -7,6 +7,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from mapper.cli import options as common
+from mapper.cli import tuning
 from mapper.errors import DOES_NOT_FIT
 
 EPILOG = """\
@@ -22,17 +23,14 @@ axon from it. What does not fit by these bounds cannot be mapped at all.
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.usage = "%(prog)s NET --chip C [options]"
     parser.add_argument("network", type=Path, metavar="NET", help="net.bin, or a file to import")
     common.add_chip(parser)
     common.add_constraints(parser)
     common.add_split(parser)
     common.add_rates(parser)
-    parser.add_argument(
-        "--preset",
-        default="default",
-        metavar="P",
-        help="of the run: fast, default, strong or classic",
-    )
+    tuning.add_preset(parser)
+    tuning.add_settings(parser)
     common.add_columns(parser)
     common.add_effort(parser, seed=False)
 
@@ -43,8 +41,8 @@ def run(options: argparse.Namespace) -> int:
     from mapper.limits.constraints import read_constraints
     from mapper.results.tables import columns, planned
     from mapper.runtime.memory_plan import enough_memory, make_plan
-    from mapper.settings import preset
 
+    settings = tuning.settings_of(options)
     chip, wishes = common.chip_of(options), common.wishes_of(options)
     with (
         common.open_network(options, options.network) as original,
@@ -57,11 +55,6 @@ def run(options: argparse.Namespace) -> int:
             constraints = read_constraints(wishes, chip, original, count)
             job = make_job(network, chip, common.threads_of(options), constraints)
             constraints.require_fit(chip, job.load.sizes, job.fans)
-        settings = preset(
-            options.preset,
-            memory_bytes=common.memory_of(options),
-            threads=common.threads_of(options),
-        )
         plan = make_plan(network, chip, settings)
         sample, enough = plan.sample, None
         if sample is not None and sample.thin:

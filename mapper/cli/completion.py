@@ -44,11 +44,17 @@ def completion_script(shell: str) -> str:
     from chipsim.chip.presets import PRESETS as CHIPS
     from mapper.cli.main import build_whole_parser
     from mapper.cli.manual import pages
-    from mapper.settings import PRESETS
+    from mapper.cli.tuning import METHOD
+    from mapper.settings import PRESETS, SETTINGS
 
     # Of a parser that only completes: what may be given stays wider than what is offered.
     parser = build_whole_parser()
-    offered = {"chip": tuple(CHIPS), "preset": tuple(PRESETS), "page": tuple(pages())}
+    offered = {
+        "chip": tuple(CHIPS),
+        "preset": tuple(PRESETS),
+        "page": tuple(pages()),
+        "set": tuple(f"{SETTINGS[name].option}=" for name in METHOD),
+    }
     for action in _actions(parser):
         if action.dest in offered and action.choices is None:
             action.choices = offered[action.dest]

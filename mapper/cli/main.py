@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import signal
 import sys
 import warnings
@@ -44,6 +45,9 @@ KEPT = {
 STAGED = ("run", "place")
 """Commands that work in stages, and can tell of them."""
 
+NEGATIVE = re.compile(r"-((\d[\d_]*\.?\d*|\.\d+)(e[+-]?\d+)?|inf(inity)?|nan)$", re.IGNORECASE)
+"""Words that are numbers, so that they are refused as such and not as unknown options."""
+
 EPILOG = """\
 examples:
   mapper generate cortex net.bin --side 316 --fanout 50 --sigma 6
@@ -54,6 +58,13 @@ exit codes: 0 done, 1 bad input or failed check, 2 usage, 3 the network does
 not fit the chip, 130 interrupted. `mapper COMMAND --help` explains a command,
 `mapper docs` lists what there is to read.
 """
+
+
+class HelpFormatter(argparse.RawDescriptionHelpFormatter):
+    """With a column for options that the longest of them fit, so that most help is one line."""
+
+    def __init__(self, prog: str) -> None:
+        super().__init__(prog, max_help_position=29)
 
 
 def build_parser(command: str | None = None) -> argparse.ArgumentParser:
@@ -71,7 +82,7 @@ def build_parser(command: str | None = None) -> argparse.ArgumentParser:
             name,
             help=text,
             description=f"{text[0].upper()}{text[1:]}.",
-            formatter_class=argparse.RawDescriptionHelpFormatter,
+            formatter_class=HelpFormatter,
         )
         if name == command:
             _fill(sub, name)
@@ -98,6 +109,7 @@ def _fill(sub: argparse.ArgumentParser, name: str) -> None:
     """Give the parser of a command its arguments."""
     module = import_module(f"mapper.cli.{'import_' if name == 'import' else name}")
     sub.epilog = module.EPILOG
+    sub._negative_number_matcher = NEGATIVE
     module.add_arguments(sub)
     sub.set_defaults(run=module.run)
     common = sub.add_argument_group("common options")

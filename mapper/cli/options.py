@@ -6,11 +6,11 @@ import argparse
 import json
 import sys
 from collections.abc import Callable, Collection, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mapper.errors import UsageError
+from mapper.errors import UsageError, shown
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -59,6 +59,15 @@ def _whole(text: str, least: int, end: int) -> int:
     return value
 
 
+def seconds(text: str) -> float:
+    """A time above 0."""
+    with suppress(ValueError):
+        value = float(text)
+        if 0 < value < float("inf"):
+            return value
+    raise argparse.ArgumentTypeError(f"{shown(text)} is not a number of seconds above 0")
+
+
 def add_chip(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("chip")
     group.add_argument(
@@ -67,8 +76,8 @@ def add_chip(parser: argparse.ArgumentParser) -> None:
     for name, text in (
         ("neurons", "neurons (sum of sizes) that a core holds"),
         ("synapses", "incoming synapses that a core stores"),
-        ("axons", "distinct source neurons of a core"),
-        ("axons-out", "distinct (neuron, other core) pairs that leave a core"),
+        ("axons", "distinct source neurons per core"),
+        ("axons-out", "distinct (neuron, other core) pairs per core"),
     ):
         group.add_argument(f"--{name}-per-core", type=positive, metavar="N", help=text)
 
@@ -78,7 +87,7 @@ def add_constraints(parser: argparse.ArgumentParser) -> None:
         "--constraints",
         type=Path,
         metavar="FILE.toml",
-        help="neurons that are pinned to a core or kept together",
+        help="neurons pinned to a core or kept together",
     )
 
 
@@ -86,25 +95,23 @@ def add_split(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--split-neurons",
         action="store_true",
-        help="spread the synapses of neurons that have more than a core holds over helpers",
+        help="spread excess fan-in over relay neurons",
     )
 
 
 def add_rates(parser: argparse.ArgumentParser) -> None:
-    group = parser.add_argument_group("firing rates")
-    group.add_argument(
+    parser.add_argument(
         "--rates",
         type=_rates,
         metavar="FILE",
-        help="rates of all neurons, which every synapse then carries: npz (array `rate`), text "
-        "(neuron, rate) or a SONATA spike report; or `uniform`: a rate of 1, the default for "
-        "NIR, ONNX and SONATA; or `weights`: synapses carry the magnitude of their weights",
+        help="firing rates: npz, text or SONATA spike report; `uniform` (1 each); `weights` (their "
+        "magnitudes)",
     )
-    group.add_argument(
+    parser.add_argument(
         "--rates-duration",
-        type=float,
+        type=seconds,
         metavar="SECONDS",
-        help="length of a spike report (default: until its last spike)",
+        help="of a spike report (default: until its last spike)",
     )
 
 
@@ -133,8 +140,8 @@ def add_columns(parser: argparse.ArgumentParser) -> None:
         "--columns",
         action=_AddColumns,
         metavar="ROLE=NAME,...",
-        help="columns of a table: source, target, weight (- for none; also a GraphML key), "
-        "source-population, target-population",
+        help="table columns or GraphML key: source, target, weight (- for none), "
+        "{source,target}-population",
     )
     for role in ("source", "target", "weight"):  # as they were called first
         parser.add_argument(
@@ -197,13 +204,15 @@ def chip_of(options: argparse.Namespace) -> Chip:
     )
 
 
-def add_effort(parser: argparse.ArgumentParser, seed: bool = True) -> None:
-    group = parser.add_argument_group("effort")
+def add_effort(group: argparse._ActionsContainer, seed: bool = True) -> None:
+    """Options in a group, or for a parser in one of their own."""
+    if isinstance(group, argparse.ArgumentParser):
+        group = group.add_argument_group("effort")
     group.add_argument(
         "--memory",
         type=size,
         metavar="SIZE",
-        help="memory to plan with, as 1GiB (default: three quarters of what is free)",
+        help="memory budget, e.g. 8GiB (default: 3/4 of free)",
     )
     add_threads(group)
     if seed:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import argparse
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 from mapper.cli import options as common
+from mapper.cli import tuning
 from mapper.errors import INTERRUPTED
+from mapper.settings import EFFORTS
 
 EPILOG = """\
 examples:
@@ -22,43 +23,36 @@ network. The cost of a QAPLIB instance is twice the spike-hops, as its sums run
 over both directions.
 """
 
+READ = {
+    "streamed": ("placement",),
+    "classic": ("bisection_repeats", "force_share", "force_iterations"),
+}
+"""Settings that placement reads, by the method of the preset."""
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.usage = "%(prog)s GROUPS --chip C [options]"
     parser.add_argument("groups", type=Path, metavar="GROUPS", help="graph of groups")
     common.add_chip(parser)
     parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="npz or csv to write")
-    parser.add_argument(
-        "--preset", default="default", metavar="P", help="fast, default, strong or classic"
-    )
+    tuning.add_preset(parser)
     parser.add_argument(
         "--effort",
-        choices=("fast", "default", "strong"),
+        dest="placement",
+        choices=EFFORTS,
         metavar="E",
         help="of the placement: fast, default or strong (default: as the preset says)",
     )
     parser.add_argument(
         "--time-limit",
-        type=_seconds,
+        type=common.seconds,
         metavar="SECONDS",
         help="keep the best placement found by then; not of classic",
     )
-    parser.add_argument(
-        "--force-iterations",
-        type=common.natural,
-        metavar="N",
-        help="classic: limit of force-directed refinement",
-    )
+    tuning.add_settings(parser, ["force_iterations"])
     common.add_columns(parser)
     common.add_rates(parser)
     common.add_effort(parser)
-
-
-def _seconds(text: str) -> float:
-    with suppress(ValueError):
-        seconds = float(text)
-        if 0 < seconds < float("inf"):
-            return seconds
-    raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds above 0")
 
 
 def run(options: argparse.Namespace) -> int:
@@ -76,24 +70,14 @@ def run(options: argparse.Namespace) -> int:
     from mapper.runtime.stopping import GRACE, Stop, StoppedError
     from mapper.runtime.threads import Team
     from mapper.scoring.measure import measure_network
-    from mapper.settings import preset
 
     if options.output is not None and options.output.suffix not in (".npz", ".csv"):
         raise UsageError(f"{options.output}: the name must end in .npz or .csv")
     chip = common.chip_of(options)
-    limit = options.force_iterations
-    given: dict[str, Any] = {} if limit is None else {"force_iterations": limit}
-    if options.effort is not None:
-        given["placement"] = options.effort
     if options.time_limit is not None and options.preset == "classic":
-        raise UsageError("--time-limit is not of the preset classic; use --force-iterations")
-    settings = preset(
-        options.preset,
-        seed=options.seed,
-        threads=common.threads_of(options),
-        memory_bytes=common.memory_of(options),
-        **given,
-    )
+        raise UsageError("--time-limit is not of the preset classic; use --set force-iterations=N")
+    settings = tuning.settings_of(options, tuple(name for names in READ.values() for name in names))
+    tuning.tell_unread(options, settings, READ[settings.method])
     stop = Stop(GRACE)
     with (
         common.lock_output(options.output),

@@ -32,7 +32,7 @@ from mapper.results.activity import (
     traffic_in,
     unicast_line,
 )
-from mapper.settings import PRESETS
+from mapper.settings import PRESETS, SETTINGS
 
 MANY = "multicast."
 METRICS: dict[str, tuple[str, str]] = {
@@ -247,10 +247,11 @@ def command_line(report: dict[str, Any]) -> str:
     base = PRESETS[given].to_json() if given in PRESETS else {}
     words += ["--preset", str(given)]
     for name, value in settings.items():
-        if name in ("preset", "method", "placement") or (base and base.get(name) == value):
+        if name in ("preset", "method") or (base and base.get(name) == value):
             continue
-        option = {"memory_bytes": "memory"}.get(name, name).replace("_", "-")
-        words += [f"--{option}", str(value)]
+        option = {"memory_bytes": "memory"}.get(name, name)
+        own = name in SETTINGS and SETTINGS[name].group == "run"
+        words += [f"--{option}", str(value)] if own else ["--set", f"{name}={value}"]
     return shlex.join(words)
 
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from numbers import Integral, Real
 from typing import Any
 
-from mapper.errors import UsageError
+from mapper.errors import UsageError, shown
 
 _PATH = (str, os.PathLike)
 _WANTED: dict[str, tuple[tuple[type, ...], str]] = {
@@ -43,11 +43,3 @@ def check_arguments(**given: Any) -> None:
             raise UsageError(f"{name} is {shown(value)}; give {words}")
     if given.get("threads") is not None and given["threads"] < 1:
         raise UsageError(f"threads is {given['threads']}; give {_WANTED['threads'][1]}")
-
-
-def shown(value: Any) -> str:
-    """A value in a message: a short one as it is, of others the type."""
-    text = repr(value)
-    if len(text) <= 40 and "\n" not in text and not text.startswith("<"):
-        return text
-    return f"a {type(value).__qualname__}"

@@ -134,7 +134,7 @@ def make_plan(network: NetworkFile, chip: Chip, settings: Settings) -> Plan:
 def enough_memory(network: NetworkFile, chip: Chip, settings: Settings) -> int | None:
     """About the bytes of `--memory` with which the cut into blocks sees enough of the network.
 
-    None if it sees little since no more is wanted: `--coarse-degree`.
+    None if it sees little since no more is wanted: `coarse_degree`.
     """
     if settings.coarse_degree < ENOUGH:
         return None

@@ -53,7 +53,7 @@ class Sample:
         if not self.thin:
             return found
         what = (
-            f"--coarse-degree {ENOUGH}"
+            f"--set coarse-degree={ENOUGH}"
             if enough is None
             else f"--memory {-(-enough // (1 << 20))}MiB"
         )

@@ -327,7 +327,12 @@ BAD: list[tuple[Any, dict[str, Any], type[Exception], str]] = [
     ((ONE, ONE + 1), {"seed": None}, UsageError, "seed is None; give a whole number$"),
     ((ONE, ONE + 1), {"starts": True}, UsageError, "starts is True; give a whole number, 1 to"),
     ((ONE, ONE + 1), {"degree": "9"}, UsageError, "degree is '9'; give a whole number, 8 to"),
-    ((ONE, ONE + 1), {"stop_shrink": "a"}, UsageError, "stop_shrink is 'a'; give a share"),
+    (
+        (ONE, ONE + 1),
+        {"stop_shrink": "a"},
+        UsageError,
+        "stop_shrink is 'a'; give a number, 0.001 to 1",
+    ),
     ((ONE, ONE + 1), {"threads": "2"}, UsageError, "threads is '2'; give a whole number"),
     ((ONE, ONE + 1), {"threads": 0}, UsageError, "threads is 0; give a whole number of 1 or more"),
     ((ONE, ONE + 1), {"memory": [1]}, UsageError, r"memory is \[1\]; give bytes, or a text"),

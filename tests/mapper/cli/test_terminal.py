@@ -86,6 +86,9 @@ def test_bash_completes(folder: Path) -> None:
     assert complete("comp") == {"completion"}
     assert "--preset" in complete("run", "--pre")
     assert complete("run", "--preset", "") >= set(PRESETS)
+    assert "--set" in complete("run", "--se")
+    assert complete("run", "--set", "hop-b") == {"hop-budget="}
+    assert "--fm-passes" not in complete("run", "--")
     assert "loihi64" in complete("check", "--chip", "loi")
     assert "microcircuit" in complete("generate", "micro")
     assert complete("docs", "tut") == {"tutorial"}

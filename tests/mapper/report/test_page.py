@@ -353,7 +353,7 @@ def test_command_lines() -> None:
     given = dict(zip(words[5::2], words[6::2], strict=True))
     assert given == {
         "--neurons-per-core": "16", "--axons-per-core": "500", "--preset": "fast",
-        "--seed": "3", "--threads": "2", "--memory": str(1 << 28), "--starts": "5",
+        "--seed": "3", "--threads": "2", "--memory": str(1 << 28), "--set": "starts=5",
     }  # fmt: skip
 
 

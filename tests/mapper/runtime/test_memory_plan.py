@@ -162,7 +162,7 @@ def test_what_is_said_of_a_sample() -> None:
         "the first cut sees about 5 connections for each cluster of neurons; with fewer than 20 "
         "the mapping gets much worse: give --memory 300MiB or more"
     )
-    assert thin.told(None).endswith(": give --coarse-degree 20 or more")
+    assert thin.told(None).endswith(": give --set coarse-degree=20 or more")
     assert thin.facts(7) == {
         "clusters": 1000, "connections": 5000, "per_cluster": 5.0, "enough_memory": 7,
     }  # fmt: skip
@@ -183,7 +183,7 @@ def test_runs_and_checks_say_how_thin_their_sample_is(
     said = checked.err.splitlines()[-1]
     assert said.startswith(f"note: the first cut sees about {degree} connections for each cluster")
     assert checked.json()["run"]["sample"]["per_cluster"] == degree
-    assert ("give --coarse-degree 20 or more" in said) == (degree < 20)
+    assert ("give --set coarse-degree=20 or more" in said) == (degree < 20)
     assert (made.err == said + "\n") == (degree < 20)
     assert made.json()["sample"]["per_cluster"] == degree
     assert f"  {degree} sampled connections a cluster\n" in Path("out/run.log").read_text()

@@ -1,0 +1,107 @@
+"""The settings of a run on the command line: `--set NAME=VALUE`, and an option for some of them.
+
+All of it comes from the table `mapper.settings.SETTINGS`.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Collection
+from typing import Any
+
+from mapper.cli import options as common
+from mapper.errors import UsageError, shown
+from mapper.settings import SETTINGS, Setting, Settings, preset, setting_of
+
+OWN = {"preset": "--preset", "seed": "--seed", "threads": "--threads", "memory_bytes": "--memory"}
+"""Settings that `--set` leaves to the options that say what a run may take."""
+METHOD = tuple(name for name in SETTINGS if name not in OWN)
+"""Settings that `mapper run --set` changes, in Python the keyword arguments `method`."""
+OLD = tuple(name for name in METHOD if SETTINGS[name].kind is not str)
+"""Settings that had an option each before there was `--set`."""
+
+
+def add_preset(group: argparse._ActionsContainer) -> None:
+    group.add_argument("--preset", default="default", metavar="P", help=SETTINGS["preset"].range)
+
+
+def add_settings(group: argparse._ActionsContainer, old: Collection[str] = ()) -> None:
+    """`--set`, and unseen the options that some settings had before there was it."""
+    group.add_argument(
+        "--set",
+        action="append",
+        metavar="NAME=VALUE",
+        help="a setting from `mapper docs settings`; repeatable",
+    )
+    for name in old:
+        group.add_argument(f"--{SETTINGS[name].option}", metavar="N", help=argparse.SUPPRESS)
+
+
+def settings_of(options: argparse.Namespace, names: Collection[str] = METHOD) -> Settings:
+    """The settings of the command line, of which `names` may be given; raises `UsageError`."""
+    given = _given(options, names)
+    if hasattr(options, "seed"):  # not every command has the option
+        given["seed"] = options.seed
+    return preset(
+        options.preset,
+        threads=common.threads_of(options),
+        memory_bytes=common.memory_of(options),
+        **given,
+    )
+
+
+def tell_unread(
+    options: argparse.Namespace, settings: Settings, read: Collection[str] | None = None
+) -> None:
+    """Say on stderr which of the settings that were given have no effect.
+
+    read : names of those that have one; None goes by the method and the objective
+    """
+    for name in _given(options, METHOD):
+        if not (settings.reads(name) if read is None else name in read):
+            where = f"--preset {settings.preset}"
+            if SETTINGS[name].group == "multicast":
+                where += f" and the objective {settings.objective}"
+            common.say(options, f"note: {name} has no effect with {where}")
+
+
+def _given(options: argparse.Namespace, names: Collection[str]) -> dict[str, Any]:
+    """The settings that the command line names, by options of their own or `--set`."""
+    found = {}
+    for name in names:
+        text = getattr(options, name, None)
+        if text is not None:
+            found[name] = SETTINGS[name].parse(text)
+    before = dict(found)
+    once: set[str] = set()
+    for word in getattr(options, "set", None) or ():
+        setting, value = _assigned(word, names)
+        name = setting.name
+        if name in once:
+            raise UsageError(f"--set gives {name} twice; give it once")
+        if name in before and before[name] != value:
+            raise UsageError(
+                f"{name} is given twice, as {before[name]} by its own option and as {value} by "
+                f"--set; give one"
+            )
+        once.add(name)
+        found[name] = value
+    return found
+
+
+def _assigned(word: str, names: Collection[str]) -> tuple[Setting, Any]:
+    """Name and value of a `--set`."""
+    name, equals, text = word.partition("=")
+    name = name.strip().lower().replace("-", "_")
+    if not equals:
+        raise UsageError(f"--set {shown(word)}: give NAME=VALUE, such as --set starts=4")
+    if name in OWN:
+        raise UsageError(f"--set: {name} has an option of its own; give {OWN[name]}")
+    if name in METHOD and name not in names:
+        raise UsageError(f"--set: {name} has no effect here; there are {', '.join(names)}")
+    try:
+        setting = setting_of(name, names)
+    except UsageError as error:
+        end = "" if str(error).endswith("?") else ";"
+        raise UsageError(f"--set: {error}{end} `mapper docs settings` lists all") from None
+    return setting, setting.parse(text.strip())
