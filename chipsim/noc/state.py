@@ -65,7 +65,7 @@ class Feed(NamedTuple):
     spread : ndarray[float64], shape (1,), share of packets to nodes drawn from all alike
     indptr : ndarray[int64], shape (nodes + 1,), entries of each node in the next two
     choice : ndarray[int32], target; below : ndarray[int64], sum of the weights up to it
-    guide : ndarray[int32], where to begin the search for a sum; see `_guide`
+    guide : ndarray[int32], where to begin the search for a sum; see `kernel._guide`
     """
 
     at: Int64Array

@@ -61,21 +61,6 @@ class Traffic:
     usage: Usage
     profile: Profile
 
-    @property
-    def pair_source(self) -> Int32Array:
-        """Source cores of the pairs, sorted; like the next two a new array at each use."""
-        return self.pairs.arrays()[0]
-
-    @property
-    def pair_target(self) -> Int32Array:
-        """Target cores of the pairs, sorted for each source; traffic within a core is there too."""
-        return self.pairs.arrays()[1]
-
-    @property
-    def pair_weight(self) -> Int64Array:
-        """Sum of the weights of each pair."""
-        return self.pairs.arrays()[2]
-
 
 def measure(
     chip: Chip,

@@ -8,50 +8,15 @@ of its own, and is a function of the sums per core pair.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from chipsim.chip.model import Chip
 from chipsim.errors import ChipError
-from chipsim.protocols import BlockSource, Int32Array, Int64Array, SynapseBlock
-from chipsim.traffic.arrays import Traffic, measure
+from chipsim.protocols import Int64Array
+from chipsim.traffic.arrays import Traffic
 from chipsim.traffic.links import existing
-
-
-def score(
-    chip: Chip,
-    core: Int32Array,
-    blocks: Iterable[SynapseBlock] | BlockSource,
-    *,
-    sizes: Int64Array,
-    rates: Int64Array | None = None,
-    undirected: bool = False,
-    weight_unit: float = 1.0,
-    rate_unit: float = 1.0,
-    threads: int = 1,
-    scratch: Path | None = None,
-) -> dict[str, Any]:
-    """All metrics of a mapping in one pass over ``blocks``.
-
-    Arguments and errors are those of `chipsim.traffic.arrays.measure`; the result is that of
-    `summarise`.
-    """
-    traffic = measure(
-        chip,
-        core,
-        blocks,
-        sizes=sizes,
-        rates=rates,
-        undirected=undirected,
-        weight_unit=weight_unit,
-        rate_unit=rate_unit,
-        threads=threads,
-        scratch=scratch,
-    )
-    return summarise(chip, traffic)
 
 
 def summarise(chip: Chip, traffic: Traffic) -> dict[str, Any]:

@@ -52,7 +52,6 @@ ending of DST tells:
   noxim    .noxim        traffic table of the simulator Noxim
 `mapper docs export` says what each can hold.
 """
-NEURON_OPTIONS = ("threshold", "leak", "bias")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

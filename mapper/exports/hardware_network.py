@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from chipsim.chip.presets import from_fields
 from hw.core.network import SpikingNetwork
@@ -22,26 +21,7 @@ from mapper.errors import MapperError
 from mapper.exports.synaptic import synaptic_weights
 from mapper.results.mapping_file import load_helpers, load_mapping
 from mapper.results.output import MAPPING, read_report
-from storage.store.network import RATE, NetworkFile
-from storage.store.writer import NetworkWriter
-
-
-def save_traffic(path: Path, network: SpikingNetwork, spikes: NDArray[np.bool_]) -> None:
-    """Write the network file by which `mapper` maps a network: its weights are its traffic.
-
-    spikes : of a run without a chip, shape (ticks, neurons) (`hw.core.arithmetic.simulate`). A
-        synapse has the weight of the spikes of its source; that of a silent one is 0, but kept.
-
-    Inputs are left out, since they are on no core.
-    """
-    between = network.source < network.neurons
-    source, target = network.source[between], network.target[between]
-    pairs = np.unique(np.stack([source, target]), axis=1)  # a spike goes there once
-    rate = spikes.sum(axis=0)
-    with NetworkWriter(path, network.neurons) as writer:
-        writer.add(pairs[0], pairs[1], rate[pairs[0]])
-        writer.set_attribute(RATE, rate)
-        writer.finish()
+from storage.store.network import NetworkFile
 
 
 def read_spiking(

@@ -28,7 +28,7 @@ from mapper.runtime.threads import Spares, Team
 FINE = 1 << 11  # weights below have a bin of their own; above, each octave has half as many
 BINS = FINE + 20 * FINE // 2
 LOOKED_AT = 64  # chunks from which the weights of all are estimated
-MAX_ROW = 2**30  # weights of a coarse row add up to less; see `_rescale`
+MAX_ROW = 2**30  # weights of a coarse row add up to less; see `_finish`
 
 
 @njit(cache=True, nogil=True)

@@ -11,8 +11,6 @@ from numpy.typing import NDArray
 Int64 = NDArray[np.int64]
 Int32 = NDArray[np.int32]
 
-PIN_BYTES = 8  # of a pin in memory: its vertex, and the net among those of the vertex
-
 
 @njit(cache=True, nogil=True)
 def _transpose(start, pins, count, vertex_start, nets):

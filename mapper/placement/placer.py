@@ -80,10 +80,8 @@ class Placer(ABC):
     stops soon: it returns, or raises `TimeUpError`.
     """
 
-    needs_start: bool = False
-
     @abstractmethod
     def place(
         self, problem: Problem, start: Placed | None, rng: np.random.Generator
     ) -> Iterator[Placed]:
-        """Placements, made from nothing or (if `needs_start`) from a given one."""
+        """Placements, made from nothing or, by annealing, from `start`."""

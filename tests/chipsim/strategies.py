@@ -14,7 +14,7 @@ from tests.twins.chipsim import Block, Edge, blocks_of
 
 @dataclass
 class Case:
-    """A network on a chip, with everything that `chipsim.traffic.metrics.score` takes."""
+    """A network on a chip, with everything that `chipsim.traffic.arrays.measure` takes."""
 
     chip: Chip
     core: list[int]

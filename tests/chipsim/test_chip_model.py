@@ -51,7 +51,8 @@ def test_json_round_trip() -> None:
 
 def test_numpy_numbers_become_plain() -> None:
     chip = Chip("c", np.int32(3), np.int64(2), unavailable=tuple(np.array([1])))
-    json.dumps(chip.to_json())
+    values = json.loads(json.dumps(chip.to_json()))
+    assert (values["width"], values["height"], values["unavailable"]) == (3, 2, [1])
 
 
 @pytest.mark.parametrize(

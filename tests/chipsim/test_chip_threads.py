@@ -18,8 +18,8 @@ from chipsim.chip.model import Chip
 from chipsim.errors import ChipError
 from chipsim.traffic import pairs
 from chipsim.traffic.arrays import Traffic, measure
-from chipsim.traffic.metrics import score
 from chipsim.workers import AHEAD, map_ordered
+from tests.chipsim.measured import score
 from tests.chipsim.strategies import Case, cases
 from tests.twins import chipsim as naive
 
@@ -32,8 +32,8 @@ def assert_same(found: Traffic, expected: Traffic) -> None:
     assert found.connectivity == expected.connectivity
     for name in ("unicast_links", "multicast_links", "congestion"):
         assert getattr(found, name).tobytes() == getattr(expected, name).tobytes(), name
-    for name in ("pair_source", "pair_target", "pair_weight"):
-        assert getattr(found, name).tolist() == getattr(expected, name).tolist(), name
+    for one, other in zip(found.pairs.arrays(), expected.pairs.arrays(), strict=True):
+        assert one.tolist() == other.tolist()
     for name in ("count", "neurons", "synapses", "axons_in", "axons_out"):
         use = getattr(found.usage, name)
         assert use.tolist() == getattr(expected.usage, name).tolist(), name
@@ -149,9 +149,8 @@ def test_a_larger_network(undirected: bool) -> None:
     matrix = np.zeros((1200, 1200), dtype=np.int64)
     np.add.at(matrix, (core[source], core[target]), weight)
     rows, columns = np.nonzero(matrix)
-    assert whole.pair_source.tolist() == rows.tolist()
-    assert whole.pair_target.tolist() == columns.tolist()
-    assert whole.pair_weight.tolist() == matrix[rows, columns].tolist()
+    pairs = [part.tolist() for part in whole.pairs.arrays()]
+    assert pairs == [rows.tolist(), columns.tolist(), matrix[rows, columns].tolist()]
     for threads in (2, 3):
         shuffled = [blocks[i] for i in rng.permutation(len(blocks))]
         options = {"sizes": sizes, "undirected": undirected, "threads": threads}

@@ -16,6 +16,7 @@ import pytest
 from mapper.cli.main import COMMANDS, build_whole_parser, main, subparsers
 from mapper.settings import PRESETS, SETTINGS
 from storage.formats import EXPORTS
+from tests.chipsim.measured import score
 from tests.docs.blocks import DOCS
 from tests.mapper.helpers import random_network
 from tests.mapper.report.made import random_folder
@@ -62,7 +63,6 @@ def test_every_metric_has_a_row() -> None:
     import numpy as np
 
     from chipsim.chip.model import Chip
-    from chipsim.traffic.metrics import score
 
     found = score(Chip("c", 1, 1), np.zeros(0, np.int32), [], sizes=np.ones(0, np.int64))
     inner = {f"multicast.{name}" for name in found.pop("multicast")}

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
+from numpy.typing import NDArray
 
 from hw.core.network import SpikingNetwork
 from hw.core.shape import CoreShape
+from storage.store.network import RATE
+from storage.store.writer import NetworkWriter
 
 TINY = CoreShape(
     neurons=8, axons=16, routes=32, synapses=64, potential_bits=8, weight_bits=5, sum_bits=9,
@@ -95,3 +100,21 @@ def layered(sizes: tuple[int, ...] = (9, 6, 3), inputs: int = 4, seed: int = 5) 
         subtract=1,
         inputs=inputs,
     )
+
+
+def save_traffic(path: Path, network: SpikingNetwork, spikes: NDArray[np.bool_]) -> None:
+    """Write the network file by which `mapper` maps a network: its weights are its traffic.
+
+    spikes : of a run without a chip, shape (ticks, neurons) (`hw.core.arithmetic.simulate`). A
+        synapse has the weight of the spikes of its source; that of a silent one is 0, but kept.
+
+    Inputs are left out, since they are on no core.
+    """
+    between = network.source < network.neurons
+    source, target = network.source[between], network.target[between]
+    pairs = np.unique(np.stack([source, target]), axis=1)  # a spike goes there once
+    rate = spikes.sum(axis=0)
+    with NetworkWriter(path, network.neurons) as writer:
+        writer.add(pairs[0], pairs[1], rate[pairs[0]])
+        writer.set_attribute(RATE, rate)
+        writer.finish()

@@ -158,6 +158,8 @@ def test_sums_at_their_ends() -> None:
         zeros = np.zeros(len(weights), int)
         network = SpikingNetwork(1, zeros, zeros, np.array(weights), threshold=1)
         network.require_fit(SHAPE)
+        with pytest.raises(HwError, match="add up to"):
+            network.require_fit(replace(SHAPE, sum_bits=SHAPE.sum_bits - 1))
 
 
 @pytest.mark.parametrize(

@@ -189,7 +189,6 @@ class ClassPlacer(Placer):
     rounds: int = 40
     hot: float = 1.0
     cold: float = 0.05
-    needs_start = True
 
     def place(
         self, problem: Problem, start: Placed | None, rng: np.random.Generator

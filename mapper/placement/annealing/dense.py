@@ -368,7 +368,6 @@ class AnnealingPlacer(Placer):
     schedule: Schedule
     whole: bool = False
     threads: int | None = None
-    needs_start = True
 
     def place(
         self, problem: Problem, start: Placed | None, rng: np.random.Generator

@@ -14,9 +14,9 @@ from hw.core.shape import CoreShape
 from hw.run import ChipSimulator
 from hw.tables import make_tables
 from mapper.errors import MapperError
-from mapper.exports.hardware_network import read_spiking, save_traffic, tables_of
+from mapper.exports.hardware_network import read_spiking, tables_of
 from storage.store.network import NetworkFile
-from tests.hw.networks import layered, ring
+from tests.hw.networks import layered, ring, save_traffic
 from tests.mapper.conftest import Run
 from tests.mapper.helpers import write_network
 

@@ -75,7 +75,7 @@ def in_no_time(
 
 
 def alone(name: str, placer: interface.Placer) -> Placer:
-    """One of the portfolio's placers; those that need a start get the groups in their order."""
+    """One of the portfolio's placers; they get a start, the groups in their order."""
 
     def place(
         groups: Subgraph, region: Region, usable: NDArray[np.bool_], rng: np.random.Generator
@@ -84,7 +84,7 @@ def alone(name: str, placer: interface.Placer) -> Placer:
         problem = interface.Problem(groups, region, rank, 2, 1 << 28, Clock())
         start = next(CurvePlacer(False).place(problem, None, rng))
         given = start.x.copy(), start.y.copy()
-        found = list(placer.place(problem, start if placer.needs_start else None, rng))
+        found = list(placer.place(problem, start, rng))
         assert np.array_equal(given, (start.x, start.y))
         for each in found:
             assert each.cost == hop_cost(groups, each.x, each.y)

@@ -116,7 +116,8 @@ def test_a_stream_that_is_left_early_starts_no_more(team: Team) -> None:
 def test_work_is_shared_by_all_threads() -> None:
     meeting = threading.Barrier(3, timeout=10)
     with Team(3) as team:
-        team.map(lambda _: meeting.wait(), range(3))  # would time out with fewer
+        met = list(team.map(lambda _: meeting.wait(), range(3)))  # would time out with fewer
+    assert sorted(met) == [0, 1, 2]
 
 
 def test_no_thread_is_left_behind() -> None:

@@ -1,0 +1,18 @@
+"""Metrics in one call, as most tests want them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from chipsim.chip.model import Chip
+from chipsim.protocols import BlockSource, Int32Array, SynapseBlock
+from chipsim.traffic.arrays import measure
+from chipsim.traffic.metrics import summarise
+
+
+def score(
+    chip: Chip, core: Int32Array, blocks: Iterable[SynapseBlock] | BlockSource, **options: Any
+) -> dict[str, Any]:
+    """All metrics of a mapping; options are those of `measure`."""
+    return summarise(chip, measure(chip, core, blocks, **options))

@@ -1,0 +1,240 @@
+"""Nothing lies about: names have a use outside the tests, and every test can fail."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from functools import cache
+from typing import NamedTuple
+
+from tests.test_structure import PACKAGES, ROOT, modules
+
+# Names that nothing in the code names, and why they stay.
+REASONS = {
+    "hw.core.arithmetic.simulate": "what cores agree with, for users of hw (docs/core.md)",
+    "hw.run.ChipSimulator": "for users of hw (docs/core.md)",
+    "mapper.api.map_network": "what mapper/__init__.py hands out",
+    "mapper.result.NetworkMapping._repr_html_": "called by notebooks",
+    "mapper.warmup.trust_kernels": "sets a checkout up, whose kernels are newer than their table",
+    "storage.formats.export_network": "the counterpart of import_network, for users of storage",
+    "storage.formats.sinks.Stream.writable": "called by pyarrow",
+    "storage.store.memory.MemoryGraph.from_edges": "how tests of all packages make their graphs",
+}
+
+# Names that are looked up in a module by their text: of commands, and of modules of a registry;
+# and what Amaranth calls.
+LOOKED_UP = {
+    "mapper.cli": ("add_arguments", "run", "EPILOG"),
+    "mapper.exports": ("save",),
+    "storage.formats": ("load", "save"),
+    "hw": ("elaborate",),
+}
+
+
+class Definition(NamedTuple):
+    """A name of a module, or of a class in it (`owner`)."""
+
+    module: str
+    owner: str
+    name: str
+    node: ast.AST
+
+    @property
+    def path(self) -> str:
+        return ".".join(filter(None, (self.module, self.owner, self.name)))
+
+
+def definitions(module: str, tree: ast.Module) -> Iterator[Definition]:
+    classes = [(node.name, node.body) for node in tree.body if isinstance(node, ast.ClassDef)]
+    for owner, body in [("", tree.body), *classes]:
+        for node in body:
+            for name in _bound(node):
+                if not name.startswith("__"):
+                    yield Definition(module, owner, name, node)
+
+
+def _bound(node: ast.stmt) -> list[str]:
+    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+        return [node.name]
+    targets: list[ast.expr] = []
+    if isinstance(node, ast.Assign | ast.AnnAssign):
+        targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+    return [target.id for target in targets if isinstance(target, ast.Name)]
+
+
+class Module:
+    """What a module reads: how often each name and attribute, and names of other modules."""
+
+    def __init__(self, name: str, tree: ast.Module) -> None:
+        nodes = list(ast.walk(tree))
+        self.name = name
+        self.names, self.attributes = reads(nodes)
+        self.imports = [node for node in nodes if isinstance(node, ast.ImportFrom)]
+        self.dotted = {
+            (dotted(node.value), node.attr) for node in nodes if isinstance(node, ast.Attribute)
+        }
+
+
+def dotted(node: ast.expr) -> str:
+    """`a.b` for what is written so; nothing for other expressions."""
+    if isinstance(node, ast.Name):
+        return node.id
+    return f"{dotted(node.value)}.{node.attr}" if isinstance(node, ast.Attribute) else ""
+
+
+def reads(nodes: Iterable[ast.AST]) -> tuple[Counter[str], Counter[str]]:
+    """How often each name, and each attribute, is read."""
+    names, attributes = [], []
+    for node in nodes:
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
+            names.append(node.id)
+        elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load):
+            attributes.append(node.attr)
+    return Counter(names), Counter(attributes)
+
+
+def taken_from_modules(found: dict[str, Module]) -> set[tuple[str, str]]:
+    """(module, name) of all that modules take from others and use; what a package only hands on
+    counts if somebody takes it from there."""
+    taken: set[tuple[str, str]] = set()
+    handed: dict[tuple[str, str], tuple[str, str]] = {}
+    for importer in found.values():
+        aliases = {}
+        for node in importer.imports:
+            for one in node.names:
+                whole, known_as = f"{node.module}.{one.name}", one.asname or one.name
+                if whole in found:
+                    aliases[known_as] = whole
+                elif importer.names[known_as]:
+                    taken.add((str(node.module), one.name))
+                else:
+                    handed[importer.name, known_as] = (str(node.module), one.name)
+        taken |= {(aliases.get(value, value), name) for value, name in importer.dotted}
+    for name in list(taken):
+        while name in handed:
+            name = handed[name]
+            taken.add(name)
+    return taken
+
+
+def unused(trees: dict[str, ast.Module], users: dict[str, ast.Module]) -> set[str]:
+    """Paths of the names of `trees` that neither they nor `users` use."""
+    found = {name: Module(name, tree) for name, tree in (trees | users).items()}
+    taken = taken_from_modules(found)
+    attributes: Counter[str] = Counter()
+    for module in found.values():
+        attributes.update(module.attributes)
+    wrong = set()
+    for name, tree in trees.items():
+        for one in definitions(name, tree):
+            if one.owner:
+                read = attributes[one.name]
+            elif (name, one.name) in taken:
+                continue
+            else:
+                read = found[name].names[one.name]
+            # what a function says of itself is no use of it
+            if not read or read == reads(ast.walk(one.node))[bool(one.owner)][one.name]:
+                wrong.add(one.path)
+    return wrong
+
+
+def is_looked_up(path: str) -> bool:
+    name = path.rpartition(".")[2]
+    return any(path.startswith(f"{base}.") and name in names for base, names in LOOKED_UP.items())
+
+
+@cache
+def users() -> dict[str, ast.Module]:
+    """Code beside the packages that is not tests."""
+    paths = [*(ROOT / "scripts").glob("*.py"), ROOT / "docs" / "generated.py"]
+    return {f"{path.parent.name}.{path.stem}": ast.parse(path.read_text()) for path in paths}
+
+
+def test_no_unused_public_name() -> None:
+    """Nor a private one; constants, functions, classes and what these have."""
+    found = {path for path in unused(modules(), users()) if not is_looked_up(path)}
+    assert not found - set(REASONS), "use it, delete it with its tests, or give a reason"
+    assert not set(REASONS) - found, "used by now, or gone: take it off the list"
+
+
+def test_names_without_a_use_are_seen() -> None:
+    sources = {
+        "p": "from p.a import handed",
+        "p.a": "def used(): pass\ndef alone(): alone()\ndef handed(): pass\nLEFT = 1\n"
+        "class Kind:\n    def read(self): pass\n    def other(self): self.other()\n",
+        "p.b": "from p import handed\nfrom p import a\nfrom p.a import Kind\n"
+        "def _private(): a.used(); handed(); Kind().read()\n",
+    }
+    trees = {name: ast.parse(source) for name, source in sources.items()}
+    assert unused(trees, {}) == {"p.a.alone", "p.a.LEFT", "p.a.Kind.other", "p.b._private"}
+
+
+def test_private_names_in_comments_exist() -> None:
+    """A comment that points at `_name` points at something."""
+    wrong = []
+    for path in (path for package in PACKAGES for path in (ROOT / package).rglob("*.py")):
+        text = path.read_text()
+        pointed = set(re.findall(r"`(_[a-z]\w+)`", text))
+        missing = [name for name in pointed if not re.search(rf"(?<![`\w]){name}\b", text)]
+        wrong += [f"{path.relative_to(ROOT)}: {name}" for name in missing]
+    assert not wrong
+
+
+# ---- tests ----------------------------------------------------------------------------------
+
+CHECKS = ("raises", "warns", "fail", "run_yosys")  # run_yosys: its scripts have assertions
+UNCHECKED = {  # tests without a check, and why
+    "tests.mapper.runtime.test_installation.test_nothing_is_hidden_here": "it must not raise",
+}
+
+
+def unchecked(trees: dict[str, ast.Module]) -> set[str]:
+    """Tests that neither assert something, nor call one that does, whatever its module."""
+    functions = [
+        (name, node)
+        for name, tree in trees.items()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+    ]
+    checks: set[str] = set(CHECKS)
+    called: dict[tuple[str, str], set[str]] = {}
+    for name, node in functions:
+        inside = list(ast.walk(node))
+        found = {dotted(one.func).rpartition(".")[2] for one in inside if isinstance(one, ast.Call)}
+        found |= {one.arg for one in node.args.args}  # fixtures
+        if any(isinstance(one, ast.Assert) for one in inside):
+            found.add("assert_")
+        checks |= {one for one in found if one.startswith("assert_")}
+        called[name, node.name] = called.get((name, node.name), set()) | found
+    while more := {name for (_, name), found in called.items() if found & checks} - checks:
+        checks |= more
+    return {
+        f"{module}.{name}"
+        for (module, name), found in called.items()
+        if name.startswith("test_") and not found & checks
+    }
+
+
+def test_every_test_can_fail() -> None:
+    trees = {
+        ".".join(path.relative_to(ROOT).with_suffix("").parts): ast.parse(path.read_text())
+        for path in (ROOT / "tests").rglob("*.py")
+    }
+    found = unchecked(trees)
+    assert not found - set(UNCHECKED), "assert what holds, or say why nothing can be asserted"
+    assert not set(UNCHECKED) - found, "checked by now, or gone: take it off the list"
+
+
+def test_tests_without_a_check_are_seen() -> None:
+    source = """
+def check(): assert True
+def test_by_another(): check()
+def test_of_nothing(): print(check)
+def test_of_faults():
+    with pytest.raises(ValueError):
+        pass
+"""
+    assert unchecked({"t": ast.parse(source)}) == {"t.test_of_nothing"}
