@@ -21,6 +21,15 @@ Folders that do not exist have to be made first. zsh looks into ~/.zfunc if
 shells complete commands, options, presets, pages and names of files. Write the
 script anew after an update.
 """
+BASH_END = """
+# A value follows NAME= without a space.
+_mapper_complete() {
+  _shtab_mapper "$@"
+  [[ ${#COMPREPLY[@]} == 1 && ${COMPREPLY[0]} == *= ]] && compopt -o nospace 2> /dev/null
+  return 0
+}
+complete -o bashdefault -F _mapper_complete mapper
+"""
 SHELLS = ("bash", "zsh", "fish", "tcsh", "powershell")
 
 
@@ -44,8 +53,7 @@ def completion_script(shell: str) -> str:
     from chipsim.chip.presets import PRESETS as CHIPS
     from mapper.cli.main import build_whole_parser
     from mapper.cli.manual import pages
-    from mapper.cli.tuning import METHOD
-    from mapper.settings import PRESETS, SETTINGS
+    from mapper.settings import PRESETS
 
     # Of a parser that only completes: what may be given stays wider than what is offered.
     parser = build_whole_parser()
@@ -53,14 +61,15 @@ def completion_script(shell: str) -> str:
         "chip": tuple(CHIPS),
         "preset": tuple(PRESETS),
         "page": tuple(pages()),
-        "set": tuple(f"{SETTINGS[name].option}=" for name in METHOD),
     }
     for action in _actions(parser):
-        if action.dest in offered and action.choices is None:
-            action.choices = offered[action.dest]
+        choices = getattr(action, "offered", offered.get(action.dest))
+        if choices is not None and action.choices is None:
+            action.choices = choices
         elif action.type is Path:
             action.complete = shtab.FILE  # type: ignore[attr-defined]
-    return shtab.complete(parser, shell).rstrip("\n") + "\n"
+    script = shtab.complete(parser, shell).rstrip("\n") + "\n"
+    return script + BASH_END if shell == "bash" else script
 
 
 def _actions(parser: argparse.ArgumentParser) -> Iterator[argparse.Action]:

@@ -28,6 +28,7 @@ READ = {
     "classic": ("bisection_repeats", "force_share", "force_iterations"),
 }
 """Settings that placement reads, by the method of the preset."""
+SETTABLE = tuple(name for names in READ.values() for name in names)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -49,7 +50,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="SECONDS",
         help="keep the best placement found by then; not of classic",
     )
-    tuning.add_settings(parser, ["force_iterations"])
+    tuning.add_settings(parser, SETTABLE, old=["force_iterations"])
     common.add_columns(parser)
     common.add_rates(parser)
     common.add_effort(parser)
@@ -76,7 +77,7 @@ def run(options: argparse.Namespace) -> int:
     chip = common.chip_of(options)
     if options.time_limit is not None and options.preset == "classic":
         raise UsageError("--time-limit is not of the preset classic; use --set force-iterations=N")
-    settings = tuning.settings_of(options, tuple(name for names in READ.values() for name in names))
+    settings = tuning.settings_of(options, SETTABLE)
     tuning.tell_unread(options, settings, READ[settings.method])
     stop = Stop(GRACE)
     with (

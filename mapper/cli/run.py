@@ -50,7 +50,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="O",
         help="minimize unicast hops, cut or multicast hops",
     )
-    tuning.add_settings(method, tuning.OLD)
+    tuning.add_settings(method, old=tuning.OLD)
     common.add_effort(method)
 
 

@@ -25,14 +25,17 @@ def add_preset(group: argparse._ActionsContainer) -> None:
     group.add_argument("--preset", default="default", metavar="P", help=SETTINGS["preset"].range)
 
 
-def add_settings(group: argparse._ActionsContainer, old: Collection[str] = ()) -> None:
-    """`--set`, and unseen the options that some settings had before there was it."""
-    group.add_argument(
+def add_settings(
+    group: argparse._ActionsContainer, names: Collection[str] = METHOD, old: Collection[str] = ()
+) -> None:
+    """`--set` for some settings, and unseen the options that some had before there was it."""
+    action = group.add_argument(
         "--set",
         action="append",
         metavar="NAME=VALUE",
         help="a setting from `mapper docs settings`; repeatable",
     )
+    action.offered = tuple(f"{SETTINGS[name].option}=" for name in names)  # type: ignore[attr-defined]
     for name in old:
         group.add_argument(f"--{SETTINGS[name].option}", metavar="N", help=argparse.SUPPRESS)
 

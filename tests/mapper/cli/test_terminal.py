@@ -88,6 +88,8 @@ def test_bash_completes(folder: Path) -> None:
     assert complete("run", "--preset", "") >= set(PRESETS)
     assert "--set" in complete("run", "--se")
     assert complete("run", "--set", "hop-b") == {"hop-budget="}
+    assert complete("place", "--set", "force-") == {"force-share=", "force-iterations="}
+    assert "hop-budget=" not in complete("place", "--set", "hop-b")
     assert "--fm-passes" not in complete("run", "--")
     assert "loihi64" in complete("check", "--chip", "loi")
     assert "microcircuit" in complete("generate", "micro")
