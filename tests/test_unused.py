@@ -9,6 +9,9 @@ from collections.abc import Iterable, Iterator
 from functools import cache
 from typing import NamedTuple
 
+import jinja2
+import jinja2.nodes
+
 from tests.test_structure import PACKAGES, ROOT, modules
 
 # Names that nothing in the code names, and why they stay.
@@ -148,9 +151,13 @@ def is_looked_up(path: str) -> bool:
 
 @cache
 def users() -> dict[str, ast.Module]:
-    """Code beside the packages that is not tests."""
+    """Code beside the packages that is not tests, and the attributes that templates read."""
     paths = [*(ROOT / "scripts").glob("*.py"), ROOT / "docs" / "generated.py"]
-    return {f"{path.parent.name}.{path.stem}": ast.parse(path.read_text()) for path in paths}
+    found = {f"{path.parent.name}.{path.stem}": ast.parse(path.read_text()) for path in paths}
+    for path in (ROOT / "mapper" / "report" / "templates").glob("*.j2"):
+        read = jinja2.Environment().parse(path.read_text()).find_all(jinja2.nodes.Getattr)
+        found[path.name] = ast.parse("\n".join(f"it.{node.attr}" for node in read))
+    return found
 
 
 def test_no_unused_public_name() -> None:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from itertools import pairwise
 from math import ceil
+from typing import NamedTuple
 
 import numpy as np
 
-from mapper.report.markup import Html, details, join, number, percent, table, text
+from mapper.report.cells import Table, number, percent, table
 from mapper.report.view import Grid, View
 from mapper.results.activity import multicast_line, same_activity, traffic_in, unicast_line
 
@@ -23,10 +24,57 @@ POINTS = 160
 PERCENTILES = (100, 99, 90, 75, 50, 25, 0)
 
 
-def distance_chart(views: list[View]) -> Html:
+class Mark(NamedTuple):
+    """A word at an axis."""
+
+    x: str
+    y: str
+    anchor: str
+    text: str
+
+
+class Line(NamedTuple):
+    """A line across, and the value it stands for."""
+
+    path: str
+    mark: Mark
+
+
+class Bar(NamedTuple):
+    series: int
+    x: float
+    y: float
+    width: float
+    height: float
+
+
+class Curve(NamedTuple):
+    series: int
+    line: str
+    area: str
+
+
+class Chart(NamedTuple):
+    """names : of the series; numbers : the same as a table"""
+
+    title: str
+    below: str
+    names: list[str]
+    grid: list[Line]
+    bars: list[Bar]
+    curves: list[Curve]
+    marks: list[Mark]
+    numbers: Table
+    note: str = ""
+    width: int = WIDTH
+    height: int = HEIGHT
+    right: int = WIDTH - RIGHT
+
+
+def distance_chart(views: list[View]) -> Chart | None:
     """Share of the traffic by hops, bars side by side for two mappings."""
     if not any(view.distances.any() for view in views):
-        return Html("<p>The network has no traffic.</p>")
+        return None
     farthest = max(int(np.flatnonzero(v.distances).max(initial=0)) for v in views)
     wide = -(-(farthest + 1) // BARS)
     shares = [_share(view.distances[: farthest + 1]) for view in views]
@@ -38,15 +86,12 @@ def distance_chart(views: list[View]) -> Html:
     top = max(float(b.max(initial=0)) for b in binned) or 1.0
     slot = (WIDTH - LEFT - RIGHT) / count
     bar = min(slot * 0.8 / len(views), 48.0)
-    shapes = []
+    bars = []
     for series, values in enumerate(binned):
         for i, value in enumerate(values.tolist()):
             height = value / top * (HEIGHT - TOP - BOTTOM)
             x = LEFT + slot * (i + 0.5) + bar * (series - len(views) / 2)
-            shapes.append(
-                f'<rect class="s{series}" x="{x:.1f}" y="{HEIGHT - BOTTOM - height:.1f}" '
-                f'width="{bar:.1f}" height="{height:.1f}" rx="1.5"/>'
-            )
+            bars.append(Bar(series, x, HEIGHT - BOTTOM - height, bar, height))
     longest = max(len(_bin_name(i, wide, farthest)) for i in range(count))
     every = max(1, -(-count // 10), ceil((longest + 1) * LETTER / slot))
     marks = [
@@ -59,41 +104,36 @@ def distance_chart(views: list[View]) -> Html:
         for d in range(farthest + 1)
     ]
     heads = ["Hops"] + [h + _of(v, views) for v in views for h in ("Traffic", "Share")]
-    plot = _plot(
-        "Share of the traffic by number of hops", "hops", [*shapes, *marks], top, _percent_tick
-    )
-    return join(
-        [_figure(plot, views), details("Numbers", table("Traffic by distance", heads, rows))]
-    )
+    return Chart(
+        "Share of the traffic by number of hops", "hops", [view.label for view in views],
+        _grid(top, _percent_tick), bars, [], marks, table("Traffic by distance", heads, rows),
+    )  # fmt: skip
 
 
-def link_chart(views: list[View]) -> Html:
+def link_charts(views: list[View]) -> list[Chart]:
     """Loads of all links, strongest first; of one mapping unicast and multicast.
 
     These are in one chart if both are of the same activity.
     """
     if not any(loads.any() for view in views for loads in view.loads.values()):
-        return Html("<p>No traffic crosses a link.</p>")
+        return []
     if len(views) > 1:
-        return _link_chart(views, [(view.label, view.loads["unicast"]) for view in views])
+        return [_link_chart([(view.label, view.loads["unicast"]) for view in views])]
     view = views[0]
     curves = [(name.capitalize(), loads) for name, loads in view.loads.items()]
     traffic = traffic_in(view.report)
     if same_activity(view.report["metrics"], traffic):
-        return _link_chart(views, curves)
+        return [_link_chart(curves)]
     lines = unicast_line(traffic), multicast_line(traffic)
-    return join(
-        Html(f"<p class=note>{text(line[:1].upper() + line[1:])}.</p>{_link_chart(views, [curve])}")
+    return [
+        _link_chart([curve], f"{line[:1].upper()}{line[1:]}.")
         for line, curve in zip(lines, curves, strict=True)
-    )
+    ]
 
 
-def _link_chart(views: list[View], curves: list[tuple[str, Grid]]) -> Html:
+def _link_chart(curves: list[tuple[str, Grid]], note: str = "") -> Chart:
     top = max((float(loads.max(initial=0)) for _, loads in curves), default=0.0) or 1.0
-    shapes = []
-    for series, (_, loads) in enumerate(curves):
-        if loads.size:
-            shapes.append(_curve(series, loads, top))
+    drawn = [_curve(series, loads, top) for series, (_, loads) in enumerate(curves) if loads.size]
     marks = [
         _tick_x(
             LEFT + (WIDTH - LEFT - RIGHT) * share / 100,
@@ -102,9 +142,6 @@ def _link_chart(views: list[View], curves: list[tuple[str, Grid]]) -> Html:
         )
         for share in (0, 25, 50, 75, 100)
     ]
-    plot = _plot(
-        "Load of the links, strongest first", "of the links", [*shapes, *marks], top, _tick
-    )
     rows: list[list[object]] = []
     for percentile in PERCENTILES:
         name = {100: "Largest", 50: "Median", 0: "Smallest"}.get(
@@ -115,10 +152,13 @@ def _link_chart(views: list[View], curves: list[tuple[str, Grid]]) -> Html:
     rows.append(["Idle links", *(int((loads == 0).sum()) for _, loads in curves)])
     rows.append(["Links", *(int(loads.size) for _, loads in curves)])
     numbers = table("Load of the links", ["", *(name for name, _ in curves)], rows)
-    return join([_figure(plot, views, [name for name, _ in curves]), details("Numbers", numbers)])
+    return Chart(
+        "Load of the links, strongest first", "of the links", [name for name, _ in curves],
+        _grid(top, _tick), [], drawn, marks, numbers, note,
+    )  # fmt: skip
 
 
-def _curve(series: int, loads: Grid, top: float) -> str:
+def _curve(series: int, loads: Grid, top: float) -> Curve:
     """A step for each sampled link, as wide as the links that it stands for."""
     picks = np.unique(np.linspace(0, loads.size - 1, min(POINTS, loads.size)).astype(int))
     x = LEFT + (WIDTH - LEFT - RIGHT) * np.append(picks, loads.size) / loads.size
@@ -131,11 +171,7 @@ def _curve(series: int, loads: Grid, top: float) -> str:
         path += [f"L{a:.1f} {b:.1f}" for a, b in zip(x[1:-1].tolist(), y[1:].tolist(), strict=True)]
         path.append(f"H{x[-1]:.1f}")
     line = "".join(path)
-    floor = HEIGHT - BOTTOM
-    return (
-        f'<path class="area s{series}" d="{line}V{floor}H{LEFT}z"/>'
-        f'<path class="line s{series}" d="{line}"/>'
-    )
+    return Curve(series, line, f"{line}V{HEIGHT - BOTTOM}H{LEFT}z")
 
 
 def _percentile(loads: Grid, percentile: int) -> float:
@@ -172,29 +208,18 @@ def _beside_edge(x: float, name: str) -> tuple[float, str, str]:
     return x, name, "middle"
 
 
-def _plot(
-    title: str, below: str, shapes: list[str], top: float, written: Callable[[float], str]
-) -> Html:
-    """Axes around shapes; three lines at 0, half and all of the largest value."""
+def _grid(top: float, written: Callable[[float], str]) -> list[Line]:
+    """Three lines at 0, half and all of the largest value."""
     lines = []
     for value in (0.0, top / 2, top):
         y = HEIGHT - BOTTOM - value / top * (HEIGHT - TOP - BOTTOM)
-        lines.append(
-            f'<path class="grid" d="M{LEFT} {y:.1f}H{WIDTH - RIGHT}"/>'
-            f'<text x="{LEFT - 6}" y="{y + 4:.1f}" text-anchor="end">{text(written(value))}</text>'
-        )
-    return Html(
-        f'<svg class="chart" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{text(title)}">'
-        f"{''.join(lines)}{''.join(shapes)}"
-        f'<text class="below" x="{WIDTH - RIGHT}" y="{HEIGHT - 4}" text-anchor="end">{text(below)}'
-        "</text></svg>"
-    )
+        mark = Mark(str(LEFT - 6), f"{y + 4:.1f}", "end", written(value))
+        lines.append(Line(f"M{LEFT} {y:.1f}H{WIDTH - RIGHT}", mark))
+    return lines
 
 
-def _tick_x(x: float, name: str, anchor: str = "middle") -> str:
-    return (
-        f'<text x="{x:.1f}" y="{HEIGHT - BOTTOM + 18}" text-anchor="{anchor}">{text(name)}</text>'
-    )
+def _tick_x(x: float, name: str, anchor: str = "middle") -> Mark:
+    return Mark(f"{x:.1f}", str(HEIGHT - BOTTOM + 18), anchor, name)
 
 
 def _percent_tick(value: float) -> str:
@@ -207,15 +232,3 @@ def _tick(value: float) -> str:
         if value >= 10 * size or (value >= size and size > 1e3):
             return f"{value / size:.3g} {letter}"
     return number(float(f"{value:.4g}"))
-
-
-def _figure(plot: Html, views: list[View], names: list[str] | None = None) -> Html:
-    """A plot with the names of its series, if there are several."""
-    names = names or [view.label for view in views]
-    if len(names) < 2:
-        return plot
-    keys = "".join(
-        f'<li><span class="swatch s{series}"></span>{text(name)}</li>'
-        for series, name in enumerate(names)
-    )
-    return Html(f'<ul class="keys">{keys}</ul>{plot}')

@@ -7,22 +7,10 @@ number stands beside the other's, and the change from the first to the second in
 from __future__ import annotations
 
 import shlex
-from typing import Any
+from typing import Any, NamedTuple
 
 from chipsim.chip.limits import LIMITS
-from mapper.report.markup import (
-    NOTHING,
-    Html,
-    details,
-    figure,
-    join,
-    meter,
-    percent,
-    safe,
-    swatch,
-    table,
-    text,
-)
+from mapper.report.cells import Cell, Fact, Head, Series, Table, percent, series_of, table
 from mapper.report.view import View
 from mapper.results.activity import (
     Traffic,
@@ -121,58 +109,66 @@ def metric(report: dict[str, Any], name: str) -> float | None:
     return part if isinstance(part, int | float) and not isinstance(part, bool) else None
 
 
-def shown(name: str, value: float | None) -> Html:
+def shown(view: View, name: str) -> Cell:
     """A metric as the page writes it."""
-    if value is not None and name in SHARES:
-        return figure(value, percent(value))
-    return figure(value)
+    value = metric(view.report, name)
+    return Cell(value, percent(value) if name in SHARES and value is not None else None)
 
 
-def key_figures(views: list[View]) -> Html:
+class Figure(NamedTuple):
+    series: Series | None
+    cell: Cell
+    beside: list[Fact]
+
+
+class Card(NamedTuple):
+    name: str
+    title: str
+    figures: list[Figure]
+    change: Cell | None
+    meaning: str
+
+
+def key_figures(views: list[View]) -> list[Card]:
     """Cards with the figures that matter most."""
-    return Html(f'<div class="cards">{join(_card(name, views) for name in KEY)}</div>')
+    words = _words(traffic_in(views[0].report))
+    names = series_of([view.label for view in views])
+    cards = []
+    for name, (title, more) in KEY.items():
+        figures = [
+            Figure(series, shown(view, name), _beside(view, name, more))
+            for series, view in zip(names, views, strict=True)
+        ]
+        change = _change(name, views) if len(views) == 2 else None
+        cards.append(Card(name, title, figures, change, MEANING[name].format_map(words)))
+    return cards
 
 
-def _card(name: str, views: list[View]) -> Html:
-    title, more = KEY[name]
-    blocks = []
-    for index, view in enumerate(views):
-        beside = " &middot; ".join(_beside(view, other, word) for other, word in more)
-        if name == "cores_used":
-            beside = f"of {figure(view.chip.usable_count)} &middot; {beside}"
-        who = swatch(index, view.label) if len(views) > 1 else ""
-        blocks.append(
-            f'<p class="value" data-metric="{name}">{who}{shown(name, metric(view.report, name))}'
-            f"</p><p class=beside>{beside}</p>"
-        )
-    if len(views) == 2:
-        blocks.append(f'<p class="change">{_change(name, views)}</p>')
-    meaning = MEANING[name].format_map(_words(traffic_in(views[0].report)))
-    return Html(
-        f'<div class="card"><h3>{text(title)}</h3>{"".join(blocks)}'
-        f"<p class=meaning>{text(meaning)}</p></div>"
-    )
+def _beside(view: View, name: str, more: tuple[tuple[str, str], ...]) -> list[Fact]:
+    facts = [Fact(Cell(view.chip.usable_count), "of")] if name == "cores_used" else []
+    for other, word in more:
+        cell = shown(view, other)._replace(metric=other)
+        if word == TRAFFIC:
+            facts.append(Fact(cell, after=_words(traffic_in(view.report))["traffic"]))
+        elif word == "full on average":
+            facts.append(Fact(cell, after=word))
+        else:
+            facts.append(Fact(cell, word))
+    return facts
 
 
-def _beside(view: View, name: str, word: str) -> str:
-    value = f'<span data-metric="{name}">{shown(name, metric(view.report, name))}</span>'
-    if word == TRAFFIC:
-        return f"{value} {_words(traffic_in(view.report))['traffic']}"
-    return f"{value} {word}" if word == "full on average" else f"{word} {value}"
-
-
-def _change(name: str, views: list[View]) -> Html:
+def _change(name: str, views: list[View]) -> Cell:
     before, after = (metric(view.report, name) for view in views)
     if before is None or after is None:
-        return NOTHING
+        return Cell(None)
     if before == after:
-        return Html("equal")
+        return Cell("equal")
     if not before:
-        return Html("from none")
-    return Html(f"{100 * (after / before - 1):+.1f} %".replace("-", "&minus;"))
+        return Cell("from none")
+    return Cell(f"{100 * (after / before - 1):+.1f} %".replace("-", "\u2212"))
 
 
-def all_metrics(views: list[View]) -> Html:
+def all_metrics(views: list[View]) -> list[Table]:
     """Every metric with its name in report.json; those of unicast and of multicast apart."""
     traffic = traffic_in(views[0].report)
     many = [name for name in METRICS if name.startswith(MANY)]
@@ -181,33 +177,28 @@ def all_metrics(views: list[View]) -> Html:
         (multicast_line(traffic), many),
         ("cores", list(CORES)),
     )
-    return details(
-        "All metrics", join([_metrics(views, _capital(title), names) for title, names in parts])
-    )
+    return [_metrics(views, _capital(title), names) for title, names in parts]
 
 
 def _capital(line: str) -> str:
     return line[:1].upper() + line[1:]
 
 
-def _metrics(views: list[View], title: str, names: list[str]) -> Html:
+def _metrics(views: list[View], title: str, names: list[str]) -> Table:
     rows = []
     for name in names:
-        head, meaning = METRICS[name]
-        said = f"{text(head)} <code>{name}</code><small>{text(meaning)}</small>"
-        row: list[Any] = [safe(Html(said))]
-        for view in views:
-            value = shown(name, metric(view.report, name))
-            row.append(safe(Html(f'<span data-metric="{name}">{value}</span>')))
+        title_of_it, meaning = METRICS[name]
+        row: list[Any] = [Head(title_of_it, name, meaning)]
+        row += [shown(view, name)._replace(metric=name) for view in views]
         if len(views) == 2:
-            row.append(safe(_change(name, views)))
+            row.append(_change(name, views))
         rows.append(row)
     heads = ["Metric", *(v.label if len(views) > 1 else "Value" for v in views)]
     heads += ["Change"] * (len(views) == 2)
     return table(title, heads, rows)
 
 
-def limits(views: list[View]) -> Html:
+def limits(views: list[View]) -> Table:
     """How near the cores are to each limit of theirs."""
     meanings = {
         "neurons": "sum of their sizes",
@@ -217,16 +208,14 @@ def limits(views: list[View]) -> Html:
     }
     rows = []
     for name in LIMITS:
-        for index, view in enumerate(views):
+        for series, view in zip(series_of([v.label for v in views]), views, strict=True):
             most, mean = view.peaks[name]
             allowed = getattr(view.chip, name)
-            title = f"{text(name)}<small>{text(meanings[name])}</small>"
-            if len(views) > 1:
-                title = f'<span class="row">{swatch(index, view.label)}{text(name)}</span>'
-            near = Html("no limit")
+            near = Cell("no limit")
             if allowed is not None:
-                near = Html(f"{meter(most / allowed)} {percent(most / allowed)}")
-            rows.append([safe(Html(title)), most, mean, allowed, safe(near)])
+                near = Cell(percent(most / allowed), bar=most / allowed)
+            head = Head(name, meaning=meanings[name], series=series)
+            rows.append([head, most, mean, allowed, near])
     heads = ("", "Fullest core", "Mean", "Limit", "Fullest over limit")
     return table("Limits of a core", heads, rows, hidden=True)
 
@@ -255,26 +244,27 @@ def command_line(report: dict[str, Any]) -> str:
     return shlex.join(words)
 
 
-def reproduce(views: list[View]) -> Html:
-    """The command line, and every setting."""
-    parts = []
-    for index, view in enumerate(views):
-        who = f'<p><span class="swatch s{index}"></span>{text(view.label)}</p>'
-        parts.append(
-            f"{who if len(views) > 1 else ''}"
-            '<pre tabindex="0" aria-label="Command line"><code class="command">'
-            f"{text(command_line(view.report))}</code></pre>"
-        )
-    return Html("".join(parts) + details("All settings", _settings(views)))
+class Command(NamedTuple):
+    series: Series | None
+    line: str
 
 
-def _settings(views: list[View]) -> Html:
+def commands(views: list[View]) -> list[Command]:
+    """The command line of each mapping."""
+    names = series_of([view.label for view in views])
+    return [
+        Command(series, command_line(view.report))
+        for series, view in zip(names, views, strict=True)
+    ]
+
+
+def settings(views: list[View]) -> Table:
+    """Every setting; those that differ are marked."""
     known = [_known(view) for view in views]
     rows = []
     for name in {name: None for found in known for name in found}:
         values = [found.get(name) for found in known]
-        head = f"<mark>{text(name)}</mark>" if len(set(map(str, values))) > 1 else text(name)
-        rows.append([safe(Html(head)), *values])
+        rows.append([Head(name, marked=len(set(map(str, values))) > 1), *values])
     heads = ("Setting", *(view.label if len(views) > 1 else "Value" for view in views))
     return table("All settings", heads, rows, hidden=True)
 

@@ -1,26 +1,33 @@
 """The page: one HTML file with its style, its script and its data inside.
 
 It asks for nothing outside: its policy forbids it, and lets no script run but its own, named by
-hash. The same inputs give the same bytes.
+hash. The same inputs give the same bytes. Here are its numbers; templates/ says how they look, and
+escapes them.
 """
 
 from __future__ import annotations
 
 import base64
 import hashlib
+import json
+import re
+from functools import cache
 from importlib.resources import files
+from typing import TYPE_CHECKING, NamedTuple
 
 from chipsim.traffic.links import DIRECTIONS
-from mapper.report.charts import distance_chart, link_chart
-from mapper.report.chipmap import chip_map, legend, toolbar
+from mapper.report import figures, stages
+from mapper.report.cells import Cell, Fact, Series, Table, number, series_of, table
+from mapper.report.charts import distance_chart, link_charts
+from mapper.report.chipmap import Map, chip_map, ramps, switches
 from mapper.report.colours import LINK_STEPS, STEPS, variables
-from mapper.report.figures import all_metrics, key_figures, limits, reproduce
-from mapper.report.markup import Html, figure, join, script_data, section, table, text
-from mapper.report.simulated import simulations
-from mapper.report.stages import run
+from mapper.report.simulated import NOTE, simulations
 from mapper.report.view import LAYERS, LINKS, View, page_data, scales
 from mapper.results.activity import traffic_in, traffic_line
 from mapper.version import version
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
 
 BUSIEST = 6
 """Cores, and links, that are named in a table."""
@@ -36,48 +43,58 @@ def render(views: list[View]) -> bytes:
         title = f"{first.network} on {first.chip.name}"
     else:
         title = f"{first.label} and {views[1].label}"
-    body = join(
-        [
-            _header(title, views),
-            Html('<main id="main">'),
-            section("figures", "Key figures", join([key_figures(views), all_metrics(views)])),
-            section("chip", "The chip", _chip(views)),
-            Html('<div class="pair">'),
-            section("distances", "How far traffic travels", distance_chart(views), _DISTANCES),
-            section("loads", "How evenly links are loaded", link_chart(views), _LOADS),
-            Html("</div>"),
-            section("limits", "Limits of a core", limits(views), _LIMITS),
-            simulations(views),
-            section("run", "The run", run(views)),
-            section("reproduce", "To reproduce", reproduce(views)),
-            Html("</main>"),
-            Html(f"<footer><p>Made by mapper {text(version())}.</p></footer>"),
-        ]
+    return (
+        templates()
+        .get_template("page.html.j2")
+        .render(
+            title=title,
+            style=_colours() + style,
+            script=script,
+            digest=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
+            version=version(),
+            data=page_data(views) | _names(),
+            mappings=_mappings(views),
+            cards=figures.key_figures(views),
+            metrics=figures.all_metrics(views),
+            limits=figures.limits(views),
+            commands=figures.commands(views),
+            settings=figures.settings(views),
+            boards=_boards(views),
+            ramps=ramps(scales(views)),
+            switches=switches(),
+            tiles_note=_tiles(views),
+            distances=distance_chart(views),
+            loads=link_charts(views),
+            simulations=simulations(views),
+            simulation_note=NOTE,
+            runs=stages.runs(views),
+            both_resources=stages.resources(views) if len(views) > 1 else None,
+        )
+        .encode()
     )
-    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    policy = (
-        "default-src 'none'; img-src data:; style-src 'unsafe-inline'; "
-        f"script-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'"
-    )
-    page = (
-        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
-        f'<meta http-equiv="Content-Security-Policy" content="{policy}">'
-        '<meta name="viewport" content="width=device-width,initial-scale=1">'
-        '<meta name="color-scheme" content="light dark">'
-        f"<title>{text(title)} | mapper</title><style>{_colours()}{style}</style></head>"
-        f'<body class="{"two" if len(views) == 2 else "one"}">{body}'
-        f'<script type="application/json" id="data">{script_data(page_data(views) | _names())}'
-        f"</script><script>{script}</script></body></html>\n"
-    )
-    return page.encode()
 
 
-_DISTANCES = "Traffic by the number of links it crosses. 0 is traffic that stays in its core."
-_LOADS = (
-    "All links of the chip in falling order of load. The steeper the curve, the fewer links carry "
-    "most of the traffic."
-)
-_LIMITS = "What the fullest core holds, beside what a core may hold."
+@cache
+def templates() -> Environment:
+    """jinja2 is imported here, so that commands that make no page do not wait for it."""
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+    from jinja2.ext import Extension
+
+    class Joined(Extension):
+        """Line breaks and indentation of a template are no part of the page."""
+
+        def preprocess(self, source: str, name: str | None, filename: str | None = None) -> str:
+            return re.sub(r"\n *", "", source)
+
+    made = Environment(
+        loader=PackageLoader("mapper.report"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        extensions=[Joined],
+    )
+    made.filters |= {"number": number, "exact": json.dumps}
+    made.policies["json.dumps_kwargs"] = {"separators": (",", ":"), "allow_nan": False}
+    return made
 
 
 def _asset(name: str) -> str:
@@ -110,81 +127,65 @@ def link_width(step: int) -> float:
     return 0.5 + 1.7 * (step + 0.5) / LINK_STEPS
 
 
-def _header(title: str, views: list[View]) -> Html:
+class Mapping(NamedTuple):
+    series: Series | None
+    network: str
+    facts: list[Fact]
+
+
+def _mappings(views: list[View]) -> list[Mapping]:
+    """What was mapped, and how, in a line each."""
     lines = []
-    for index, view in enumerate(views):
+    for series, view in zip(series_of([view.label for view in views]), views, strict=True):
         network, settings = view.report["network"], view.report["settings"]
-        facts = [
-            f"{figure(network['neurons'])} neurons",
-            f"{figure(network['synapses'])} synapses",
-            text(traffic_line(traffic_in(view.report))),
+        words = [
+            traffic_line(traffic_in(view.report)),
             f"{view.chip.width} x {view.chip.height} cores",
-            f"preset {text(settings.get('preset'))}",
-            f"objective {text(settings.get('objective'))}",
-            f"seed {text(settings.get('seed'))}",
+            *(f"{name} {settings.get(name)}" for name in ("preset", "objective", "seed")),
         ]
-        if len(views) > 1:
-            mark = f'<span class="swatch s{index}"></span>'
-            facts.insert(0, f"{mark}<b>{text(view.label)}</b> {text(view.network)}")
-        lines.append(f"<p>{' <i>&middot;</i> '.join(facts)}</p>")
-    what = "Mapping report" if len(views) == 1 else "Two mappings"
-    return Html(
-        f'<header><p class="eyebrow">{what}</p><h1>{text(title)}</h1>{"".join(lines)}</header>'
-    )
+        facts = [Fact(Cell(network[name]), after=name) for name in ("neurons", "synapses")]
+        lines.append(Mapping(series, view.network, facts + [Fact(Cell(word)) for word in words]))
+    return lines
 
 
-def _chip(views: list[View]) -> Html:
+class Board(NamedTuple):
+    """A chip, and what stands beside it until a core is chosen: the busiest cores and links."""
+
+    series: Series | None
+    map: Map
+    hint: str
+    cores: Table
+    links: Table
+
+
+def _boards(views: list[View]) -> list[Board]:
     scale = scales(views)
-    boards = []
-    for index, view in enumerate(views):
-        name = f'<h3><span class="swatch s{index}"></span>{text(view.label)}</h3>'
-        panel = (
-            f'<aside class="panel" data-mapping="{index}" aria-live="polite" '
-            f'aria-label="Numbers of {text(view.label)}">{_panel(view)}</aside>'
-        )
-        boards.append(
-            f'<div class="chip">{name if len(views) > 1 else ""}'
-            f"{chip_map(view, scale, index)}{panel}</div>"
-        )
-    note = " ".join(
+    names = series_of([view.label for view in views])
+    return [
+        Board(series, chip_map(view, scale, index), *_panel(view))
+        for index, (series, view) in enumerate(zip(names, views, strict=True))
+    ]
+
+
+def _tiles(views: list[View]) -> str:
+    return " ".join(
         f"{f'{view.label}: a' if len(views) > 1 else 'A'} square stands for {view.tile} x "
         f"{view.tile} cores and shows the highest of them."
         for view in views
         if view.tile > 1
     )
-    return join(
-        [
-            toolbar(),
-            Html('<p class="note" id="says"></p>'),
-            Html(f'<p class="note">{text(note)}</p>' if note else ""),
-            legend(scale),
-            Html(f'<div class="boards">{"".join(boards)}</div>'),
-            Html(f'<p class="note">{text(_ROADS)}</p>'),
-            Html('<div id="tip" role="status" hidden></div>'),
-        ]
-    )
 
 
-_ROADS = (
-    "Links are drawn in the gaps: wider and stronger, the more they carry. Traffic keeps to the "
-    "right, as on a road: what goes right runs in the lower lane."
-)
-
-
-def _panel(view: View) -> Html:
-    """What stands beside the chip until a core is chosen: the busiest cores and links."""
+def _panel(view: View) -> tuple[str, Table, Table]:
     hint = "Choose a core to see where its traffic goes."
     if view.destination is None:
         hint = "Point at the chip to see its numbers."
-    said = Html(f'<p class="hint needs-js">{hint}</p>')
     outgoing = view.layers["outgoing"].ravel()
     cores = [
         [_place(view, *divmod(cell, view.columns)), *(_cell(view, n, cell) for n in _ENDS)]
         for cell in (-outgoing).argsort(kind="stable")[:BUSIEST].tolist()
         if outgoing[cell] > 0
     ]
-    if not cores:
-        return join([said, Html('<p class="hint">No traffic leaves any core.</p>')])
     loads = view.links["unicast"]
     links = []
     for at in (-loads).argsort(axis=None, kind="stable")[:BUSIEST].tolist():
@@ -192,14 +193,10 @@ def _panel(view: View) -> Html:
         if loads.flat[at] > 0:
             name = f"{_place(view, *divmod(cell, view.columns))} {DIRECTIONS[d]}"
             links.append([name, loads.flat[at].item()])
-    return join(
-        [
-            said,
-            Html("<h3>Cores that send most</h3>"),
-            table("Cores that send most", ("x, y", "Sends", "Receives"), cores, hidden=True),
-            Html("<h3>Busiest links, unicast</h3>"),
-            table("Busiest links", ("Leaves x, y", "Load"), links, hidden=True),
-        ]
+    return (
+        hint,
+        table("Cores that send most", ("x, y", "Sends", "Receives"), cores, hidden=True),
+        table("Busiest links", ("Leaves x, y", "Load"), links, hidden=True),
     )
 
 

@@ -2,20 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
-from mapper.report.markup import (
-    Html,
-    figure,
-    join,
-    meter,
-    percent,
-    safe,
-    section,
-    swatch,
-    table,
-    text,
-)
+from mapper.report.cells import Cell, Series, Table, percent, series_of, table
 from mapper.report.view import View
 
 NOTE = (
@@ -29,25 +18,22 @@ PACKETS = {
 }
 
 
-def simulations(views: list[View]) -> Html:
-    """The section of all mappings that were simulated; nothing if none was."""
+class Simulation(NamedTuple):
+    series: Series | None
+    said: str
+    numbers: Table
+    links: Table
+
+
+def simulations(views: list[View]) -> list[Simulation]:
+    """All mappings that were simulated."""
     parts = []
-    for index, view in enumerate(views):
+    for series, view in zip(series_of([view.label for view in views]), views, strict=True):
         found = view.report.get("simulation")
         if isinstance(found, dict) and isinstance(found.get("latency"), dict):
-            who = Html(f"<h3>{swatch(index, view.label)}{text(view.label)}</h3>")
-            parts.append(join([who if len(views) > 1 else Html(""), _simulation(found)]))
-    return section("simulation", "The mesh, simulated", join(parts), NOTE) if parts else Html("")
-
-
-def _simulation(found: dict[str, Any]) -> Html:
-    numbers = table("Latency and load", ("", "Value"), _numbers(found), hidden=True)
-    links = _links(found.get("links"))
-    return Html(
-        f"<p class=note>{text(_said(found))}</p>"
-        f'<div class="pair"><div><h3>Latency and load</h3>{numbers}</div>'
-        f"<div><h3>Busiest links</h3>{links}</div></div>"
-    )
+            numbers = table("Latency and load", ("", "Value"), _numbers(found), hidden=True)
+            parts.append(Simulation(series, _said(found), numbers, _links(found.get("links"))))
+    return parts
 
 
 def _said(found: dict[str, Any]) -> str:
@@ -100,20 +86,15 @@ def _numbers(found: dict[str, Any]) -> list[list[Any]]:
             ["fewest mesh cycles per unit of time", knee.get("tick_cycles")],
         ]
     else:
-        rows.append(["Saturation", safe(Html("not looked for"))])
+        rows.append(["Saturation", "not looked for"])
     return rows
 
 
-def _links(links: Any) -> Html:
+def _links(links: Any) -> Table:
     """The busiest links; a link carries a flit a cycle at most."""
-    if not isinstance(links, list) or not links:
-        return Html("<p class=note>No flit went over a link.</p>")
     rows = []
-    for link in links:
-        load = link["flits_per_cycle"]
-        bar = Html(f"{meter(load)} {figure(load, percent(load))}")
+    for link in links if isinstance(links, list) else []:
+        load, expected = link["flits_per_cycle"], link["expected"]
         name = f"{link['x']}, {link['y']} {link['direction']}"
-        rows.append([name, safe(bar), safe(figure(link["expected"], percent(link["expected"])))])
-    heads = ("Leaves x, y", "Busy", "Expected")
-    note = "Share of the cycles in which a flit went over the link, and what the load asks of it."
-    return Html(f"{table('Busiest links', heads, rows, hidden=True)}<p class=note>{note}</p>")
+        rows.append([name, Cell(load, percent(load), load), Cell(expected, percent(expected))])
+    return table("Busiest links", ("Leaves x, y", "Busy", "Expected"), rows, hidden=True)

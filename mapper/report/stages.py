@@ -3,20 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
-from mapper.report.markup import (
-    NOTHING,
-    Html,
-    figure,
-    join,
-    meter,
-    number,
-    safe,
-    swatch,
-    table,
-    text,
-)
+from mapper.report.cells import Cell, Series, Table, number, series_of, table
 from mapper.report.view import View
 from mapper.results.tables import size
 
@@ -33,24 +22,25 @@ BY_CUT = ("refine by cut", "uncoarsen and refine")
 BLOCKS = "refine blocks"
 
 
-def run(views: list[View]) -> Html:
-    """Resources, then stages and levels of each mapping."""
-    parts = [] if len(views) == 1 else [resources(views)]
-    for index, view in enumerate(views):
-        who = Html(f"{swatch(index, view.label)}{text(view.label)}: " if len(views) > 1 else "")
-        whole = "" if len(views) > 1 else f"<h3>Whole run</h3>{resources(views)}"
-        parts.append(
-            Html(
-                f'<div class="pair"><div><h3>{who}Time and memory of each stage</h3>{times(view)}'
-                f"</div><div><h3>{who}Cost after each stage</h3>{costs(view)}</div></div>"
-                f'<div class="pair"><div><h3>{who}Levels</h3>{levels(view)}</div>'
-                f"<div>{whole}</div></div>"
-            )
-        )
-    return join(parts)
+class Run(NamedTuple):
+    series: Series | None
+    times: Table
+    costs: Table
+    costs_note: str
+    levels: Table
+    resources: Table
 
 
-def times(view: View) -> Html:
+def runs(views: list[View]) -> list[Run]:
+    """Stages, levels and resources of each mapping."""
+    names = series_of([view.label for view in views])
+    return [
+        Run(series, times(view), *costs(view), levels(view), resources([view]))
+        for series, view in zip(names, views, strict=True)
+    ]
+
+
+def times(view: View) -> Table:
     """Time and memory of every stage."""
     entries = view.report["stages"]
     longest = max((entry["seconds"] for entry in entries), default=0) or 1
@@ -58,33 +48,31 @@ def times(view: View) -> Html:
     rows = []
     for entry in entries:
         seconds, peak = entry["seconds"], entry["peak_anon_bytes"]
-        took = Html(f"{meter(seconds / longest)} {figure(seconds, f'{seconds:.2f} s')}")
-        held = Html(f"{meter(peak / most)} {figure(peak, size(peak))}")
-        rows.append([entry["name"], safe(took), safe(held)])
+        took = Cell(seconds, f"{seconds:.2f} s", seconds / longest)
+        rows.append([entry["name"], took, Cell(peak, size(peak), peak / most)])
     return table("Time and memory of each stage", ("Stage", "Time", "Peak memory"), rows,
                  hidden=True)  # fmt: skip
 
 
-def costs(view: View) -> Html:
-    """What the mapping cost after each stage, and on the levels that a stage climbs."""
+def costs(view: View) -> tuple[Table, str]:
+    """What the mapping cost after each stage, and on the levels that a stage climbs; a note."""
     rows = steps(view.report)
-    if not rows:
-        return Html("<p class=note>The report was made by a version that did not measure it.</p>")
     told = [name for name in COSTS if any(cost(entry, name) is not None for _, entry in rows)]
     tops = {name: max(cost(entry, name) or 0 for _, entry in rows) or 1 for name in told}
     barred = told[-2:]  # with the objective multicast, what it is about
-    lines = []
-    for name, entry in rows:
-        cells = [_cost(entry, kind, tops[kind], kind in barred) for kind in told]
-        lines.append([name, *(safe(cell) for cell in cells)])
+    lines = [
+        [name, *(_cost(entry, kind, tops[kind], kind in barred) for kind in told)]
+        for name, entry in rows
+    ]
     heads = ("After", *(COSTS[name] for name in told))
-    found = table("Cost after each stage", heads, lines, hidden=True)
     said = "Bars begin at 0."
+    if not rows:
+        said = "The report was made by a version that did not measure it."
     if any(name == BLOCKS for name, _ in rows):
         said += " Until blocks are split into cores, the cut is that between blocks."
     if any(entry.get("estimated") for _, entry in rows):
         said += " \u2248 is an estimate from a part of the connections, or from rounded weights."
-    return Html(f"{found}<p class=note>{said}</p>")
+    return table("Cost after each stage", heads, lines, hidden=True), said
 
 
 def steps(report: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
@@ -113,28 +101,24 @@ def cost(entry: dict[str, Any], name: str) -> float | None:
     return found if isinstance(found, int | float) and not isinstance(found, bool) else None
 
 
-def _cost(entry: dict[str, Any], name: str, top: float, barred: bool) -> Html:
+def _cost(entry: dict[str, Any], name: str, top: float, barred: bool) -> Cell:
     value = cost(entry, name)
     if value is None:
-        return NOTHING
+        return Cell(None)
     rough = bool(entry.get("estimated")) and "." not in name
     shown = f"\u2248 {number(float(f'{value:.4g}'))}" if rough else None
-    bar = f"{meter(value / top)} " if barred else ""
-    return Html(f"{bar}{figure(value, shown)}")
+    return Cell(value, shown, value / top if barred else None)
 
 
-def levels(view: View) -> Html:
+def levels(view: View) -> Table:
     """The graphs that the network was coarsened to."""
     entries = view.report["levels"]
     names = ("vertices", "connections", "cut_weight")
     rows = [[str(i), *(level.get(name) for name in names)] for i, level in enumerate(entries)]
-    if not rows:
-        return Html("<p class=note>The run kept no levels.</p>")
-    made = table("Levels", ("Level", "Vertices", "Connections", "Cut"), rows, hidden=True)
-    return Html(f"<p class=note>Graphs that the run worked on; 0 is the network.</p>{made}")
+    return table("Levels", ("Level", "Vertices", "Connections", "Cut"), rows, hidden=True)
 
 
-def resources(views: list[View]) -> Html:
+def resources(views: list[View]) -> Table:
     """What the whole run took."""
     names: dict[str, tuple[str, Callable[[float], str]]] = {
         "seconds": ("Time", lambda value: f"{value:,.2f} s"),
@@ -147,7 +131,6 @@ def resources(views: list[View]) -> Html:
     rows = []
     for name, (title, form) in names.items():
         found = [view.report["resources"].get(name) for view in views]
-        cells = [figure(v, None if v is None else form(v)) for v in found]
-        rows.append([title, *(safe(cell) for cell in cells)])
+        rows.append([title, *(Cell(v, None if v is None else form(v)) for v in found)])
     heads = ("", *(view.label if len(views) > 1 else "Value" for view in views))
     return table("Resources", heads, rows, hidden=True)

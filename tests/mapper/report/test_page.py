@@ -7,6 +7,8 @@ import hashlib
 import json
 import re
 import shlex
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -24,7 +26,7 @@ from tests.mapper.helpers import random_network
 from tests.mapper.report.made import Page, idle_folder, random_folder, write_folder
 
 CHIP = Chip("c", 6, 4, neurons=16, axons_in=500, unavailable=(3, 9))
-HOSTILE = "<script>alert(1)</script>&amp;\"'</title>"
+HOSTILE = "<script>alert(1)</script>&amp;\"'</title>{{ 7 * 7 }}{% x %}"
 
 
 def never(report: dict[str, Any], chip: Chip) -> Any:
@@ -66,7 +68,7 @@ def test_of_two_each_has_its_own(folder: Path) -> None:
         assert values == {metric(report, name) for report in reports}
     text = page_of(*folders).source
     before, after = (report["metrics"]["hops_total"] for report in reports)
-    change = f"{100 * (after / before - 1):+.1f} %".replace("-", "&minus;")
+    change = f"{100 * (after / before - 1):+.1f} %".replace("-", "\u2212")
     assert f"<td>{change}</td>" in text
 
 
@@ -291,7 +293,8 @@ def test_hostile_names_stay_text(folder: Path) -> None:
     report["settings"] |= {HOSTILE: HOSTILE, "preset": HOSTILE, "seed": HOSTILE}
     report["stages"][0]["name"] = HOSTILE
     report["command"] = ["mapper", "run", HOSTILE]
-    report["simulation"] = {"latency": {"mean": HOSTILE}, "packets": HOSTILE}
+    link = {"x": 0, "y": 0, "direction": HOSTILE, "flits_per_cycle": 0.5, "expected": 0.5}
+    report["simulation"] = {"latency": {"mean": HOSTILE}, "packets": HOSTILE, "links": [link]}
     view = replace(view_of(out, HOSTILE), report=report)  # which would not be read from a file
     for views in ([view], [view, view]):
         page = Page(render(views).decode())
@@ -302,7 +305,32 @@ def test_hostile_names_stay_text(folder: Path) -> None:
         assert HOSTILE in page.one("title").text
         assert page.data()["mappings"][0]["label"] == HOSTILE
         assert "<script>alert" not in page.source
+        heads = [head.text for head in page.all("th", scope="row")]
+        assert {HOSTILE, f"0, 0 {HOSTILE}"} <= set(heads)
+        assert page.one("p", **{"class": "eyebrow"}).text.endswith(("report", "mappings"))
+        assert page.all("aside")[0].attributes["aria-label"] == f"Numbers of {HOSTILE}"
     assert page.source.count("</title>") == 1
+
+
+def test_line_breaks_of_names_stay(folder: Path) -> None:
+    """Those of templates go, those of what templates are filled with do not."""
+    view = view_of(random_folder(folder / "out", CHIP), "two\n    lines")
+    page = Page(render([view, view]).decode())
+    assert page.one("h1").text == "two\n    lines and two\n    lines"
+
+
+def test_a_template_may_not_name_what_is_missing() -> None:
+    from jinja2 import UndefinedError
+
+    from mapper.report.page import templates
+
+    with pytest.raises(UndefinedError, match="'digest' is undefined"):
+        templates().get_template("page.html.j2").render(mappings=[])
+
+
+def test_only_a_page_needs_itstemplates() -> None:
+    code = "import sys, mapper.cli.main, mapper.report.make; sys.exit('jinja2' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
 def test_without_traffic(folder: Path) -> None:

@@ -1,0 +1,86 @@
+"""Tables and figures as plain data; templates/macros.html.j2 says how they look."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+
+class Cell(NamedTuple):
+    """A value: written as `shown` or as people read it, behind a bar that is a share of 1.
+
+    metric : its name in report.json, kept in the markup
+    """
+
+    value: object
+    shown: str | None = None
+    bar: float | None = None
+    metric: str | None = None
+
+
+class Series(NamedTuple):
+    """One of two mappings, by its colour."""
+
+    colour: int
+    label: str
+
+
+class Head(NamedTuple):
+    """The name of a row."""
+
+    text: object
+    code: str | None = None
+    meaning: str | None = None
+    series: Series | None = None
+    marked: bool = False
+
+
+class Table(NamedTuple):
+    """hidden : the caption is for screen readers only"""
+
+    caption: str
+    heads: Sequence[str]
+    rows: list[tuple[Head, list[Cell]]]
+    hidden: bool
+
+
+class Fact(NamedTuple):
+    """A value among words."""
+
+    cell: Cell
+    before: str = ""
+    after: str = ""
+
+
+def table(
+    caption: str, heads: Sequence[str], rows: Iterable[Sequence[Any]], *, hidden: bool = False
+) -> Table:
+    """A table of numbers; the first column names the rows. Cells may be plain values."""
+    made = [
+        (
+            first if isinstance(first, Head) else Head(first),
+            [cell if isinstance(cell, Cell) else Cell(cell) for cell in rest],
+        )
+        for first, *rest in rows
+    ]
+    return Table(caption, heads, made, hidden)
+
+
+def series_of(labels: Sequence[str]) -> list[Series | None]:
+    """The colours of mappings; None where one stands alone."""
+    several = len(labels) > 1
+    return [Series(index, label) if several else None for index, label in enumerate(labels)]
+
+
+def number(value: float) -> str:
+    """A number as people read it: whole ones in full, others with four digits or more."""
+    if isinstance(value, int) or (value.is_integer() and abs(value) < 1e15):
+        return f"{int(value):,}"
+    if abs(value) < 1000:
+        return f"{value:.4g}"
+    return f"{value:,.0f}" if abs(value) < 1e15 else f"{value:.4g}"
+
+
+def percent(value: float) -> str:
+    """A share of 1 for people."""
+    return "100 %" if value == 1 else f"{100 * value:.1f} %"
