@@ -100,8 +100,12 @@ def _epilog(text: str) -> Iterator[str]:
         if lines and lines[0] == "examples:":
             examples = "\n".join(line.strip() for line in lines[1:])
             yield f"```sh\n{examples}\n```\n"
-        elif lines:
-            yield f"{plain(' '.join(lines))}\n"
+            continue
+        listed = [line for line in lines if line.startswith("  ")]
+        text = plain(" ".join(line for line in lines if line not in listed))
+        yield f"{text}\n"
+        if listed:  # formats, in columns
+            yield "\n".join(["```text", *listed, "```\n"])
 
 
 # ---- settings -------------------------------------------------------------------------------

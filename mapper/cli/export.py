@@ -8,13 +8,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mapper.cli import options as common
+from mapper.cli.formats import for_formats, list_formats
 from mapper.cli.hw import CORE_OPTIONS
 from mapper.cli.simulate import above_zero, add_units
+from mapper.exports import EXPORTS as MAPPINGS
+from storage.formats import EXPORTS as NETWORKS
 
 if TYPE_CHECKING:
     from storage.formats.losses import Loss
 
-EPILOG = """\
+EPILOG = f"""\
 examples:
   mapper export net.bin net.graph
   mapper export net.bin net.csv.gz
@@ -25,32 +28,17 @@ examples:
   mapper export result mapped.nir --graph model.nir
   mapper export result mapping.noxim
 
-A network is exported in a format that the ending of DST tells; text may end
-in .gz, too:
-  metis         .graph ...       METIS graph, undirected
-  csv           .csv             a line source,target,weight for every synapse
-  parquet       .parquet .pq     the same as Parquet
-  npz           .npz             scipy.sparse matrix, and all of the neurons
-  matrixmarket  .mtx .mm         Matrix Market
-  graphml       .graphml .xml    GraphML, directed or not
-  parhip        .bgf .parhip     ParHIP binary graph, undirected
-  hmetis        .hgr             hMETIS hypergraph, a hyperedge for every axon
-  sonata        .h5 ...          SONATA edges; the nodes in a file beside it
-What a format has no place for, of what the network has, is said on stderr.
+A network is exported in the format that the extension of DST names; text may be
+gzipped (.gz):
+{list_formats(NETWORKS.values())}
 
-The output folder of a run is exported as a mapping, in a format that the
-ending of DST tells:
-  csv      .csv          a line neuron,core,x,y for every neuron
-  parquet  .parquet .pq  the same as Parquet
-  json     .json         every core with its neurons
-  npz      .npz          arrays core, x, y
-  metis    .graph ...    METIS graph, and DST.part.K with the cores
-  sanafe   .yaml .yml    for SANA-FE; the chip in NAME.arch.yaml
-  nir      .nir          with --graph that NIR graph and its neurons' cores,
-                         else one with a node for every core
-  tables   .tables.json  what the memories of the hardware's cores hold
-  noxim    .noxim        traffic table of the simulator Noxim
-`mapper docs export` says what each can hold.
+Attributes that the format cannot store are listed on stderr.
+
+The output folder of a run is exported as a mapping, in the format that the
+extension of DST names:
+{list_formats(MAPPINGS.values())}
+
+`mapper docs export` lists what each format can store.
 """
 
 
@@ -59,7 +47,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "network", type=Path, metavar="NET|DIR", help="network file or output folder to read"
     )
     parser.add_argument("destination", type=Path, metavar="DST", help="file to write")
-    parser.add_argument("--format", metavar="F", help="format, if the name does not tell; below")
+    parser.add_argument("--format", metavar="F", help="format of DST (default: by its extension)")
     group = parser.add_argument_group("of an output folder")
     group.add_argument(
         "--network",
@@ -72,43 +60,52 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--graph",
         type=Path,
         metavar="FILE",
-        help="NIR file that the network came from, to write with cores (nir)",
+        help="NIR file that the network came from, to write with the cores of its neurons; without "
+        f"it, a graph of the network{_takers('graph')}",
     )
-    group = parser.add_argument_group("neurons, of which the network says nothing")
+    group = parser.add_argument_group("neuron parameters")
     group.add_argument(
         "--threshold",
         type=number,
         metavar="V",
-        help="potential at which every neuron spikes (tables; nir without --graph; sanafe)",
+        help=f"potential at which every neuron spikes{_takers('threshold')}",
     )
     group.add_argument(
         "--leak",
         type=common.natural,
         metavar="N",
-        help="every neuron loses potential / 2^N in a tick; without it, nothing (tables)",
+        help="every neuron loses potential / 2^N per tick (default: no leak)" + _takers("leak"),
     )
     group.add_argument(
-        "--bias", type=number, metavar="V", help="added in every tick; 0 (tables, sanafe)"
+        "--bias",
+        type=number,
+        metavar="V",
+        help=f"added to every potential per tick (default: 0){_takers('bias')}",
     )
     group.add_argument(
         "--magnitudes",
         action="store_const",
         const=True,
-        help="take the network's weights for those of synapses, although they are magnitudes or "
-        "firing rates (tables, sanafe; nir without --graph)",
+        help="use the network's weights as synaptic weights, although they are magnitudes or "
+        f"firing rates{_takers('magnitudes')}",
     )
-    group = parser.add_argument_group("cores, as for mapper hw (tables)")
+    group = parser.add_argument_group(f"cores, as for mapper hw{_takers('axon_bits')}")
     group.add_argument(
         "--axon-bits", type=common.positive, metavar="N", help="width of a packet's axon"
     )
     for name, text in CORE_OPTIONS.items():
         option = f"--{name.replace('_', '-')}"
         group.add_argument(option, type=common.positive, metavar="N", help=text)
-    group = parser.add_argument_group("traffic, as for mapper simulate (noxim)")
+    group = parser.add_argument_group(f"traffic, as for mapper simulate{_takers('load_scale')}")
     group.add_argument(
         "--load-scale", type=above_zero, metavar="F", help="factor on the load (default: 1)"
     )
     add_units(group)
+
+
+def _takers(option: str) -> str:
+    """The formats of mappings that take an option."""
+    return for_formats(each.name for each in MAPPINGS.values() if option in each.options)
 
 
 def number(text: str) -> int | float:
@@ -139,9 +136,7 @@ def run(options: argparse.Namespace) -> int:
 
 def _mapping_options() -> list[str]:
     """All options of any format of mappings."""
-    from mapper.exports import EXPORTS
-
-    return list(dict.fromkeys(name for each in EXPORTS.values() for name in each.options))
+    return list(dict.fromkeys(name for each in MAPPINGS.values() for name in each.options))
 
 
 def _network(options: argparse.Namespace) -> dict[str, Any]:
@@ -177,16 +172,15 @@ def _told(options: argparse.Namespace, format: str, losses: list[Loss]) -> dict[
 def _refuse_mappings(options: argparse.Namespace) -> None:
     """Raise `UsageError` for a format that only mappings have."""
     from mapper.errors import UsageError
-    from mapper.exports import EXPORTS as MAPPINGS
-    from storage.formats import EXPORTS, FORMATS
+    from storage.formats import FORMATS
 
     name, format = options.destination.name.lower(), options.format
     if format is None:
         taken = [each.name for each in MAPPINGS.values() if name.endswith(each.extensions)]
-        format = taken[0] if taken and taken[0] not in EXPORTS else None
-    if format in EXPORTS or format is None:
+        format = taken[0] if taken and taken[0] not in NETWORKS else None
+    if format in NETWORKS or format is None:
         return
-    known = f"a network as {', '.join(EXPORTS)}"
+    known = f"a network as {', '.join(NETWORKS)}"
     if format in MAPPINGS:
         raise UsageError(
             f"{options.network}: is not the output folder of a run; only a mapping can be "
@@ -194,7 +188,7 @@ def _refuse_mappings(options: argparse.Namespace) -> None:
         )
     if format in FORMATS:
         raise UsageError(f"{format} files are read, but not written; export {known}")
-    common.require_format(format, EXPORTS)
+    common.require_format(format, NETWORKS)
 
 
 def _mapping(options: argparse.Namespace) -> dict[str, Any]:

@@ -8,12 +8,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mapper.cli import options as common
+from mapper.cli.formats import list_formats
+from storage.formats import FORMATS
 
 if TYPE_CHECKING:
     from mapper.inputs.source import Source
     from storage.store.meta import NetworkMeta
 
-EPILOG = """\
+EPILOG = f"""\
 examples:
   mapper import 4elt.graph 4elt.bin
   mapper import connectome.csv.gz net.bin --memory 1GiB
@@ -23,8 +25,9 @@ examples:
   mapper import net.bin rated.bin --rates rates.csv
   mapper import model.nir net.bin --rates weights
 
-Formats: metis, parhip, edgelist (txt, csv, tsv, also .gz), npz, matrixmarket,
-parquet, sonata, graphml, hmetis, qaplib, nir, onnx; found by content and name.
+The format is found by content and file name:
+{list_formats(FORMATS.values())}
+
 Sparse ids are compacted in increasing order and kept as the attribute `id`;
 names, in order of appearance; ids of populations, population by population.
 SRC may be a network file if it is to get rates.
@@ -39,7 +42,9 @@ magnitudes of the weights as traffic. All other formats hold traffic already.
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("source", type=Path, metavar="SRC", help="file to read")
     parser.add_argument("network", type=Path, metavar="NET", help="network file to write")
-    parser.add_argument("--format", metavar="F", help="format of SRC, if its name does not tell")
+    parser.add_argument(
+        "--format", metavar="F", help="format of SRC (default: by its content and name)"
+    )
     common.add_columns(parser)
     parser.add_argument(
         "--nodes", type=Path, metavar="FILE", help="SONATA nodes file, if SRC is its edges file"
@@ -50,7 +55,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     from mapper.results.tables import facts
-    from storage.formats import FORMATS
     from storage.store.traffic import describe, traffic_of
 
     common.require_format(options.format, FORMATS)

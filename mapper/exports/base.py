@@ -9,12 +9,12 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from mapper.errors import MapperError
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
     from chipsim.chip.model import Chip
     from storage.store.network import NetworkFile
 
@@ -62,12 +62,12 @@ class MappedRun:
     @property
     def x(self) -> NDArray[np.int32]:
         """Column of every neuron's core, shape (neurons,)."""
-        return self.core % np.int32(self.chip.width)
+        return self.core % self.chip.width
 
     @property
     def y(self) -> NDArray[np.int32]:
         """Row of every neuron's core, shape (neurons,)."""
-        return self.core // np.int32(self.chip.width)
+        return self.core // self.chip.width
 
     def columns(self) -> dict[str, NDArray[Any]]:
         """The table of the mapping, each of shape (neurons,): neuron, core, x, y.
@@ -75,6 +75,8 @@ class MappedRun:
         If the network has them also `id`, the ids that a file with gaps had, and `size`; beside
         `id`, which counts through populations then, the number of the `population`.
         """
+        import numpy as np
+
         from storage.store.network import ID, POPULATION, SIZE
 
         table: dict[str, NDArray[Any]] = {
@@ -92,6 +94,8 @@ class MappedRun:
     def by_core(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Neurons ordered by core, then by id, shape (neurons,); and where those of each core
         begin and end, shape (cores + 1,)."""
+        import numpy as np
+
         order = np.argsort(self.core, kind="stable")
         ends = np.cumsum(np.bincount(self.core, minlength=self.chip.cores))
         return order, np.concatenate([[0], ends])

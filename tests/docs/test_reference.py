@@ -14,8 +14,9 @@ from types import ModuleType
 import pytest
 
 from mapper.cli.main import COMMANDS, build_whole_parser, main, subparsers
+from mapper.exports import EXPORTS as MAPPINGS
 from mapper.settings import PRESETS, SETTINGS
-from storage.formats import EXPORTS
+from storage.formats import EXPORTS, FORMATS
 from tests.chipsim.measured import score
 from tests.docs.blocks import DOCS
 from tests.mapper.helpers import random_network
@@ -139,6 +140,51 @@ def test_every_export_has_a_row(generated: ModuleType) -> None:
     for name in EXPORTS:
         assert f"\n| `{name}` |" in rows
         assert name in text.lower().replace(" ", "")
+
+
+def test_help_lists_the_formats_of_the_registries(generated: ModuleType) -> None:
+    parsers = subparsers(build_whole_parser())
+    page = generated.fill((DOCS / "reference" / "commands.md").read_text())
+    for command, registries in (("export", (EXPORTS, MAPPINGS)), ("import", (FORMATS,))):
+        text = parsers[command].format_help()
+        lines = [line.split() for line in text.splitlines()]
+        for registry in registries:
+            for name, each in registry.items():
+                about = " ".join(each.about.split())
+                assert any(words[:2] == [name, each.extensions[0]] for words in lines)
+                assert about.split()[0] in text
+                assert set(each.extensions) <= set(text.split())
+        assert max(map(len, text.splitlines())) <= 80
+        listed = [line for line in text.splitlines() if line.startswith(f"  {name}  ")]
+        assert listed
+        assert all(f"\n{line}\n" in page for line in listed)
+    for option in ("threshold", "leak", "bias", "magnitudes", "graph"):
+        action = next(one for one in parsers["export"]._actions if one.dest == option)
+        takers = [name for name, each in MAPPINGS.items() if option in each.options]
+        assert str(action.help).endswith(f"({', '.join(takers)})")
+
+
+def test_formats_of_mappings_equal_the_registry() -> None:
+    """The table says what the registry has no word for; names, endings and helpers equal it."""
+    text = (DOCS / "reference" / "export.md").read_text().partition("\n## Mappings\n")[2]
+    rows = [
+        [cell.strip() for cell in line.strip("|").split("|")]
+        for line in text.splitlines()
+        if line.startswith("| `")
+    ]
+    assert sorted({row[0].strip("`").split()[0] for row in rows}) == sorted(MAPPINGS)
+    for row in rows:
+        name, *options = row[0].strip("`").split()
+        assert re.findall(r"`([^`]+)`", row[1]) == list(MAPPINGS[name].extensions)
+        assert all(one.removeprefix("--") in MAPPINGS[name].options for one in options)
+        assert (row[-1] not in ("left out", "refused")) == MAPPINGS[name].helpers
+
+
+def test_the_readme_names_every_format() -> None:
+    text = (DOCS.parent / "README.md").read_text().lower()
+    words = re.sub(r"[^a-z0-9]", "", text)
+    for name in (*FORMATS, *EXPORTS, *MAPPINGS):
+        assert name in words
 
 
 @pytest.mark.jit
