@@ -12,7 +12,10 @@ from tests.docs.blocks import DOCS, ROOT
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 SOURCES = PROJECT["urls"]["Homepage"] + "/blob/main/"
-PAGES = [ROOT / "README.md", *sorted(DOCS.rglob("*.md"))]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(DOCS.rglob("*.md"))]
+TOP = ("mapper", "storage", "chipsim", "hw", "tests", "docs", "scripts")
+PATH = re.compile(rf"(?<![\w./~-])(?:{'|'.join(TOP)})/[\w./-]*\w")
+WITHIN = re.compile(r"`((?:\w+/)+\w+\.py)`")
 LINK = re.compile(
     r"!?\[[^\]\[]*\]\(([^()\s]+)\)|^\[[^\]]+\]: (\S+)$|(?:src|srcset)=\"([^\"]+)\"", re.MULTILINE
 )
@@ -73,3 +76,22 @@ def test_faults_are_found(tmp_path: Path) -> None:
     )
     assert faults(page) == ["z", "none.md", "#none", f"{SOURCES}none2.md"]
     assert len(PAGES) > 15
+
+
+def missing(text: str) -> list[str]:
+    """Paths of ours in a text that are not there; modules of `mapper` may be named from within."""
+    found = {path for path in PATH.findall(text) if not (ROOT / path).exists()}
+    for path in WITHIN.findall(text):
+        if not any((folder / path).exists() for folder in (ROOT, ROOT / "mapper")):
+            found.add(path)
+    return sorted(found)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_files_that_are_named_exist(page: Path) -> None:
+    assert missing(page.read_text(encoding="utf-8")) == []
+
+
+def test_missing_files_are_found() -> None:
+    text = "python scripts/none.py `placement/force.py` `placement/none.py` mapper/pipeline.py a.b/hw/x"
+    assert missing(text) == ["placement/none.py", "scripts/none.py"]

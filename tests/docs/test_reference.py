@@ -11,12 +11,16 @@ import sys
 from pathlib import Path
 from types import ModuleType
 
+import numpy as np
 import pytest
 
 from mapper.cli.main import COMMANDS, build_whole_parser, main, subparsers
 from mapper.exports import EXPORTS as MAPPINGS
+from mapper.graph.rows import COPY
 from mapper.settings import PRESETS, SETTINGS
 from storage.formats import EXPORTS, FORMATS
+from storage.scratch.packed import write_packed
+from storage.scratch.scratch import Scratch
 from tests.chipsim.measured import score
 from tests.docs.blocks import DOCS
 from tests.mapper.helpers import random_network
@@ -61,8 +65,6 @@ def test_hidden_options_are_not_in_the_reference(generated: ModuleType) -> None:
 
 
 def test_every_metric_has_a_row() -> None:
-    import numpy as np
-
     from chipsim.chip.model import Chip
 
     found = score(Chip("c", 1, 1), np.zeros(0, np.int32), [], sizes=np.ones(0, np.int64))
@@ -94,8 +96,6 @@ def test_every_key_of_a_report_is_explained(folder: Path) -> None:
 
 
 def test_every_array_of_traffic_is_explained(folder: Path) -> None:
-    import numpy as np
-
     from chipsim.chip.model import Chip
 
     out = random_folder(folder / "out", Chip("c", 3, 2))
@@ -115,6 +115,81 @@ def test_every_file_of_an_output_folder_is_named(folder: Path) -> None:
     assert {path.name for path in Path("out").iterdir()} <= set(
         re.findall(r"^\| `(.*?)`", text, re.M)
     )
+
+
+def scratch_keys() -> tuple[str, dict[str, re.Pattern[str]]]:
+    """The section on scratch in the page on formats, and what keys its table allows."""
+    text = (DOCS / "format.md").read_text().partition("\n## Scratch\n")[2]
+    steps = re.findall(r"`([a-z]+(?: [a-zN.M]+)?)`", text.partition("STEP is")[2])
+    step = "|".join(re.sub(r"\b[NM]\b", r"\\d+", re.escape(name)) for name in steps)
+    parts = {
+        "GRAPH": r"(?:level/\d{3}|groups|together)",
+        "STEP": rf"(?:attempt \d+/)?(?:{step})",
+        "NAME": r"\w+",
+        "%03d": r"\d{3}",
+        "%08d": r"\d{8}",
+        r"\.\.\.": r".+",
+    }
+    keys = {}
+    for key in re.findall(r"^\| `([^`]+)` \|", text.partition("| key |")[2], re.MULTILINE):
+        pattern = re.escape(key)
+        for name, meant in parts.items():
+            pattern = pattern.replace(name, meant)
+        keys[key] = re.compile(pattern)
+    return text, keys
+
+
+@pytest.mark.jit
+def test_keys_of_scratch_are_those_of_the_page(folder: Path) -> None:
+    random_network(Path("net.bin"), 60, 300)
+    Path("limits.toml").write_text("[[together]]\nneurons = [0, 1, 2]\n")
+    chip = ["--chip", "2x2", "--neurons-per-core", "20", "--keep-scratch"]
+    classic = ["--preset", "classic", "--size-divisor", "1", "--constraints", "limits.toml"]
+    assert main(["run", "net.bin", *chip, *classic, "-o", "classic", "-q"]) == 0
+    assert main(["run", "net.bin", *chip, "--preset", "fast", "-o", "fast", "-q"]) == 0
+    found: set[str] = set()
+    for name in ("classic", "fast"):
+        with Scratch(Path(name) / "scratch", read_only=True) as scratch:
+            found |= set(scratch.names())
+    with Scratch(Path("copied")) as scratch:
+        empty = np.zeros(3, np.int64), np.zeros(0, np.int32), np.zeros(0, np.int64)
+        write_packed(scratch, COPY, 2, 2, lambda _: empty)
+        found |= set(scratch.names())
+    _, documented = scratch_keys()
+    for key in found:
+        assert any(pattern.fullmatch(key) for pattern in documented.values()), key
+    for key, pattern in documented.items():
+        assert any(map(pattern.fullmatch, found)), f"{key} is never written"
+
+
+def test_every_step_is_named() -> None:
+    """Names that a step is kept by, in the page on formats."""
+    text, _ = scratch_keys()
+    source = "".join(path.read_text() for path in (DOCS.parent / "mapper").rglob("*.py"))
+    names = re.findall(r"\bsteps\.(?:once|run_once)\(\s*f?\"([^\"]+)\"", source)
+    assert len(names) > 8
+    for name in names:
+        with_numbers = re.sub(r"\{\w+\}\.\{\w+\}", "N.M", name)
+        assert f"`{re.sub(r'{.*?}', 'N', with_numbers)}`" in text
+
+
+def test_times_of_fast_are_those_of_the_table() -> None:
+    """README and the page on memory say what the table of the README shows."""
+    readme = (DOCS.parent / "README.md").read_text()
+    rows = [
+        [cell.strip() for cell in line.strip("|").split("|")]
+        for line in readme.partition("| graph | mesh | best peer |")[2].splitlines()
+        if line.startswith("| ") and re.search(r"\d+x\d+", line)
+    ]
+    assert len(rows) == 12
+    share = [float(row[-1]) / float(row[-2]) for row in rows]
+    assert 0.35 < min(share) < 0.45  # two fifths
+    assert 0.7 < max(share) < 0.8  # three quarters
+    hops = np.array([[int(cell.split()[0].replace(",", "")) for cell in row[4:6]] for row in rows])
+    more = np.exp(np.log(hops[:, 1] / hops[:, 0]).mean()) - 1
+    said = f"takes two fifths to three quarters of the time.*for {100 * more:.0f} % more hops"
+    for page in (readme, (DOCS / "howto" / "memory.md").read_text()):
+        assert re.search(said, " ".join(page.split()))
 
 
 def test_every_command_has_a_section(generated: ModuleType) -> None:
