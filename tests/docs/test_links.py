@@ -15,7 +15,7 @@ SOURCES = PROJECT["urls"]["Homepage"] + "/blob/main/"
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(DOCS.rglob("*.md"))]
 TOP = ("mapper", "storage", "chipsim", "hw", "tests", "docs", "scripts")
 PATH = re.compile(rf"(?<![\w./~-])(?:{'|'.join(TOP)})/[\w./-]*\w")
-WITHIN = re.compile(r"`((?:\w+/)+\w+\.py)`")
+WITHIN = re.compile(r"`((?:\w+/)+\w+\.py)`|`(\w+/)` \|$", re.MULTILINE)
 LINK = re.compile(
     r"!?\[[^\]\[]*\]\(([^()\s]+)\)|^\[[^\]]+\]: (\S+)$|(?:src|srcset)=\"([^\"]+)\"", re.MULTILINE
 )
@@ -81,7 +81,7 @@ def test_faults_are_found(tmp_path: Path) -> None:
 def missing(text: str) -> list[str]:
     """Paths of ours in a text that are not there; modules of `mapper` may be named from within."""
     found = {path for path in PATH.findall(text) if not (ROOT / path).exists()}
-    for path in WITHIN.findall(text):
+    for path in map("".join, WITHIN.findall(text)):
         if not any((folder / path).exists() for folder in (ROOT, ROOT / "mapper")):
             found.add(path)
     return sorted(found)
@@ -93,5 +93,8 @@ def test_files_that_are_named_exist(page: Path) -> None:
 
 
 def test_missing_files_are_found() -> None:
-    text = "python scripts/none.py `placement/force.py` `placement/none.py` mapper/pipeline.py a.b/hw/x"
-    assert missing(text) == ["placement/none.py", "scripts/none.py"]
+    text = (
+        "python scripts/none.py `placement/force.py` `placement/none.py` mapper/pipeline.py a.b/hw/x"
+        "\n| kept in | `placement/` |\n| moved to | `nowhere/` |\n"
+    )
+    assert missing(text) == ["nowhere/", "placement/none.py", "scripts/none.py"]
