@@ -60,12 +60,16 @@ def tell_unread(
 
     read : names of those that have one; None goes by the method and the objective
     """
-    for name in _given(options, METHOD):
-        if not (settings.reads(name) if read is None else name in read):
-            where = f"--preset {settings.preset}"
-            if SETTINGS[name].group == "multicast":
-                where += f" and the objective {settings.objective}"
-            common.say(options, f"note: {name} has no effect with {where}")
+    unread = [
+        name
+        for name in _given(options, METHOD)
+        if not (settings.reads(name) if read is None else name in read)
+    ]
+    if unread:
+        where = f"--preset {settings.preset}"
+        if any(SETTINGS[name].group == "multicast" for name in unread):
+            where += f" and the objective {settings.objective}"
+        common.say(options, f"note: without effect with {where}: {', '.join(unread)}")
 
 
 def _given(options: argparse.Namespace, names: Collection[str]) -> dict[str, Any]:

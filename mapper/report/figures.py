@@ -34,7 +34,7 @@ METRICS: dict[str, tuple[str, str]] = {
     "link_load_mean": ("Link load, mean", "over all links of the chip, idle ones too"),
     "congestion_max": ("Router congestion, max", "traffic through the busiest router"),
     "congestion_mean": ("Router congestion, mean", "over all routers, any shortest path taken"),
-    "energy": ("NoC energy", "of traffic between cores, each synapse a packet; none of the cores"),
+    "energy": ("NoC energy", "of traffic between cores, one packet per synapse; cores excluded"),
     "latency_mean": ("Latency, mean", "of a packet between cores, on an idle mesh"),
     "latency_max": ("Latency, max", "between the two farthest cores that talk"),
     "cores_used": ("Cores used", "cores that hold a neuron"),
@@ -216,8 +216,8 @@ def limits(views: list[View]) -> Table:
                 near = Cell(percent(most / allowed), bar=most / allowed)
             head = Head(name, meaning=meanings[name], series=series)
             rows.append([head, most, mean, allowed, near])
-    heads = ("", "Fullest core", "Mean", "Limit", "Fullest over limit")
-    return table("Limits of a core", heads, rows, hidden=True)
+    heads = ("", "Fullest core", "Mean", "Limit", "Fullest / limit")
+    return table("Core limits", heads, rows, hidden=True)
 
 
 def command_line(report: dict[str, Any]) -> str:

@@ -272,7 +272,7 @@
       ? `Its traffic goes to ${count} other ${count === 1 ? "core" : "cores"}.`
       : few ? `Its traffic goes to ${count} other cores; the 16 strongest are listed.`
         : `Its ${count} strongest destinations are coloured; they take ${percent(told / total)} of`
-          + " what leaves it.";
+          + " its outgoing traffic.";
     map.panel.replaceChildren(element("h3", title(map, core)), list(values(map, core, false)),
       element("p", note, "hint"), ...(count ? [table] : []), back);
   }

@@ -170,7 +170,7 @@ def _boards(views: list[View]) -> list[Board]:
 def _tiles(views: list[View]) -> str:
     return " ".join(
         f"{f'{view.label}: a' if len(views) > 1 else 'A'} square stands for {view.tile} x "
-        f"{view.tile} cores and shows the highest of them."
+        f"{view.tile} cores and shows the highest value among them."
         for view in views
         if view.tile > 1
     )

@@ -40,19 +40,18 @@ def _said(found: dict[str, Any]) -> str:
     """The load in words."""
     cycles, warmup, packets = (found.get(name) for name in ("cycles", "warmup", "packets_per"))
     said = [f"{_plain(cycles)} cycles after a warm-up of {_plain(warmup)}"]
-    said.append(PACKETS.get(str(packets), "packets as the simulator was asked for"))
+    said.append(PACKETS.get(str(packets), "packets as requested"))
     said.append(f"buffers of {_plain(found.get('depth'))} flits")
     words = ", ".join(said) + "."
     if found.get("packets") == 0:
         words += " There was no packet to send."
     if found.get("saturated") is True:
         words += (
-            " This load is above saturation: queues grew as long as it lasted, and latency with "
-            "them."
+            " This load is above saturation: queues and latency grew throughout the simulation."
         )
     if _number(found.get("undelivered")):
         words += f" Of {_plain(found.get('packets'))} packets {_plain(found['undelivered'])} had"
-        words += " not arrived at the end; latency is that of the others."
+        words += " not arrived by the end; latency is that of the others."
     return words
 
 
@@ -86,12 +85,12 @@ def _numbers(found: dict[str, Any]) -> list[list[Any]]:
             ["fewest mesh cycles per unit of time", knee.get("tick_cycles")],
         ]
     else:
-        rows.append(["Saturation", "not looked for"])
+        rows.append(["Saturation", "not measured"])
     return rows
 
 
 def _links(links: Any) -> Table:
-    """The busiest links; a link carries a flit a cycle at most."""
+    """The busiest links; a link carries at most one flit per cycle."""
     rows = []
     for link in links if isinstance(links, list) else []:
         load, expected = link["flits_per_cycle"], link["expected"]

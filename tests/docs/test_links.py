@@ -94,8 +94,7 @@ def test_files_that_are_named_exist(page: Path) -> None:
 
 def test_missing_files_are_found() -> None:
     text = (
-        "python scripts/none.py `placement/force.py` `placement/none.py` mapper/pipeline.py "
-        "a.b/hw/x"
+        "python scripts/none.py `placement/force.py` `placement/none.py` mapper/pipeline.py a.b/hw"
         "\n| kept in | `placement/` |\n| moved to | `nowhere/` |\n"
     )
     assert missing(text) == ["nowhere/", "placement/none.py", "scripts/none.py"]

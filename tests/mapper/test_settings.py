@@ -177,7 +177,7 @@ def test_settings_without_effect_are_told(run: Run, folder: Path) -> None:
     line = ("place", "net.bin", "--chip", "8x8", "--preset", "fast", "--json")
     found = run(*line, "--set", "force-share=0.5", "--effort", "fast")
     assert found.code == 0
-    assert found.err == "note: force_share has no effect with --preset fast\n"
+    assert found.err == "note: without effect with --preset fast: force_share\n"
     assert found.json()["settings"]["force_share"] == 0.5
     assert run(*line, "--set", "force-share=0.5", "-q").err == ""
 

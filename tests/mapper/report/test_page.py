@@ -210,8 +210,8 @@ def test_a_simulation_above_saturation(folder: Path) -> None:
     said = page.one("section", id="simulation").text
     assert "above saturation" in said
     assert "Of 9,876 packets 1,234 had not arrived" in said
-    assert "Saturationnot looked for" in [element.text for element in page.all("tr")]
-    assert "No flit went over a link." in said
+    assert "Saturationnot measured" in [element.text for element in page.all("tr")]
+    assert "No flit crossed a link." in said
 
 
 def test_a_simulation_without_packets(folder: Path) -> None:

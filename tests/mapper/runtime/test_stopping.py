@@ -93,7 +93,7 @@ def test_the_nth_look_at_the_flag(
     network = random_network(folder / "net.bin", 150, 1200)
     Path("wishes.toml").write_text("[[pin]]\nneurons = [7, 8]\ncore = 5\n")
     command = ("run", network, "--chip", "5x5", "--neurons-per-core", "10", *SMALL, "--preset")
-    command = (*command, *way.split())
+    command = (*command, *way.split(), "-q")  # no notes of settings that a way does not read
     assert run(*command, "-o", "whole").code == 0
     whole, looks = Path("whole/mapping.npz").read_bytes(), pressed.looks
     ends = []
