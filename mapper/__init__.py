@@ -1,4 +1,4 @@
-"""Puts neural networks onto many-core neuromorphic chips.
+"""Maps neural networks onto many-core neuromorphic chips.
 
 ::
 

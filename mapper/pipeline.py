@@ -119,7 +119,7 @@ def map_network(
         if broken:
             more = f" and {len(broken) - 1} more" if len(broken) > 1 else ""
             raise DoesNotFitError(
-                f"no mapping found within all limits of chip {chip.name}: {broken[0]}{more}; "
+                f"no mapping met all limits of chip {chip.name}: {broken[0]}{more}; "
                 "lower --neurons-per-core or take a larger chip"
             )
         return found, traffic

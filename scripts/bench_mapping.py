@@ -112,7 +112,7 @@ def cortex(bench: Bench) -> list[Table]:
     largek = [m for m in bench.peers(("kaminpar",)) if m.context in ("", "largek")]
     methods = [*bench.presets(), *largek]
     whole_mappings(bench, "cortex", cases, methods, True)
-    title = "hops a spike of cortical sheets"
+    title = "hops per spike of cortical sheets"
     names = [case.name for case in cases]
     matrix = Matrix(
         "cortex", title, "hops_mean", methods, names, of_table(bench, "cortex"), True, bench.clock

@@ -149,7 +149,7 @@ def limits(bench: Bench) -> list[Table]:
         names = (str(found[name]) for name in ("case", "method", "seed"))
         rows.append([*names, *limit_state(found)])
     title = "microcircuit at scale 0.2"
-    return [Table("limits", title, ["chip", "preset", "seed", "state", "hops a spike"], rows)]
+    return [Table("limits", title, ["chip", "preset", "seed", "state", "hops per spike"], rows)]
 
 
 def limit_state(found: dict[str, object]) -> Sequence[str]:

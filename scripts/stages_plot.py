@@ -93,7 +93,7 @@ def draw(found: list[Stage]) -> str:
         f'font-family="system-ui, sans-serif" font-size="14" fill="{INK}" '
         f'shape-rendering="crispEdges">'
     ]
-    parts = [(f"{s.title}: {s.hops:.2f} hops a spike", panel(s.core, CELL)) for s in found]
+    parts = [(f"{s.title}: {s.hops:.2f} hops per spike", panel(s.core, CELL)) for s in found]
     parts.append((f"{CORES}x{CORES} cores", panel(chip, cell)))
     for at, (title, paths) in enumerate(parts):
         lines.append(f'<g transform="translate({at * (side + GAP)} {TOP})"><text y="-12">{title}')

@@ -16,8 +16,8 @@ examples:
   mapper run net.bin --chip mine.toml
 
 `show` prints a chip, any that --chip takes, as a TOML file: every limit and
-constant with its meaning, its unit and, for the presets, its source. What may
-be in such a file is said by `mapper docs chips`.
+constant with its meaning, its unit and, for the presets, its source.
+`mapper docs chips` documents the file format.
 """
 
 

@@ -45,7 +45,11 @@ def _list(options: argparse.Namespace) -> None:
 
     titles = {name: title(name) for name in pages()}
     result = {"pages": [{"page": name, "title": text} for name, text in titles.items()]}
-    table = Table(title="pages, to read by mapper docs PAGE", box=SIMPLE, title_justify="left")
+    table = Table(
+        title="documentation pages (read one with: mapper docs PAGE)",
+        box=SIMPLE,
+        title_justify="left",
+    )
     for head in ("page", "what it is"):
         table.add_column(head, overflow="fold")
     for row in titles.items():

@@ -63,13 +63,13 @@ def run(options: argparse.Namespace) -> int:
         ("synapses", meta.synapses),
         ("synapses read", meta.synapses_read),
         ("self-loops dropped", meta.self_loops),
-        ("repeated synapses added up", meta.repeated),
+        ("duplicate synapses merged (weights summed)", meta.repeated),
         ("undirected", meta.undirected),
         ("traffic", describe(traffic_of(meta))),
         ("total weight", meta.total_weight * meta.weight_unit),
         ("total size", meta.total_size),
         ("blocks", f"{network.block_count:,} of {meta.block_size:,} neurons"),
-        ("connections on disk", f"{size(stored)}, {per_connection:.2f} bytes each"),
+        ("connections on disk", f"{size(stored)}, {per_connection:.2f} bytes per connection"),
     ]
     about = [
         (name, f"{len(a.labels)} names" if a.labels else f"unit {a.unit:g}")

@@ -23,8 +23,8 @@ COMMANDS = {
     "import": "convert a file to a network file",
     "export": "convert a network file, or the traffic of a mapping, to another format",
     "generate": "make a synthetic network",
-    "info": "say what a file or an output folder holds",
-    "verify": "check a network or a mapping in full, by an independent slow path",
+    "info": "show the contents of a file or an output folder",
+    "verify": "verify a network or a mapping independently of the mapper (slower)",
     "check": "say whether a network fits a chip, without mapping it",
     "score": "score a mapping made by anyone",
     "report": "make the report page of a mapping, or of two side by side",
@@ -71,7 +71,7 @@ def build_parser(command: str | None = None) -> argparse.ArgumentParser:
     """The parser; only `command` gets its arguments, so that the others need not be imported."""
     parser = argparse.ArgumentParser(
         prog="mapper",
-        description="Puts neural networks onto many-core neuromorphic chips.",
+        description="Maps neural networks onto many-core neuromorphic chips.",
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )

@@ -79,7 +79,7 @@ def add_units(group: argparse._ArgumentGroup) -> None:
         "--tick-cycles",
         type=above_zero,
         metavar="C",
-        help="cycles of the mesh that a unit of time lasts",
+        help="mesh cycles per unit of time",
     )
     group.add_argument(
         "--packets",

@@ -100,8 +100,8 @@ def choose_exporter(destination: Path, name: str | None = None) -> MappingExport
         if destination.name.lower().endswith(exporter.extensions):
             return exporter
     raise UsageError(
-        f"{destination}: the name tells no format that a mapping can be written to; "
-        f"name it with --format ({', '.join(EXPORTS)})"
+        f"{destination}: unknown format for mappings; "
+        f"choose one with --format ({', '.join(EXPORTS)})"
     )
 
 

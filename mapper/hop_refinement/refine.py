@@ -133,7 +133,7 @@ def refine_mapping(mapped: Mapped, context: Context, better: Better = unseen) ->
                 monitor.advance, seeker,
             )  # fmt: skip
             mean = found.outside / max(1, found.everything)
-            monitor.note(f"pass {index + 1}: {found.moves:,} moves, hops a spike were {mean:.3f}")
+            monitor.note(f"pass {index + 1}: {found.moves:,} moves, hops per spike were {mean:.3f}")
             return core, found.moves
 
         step(f"hops {index}", move)

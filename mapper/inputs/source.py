@@ -270,7 +270,7 @@ def losses_of(meta: NetworkMeta, asked: bool) -> Iterator[str]:
         f"{count:,} {what}"
         for count, what in (
             (meta.self_loops, "self-loops dropped"),
-            (meta.repeated, "repeated synapses added up"),
+            (meta.repeated, "duplicate synapses merged (weights summed)"),
             (meta.weights_clamped, "weights below the unit raised to one unit"),
             (layers("weights_zero", 0), "zero weights skipped"),
             (

@@ -152,7 +152,7 @@ def lacking(chip: Chip, use: Use, over: NDArray[np.int64]) -> str:
         for r in np.flatnonzero(above > 0)
     ]
     return (
-        f"no mapping found within all limits of chip {chip.name}, nor a proof that there is none: "
+        f"no mapping met all limits of chip {chip.name} (not proven impossible): "
         f"{np.count_nonzero(over)} of {chip.usable_count} cores remain above a limit, the worst "
         f"needs {' and '.join(by_limit)}"
     )

@@ -43,17 +43,17 @@ class Demand:
         if self.vertex is not None:
             origin = "" if self.original_id is None else f" (id {self.original_id})"
             faults.append(
-                f"vertex {self.vertex}{origin} needs {self.largest} {self.limit}, a core has "
-                f"{self.per_core}: {self.largest - self.per_core} too few"
+                f"vertex {self.vertex}{origin} needs {self.largest:,} {self.limit}; a core holds "
+                f"{self.per_core:,} ({self.largest - self.per_core:,} short)"
             )
             if self.too_large > 1:
-                faults[0] += f" (and so do {self.too_large - 1} more vertices)"
+                faults[0] += f", and so do {self.too_large - 1:,} more vertices"
             if self.limit in ("synapses", "axons_in"):
-                faults[0] += "; --split-neurons spreads its synapses over helpers"
+                faults[0] += "; --split-neurons spreads its synapses over relay neurons"
         if self.fits or self.needed > self.available:
-            state = "fits" if self.fits else f"{self.needed - self.available} too few"
+            state = "fits" if self.fits else f"{self.needed - self.available:,} short"
             faults.append(
-                f"{self.limit}: {self.needed} needed, {self.available} on the chip: {state}"
+                f"needs {self.needed:,} {self.limit}; the chip holds {self.available:,} ({state})"
             )
         return "; ".join(faults)
 

@@ -72,8 +72,8 @@ class Constraints:
             if limit is not None and needed.max(initial=0) > limit:
                 worst = int(needed.argmax())
                 raise DoesNotFitError(
-                    f"{self.name.get(worst, f'vertex {worst}')}: needs {needed[worst]} {name} "
-                    f"together, a core has {limit}: {needed[worst] - limit} too few; "
+                    f"{self.name.get(worst, f'vertex {worst}')}: needs {needed[worst]:,} {name} "
+                    f"together; a core holds {limit:,} ({needed[worst] - limit:,} short); "
                     "keep fewer neurons together"
                 )
 

@@ -146,11 +146,11 @@ def planned(plan: Plan) -> Table:
     """What each stage of a run will need at most."""
     rows = [(name, size(need), f"{need / plan.budget:.0%}") for name, need in plan.stages.items()]
     title = (
-        f"planned within {size(plan.budget)}: network "
-        f"{'held in memory' if plan.held else 'streamed from disk'}, "
-        f"{size(plan.scratch + plan.sorting)} of disk"
+        f"Memory plan (budget {size(plan.budget)}): network "
+        f"{'kept in RAM' if plan.held else 'streamed from disk'}, "
+        f"{size(plan.scratch + plan.sorting)} scratch"
     )
-    return columns(title, ("stage", "memory at most", "of --memory"), rows)
+    return columns(title, ("stage", "peak memory", "share of budget"), rows)
 
 
 def stages(entries: Sequence[Mapping[str, Any]]) -> Table:

@@ -105,7 +105,7 @@ class Monitor(Closing):
             stage["cpu_seconds"] = round(time.process_time() - cpu, 4)
             stage["peak_anon_bytes"] = self._sampler.take()
             self.stages.append(stage)
-            self.write(f"{name}: {seconds:.2f} s, {stage['cpu_seconds']:.2f} s of all cores")
+            self.write(f"{name}: {seconds:.2f} s wall, {stage['cpu_seconds']:.2f} s CPU")
 
     @contextmanager
     def untimed(self) -> Iterator[None]:

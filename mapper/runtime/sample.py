@@ -2,7 +2,7 @@
 
 Large networks are cut into blocks from what the memory holds of the connections between clusters of
 neurons. On 292,331 clusters of a cortex of a million neurons the mapping is as good with 20 of them
-for each cluster as with 64; with 5 it has 11 hops a spike instead of 6.4.
+for each cluster as with 64; with 5 it has 11 hops per spike instead of 6.4.
 """
 
 from __future__ import annotations

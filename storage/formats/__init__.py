@@ -264,10 +264,7 @@ def recognise(path: Path, name: str | None = None) -> Importer:
             return importer
     if head.startswith(UTF16):
         raise BadInputError(f"{path}: is UTF-16 text; save it as UTF-8")
-    raise BadInputError(
-        f"{path}: neither its name nor its content tells the format; "
-        f"name it with --format ({', '.join(FORMATS)})"
-    )
+    raise BadInputError(f"{path}: unknown format; choose one with --format ({', '.join(FORMATS)})")
 
 
 def import_network(
@@ -313,8 +310,8 @@ def choose_exporter(destination: Path, format: str | None = None) -> Exporter:
         if plain_suffix(destination) in exporter.extensions:
             return exporter
     raise BadInputError(
-        f"{destination}: the name tells no format that can be written; "
-        f"name it with --format ({', '.join(EXPORTS)})"
+        f"{destination}: unknown format for networks; "
+        f"choose one with --format ({', '.join(EXPORTS)})"
     )
 
 

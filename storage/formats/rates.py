@@ -86,7 +86,7 @@ def _read_npz(path: Path, neurons: int) -> Rates:
             NotImplementedError, RuntimeError, MemoryError, TypeError, AttributeError,
             struct.error) as error:  # fmt: skip
         reason = " ".join(str(error).split())[:120]
-        raise BadInputError(f"{path}: not a sound npz file ({reason}); save it again") from error
+        raise BadInputError(f"{path}: not a valid npz file ({reason}); save it again") from error
     held = listed(names) or "nothing"
     raise BadInputError(f"{path}: holds {held}; it must hold an array `rate`")
 

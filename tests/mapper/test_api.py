@@ -169,9 +169,9 @@ def test_sizes_rates_and_more_neurons(folder: Path) -> None:
 def test_constraints_splitting_and_settings(folder: Path, run: Run) -> None:
     rng = np.random.default_rng(1)
     network = (rng.integers(0, 30, 300), np.zeros(300, np.int64) + rng.integers(0, 2, 300) * 7)
-    Path("wishes.toml").write_text('[[pin]]\nneurons = [5, 6]\ncore = "1,2"\n')
+    Path("constraints.toml").write_text('[[pin]]\nneurons = [5, 6]\ncore = "1,2"\n')
     mapping = mapper.map_network(
-        network, "4x4", synapses_per_core=20, split_neurons=True, constraints="wishes.toml",
+        network, "4x4", synapses_per_core=20, split_neurons=True, constraints="constraints.toml",
         preset="fast", hop_passes=0, threads=1,
     )  # fmt: skip
     assert mapping.core[[5, 6]].tolist() == [9, 9]
@@ -180,7 +180,7 @@ def test_constraints_splitting_and_settings(folder: Path, run: Run) -> None:
     assert (mapping.settings.preset, mapping.settings.hop_passes) == ("fast", 0)
     mapping.save("out")
     assert run("verify", "out").code == 0
-    assert Path("out/constraints.toml").read_bytes() == Path("wishes.toml").read_bytes()
+    assert Path("out/constraints.toml").read_bytes() == Path("constraints.toml").read_bytes()
 
 
 def test_progress_and_silence(

@@ -166,5 +166,5 @@ def load(
     except (arrow.ArrowException, ValueError, OSError) as error:
         reason = " ".join(str(error).split())[:120]
         raise BadInputError(
-            f"{source}: not a sound Parquet file ({reason}); save it again"
+            f"{source}: not a valid Parquet file ({reason}); save it again"
         ) from error

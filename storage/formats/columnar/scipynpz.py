@@ -275,7 +275,7 @@ def _streamed(path: Path, wanted: ColumnNames | None) -> Entries | None:
 
 def _damaged(path: Path, error: Exception) -> BadInputError:
     reason = " ".join(str(error).split())[:120]
-    return BadInputError(f"{path}: not a sound npz file ({reason}); save it again")
+    return BadInputError(f"{path}: not a valid npz file ({reason}); save it again")
 
 
 def checked(

@@ -35,7 +35,7 @@ def opened(path: Path, extra: str = "sonata") -> Iterator[Any]:
         raise
     except (OSError, RuntimeError, KeyError, ValueError, TypeError, MemoryError) as error:
         reason = " ".join(str(error).split())[:120]
-        raise BadInputError(f"{path}: not a sound HDF5 file ({reason}); fetch it again") from error
+        raise BadInputError(f"{path}: not a valid HDF5 file ({reason}); fetch it again") from error
 
 
 class Backing(io.RawIOBase):

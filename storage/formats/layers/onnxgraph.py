@@ -115,7 +115,7 @@ class Model:
             }
         except (decoding, checking, *_ANY_FAULT, OSError) as error:
             reason = " ".join(str(error).split())[:120]
-            raise BadInputError(f"not a sound ONNX model ({reason}); save it again") from error
+            raise BadInputError(f"not a valid ONNX file ({reason})") from error
         if not graph.node and not graph.input:
             raise BadInputError("holds no graph; is this an ONNX model?")
         self._check_versions(model)
@@ -222,7 +222,8 @@ def _shape(given: Any) -> tuple[int, ...]:
         size = int(dim.dim_value) if dim.HasField("dim_value") else 0
         if size < 1 and axis > 0:
             raise BadInputError(
-                f"input {given.name!r}: the size of axis {axis} is open; only the batch may be"
+                f"input {given.name!r}: axis {axis} has a dynamic size; only the batch axis may be "
+                "dynamic"
             )
         sizes.append(max(size, 1))
     return tuple(sizes)

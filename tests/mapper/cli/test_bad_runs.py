@@ -29,16 +29,16 @@ def network(folder: Path) -> Path:
 def test_a_chip_too_small(network: Path, fails: Fails) -> None:
     small = ("--chip", "3x4", "--neurons-per-core", "4", "-o", "out")
     message = fails("run", network, *small, code=3)
-    assert "neurons: 50 needed, 48 on the chip: 2 too few" in message
+    assert "needs 50 neurons; the chip holds 48 (2 short)" in message
     message = fails("run", network, *CHIP, "--synapses-per-core", "10", "-o", "out", code=3)
     assert "synapses: " in message
-    assert "too few" in message
+    assert "short)" in message
 
 
 def test_a_vertex_too_large(folder: Path, fails: Fails) -> None:
     path = write_network(folder / "net.bin", [(0, 1), (1, 2)], 3, sizes=[1, 1, 9])
     message = fails("run", path, *CHIP, "-o", "out", code=3)
-    assert "vertex 2 needs 9 neurons, a core has 4: 5 too few" in message
+    assert "vertex 2 needs 9 neurons; a core holds 4 (5 short)" in message
     star = write_network(folder / "star.bin", [(i, 0) for i in range(1, 9)], 9)
     message = fails("run", star, *CHIP, "--synapses-per-core", "7", "-o", "out", code=3)
     assert "vertex 0 needs 8 synapses, a core has 7" in message

@@ -66,7 +66,7 @@ def test_run_tables_and_default_folder(network: Path, run: Run) -> None:
 def test_the_plan_is_shown_on_a_terminal_or_if_asked_to_be_verbose(
     network: Path, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    title = "planned within 300.0 MiB"
+    title = "Memory plan (budget 300.0 MiB)"
     memory = ("--memory", "300MiB", "--json")
     assert run("run", network, *CHIP, *memory, "-o", "plain").err == ""
     assert "planned for coarsen: " in Path("plain/run.log").read_text()
@@ -144,7 +144,7 @@ def test_check(network: Path, run: Run) -> None:
     small = run("check", network, "--chip", "3x4", "--neurons-per-core", "4", "--json")
     assert small.code == 3
     assert [d["lacking"] for d in small.json()["demands"]] == [2]
-    assert small.err == "does not fit: neurons: 50 needed, 48 on the chip: 2 too few\n"
+    assert small.err == "does not fit: needs 50 neurons; the chip holds 48 (2 short)\n"
     both = run("check", network, *CHIP, "--synapses-per-core", "5", "--axons-per-core", "2")
     assert both.code == 3
     assert [line.split()[3] for line in both.err.splitlines()] == ["vertex", "vertex"]
@@ -220,7 +220,7 @@ def test_import_export_generate(run: Run) -> None:
     found = run("import", "a.txt", "a.bin", "--json")
     assert found.err == (
         "note: columns used: 1 (source), 2 (target); every row weighs 1\n"
-        "note: 1 self-loops dropped; 1 repeated synapses added up\n"
+        "note: 1 self-loops dropped; 1 duplicate synapses merged (weights summed)\n"
     )
     assert (found.json()["neurons"], found.json()["synapses"]) == (4, 2)
     assert run("import", "a.txt", "b.bin", "-q").err == ""
@@ -276,7 +276,7 @@ def test_losses_are_told_and_reported(run: Run) -> None:
     assert found.code == 0
     assert found.err == (
         "note: columns used: 1 (source), 2 (target); every row weighs 1\n"
-        "note: 1 self-loops dropped; 1 repeated synapses added up\n"
+        "note: 1 self-loops dropped; 1 duplicate synapses merged (weights summed)\n"
     )
     facts = found.json()["network"]
     assert (facts["self_loops"], facts["repeated"]) == (1, 1)

@@ -66,7 +66,7 @@ def test_too_many_together(network: Path, run: Run) -> None:
     for command in ("run", "check"):
         found = run(command, network, *CHIP, "--constraints", "c.toml")
         assert found.code == 3
-        assert "together 1: needs 9 neurons together, a core has 8: 1 too few" in found.err
+        assert "together 1: needs 9 neurons together; a core holds 8 (1 short)" in found.err
 
 
 def test_items_join_what_shares_a_neuron_or_a_core() -> None:

@@ -260,7 +260,7 @@ def test_a_bound_that_proves() -> None:
     by_name = {demand.limit: demand for demand in demands(graph, chip)}
     assert not by_name["axons_in"].fits
     assert str(by_name["axons_in"]).startswith(
-        "vertex 0 needs 4 axons_in, a core has 3: 1 too few (and so do 99 more vertices)"
+        "vertex 0 needs 4 axons_in; a core holds 3 (1 short), and so do 99 more vertices"
     )
     assert not by_name["axons_out"].fits
 
@@ -312,7 +312,7 @@ def test_runs_keep_all_four_limits(name: str, folder: Path) -> None:
 def test_what_is_not_found_is_said(folder: Path) -> None:
     path = random_network(folder / "net.bin", 60, 900)
     chip = Chip("c", 4, 4, neurons=16, axons_in=25)
-    with pytest.raises(DoesNotFitError, match=r"nor a proof .* above the limit of 25"):
+    with pytest.raises(DoesNotFitError, match=r"not proven impossible.* above the limit of 25"):
         mapped(path, chip, folder, "fast")
 
 

@@ -174,17 +174,17 @@ def test_npz_damage_in_the_middle(refused: Refuse) -> None:
     content = bytearray(npz(source=ids, target=ids + 1, weight=np.ones(2000)))
     place = content.index(np.ones(9).tobytes()) + 10000
     content[place] ^= 1
-    assert "not a sound npz file (a checksum does not match)" in refused("a.npz", bytes(content))
+    assert "not a valid npz file (a checksum does not match)" in refused("a.npz", bytes(content))
 
 
 def test_npz_index_outside(refused: Refuse) -> None:
     matrix = scipy.sparse.csr_array(np.eye(3))
     matrix.indices[1] = 3
-    assert "not a sound npz file" in refused("a.npz", sparse_npz(matrix))
+    assert "not a valid npz file" in refused("a.npz", sparse_npz(matrix))
     matrix.indices[1] = -1
     assert "-1 is negative" in refused("a.npz", sparse_npz(matrix))
     matrix.indices[1], matrix.indptr[1] = 1, 3
-    assert "not a sound npz file" in refused("a.npz", sparse_npz(matrix))
+    assert "not a valid npz file" in refused("a.npz", sparse_npz(matrix))
 
 
 LIST = np.array([0, 1])
@@ -201,13 +201,13 @@ LIST = np.array([0, 1])
         (npz(source=LIST, target=LIST, neurons=1), "id 1 is outside 0..0"),
         (npz(source=LIST, target=LIST, neurons=LIST), "neurons must be one whole number"),
         (npz(source=LIST[:0], target=LIST[:0]), "no neurons"),
-        (npz(source=np.array([{}, 1]), target=LIST), "not a sound npz file"),
+        (npz(source=np.array([{}, 1]), target=LIST), "not a valid npz file"),
         (npz(other=LIST), "holds other; it must be"),
         (npz(source=np.array([2**63], np.uint64), target=LIST[:1]), "is beyond 2^63 - 1"),
         (sparse_npz(scipy.sparse.csr_array(np.ones((2, 3)))), "the matrix is 2 x 3"),
-        (b"PK\3\4", "not a sound npz file"),
-        (b"PK\3\4 nonsense", "not a sound npz file"),
-        (sparse_npz(scipy.sparse.csr_array(np.eye(50)))[:300], "not a sound npz file"),
+        (b"PK\3\4", "not a valid npz file"),
+        (b"PK\3\4 nonsense", "not a valid npz file"),
+        (sparse_npz(scipy.sparse.csr_array(np.eye(50)))[:300], "not a valid npz file"),
     ],
 )
 def test_npz_faults(content: bytes, message: str, refused: Refuse) -> None:
@@ -257,7 +257,7 @@ def test_parquet_faults(columns: dict[str, list[Any]], message: str, refused: Re
 
 
 def test_damaged_parquet(refused: Refuse) -> None:
-    assert "not a sound Parquet file" in refused("a.parquet", parquet(a=[1], b=[2])[:-9])
+    assert "not a valid Parquet file" in refused("a.parquet", parquet(a=[1], b=[2])[:-9])
 
 
 def test_altered_binaries(tmp_path: Path) -> None:

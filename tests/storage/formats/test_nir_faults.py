@@ -120,8 +120,8 @@ def test_versions(version: str | None, message: str, refused: Refuse) -> None:
 def test_damaged_files(refused: Refuse) -> None:
     whole = nir_bytes(chain(given(2), linear(W), lif()))
     for length in (8, 100, len(whole) // 2, len(whole) - 1):
-        assert "not a sound HDF5 file" in refused("a.nir", whole[:length])
-    assert "not a sound HDF5 file" in refused("a.nir", b"some text\n", format="nir")
+        assert "not a valid HDF5 file" in refused("a.nir", whole[:length])
+    assert "not a valid HDF5 file" in refused("a.nir", b"some text\n", format="nir")
 
 
 def test_the_last_weights_are_looked_at_before_the_first_are_multiplied(

@@ -36,7 +36,7 @@ FAULTS: list[tuple[Any, str]] = [
     (model([node("Add", "x z")], {}, {"x": (3, 2), "z": (3, 2)}), "a batch of 3 (first axis of"),
     (model([node("Conv", "x w")], W, {"x": (1, 2, 1, 5)}), "a window of 2 does not fit into 1"),
     (model([node("Conv", "x w")], W, {"x": (1, 2)}), "takes a tensor of shape (1, 2)"),
-    (model([node("Conv", "x w")], W, {"x": (1, 2, "h", 3)}), "'x': the size of axis 2 is open"),
+    (model([node("Conv", "x w")], W, {"x": (1, 2, "h", 3)}), "'x': axis 2 has a dynamic size"),
     (model([node("MaxPool", "x")]), "node 'n_y' (MaxPool): attribute kernel_shape is missing"),
     (model([node("MatMul", "x x")]), "both factors depend on neurons"),
     (model([node("MatMul", "x w")], {"w": weights(5, 2)}), "weights of shape (5, 2) do not take"),
@@ -107,8 +107,8 @@ def test_weights_that_are_elsewhere_or_cut_off(refused: Refuse) -> None:
     flat = [node("Flatten", "x", "f"), node("MatMul", "f w")]
     for change, message in (
         ("short", "cannot reshape array of size 2 into shape (60,3)"),
-        ("kind", "not a sound ONNX model"),
-        ("file", "not a sound ONNX model"),
+        ("kind", "not a valid ONNX file"),
+        ("file", "not a valid ONNX file"),
     ):
         made = model(flat, {"w": weights(60, 3)})
         tensor = made.graph.initializer[0]
@@ -125,8 +125,8 @@ def test_weights_that_are_elsewhere_or_cut_off(refused: Refuse) -> None:
 def test_damaged_files(refused: Refuse) -> None:
     whole = model([node("Conv", "x w")], W).SerializeToString()
     for length in (len(whole) // 2, len(whole) - 1):
-        assert "not a sound ONNX model" in refused("a.onnx", whole[:length])
-    assert "not a sound ONNX model" in refused("a.onnx", b"some text\n")
+        assert "not a valid ONNX file" in refused("a.onnx", whole[:length])
+    assert "not a valid ONNX file" in refused("a.onnx", b"some text\n")
     assert "holds no graph" in refused("a.onnx", b"\x08\x08")
 
 

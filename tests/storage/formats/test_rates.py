@@ -168,7 +168,7 @@ def test_npz(networks: Path, tmp_path: Path) -> None:
         ({"rate": [1, np.nan, 3]}, ": rate of neuron 1 (from 0): nan is not finite"),
         ({"rate": [1, 2, -3]}, ": rate of neuron 2 (from 0): -3 is negative"),
         ({"rates": [1, 2, 3]}, ": holds rates; it must hold an array `rate`"),
-        ({"rate": np.array([None] * 3)}, ": not a sound npz file"),
+        ({"rate": np.array([None] * 3)}, ": not a valid npz file"),
     ],
 )
 def test_faulty_npz(arrays: dict[str, Any], message: str, networks: Path, tmp_path: Path) -> None:
@@ -180,7 +180,7 @@ def test_other_faulty_files(networks: Path, tmp_path: Path) -> None:
     path, network = tmp_path / "r", networks / PLAIN
     assert message_of(path, network).startswith(": cannot read: No such file")
     path.write_bytes(b"PK\3\4 nonsense")
-    assert message_of(path, network).startswith(": not a sound npz file")
+    assert message_of(path, network).startswith(": not a valid npz file")
     path.write_text("0,1\n1,1\n2,1\n")
     assert message_of(path, network, 2.0).startswith(": only reports of spikes have a duration")
     path.write_bytes((networks / PLAIN).read_bytes())
@@ -256,7 +256,7 @@ def test_faulty_spikes(
 def test_truncated_spikes(networks: Path, tmp_path: Path) -> None:
     write_spikes(tmp_path / "s.h5", {"a": ([1], [0])})
     (tmp_path / "s.h5").write_bytes((tmp_path / "s.h5").read_bytes()[:900])
-    assert message_of(tmp_path / "s.h5", networks / PLAIN).startswith(": not a sound HDF5 file")
+    assert message_of(tmp_path / "s.h5", networks / PLAIN).startswith(": not a valid HDF5 file")
 
 
 def spoiled(drop: str) -> Callable[[Path], None]:

@@ -211,7 +211,7 @@ AB = "edges/a_to_b"
 @pytest.mark.parametrize(
     ("spoil", "message"),
     [
-        (cut, "edges.h5: not a sound HDF5 file"),
+        (cut, "edges.h5: not a valid HDF5 file"),
         (alter(set_version("version", [2, 0])), "edges.h5: SONATA version 2.0 is not known"),
         (alter(set_version("magic", 7)), "edges.h5: attribute magic is 7"),
         (alter(drop("edges")), "edges.h5: no group /edges"),
