@@ -19,7 +19,7 @@ examples:
 Folders that do not exist have to be made first. zsh looks into ~/.zfunc if
 ~/.zshrc says `fpath+=~/.zfunc` before `autoload -U compinit; compinit`. New
 shells complete commands, options, presets, pages and names of files. Write the
-script anew after an update.
+script again after an update.
 """
 BASH_END = """
 # A value follows NAME= without a space.

@@ -21,9 +21,9 @@ examples:
   mapper report old-result --network moved/net.bin
 
 DIR is the output folder of a run. `run` makes its report.html; this makes it
-again, as with a newer version, or puts two mappings on one page with the
-same colours. The page is one file that opens anywhere, without a network.
-Folders of older versions have no traffic.npz; they are measured anew, for
+again, as with a newer version, or shows two mappings on one page with a
+shared colour scale. The page is one file that opens anywhere, without a network.
+Folders of older versions have no traffic.npz; they are measured again, for
 which the mapped network is needed, and it is kept there.
 
 Two mappings are compared in per cent, so they must be of the same network with

@@ -30,7 +30,7 @@ def test_quiet_does_not_hide_why_a_network_does_not_fit(run: Run, network: Path)
     for more in ((), ("-q",), ("-q", "--json")):
         found = run("check", network, "--chip", "2x2", "--neurons-per-core", "4", *more)
         assert found.code == 3
-        assert found.err.startswith("does not fit: neurons: 20 needed")
+        assert found.err.startswith("does not fit: needs 20 neurons; the chip holds")
 
 
 def test_quiet_does_not_hide_what_is_over_a_limit(run: Run, network: Path, folder: Path) -> None:
