@@ -43,7 +43,7 @@ def test_a_vertex_too_large(folder: Path, fails: Fails) -> None:
     message = fails("run", star, *CHIP, "--synapses-per-core", "7", "-o", "out", code=3)
     assert "vertex 0 needs 8 synapses; a core holds 7" in message
     message = fails("run", star, *CHIP, "--axons-per-core", "6", "-o", "out", code=3)
-    assert "vertex 0 needs 8 axons_in, a core has 6" in message
+    assert "vertex 0 needs 8 axons_in; a core holds 6" in message
 
 
 def test_sizes_that_cannot_be_packed(folder: Path, fails: Fails) -> None:
