@@ -15,7 +15,7 @@ SOURCES = PROJECT["urls"]["Homepage"] + "/blob/main/"
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(DOCS.rglob("*.md"))]
 TOP = ("mapper", "storage", "chipsim", "hw", "tests", "docs", "scripts")
 PATH = re.compile(rf"(?<![\w./~-])(?:{'|'.join(TOP)})/[\w./-]*\w")
-WITHIN = re.compile(r"`((?:\w+/)+\w+\.py)`|`(\w+/)` \|$", re.MULTILINE)
+WITHIN = re.compile(r"`((?:\w+/)*\w+\.py)`|`(\w+/)` \|$", re.MULTILINE)
 LINK = re.compile(
     r"!?\[[^\]\[]*\]\(([^()\s]+)\)|^\[[^\]]+\]: (\S+)$|(?:src|srcset)=\"([^\"]+)\"", re.MULTILINE
 )
@@ -95,6 +95,6 @@ def test_files_that_are_named_exist(page: Path) -> None:
 def test_missing_files_are_found() -> None:
     text = (
         "python scripts/none.py `placement/force.py` `placement/none.py` mapper/pipeline.py a.b/hw"
-        "\n| kept in | `placement/` |\n| moved to | `nowhere/` |\n"
+        "\n| kept in | `pipeline.py`, `deep.py`, `placement/` |\n| moved to | `nowhere/` |\n"
     )
-    assert missing(text) == ["nowhere/", "placement/none.py", "scripts/none.py"]
+    assert missing(text) == ["deep.py", "nowhere/", "placement/none.py", "scripts/none.py"]
