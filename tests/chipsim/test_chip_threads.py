@@ -149,8 +149,8 @@ def test_a_larger_network(undirected: bool) -> None:
     matrix = np.zeros((1200, 1200), dtype=np.int64)
     np.add.at(matrix, (core[source], core[target]), weight)
     rows, columns = np.nonzero(matrix)
-    pairs = [part.tolist() for part in whole.pairs.arrays()]
-    assert pairs == [rows.tolist(), columns.tolist(), matrix[rows, columns].tolist()]
+    summed = [part.tolist() for part in whole.pairs.arrays()]
+    assert summed == [rows.tolist(), columns.tolist(), matrix[rows, columns].tolist()]
     for threads in (2, 3):
         shuffled = [blocks[i] for i in rng.permutation(len(blocks))]
         options = {"sizes": sizes, "undirected": undirected, "threads": threads}

@@ -171,7 +171,7 @@ def test_runs_whose_nets_do_not_fit(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 
 def test_objectives_are_checked() -> None:
-    with pytest.raises(UsageError, match="objective is 'hops'; give unicast or cut or multicast"):
+    with pytest.raises(UsageError, match="objective is 'hops'; give unicast, cut or multicast"):
         preset("default", objective="hops")
     with pytest.raises(UsageError, match="the preset classic has no objective multicast"):
         preset("classic", objective="multicast")
