@@ -68,7 +68,7 @@ def map_network(
     neurons_per_core, synapses_per_core, axons_per_core, axons_out_per_core : replace the limits
         of the chip
     constraints : path of a TOML file of neurons that are pinned or kept together
-    split_neurons : spread the synapses of neurons that have more than a core holds over helpers
+    split_neurons : spread synapses that are more than a core holds over relay neurons
     neurons : of a tuple of arrays: number of neurons; None takes the largest id + 1
     sizes : of a network without a file: capacity that each neuron uses, whole numbers, shape
         (neurons,)

@@ -35,7 +35,7 @@ class MapRequest:
     """What is to be mapped onto what, and how.
 
     constraints : neurons that are pinned or kept together
-    split_neurons : spread the synapses of neurons that have more than a core holds over helpers
+    split_neurons : spread synapses that are more than a core holds over relay neurons
     command : words of the command line, for the report
     """
 

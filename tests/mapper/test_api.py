@@ -346,7 +346,7 @@ BAD: list[tuple[Any, dict[str, Any], type[Exception], str]] = [
     ((ONE, ONE + 1), {"neurons_per_core": 0}, MapperError, "neurons is 0"),
     ((ONE, ONE + 1), {"constraints": "none.toml"}, MapperError, "none.toml: cannot read"),
     ((ONE, ONE + 1), {"workdir": "nowhere"}, MapperError, "nowhere"),
-    ((ONE, ONE + 1), {"sizes": [9000, 1]}, DoesNotFitError, "9000"),
+    ((ONE, ONE + 1), {"sizes": [9000, 1]}, DoesNotFitError, "needs 9,000 neurons"),
 ]
 
 

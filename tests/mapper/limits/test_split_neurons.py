@@ -225,7 +225,7 @@ def test_check_names_the_neuron_and_the_way_out(folder: Path, run: Run) -> None:
     hubs(folder / "net.bin", 4)
     found = run("check", "net.bin", *limits(), "--json")
     assert found.code == 3
-    assert "synapses, a core has 24" in found.err
+    assert "synapses; a core holds 24" in found.err
     assert "--split-neurons spreads its synapses over relay neurons" in found.err
     found = run("check", "net.bin", *limits("--split-neurons"), "--json")
     assert found.code == 0
