@@ -111,12 +111,12 @@ def open_source(
         with _open_plain(source, effort, listener, keep_in, IMPORTED, resume) as network:
             yield network
         return
-    with _folder(keep_in) as folder:
+    with folder_for(keep_in) as folder:
         rated = folder / IMPORTED
         if not (resume and is_whole(rated, effort.threads)):
             with _open_plain(source, effort, listener, folder, UNRATED) as network:
                 give_rates(source, network, rated, effort)
-            (folder / UNRATED).unlink(missing_ok=True)
+        (folder / UNRATED).unlink(missing_ok=True)  # a run that was killed may have left it
         with NetworkFile(rated) as network:
             yield network
 
@@ -145,7 +145,7 @@ def _open_plain(
             require_weights(source.word, opened)
             yield opened
         return
-    with _folder(keep_in) as folder:
+    with folder_for(keep_in) as folder:
         made = folder / name
         if not (resume and is_whole(made, effort.threads)):
             if source.is_object:
@@ -156,17 +156,11 @@ def _open_plain(
             yield opened
 
 
-def _folder(keep_in: Path | None) -> Any:
-    """A context with that folder, or else a temporary one."""
-    if keep_in is not None:
-        return nullcontext(keep_in)
-
-    @contextmanager
-    def temporary() -> Iterator[Path]:
-        with tempfile.TemporaryDirectory() as folder:
-            yield Path(folder)
-
-    return temporary()
+@contextmanager
+def folder_for(keep_in: Path | None) -> Iterator[Path]:
+    """That folder, or else a temporary one."""
+    with nullcontext(keep_in) if keep_in else tempfile.TemporaryDirectory() as folder:
+        yield Path(folder)
 
 
 def import_source(

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from chipsim.chip.model import Chip
 from mapper.inputs.listener import Listener
-from mapper.inputs.source import Effort
+from mapper.inputs.source import Effort, folder_for
 from mapper.limits.relays import Helpers, plan_helpers, write_split
 from mapper.runtime.resume import is_whole
 from storage.store.network import NetworkFile
@@ -37,8 +36,8 @@ def split_network(
         return
     facts = helpers.facts()
     listener.note(f"note: {facts['neurons']:,} neurons split, {helpers.count:,} helpers added")
-    with tempfile.TemporaryDirectory() as folder:
-        path = (keep_in or Path(folder)) / SPLIT
+    with folder_for(keep_in) as folder:
+        path = folder / SPLIT
         if not (resume and is_whole(path, effort.threads)):
             write_split(network, helpers, path, effort.memory // 4, effort.threads)
         with NetworkFile(path) as split:

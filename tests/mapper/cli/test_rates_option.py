@@ -65,6 +65,7 @@ def test_resume_wants_the_same_rates(
         patch.setattr("mapper.session.map_network", stop)
         assert run(*options, "--rates", "r.csv").code == 130
     assert Path("out.partial/result/network.bin").is_file()
+    Path("out.partial/result/unrated.bin").touch()  # as after a kill before it is removed
     found = run(*options, "--resume")
     assert (found.code, "was started with rates" in found.err) == (1, True)
     with monkeypatch.context() as patch:
@@ -73,6 +74,7 @@ def test_resume_wants_the_same_rates(
         )  # the copy with rates is there already
         found = run(*options, "--rates", "r.csv", "--resume", "--json")
     assert found.json()["metrics"]["cut_weight"] == 7
+    assert not Path("out/unrated.bin").exists()
 
 
 def test_check_with_rates(files: None, run: Run) -> None:
