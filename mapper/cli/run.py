@@ -70,7 +70,7 @@ def run(options: argparse.Namespace) -> int:
     )
     from mapper.results.output_folder import is_complete, output_folder, partial_folder
     from mapper.runtime.monitor import Monitor
-    from mapper.runtime.resume import describe_run, planned_memory
+    from mapper.runtime.resume import describe_run, planned_memory, require_same
     from mapper.runtime.stopping import GRACE, Stop
     from mapper.session import MapRequest, Workspace, mapped
     from storage.files import digest, real_path, write_file
@@ -84,14 +84,15 @@ def run(options: argparse.Namespace) -> int:
         options.memory = planned_memory(partial_folder(output))
     settings = tuning.settings_of(options)
     console = common.stderr_console(options)
-    if options.resume and is_complete(output):
-        report = read_report(output)
-        common.say(options, f"{output}: is complete already")
-        return _tell(options, report, output)
     try:
         run_here = describe_run(options.network, chip, settings)
     except OSError as error:
         raise MapperError(f"{options.network}: cannot read: {error.strerror}") from error
+    if options.resume and is_complete(output):
+        report = read_report(output)
+        require_same(report, output, run_here)
+        common.say(options, f"{output}: is complete already")
+        return _tell(options, report, output)
     tuning.tell_unread(options, settings)
     wishes = common.wishes_of(options)
     run_here["constraints"] = None if wishes is None else wishes.raw.hex()

@@ -61,6 +61,23 @@ def take_up(folder: Path, run: dict[str, Any], made: Path) -> bool:
     return True
 
 
+def require_same(report: dict[str, Any], output: Path, run: dict[str, Any]) -> None:
+    """Raise `CannotResumeError` if a complete result is that of another run.
+
+    report : its report.json; run : see `describe_run`. The memory is not compared, for what is free
+    changes.
+    """
+    network = report["network"].get("imported_from") or report["network"]["path"]
+    earlier = {**report["settings"], "network": network, "chip": report["chip"]}
+    now = json.loads(json.dumps(run))
+    for name in now.keys() & earlier.keys() - {"memory_bytes", "threads"}:
+        if earlier[name] != now[name]:
+            raise CannotResumeError(
+                f"{output}: is complete, made with {name} {_short(earlier[name])}, now it is "
+                f"{_short(now[name])}; give --force without --resume to replace it"
+            )
+
+
 def is_whole(network: Path, threads: int) -> bool:
     """Whether a network that an earlier run has made is there, complete and undamaged.
 

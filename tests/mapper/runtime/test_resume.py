@@ -170,6 +170,15 @@ def test_nothing_to_resume(network: Path, folder: Path, capsys: pytest.CaptureFi
     assert run(network, folder / "out", "--resume") == 0  # a complete one
     again = json.loads(capsys.readouterr().out)
     assert again["metrics"] == first["metrics"]
+    whole = result(folder / "out")
+    capsys.readouterr()
+    for more, told in (
+        (("--seed", "7"), "made with seed 0, now it is 7;"),
+        (("--neurons-per-core", "21"), "made with chip "),
+    ):
+        assert run(network, folder / "out", *more, "--resume") == 1
+        assert f"{folder / 'out'}: is complete, {told}" in capsys.readouterr().err
+    assert result(folder / "out") == whole
 
 
 def test_without_resume_an_earlier_run_goes(
