@@ -24,11 +24,10 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
+from mapper.runtime.kernel_types import types_of
 from mapper.runtime.lean_compilation import spare_work, spare_wrappers
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from chipsim.chip.model import Chip
     from mapper.runtime.memory_plan import Plan
     from mapper.settings import Settings
@@ -381,79 +380,3 @@ def _compile(name: str, lean: bool) -> bool:
     except Exception:
         return False
     return True
-
-
-def _types() -> Any:
-    """numba's types, which do not type well themselves."""
-    from numba import types
-
-    return types
-
-
-def types_of(text: str) -> tuple[Any, ...]:
-    """The types of numba that a signature in the table names; see `name_of`."""
-    return tuple(map(_type_of, text.split()))
-
-
-def _type_of(word: str) -> Any:
-    types = _types()
-    if word.endswith(")"):
-        name, _, fields = word[:-1].partition("(")
-        module, _, kind = name.rpartition(".")
-        named = getattr(import_module(module), kind)
-        return types.BaseTuple.from_types(list(map(_type_of, fields.split(","))), named)
-    name, _, shape = word.partition("[")
-    scalar = types.boolean if name == "bool" else getattr(types, name)
-    if not shape:
-        return scalar
-    return types.Array(scalar, int(shape[0]), shape[1], readonly="r" in shape)
-
-
-def name_of(kind: Any) -> str:
-    """How the table names a type of numba.
-
-    That is `int64`, `int32[1C]`, read-only `uint8[1Cr]`, or `module.Class(int64,int32[1C])` for
-    a named tuple.
-    """
-    types = _types()
-    if isinstance(kind, types.Array):
-        return f"{kind.dtype}[{kind.ndim}{kind.layout}{'' if kind.mutable else 'r'}]"
-    if isinstance(kind, types.BaseNamedTuple):
-        named = kind.instance_class
-        return f"{named.__module__}.{named.__qualname__}({','.join(map(name_of, kind.types))})"
-    if isinstance(kind, types.Boolean | types.Integer | types.Float):
-        return str(kind)
-    raise TypeError(f"{kind}: no kernel takes such an argument; give it an array or a number")
-
-
-def compile_once(console: Console, works: Iterable[str], threads: int) -> Compiled:
-    """Compile what some kinds of work need where this installation never did, and say so.
-
-    The first use after an installation takes its time here and says why; all later ones, and the
-    timings that a run reports, are free of compilation.
-    """
-    from rich.progress import Progress
-
-    with Progress(console=console, disable=not console.is_terminal, transient=True) as bar:
-        task = bar.add_task("compiling kernels", total=1.0, visible=False)
-
-        def begin(count: int) -> None:
-            many = "1 kernel" if count == 1 else f"{count} kernels"
-            console.print(f"compiling {many}, once after installation ...", soft_wrap=True)
-            bar.update(task, visible=True)
-
-        def waiting() -> None:
-            console.print("waiting for another mapper that compiles kernels ...", soft_wrap=True)
-
-        found = compile_kernels(
-            works, threads, begin, lambda share: bar.update(task, completed=share), waiting
-        )
-    if found.failed:
-        console.print(
-            f"note: {len(found.failed)} kernels could not be compiled ahead; they are when they "
-            "are used",
-            soft_wrap=True,
-        )
-    if found.processes:
-        console.print(f"compiling kernels: done in {found.seconds:.0f} s", soft_wrap=True)
-    return found

@@ -27,8 +27,10 @@ import numba
 import numpy as np
 from numba.core.dispatcher import Dispatcher
 
+import mapper.cli.compiling
 import mapper.warmup
 from mapper.cli.main import main as mapper_main
+from mapper.runtime import kernel_types
 from mapper.warmup import Table
 
 PATH = Path(mapper.warmup.__file__).with_name("warmup.json")
@@ -51,7 +53,7 @@ class Recorder:
             assert not named
             name = f"{kernel.py_func.__module__}.{kernel.py_func.__name__}"
             if name.startswith(PACKAGES):
-                types = map(mapper.warmup.name_of, map(kernel.typeof_pyval, arguments))
+                types = map(kernel_types.name_of, map(kernel.typeof_pyval, arguments))
                 self.calls.add((name, " ".join(types)))
             return call(kernel, *arguments)
 
@@ -195,7 +197,7 @@ def record(recorder: Recorder, wanted: tuple[str, ...]) -> dict[str, list[str]]:
 def main() -> int:
     recorder = Recorder()
     wanted = tuple(word for word in sys.argv[1:] if not word.startswith("-"))
-    mapper.warmup.compile_once = lambda *arguments, **named: None
+    mapper.cli.compiling.compile_once = lambda *arguments, **named: None
     with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
         prepare()
         kinds = record(recorder, wanted or ("",))
@@ -244,7 +246,7 @@ def _seconds(kernels: dict[str, list[str]]) -> dict[str, float]:
             copy = type(kernel)(kernel.py_func, targetoptions=kernel.targetoptions)
             started = time.process_time()
             for types in signatures:
-                copy.compile(mapper.warmup.types_of(types))
+                copy.compile(kernel_types.types_of(types))
             spent = time.process_time() - started
             if spent >= LONG:
                 found[name] = round(spent, 1)

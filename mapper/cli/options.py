@@ -266,7 +266,7 @@ def compile_kernels(options: argparse.Namespace, *works: str) -> None:
 
     To be called once everything that can be wrong with the command line has been looked at.
     """
-    from mapper.warmup import compile_once
+    from mapper.cli.compiling import compile_once
 
     compile_once(stderr_console(options), works, threads_of(options))
 
@@ -333,9 +333,9 @@ def source_of(options: argparse.Namespace, path: Path) -> Source:
 
 def listener(options: argparse.Namespace) -> Listener:
     """Tells the terminal what happens to an input."""
+    from mapper.cli.compiling import compile_once
     from mapper.inputs.listener import Listener
     from mapper.results.tables import planned
-    from mapper.warmup import compile_once
 
     console = stderr_console(options)
 

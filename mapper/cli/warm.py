@@ -35,10 +35,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     import numba
 
+    from mapper.cli.compiling import compile_once
     from mapper.errors import MapperError
     from mapper.results.tables import facts
     from mapper.settings import PRESETS
-    from mapper.warmup import compile_once, missing_kernels, works_of_presets
+    from mapper.warmup import missing_kernels, works_of_presets
 
     if numba.config.DISABLE_JIT:  # type: ignore[attr-defined]
         raise MapperError("NUMBA_DISABLE_JIT is set, so nothing is compiled; unset it")

@@ -227,7 +227,7 @@ def skip_kernels() -> None:
     """In a worker: kernels are compiled when they are used, as everywhere in the tests."""
     import mapper.warmup
 
-    mapper.warmup.compile_once = lambda *given: None  # type: ignore[assignment]
+    mapper.warmup.compile_kernels = lambda *given, **named: None  # type: ignore[assignment]
 
 
 def test_mappings_of_worker_processes(folder: Path, edges: tuple[Any, ...]) -> None:

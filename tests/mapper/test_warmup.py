@@ -11,9 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from mapper.runtime.kernel_types import name_of, types_of
 from mapper.runtime.lean_compilation import spare_work
 from mapper.settings import PRESETS
-from mapper.warmup import name_of, read_table, types_of, works_of_presets
+from mapper.warmup import read_table, works_of_presets
 
 SCRIPT = """
 import os
@@ -53,6 +54,7 @@ USED = """
 import io, sys
 from rich.console import Console
 from mapper import warmup as kernels
+from mapper.cli.compiling import compile_once
 forgotten = []
 kernels.forget_kernels = lambda: forgotten.append(1)
 if sys.argv[1] == "trusting":
@@ -60,7 +62,7 @@ if sys.argv[1] == "trusting":
 if sys.argv[1] == "dying":
     sys.executable = "false"
 said = io.StringIO()
-found = kernels.compile_once(Console(file=said), sys.argv[2:], 2)
+found = compile_once(Console(file=said), sys.argv[2:], 2)
 print(len(forgotten), found.kernels, len(found.failed), found.processes)
 print(" ".join(said.getvalue().split()))
 """
@@ -186,7 +188,8 @@ def test_the_table_is_what_commands_call(tmp_path: Path) -> None:
 LEAN = """
 import sys
 import numpy as np
-from mapper.warmup import read_table, types_of
+from mapper.warmup import read_table
+from mapper.runtime.kernel_types import types_of
 from mapper.runtime.lean_compilation import spare_work, spare_wrappers
 import chipsim.traffic.pairs
 roots = read_table().kernels

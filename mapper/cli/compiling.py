@@ -1,0 +1,44 @@
+"""Compilation of kernels on the terminal: announced, with a progress bar."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from mapper import warmup
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+
+def compile_once(console: Console, works: Iterable[str], threads: int) -> warmup.Compiled:
+    """Compile what some kinds of work need where this installation never did, and say so.
+
+    The first use after an installation takes its time here and says why; all later ones, and the
+    timings that a run reports, are free of compilation.
+    """
+    from rich.progress import Progress
+
+    with Progress(console=console, disable=not console.is_terminal, transient=True) as bar:
+        task = bar.add_task("compiling kernels", total=1.0, visible=False)
+
+        def begin(count: int) -> None:
+            many = "1 kernel" if count == 1 else f"{count} kernels"
+            console.print(f"compiling {many}, once after installation ...", soft_wrap=True)
+            bar.update(task, visible=True)
+
+        def waiting() -> None:
+            console.print("waiting for another mapper that compiles kernels ...", soft_wrap=True)
+
+        found = warmup.compile_kernels(
+            works, threads, begin, lambda share: bar.update(task, completed=share), waiting
+        )
+    if found.failed:
+        console.print(
+            f"note: {len(found.failed)} kernels could not be compiled ahead; they are when they "
+            "are used",
+            soft_wrap=True,
+        )
+    if found.processes:
+        console.print(f"compiling kernels: done in {found.seconds:.0f} s", soft_wrap=True)
+    return found

@@ -1,0 +1,49 @@
+"""Types of the arguments of kernels as text, as `mapper/warmup.json` holds them."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+
+def _types() -> Any:
+    """numba's types, which do not type well themselves."""
+    from numba import types
+
+    return types
+
+
+def types_of(text: str) -> tuple[Any, ...]:
+    """The types of numba that a signature in the table names; see `name_of`."""
+    return tuple(map(_type_of, text.split()))
+
+
+def _type_of(word: str) -> Any:
+    types = _types()
+    if word.endswith(")"):
+        name, _, fields = word[:-1].partition("(")
+        module, _, kind = name.rpartition(".")
+        named = getattr(import_module(module), kind)
+        return types.BaseTuple.from_types(list(map(_type_of, fields.split(","))), named)
+    name, _, shape = word.partition("[")
+    scalar = types.boolean if name == "bool" else getattr(types, name)
+    if not shape:
+        return scalar
+    return types.Array(scalar, int(shape[0]), shape[1], readonly="r" in shape)
+
+
+def name_of(kind: Any) -> str:
+    """How the table names a type of numba.
+
+    That is `int64`, `int32[1C]`, read-only `uint8[1Cr]`, or `module.Class(int64,int32[1C])` for
+    a named tuple.
+    """
+    types = _types()
+    if isinstance(kind, types.Array):
+        return f"{kind.dtype}[{kind.ndim}{kind.layout}{'' if kind.mutable else 'r'}]"
+    if isinstance(kind, types.BaseNamedTuple):
+        named = kind.instance_class
+        return f"{named.__module__}.{named.__qualname__}({','.join(map(name_of, kind.types))})"
+    if isinstance(kind, types.Boolean | types.Integer | types.Float):
+        return str(kind)
+    raise TypeError(f"{kind}: no kernel takes such an argument; give it an array or a number")
