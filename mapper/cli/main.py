@@ -29,7 +29,7 @@ COMMANDS = {
     "score": "score a mapping made by anyone",
     "report": "make the report page of a mapping, or of two side by side",
     "simulate": "run the flit-level model on a mapping's traffic",
-    "place": "place a graph of groups, one group a core",
+    "place": "place a graph of groups, one group per core",
     "chips": "list the chips that are known by name, or print one as a file to start from",
     "hw": "the chip as hardware: Verilog, and the cells that it takes",
     "warm": "compile the kernels ahead, as for the image of a container",

@@ -1,4 +1,4 @@
-"""`mapper place`: placement only, one group a core."""
+"""`mapper place`: placement only, one group per core."""
 
 from __future__ import annotations
 
