@@ -23,9 +23,8 @@ examples:
 DIR is the output folder of a run. `run` makes its report.html; this makes it
 again, as with a newer version, or shows two mappings on one page with a
 shared colour scale. The page is one file that opens anywhere, without a
-network.
-Folders of older versions have no traffic.npz; they are measured again, for
-which the mapped network is needed, and it is kept there.
+network. Folders of older versions have no traffic.npz; they are measured
+again, for which the mapped network is needed, and it is kept there.
 
 Two mappings are compared in per cent, so they must be of the same network with
 the same traffic (a network with other --rates is another one); the chips may
