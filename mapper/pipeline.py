@@ -1,6 +1,19 @@
 """The job, top to bottom: from a network on disk to a scored placement in nine steps.
 
-Steps 2 to 5, and the refinement of single neurons, differ by method: `mapper.methods`.
+step                 classic (published)    default, fast, strong        objective multicast
+1 store              blocks on disk         the same                     the same
+2 coarsen            heavy-edge pairs       label propagation            neurons of the same nets
+3 initial partition  bisection, min-queue   deep multilevel bisection    recursive bisection of nets
+4 refine             moves by the cut       moves, exchanges, annealing  k-way FM by connectivity
+5 groups             traffic between parts  the same                     once per core reached
+6 region             compact rectangle      the same                     the same
+7 initial placement  region bisection       curves, spectral, springs    as default
+8 refine placement   force-directed swaps   annealing                    as default
+  move neurons       -                      by hops                      by the links of trees
+9 result             core of every neuron   the same                     the same
+
+Steps 2 to 5, and the moves of neurons after step 8, are those of a `Method`: `Classic`, `Streamed`
+and `Nets` of `mapper.methods`; docs/method.md explains them.
 """
 
 from __future__ import annotations
