@@ -96,6 +96,7 @@ class Model:
 
     nodes : in the order of the file, which is one to compute them in
     inputs : name and shape of each input; the first axis is 1 if the model leaves it open
+    outputs : their names
     constants : by name
     uses : number of nodes and outputs that take a value
     """
@@ -127,6 +128,7 @@ class Model:
             for given in graph.input
             if given.name not in self.constants
         ]
+        self.outputs = [str(given.name) for given in graph.output]
         self.uses: dict[str, int] = {}
         for name in [name for node in graph.node for name in node.input]:
             self.uses[name] = self.uses.get(name, 0) + 1

@@ -1,0 +1,403 @@
+"""Nodes of models in floating point, as nodes of the compiler's graph."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mapper.compiler.frontend.onnx import Handler, Reader, Value
+from mapper.compiler.graph.graph import CHANNELS_FIRST, View
+from mapper.compiler.graph.node import (
+    Activation,
+    Add,
+    Affine,
+    Concat,
+    Conv,
+    Dense,
+    PadMap,
+    Pool,
+    Upsample,
+    Window,
+)
+from mapper.compiler.graph.tensor import Pad
+from mapper.errors import MapperError
+from storage.formats.layers.onnxgraph import Node as OnnxNode
+
+CHANNEL = 1  # axis of the channels, in ONNX
+
+
+def is_map(value: Any) -> bool:
+    """Whether a value is a map with its channels first, or a vector."""
+    return isinstance(value, View) and value.order == CHANNELS_FIRST and value.whole
+
+
+def window(node: OnnxNode, size: tuple[int, int], shape: tuple[int, ...]) -> Window:
+    """How a node's kernel walks over a map of some shape; 1-D kernels have one row."""
+    flat = len(node.attributes.get("kernel_shape", node.attributes.get("strides", (1, 1)))) == 1
+
+    def pair(name: str) -> tuple[int, int]:
+        given = tuple(int(value) for value in node.attributes.get(name, (1,) if flat else (1, 1)))
+        whole = (1, *given) if flat else given
+        if len(whole) != 2 or min(whole) < 1:
+            raise MapperError(f"{name} is {given}; give two numbers, 1 or more")
+        return whole[0], whole[1]
+
+    stride, dilation = pair("strides"), pair("dilations")
+    given = tuple(int(value) for value in node.attributes.get("pads", (0, 0) if flat else (0,) * 4))
+    top, left, bottom, right = (0, given[0], 0, given[1]) if flat else given
+    found = Window(size, stride, Pad(top, bottom, left, right), dilation)
+    auto = node.attributes.get("auto_pad", b"NOTSET").decode()
+    if auto.startswith("SAME"):
+        sides = []
+        for length, step, reach in zip(shape[1:3], stride, found.reach, strict=True):
+            missing = max(0, (-(-length // step) - 1) * step + reach - length)
+            less, more = missing // 2, missing - missing // 2
+            sides += [less, more] if auto == "SAME_UPPER" else [more, less]
+        found = Window(size, stride, Pad(*sides), dilation)
+    elif auto == "VALID":
+        found = Window(size, stride, Pad(), dilation)
+    if min(found.pad) < 0:
+        raise MapperError(f"pads are {given}; give numbers of 0 or more")
+    if min(found.results(shape[1], shape[2])) < 1:
+        raise MapperError(
+            f"a kernel of {size[0]}x{size[1]} is larger than its padded map of "
+            f"{shape[1]}x{shape[2]}; check kernel_shape and pads"
+        )
+    return found
+
+
+def conv(reader: Reader, node: OnnxNode, inputs: list[Any]) -> Value | None:
+    data, weights, bias = inputs[0], inputs[1], inputs[2] if len(inputs) > 2 else None
+    if not isinstance(weights, np.ndarray) or isinstance(bias, View):
+        reader.why = "its kernel is not constant: export with constant folding"
+        return None
+    if not is_map(data):
+        reader.why = "its map has not its channels on axis 1"
+        return None
+    if weights.ndim not in (3, 4):
+        reader.why = f"its kernels have {weights.ndim - 2} axes; cores take 1 or 2"
+        return None
+    groups = int(node.attributes.get("group", 1))
+    weights = weights if weights.ndim == 4 else weights[:, :, None, :]
+    outputs, taken = weights.shape[0], weights.shape[1] * groups
+    tensor = data.tensor
+    if tensor.channels != taken:
+        raise MapperError(
+            f"its map has {tensor.channels} channels, its kernels take {taken} "
+            f"({weights.shape[1]} in {groups} groups)"
+        )
+    if groups < 1 or outputs % groups:
+        raise MapperError(f"{outputs} kernels do not divide into {groups} groups")
+    declared = tuple(node.attributes.get("kernel_shape", weights.shape[2:]))
+    if (1, *declared)[-2:] != weights.shape[2:]:
+        raise MapperError(f"kernel_shape is {declared}, its kernels are {weights.shape[2:]}")
+    if bias is not None and bias.size != outputs:
+        raise MapperError(f"its bias has {bias.size} values, it has {outputs} kernels")
+    how = Conv(window(node, (weights.shape[2], weights.shape[3]), tensor.shape), groups)
+    rows, columns = how.window.results(tensor.height, tensor.width)
+    constants = [reader.constant(node, "weights", weights.transpose(0, 2, 3, 1).astype(np.float32))]
+    if bias is not None:
+        constants.append(reader.constant(node, "bias", bias.reshape(-1).astype(np.float32)))
+    shape = (1, outputs, rows, columns) if len(data.shape) != 3 else (1, outputs, columns)
+    return reader.add(how, [tensor, *constants], node, shape)
+
+
+def dense(
+    reader: Reader, node: OnnxNode, data: Any, weights: Any, bias: Any = None
+) -> Value | None:
+    """data[1, inputs] @ weights[inputs, outputs] + bias."""
+    if not isinstance(data, View) or not isinstance(weights, np.ndarray) or isinstance(bias, View):
+        reader.why = "its weights are not constant: export with constant folding"
+        return None
+    if len(data.shape) != 2 or data.shape[0] != 1 or weights.ndim != 2:
+        reader.why = "it is no product of one vector and a matrix"
+        return None
+    if data.shape[1] != weights.shape[0]:
+        raise MapperError(f"takes {data.shape[1]} values, its weights have {weights.shape[0]}")
+    outputs = weights.shape[1]
+    if bias is not None:
+        if bias.size not in (1, outputs):
+            raise MapperError(f"its bias has {bias.size} values, it has {outputs} outputs")
+        bias = np.broadcast_to(bias.reshape(-1), (outputs,)).astype(np.float32)
+    # one kernel as large as the map: the rows of the matrix in the order of the tensor's axes
+    kernels = weights.T.reshape(outputs, *data.ordered[1:])
+    kernels = kernels.transpose(0, *(int(axis) for axis in np.argsort(data.order)[1:]))
+    constants = [reader.constant(node, "weights", np.ascontiguousarray(kernels, np.float32))]
+    if bias is not None:
+        constants.append(reader.constant(node, "bias", bias))
+    return reader.add(Dense(), [data.tensor, *constants], node, (1, outputs))
+
+
+def gemm(reader: Reader, node: OnnxNode, inputs: list[Any]) -> Value | None:
+    data, weights, bias = inputs[0], inputs[1], inputs[2] if len(inputs) > 2 else None
+    if node.flag("transA") or not isinstance(weights, np.ndarray):
+        reader.why = "its weights are not constant: export with constant folding"
+        return None
+    if node.flag("transB"):
+        weights = weights.T
+    if isinstance(bias, np.ndarray):
+        bias = bias * np.float32(node.number("beta", 1.0))
+    return dense(reader, node, data, weights * np.float32(node.number("alpha", 1.0)), bias)
+
+
+def matmul(reader: Reader, node: OnnxNode, inputs: list[Any]) -> Value | None:
+    return dense(reader, node, *inputs)
+
+
+def per_channel(data: View, constant: NDArray[Any]) -> NDArray[np.float32] | None:
+    """A constant that goes with a value, one number for each channel; None if it has more."""
+    shape = (1,) * max(0, len(data.shape) - constant.ndim) + constant.shape
+    if len(shape) > len(data.shape) or not data.whole:
+        return None
+    axes = (*shape, *(1,) * (4 - len(shape)))
+    if any(size != 1 for axis, size in enumerate(axes) if axis != data.order.index(3)):
+        return None
+    return np.broadcast_to(constant.reshape(-1), (data.tensor.channels,)).astype(np.float32)
+
+
+def arithmetic(reader: Reader, node: OnnxNode, inputs: list[Any]) -> Value | None:
+    """Add, Sub, Mul, Div of two maps or of a map and a constant."""
+    a, b = inputs
+    if isinstance(a, View) and isinstance(b, View):
+        if node.kind != "Add":
+            reader.why = f"cores add maps, and have no {node.kind} of them"
+            return None
+        if (a.order, a.shape, a.tensor.shape) != (b.order, b.shape, b.tensor.shape):
+            reader.why = f"it adds maps of unlike shapes, {a.shape} and {b.shape}"
+            return None
+        return reader.like(Add(), [a.tensor, b.tensor], node, a)
+    data, constant = (a, b) if isinstance(a, View) else (b, a)
+    turned = data is b
+    numbers = per_channel(data, constant)
+    if numbers is None:
+        reader.why = "its constant differs within a channel"
+        return None
+    one, zero = np.ones_like(numbers), np.zeros_like(numbers)
+    if node.kind == "Div" and (turned or not numbers.all()):
+        reader.why = "it divides by a map, or by zero"
+        return None
+    factor, offset = {
+        "Add": (one, numbers),
+        "Sub": (-one, numbers) if turned else (one, -numbers),
+        "Mul": (numbers, zero),
+        "Div": (one / np.where(numbers == 0, 1, numbers), zero),
+    }[node.kind]
+    return affine(reader, node, data, factor, offset)
+
+
+def affine(
+    reader: Reader, node: OnnxNode, data: View, factor: NDArray[Any], offset: NDArray[Any]
+) -> View:
+    constants = [
+        reader.constant(node, "factor", factor.astype(np.float32)),
+        reader.constant(node, "offset", offset.astype(np.float32)),
+    ]
+    return reader.like(Affine(), [data.tensor, *constants], node, data)
+
+
+def normalisation(reader: Reader, node: OnnxNode, inputs: list[Any]) -> Value | None:
+    """BatchNormalization, by its running mean and variance."""
+    data, *constants = inputs
+    if not is_map(data) or not all(isinstance(value, np.ndarray) for value in constants[:4]):
+        reader.why = "its parameters are not constant"
+        return None
+    if any(value.shape != (data.tensor.channels,) for value in constants[:4]):
+        raise MapperError(f"its parameters are not {data.tensor.channels} numbers each")
+    gamma, beta, mean, variance = (value.astype(np.float64) for value in constants[:4])
+    factor = gamma / np.sqrt(variance + node.number("epsilon", 1e-5))
+    return affine(reader, node, data, factor, beta - mean * factor)
+
+
+def image_scaler(reader: Reader, node: OnnxNode, inputs: list[Any]) -> Value | None:
+    """The image scaler of early models: one factor, and an offset for each channel."""
+    data = inputs[0]
+    offset = np.asarray(node.attributes.get("bias", ()), np.float32)
+    if not is_map(data) or offset.shape != (data.tensor.channels,):
+        raise MapperError(f"its bias has {offset.size} values; each channel needs one")
+    return affine(reader, node, data, np.full_like(offset, node.number("scale", 1.0)), offset)
+
+
+def activation(reader: Reader, node: OnnxNode, inputs: list[Any]) -> Value | None:
+    data, *rest = inputs
+    if node.kind == "Relu":
+        return reader.like(Activation(low=0.0), [data.tensor], node, data)
+    if node.kind == "LeakyRelu":
+        slope = node.number("alpha", 0.01)
+        return reader.like(Activation(slope=slope), [data.tensor], node, data)
+    if node.kind == "PRelu":
+        slopes = per_channel(data, rest[0]) if isinstance(rest[0], np.ndarray) else None
+        if slopes is None:
+            reader.why = "its slopes are not constant, or differ within a channel"
+            return None
+        constant = reader.constant(node, "slopes", slopes)
+        return reader.like(Activation(), [data.tensor, constant], node, data)
+    bounds = [node.attributes.get("min"), node.attributes.get("max")]
+    for at, value in enumerate(rest[:2]):
+        if isinstance(value, View):
+            reader.why = "its bounds are not constant"
+            return None
+        bounds[at] = bounds[at] if value is None else value
+    low = float("-inf") if bounds[0] is None else float(np.asarray(bounds[0]).reshape(()))
+    high = float("inf") if bounds[1] is None else float(np.asarray(bounds[1]).reshape(()))
+    if not low < high:
+        raise MapperError(f"min is {low:g}, max {high:g}; nothing passes")
+    return reader.like(Activation(slope=1.0, low=low, high=high), [data.tensor], node, data)
+
+
+def pool(reader: Reader, node: OnnxNode, inputs: list[Any]) -> Value | None:
+    data = inputs[0]
+    if not is_map(data) or len(node.proto.output) > 1:
+        reader.why = "its map has not its channels on axis 1, or it returns indices"
+        return None
+    kind = "max" if "Max" in node.kind else "average"
+    tensor = data.tensor
+    if node.kind.startswith("Global"):
+        how = Pool(kind, Window((tensor.height, tensor.width)))
+        return reader.add(how, [tensor], node, (1, tensor.channels, 1, 1)[: len(data.shape)])
+    size = tuple(int(value) for value in node.attributes.get("kernel_shape", ()))
+    if len(size) not in (1, 2) or min(size) < 1:
+        raise MapperError(f"kernel_shape is {size}; give two numbers, 1 or more")
+    found = window(node, (1, *size)[-2:], tensor.shape)  # type: ignore[arg-type]
+    rows, columns = found.results(tensor.height, tensor.width, node.flag("ceil_mode"))
+    if node.flag("ceil_mode"):
+        # windows that begin behind map and padding are left out; the rest sees more padding
+        edges = (tensor.height + found.pad.top, tensor.width + found.pad.left)
+        rows -= (rows - 1) * found.stride[0] >= edges[0]
+        columns -= (columns - 1) * found.stride[1] >= edges[1]
+        reach = found.reach
+        bottom = (rows - 1) * found.stride[0] + reach[0] - edges[0]
+        right = (columns - 1) * found.stride[1] + reach[1] - edges[1]
+        more = (bottom > found.pad.bottom, right > found.pad.right)
+        if kind == "average" and node.flag("count_include_pad") and any(more):
+            reader.why = "its windows end behind the padding, which its mean is to count"
+            return None
+        pad = found.pad._replace(bottom=max(0, bottom), right=max(0, right))
+        found = Window(found.size, found.stride, pad, found.dilation)
+    how = Pool(kind, found, node.flag("count_include_pad"))
+    shape = (1, tensor.channels, rows, columns)
+    return reader.add(how, [tensor], node, shape if len(data.shape) == 4 else (*shape[:2], columns))
+
+
+def concat(reader: Reader, node: OnnxNode, inputs: list[Any]) -> Value | None:
+    first = inputs[0]
+    if not all(is_map(value) and len(value.shape) == len(first.shape) for value in inputs):
+        reader.why = "it joins constants, or what has not its channels on axis 1"
+        return None
+    axis = int(node.attributes.get("axis", 1)) % len(first.shape)
+    if axis == 0:
+        reader.why = "it joins frames"
+        return None
+    shape = list(first.shape)
+    shape[axis] = sum(value.shape[axis] for value in inputs)
+    for value in inputs:
+        if [n for a, n in enumerate(value.shape) if a != axis] != [
+            n for a, n in enumerate(shape) if a != axis
+        ]:
+            raise MapperError(f"shapes {first.shape} and {value.shape} do not go together")
+    onnx_axis = axis if len(first.shape) == 4 or axis == 1 else 3
+    operator = Concat(CHANNELS_FIRST[onnx_axis])
+    return reader.add(operator, [value.tensor for value in inputs], node, shape)
+
+
+def pad(reader: Reader, node: OnnxNode, inputs: list[Any]) -> Value | None:
+    data = inputs[0]
+    if node.attributes.get("mode", b"constant") != b"constant":
+        reader.why = "cores pad with a constant"
+        return None
+    pads = node.attributes.get("pads", node.attributes.get("paddings"))
+    value = node.number("value", 0.0)
+    if len(inputs) > 1:
+        if not isinstance(inputs[1], np.ndarray):
+            reader.why = "its pads are not constant"
+            return None
+        pads = inputs[1].tolist()
+        if len(inputs) > 2 and inputs[2] is not None:
+            value = float(np.asarray(inputs[2]).reshape(()))
+    if not is_map(data) or len(data.shape) != 4 or len(pads or ()) != 8 or len(inputs) > 3:
+        reader.why = "it pads other than rows and columns of a map"
+        return None
+    before, after = pads[:4], pads[4:]
+    if any((*before[:2], *after[:2])) or min(pads) < 0:
+        reader.why = "it pads frames or channels, or cuts"
+        return None
+    around = Pad(before[2], after[2], before[3], after[3])
+    shape = [n + a + b for n, a, b in zip(data.shape, before, after, strict=True)]
+    return reader.add(PadMap(around, value), [data.tensor], node, shape)
+
+
+def upsample(reader: Reader, node: OnnxNode, inputs: list[Any]) -> Value | None:
+    """Resize and Upsample, nearest, to twice the size."""
+    data = inputs[0]
+    if not is_map(data) or len(data.shape) != 4:
+        reader.why = "it resizes other than rows and columns of a map"
+        return None
+    mode = node.attributes.get("mode", b"nearest")
+    made = reader.model.evaluate(node, [np.zeros(data.shape, np.float32), *inputs[1:]])[0]
+    if mode != b"nearest" or made.shape != (*data.shape[:2], 2 * data.shape[2], 2 * data.shape[3]):
+        reader.why = "cores double the size, by repeating pixels"
+        return None
+    probe = np.arange(made.size // 4, dtype=np.float32).reshape(data.shape)
+    copy = reader.model.evaluate(node, [probe, *inputs[1:]])[0]
+    if not np.array_equal(copy, probe.repeat(2, 2).repeat(2, 3)):
+        reader.why = "it repeats pixels unevenly; cores repeat each one twice"
+        return None
+    return reader.add(Upsample(), [data.tensor], node, made.shape)
+
+
+def reshape(reader: Reader, node: OnnxNode, inputs: list[Any]) -> Value | None:
+    """Nodes that say how elements are seen: of the first input, whose shape they change."""
+    data = inputs[0]
+    if not isinstance(data, View) or any(isinstance(value, View) for value in inputs[1:]):
+        reader.why = "its shape is not constant"
+        return None
+    made = reader.model.evaluate(node, [np.zeros(data.shape, np.float32), *inputs[1:]])[0]
+    if made.shape[0] != 1:
+        reader.why = f"its result has {made.shape[0]} on the batch axis"
+        return None
+    return data._replace(shape=made.shape)
+
+
+def transpose(reader: Reader, node: OnnxNode, inputs: list[Any]) -> Value | None:
+    data = inputs[0]
+    last = tuple(range(len(data.shape)))[::-1]
+    perm = tuple(int(axis) for axis in node.attributes.get("perm", last))
+    if sorted(perm) != sorted(last):
+        raise MapperError(f"perm is {perm}, its value has {len(last)} axes")
+    shape = tuple(data.shape[axis] for axis in perm)
+    moved = [axis for axis in perm if data.shape[axis] > 1]
+    if moved == sorted(moved):
+        return data._replace(shape=shape)  # only axes of 1 move
+    if data.shape != data.ordered or perm[0] != 0:
+        reader.why = "it mixes the axes of a value that was reshaped"
+        return None
+    return data._replace(order=tuple(data.order[axis] for axis in perm), shape=shape)
+
+
+def same(reader: Reader, node: OnnxNode, inputs: list[Any]) -> Value | None:
+    """Nodes that leave values as they are when a model only runs."""
+    if node.kind == "Cast" and int(node.attributes.get("to", 1)) not in (1, 10, 11):
+        reader.why = "it makes numbers other than floating point"
+        return None
+    value: View = inputs[0]
+    return value
+
+
+FLOAT: dict[str, Handler] = {
+    "Conv": conv,
+    "Gemm": gemm,
+    "MatMul": matmul,
+    "BatchNormalization": normalisation,
+    "ImageScaler": image_scaler,
+    **dict.fromkeys(("Add", "Sub", "Mul", "Div"), arithmetic),
+    **dict.fromkeys(("Relu", "LeakyRelu", "PRelu", "Clip"), activation),
+    **dict.fromkeys(("MaxPool", "AveragePool", "GlobalMaxPool", "GlobalAveragePool"), pool),
+    "Concat": concat,
+    "Pad": pad,
+    **dict.fromkeys(("Resize", "Upsample"), upsample),
+    **dict.fromkeys(("Flatten", "Reshape", "Squeeze", "Unsqueeze"), reshape),
+    "Transpose": transpose,
+    **dict.fromkeys(("Identity", "Dropout", "Cast"), same),
+}
+"""By the names of ONNX."""

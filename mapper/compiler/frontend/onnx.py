@@ -1,0 +1,143 @@
+"""ONNX models as graphs of the compiler.
+
+Maps are (frames, rows, columns, channels) from here on. Each value of the model is a `View` of a
+tensor, so that nodes which only move elements about leave no trace. Nodes between constants are
+evaluated by the reference implementation of ONNX. What no core can do becomes a node of the host.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mapper.compiler.graph.graph import CHANNELS_FIRST, Graph, View
+from mapper.compiler.graph.node import Host, Node, Operator
+from mapper.compiler.graph.tensor import Tensor
+from mapper.errors import MapperError
+from storage.errors import BadInputError
+from storage.formats.layers.onnxgraph import Model
+from storage.formats.layers.onnxgraph import Node as OnnxNode
+
+Value = NDArray[Any] | View
+Handler = Callable[["Reader", OnnxNode, list[Any]], "Value | None"]
+"""Makes nodes of the graph of an ONNX node and its inputs; None if the host is to compute it."""
+
+TRANSPOSED = (0, 3, 1, 2)  # of a Transpose from channels last to channels first
+
+
+class Reader:
+    """A model on its way into a graph."""
+
+    def __init__(self, path: Path, handlers: dict[str, Handler]) -> None:
+        try:
+            self.model = Model(path)
+        except BadInputError as error:
+            raise MapperError(
+                str(error) if str(path) in str(error) else f"{path}: {error}"
+            ) from error
+        self.path = path
+        self.handlers = handlers
+        self.graph = Graph()
+        self.values: dict[str, Value] = dict(self.model.constants)
+        self.why = ""
+
+    def read(self) -> Graph:
+        """The graph; raises `MapperError` that names file and node."""
+        for name, shape in self.model.inputs:
+            self.values[name] = self.graph.inputs[name] = self._input(name, shape)
+        for node in self.model.nodes:
+            try:
+                self._take(node)
+            except (BadInputError, MapperError) as error:
+                raise MapperError(
+                    f"{self.path}: node {node.name!r} ({node.kind}): {error}"
+                ) from error
+        for name in self.model.outputs:
+            value = self.values.get(name)
+            if isinstance(value, View):
+                self.graph.outputs[name] = value
+        if not self.graph.outputs:
+            raise MapperError(f"{self.path}: no output depends on an input; nothing to compile")
+        return self.graph
+
+    def _input(self, name: str, shape: tuple[int, ...]) -> View:
+        if shape[0] != 1:
+            raise MapperError(
+                f"{self.path}: input {name!r} has a batch of {shape[0]}; export the model for "
+                "one sample, or with an open batch axis"
+            )
+        users = [node for node in self.model.nodes if name in node.proto.input]
+        last = len(shape) == 4 and all(
+            node.kind == "Transpose" and tuple(node.attributes.get("perm", ())) == TRANSPOSED
+            for node in users
+        )
+        order = (0, 1, 2, 3) if last and users else CHANNELS_FIRST
+        return self.view(name, shape, order)
+
+    def view(
+        self, name: str, shape: Sequence[int], order: tuple[int, ...] = CHANNELS_FIRST
+    ) -> View:
+        """A new tensor for an ONNX value of some shape; a missing axis is 1."""
+        shape = tuple(int(size) for size in shape)
+        if not 1 <= len(shape) <= 4:
+            raise MapperError(f"{name!r} has {len(shape)} axes; cores take 1 to 4")
+        axes = {1: (1, *shape, 1, 1), 2: (*shape, 1, 1), 3: (shape[0], shape[1], 1, shape[-1])}
+        full = axes.get(len(shape), shape)
+        map_shape = [0, 0, 0, 0]
+        for axis, size in zip(order, full, strict=True):
+            map_shape[axis] = size
+        return View(Tensor(name, tuple(map_shape)), order, shape)
+
+    def add(
+        self, operator: Operator, inputs: Sequence[Tensor], node: OnnxNode, shape: Sequence[int]
+    ) -> View:
+        """A node of the graph for an ONNX node that makes a value of some ONNX shape."""
+        made = self.view(str(node.proto.output[0]), shape)
+        self.graph.nodes.append(Node(operator, list(inputs), [made.tensor], (node.name,)))
+        return made
+
+    def like(
+        self, operator: Operator, inputs: Sequence[Tensor], node: OnnxNode, view: View
+    ) -> View:
+        """A node that computes each element from that of a view, or those of several alike."""
+        tensor = Tensor(str(node.proto.output[0]), view.tensor.shape)
+        self.graph.nodes.append(Node(operator, list(inputs), [tensor], (node.name,)))
+        return view._replace(tensor=tensor)
+
+    def constant(self, node: OnnxNode, role: str, value: NDArray[Any]) -> Tensor:
+        return Tensor(f"{node.name}.{role}", value.shape, value=value)
+
+    def _take(self, node: OnnxNode) -> None:
+        names = list(node.proto.input)
+        missing = [name for name in names if name and name not in self.values]
+        if missing:
+            raise MapperError(f"takes {missing[0]!r}, which nothing makes")
+        inputs = [self.values[name] if name else None for name in names]
+        if not any(isinstance(value, View) for value in inputs):
+            made = self.model.evaluate(node, inputs)  # type: ignore[arg-type]
+            self.values |= zip(node.proto.output, made, strict=False)
+            return
+        handler = self.handlers.get(node.kind)
+        self.why = f"no core computes {node.kind}"
+        made_here = None if handler is None else handler(self, node, inputs)
+        if made_here is None:
+            self._host(node, inputs)
+        else:
+            self.values[node.proto.output[0]] = made_here
+
+    def _host(self, node: OnnxNode, inputs: list[Any]) -> None:
+        """A node for the host; its results have the shapes that zeros give them."""
+        zeros = [
+            np.zeros(value.shape, np.float32) if isinstance(value, View) else value
+            for value in inputs
+        ]
+        made = self.model.evaluate(node, zeros)
+        views = [self.view(str(name), array.shape) for name, array in zip(node.proto.output, made)]
+        operator = Host(node, tuple(inputs), tuple(views), self.why)
+        taken = [value.tensor for value in inputs if isinstance(value, View)]
+        self.graph.nodes.append(Node(operator, taken, [v.tensor for v in views], (node.name,)))
+        self.values |= zip(node.proto.output, views, strict=False)

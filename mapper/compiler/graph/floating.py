@@ -1,0 +1,78 @@
+"""What nodes compute in floating point."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from mapper.compiler.graph.execute import Data, Rules, concatenated
+from mapper.compiler.graph.node import (
+    Activation,
+    Add,
+    Affine,
+    Concat,
+    Conv,
+    Dense,
+    Node,
+    PadMap,
+    Pool,
+    Upsample,
+    Window,
+)
+from mapper.compiler.integer.windows import convolve, pixels, windows
+
+
+def conv(node: Node, inputs: list[Data]) -> Data:
+    operator = node.operator
+    if isinstance(operator, Dense):
+        window, groups = Window(inputs[1].shape[1:3]), 1
+    else:
+        assert isinstance(operator, Conv)
+        window, groups = operator.window, operator.groups
+    sums = convolve(inputs[0], inputs[1], window, groups, 0.0)
+    return sums + inputs[2] if len(inputs) > 2 else sums
+
+
+def pool(node: Node, inputs: list[Data]) -> Data:
+    operator = node.operator
+    assert isinstance(operator, Pool)
+    if operator.kind == "max":
+        return np.asarray(windows(inputs[0], operator.window, -np.inf).max((4, 5)))
+    sums = windows(inputs[0], operator.window, 0.0).sum((4, 5), dtype=np.float32)
+    if operator.count_pad:
+        return np.asarray(sums / np.float32(operator.window.size[0] * operator.window.size[1]))
+    count = pixels(inputs[0].shape[1], inputs[0].shape[2], operator.window)
+    return np.asarray(sums / count[None, :, :, None].astype(np.float32))
+
+
+def activation(node: Node, inputs: list[Data]) -> Data:
+    operator = node.operator
+    assert isinstance(operator, Activation)
+    x = inputs[0]
+    slope = inputs[1] if len(inputs) > 1 else np.float32(operator.slope)
+    return np.clip(np.where(x < 0, x * slope, x), operator.low, operator.high).astype(x.dtype)
+
+
+def upsample(node: Node, inputs: list[Data]) -> Data:
+    assert isinstance(node.operator, Upsample)
+    return inputs[0].repeat(node.operator.rows, 1).repeat(node.operator.columns, 2)
+
+
+def pad(node: Node, inputs: list[Data]) -> Data:
+    operator = node.operator
+    assert isinstance(operator, PadMap)
+    t, b, left, right = operator.pad
+    around = ((0, 0), (t, b), (left, right), (0, 0))
+    return np.pad(inputs[0], around, constant_values=operator.value)
+
+
+FLOATING: Rules = {
+    Conv: conv,
+    Dense: conv,
+    Pool: pool,
+    Activation: activation,
+    Affine: lambda _, inputs: inputs[0] * inputs[1] + inputs[2],
+    Add: lambda _, inputs: inputs[0] + inputs[1],
+    Concat: concatenated,
+    Upsample: upsample,
+    PadMap: pad,
+}

@@ -1,0 +1,102 @@
+"""The compiler's graph: nodes in the order in which they run."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mapper.compiler.graph.node import Node
+from mapper.compiler.graph.tensor import Tensor
+
+CHANNELS_FIRST = (0, 3, 1, 2)
+"""Of the axes of a map, those that an array of ONNX has: frames, channels, rows, columns."""
+
+
+class View(NamedTuple):
+    """An ONNX value: a tensor whose axes are reordered, and then reshaped.
+
+    So transposing and flattening move no data: they say how a tensor is to be seen.
+    """
+
+    tensor: Tensor
+    order: tuple[int, ...] = CHANNELS_FIRST
+    shape: tuple[int, ...] = ()
+
+    @property
+    def ordered(self) -> tuple[int, ...]:
+        """The shape before it is reshaped."""
+        return tuple(self.tensor.shape[axis] for axis in self.order)
+
+    @property
+    def whole(self) -> bool:
+        """Whether the axes of its shape are the axes of the tensor, but for axes of 1."""
+        return _wide(self.shape) == _wide(self.ordered)
+
+    def array(self, stored: NDArray[Any]) -> NDArray[Any]:
+        """What ONNX sees of a tensor's data, shape (frames, rows, columns, channels)."""
+        return stored.transpose(self.order).reshape(stored.shape[0], *self.shape[1:])
+
+    def stored(self, array: NDArray[Any]) -> NDArray[Any]:
+        """The tensor's data, of what ONNX sees; undoes `array`."""
+        frames = array.shape[0] * math.prod(self.shape[:1]) // max(1, self.shape[0])
+        whole = array.reshape(frames, *self.ordered[1:])
+        return whole.transpose(np.argsort(self.order))
+
+
+def _wide(shape: Iterable[int]) -> tuple[int, ...]:
+    return tuple(size for size in shape if size != 1)
+
+
+class Graph:
+    """Nodes in an order in which they can run, and the tensors between them.
+
+    inputs, outputs : by the names of the model's
+    """
+
+    def __init__(self) -> None:
+        self.nodes: list[Node] = []
+        self.inputs: dict[str, View] = {}
+        self.outputs: dict[str, View] = {}
+
+    def users(self, tensor: Tensor) -> list[Node]:
+        """The nodes that take a tensor, in order."""
+        return [node for node in self.nodes if tensor in node.inputs]
+
+    def maker(self, tensor: Tensor) -> Node | None:
+        """The node that makes a tensor; None of inputs and constants."""
+        return next((node for node in self.nodes if tensor in node.outputs), None)
+
+    def is_output(self, tensor: Tensor) -> bool:
+        return any(view.tensor is tensor for view in self.outputs.values())
+
+    def only_user(self, tensor: Tensor) -> Node | None:
+        """The one node that takes a tensor, if nobody else does, the user neither."""
+        users = self.users(tensor)
+        return users[0] if len(users) == 1 and not self.is_output(tensor) else None
+
+    def remove(self, node: Node, instead: Tensor) -> None:
+        """Take a node out; who took its result takes another tensor."""
+        self.nodes.remove(node)
+        self.replace(node.output, instead)
+
+    def replace(self, tensor: Tensor, instead: Tensor) -> None:
+        """Let everybody who takes a tensor take another one."""
+        for node in self.nodes:
+            node.inputs = [instead if one is tensor else one for one in node.inputs]
+        self.outputs = {
+            name: view._replace(tensor=instead) if view.tensor is tensor else view
+            for name, view in self.outputs.items()
+        }
+
+    def tensors(self) -> Iterator[Tensor]:
+        """Every tensor once, in the order in which they are made; constants before their users."""
+        seen: set[int] = set()
+        inputs = (view.tensor for view in self.inputs.values())
+        for tensor in (*inputs, *(t for node in self.nodes for t in (*node.inputs, *node.outputs))):
+            if id(tensor) not in seen:
+                seen.add(id(tensor))
+                yield tensor

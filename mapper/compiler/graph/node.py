@@ -1,0 +1,187 @@
+"""What nodes of the compiler's graph do: an operator a class, and its inputs and outputs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Literal
+
+from mapper.compiler.graph.tensor import Pad, Tensor
+from mapper.compiler.integer.formulas import AddFactors, Requantisation
+
+
+@dataclass(frozen=True, slots=True)
+class Operator:
+    """What a node does; inputs and outputs are those of its node."""
+
+    name: ClassVar[str] = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """How a kernel walks over a map: sizes, strides and dilations are (rows, columns)."""
+
+    size: tuple[int, int]
+    stride: tuple[int, int] = (1, 1)
+    pad: Pad = Pad()
+    dilation: tuple[int, int] = (1, 1)
+
+    @property
+    def reach(self) -> tuple[int, int]:
+        """Rows and columns from the first to the last pixel of a kernel, both included."""
+        (kh, kw), (dh, dw) = self.size, self.dilation
+        return (kh - 1) * dh + 1, (kw - 1) * dw + 1
+
+    def results(self, height: int, width: int, ceil: bool = False) -> tuple[int, int]:
+        """Rows and columns of what it makes of a map."""
+        out = []
+        sides = (self.pad.top + self.pad.bottom + height, self.pad.left + self.pad.right + width)
+        for side, reach, stride in zip(sides, self.reach, self.stride, strict=True):
+            out.append((side - reach + (stride - 1 if ceil else 0)) // stride + 1)
+        return out[0], out[1]
+
+
+@dataclass(frozen=True, slots=True)
+class Conv(Operator):
+    """Convolution of (map, weights[outputs, rows, columns, inputs / groups], bias[outputs] or
+    none). Of integers the sums, int32 or more."""
+
+    name: ClassVar[str] = "conv"
+    window: Window
+    groups: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Dense(Operator):
+    """Every output sees the whole map; weights and bias as of a convolution of that size."""
+
+    name: ClassVar[str] = "dense"
+
+
+@dataclass(frozen=True, slots=True)
+class Pool(Operator):
+    """Largest or mean value of each window; `count_pad`: padding counts as pixels of a mean."""
+
+    name: ClassVar[str] = "pool"
+    kind: Literal["max", "average"]
+    window: Window
+    count_pad: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Activation(Operator):
+    """max(x, slope * x) by sign, then clipped; slope 0 and low 0 are a ReLU, slope 1 is a Clip.
+
+    The slope is a second input, shape (channels,), if each channel has its own.
+    """
+
+    name: ClassVar[str] = "activation"
+    slope: float = 0.0
+    low: float = float("-inf")
+    high: float = float("inf")
+
+
+@dataclass(frozen=True, slots=True)
+class Affine(Operator):
+    """x * factor + offset of constants, shape (channels,) each: BatchNormalization, too."""
+
+    name: ClassVar[str] = "affine"
+
+
+@dataclass(frozen=True, slots=True)
+class Add(Operator):
+    """Sum of two maps of one shape.
+
+    factors : of integers with scales of their own, whose sum is clipped to low and high
+    """
+
+    name: ClassVar[str] = "add"
+    factors: AddFactors | None = None
+    low: int = 0
+    high: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Concat(Operator):
+    """Inputs one behind the other, on axis 1, 2 or 3."""
+
+    name: ClassVar[str] = "concat"
+    axis: int = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Requantise(Operator):
+    """Sums as stored integers."""
+
+    name: ClassVar[str] = "requantise"
+    how: Requantisation
+
+
+@dataclass(frozen=True, slots=True)
+class Clamp(Operator):
+    """Stored integers between two bounds, both included: an activation that keeps the scale."""
+
+    name: ClassVar[str] = "clamp"
+    low: int
+    high: int
+
+
+@dataclass(frozen=True, slots=True)
+class Upsample(Operator):
+    """Every pixel `rows` x `columns` times."""
+
+    name: ClassVar[str] = "upsample"
+    rows: int = 2
+    columns: int = 2
+
+
+@dataclass(frozen=True, slots=True)
+class PadMap(Operator):
+    """Pixels of one value around a map."""
+
+    name: ClassVar[str] = "pad"
+    pad: Pad
+    value: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Host(Operator):
+    """A node of the model that the host computes, by what ONNX says of it.
+
+    node : of `storage.formats.layers.onnxgraph`
+    given : a view, an array, or None for each input of it
+    results : views of what it makes
+    why : what keeps it from the cores
+    """
+
+    name: ClassVar[str] = "host"
+    node: Any
+    given: tuple[Any, ...]
+    results: tuple[Any, ...]
+    why: str
+
+
+@dataclass(slots=True, eq=False)
+class Node:
+    """An operator at its place in the graph.
+
+    sources : names of the ONNX nodes that it does the work of
+    """
+
+    operator: Operator
+    inputs: list[Tensor]
+    outputs: list[Tensor]
+    sources: tuple[str, ...]
+    fused: list[Node] = field(default_factory=list)
+
+    @property
+    def kind(self) -> str:
+        return self.operator.name
+
+    @property
+    def output(self) -> Tensor:
+        return self.outputs[0]
+
+    @property
+    def label(self) -> str:
+        """How messages name it."""
+        return f"{self.kind} {self.sources[0]!r}" if self.sources else self.kind

@@ -1,0 +1,185 @@
+"""The integer arithmetic of the cores, as numpy computes it: one function a rule.
+
+Integers are int64 here, whatever they are stored as. What the cores' memories hold, and what the
+simulators and the hardware compute, equals this bit for bit.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from mapper.errors import MapperError
+
+Int64 = NDArray[np.int64]
+Rounding = Literal["away", "up", "even", "floor"]
+
+ROUNDINGS: tuple[Rounding, ...] = ("away", "up", "even", "floor")
+"""By the number that a parameter record gives them."""
+MANTISSA = 24  # bits of a multiplier, which float32 has, too
+MOST_SHIFT = 63
+
+
+class Multiplier(NamedTuple):
+    """A real factor m0 * 2^-n; m0 has 24 bits and a sign.
+
+    m0, n : int64, shape () or (channels,)
+    """
+
+    m0: Int64
+    n: Int64
+
+
+class Requantisation(NamedTuple):
+    """How sums become stored integers.
+
+    factor : of sums, or of sums >= 0 if there is one for negative ones
+    zero_point : of the result, added after the shift
+    low, high : both included
+    rounding : of the shift behind the factor
+    shift : by which sums are shifted before (16 bit), rounded away from zero
+    offset : added to the product; 0 but for low-bit imports
+    negative : factor of negative sums (leaky ReLU), or None
+    """
+
+    factor: Multiplier
+    zero_point: int
+    low: int
+    high: int
+    rounding: Rounding = "away"
+    shift: int = 0
+    offset: int | Int64 = 0
+    negative: Multiplier | None = None
+
+
+def rounding_shift(x: ArrayLike, n: ArrayLike, rounding: Rounding) -> Int64:
+    """x * 2^-n as a whole number; x is int64 of fewer than 63 bits, n from 0 to 63.
+
+    Halves go away from zero, up, or to the even neighbour; `floor` rounds down.
+    """
+    x, n = np.asarray(x, np.int64), np.asarray(n, np.int64)
+    low = x >> n
+    if rounding == "floor":
+        return low
+    half = np.where(n > 0, np.int64(1) << np.maximum(n - 1, 0), 0)
+    rest = x - (low << n)  # from 0 to 2^n - 1
+    if rounding == "up":
+        more = rest >= half
+    elif rounding == "away":
+        more = (rest > half) | ((rest == half) & (x >= 0))
+    else:
+        more = (rest > half) | ((rest == half) & ((low & 1) == 1))
+    return np.where(n > 0, low + more, x)
+
+
+def multiplier(factor: ArrayLike, where: str) -> Multiplier:
+    """A real factor, as float32, as m0 * 2^-n with 2^23 <= |m0| < 2^24, or 0.
+
+    factor : shape () or (channels,)
+    where : the layer, for the error if a factor is not finite, or needs another shift than 0 to 63
+    """
+    single = np.asarray(factor, np.float32)
+    if not np.isfinite(single).all():
+        raise MapperError(f"{where}: a factor of its scales is not finite; check the scales")
+    mantissa, exponent = np.frexp(single.astype(np.float64))
+    m0 = np.ldexp(mantissa, MANTISSA).astype(np.int64)  # exact: float32 has 24 bits
+    n = np.where(m0 == 0, 0, MANTISSA - exponent.astype(np.int64))
+    if (n < 0).any() or (n > MOST_SHIFT).any():
+        worst = float(single.flat[int(np.argmax((n < 0) | (n > MOST_SHIFT)))])
+        raise MapperError(
+            f"{where}: its scales give a factor of {worst:.3g}, which no shift from 0 to "
+            f"{MOST_SHIFT} can make; check the scales"
+        )
+    return Multiplier(m0, n)
+
+
+def requantise(sums: ArrayLike, how: Requantisation) -> Int64:
+    """Sums, shape (..., channels), as stored integers of the same shape."""
+    sums = rounding_shift(sums, how.shift, "away")
+    m0, n = how.factor
+    if how.negative is not None:
+        below = sums < 0
+        m0, n = np.where(below, how.negative.m0, m0), np.where(below, how.negative.n, n)
+    rounded = rounding_shift(sums * m0 + how.offset, n, how.rounding)
+    return np.clip(rounded + how.zero_point, how.low, how.high)
+
+
+def quantise(values: ArrayLike, scale: float, zero_point: int, bits: int) -> Int64:
+    """Real values as stored integers, as QuantizeLinear makes them: float32, halves to even."""
+    steps = np.rint(np.asarray(values, np.float32) / np.float32(scale))
+    # before it is a whole number it is clipped, for infinite values
+    low, high = -(1 << (bits - 1)), (1 << (bits - 1)) - 1
+    return np.clip(steps, low - zero_point, high - zero_point).astype(np.int64) + zero_point
+
+
+def dequantise(stored: ArrayLike, scale: float, zero_point: int) -> NDArray[np.float32]:
+    """The real values, in float32, that integers stand for."""
+    return np.float32(scale) * (np.asarray(stored, np.int64) - zero_point).astype(np.float32)
+
+
+def half_away(values: ArrayLike) -> Int64:
+    """The nearest whole numbers; halves go away from zero."""
+    values = np.asarray(values, np.float64)
+    return (np.sign(values) * np.floor(np.abs(values) + 0.5)).astype(np.int64)
+
+
+def folded_bias(bias: ArrayLike, weights: Int64, zero_point: int, padded: int = 0) -> Int64:
+    """The bias, with the zero point of the input folded in.
+
+    bias : int64, shape (outputs,); weights : shape (outputs, ...)
+    zero_point : of the input, which padding pixels hold
+    """
+    sums = weights.reshape(weights.shape[0], -1).sum(1)
+    return np.asarray(bias, np.int64) - zero_point * sums - padded
+
+
+def accumulator_bound(weights: Int64, bias: Int64, bits: int) -> Int64:
+    """What no partial sum of a channel can exceed in magnitude, shape (outputs,)."""
+    magnitudes = np.abs(weights).reshape(weights.shape[0], -1).sum(1)
+    return (magnitudes << (bits - 1)) + np.abs(bias)
+
+
+class AddFactors(NamedTuple):
+    """Whole factors of two addends with scales of their own, and the shift behind them."""
+
+    a: int
+    b: int
+    shift: int
+    constant: int
+
+
+def add_factors(
+    a: tuple[float, int], b: tuple[float, int], result_scale: float, bits: int, where: str
+) -> AddFactors:
+    """Factors of (scale, zero point) of both addends.
+
+    The larger one has 21 bits (8 bit) or 13 (16 bit), so that sums stay in 32 bits.
+    """
+    wanted = 21 if bits == 8 else 13
+    ratios = [a[0] / result_scale, b[0] / result_scale]
+    largest = max(ratios)
+    if not (math.isfinite(largest) and largest > 0):
+        raise MapperError(f"{where}: the scales of the addition are not finite; check the scales")
+    shift = wanted - math.frexp(largest)[1]
+    ma, mb = (int(half_away(math.ldexp(ratio, shift))) for ratio in ratios)
+    if max(ma, mb) >= 1 << wanted:
+        shift -= 1
+        ma, mb = (int(half_away(math.ldexp(ratio, shift))) for ratio in ratios)
+    if not 0 <= shift <= MOST_SHIFT:
+        raise MapperError(
+            f"{where}: scales of the addends over that of the sum are {largest:.3g}; none of the "
+            f"shifts from 0 to {MOST_SHIFT} will do"
+        )
+    return AddFactors(ma, mb, shift, -(a[1] * ma + b[1] * mb))
+
+
+def added(
+    a: Int64, b: Int64, factors: AddFactors, zero_point: int, low: int, high: int,
+    rounding: Rounding = "away",
+) -> Int64:  # fmt: skip
+    """The stored sum of two stored integers with scales of their own."""
+    sums = a * factors.a + b * factors.b + factors.constant
+    return np.clip(rounding_shift(sums, factors.shift, rounding) + zero_point, low, high)

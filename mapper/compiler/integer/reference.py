@@ -1,0 +1,79 @@
+"""What nodes compute of stored integers: the reference that programs are compared with.
+
+Frames are int64. Sums of products are made in float64, which holds all whole numbers up to 2^53;
+accumulators are bounded by 2^47.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from mapper.compiler.graph.execute import Data, Rules, concatenated
+from mapper.compiler.graph.floating import upsample
+from mapper.compiler.graph.node import (
+    Add,
+    Clamp,
+    Concat,
+    Conv,
+    Dense,
+    Node,
+    Pool,
+    Requantise,
+    Upsample,
+    Window,
+)
+from mapper.compiler.integer.formulas import added, requantise
+from mapper.compiler.integer.windows import convolve, pixels, windows
+
+
+def conv(node: Node, inputs: list[Data]) -> Data:
+    """Sums, with the bias that the zero point of the input is folded into: padding holds it."""
+    operator = node.operator
+    if isinstance(operator, Dense):
+        window, groups = Window(inputs[1].shape[1:3]), 1
+    else:
+        assert isinstance(operator, Conv)
+        window, groups = operator.window, operator.groups
+    zero_point = node.inputs[0].zero_point
+    sums = convolve(inputs[0].astype(np.float64), inputs[1], window, groups, zero_point)
+    return sums.astype(np.int64) + inputs[2]
+
+
+def pool(node: Node, inputs: list[Data]) -> Data:
+    """Largest values; or, for means, sums over the pixels less their zero points."""
+    operator, tensor = node.operator, node.inputs[0]
+    assert isinstance(operator, Pool)
+    if operator.kind == "max":
+        return np.asarray(windows(inputs[0], operator.window, tensor.low).max((4, 5)))
+    sums = windows(inputs[0], operator.window, 0).sum((4, 5))
+    count = pixels(inputs[0].shape[1], inputs[0].shape[2], operator.window)
+    return np.asarray(sums - count[None, :, :, None] * tensor.zero_point)
+
+
+def requantised(node: Node, inputs: list[Data]) -> Data:
+    assert isinstance(node.operator, Requantise)
+    return requantise(inputs[0], node.operator.how)
+
+
+def add(node: Node, inputs: list[Data]) -> Data:
+    operator, made = node.operator, node.output
+    assert isinstance(operator, Add)
+    assert operator.factors is not None
+    return added(*inputs[:2], operator.factors, made.zero_point, operator.low, operator.high)
+
+
+def clamp(node: Node, inputs: list[Data]) -> Data:
+    assert isinstance(node.operator, Clamp)
+    return np.clip(inputs[0], node.operator.low, node.operator.high)
+
+
+INTEGER: Rules = {
+    Conv: conv,
+    Dense: conv,
+    Pool: pool,
+    Requantise: requantised,
+    Add: add,
+    Clamp: clamp,
+    Concat: concatenated,
+    Upsample: upsample,
+}

@@ -1,0 +1,58 @@
+"""The pixels that each position of a kernel covers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
+from numpy.typing import NDArray
+
+from mapper.compiler.graph.node import Window
+
+
+def padded(maps: NDArray[Any], window: Window, value: float) -> NDArray[Any]:
+    """Maps, shape (frames, rows, columns, channels), with pixels of one value around them."""
+    pad = window.pad
+    if not any(pad):
+        return maps
+    around = ((0, 0), (pad.top, pad.bottom), (pad.left, pad.right), (0, 0))
+    return np.pad(maps, around, constant_values=value)
+
+
+def windows(maps: NDArray[Any], window: Window, value: float) -> NDArray[Any]:
+    """A view of shape (frames, rows, columns, channels, kernel rows, kernel columns).
+
+    value : of the pixels of padding
+    """
+    (sh, sw), (dh, dw) = window.stride, window.dilation
+    found = sliding_window_view(padded(maps, window, value), window.reach, axis=(1, 2))
+    return found[:, ::sh, ::sw, :, ::dh, ::dw]
+
+
+def convolve(
+    maps: NDArray[Any], weights: NDArray[Any], window: Window, groups: int, value: float
+) -> NDArray[Any]:
+    """Sums of products, shape (frames, rows, columns, outputs), in the type of the maps.
+
+    weights : shape (outputs, kernel rows, kernel columns, inputs / groups)
+    """
+    found = windows(maps, window, value)
+    frames, rows, columns, channels = found.shape[:4]
+    share, outputs = channels // groups, weights.shape[0] // groups
+    made = np.empty((frames, rows, columns, weights.shape[0]), maps.dtype)
+    for group in range(groups):
+        taken = found[..., group * share : (group + 1) * share, :, :]
+        matrix = taken.reshape(frames * rows * columns, -1)
+        kernels = weights[group * outputs : (group + 1) * outputs].transpose(3, 1, 2, 0)
+        sums = matrix @ kernels.reshape(-1, outputs).astype(maps.dtype)
+        made[..., group * outputs : (group + 1) * outputs] = sums.reshape(
+            frames, rows, columns, outputs
+        )
+    return made
+
+
+def pixels(height: int, width: int, window: Window) -> NDArray[np.int64]:
+    """How many pixels of the map itself each window covers, shape (rows, columns)."""
+    ones = np.ones((1, height, width, 1), np.int64)
+    return windows(ones, window, 0)[0, :, :, 0].sum((2, 3))

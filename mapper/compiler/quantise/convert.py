@@ -1,0 +1,288 @@
+"""A float graph as a graph of integers, by ranges of its tensors."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mapper.compiler.graph.graph import Graph, View
+from mapper.compiler.graph.node import (
+    Activation,
+    Add,
+    Clamp,
+    Concat,
+    Conv,
+    Dense,
+    Host,
+    Node,
+    Pool,
+    Requantise,
+    Upsample,
+)
+from mapper.compiler.graph.tensor import Tensor
+from mapper.compiler.integer.formulas import (
+    Requantisation,
+    accumulator_bound,
+    add_factors,
+    folded_bias,
+    half_away,
+    multiplier,
+    quantise,
+)
+from mapper.compiler.integer.windows import pixels
+from mapper.compiler.quantise.parameters import (
+    HEADROOM,
+    Scaling,
+    Scheme,
+    quantised_weights,
+    scaling,
+)
+from mapper.compiler.quantise.ranges import Range
+from mapper.errors import MapperError
+
+COMPUTES = (Conv, Dense, Add)
+ACCUMULATOR = {8: 31, 16: 47}
+"""Bits, but for the sign, of an accumulator that sums of stored integers of some bits go into."""
+
+
+@dataclass(frozen=True, slots=True)
+class Precision:
+    """How numbers are stored.
+
+    headroom : multiplies that of inner tensors and of outputs
+    """
+
+    bits: int = 8
+    scheme: Scheme = "asym"
+    per_channel: bool = True
+    headroom: float = 1.0
+
+
+def is_mean(node: Node) -> bool:
+    return isinstance(node.operator, Pool) and node.operator.kind == "average"
+
+
+class Converter:
+    """Makes the graph of integers, node by node.
+
+    graph : of floats, whose activations follow what they belong to
+    """
+
+    def __init__(self, graph: Graph, precision: Precision) -> None:
+        self.source = graph
+        self.precision = precision
+        self.made = Graph()
+        self.stored: dict[Tensor, Tensor] = {}
+        self.covered = {id(node): self._activation(node) for node in graph.nodes}
+        self.members = self._sharing()
+
+    def quantised_tensors(self) -> list[Tensor]:
+        """The tensors of the float graph whose ranges are needed."""
+        inputs = [view.tensor for view in self.source.inputs.values()]
+        return inputs + [self._result(node) for node in self._own_nodes()]
+
+    def _own_nodes(self) -> list[Node]:
+        """The nodes that make stored integers; activations belong to the nodes before them."""
+        followers = {id(one) for one in self.covered.values() if one is not None}
+        return [
+            node
+            for node in self.source.nodes
+            if id(node) not in followers and not isinstance(node.operator, Host)
+        ]
+
+    def _activation(self, node: Node) -> Node | None:
+        """The activation that is part of a node's requantisation."""
+        if not isinstance(node.operator, COMPUTES) and not is_mean(node):
+            return None
+        user = self.source.only_user(node.output)
+        if user is None or not isinstance(user.operator, Activation):
+            return None
+        plain = len(user.inputs) == 1 and user.operator.slope in (0.0, 1.0)
+        return user if plain or isinstance(node.operator, Conv | Dense) else None
+
+    def _result(self, node: Node) -> Tensor:
+        follower = self.covered[id(node)]
+        return node.output if follower is None else follower.output
+
+    def _sharing(self) -> dict[Tensor, list[Tensor]]:
+        """The tensors that share a scale with each: what only moves, or picks, stored integers."""
+        group: dict[Tensor, list[Tensor]] = {}
+        for node in self._own_nodes():
+            result = self._result(node)
+            group.setdefault(result, [result])
+            moves = isinstance(node.operator, Concat | Upsample | Activation)
+            if moves or (isinstance(node.operator, Pool) and not is_mean(node)):
+                for tensor in (
+                    node.inputs[:1] if not isinstance(node.operator, Concat) else node.inputs
+                ):
+                    merged = group.setdefault(tensor, [tensor])
+                    if merged is not group[result]:
+                        merged += group[result]
+                        for one in group[result]:
+                            group[one] = merged
+        return group
+
+    def scalings(self, ranges: dict[Tensor, Range]) -> dict[Tensor, Scaling]:
+        """Of each tensor with a range; those of outputs, and of what shares with them, have more
+        headroom."""
+        found = {}
+        inside, outside = HEADROOM[self.precision.bits]
+        inputs = {view.tensor for view in self.source.inputs.values()}
+        last = {view.tensor for view in self.source.outputs.values()}
+        last |= {t for n in self.source.nodes if isinstance(n.operator, Host) for t in n.inputs}
+        for tensor in ranges:
+            members = [one for one in self.members.get(tensor, [tensor]) if one in ranges]
+            factor = outside if last & set(members) else inside
+            if inputs & set(members):
+                factor = 1.0
+            factor *= self.precision.headroom
+            low = min(ranges[one].low for one in members) * factor
+            high = max(ranges[one].high for one in members) * factor
+            found[tensor] = scaling(low, high, self.precision.bits, self.precision.scheme)
+        return found
+
+    def convert(self, ranges: dict[Tensor, Range]) -> Graph:
+        """The graph of integers; raises `MapperError` that names a layer that none can be made of."""
+        scales = self.scalings(ranges)
+        for name, view in self.source.inputs.items():
+            self.made.inputs[name] = view._replace(tensor=self._store(view.tensor, scales))
+        for node in self.source.nodes:
+            if isinstance(node.operator, Host):
+                self._host(node)
+            elif id(node) in {id(own) for own in self._own_nodes()}:
+                result = self._store(self._result(node), scales)
+                follower = self.covered[id(node)]
+                sources = node.sources + (follower.sources if follower else ())
+                self._convert(node, follower, result, sources)
+        self.made.outputs = {name: self._view(view) for name, view in self.source.outputs.items()}
+        return self.made
+
+    def _store(self, tensor: Tensor, scales: dict[Tensor, Scaling]) -> Tensor:
+        made = Tensor(
+            tensor.name, tensor.shape, "int8" if self.precision.bits == 8 else "int16",
+            *scales[tensor], stored=True,
+        )  # fmt: skip
+        self.stored[tensor] = made
+        return made
+
+    def _view(self, view: View) -> View:
+        return view._replace(tensor=self.stored[view.tensor])
+
+    def _host(self, node: Node) -> None:
+        operator = node.operator
+        assert isinstance(operator, Host)
+        for tensor in node.outputs:
+            self.stored[tensor] = tensor
+        given = tuple(self._view(one) if isinstance(one, View) else one for one in operator.given)
+        inputs = [one.tensor for one in given if isinstance(one, View)]
+        made = replace(operator, given=given)
+        self.made.nodes.append(Node(made, inputs, node.outputs, node.sources))
+
+    def _convert(
+        self, node: Node, follower: Node | None, result: Tensor, sources: tuple[str, ...]
+    ) -> None:
+        low, high = self._bounds(follower, result)
+        inputs = [self.stored[tensor] for tensor in node.inputs if tensor.value is None]
+        if isinstance(node.operator, Conv):
+            self._conv(node, follower, result, sources)
+        elif isinstance(node.operator, Add):
+            a, b = ((tensor.scale, tensor.zero_point) for tensor in inputs)
+            factors = add_factors(a, b, result.scale, result.bits, node.label)
+            made = Add(factors, low, high)
+            self.made.nodes.append(Node(made, inputs, [result], sources))
+        elif is_mean(node):
+            self._mean(node, result, sources, low, high)
+        elif isinstance(node.operator, Activation):
+            if len(node.inputs) > 1 or node.operator.slope not in (0.0, 1.0):
+                raise MapperError(f"{node.label}: a leaky activation needs a convolution before it")
+            low, high = self._bounds(node, result)
+            self.made.nodes.append(Node(Clamp(low, high), inputs, [result], sources))
+        elif isinstance(node.operator, Pool | Concat | Upsample):
+            self.made.nodes.append(Node(node.operator, inputs, [result], sources))
+        else:
+            raise MapperError(f"{node.label}: cores compute no {node.kind} here")
+
+    def _bounds(self, activation: Node | None, result: Tensor) -> tuple[int, int]:
+        """The ends of an activation in stored integers."""
+        low, high = result.low, result.high
+        if activation is not None:
+            how = activation.operator
+            assert isinstance(how, Activation)
+            if how.slope == 0.0 and len(activation.inputs) == 1:
+                low = max(low, result.zero_point)
+            ends = quantise([how.low, how.high], result.scale, result.zero_point, result.bits)
+            low, high = max(low, int(ends[0])), min(high, int(ends[1]))
+        return low, high
+
+    def _conv(
+        self, node: Node, follower: Node | None, result: Tensor, sources: tuple[str, ...]
+    ) -> None:
+        data = self.stored[node.inputs[0]]
+        weights, bits = node.inputs[1], result.bits
+        assert weights.value is not None
+        if not np.isfinite(weights.value).all():
+            raise MapperError(f"{node.label}: its weights are not finite")
+        stored, scales = quantised_weights(weights.value, bits, self.precision.per_channel)
+        unit = np.float64(data.scale) * scales.astype(np.float64)
+        bias: NDArray[Any] = np.zeros(stored.shape[0])
+        if len(node.inputs) > 2:
+            assert node.inputs[2].value is not None
+            bias = node.inputs[2].value.astype(np.float64) / unit
+        if not (np.abs(bias) < 2.0 ** ACCUMULATOR[bits]).all():
+            raise MapperError(f"{node.label}: its bias does not fit an accumulator")
+        whole = folded_bias(half_away(bias), stored, data.zero_point)
+        shift = require_bound(stored, whole, bits, node.label)
+        sums = Tensor(f"{result.name}.sums", node.output.shape, "int32" if bits == 8 else "int64")
+        constants = [
+            Tensor(weights.name, stored.shape, data.type, value=stored),
+            Tensor(f"{node.sources[0]}.bias", whole.shape, "int32", value=whole),
+        ]
+        self.made.nodes.append(Node(node.operator, [data, *constants], [sums], sources))
+        factor = unit / result.scale * 2.0**shift
+        negative = None
+        if follower is not None:
+            how = follower.operator
+            assert isinstance(how, Activation)
+            slope: Any = follower.inputs[1].value if len(follower.inputs) > 1 else how.slope
+            if np.any(np.asarray(slope) != 0.0) and np.any(np.asarray(slope) != 1.0):
+                negative = multiplier(factor * slope, node.label)
+        low, high = self._bounds(follower, result)
+        how_much = Requantisation(
+            multiplier(factor, node.label), result.zero_point, low, high, "away", shift, 0, negative
+        )
+        self.made.nodes.append(Node(Requantise(how_much), [sums], [result], sources))
+
+    def _mean(
+        self, node: Node, result: Tensor, sources: tuple[str, ...], low: int, high: int
+    ) -> None:
+        operator, data = node.operator, self.stored[node.inputs[0]]
+        assert isinstance(operator, Pool)
+        count = pixels(data.height, data.width, operator.window)
+        over = operator.window.size[0] * operator.window.size[1] if operator.count_pad else count
+        if np.unique(over).size > 1:
+            raise MapperError(
+                f"{node.label}: means over borders of several sizes are not built yet"
+            )
+        factor = multiplier(data.scale / (result.scale * float(np.max(over))), node.label)
+        sums = Tensor(f"{result.name}.sums", result.shape, "int32")
+        self.made.nodes.append(Node(operator, [data], [sums], sources))
+        how = Requantisation(factor, result.zero_point, low, high)
+        self.made.nodes.append(Node(Requantise(how), [sums], [result], sources))
+
+
+def require_bound(
+    weights: NDArray[np.int64], bias: NDArray[np.int64], bits: int, label: str
+) -> int:
+    """By how many bits sums are to be shifted to fit the multiplier; raises `MapperError` if they
+    can exceed an accumulator."""
+    bound = accumulator_bound(weights, bias, bits)
+    worst = int(bound.argmax())
+    if int(bound[worst]) >= 1 << ACCUMULATOR[bits]:
+        raise MapperError(
+            f"{label}: sums of channel {worst} can reach {int(bound[worst]):,}, an accumulator "
+            f"holds {1 << ACCUMULATOR[bits]:,}; split the layer, or give it fewer inputs"
+        )
+    return max(0, int(bound[worst]).bit_length() - 31) if bits == 16 else 0

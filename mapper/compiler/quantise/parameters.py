@@ -1,0 +1,59 @@
+"""Scales and zero points: of maps from their ranges, of weights from the weights."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mapper.compiler.quantise.ranges import Range
+
+Scheme = Literal["asym", "sym"]
+
+HEADROOM = {8: (1.05, 1.2), 16: (2.0, 2.0)}
+"""Of tensors inside a network and of its outputs: unseen samples reach beyond those that were seen."""
+LEAST_SCALE = float(np.finfo(np.float32).tiny) * 2**30
+
+
+class Scaling(NamedTuple):
+    """The real number behind a stored integer q is scale * (q - zero_point); scale is a float32."""
+
+    scale: float
+    zero_point: int
+
+
+def scaling(low: float, high: float, bits: int, scheme: Scheme) -> Scaling:
+    """What makes the most of an integer's bits for a range, of which 0 is a part."""
+    low, high = min(low, 0.0), max(high, 0.0)
+    least, most = -(1 << (bits - 1)), (1 << (bits - 1)) - 1
+    if low == high:
+        return Scaling(1.0, 0)  # a tensor of zeros
+    if scheme == "sym":
+        return Scaling(max(float(np.float32(max(-low, high) / most)), LEAST_SCALE), 0)
+    scale = max(float(np.float32((high - low) / (most - least))), LEAST_SCALE)
+    zero_point = int(np.rint(least - low / scale))
+    return Scaling(scale, min(max(zero_point, least), most))
+
+
+def joined(ranges: Iterable[Range]) -> tuple[float, float]:
+    """The range of tensors that share a scale."""
+    found = list(ranges)
+    return min(one.low for one in found), max(one.high for one in found)
+
+
+def quantised_weights(
+    weights: NDArray[np.float32], bits: int, per_channel: bool
+) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+    """Symmetric integers, and the scale of each output channel.
+
+    weights : shape (outputs, ...); the scale of a channel of zeros is 1
+    """
+    most = (1 << (bits - 1)) - 1
+    flat = np.abs(weights.reshape(weights.shape[0], -1)).max(1, initial=0.0)
+    largest = flat if per_channel else np.full_like(flat, flat.max(initial=0.0))
+    scales = np.where(largest > 0, largest / np.float32(most), 1.0).astype(np.float32)
+    scales = np.maximum(scales, np.float32(LEAST_SCALE))
+    steps = weights / scales.reshape(-1, *(1,) * (weights.ndim - 1))
+    return np.clip(np.rint(steps), -most, most).astype(np.int64), scales
