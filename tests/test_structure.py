@@ -19,7 +19,7 @@ LEVELS: dict[str, list[str]] = {
     "storage": ["errors closing hashing jsontext parallel exchange", "locks extras", "files", "npz",
                 "graph quantise", "sorting", "store", "scratch generate formats"],
     "chipsim": ["errors protocols workers", "chip", "traffic", "noc"],
-    "hw": ["errors strobe", "barrier flow", "noc", "core", "tables", "chip", "run"],
+    "hw": ["errors strobe", "barrier flow", "noc", "core", "tables npu", "chip", "run"],
     "mapper": [
         "errors version",
         "settings",

@@ -1,0 +1,1 @@
+"""The core that runs integer and binary networks (NPU): its instructions, and its hardware."""

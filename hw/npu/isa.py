@@ -1,0 +1,400 @@
+"""The instructions of the NPU: one table, and the encoder and decoder that read it.
+
+An instruction has 128 bits, little-endian: op 3:0, wait 7:4, signal 11:8, kind 15:12, then the
+fields of its form. A micro-op has 50 bits and lies in a memory of its own. docs/reference/isa.md
+says what they do. Nothing here needs Amaranth; the hardware decoder reads the same table.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
+from typing import NamedTuple, NoReturn
+
+from hw.errors import HwError
+
+# ---- the table ------------------------------------------------------------------------------
+
+UNITS = ("LOAD", "GEMM", "ALU", "STORE")
+"""Units by their bit in `wait` and `signal`; the field `queue` counts them the same way."""
+ROUNDINGS = ("away", "up", "even", "floor")
+OPS = {"CTRL": 0, "LOAD": 1, "GEMM": 2, "ALU": 3, "RQ": 4, "STORE": 5}
+INSTRUCTION_BYTES, MICRO_OP_BYTES = 16, 8
+
+
+class Field(NamedTuple):
+    """Bits high:low of a word.
+
+    signed : two's complement, else unsigned
+    values : names of 0, 1, ...; other values mean nothing and are refused
+    """
+
+    name: str
+    high: int
+    low: int
+    meaning: str
+    signed: bool = False
+    values: tuple[str, ...] = ()
+
+    @property
+    def width(self) -> int:
+        return self.high - self.low + 1
+
+    @property
+    def least(self) -> int:
+        return -(1 << (self.width - 1)) if self.signed else 0
+
+    @property
+    def most(self) -> int:
+        if self.values:
+            return len(self.values) - 1
+        return (1 << (self.width - self.signed)) - 1
+
+
+class Form(NamedTuple):
+    """Kinds of an op that have the same fields.
+
+    kinds : code and meaning of each, by name
+    """
+
+    op: str
+    title: str
+    kinds: dict[str, tuple[int, str]]
+    fields: tuple[Field, ...]
+
+    def column(self, field: str) -> int:
+        """Place of a field in this form, and so in the rows of `Decoded.fields`."""
+        return [each.name for each in self.fields].index(field)
+
+
+_OP = Field("op", 3, 0, "what kind of unit runs it", values=tuple(OPS))
+_WAIT = Field("wait", 7, 4, "units to take a token from before it starts, one bit each")
+_SIGNAL = Field("signal", 11, 8, "units to give a token to when it ends, one bit each")
+_KIND = Field("kind", 15, 12, "which instruction of the op")
+HEAD = (_OP, _WAIT, _SIGNAL, _KIND)
+"""What all instructions begin with."""
+
+_QUEUE = Field("queue", 17, 16, "the unit whose queue runs it", values=UNITS)
+_AREA = (
+    Field("c_size", 49, 44, "vectors of a pixel, the innermost of the area in memory"),
+    Field("x_size", 58, 50, "pixels of a row"),
+    Field("y_size", 66, 59, "rows"),
+    Field("x_stride", 76, 67, "vectors from a pixel of the map to the next"),
+    Field("y_stride", 91, 77, "vectors from a row of the map to the next"),
+)
+_SLOTS = "0, or two slots: odd frames use addresses 2^(pp+2) vectors higher"
+
+FORMS = (
+    Form("CTRL", "Order and synchronisation", {
+        "NOP": (0, "does nothing; still waits and signals"),
+        "WAIT": (1, "the queue waits until `stream` has counted `count`, and takes them"),
+        "SEND": (2, "adds `count` to `stream` of core (`x`, `y`)"),
+        "END": (3, "the last instruction of a frame"),
+    }, (
+        _QUEUE,
+        Field("stream", 21, 18, "number of a stream"),
+        Field("count", 37, 22, "how much to take, or to add"),
+        Field("x", 45, 38, "column of the core that is sent to"),
+        Field("y", 53, 46, "row of the core that is sent to"),
+        Field("drain", 54, 54, "END: 1 waits until all units are idle and clears all tokens"),
+    )),
+    Form("CTRL", "Base addresses", {"BASE": (4, "sets a base register")}, (
+        _QUEUE,
+        Field("space", 19, 18, "which register", values=("load", "store", "weights")),
+        Field("value", 51, 20, "its new value"),
+    )),
+    Form("CTRL", "Distances of pairs", {"DIST": (5, "sets the distances of dual cores")}, (
+        _QUEUE,
+        Field("inp", 29, 18, "between the two inputs of a pair"),
+        Field("acc", 41, 30, "between the two accumulators of a pair"),
+        Field("wgt", 53, 42, "between the two weight words of a pair"),
+        Field("src", 69, 54, "between the two vectors that a load packs into one; 0 packs none"),
+    )),
+    Form("LOAD", "Maps", {
+        "INP": (0, "from a map to the input buffer"),
+        "ACC8": (1, "from a map to accumulators, bytes sign-extended"),
+        "ACC32": (2, "from a map to accumulators, four vectors an entry"),
+    }, (
+        Field("dst", 27, 16, "first entry of the buffer that is written"),
+        Field("src", 43, 28, "first vector that is read, behind the base of loads"),
+        *_AREA,
+        Field("pad_t", 94, 92, "rows of the area above the map"),
+        Field("pad_b", 97, 95, "rows of the area below the map"),
+        Field("pad_l", 100, 98, "columns of the area left of the map"),
+        Field("pad_r", 103, 101, "columns of the area right of the map"),
+        Field("value", 119, 104, "what every lane of a pad pixel holds", signed=True),
+        Field("pp", 123, 120, _SLOTS),
+    )),
+    Form("LOAD", "Bias", {"BIAS": (3, "from parameters to accumulators")}, (
+        Field("dst", 27, 16, "first accumulator"),
+        Field("bm", 37, 28, "first parameter word"),
+        Field("n_out", 45, 38, "outer count, one parameter word each"),
+        Field("n_in", 57, 46, "inner count"),
+        Field("dst_out", 69, 58, "accumulators from an outer step to the next"),
+        Field("dst_in", 75, 70, "accumulators from an inner step to the next"),
+    )),
+    Form("LOAD", "Windows", {"WIN": (4, "columns of the im2col matrix of a T-mode map")}, (
+        Field("dst", 27, 16, "first vector of the input buffer"),
+        Field("src", 40, 28, "first word of the map"),
+        Field("head", 50, 41, "first packet header"),
+        Field("packets", 60, 51, "packets"),
+        Field("width", 69, 61, "columns of the map"),
+        Field("height", 78, 70, "rows of the map"),
+        Field("kh", 82, 79, "rows of a window"),
+        Field("kw", 86, 83, "columns of a window"),
+        Field("sh", 89, 87, "rows from a window to the next"),
+        Field("sw", 92, 90, "columns from a window to the next"),
+        Field("pad_t", 95, 93, "rows of padding above the map"),
+        Field("pad_l", 98, 96, "columns of padding left of the map"),
+        Field("columns", 107, 99, "windows in a row"),
+        Field("groups", 113, 108, "groups of four channels"),
+        Field("value", 121, 114, "what every lane of a pad pixel holds", signed=True),
+    )),
+    Form("LOAD", "Weights from the host", {"WSTREAM": (5, "asks the host for weight words")}, (
+        Field("dst", 27, 16, "first weight word that is written"),
+        Field("words", 39, 28, "weight words"),
+        Field("host", 71, 40, "address of the first word in the host's memory"),
+    )),
+    Form("LOAD", "Tables", {"TABLE": (6, "refills a small memory")}, (
+        Field("dst", 27, 16, "first word of that memory"),
+        Field("src", 43, 28, "first vector that is read, behind the base of loads"),
+        Field("vectors", 57, 44, "vectors"),
+        Field("memory", 59, 58, "which memory", values=("micro_ops", "parameters", "headers")),
+    )),
+    Form("GEMM", "Matrix unit", {
+        "INT8": (0, "int8 times int8"),
+        "BINARY": (1, "128 channels of one bit a row: 2 popcount(xnor) - 128"),
+        "DUAL_PIXEL": (2, "int8, two pixels at once"),
+        "DUAL_KERNEL": (3, "int8, two kernels at once"),
+        "INT16": (4, "int16 times int16"),
+        "DEPTHWISE": (5, "int8, lane times lane"),
+    }, (
+        Field("uop", 25, 16, "first micro-op"),
+        Field("uops", 35, 26, "micro-ops, the outermost loop"),
+        Field("n_out", 44, 36, "outer count"),
+        Field("n_in", 54, 45, "inner count"),
+        Field("acc_out", 65, 55, "accumulators from an outer step to the next"),
+        Field("acc_in", 71, 66, "accumulators from an inner step to the next"),
+        Field("inp_out", 83, 72, "input vectors from an outer step to the next"),
+        Field("inp_in", 89, 84, "input vectors from an inner step to the next"),
+        Field("wgt_out", 101, 90, "weight words from an outer step to the next"),
+        Field("wgt_in", 107, 102, "weight words from an inner step to the next"),
+        Field("init", 109, 108, "what a micro-op with `init` puts into its accumulators first",
+              values=("none", "zero", "bias")),
+        Field("bm", 119, 110, "parameter word of the bias, to which that of the micro-op is added"),
+        Field("dyn", 120, 120, "1: waits for every weight word that comes from the host"),
+    )),
+    Form("ALU", "Accumulators", {
+        "ADD": (0, "x + s"),
+        "MAX": (1, "the larger of x and s"),
+        "MIN": (2, "the smaller of x and s"),
+        "MOV": (3, "s"),
+        "RSHR": (4, "x shifted right by `imm`, rounded by `round`"),
+        "SHL": (5, "x shifted left by `imm`"),
+        "RMUL": (6, "x times a scale, rounded by `round`, saturated to 32 bits"),
+        "MAC2": (7, "weighted sum of two accumulators, plus a constant"),
+    }, (
+        Field("uop", 25, 16, "first micro-op"),
+        Field("uops", 35, 26, "micro-ops, the outermost loop"),
+        Field("n_out", 44, 36, "outer count"),
+        Field("n_in", 54, 45, "inner count"),
+        Field("dst_out", 65, 55, "destinations from an outer step to the next"),
+        Field("dst_in", 71, 66, "destinations from an inner step to the next"),
+        Field("src_out", 82, 72, "sources from an outer step to the next"),
+        Field("src_in", 88, 83, "sources from an inner step to the next"),
+        Field("source", 90, 89, "what s is", values=("immediate", "accumulator", "parameters")),
+        Field("imm", 106, 91, "the immediate", signed=True),
+        Field("round", 108, 107, "rounding of RSHR and RMUL", values=ROUNDINGS),
+        Field("rec", 118, 109, "first parameter word of RMUL and MAC2"),
+        Field("out", 119, 119, "1: results go to the result buffer as well"),
+    )),
+    Form("RQ", "Requantisation, in the ALU", {
+        "RQ": (0, "one multiplier a channel"),
+        "LEAKY": (1, "two multipliers a channel, chosen by the sign"),
+        "THRESHOLD": (2, "one bit a channel, packed"),
+    }, (
+        Field("dst", 27, 16, "first entry, of accumulators and of results"),
+        Field("n_out", 35, 28, "blocks"),
+        Field("n_in", 47, 36, "pixels of a block"),
+        Field("dst_out", 59, 48, "entries from a block to the next"),
+        Field("dst_in", 65, 60, "entries from a pixel to the next"),
+        Field("rec", 75, 66, "first parameter word of the record"),
+        Field("out", 76, 76, "1: results go to the result buffer as well"),
+        Field("bits", 88, 77, "THRESHOLD: first entry of results for packed vectors"),
+        Field("block", 94, 89, "THRESHOLD: number of the first block"),
+    )),
+    Form("STORE", "Results", {
+        "LOCAL": (0, "results to a map of this core"),
+        "REMOTE": (1, "results to a map of core (`x`, `y`)"),
+        "HOST": (2, "results to the host"),
+        "PARTIAL": (3, "accumulators to a map of this core, four vectors an entry"),
+    }, (
+        Field("src", 27, 16, "first entry that is read"),
+        Field("dst", 43, 28, "first vector that is written, behind the base of stores"),
+        *_AREA,
+        Field("up", 92, 92, "1: every pixel is written to 2x2 pixels"),
+        Field("bits", 93, 93, "1: entries are packed vectors, made by THRESHOLD"),
+        Field("x", 101, 94, "column of the core that is written to"),
+        Field("y", 109, 102, "row of the core that is written to"),
+        Field("stream", 113, 110, "stream of that core that counts the vectors"),
+        Field("pp", 117, 114, _SLOTS),
+    )),
+)  # fmt: skip
+
+MICRO_OP = (
+    Field("acc", 11, 0, "accumulator, the destination"),
+    Field("inp", 23, 12, "input vector; for the ALU the source"),
+    Field("wgt", 35, 24, "weight word"),
+    Field("tap", 39, 36, "DEPTHWISE: row of the weight word"),
+    Field("bm", 48, 40, "parameter word of the bias, behind that of the instruction"),
+    Field("init", 49, 49, "1: the accumulators are initialised first"),
+)
+
+SCALE = (
+    Field("m0", 31, 6, "multiplier", signed=True),
+    Field("n", 5, 0, "right shift behind it"),
+)
+"""A lane of a scale word."""
+
+RECORD = {
+    "z": "zero point, added behind the shift",
+    "lo": "least result",
+    "hi": "largest result",
+    "p": "right shift before the multiplier; 0 in 8 bit",
+    "rounding": "; ".join(f"{code} {name}" for code, name in enumerate(ROUNDINGS)),
+    "flags": "1: words of c follow each scale; 2: words of leaky scales do",
+}
+"""Lanes 0, 1, ... of the first word of a record, 32 bits each."""
+
+MOST_FIELDS = max(len(form.fields) for form in FORMS)
+"""Columns of `Decoded.fields`."""
+
+_BY_NAME = {(form.op, kind): form for form in FORMS for kind in form.kinds}
+_BY_CODE = {
+    (OPS[form.op], code): (form, kind)
+    for form in FORMS
+    for kind, (code, _) in form.kinds.items()
+}  # fmt: skip
+
+# ---- one instruction ------------------------------------------------------------------------
+
+
+class Instruction(NamedTuple):
+    """fields : by name; those that are missing are 0. wait, signal : masks, LOAD in bit 0"""
+
+    op: str
+    kind: str
+    wait: int = 0
+    signal: int = 0
+    fields: Mapping[str, int] = MappingProxyType({})
+
+
+class MicroOp(NamedTuple):
+    """Its fields are those of `MICRO_OP`."""
+
+    acc: int = 0
+    inp: int = 0
+    wgt: int = 0
+    tap: int = 0
+    bm: int = 0
+    init: int = 0
+
+
+def form_of(op: str, kind: str) -> Form:
+    """The form of an instruction; `HwError` if there is no such instruction."""
+    if form := _BY_NAME.get((op, kind)):
+        return form
+    if op not in OPS:
+        raise HwError(f"unknown op {op!r}; ops are {', '.join(OPS)}")
+    kinds = ", ".join(one for known, one in _BY_NAME if known == op)
+    raise HwError(f"{op}: unknown kind {kind!r}; kinds are {kinds}")
+
+
+def encode(instruction: Instruction) -> bytes:
+    """Its 16 bytes; `HwError` names the instruction and the field that cannot be encoded."""
+    op, kind, wait, signal, fields = instruction
+    form = form_of(op, kind)
+    what = f"{op}.{kind}"
+    head = {"op": OPS[op], "wait": wait, "signal": signal, "kind": form.kinds[kind][0]}
+    word = _pack(HEAD, head, what) | _pack(form.fields, fields, what)
+    return word.to_bytes(INSTRUCTION_BYTES, "little")
+
+
+def decode(data: bytes, where: str) -> Instruction:
+    """The instruction in 16 bytes, with all its fields; where : file and offset, for errors."""
+    if len(data) != INSTRUCTION_BYTES:
+        raise HwError(f"{where}: {len(data)} bytes; an instruction has {INSTRUCTION_BYTES}")
+    word = int.from_bytes(data, "little")
+    code, kind_code = word & 0xF, word >> _KIND.low & 0xF
+    if (code, kind_code) not in _BY_CODE:
+        _refuse_code(code, kind_code, where)
+    form, kind = _BY_CODE[code, kind_code]
+    fields = _unpack((*HEAD, *form.fields), word, f"{where}: {form.op}.{kind}")
+    del fields["op"], fields["kind"]
+    return Instruction(form.op, kind, fields.pop("wait"), fields.pop("signal"), fields)
+
+
+def encode_micro_op(micro_op: MicroOp) -> bytes:
+    """Its 8 bytes, as in files; `HwError` names the field that cannot be encoded."""
+    return _pack(MICRO_OP, micro_op._asdict(), "micro-op").to_bytes(MICRO_OP_BYTES, "little")
+
+
+def decode_micro_op(data: bytes, where: str) -> MicroOp:
+    """The micro-op in 8 bytes; where : file and offset, for errors."""
+    if len(data) != MICRO_OP_BYTES:
+        raise HwError(f"{where}: {len(data)} bytes; a micro-op has {MICRO_OP_BYTES}")
+    return MicroOp(**_unpack(MICRO_OP, int.from_bytes(data, "little"), f"{where}: micro-op"))
+
+
+def check_value(field: Field, value: object, what: str) -> int:
+    """``value`` as an int; raises `HwError` that names ``what`` and the field if it has no room."""
+    try:
+        number = operator.index(value)  # type: ignore[arg-type]
+    except TypeError:
+        number = field.most + 1
+    if not field.least <= number <= field.most:
+        named = [f"{code} {name}" for code, name in enumerate(field.values)]
+        allowed = (
+            ", ".join(named) if named else f"a whole number from {field.least} to {field.most}"
+        )
+        raise HwError(f"{what}: {field.name} is {value!r}; give {allowed}")
+    return number
+
+
+def _pack(fields: Iterable[Field], values: Mapping[str, int], what: str) -> int:
+    word, used = 0, 0
+    for field in fields:
+        if field.name in values:
+            value = check_value(field, values[field.name], what)
+            word |= (value & ((1 << field.width) - 1)) << field.low
+            used += 1
+    if used < len(values):
+        known = [field.name for field in fields]
+        unknown = next(name for name in values if name not in known)
+        raise HwError(f"{what}: unknown field {unknown!r}; fields are {', '.join(known)}")
+    return word
+
+
+def _unpack(fields: Iterable[Field], word: int, what: str) -> dict[str, int]:
+    found, rest = {}, word
+    for field in fields:
+        value = word >> field.low & ((1 << field.width) - 1)
+        rest &= ~(((1 << field.width) - 1) << field.low)
+        if field.signed and value >> (field.width - 1):
+            value -= 1 << field.width
+        found[field.name] = check_value(field, value, what) if field.values else value
+    if rest:
+        raise HwError(f"{what}: bit {(rest & -rest).bit_length() - 1} is set, and is of no field")
+    return found
+
+
+def _refuse_code(code: int, kind_code: int, where: str) -> NoReturn:
+    op = next((name for name, known in OPS.items() if known == code), None)
+    if op is None:
+        known = ", ".join(f"{each} {name}" for name, each in OPS.items())
+        raise HwError(f"{where}: unknown op {code}; ops are {known}")
+    kinds = ", ".join(
+        f"{each[1]} {kind}" for each, (_, kind) in _BY_CODE.items() if each[0] == code
+    )
+    raise HwError(f"{where}: {op}: unknown kind {kind_code}; kinds are {kinds}")
