@@ -1,0 +1,86 @@
+"""Instructions with what they read and write, and the tokens that keep them in order.
+
+Each unit runs its instructions in order, the units at the same time. An instruction that needs what
+another unit has written, or overwrites what another unit has still to read, waits for a token of it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hw.npu.isa import UNITS, Instruction
+
+MEMORIES = ("FM", "INP", "ACC", "OUT")
+
+
+class Touch(NamedTuple):
+    """Cells of a memory that an instruction reads or writes: vectors, or entries."""
+
+    memory: str
+    cells: NDArray[np.int64]
+
+
+@dataclass(slots=True)
+class Step:
+    """An instruction of a unit.
+
+    macro : number of the macro node that it works for
+    """
+
+    unit: str
+    instruction: Instruction
+    macro: int
+    reads: list[Touch] = field(default_factory=list)
+    writes: list[Touch] = field(default_factory=list)
+
+
+def with_tokens(steps: list[Step], sizes: dict[str, int]) -> list[Instruction]:
+    """The instructions with their waits and signals, as few as keep the order.
+
+    sizes : cells of each memory
+    A step needs the last step of each other unit that wrote what it reads, or that read or wrote
+    what it writes. It waits for that, unless it is known to be done: by what the unit has waited for
+    before, and what those steps had waited for (vector clocks).
+    """
+    count = len(UNITS)
+    wrote = {name: np.full((count, size), -1, np.int64) for name, size in sizes.items()}
+    read = {name: np.full((count, size), -1, np.int64) for name, size in sizes.items()}
+    known = [np.full(count, -1, np.int64) for _ in UNITS]  # what each unit knows to be done
+    clocks: list[list[NDArray[np.int64]]] = [[] for _ in UNITS]  # at the end of each of its steps
+    places: list[list[int]] = [[] for _ in UNITS]  # numbers of its steps
+    waits, signals = [0] * len(steps), [0] * len(steps)
+    for number, step in enumerate(steps):
+        unit = UNITS.index(step.unit)
+        needs = np.full(count, -1, np.int64)
+        for memory, cells in step.reads:
+            if cells.size:
+                np.maximum(needs, wrote[memory][:, cells].max(1), out=needs)
+        for memory, cells in step.writes:
+            if cells.size:
+                np.maximum(needs, wrote[memory][:, cells].max(1), out=needs)
+                np.maximum(needs, read[memory][:, cells].max(1), out=needs)
+        # the latest first: what it had waited for may cover the others
+        open_ones = [other for other in range(count) if other != unit]
+        for other in sorted(open_ones, key=lambda u: -places[u][needs[u]] if needs[u] >= 0 else 1):
+            at = int(needs[other])
+            if at <= known[unit][other]:
+                continue
+            waits[number] |= 1 << other
+            signals[places[other][at]] |= 1 << unit
+            np.maximum(known[unit], clocks[other][at], out=known[unit])
+        here = len(places[unit])
+        known[unit][unit] = here
+        clocks[unit].append(known[unit].copy())
+        places[unit].append(number)
+        for memory, cells in step.reads:
+            read[memory][unit, cells] = here
+        for memory, cells in step.writes:
+            wrote[memory][unit, cells] = here
+    return [
+        step.instruction._replace(wait=waits[number], signal=signals[number])
+        for number, step in enumerate(steps)
+    ]

@@ -1,0 +1,111 @@
+"""The small memories of a core as they fill: micro-ops, parameter words, weight words."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from chipsim.chip.npu_shape import NpuShape
+from hw.npu.isa import ROUNDINGS, MicroOp
+from mapper.compiler.integer.formulas import Multiplier, Requantisation
+from mapper.compiler.memory.planner import blocks_of
+from mapper.errors import DoesNotFitError
+
+LANES = 16  # of a parameter word
+
+
+class Tables:
+    """What is loaded into a core before its first frame. Equal lists of micro-ops, and equal
+    parameters, are kept once."""
+
+    def __init__(self, shape: NpuShape) -> None:
+        self.shape = shape
+        self.micro_ops: list[MicroOp] = []
+        self.parameters: list[NDArray[np.int64]] = []
+        self.weights: list[NDArray[np.int64]] = []
+        self._known: dict[Any, int] = {}
+
+    def _require(self, used: int, have: int, memory: str, label: str) -> None:
+        if used > have:
+            raise DoesNotFitError(
+                f"{label}: {memory} memory: {used:,} words needed, a core has {have:,} "
+                f"({used - have:,} short); take a core with more, or more cores"
+            )
+
+    def add_micro_ops(self, ops: list[MicroOp], label: str) -> int:
+        """The place of the first one of a list."""
+        key = tuple(ops)
+        if key not in self._known:
+            self._known[key] = len(self.micro_ops)
+            self.micro_ops += ops
+            self._require(len(self.micro_ops), self.shape.micro_ops, "micro-op", label)
+        return self._known[key]
+
+    def add_parameters(self, words: list[NDArray[np.int64]], label: str) -> int:
+        """The place of the first one of some parameter words, shape (LANES,) each."""
+        key = tuple(word.tobytes() for word in words)
+        if key not in self._known:
+            self._known[key] = len(self.parameters)
+            self.parameters += words
+            self._require(len(self.parameters), self.shape.parameter_words, "parameter", label)
+        return self._known[key]
+
+    def add_weights(self, weights: NDArray[np.int64], label: str) -> int:
+        """The place of the first word of a layer's weights, shape (outputs, rows, columns, inputs).
+
+        Word ((ob * kh + ky) * kw + kx) * cb + c holds the weights of output block ob and input
+        block c; outputs and inputs that there are not are 0.
+        """
+        rows, columns = self.shape.rows, self.shape.columns
+        outputs, kh, kw, inputs = weights.shape
+        ob, cb = blocks_of(outputs, rows), blocks_of(inputs, columns)
+        whole = np.zeros((ob * rows, kh, kw, cb * columns), np.int64)
+        whole[:outputs, :, :, :inputs] = weights
+        words = whole.reshape(ob, rows, kh, kw, cb, columns).transpose(0, 2, 3, 4, 1, 5)
+        first = len(self.weights)
+        self.weights += list(words.reshape(-1, rows, columns))
+        self._require(len(self.weights), self.shape.weight_words, "weight", label)
+        return first
+
+    def add_bias(self, bias: NDArray[np.int64], label: str) -> int:
+        return self.add_parameters(lanes_of(bias), label)
+
+    def add_record(
+        self, how: Requantisation, channels: int, first: int, behind: int, label: str
+    ) -> int:
+        """The record of a requantisation, for output blocks from first to behind."""
+        offset = np.broadcast_to(np.asarray(how.offset, np.int64), (channels,))
+        flags = int(bool(offset.any())) | 2 * (how.negative is not None)
+        head = np.zeros(LANES, np.int64)
+        head[:6] = (
+            how.zero_point,
+            how.low,
+            how.high,
+            how.shift,
+            ROUNDINGS.index(how.rounding),
+            flags,
+        )
+        groups = [scale_words(how.factor, channels)]
+        if flags & 1:
+            groups.append(lanes_of(offset))
+        if how.negative is not None:
+            groups.append(scale_words(how.negative, channels))
+        words = [head]
+        for block in range(first, behind):
+            words += [group[block] for group in groups]
+        return self.add_parameters(words, label)
+
+
+def lanes_of(values: NDArray[np.int64]) -> list[NDArray[np.int64]]:
+    """Numbers of channels as parameter words; lanes without a channel are 0."""
+    count = blocks_of(values.size, LANES)
+    whole = np.zeros(count * LANES, np.int64)
+    whole[: values.size] = values
+    return list(whole.reshape(count, LANES))
+
+
+def scale_words(factor: Multiplier, channels: int) -> list[NDArray[np.int64]]:
+    """Multipliers and shifts as words: m0 above 6 bits of n."""
+    return lanes_of(np.broadcast_to((factor.m0 << 6) | factor.n, (channels,)).astype(np.int64))

@@ -1,0 +1,77 @@
+"""Where stored maps lie in the feature memory of a core."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from mapper.compiler.graph.macro import Macro
+from mapper.compiler.graph.tensor import Tensor
+from mapper.errors import DoesNotFitError
+
+
+class Region(NamedTuple):
+    """A map in memory: vector (row, column, block) at first + (row * width + column) * blocks + block.
+
+    born, dies : numbers of the macro nodes that write it and read it last
+    """
+
+    tensor: Tensor
+    first: int
+    vectors: int
+    born: int
+    dies: int
+
+
+def blocks_of(channels: int, columns: int) -> int:
+    """Vectors of a pixel."""
+    return -(-channels // columns)
+
+
+def plan_memory(
+    macros: list[Macro], inputs: list[Tensor], outputs: list[Tensor], columns: int, capacity: int,
+    reuse: bool = True,
+) -> dict[Tensor, Region]:  # fmt: skip
+    """Addresses of all stored maps; maps whose lives do not meet may share vectors.
+
+    Best fit in order of falling size. Inputs live from the start, outputs until the end of a frame.
+    Raises `DoesNotFitError` that names the largest sum of maps that are alive at once.
+    """
+    born = {tensor: -1 for tensor in inputs}
+    dies = dict(born)
+    for at, macro in enumerate(macros):
+        for tensor in macro.inputs:
+            dies[tensor] = at
+        born[macro.output] = dies[macro.output] = at
+    for tensor in outputs:
+        dies[tensor] = len(macros)
+    sizes = {t: t.height * t.width * blocks_of(t.channels, columns) for t in born}
+    placed: list[Region] = []
+    for tensor in sorted(born, key=lambda one: (-sizes[one], born[one])):
+        lives = (born[tensor], dies[tensor])
+        busy = sorted(
+            (one.first, one.first + one.vectors)
+            for one in placed
+            if not reuse or (one.born <= lives[1] and lives[0] <= one.dies)
+        )
+        gaps, end = [], 0
+        for first, behind in busy:
+            if first - end >= sizes[tensor]:
+                gaps.append((first - end, end))
+            end = max(end, behind)
+        first = min(gaps)[1] if gaps else end
+        placed.append(Region(tensor, first, sizes[tensor], *lives))
+    used = max((one.first + one.vectors for one in placed), default=0)
+    if used > capacity:
+        most = max(
+            range(-1, len(macros) + 1),
+            key=lambda at: sum(one.vectors for one in placed if one.born <= at <= one.dies),
+        )
+        names = [one.tensor.name for one in placed if one.born <= most <= one.dies]
+        raise DoesNotFitError(
+            f"feature memory: {used:,} vectors needed, a core has {capacity:,} "
+            f"({used - capacity:,} short); most at {', '.join(names[:4])}; take a core with more, "
+            "or more cores"
+        )
+    for one in placed:
+        one.tensor.address = one.first
+    return {one.tensor: one for one in placed}
