@@ -13,6 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from hw.npu.isa import FORMS, HEAD, MICRO_OP, RECORD, SCALE, UNITS, Field, Form
 from mapper.cli.main import COMMANDS, build_whole_parser, subparsers
 from mapper.settings import GROUPS, PRESETS, SETTINGS, UNLIMITED
 
@@ -207,6 +208,49 @@ def _place(exporter: Exporter, kind: str) -> str:
     return "yes" if kind in exporter.holds else "no"
 
 
+# ---- instructions ---------------------------------------------------------------------------
+
+
+def isa_form(form: Form) -> str:
+    """The section of a form: its kinds and its fields."""
+    kinds = [
+        [f"`{form.op}.{kind}`", str(code), plain(meaning)]
+        for kind, (code, meaning) in form.kinds.items()
+    ]
+    return "\n".join(
+        [
+            f"## {form.op}: {form.title}\n",
+            table(["instruction", "kind", "what it does"], kinds),
+            isa_fields(form.fields),
+        ]
+    )
+
+
+def isa_fields(fields: tuple[Field, ...]) -> str:
+    """Where the fields of a word are, and what they mean."""
+    return table(["bits", "field", "values", "meaning"], [_isa_field(field) for field in fields])
+
+
+def _isa_field(field: Field) -> list[str]:
+    bits = f"{field.high}:{field.low}" if field.width > 1 else str(field.low)
+    named = [f"{code} `{name}`" for code, name in enumerate(field.values)]
+    values = ", ".join(named) or f"{field.least:,} to {field.most:,}"
+    return [bits, f"`{field.name}`", values, plain(field.meaning)]
+
+
+def isa_record() -> str:
+    """The lanes of the first word of a record."""
+    rows = [
+        [str(lane), f"`{name}`", plain(what)] for lane, (name, what) in enumerate(RECORD.items())
+    ]
+    return table(["lane", "name", "meaning"], rows)
+
+
+def isa_units() -> str:
+    """The bits of `wait` and `signal`."""
+    return table(["bit", "unit"], [[str(bit), f"`{unit}`"] for bit, unit in enumerate(UNITS)])
+
+
 PARTS: dict[str, Callable[[], str]] = {
     "commands": commands,
     "settings": settings,
@@ -214,6 +258,14 @@ PARTS: dict[str, Callable[[], str]] = {
     "chips": chips,
     "formats": formats,
     "exports": exports,
+    "isa-head": partial(isa_fields, HEAD),
+    "isa-units": isa_units,
+    **{
+        f"isa-{form.op}-{next(iter(form.kinds))}".lower(): partial(isa_form, form) for form in FORMS
+    },
+    "isa-micro-op": partial(isa_fields, MICRO_OP),
+    "isa-scale": partial(isa_fields, SCALE),
+    "isa-record": isa_record,
 }
 
 
@@ -225,7 +277,7 @@ def fill(text: str) -> str:
 def _fill_source(app: Sphinx, name: str, source: list[str]) -> None:
     if MARK.search(source[0]):
         app.env.note_dependency(__file__)
-        for package in ("mapper", "storage", "chipsim"):
+        for package in ("mapper", "storage", "chipsim", "hw"):
             for module in (ROOT / package).rglob("*.py"):
                 app.env.note_dependency(str(module))
         source[0] = fill(source[0])

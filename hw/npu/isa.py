@@ -86,7 +86,7 @@ _AREA = (
 _SLOTS = "0, or two slots: odd frames use addresses 2^(pp+2) vectors higher"
 
 FORMS = (
-    Form("CTRL", "Order and synchronisation", {
+    Form("CTRL", "order and synchronisation", {
         "NOP": (0, "does nothing; still waits and signals"),
         "WAIT": (1, "the queue waits until `stream` has counted `count`, and takes them"),
         "SEND": (2, "adds `count` to `stream` of core (`x`, `y`)"),
@@ -99,19 +99,19 @@ FORMS = (
         Field("y", 53, 46, "row of the core that is sent to"),
         Field("drain", 54, 54, "END: 1 waits until all units are idle and clears all tokens"),
     )),
-    Form("CTRL", "Base addresses", {"BASE": (4, "sets a base register")}, (
+    Form("CTRL", "base addresses", {"BASE": (4, "sets a base register")}, (
         _QUEUE,
         Field("space", 19, 18, "which register", values=("load", "store", "weights")),
         Field("value", 51, 20, "its new value"),
     )),
-    Form("CTRL", "Distances of pairs", {"DIST": (5, "sets the distances of dual cores")}, (
+    Form("CTRL", "distances of pairs", {"DIST": (5, "sets the distances of dual cores")}, (
         _QUEUE,
         Field("inp", 29, 18, "between the two inputs of a pair"),
         Field("acc", 41, 30, "between the two accumulators of a pair"),
         Field("wgt", 53, 42, "between the two weight words of a pair"),
         Field("src", 69, 54, "between the two vectors that a load packs into one; 0 packs none"),
     )),
-    Form("LOAD", "Maps", {
+    Form("LOAD", "maps", {
         "INP": (0, "from a map to the input buffer"),
         "ACC8": (1, "from a map to accumulators, bytes sign-extended"),
         "ACC32": (2, "from a map to accumulators, four vectors an entry"),
@@ -126,7 +126,7 @@ FORMS = (
         Field("value", 119, 104, "what every lane of a pad pixel holds", signed=True),
         Field("pp", 123, 120, _SLOTS),
     )),
-    Form("LOAD", "Bias", {"BIAS": (3, "from parameters to accumulators")}, (
+    Form("LOAD", "bias", {"BIAS": (3, "from parameters to accumulators")}, (
         Field("dst", 27, 16, "first accumulator"),
         Field("bm", 37, 28, "first parameter word"),
         Field("n_out", 45, 38, "outer count, one parameter word each"),
@@ -134,7 +134,7 @@ FORMS = (
         Field("dst_out", 69, 58, "accumulators from an outer step to the next"),
         Field("dst_in", 75, 70, "accumulators from an inner step to the next"),
     )),
-    Form("LOAD", "Windows", {"WIN": (4, "columns of the im2col matrix of a T-mode map")}, (
+    Form("LOAD", "windows", {"WIN": (4, "columns of the im2col matrix of a T-mode map")}, (
         Field("dst", 27, 16, "first vector of the input buffer"),
         Field("src", 40, 28, "first word of the map"),
         Field("head", 50, 41, "first packet header"),
@@ -151,18 +151,18 @@ FORMS = (
         Field("groups", 113, 108, "groups of four channels"),
         Field("value", 121, 114, "what every lane of a pad pixel holds", signed=True),
     )),
-    Form("LOAD", "Weights from the host", {"WSTREAM": (5, "asks the host for weight words")}, (
+    Form("LOAD", "weights from the host", {"WSTREAM": (5, "asks the host for weight words")}, (
         Field("dst", 27, 16, "first weight word that is written"),
         Field("words", 39, 28, "weight words"),
         Field("host", 71, 40, "address of the first word in the host's memory"),
     )),
-    Form("LOAD", "Tables", {"TABLE": (6, "refills a small memory")}, (
+    Form("LOAD", "tables", {"TABLE": (6, "refills a small memory")}, (
         Field("dst", 27, 16, "first word of that memory"),
         Field("src", 43, 28, "first vector that is read, behind the base of loads"),
         Field("vectors", 57, 44, "vectors"),
         Field("memory", 59, 58, "which memory", values=("micro_ops", "parameters", "headers")),
     )),
-    Form("GEMM", "Matrix unit", {
+    Form("GEMM", "matrix unit", {
         "INT8": (0, "int8 times int8"),
         "BINARY": (1, "128 channels of one bit a row: 2 popcount(xnor) - 128"),
         "DUAL_PIXEL": (2, "int8, two pixels at once"),
@@ -185,7 +185,7 @@ FORMS = (
         Field("bm", 119, 110, "parameter word of the bias, to which that of the micro-op is added"),
         Field("dyn", 120, 120, "1: waits for every weight word that comes from the host"),
     )),
-    Form("ALU", "Accumulators", {
+    Form("ALU", "accumulators", {
         "ADD": (0, "x + s"),
         "MAX": (1, "the larger of x and s"),
         "MIN": (2, "the smaller of x and s"),
@@ -209,7 +209,7 @@ FORMS = (
         Field("rec", 118, 109, "first parameter word of RMUL and MAC2"),
         Field("out", 119, 119, "1: results go to the result buffer as well"),
     )),
-    Form("RQ", "Requantisation, in the ALU", {
+    Form("RQ", "requantisation, in the ALU", {
         "RQ": (0, "one multiplier a channel"),
         "LEAKY": (1, "two multipliers a channel, chosen by the sign"),
         "THRESHOLD": (2, "one bit a channel, packed"),
@@ -224,7 +224,7 @@ FORMS = (
         Field("bits", 88, 77, "THRESHOLD: first entry of results for packed vectors"),
         Field("block", 94, 89, "THRESHOLD: number of the first block"),
     )),
-    Form("STORE", "Results", {
+    Form("STORE", "results", {
         "LOCAL": (0, "results to a map of this core"),
         "REMOTE": (1, "results to a map of core (`x`, `y`)"),
         "HOST": (2, "results to the host"),

@@ -14,6 +14,7 @@ from types import ModuleType
 import numpy as np
 import pytest
 
+from hw.npu.isa import FORMS, HEAD, MICRO_OP, RECORD, SCALE
 from mapper.cli.main import COMMANDS, build_whole_parser, main, subparsers
 from mapper.exports import EXPORTS as MAPPINGS
 from mapper.graph.rows import COPY
@@ -283,3 +284,23 @@ def test_the_site_is_built(tmp_path: Path) -> None:
         assert not loaded.search(page.read_text()), page
     for picture in ("_images/stages.svg", "noc-latency-light.svg", "noc-latency-dark.svg"):
         assert (site / picture).is_file()
+
+
+def test_every_instruction_has_its_bits_on_the_page(generated: ModuleType) -> None:
+    text = generated.fill((DOCS / "reference" / "isa.md").read_text())
+    assert (
+        "| 119:104 | `value` | -32,768 to 32,767 |" in text
+    )
+    assert "| 54 | `drain` | 0 to 1 |" in text
+    sections = re.split(r"^## ", text, flags=re.MULTILINE)
+    for form in FORMS:
+        (section,) = (each for each in sections if each.startswith(f"{form.op}: {form.title}\n"))
+        for kind, (code, meaning) in form.kinds.items():
+            assert f"| `{form.op}.{kind}` | {code} | {generated.plain(meaning)} |\n" in section
+        rows = re.findall(r"^\| [\d:]+ \| `(\w+)` \| .* \| .* \|$", section, re.MULTILINE)
+        assert rows[: len(form.fields)] == [field.name for field in form.fields]
+    for fields in (HEAD, MICRO_OP, SCALE):
+        for field in fields:
+            assert re.search(rf"\| {field.high}(:{field.low})? \| `{field.name}` \|", text)
+    for lane, name in enumerate(RECORD):
+        assert f"| {lane} | `{name}` |" in text
