@@ -206,7 +206,7 @@ FORMS = (
         Field("source", 90, 89, "what s is", values=("immediate", "accumulator", "parameters")),
         Field("imm", 106, 91, "the immediate", signed=True),
         Field("round", 108, 107, "rounding of RSHR and RMUL", values=ROUNDINGS),
-        Field("rec", 118, 109, "first parameter word of RMUL and MAC2"),
+        Field("rec", 118, 109, "parameter word of MAC2; that of RMUL is the next one"),
         Field("out", 119, 119, "1: results go to the result buffer as well"),
     )),
     Form("RQ", "requantisation, in the ALU", {

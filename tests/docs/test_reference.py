@@ -288,9 +288,7 @@ def test_the_site_is_built(tmp_path: Path) -> None:
 
 def test_every_instruction_has_its_bits_on_the_page(generated: ModuleType) -> None:
     text = generated.fill((DOCS / "reference" / "isa.md").read_text())
-    assert (
-        "| 119:104 | `value` | -32,768 to 32,767 |" in text
-    )
+    assert "| 119:104 | `value` | -32,768 to 32,767 |" in text
     assert "| 54 | `drain` | 0 to 1 |" in text
     sections = re.split(r"^## ", text, flags=re.MULTILINE)
     for form in FORMS:
