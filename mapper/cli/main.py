@@ -20,6 +20,7 @@ from mapper.version import version
 
 COMMANDS = {
     "run": "map a network onto a chip: the whole job",
+    "compile": "compile a trained model to programs for the cores",
     "import": "convert a file to a network file",
     "export": "convert a network file, or the traffic of a mapping, to another format",
     "generate": "make a synthetic network",

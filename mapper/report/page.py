@@ -37,7 +37,7 @@ def render(views: list[View]) -> bytes:
     """The page of one mapping, or of two side by side, as UTF-8."""
     if not 1 <= len(views) <= 2:
         raise ValueError(f"{len(views)} mappings; a page shows one or two")
-    style, script = _asset("page.css"), _asset("page.js")
+    style, script = asset("page.css"), asset("page.js")
     first = views[0]
     if len(views) == 1:
         title = f"{first.network} on {first.chip.name}"
@@ -97,7 +97,7 @@ def templates() -> Environment:
     return made
 
 
-def _asset(name: str) -> str:
+def asset(name: str) -> str:
     return files("mapper.report").joinpath(name).read_text(encoding="utf-8")
 
 

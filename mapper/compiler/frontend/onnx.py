@@ -45,6 +45,11 @@ class Reader:
         self.values: dict[str, Value] = dict(self.model.constants)
         self.why = ""
 
+    @property
+    def opsets(self) -> list[tuple[str, int]]:
+        """Domains and versions of the operators."""
+        return self.model.opsets
+
     def read(self) -> Graph:
         """The graph; raises `MapperError` that names file and node."""
         for name, shape in self.model.inputs:

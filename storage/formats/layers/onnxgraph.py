@@ -135,6 +135,11 @@ class Model:
         for given in graph.output:
             self.uses[given.name] = self.uses.get(given.name, 0) + 1
 
+    @property
+    def opsets(self) -> list[tuple[str, int]]:
+        """Domain and version of each set of operators."""
+        return [(str(opset.domain), int(opset.version)) for opset in self._opsets]
+
     def _check_versions(self, model: Any) -> None:
         """Raise `BadInputError` if the installed library does not know what the model means."""
         newest = int(self._onnx.IR_VERSION)

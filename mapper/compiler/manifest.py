@@ -1,0 +1,167 @@
+"""The folder of a compiled model: what is in it, written and read.
+
+manifest.json    what was compiled of what, for what; hashes of all other files
+host_plan.json   what the host does around the cores
+graph.json, graph.npz   the graph of integers, the reference that programs are compared with
+core_X_Y.npc     the program of a core
+report.json, report.html
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from chipsim.chip.model import Chip
+from chipsim.chip.npu_shape import NpuShape
+from hw.npu.programs import encode_micro_ops, encode_program
+from mapper.compiler.codegen.image import Image, pack_image, unpack_image
+from mapper.compiler.graph.graph import Graph
+from mapper.compiler.graph.text import Arrays, graph_from_json, graph_to_json
+from mapper.compiler.partition.hostplan import Step
+from mapper.compiler.pipeline import Compiled
+from mapper.compiler.settings import CompileSettings
+from mapper.errors import MapperError
+from mapper.version import version
+from storage.files import read_input, write_file
+
+MANIFEST, SCHEMA = "manifest.json", 1
+HOST_PLAN, GRAPH, CONSTANTS = "host_plan.json", "graph.json", "graph.npz"
+MOST_JSON, MOST_FILE = 1 << 28, 1 << 31  # bytes
+
+
+class CompiledFolder(NamedTuple):
+    """What a folder holds.
+
+    host : the steps of the host plan
+    graph : of integers, the reference
+    images : by core, (x, y)
+    """
+
+    path: Path
+    manifest: dict[str, Any]
+    host: list[Step]
+    graph: Graph
+    images: dict[tuple[int, int], Image]
+
+
+def is_compiled(folder: Path) -> bool:
+    """Whether a folder is one of a compiled model."""
+    return (folder / MANIFEST).is_file()
+
+
+def write_folder(
+    folder: Path, model: Path, chip: Chip, shape: NpuShape, settings: CompileSettings,
+    compiled: Compiled, form: dict[str, Any],
+) -> dict[str, Any]:  # fmt: skip
+    """Write a compiled model; returns its manifest. form : how samples become the model's input."""
+    core = int(np.flatnonzero(chip.usable)[0])
+    x, y = core % chip.width, core // chip.width
+    files = {
+        f"core_{x}_{y}.npc": pack_image(image_of(compiled, shape, (x, y))),
+        HOST_PLAN: _json({"steps": compiled.host}),
+    }
+    graph, constants = graph_to_json(compiled.graph)
+    files |= {GRAPH: _json(graph), CONSTANTS: _npz(constants)}
+    for name, data in files.items():
+        write_file(folder / name, data)
+    manifest = {
+        "schema": SCHEMA,
+        "tool": f"mapper {version()}",
+        "model": {"name": model.name, "sha256": hashlib.sha256(model.read_bytes()).hexdigest()},
+        "settings": settings.as_json(),
+        "samples": form,
+        "chip": chip.to_json(),
+        "shape": {name: getattr(shape, name) for name in shape.__slots__},
+        "cores": [{"x": x, "y": y, "file": f"core_{x}_{y}.npc"}],
+        "maps": [
+            {
+                "name": tensor.name,
+                "core": [x, y],
+                "address": region.first,
+                "vectors": region.vectors,
+                "shape": list(tensor.shape),
+                "bits": tensor.bits,
+                "scale": tensor.scale,
+                "zero_point": tensor.zero_point,
+            }
+            for tensor, region in compiled.regions.items()
+        ],
+        "files": {name: hashlib.sha256(data).hexdigest() for name, data in files.items()},
+    }
+    write_file(folder / MANIFEST, _json(manifest))
+    return manifest
+
+
+def image_of(compiled: Compiled, shape: NpuShape, core: tuple[int, int]) -> Image:
+    """What is loaded into a core before its first frame."""
+    tables = compiled.tables
+    info = {
+        "shape": {name: getattr(shape, name) for name in shape.__slots__},
+        "core": list(core),
+    }
+    return Image(
+        info,
+        encode_program(compiled.program),
+        encode_micro_ops(tables.micro_ops),
+        np.array(tables.weights, np.int8).reshape(-1, shape.rows, shape.columns),
+        np.array(tables.parameters, np.int64).astype(np.int32).reshape(-1, 16),
+        b"",
+        np.zeros((0, shape.columns), np.uint8),
+    )
+
+
+def read_folder(folder: Path) -> CompiledFolder:
+    """A compiled model; raises `MapperError` that names the file that is missing or damaged."""
+    manifest = _read_json(folder / MANIFEST)
+    try:
+        if manifest["schema"] != SCHEMA:
+            raise MapperError(
+                f"{folder / MANIFEST}: of version {manifest['schema']!r}, this mapper reads "
+                f"{SCHEMA}; compile the model again"
+            )
+        data = {name: _checked(folder / name, wanted) for name, wanted in manifest["files"].items()}
+        host = json.loads(data[HOST_PLAN])["steps"]
+        with np.load(io.BytesIO(data[CONSTANTS]), allow_pickle=False) as arrays:
+            graph = graph_from_json(json.loads(data[GRAPH]), dict(arrays))
+        images = {
+            (one["x"], one["y"]): unpack_image(data[one["file"]], str(folder / one["file"]))
+            for one in manifest["cores"]
+        }
+    except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
+        raise MapperError(
+            f"{folder}: what its files say does not fit together; compile the model again"
+        ) from error
+    return CompiledFolder(folder, manifest, host, graph, images)
+
+
+def _checked(path: Path, wanted: str) -> bytes:
+    data = read_input(path, MOST_FILE)
+    if hashlib.sha256(data).hexdigest() != wanted:
+        raise MapperError(f"{path}: is not what was compiled (its hash differs); compile again")
+    return data
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    try:
+        found = json.loads(read_input(path, MOST_JSON))
+    except ValueError as error:
+        raise MapperError(f"{path}: is no JSON; compile the model again") from error
+    if not isinstance(found, dict) or not isinstance(found.get("files"), dict):
+        raise MapperError(f"{path}: is no manifest of a compiled model; compile the model again")
+    return found
+
+
+def _json(value: Any) -> bytes:
+    return (json.dumps(value, indent=1, sort_keys=True) + "\n").encode()
+
+
+def _npz(arrays: Arrays) -> bytes:
+    buffer = io.BytesIO()
+    np.savez_compressed(buffer, allow_pickle=False, **arrays)
+    return buffer.getvalue()

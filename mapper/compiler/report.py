@@ -1,0 +1,116 @@
+"""What report.json says of a compiled model."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from chipsim.chip.model import Chip
+from chipsim.chip.npu_shape import NpuShape
+from mapper.compiler.graph.macro import Macro
+from mapper.compiler.graph.node import Conv, Host
+from mapper.compiler.memory.planner import blocks_of
+from mapper.compiler.pipeline import Compiled
+from mapper.compiler.settings import CompileSettings
+from mapper.report.compiled.page import render_compiled
+from mapper.report.make import PAGE
+from mapper.results.output_folder import REPORT
+from storage.files import write_file
+
+Report = dict[str, Any]
+
+
+def report_of(
+    compiled: Compiled, model: str, chip: Chip, shape: NpuShape, settings: CompileSettings
+) -> Report:
+    """All that the page shows, and more, as an object for JSON."""
+    tables = compiled.tables
+    used = {
+        "feature": max(one.first + one.vectors for one in compiled.regions.values()),
+        "weight": len(tables.weights),
+        "parameter": len(tables.parameters),
+        "micro-op": len(tables.micro_ops),
+        "instruction": len(compiled.program),
+    }
+    capacity = {
+        "feature": shape.map_vectors,
+        "weight": shape.weight_words,
+        "parameter": shape.parameter_words,
+        "micro-op": shape.micro_ops,
+        "instruction": shape.instructions,
+    }
+    return {
+        "schema": 1,
+        "kind": "compiled",
+        "model": model,
+        "chip": chip.to_json(),
+        "npu": shape.name,
+        "settings": settings.as_json(),
+        "signal_db": compiled.signal,
+        "layers": [
+            _layer(compiled, number, macro, shape) for number, macro in enumerate(compiled.macros)
+        ],
+        "host": [
+            {"nodes": list(node.sources), "op": node.operator.node.kind, "why": node.operator.why}
+            for node in compiled.graph.nodes
+            if isinstance(node.operator, Host)
+        ],
+        "memories": {name: {"used": used[name], "capacity": capacity[name]} for name in used},
+        "maps": [
+            {
+                "name": tensor.name,
+                "first": region.first,
+                "vectors": region.vectors,
+                "born": region.born,
+                "dies": region.dies,
+            }
+            for tensor, region in compiled.regions.items()
+        ],
+        "log": compiled.log,
+        "seconds": compiled.seconds,
+    }
+
+
+def write_report(folder: Path, report: Report) -> None:
+    """report.json and report.html of a compiled folder."""
+    write_file(folder / REPORT, (json.dumps(report, indent=1) + "\n").encode())
+    write_file(folder / PAGE, render_compiled(report))
+
+
+def _layer(compiled: Compiled, number: int, macro: Macro, shape: NpuShape) -> Report:
+    """A macro node: what it is of, what it makes, and what it takes."""
+    steps = [step for step in compiled.steps if step.macro == number]
+    output = macro.output
+    return {
+        "nodes": list(macro.sources),
+        "operators": [node.kind for node in macro.nodes],
+        "shape": list(output.shape),
+        "scale": output.scale,
+        "zero_point": output.zero_point,
+        "products": products(macro),
+        "matrix_calls": matrix_calls(macro, shape),
+        "instructions": {
+            unit: sum(step.unit == unit for step in steps)
+            for unit in ("LOAD", "GEMM", "ALU", "STORE")
+        },
+    }
+
+
+def products(macro: Macro) -> int:
+    """Multiplications of a frame that the model asks for."""
+    conv = macro.conv
+    if conv is None:
+        return 0
+    outputs, kh, kw, inputs = conv.inputs[1].shape
+    return conv.output.height * conv.output.width * outputs * kh * kw * inputs
+
+
+def matrix_calls(macro: Macro, shape: NpuShape) -> int:
+    """Calls of the matrix unit for a frame, without what tiles compute twice."""
+    conv = macro.conv
+    if conv is None or not isinstance(conv.operator, Conv):
+        return 0
+    outputs, kh, kw, inputs = conv.inputs[1].shape
+    blocks = blocks_of(outputs, shape.rows) * blocks_of(inputs, shape.columns)
+    return conv.output.height * conv.output.width * kh * kw * blocks

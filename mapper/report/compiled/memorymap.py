@@ -1,0 +1,54 @@
+"""The feature memory of a core as a picture: maps over the layers that they live for."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+WIDTH, HEIGHT, MARGIN = 720, 320, 44
+
+
+class Box(NamedTuple):
+    """A map, in pixels of the picture."""
+
+    x: float
+    y: float
+    width: float
+    height: float
+    name: str
+    title: str
+
+
+class MemoryMap(NamedTuple):
+    width: int
+    height: int
+    boxes: list[Box]
+    ticks: list[tuple[float, str]]
+    rows: list[tuple[float, str]]
+
+
+def memory_map(report: dict[str, Any]) -> MemoryMap:
+    """Addresses upwards, layers to the right; a map stands from the layer that writes it to the
+    last one that reads it."""
+    layers = len(report["layers"])
+    used = max(1, report["memories"]["feature"]["used"])
+    across = (WIDTH - MARGIN) / (layers + 2)
+    up = (HEIGHT - MARGIN) / used
+    boxes = []
+    for one in report["maps"]:
+        first, last = one["born"] + 1, one["dies"] + 1
+        boxes.append(
+            Box(
+                MARGIN + first * across,
+                HEIGHT - MARGIN - (one["first"] + one["vectors"]) * up,
+                (last - first + 1) * across,
+                one["vectors"] * up,
+                one["name"],
+                f"{one['name']}: {one['vectors']:,} vectors from {one['first']:,}",
+            )
+        )
+    ticks = [(MARGIN + 0.5 * across, "in"), (MARGIN + (layers + 1.5) * across, "out")]
+    ticks += [(MARGIN + (at + 1.5) * across, str(at)) for at in range(layers) if layers <= 40]
+    rows = [
+        (HEIGHT - MARGIN - used * share * up, f"{int(used * share):,}") for share in (0, 0.5, 1)
+    ]
+    return MemoryMap(WIDTH, HEIGHT, boxes, sorted(ticks), rows)
