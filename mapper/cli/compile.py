@@ -62,6 +62,8 @@ def add_form(group: argparse._ActionsContainer) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
+    from storage.samples import parse_form, read_samples
+
     from chipsim.chip.npu_shape import NPU_SHAPES
     from mapper.compiler.manifest import write_folder
     from mapper.compiler.pipeline import compile_model, read_model
@@ -69,7 +71,6 @@ def run(options: argparse.Namespace) -> int:
     from mapper.compiler.settings import CompileSettings
     from mapper.errors import MapperError, UsageError
     from mapper.results.output_folder import output_folder
-    from storage.samples import parse_form, read_samples
 
     chip = common.named_chip(options.chip)
     shape = NPU_SHAPES.get(options.npu)

@@ -290,7 +290,8 @@ class Emitter:
             "source": 1,
         }
         kinds = [("MOV", ops[: made.blocks]), ("ADD" if mean else "MAX", ops[made.blocks :])]
-        for kind, some in [one for one in kinds if one[1]]:
+        kinds = [one for one in kinds if one[1]]
+        for kind, some in kinds:
             more = {
                 "uop": self.tables.add_micro_ops(some, self.macro.label),
                 "uops": len(some),
@@ -370,20 +371,16 @@ def _matrix_ops(
     """
     inputs, sums, weights, begins = where
     (kh, kw), (dh, dw) = window.size, window.dilation
-    ops = []
-    for place, ob in enumerate(range(*outputs)):
-        for c in range(taken.size):
-            for ky in range(kh):
-                for kx in range(kw):
-                    ops.append(
-                        MicroOp(
-                            acc=sums.first + place * sums.pixels,
-                            inp=inputs.first
-                            + (c * inputs.rows + ky * dh) * inputs.columns
-                            + kx * dw,
-                            wgt=weights + ((ob * kh + ky) * kw + kx) * blocks + taken.first + c,
-                            bm=ob,
-                            init=int(begins and not (c or ky or kx)),
-                        )
-                    )
-    return ops
+    return [
+        MicroOp(
+            acc=sums.first + place * sums.pixels,
+            inp=inputs.first + (c * inputs.rows + ky * dh) * inputs.columns + kx * dw,
+            wgt=weights + ((ob * kh + ky) * kw + kx) * blocks + taken.first + c,
+            bm=ob,
+            init=int(begins and not (c or ky or kx)),
+        )
+        for place, ob in enumerate(range(*outputs))
+        for c in range(taken.size)
+        for ky in range(kh)
+        for kx in range(kw)
+    ]

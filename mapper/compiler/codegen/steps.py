@@ -1,7 +1,8 @@
 """Instructions with what they read and write, and the tokens that keep them in order.
 
-Each unit runs its instructions in order, the units at the same time. An instruction that needs what
-another unit has written, or overwrites what another unit has still to read, waits for a token of it.
+Each unit runs its instructions in order, the units at the same time. An instruction that needs
+what another unit has written, or overwrites what another unit has still to read, waits for a token
+of it.
 """
 
 from __future__ import annotations
@@ -43,8 +44,8 @@ def with_tokens(steps: list[Step], sizes: dict[str, int]) -> list[Instruction]:
 
     sizes : cells of each memory
     A step needs the last step of each other unit that wrote what it reads, or that read or wrote
-    what it writes. It waits for that, unless it is known to be done: by what the unit has waited for
-    before, and what those steps had waited for (vector clocks).
+    what it writes. It waits for that, unless it is known to be done: by what the unit has waited
+    for before, and what those steps had waited for (vector clocks).
     """
     count = len(UNITS)
     wrote = {name: np.full((count, size), -1, np.int64) for name, size in sizes.items()}

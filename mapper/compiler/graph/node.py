@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
-from mapper.compiler.graph.tensor import Pad, Tensor
+from mapper.compiler.graph.tensor import NO_PAD, Pad, Tensor
 from mapper.compiler.integer.formulas import AddFactors, Requantisation
 
 
@@ -22,7 +22,7 @@ class Window:
 
     size: tuple[int, int]
     stride: tuple[int, int] = (1, 1)
-    pad: Pad = Pad()
+    pad: Pad = NO_PAD
     dilation: tuple[int, int] = (1, 1)
 
     @property

@@ -26,6 +26,9 @@ class Pad(NamedTuple):
         return f"[[0,0],[{self.top},{self.bottom}],[{self.left},{self.right}],[0,0]]"
 
 
+NO_PAD = Pad()
+
+
 @dataclass(slots=True, eq=False)
 class Tensor:
     """A map, a vector, or a constant.
@@ -43,7 +46,7 @@ class Tensor:
     type: Type = "float32"
     scale: float = 1.0
     zero_point: int = 0
-    pad: Pad = Pad()
+    pad: Pad = NO_PAD
     stored: bool = False
     address: int | None = None
     value: NDArray[Any] | None = None

@@ -27,7 +27,7 @@ _TUPLES: dict[str, Any] = {
 
 
 def graph_to_json(graph: Graph) -> tuple[dict[str, Any], Arrays]:
-    """A graph of integers as an object for JSON, and its constants; nodes of the host are left out."""
+    """A graph of integers as an object for JSON, and its constants; without nodes of the host."""
     tensors = list(graph.tensors())
     number = {tensor: at for at, tensor in enumerate(tensors)}
     arrays: Arrays = {

@@ -10,7 +10,8 @@ from mapper.errors import DoesNotFitError
 
 
 class Region(NamedTuple):
-    """A map in memory: vector (row, column, block) at first + (row * width + column) * blocks + block.
+    """A map in memory: vector (row, column, block) lies at
+    first + (row * width + column) * blocks + block.
 
     born, dies : numbers of the macro nodes that write it and read it last
     """
@@ -36,7 +37,7 @@ def plan_memory(
     Best fit in order of falling size. Inputs live from the start, outputs until the end of a frame.
     Raises `DoesNotFitError` that names the largest sum of maps that are alive at once.
     """
-    born = {tensor: -1 for tensor in inputs}
+    born = dict.fromkeys(inputs, -1)
     dies = dict(born)
     for at, macro in enumerate(macros):
         for tensor in macro.inputs:

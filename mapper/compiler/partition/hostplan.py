@@ -26,7 +26,7 @@ Cores = Callable[[dict[str, Data]], dict[str, Data]]
 
 
 def plan_host(graph: Graph, opsets: list[tuple[str, int]]) -> list[Step]:
-    """The steps around a graph of integers, all of whose nodes but those of the host run on cores."""
+    """The steps around a graph of integers, whose nodes run on cores, but for those of the host."""
     steps: list[Step] = []
     for name, view in graph.inputs.items():
         steps.append({"do": "quantise", "value": name, **_stored(view)})
@@ -35,12 +35,14 @@ def plan_host(graph: Graph, opsets: list[tuple[str, int]]) -> list[Step]:
     back: dict[str, View] = {}
     for node in hosted:
         assert isinstance(node.operator, Host)
-        for name, value in zip(node.operator.node.proto.input, node.operator.given, strict=True):
-            if isinstance(value, View) and value.tensor not in made:
-                back[name] = value
+        taken = zip(node.operator.node.proto.input, node.operator.given, strict=True)
+        back |= {
+            name: value
+            for name, value in taken
+            if isinstance(value, View) and value.tensor not in made
+        }
     back |= {name: view for name, view in graph.outputs.items() if view.tensor not in made}
-    if any(graph.maker(view.tensor) is None for view in back.values()):
-        back = {name: view for name, view in back.items() if graph.maker(view.tensor) is not None}
+    back = {name: view for name, view in back.items() if graph.maker(view.tensor) is not None}
     steps.append({"do": "cores", "results": [view.tensor.name for view in back.values()]})
     for name, view in back.items():
         steps.append({"do": "dequantise", "value": name, **_stored(view)})
@@ -138,7 +140,7 @@ def _run_node(step: Step, known: Mapping[str, Data]) -> dict[str, Data]:
 
     evaluator = ReferenceEvaluator(load_model_from_string(base64.b64decode(step["model"])))
     frames = known[step["inputs"][0]].shape[0]
-    rows = []
+    rows: list[Any] = []
     for frame in range(frames):
         feeds = {name: known[name][frame : frame + 1] for name in step["inputs"]}
         try:

@@ -14,9 +14,11 @@ def pool_sums_first(graph: Graph) -> list[str]:
     Legal where no channel's factor is negative, for requantisation never decreases then.
     """
     told = []
-    for node in [node for node in graph.nodes if isinstance(node.operator, Pool)]:
+    for node in list(graph.nodes):
+        if not isinstance(node.operator, Pool) or node.operator.kind != "max":
+            continue
         maker = graph.maker(node.inputs[0])
-        if node.operator.kind != "max" or maker is None or any(node.operator.window.pad):
+        if maker is None or any(node.operator.window.pad):
             continue
         if not isinstance(maker.operator, Requantise) or graph.only_user(maker.output) is not node:
             continue

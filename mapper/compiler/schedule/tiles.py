@@ -110,8 +110,8 @@ def largest_cut(macro: Macro, shape: NpuShape) -> Cut:
                 if rows and (rows >= min(4, height) or outputs == 1):
                     return Cut(_even(height, rows), columns, outputs, inputs)
     raise DoesNotFitError(
-        f"{macro.label}: not one pixel of it fits half of the buffers ({half_inputs} input vectors, "
-        f"{half_entries} accumulators); take a core with more"
+        f"{macro.label}: not one pixel of it fits half of the buffers ({half_inputs} input "
+        f"vectors, {half_entries} accumulators); take a core with more"
     )
 
 
