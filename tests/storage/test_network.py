@@ -90,11 +90,11 @@ def test_attributes(tmp_path: Path) -> None:
         "depth": np.array([-3, -2, 40]),
         "Größe": np.array([1, 2, 3], np.uint8),
     }
-    with NetworkWriter(tmp_path / "net.bin", 3, provenance={"from": "a test"}) as writer:
+    with NetworkWriter(tmp_path / "net.bin", 3) as writer:
         for name, values in given_values.items():
             writer.set_attribute(name, values)
         writer.set_attribute("layer", np.array([1, 0, 1]), ["in", "out"])
-        meta = writer.finish()
+        meta = writer.finish({"from": "a test"})
     assert meta.total_size == 8
     with NetworkFile(tmp_path / "net.bin") as net:
         assert net.meta.provenance == {"from": "a test", "traffic": {"source": "rates"}}
