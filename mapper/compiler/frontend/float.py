@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -178,13 +178,14 @@ def arithmetic(reader: Reader, node: OnnxNode, inputs: list[Any]) -> Value | Non
     if node.kind == "Div" and (turned or not numbers.all()):
         reader.why = "it divides by a map, or by zero"
         return None
-    factor, offset = {
+    divisor = np.where(numbers == 0, one, numbers)
+    changes: dict[str, tuple[NDArray[Any], NDArray[Any]]] = {
         "Add": (one, numbers),
         "Sub": (-one, numbers) if turned else (one, -numbers),
         "Mul": (numbers, zero),
-        "Div": (one / np.where(numbers == 0, 1, numbers), zero),
-    }[node.kind]
-    return affine(reader, node, data, factor, offset)
+        "Div": (np.float32(1) / divisor, zero),
+    }
+    return affine(reader, node, data, *changes[node.kind])
 
 
 def affine(
@@ -251,7 +252,7 @@ def pool(reader: Reader, node: OnnxNode, inputs: list[Any]) -> Value | None:
     if not is_map(data) or len(node.proto.output) > 1:
         reader.why = "its map has not its channels on axis 1, or it returns indices"
         return None
-    kind = "max" if "Max" in node.kind else "average"
+    kind: Literal["max", "average"] = "max" if "Max" in node.kind else "average"
     tensor = data.tensor
     if node.kind.startswith("Global"):
         how = Pool(kind, Window((tensor.height, tensor.width)))
@@ -306,7 +307,7 @@ def pad(reader: Reader, node: OnnxNode, inputs: list[Any]) -> Value | None:
     if node.attributes.get("mode", b"constant") != b"constant":
         reader.why = "cores pad with a constant"
         return None
-    pads = node.attributes.get("pads", node.attributes.get("paddings"))
+    pads: list[int] = list(node.attributes.get("pads", node.attributes.get("paddings", ())))
     value = node.number("value", 0.0)
     if len(inputs) > 1:
         if not isinstance(inputs[1], np.ndarray):
@@ -315,7 +316,7 @@ def pad(reader: Reader, node: OnnxNode, inputs: list[Any]) -> Value | None:
         pads = inputs[1].tolist()
         if len(inputs) > 2 and inputs[2] is not None:
             value = float(np.asarray(inputs[2]).reshape(()))
-    if not is_map(data) or len(data.shape) != 4 or len(pads or ()) != 8 or len(inputs) > 3:
+    if not is_map(data) or len(data.shape) != 4 or len(pads) != 8 or len(inputs) > 3:
         reader.why = "it pads other than rows and columns of a map"
         return None
     before, after = pads[:4], pads[4:]

@@ -141,7 +141,10 @@ class Reader:
             for value in inputs
         ]
         made = self.model.evaluate(node, zeros)
-        views = [self.view(str(name), array.shape) for name, array in zip(node.proto.output, made)]
+        views = [
+            self.view(str(name), array.shape)
+            for name, array in zip(node.proto.output, made, strict=False)
+        ]
         operator = Host(node, tuple(inputs), tuple(views), self.why)
         taken = [value.tensor for value in inputs if isinstance(value, View)]
         self.graph.nodes.append(Node(operator, taken, [v.tensor for v in views], (node.name,)))

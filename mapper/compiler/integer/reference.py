@@ -59,7 +59,8 @@ def add(node: Node, inputs: list[Data]) -> Data:
     operator, made = node.operator, node.output
     assert isinstance(operator, Add)
     assert operator.factors is not None
-    return added(*inputs[:2], operator.factors, made.zero_point, operator.low, operator.high)
+    a, b = inputs
+    return added(a, b, operator.factors, made.zero_point, operator.low, operator.high)
 
 
 def clamp(node: Node, inputs: list[Data]) -> Data:

@@ -1,6 +1,8 @@
-"""Float passes: constant factors and offsets go into the layer before, activations before pooling."""
+"""Float passes: constant factors go into the layer before, activations before pooling."""
 
 from __future__ import annotations
+
+from typing import Any
 
 import numpy as np
 
@@ -46,7 +48,8 @@ def activate_first(graph: Graph) -> list[str]:
         maker = graph.maker(node.inputs[0])
         if maker is None or not isinstance(maker.operator, Pool) or maker.operator.kind != "max":
             continue
-        slope = node.inputs[1].value if len(node.inputs) > 1 else node.operator.slope
+        assert isinstance(node.operator, Activation)
+        slope: Any = node.inputs[1].value if len(node.inputs) > 1 else node.operator.slope
         if np.min(slope) < 0 or graph.only_user(maker.output) is not node:
             continue
         middle = Tensor(f"{node.output.name}.before_pool", maker.inputs[0].shape)

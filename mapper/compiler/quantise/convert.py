@@ -22,10 +22,9 @@ from mapper.compiler.graph.node import (
     Requantise,
     Upsample,
 )
-from mapper.compiler.graph.tensor import Tensor
+from mapper.compiler.graph.tensor import Tensor, Type
 from mapper.compiler.integer.formulas import (
     Requantisation,
-    accumulator_bound,
     add_factors,
     folded_bias,
     half_away,
@@ -33,6 +32,7 @@ from mapper.compiler.integer.formulas import (
     quantise,
 )
 from mapper.compiler.integer.windows import pixels
+from mapper.compiler.quantise.layers import ACCUMULATOR, Layer
 from mapper.compiler.quantise.parameters import (
     HEADROOM,
     Scaling,
@@ -44,8 +44,6 @@ from mapper.compiler.quantise.ranges import Range
 from mapper.errors import MapperError
 
 COMPUTES = (Conv, Dense, Add)
-ACCUMULATOR = {8: 31, 16: 47}
-"""Bits, but for the sign, of an accumulator that sums of stored integers of some bits go into."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +67,7 @@ class Converter:
     """Makes the graph of integers, node by node.
 
     graph : of floats, whose activations follow what they belong to
+    layers : those with weights, in order, of the graph of integers that `convert` made
     """
 
     def __init__(self, graph: Graph, precision: Precision) -> None:
@@ -76,6 +75,7 @@ class Converter:
         self.precision = precision
         self.made = Graph()
         self.stored: dict[Tensor, Tensor] = {}
+        self.layers: list[Layer] = []
         self.covered = {id(node): self._activation(node) for node in graph.nodes}
         self.members = self._sharing()
 
@@ -145,7 +145,7 @@ class Converter:
         return found
 
     def convert(self, ranges: dict[Tensor, Range]) -> Graph:
-        """The graph of integers; raises `MapperError` that names a layer that none can be made of."""
+        """The graph of integers; raises `MapperError` that names the layer that has none."""
         scales = self.scalings(ranges)
         for name, view in self.source.inputs.items():
             self.made.inputs[name] = view._replace(tensor=self._store(view.tensor, scales))
@@ -186,7 +186,7 @@ class Converter:
     ) -> None:
         low, high = self._bounds(follower, result)
         inputs = [self.stored[tensor] for tensor in node.inputs if tensor.value is None]
-        if isinstance(node.operator, Conv):
+        if isinstance(node.operator, Conv | Dense):
             self._conv(node, follower, result, sources)
         elif isinstance(node.operator, Add):
             a, b = ((tensor.scale, tensor.zero_point) for tensor in inputs)
@@ -234,26 +234,20 @@ class Converter:
         if not (np.abs(bias) < 2.0 ** ACCUMULATOR[bits]).all():
             raise MapperError(f"{node.label}: its bias does not fit an accumulator")
         whole = folded_bias(half_away(bias), stored, data.zero_point)
-        shift = require_bound(stored, whole, bits, node.label)
-        sums = Tensor(f"{result.name}.sums", node.output.shape, "int32" if bits == 8 else "int64")
+        wide: Type = "int32" if bits == 8 else "int64"
+        sums = Tensor(f"{result.name}.sums", node.output.shape, wide)
         constants = [
             Tensor(weights.name, stored.shape, data.type, value=stored),
-            Tensor(f"{node.sources[0]}.bias", whole.shape, "int32", value=whole),
+            Tensor(f"{node.sources[0]}.bias", whole.shape, wide, value=whole),
         ]
-        self.made.nodes.append(Node(node.operator, [data, *constants], [sums], sources))
-        factor = unit / result.scale * 2.0**shift
-        negative = None
-        if follower is not None:
-            how = follower.operator
-            assert isinstance(how, Activation)
-            slope: Any = follower.inputs[1].value if len(follower.inputs) > 1 else how.slope
-            if np.any(np.asarray(slope) != 0.0) and np.any(np.asarray(slope) != 1.0):
-                negative = multiplier(factor * slope, node.label)
+        conv = Node(node.operator, [data, *constants], [sums], sources)
         low, high = self._bounds(follower, result)
-        how_much = Requantisation(
-            multiplier(factor, node.label), result.zero_point, low, high, "away", shift, 0, negative
-        )
-        self.made.nodes.append(Node(Requantise(how_much), [sums], [result], sources))
+        how = Requantisation(multiplier(0.0, node.label), result.zero_point, low, high)
+        requantise = Node(Requantise(how), [sums], [result], sources)
+        layer = Layer(self._result(node), conv, requantise, unit, _slope(follower))
+        layer.set_bias(whole)
+        self.layers.append(layer)
+        self.made.nodes += [conv, requantise]
 
     def _mean(
         self, node: Node, result: Tensor, sources: tuple[str, ...], low: int, high: int
@@ -273,16 +267,12 @@ class Converter:
         self.made.nodes.append(Node(Requantise(how), [sums], [result], sources))
 
 
-def require_bound(
-    weights: NDArray[np.int64], bias: NDArray[np.int64], bits: int, label: str
-) -> int:
-    """By how many bits sums are to be shifted to fit the multiplier; raises `MapperError` if they
-    can exceed an accumulator."""
-    bound = accumulator_bound(weights, bias, bits)
-    worst = int(bound.argmax())
-    if int(bound[worst]) >= 1 << ACCUMULATOR[bits]:
-        raise MapperError(
-            f"{label}: sums of channel {worst} can reach {int(bound[worst]):,}, an accumulator "
-            f"holds {1 << ACCUMULATOR[bits]:,}; split the layer, or give it fewer inputs"
-        )
-    return max(0, int(bound[worst]).bit_length() - 31) if bits == 16 else 0
+def _slope(activation: Node | None) -> Any:
+    """Of negative sums, if the activation has one other than 0 and 1: those are clipping."""
+    if activation is None:
+        return None
+    how = activation.operator
+    assert isinstance(how, Activation)
+    slope: Any = activation.inputs[1].value if len(activation.inputs) > 1 else how.slope
+    leaky = np.any(np.asarray(slope) != 0.0) and np.any(np.asarray(slope) != 1.0)
+    return slope if leaky else None

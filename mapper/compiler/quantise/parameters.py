@@ -13,7 +13,7 @@ from mapper.compiler.quantise.ranges import Range
 Scheme = Literal["asym", "sym"]
 
 HEADROOM = {8: (1.05, 1.2), 16: (2.0, 2.0)}
-"""Of tensors inside a network and of its outputs: unseen samples reach beyond those that were seen."""
+"""Of tensors inside a network and of its outputs: unseen samples reach beyond seen ones."""
 LEAST_SCALE = float(np.finfo(np.float32).tiny) * 2**30
 
 

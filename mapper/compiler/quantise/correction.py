@@ -1,0 +1,155 @@
+"""Bias correction: what rounding does to the mean of a channel is taken off its bias.
+
+Rounded weights and inputs make errors that do not cancel out over samples. In execution order, so
+that each layer sees the corrected ones before it, the mean error of each output channel over the
+calibration samples, behind its activation, becomes a change of the bias.
+Nagel et al., Data-Free Quantization Through Weight Equalization and Bias Correction, ICCV 2019.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mapper.compiler.graph.execute import Data, run_graph
+from mapper.compiler.graph.floating import FLOATING
+from mapper.compiler.graph.graph import Graph
+from mapper.compiler.graph.node import Node
+from mapper.compiler.graph.tensor import Tensor
+from mapper.compiler.integer.formulas import half_away, quantise
+from mapper.compiler.integer.reference import INTEGER
+from mapper.compiler.quantise.layers import Layer
+from mapper.compiler.quantise.ranges import FRAMES_AT_ONCE
+
+Means = NDArray[np.float64]
+
+
+class Correction(NamedTuple):
+    """What was done to a layer.
+
+    before, after : the largest mean error of its channels, in steps of its result
+    """
+
+    layer: Layer
+    before: float
+    after: float
+
+
+def correct_biases(
+    source: Graph,
+    quantised: Graph,
+    layers: Sequence[Layer],
+    feeds: Mapping[Tensor, Data],
+) -> list[Correction]:
+    """Correct the biases of all layers; `quantised` is changed.
+
+    feeds : float32 samples of the inputs of `source`, shape (frames, rows, columns, channels)
+    Raises `MapperError` if a corrected bias no longer fits an accumulator.
+    """
+    wanted = channel_means(source, feeds, [layer.real for layer in layers])
+    by_conv = {id(layer.conv): layer for layer in layers}
+    behind = {id(layer.requantise) for layer in layers}
+    walk = _Walk(quantised, source, feeds)
+    told = []
+    for at, node in enumerate(quantised.nodes):
+        layer = by_conv.get(id(node))
+        if layer is not None:
+            told.append(_correct(walk, layer, wanted[layer.real]))
+        elif id(node) not in behind and type(node.operator) in INTEGER:
+            walk.run([node])
+        walk.forget(at)
+    return told
+
+
+def _correct(walk: _Walk, layer: Layer, wanted: Means) -> Correction:
+    result = layer.result
+    error = walk.mean([layer.conv, layer.requantise]) - wanted
+    layer.set_bias(layer.bias - half_away(error / layer.unit))
+    after = walk.run([layer.conv, layer.requantise]) - wanted
+    largest = [float(np.abs(one).max(initial=0.0)) / result.scale for one in (error, after)]
+    return Correction(layer, *largest)
+
+
+def channel_means(
+    graph: Graph, feeds: Mapping[Tensor, Data], tensors: Sequence[Tensor]
+) -> dict[Tensor, Means]:
+    """The mean of each channel of some tensors over all samples, as the float graph makes them."""
+    sums = {tensor: np.zeros(tensor.channels) for tensor in tensors}
+    frames = 0
+    for some in batches(feeds):
+        frames += next(iter(some.values())).shape[0]
+        for tensor, data in run_graph(graph, some, FLOATING, tensors).items():
+            sums[tensor] += data.sum((0, 1, 2), dtype=np.float64)
+    return {
+        tensor: total / (frames * tensor.height * tensor.width) for tensor, total in sums.items()
+    }
+
+
+def batches(feeds: Mapping[Tensor, Data]) -> Iterator[dict[Tensor, Data]]:
+    """Some frames at a time."""
+    frames = next(iter(feeds.values())).shape[0]
+    for at in range(0, frames, FRAMES_AT_ONCE):
+        yield {tensor: data[at : at + FRAMES_AT_ONCE] for tensor, data in feeds.items()}
+
+
+class _Walk:
+    """All samples on their way through a graph of integers, node by node.
+
+    Between nodes they are as narrow as the cores store them.
+    """
+
+    def __init__(self, graph: Graph, source: Graph, feeds: Mapping[Tensor, Data]) -> None:
+        self._last = {tensor: at for at, node in enumerate(graph.nodes) for tensor in node.inputs}
+        self._data: dict[Tensor, NDArray[Any]] = {}
+        for name, view in source.inputs.items():
+            stored = graph.inputs[name].tensor
+            pieces = [
+                quantise(some[view.tensor], stored.scale, stored.zero_point, stored.bits)
+                for some in batches({view.tensor: feeds[view.tensor]})
+            ]
+            self._data[stored] = np.concatenate([piece.astype(stored.type) for piece in pieces])
+        self._frames = next(iter(feeds.values())).shape[0]
+
+    def mean(self, nodes: Sequence[Node]) -> Means:
+        """The mean of each channel, as real numbers, of what a chain of nodes makes."""
+        return self._chain(nodes, lambda at, made: None)
+
+    def run(self, nodes: Sequence[Node]) -> Means:
+        """The same; what they make is kept for the nodes behind."""
+        tensor = nodes[-1].output
+        kept = np.empty((self._frames, *tensor.shape[1:]), tensor.type)
+
+        def keep(at: int, made: Data) -> None:
+            kept[at : at + len(made)] = made
+
+        means = self._chain(nodes, keep)
+        self._data[tensor] = kept
+        return means
+
+    def _chain(self, nodes: Sequence[Node], take: Callable[[int, Data], None]) -> Means:
+        result = nodes[-1].output
+        total = np.zeros(result.channels)
+        for at in range(0, self._frames, FRAMES_AT_ONCE):
+            some: dict[Tensor, Data] = {}
+            for node in nodes:
+                taken = [self._taken(tensor, some, at) for tensor in node.inputs]
+                some[node.output] = INTEGER[type(node.operator)](node, taken)
+            made = some[result]
+            take(at, made)
+            total += made.sum((0, 1, 2), dtype=np.float64)
+        mean = total / (self._frames * result.height * result.width)
+        return np.asarray(result.scale * (mean - result.zero_point))
+
+    def _taken(self, tensor: Tensor, some: Mapping[Tensor, Data], at: int) -> Data:
+        if tensor.value is not None:
+            return tensor.value
+        if tensor in some:
+            return some[tensor]
+        return self._data[tensor][at : at + FRAMES_AT_ONCE].astype(np.int64)
+
+    def forget(self, at: int) -> None:
+        """Let go what no node behind this one takes."""
+        self._data = {t: data for t, data in self._data.items() if self._last.get(t, -1) > at}

@@ -1,0 +1,106 @@
+"""Layers with weights: the bound of their sums, and their bias, which may still change."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mapper.compiler.graph.node import Node, Requantise
+from mapper.compiler.graph.tensor import Tensor
+from mapper.compiler.integer.formulas import (
+    Requantisation,
+    accumulator_bound,
+    multiplier,
+    rounding_shift,
+)
+from mapper.errors import MapperError
+
+Int64 = NDArray[np.int64]
+
+ACCUMULATOR = {8: 31, 16: 47}
+"""Bits, but for the sign, of an accumulator that sums of stored integers of some bits go into."""
+MULTIPLIED = 31  # bits, but for the sign, of a sum that the multiplier takes
+
+
+@dataclass(slots=True, eq=False)
+class Layer:
+    """A layer with weights, in floating point and in integers.
+
+    real : tensor of the float graph: what the layer makes, behind its activation
+    conv, requantise : the two nodes of the graph of integers that make it
+    unit : float64, shape (outputs,): the real number that 1 stands for in the sums
+    slope : of negative sums (leaky ReLU): a number, or shape (outputs,); None if there is none
+    """
+
+    real: Tensor
+    conv: Node
+    requantise: Node
+    unit: NDArray[np.float64]
+    slope: Any = None
+
+    @property
+    def result(self) -> Tensor:
+        return self.requantise.output
+
+    @property
+    def bias(self) -> Int64:
+        """With the zero point of the input folded in; int64, shape (outputs,)."""
+        value = self.conv.inputs[2].value
+        assert value is not None
+        return value
+
+    def set_bias(self, bias: Int64) -> None:
+        """Give it another bias, folded already; the shift before the multiplier follows it.
+
+        Raises `MapperError` that names layer and channel if sums no longer fit an accumulator.
+        """
+        weights, bits = self.conv.inputs[1].value, self.result.bits
+        assert weights is not None
+        assert isinstance(self.requantise.operator, Requantise)
+        fitted, shift = fitted_bias(weights, bias, bits, self.conv.label)
+        how = requantisation(self.requantise.operator.how, self, shift)
+        self.conv.inputs[2] = replace(self.conv.inputs[2], value=fitted)
+        self.requantise.operator = Requantise(how)
+
+
+def requantisation(how: Requantisation, layer: Layer, shift: int) -> Requantisation:
+    """How the sums of a layer become stored integers if they are shifted by `shift` before."""
+    factor = layer.unit / layer.result.scale * 2.0**shift
+    where = layer.conv.label
+    negative = None if layer.slope is None else multiplier(factor * layer.slope, where)
+    return how._replace(factor=multiplier(factor, where), shift=shift, negative=negative)
+
+
+def fitted_bias(weights: Int64, bias: Int64, bits: int, where: str) -> tuple[Int64, int]:
+    """The bias as a multiple of 2^shift, and the shift that makes sums fit the multiplier.
+
+    The shift is 0 in 8 bit. Raises `MapperError` if sums can exceed an accumulator.
+    """
+    shift = 0
+    while True:
+        fitted = rounding_shift(bias, shift, "away") << shift
+        needed = required_shift(weights, fitted, bits, where)
+        if needed <= shift:
+            return fitted, shift
+        shift = needed
+
+
+def required_shift(weights: Int64, bias: Int64, bits: int, where: str) -> int:
+    """By how many bits sums are shifted so that they fit the multiplier, rounded up included.
+
+    Raises `MapperError` that names layer, channel and bound if they can exceed an accumulator.
+    """
+    bounds = accumulator_bound(weights, bias, bits)
+    worst = int(bounds.argmax())
+    bound = int(bounds[worst])
+    if bound >= 1 << ACCUMULATOR[bits]:
+        raise MapperError(
+            f"{where}: sums of channel {worst} can reach {bound:,}, an accumulator "
+            f"holds {1 << ACCUMULATOR[bits]:,}; split the layer, or give it fewer inputs"
+        )
+    shift = max(0, bound.bit_length() - MULTIPLIED) if bits == 16 else 0
+    # a bound just below a power of two is rounded up to it
+    return shift + int(shift > 0 and int(rounding_shift(bound, shift, "away")) >= 1 << MULTIPLIED)
