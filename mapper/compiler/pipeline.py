@@ -26,13 +26,14 @@ from mapper.compiler.graph.execute import run_graph
 from mapper.compiler.graph.floating import FLOATING
 from mapper.compiler.graph.graph import Graph, View
 from mapper.compiler.graph.macro import Macro
-from mapper.compiler.graph.node import Host
+from mapper.compiler.graph.node import Host, Windows
 from mapper.compiler.graph.tensor import Tensor
 from mapper.compiler.integer.formulas import dequantise, quantise
 from mapper.compiler.integer.reference import INTEGER
 from mapper.compiler.memory.planner import Region, plan_memory
 from mapper.compiler.partition.hostplan import Step as HostStep
 from mapper.compiler.partition.hostplan import plan_host
+from mapper.compiler.passes.few_channels import window_inputs
 from mapper.compiler.passes.fuse import fuse, pool_sums_first
 from mapper.compiler.passes.normalise import activate_first, dense_as_conv, fold_affine
 from mapper.compiler.quantise.convert import Converter, Precision
@@ -120,14 +121,14 @@ def compile_model(
     with stage("verify"):
         signal = _signal(source, graph, converter.stored, feeds)
     with stage("partition"):
-        log += pool_sums_first(graph)
+        log += window_inputs(graph, shape.columns) + pool_sums_first(graph)
         macros = fuse(graph)
         if not macros:
             raise MapperError(f"{model.path}: no node of it runs on a core; nothing to compile")
         host = plan_host(graph, model.opsets)
     with stage("feature memory"):
         results = _results(graph)
-        inputs = [view.tensor for view in graph.inputs.values()]
+        inputs = inputs_of(graph)
         regions = plan_memory(
             macros, inputs, results, shape.columns, shape.map_vectors, settings.reuse
         )
@@ -144,6 +145,12 @@ def compile_model(
     return Compiled(
         graph, macros, regions, emitter.tables, emitter.steps, program, host, signal, seconds, log
     )
+
+
+def inputs_of(graph: Graph) -> list[Tensor]:
+    """The maps that the host writes."""
+    made = [node.output for node in graph.nodes if isinstance(node.operator, Windows)]
+    return [view.tensor for view in graph.inputs.values() if view.tensor.stored] + made
 
 
 def _results(graph: Graph) -> list[Tensor]:

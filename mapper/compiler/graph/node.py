@@ -135,6 +135,14 @@ class Upsample(Operator):
 
 
 @dataclass(frozen=True, slots=True)
+class Windows(Operator):
+    """Each pixel of the result is a window of the map: kernel rows, kernel columns, channels."""
+
+    name: ClassVar[str] = "windows"
+    window: Window
+
+
+@dataclass(frozen=True, slots=True)
 class PadMap(Operator):
     """Pixels of one value around a map."""
 

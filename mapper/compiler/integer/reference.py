@@ -21,9 +21,10 @@ from mapper.compiler.graph.node import (
     Requantise,
     Upsample,
     Window,
+    Windows,
 )
 from mapper.compiler.integer.formulas import added, requantise
-from mapper.compiler.integer.windows import convolve, pixels, windows
+from mapper.compiler.integer.windows import convolve, pixels, pixels_of_windows, windows
 
 
 def conv(node: Node, inputs: list[Data]) -> Data:
@@ -48,6 +49,12 @@ def pool(node: Node, inputs: list[Data]) -> Data:
     sums = windows(inputs[0], operator.window, 0).sum((4, 5))
     count = pixels(inputs[0].shape[1], inputs[0].shape[2], operator.window)
     return np.asarray(sums - count[None, :, :, None] * tensor.zero_point)
+
+
+def made_windows(node: Node, inputs: list[Data]) -> Data:
+    """The pixels of each window; padding holds the zero point."""
+    assert isinstance(node.operator, Windows)
+    return pixels_of_windows(inputs[0], node.operator.window, node.inputs[0].zero_point)
 
 
 def requantised(node: Node, inputs: list[Data]) -> Data:
@@ -77,4 +84,5 @@ INTEGER: Rules = {
     Clamp: clamp,
     Concat: concatenated,
     Upsample: upsample,
+    Windows: made_windows,
 }

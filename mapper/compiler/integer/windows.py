@@ -30,6 +30,13 @@ def windows(maps: NDArray[Any], window: Window, value: float) -> NDArray[Any]:
     return found[:, ::sh, ::sw, :, ::dh, ::dw]
 
 
+def pixels_of_windows(maps: NDArray[Any], window: Window, value: float) -> NDArray[Any]:
+    """The pixels of each window as channels: kernel rows, kernel columns, channels."""
+    found = windows(maps, window, value)
+    frames, rows, columns = found.shape[:3]
+    return found.transpose(0, 1, 2, 4, 5, 3).reshape(frames, rows, columns, -1)
+
+
 def convolve(
     maps: NDArray[Any], weights: NDArray[Any], window: Window, groups: int, value: float
 ) -> NDArray[Any]:

@@ -8,15 +8,17 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Callable, Mapping
+from dataclasses import asdict
 from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mapper.compiler.graph.graph import Graph, View
-from mapper.compiler.graph.node import Host
-from mapper.compiler.graph.tensor import Tensor
+from mapper.compiler.graph.node import Host, Window, Windows
+from mapper.compiler.graph.tensor import Pad, Tensor
 from mapper.compiler.integer.formulas import dequantise, quantise
+from mapper.compiler.integer.windows import pixels_of_windows
 from mapper.errors import MapperError
 
 Step = dict[str, Any]
@@ -30,6 +32,17 @@ def plan_host(graph: Graph, opsets: list[tuple[str, int]]) -> list[Step]:
     steps: list[Step] = []
     for name, view in graph.inputs.items():
         steps.append({"do": "quantise", "value": name, **_stored(view)})
+    steps += [
+        {
+            "do": "windows",
+            "tensor": node.inputs[0].name,
+            "result": node.output.name,
+            "window": asdict(node.operator.window),
+            "value": node.inputs[0].zero_point,
+        }
+        for node in graph.nodes
+        if isinstance(node.operator, Windows)
+    ]
     hosted = [node for node in graph.nodes if isinstance(node.operator, Host)]
     made = {tensor for node in hosted for tensor in node.outputs}
     back: dict[str, View] = {}
@@ -121,6 +134,8 @@ def run_host(
             maps = view.stored(known[step["value"]])
             tensor = view.tensor
             stored[tensor.name] = quantise(maps, tensor.scale, tensor.zero_point, tensor.bits)
+        elif step["do"] == "windows":
+            stored[step["result"]] = _windows(step, stored.pop(step["tensor"]))
         elif step["do"] == "cores":
             results = cores(stored)
         elif step["do"] == "dequantise":
@@ -131,6 +146,14 @@ def run_host(
         else:
             known |= _run_node(step, known)
     return known, results
+
+
+def _windows(step: Step, maps: Data) -> Data:
+    made = step["window"]
+    window = Window(
+        tuple(made["size"]), tuple(made["stride"]), Pad(*made["pad"]), tuple(made["dilation"])
+    )
+    return pixels_of_windows(maps, window, step["value"])
 
 
 def _run_node(step: Step, known: Mapping[str, Data]) -> dict[str, Data]:

@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from mapper.compiler.graph.graph import Graph
 from mapper.compiler.graph.macro import Macro
-from mapper.compiler.graph.node import Add, Clamp, Host, Node, Pool, Requantise, Upsample
+from mapper.compiler.graph.node import (
+    Add,
+    Clamp,
+    Host,
+    Node,
+    Pool,
+    Requantise,
+    Upsample,
+    Windows,
+)
 from mapper.compiler.graph.tensor import Tensor
 
 
@@ -42,8 +51,9 @@ def fuse(graph: Graph) -> list[Macro]:
     macros: list[Macro] = []
     taken: set[int] = set()
     stored = {view.tensor for view in graph.inputs.values()}
+    stored |= {node.output for node in graph.nodes if isinstance(node.operator, Windows)}
     for node in graph.nodes:
-        if id(node) in taken or isinstance(node.operator, Host):
+        if id(node) in taken or isinstance(node.operator, Host | Windows):
             continue
         macro = Macro([node])
         while (follower := _follower(graph, macro, stored)) is not None:

@@ -1,0 +1,83 @@
+"""How many cycles an instruction takes, from its start until the next one may start.
+
+The constants are the depths of the units' pipelines; they are defined here alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from chipsim.chip.npu_shape import NpuShape
+
+
+class Latency(NamedTuple):
+    """Cycles from the start of an instruction until its first result, by unit."""
+
+    control: int = 1
+    load: int = 4
+    stream: int = 2
+    matrix: int = 5
+    alu: int = 4
+    requantise: int = 5
+    store: int = 3
+
+
+LATENCY = Latency()
+SLOW = ("RMUL", "MAC2", "RQ", "LEAKY")
+"""Kinds of the ALU that need a multiplier for each lane."""
+WORD_VECTORS = 4  # of 8 bits, in an entry of 32
+
+
+def cycles_of(
+    op: str, kind: str, fields: Mapping[str, int], weights_change: Sequence[int], shape: NpuShape
+) -> int:
+    """Cycles of an instruction that nothing delays, of a core's shape.
+
+    fields : by name; weights_change : of GEMM alone, see `matrix_cycles`
+    """
+    if op == "CTRL":
+        return LATENCY.control
+    if op == "LOAD":
+        return _load(kind, fields, shape)
+    if op == "GEMM":
+        return LATENCY.matrix + sum(weights_change)
+    if op == "STORE":
+        vectors = fields["c_size"] * fields["x_size"] * fields["y_size"] * (1 + 3 * fields["up"])
+        if kind == "PARTIAL":
+            vectors *= WORD_VECTORS
+        if kind in ("REMOTE", "HOST"):
+            vectors = -(-vectors * 8 * shape.columns // shape.payload_bits)
+        return LATENCY.store + vectors
+    entries = fields["n_out"] * fields["n_in"] * (1 if op == "RQ" else fields["uops"])
+    if kind in SLOW:
+        entries *= -(-shape.rows // shape.multiply_lanes)
+    return (LATENCY.requantise if op == "RQ" else LATENCY.alu) + entries
+
+
+def matrix_cycles(fields: Mapping[str, int], shape: NpuShape) -> int:
+    """Cycles of one micro-op of the matrix unit: one for each product, or as long as its weights
+    take to enter, where they change or stay too short."""
+    enter = shape.rows if shape.weight_port == "row" else 1
+    outer, inner = fields["n_out"], fields["n_in"]
+    if fields["wgt_in"]:
+        return outer * inner * enter
+    if fields["wgt_out"]:
+        return outer * max(inner, enter)
+    return max(outer * inner, enter)
+
+
+def _load(kind: str, fields: Mapping[str, int], shape: NpuShape) -> int:
+    if kind == "BIAS":
+        return LATENCY.load + fields["n_out"] * fields["n_in"]
+    if kind == "TABLE":
+        return LATENCY.load + fields["vectors"]
+    if kind == "WSTREAM":
+        return LATENCY.stream
+    if kind == "WIN":
+        raise NotImplementedError("the window unit has a recurrence of its own")
+    each = fields["c_size"] * (WORD_VECTORS if kind == "ACC32" else 1)
+    width, ports = fields["x_size"], shape.vectors_per_cycle
+    if fields["x_stride"] == fields["c_size"]:
+        return LATENCY.load + fields["y_size"] * -(-width * each // ports)
+    return LATENCY.load + fields["y_size"] * width * -(-each // ports)
