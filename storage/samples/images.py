@@ -1,0 +1,107 @@
+"""Folders of images: each file is a sample, rows x columns x channels of 0 to 255."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from storage.errors import BadInputError
+from storage.extras import require
+from storage.files import open_input, read_error
+from storage.samples.form import InputShape, sizes
+from storage.samples.sources import Source
+
+ENDINGS = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".tif", ".tiff", ".webp", ".pgm", ".ppm")
+MODES = {1: "L", 3: "RGB"}
+
+
+class ImageSource(Source):
+    """The images of a folder by name; or of its subfolders, each of them a class by name.
+
+    They become grey or RGB, as the model has one or three channels. They are never resized.
+    """
+
+    def __init__(self, path: Path, taken: InputShape) -> None:
+        super().__init__(path)
+        self._library = require("PIL.Image", "images", path, "images")
+        if taken.channels not in MODES:
+            raise BadInputError(
+                f"{path}: the model takes {taken.channels} channels, images have 1 or 3; give the "
+                "samples as .npy or .npz"
+            )
+        self._mode = MODES[taken.channels]
+        self._taken = taken
+        self._files = self._images(path)
+        if not self._files:
+            folders = [one for one in self._entries(path) if one.is_dir()]
+            per_class = [self._images(folder) for folder in folders]
+            self._files = [file for files in per_class for file in files]
+            counts = [len(files) for files in per_class]
+            if self._files and min(counts) == 0:
+                raise BadInputError(
+                    f"{folders[counts.index(0)]}: has no images; each subfolder is a class"
+                )
+            self.labels = np.repeat(np.arange(len(counts)), counts)
+        if not self._files:
+            raise BadInputError(f"{path}: has no images ({', '.join(ENDINGS)})")
+        self.count = len(self._files)
+        self.shape = (*self._map_size(), taken.channels)
+        self._colours: set[str] = set()
+
+    def _map_size(self) -> tuple[int, ...]:
+        with open_input(self._files[0]) as file, self._opened(file, self._files[0]) as image:
+            return image.height, image.width
+
+    def _entries(self, folder: Path) -> list[Path]:
+        try:
+            return sorted(folder.iterdir())
+        except OSError as error:
+            raise read_error(folder, error) from error
+
+    def _images(self, folder: Path) -> list[Path]:
+        files = [one for one in self._entries(folder) if one.is_file()]
+        found = [one for one in files if one.suffix.lower() in ENDINGS]
+        if found and len(found) < len(files):
+            self.notes.append(
+                f"{folder}: {len(files) - len(found)} files are no images by their names"
+            )
+        return found
+
+    def _opened(self, file: Any, path: Path) -> Any:
+        try:
+            return self._library.open(file)
+        except (OSError, ValueError, SyntaxError, self._library.DecompressionBombError) as error:
+            raise _unreadable(path, error) from error
+
+    def read(self, first: int, count: int) -> NDArray[np.uint8]:
+        made = np.empty((count, *self.shape), np.uint8)
+        for at, path in enumerate(self._files[first : first + count]):
+            with open_input(path) as file, self._opened(file, path) as image:
+                if (image.height, image.width) != self.shape[:2]:
+                    raise BadInputError(
+                        f"{path}: has {sizes((image.height, image.width))} pixels, "
+                        f"{self._files[0].name} has {sizes(self.shape[:2])}; scale all images to "
+                        "the size of the model"
+                    )
+                if image.mode != self._mode and image.mode not in self._colours:
+                    self._colours.add(image.mode)
+                    self.notes.append(
+                        f"{path}: {image.mode} becomes {self._mode}, as the model takes "
+                        f"{self._taken.channels} channels"
+                    )
+                try:
+                    pixels = np.asarray(image.convert(self._mode), np.uint8)
+                except (OSError, ValueError, SyntaxError) as error:
+                    raise _unreadable(path, error) from error
+            made[at] = pixels.reshape(self.shape)
+        return made
+
+    def close(self) -> None:
+        """Files are open only while they are read."""
+
+
+def _unreadable(path: Path, error: BaseException) -> BadInputError:
+    return BadInputError(f"{path}: is no readable image ({' '.join(str(error).split())[:120]})")

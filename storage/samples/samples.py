@@ -1,0 +1,170 @@
+"""Samples as a model takes them: arranged, normalised, and known to be numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from storage.closing import Closing
+from storage.errors import BadInputError
+from storage.samples.form import InputShape, SampleForm, arrangement, sizes
+from storage.samples.images import ImageSource
+from storage.samples.sources import CsvSource, Labels, NpySource, NpzSource, Source
+
+AT_ONCE = 1 << 24  # numbers that are looked at together
+
+
+class Samples(Closing):
+    """Some first samples of a file, as a model takes them.
+
+    labels : int64, shape (samples,), the number of each one's class; None if the file has none
+    notes : what the file holds that is not used, and what was assumed
+    """
+
+    def __init__(
+        self,
+        source: Source,
+        taken: InputShape,
+        form: SampleForm,
+        limit: int | None = None,
+    ) -> None:
+        """Raises `BadInputError` for samples of another size, and if all of them are zero."""
+        self.taken = taken
+        self._source = source
+        self._normalisation = form.normalisation
+        self._normalisation.require_channels(taken)
+        self._count = source.count if limit is None else min(limit, source.count)
+        images = isinstance(source, ImageSource)
+        layout = "nhwc" if images else form.layout
+        self._arrangement = arrangement(source.shape, taken, layout, source.where)
+        self.labels: Labels | None = None if source.labels is None else source.labels[: len(self)]
+        self._own_notes: list[str] = []
+        if limit is not None and limit > source.count:
+            self._own_notes.append(
+                f"{source.where}: has {source.count} samples, fewer than the {limit} asked for"
+            )
+        several = taken.channels > 1 and len(taken.shape) > 1
+        if layout is None and len(source.shape) == 1 and several:
+            order = "last" if taken.channels_last else "first"
+            self._own_notes.append(
+                f"{source.where}: rows of {source.shape[0]} numbers are taken as "
+                f"{sizes(taken.shape)}, channels {order}, as the model has them; "
+                "give a layout to say otherwise"
+            )
+        self._require_values()
+
+    def __len__(self) -> int:
+        return self._count
+
+    @property
+    def notes(self) -> list[str]:
+        return self._source.notes + self._own_notes
+
+    def read(self, first: int, count: int) -> NDArray[np.float32]:
+        """Samples from `first` on, at most `count`, shape (samples, *shape).
+
+        Raises `BadInputError` that names the sample for NaN and infinite numbers, and for lines and
+        images of another size.
+        """
+        count = max(0, min(count, len(self) - first))
+        data = self._source.read(first, count)
+        made = self._normalisation.apply(self._arrangement.apply(data), self.taken)
+        good = np.isfinite(made.reshape(count, -1)).all(1)
+        if not good.all():
+            raise BadInputError(
+                f"{self._source.where}: sample {first + int(good.argmin())} (of 0 to "
+                f"{self._source.count - 1}) holds NaN or infinite numbers; take it out"
+            )
+        return np.ascontiguousarray(made)
+
+    def batches(self, count: int) -> Iterator[NDArray[np.float32]]:
+        """All samples, `count` at a time."""
+        for first in range(0, len(self), count):
+            yield self.read(first, count)
+
+    def _require_values(self) -> None:
+        """Look at samples until one is not zero everywhere."""
+        some = max(1, min(AT_ONCE // self.taken.size, 64))
+        for first in range(0, len(self), some):
+            if self._source.read(first, min(some, len(self) - first)).any():
+                return
+        raise BadInputError(
+            f"{self._source.where}: all {len(self)} samples are zero everywhere; is it the right "
+            "file?"
+        )
+
+    def close(self) -> None:
+        self._source.close()
+
+
+def open_samples(
+    path: Path,
+    shape: tuple[int, ...],
+    form: SampleForm,
+    limit: int | None = None,
+    *,
+    channels_last: bool = False,
+) -> Samples:
+    """Samples in a `.npz`, `.npy` or `.csv` file, or a folder of images; to be closed.
+
+    shape : of the model's input, without its batch axis
+    limit : only so many, the first ones
+    channels_last : whether that shape has the channels on its last axis
+    Raises `BadInputError` in one line that says what is wrong with which file or sample.
+    """
+    if limit is not None and limit < 1:
+        raise BadInputError(f"{path}: {limit} samples are none; take 1 or more")
+    taken = InputShape(tuple(int(size) for size in shape), channels_last)
+    source = _source(path, taken)
+    try:
+        return Samples(source, taken, form, limit)
+    except BaseException:
+        source.close()
+        raise
+
+
+class SampleArrays(NamedTuple):
+    """Samples in memory.
+
+    x : float32, shape (samples, *shape of the model's input)
+    labels, notes : as of `Samples`
+    """
+
+    x: NDArray[np.float32]
+    labels: Labels | None
+    notes: list[str]
+
+
+def read_samples(
+    path: Path,
+    shape: tuple[int, ...],
+    form: SampleForm,
+    limit: int | None = None,
+    *,
+    channels_last: bool = False,
+) -> SampleArrays:
+    """All that `open_samples` with the same arguments gives, at once."""
+    with open_samples(path, shape, form, limit, channels_last=channels_last) as samples:
+        x = samples.read(0, len(samples))
+        return SampleArrays(x, samples.labels, samples.notes)
+
+
+def _source(path: Path, taken: InputShape) -> Source:
+    if path.is_dir():
+        return ImageSource(path, taken)
+    kinds: dict[str, Callable[[Path], Source]] = {
+        ".npz": NpzSource,
+        ".npy": NpySource,
+        ".csv": CsvSource,
+    }
+    kind = kinds.get(path.suffix.lower())
+    if kind is None:
+        raise BadInputError(
+            f"{path}: samples are .npz (arrays x and y), .npy, .csv (label, then pixels), or a "
+            "folder of images"
+        )
+    return kind(path)

@@ -1,0 +1,273 @@
+"""Files of samples: each kind is read some samples at a time, in any order."""
+
+from __future__ import annotations
+
+import mmap
+import zipfile
+import zlib
+from abc import abstractmethod
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+from numpy.typing import NDArray
+
+from storage.closing import Closing
+from storage.errors import BadInputError
+from storage.files import open_input
+from storage.samples.form import sizes
+
+Labels = NDArray[np.int64]
+
+LONGEST_LINE = 1 << 26  # bytes of a sample as text
+SKIPPED = 1 << 22  # bytes that are inflated at a time on the way to a sample
+_DAMAGE = (ValueError, OSError, EOFError, KeyError, zipfile.BadZipFile, zlib.error, RuntimeError)
+
+
+class Source(Closing):
+    """Samples in a file.
+
+    where : the file, for messages
+    shape : of one sample
+    labels : of all samples, or None
+    notes : what is left out, for the user
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.where = str(path)
+        self.count = 0
+        self.shape: tuple[int, ...] = ()
+        self.labels: Labels | None = None
+        self.notes: list[str] = []
+
+    @abstractmethod
+    def read(self, first: int, count: int) -> NDArray[Any]:
+        """Some samples, shape (count, *shape)."""
+
+    def _describe(self, shape: tuple[int, ...], dtype: np.dtype[Any], name: str) -> None:
+        if dtype.kind not in "buif":
+            raise BadInputError(f"{name} holds {dtype}; samples are real numbers")
+        if len(shape) < 1 or not shape[0] or not all(shape):
+            raise BadInputError(f"{name} has no samples (shape {sizes(shape)})")
+        self.count, self.shape = shape[0], shape[1:] or (1,)
+
+
+class NpySource(Source):
+    """One array, mapped into memory."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        with open_input(path) as file:
+            try:
+                np.lib.format.read_magic(file)
+            except ValueError as error:
+                raise BadInputError(f"{path}: is no .npy file; save it with numpy.save") from error
+        try:
+            self._array: NDArray[Any] | None = np.load(path, mmap_mode="r", allow_pickle=False)
+        except _DAMAGE as error:
+            reason = " ".join(str(error).split())[:120]
+            raise BadInputError(f"{path}: cannot be read: {reason}") from error
+        try:
+            self._describe(self._array.shape, self._array.dtype, f"{path}: its array")
+        except BadInputError:
+            self.close()
+            raise
+
+    def read(self, first: int, count: int) -> NDArray[Any]:
+        assert self._array is not None
+        return np.array(self._array[first : first + count])
+
+    def close(self) -> None:
+        held: Any = None if self._array is None else getattr(self._array, "_mmap", None)
+        self._array = None
+        if isinstance(held, mmap.mmap):
+            held.close()
+
+
+class NpzSource(Source):
+    """The array x of an archive, and y, the labels, if there is one; x is inflated as needed."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        self._file = open_input(path)
+        self._member: Any = None
+        self._at = 0
+        try:
+            self._open(path)
+        except BadInputError:
+            self.close()
+            raise
+        except _DAMAGE as error:
+            self.close()
+            raise self._damaged(error) from error
+
+    def _open(self, path: Path) -> None:
+        self._archive = zipfile.ZipFile(self._file)
+        names = [name.removesuffix(".npy") for name in self._archive.namelist()]
+        if "x" not in names:
+            raise BadInputError(
+                f"{path}: has no array x, but {', '.join(sorted(names)[:8]) or 'none at all'}; "
+                "save the samples as x, and labels as y"
+            )
+        left_out = sorted(set(names) - {"x", "y"})
+        if left_out:
+            self.notes.append(f"{path}: arrays {', '.join(left_out[:8])} are not used")
+        shape, self._turned, self._type = self._rewind()
+        self._describe(shape, self._type, f"{path}: x")
+        if "y" in names:
+            with self._archive.open("y.npy") as member:
+                self.labels = self._labels(member)
+
+    def _rewind(self) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
+        """Go to the first sample; returns shape, whether axes are reversed, and type."""
+        if self._member is not None:
+            self._member.close()
+        self._member, self._at = self._archive.open("x.npy"), 0
+        return _header(self._member, self._archive.getinfo("x.npy").file_size, "x")
+
+    def _labels(self, member: Any) -> Labels:
+        shape, _, dtype = _header(member, self._archive.getinfo("y.npy").file_size, "y")
+        if dtype.kind not in "buif" or shape not in ((self.count,), (self.count, 1)):
+            if len(shape) in (1, 2) and shape[1:] in ((), (1,)) and dtype.kind in "buif":
+                raise BadInputError(
+                    f"{self.where}: x has {self.count} samples, y {shape[0]} labels"
+                )
+            raise BadInputError(
+                f"{self.where}: y has shape {sizes(shape)} of {dtype}; labels are one whole "
+                "number for each sample"
+            )
+        values = np.frombuffer(member.read(self.count * dtype.itemsize), dtype)
+        return whole_labels(values, self.where)
+
+    def read(self, first: int, count: int) -> NDArray[Any]:
+        try:
+            if self._turned:  # its samples lie all over the array
+                self._rewind()
+                flat = np.frombuffer(self._member.read(), self._type)
+                return np.array(flat.reshape((*self.shape[::-1], self.count)).T[first:][:count])
+            each = self._type.itemsize * int(np.prod(self.shape, dtype=np.int64))
+            if first < self._at:
+                self._rewind()
+            ahead = (first - self._at) * each
+            while ahead:
+                ahead -= len(_exactly(self._member, min(ahead, SKIPPED)))
+            data = _exactly(self._member, count * each)
+            self._at = first + count
+            return np.frombuffer(data, self._type).reshape(count, *self.shape)
+        except _DAMAGE as error:
+            raise self._damaged(error) from error
+
+    def _damaged(self, error: BaseException) -> BadInputError:
+        reason = " ".join(str(error).split())[:120] or type(error).__name__
+        return BadInputError(f"{self.where}: is damaged, or no .npz file ({reason})")
+
+    def close(self) -> None:
+        if self._member is not None:
+            self._member.close()
+            self._archive.close()
+        self._file.close()
+
+
+def _header(member: Any, size: int, name: str) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
+    """Shape, whether axes are reversed, and type of an array whose file has some bytes."""
+    version = np.lib.format.read_magic(member)
+    readers: dict[tuple[int, int], Any] = {
+        (1, 0): np.lib.format.read_array_header_1_0,
+        (2, 0): np.lib.format.read_array_header_2_0,
+    }
+    if version not in readers:
+        raise ValueError(f"{name} is of version {version}")
+    shape, turned, dtype = readers[version](member)
+    length = int(np.prod(shape, dtype=object)) * dtype.itemsize
+    if dtype.kind in "buif" and not 0 < size - length < 1 << 16:
+        raise ValueError(f"{name} has not as many bytes as its shape says")
+    return tuple(map(int, shape)), bool(turned) and len(shape) > 1, dtype
+
+
+def _exactly(member: Any, count: int) -> bytes:
+    data = member.read(count)
+    if len(data) < count:
+        raise EOFError("x is cut off")
+    return bytes(data)
+
+
+class CsvSource(Source):
+    """Lines of a label and numbers, with commas between; a first line of words is skipped."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        self._file: BinaryIO = open_input(path)
+        try:
+            self._scan()
+        except BaseException:
+            self.close()
+            raise
+
+    def _scan(self) -> None:
+        self._lines: list[tuple[int, int]] = []  # number and place of each sample
+        labels = []
+        for number, (place, line) in enumerate(self._all_lines(), 1):
+            head = line.partition(b",")[0].strip()
+            if not line.strip():
+                continue
+            try:
+                labels.append(float(head))
+            except ValueError:
+                if number == 1:
+                    self.notes.append(f"{self.where}: line 1 is taken for names of columns")
+                    continue
+                raise BadInputError(
+                    f"{self.where}, line {number}: begins with {head[:20]!r}; a line is a label, "
+                    "then the numbers of a sample"
+                ) from None
+            self._lines.append((number, place))
+        if not self._lines:
+            raise BadInputError(f"{self.where}: has no samples; a line is a label, then numbers")
+        self.labels = whole_labels(np.array(labels), self.where)
+        self.count = len(self._lines)
+        self.shape = (self._sample(*self._lines[0]).size,)
+
+    def _all_lines(self) -> Any:
+        place = 0
+        while line := self._file.readline(LONGEST_LINE):
+            if len(line) == LONGEST_LINE:
+                raise BadInputError(f"{self.where}: a line is longer than {LONGEST_LINE >> 20} MiB")
+            yield place, line
+            place += len(line)
+
+    def read(self, first: int, count: int) -> NDArray[Any]:
+        made = np.empty((count, *self.shape))
+        for at, (number, place) in enumerate(self._lines[first : first + count]):
+            sample = self._sample(number, place)
+            if sample.shape != self.shape:
+                raise BadInputError(
+                    f"{self.where}, line {number}: has {sample.size} numbers behind the label, "
+                    f"the first sample has {self.shape[0]}"
+                )
+            made[at] = sample
+        return made
+
+    def _sample(self, number: int, place: int) -> NDArray[np.float64]:
+        self._file.seek(place)
+        fields = self._file.readline(LONGEST_LINE).rstrip(b", \t\r\n").split(b",")[1:]
+        try:
+            made = np.array(fields, np.bytes_).astype(np.float64) if fields else np.empty(0)
+        except ValueError as error:
+            raise BadInputError(
+                f"{self.where}, line {number}: holds what is no number; a line is a label, then "
+                "the numbers of a sample, with commas between"
+            ) from error
+        if not made.size:
+            raise BadInputError(f"{self.where}, line {number}: has no numbers behind the label")
+        return made
+
+    def close(self) -> None:
+        self._file.close()
+
+
+def whole_labels(values: NDArray[Any], where: str) -> Labels:
+    """Labels as whole numbers; raises `BadInputError` if they are none."""
+    numbers = values.reshape(-1).astype(np.float64)
+    if not np.isfinite(numbers).all() or (numbers != np.rint(numbers)).any() or (numbers < 0).any():
+        raise BadInputError(f"{where}: labels are whole numbers from 0 on, the number of a class")
+    return numbers.astype(np.int64)
