@@ -21,7 +21,7 @@ from chipsim.chip.model import Chip
 from chipsim.chip.npu_shape import NpuShape
 from hw.npu.programs import encode_micro_ops, encode_program
 from mapper.compiler.codegen.image import Image, pack_image, unpack_image
-from mapper.compiler.graph.graph import Graph
+from mapper.compiler.graph.graph import Graph, View
 from mapper.compiler.graph.text import Arrays, graph_from_json, graph_to_json
 from mapper.compiler.partition.hostplan import Step
 from mapper.compiler.pipeline import Compiled
@@ -92,10 +92,20 @@ def write_folder(
             }
             for tensor, region in compiled.regions.items()
         ],
+        "layers": [
+            {"map": macro.output.name, "nodes": list(macro.sources), "end": end}
+            for macro, end in zip(compiled.macros, compiled.ends, strict=True)
+        ],
+        "input": _value(next(iter(compiled.graph.inputs.items()))),
+        "outputs": list(compiled.graph.outputs),
         "files": {name: hashlib.sha256(data).hexdigest() for name, data in files.items()},
     }
     write_file(folder / MANIFEST, _json(manifest))
     return manifest
+
+
+def _value(item: tuple[str, View]) -> dict[str, Any]:
+    return {"name": item[0], "shape": list(item[1].shape)}
 
 
 def image_of(compiled: Compiled, shape: NpuShape, core: tuple[int, int]) -> Image:

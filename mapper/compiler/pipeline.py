@@ -47,6 +47,7 @@ class Compiled:
     """A model as a program for one core, and how it came about.
 
     graph : of integers; macros : its nodes as a core runs them
+    ends : instructions up to the end of each macro node
     signal : of the last results over the calibration samples, in dB; None without error
     """
 
@@ -56,6 +57,7 @@ class Compiled:
     tables: Tables
     steps: list[Step]
     program: list[Instruction]
+    ends: list[int]
     host: list[HostStep]
     signal: float | None
     seconds: dict[str, float] = field(default_factory=dict)
@@ -134,8 +136,10 @@ def compile_model(
         )
     with stage("instructions"):
         emitter = Emitter(shape, regions)
+        ends = []
         for macro in macros:
             emitter.emit(macro)
+            ends.append(len(emitter.steps))
         sizes = {
             "FM": shape.map_vectors, "INP": shape.input_vectors,
             "ACC": shape.entries, "OUT": shape.entries,
@@ -143,7 +147,17 @@ def compile_model(
         program = with_tokens(emitter.steps, sizes)
         program.append(Instruction("CTRL", "END", fields={"drain": 1}))
     return Compiled(
-        graph, macros, regions, emitter.tables, emitter.steps, program, host, signal, seconds, log
+        graph,
+        macros,
+        regions,
+        emitter.tables,
+        emitter.steps,
+        program,
+        ends,
+        host,
+        signal,
+        seconds,
+        log,
     )
 
 

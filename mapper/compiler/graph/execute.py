@@ -31,7 +31,7 @@ def run_graph(
         missing = kept - data.keys()
         if not missing:
             break
-        if type(node.operator) not in rules:
+        if type(node.operator) not in rules or node.output in data:
             continue  # of the host, behind all that is wanted
         taken = [
             tensor.value if tensor.value is not None else data[tensor] for tensor in node.inputs

@@ -1,0 +1,146 @@
+"""Runs a compiled model: the host's steps here, the cores' programs in the functional simulator."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from chipsim.chip.npu_shape import NpuShape
+from chipsim.npu.execute import Frame, NpuChip, run_frames
+from chipsim.npu.records import Program
+from hw.npu.programs import decode_micro_ops, decode_program
+from mapper.compiler.codegen.image import Image
+from mapper.compiler.graph.execute import run_graph
+from mapper.compiler.integer.reference import INTEGER
+from mapper.compiler.manifest import CompiledFolder
+from mapper.compiler.memory.planner import blocks_of
+from mapper.compiler.partition.hostplan import Data, run_host
+
+Maps = dict[str, NDArray[np.int64]]
+Map = dict[str, Any]
+"""A stored map, as the manifest has it: name, core, address, shape."""
+FRAMES_COMPARED = 64  # that the reference computes at once
+
+
+class Compared(NamedTuple):
+    """A layer's map beside that of the reference, over all frames."""
+
+    name: str
+    elements: int
+    differences: int
+
+
+class Outcome(NamedTuple):
+    """values : of the model's outputs, by name, shape (frames, ...)"""
+
+    values: dict[str, Data]
+    compared: list[Compared]
+
+
+def program_of(image: Image, where: str, end: int | None = None) -> Program:
+    """The decoded program of a core; end : instructions of it, None for all."""
+    decoded = decode_program(image.instructions, where)
+    headers = np.frombuffer(image.headers, "<u8").astype(np.uint64)
+    arrays = [each[:end] for each in decoded]
+    micro_ops = decode_micro_ops(image.micro_ops, where)
+    return Program(*arrays, micro_ops, image.weights, image.parameters, image.maps, headers)
+
+
+def simulate(
+    folder: CompiledFolder, samples: NDArray[np.float32], threads: int, check: bool,
+    progress: Callable[[float], None] = lambda _: None,
+) -> Outcome:  # fmt: skip
+    """Run samples, float32 of shape (frames, ...), through a compiled model.
+
+    check : compare every stored map of every frame with the reference
+    """
+    compared: list[Compared] = []
+
+    def cores(stored: Maps) -> Maps:
+        results = [step["results"] for step in folder.host if step["do"] == "cores"][0]
+        made = run_cores(folder, stored, results, threads, None, progress)
+        if check:
+            compared.extend(compare(folder, stored, threads))
+        return made
+
+    name = next(iter(folder.graph.inputs))
+    values, _ = run_host(folder.host, {name: samples}, cores)
+    return Outcome({one: values[one] for one in folder.manifest["outputs"]}, compared)
+
+
+def run_cores(
+    folder: CompiledFolder, stored: Maps, results: list[str], threads: int,
+    end: int | None = None, progress: Callable[[float], None] = lambda _: None,
+) -> Maps:  # fmt: skip
+    """Some stored maps after the programs have run, frame by frame.
+
+    stored : the maps that the host writes, int64 of shape (frames, rows, columns, channels)
+    end : of the instructions, None for all
+    """
+    shape = NpuShape(**folder.manifest["shape"])
+    maps: dict[str, Map] = {one["name"]: one for one in folder.manifest["maps"]}
+    chip = NpuChip(
+        shape,
+        {
+            place: program_of(image, f"core_{place[0]}_{place[1]}.npc", end)
+            for place, image in folder.images.items()
+        },
+    )
+
+    def work(frame: Frame, number: int) -> list[NDArray[np.int64]]:
+        for name, data in stored.items():
+            one = maps[name]
+            vectors = vectors_of(data[number], shape.columns)
+            frame.load(tuple(one["core"]), one["address"], vectors)
+        frame.run()
+        return [read_map(frame, maps[name], shape.columns) for name in results]
+
+    frames = len(next(iter(stored.values())))
+    rows = []
+    for number, row in enumerate(run_frames(chip, range(frames), work, threads)):
+        rows.append(row)
+        progress((number + 1) / frames)
+    return {name: np.stack([row[at] for row in rows]) for at, name in enumerate(results)}
+
+
+def vectors_of(pixels: NDArray[np.int64], columns: int) -> NDArray[np.int8]:
+    """A map, shape (rows, columns, channels), as the vectors that lie in memory; channels that fill
+    the last block of a pixel are 0."""
+    height, width, channels = pixels.shape
+    whole = np.zeros((height, width, blocks_of(channels, columns) * columns), np.int8)
+    whole[:, :, :channels] = pixels
+    return whole.reshape(-1, columns)
+
+
+def read_map(frame: Frame, one: Map, columns: int) -> NDArray[np.int64]:
+    """A map from a core's memory, shape (rows, columns, channels)."""
+    _, height, width, channels = one["shape"]
+    blocks = blocks_of(channels, columns)
+    strides = (width * blocks, blocks, 1)
+    found = frame.read(tuple(one["core"]), one["address"], (height, width, blocks), strides)
+    return found.reshape(height, width, -1)[:, :, :channels].astype(np.int64)
+
+
+def compare(folder: CompiledFolder, stored: Maps, threads: int) -> list[Compared]:
+    """Every stored map beside the reference. A map may be overwritten later in a frame, so each
+    layer is read when the program has run as far as it."""
+    made = {tensor.name: tensor for node in folder.graph.nodes for tensor in node.outputs}
+    feeds = {made[name]: data for name, data in stored.items() if name in made} | {
+        view.tensor: stored[view.tensor.name]
+        for view in folder.graph.inputs.values()
+        if view.tensor.name in stored
+    }
+    found = []
+    for layer in folder.manifest["layers"]:
+        name = layer["map"]
+        got = run_cores(folder, stored, [name], threads, layer["end"])[name]
+        differences = 0
+        for at in range(0, len(got), FRAMES_COMPARED):
+            some = {tensor: data[at : at + FRAMES_COMPARED] for tensor, data in feeds.items()}
+            wanted = run_graph(folder.graph, some, INTEGER, [made[name]])[made[name]]
+            differences += int((got[at : at + FRAMES_COMPARED] != wanted).sum())
+        found.append(Compared(name, got.size, differences))
+    return found
