@@ -45,8 +45,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     numbers.add_argument("--samples", type=common.positive, default=100, metavar="N",
                          help="take the first N of them (default: 100)")  # fmt: skip
     add_form(numbers)
-    numbers.add_argument("--bits", type=int, choices=(8, 16), default=8,
-                         help="of activations and weights (default: 8)")  # fmt: skip
     numbers.add_argument("--scheme", choices=("asym", "sym"), default="asym",
                          help="zero points of activations, or none (default: asym)")  # fmt: skip
     numbers.add_argument("--per", choices=("tensor", "channel"), default="channel",
@@ -62,8 +60,6 @@ def add_form(group: argparse._ActionsContainer) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    from storage.samples import parse_form, read_samples
-
     from chipsim.chip.npu_shape import NPU_SHAPES
     from mapper.compiler.manifest import write_folder
     from mapper.compiler.pipeline import compile_model, read_model
@@ -71,12 +67,13 @@ def run(options: argparse.Namespace) -> int:
     from mapper.compiler.settings import CompileSettings
     from mapper.errors import MapperError, UsageError
     from mapper.results.output_folder import output_folder
+    from storage.samples import parse_form, read_samples
 
     chip = common.named_chip(options.chip)
     shape = NPU_SHAPES.get(options.npu)
     if shape is None:
         raise UsageError(f"--npu {options.npu!r} is not known; give one of {', '.join(NPU_SHAPES)}")
-    settings = CompileSettings(options.bits, options.scheme, options.per, samples=options.samples)
+    settings = CompileSettings(8, options.scheme, options.per, samples=options.samples)
     if options.calibrate is None:
         raise MapperError(
             f"{options.model}: is in floating point; give samples with --calibrate to measure the "
@@ -85,7 +82,15 @@ def run(options: argparse.Namespace) -> int:
     form = parse_form(options.normalise, options.layout)
     model = read_model(options.model)
     with output_folder(options.output, options.force) as work:
-        samples = read_samples(options.calibrate, model.view.shape[1:], form, options.samples)
+        samples = read_samples(
+            options.calibrate,
+            model.view.shape[1:],
+            form,
+            options.samples,
+            channels_last=model.view.order[-1] == 3,
+        )
+        for note in samples.notes:
+            common.say(options, f"note: {note}")
         compiled = compile_model(model, shape, samples.x, settings)
         write_folder(work.folder, options.model, chip, shape, settings, compiled, form.to_json())
         report = report_of(compiled, options.model.name, chip, shape, settings)

@@ -1,21 +1,33 @@
-"""`mapper simulate`: the flit-level model on a mapping's traffic."""
+"""`mapper simulate`: the traffic of a mapping on the mesh, or the programs of a compiled model."""
 
 from __future__ import annotations
 
 import argparse
 import math
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mapper.cli import options as common
+from mapper.errors import BAD_INPUT, UsageError
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 EPILOG = """\
 examples:
   mapper simulate result
   mapper simulate result --load-scale 1.5 --depth 8 --no-saturation
   mapper simulate result --tick-cycles 20000 --packets core --json
+  mapper simulate out --input samples.npz
 
-DIR is the output folder of a run. The result is added to its report.json as
+DIR is the output folder of `run` or of `compile`.
+
+Of a compiled model the programs of the cores are run on the samples of --input,
+bit for bit, and the steps of the host around them. With labels the accuracy is
+told. --check compares every layer of every sample with the integer reference.
+
+Of a mapping the traffic is simulated. The result is added to its report.json as
 `simulation`, and its report.html is made again.
 
 Simulated is the mesh alone, router by router and flit by flit: packets of one
@@ -38,7 +50,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--network", type=Path, metavar="NET", help="the network of DIR, if it was moved"
     )
-    group = parser.add_argument_group("model")
+    samples = parser.add_argument_group("compiled models")
+    samples.add_argument("--input", type=Path, metavar="DATA",
+                         help="samples: .npz, .npy, .csv or a folder of images")  # fmt: skip
+    samples.add_argument("--limit", type=common.positive, metavar="N",
+                         help="the first N samples (default: all)")  # fmt: skip
+    samples.add_argument("--check", action="store_true",
+                         help="compare every layer with the integer reference")  # fmt: skip
+    group = parser.add_argument_group("mappings")
     group.add_argument(
         "--cycles",
         type=common.positive,
@@ -101,12 +120,68 @@ def above_zero(text: str) -> float:
 
 
 def run(options: argparse.Namespace) -> int:
+    from mapper.compiler.manifest import is_compiled
     from mapper.results.output import read_report
     from mapper.results.output_folder import writing_into
 
+    if is_compiled(options.path):
+        return _run_compiled(options)
+    if options.input or options.limit or options.check:
+        raise UsageError(
+            f"{options.path}: is no compiled model; --input, --limit and --check are for those"
+        )
     read_report(options.path)  # what is no such folder is named before anything is locked
     with writing_into(options.path):
         return _simulate(options)
+
+
+def _run_compiled(options: argparse.Namespace) -> int:
+    """Run the programs of a compiled model on samples."""
+    from mapper.compiler.manifest import read_folder
+    from mapper.compiler.report import add_simulation
+    from mapper.compiler.simulate import simulate
+    from mapper.results.output_folder import writing_into
+    from mapper.results.tables import columns, facts
+    from storage.samples import SampleForm, read_samples
+
+    if options.input is None:
+        raise UsageError(f"{options.path}: is a compiled model; name samples with --input")
+    folder = read_folder(options.path)
+    form = SampleForm.from_json(folder.manifest["samples"])
+    shape = tuple(folder.manifest["input"]["shape"][1:])
+    last = bool(folder.manifest["input"]["channels_last"])
+    samples = read_samples(options.input, shape, form, options.limit, channels_last=last)
+    for note in samples.notes:
+        common.say(options, f"note: {note}")
+    with common.fraction_bar(options, "simulating") as progress:
+        threads = common.threads_of(options)
+        found = simulate(folder, samples.x, threads, options.check, progress)
+    result: dict[str, Any] = {"frames": len(samples.x)}
+    if samples.labels is not None:
+        result["accuracy"] = accuracy(found.values, samples.labels)
+    if options.check:
+        result["differences"] = sum(one.differences for one in found.compared)
+        result["elements"] = sum(one.elements for one in found.compared)
+    with writing_into(options.path):
+        add_simulation(options.path, result)
+    rows: dict[str, Any] = {"samples": result["frames"]}
+    if "accuracy" in result:
+        rows["accuracy"] = f"{100 * result['accuracy']:.2f} %"
+    shown = [facts(f"{folder.manifest['model']['name']} on {options.path}", rows)]
+    if options.check:
+        heads = ("layer", "elements", "differences")
+        shown.append(columns("beside the integer reference", heads, found.compared))
+    common.emit(options, result, shown)
+    if result.get("differences"):
+        common.complain(f"{result['differences']:,} elements differ from the integer reference")
+        return BAD_INPUT
+    return 0
+
+
+def accuracy(values: dict[str, NDArray[Any]], labels: NDArray[np.int64]) -> float:
+    """The share of samples whose largest output is that of their label."""
+    first = next(iter(values.values()))
+    return float((first.reshape(len(first), -1).argmax(1) == labels).mean())
 
 
 def _simulate(options: argparse.Namespace) -> int:

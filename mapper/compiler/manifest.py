@@ -105,7 +105,8 @@ def write_folder(
 
 
 def _value(item: tuple[str, View]) -> dict[str, Any]:
-    return {"name": item[0], "shape": list(item[1].shape)}
+    name, view = item
+    return {"name": name, "shape": list(view.shape), "channels_last": view.order[-1] == 3}
 
 
 def image_of(compiled: Compiled, shape: NpuShape, core: tuple[int, int]) -> Image:

@@ -16,9 +16,10 @@ from mapper.compiler.settings import CompileSettings
 from mapper.report.compiled.page import render_compiled
 from mapper.report.make import PAGE
 from mapper.results.output_folder import REPORT
-from storage.files import write_file
+from storage.files import read_input, write_file
 
 Report = dict[str, Any]
+MOST_REPORT = 1 << 28  # bytes
 
 
 def report_of(
@@ -76,6 +77,12 @@ def write_report(folder: Path, report: Report) -> None:
     """report.json and report.html of a compiled folder."""
     write_file(folder / REPORT, (json.dumps(report, indent=1) + "\n").encode())
     write_file(folder / PAGE, render_compiled(report))
+
+
+def add_simulation(folder: Path, found: Report) -> None:
+    """Keep what a simulation found in report.json, and make the page again."""
+    report = json.loads(read_input(folder / REPORT, MOST_REPORT))
+    write_report(folder, report | {"simulation": found})
 
 
 def _layer(compiled: Compiled, number: int, macro: Macro, shape: NpuShape) -> Report:

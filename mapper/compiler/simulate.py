@@ -60,7 +60,7 @@ def simulate(
     compared: list[Compared] = []
 
     def cores(stored: Maps) -> Maps:
-        results = [step["results"] for step in folder.host if step["do"] == "cores"][0]
+        results = next(step["results"] for step in folder.host if step["do"] == "cores")
         made = run_cores(folder, stored, results, threads, None, progress)
         if check:
             compared.extend(compare(folder, stored, threads))
