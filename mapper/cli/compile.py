@@ -49,6 +49,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
                          help="zero points of activations, or none (default: asym)")  # fmt: skip
     numbers.add_argument("--per", choices=("tensor", "channel"), default="channel",
                          help="scales of weights (default: channel)")  # fmt: skip
+    add_switches(numbers)
+
+
+def add_switches(group: argparse._ActionsContainer) -> None:
+    group.add_argument("--no-bias-correction", dest="bias_correction", action="store_false",
+                       help="keep the mean errors of channels")  # fmt: skip
+    group.add_argument("--no-reuse", dest="reuse", action="store_false",
+                       help="a memory region of its own for each map")  # fmt: skip
+    group.add_argument("--headroom", type=float, default=1.0, metavar="F",
+                       help="factor on the headroom of ranges (default: 1)")  # fmt: skip
 
 
 def add_form(group: argparse._ActionsContainer) -> None:
@@ -73,7 +83,10 @@ def run(options: argparse.Namespace) -> int:
     shape = NPU_SHAPES.get(options.npu)
     if shape is None:
         raise UsageError(f"--npu {options.npu!r} is not known; give one of {', '.join(NPU_SHAPES)}")
-    settings = CompileSettings(8, options.scheme, options.per, samples=options.samples)
+    settings = CompileSettings(
+        8, options.scheme, options.per, options.headroom, options.samples,
+        options.bias_correction, options.reuse,
+    )  # fmt: skip
     if options.calibrate is None:
         raise MapperError(
             f"{options.model}: is in floating point; give samples with --calibrate to measure the "

@@ -37,6 +37,7 @@ from mapper.compiler.passes.few_channels import window_inputs
 from mapper.compiler.passes.fuse import fuse, pool_sums_first
 from mapper.compiler.passes.normalise import activate_first, dense_as_conv, fold_affine
 from mapper.compiler.quantise.convert import Converter, Precision
+from mapper.compiler.quantise.correction import correct_biases
 from mapper.compiler.quantise.ranges import measure_ranges
 from mapper.compiler.settings import CompileSettings
 from mapper.errors import MapperError
@@ -120,6 +121,13 @@ def compile_model(
         converter = Converter(source, precision)
         ranges = measure_ranges(source, feeds, converter.quantised_tensors())
         graph = converter.convert(ranges)
+    if settings.bias_correction:
+        with stage("correct biases"):
+            for one in correct_biases(source, graph, converter.layers, feeds):
+                log.append(
+                    f"{one.layer.conv.label}: mean error of a channel at most "
+                    f"{one.before:.3g} -> {one.after:.3g} steps"
+                )
     with stage("verify"):
         signal = _signal(source, graph, converter.stored, feeds)
     with stage("partition"):

@@ -19,6 +19,8 @@ class CompileSettings:
     per : one scale for all kernels of a layer, or one for each
     headroom : factor on that which ranges have
     samples : that ranges are measured with, at most
+    bias_correction : whether the mean error of each channel is taken off its bias
+    reuse : whether maps whose lives do not meet share memory
     """
 
     bits: Literal[8, 16] = 8
@@ -26,6 +28,7 @@ class CompileSettings:
     per: Literal["tensor", "channel"] = "channel"
     headroom: float = 1.0
     samples: int = 100
+    bias_correction: bool = True
     reuse: bool = True
 
     def __post_init__(self) -> None:
