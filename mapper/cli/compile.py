@@ -119,6 +119,7 @@ def _tables(options: argparse.Namespace, compiled: Compiled) -> list[Table]:
     rows: dict[str, Any] = {
         "macro nodes": len(compiled.macros),
         "nodes on the host": sum(step["do"] == "node" for step in compiled.host),
+        "cycles per frame": compiled.timeline.cycles,
         "instructions": len(compiled.program),
         "micro-ops": len(compiled.tables.micro_ops),
         "weight words": len(compiled.tables.weights),

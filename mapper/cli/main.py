@@ -32,6 +32,7 @@ COMMANDS = {
     "simulate": "run the flit-level model on a mapping's traffic",
     "place": "place a graph of groups, one group per core",
     "chips": "list the chips that are known by name, or print one as a file to start from",
+    "disassemble": "print the program of a core of a compiled model",
     "hw": "the chip as hardware: Verilog, and the cells that it takes",
     "warm": "compile the kernels ahead, as for the image of a container",
     "docs": "read a page of the documentation, or list them",

@@ -50,12 +50,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
+    from mapper.compiler.manifest import is_compiled
     from mapper.report.make import PAGE, require_same_network, view_folder, write_page
     from mapper.results.loads import TRAFFIC
     from mapper.results.output_folder import read_folder, writing_into
     from mapper.results.tables import facts, size
     from storage.files import real_path
 
+    if is_compiled(options.path):
+        return _report_compiled(options)
     folders = [options.path] + ([] if options.other is None else [options.other])
     measured: list[str] = []
 
@@ -83,6 +86,27 @@ def run(options: argparse.Namespace) -> int:
     result = {"path": str(page), "bytes": count, "mappings": list(map(str, folders))}
     rows = [("page", str(page)), ("size", size(count))]
     common.emit(options, result | {"measured": measured}, [facts("report", rows)])
+    return 0
+
+
+def _report_compiled(options: argparse.Namespace) -> int:
+    """The page of a compiled model."""
+    from mapper.compiler.report import read_report
+    from mapper.errors import UsageError
+    from mapper.report.compiled.page import render_compiled
+    from mapper.report.make import PAGE
+    from mapper.results.output_folder import writing_into
+    from mapper.results.tables import facts, size
+    from storage.files import write_file
+
+    if options.other is not None:
+        raise UsageError(f"{options.path}: is a compiled model; name one folder")
+    page = options.output or options.path / PAGE
+    with writing_into(options.path):
+        data = render_compiled(read_report(options.path))
+        write_file(page, data)
+    rows = [("page", str(page)), ("size", size(len(data)))]
+    common.emit(options, {"path": str(page), "bytes": len(data)}, [facts("report", rows)])
     return 0
 
 

@@ -12,6 +12,7 @@ EPILOG = """\
 examples:
   mapper verify net.bin
   mapper verify result
+  mapper verify out       (of compile: addresses and tokens of the programs)
   mapper verify result --network moved/net.bin
 """
 
@@ -24,6 +25,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
+    from mapper.compiler.manifest import is_compiled
+    from mapper.compiler.manifest import read_folder as read_compiled
+    from mapper.compiler.verify import verify_compiled
     from mapper.evaluation.verify import verify_network
     from mapper.results.output_folder import find_folder, read_folder
     from mapper.results.tables import facts
@@ -37,6 +41,11 @@ def run(options: argparse.Namespace) -> int:
         common.emit(options, result, [facts(f"{options.path}: valid network", found)])
         return 0
 
+    if is_compiled(options.path):
+        found = verify_compiled(read_compiled(options.path))
+        result = {"path": str(options.path), "valid": True, **found}
+        common.emit(options, result, [facts(f"{options.path}: valid programs", found)])
+        return 0
     network, found = read_folder(options.path, lambda: _verify_folder(options))
     result = {"path": str(options.path), "network": str(network), "valid": True, **found}
     common.emit(options, result, [facts(f"{options.path}: valid mapping", found)])

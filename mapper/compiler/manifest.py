@@ -51,7 +51,7 @@ class CompiledFolder(NamedTuple):
 
 
 def is_compiled(folder: Path) -> bool:
-    """Whether a folder is one of a compiled model."""
+    """Whether a folder is that of a compiled model."""
     return (folder / MANIFEST).is_file()
 
 

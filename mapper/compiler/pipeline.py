@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from chipsim.chip.npu_shape import NpuShape
+from chipsim.npu.cycles import Timeline
 from hw.npu.isa import Instruction
 from mapper.compiler.codegen.operators import Emitter
 from mapper.compiler.codegen.steps import Step, with_tokens
@@ -39,6 +40,7 @@ from mapper.compiler.passes.normalise import activate_first, dense_as_conv, fold
 from mapper.compiler.quantise.convert import Converter, Precision
 from mapper.compiler.quantise.correction import correct_biases
 from mapper.compiler.quantise.ranges import measure_ranges
+from mapper.compiler.schedule.units import timeline_of
 from mapper.compiler.settings import CompileSettings
 from mapper.errors import MapperError
 
@@ -59,6 +61,7 @@ class Compiled:
     steps: list[Step]
     program: list[Instruction]
     ends: list[int]
+    timeline: Timeline
     host: list[HostStep]
     signal: float | None
     seconds: dict[str, float] = field(default_factory=dict)
@@ -154,6 +157,8 @@ def compile_model(
         }  # fmt: skip
         program = with_tokens(emitter.steps, sizes)
         program.append(Instruction("CTRL", "END", fields={"drain": 1}))
+    with stage("cycles"):
+        timeline = timeline_of(program, shape)
     return Compiled(
         graph,
         macros,
@@ -162,6 +167,7 @@ def compile_model(
         emitter.steps,
         program,
         ends,
+        timeline,
         host,
         signal,
         seconds,

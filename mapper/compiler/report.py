@@ -12,7 +12,9 @@ from mapper.compiler.graph.macro import Macro
 from mapper.compiler.graph.node import Conv, Host
 from mapper.compiler.memory.planner import blocks_of
 from mapper.compiler.pipeline import Compiled
+from mapper.compiler.schedule.units import busy_shares
 from mapper.compiler.settings import CompileSettings
+from mapper.errors import MapperError
 from mapper.report.compiled.page import render_compiled
 from mapper.report.make import PAGE
 from mapper.results.output_folder import REPORT
@@ -49,6 +51,8 @@ def report_of(
         "npu": shape.name,
         "settings": settings.as_json(),
         "signal_db": compiled.signal,
+        "cycles": compiled.timeline.cycles,
+        "busy": busy_shares(compiled.timeline),
         "layers": [
             _layer(compiled, number, macro, shape) for number, macro in enumerate(compiled.macros)
         ],
@@ -81,13 +85,25 @@ def write_report(folder: Path, report: Report) -> None:
 
 def add_simulation(folder: Path, found: Report) -> None:
     """Keep what a simulation found in report.json, and make the page again."""
-    report = json.loads(read_input(folder / REPORT, MOST_REPORT))
-    write_report(folder, report | {"simulation": found})
+    write_report(folder, read_report(folder) | {"simulation": found})
+
+
+def read_report(folder: Path) -> Report:
+    """report.json of a compiled folder; raises `MapperError` if it is damaged."""
+    path = folder / REPORT
+    try:
+        report = json.loads(read_input(path, MOST_REPORT))
+    except ValueError as error:
+        raise MapperError(f"{path}: is no JSON; compile the model again") from error
+    if not isinstance(report, dict) or report.get("kind") != "compiled":
+        raise MapperError(f"{path}: is no report of a compiled model; compile the model again")
+    return report
 
 
 def _layer(compiled: Compiled, number: int, macro: Macro, shape: NpuShape) -> Report:
     """A macro node: what it is of, what it makes, and what it takes."""
-    steps = [step for step in compiled.steps if step.macro == number]
+    first, behind = ([0, *compiled.ends][number], compiled.ends[number])
+    steps = compiled.steps[first:behind]
     output = macro.output
     return {
         "nodes": list(macro.sources),
@@ -97,6 +113,8 @@ def _layer(compiled: Compiled, number: int, macro: Macro, shape: NpuShape) -> Re
         "zero_point": output.zero_point,
         "products": products(macro),
         "matrix_calls": matrix_calls(macro, shape),
+        "start": int(compiled.timeline.start[first:behind].min()),
+        "end": int(compiled.timeline.end[first:behind].max()),
         "instructions": {
             unit: sum(step.unit == unit for step in steps)
             for unit in ("LOAD", "GEMM", "ALU", "STORE")

@@ -44,9 +44,18 @@ def program_of(image: Image, where: str, end: int | None = None) -> Program:
     """The decoded program of a core; end : instructions of it, None for all."""
     decoded = decode_program(image.instructions, where)
     headers = np.frombuffer(image.headers, "<u8").astype(np.uint64)
-    arrays = [each[:end] for each in decoded]
-    micro_ops = decode_micro_ops(image.micro_ops, where)
-    return Program(*arrays, micro_ops, image.weights, image.parameters, image.maps, headers)
+    return Program(
+        op=decoded.op[:end],
+        kind=decoded.kind[:end],
+        wait=decoded.wait[:end],
+        signal=decoded.signal[:end],
+        fields=decoded.fields[:end],
+        micro_ops=decode_micro_ops(image.micro_ops, where),
+        weights=image.weights,
+        parameters=image.parameters,
+        maps=image.maps,
+        headers=headers,
+    )
 
 
 def simulate(

@@ -11,7 +11,6 @@ from mapper.compiler.graph.node import Conv, Node, Pool, Window
 from mapper.compiler.memory.planner import blocks_of
 from mapper.errors import DoesNotFitError
 
-
 OVERLAPPED = 4
 """Tiles of a map, at least: fewer leave units waiting (ResNet-8: 62,120 cycles with one, 55,651)."""
 

@@ -21,6 +21,7 @@ def render_compiled(report: dict[str, Any]) -> bytes:
             version=version(),
             cards=_cards(report),
             memories=_memories(report),
+            units=_units(report),
             layers=_layers(report),
             host=_host(report),
             picture=memory_map(report),
@@ -39,6 +40,7 @@ def _cards(report: dict[str, Any]) -> list[tuple[str, Cell, str]]:
     shown = "no error" if signal is None else f"{signal:.1f} dB"
     cards = [
         ("Signal over error", Cell(signal, shown), "of the results, over the calibration samples"),
+        ("Cycles", Cell(report["cycles"]), "of a frame on the core, without the host's part"),
         ("Layers", Cell(len(report["layers"])), "macro nodes, each of which stores one map"),
         (
             "Matrix calls",
@@ -64,13 +66,30 @@ def _memories(report: dict[str, Any]) -> Table:
     return table("Memories of the core", ("Memory", "Used", "Available", "Share"), rows)
 
 
+def _units(report: dict[str, Any]) -> Table:
+    rows = [
+        (name, Cell(share, f"{100 * share:.1f} %", bar=share))
+        for name, share in report["busy"].items()
+    ]
+    return table("Units of the core", ("Unit", "Busy"), rows)
+
+
 def _share(used: int, capacity: int) -> Cell:
     share = used / capacity if capacity else 0.0
     return Cell(share, f"{100 * share:.1f} %", bar=share)
 
 
 def _layers(report: dict[str, Any]) -> Table:
-    heads = ("Layer", "Operators", "Map", "Products", "Matrix calls", "Instructions")
+    heads = (
+        "Layer",
+        "Operators",
+        "Map",
+        "Products",
+        "Matrix calls",
+        "From cycle",
+        "To",
+        "Instructions",
+    )
     rows = []
     for number, layer in enumerate(report["layers"]):
         _, height, width, channels = layer["shape"]
@@ -81,6 +100,8 @@ def _layers(report: dict[str, Any]) -> Table:
                 Cell(f"{height} x {width} x {channels}"),
                 Cell(layer["products"]),
                 Cell(layer["matrix_calls"]),
+                Cell(layer["start"]),
+                Cell(layer["end"]),
                 Cell(sum(layer["instructions"].values())),
             )
         )

@@ -1,0 +1,52 @@
+"""`mapper disassemble`: the program of a core as text."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from mapper.cli import options as common
+
+EPILOG = """\
+examples:
+  mapper disassemble out/core_0_0.npc
+  mapper disassemble out/core_0_0.npc > program.txt
+
+One instruction a line, then the micro-ops; fields of 0 are left out. The page
+`isa` of the reference explains instructions and fields.
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("path", type=Path, metavar="FILE.npc", help="program of a core")
+
+
+def run(options: argparse.Namespace) -> int:
+    from hw.errors import HwError
+    from hw.npu.assembly import disassemble
+    from hw.npu.isa import INSTRUCTION_BYTES, MICRO_OP_BYTES, decode, decode_micro_op
+    from mapper.compiler.codegen.image import unpack_image
+    from mapper.compiler.manifest import MOST_FILE
+    from mapper.errors import MapperError
+    from storage.files import read_input
+
+    where = str(options.path)
+    image = unpack_image(read_input(options.path, MOST_FILE), where)
+    try:
+        instructions = [
+            decode(image.instructions[at : at + INSTRUCTION_BYTES], f"{where}: offset {at}")
+            for at in range(0, len(image.instructions), INSTRUCTION_BYTES)
+        ]
+        micro_ops = [
+            decode_micro_op(image.micro_ops[at : at + MICRO_OP_BYTES], f"{where}: micro-op {at}")
+            for at in range(0, len(image.micro_ops), MICRO_OP_BYTES)
+        ]
+    except HwError as error:
+        raise MapperError(str(error)) from error
+    text = disassemble(instructions, micro_ops)
+    if options.json:
+        common.emit(options, {"info": image.info, "text": text}, [])
+    else:
+        sys.stdout.write(text)
+    return 0

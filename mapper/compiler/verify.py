@@ -1,0 +1,40 @@
+"""Checks a compiled folder: hashes, checksums, and the addresses and tokens of every program."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from chipsim.chip.npu_shape import NpuShape
+from mapper.compiler.manifest import CompiledFolder
+from mapper.compiler.memory.checker import check_image
+from mapper.errors import CheckFailedError
+
+
+def verify_compiled(folder: CompiledFolder) -> dict[str, Any]:
+    """What was checked; raises `CheckFailedError` that names program and instruction."""
+    shape = NpuShape(**folder.manifest["shape"])
+    written = {
+        step[key]
+        for step in folder.host
+        for key in ("tensor", "result")
+        if step["do"] in ("quantise", "windows") and key in step
+    }
+    instructions = 0
+    for place, image in folder.images.items():
+        where = str(folder.path / f"core_{place[0]}_{place[1]}.npc")
+        if image.info["shape"] != folder.manifest["shape"]:
+            raise CheckFailedError(f"{where}: made for another shape than that of the manifest")
+        preset = [
+            np.arange(one["address"], one["address"] + one["vectors"])
+            for one in folder.manifest["maps"]
+            if one["name"] in written and tuple(one["core"]) == place
+        ]
+        places = np.concatenate([np.zeros(0, np.int64), *preset])
+        instructions += check_image(image, shape, places, where)
+    return {
+        "cores": len(folder.images),
+        "instructions": instructions,
+        "maps": len(folder.manifest["maps"]),
+    }
