@@ -33,20 +33,23 @@ def is_map(value: Any) -> bool:
     return isinstance(value, View) and value.order == CHANNELS_FIRST and value.whole
 
 
-def window(node: OnnxNode, size: tuple[int, int], shape: tuple[int, ...]) -> Window:
-    """How a node's kernel walks over a map of some shape; 1-D kernels have one row."""
-    flat = len(node.attributes.get("kernel_shape", node.attributes.get("strides", (1, 1)))) == 1
+def window(node: OnnxNode, size: tuple[int, int], shape: tuple[int, ...], axes: int) -> Window:
+    """How a node's kernel walks over a map of some shape; a kernel of one axis has one row.
+
+    Raises `MapperError` if an attribute has not as many numbers as there are axes (1 or 2).
+    """
+
+    def numbers(name: str, default: int, ends: int = 1) -> tuple[int, ...]:
+        found = node.attributes.get(name, (default,) * axes * ends)
+        return require_numbers(name, found, axes * ends, default)
 
     def pair(name: str) -> tuple[int, int]:
-        given = tuple(int(value) for value in node.attributes.get(name, (1,) if flat else (1, 1)))
-        whole = (1, *given) if flat else given
-        if len(whole) != 2 or min(whole) < 1:
-            raise MapperError(f"{name} is {given}; give two numbers, 1 or more")
-        return whole[0], whole[1]
+        found = (1, *numbers(name, 1))
+        return found[-2], found[-1]
 
     stride, dilation = pair("strides"), pair("dilations")
-    given = tuple(int(value) for value in node.attributes.get("pads", (0, 0) if flat else (0,) * 4))
-    top, left, bottom, right = (0, given[0], 0, given[1]) if flat else given
+    given = numbers("pads", 0, 2)
+    top, left, bottom, right = (0, given[0], 0, given[1]) if axes == 1 else given
     found = Window(size, stride, Pad(top, bottom, left, right), dilation)
     auto = node.attributes.get("auto_pad", b"NOTSET").decode()
     if auto.startswith("SAME"):
@@ -58,13 +61,19 @@ def window(node: OnnxNode, size: tuple[int, int], shape: tuple[int, ...]) -> Win
         found = Window(size, stride, Pad(*sides), dilation)
     elif auto == "VALID":
         found = Window(size, stride, Pad(), dilation)
-    if min(found.pad) < 0:
-        raise MapperError(f"pads are {given}; give numbers of 0 or more")
     if min(found.results(shape[1], shape[2])) < 1:
         raise MapperError(
             f"a kernel of {size[0]}x{size[1]} is larger than its padded map of "
             f"{shape[1]}x{shape[2]}; check kernel_shape and pads"
         )
+    return found
+
+
+def require_numbers(name: str, given: Any, count: int, least: int) -> tuple[int, ...]:
+    """An attribute of some numbers; raises `MapperError` if it has not as many, or one is less."""
+    found = tuple(int(value) for value in given)
+    if len(found) != count or min(found) < least:
+        raise MapperError(f"{name} is {found}; give {count} numbers, {least} or more")
     return found
 
 
@@ -79,6 +88,10 @@ def conv(reader: Reader, node: OnnxNode, inputs: list[Any]) -> Value | None:
     if weights.ndim not in (3, 4):
         reader.why = f"its kernels have {weights.ndim - 2} axes; cores take 1 or 2"
         return None
+    if weights.ndim != len(data.shape):
+        raise MapperError(
+            f"its map has {len(data.shape)} axes, its kernels {weights.ndim}; they go together"
+        )
     groups = int(node.attributes.get("group", 1))
     weights = weights if weights.ndim == 4 else weights[:, :, None, :]
     outputs, taken = weights.shape[0], weights.shape[1] * groups
@@ -95,7 +108,9 @@ def conv(reader: Reader, node: OnnxNode, inputs: list[Any]) -> Value | None:
         raise MapperError(f"kernel_shape is {declared}, its kernels are {weights.shape[2:]}")
     if bias is not None and bias.size != outputs:
         raise MapperError(f"its bias has {bias.size} values, it has {outputs} kernels")
-    how = Conv(window(node, (weights.shape[2], weights.shape[3]), tensor.shape), groups)
+    axes = 2 if len(data.shape) == 4 else 1
+    size = weights.shape[2], weights.shape[3]
+    how = Conv(window(node, size, tensor.shape, axes), groups)
     rows, columns = how.window.results(tensor.height, tensor.width)
     constants = [reader.constant(node, "weights", weights.transpose(0, 2, 3, 1).astype(np.float32))]
     if bias is not None:
@@ -257,10 +272,11 @@ def pool(reader: Reader, node: OnnxNode, inputs: list[Any]) -> Value | None:
     if node.kind.startswith("Global"):
         how = Pool(kind, Window((tensor.height, tensor.width)))
         return reader.add(how, [tensor], node, (1, tensor.channels, 1, 1)[: len(data.shape)])
-    size = tuple(int(value) for value in node.attributes.get("kernel_shape", ()))
-    if len(size) not in (1, 2) or min(size) < 1:
-        raise MapperError(f"kernel_shape is {size}; give two numbers, 1 or more")
-    found = window(node, (1, *size)[-2:], tensor.shape)  # type: ignore[arg-type]
+    axes = len(data.shape) - 2
+    if axes not in (1, 2):
+        raise MapperError(f"pools a value of {len(data.shape)} axes; a map has 3 or 4")
+    size = require_numbers("kernel_shape", node.attributes.get("kernel_shape", ()), axes, 1)
+    found = window(node, (1, *size)[-2:], tensor.shape, axes)  # type: ignore[arg-type]
     rows, columns = found.results(tensor.height, tensor.width, node.flag("ceil_mode"))
     if node.flag("ceil_mode"):
         # windows that begin behind map and padding are left out; the rest sees more padding

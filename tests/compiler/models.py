@@ -1,0 +1,77 @@
+"""ONNX models through the front end of the compiler, beside the reference of ONNX itself."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from mapper.compiler.frontend.float import FLOAT
+from mapper.compiler.frontend.onnx import Reader
+from mapper.compiler.graph.execute import run_graph
+from mapper.compiler.graph.floating import FLOATING
+from mapper.compiler.graph.graph import Graph
+from tests.storage.formats.onnx_models import onnx, reference
+
+
+def read(model: Any, folder: Path) -> Graph:
+    """The graph of a model of floats, without passes."""
+    path = folder / "model.onnx"
+    onnx.save(model, str(path))
+    return Reader(path, FLOAT).read()
+
+
+def computed(graph: Graph, values: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """What a graph makes of values of the inputs of ONNX, as ONNX sees it."""
+    feeds = {view.tensor: view.stored(values[name]) for name, view in graph.inputs.items()}
+    wanted = [view.tensor for view in graph.outputs.values()]
+    made = run_graph(graph, feeds, FLOATING, wanted)
+    return {name: view.array(made[view.tensor]) for name, view in graph.outputs.items()}
+
+
+def expected(model: Any, values: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """What the reference implementation of ONNX makes, a sample at a time."""
+    evaluator = reference.ReferenceEvaluator(model)
+    names = [output.name for output in model.graph.output]
+    frames = len(next(iter(values.values())))
+    rows = [
+        evaluator.run(None, {name: value[at : at + 1] for name, value in values.items()})
+        for at in range(frames)
+    ]
+    return {name: np.concatenate([row[k] for row in rows]) for k, name in enumerate(names)}
+
+
+def values_of(model: Any, seed: int = 0, frames: int = 2) -> dict[str, np.ndarray]:
+    random = np.random.default_rng(seed)
+    constants = {one.name for one in model.graph.initializer}
+    shapes = {
+        given.name: [d.dim_value for d in given.type.tensor_type.shape.dim]
+        for given in model.graph.input
+        if given.name not in constants
+    }
+    return {
+        name: random.normal(0, 1, (frames, *shape[1:])).astype(np.float32)
+        for name, shape in shapes.items()
+    }
+
+
+def agree(graph: Graph, model: Any, tolerance: float = 1e-5) -> None:
+    """All outputs equal those of the reference, relative to the largest."""
+    values = values_of(model)
+    wanted = expected(model, values)
+    found = computed(graph, values)
+    assert found.keys() == wanted.keys()
+    for name, array in wanted.items():
+        assert found[name].shape == array.shape, name
+        largest = float(np.abs(array).max())
+        assert np.abs(found[name] - array).max() <= tolerance * max(largest, 1e-3), name
+
+
+def check(model: Any, folder: Path) -> Graph:
+    """A model is read, needs no host, and computes what it should."""
+    graph = read(model, folder)
+    hosts = [(node.label, node.operator.why) for node in graph.nodes if node.kind == "host"]  # type: ignore[attr-defined]
+    assert not hosts
+    agree(graph, model)
+    return graph
