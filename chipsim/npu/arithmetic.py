@@ -1,0 +1,48 @@
+"""Arithmetic of the NPU's lanes, and the check of an address; kernels share it."""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+from chipsim.npu.state import ADDRESS, CAUSE, OUTSIDE, SIZE, WHERE
+
+AWAY, UP, EVEN, FLOOR = range(4)
+
+
+@njit(cache=True, nogil=True)
+def _round(x, n, mode):
+    """x / 2^n, rounded: to the nearest with halves away from zero, up or to even; or down."""
+    if n == 0:
+        return x
+    if mode == FLOOR:
+        return x >> n
+    half = np.int64(1) << (n - 1)
+    if mode == UP:
+        return (x + half) >> n
+    if mode == AWAY:
+        return (x + half - (x < 0)) >> n
+    low = x >> n
+    rest = x - (low << n)
+    return low + (rest > half or (rest == half and low & 1 == 1))
+
+
+@njit(cache=True, nogil=True)
+def _wrap(x, bits):
+    """The low bits as a signed number."""
+    return (np.int64(x) << (64 - bits)) >> (64 - bits)
+
+
+@njit(cache=True, nogil=True)
+def _low(x):
+    """The low byte of a lane as a signed number."""
+    return ((np.int64(x) & 255) ^ 128) - 128
+
+
+@njit(cache=True, nogil=True)
+def _outside(fault, where, address, size):
+    """Whether an address is outside of a memory of some size; if so, the fault says it."""
+    if 0 <= address < size:
+        return False
+    fault[CAUSE], fault[WHERE], fault[ADDRESS], fault[SIZE] = OUTSIDE, where, address, size
+    return True

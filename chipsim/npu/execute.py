@@ -1,0 +1,385 @@
+"""Running programs on the NPU cores of a chip: values only, no cycles.
+
+    chip = NpuChip(shape, {(0, 0): program, (1, 0): other})
+    frame = chip.frame()
+    frame.load((0, 0), 0, image)          # vectors from address 0 on
+    frame.run()
+    result = frame.read((1, 0), 512, (8, 8, 4), (32, 4, 1))
+
+A frame begins with all memories as the programs give them, whatever ran before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from queue import SimpleQueue
+from typing import TypeVar
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from chipsim.chip.npu_shape import NpuShape
+from chipsim.errors import ChipError
+from chipsim.npu import state as s
+from chipsim.npu.kernels import _run
+from chipsim.npu.records import (
+    FIELDS,
+    KINDS,
+    MOST_FIELDS,
+    PARAMETER_LANES,
+    STREAMS,
+    Op,
+    Program,
+)
+from chipsim.workers import map_ordered
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+Place = tuple[int, int]
+"""Column and row of a core."""
+
+_SIGNED = ("value", "imm")
+
+
+class NpuChip:
+    """NPU cores of one shape with their programs.
+
+    cores : places, in the order in which they run
+    """
+
+    def __init__(
+        self,
+        shape: NpuShape,
+        programs: Mapping[Place, Program],
+        credits: Mapping[Place, ArrayLike] | None = None,
+        host_weights: NDArray[np.int8] | None = None,
+    ) -> None:
+        """
+        programs : of the cores that have one, by place
+        credits : what the streams of a core have counted before the frame, shape (STREAMS,); 0 if
+            it is not named
+        host_weights : words that WSTREAM asks for, shape (words, rows, columns), by address
+        """
+        if shape.rows != shape.columns:
+            raise ChipError(
+                f"npu {shape.name}: {shape.rows} rows and {shape.columns} columns; programs run "
+                "only where there are as many of both"
+            )
+        self.shape = shape
+        self.cores = list(programs)
+        rows = shape.rows
+        if host_weights is None:
+            host_weights = np.zeros((0, rows, rows), np.int8)
+        for place, program in programs.items():
+            _check_program(shape, place, program)
+        self._code = _merge(shape, programs, host_weights)
+        self._maps = _initial_maps(shape, programs)
+        self._streams = np.zeros((len(self.cores), STREAMS), np.int64)
+        for place, counts in (credits or {}).items():
+            self._streams[self.number(place)] = counts
+
+    def number(self, place: Place) -> int:
+        """Number of the core at a place; `ChipError` if it has no program."""
+        x, y = place
+        found = int(self._code.node[256 * y + x]) if 0 <= x < 256 and 0 <= y < 256 else -1
+        if found < 0:
+            raise ChipError(f"core ({x}, {y}) has no program")
+        return found
+
+    def frame(self) -> Frame:
+        """What a frame needs: a set of memories of its own."""
+        return Frame(self)
+
+
+class Frame:
+    """The memories of all cores; one thread at a time works with it."""
+
+    def __init__(self, chip: NpuChip) -> None:
+        self.chip = chip
+        code, shape, cores = chip._code, chip.shape, len(chip.cores)
+        written = _writes_tables(code)
+        self._code = (
+            code._replace(**{name: getattr(code, name).copy() for name in _TABLES})
+            if written
+            else code
+        )
+        lanes = code.weights.shape[3]
+        most = _host_vectors(code)
+        self._memory = s.Memory(
+            maps=np.zeros_like(chip._maps),
+            inputs=np.zeros((cores, shape.input_vectors, lanes), np.int16),
+            sums=np.zeros((cores, shape.entries, lanes), np.int64),
+            results=np.zeros((cores, shape.entries, lanes), np.int16),
+            streams=np.zeros((cores, STREAMS), np.int64),
+            position=np.zeros(cores, np.int64),
+            registers=np.zeros((cores, s.REGISTERS), np.int64),
+            fault=np.zeros(s.FAULTS, np.int64),
+            host_count=np.zeros(1, np.int64),
+            host_core=np.zeros(most, np.int64),
+            host_address=np.zeros(most, np.int64),
+            host_vectors=np.zeros((most, shape.columns), np.int8),
+            scratch=np.zeros((2, lanes), np.int32),
+        )
+        self.reset()
+
+    def reset(self) -> None:
+        """All memories as before the first frame."""
+        memory, chip = self._memory, self.chip
+        memory.maps[:] = chip._maps
+        memory.streams[:] = chip._streams
+        for name in ("inputs", "sums", "results", "registers", "fault", "host_count"):
+            getattr(memory, name)[:] = 0
+        if self._code is not chip._code:
+            for name in _TABLES:
+                getattr(self._code, name)[:] = getattr(chip._code, name)
+
+    def load(self, core: Place, address: int, vectors: NDArray[np.generic]) -> None:
+        """Bytes (int8 or uint8), shape (count, columns), into the maps of a core."""
+        number, columns = self.chip.number(core), self.chip.shape.columns
+        maps = self._memory.maps
+        if vectors.ndim != 2 or vectors.shape[1] != columns or vectors.dtype.itemsize != 1:
+            raise ChipError(
+                f"vectors of shape {vectors.shape} and type {vectors.dtype}; give bytes of shape "
+                f"(count, {columns})"
+            )
+        if address < 0 or address + len(vectors) > maps.shape[1]:
+            _refuse_range(core, address, address + len(vectors) - 1, maps.shape[1])
+        maps[number, address : address + len(vectors)] = vectors.view(np.int8)
+
+    def read(
+        self, core: Place, base: int, sizes: tuple[int, ...], strides: tuple[int, ...]
+    ) -> NDArray[np.int8]:
+        """Vectors of a core's maps, at base + sum of index * stride (in vectors).
+
+        Returns ndarray[int8], shape (*sizes, columns).
+        """
+        number, maps = self.chip.number(core), self._memory.maps
+        places = np.asarray(base)
+        for size, stride in zip(sizes, strides, strict=True):
+            places = places[..., None] + np.arange(size) * stride
+        if places.size and (places.min() < 0 or places.max() >= maps.shape[1]):
+            _refuse_range(core, int(places.min()), int(places.max()), maps.shape[1])
+        return maps[number][places]
+
+    def host(self, core: Place) -> tuple[NDArray[np.int64], NDArray[np.int8]]:
+        """What a core has sent to the host, in order: addresses, shape (count,), and vectors, shape
+        (count, columns)."""
+        memory = self._memory
+        count = int(memory.host_count[0])
+        mine = np.flatnonzero(memory.host_core[:count] == self.chip.number(core))
+        return memory.host_address[mine], memory.host_vectors[mine]
+
+    def memory(self, core: Place) -> dict[str, NDArray[np.int64]]:
+        """Copies of a core's memories by name, without the lanes that fill up: FM, INP, ACC, OUT,
+        and what its streams have counted."""
+        number, memory, rows = self.chip.number(core), self._memory, self.chip.shape.rows
+        found = {
+            "FM": memory.maps[number],
+            "INP": memory.inputs[number, :, :rows],
+            "ACC": memory.sums[number, :, :rows],
+            "OUT": memory.results[number, :, :rows],
+            "streams": memory.streams[number],
+        }
+        return {name: values.astype(np.int64) for name, values in found.items()}
+
+    def run(self, odd: bool = False) -> None:
+        """The programs of all cores to their ends.
+
+        odd : an odd frame, whose slots of maps are the second ones
+
+        Raises `ChipError` if an instruction cannot be executed, or if all cores wait.
+        """
+        memory = self._memory
+        memory.registers[:, s.ODD] = odd
+        _run(self._code, memory)
+        if memory.fault[s.CAUSE]:
+            raise ChipError(self._say_fault())
+
+    def _say_fault(self) -> str:
+        cause, core, at, where, address, size = self._memory.fault.tolist()
+        line = int(self._code.start[core]) + at
+        op, kind = int(self._code.op[line]), int(self._code.kind[line])
+        what = f"{self._say_core(core)}: instruction {at} ({_name(op, kind)})"
+        memory = s.MEMORIES[where]
+        if cause == s.OUTSIDE:
+            return f"{what}: address {address:,} of the {memory}, which ends before {size:,}"
+        if cause == s.NO_UNIT:
+            return f"{what}: the core {self.chip.shape.name} has no unit for it"
+        if cause == s.NO_CORE:
+            return f"{what}: core ({address % 256}, {address // 256}) has no program"
+        if cause == s.STATIC:
+            return f"{what}: weight word {address:,} is static; those of the host begin at {size:,}"
+        if cause == s.NEVER:
+            return (
+                f"{what}: weight word {address:,} never arrives; the host sends those before "
+                f"{size:,}"
+            )
+        if cause == s.UNCOVERED:
+            return f"{what}: packet header {address:,} leaves out word {size:,} of the map"
+        if cause == s.DEADLOCK:
+            return "deadlock: " + self._say_waits()
+        return f"{what}: unknown instruction"
+
+    def _say_core(self, number: int) -> str:
+        x, y = self.chip.cores[number]
+        return f"core ({x}, {y})"
+
+    def _say_waits(self) -> str:
+        """Which cores wait for what; the first four."""
+        code, memory = self._code, self._memory
+        found = []
+        for core in range(len(self.chip.cores)):
+            at = int(memory.position[core])
+            if at < code.start[core + 1]:
+                stream, count = code.fields[at, 1:3].tolist()
+                found.append(
+                    f"{self._say_core(core)} waits at instruction {at - int(code.start[core])} for "
+                    f"{count:,} of stream {stream}, which has counted "
+                    f"{int(memory.streams[core, stream]):,}"
+                )
+        more = f"; and {len(found) - 4:,} more" if len(found) > 4 else ""
+        return "; ".join(found[:4]) + more
+
+
+def run_frames(
+    chip: NpuChip,
+    items: Iterable[Item],
+    work: Callable[[Frame, Item], Result],
+    threads: int,
+) -> Iterator[Result]:
+    """Frames side by side; results in the order of the items.
+
+    work : is given a fresh frame and an item; it loads, runs and reads
+    """
+    free: SimpleQueue[Frame] = SimpleQueue()
+
+    def one(item: Item) -> Result:
+        frame = chip.frame() if free.empty() else free.get()
+        frame.reset()
+        try:
+            return work(frame, item)
+        finally:
+            free.put(frame)
+
+    yield from map_ordered(one, items, threads)
+
+
+# ---- programs to arrays ---------------------------------------------------------------------
+
+_TABLES = ("micro_ops", "parameters", "headers", "weights", "bits")
+"""What instructions write of the code."""
+
+
+def _name(op: int, kind: int) -> str:
+    if (op, kind) not in FIELDS:
+        return f"op {op}, kind {kind}"
+    return f"{Op(op).name}.{KINDS[Op(op)][kind]}"
+
+
+def _refuse_range(core: Place, first: int, last: int, size: int) -> None:
+    raise ChipError(
+        f"core ({core[0]}, {core[1]}): vectors {first:,} to {last:,}; its feature memory has "
+        f"{size:,}"
+    )
+
+
+def _check_program(shape: NpuShape, place: Place, program: Program) -> None:
+    """That the arrays have their shapes, and numbers in fields their range."""
+    what = f"core ({place[0]}, {place[1]})"
+    if not all(0 <= each < 256 for each in place):
+        raise ChipError(f"{what}: coordinates are from 0 to 255")
+    rows, count = shape.rows, len(program.op)
+    wanted = {
+        "kind": (count,),
+        "fields": (count, MOST_FIELDS),
+        "micro_ops": (shape.micro_ops, 6),
+        "weights": (shape.weight_words, rows, rows),
+        "parameters": (shape.parameter_words, PARAMETER_LANES),
+        "maps": (shape.map_vectors or len(program.maps), rows),
+        "headers": (shape.headers,),
+    }
+    for name, size in wanted.items():
+        found = getattr(program, name).shape
+        if found[1:] != size[1:] or len(found) != len(size) or found[0] > size[0]:
+            raise ChipError(f"{what}: {name} of shape {found}; npu {shape.name} has {size}")
+    if len(program.micro_ops) and program.micro_ops.min() < 0:
+        raise ChipError(f"{what}: a micro-op with a negative field")
+    for (op, kind), names in FIELDS.items():
+        mine = np.flatnonzero((program.op == op) & (program.kind == kind))
+        for column, name in enumerate(names):
+            values = program.fields[mine, column]
+            most = {"stream": STREAMS - 1, "x": 255, "y": 255, "pp": 15}.get(name, (1 << 32) - 1)
+            least = -(1 << 15) if name in _SIGNED else 0
+            wrong = np.flatnonzero((values < least) | (values > most))
+            if wrong.size:
+                raise ChipError(
+                    f"{what}: instruction {mine[wrong[0]]} ({_name(op, kind)}): {name} is "
+                    f"{values[wrong[0]]:,}; give {least:,} to {most:,}"
+                )
+
+
+def _merge(
+    shape: NpuShape, programs: Mapping[Place, Program], host_weights: NDArray[np.int8]
+) -> s.Code:
+    """Programs and tables of all cores in the layouts of the kernels."""
+    rows, cores = shape.rows, len(programs)
+    lanes = -(-rows // s.LANES) * s.LANES
+    whole = list(programs.values())
+    op = np.concatenate([np.zeros(0, np.uint8), *(one.op for one in whole)])
+    kind = np.concatenate([np.zeros(0, np.uint8), *(one.kind for one in whole)])
+    binary = bool(((op == Op.GEMM) & (kind == 1)).any())
+    code = s.Code(
+        sizes=np.zeros(s.SIZES, np.int64),
+        start=np.cumsum([0, *(len(one.op) for one in whole)]),
+        op=op,
+        kind=kind,
+        fields=np.concatenate(
+            [np.zeros((0, MOST_FIELDS), np.int64), *(one.fields for one in whole)]
+        ),
+        micro_ops=np.zeros((cores, shape.micro_ops, 6), np.int32),
+        parameters=np.zeros((cores, shape.parameter_words, PARAMETER_LANES), np.int32),
+        headers=np.zeros((cores, shape.headers), np.int64),
+        weights=np.zeros((cores, shape.weight_words, -(-rows // 4) * 4, lanes), np.int16),
+        bits=np.zeros(
+            (cores, shape.weight_words if binary else 0, -(-rows // 8), lanes), np.uint64
+        ),
+        host_weights=np.ascontiguousarray(host_weights, np.int8),
+        node=np.full(1 << 16, -1, np.int32),
+    )
+    code.sizes[s.ROWS] = code.sizes[s.COLUMNS] = rows
+    code.sizes[s.WORDS] = -(-rows // PARAMETER_LANES)
+    code.sizes[s.DUAL] = shape.multiplier == "dual"
+    code.sizes[s.BINARY] = shape.binary
+    code.sizes[s.FILTERS] = shape.filters
+    code.sizes[s.ACC_BITS] = shape.accumulator_bits
+    for number, ((x, y), one) in enumerate(programs.items()):
+        code.node[256 * y + x] = number
+        code.micro_ops[number, : len(one.micro_ops)] = one.micro_ops
+        code.parameters[number, : len(one.parameters)] = one.parameters
+        code.headers[number, : len(one.headers)] = one.headers.astype(np.uint64).view(np.int64)
+        words = len(one.weights)
+        code.weights[number, :words, :rows, :rows] = one.weights.transpose(0, 2, 1)
+        if binary:
+            eights = np.zeros((words, rows, code.bits.shape[2] * 8), np.uint8)
+            eights[:, :, :rows] = one.weights.view(np.uint8)
+            code.bits[number, :words, :, :rows] = eights.view("<u8").transpose(0, 2, 1)
+    return code
+
+
+def _initial_maps(shape: NpuShape, programs: Mapping[Place, Program]) -> NDArray[np.int8]:
+    vectors = shape.map_vectors or max((len(one.maps) for one in programs.values()), default=0)
+    maps = np.zeros((len(programs), vectors, shape.columns), np.int8)
+    for number, one in enumerate(programs.values()):
+        maps[number, : len(one.maps)] = one.maps.view(np.int8)
+    return maps
+
+
+def _writes_tables(code: s.Code) -> bool:
+    return bool(((code.op == Op.LOAD) & (code.kind >= 5)).any())
+
+
+def _host_vectors(code: s.Code) -> int:
+    """How many vectors the host gets in a frame, at most."""
+    f = code.fields[(code.op == Op.STORE) & (code.kind == 2)]
+    times = (1 + 3 * f[:, 7]) * (1 + code.sizes[s.DUAL])
+    return int((f[:, 2] * f[:, 3] * f[:, 4] * times).sum())

@@ -1,0 +1,134 @@
+"""The kernel that runs the programs of all cores of a chip, one frame.
+
+A core runs its instructions in program order until one waits for a stream that has not counted far
+enough; then the next core runs. Tokens order units that work side by side, and program order has
+that order in it, so they are left out.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+from chipsim.npu.alu import THRESHOLD, _calculate, _requantise, _threshold
+from chipsim.npu.loads import (
+    _load_area,
+    _load_bias,
+    _load_table,
+    _load_weights,
+    _load_windows,
+)
+from chipsim.npu.matrix import _multiply
+from chipsim.npu.state import (
+    ADDRESS,
+    CAUSE,
+    CORE,
+    DEADLOCK,
+    DIST_ACC,
+    DIST_LOAD,
+    DIST_STORE,
+    DIST_WGT,
+    INSTRUCTION,
+    NO_CORE,
+    UNKNOWN,
+)
+from chipsim.npu.stores import _store
+
+CTRL, LOAD, GEMM, ALU, REQUANTISE, STORE = range(6)
+NOP, WAIT, SEND, END, BASE, DIST = range(6)
+WENT, WAITS, ENDED, FAULT = range(4)
+
+
+@njit(cache=True, nogil=True)
+def _control(code, memory, core, kind, f):
+    """CTRL; registers are set by the queue that reads them."""
+    if kind == WAIT:
+        if memory.streams[core, f[1]] < f[2]:
+            return WAITS
+        memory.streams[core, f[1]] -= f[2]
+    elif kind == SEND:
+        to = code.node[256 * f[4] + f[3]]
+        if to < 0:
+            memory.fault[CAUSE], memory.fault[ADDRESS] = NO_CORE, 256 * f[4] + f[3]
+            return FAULT
+        memory.streams[to, f[1]] += f[2]
+    elif kind == END:
+        return ENDED
+    elif kind == BASE and f[1] < 3:
+        memory.registers[core, f[1]] = f[2]
+    elif kind == DIST:
+        if f[0] == 0:
+            memory.registers[core, DIST_LOAD] = f[4]
+        elif f[0] == 1:
+            memory.registers[core, DIST_ACC] = f[2]
+            memory.registers[core, DIST_WGT] = f[3]
+        elif f[0] == 3:
+            memory.registers[core, DIST_STORE] = f[4]
+    elif kind != NOP:
+        memory.fault[CAUSE] = UNKNOWN
+        return FAULT
+    return WENT
+
+
+@njit(cache=True, nogil=True)
+def _execute(code, memory, core, at):
+    """One instruction."""
+    op, kind, f = np.int64(code.op[at]), np.int64(code.kind[at]), code.fields[at]
+    wrong = False
+    if op == CTRL:
+        return _control(code, memory, core, kind, f)
+    if op == LOAD and kind <= 2:
+        wrong = _load_area(code, memory, core, kind, f)
+    elif op == LOAD and kind == 3:
+        wrong = _load_bias(code, memory, core, f)
+    elif op == LOAD and kind == 4:
+        wrong = _load_windows(code, memory, core, f)
+    elif op == LOAD and kind == 5:
+        wrong = _load_weights(code, memory, core, f)
+    elif op == LOAD and kind == 6:
+        wrong = _load_table(code, memory, core, f)
+    elif op == GEMM and kind <= 5:
+        wrong = _multiply(code, memory, core, kind, f)
+    elif op == ALU and kind <= 7:
+        wrong = _calculate(code, memory, core, kind, f)
+    elif op == REQUANTISE and kind < THRESHOLD:
+        wrong = _requantise(code, memory, core, kind, f)
+    elif op == REQUANTISE and kind == THRESHOLD:
+        wrong = _threshold(code, memory, core, f)
+    elif op == STORE and kind <= 3:
+        wrong = _store(code, memory, core, kind, f)
+    else:
+        memory.fault[CAUSE] = UNKNOWN
+        wrong = True
+    return FAULT if wrong else WENT
+
+
+@njit(cache=True, nogil=True)
+def _run(code, memory):
+    """All cores to their ends, or to a fault, which is then in `memory.fault`."""
+    cores = len(code.start) - 1
+    position = memory.position
+    for core in range(cores):
+        position[core] = code.start[core]
+    while True:
+        moved, waiting = False, np.int64(-1)
+        for core in range(cores):
+            while position[core] < code.start[core + 1]:
+                at = position[core]
+                done = _execute(code, memory, core, at)
+                if done == FAULT:
+                    memory.fault[CORE] = core
+                    memory.fault[INSTRUCTION] = at - code.start[core]
+                    return
+                if done == WAITS:
+                    waiting = np.int64(core)
+                    break
+                moved = True
+                position[core] = code.start[core + 1] if done == ENDED else at + 1
+        if waiting < 0:
+            return
+        if not moved:
+            memory.fault[CAUSE] = DEADLOCK
+            memory.fault[CORE] = waiting
+            memory.fault[INSTRUCTION] = position[waiting] - code.start[waiting]
+            return

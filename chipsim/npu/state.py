@@ -1,0 +1,97 @@
+"""The arrays that the kernels of the NPU read and write, all cores of a chip together."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+LANES = 16
+"""Lanes that the kernels treat at once; buffers are padded to a multiple."""
+
+# Columns of `Memory.registers`: bases, distances of LOAD, GEMM and STORE, end of the weight words
+# that have arrived, whether the frame is an odd one.
+BASE_LOAD, BASE_STORE, BASE_WEIGHTS = range(3)
+DIST_LOAD, DIST_ACC, DIST_WGT, DIST_STORE, ARRIVED, ODD = range(3, 9)
+REGISTERS = 9
+
+# Entries of `Code.sizes`.
+ROWS, COLUMNS, WORDS, DUAL, BINARY, FILTERS, ACC_BITS = range(7)
+SIZES = 7
+
+# Entries of `Memory.fault`.
+CAUSE, CORE, INSTRUCTION, WHERE, ADDRESS, SIZE = range(6)
+FAULTS = 6
+
+# What `CAUSE` says; 0 is none.
+OUTSIDE, UNKNOWN, NO_UNIT, NO_CORE, STATIC, NEVER, UNCOVERED, DEADLOCK = range(1, 9)
+
+# What `WHERE` says.
+FM, INP, WM, ACC, OUT, PM, UM, HM, HOST = range(9)
+MEMORIES = (
+    "feature memory (FM)", "input buffer (INP)", "weight memory (WM)", "accumulators (ACC)",
+    "result buffer (OUT)", "parameter memory (PM)", "micro-op memory (UM)",
+    "header memory (HM)", "weights of the host",
+)  # fmt: skip
+
+
+class Code(NamedTuple):
+    """Programs and tables of n cores; TABLE and WSTREAM write some of it.
+
+    sizes : int64, shape (SIZES,); WORDS: parameter words that hold one number a row
+    start : int64, shape (n + 1,), first instruction of each core
+    op, kind, fields : of all cores, one after the other
+    micro_ops : int32, shape (n, words, 6)
+    parameters : int32, shape (n, words, 16)
+    headers : int64, shape (n, words)
+    weights : int16, shape (n, words, columns, lanes): transposed, lanes 0 behind the rows
+    bits : uint64, shape (n, words, columns / 8, lanes): rows of the same words as bits
+    host_weights : int8, shape (words, rows, columns)
+    node : int32, shape (65536,), number of the core at 256*y + x, -1 for none
+    """
+
+    sizes: NDArray[np.int64]
+    start: NDArray[np.int64]
+    op: NDArray[np.uint8]
+    kind: NDArray[np.uint8]
+    fields: NDArray[np.int64]
+    micro_ops: NDArray[np.int32]
+    parameters: NDArray[np.int32]
+    headers: NDArray[np.int64]
+    weights: NDArray[np.int16]
+    bits: NDArray[np.uint64]
+    host_weights: NDArray[np.int8]
+    node: NDArray[np.int32]
+
+
+class Memory(NamedTuple):
+    """What a frame changes, of n cores.
+
+    maps : int8, shape (n, vectors, columns)
+    inputs : int16, shape (n, vectors, lanes): bytes, or pairs of bytes
+    sums : int64, shape (n, entries, lanes)
+    results : int16, shape (n, entries, lanes): bytes, or 16 bits
+    streams : int64, shape (n, 16)
+    position : int64, shape (n,), the next instruction of each core
+    registers : int64, shape (n, REGISTERS)
+    fault : int64, shape (FAULTS,)
+    host_count : int64, shape (1,), vectors that the host has got
+    host_core, host_address : int64, shape (most,)
+    host_vectors : int8, shape (most, columns)
+    scratch : int32, shape (2, lanes)
+    """
+
+    maps: NDArray[np.int8]
+    inputs: NDArray[np.int16]
+    sums: NDArray[np.int64]
+    results: NDArray[np.int16]
+    streams: NDArray[np.int64]
+    position: NDArray[np.int64]
+    registers: NDArray[np.int64]
+    fault: NDArray[np.int64]
+    host_count: NDArray[np.int64]
+    host_core: NDArray[np.int64]
+    host_address: NDArray[np.int64]
+    host_vectors: NDArray[np.int8]
+    scratch: NDArray[np.int32]
