@@ -71,7 +71,7 @@ def add_form(group: argparse._ActionsContainer) -> None:
 
 def run(options: argparse.Namespace) -> int:
     from chipsim.chip.npu_shape import NPU_SHAPES
-    from mapper.compiler.manifest import write_folder
+    from mapper.compiler.manifest import Target, write_folder
     from mapper.compiler.pipeline import compile_model, read_model
     from mapper.compiler.report import report_of, write_report
     from mapper.compiler.settings import CompileSettings
@@ -92,6 +92,7 @@ def run(options: argparse.Namespace) -> int:
             f"{options.model}: is in floating point; give samples with --calibrate to measure the "
             "ranges of its maps"
         )
+    target = Target(chip, shape, settings)
     form = parse_form(options.normalise, options.layout)
     model = read_model(options.model)
     with output_folder(options.output, options.force) as work:
@@ -105,8 +106,8 @@ def run(options: argparse.Namespace) -> int:
         for note in samples.notes:
             common.say(options, f"note: {note}")
         compiled = compile_model(model, shape, samples.x, settings)
-        write_folder(work.folder, options.model, chip, shape, settings, compiled, form.to_json())
-        report = report_of(compiled, options.model.name, chip, shape, settings)
+        write_folder(work.folder, options.model, target, compiled, form.to_json())
+        report = report_of(compiled, options.model.name, target)
         write_report(work.folder, report)
     common.emit(options, report, _tables(options, compiled))
     return 0

@@ -12,6 +12,7 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -28,7 +29,7 @@ from mapper.compiler.pipeline import Compiled
 from mapper.compiler.settings import CompileSettings
 from mapper.errors import MapperError
 from mapper.version import version
-from storage.files import read_input, write_file
+from storage.files import digest, read_input, write_file
 
 MANIFEST, SCHEMA = "manifest.json", 1
 HOST_PLAN, GRAPH, CONSTANTS = "host_plan.json", "graph.json", "graph.npz"
@@ -55,29 +56,52 @@ def is_compiled(folder: Path) -> bool:
     return (folder / MANIFEST).is_file()
 
 
+class Target(NamedTuple):
+    """What a model is compiled for, and how."""
+
+    chip: Chip
+    shape: NpuShape
+    settings: CompileSettings
+
+    @property
+    def core(self) -> tuple[int, int]:
+        """The core that takes the program: the first one that may be used."""
+        y, x = divmod(int(np.flatnonzero(self.chip.usable)[0]), self.chip.width)
+        return x, y
+
+
 def write_folder(
-    folder: Path, model: Path, chip: Chip, shape: NpuShape, settings: CompileSettings,
-    compiled: Compiled, form: dict[str, Any],
-) -> dict[str, Any]:  # fmt: skip
-    """Write a compiled model; returns its manifest. form : how samples become the model's input."""
-    core = int(np.flatnonzero(chip.usable)[0])
-    x, y = core % chip.width, core // chip.width
-    files = {
-        f"core_{x}_{y}.npc": pack_image(image_of(compiled, shape, (x, y))),
-        HOST_PLAN: _json({"steps": compiled.host}),
-    }
+    folder: Path, model: Path, target: Target, compiled: Compiled, form: dict[str, Any]
+) -> None:
+    """Write a compiled model. form : how samples become the model's input."""
+    x, y = target.core
     graph, constants = graph_to_json(compiled.graph)
-    files |= {GRAPH: _json(graph), CONSTANTS: _npz(constants)}
+    files = {
+        f"core_{x}_{y}.npc": pack_image(image_of(compiled, target.shape, (x, y))),
+        HOST_PLAN: _json({"steps": compiled.host}),
+        GRAPH: _json(graph),
+        CONSTANTS: _npz(constants),
+    }
     for name, data in files.items():
         write_file(folder / name, data)
-    manifest = {
+    manifest = manifest_of(compiled, target) | {
+        "model": {"name": model.name, "sha256": digest(model)},
+        "samples": form,
+        "files": {name: hashlib.sha256(data).hexdigest() for name, data in files.items()},
+    }
+    write_file(folder / MANIFEST, _json(manifest))
+
+
+def manifest_of(compiled: Compiled, target: Target) -> dict[str, Any]:
+    """What the manifest says of a compiled model itself."""
+    x, y = target.core
+    shape = target.shape
+    return {
         "schema": SCHEMA,
         "tool": f"mapper {version()}",
-        "model": {"name": model.name, "sha256": hashlib.sha256(model.read_bytes()).hexdigest()},
-        "settings": settings.as_json(),
-        "samples": form,
-        "chip": chip.to_json(),
-        "shape": {name: getattr(shape, name) for name in shape.__slots__},
+        "settings": target.settings.as_json(),
+        "chip": target.chip.to_json(),
+        "shape": asdict(shape),
         "cores": [{"x": x, "y": y, "file": f"core_{x}_{y}.npc"}],
         "maps": [
             {
@@ -98,10 +122,7 @@ def write_folder(
         ],
         "input": _value(next(iter(compiled.graph.inputs.items()))),
         "outputs": list(compiled.graph.outputs),
-        "files": {name: hashlib.sha256(data).hexdigest() for name, data in files.items()},
     }
-    write_file(folder / MANIFEST, _json(manifest))
-    return manifest
 
 
 def _value(item: tuple[str, View]) -> dict[str, Any]:
@@ -113,7 +134,7 @@ def image_of(compiled: Compiled, shape: NpuShape, core: tuple[int, int]) -> Imag
     """What is loaded into a core before its first frame."""
     tables = compiled.tables
     info = {
-        "shape": {name: getattr(shape, name) for name in shape.__slots__},
+        "shape": asdict(shape),
         "core": list(core),
     }
     return Image(

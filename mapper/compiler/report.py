@@ -6,14 +6,13 @@ import json
 from pathlib import Path
 from typing import Any
 
-from chipsim.chip.model import Chip
 from chipsim.chip.npu_shape import NpuShape
 from mapper.compiler.graph.macro import Macro
 from mapper.compiler.graph.node import Conv, Host
+from mapper.compiler.manifest import Target
 from mapper.compiler.memory.planner import blocks_of
 from mapper.compiler.pipeline import Compiled
 from mapper.compiler.schedule.units import busy_shares
-from mapper.compiler.settings import CompileSettings
 from mapper.errors import MapperError
 from mapper.report.compiled.page import render_compiled
 from mapper.report.make import PAGE
@@ -24,11 +23,9 @@ Report = dict[str, Any]
 MOST_REPORT = 1 << 28  # bytes
 
 
-def report_of(
-    compiled: Compiled, model: str, chip: Chip, shape: NpuShape, settings: CompileSettings
-) -> Report:
+def report_of(compiled: Compiled, model: str, target: Target) -> Report:
     """All that the page shows, and more, as an object for JSON."""
-    tables = compiled.tables
+    tables, shape = compiled.tables, target.shape
     used = {
         "feature": max(one.first + one.vectors for one in compiled.regions.values()),
         "weight": len(tables.weights),
@@ -47,9 +44,9 @@ def report_of(
         "schema": 1,
         "kind": "compiled",
         "model": model,
-        "chip": chip.to_json(),
+        "chip": target.chip.to_json(),
         "npu": shape.name,
-        "settings": settings.as_json(),
+        "settings": target.settings.as_json(),
         "signal_db": compiled.signal,
         "cycles": compiled.timeline.cycles,
         "busy": busy_shares(compiled.timeline),

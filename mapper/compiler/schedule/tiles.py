@@ -6,13 +6,18 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from chipsim.chip.npu_shape import NpuShape
+from hw.npu.isa import form_of
 from mapper.compiler.graph.macro import Macro
 from mapper.compiler.graph.node import Conv, Node, Pool, Window
 from mapper.compiler.memory.planner import blocks_of
 from mapper.errors import DoesNotFitError
 
 OVERLAPPED = 4
-"""Tiles of a map, at least: fewer leave units waiting (ResNet-8: 62,120 cycles with one, 55,651)."""
+"""Tiles of a map, at least: fewer leave units waiting (ResNet-8: 62,120 cycles with one, 55,651
+with four)."""
+
+_LOAD = {field.name: field.most for field in form_of("LOAD", "INP").fields}
+_ALU = {field.name: field.most for field in form_of("ALU", "MAX").fields}
 
 
 class Span(NamedTuple):
@@ -101,9 +106,13 @@ def largest_cut(macro: Macro, shape: NpuShape) -> Cut:
 
     def fits(rows: int, columns: int, outputs: int, inputs: int) -> bool:
         tile = Tile(Span(0, rows), Span(0, columns), Span(0, outputs))
-        spans = spans_of(macro, tile)[0]
-        vectors = spans[0].size * spans[1].size * inputs if macro.conv else 0
-        return vectors <= half_inputs and entries_of(macro, tile) <= half_entries
+        taken = spans_of(macro, tile)[0]
+        vectors = taken[0].size * taken[1].size * inputs if macro.conv else 0
+        return (
+            vectors <= half_inputs
+            and entries_of(macro, tile) <= half_entries
+            and _can_be_said(macro, tile, taken, inputs)
+        )
 
     for columns in dict.fromkeys((width, *(-(-width // part) for part in range(2, width + 1)))):
         for inputs in dict.fromkeys((taken, *(-(-taken // part) for part in range(2, taken + 1)))):
@@ -117,6 +126,21 @@ def largest_cut(macro: Macro, shape: NpuShape) -> Cut:
     raise DoesNotFitError(
         f"{macro.label}: not one pixel of it fits half of the buffers ({half_inputs} input "
         f"vectors, {half_entries} accumulators); take a core with more"
+    )
+
+
+def _can_be_said(macro: Macro, tile: Tile, taken: tuple[Span, Span], inputs: int) -> bool:
+    """Whether the fields of the instructions hold the numbers of a tile."""
+    window = window_of(macro.nodes[0])
+    kernel = 1 if window is None else window.size[0] * window.size[1]
+    pads = () if window is None else window.pad
+    return (
+        max(inputs, tile.blocks.size) <= _LOAD["c_size"]
+        and taken[0].size <= _LOAD["y_size"]
+        and taken[1].size <= _LOAD["x_size"]
+        and max(pads, default=0) <= _LOAD["pad_t"]
+        and tile.blocks.size * inputs * kernel <= _ALU["uops"]
+        and tile.blocks.size * max(taken[0].size, tile.rows.size) <= _ALU["n_out"]
     )
 
 

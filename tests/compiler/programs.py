@@ -1,0 +1,44 @@
+"""Programs of small networks, run beside the reference."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from chipsim.chip.model import Chip
+from chipsim.chip.npu_shape import NpuShape
+from mapper.compiler.manifest import CompiledFolder, Target, image_of, manifest_of
+from mapper.compiler.pipeline import Compiled, Source, compile_model
+from mapper.compiler.settings import CompileSettings
+from mapper.compiler.simulate import Compared, simulate
+from tests.compiler.networks import Builder
+
+SMALL = NpuShape("small", input_vectors=96, entries=96, map_vectors=4096)
+"""Whose buffers hold a few pixels, so that layers fall into many tiles and loads."""
+SHAPE = NpuShape("large", weight_words=4096, micro_ops=1024)
+
+
+class Made(NamedTuple):
+    compiled: Compiled
+    folder: CompiledFolder
+
+
+def compiled(build: Builder, shape: NpuShape = SHAPE, **settings: object) -> Made:
+    """A network as a program for the core (1, 0) of a chip of 2x2."""
+    view = build.graph.inputs["x"]
+    source = Source(Path("model.onnx"), build.graph, view, [("", 17)], 0.0)
+    samples = np.ascontiguousarray(view.array(build.samples(6)))
+    how = CompileSettings(**settings)  # type: ignore[arg-type]
+    made = compile_model(source, shape, samples, how)
+    target = Target(Chip("two", 2, 2, unavailable=(0,)), shape, how)
+    images = {target.core: image_of(made, shape, target.core)}
+    folder = CompiledFolder(Path("out"), manifest_of(made, target), made.host, made.graph, images)
+    return Made(made, folder)
+
+
+def compared(build: Builder, made: Made, frames: int = 3) -> list[Compared]:
+    """Every layer of some random frames beside the reference."""
+    samples = np.ascontiguousarray(build.graph.inputs["x"].array(build.samples(frames)))
+    return simulate(made.folder, samples, threads=1, check=True).compared
