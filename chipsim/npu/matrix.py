@@ -82,24 +82,26 @@ def _pack(inputs, columns, packed):
 
 
 @njit(cache=True, nogil=True)
-def _add_signs(words, w, packed, i, width, sums, a, bits):
+def _add_signs(words, w, packed, i, width, count, sums, a, bits):
     """sums[a] += 2 * popcount(xnor(words[w], packed[i])) - width; both are 0 behind the width."""
     ones, twos = np.uint64(0x5555555555555555), np.uint64(0x3333333333333333)
-    fours, last = np.uint64(0x0F0F0F0F0F0F0F0F), np.uint64(0x7F)
+    fours, eights = np.uint64(0x0F0F0F0F0F0F0F0F), np.uint64(0x00FF00FF00FF00FF)
     for first in range(0, words.shape[2], LANES):
+        for r in range(LANES):
+            count[r] = np.uint64(0)
         for k in range(words.shape[1]):
             x = packed[i, k]
             for r in range(LANES):
                 v = words[w, k, first + r] ^ x
                 v = v - ((v >> np.uint64(1)) & ones)
                 v = (v & twos) + ((v >> np.uint64(2)) & twos)
-                v = (v + (v >> np.uint64(4))) & fours
-                v = v + (v >> np.uint64(8))
-                v = v + (v >> np.uint64(16))
-                v = v + (v >> np.uint64(32))
-                sums[a, first + r] -= 2 * np.int64(v & last)
+                count[r] += (v + (v >> np.uint64(4))) & fours  # of each byte: at most 8 words
         for r in range(LANES):
-            sums[a, first + r] = _wrap(sums[a, first + r] + width, bits)
+            v = count[r]
+            v = (v & eights) + ((v >> np.uint64(8)) & eights)
+            v = v + (v >> np.uint64(16))
+            v = (v + (v >> np.uint64(32))) & np.uint64(0xFFF)
+            sums[a, first + r] = _wrap(sums[a, first + r] + width - 2 * np.int64(v), bits)
 
 
 @njit(cache=True, nogil=True)
@@ -172,6 +174,7 @@ def _multiply(code, memory, core, kind, f):
     words = code.sizes[WORDS]
     x = memory.scratch[1]
     part = memory.scratch[0]
+    count = np.zeros(LANES, dtype=np.uint64)
     packed = np.zeros((inputs.shape[0] if kind == BITS else 0, signs.shape[1]), dtype=np.uint64)
     _pack(inputs, columns, packed)
     pair = kind in (DUAL_PIXEL, DUAL_KERNEL)
@@ -194,7 +197,7 @@ def _multiply(code, memory, core, kind, f):
                         other = bias + (words if kind == DUAL_KERNEL else 0)
                         _start(sums, a + acc_distance, parameters, other, init == 1)
                 if kind == BITS:
-                    _add_signs(signs, w, packed, vector, 8 * columns, sums, a, bits)
+                    _add_signs(signs, w, packed, vector, 8 * columns, count, sums, a, bits)
                 elif kind == INT16:
                     _add_halves(weights, w, inputs, vector, sums, a, bits)
                 elif kind == DEPTHWISE:
