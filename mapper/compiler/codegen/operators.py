@@ -211,7 +211,8 @@ class Emitter:
                 self._pool(node, made, pooled, last)
                 made, free = pooled, pooled.behind
             elif isinstance(node.operator, Add):
-                made, free = self._add(node, tile, made, free, last)
+                here = spans[macro.nodes.index(node) + 1]
+                made, free = self._add(node, (*here, tile.blocks), made, free, last)
             else:
                 raise MapperError(f"{node.label}: no core computes {node.kind} by itself")
         if not work:
@@ -307,9 +308,12 @@ class Emitter:
                 rest -= step
 
     def _add(
-        self, node: Node, tile: Tile, made: Entries, free: int, last: bool
+        self, node: Node, where: tuple[Span, Span, Span], made: Entries, free: int, last: bool
     ) -> tuple[Entries, int]:
-        """x * a + other * b + constant, shifted, the zero point added, and clipped."""
+        """x * a + other * b + constant, shifted, the zero point added, and clipped.
+
+        where : rows, columns and blocks of both addends
+        """
         operator = node.operator
         assert isinstance(operator, Add)
         assert operator.factors is not None
@@ -319,7 +323,7 @@ class Emitter:
             if (node.inputs[0] is not node.inputs[1])
             else node.inputs[0]
         )
-        beside = self._load_entries(other, (tile.rows, tile.columns), tile.blocks, free)
+        beside = self._load_entries(other, where[:2], where[2], free)
         a, b, shift, constant = operator.factors
         mine, others = (a, b) if node.inputs[0] is here else (b, a)
         word = np.zeros(LANES, np.int64)

@@ -7,6 +7,7 @@ from mapper.compiler.graph.macro import Macro
 from mapper.compiler.graph.node import (
     Add,
     Clamp,
+    Conv,
     Host,
     Node,
     Pool,
@@ -31,6 +32,9 @@ def pool_sums_first(graph: Graph) -> list[str]:
             continue
         if not isinstance(maker.operator, Requantise) or graph.only_user(maker.output) is not node:
             continue
+        before = graph.maker(maker.inputs[0])
+        if before is None or not isinstance(before.operator, Conv):
+            continue  # sums are never stored: they stay in the accumulators of one macro node
         how = maker.operator.how
         factors = [how.factor.m0] + ([] if how.negative is None else [how.negative.m0])
         if any((m0 < 0).any() for m0 in factors):
