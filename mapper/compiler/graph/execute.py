@@ -24,11 +24,11 @@ def run_graph(
 
     What no node takes any more is let go.
     """
-    kept = set(keep)
+    kept = dict.fromkeys(keep)
     last = {tensor: at for at, node in enumerate(graph.nodes) for tensor in node.inputs}
     data: dict[Tensor, Data] = dict(feeds)
     for at, node in enumerate(graph.nodes):
-        missing = kept - data.keys()
+        missing = kept.keys() - data.keys()
         if not missing:
             break
         if type(node.operator) not in rules or node.output in data:

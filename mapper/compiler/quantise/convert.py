@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -40,7 +41,7 @@ from mapper.compiler.quantise.parameters import (
     quantised_weights,
     scaling,
 )
-from mapper.compiler.quantise.ranges import Range
+from mapper.compiler.quantise.ranges import Ends, Range
 from mapper.errors import MapperError
 
 COMPUTES = (Conv, Dense, Add)
@@ -125,7 +126,7 @@ class Converter:
                             group[one] = merged
         return group
 
-    def scalings(self, ranges: dict[Tensor, Range]) -> dict[Tensor, Scaling]:
+    def scalings(self, ranges: Mapping[Tensor, Range | Ends]) -> dict[Tensor, Scaling]:
         """Of each tensor with a range; those of outputs, and of what shares with them, have more
         headroom."""
         found = {}
@@ -144,15 +145,16 @@ class Converter:
             found[tensor] = scaling(low, high, self.precision.bits, self.precision.scheme)
         return found
 
-    def convert(self, ranges: dict[Tensor, Range]) -> Graph:
+    def convert(self, ranges: Mapping[Tensor, Range | Ends]) -> Graph:
         """The graph of integers; raises `MapperError` that names the layer that has none."""
         scales = self.scalings(ranges)
         for name, view in self.source.inputs.items():
             self.made.inputs[name] = view._replace(tensor=self._store(view.tensor, scales))
+        own = {id(node) for node in self._own_nodes()}
         for node in self.source.nodes:
             if isinstance(node.operator, Host):
                 self._host(node)
-            elif id(node) in {id(own) for own in self._own_nodes()}:
+            elif id(node) in own:
                 result = self._store(self._result(node), scales)
                 follower = self.covered[id(node)]
                 sources = node.sources + (follower.sources if follower else ())

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-
-from mapper.compiler.quantise.ranges import Range
 
 Scheme = Literal["asym", "sym"]
 
@@ -35,12 +32,6 @@ def scaling(low: float, high: float, bits: int, scheme: Scheme) -> Scaling:
     scale = max(float(np.float32((high - low) / (most - least))), LEAST_SCALE)
     zero_point = int(np.rint(least - low / scale))
     return Scaling(scale, min(max(zero_point, least), most))
-
-
-def joined(ranges: Iterable[Range]) -> tuple[float, float]:
-    """The range of tensors that share a scale."""
-    found = list(ranges)
-    return min(one.low for one in found), max(one.high for one in found)
 
 
 def quantised_weights(

@@ -1,0 +1,230 @@
+"""Ranges of tensors: measured, chosen by four methods, and read back from a file."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mapper.compiler.graph.execute import run_graph
+from mapper.compiler.graph.floating import FLOATING
+from mapper.compiler.graph.tensor import Tensor
+from mapper.compiler.quantise.convert import Converter, Precision
+from mapper.compiler.quantise.methods import FACTORS, METHODS, Method, chosen_ends, squared_error
+from mapper.compiler.quantise.parameters import quantised_weights, scaling
+from mapper.compiler.quantise.ranges import (
+    BINS,
+    Ends,
+    Range,
+    measure_ranges,
+    read_ranges,
+    write_ranges,
+)
+from mapper.errors import MapperError
+from tests.compiler.networks import Builder, residual
+
+TENSOR = Tensor("t", (1, 1, 1, 1))
+
+
+def found_of(data: np.ndarray) -> Range:
+    low, high = min(float(data.min()), 0.0), max(float(data.max()), 0.0)
+    return Range(low, high, np.histogram(data, BINS, (low, high))[0])
+
+
+def ends(found: Range, method: Method, bits: int = 8) -> Ends:
+    return chosen_ends({TENSOR: found}, method, bits, "asym")[TENSOR]
+
+
+def test_a20_ranges_are_those_of_all_frames_at_once() -> None:
+    """Whatever the frames that are looked at together: here 16, 16 and 5."""
+    build = residual()
+    feeds = {build.input: build.samples(37)}
+    tensors = Converter(build.graph, Precision()).quantised_tensors()
+    whole = run_graph(build.graph, feeds, FLOATING, tensors)
+    for tensor, found in measure_ranges(build.graph, feeds, tensors).items():
+        wanted = found_of(whole[tensor])
+        assert (found.low, found.high) == pytest.approx((wanted.low, wanted.high), rel=1e-6)
+        assert found.low <= 0 <= found.high
+        assert found.counts.sum() == whole[tensor].size
+        assert np.abs(found.counts - wanted.counts).sum() <= 0.001 * whole[tensor].size + 4
+
+
+def test_numbers_that_are_not_finite_name_the_tensor_and_the_samples() -> None:
+    build = residual()
+    samples = build.samples(20)
+    samples[17, 2, 2, 0] = np.inf
+    tensors = Converter(build.graph, Precision()).quantised_tensors()
+    with (
+        np.errstate(all="ignore"),
+        pytest.raises(MapperError, match=r"'x' holds NaN or infinite .* samples 16 to 19"),
+    ):
+        measure_ranges(build.graph, {build.input: samples}, tensors)
+
+
+# -- methods ---------------------------------------------------------------------------------------
+
+
+def test_a20_percentile_clips_a_ten_thousandth_on_each_side() -> None:
+    data = np.random.default_rng(0).normal(0, 1, 400_000)
+    data[:3] = 40, -50, 45
+    found = ends(found_of(data), "percentile")
+    assert found.low == pytest.approx(np.percentile(data, 0.01), abs=95 / BINS)
+    assert found.high == pytest.approx(np.percentile(data, 99.99), abs=95 / BINS)
+    few = found_of(np.array([1.0, -2.0, 3.0]))  # none of them is a ten-thousandth
+    assert ends(few, "percentile") == Ends(-2.0, 3.0)
+
+
+def test_a20_mse_takes_the_best_of_its_steps() -> None:
+    random = np.random.default_rng(0)
+    assert len(FACTORS) == 29
+    assert (FACTORS[0], FACTORS[-1]) == (0.3, 1.0)
+    for data in (random.normal(0, 1, 50_000), np.abs(random.laplace(0, 1, 50_000))):
+        found = found_of(data)
+        errors = []
+        for factor in FACTORS:
+            scale, zero = scaling(found.low * factor, found.high * factor, 8, "asym")
+            stored = np.clip(np.rint(data / scale) + zero, -128, 127)
+            errors.append((((stored - zero) * scale - data) ** 2).sum())
+        made = ends(found, "mse")
+        chosen = made.high / found.high
+        best = FACTORS[int(np.argmin(errors))]
+        assert chosen == pytest.approx(best, abs=0.0251)  # of bins: a step beside, at most
+        assert chosen < 1
+        other = squared_error(found, made, 8, "asym")
+        assert other <= min(errors) * 1.05
+
+
+def test_a20_uniform_numbers_are_not_clipped() -> None:
+    found = found_of(np.random.default_rng(0).uniform(-1, 3, 500_000))
+    for method in METHODS:
+        made = ends(found, method)
+        assert made.high - made.low >= 0.97 * (found.high - found.low), method
+
+
+def test_a20_entropy_clips_far_numbers_and_zeros_do_not_decide() -> None:
+    random = np.random.default_rng(0)
+    data = random.normal(0, 1, 200_000)
+    far = np.concatenate([data, [60.0, -80.0]])
+    made = ends(found_of(far), "entropy")
+    assert -80 <= made.low < -4
+    assert made.high - made.low < 0.5 * 140
+    relu = found_of(np.maximum(data, 0))
+    assert ends(relu, "entropy").high > 0.5 * relu.high
+    with pytest.raises(MapperError, match="entropy is for 8 bits"):
+        ends(relu, "entropy", 16)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_ranges_of_zeros_and_of_one_sign(method: Method) -> None:
+    assert ends(Range(0.0, 0.0, np.zeros(BINS, np.int64)), method) == Ends(0.0, 0.0)
+    one = ends(found_of(np.array([5.0] * 100)), method)
+    assert one.low == 0
+    assert 0 < one.high <= 5
+    other = ends(found_of(np.array([-5.0] * 100)), method)
+    assert other.high == 0
+    assert -5 <= other.low < 0
+
+
+# -- scales ----------------------------------------------------------------------------------------
+
+reals = st.floats(-1e6, 1e6)
+
+
+@given(reals, reals, st.sampled_from([8, 16]), st.sampled_from(["asym", "sym"]))
+def test_a20_scales_cover_their_range_and_zero_is_exact(
+    one: float, other: float, bits: int, scheme: str
+) -> None:
+    low, high = min(one, other, 0.0), max(one, other, 0.0)
+    scale, zero = scaling(low, high, bits, scheme)  # type: ignore[arg-type]
+    least, most = -(1 << (bits - 1)), (1 << (bits - 1)) - 1
+    assert scale > 0
+    assert float(np.float32(scale)) == scale
+    assert least <= zero <= most
+    assert scheme == "asym" or zero == 0
+    reach = (scale * (least - zero), scale * (most - zero))
+    slack = scale * 0.51 + 1e-6 * abs(high - low)
+    assert reach[0] <= low + slack
+    assert reach[1] >= high - slack
+
+
+def test_a20_scales_by_hand() -> None:
+    assert scaling(0.0, 25.5, 8, "asym") == (float(np.float32(0.1)), -128)
+    assert scaling(-25.5, 0.0, 8, "asym") == (float(np.float32(0.1)), 127)
+    assert scaling(-12.7, 5.0, 8, "sym") == (float(np.float32(0.1)), 0)
+    assert scaling(3.0, 25.5, 8, "asym") == scaling(0.0, 25.5, 8, "asym")  # 0 is inside
+    assert scaling(0.0, 0.0, 16, "asym") == (1.0, 0)
+
+
+def test_a20_weights_are_symmetric_by_channel_or_tensor() -> None:
+    weights = np.array([[1.0, -2.0], [0.5, 0.25], [0.0, 0.0]], np.float32).reshape(3, 1, 1, 2)
+    stored, scales = quantised_weights(weights, 8, True)
+    assert stored.reshape(3, 2).tolist() == [[64, -127], [127, 64], [0, 0]]
+    assert scales.tolist() == [float(np.float32(2 / 127)), float(np.float32(0.5 / 127)), 1.0]
+    stored, scales = quantised_weights(weights, 8, False)
+    assert stored.reshape(3, 2).tolist() == [[64, -127], [32, 16], [0, 0]]
+    assert len(set(scales.tolist())) == 1
+    stored, _ = quantised_weights(weights, 16, True)
+    assert stored.min() == -32767
+
+
+# -- ranges.json -----------------------------------------------------------------------------------
+
+
+def test_a20_ranges_are_read_back(tmp_path: Path) -> None:
+    build = residual()
+    feeds = {build.input: build.samples(5)}
+    tensors = Converter(build.graph, Precision()).quantised_tensors()
+    ranges = measure_ranges(build.graph, feeds, tensors)
+    write_ranges(tmp_path / "ranges.json", ranges, 5)
+    found = read_ranges(tmp_path / "ranges.json", tensors)
+    for tensor, one in ranges.items():
+        assert (found[tensor].low, found[tensor].high) == (one.low, one.high)
+        assert np.array_equal(found[tensor].counts, one.counts)
+    with pytest.raises(MapperError, match=r"ranges\.json: has no range of 'other' \(1 of 1 are"):
+        read_ranges(tmp_path / "ranges.json", [Tensor("other", (1, 1, 1, 1))])
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"schema": 2}, "is no file of ranges of this version"),
+        ({"bins": 3}, "is no file of ranges of this version"),
+        ({"tensors": []}, "is no file of ranges of this version"),
+        ({"tensors": {"t": {"low": 1, "high": 2, "counts": [0] * BINS}}}, "of 't' is none"),
+        ({"tensors": {"t": {"low": 0, "high": 2, "counts": [0] * 7}}}, "of 't' is none"),
+        ({"tensors": {"t": {"low": 0, "high": 2}}}, "of 't' is none"),
+        ({"tensors": {"t": {"low": 0, "high": 2, "counts": [-1] * BINS}}}, "of 't' is none"),
+        ({"tensors": {"t": 3}}, "of 't' is none"),
+    ],
+)  # fmt: skip
+def test_bad_files_of_ranges(tmp_path: Path, change: dict, says: str) -> None:
+    good = {"low": -1.0, "high": 2.0, "counts": [1] * BINS}
+    content = {"schema": 1, "bins": BINS, "samples": 1, "tensors": {"t": good}}
+    path = tmp_path / "ranges.json"
+    path.write_text(json.dumps(content))
+    assert read_ranges(path, [TENSOR])[TENSOR].high == 2
+    path.write_text(json.dumps(content | change))
+    with pytest.raises(MapperError, match=says) as error:
+        read_ranges(path, [TENSOR])
+    assert str(error.value).startswith(str(path))
+    path.write_text("{")
+    with pytest.raises(MapperError, match="is no file of ranges"):
+        read_ranges(path, [TENSOR])
+    with pytest.raises(MapperError, match="cannot read"):
+        read_ranges(tmp_path / "missing.json", [TENSOR])
+
+
+def test_a20_chosen_ends_make_the_scales(tmp_path: Path) -> None:
+    build = Builder(5, 5, 2)
+    build.end(build.relu(build.conv(build.input, 4)))
+    feeds = {build.input: build.samples(800)}
+    converter = Converter(build.graph, Precision())
+    ranges = measure_ranges(build.graph, feeds, converter.quantised_tensors())
+    chosen = chosen_ends(ranges, "percentile", 8, "asym")
+    made = converter.convert(chosen)
+    assert chosen[build.input] != Ends(*ranges[build.input][:2])
+    assert made.inputs["x"].tensor.scale == scaling(*chosen[build.input], 8, "asym").scale
