@@ -16,8 +16,8 @@ LOOSE = 10  # modules beside the folders of `mapper`, at most
 
 # From the ground up: a module imports from its own folder, and from lower lines.
 LEVELS: dict[str, list[str]] = {
-    "storage": ["errors closing hashing jsontext parallel exchange", "locks extras", "files", "npz",
-                "graph quantise", "sorting", "store", "scratch generate formats"],
+    "storage": ["errors closing hashing jsontext parallel exchange", "locks extras typed", "files",
+                "npz", "graph quantise", "sorting", "store", "scratch generate formats"],
     "chipsim": ["errors protocols workers", "chip", "traffic", "noc"],
     "hw": ["errors strobe", "barrier flow", "noc", "core", "tables", "chip", "run"],
     "mapper": [

@@ -34,6 +34,7 @@ LOOKED_UP = {
     "storage.formats": ("load", "save"),
     "hw": ("elaborate",),
 }
+KEYS = ("mapper.results.report_file",)  # modules whose classes say which keys a file has
 
 
 class Definition(NamedTuple):
@@ -145,8 +146,10 @@ def unused(trees: dict[str, ast.Module], users: dict[str, ast.Module]) -> set[st
 
 
 def is_looked_up(path: str) -> bool:
-    name = path.rpartition(".")[2]
-    return any(path.startswith(f"{base}.") and name in names for base, names in LOOKED_UP.items())
+    base, _, name = path.rpartition(".")
+    return base.rpartition(".")[0] in KEYS or any(
+        path.startswith(f"{base}.") and name in names for base, names in LOOKED_UP.items()
+    )
 
 
 @cache

@@ -43,16 +43,16 @@ def run(options: argparse.Namespace) -> int:
     from mapper.runtime.memory_plan import enough_memory, make_plan
 
     settings = tuning.settings_of(options)
-    chip, wishes = common.chip_of(options), common.wishes_of(options)
+    chip, file = common.chip_of(options), common.constraints_of(options)
     with (
         common.open_network(options, options.network) as original,
         common.split_network(options, original, chip) as (network, helpers),
     ):
         common.compile_kernels(options, "check")
         found = demands(network, chip, common.threads_of(options))
-        if wishes is not None:
+        if file is not None:
             count = 0 if helpers is None else helpers.count
-            constraints = read_constraints(wishes, chip, original, count)
+            constraints = read_constraints(file, chip, original, count)
             job = make_job(network, chip, common.threads_of(options), constraints)
             constraints.require_fit(chip, job.load.sizes, job.fans)
         plan = make_plan(network, chip, settings)

@@ -19,12 +19,12 @@ def write_object(source: Source, path: Path, effort: Effort) -> None:
     Raises `UsageError` for what is none of these, or makes no network.
     """
     from storage.errors import BadInputError
-    from storage.formats.objects import write_edges, write_matrix, write_networkx
+    from storage.formats.objects import Neurons, write_edges, write_matrix, write_networkx
 
     network = source.network
+    rates: Any = None if source.word is not None else source.rates  # a path is read elsewhere
     given: dict[str, Any] = {
-        "sizes": source.sizes,
-        "rates": None if source.word is not None else source.rates,
+        "neurons": Neurons(source.sizes, rates),
         "memory": effort.memory // 4,
         "threads": effort.threads,
     }

@@ -176,19 +176,15 @@ def import_source(
     format : of the file, if neither its name nor its content tells
     extra : what single formats take beside columns
     """
-    options: dict[str, Any] = {
-        "memory": effort.memory // 2,
-        "threads": effort.threads,
-        "traffic": source.word,
-    }
+    memory, traffic = effort.memory // 2, source.word
     if not isinstance(source.network, Path):
+        from storage.formats.base import ImportJob
         from storage.formats.hdf5.nirfile import load_graph
 
         listener.compile(["import/nir"], effort.threads)
         with listener.task("importing a NIR graph") as progress:
-            meta: NetworkMeta = load_graph(
-                source.network, destination, progress=progress, **options
-            )
+            job = ImportJob(Path("NIR graph"), destination, memory, effort.threads, progress)
+            meta = load_graph(source.network, job, traffic)
     else:
         from storage.formats import import_network, recognise
 
@@ -199,9 +195,11 @@ def import_source(
                 path,
                 destination,
                 format,
+                memory=memory,
+                threads=effort.threads,
                 progress=progress,
+                traffic=traffic,
                 extra={"columns": source.columns, **(extra or {})},
-                **options,
             )
     for line in losses_of(meta, asked=source.rates is not None):
         listener.note(line)

@@ -120,7 +120,6 @@ def write_split(
         weight_unit=network.meta.weight_unit,
         memory=memory,
         threads=threads,
-        provenance={**network.meta.provenance, "helpers": helpers.count},
     ) as writer:
         for block in network.blocks(threads=threads):
             indptr, targets, weight = block.outgoing()
@@ -137,4 +136,4 @@ def write_split(
             added = rates if name == RATE else about.stored[helpers.neuron]
             values = np.concatenate([about.stored, added])
             writer.set_attribute(name, values, about.labels, unit=about.unit)
-        writer.finish()
+        writer.finish({**network.meta.provenance, "helpers": helpers.count})

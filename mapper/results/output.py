@@ -19,7 +19,7 @@ from mapper.results.mapping import Mapping
 from mapper.results.mapping_file import save_mapping
 from mapper.results.output_folder import IMPORTED
 from mapper.results.output_folder import REPORT as REPORT
-from mapper.results.report_file import LARGEST, SCHEMA, fault
+from mapper.results.report_file import LARGEST, SCHEMA, Report
 from mapper.runtime.memory_plan import enough_memory
 from mapper.runtime.monitor import Monitor
 from mapper.settings import Settings
@@ -31,6 +31,7 @@ from storage.jsontext import parse_json
 from storage.scratch.scratch import Scratch
 from storage.store.network import NetworkFile
 from storage.store.traffic import traffic_of
+from storage.typed import convert
 
 MAPPING, LOG, SCRATCH = "mapping.npz", "run.log", "scratch"
 CONSTRAINTS = "constraints.toml"  # as the run was given them
@@ -160,11 +161,9 @@ def read_report(folder: Path) -> dict[str, Any]:
     schema = report.get("schema") if isinstance(report, dict) else None
     if type(schema) is not int or schema != SCHEMA:
         raise MapperError(f"{path}: not a report of schema {SCHEMA}")
-    wrong = fault(report)
-    if wrong:
-        raise MapperError(f"{path}: {wrong}; run again")
     try:
+        convert(report, Report)
         from_fields(report["chip"])
-    except ChipError as error:
+    except (ValueError, ChipError) as error:
         raise MapperError(f"{path}: {error}; run again") from error
     return dict(report)

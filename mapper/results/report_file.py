@@ -2,153 +2,179 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Annotated, Any, ClassVar, Literal
 
-from storage.jsontext import shown
+from msgspec import UNSET, Meta, Struct, UnsetType
+
+from storage.typed import Amount, Open, Plain, Whole
 
 SCHEMA = 1
 LARGEST = 32 << 20  # bytes: a chip may list a million unavailable cores
 
-
-@dataclass(frozen=True, slots=True)
-class Plain:
-    """A value that is no object; what it must be, in words, and whether one is that."""
-
-    what: str
-    fits: Callable[[Any], bool]
+Path = Annotated[str, Meta(pattern="^[^\x00]*$", description="a path")]
+Measured = Amount | None
 
 
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 1e308
+class Amounts(Open):
+    """Numbers from 0."""
+
+    REST: ClassVar[Any] = Amount
 
 
-def _is_count(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**63
+class TrafficSource(Open):
+    """Where the traffic is from."""
+
+    source: str
+    multicast: str
+    file: str | UnsetType = UNSET
 
 
-def _is_plain(value: Any) -> bool:
-    return value is None or isinstance(value, str | bool) or _is_number(value)
+class Network(Open):
+    """What was mapped."""
+
+    path: Path
+    neurons: Whole
+    synapses: Whole
+    imported_from: Path | UnsetType = UNSET
+    traffic: TrafficSource | UnsetType | None = UNSET
+    columns: Open | UnsetType = UNSET
+    columns_ignored: list[Plain] | UnsetType = UNSET
 
 
-TEXT = Plain("a text", lambda value: isinstance(value, str))
-PATH = Plain("a path", lambda value: isinstance(value, str) and "\0" not in value)
-FLAG = Plain("true or false", lambda value: isinstance(value, bool))
-COUNT = Plain("a whole number from 0", _is_count)
-AMOUNT = Plain("a number from 0", lambda value: _is_number(value) and value >= 0)
-MEASURED = Plain("a number from 0, or null", lambda value: value is None or AMOUNT.fits(value))
-ANY = Plain("a text, a number, true, false or null", _is_plain)
-_ANYTHING = Plain("anything", lambda value: True)
-OBJECT = Plain("an object", lambda value: isinstance(value, dict))
+class RunSettings(Open):
+    """Every setting of the run."""
 
-Form: TypeAlias = "Plain | Object | list[Form]"
+    preset: str
+    objective: str
+    seed: Whole
 
 
-@dataclass(frozen=True, slots=True)
-class Object:
-    """An object: keys that it must have, keys that it may have, and what all others hold.
+class LinkLoads(Amounts):
+    """How much the links carry."""
 
-    null : whether it may be null instead; rest : None if others hold anything
-    """
-
-    must: dict[str, Form]
-    may: dict[str, Form]
-    rest: Form | None = ANY
-    null: bool = False
+    hops_total: Amount
+    link_load_max: Amount
+    link_load_mean: Amount
+    link_load_p99: Amount
 
 
-_NETS = Object({}, {}, AMOUNT)
-_COSTS: dict[str, Form] = {
-    "cut_weight": MEASURED,
-    "hops_total": MEASURED,
-    "multicast": _NETS,
-    "estimated": FLAG,
-    "cpu_seconds": AMOUNT,
-}
-_LINK_LOADS = ("link_load_max", "link_load_mean", "link_load_p99")
-_METRICS = (
-    "cut_weight", "cut_fraction", "hops_total", "hops_mean", "hops_max", "energy", "latency_mean",
-    "latency_max", *_LINK_LOADS, "congestion_mean", "congestion_max", "cores_used",
-    "core_fill_mean", "core_fill_max",
-)  # fmt: skip
-_MULTICAST = ("connectivity", "hops_total", *_LINK_LOADS)
-_TRAFFIC = Object({"source": TEXT, "multicast": TEXT}, {"file": TEXT}, null=True)
-_COLUMNS: dict[str, Form] = {"columns": Object({}, {}), "columns_ignored": [ANY]}
-_LINK = Object(
-    {"x": COUNT, "y": COUNT, "direction": TEXT, "flits_per_cycle": AMOUNT, "expected": AMOUNT}, {}
-)
-_SAMPLE = Object(
-    {"clusters": COUNT, "connections": COUNT, "per_cluster": AMOUNT, "enough_memory": MEASURED}, {}
-)
-_SIMULATION = Object(
-    {},
-    {
-        "latency": Object({}, {}, MEASURED, null=True),
-        "saturation": Object({}, {}, null=True),
-        "links": [_LINK],
-        "model": Object({}, {}, TEXT),
-    },
-    null=True,
-)
-REPORT = Object(
-    {
-        "network": Object(
-            {"path": PATH, "neurons": COUNT, "synapses": COUNT},
-            {"imported_from": PATH, "traffic": _TRAFFIC, **_COLUMNS},
-        ),
-        "chip": OBJECT,  # which `chipsim.chip.presets.from_fields` checks
-        "settings": Object({"preset": TEXT, "objective": TEXT, "seed": COUNT}, {}),
-        "metrics": Object(
-            {
-                **dict.fromkeys(_METRICS, AMOUNT),
-                "multicast": Object(dict.fromkeys(_MULTICAST, AMOUNT), {}, AMOUNT),
-            },
-            {},
-            AMOUNT,
-        ),
-        "levels": [
-            Object({"vertices": COUNT, "connections": COUNT, "cut_weight": MEASURED}, _COSTS)
-        ],
-        "stages": [Object({"name": TEXT, "seconds": AMOUNT, "peak_anon_bytes": COUNT}, _COSTS)],
-        "resources": Object({"seconds": AMOUNT, "peak_rss_bytes": COUNT}, {}),
-    },
-    {
-        "tool": Object({}, {}),
-        "command": [TEXT],
-        "split": Object({"neurons": COUNT, "helpers": COUNT}, {}, COUNT, null=True),
-        "simulation": _SIMULATION,
-        "interrupted": TEXT,
-        "sample": _SAMPLE,
-    },
-    rest=None,
-)
+class Multicast(LinkLoads):
+    """The metrics of multicast."""
+
+    connectivity: Amount
 
 
-def fault(value: Any, form: Form = REPORT, place: str = "") -> str:
-    """What is wrong with a value, in a few words that name the place; "" if it has the form."""
-    if isinstance(form, Plain):
-        return "" if form.fits(value) else f"{place} is {shown(value)}, not {form.what}"
-    if isinstance(form, list):
-        if not isinstance(value, list):
-            return f"{place} is {shown(value)}, not a list"
-        found = (fault(each, form[0], f"{place}[{i}]") for i, each in enumerate(value))
-        return next(filter(None, found), "")
-    if value is None and form.null:
-        return ""
-    if not isinstance(value, dict):
-        return f"{place or 'it'} is {shown(value)}, not an object"
-    missing = next((key for key in form.must if key not in value), None)
-    if missing is not None:
-        return f"lacks {_inner(place, missing)}"
-    known = form.must | form.may
-    found = (
-        fault(each, known.get(key, form.rest or _ANYTHING), _inner(place, key))
-        for key, each in value.items()
-    )
-    return next(filter(None, found), "")
+class Metrics(LinkLoads):
+    """The metrics of the mapping."""
+
+    cut_weight: Amount
+    cut_fraction: Amount
+    hops_mean: Amount
+    hops_max: Amount
+    energy: Amount
+    latency_mean: Amount
+    latency_max: Amount
+    congestion_mean: Amount
+    congestion_max: Amount
+    cores_used: Amount
+    core_fill_mean: Amount
+    core_fill_max: Amount
+    multicast: Multicast
 
 
-def _inner(place: str, key: str) -> str:
-    name = key if key.isidentifier() and len(key) < 40 else shown(key)
-    return f"{place}.{name}" if place else name
+class _Costs(Open, kw_only=True):
+    cut_weight: Measured | UnsetType = UNSET
+    hops_total: Measured | UnsetType = UNSET
+    multicast: Amounts | UnsetType = UNSET
+    estimated: bool | UnsetType = UNSET
+    cpu_seconds: Amount | UnsetType = UNSET
+
+
+class Level(_Costs, kw_only=True):
+    """A level of the hierarchy."""
+
+    vertices: Whole
+    connections: Whole
+    cut_weight: Measured
+
+
+class Stage(_Costs, kw_only=True):
+    """A step of the run."""
+
+    name: str
+    seconds: Amount
+    peak_anon_bytes: Whole
+
+
+class Resources(Open):
+    """Of the whole run."""
+
+    seconds: Amount
+    peak_rss_bytes: Whole
+
+
+class Split(Open):
+    """Neurons that were split, and the relay neurons that this takes."""
+
+    REST: ClassVar[Any] = Whole
+    neurons: Whole
+    helpers: Whole
+
+
+class SimulatedLink(Open):
+    """A link that carries much."""
+
+    x: Whole
+    y: Whole
+    direction: str
+    flits_per_cycle: Amount
+    expected: Amount
+
+
+class Latencies(Open):
+    """Latencies of spikes."""
+
+    REST: ClassVar[Any] = Measured
+
+
+class Texts(Open):
+    """Texts by name."""
+
+    REST: ClassVar[Any] = str
+
+
+class Simulation(Open):
+    """What `mapper simulate` found."""
+
+    latency: Latencies | UnsetType | None = UNSET
+    saturation: Open | UnsetType | None = UNSET
+    links: list[SimulatedLink] | UnsetType = UNSET
+    model: Texts | UnsetType = UNSET
+
+
+class Sample(Open):
+    """What the memory had room for, of a network that is cut into blocks."""
+
+    clusters: Whole
+    connections: Whole
+    per_cluster: Amount
+    enough_memory: Measured
+
+
+class Report(Struct):
+    """The report of a run; it may hold more keys."""
+
+    schema: Literal[1]
+    network: Network
+    chip: dict[str, Any]  # which `chipsim.chip.presets.from_fields` checks
+    settings: RunSettings
+    metrics: Metrics
+    levels: list[Level]
+    stages: list[Stage]
+    resources: Resources
+    tool: Open | UnsetType = UNSET
+    command: list[str] | UnsetType = UNSET
+    split: Split | UnsetType | None = UNSET
+    simulation: Simulation | UnsetType | None = UNSET
+    interrupted: str | UnsetType = UNSET
+    sample: Sample | UnsetType = UNSET

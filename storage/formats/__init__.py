@@ -25,6 +25,7 @@ from storage.formats.base import (
     UTF16,
     Exporter,
     Importer,
+    ImportJob,
     Progress,
     named,
     plain_suffix,
@@ -293,9 +294,8 @@ def import_network(
     importer = recognise(source, format)
     if "traffic" in importer.takes:
         extra = {**(extra or {}), "traffic": traffic}
-    return importer.load(
-        source, destination, memory=memory, threads=threads, progress=progress, extra=extra
-    )
+    job = ImportJob(source, destination, memory, threads)
+    return importer.load(job if progress is None else job._replace(progress=progress), extra)
 
 
 def choose_exporter(destination: Path, format: str | None = None) -> Exporter:

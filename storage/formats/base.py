@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from storage.errors import BadInputError
 from storage.files import open_input
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from storage.formats.losses import Loss
     from storage.store.meta import NetworkMeta
     from storage.store.network import NetworkFile
+    from storage.store.writer import NetworkWriter
 
 HEAD_BYTES = 4096
 GZIP_MAGIC = b"\x1f\x8b"
@@ -27,6 +28,38 @@ DEFAULT_MEMORY = 256 << 20
 
 Progress = Callable[[float], None]
 """Is called with the fraction of the source that has been read, 0 .. 1."""
+
+
+def _ignore(fraction: float) -> None:
+    """No one wants to know."""
+
+
+class ImportJob(NamedTuple):
+    """What every importer is asked: which file is to become which network, and by what means.
+
+    memory : bytes for sorting; vertex attributes, and the ids of sparse ones, come on top
+    """
+
+    source: Path
+    destination: Path
+    memory: int = DEFAULT_MEMORY
+    threads: int | None = None
+    progress: Progress = _ignore
+
+    def writer(
+        self, neurons: int, *, undirected: bool = False, weights_are_rates: bool = True
+    ) -> NetworkWriter:
+        """The open network file."""
+        from storage.store.writer import NetworkWriter
+
+        return NetworkWriter(
+            self.destination,
+            neurons,
+            undirected=undirected,
+            weights_are_rates=weights_are_rates,
+            memory=self.memory,
+            threads=self.threads,
+        )
 
 
 def plain_suffix(path: Path) -> str:
@@ -56,7 +89,7 @@ class Importer:
         None if that cannot be told, and the extension decides
     binary : no text, but without a magic number; it is recognised by its extensions alone
     gzip : whether it is read gzipped as well
-    module : name of the module with ``load(source, destination, *, memory, threads, progress)``
+    module : name of the module with ``load(job)``
     probe : for formats without a magic number: whether the head of a file looks like one
     heading : for text: whether its head shows by itself, under any name, that it is of this format
     takes : names of further options of ``load``
@@ -89,20 +122,12 @@ class Importer:
             return True
         return named and (self.binary or is_text(head))
 
-    def load(
-        self,
-        source: Path,
-        destination: Path,
-        *,
-        memory: int = DEFAULT_MEMORY,
-        threads: int | None = None,
-        progress: Progress | None = None,
-        extra: Mapping[str, Any] | None = None,
-    ) -> NetworkMeta:
+    def load(self, job: ImportJob, extra: Mapping[str, Any] | None = None) -> NetworkMeta:
         """Convert; raises `BadInputError` and leaves no file if the source breaks its rules.
 
         extra : further options; those that are None count as not given
         """
+        source = job.source
         given = {name: value for name, value in (extra or {}).items() if value is not None}
         for name in given:
             if name not in self.takes:
@@ -111,9 +136,7 @@ class Importer:
             raise BadInputError(f"{source}: is gzipped; unzip it first, as gunzip does")
         load = import_module(self.module).load
         try:
-            meta = load(
-                source, destination, memory=memory, threads=threads, progress=progress, **given
-            )
+            return cast("NetworkMeta", load(job, **given))
         except BadInputError as error:
             # what the writer finds out does not name the file
             where = "" if str(error).startswith(f"{source}:") else f"{source}: "
@@ -125,7 +148,6 @@ class Importer:
             raise BadInputError(
                 f"{source}: it asks for more memory than there is; are its sizes right?"
             ) from error
-        return cast("NetworkMeta", meta)
 
 
 def _is_gzipped(path: Path) -> bool:

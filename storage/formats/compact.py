@@ -12,14 +12,13 @@ from numpy.typing import NDArray
 
 from storage.closing import Closing
 from storage.errors import BadInputError
-from storage.formats.base import DEFAULT_MEMORY
+from storage.formats.base import ImportJob
 from storage.formats.distinct import DistinctIds, TemporaryNumbers
 from storage.formats.losses import Magnitudes
 from storage.formats.names import NameTable
 from storage.graph import MAX_VERTICES
 from storage.store.meta import NetworkMeta
 from storage.store.network import ID, POPULATION, SIZE
-from storage.store.writer import NetworkWriter
 
 _ID_BITS = 31  # what the number of an id takes: there are at most MAX_VERTICES
 _Numbers = NDArray[np.int32]
@@ -47,23 +46,17 @@ class EdgeSpool(Closing):
     the memory does not hold them.
     """
 
-    def __init__(
-        self,
-        destination: Path,
-        source: Path,
-        memory: int = DEFAULT_MEMORY,
-        names: NameTable | None = None,
-    ) -> None:
-        """memory : bytes for ids and, once all are known, for the sort
+    def __init__(self, job: ImportJob, names: NameTable | None = None) -> None:
+        """job : its memory is for ids and, once all are known, for the sort
         names : what ids count through, if they stand for names: these become the labels of the
             attribute, or if all are whole numbers its values
         """
-        self.destination, self.source, self._memory = destination, source, memory
-        self._folder = destination.absolute().parent
+        self._job = job
+        self._folder = job.destination.absolute().parent
         self._file = TemporaryNumbers(self._folder)
         self._chunks: list[tuple[int, np.dtype[Any] | None, bool]] = []
         self._names = names
-        self.distinct = DistinctIds(self._folder, memory // 2)  # without names
+        self.distinct = DistinctIds(self._folder, job.memory // 2)  # without names
         self._magnitudes = Magnitudes()
         self.edges = 0
 
@@ -96,13 +89,12 @@ class EdgeSpool(Closing):
     def _require_few(self, count: int) -> None:
         if count > MAX_VERTICES:
             raise BadInputError(
-                f"{self.source}: more than {MAX_VERTICES} different ids; split the network"
+                f"{self._job.source}: more than {MAX_VERTICES} different ids; split the network"
             )
 
     def write(
         self,
         provenance: dict[str, Any],
-        threads: int | None = None,
         *,
         by_number: bool = False,
         undirected: bool = False,
@@ -119,26 +111,16 @@ class EdgeSpool(Closing):
         if self._names is not None:
             ids = NamedIds(self._names.names(), by_number)
         if not ids.size:
-            raise BadInputError(f"{self.source}: no neurons; the file lists no connection")
+            raise BadInputError(f"{self._job.source}: no neurons; the file lists no connection")
         self._require_few(ids.size)
+        left = self._job.memory // 2 if self._names is None else self._names.left
+        job = self._job._replace(memory=left)
         with ExitStack() as stack:
             members = None
             if populations is not None:
                 members = stack.enter_context(self._members(ids, populations))
-            writer = stack.enter_context(
-                NetworkWriter(
-                    self.destination,
-                    ids.size if members is None else members.size,
-                    undirected=undirected,
-                    memory=self._memory // 2 if self._names is None else self._names.left,
-                    threads=threads,
-                    provenance={
-                        "source": self.source.name,
-                        **provenance,
-                        **self._magnitudes.facts,
-                    },
-                )
-            )
+            neurons = ids.size if members is None else members.size
+            writer = stack.enter_context(job.writer(neurons, undirected=undirected))
             for source, target, weight, codes in self._spooled(ids):
                 if members is not None:
                     source, target = members.neurons(source, target, codes)
@@ -155,16 +137,17 @@ class EdgeSpool(Closing):
                 )
             if sizes is not None:
                 writer.set_attribute(SIZE, sizes)
-            return writer.finish()
+            source_name = {"source": job.source.name}
+            return writer.finish(source_name | provenance | self._magnitudes.facts)
 
     def _members(self, ids: _Ids, populations: list[str]) -> Members:
         """The neurons that the edges name, each by its population and the number of its id."""
-        members = Members(populations, self._folder, self._memory // 4)
+        members = Members(populations, self._folder, self._job.memory // 4)
         for source, target, _, codes in self._spooled(ids):
             members.add(source, target, codes)
         if members.size > MAX_VERTICES:
             raise BadInputError(
-                f"{self.source}: more than {MAX_VERTICES} neurons; split the network"
+                f"{self._job.source}: more than {MAX_VERTICES} neurons; split the network"
             )
         return members
 

@@ -1,4 +1,4 @@
-"""Does a file list every edge at both of its ends, with the same weight?
+"""Files that list every edge at both of its ends: do they, with the same weight?
 
 Sums of hashes answer it in one pass and no memory; only when they disagree the entries are sorted
 to find the first edge that is wrong.
@@ -6,15 +6,18 @@ to find the first edge that is wrong.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import Any, Protocol
 
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from storage.formats.base import ImportJob
 from storage.hashing import scrambled
 from storage.sorting.sorter import ConnectionSorter
+from storage.store.meta import NetworkMeta
 
 _SALTS = np.array([0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9], np.uint64)
 
@@ -76,10 +79,7 @@ Unmatched = tuple[int, int, int | None, int | None]
 
 
 def find_unmatched(
-    vertices: int,
-    entries: Iterable[tuple[NDArray[np.int64], ...]],
-    folder: Path,
-    memory: int,
+    vertices: int, entries: Iterable[Iterable[NDArray[np.int64]]], folder: Path, memory: int
 ) -> Unmatched | None:
     """The first edge u < v that differs: (u, v, weight listed at u, weight listed at v).
 
@@ -112,3 +112,56 @@ def find_unmatched(
             ]
             return block.first + (first >> 32), first & 0xFFFFFFFF, sides[0], sides[1]
     return None
+
+
+class MirroredGraph(Protocol):
+    """An undirected graph in a file that lists every edge at both of its ends.
+
+    fraction : of the file, that the present pass over the edges has read
+    provenance : of the network
+    """
+
+    vertices: int
+    provenance: dict[str, Any]
+
+    @property
+    def fraction(self) -> float: ...
+
+    def edges(self) -> Iterator[Iterable[NDArray[np.int64]]]:
+        """All entries from the start of the file: owner, other, weight; each shape (entries,)."""
+
+    def check(self, mirror: Mirror) -> None:
+        """Raise `BadInputError` if the file says how many edges it has, and has others."""
+
+    def attributes(self) -> Iterator[tuple[str, NDArray[np.int64]]]:
+        """Names and values of what the file says of vertices; after a pass over the edges."""
+
+    def refuse_unmatched(self, folder: Path, memory: int) -> None:
+        """Raise `BadInputError` that names the edge that `find_unmatched` finds, if it does."""
+
+
+def load_mirrored(job: ImportJob, graph: MirroredGraph) -> NetworkMeta:
+    """Convert to an undirected network file. Self-loops are dropped and counted.
+
+    An edge may be split into repeated ones at one end only: then the lower end is taken at its
+    word, in a second pass.
+    """
+    for both in (True, False):
+        mirror = Mirror()
+        with job.writer(graph.vertices, undirected=True) as writer:
+            for owner, other, weight in graph.edges():
+                mirror.add(owner, other, weight)
+                if both:
+                    writer.add_listed(owner, other, weight)
+                else:
+                    lower = owner <= other
+                    writer.add(owner[lower], other[lower], weight[lower])
+                job.progress(graph.fraction)
+            if both and not mirror.agrees:
+                graph.refuse_unmatched(job.destination.absolute().parent, job.memory)
+                continue
+            graph.check(mirror)
+            for name, values in graph.attributes():
+                writer.set_attribute(name, values)
+            return writer.finish(graph.provenance)
+    raise AssertionError("the second pass returns")

@@ -2,7 +2,7 @@
 
 ::
 
-    write_edges(Path("net.bin"), source=[0, 1, 2], target=[1, 2, 0], rates=[5.0, 1.0, 2.5])
+    write_edges(Path("net.bin"), [0, 1, 2], [1, 2, 0], neurons=Neurons(rates=[5.0, 1.0, 2.5]))
     write_matrix(Path("net.bin"), scipy.sparse.csr_array(weights))
     write_networkx(Path("net.bin"), networkx.karate_club_graph())
 
@@ -15,8 +15,8 @@ rates 1. Faults are `BadInputError`s that start with what was handed in (`edges`
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -26,7 +26,7 @@ import scipy.sparse
 from numpy.typing import ArrayLike, NDArray
 
 from storage.errors import BadInputError
-from storage.formats.base import DEFAULT_MEMORY
+from storage.formats.base import DEFAULT_MEMORY, ImportJob
 from storage.formats.columnar.scipynpz import CHUNK, Chunk, Matrix, checked
 from storage.formats.losses import Magnitudes
 from storage.store.meta import NetworkMeta
@@ -51,6 +51,9 @@ class Neurons:
     names: Names | None = None
 
 
+UNKNOWN = Neurons()
+
+
 def write_edges(
     path: Path,
     source: ArrayLike,
@@ -58,9 +61,7 @@ def write_edges(
     weight: ArrayLike | None = None,
     vertices: int | None = None,
     *,
-    sizes: ArrayLike | None = None,
-    rates: ArrayLike | None = None,
-    names: Names | None = None,
+    neurons: Neurons = UNKNOWN,
     undirected: bool = False,
     memory: int = DEFAULT_MEMORY,
     threads: int | None = None,
@@ -69,7 +70,6 @@ def write_edges(
 
     source, target, weight : shape (edges,); ids from 0
     vertices : number of neurons; the largest id + 1 if None
-    sizes, rates, names : shape (vertices,), see `Neurons`
     undirected : every edge is given once, in either direction
     """
     kind = "edges"
@@ -91,18 +91,15 @@ def write_edges(
                 some = checked(weights[part], Path(kind), "weight", first, signed=True)
             yield ends[0][part], ends[1][part], some
 
-    return _write(
-        path, kind, vertices, chunks, Neurons(sizes, rates, names), undirected, memory, threads
-    )
+    job = ImportJob(Path(kind), Path(path), memory, threads)
+    return _write(job, vertices, chunks(), neurons, undirected)
 
 
 def write_matrix(
     path: Path,
     matrix: Any,
     *,
-    sizes: ArrayLike | None = None,
-    rates: ArrayLike | None = None,
-    names: Names | None = None,
+    neurons: Neurons = UNKNOWN,
     undirected: bool = False,
     memory: int = DEFAULT_MEMORY,
     threads: int | None = None,
@@ -111,7 +108,6 @@ def write_matrix(
 
     matrix : scipy.sparse, of any format, or a dense array, whose zeros are no synapses; shape
         (vertices, vertices). Of sparse ones the stored entries count, as in `scipynpz`
-    sizes, rates, names : shape (vertices,), see `Neurons`
     undirected : the matrix is symmetric, and [i, j] with [j, i] is one edge
     """
     kind = "matrix"
@@ -133,16 +129,8 @@ def write_matrix(
                 weight = None if weight is None else weight[upper]
             yield source, target, weight
 
-    return _write(
-        path,
-        kind,
-        entries.neurons,
-        chunks,
-        Neurons(sizes, rates, names),
-        undirected,
-        memory,
-        threads,
-    )
+    job = ImportJob(Path(kind), Path(path), memory, threads)
+    return _write(job, entries.neurons, chunks(), neurons, undirected)
 
 
 def write_networkx(
@@ -150,8 +138,7 @@ def write_networkx(
     graph: Any,
     weight: str | None = "weight",
     *,
-    sizes: ArrayLike | None = None,
-    rates: ArrayLike | None = None,
+    neurons: Neurons = UNKNOWN,
     memory: int = DEFAULT_MEMORY,
     threads: int | None = None,
 ) -> NetworkMeta:
@@ -182,8 +169,9 @@ def write_networkx(
             yield source, target, some
             first += len(batch)
 
-    about = Neurons(sizes, rates, _names(nodes))
-    return _write(path, kind, len(nodes), chunks, about, not graph.is_directed(), memory, threads)
+    job = ImportJob(Path(kind), Path(path), memory, threads)
+    about = replace(neurons, names=_names(nodes))
+    return _write(job, len(nodes), chunks(), about, not graph.is_directed())
 
 
 def _names(nodes: list[Any]) -> Names | None:
@@ -231,30 +219,17 @@ def _set_names(writer: NetworkWriter, names: Names | None) -> None:
 
 
 def _write(
-    path: Path,
-    kind: str,
-    vertices: int,
-    chunks: Callable[[], Iterator[Chunk]],
-    neurons: Neurons,
-    undirected: bool,
-    memory: int,
-    threads: int | None,
+    job: ImportJob, vertices: int, chunks: Iterator[Chunk], neurons: Neurons, undirected: bool
 ) -> NetworkMeta:
+    """Write the network; the source of the job stands for what was handed in."""
+    kind = str(job.source)
     if vertices <= 0:
         raise BadInputError(f"{kind}: no neurons; a network needs at least one")
     rates = _rates(neurons.rates, vertices, kind)
     try:
         magnitudes = Magnitudes()
-        provenance: dict[str, Any] = {"format": kind}
-        with NetworkWriter(
-            Path(path),
-            vertices,
-            undirected=undirected,
-            memory=memory,
-            threads=threads,
-            provenance=provenance,
-        ) as writer:
-            for source, target, weight in chunks():
+        with job.writer(vertices, undirected=undirected) as writer:
+            for source, target, weight in chunks:
                 known = max(int(source.max(initial=0)), int(target.max(initial=0))) < vertices
                 if weight is None and rates is not None and known:  # else `add` complains
                     weight = rates[source] + rates[target] if undirected else rates[source]
@@ -264,8 +239,7 @@ def _write(
             if rates is not None:
                 writer.set_attribute(RATE, rates)
             _set_names(writer, neurons.names)
-            provenance |= magnitudes.facts
-            return writer.finish()
+            return writer.finish({"format": kind, **magnitudes.facts})
     except BadInputError as error:
         if str(error).startswith(f"{kind}:"):
             raise

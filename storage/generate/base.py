@@ -121,13 +121,11 @@ def generate(
     root = np.random.default_rng(seed)
     network = stream(root, _NETWORK)
     names = stream(root, _NAMES).permutation(spec.neurons) if shuffle else None
-    settings = asdict(spec)
     with NetworkWriter(
         path,
         spec.neurons,
         memory=memory or DEFAULT_MEMORY,
         threads=threads,
-        provenance={"generator": spec.kind, **settings, "seed": seed, "shuffle": shuffle},
     ) as writer:
         done, total = 0, max(spec.synapses, 1)
         for source, target, weight in spec.edges(network):
@@ -143,4 +141,5 @@ def generate(
                 renamed[names] = values
                 values = renamed
             writer.set_attribute(name, values, labels)
-        return writer.finish()
+        made = {"generator": spec.kind, **asdict(spec), "seed": seed, "shuffle": shuffle}
+        return writer.finish(made)

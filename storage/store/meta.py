@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
-import math
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, fields
 from io import BytesIO
-from typing import Any
+from typing import Annotated, Any
+
+from msgspec import Meta
 
 from storage.errors import CorruptError
 from storage.graph import MAX_VERTICES
 from storage.jsontext import parse_json, shown
+from storage.typed import Whole, convert
 
 FORMAT = "mapper-network"
 VERSION = 1
@@ -19,6 +21,9 @@ LARGEST_WEIGHT = 1e304
 """Of all synapses together, in real units: sums over hops, too, are then numbers of a float64."""
 _RECORD = 31  # bytes of a connection at most: a flag and three numbers; two at least
 _NUMBER = 10  # bytes of a number at most
+
+Count = Annotated[int, Meta(ge=1, le=2**63 - 1)]
+Unit = Annotated[float, Meta(gt=0)]
 
 
 def most_meta_bytes(packed: int) -> int:
@@ -36,8 +41,8 @@ class AttributeMeta:
     labels : names that the values count through (population names), or None
     """
 
-    unit: float = 1.0
-    offset: int = 0
+    unit: Unit = 1.0
+    offset: Annotated[int, Meta(ge=-(2**63), le=0)] = 0
     labels: list[str] | None = None
 
 
@@ -45,25 +50,25 @@ class AttributeMeta:
 class NetworkMeta:
     """Everything that describes a network but its records; field by field in docs/format.md."""
 
-    neurons: int
-    synapses: int
-    synapses_read: int
-    self_loops: int
-    repeated: int
-    connections: int
+    neurons: Annotated[int, Meta(ge=1, le=MAX_VERTICES)]
+    synapses: Whole
+    synapses_read: Whole
+    self_loops: Whole
+    repeated: Whole
+    connections: Whole
     undirected: bool
     weights_are_rates: bool
-    weight_unit: float
-    weights_clamped: int
-    block_size: int
-    attribute_block_size: int
-    default_size: int
-    default_weight: int
-    total_size: int
-    total_weight: int
-    largest_block_bytes: int
-    attributes: dict[str, AttributeMeta] = field(default_factory=dict)
-    provenance: dict[str, Any] = field(default_factory=dict)
+    weight_unit: Unit
+    weights_clamped: Whole
+    block_size: Count
+    attribute_block_size: Count
+    default_size: Whole
+    default_weight: Whole
+    total_size: Whole
+    total_weight: Whole
+    largest_block_bytes: Whole
+    attributes: dict[str, AttributeMeta]
+    provenance: dict[str, Any]
     format: str = FORMAT
     version: int = VERSION
 
@@ -87,26 +92,15 @@ class NetworkMeta:
             raise CorruptError(
                 f"{where}: format version {shown(version)}, this program reads {VERSION}; update it"
             )
-        fields: dict[str, Any] = {}
-        for name, kind in _KINDS.items():
-            value: Any = data.get(name)
-            if kind is float and isinstance(value, int) and not isinstance(value, bool):
-                value = float(value)
-            wrong = not isinstance(value, kind) or (kind is int and isinstance(value, bool))
-            if wrong or (kind in _LIMITS and not 0 <= value < _LIMITS[kind]):
-                raise CorruptError(f"{where}: {MEMBER}: {name} is {shown(value)}")
-            fields[name] = value
-        fields["attributes"] = {
-            name: _attribute(name, value, where) for name, value in fields["attributes"].items()
-        }
-        meta = cls(**fields)
-        if (
-            not 0 < meta.neurons <= MAX_VERTICES
-            or min(meta.block_size, meta.attribute_block_size) < 1
-        ):
-            raise CorruptError(f"{where}: {MEMBER}: impossible vertex count or block size")
-        if not meta.weight_unit > 0:
-            raise CorruptError(f"{where}: {MEMBER}: weight_unit is {meta.weight_unit}")
+        attributes = data.get("attributes")
+        place = MEMBER
+        try:
+            meta = convert(data | {"attributes": {}} if isinstance(attributes, dict) else data, cls)
+            for name, value in data["attributes"].items():
+                place = f"{MEMBER}: attribute {shown(name)}"
+                meta.attributes[name] = _attribute(name, value)
+        except ValueError as error:
+            raise CorruptError(f"{where}: {place}: {error}") from error
         meta._check_sums(where)
         return meta
 
@@ -134,47 +128,15 @@ class NetworkMeta:
         return vertices, _NUMBER * vertices
 
 
-_LIMITS: dict[type, float] = {int: 2**63, float: math.inf}
-_KINDS: dict[str, type] = {
-    **dict.fromkeys(
-        (
-            "neurons",
-            "synapses",
-            "synapses_read",
-            "self_loops",
-            "repeated",
-            "connections",
-            "weights_clamped",
-            "block_size",
-            "attribute_block_size",
-            "default_size",
-            "default_weight",
-            "total_size",
-            "total_weight",
-            "largest_block_bytes",
-        ),
-        int,
-    ),
-    "undirected": bool,
-    "weights_are_rates": bool,
-    "weight_unit": float,
-    "attributes": dict,
-    "provenance": dict,
-}
+def _attribute(name: str, value: Any) -> AttributeMeta:
+    if isinstance(value, dict) and (unknown := value.keys() - _ATTRIBUTE):
+        raise ValueError(f"has an unknown key {shown(min(unknown))}")
+    found = convert(value, AttributeMeta)
+    plain = found.unit == 1 and found.offset == 0
+    good = plain or (found.labels is None and name != "size")
+    if not good or (found.offset and name == "rate") or "/" in name:
+        raise ValueError(f"{shown(value)} does not go with its name")
+    return found
 
 
-def _attribute(name: str, value: Any, where: str) -> AttributeMeta:
-    try:
-        parsed = AttributeMeta(**value)
-        labels = [] if parsed.labels is None else parsed.labels
-        good = type(parsed.unit) in (int, float) and 0 < parsed.unit < math.inf
-        good = good and type(parsed.offset) is int and -(2**63) <= parsed.offset <= 0
-        good = good and isinstance(labels, list) and all(type(label) is str for label in labels)
-        plain = parsed.unit == 1 and parsed.offset == 0
-        good = good and (plain or (parsed.labels is None and name != "size"))
-        good = good and (parsed.offset == 0 or name != "rate") and "/" not in name
-    except TypeError:
-        good = False
-    if not good:
-        raise CorruptError(f"{where}: {MEMBER}: attribute {shown(name)} is {shown(value)}")
-    return replace(parsed, unit=float(parsed.unit))
+_ATTRIBUTE = {one.name for one in fields(AttributeMeta)}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +37,7 @@ class NetworkWriter(Closing):
 
         with NetworkWriter(Path("net.bin"), neurons=3) as writer:
             writer.add(np.array([0, 1]), np.array([1, 2]), np.array([5, 7]))
-            meta = writer.finish()
+            meta = writer.finish({"format": "arrays"})
 
     Leaving the block without `finish`, also by an error, leaves no file behind.
     """
@@ -53,7 +53,6 @@ class NetworkWriter(Closing):
         memory: int = DEFAULT_MEMORY,
         threads: int | None = None,
         block_size: int | None = None,
-        provenance: dict[str, Any] | None = None,
     ) -> None:
         """undirected : every edge is given once, in either direction
         weight_unit : what a weight of 1 stands for
@@ -70,7 +69,6 @@ class NetworkWriter(Closing):
         self._weight_unit = weight_unit
         self._threads = threads or os.cpu_count() or 1
         self._block_size = block_size
-        self._provenance = provenance or {}
         self._attributes: dict[str, tuple[Stored, AttributeMeta]] = {}
         self._units = UnitFinder()
         self._read = self._self_loops = 0
@@ -194,12 +192,20 @@ class NetworkWriter(Closing):
         about = AttributeMeta(labels=list(labels) if labels is not None else None)
         self._attributes[name] = read, about
 
-    def finish(self) -> NetworkMeta:
-        """Sort, write, rename; returns what was written."""
+    def finish(self, provenance: Mapping[str, Any] | None = None) -> NetworkMeta:
+        """Sort, write, rename; returns what was written.
+
+        provenance : where the network is from
+        """
+        said = {} if provenance is None else dict(provenance)
         unit = self._units.unit()
         block_size = self._block_size or choose_block_size(self.neurons, self._sorter.entries)
         totals = _Totals()
-        rates = self._rates_to_compare()
+        asked = RATE in self._attributes and TRAFFIC not in said  # do weights follow the rates?
+        rates = None
+        if asked:
+            stored, about = self._attributes[RATE]
+            rates = stored(0, self.neurons), about.unit
 
         def packed(block: Block, clamped: int) -> tuple[Packed, tuple[int, int, int, int, bool]]:
             raw = encode_block(block)
@@ -219,23 +225,17 @@ class NetworkWriter(Closing):
                 values = stored(first, min(first + ATTRIBUTE_BLOCK, self.neurons))
                 totals.sizes += int(values.sum()) if name == SIZE else 0
                 self._archive.add(pack(attribute_member(name, index), encode_numbers(values)))
-        meta = self._describe(totals, unit, block_size)
+        if asked:
+            said |= from_rates() if totals.rated else from_weights()
+        meta = self._describe(totals, unit, block_size, said)
         self._archive.add(pack(MEMBER, meta.to_json()))
         self._archive.commit()
         return meta
 
-    def _rates_to_compare(self) -> tuple[NDArray[np.int64], float] | None:
-        """Rates and their unit, if it is to be found out whether they are what weights follow."""
-        if RATE not in self._attributes or TRAFFIC in self._provenance:
-            return None
-        stored, about = self._attributes[RATE]
-        return stored(0, self.neurons), about.unit
-
-    def _describe(self, totals: _Totals, unit: float, block_size: int) -> NetworkMeta:
+    def _describe(
+        self, totals: _Totals, unit: float, block_size: int, provenance: dict[str, Any]
+    ) -> NetworkMeta:
         synapses = totals.connections // 2
-        traffic: dict[str, Any] = {}
-        if RATE in self._attributes and TRAFFIC not in self._provenance:
-            traffic = from_rates() if totals.rated else from_weights()
         return NetworkMeta(
             neurons=self.neurons,
             synapses=synapses,
@@ -255,7 +255,7 @@ class NetworkWriter(Closing):
             total_weight=totals.weight // 2,
             largest_block_bytes=totals.largest,
             attributes={name: about for name, (_, about) in self._attributes.items()},
-            provenance=self._provenance | traffic,
+            provenance=provenance,
         )
 
     def close(self) -> None:

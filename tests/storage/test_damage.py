@@ -18,14 +18,14 @@ from tests.twins import storage as naive
 @pytest.fixture(params=[0xFFFFFFFF, 0], ids=["zip", "zip64"])
 def network(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     path = tmp_path / "net.bin"
-    with NetworkWriter(path, 6, block_size=4, provenance={"from": "a test"}) as writer:
+    with NetworkWriter(path, 6, block_size=4) as writer:
         writer.add(
             np.array([0, 0, 4, 5, 5]), np.array([1, 3, 2, 0, 0]), np.array([1, 2, 300, 4, 5])
         )
         writer.set_attribute("size", np.array([1, 2, 3, 4, 5, 6]))
         writer.set_attribute("layer", np.array([0, 1, 0, 1, 0, 1]), ["in", "out"])
         writer._archive._limit = request.param
-        writer.finish()
+        writer.finish({"from": "a test"})
     return path
 
 

@@ -90,11 +90,11 @@ def test_attributes(tmp_path: Path) -> None:
         "depth": np.array([-3, -2, 40]),
         "Größe": np.array([1, 2, 3], np.uint8),
     }
-    with NetworkWriter(tmp_path / "net.bin", 3, provenance={"from": "a test"}) as writer:
+    with NetworkWriter(tmp_path / "net.bin", 3) as writer:
         for name, values in given_values.items():
             writer.set_attribute(name, values)
         writer.set_attribute("layer", np.array([1, 0, 1]), ["in", "out"])
-        meta = writer.finish()
+        meta = writer.finish({"from": "a test"})
     assert meta.total_size == 8
     with NetworkFile(tmp_path / "net.bin") as net:
         assert net.meta.provenance == {"from": "a test", "traffic": {"source": "rates"}}
@@ -134,32 +134,36 @@ def test_labels_that_run_out(tmp_path: Path) -> None:
         ({"version": 1.0}, r"format version 1.0, this program reads 1; update it"),
         ({"version": [1] * 10**6}, r"format version \[1, 1, 1, 1, \.\.\.\], this program reads 1"),
         ({"neurons": -1}, "meta.json: neurons is -1"),
-        ({"neurons": 2**31}, "impossible vertex count or block size"),
+        ({"neurons": 2**31}, "neurons is 2147483648, not a whole number up to 2147483647"),
         ({"neurons": 50}, "member blocks/.* is missing"),
         ({"synapses": True}, "meta.json: synapses is True"),
-        ({"block_size": 0}, "impossible vertex count or block size"),
+        ({"block_size": 0}, "block_size is 0, not a whole number from 1"),
         ({"undirected": 0}, "meta.json: undirected is 0"),
-        ({"weight_unit": 0}, "weight_unit is 0.0"),
+        ({"weight_unit": 0}, "weight_unit is 0, not a number above 0"),
         ({"weight_unit": float("nan")}, r"meta.json is not sound JSON \(NaN is no JSON\)"),
         ({"weight_unit": float("inf")}, r"meta.json is not sound JSON \(Infinity is no JSON\)"),
         ({"total_weight": 10, "weight_unit": 1e304}, "the weights add up beyond 1e\\+304"),
         ({"connections": 2}, "2 connections, 0 synapses and 2 neurons do not go with each other"),
         ({"connections": 8, "synapses": 4}, "8 connections, 4 synapses and 2 neurons do not go"),
         ({"largest_block_bytes": 1}, "member blocks/00000000 has 2 bytes, it can have 2 to 1"),
-        ({"total_weight": None}, "total_weight is None"),
+        ({"total_weight": None}, "meta.json: total_weight is None, not a whole number"),
         ({"provenance": []}, r"provenance is \[\]"),
-        ({"attributes": {"x": 5}}, "attribute 'x' is 5"),
-        ({"attributes": {"x": {"unit": 0}}}, "attribute 'x' is {'unit': 0}"),
-        ({"attributes": {"x": {"unit": "a"}}}, "attribute 'x' is {'unit': 'a'}"),
-        ({"attributes": {"x": {"unit": True}}}, "attribute 'x' is {'unit': True}"),
-        ({"attributes": {"size": {"unit": 0.5}}}, "attribute 'size' is {'unit': 0.5}"),
-        ({"attributes": {"size": {"offset": -1}}}, "attribute 'size' is {'offset': -1}"),
-        ({"attributes": {"rate": {"offset": -1}}}, "attribute 'rate' is {'offset': -1}"),
-        ({"attributes": {"x": {"labels": ["a"], "offset": -1}}}, "attribute 'x' is {'labels'"),
-        ({"attributes": {"x": {"offset": -(2**70)}}}, "attribute 'x' is {'offset': -118"),
-        ({"attributes": {"x": {"offset": 1.5}}}, "attribute 'x' is {'offset': 1.5}"),
-        ({"attributes": {"x": {"labels": 7}}}, "attribute 'x' is {'labels': 7}"),
-        ({"attributes": {"x": {"labels": [7]}}}, r"attribute 'x' is {'labels': \[7\]}"),
+        ({"attributes": {"x": 5}}, "attribute 'x': it is 5, not an object"),
+        ({"attributes": {"x": {"unit": 0}}}, "attribute 'x': unit is 0, not a number above 0"),
+        ({"attributes": {"x": {"unit": "a"}}}, "attribute 'x': unit is 'a', not a number"),
+        ({"attributes": {"x": {"unit": True}}}, "attribute 'x': unit is True, not a number"),
+        ({"attributes": {"x": {"units": 1}}}, "attribute 'x': has an unknown key 'units'"),
+        ({"attributes": {"size": {"unit": 0.5}}}, "attribute 'size': {'unit': 0.5} does not go"),
+        ({"attributes": {"size": {"offset": -1}}}, "attribute 'size': {'offset': -1} does not go"),
+        ({"attributes": {"rate": {"offset": -1}}}, "attribute 'rate': {'offset': -1} does not go"),
+        ({"attributes": {"x": {"labels": ["a"], "offset": -1}}}, "attribute 'x': {'labels'"),
+        ({"attributes": {"x": {"offset": -(2**70)}}}, "attribute 'x': offset is -118"),
+        (
+            {"attributes": {"x": {"offset": 1.5}}},
+            "attribute 'x': offset is 1.5, not a whole number",
+        ),
+        ({"attributes": {"x": {"labels": 7}}}, "attribute 'x': labels is 7, not a list or null"),
+        ({"attributes": {"x": {"labels": [7]}}}, r"attribute 'x': labels\[0\] is 7, not a text"),
         ({"attributes": {"x": {}}}, "member attributes/x/00000000 is missing"),
     ],
 )

@@ -17,12 +17,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from storage.errors import BadInputError
-from storage.formats.base import DEFAULT_MEMORY, Progress
-from storage.formats.mirror import Mirror, find_unmatched
+from storage.formats.base import ImportJob
+from storage.formats.mirror import Mirror, find_unmatched, load_mirrored
 from storage.graph import MAX_VERTICES
 from storage.store.meta import NetworkMeta
 from storage.store.network import SIZE
-from storage.store.writer import NetworkWriter
 
 HEADER_BYTES = 24
 NO_EDGE_WEIGHTS, NO_VERTEX_WEIGHTS = 1, 2
@@ -50,6 +49,13 @@ class ParhipFile:
     def __init__(self, path: Path, file: BinaryIO) -> None:
         self.path, self._file = path, file
         self.layout = self._read_layout()
+        self.vertices = self.layout.vertices
+        self.provenance = {"format": "parhip", "source": path.name}
+        self._read = 0  # entries
+
+    @property
+    def fraction(self) -> float:
+        return self._read / self.layout.entries
 
     def _read_layout(self) -> Layout:
         length = self._file.seek(0, 2)
@@ -94,12 +100,25 @@ class ParhipFile:
             )
         return words.astype(np.int64)
 
-    def sizes(self) -> Int64 | None:
-        """Weights of the vertices, shape (vertices,); None if they are left out."""
-        layout = self.layout
-        if not layout.sizes:
-            return None
-        return self._words(layout.sizes, layout.vertices, 0, 2**63 - 1, "weight of vertex")
+    def attributes(self) -> Iterator[tuple[str, Int64]]:
+        """The weights of the vertices, unless they are left out."""
+        start, n = self.layout.sizes, self.vertices
+        if start:
+            yield SIZE, self._words(start, n, 0, 2**63 - 1, "weight of vertex")
+
+    def check(self, mirror: Mirror) -> None:
+        """The header counts entries, which the length of the file has confirmed."""
+
+    def refuse_unmatched(self, folder: Path, memory: int) -> None:
+        found = find_unmatched(self.vertices, self.edges(), folder, memory)
+        if found is None:
+            return  # one end splits the weight over repeated entries
+        u, v, there, back = found
+        fault = f"edge {u} {v} weighs {there} at {u} and {back} at {v}"
+        if there is None or back is None:
+            lists, lacks = (v, u) if there is None else (u, v)
+            fault = f"vertex {lists} lists {lacks}, but {lacks} does not list {lists}"
+        raise BadInputError(f"{self.path}: {fault}; an undirected graph needs both the same")
 
     def edges(self) -> Iterator[tuple[Int64, Int64, Int64]]:
         """All entries: vertex, neighbour, weight."""
@@ -132,74 +151,14 @@ class ParhipFile:
                     weight = self._words(
                         layout.weights, high - low, low, 2**63 - 1, "weight of entry"
                     )
+                self._read = high
                 yield owner, other, weight
 
 
-def load(
-    source: Path,
-    destination: Path,
-    *,
-    memory: int = DEFAULT_MEMORY,
-    threads: int | None = None,
-    progress: Progress | None = None,
-) -> NetworkMeta:
+def load(job: ImportJob) -> NetworkMeta:
     """Convert a ParHIP file to an undirected network file, whose vertex weights are sizes.
 
     Raises `BadInputError` with the place of the first fault. Self-loops are dropped and counted.
     """
-    with source.open("rb") as file:
-        graph = ParhipFile(source, file)
-        meta = _convert(graph, destination, memory, threads, progress, both=True)
-        if meta is None:  # an edge is split into repeated ones at one end only
-            meta = _convert(graph, destination, memory, threads, progress, both=False)
-    assert meta is not None
-    return meta
-
-
-def _convert(
-    graph: ParhipFile,
-    destination: Path,
-    memory: int,
-    threads: int | None,
-    progress: Progress | None,
-    both: bool,
-) -> NetworkMeta | None:
-    """Convert from the lists of both ends, or of the lower ones; None as in `metis`."""
-    mirror, layout = Mirror(), graph.layout
-    with NetworkWriter(
-        destination,
-        layout.vertices,
-        undirected=True,
-        memory=memory,
-        threads=threads,
-        provenance={"format": "parhip", "source": graph.path.name},
-    ) as writer:
-        for owner, other, weight in graph.edges():
-            mirror.add(owner, other, weight)
-            if both:
-                writer.add_listed(owner, other, weight)
-            else:
-                lower = owner <= other
-                writer.add(owner[lower], other[lower], weight[lower])
-            if progress is not None:
-                progress(mirror.entries / layout.entries)
-        if not mirror.agrees:
-            _complain_of_unmatched(graph, destination.absolute().parent, memory)
-            if both:
-                return None
-        sizes = graph.sizes()
-        if sizes is not None:
-            writer.set_attribute(SIZE, sizes)
-        return writer.finish()
-
-
-def _complain_of_unmatched(graph: ParhipFile, folder: Path, memory: int) -> None:
-    found = find_unmatched(graph.layout.vertices, graph.edges(), folder, memory)
-    if found is None:
-        return  # one end splits the weight over repeated entries
-    u, v, there, back = found
-    fault = f"edge {u} {v} weighs {there} at {u} and {back} at {v}"
-    if there is None or back is None:
-        lists, lacks = (v, u) if there is None else (u, v)
-        fault = f"vertex {lists} lists {lacks}, but {lacks} does not list {lists}"
-    raise BadInputError(f"{graph.path}: {fault}; an undirected graph needs both the same")
+    with job.source.open("rb") as file:
+        return load_mirrored(job, ParhipFile(job.source, file))

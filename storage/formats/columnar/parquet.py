@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from storage.errors import BadInputError, StorageError
 from storage.extras import require
-from storage.formats.base import DEFAULT_MEMORY, Progress
+from storage.formats.base import ImportJob
 from storage.formats.columns import ColumnNames, choose_columns
 from storage.formats.compact import EdgeSpool
 from storage.formats.names import NameTable
@@ -99,15 +99,7 @@ def _codes(
     return source, target
 
 
-def load(
-    source: Path,
-    destination: Path,
-    *,
-    memory: int = DEFAULT_MEMORY,
-    threads: int | None = None,
-    progress: Progress | None = None,
-    columns: ColumnNames | None = None,
-) -> NetworkMeta:
+def load(job: ImportJob, columns: ColumnNames | None = None) -> NetworkMeta:
     """Convert a table of edges (`columns.choose_columns`) to a network file.
 
     It is directed, unless the metadata of the table say that it is not.
@@ -116,6 +108,7 @@ def load(
     Ids may be names, which are numbered in order of appearance and become the labels of `id`.
     Raises `BadInputError` with the column and row of the first fault.
     """
+    source, memory = job.source, job.memory
     parquet = library(source)
     arrow = import_module("pyarrow")
     try:
@@ -128,7 +121,7 @@ def load(
             wanted = [names[place] for place in chosen.places]
             text = _hold_text(table.schema_arrow, wanted[:2])
             called = NameTable(source, memory) if text else None
-            spool = stack.enter_context(EdgeSpool(destination, source, memory, called))
+            spool = stack.enter_context(EdgeSpool(job, called))
             populations = NameTable(source, memory)
             done, total = 0, max(table.metadata.num_rows, 1)
             read = list(dict.fromkeys(wanted))
@@ -151,12 +144,10 @@ def load(
                 done += batch.num_rows
                 if called is not None:
                     called.require_room(done / total)
-                if progress is not None:
-                    progress(done / total)
+                job.progress(done / total)
             about = table.schema_arrow.metadata or {}
             return spool.write(
                 {"format": "parquet", **chosen.facts},
-                threads,
                 by_number=True,
                 undirected=about.get(UNDIRECTED.encode()) == b"true",
                 populations=None if chosen.populations is None else populations.names(),

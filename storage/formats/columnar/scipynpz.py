@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from storage.closing import Closing
 from storage.errors import BadInputError, StorageError
-from storage.formats.base import DEFAULT_MEMORY, Progress
+from storage.formats.base import ImportJob
 from storage.formats.columnar.npystream import ArrayArchive, read_together
 from storage.formats.columnar.npzneurons import PREFIX, UNDIRECTED, says_undirected, set_attributes
 from storage.formats.columns import ColumnNames, Columns, choose_columns, listed, names_ends
@@ -32,7 +32,6 @@ from storage.formats.losses import Magnitudes
 from storage.formats.mirror import Mirror
 from storage.graph import MAX_VERTICES
 from storage.store.meta import NetworkMeta
-from storage.store.writer import NetworkWriter
 
 CHUNK = 1 << 19
 NEURONS = "neurons"  # how many there are, beside lists
@@ -354,20 +353,13 @@ def read_held(path: Path, wanted: ColumnNames | None = None) -> Entries:
     )
 
 
-def load(
-    source: Path,
-    destination: Path,
-    *,
-    memory: int = DEFAULT_MEMORY,
-    threads: int | None = None,
-    progress: Progress | None = None,
-    columns: ColumnNames | None = None,
-) -> NetworkMeta:
+def load(job: ImportJob, columns: ColumnNames | None = None) -> NetworkMeta:
     """Convert an npz file to a network file; raises `BadInputError`.
 
     It is directed, and nothing is known of its neurons, but for what `npzneurons` finds.
     """
     with ExitStack() as stack:
+        source = job.source
         entries = stack.enter_context(read(source, columns))
         if entries.neurons <= 0:
             raise BadInputError(f"{source}: no neurons; a network needs at least one")
@@ -375,34 +367,22 @@ def load(
         undirected = says_undirected(about)
         mirror = Mirror() if undirected and entries.lists is None else None
         magnitudes = Magnitudes()
-        provenance: dict[str, Any] = {"format": "npz", "source": source.name}
-        if entries.lists is not None:
-            provenance |= entries.lists.facts
-        writer = stack.enter_context(
-            NetworkWriter(
-                destination,
-                entries.neurons,
-                undirected=undirected,
-                memory=memory,
-                threads=threads,
-                provenance=provenance,
-            )
-        )
+        writer = stack.enter_context(job.writer(entries.neurons, undirected=undirected))
         done = 0
         for chunk in entries.chunks():
             ends, weight = _upper(mirror, *chunk)
             writer.add(*ends, magnitudes.of(weight))
             done += chunk[0].size
-            if progress is not None:
-                progress(done / entries.size)
+            job.progress(done / entries.size)
         if mirror is not None and not mirror.agrees:
             raise BadInputError(
                 f"{source}: says that it is undirected, but its matrix is not symmetric; leave "
                 f"the array {UNDIRECTED} out, or add the transpose"
             )
         set_attributes(writer, about)
-        provenance |= magnitudes.facts
-        return writer.finish()
+        facts = {} if entries.lists is None else entries.lists.facts
+        provenance = {"format": "npz", "source": source.name, **facts, **magnitudes.facts}
+        return writer.finish(provenance)
 
 
 @contextmanager

@@ -26,7 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from storage.errors import BadInputError
-from storage.formats.base import DEFAULT_MEMORY, Progress
+from storage.formats.base import ImportJob
 from storage.formats.hdf5 import file as hdf5
 from storage.formats.hdf5.nirgraph import (
     POPULATIONS,
@@ -55,7 +55,6 @@ from storage.graph import MAX_VERTICES
 from storage.store.meta import NetworkMeta
 from storage.store.network import POPULATION
 from storage.store.traffic import UNIFORM
-from storage.store.writer import NetworkWriter
 
 
 def _alike(one: Sequence[int], other: Sequence[int]) -> bool:
@@ -301,23 +300,16 @@ def _understood(nodes: Sequence[Node]) -> tuple[list[int], _Shapes, list[int]]:
 
 
 def _convert(
-    nodes: Sequence[Node], destination: Path, memory: int, threads: int | None,
-    progress: Progress | None, provenance: dict[str, Any], traffic: str,
-) -> NetworkMeta:  # fmt: skip
+    nodes: Sequence[Node], job: ImportJob, provenance: dict[str, Any], traffic: str | None
+) -> NetworkMeta:
+    traffic = traffic or UNIFORM
     order, shapes, populations = _understood(nodes)
     sizes = [_elements(nodes[number], shapes.behind[number]) for number in populations]
     starts = dict(zip(populations, np.append(0, np.cumsum(sizes)).tolist(), strict=False))
     neurons = sum(sizes)
     for number in order:  # damage to the last weights is found before the first are multiplied
         _layer(nodes, number, shapes)
-    with NetworkWriter(
-        destination,
-        neurons,
-        weights_are_rates=traffic == UNIFORM,
-        memory=memory,
-        threads=threads,
-        provenance=provenance,
-    ) as writer:
+    with job.writer(neurons, weights_are_rates=traffic == UNIFORM) as writer:
         synapses = Synapses(writer, traffic)
         for population, size in zip(populations, sizes, strict=True):
             paths = _Paths(nodes, population, order, shapes)
@@ -325,12 +317,11 @@ def _convert(
                 for other, rows in paths.rows(wanted).items():
                     source = starts[other] + np.arange(rows.shape[1])
                     synapses.add(rows, source, starts[population] + wanted)
-            if progress is not None:
-                progress((starts[population] + size) / neurons)
+            job.progress((starts[population] + size) / neurons)
         provenance |= synapses.finish()
         labels = [nodes[number].name for number in populations]
         writer.set_attribute(POPULATION, np.repeat(np.arange(len(sizes)), sizes), labels)
-        return writer.finish()
+        return writer.finish(provenance)
 
 
 def _elements(node: Node, shape: Shape) -> int:
@@ -371,47 +362,28 @@ def read_populations(source: Path) -> list[Population]:
         ]
 
 
-def load(
-    source: Path,
-    destination: Path,
-    *,
-    memory: int = DEFAULT_MEMORY,
-    threads: int | None = None,
-    progress: Progress | None = None,
-    traffic: str | None = None,
-) -> NetworkMeta:
+def load(job: ImportJob, traffic: str | None = None) -> NetworkMeta:
     """Convert a NIR graph to a directed network file.
 
     traffic : `UNIFORM` (if None, too) or `WEIGHTS` of `storage.store.traffic`
     Weights of the nodes that lead to one population are in memory at a time.
     Raises `BadInputError` that names the node, if the graph breaks the rules of NIR.
     """
-    provenance, traffic = {"format": "nir", "source": source.name}, traffic or UNIFORM
-    with hdf5.opened(source, "nir") as file:
+    provenance = {"format": "nir", "source": job.source.name}
+    with hdf5.opened(job.source, "nir") as file:
         try:
-            nodes = read_graph(file)
-            return _convert(nodes, destination, memory, threads, progress, provenance, traffic)
+            return _convert(read_graph(file), job, provenance, traffic)
         except BadInputError as error:
-            raise BadInputError(f"{source}: {error}") from error
+            raise BadInputError(f"{job.source}: {error}") from error
 
 
-def load_graph(
-    graph: Any,
-    destination: Path,
-    *,
-    memory: int = DEFAULT_MEMORY,
-    threads: int | None = None,
-    progress: Progress | None = None,
-    traffic: str | None = None,
-) -> NetworkMeta:
+def load_graph(graph: Any, job: ImportJob, traffic: str | None = None) -> NetworkMeta:
     """Convert a `nir.NIRGraph` in memory, as `load` would its file: the same network.
 
-    traffic : as of `load`
+    job : its source stands for the graph in messages; traffic : as of `load`
     Raises `BadInputError` that names the node, if the graph breaks the rules of NIR.
     """
-    provenance, traffic = {"format": "nir"}, traffic or UNIFORM
     try:
-        nodes = read_graph(tree(graph))
-        return _convert(nodes, destination, memory, threads, progress, provenance, traffic)
+        return _convert(read_graph(tree(graph)), job, {"format": "nir"}, traffic)
     except BadInputError as error:
-        raise BadInputError(f"NIR graph: {error}") from error
+        raise BadInputError(f"{job.source}: {error}") from error

@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from storage.errors import BadInputError
-from storage.formats.base import DEFAULT_MEMORY, Progress
+from storage.formats.base import ImportJob
 from storage.formats.hdf5 import file as hdf5
 from storage.formats.hdf5.sonataconfig import EdgesFile, find_circuit
 from storage.formats.hdf5.sonatanodes import read_attributes
@@ -284,16 +284,7 @@ def guess_nodes(edges: list[EdgesFile]) -> Populations:
     return Populations(dict(sorted(counts.items())))
 
 
-def load(
-    source: Path,
-    destination: Path,
-    *,
-    memory: int = DEFAULT_MEMORY,
-    threads: int | None = None,
-    progress: Progress | None = None,
-    nodes: Path | None = None,
-    traffic: str | None = None,
-) -> NetworkMeta:
+def load(job: ImportJob, nodes: Path | None = None, traffic: str | None = None) -> NetworkMeta:
     """Convert a SONATA circuit, by its edges file or its configuration, to a directed network file.
 
     nodes : nodes file, see `sonataconfig.find_circuit`
@@ -301,48 +292,36 @@ def load(
         themselves, else `UNIFORM`
     Raises `BadInputError` with file, data set and row of the first fault.
     """
-    hdf5.library(source)
-    circuit = find_circuit(source, nodes)
+    hdf5.library(job.source)
+    circuit = find_circuit(job.source, nodes)
     populations = read_nodes(circuit.nodes) if circuit.nodes else guess_nodes(circuit.edges)
     if not 0 < populations.total <= MAX_VERTICES:
         raise BadInputError(
-            f"{source}: {populations.total} nodes; a network needs 1 to {MAX_VERTICES} neurons"
+            f"{job.source}: {populations.total} nodes; a network needs 1 to {MAX_VERTICES} neurons"
         )
     if traffic is None:
         traffic = WEIGHTS if _are_traffic(circuit.edges) else UNIFORM
     counts = list(populations.counts.values())
-    read: dict[str, int] = {}
-    provenance: dict[str, Any] = {
-        "format": "sonata",
-        "source": source.name,
-        "node_populations": populations.counts,
-        "edge_populations": read,
-        WEIGHTS_MISSING: 0,
-        **(uniform() if traffic == UNIFORM else from_weights()),
-    }
-    with NetworkWriter(
-        destination,
-        populations.total,
-        weights_are_rates=traffic == UNIFORM,
-        memory=memory,
-        threads=threads,
-        provenance=provenance,
-    ) as writer:
-        magnitudes = Magnitudes()
-        for place, edges in enumerate(circuit.edges):
-            at = (place, len(circuit.edges))
-            weighted = traffic == WEIGHTS
-            provenance[WEIGHTS_MISSING] += _add_file(
-                writer, edges, populations, read, magnitudes, at, progress, weighted
-            )
-        provenance[WEIGHTS_NEGATIVE] = magnitudes.negative
+    with job.writer(populations.total, weights_are_rates=traffic == UNIFORM) as writer:
+        edges = _Edges(job, writer, populations, weighted=traffic == WEIGHTS)
+        for place, file in enumerate(circuit.edges):
+            edges.add_file(file, place, len(circuit.edges))
         labels = np.repeat(np.arange(len(counts)), counts)
         writer.set_attribute(POPULATION, labels, list(populations.counts))
         for name, (values, texts) in read_attributes(circuit.nodes, populations.counts).items():
             writer.set_attribute(name, values, texts)
         if traffic == UNIFORM:
             writer.set_attribute(RATE, np.ones(populations.total, np.int64))
-        return writer.finish()
+        provenance = {
+            "format": "sonata",
+            "source": job.source.name,
+            "node_populations": populations.counts,
+            "edge_populations": edges.read,
+            WEIGHTS_MISSING: edges.missing,
+            **(uniform() if traffic == UNIFORM else from_weights()),
+            WEIGHTS_NEGATIVE: edges.magnitudes.negative,
+        }
+        return writer.finish(provenance)
 
 
 def _are_traffic(edges: list[EdgesFile]) -> bool:
@@ -354,39 +333,41 @@ def _are_traffic(edges: list[EdgesFile]) -> bool:
     return bool(found) and all(found)
 
 
-def _add_file(
-    writer: NetworkWriter,
-    edges: EdgesFile,
-    populations: Populations,
-    read: dict[str, int],
-    magnitudes: Magnitudes,
-    place: tuple[int, int],
-    progress: Progress | None,
-    weighted: bool,
-) -> int:
-    """Add the edges of file number place[0] of place[1], and count those of each population.
+class _Edges:
+    """Adds the edges of files to a network.
 
-    weighted : whether edges carry the magnitude of their weight, or 1 each
-    Returns how many have no weight.
+    read : edges of each population; missing : edges without a weight
     """
-    types = read_types(edges.types)
-    with hdf5.opened(edges.path) as file:
-        found = list(_edge_populations(file, edges.path, types))
-        total, done = max(1, sum(edge.size for _, edge in found)), 0
-        for name, edge in found:
-            where = f"{edges.path}: /edges/{name}"
-            onto = [
-                _named(own, populations, end, where)
-                for own, end in zip(edge.populations(), ("source", "target"), strict=True)
-            ]
-            starts = [populations.first(own) for own in onto]
-            sizes = [populations.counts[own] for own in onto]
-            for source, target, weight in edge.blocks(sizes[0], sizes[1]):
-                carried = magnitudes.of(weight)
-                ends = source + starts[0], target + starts[1]
-                writer.add(*ends, carried if weighted else None)
-                done += source.size
-                if progress is not None:
-                    progress((place[0] + done / total) / place[1])
-            read[name] = read.get(name, 0) + edge.size
-        return sum(edge.missing for _, edge in found)
+
+    def __init__(
+        self, job: ImportJob, writer: NetworkWriter, populations: Populations, weighted: bool
+    ) -> None:
+        """weighted : whether edges carry the magnitude of their weight, or 1 each"""
+        self._job, self._writer, self._weighted = job, writer, weighted
+        self._populations = populations
+        self.read: dict[str, int] = {}
+        self.missing = 0
+        self.magnitudes = Magnitudes()
+
+    def add_file(self, edges: EdgesFile, place: int, files: int) -> None:
+        """Add those of file number `place`, from 0, of `files`."""
+        populations, types = self._populations, read_types(edges.types)
+        with hdf5.opened(edges.path) as file:
+            found = list(_edge_populations(file, edges.path, types))
+            total, done = max(1, sum(edge.size for _, edge in found)), 0
+            for name, edge in found:
+                where = f"{edges.path}: /edges/{name}"
+                onto = [
+                    _named(own, populations, end, where)
+                    for own, end in zip(edge.populations(), ("source", "target"), strict=True)
+                ]
+                starts = [populations.first(own) for own in onto]
+                sizes = [populations.counts[own] for own in onto]
+                for source, target, weight in edge.blocks(sizes[0], sizes[1]):
+                    carried = self.magnitudes.of(weight)
+                    ends = source + starts[0], target + starts[1]
+                    self._writer.add(*ends, carried if self._weighted else None)
+                    done += source.size
+                    self._job.progress((place + done / total) / files)
+                self.read[name] = self.read.get(name, 0) + edge.size
+            self.missing += sum(edge.missing for _, edge in found)

@@ -21,13 +21,12 @@ of a synapse is the magnitude of its weight, and neurons have no rates (`traffic
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from storage.errors import BadInputError
-from storage.formats.base import DEFAULT_MEMORY, Progress
+from storage.formats.base import ImportJob
 from storage.formats.layers.linear import Synapses, row_blocks
 from storage.formats.layers.onnxbatch import Samples
 from storage.formats.layers.onnxbuild import Builder
@@ -39,9 +38,7 @@ from storage.store.traffic import UNIFORM
 from storage.store.writer import NetworkWriter
 
 
-def _write(
-    builder: Builder, writer: NetworkWriter, progress: Progress | None, traffic: str
-) -> dict[str, Any]:
+def _write(builder: Builder, writer: NetworkWriter, job: ImportJob, traffic: str) -> dict[str, Any]:
     """Write all synapses, and the rates; returns `Synapses.finish`."""
     synapses, samples = Synapses(writer, traffic), Samples(builder)
     total = sum(join.layer.outputs for join in builder.joins)
@@ -58,21 +55,12 @@ def _write(
             synapses.add(rows, join.sources, targets)
             samples.add(rows, join.sources, targets)
             done += wanted.size
-            if progress is not None:
-                progress(done / total)
+            job.progress(done / total)
     samples.check()
     return synapses.finish()
 
 
-def load(
-    source: Path,
-    destination: Path,
-    *,
-    memory: int = DEFAULT_MEMORY,
-    threads: int | None = None,
-    progress: Progress | None = None,
-    traffic: str | None = None,
-) -> NetworkMeta:
+def load(job: ImportJob, traffic: str | None = None) -> NetworkMeta:
     """Convert an ONNX model to a directed network file.
 
     traffic : `UNIFORM` (if None, too) or `WEIGHTS` of `storage.store.traffic`
@@ -81,27 +69,20 @@ def load(
     """
     traffic = traffic or UNIFORM
     try:
-        builder = Builder(Model(source), OPERATORS)
+        builder = Builder(Model(job.source), OPERATORS)
         if not builder.neurons:
             raise BadInputError("no neurons: the graph has no inputs")
-        provenance: dict[str, Any] = {"format": "onnx", "source": source.name}
-        with NetworkWriter(
-            destination,
-            builder.neurons,
-            weights_are_rates=traffic == UNIFORM,
-            memory=memory,
-            threads=threads,
-            provenance=provenance,
-        ) as writer:
-            provenance |= _write(builder, writer, progress, traffic)
+        provenance: dict[str, Any] = {"format": "onnx", "source": job.source.name}
+        with job.writer(builder.neurons, weights_are_rates=traffic == UNIFORM) as writer:
+            provenance |= _write(builder, writer, job, traffic)
             if builder.left_out:
                 provenance["nodes_left_out"] = builder.left_out
             sizes = [population.size for population in builder.populations]
             labels = [population.name for population in builder.populations]
             writer.set_attribute(POPULATION, np.repeat(np.arange(len(sizes)), sizes), labels)
-            return writer.finish()
+            return writer.finish(provenance)
     except BadInputError as error:
-        if str(source) in str(error):
+        if str(job.source) in str(error):
             raise
         message = " ".join(str(error).split())  # names of nodes may hold anything
-        raise BadInputError(f"{source}: {message}") from error
+        raise BadInputError(f"{job.source}: {message}") from error

@@ -10,14 +10,13 @@ import ast
 import re
 import warnings
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from storage.errors import BadInputError
-from storage.formats.base import Progress
+from storage.formats.base import ImportJob
 from storage.formats.columns import NONE, WEIGHTS, listed
 from storage.formats.compact import EdgeSpool
 from storage.formats.losses import WEIGHTS_MISSING
@@ -111,22 +110,15 @@ class EdgeData:
         return number
 
 
-def load_data(
-    reader: TextReader,
-    wanted: str | None,
-    destination: Path,
-    memory: int,
-    threads: int | None,
-    progress: Progress | None,
-) -> NetworkMeta:
+def load_data(reader: TextReader, wanted: str | None, job: ImportJob) -> NetworkMeta:
     """Convert the rest of an open file to a directed network file.
 
     wanted : key of the weights
     Raises `BadInputError` with the line of the first fault.
     """
-    table, data = NameTable(reader.path, memory), EdgeData(wanted)
+    table, data = NameTable(reader.path, job.memory), EdgeData(wanted)
     mark = separator((reader.peek() or "").partition("{")[0])
-    with EdgeSpool(destination, reader.path, memory, table) as spool:
+    with EdgeSpool(job, table) as spool:
         for sources, targets, texts, where in _pieces(reader, mark):
             try:
                 weights = data.weights(texts)
@@ -137,10 +129,9 @@ def load_data(
                 ) from error
             spool.add(*table.pairs(sources, targets), weights)
             table.require_room(reader.fraction)
-            if progress is not None:
-                progress(reader.fraction)
+            job.progress(reader.fraction)
         provenance = {"format": "edgelist", **data.facts}
-        return spool.write(provenance, threads, by_number=True)
+        return spool.write(provenance, by_number=True)
 
 
 def _pieces(

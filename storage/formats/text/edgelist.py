@@ -15,13 +15,12 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from storage.errors import BadInputError
-from storage.formats.base import DEFAULT_MEMORY, Progress
+from storage.formats.base import ImportJob
 from storage.formats.columns import (
     ColumnNames,
     Columns,
@@ -101,43 +100,26 @@ def _is_size_line(spool: EdgeSpool, line: NDArray[np.int64]) -> bool:
     return distinct.largest <= neurons and distinct.largest < edges
 
 
-def load(
-    source: Path,
-    destination: Path,
-    *,
-    memory: int = DEFAULT_MEMORY,
-    threads: int | None = None,
-    progress: Progress | None = None,
-    columns: ColumnNames | None = None,
-) -> NetworkMeta:
+def load(job: ImportJob, columns: ColumnNames | None = None) -> NetworkMeta:
     """Convert an edge list to a directed network file; the original ids become attribute `id`.
 
     columns : names of the columns to use, where the usual ones do not tell
     Raises `BadInputError` with the line of the first fault.
     """
-    with TextReader(source, commas=b",;", comments=b"#%", blanks=b'"') as reader:
+    with TextReader(job.source, commas=b",;", comments=b"#%", blanks=b'"') as reader:
         if holds_data(reader.peek() or ""):
             key = None if columns is None else columns.weight
-            return load_data(reader, key, destination, memory, threads, progress)
+            return load_data(reader, key, job)
         form = read_form(reader, columns)
         if form.text:
-            return load_named(
-                reader, form.mark, form.columns, destination, memory, threads, progress
-            )
-        return _load_numbers(reader, form, destination, memory, threads, progress)
+            return load_named(reader, form.mark, form.columns, job)
+        return _load_numbers(reader, form, job)
 
 
-def _load_numbers(
-    reader: TextReader,
-    form: Form,
-    destination: Path,
-    memory: int,
-    threads: int | None,
-    progress: Progress | None,
-) -> NetworkMeta:
+def _load_numbers(reader: TextReader, form: Form, job: ImportJob) -> NetworkMeta:
     """Convert the rest of a file that holds nothing but numbers."""
-    populations = NameTable(reader.path, memory)
-    with EdgeSpool(destination, reader.path, memory) as spool:
+    populations = NameTable(reader.path, job.memory)
+    with EdgeSpool(job) as spool:
         columns = form.columns
         unsure = len(columns.names) == 2 and not form.named
         top = np.empty(0, np.int64)
@@ -154,12 +136,10 @@ def _load_numbers(
                 )
                 codes = first, second
             spool.add(source_ids, target_ids, weight, codes)
-            if progress is not None:
-                progress(reader.fraction)
+            job.progress(reader.fraction)
         if top.size and not (spool.edges and _is_size_line(spool, top)):
             spool.add(top[:1], top[1:], None)
         return spool.write(
             {"format": "edgelist", **columns.facts},
-            threads,
             populations=None if columns.populations is None else populations.names(),
         )

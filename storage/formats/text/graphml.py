@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from storage.errors import BadInputError
-from storage.formats.base import DEFAULT_MEMORY, Progress
+from storage.formats.base import ImportJob
 from storage.formats.columns import NONE, WEIGHTS, ColumnNames
 from storage.formats.compact import EdgeSpool
 from storage.formats.names import NameTable
@@ -304,39 +304,22 @@ def _shown(name: str) -> str:
     return repr(name if len(name) <= 40 else name[:40] + "...")
 
 
-def load(
-    source: Path,
-    destination: Path,
-    *,
-    memory: int = DEFAULT_MEMORY,
-    threads: int | None = None,
-    progress: Progress | None = None,
-    columns: ColumnNames | None = None,
-) -> NetworkMeta:
+def load(job: ImportJob, columns: ColumnNames | None = None) -> NetworkMeta:
     """Convert a GraphML document to a network file, directed or not as it says.
 
     columns : its weight names the key of weights; edges name their ends in one way only
     Raises `BadInputError` with the line of the first fault.
     """
     if columns is not None and columns != ColumnNames(weight=columns.weight):
-        raise BadInputError(f"{source}: a graphml file has no columns for source and target")
+        raise BadInputError(f"{job.source}: a graphml file has no columns for source and target")
     wanted: Any = None if columns is None else columns.weight
-    names = NameTable(source, memory)
-    with (
-        TextReader(source) as reader,
-        EdgeSpool(destination, source, memory, names) as spool,
-    ):
-        parser = GraphMLParser(source, spool, names, wanted)
+    names = NameTable(job.source, job.memory)
+    with TextReader(job.source) as reader, EdgeSpool(job, names) as spool:
+        parser = GraphMLParser(job.source, spool, names, wanted)
         while piece := reader.raw_bytes(PIECE):
             parser.feed(piece)
             names.require_room(reader.fraction)
-            if progress is not None:
-                progress(reader.fraction)
+            job.progress(reader.fraction)
         parser.feed(b"", last=True)
         undirected = bool(parser.undirected)
-        return spool.write(
-            {"format": "graphml"},
-            threads,
-            undirected=undirected,
-            sizes=parser.sizes(),
-        )
+        return spool.write({"format": "graphml"}, undirected=undirected, sizes=parser.sizes())

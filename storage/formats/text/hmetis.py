@@ -19,7 +19,6 @@ Hyperedges of one pin never cost anything; they are dropped and counted, like re
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,13 +26,12 @@ from scipy.sparse import csr_array
 from scipy.sparse.csgraph import maximum_bipartite_matching
 
 from storage.errors import BadInputError
-from storage.formats.base import DEFAULT_MEMORY, Progress
+from storage.formats.base import ImportJob, Progress
 from storage.formats.text.metis import _check_whole
 from storage.formats.text.reader import TextReader, header_numbers
 from storage.graph import MAX_VERTICES
 from storage.store.meta import NetworkMeta
 from storage.store.network import SIZE
-from storage.store.writer import NetworkWriter
 
 HYPEREDGE = "hyperedge"  # attribute: number of the hyperedge that a neuron drives
 FORMS = ("0", "1", "10", "11")
@@ -56,7 +54,7 @@ class Nets:
     repeated: int
 
 
-def read_nets(reader: TextReader, progress: Progress | None = None) -> Nets:
+def read_nets(reader: TextReader, progress: Progress) -> Nets:
     """All of an open file, in memory: 24 bytes a pin while it is read.
 
     Raises `BadInputError` with the line of the first fault.
@@ -122,7 +120,7 @@ def read_nets(reader: TextReader, progress: Progress | None = None) -> Nets:
                 pins.size - keys.size)  # fmt: skip
 
 
-def _numbers(reader: TextReader, progress: Progress | None) -> tuple[Int64, Int64]:
+def _numbers(reader: TextReader, progress: Progress) -> tuple[Int64, Int64]:
     """All numbers of the rest of a file, and the lines that they are in."""
     numbers, lines = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
     for tokens in reader.chunks():
@@ -130,8 +128,7 @@ def _numbers(reader: TextReader, progress: Progress | None) -> tuple[Int64, Int6
         places = np.arange(tokens.mantissa.size)
         numbers.append(tokens.mantissa)
         lines.append(tokens.first_line + np.searchsorted(tokens.ends, places, side="right"))
-        if progress is not None:
-            progress(reader.fraction)
+        progress(reader.fraction)
     return np.concatenate(numbers), np.concatenate(lines)
 
 
@@ -151,21 +148,14 @@ def choose_sources(start: Int64, pins: Int64, vertices: int) -> Int64:
     return found
 
 
-def load(
-    source: Path,
-    destination: Path,
-    *,
-    memory: int = DEFAULT_MEMORY,
-    threads: int | None = None,
-    progress: Progress | None = None,
-) -> NetworkMeta:
+def load(job: ImportJob) -> NetworkMeta:
     """Convert an hMETIS file to a directed network file.
 
     Its provenance counts hyperedges, those dropped, repeated pins, and the neurons added.
     The hypergraph is in memory meanwhile. Raises `BadInputError` with the line of the first fault.
     """
-    with TextReader(source) as reader:
-        nets = read_nets(reader, progress)
+    with TextReader(job.source) as reader:
+        nets = read_nets(reader, job.progress)
     vertices, degrees = nets.sizes.size, np.diff(nets.start)
     kept = np.flatnonzero(degrees > 1)
     inner = np.repeat(degrees > 1, degrees)
@@ -175,20 +165,7 @@ def load(
     alone = np.flatnonzero(driver < 0)
     driver[alone] = vertices + np.arange(alone.size)
     neurons = vertices + alone.size
-    with NetworkWriter(
-        destination,
-        neurons,
-        memory=memory,
-        threads=threads,
-        provenance={
-            "format": "hmetis",
-            "source": source.name,
-            "hyperedges": degrees.size,
-            "hyperedges_dropped": degrees.size - kept.size,
-            "pins_repeated": nets.repeated,
-            "neurons_added": alone.size,
-        },
-    ) as writer:
+    with job.writer(neurons) as writer:
         owner = np.repeat(driver, degrees[kept])
         weight = np.repeat(nets.weights[kept], degrees[kept])
         others = owner != pins
@@ -197,4 +174,12 @@ def load(
         hyperedge = np.zeros(neurons, np.int64)
         hyperedge[driver] = kept + 1
         writer.set_attribute(HYPEREDGE, hyperedge)
-        return writer.finish()
+        provenance = {
+            "format": "hmetis",
+            "source": job.source.name,
+            "hyperedges": degrees.size,
+            "hyperedges_dropped": degrees.size - kept.size,
+            "pins_repeated": nets.repeated,
+            "neurons_added": alone.size,
+        }
+        return writer.finish(provenance)

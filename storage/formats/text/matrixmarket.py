@@ -9,20 +9,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, NoReturn
+from typing import NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
 
 from storage.errors import BadInputError
-from storage.formats.base import DEFAULT_MEMORY, Progress
+from storage.formats.base import ImportJob
 from storage.formats.losses import Magnitudes
 from storage.formats.text.reader import TextReader, header_numbers
 from storage.formats.text.table import Rows, table_rows
 from storage.graph import MAX_VERTICES
 from storage.store.meta import NetworkMeta
-from storage.store.writer import NetworkWriter
 
 Ends = NDArray[np.int64]
 Weight = NDArray[np.int64] | NDArray[np.float64]
@@ -130,30 +128,14 @@ def _edges(reader: TextReader, header: Header) -> Iterator[Edges]:
         )
 
 
-def load(
-    source: Path,
-    destination: Path,
-    *,
-    memory: int = DEFAULT_MEMORY,
-    threads: int | None = None,
-    progress: Progress | None = None,
-) -> NetworkMeta:
+def load(job: ImportJob) -> NetworkMeta:
     """Convert a Matrix Market file; raises `BadInputError` with the line of the first fault."""
     magnitudes = Magnitudes()
-    provenance: dict[str, Any] = {"format": "matrixmarket", "source": source.name}
-    with TextReader(source) as reader:
+    with TextReader(job.source) as reader:
         header = read_header(reader)
-        with NetworkWriter(
-            destination,
-            header.neurons,
-            undirected=header.symmetric,
-            memory=memory,
-            threads=threads,
-            provenance=provenance,
-        ) as writer:
+        with job.writer(header.neurons, undirected=header.symmetric) as writer:
             for ends, weight in _edges(reader, header):
                 writer.add(*ends, magnitudes.of(weight))
-                if progress is not None:
-                    progress(reader.fraction)
-            provenance |= magnitudes.facts
-            return writer.finish()
+                job.progress(reader.fraction)
+            provenance = {"format": "matrixmarket", "source": job.source.name}
+            return writer.finish(provenance | magnitudes.facts)

@@ -20,14 +20,13 @@ from numba import njit
 from numpy.typing import NDArray
 
 from storage.errors import BadInputError
-from storage.formats.base import DEFAULT_MEMORY, Progress
-from storage.formats.mirror import Mirror, find_unmatched
+from storage.formats.base import ImportJob
+from storage.formats.mirror import Mirror, find_unmatched, load_mirrored
 from storage.formats.text.reader import TextReader, header_numbers
 from storage.formats.text.tokens import Tokens
 from storage.graph import MAX_VERTICES
 from storage.store.meta import NetworkMeta
 from storage.store.network import RATE, SIZE
-from storage.store.writer import NetworkWriter
 
 _VERTEX, _POSITION, _NEIGHBOUR = range(3)  # places in the state of the kernel
 _FINE, _RANGE, _PREFIX, _HALF, _MANY = range(5)
@@ -202,92 +201,48 @@ def _check_whole(reader: TextReader, tokens: Tokens) -> None:
         )
 
 
-def load(
-    source: Path,
-    destination: Path,
-    *,
-    memory: int = DEFAULT_MEMORY,
-    threads: int | None = None,
-    progress: Progress | None = None,
-) -> NetworkMeta:
-    """Convert a METIS file to an undirected network file.
-
-    Raises `BadInputError` with the line of the first fault. Self-loops are dropped and counted.
-    """
-    meta = _load(source, destination, memory, threads, progress, both=True)
-    if meta is None:  # an edge is split into repeated ones at one end only: take one end's word
-        meta = _load(source, destination, memory, threads, progress, both=False)
-    assert meta is not None
-    return meta
-
-
-def _load(
-    source: Path,
-    destination: Path,
-    memory: int,
-    threads: int | None,
-    progress: Progress | None,
-    both: bool,
-) -> NetworkMeta | None:
-    """Convert, from the lists of both ends of every edge, or of the end with the smaller number.
-
-    None if the file is right, but lists repeated edges differently at their two ends and `both`
-    lists were asked for.
-    """
-    with TextReader(source) as reader:
-        header = read_header(reader)
-        body = Body(reader, header)
-        mirror = Mirror()
-        fmt = f"{header.sized:d}{bool(header.constraints):d}{header.weighted:d}"
-        with NetworkWriter(
-            destination,
-            header.vertices,
-            undirected=True,
-            memory=memory,
-            threads=threads,
-            provenance={"format": "metis", "source": source.name, "fmt": fmt},
-        ) as writer:
-            for edges in body.edges():
-                mirror.add(*edges)
-                if both:
-                    writer.add_listed(*edges)
-                else:
-                    writer.add(*edges[:, edges[0] <= edges[1]])
-                if progress is not None:
-                    progress(reader.fraction)
-            if not mirror.agrees:
-                _complain_of_unmatched(source, destination.absolute().parent, memory)
-                if both:
-                    return None
-            _check_edges(reader, header, mirror)
-            for column, name in enumerate(attribute_names(header)):
-                writer.set_attribute(name, body.own[:, column])
-            return writer.finish()
-
-
 def attribute_names(header: Header) -> list[str]:
     """Attributes that the numbers before the neighbours become, in their order."""
     weights = [SIZE, *(f"weight{k}" for k in range(2, header.constraints + 1))]
     return [RATE] * header.sized + weights[: header.constraints]
 
 
-def _check_edges(reader: TextReader, header: Header, mirror: Mirror) -> None:
-    """The header's count must be that of the body; a self-loop may count once, half or not."""
-    entries, loops = mirror.entries, mirror.loops
-    if 2 * header.edges in (entries, entries + loops, entries - loops):
-        return
-    raise BadInputError(
-        f"{reader.path}: line 1: the header says {header.edges} edges, but the lines list "
-        f"{entries / 2:g}; correct the header, or fetch the file again"
-    )
+class MetisFile:
+    """A file that is read from its start for every pass over its edges."""
 
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        with TextReader(path) as reader:
+            header = read_header(reader)
+            self._body = Body(reader, header)
+        self.vertices = header.vertices
+        fmt = f"{header.sized:d}{bool(header.constraints):d}{header.weighted:d}"
+        self.provenance = {"format": "metis", "source": path.name, "fmt": fmt}
 
-def _complain_of_unmatched(source: Path, folder: Path, memory: int) -> None:
-    """Read the file again to find the first edge that its two ends list differently."""
-    with TextReader(source) as reader:
-        body = Body(reader, read_header(reader), want_lines=True)
-        entries = (tuple(edges) for edges in body.edges())
-        found = find_unmatched(body.header.vertices, entries, folder, memory)
+    @property
+    def fraction(self) -> float:
+        return self._body.reader.fraction
+
+    def edges(self, want_lines: bool = False) -> Iterator[NDArray[np.int64]]:
+        with TextReader(self.path) as reader:
+            self._body = Body(reader, read_header(reader), want_lines)
+            yield from self._body.edges()
+
+    def attributes(self) -> Iterator[tuple[str, NDArray[np.int64]]]:
+        for column, name in enumerate(attribute_names(self._body.header)):
+            yield name, self._body.own[:, column]
+
+    def check(self, mirror: Mirror) -> None:
+        """The header's count must be that of the body; a self-loop may count once, half or not."""
+        entries, loops, said = mirror.entries, mirror.loops, self._body.header.edges
+        if 2 * said not in (entries, entries + loops, entries - loops):
+            raise BadInputError(
+                f"{self.path}: line 1: the header says {said} edges, but the lines list "
+                f"{entries / 2:g}; correct the header, or fetch the file again"
+            )
+
+    def refuse_unmatched(self, folder: Path, memory: int) -> None:
+        found = find_unmatched(self.vertices, self.edges(want_lines=True), folder, memory)
         if found is None:
             return  # one end splits the weight over repeated entries
         u, v, there, back = found
@@ -296,6 +251,13 @@ def _complain_of_unmatched(source: Path, folder: Path, memory: int) -> None:
         fault = f"edge {u + 1} {v + 1} weighs {there} here and {back} at its other end"
         if there is None or back is None:
             fault = f"vertex {u + 1} lists {v + 1}, but {v + 1} does not list {u + 1}"
-        raise BadInputError(
-            f"{reader.where(int(body.lines[u]))}: {fault}; an undirected graph needs both the same"
-        )
+        where = self._body.reader.where(int(self._body.lines[u]))
+        raise BadInputError(f"{where}: {fault}; an undirected graph needs both the same")
+
+
+def load(job: ImportJob) -> NetworkMeta:
+    """Convert a METIS file to an undirected network file.
+
+    Raises `BadInputError` with the line of the first fault. Self-loops are dropped and counted.
+    """
+    return load_mirrored(job, MetisFile(job.source))

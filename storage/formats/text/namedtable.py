@@ -11,14 +11,13 @@ from __future__ import annotations
 import csv
 from collections.abc import Callable, Iterator, Sequence
 from operator import itemgetter
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from storage.errors import BadInputError
-from storage.formats.base import Progress
+from storage.formats.base import ImportJob
 from storage.formats.columns import Columns
 from storage.formats.compact import EdgeSpool
 from storage.formats.names import NameTable
@@ -123,21 +122,15 @@ def is_number(text: str) -> bool:
 
 
 def load_named(
-    reader: TextReader,
-    mark: str | None,
-    columns: Columns,
-    destination: Path,
-    memory: int,
-    threads: int | None,
-    progress: Progress | None,
+    reader: TextReader, mark: str | None, columns: Columns, job: ImportJob
 ) -> NetworkMeta:
     """Convert the rest of an open file to a directed network file.
 
     mark : what parts the columns, None for blanks
     Raises `BadInputError` with the line of the first fault.
     """
-    table, populations = NameTable(reader.path, memory), NameTable(reader.path, memory)
-    with EdgeSpool(destination, reader.path, memory, table) as spool:
+    table, populations = (NameTable(reader.path, job.memory) for _ in range(2))
+    with EdgeSpool(job, table) as spool:
         rows = NamedTable(reader, mark, len(columns.names))
         for parts, where in rows.pieces(columns.places):
             *ends, weights, groups = columns.split(parts)
@@ -148,11 +141,9 @@ def load_named(
                 codes = populations.pairs(*(_names(part, where) for part in groups))
             spool.add(*table.pairs(source, target), weight, codes)
             table.require_room(reader.fraction)
-            if progress is not None:
-                progress(reader.fraction)
+            job.progress(reader.fraction)
         return spool.write(
             {"format": "edgelist", **columns.facts},
-            threads,
             by_number=True,
             populations=None if columns.populations is None else populations.names(),
         )

@@ -14,11 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from storage.errors import BadInputError
-from storage.formats.base import DEFAULT_MEMORY, Progress
+from storage.formats.base import ImportJob
 from storage.formats.text.reader import TextReader
 from storage.formats.text.tokens import real_values
 from storage.store.meta import NetworkMeta
-from storage.store.writer import NetworkWriter
 
 MAX_SIZE = 20_000  # two matrices of this size are held in memory
 Matrix = NDArray[np.int64] | NDArray[np.float64]
@@ -81,30 +80,16 @@ def read(path: Path) -> Instance:
     )
 
 
-def load(
-    source: Path,
-    destination: Path,
-    *,
-    memory: int = DEFAULT_MEMORY,
-    threads: int | None = None,
-    progress: Progress | None = None,
-) -> NetworkMeta:
+def load(job: ImportJob) -> NetworkMeta:
     """Convert the flows to a network file, undirected if they are symmetric.
 
     The grid is in the provenance: ``"grid": [rows, columns]``.
     """
-    rows, columns, flow = read(source)
+    rows, columns, flow = read(job.source)
     undirected = bool((flow == flow.T).all())
     origin, target = np.nonzero(np.triu(flow) if undirected else flow)
-    with NetworkWriter(
-        destination,
-        len(flow),
-        undirected=undirected,
-        memory=memory,
-        threads=threads,
-        provenance={"format": "qaplib", "source": source.name, "grid": [rows, columns]},
-    ) as writer:
+    with job.writer(len(flow), undirected=undirected) as writer:
         writer.add(origin, target, flow[origin, target])
-        if progress is not None:
-            progress(1.0)
-        return writer.finish()
+        job.progress(1.0)
+        provenance = {"format": "qaplib", "source": job.source.name, "grid": [rows, columns]}
+        return writer.finish(provenance)

@@ -234,9 +234,16 @@ def test_import_export_generate(run: Run) -> None:
 
 
 def test_export_tells_what_it_leaves_out(run: Run) -> None:
-    from storage.formats.objects import write_edges
+    from storage.formats.objects import Neurons, write_edges
 
-    write_edges(Path("a.bin"), [0, 1], [1, 2], [0.5, 2], 4, sizes=[1, 2, 3, 1], names=["a", *"bcd"])
+    write_edges(
+        Path("a.bin"),
+        [0, 1],
+        [1, 2],
+        [0.5, 2],
+        4,
+        neurons=Neurons(sizes=[1, 2, 3, 1], names=["a", *"bcd"]),
+    )
     found = run("export", "a.bin", "a.csv", "--json")
     assert found.err.splitlines() == [
         "note: csv has no sizes: those of 2 neurons left out",

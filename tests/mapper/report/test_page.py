@@ -391,6 +391,7 @@ def test_command_lines() -> None:
         ("stages", r"stages\[0\] is 3, not an object"),
         ("levels", r"levels\[0\] is 3, not an object"),
         ("network", "lacks network.neurons"),
+        ("metrics", "lacks metrics.hops_total"),
     ],
 )
 def test_a_damaged_report_is_one_line(part: str, said: str, folder: Path) -> None:

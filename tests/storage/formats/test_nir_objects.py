@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from storage.errors import BadInputError
+from storage.formats.base import ImportJob
 from storage.formats.hdf5.nirfile import load, load_graph
 from storage.store.network import NetworkFile
 from tests.storage.formats.nir_graphs import (
@@ -65,10 +66,14 @@ def members(path: Path) -> dict[str, bytes]:
     return found
 
 
+GRAPH = Path("NIR graph")
+
+
 def both(raw: bytes, folder: Path, change: Callable[[Any], Any] = lambda graph: graph) -> None:
     (folder / "a.nir").write_bytes(raw)
-    load(folder / "a.nir", folder / "file.bin")
-    load_graph(change(nir.read(folder / "a.nir", type_check=False)), folder / "object.bin")
+    load(ImportJob(folder / "a.nir", folder / "file.bin"))
+    changed = change(nir.read(folder / "a.nir", type_check=False))
+    load_graph(changed, ImportJob(GRAPH, folder / "object.bin"))
     assert members(folder / "object.bin") == members(folder / "file.bin")
 
 
@@ -135,7 +140,7 @@ def test_real_graphs(name: str, data_dir: Path, tmp_path: Path) -> None:
 
 def refused(found: Any, folder: Path) -> str:
     with pytest.raises(BadInputError) as caught:
-        load_graph(found, folder / "net.bin")
+        load_graph(found, ImportJob(GRAPH, folder / "net.bin"))
     assert list(folder.iterdir()) == []
     return str(caught.value)
 

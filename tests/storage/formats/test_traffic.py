@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from storage.formats import FORMATS, export_network, import_network
-from storage.formats.objects import write_edges
+from storage.formats.objects import Neurons, write_edges
 from storage.store.network import NetworkFile
 from storage.store.rates import write_rated, write_uniform
 from storage.store.traffic import describe, traffic_of
@@ -63,9 +63,11 @@ RATES = [0.5, 2.25, 0.125]
 def test_the_writer_finds_out_whether_weights_are_rates(tmp_path: Path, undirected: bool) -> None:
     path = tmp_path / "net.bin"
     ends = [0, 1, 2, 0], [1, 2, 0, 1]
-    meta = write_edges(path, *ends, rates=RATES, undirected=undirected)
+    meta = write_edges(path, *ends, neurons=Neurons(rates=RATES), undirected=undirected)
     assert traffic_of(meta) == {"source": "rates", "multicast": "rates"}
-    meta = write_edges(path, *ends, [3.5, 1, 1, 1], rates=RATES, undirected=undirected)
+    meta = write_edges(
+        path, *ends, [3.5, 1, 1, 1], neurons=Neurons(rates=RATES), undirected=undirected
+    )
     assert traffic_of(meta) == {"source": "weights", "multicast": "rates"}
     meta = write_edges(path, *ends, [3.5, 1, 1, 1], undirected=undirected)
     assert traffic_of(meta) == {"source": "weights", "multicast": "largest weight"}
@@ -81,7 +83,7 @@ def test_whole_rates_are_compared_exactly(tmp_path: Path) -> None:
 
 
 def test_files_of_versions_that_did_not_note_it(tmp_path: Path) -> None:
-    meta = write_edges(tmp_path / "net.bin", [0, 1], [1, 0], rates=[1, 2])
+    meta = write_edges(tmp_path / "net.bin", [0, 1], [1, 0], neurons=Neurons(rates=[1, 2]))
     old = replace(meta, provenance={"format": "edges"})
     assert traffic_of(old) == {"source": "rates", "multicast": "rates"}
     with_file = replace(meta, provenance={"rates": "r.csv"})
