@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 
 from mapper.graph.csr import Subgraph
@@ -40,13 +38,13 @@ class Nets(Method):
         run = self._run
 
         def attempt(folded: Folded, steps: Steps) -> tuple[Int32, int]:
-            sized = replace(self._nets, sizes=folded.sizes)
+            sized = self._nets._replace(sizes=folded.sizes)
             strict = not run.job.watched
             task = NetTask(sized, run.graph, folded.capacity, run.cores, strict)
             return partition_nets(task, run.context._replace(steps=steps))
 
         part, parts, folded = run.partition_within(attempt)
-        self._nets = replace(self._nets, sizes=folded.sizes)
+        self._nets = self._nets._replace(sizes=folded.sizes)
         self._capacity = folded.capacity
         with run.monitor.stage("groups"):
             return part, net_traffic(self._nets, part, parts)
