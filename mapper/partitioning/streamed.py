@@ -28,7 +28,7 @@ from mapper.partitioning.kway_refinement import refine_round
 from mapper.partitioning.label_propagation import number_clusters, propagate, start_clusters
 from mapper.partitioning.multilevel_bisection import BisectionEffort
 from mapper.partitioning.rebalance import balance, put_right
-from mapper.partitioning.recursive_splitting import split_parts
+from mapper.partitioning.recursive_splitting import Splitting, split_parts
 from mapper.runtime.checkpoint import Arrays
 from mapper.runtime.context import Context
 from mapper.runtime.memory_plan import FILL
@@ -100,10 +100,8 @@ def partition_streamed(task: Task, context: Context) -> tuple[NDArray[np.int32],
 
         def split() -> Arrays:
             monitor.expect(rows.entries)
-            found, _ = split_parts(
-                rows, part, cores, 1, task.capacity, effort, settings.seed_of(5), plan.gathered,
-                team, monitor.advance,
-            )  # fmt: skip
+            how = Splitting(1, task.capacity, effort, settings.seed_of(5))
+            found, _ = split_parts(rows, part, cores, how, plan.gathered, team, monitor.advance)
             return {"part": found}
 
         part = steps.once("split", split)["part"]
