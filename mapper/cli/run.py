@@ -153,7 +153,8 @@ def _tell(options: argparse.Namespace, report: dict[str, Any], output: Path) -> 
     used = report["resources"]
     rows = [("neurons", report["network"]["neurons"]), ("synapses", report["network"]["synapses"])]
     if report.get("split"):
-        rows += [(f"split {name}", report["split"][name]) for name in ("neurons", "helpers")]
+        split = report["split"]
+        rows += [("split neurons", split["neurons"]), ("relay neurons", split["helpers"])]
     rows += [
         ("seconds", used["seconds"]),
         ("peak memory", size(used["peak_rss_bytes"])),

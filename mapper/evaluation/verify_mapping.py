@@ -48,7 +48,9 @@ def verify_mapping(folder: Path, report: dict[str, Any], network: Path) -> dict[
             walk = _Walk(reader, core, chip)
         else:
             if table.core.min() < 0 or table.core.max() >= cores:
-                raise CheckFailedError(f"{folder}: a core id of a helper is outside 0..{cores - 1}")
+                raise CheckFailedError(
+                    f"{folder}: a core id of a relay neuron is outside 0..{cores - 1}"
+                )
             core = np.concatenate([core, table.core])
             walk = _Walk(SplitReader(reader, table, folder), core, chip)
         unit = reader.meta["weight_unit"]

@@ -85,7 +85,7 @@ def refine_mapping(mapped: Mapped, context: Context, better: Better = unseen) ->
             found, number = work(core.copy())
             return {"core": found, "number": np.array([number], np.int64)}
 
-        arrays = steps.once(name, once)
+        arrays = steps.run_once(name, once)
         core = arrays["core"]
         better(core)
         return int(arrays["number"][0])
@@ -117,7 +117,7 @@ def refine_mapping(mapped: Mapped, context: Context, better: Better = unseen) ->
             )
             return {"core": found, "seen": np.array(seen, np.int64).ravel()}
 
-        arrays = steps.once("uncoarsen", climb)
+        arrays = steps.run_once("uncoarsen", climb)
         core = arrays["core"]
         better(core)
         pairs = arrays["seen"].reshape(-1, 2).tolist()

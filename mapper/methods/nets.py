@@ -12,7 +12,7 @@ from mapper.hypergraph.net_rows import net_traffic, read_nets
 from mapper.hypergraph.steps import NetTask, partition_nets, refine_trees
 from mapper.limits.combined import Folded
 from mapper.methods.steps import Int32, Method, Run
-from mapper.runtime.checkpoint import Steps
+from mapper.runtime.checkpoint import Checkpoint
 from mapper.runtime.threads import Team
 from mapper.scoring.stage_costs import StageCosts
 
@@ -37,7 +37,7 @@ class Nets(Method):
     def partition(self) -> tuple[Int32, Subgraph]:
         run = self._run
 
-        def attempt(folded: Folded, steps: Steps) -> tuple[Int32, int]:
+        def attempt(folded: Folded, steps: Checkpoint) -> tuple[Int32, int]:
             sized = self._nets._replace(sizes=folded.sizes)
             strict = not run.job.watched
             task = NetTask(sized, run.graph, folded.capacity, run.cores, strict)

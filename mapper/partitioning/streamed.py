@@ -81,7 +81,7 @@ def partition_streamed(task: Task, context: Context) -> tuple[NDArray[np.int32],
         with monitor.stage("coarsen"):  # step 2
             cluster = _cluster(rows, context)
         with monitor.stage("initial partition"):  # step 3
-            blocks = steps.once("blocks", lambda: _blocks(task, stop, cluster, context))
+            blocks = steps.run_once("blocks", lambda: _blocks(task, stop, cluster, context))
             clusters = int(cluster.max()) + 1
             monitor.sample = sample_of(clusters, settings.coarse_degree, plan.sampled, rows.entries)
             monitor.note(f"{monitor.sample.per_cluster:.2g} sampled connections a cluster")
@@ -104,7 +104,7 @@ def partition_streamed(task: Task, context: Context) -> tuple[NDArray[np.int32],
             found, _ = split_parts(rows, part, cores, how, plan.gathered, team, monitor.advance)
             return {"part": found}
 
-        part = steps.once("split", split)["part"]
+        part = steps.run_once("split", split)["part"]
         monitor.observer.on_partition(part)
     with monitor.stage("uncoarsen and refine"):  # step 4
         part = balanced(task, part, np.ones(task.cores, np.bool_), settings.threads)
@@ -138,7 +138,7 @@ def _cluster(rows: Rows, context: Context) -> NDArray[np.int32]:
             monitor.note(f"round {index + 1}: {moves:,} of {rows.vertices:,} vertices moved")
         return {"cluster": number_clusters(rows, labels, limit)[0]}
 
-    return steps.once("cluster", cluster)["cluster"]
+    return steps.run_once("cluster", cluster)["cluster"]
 
 
 def _blocks(
@@ -191,7 +191,7 @@ def _refine(
             monitor.note(f"pass {index + 1}: {found.moves:,} moves, cut fraction was {share:.4f}")
             return {"part": part, "moves": np.array([found.moves], np.int64)}
 
-        arrays = steps.once(f"refine {step}.{index}", once)
+        arrays = steps.run_once(f"refine {step}.{index}", once)
         part = arrays["part"]
         if arrays["moves"][0] * SETTLED < rows.vertices:
             break  # what is left to gain is not worth a pass

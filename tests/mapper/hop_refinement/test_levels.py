@@ -15,7 +15,7 @@ from mapper.hop_refinement.mesh import Mesh, _apart
 from mapper.hop_refinement.multilevel import Effort, Levels, coarsen, first_parts, uncoarsen
 from mapper.hop_refinement.refine import Mapped, level_effort, refine_mapping
 from mapper.hop_refinement.v_cycle import InnerRows, _within, refine_by_chains
-from mapper.runtime.checkpoint import Steps
+from mapper.runtime.checkpoint import Checkpoint
 from mapper.runtime.context import Context
 from mapper.runtime.memory_plan import Plan
 from mapper.runtime.monitor import Monitor
@@ -125,7 +125,9 @@ def test_refinement(case: Case, seed: int, tmp_path: Path) -> None:
                 mapped, monitor = Mapped(levels, core, mesh), Monitor()
                 StageCosts(monitor, team, rows)
                 results.append(
-                    refine_mapping(mapped, Context(settings, plan, Steps(scratch), monitor, team))
+                    refine_mapping(
+                        mapped, Context(settings, plan, Checkpoint(scratch), monitor, team)
+                    )
                 )
         assert all(found.tolist() == results[0].tolist() for found in results)
         assert (load_of(rows, results[0], mesh) <= mesh.room).all()
