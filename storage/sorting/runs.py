@@ -4,7 +4,7 @@ A run holds the connections of one full buffer, ordered by bucket and by nothing
 has the owners b * 2^shift .. (b+1) * 2^shift - 1. A record is the key `owner within the bucket,
 other end, direction` in as few bytes as it needs, then the weight in as few as the largest one
 needs: five bytes are usual where a million vertices have weights below 256. Runs stay in memory
-while there is room; the others lie one after the other in a file without a name and are read by
+while they fit; the others lie one after the other in a file without a name and are read by
 `pread`, so that nothing of them stays mapped.
 """
 
@@ -279,7 +279,7 @@ class RunStore(Closing):
         self.bytes_spilled = 0
         self.runs: list[Run] = []
         self._folder = folder
-        self._room = memory
+        self._memory_left = memory
         self._file: IO[bytes] | None = None
         self._lock = threading.Lock()
         self._decimals = 0
@@ -325,8 +325,8 @@ class RunStore(Closing):
 
     def _keep(self, out: NDArray[np.uint8]) -> tuple[NDArray[np.uint8] | None, int]:
         with self._lock:
-            if out.nbytes <= self._room:
-                self._room -= out.nbytes
+            if out.nbytes <= self._memory_left:
+                self._memory_left -= out.nbytes
                 return out, 0
             if self._file is None:
                 try:
