@@ -28,12 +28,10 @@ SPARE = 16  # vertices more than the fullest core, for which a core has places
 
 
 @njit(cache=True, nogil=True)
-def _change(v, a, b, rows, core, grid):
-    """Hops more if v is on core b instead of a."""
-    _, indptr, ids, weights = rows
-    column, row, _, _, _, most = grid
+def _change(ids, weights, a, b, core, column, row, most):
+    """Hops more if the vertex with these connections is on core b instead of a."""
     change = np.int64(0)
-    for e in range(indptr[v], indptr[v + 1]):
+    for e in range(ids.size):
         c = core[ids[e]]
         farther = _apart(c, b, column, row, most) - _apart(c, a, column, row, most)
         change += np.int64(weights[e]) * farther
@@ -60,8 +58,8 @@ def _anneal_vertices(rows, sizes, core, grid, load, lists, proposals, heat, stat
     core, load, lists : cores of the vertices, what the cores hold, and their vertices; changed
     heat : temperature, in hops; 0 accepts no loss
     """
-    _, indptr, ids, _ = rows
-    _, _, room, width, height, most = grid
+    _, indptr, ids, weights = rows
+    column, row, room, width, height, most = grid
     members, count, place = lists
     made = 0
     total = np.int64(0)
@@ -82,7 +80,8 @@ def _anneal_vertices(rows, sizes, core, grid, load, lists, proposals, heat, stat
             b = y * width + x
         if a == b or room[b] == 0:
             continue
-        change = _change(v, a, b, rows, core, grid)
+        low, high = indptr[v], indptr[v + 1]
+        change = _change(ids[low:high], weights[low:high], a, b, core, column, row, most)
         if load[b] + sizes[v] <= room[b] and count[b] < members.shape[1]:
             if not accepted(change, heat, state):
                 continue
@@ -104,7 +103,8 @@ def _anneal_vertices(rows, sizes, core, grid, load, lists, proposals, heat, stat
             if load[b] + more > room[b] or load[a] - more > room[a]:
                 continue
             core[v] = b  # so that a connection between the two is priced right
-            change += _change(u, b, a, rows, core, grid)
+            low, high = indptr[u], indptr[u + 1]
+            change += _change(ids[low:high], weights[low:high], b, a, core, column, row, most)
             if not accepted(change, heat, state):
                 core[v] = a
                 continue
