@@ -97,7 +97,7 @@ def map_network(
     MapperError
         Base of both, for all other input that is wrong. A message is one line.
     """
-    from mapper.limits.constraints import WishFile
+    from mapper.limits.constraints import ConstraintFile
     from mapper.runtime.arguments import check_arguments
     from mapper.runtime.resources import all_cores, default_memory
     from mapper.session import MapRequest
@@ -119,9 +119,9 @@ def map_network(
             threads=threads or all_cores(),
             memory_bytes=default_memory() if memory is None else _bytes(memory),
         )
-        wishes = None if constraints is None else WishFile.read(Path(constraints))
+        constraint_file = None if constraints is None else ConstraintFile.read(Path(constraints))
         source = _source(network, neurons, sizes, rates, columns)
-        request = MapRequest(source, cores, settings, wishes, split_neurons)
+        request = MapRequest(source, cores, settings, constraint_file, split_neurons)
         folder = Path(tempfile.mkdtemp(prefix="mapper-", dir=workdir))
         try:
             return _map(request, folder, progress)

@@ -44,7 +44,7 @@ from mapper.placement.portfolio import place
 from mapper.placement.region import choose_region
 from mapper.placement.region_bisection import place_by_bisection
 from mapper.results.mapping import Mapping
-from mapper.runtime.checkpoint import Arrays, Steps
+from mapper.runtime.checkpoint import Arrays, Checkpoint
 from mapper.runtime.memory_plan import Plan, make_plan, megabytes
 from mapper.runtime.monitor import Monitor
 from mapper.runtime.stopping import Stop, StoppedError
@@ -98,7 +98,7 @@ def map_network(
                     )  # fmt: skip
             folded = fold(job.demands(), job.load.limits, np.zeros(2), chip.usable_count)
             run = Run(
-                network, graph, chip, constraints, job, folded, settings, plan, Steps(scratch),
+                network, graph, chip, constraints, job, folded, settings, plan, Checkpoint(scratch),
                 scratch, monitor, team,
             )  # fmt: skip
             method = _method(run)
@@ -160,7 +160,7 @@ def _map_items(run: Run, method: Method) -> NDArray[np.int32]:
         return {"x": x, "y": y}
 
     before = len(monitor.stages)
-    places = run.steps.once("place", placed)  # steps 6 to 8
+    places = run.steps.run_once("place", placed)  # steps 6 to 8
     better(places["x"], places["y"])
     del groups
     cell = (places["y"] * chip.width + places["x"]).astype(np.int32)

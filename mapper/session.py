@@ -15,7 +15,7 @@ from chipsim.chip.model import Chip
 from mapper.inputs.listener import Listener
 from mapper.inputs.source import Effort, Source, open_source
 from mapper.inputs.split import split_network
-from mapper.limits.constraints import WishFile, read_constraints
+from mapper.limits.constraints import ConstraintFile, read_constraints
 from mapper.limits.relays import Helpers
 from mapper.pipeline import map_network
 from mapper.results.mapping import Mapping
@@ -42,7 +42,7 @@ class MapRequest:
     source: Source
     chip: Chip
     settings: Settings
-    constraints: WishFile | None = None
+    constraints: ConstraintFile | None = None
     split_neurons: bool = False
     command: tuple[str, ...] = ()
 

@@ -273,6 +273,8 @@ def main() -> int:
         for name, (_, _, sample) in cases().items()
         if arguments.only in name and (sample or not arguments.check)
     ]
+    if not names:
+        parser.error(f"no case has {arguments.only!r} in its name")
     with tempfile.TemporaryDirectory() as folder:
         return (record if arguments.record else check)(names, folder)
 

@@ -36,4 +36,4 @@ def write_error(path: Path, error: OSError) -> WriteError:
 
 
 class MemoryShortError(StorageError):
-    """What is to be read does not fit the memory that it may use; tells how much would do."""
+    """What is to be read does not fit the memory that it may use; says how much would do."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numba import njit
@@ -83,7 +84,7 @@ class Block:
         return self._filtered(_merge_directions, self.indptr, self.ids, self.weights)
 
     def outgoing(self) -> Csr:
-        """Lists of targets. In an undirected graph every edge is outgoing at both ends."""
+        """BlockArrays of targets. In an undirected graph every edge is outgoing at both ends."""
         if not self.incoming.any():
             return self.indptr, self.ids, self.weights
         return self._filtered(_select_outgoing, self.indptr, self.ids, self.weights, self.incoming)
@@ -94,6 +95,41 @@ class Block:
         weights = np.empty_like(self.weights)
         used = kernel(*arrays, indptr, ids, weights)
         return indptr, ids[:used], weights[:used]
+
+
+class BlockArrays(NamedTuple):
+    """Arrays of a `Block` to be filled by a kernel."""
+
+    indptr: NDArray[np.int64]
+    ids: NDArray[np.int32]
+    weights: NDArray[np.int64]
+    incoming: NDArray[np.uint8]
+    sizes: NDArray[np.int64]
+
+    @classmethod
+    def empty(cls, vertices: int, connections: int) -> BlockArrays:
+        """For so many connections at most."""
+        return cls(
+            np.empty(vertices + 1, np.int64),
+            np.empty(connections, np.int32),
+            np.empty(connections, np.int64),
+            np.empty(connections, np.uint8),
+            np.empty(connections, np.int64),
+        )
+
+    def block(self, first: int, used: int, sized: bool) -> Block:
+        """Of the vertices from `first` on, with the connections that were filled.
+
+        sized : whether `sizes` counts, or all are 1
+        """
+        return Block(
+            first,
+            self.indptr,
+            self.ids[:used],
+            self.weights[:used],
+            self.incoming[:used],
+            self.sizes[:used] if sized else None,
+        )
 
 
 class Graph(ABC):

@@ -18,7 +18,7 @@ MAX_DECIMALS = 6
 ROUNDING = 2.0**-50  # relative: of a decimal and of its product, four last places of a float64
 RELATIVE_BITS = 24
 SMALLEST_EXPONENT = -1074  # of a float64 that is not zero
-MAX_STORED = 2.0**52  # leaves room for sums over two thousand such values in an int64
+MAX_STORED = 2.0**52  # leaves bits for sums over two thousand such values in an int64
 
 
 class UnitFinder:

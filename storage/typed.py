@@ -31,6 +31,7 @@ _WORDS = {
 }
 _RELATIONS = {">=": "from", "<=": "up to", ">": "above", "<": "below"}
 _EXPECTED = re.compile(r"Expected `([\w |]+)`(?: (>=|<=|>|<) (\S+?)(?:\.0)?)?(?=$|,| )")
+_LENGTH = re.compile(r"of length (>= )?(\d+)")
 _MISSING = re.compile(r"Object (missing required|contains unknown) field `(.*)`")
 _STEP = re.compile(r"\.(\w+)|\[(\d+|\.\.\.)\]")
 
@@ -98,6 +99,8 @@ def _expected(text: str) -> str:
     what = " or ".join(kinds.rsplit(", ", 1))
     if found[2]:
         return f"not {what} {_RELATIONS[found[2]]} {found[3]}"
+    if length := _LENGTH.search(text):
+        return f"not {what} of length {length[2]}{' or more' * bool(length[1])}"
     return f"not {what}" if ", got" in text else "not valid"
 
 

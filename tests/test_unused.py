@@ -18,6 +18,7 @@ from tests.test_structure import PACKAGES, ROOT, modules
 REASONS = {
     "hw.core.arithmetic.simulate": "what cores agree with, for users of hw (docs/core.md)",
     "hw.run.ChipSimulator": "for users of hw (docs/core.md)",
+    "mapper.cli.main.Parser._check_value": "called by argparse",
     "mapper.api.map_network": "what mapper/__init__.py hands out",
     "mapper.result.NetworkMapping._repr_html_": "called by notebooks",
     "mapper.warmup.trust_kernels": "sets a checkout up, whose kernels are newer than their table",

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 import textwrap
 
-from chipsim.chip.model import Chip
+from chipsim.chip.model import Chip, meanings
 from chipsim.chip.presets import PRESETS
-from chipsim.chip.sources import ABOUT, MEANINGS, source_of, unit_of
+from chipsim.chip.sources import ABOUT, source_of, unit_of
 
 _WIDTH = 96
 _LISTED = 12  # cores a line
@@ -26,7 +26,7 @@ def chip_toml(chip: Chip) -> str:
     lines += _comment(
         "For --chip FILE.toml; see `mapper docs chips`. Core id = y * width + x, from 0."
     )
-    for field, meaning in MEANINGS.items():
+    for field, meaning in meanings().items():
         unit, source = unit_of(chip.name, field), source_of(chip, field, PRESETS)
         text = meaning + (f", {unit}" if unit and unit not in (field, "cores") else "")
         lines += ["", *_comment(text + (f" ({source})" if source else ""))]

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-import math
+import sys
 from dataclasses import dataclass, fields, replace
-from typing import Any
+from functools import cache
+from typing import Annotated, Any, get_type_hints
 
+import msgspec
 import numpy as np
+from msgspec import Meta
 
 from chipsim.errors import ChipError
 from chipsim.protocols import BoolArray, Int32Array
@@ -17,11 +20,16 @@ MAX_LIMIT = 2**62
 """Sums of what cores hold are int64."""
 
 _LIMITS = ("neurons", "synapses", "axons_in", "axons_out")
-_COSTS = ("energy_router", "energy_link", "latency_router", "latency_link")
 
 
-def _is_int(value: object) -> bool:
-    return isinstance(value, int | np.integer) and not isinstance(value, bool)
+_ASKED = {
+    "name": "a non-empty text",
+    **dict.fromkeys(("width", "height"), "a whole number, at least one core"),
+    **dict.fromkeys(_LIMITS, "a whole number, 1 or more"),
+}
+
+Count = Annotated[int, Meta(ge=1, le=MAX_LIMIT)]
+Cost = Annotated[float, Meta(ge=0, le=sys.float_info.max)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,17 +38,7 @@ class Chip:
 
     Core id = y * width + x, with x the column and y the row, both from 0.
 
-    Attributes
-    ----------
-    name : what the chip is called in reports
-    width, height : cores in a row, cores in a column
-    neurons : capacity of a core, in units of vertex size
-    synapses : incoming synapses that a core can store, or None for no limit
-    axons_in : distinct source neurons with a synapse in the core, or None
-    axons_out : distinct (source neuron, other core) pairs that leave the core, or None
-    unavailable : sorted ids of the cores that must stay empty
-    energy_router, energy_link : energy of a spike in a router and on a link (pJ, or relative)
-    latency_router, latency_link : time of a spike in a router and on a link (ns, or relative)
+    Energies are in pJ and latencies in ns, or both relative.
 
     Raises
     ------
@@ -48,53 +46,66 @@ class Chip:
         If a value is out of range; the message names it.
     """
 
-    name: str
-    width: int
-    height: int
-    neurons: int = 1024
-    synapses: int | None = None
-    axons_in: int | None = None
-    axons_out: int | None = None
-    unavailable: tuple[int, ...] = ()
-    energy_router: float = 1.0
-    energy_link: float = 0.1
-    latency_router: float = 1.0
-    latency_link: float = 0.01
+    name: Annotated[str, Meta(min_length=1, description="what the chip is called in reports")]
+    width: Annotated[Count, Meta(description="cores in a row")]
+    height: Annotated[Count, Meta(description="cores in a column")]
+    neurons: Annotated[
+        Count, Meta(description="sum of the sizes of the neurons that a core holds")
+    ] = 1024
+    synapses: Annotated[Count | None, Meta(description="incoming synapses that a core stores")] = (
+        None
+    )
+    axons_in: Annotated[
+        Count | None, Meta(description="distinct source neurons with a synapse in a core")
+    ] = None
+    axons_out: Annotated[
+        Count | None,
+        Meta(
+            description="distinct pairs of a neuron and another core that it reaches, "
+            "leaving a core"
+        ),
+    ] = None
+    unavailable: Annotated[
+        tuple[int, ...],
+        Meta(description="cores that stay empty: ids y * width + x, or [x, y] pairs"),
+    ] = ()
+    energy_router: Annotated[Cost, Meta(description="energy of a spike in a router")] = 1.0
+    energy_link: Annotated[
+        Cost, Meta(description="energy of a spike on a link between routers")
+    ] = 0.1
+    latency_router: Annotated[Cost, Meta(description="time of a spike in a router")] = 1.0
+    latency_link: Annotated[Cost, Meta(description="time of a spike on a link between routers")] = (
+        0.01
+    )
 
     def __post_init__(self) -> None:
-        if not isinstance(self.name, str) or not self.name:
-            raise ChipError(f"chip: name is {self.name!r}; give a non-empty text")
-        for side in ("width", "height"):
-            self._check_count(side, "at least one core")
+        for field, kind in _kinds().items():
+            if field != "unavailable":
+                self._check(field, kind)
         if self.width * self.height > MAX_CORES:
             raise ChipError(
                 f"chip {self.name}: {self.width}x{self.height} is more than {MAX_CORES} cores; "
                 "try a smaller mesh"
             )
-        for limit in _LIMITS:
-            if limit == "neurons" or getattr(self, limit) is not None:
-                self._check_count(limit, "1 or more")
-        for cost in _COSTS:
-            value = getattr(self, cost)
-            number = isinstance(value, float | np.floating) or _is_int(value)
-            if not number or not math.isfinite(value) or value < 0:
-                raise ChipError(
-                    f"chip {self.name}: {cost} is {value!r}; give a finite number, 0 or more"
-                )
-            object.__setattr__(self, cost, float(value))
         self._check_unavailable()
 
-    def _check_count(self, field: str, least: str) -> None:
+    def _check(self, field: str, kind: Any) -> None:
         value = getattr(self, field)
-        if not _is_int(value) or value < 1:
-            raise ChipError(f"chip {self.name}: {field} is {value!r}; give a whole number, {least}")
-        if value > MAX_LIMIT:
-            raise ChipError(f"chip {self.name}: {field} is beyond 2^62; give less")
-        object.__setattr__(self, field, int(value))
+        if isinstance(value, np.generic):
+            value = value.item()
+        where = "chip" if field == "name" else f"chip {self.name}"
+        try:
+            object.__setattr__(self, field, msgspec.convert(value, kind))
+        except msgspec.ValidationError as error:
+            if f"<= {MAX_LIMIT}" in str(error):
+                raise ChipError(f"{where}: {field} is beyond 2^62; give less") from error
+            asked = _ASKED.get(field, "a finite number, 0 or more")
+            raise ChipError(f"{where}: {field} is {value!r}; give {asked}") from error
 
     def _check_unavailable(self) -> None:
         for core in self.unavailable:
-            if not _is_int(core) or not 0 <= core < self.cores:
+            whole = isinstance(core, int | np.integer) and not isinstance(core, bool)
+            if not whole or not 0 <= core < self.cores:
                 raise ChipError(
                     f"chip {self.name}: unavailable core {core!r} is outside the "
                     f"{self.width}x{self.height} mesh; core ids run from 0 to {self.cores - 1}"
@@ -147,3 +158,14 @@ class Chip:
         out = {field.name: getattr(self, field.name) for field in fields(self)}
         out["unavailable"] = list(self.unavailable)
         return out
+
+
+@cache
+def _kinds() -> dict[str, Any]:
+    """Of every field what it must be."""
+    return get_type_hints(Chip, include_extras=True)
+
+
+def meanings() -> dict[str, str]:
+    """What each field of a chip is, in the order in which a chip file has them."""
+    return {field: kind.__metadata__[-1].description for field, kind in _kinds().items()}

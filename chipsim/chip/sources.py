@@ -1,4 +1,4 @@
-"""Where the numbers of the presets come from, and what each number of a chip means.
+"""Where the numbers of the presets come from.
 
 What a paper states is cited; what this tool chose is said to be its own model.
 """
@@ -6,22 +6,6 @@ What a paper states is cited; what this tool chose is said to be its own model.
 from __future__ import annotations
 
 from chipsim.chip.model import Chip
-
-MEANINGS = {
-    "name": "what the chip is called in reports",
-    "width": "cores in a row",
-    "height": "cores in a column",
-    "neurons": "sum of the sizes of the neurons that a core holds",
-    "synapses": "incoming synapses that a core stores",
-    "axons_in": "distinct source neurons with a synapse in a core",
-    "axons_out": "distinct pairs of a neuron and another core that it reaches, leaving a core",
-    "unavailable": "cores that stay empty: ids y * width + x, or [x, y] pairs",
-    "energy_router": "energy of a spike in a router",
-    "energy_link": "energy of a spike on a link between routers",
-    "latency_router": "time of a spike in a router",
-    "latency_link": "time of a spike on a link between routers",
-}
-"""What each field of a chip is, in the order in which a chip file has them."""
 
 _ENERGIES, _LATENCIES = ("energy_router", "energy_link"), ("latency_router", "latency_link")
 

@@ -252,16 +252,14 @@ def _decide_moves(level, request, pointer, active, listed, moves, working, depth
 
 
 @njit(cache=True, nogil=True)
-def _advance(
-    routers, sources, feed, tally, scalars, width, depth, bits, pause, last, begin, end, earliest
-):
-    """Run from cycle scalars[CYCLE] to `pause`, or until all is delivered; returns whether it is.
+def _advance(routers, sources, feed, tally, scalars, layout, times):
+    """Run from cycle scalars[CYCLE] to the pause, or until all is delivered; says whether it is.
 
-    last : cycle that is not run any more; where nothing happens until after `pause` the run may go
-        on as far as this
-    begin, end : the window; packets that are created in it are to be delivered
-    earliest : cycle from which the run may end because all is delivered
+    layout, times : a `Layout` and `Times` of the run
     """
+    width, depth, bits = layout.width, layout.depth, layout.bits
+    pause, last, begin = times.pause, times.last, times.begin
+    end, earliest = times.end, times.earliest
     column, level, first, request = routers.column, routers.level, routers.first, routers.request
     flits, pointer = routers.flits, routers.pointer
     active, listed, moves = routers.active, routers.listed, routers.moves

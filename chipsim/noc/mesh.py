@@ -20,7 +20,7 @@ from chipsim.noc.kernel import (
     _advance,
     _start,
 )
-from chipsim.noc.state import Feed, Routers, Sources, Tally
+from chipsim.noc.state import Feed, Layout, Routers, Sources, Tally, Times
 from chipsim.protocols import Int64Array
 
 DEPTH = 4
@@ -140,6 +140,7 @@ class Run:
 
         The kernel is left every few thousand cycles, so that Ctrl-C is heard.
         """
+        layout = Layout(self.mesh.width, self.mesh.depth, self.mesh.node_bits)
         done = False
         while not done and self.cycle < cycle:
             stop = min(cycle, self.cycle + CHUNK)
@@ -151,13 +152,8 @@ class Run:
                     self.feed,
                     self.tally,
                     self.scalars,
-                    self.mesh.width,
-                    self.mesh.depth,
-                    self.mesh.node_bits,
-                    stop,
-                    cycle,
-                    *self.window,
-                    earliest,
+                    layout,
+                    Times(stop, cycle, *self.window, earliest),
                 )
             )
             if advance is not None:

@@ -82,6 +82,31 @@ class Feed(NamedTuple):
     guide: Int32Array
 
 
+class Layout(NamedTuple):
+    """Columns of the mesh, flits that a FIFO holds, and bits of a flit that name its target."""
+
+    width: int
+    depth: int
+    bits: int
+
+
+class Times(NamedTuple):
+    """Cycles between which a call of the kernel runs and counts.
+
+    pause : cycle before which the call ends
+    last : cycle that is not run any more; where nothing happens until after `pause` the run may go
+        on as far as this
+    begin, end : the window; packets that are created in it are to be delivered
+    earliest : cycle from which the run may end because all is delivered
+    """
+
+    pause: int
+    last: int
+    begin: int
+    end: int
+    earliest: int
+
+
 class Tally(NamedTuple):
     """What is counted, of the cycles and of the packets of the window.
 

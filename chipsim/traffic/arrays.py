@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -62,6 +62,16 @@ class Traffic:
     profile: Profile
 
 
+class Units(NamedTuple):
+    """What 1 means in weights and in rates."""
+
+    weight: float = 1.0
+    rate: float = 1.0
+
+
+UNITS = Units()
+
+
 def measure(
     chip: Chip,
     core: Int32Array,
@@ -70,8 +80,7 @@ def measure(
     sizes: Int64Array,
     rates: Int64Array | None = None,
     undirected: bool = False,
-    weight_unit: float = 1.0,
-    rate_unit: float = 1.0,
+    units: Units = UNITS,
     threads: int = 1,
     scratch: Path | None = None,
 ) -> Traffic:
@@ -89,8 +98,10 @@ def measure(
         threads read blocks themselves; an iterable is drawn from in the caller's thread, a few
         blocks ahead.
     sizes : ndarray[int64], shape (neurons,), capacity that a neuron uses, >= 0
-    rates : ndarray[int64], shape (neurons,), in ``rate_unit``, >= 0
+    rates : ndarray[int64], shape (neurons,), in units of rates, >= 0
         Firing rates; None for the largest weight of each neuron's outgoing synapses.
+    units
+        Of weights and of rates; where rates come from the weights, theirs is that of the weights.
     undirected
         Each edge is listed as outgoing at both of its ends. It is one flow, from the lower to
         the higher vertex id, in all unicast sums; and two synapses, one each way, in the multicast
@@ -107,7 +118,7 @@ def measure(
         If the arrays do not belong together, or a sum would exceed 2^62.
     """
     core, sizes, rates = _checked(core, sizes, rates)
-    for name, unit in (("weight_unit", weight_unit), ("rate_unit", rate_unit)):
+    for name, unit in zip(("weight_unit", "rate_unit"), units, strict=True):
         if not 0 < unit < np.inf:
             raise ChipError(f"{name} is {unit!r}; give a positive number")
     sweep = Sweep(chip, core, sizes, rates, undirected, scratch)
@@ -124,8 +135,8 @@ def measure(
     pairs = sweep.pairs.table()
     flows = follow(chip, pairs, np.flatnonzero(sweep.usage.count), threads)
     return Traffic(
-        weight_unit=weight_unit,
-        rate_unit=weight_unit if rates is None else rate_unit,
+        weight_unit=units.weight,
+        rate_unit=units.weight if rates is None else units.rate,
         pairs=pairs,
         totals=flows.totals,
         unicast_links=flows.links,

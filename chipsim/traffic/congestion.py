@@ -22,7 +22,7 @@ that keeps traffic local. All terms are positive, so nothing cancels.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numba import njit
@@ -31,8 +31,7 @@ from chipsim.chip.model import Chip
 from chipsim.protocols import FloatArray, Int32Array, Int64Array
 
 
-@dataclass(frozen=True, slots=True)
-class Walks:
+class Walks(NamedTuple):
     """Probabilities that a spike visits the router b rows and a columns away, at [b, a].
 
     inside : if its target is farther away in both directions
@@ -65,7 +64,7 @@ def router_loads(
     load = np.zeros((chip.height, chip.width), dtype=np.float64)
     lines = np.empty((2, chip.width), dtype=np.float64)
     grid = np.zeros_like(load)
-    _spread(source, target, weight, walks.inside, walks.down, walks.across, grid, lines, load)
+    _spread(source, target, weight, walks, grid, lines, load)
     return load
 
 
@@ -96,7 +95,7 @@ def _fill_walks(inside, down, across):
 
 
 @njit(cache=True, nogil=True)
-def _spread(source, target, weight, inside, down, across, grid, lines, load):
+def _spread(source, target, weight, walks, grid, lines, load):
     """Add the router loads of all flows to ``load``; ``grid`` is zero before and after.
 
     grid : (height, width), weights of the source at work by target
@@ -124,25 +123,19 @@ def _spread(source, target, weight, inside, down, across, grid, lines, load):
         for q in range(4):
             # A line between quadrants is read, and cleared, by the first one that owns it.
             if far[q, 0] >= 0:
-                _quadrant(
-                    grid,
-                    lines,
-                    load,
-                    y0,
-                    x0,
-                    1 if q < 2 else -1,
-                    1 if q % 2 == 0 else -1,
-                    far[q, 0],
-                    far[q, 1],
-                    inside,
-                    down,
-                    across,
-                )
+                steps = 1 if q < 2 else -1, 1 if q % 2 == 0 else -1
+                _quadrant(grid, lines, load, walks, (y0, x0), steps, far[q, 0], far[q, 1])
 
 
 @njit(cache=True, nogil=True)
-def _quadrant(grid, lines, load, y0, x0, step_y, step_x, rows, columns, inside, down, across):
-    """Load of the routers up to ``rows`` and ``columns`` away, from the farthest row inwards."""
+def _quadrant(grid, lines, load, walks, source, steps, rows, columns):
+    """Load of the routers up to ``rows`` and ``columns`` away, from the farthest row inwards.
+
+    source, steps : row and column of the source core, and the direction in each, 1 or -1
+    """
+    y0, x0 = source
+    step_y, step_x = steps
+    inside, down, across = walks.inside, walks.down, walks.across
     beyond_column = lines[0]  # weight farther away in the column
     beyond_both = lines[1]
     for i in range(columns + 1):

@@ -9,6 +9,7 @@ one thread; what belongs to targets is added up. Everything is exact, in weight 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numba import njit
@@ -68,10 +69,8 @@ class Profile:
         flows of a source. Threads may call it at once for different sources.
         """
         incoming, distances = np.zeros_like(self.incoming), np.zeros_like(self.distances)
-        _send(
-            source, target, weight, chip.width, self.outgoing, self.within, self.destination,
-            self.share, incoming, distances,
-        )  # fmt: skip
+        sums = _Sums(self.outgoing, incoming, self.within, distances, self.destination, self.share)
+        _send(source, target, weight, chip.width, sums)
         return incoming, distances
 
     def receive(self, part: tuple[Int64Array, Int64Array]) -> None:
@@ -85,9 +84,22 @@ def destinations_kept(chip: Chip) -> int:
     return min(chip.cores - 1, DESTINATIONS // chip.cores)
 
 
+class _Sums(NamedTuple):
+    """The arrays of a `Profile` that the kernel writes to."""
+
+    outgoing: Int64Array
+    incoming: Int64Array
+    within: Int64Array
+    distances: Int64Array
+    destination: Int32Array
+    share: Int64Array
+
+
 @njit(cache=True, nogil=True)
-def _send(source, target, weight, width, outgoing, within, destination, share, incoming, distances):
+def _send(source, target, weight, width, sums):
     """Sums by source, target and distance; the first rows of ``share`` stay sorted, falling."""
+    outgoing, incoming, within = sums.outgoing, sums.incoming, sums.within
+    distances, destination, share = sums.distances, sums.destination, sums.share
     kept = destination.shape[1]
     for i in range(len(source)):
         s = source[i]

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from pathlib import Path
 from threading import Lock
+from typing import NamedTuple
 
 import numpy as np
 from numba import njit
@@ -60,11 +61,13 @@ class Sweep:
         scratch: Path | None = None,
     ) -> None:
         self._chip = chip
-        self._core = core
-        self._rates = np.zeros(0, dtype=np.int64) if rates is None else rates
-        self._has_rates = rates is not None
-        self._undirected = undirected
-        self._columns, self._rows = chip.coordinates()
+        self._mapping = _Mapping(
+            core,
+            np.zeros(0, dtype=np.int64) if rates is None else rates,
+            rates is not None,
+            undirected,
+            *chip.coordinates(),
+        )
         self.usage = Usage.zeros(chip.cores)
         bad = _fill(core, sizes, self.usage.count, self.usage.neurons)
         if bad >= 0:
@@ -87,35 +90,15 @@ class Sweep:
         with self._lock:
             tally = self._idle.pop() if self._idle else _Tally(self._chip)
         tally.reserve(len(targets), degree)
-        mine = self._core[first : first + len(indptr) - 1]
+        mine = self._mapping.core[first : first + len(indptr) - 1]
         # Neurons of a core side by side: their synapses add up before they meet the pair sums.
         order = np.argsort(mine, kind="stable")
         n, connectivity, tree_hops, unicast_hops, unicast_about = _sweep(
-            first,
-            order,
-            indptr,
-            targets,
-            weights,
-            self._core,
-            self._rates,
-            self._has_rates,
-            self._undirected,
-            self._columns,
-            self._rows,
-            tally.serial,
-            tally.cells,
-            tally.extents,
-            tally.ends,
-            tally.reached,
-            tally.touched,
-            tally.bits,
-            tally.axons_out,
-            tally.tree_links,
-            tally.keys,
-            tally.sums,
-        )
+            _Block(first, order, indptr, targets, weights), self._mapping, tally.serial,
+            tally.arrays,
+        )  # fmt: skip
         tally.serial += len(mine)
-        self.pairs.add(tally.keys[:n], tally.sums[:n])
+        self.pairs.add(tally.arrays.keys[:n], tally.arrays.sums[:n])
         with self._lock:
             self._idle.append(tally)
             self.connectivity += int(connectivity)
@@ -130,10 +113,10 @@ class Sweep:
     def finish(self) -> None:
         """Add up what the threads have gathered."""
         for tally in self._idle:
-            self.usage.synapses[:] += tally.cells[:, _SYNAPSES]
-            self.usage.axons_in[:] += tally.cells[:, _AXONS]
-            self.usage.axons_out[:] += tally.axons_out
-            self.tree_links += tally.tree_links
+            self.usage.synapses[:] += tally.arrays.cells[:, _SYNAPSES]
+            self.usage.axons_in[:] += tally.arrays.cells[:, _AXONS]
+            self.usage.axons_out[:] += tally.arrays.axons_out
+            self.tree_links += tally.arrays.tree_links
         self._idle.clear()
 
     def _check(
@@ -142,7 +125,7 @@ class Sweep:
         """Refuse what would make the kernel leave its arrays; returns the largest degree."""
         where = f"block of vertex {first}"
         count = len(indptr) - 1
-        neurons = len(self._core)
+        neurons = len(self._mapping.core)
         if count < 0 or first < 0 or first + count > neurons:
             raise ChipError(
                 f"{where}: it holds {count} vertices, the mapping {neurons} neurons; "
@@ -160,7 +143,28 @@ class Sweep:
         return int(degree)
 
 
-class _Tally:
+class _Block(NamedTuple):
+    """A block for the kernel: its vertices are visited in ``order`` (by core, ascending)."""
+
+    first: int
+    order: Int64Array
+    indptr: Int64Array
+    targets: Int32Array
+    weights: Int64Array
+
+
+class _Mapping(NamedTuple):
+    """What the kernel has to know of all neurons and of the coordinates of the cores."""
+
+    core: Int32Array
+    rates: Int64Array
+    has_rates: bool
+    undirected: bool
+    columns: Int32Array
+    rows: Int32Array
+
+
+class _Arrays(NamedTuple):
     """Sums and scratch of one thread at a time.
 
     cells : (cores, 4), columns as above. A stamp equals the serial number of the neuron at work
@@ -170,29 +174,52 @@ class _Tally:
     ends, reached : core of every synapse of a neuron, and the distinct ones
     touched : (cores + 1,), the cores with weight from the source core at work
     bits : (cores / 32,), the same as a set of bits; zero between uses
+    tree_links : (4, height + 1, width + 1): differences of the multicast link loads
     keys, sums : the run for PairSums
     """
 
+    cells: Int64Array
+    extents: Int64Array
+    ends: Int32Array
+    reached: Int32Array
+    touched: Int32Array
+    bits: Int64Array
+    axons_out: Int64Array
+    tree_links: Int64Array
+    keys: Int64Array
+    sums: Int64Array
+
+
+class _Tally:
+    """The arrays of one thread at a time, and the serial number of its next neuron."""
+
     def __init__(self, chip: Chip) -> None:
         self.serial = 0
-        self.cells = np.zeros((chip.cores, 4), dtype=np.int64)
-        self.cells[:, _STAMP] = -1
-        self.extents = np.full((chip.width, 4), -1, dtype=np.int64)
-        self.touched = np.zeros(chip.cores + 1, dtype=np.int32)
-        self.bits = np.zeros((chip.cores + 31) // 32, dtype=np.int64)
-        self.axons_out = np.zeros(chip.cores, dtype=np.int64)
-        self.tree_links = new_differences(chip)
-        self.keys = self.sums = np.zeros(0, dtype=np.int64)
-        self.ends = self.reached = np.zeros(0, dtype=np.int32)
+        cells = np.zeros((chip.cores, 4), dtype=np.int64)
+        cells[:, _STAMP] = -1
+        self.arrays = _Arrays(
+            cells=cells,
+            extents=np.full((chip.width, 4), -1, dtype=np.int64),
+            ends=np.zeros(0, dtype=np.int32),
+            reached=np.zeros(0, dtype=np.int32),
+            touched=np.zeros(chip.cores + 1, dtype=np.int32),
+            bits=np.zeros((chip.cores + 31) // 32, dtype=np.int64),
+            axons_out=np.zeros(chip.cores, dtype=np.int64),
+            tree_links=new_differences(chip),
+            keys=np.zeros(0, dtype=np.int64),
+            sums=np.zeros(0, dtype=np.int64),
+        )
 
     def reserve(self, synapses: int, degree: int) -> None:
-        """Make room for a block of ``synapses``, at most ``degree`` of them of one neuron."""
-        if len(self.keys) < synapses:
-            self.keys = np.empty(synapses, dtype=np.int64)
-            self.sums = np.empty(synapses, dtype=np.int64)
-        if len(self.ends) < degree:
-            self.ends = np.empty(degree, dtype=np.int32)
-            self.reached = np.empty(degree + 1, dtype=np.int32)
+        """Hold a block of ``synapses``, at most ``degree`` of them of one neuron."""
+        if len(self.arrays.keys) < synapses:
+            self.arrays = self.arrays._replace(
+                keys=np.empty(synapses, dtype=np.int64), sums=np.empty(synapses, dtype=np.int64)
+            )
+        if len(self.arrays.ends) < degree:
+            self.arrays = self.arrays._replace(
+                ends=np.empty(degree, dtype=np.int32), reached=np.empty(degree + 1, dtype=np.int32)
+            )
 
 
 def _bad_neuron(chip: Chip, neuron: int, core: Int32Array, sizes: Int64Array) -> str:
@@ -290,38 +317,19 @@ def _flush(source, cells, touched, n, bits, out_keys, out_sums, at):
 
 
 @njit(cache=True, nogil=True)
-def _sweep(
-    first,
-    order,
-    indptr,
-    targets,
-    weights,
-    core,
-    rates,
-    has_rates,
-    undirected,
-    columns,
-    rows,
-    serial,
-    cells,
-    extents,
-    ends,
-    reached,
-    touched,
-    bits,
-    axons_out,
-    diff,
-    out_keys,
-    out_sums,
-):
-    """All that one block adds, its vertices visited in ``order`` (grouped by core, ascending).
-
-    diff : (4, height + 1, width + 1): differences of the multicast link loads; the other arrays
-    are those of `_Tally`
+def _sweep(block, mapping, serial, arrays):
+    """All that one block adds; a `_Block`, a `_Mapping` and the `_Arrays` of a thread.
 
     Returns the length of the run, the connectivity, the hops of the trees in float64, and the hops
     of a packet to each synapse at the same rates, exactly and in float64.
     """
+    first, order, indptr = block.first, block.order, block.indptr
+    targets, weights = block.targets, block.weights
+    core, rates, columns, rows = mapping.core, mapping.rates, mapping.columns, mapping.rows
+    has_rates, undirected = mapping.has_rates, mapping.undirected
+    cells, extents, ends, reached = arrays.cells, arrays.extents, arrays.ends, arrays.reached
+    touched, bits, axons_out = arrays.touched, arrays.bits, arrays.axons_out
+    diff, out_keys, out_sums = arrays.tree_links, arrays.keys, arrays.sums
     n_out = np.int64(0)  # not a literal: `_flush` would be compiled for it, too
     n_touched = 0
     connectivity = 0

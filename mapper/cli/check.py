@@ -43,16 +43,16 @@ def run(options: argparse.Namespace) -> int:
     from mapper.runtime.memory_plan import enough_memory, make_plan
 
     settings = tuning.settings_of(options)
-    chip, wishes = common.chip_of(options), common.wishes_of(options)
+    chip, file = common.chip_of(options), common.constraints_of(options)
     with (
         common.open_network(options, options.network) as original,
         common.split_network(options, original, chip) as (network, helpers),
     ):
         common.compile_kernels(options, "check")
         found = demands(network, chip, common.threads_of(options))
-        if wishes is not None:
+        if file is not None:
             count = 0 if helpers is None else helpers.count
-            constraints = read_constraints(wishes, chip, original, count)
+            constraints = read_constraints(file, chip, original, count)
             job = make_job(network, chip, common.threads_of(options), constraints)
             constraints.require_fit(chip, job.load.sizes, job.fans)
         plan = make_plan(network, chip, settings)
@@ -61,7 +61,7 @@ def run(options: argparse.Namespace) -> int:
             enough = enough_memory(network, chip, settings)
     fits = all(demand.fits for demand in found)
     result = {
-        "fits": fits and not plan.lacking,
+        "fits": fits and not plan.shortage,
         "demands": [
             {**asdict(d), "fits": d.fits, "lacking": max(0, d.needed - d.available)} for d in found
         ],
@@ -76,13 +76,13 @@ def run(options: argparse.Namespace) -> int:
         (d.limit, d.needed, d.available, d.largest, d.per_core, "yes" if d.fits else "NO")
         for d in found
     ]
-    heads = ("limit", "needed", "on the chip", "largest vertex", "of a core", "fits")
+    heads = ("limit", "needed", "available", "largest vertex", "per core", "fits")
     table = columns(f"{options.network.name} on {chip.name}", heads, rows)
     common.emit(options, result, [table, planned(plan)])
     if sample is not None:
         common.say(options, f"note: {sample.told(enough)}")
-    if plan.lacking:
-        common.complain(f"does not fit: {plan.lacking}")
+    if plan.shortage:
+        common.complain(f"does not fit: {plan.shortage}")
         fits = False
     for demand in found:
         if not demand.fits:

@@ -205,7 +205,7 @@ def _mapping(options: argparse.Namespace) -> dict[str, Any]:
 
     found, helpers = read_folder(options.network, export)
     if helpers and not exporter.helpers:
-        common.say(options, f"note: {helpers:,} helpers of split neurons left out")
+        common.say(options, f"note: {helpers:,} relay neurons of split neurons left out")
     if "weights" in found:
         common.say(options, f"note: {exporter.name} {TAKEN[found['weights']]}")
     if "losses" in found:

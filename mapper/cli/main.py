@@ -69,9 +69,21 @@ class HelpFormatter(argparse.RawDescriptionHelpFormatter):
         super().__init__(prog, max_help_position=29)
 
 
+class Parser(argparse.ArgumentParser):
+    """Says of a word that is none of an argument's choices what the others say of theirs."""
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        if action.choices is not None and value not in action.choices:
+            from storage.jsontext import shown
+
+            known = ", ".join(map(str, action.choices))
+            text = f"{shown(value)} is not known; choose from {known}"
+            raise argparse.ArgumentError(action, text)
+
+
 def build_parser(command: str | None = None) -> argparse.ArgumentParser:
     """The parser; only `command` gets its arguments, so that the others need not be imported."""
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="mapper",
         description="Maps neural networks onto many-core neuromorphic chips.",
         epilog=EPILOG,

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from chipsim.chip.model import Chip
     from mapper.inputs.listener import Listener
     from mapper.inputs.source import Effort, Source
-    from mapper.limits.constraints import WishFile
+    from mapper.limits.constraints import ConstraintFile
     from mapper.limits.relays import Helpers
     from mapper.runtime.memory_plan import Plan
     from storage.store.meta import NetworkMeta
@@ -174,11 +174,11 @@ def split_network(
         yield found
 
 
-def wishes_of(options: argparse.Namespace) -> WishFile | None:
+def constraints_of(options: argparse.Namespace) -> ConstraintFile | None:
     """The file of constraints that the command line names, or None."""
-    from mapper.limits.constraints import WishFile
+    from mapper.limits.constraints import ConstraintFile
 
-    return None if options.constraints is None else WishFile.read(options.constraints)
+    return None if options.constraints is None else ConstraintFile.read(options.constraints)
 
 
 def named_chip(text: str) -> Chip:

@@ -94,8 +94,8 @@ def run(options: argparse.Namespace) -> int:
         common.say(options, f"{output}: is complete already")
         return _tell(options, report, output)
     tuning.tell_unread(options, settings)
-    wishes = common.wishes_of(options)
-    run_here["constraints"] = None if wishes is None else wishes.raw.hex()
+    constraint_file = common.constraints_of(options)
+    run_here["constraints"] = None if constraint_file is None else constraint_file.raw.hex()
     run_here["columns"] = None if options.columns is None else asdict(options.columns)
     run_here["rates"] = None
     if isinstance(options.rates, str):
@@ -106,7 +106,12 @@ def run(options: argparse.Namespace) -> int:
     run_here["split neurons"] = options.split_neurons
     source = common.source_of(options, options.network)
     request = MapRequest(
-        source, chip, settings, wishes, options.split_neurons, ("mapper", *options.arguments)
+        source,
+        chip,
+        settings,
+        constraint_file,
+        options.split_neurons,
+        ("mapper", *options.arguments),
     )
     stop = Stop(GRACE)
     with output_folder(output, options.force, options.resume, run_here) as work:
@@ -122,8 +127,8 @@ def run(options: argparse.Namespace) -> int:
             write_results(folder, report, mapping, chip, helpers)
             loads = Loads.of(mapping.traffic)
             write_page(folder / PAGE, [make_view(real_path(output).name, report, loads)])
-            if wishes is not None:
-                write_file(folder / CONSTRAINTS, wishes.raw)
+            if constraint_file is not None:
+                write_file(folder / CONSTRAINTS, constraint_file.raw)
             if not options.keep_scratch:  # last: who is killed before goes on behind all steps
                 shutil.rmtree(folder / SCRATCH, ignore_errors=True)
                 (folder / SPLIT).unlink(missing_ok=True)
@@ -148,7 +153,8 @@ def _tell(options: argparse.Namespace, report: dict[str, Any], output: Path) -> 
     used = report["resources"]
     rows = [("neurons", report["network"]["neurons"]), ("synapses", report["network"]["synapses"])]
     if report.get("split"):
-        rows += [(f"split {name}", report["split"][name]) for name in ("neurons", "helpers")]
+        split = report["split"]
+        rows += [("split neurons", split["neurons"]), ("relay neurons", split["helpers"])]
     rows += [
         ("seconds", used["seconds"]),
         ("peak memory", size(used["peak_rss_bytes"])),

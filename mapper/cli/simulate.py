@@ -190,7 +190,7 @@ def _simulate(options: argparse.Namespace) -> int:
 
     from mapper.cli.report import measure_folder
     from mapper.evaluation.offered_load import offered_load
-    from mapper.evaluation.simulate import Wish, simulate, tables
+    from mapper.evaluation.simulate import SimulationRequest, simulate, tables
     from mapper.report.make import PAGE, view_folder, write_page
     from mapper.results.output import REPORT, network_of, read_report
     from storage.files import write_file
@@ -198,7 +198,9 @@ def _simulate(options: argparse.Namespace) -> int:
 
     report = read_report(options.path)
     warmup = options.cycles // 2 if options.warmup is None else options.warmup
-    wish = Wish(options.cycles, warmup, options.load_scale, options.seed, not options.no_saturation)
+    request = SimulationRequest(
+        options.cycles, warmup, options.load_scale, options.seed, not options.no_saturation
+    )
     packets = options.packets or "synapse"
     with NetworkFile(network_of(options.path, options.network, report)) as network:
         common.compile_kernels(options, "simulate")
@@ -213,7 +215,7 @@ def _simulate(options: argparse.Namespace) -> int:
             memory=common.memory_of(options),
         )
     with common.fraction_bar(options, "simulating") as progress:
-        found = {"packets_per": packets, **simulate(offered, wish, progress)}
+        found = {"packets_per": packets, **simulate(offered, request, progress)}
     report["simulation"] = found
     write_file(options.path / REPORT, (json.dumps(report, indent=1) + "\n").encode())
     mesh = f"{offered.mesh.width}x{offered.mesh.height}, {offered.mesh.depth} flits an input"

@@ -19,7 +19,7 @@ from chipsim.chip.model import Chip
 from chipsim.chip.presets import from_fields
 from chipsim.noc.demand import Demand
 from chipsim.noc.mesh import DEPTH, Mesh
-from chipsim.traffic.arrays import Traffic, measure
+from chipsim.traffic.arrays import Traffic, Units, measure
 from mapper.errors import MapperError
 from mapper.evaluation.mapped import open_mapped
 from mapper.results.output import MAPPING
@@ -155,7 +155,7 @@ def _measure(
         core,
         _OnePerCore(network, core, chip.cores, rate.stored if rate else None),
         sizes=network.vertex_sizes(),
-        weight_unit=unit,
+        units=Units(unit),
         threads=threads,
         scratch=scratch,
     )

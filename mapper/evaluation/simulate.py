@@ -36,7 +36,7 @@ Progress = Callable[[float], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class SimulationRequest:
     """What the user asked for.
 
     cycles, warmup : cycles that are measured, and before them
@@ -51,32 +51,32 @@ class Wish:
 
 
 def simulate(
-    offered: Offered, wish: Wish, progress: Progress = lambda done: None
+    offered: Offered, request: SimulationRequest, progress: Progress = lambda done: None
 ) -> dict[str, Any]:
     """Run the model: the part `simulation` of report.json.
 
     Raises `MapperError` if the load is more than a node can send.
     """
-    demand = offered.scaled(wish.scale)
-    span = wish.warmup + wish.cycles
+    demand = offered.scaled(request.scale)
+    span = request.warmup + request.cycles
     # Shares of the time that the two parts take, roughly.
-    share = 1 / (1 + TRIED / SHORTER) if wish.saturation else 1.0
+    share = 1 / (1 + TRIED / SHORTER) if request.saturation else 1.0
     load = measure_load(
         offered.mesh,
         demand,
-        cycles=wish.cycles,
-        warmup=wish.warmup,
-        seed=wish.seed,
+        cycles=request.cycles,
+        warmup=request.warmup,
+        seed=request.seed,
         advance=lambda cycle: progress(min(1.0, cycle / span) * share),
     )
     found = None
-    if wish.saturation:
+    if request.saturation:
         found = find_saturation(
             offered.mesh,
             offered.demand,
-            cycles=-(-wish.cycles // SHORTER),
-            warmup=-(-wish.warmup // SHORTER),
-            seed=wish.seed,
+            cycles=-(-request.cycles // SHORTER),
+            warmup=-(-request.warmup // SHORTER),
+            seed=request.seed,
             tried=lambda runs: progress(min(1.0, share + (1 - share) * runs / TRIED)),
         )
     links, received = demand.expected(offered.mesh)
@@ -87,9 +87,9 @@ def simulate(
         "cycles": load.cycles,
         "warmup": load.warmup,
         "drained": load.drained,
-        "seed": wish.seed,
-        "load_scale": wish.scale,
-        "tick_cycles": _over(offered.tick_cycles, wish.scale),
+        "seed": request.seed,
+        "load_scale": request.scale,
+        "tick_cycles": _over(offered.tick_cycles, request.scale),
         "flits_per_tick": offered.rate,
         "flits_per_tick_own_core": offered.own,
         "offered": load.offered,

@@ -14,7 +14,7 @@ from mapper.errors import CheckFailedError
 from mapper.evaluation.verify import Connections, SlowReader
 from mapper.evaluation.verify_split import SplitReader, check_counts, read_table, require_arrays
 from mapper.evaluation.verify_traffic import Flows, Links
-from mapper.limits.constraints import WishFile, broken, read_wishes
+from mapper.limits.constraints import ConstraintFile, broken, constraints_in
 from storage.jsontext import shown
 
 UNICAST = "multicast.unicast_hops_total"  # which reports of older versions lack
@@ -48,7 +48,9 @@ def verify_mapping(folder: Path, report: dict[str, Any], network: Path) -> dict[
             walk = _Walk(reader, core, chip)
         else:
             if table.core.min() < 0 or table.core.max() >= cores:
-                raise CheckFailedError(f"{folder}: a core id of a helper is outside 0..{cores - 1}")
+                raise CheckFailedError(
+                    f"{folder}: a core id of a relay neuron is outside 0..{cores - 1}"
+                )
             core = np.concatenate([core, table.core])
             walk = _Walk(SplitReader(reader, table, folder), core, chip)
         unit = reader.meta["weight_unit"]
@@ -225,7 +227,7 @@ def _check_constraints(
         return np.flatnonzero(reader.attribute("population") == labels.index(name))
 
     chip = from_fields(report["chip"], f"{path.parent}: chip of the report")
-    fault = broken(read_wishes(WishFile.read(path), chip, core.size, ids), core)
+    fault = broken(constraints_in(ConstraintFile.read(path), chip, core.size, ids), core)
     if fault:
         raise CheckFailedError(fault)
 

@@ -58,12 +58,14 @@ def read_table(path: Path, neurons: int) -> Table | None:
     if not found or (found == names and not columns[0].size):
         return None
     if found != names:
-        raise CheckFailedError(f"{path}: its table of helpers lacks a column")
+        raise CheckFailedError(f"{path}: its table of relay neurons lacks a column")
     if any(column.dtype.kind not in "iu" for column in columns):
-        raise CheckFailedError(f"{path}: its table of helpers holds no whole numbers")
+        raise CheckFailedError(f"{path}: its table of relay neurons holds no whole numbers")
     columns = [column.astype(np.int64) for column in columns]
     if len({column.shape for column in columns}) != 1 or columns[0].ndim != 1:
-        raise CheckFailedError(f"{path}: the columns of its table of helpers differ in length")
+        raise CheckFailedError(
+            f"{path}: the columns of its table of relay neurons differ in length"
+        )
     table = Table(*columns)
     for name, ids in (("neuron", table.neuron), ("first", table.first), ("last", table.last)):
         if ids.size and (ids.min() < 0 or ids.max() >= neurons):
@@ -72,9 +74,9 @@ def read_table(path: Path, neurons: int) -> Table | None:
     same = np.diff(table.neuron[order]) == 0
     overlap = same & (table.first[order][1:] <= table.last[order][:-1])
     if overlap.any() or (table.first > table.last).any():
-        raise CheckFailedError(f"{path}: the sources of two helpers of a neuron overlap")
+        raise CheckFailedError(f"{path}: the sources of two relay neurons of a neuron overlap")
     if np.any(order != np.arange(order.size)):
-        raise CheckFailedError(f"{path}: helpers are not ordered by neuron and source")
+        raise CheckFailedError(f"{path}: relay neurons are not ordered by neuron and source")
     return table
 
 
@@ -122,7 +124,7 @@ class SplitReader:
             yield Connections(part.owner, other, part.incoming, part.size, part.weight)
         if not counts.all():
             empty = int(np.flatnonzero(counts == 0)[0])
-            raise CheckFailedError(f"{self._folder}: helper {empty} has no synapses")
+            raise CheckFailedError(f"{self._folder}: relay neuron {empty} has no synapses")
         own = n + np.arange(table.core.size)
         nothing, ones = np.zeros(own.size, np.int64), np.ones(own.size, np.int64)
         yield Connections(own, table.neuron, nothing, ones, weights)
@@ -139,7 +141,7 @@ class SplitReader:
         if missing.any():
             k = int(np.flatnonzero(missing)[0])
             raise CheckFailedError(
-                f"{self._folder}: the synapse from {source[k]} to {target[k]} has no helper, "
+                f"{self._folder}: the synapse from {source[k]} to {target[k]} has no relay neuron, "
                 "though that neuron was split"
             )
         return helper, source, part.weight[there]
@@ -155,6 +157,6 @@ def check_counts(folder: Path, stated: Any, table: Table | None) -> None:
         found = [int(each.size), int(table.core.size), int(each.max())]
     if said != found:
         raise CheckFailedError(
-            f"{folder}: report.json says {said} of neurons split, helpers, and helpers of a "
-            f"neuron; mapping.npz has {found}"
+            f"{folder}: report.json says {said} of neurons split, relay neurons, and "
+            f"relay neurons per neuron; mapping.npz has {found}"
         )

@@ -104,8 +104,8 @@ class MappedRun:
         """Raises `MapperError` if neurons were split: `what` has no place for helpers."""
         if self.helpers:
             raise MapperError(
-                f"{self.folder}: has {self.helpers} helpers of split neurons, which {what} cannot "
-                "hold; map the network without splitting neurons"
+                f"{self.folder}: has {self.helpers} relay neurons of split neurons, which {what} "
+                "cannot hold; map the network without splitting neurons"
             )
 
 

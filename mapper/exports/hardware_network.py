@@ -69,7 +69,7 @@ def tables_of(folder: Path, network: SpikingNetwork, shape: CoreShape) -> ChipTa
     core = load_mapping(path, network.neurons, chip)
     if load_helpers(path, chip, network.neurons, network.source.size) is not None:
         raise MapperError(
-            f"{path}: has helpers for neurons with many synapses, which spike a tick late; "
+            f"{path}: has relay neurons for neurons with many synapses, which spike a tick late; "
             "map the network without splitting neurons"
         )
     try:

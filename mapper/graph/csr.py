@@ -1,35 +1,57 @@
-"""Graphs held in memory: one array of neighbours, row after row (compressed sparse rows)."""
+"""Graphs held in memory: one array of neighbours, row after row (compressed sparse rows).
+
+Kernels take a `Chunk` or a `Csr` as one argument: a named tuple, whose fields they unpack.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from storage.graph import Block
 
-@njit(cache=True, nogil=True)
-def _extract(indptr, ids, weights, side, wanted, local, members, sub_indptr, sub_ids, sub_weights):
-    """The subgraph of the vertices on one side."""
-    count = 0
-    for v in range(side.size):
-        if side[v] == wanted:
-            local[v] = count
-            members[count] = v
-            count += 1
-    at = 0
-    sub_indptr[0] = 0
-    for i in range(count):
-        v = members[i]
-        for e in range(indptr[v], indptr[v + 1]):
-            if side[ids[e]] == wanted:
-                sub_ids[at] = local[ids[e]]
-                sub_weights[at] = weights[e]
-                at += 1
-        sub_indptr[i + 1] = at
-    return count, at
+
+class Chunk(NamedTuple):
+    """Rows of the vertices first .. first + indptr.size - 2 of a graph.
+
+    indptr : ndarray[int64], where each row starts in `ids`; ids : ndarray[int32], other ends
+    weights : ndarray[int32], the entries of a row add up to less than 2^31; int64 in the blocks
+        that `classic` reads
+    """
+
+    first: int
+    indptr: NDArray[np.int64]
+    ids: NDArray[np.int32]
+    weights: NDArray[Any]
+
+    @property
+    def vertices(self) -> int:
+        return self.indptr.size - 1
+
+
+def chunk_of(block: Block) -> Chunk:
+    """A block of a graph as partitioning sees it, with weights of 64 bits."""
+    return Chunk(block.first, *block.undirected())
+
+
+class Csr(NamedTuple):
+    """A whole graph that a bisection works on.
+
+    indptr : ndarray[int64], shape (n + 1,); ids, weights : ndarray[int32]
+    sizes : ndarray[int64], shape (n,), capacity that each vertex uses
+    bias : ndarray[int64], shape (n,), what each vertex costs more on side 1 than on side 0, whoever
+        else is there
+    """
+
+    indptr: NDArray[np.int64]
+    ids: NDArray[np.int32]
+    weights: NDArray[np.int32]
+    sizes: NDArray[np.int64]
+    bias: NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,20 +74,18 @@ class Subgraph:
 
     def halves(self, side: NDArray[np.uint8]) -> Iterator[Subgraph]:
         """The part where `side` is 1, then the part where it is 0."""
-        local = np.empty(side.size, np.int32)
+        owner = np.repeat(np.arange(side.size), np.diff(self.indptr))
         for wanted in (1, 0):
-            members = np.empty(side.size, np.int64)
-            indptr = np.empty(side.size + 1, np.int64)
-            ids, weights = np.empty_like(self.ids), np.empty_like(self.weights)
-            count, used = _extract(
-                self.indptr, self.ids, self.weights, side, wanted,
-                local, members, indptr, ids, weights,
-            )  # fmt: skip
-            kept = members[:count]
+            kept = np.flatnonzero(side == wanted)
+            local = np.empty(side.size, np.int32)
+            local[kept] = np.arange(kept.size)
+            inner = (side[owner] == wanted) & (side[self.ids] == wanted)
+            indptr = np.zeros(kept.size + 1, np.int64)
+            np.cumsum(np.bincount(local[owner[inner]], minlength=kept.size), out=indptr[1:])
             yield Subgraph(
-                indptr[: count + 1].copy(),
-                ids[:used].copy(),
-                weights[:used].copy(),
+                indptr,
+                local[self.ids[inner]],
+                self.weights[inner],
                 self.sizes[kept],
                 self.members[kept],
             )

@@ -19,15 +19,14 @@ from mapper.runtime.threads import Spares, Team
 
 
 @njit(cache=True, nogil=True)
-def _sum_by_group(
-    first, order, indptr, ids, weights, part, threshold, pull, touched, keys, sums
-):  # fmt: skip
+def _sum_by_group(chunk, order, part, threshold, pull, touched, keys, sums):
     """Traffic from the groups of a chunk's vertices to other groups, by (group, group).
 
     order : vertices of the chunk sorted by group; threshold : of the sample, 1 for all
     pull : scratch per group, zero on entry and exit
     Returns how many sums there are; keys = group * groups + group, increasing.
     """
+    first, indptr, ids, weights = chunk
     groups = pull.size
     found = 0
     at = 0
@@ -57,8 +56,9 @@ def _sum_by_group(
 
 
 @njit(cache=True, nogil=True)
-def _add_rows(first, indptr, ids, weights, part, matrix):
+def _add_rows(chunk, part, matrix):
     """Add a chunk's connections to the matrix of traffic between groups, its diagonal too."""
+    first, indptr, ids, weights = chunk
     for i in range(indptr.size - 1):
         row = ids[indptr[i] : indptr[i + 1]]
         row_weights = weights[indptr[i] : indptr[i + 1]]
@@ -120,7 +120,7 @@ def _by_matrix(
     def add(index: int) -> int:
         chunk = rows.read(index)
         with turn, spares.borrow() as matrix:
-            _add_rows(chunk.first, chunk.indptr, chunk.ids, chunk.weights, part, matrix)
+            _add_rows(chunk, part, matrix)
         return int(chunk.indptr[-1] - chunk.indptr[0])
 
     for entries in team.stream(add, range(rows.chunks)):
@@ -153,10 +153,7 @@ def _by_pairs(
         order = np.argsort(part[chunk.first : chunk.first + chunk.vertices], kind="stable")
         keys, sums = np.empty(entries, np.int64), np.empty(entries, np.int64)
         with spares.borrow() as (pull, touched):
-            found = _sum_by_group(
-                chunk.first, order, chunk.indptr, chunk.ids, chunk.weights, part, threshold, pull,
-                touched, keys, sums,
-            )  # fmt: skip
+            found = _sum_by_group(chunk, order, part, threshold, pull, touched, keys, sums)
         pairs.add(keys[:found], sums[:found])
         return entries
 

@@ -13,13 +13,13 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from copy import copy
-from dataclasses import dataclass
 from typing import Self
 
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from mapper.graph.csr import Chunk
 from mapper.runtime.threads import Team
 from storage.graph import Graph
 from storage.scratch.packed import Lists, PackedRows, write_packed
@@ -30,24 +30,6 @@ LEAST_CHUNKS = 32  # fewer would make each round of moves too blind, see `kway`
 ROW_LIMIT = np.int64(2**31 - 1)  # the weights of a row add up to this at most
 COPY = "level-0"  # name in scratch
 MEAN_BITS = 8  # weights are shifted so that their mean keeps this many bits
-
-
-@dataclass(frozen=True, slots=True)
-class Chunk:
-    """Rows of the vertices first .. first + indptr.size - 2.
-
-    indptr : ndarray[int64], where each row starts in `ids`; ids : ndarray[int32], other ends
-    weights : ndarray[int32], the entries of a row add up to less than 2^31
-    """
-
-    first: int
-    indptr: NDArray[np.int64]
-    ids: NDArray[np.int32]
-    weights: NDArray[np.int32]
-
-    @property
-    def vertices(self) -> int:
-        return self.indptr.size - 1
 
 
 class Rows(ABC):
@@ -112,6 +94,11 @@ class HeldRows(Rows):
 
     def degrees(self) -> NDArray[np.int32]:
         return np.diff(self.indptr).astype(np.int32)
+
+    @property
+    def whole(self) -> Chunk:
+        """All rows as one chunk."""
+        return Chunk(0, self.indptr, self.ids, self.weights)
 
     def read(self, index: int) -> Chunk:
         first = index * self._step

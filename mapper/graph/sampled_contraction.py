@@ -53,8 +53,9 @@ def _histogram(indptr, weights, counts):
 
 
 @njit(cache=True, nogil=True)
-def _count(first, indptr, ids, weights, cluster, threshold, seed, degree):
+def _count(chunk, cluster, threshold, seed, degree):
     """Connections of each vertex to other clusters that the sample keeps."""
+    first, indptr, ids, weights = chunk
     for i in range(indptr.size - 1):
         v = first + i
         own = cluster[v]
@@ -66,7 +67,8 @@ def _count(first, indptr, ids, weights, cluster, threshold, seed, degree):
 
 
 @njit(cache=True, nogil=True)
-def _write(first, indptr, ids, weights, cluster, threshold, seed, offset, out_ids, out_weights):
+def _write(chunk, cluster, threshold, seed, offset, out_ids, out_weights):
+    first, indptr, ids, weights = chunk
     for i in range(indptr.size - 1):
         v = first + i
         own = cluster[v]
@@ -183,9 +185,7 @@ def contract_sampled(
 
     def measure(index: int) -> int:
         chunk = rows.read(index)
-        _count(
-            chunk.first, chunk.indptr, chunk.ids, chunk.weights, cluster, threshold, seed, degree
-        )
+        _count(chunk, cluster, threshold, seed, degree)
         return int(chunk.indptr[-1] - chunk.indptr[0])
 
     for entries in team.stream(measure, range(rows.chunks)):
@@ -203,10 +203,7 @@ def contract_sampled(
 
     def write(index: int) -> int:
         chunk = rows.read(index)
-        _write(
-            chunk.first, chunk.indptr, chunk.ids, chunk.weights, cluster, threshold, seed, offset,
-            ids, weights,
-        )  # fmt: skip
+        _write(chunk, cluster, threshold, seed, offset, ids, weights)
         return int(chunk.indptr[-1] - chunk.indptr[0])
 
     for entries in team.stream(write, range(rows.chunks)):

@@ -10,6 +10,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from mapper.graph.csr import Chunk
 from mapper.graph.rows import StreamedRows
 from mapper.graph.sampled_contraction import _kept, sampling_threshold
 from mapper.runtime.threads import Team
@@ -19,8 +20,9 @@ SEED = 11  # of the choice: other samples of the same run shall not leave out th
 
 
 @njit(cache=True, nogil=True)
-def _thin(first, indptr, ids, weights, threshold, seed, out_indptr, out_ids, out_weights):
+def _thin(chunk, threshold, seed, out_indptr, out_ids, out_weights):
     """The rows without what the sample leaves out; returns the entries kept."""
+    first, indptr, ids, weights = chunk
     at = 0
     out_indptr[0] = 0
     for i in range(indptr.size - 1):
@@ -56,9 +58,9 @@ class ThinnedGraph(Graph):
 
     def read_undirected(self, index: int) -> Csr:
         first, _ = self.block_bounds(index)
-        indptr, ids, weights = self._graph.read_undirected(index)
-        kept = np.empty_like(indptr), np.empty_like(ids), np.empty_like(weights)
-        used = _thin(first, indptr, ids, weights, self._threshold, SEED, *kept)
+        lists = self._graph.read_undirected(index)
+        kept = tuple(map(np.empty_like, lists))
+        used = _thin(Chunk(first, *lists), self._threshold, SEED, *kept)
         return kept[0], kept[1][:used], kept[2][:used]
 
 

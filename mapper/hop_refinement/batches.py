@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import numpy as np
 from numba import njit
@@ -17,8 +17,9 @@ ROW_BYTES = 8  # of an entry: id and weight
 
 
 @njit(cache=True, nogil=True)
-def _gather_rows(first, indptr, ids, weights, core, wanted, offset, out_ids, out_weights):
+def _gather_rows(chunk, core, wanted, offset, out_ids, out_weights):
     """Copy the rows of the vertices on wanted cores to their places."""
+    first, indptr, ids, weights = chunk
     for i in range(indptr.size - 1):
         v = first + i
         if not wanted[core[v]]:
@@ -35,7 +36,7 @@ def batches(
     memory: int,
     turned: bool,
     team: Team,
-    advance: Callable[[int], None],
+    advance: Callable[[int], None] = lambda done: None,
 ) -> Iterator[Batch]:
     """All cores of a mesh in as few batches as the memory allows: one, if the rows are held.
 
@@ -46,9 +47,8 @@ def batches(
     cores = mesh.width * mesh.height
     if isinstance(rows, HeldRows):
         advance(rows.entries)
-        yield Batch(
-            np.ones(cores, np.bool_), rows.indptr[:-1], rows.degrees(), rows.ids, rows.weights
-        )
+        every = np.ones(cores, np.bool_)
+        yield Batch(every, rows.indptr[:-1], rows.degrees(), rows.ids, rows.weights)
         return
     degree = rows.degrees()
     needs = np.bincount(core, weights=degree, minlength=cores).astype(np.int64)
@@ -82,10 +82,7 @@ def batches(
             weights: NDArray[np.int32] = weights,
         ) -> int:
             chunk = rows.read(index)
-            _gather_rows(
-                chunk.first, chunk.indptr, chunk.ids, chunk.weights, core, wanted, offset, ids,
-                weights,
-            )  # fmt: skip
+            _gather_rows(chunk, core, wanted, offset, ids, weights)
             return int(chunk.indptr[-1] - chunk.indptr[0])
 
         for entries in team.stream(gather, range(rows.chunks)):
@@ -94,26 +91,24 @@ def batches(
 
 
 def exchange_batches(
-    rows: Rows,
-    core: NDArray[np.int32],
+    found_batches: Iterable[Batch],
     mesh: Mesh,
+    core: NDArray[np.int32],
+    sizes: NDArray[np.int64],
     sets: Sequence[NDArray[np.int64]],
     passes: int,
-    memory: int,
-    turned: bool,
     rng: np.random.Generator,
     team: Team,
-    advance: Callable[[int], None] = lambda done: None,
     fixed: NDArray[np.bool_] | None = None,
 ) -> tuple[int, int]:
     """All pairs of cores once, as far as both are in one batch; `core` changes in place.
 
-    sets, passes, fixed : see `exchange_round`; memory, turned : see `batches`
+    found_batches : see `batches`; the others : see `exchange_round`
 
     Returns the moves, and about the hops that they saved.
     """
     moved = saved = 0
-    for batch in batches(rows, core, mesh, memory, turned, team, advance):
-        found = exchange_round(batch, mesh, core, rows.sizes, sets, passes, rng, team, fixed)
+    for batch in found_batches:
+        found = exchange_round(batch, mesh, core, sizes, sets, passes, rng, team, fixed)
         moved, saved = moved + found[0], saved + found[1]
     return moved, saved

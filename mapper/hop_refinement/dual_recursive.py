@@ -15,34 +15,36 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from mapper.graph.csr import Csr
 from mapper.graph.rows import HeldRows
 from mapper.hop_refinement.mesh import Mesh
-from mapper.partitioning.multilevel_bisection import bisect_graph
+from mapper.partitioning.multilevel_bisection import BisectionEffort, bisect_graph
 from mapper.partitioning.recursive_splitting import split_limits
 
-TRIES, PASSES = 8, 3  # starts and FM passes of each bisection
+EFFORT = BisectionEffort(tries=8, passes=3, smoothing=0)
 LARGEST = np.int64(2**31 - 1)
 
 Int64 = NDArray[np.int64]
 
 
 @njit(cache=True, nogil=True)
-def _region_graph(members, local, region, wanted, indptr, ids, weights, x, y, first, second):
+def _region_graph(rows, sizes, members, local, region, x, y, first, second):
     """The graph inside a region, and the bias of each of its vertices towards the first half.
 
     members, local : vertices of the region, and the place of each vertex among them
-    region : of every vertex, `wanted` for the members
+    region : of every vertex
     x, y : where every vertex is, in half steps; first, second : (x, y) of the halves
-
-    Returns indptr, ids, weights and bias.
     """
+    _, indptr, ids, weights = rows
     n = members.size
+    wanted = region[members[0]] if n > 0 else -1
     entries = 0
     for i in range(n):
         entries += indptr[members[i] + 1] - indptr[members[i]]
     out_indptr = np.empty(n + 1, np.int64)
     out_ids = np.empty(entries, np.int32)
     out_weights = np.empty(entries, np.int32)
+    own_sizes = np.empty(n, np.int64)
     bias = np.empty(n, np.int64)
     apart = abs(first[0] - second[0]) + abs(first[1] - second[1])
     at = 0
@@ -60,9 +62,10 @@ def _region_graph(members, local, region, wanted, indptr, ids, weights, x, y, fi
             else:
                 farther = abs(x[u] - second[0]) + abs(y[u] - second[1])
                 towards += w * (farther - abs(x[u] - first[0]) - abs(y[u] - first[1]))
+        own_sizes[i] = sizes[v]
         bias[i] = towards
         out_indptr[i + 1] = at
-    return out_indptr, out_ids[:at], out_weights[:at], bias
+    return Csr(out_indptr, out_ids[:at], out_weights[:at], own_sizes, bias)
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,20 +124,15 @@ def place_by_dual_bisection(rows: HeldRows, mesh: Mesh, seed: int) -> NDArray[np
             local[members] = np.arange(members.size)
             halves = regions[number].halves(mesh)
             first, second = (half.middle for half in halves)
-            links = _region_graph(
-                members, local, region, number, rows.indptr, rows.ids, rows.weights, x, y, first,
-                second,
-            )  # fmt: skip
-            sizes = rows.sizes[members]
+            graph = _region_graph(
+                rows.whole, rows.sizes, members, local, region, x, y, first, second
+            )
             counts = [half.cores.size for half in halves]
-            target, most0, most1 = split_limits(int(sizes.sum()), sum(counts), counts[0], capacity)
+            size = int(graph.sizes.sum())
+            target, most0, most1 = split_limits(size, sum(counts), counts[0], capacity)
             side = np.zeros(members.size, np.uint8)
             if members.size > 1:
-                indptr, ids, weights, bias = links
-                bisect_graph(
-                    members.size, indptr, ids, weights, sizes, bias, target, most0, most1,
-                    TRIES, PASSES, 0, state, side,
-                )  # fmt: skip
+                bisect_graph(graph, target, most0, most1, EFFORT, state, side)
             regions[number] = halves[0]
             regions.append(halves[1])
             behind = side == 1

@@ -8,11 +8,14 @@ the weighted medians of its neighbours' columns and rows (Goto, IEEE Trans. Circ
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from mapper.graph.rows import Chunk
+from mapper.graph.csr import Chunk
+from mapper.hop_refinement.mesh import Mesh
 from mapper.partitioning.kway_refinement import Moves, Seeker
 from mapper.runtime.threads import Spares
 
@@ -46,22 +49,29 @@ def _walk(weight, at, before, after, gain):
     return p
 
 
+class Axes(NamedTuple):
+    """Scratch, one number per column or row; zero on entry and exit, but for the gains."""
+
+    in_column: NDArray[np.int64]
+    in_row: NDArray[np.int64]
+    gain_x: NDArray[np.int64]
+    gain_y: NDArray[np.int64]
+
+
 @njit(cache=True, nogil=True)
-def _best_hops(
-    first, indptr, ids, weights, core, sizes, column, row, load, room, in_column, in_row, gain_x,
-    gain_y, vertices, target, gain, heaviest,
-):  # fmt: skip
+def _best_hops(chunk, core, sizes, grid, load, axes, table):
     """Vertices of a chunk that have a better core; see `mapper.partitioning.kway_refinement.Moves`.
 
-    column, row : ndarray[int32] of every core; room : what each core may hold, 0 for none at all
-    in_column, in_row : scratch, one number a column and a row, zero on entry and exit
-    gain_x, gain_y : scratch of the same shapes
-    vertices, target, gain, heaviest : filled
+    table : filled, as in `Moves`
 
     The best core with room is taken, or the best of all if it is much better. Returns how many
     there are, the hops that all vertices pay now, and what they would if all were a hop away.
     """
-    width = in_column.size
+    first, indptr, ids, weights = chunk
+    column, row, room, width, _, _ = grid
+    in_column, gain_x = axes.in_column, axes.gain_x
+    in_row, gain_y = axes.in_row, axes.gain_y
+    vertices, target, gain, heaviest = table[0], table[1], table[2], table[3]
     found = 0
     paid = np.int64(0)
     everything = np.int64(0)
@@ -128,32 +138,21 @@ class SeekHops(Seeker):
     """The core from which a vertex has the fewest hops to its neighbours; parts are core ids."""
 
     def __init__(
-        self,
-        width: int,
-        height: int,
-        sizes: NDArray[np.int64],
-        room: NDArray[np.int64],
-        fixed: NDArray[np.bool_] | None = None,
+        self, mesh: Mesh, sizes: NDArray[np.int64], fixed: NDArray[np.bool_] | None = None
     ) -> None:
-        """sizes : of the vertices; room : shape (width * height,), 0 for cores not to be used
-        fixed : ndarray[bool], shape (vertices,), those that stay where they are
+        """sizes : of the vertices; fixed : ndarray[bool], shape (vertices,), those that stay where
+        they are
         """
-        cores = np.arange(width * height, dtype=np.int32)
-        self._sizes = sizes
-        self._room = room
-        self._fixed = fixed
-        self._column, self._row = cores % width, cores // width
-        self._spares = Spares(
-            lambda: tuple(np.zeros(n, np.int64) for n in (width, height, width, height))
-        )
+        lengths = 2 * (mesh.width, mesh.height)
+        self._sizes, self._fixed, self._grid = sizes, fixed, mesh.grid
+        self._spares = Spares(lambda: Axes(*(np.zeros(n, np.int64) for n in lengths)))
 
     def seek(self, chunk: Chunk, part: NDArray[np.int32], load: NDArray[np.int64]) -> Moves:
         table = np.empty((4, chunk.vertices), np.int32)
-        with self._spares.borrow() as scratch:
+        with self._spares.borrow() as axes:
             found, paid, everything = _best_hops(
-                chunk.first, chunk.indptr, chunk.ids, chunk.weights, part, self._sizes,
-                self._column, self._row, load, self._room, *scratch, *table,
-            )  # fmt: skip
+                chunk, part, self._sizes, self._grid, load, axes, table
+            )
         moves = table[:, :found]
         if self._fixed is not None:
             moves = moves[:, ~self._fixed[moves[0]]]

@@ -12,8 +12,10 @@ from mapper.runtime.threads import Team
 
 
 @njit(cache=True, nogil=True)
-def _price(first, indptr, ids, weights, core, column, row, most):
+def _price(chunk, core, grid):
     """Hops of the connections of a chunk, as every vertex sees them."""
+    first, indptr, ids, weights = chunk
+    column, row, _, _, _, most = grid
     total = np.int64(0)
     for i in range(indptr.size - 1):
         own = core[first + i]
@@ -28,11 +30,9 @@ def price(rows: Rows, core: NDArray[np.int32], mesh: Mesh, team: Team) -> int:
 
     core : ndarray[int32], shape (vertices,); on a flat mesh the hops are the cut
     """
-    column, row = mesh.column, mesh.row
+    grid = mesh.grid
 
     def look(index: int) -> int:
-        chunk = rows.read(index)
-        links = chunk.indptr, chunk.ids, chunk.weights
-        return int(_price(chunk.first, *links, core, column, row, mesh.most))
+        return int(_price(rows.read(index), core, grid))
 
     return sum(team.stream(look, range(rows.chunks)))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numba import njit
@@ -22,6 +23,17 @@ Int32 = NDArray[np.int32]
 def _apart(a, b, column, row, most):
     """Distance of two cores, up to `most`."""
     return min(abs(column[a] - column[b]) + abs(row[a] - row[b]), most)
+
+
+class Grid(NamedTuple):
+    """A mesh as kernels take it: column and row of every core, and the rest as in `Mesh`."""
+
+    column: Int32
+    row: Int32
+    room: Int64
+    width: int
+    height: int
+    most: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +60,10 @@ class Mesh:
     @property
     def row(self) -> Int32:
         return np.arange(self.width * self.height, dtype=np.int32) // self.width
+
+    @property
+    def grid(self) -> Grid:
+        return Grid(self.column, self.row, self.room, self.width, self.height, self.most)
 
     def pairs(self, steps: tuple[tuple[int, int], ...]) -> Iterator[Int64]:
         """Sets of pairs of cores, each of shape (pairs, 2); those of a set share none.

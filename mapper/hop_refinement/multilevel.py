@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from mapper.graph.rows import HeldRows, Rows
 from mapper.graph.sampled_contraction import contract_sampled
 from mapper.hop_refinement.annealing import Cooling, anneal_mapping
-from mapper.hop_refinement.batches import exchange_batches
+from mapper.hop_refinement.batches import batches, exchange_batches
 from mapper.hop_refinement.dual_recursive import place_by_dual_bisection
 from mapper.hop_refinement.gains import SeekHops
 from mapper.hop_refinement.hop_cost import price
@@ -26,7 +26,7 @@ from mapper.hop_refinement.partners import pairs_of
 from mapper.partitioning.kway_refinement import SeekCut, Seeker, refine_round
 from mapper.partitioning.label_propagation import cluster_vertices
 from mapper.partitioning.multilevel_bisection import BisectionEffort
-from mapper.partitioning.recursive_splitting import split_parts
+from mapper.partitioning.recursive_splitting import Splitting, split_parts
 from mapper.runtime.threads import Team
 
 SHRINK = 2.5  # a cluster is at most this times the mean vertex; more makes worse levels
@@ -126,10 +126,8 @@ def first_parts(
         with Team(1, team.stop) as alone:
             whole = np.zeros(rows.vertices, np.int32)
             cores = np.array([parts], np.int64)
-            part, _ = split_parts(
-                rows, whole, cores, 1, capacity, FIRST, (seed + index) % 2**31, effort.gathered,
-                alone,
-            )  # fmt: skip
+            how = Splitting(1, capacity, FIRST, (seed + index) % 2**31)
+            part, _ = split_parts(rows, whole, cores, how, effort.gathered, alone)
             exchange(rows, part, mesh, effort.rounds, effort.gathered, seed + index, alone)
             return *merit(rows, part, mesh, alone), part
 
@@ -162,9 +160,8 @@ def exchange(
     for index in range(rounds):
         rng = np.random.default_rng([seed, index])
         sets = pairs_of(rows, core, mesh, True, team)
-        _, won = exchange_batches(
-            rows, core, mesh, sets, FM_PASSES, memory, index % 2 == 1, rng, team, fixed=fixed
-        )
+        some = batches(rows, core, mesh, memory, index % 2 == 1, team)
+        _, won = exchange_batches(some, mesh, core, rows.sizes, sets, FM_PASSES, rng, team, fixed)
         saved += won
         first = first or won
         if won * SETTLED <= first:
@@ -175,7 +172,7 @@ def exchange(
 def _seeker(rows: Rows, mesh: Mesh, fixed: NDArray[np.bool_] | None) -> Seeker:
     if mesh.most == CUT:  # parts without places: nothing is fixed yet
         return SeekCut(mesh.room.size)
-    return SeekHops(mesh.width, mesh.height, rows.sizes, mesh.room, fixed)
+    return SeekHops(mesh, rows.sizes, fixed)
 
 
 def _silent(graph: Rows, core: Int32) -> None:

@@ -11,14 +11,15 @@ all others.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from mapper.graph.csr import Csr
 from mapper.hop_refinement.mesh import Mesh, _apart
-from mapper.partitioning.two_way_fm import two_way_fm
+from mapper.partitioning.two_way_fm import new_queues, two_way_fm
 from mapper.runtime.threads import Team
 
 LARGEST = np.int64(2**31 - 1)
@@ -28,18 +29,41 @@ Int64 = NDArray[np.int64]
 Int32 = NDArray[np.int32]
 
 
+class Batch(NamedTuple):
+    """Cores whose vertices have their rows in memory.
+
+    cores : ndarray[bool], shape (cores of the chip,)
+    offset, degree : shape (vertices,), of the rows in `ids` and `weights`
+    """
+
+    cores: NDArray[np.bool_]
+    offset: Int64
+    degree: Int32
+    ids: Int32
+    weights: Int32
+
+
+class ByCore(NamedTuple):
+    """Vertices by core.
+
+    members, start : vertices, and where those of each core begin
+    rank : place among them, -1 for vertices that are not to move and so are none of them
+    """
+
+    members: Int64
+    start: Int64
+    rank: Int32
+
+
 @njit(cache=True, nogil=True)
-def _pair_graph(
-    a, b, members, start, rank, offset, degree, ids, weights, core, column, row, most
-):  # fmt: skip
+def _pair_graph(a, b, by_core, batch, sizes, core, grid):
     """The graph inside two cores, and the bias of each vertex towards the first.
 
-    members, start : vertices by core, and where those of each core begin
-    rank : place among them, -1 for vertices that are not to move and so are none of them
-    offset, degree : where the row of each vertex begins in `ids` and `weights`, and its length
-
-    Returns indptr, ids, weights and bias; vertices of a come first, then those of b.
+    Vertices of a come first, then those of b.
     """
+    members, start, rank = by_core
+    _, offset, degree, ids, weights = batch
+    column, row, _, _, _, most = grid
     of_a = start[a + 1] - start[a]
     n = of_a + start[b + 1] - start[b]
     apart = _apart(a, b, column, row, most)
@@ -50,6 +74,7 @@ def _pair_graph(
     indptr = np.empty(n + 1, np.int64)
     inner = np.empty(entries, np.int32)
     inner_weights = np.empty(entries, np.int32)
+    own_sizes = np.empty(n, np.int64)
     bias = np.empty(n, np.int64)
     at = 0
     indptr[0] = 0
@@ -69,16 +94,14 @@ def _pair_graph(
             else:
                 to_b, to_a = _apart(c, b, column, row, most), _apart(c, a, column, row, most)
                 towards += w * (to_b - to_a)
+        own_sizes[i] = sizes[v]
         bias[i] = towards
         indptr[i + 1] = at
-    return indptr, inner[:at], inner_weights[:at], bias
+    return Csr(indptr, inner[:at], inner_weights[:at], own_sizes, bias)
 
 
 @njit(cache=True, nogil=True)
-def _exchange(
-    pairs, members, start, rank, offset, degree, ids, weights, sizes, core, column, row, most,
-    room, passes, side, side_start,
-):  # fmt: skip
+def _exchange(pairs, by_core, batch, sizes, core, grid, passes, side, side_start):
     """FM between the cores of each pair; returns the hops that it thinks are saved.
 
     pairs : ndarray[int64], shape (pairs, 2); side : gets 1 for vertices that belong into the second
@@ -87,24 +110,13 @@ def _exchange(
     won = np.int64(0)
     for p in range(pairs.shape[0]):
         a, b = pairs[p, 0], pairs[p, 1]
-        indptr, inner, inner_weights, bias = _pair_graph(
-            a, b, members, start, rank, offset, degree, ids, weights, core, column, row, most
-        )
-        n = bias.size
-        of_a = start[a + 1] - start[a]
+        graph = _pair_graph(a, b, by_core, batch, sizes, core, grid)
+        n = graph.sizes.size
+        of_a = by_core.start[a + 1] - by_core.start[a]
         mine = side[side_start[p] : side_start[p] + n]
-        held = np.empty(n, np.int64)
         for i in range(n):
             mine[i] = 0 if i < of_a else 1
-            held[i] = sizes[members[start[a] + i] if i < of_a else members[start[b] + i - of_a]]
-        heap = np.empty((2, n), np.int64)
-        place = np.empty(n, np.int64)
-        cost = np.empty(n, np.int64)
-        moves = np.empty(n, np.int64)
-        won += two_way_fm(
-            n, indptr, inner, inner_weights, held, bias, room[a], room[b], passes, mine, heap,
-            place, cost, moves,
-        )  # fmt: skip
+        won += two_way_fm(graph, grid.room[a], grid.room[b], passes, mine, new_queues(n))
     return won
 
 
@@ -120,21 +132,6 @@ def _settle(pairs, members, start, core, side, side_start):
                 moved += side[at] != k
                 at += 1
     return moved
-
-
-@dataclass(frozen=True, slots=True)
-class Batch:
-    """Cores whose vertices have their rows in memory.
-
-    cores : ndarray[bool], shape (cores of the chip,)
-    offset, degree : shape (vertices,), of the rows in `ids` and `weights`
-    """
-
-    cores: NDArray[np.bool_]
-    offset: Int64
-    degree: Int32
-    ids: Int32
-    weights: Int32
 
 
 def exchange_round(
@@ -158,7 +155,7 @@ def exchange_round(
     Returns the moves, and the hops that they saved (about: pairs do not see each other's moves).
     """
     moved = won = 0
-    column, row = mesh.column, mesh.row
+    grid = mesh.grid
     for k in rng.permutation(len(sets)):
         pairs = sets[k][batch.cores[sets[k]].all(axis=1)]
         if not pairs.size:
@@ -174,22 +171,18 @@ def exchange_round(
         side_start = np.append(0, np.cumsum(counts))
         side = np.empty(side_start[-1], np.uint8)
 
+        by_core = ByCore(members, start, rank)
+
         def work(
             bunch: Int64,
             pairs: Int64 = pairs,
-            members: Int64 = members,
-            start: Int64 = start,
-            rank: Int32 = rank,
+            by_core: ByCore = by_core,
+            batch: Batch = batch,
             side: NDArray[np.uint8] = side,
-            side_start: Int64 = side_start,
+            starts: Int64 = side_start,
         ) -> int:
-            return int(
-                _exchange(
-                    pairs[bunch], members, start, rank, batch.offset, batch.degree, batch.ids,
-                    batch.weights, sizes, core, column, row, mesh.most, mesh.room, passes, side,
-                    side_start[bunch],
-                )
-            )  # fmt: skip
+            some, at = pairs[bunch], starts[bunch]
+            return int(_exchange(some, by_core, batch, sizes, core, grid, passes, side, at))
 
         bunches = np.array_split(np.arange(pairs.shape[0]), BUNCHES * team.threads)
         won += sum(team.map(work, [bunch for bunch in bunches if bunch.size]))

@@ -10,37 +10,12 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from mapper.graph.affinity import favourites
 from mapper.graph.rows import Rows
 from mapper.hop_refinement.mesh import CUT, DIAGONAL, NEAR, Mesh
 from mapper.runtime.threads import Spares, Team
 
 PARTNERS = 10  # of a part at most, but for those that are among the first of others
-
-
-@njit(cache=True, nogil=True)
-def _favourites(first, indptr, ids, weights, part, pull, touched, favourite, strength):
-    """For each vertex of a chunk the other part that it is connected to most, or -1.
-
-    pull : scratch per part, zero on entry and exit; touched : scratch per part
-    favourite, strength : shape (vertices of the chunk,), filled
-    """
-    for i in range(indptr.size - 1):
-        count = 0
-        for e in range(indptr[i], indptr[i + 1]):
-            k = part[np.uint32(ids[e])]
-            if pull[k] == 0 and weights[e] > 0:
-                touched[count] = k
-                count += 1
-            pull[k] += weights[e]
-        pull[part[first + i]] = 0
-        favourite[i] = -1
-        strength[i] = 0
-        for t in range(count):
-            k = touched[t]
-            if pull[k] > strength[i]:
-                favourite[i] = k
-                strength[i] = pull[k]
-            pull[k] = 0
 
 
 def pairs_of(
@@ -68,10 +43,7 @@ def partners(
         chunk = rows.read(index)
         favourite, strength = np.empty((2, chunk.vertices), np.int64)
         with spares.borrow() as (pull, touched):
-            _favourites(
-                chunk.first, chunk.indptr, chunk.ids, chunk.weights, part, pull, touched,
-                favourite, strength,
-            )  # fmt: skip
+            favourites(chunk, part, pull, touched, favourite, strength)
         own = part[chunk.first : chunk.first + chunk.vertices].astype(np.int64)
         low, high = np.minimum(own, favourite), np.maximum(own, favourite)
         return _added((low * parts + high)[favourite >= 0], strength[favourite >= 0])

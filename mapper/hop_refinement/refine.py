@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from mapper.graph.rows import Rows
 from mapper.hop_refinement.annealing import Cooling
-from mapper.hop_refinement.batches import exchange_batches
+from mapper.hop_refinement.batches import batches, exchange_batches
 from mapper.hop_refinement.gains import SeekHops
 from mapper.hop_refinement.hop_cost import price
 from mapper.hop_refinement.mesh import CUT, Mesh
@@ -85,7 +85,7 @@ def refine_mapping(mapped: Mapped, context: Context, better: Better = unseen) ->
             found, number = work(core.copy())
             return {"core": found, "number": np.array([number], np.int64)}
 
-        arrays = steps.once(name, once)
+        arrays = steps.run_once(name, once)
         core = arrays["core"]
         better(core)
         return int(arrays["number"][0])
@@ -117,7 +117,7 @@ def refine_mapping(mapped: Mapped, context: Context, better: Better = unseen) ->
             )
             return {"core": found, "seen": np.array(seen, np.int64).ravel()}
 
-        arrays = steps.once("uncoarsen", climb)
+        arrays = steps.run_once("uncoarsen", climb)
         core = arrays["core"]
         better(core)
         pairs = arrays["seen"].reshape(-1, 2).tolist()
@@ -127,7 +127,7 @@ def refine_mapping(mapped: Mapped, context: Context, better: Better = unseen) ->
     for index in range(passes):
 
         def move(core: NDArray[np.int32], index: int = index) -> tuple[NDArray[np.int32], int]:
-            seeker = SeekHops(mesh.width, mesh.height, rows.sizes, mesh.room, fixed)
+            seeker = SeekHops(mesh, rows.sizes, fixed)
             found = refine_round(
                 rows, core, mesh.room, np.zeros_like(mesh.room), settings.seed_of(8), index, team,
                 monitor.advance, seeker,
@@ -143,10 +143,8 @@ def refine_mapping(mapped: Mapped, context: Context, better: Better = unseen) ->
         def exchange(core: NDArray[np.int32], index: int = index) -> tuple[NDArray[np.int32], int]:
             rng = np.random.default_rng([settings.seed_of(9), index])
             sets = pairs_of(rows, core, mesh, rounds >= WORTH_A_CORNER, team)
-            moved, saved = exchange_batches(
-                rows, core, mesh, sets, 1, plan.gathered, index % 2 == 1, rng, team,
-                monitor.advance, fixed,
-            )  # fmt: skip
+            some = batches(rows, core, mesh, plan.gathered, index % 2 == 1, team, monitor.advance)
+            moved, saved = exchange_batches(some, mesh, core, rows.sizes, sets, 1, rng, team, fixed)
             monitor.note(f"exchange {index + 1}: {moved:,} moves")
             return core, saved
 

@@ -11,7 +11,8 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from mapper.graph.rows import Chunk, HeldRows, Rows
+from mapper.graph.csr import Chunk
+from mapper.graph.rows import HeldRows, Rows
 from mapper.graph.sampled_contraction import contract_sampled, sampling_threshold
 from mapper.hop_refinement.hop_cost import price
 from mapper.hop_refinement.mesh import Mesh
@@ -27,8 +28,9 @@ ENTRY_BYTES = 8
 
 
 @njit(cache=True, nogil=True)
-def _within(first, indptr, ids, weights, core, out_indptr, out_ids, out_weights):
+def _within(chunk, core, out_indptr, out_ids, out_weights):
     """The rows of a chunk without what leads to other cores; returns the entries left."""
+    first, indptr, ids, weights = chunk
     at = 0
     out_indptr[0] = 0
     for i in range(indptr.size - 1):
@@ -64,9 +66,7 @@ class InnerRows(Rows):
         chunk = self._rows.read(index)
         indptr = np.empty_like(chunk.indptr)
         ids, weights = np.empty((2, int(chunk.indptr[-1] - chunk.indptr[0])), np.int32)
-        used = _within(
-            chunk.first, chunk.indptr, chunk.ids, chunk.weights, self._core, indptr, ids, weights
-        )
+        used = _within(chunk, self._core, indptr, ids, weights)
         return Chunk(chunk.first, indptr, ids[:used], weights[:used])
 
 

@@ -22,20 +22,20 @@ TWINS = 0.5  # of the vertices that are left, at most, for a level of twins
 
 
 @njit(cache=True, nogil=True)
-def _cluster(
-    order, start, pins, weights, vertex_start, nets, sizes, part, limit, budget, large, least,
-    cluster, held, rating, touched, seen,
-):  # fmt: skip
+def _cluster(graph, order, part, limit, budget, large, least, cluster):
     """Vertices join clusters within their parts, in the given order, until few are left.
 
     part : ndarray[int32], only vertices of the same part join
     limit : of the size of a cluster; least : clusters at which to stop
     cluster : filled, the number of a vertex of the cluster
-    held : shape (vertices,), sizes, on exit those of clusters
-    rating, seen : scratch per vertex, 0 on entry; touched : scratch per vertex
     Returns the number of clusters.
     """
+    start, pins, weights, vertex_start, nets, sizes = graph
     n = sizes.size
+    held = np.empty(n, np.int64)  # sizes of clusters
+    rating = np.zeros(n)
+    touched = np.empty(n, np.int32)
+    seen = np.zeros(n, np.int64)
     for v in range(n):
         cluster[v] = v
         held[v] = sizes[v]
@@ -165,12 +165,8 @@ def coarsen(
     """
     n = graph.vertices
     least = max(least, int(STEP * n))
-    cluster, held = np.empty(n, np.int32), np.empty(n, np.int64)
-    _cluster(
-        rng.permutation(n), graph.start, graph.pins, graph.weights, graph.vertex_start, graph.nets,
-        graph.sizes, part, limit, BUDGET, LARGE_NET, least, cluster, held, np.zeros(n),
-        np.empty(n, np.int32), np.zeros(n, np.int64),
-    )  # fmt: skip
+    cluster = np.empty(n, np.int32)
+    _cluster(graph, rng.permutation(n), part, limit, BUDGET, LARGE_NET, least, cluster)
     leaders = np.unique(cluster)
     number: Int32 = np.searchsorted(leaders, cluster).astype(np.int32)
     return contract(graph, number, leaders.size, directed), number

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numba import njit
@@ -29,8 +29,7 @@ def _transpose(start, pins, count, vertex_start, nets):
             at[v] += 1
 
 
-@dataclass(frozen=True, slots=True)
-class Hypergraph:
+class Hypergraph(NamedTuple):
     """Nets and vertices, each with lists of the other.
 
     start : ndarray[int64], shape (nets + 1,), where the pins of each net begin

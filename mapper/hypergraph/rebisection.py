@@ -19,13 +19,13 @@ from mapper.runtime.threads import Team
 
 
 @njit(cache=True, nogil=True)
-def _induced(members, number, seen, start, pins, weights, vertex_start, nets, out_start, out_pins,
-             out_weights):  # fmt: skip
+def _induced(graph, members, number, out_start, out_pins, out_weights):
     """The nets with two pins or more among some vertices, and these pins.
 
-    number : of every vertex among the members, -1 for others; seen : scratch per net, zero on entry
-        and exit. Returns how many nets there are.
+    number : of every vertex among the members, -1 for others. Returns how many nets there are.
     """
+    start, pins, weights, vertex_start, nets, _ = graph
+    seen = np.zeros(weights.size, np.uint8)
     at = 0
     found = 0
     out_start[0] = 0
@@ -47,9 +47,6 @@ def _induced(members, number, seen, start, pins, weights, vertex_start, nets, ou
             out_weights[found] = weights[e]
             found += 1
             out_start[found] = at
-    for v in members:
-        for i in range(vertex_start[v], vertex_start[v + 1]):
-            seen[nets[i]] = 0
     return found
 
 
@@ -61,10 +58,7 @@ def induced(graph: Hypergraph, members: Int64) -> Hypergraph:
     most = int(degrees.sum())
     start, weights = np.empty(most + 1, np.int64), np.empty(most, np.int64)
     pins = np.empty(most, np.int32)
-    found = _induced(
-        members, number, np.zeros(graph.net_count, np.uint8), graph.start, graph.pins,
-        graph.weights, graph.vertex_start, graph.nets, start, pins, weights,
-    )  # fmt: skip
+    found = _induced(graph, members, number, start, pins, weights)
     used = int(start[found])
     return make_hypergraph(
         start[: found + 1].copy(), pins[:used].copy(), weights[:found].copy(), graph.sizes[members]

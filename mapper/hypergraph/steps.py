@@ -70,7 +70,7 @@ def partition_nets(task: NetTask, context: Context) -> tuple[NDArray[np.int32], 
         return {"part": numbered(part, cores)[0]}
 
     with monitor.stage("partition"):
-        part = steps.once("nets", work)["part"]
+        part = steps.run_once("nets", work)["part"]
         parts = int(part.max()) + 1
         cost = connectivity(nets, part, parts)
         monitor.note(f"{parts:,} parts, connectivity {cost:,}")
@@ -104,7 +104,7 @@ def refine_streamed_nets(
                 monitor.note(f"pass {index + 1}: {moves:,} moves, connectivity was {cost:,}")
                 return {"part": found, "moves": np.array([moves], np.int64)}
 
-            arrays = steps.once(f"nets {index}", once)
+            arrays = steps.run_once(f"nets {index}", once)
             part = arrays["part"]
             if arrays["moves"][0] * SETTLED < rows.vertices:
                 break
@@ -139,7 +139,7 @@ def refine_trees(
             monitor.note(f"cycle {index + 1}: tree hops {before:,} to {after:,}")
             return {"core": found, "hops": np.array([before, after], np.int64)}
 
-        arrays = steps.once(f"trees {index}", work)
+        arrays = steps.run_once(f"trees {index}", work)
         core = arrays["core"]
         better(core)
         before, after = arrays["hops"].tolist()

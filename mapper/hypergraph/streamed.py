@@ -16,6 +16,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from mapper.graph.affinity import favourites
 from mapper.graph.csr import Subgraph
 from mapper.graph.groups import group_traffic
 from mapper.graph.rows import Rows
@@ -26,32 +27,6 @@ from mapper.runtime.threads import Spares, Team
 
 TURNS = 3  # in which neurons move
 LARGEST = 2**31 - 1
-
-
-@njit(cache=True, nogil=True)
-def _candidates(first, indptr, ids, weights, part, pull, touched, target):
-    """The part other than its own that pulls each vertex of a chunk most, -1 if there is none.
-
-    pull : scratch per part, zero on entry and exit; touched : scratch per part
-    """
-    for i in range(indptr.size - 1):
-        own = part[first + i]
-        count = 0
-        for e in range(indptr[i], indptr[i + 1]):
-            k = part[ids[e]]
-            if pull[k] == 0 and weights[e] > 0:
-                touched[count] = k
-                count += 1
-            pull[k] += weights[e]
-        best = -1
-        most = np.int64(0)
-        for t in range(count):
-            k = touched[t]
-            if k != own and pull[k] > most:
-                best = k
-                most = pull[k]
-            pull[k] = 0
-        target[first + i] = best
 
 
 @njit(cache=True, nogil=True)
@@ -93,15 +68,15 @@ def refine_streamed(
 ) -> tuple[int, int]:
     """One pass; `part` changes in place. Returns the moves, and the connectivity before the last
     turn of them. No part that is within its room is filled beyond it."""
-    spares = Spares(lambda: (np.zeros(room.size, np.int64), np.empty(room.size, np.int32)))
+    spares = Spares(lambda: (np.zeros(room.size, np.int64), np.empty(room.size, np.int64)))
     target = np.empty(rows.vertices, np.int32)
 
     def look(number: int) -> int:
         chunk = rows.read(number)
         with spares.borrow() as (pull, touched):
-            _candidates(
-                chunk.first, chunk.indptr, chunk.ids, chunk.weights, part, pull, touched, target
-            )
+            best, strength = np.empty((2, chunk.vertices), np.int64)
+            favourites(chunk, part, pull, touched, best, strength)
+        target[chunk.first : chunk.first + chunk.vertices] = best
         return int(chunk.indptr[-1] - chunk.indptr[0])
 
     for entries in team.stream(look, range(rows.chunks)):
@@ -109,7 +84,6 @@ def refine_streamed(
     turn = np.random.default_rng([seed, index]).integers(0, TURNS, rows.vertices)
     load = np.zeros(room.size, np.int64)
     np.add.at(load, part, rows.sizes)
-    head, tail = np.full((2, room.size), -1, np.int64)
     moved = cost = 0
     for k in range(TURNS):
         now = np.where((turn == k) & (target != part), target, -1).astype(np.int32)
@@ -119,15 +93,12 @@ def refine_streamed(
             cost += int(_add_gains(start, pins, weights, part, now, count, gain))
         better = np.flatnonzero(gain > 0)
         gains = np.minimum(gain[better], LARGEST).astype(np.int32)
-        scratch = np.empty((2, better.size + 1), np.int64)
         # what two have in common that would change places is not known, so none do
         apart = np.full_like(gains, LARGEST)
-        moved += int(
-            move_in_order(
-                np.argsort(-gains, kind="stable"), better.astype(np.int32), now[better], gains,
-                apart, rows.sizes, part, load, room, np.zeros_like(room), head, tail, *scratch,
-            )
-        )  # fmt: skip
+        table = np.stack([better.astype(np.int32), now[better], gains, apart])
+        order = np.argsort(-gains, kind="stable")
+        floor = np.zeros_like(room)
+        moved += int(move_in_order(order, table, rows.sizes, part, load, room, floor))
     return moved, cost
 
 

@@ -1,4 +1,4 @@
-"""Wishes of a user about single neurons: pinned to a core, or kept together on one.
+"""Constraints of a user on single neurons: pinned to a core, or kept together on one.
 
 A TOML file with any number of::
 
@@ -9,8 +9,9 @@ A TOML file with any number of::
     [[together]]
     population = "L5I"           # all neurons of that name
 
-Neurons are numbered as in the network file, from 0. Neurons that a chain of wishes holds together
-are one item, which is partitioned, moved and counted as one; so are all neurons pinned to a core.
+Neurons are numbered as in the network file, from 0. Neurons that a chain of constraints holds
+together are one item, which is partitioned, moved and counted as one; so are all neurons pinned to
+a core.
 """
 
 from __future__ import annotations
@@ -18,9 +19,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated
 
+import msgspec
 import numpy as np
+from msgspec import UNSET, Meta, UnsetType
 from numpy.typing import NDArray
 
 from chipsim.chip.limits import LIMITS
@@ -31,13 +34,34 @@ from mapper.limits.enforce import Items
 from mapper.limits.use import Fans
 from storage.jsontext import shown
 from storage.store.network import NetworkFile
+from storage.typed import Whole, convert
 
 Population = Callable[[str], NDArray[np.int64] | None]
-_WAYS = ("neurons", "range", "population")
+
+
+class Together(msgspec.Struct, forbid_unknown_fields=True):
+    """Neurons to keep on one core; one of the three keys names them."""
+
+    neurons: Annotated[list[Whole], Meta(min_length=1)] | UnsetType = UNSET
+    range: (
+        Annotated[tuple[Whole, Whole], Meta(description="the first and the last neuron")]
+        | UnsetType
+    ) = UNSET
+    population: str | UnsetType = UNSET
+
+
+class Pin(Together, forbid_unknown_fields=True, kw_only=True):
+    """Neurons to put on a core: its id, or its column and row."""
+
+    core: int | str | tuple[int, int]
+
+
+TABLES: dict[str, type[Together]] = {"pin": Pin, "together": Together}
+"""What a file holds lists of, by their key."""
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class Constraint:
     """where : how errors name it; neurons : ndarray[int64], sorted ids; core : or None"""
 
     where: str
@@ -47,7 +71,7 @@ class Wish:
 
 @dataclass(frozen=True, slots=True)
 class Constraints:
-    """What a file of wishes amounts to.
+    """What a file of constraints amounts to.
 
     item : ndarray[int32], shape (neurons,), item of every neuron
     core : ndarray[int32], shape (items,), core that an item is pinned to, or -1
@@ -79,8 +103,8 @@ class Constraints:
 
 
 @dataclass(frozen=True, slots=True)
-class WishFile:
-    """A file of wishes, read once: what is kept of it is what counted.
+class ConstraintFile:
+    """A file of constraints, read once: what is kept of it is what counted.
 
     path : where it was; raw : its bytes
     """
@@ -89,7 +113,7 @@ class WishFile:
     raw: bytes
 
     @classmethod
-    def read(cls, path: Path) -> WishFile:
+    def read(cls, path: Path) -> ConstraintFile:
         """Raises `MapperError` with one line if it cannot be read."""
         try:
             return cls(path, read_toml_bytes(path))
@@ -99,8 +123,10 @@ class WishFile:
             raise MapperError(f"{path}: {error}") from error
 
 
-def read_wishes(file: WishFile, chip: Chip, neurons: int, population: Population) -> list[Wish]:
-    """The wishes of a file. Raises `MapperError` with one line for what is wrong with it.
+def constraints_in(
+    file: ConstraintFile, chip: Chip, neurons: int, population: Population
+) -> list[Constraint]:
+    """The constraints of a file. Raises `MapperError` with one line for what is wrong with it.
 
     neurons : of the network; population : ids of a population, or None if there is none
     """
@@ -109,71 +135,68 @@ def read_wishes(file: WishFile, chip: Chip, neurons: int, population: Population
         found = parse_toml(file.raw)
     except ValueError as error:
         raise MapperError(f"{path}: is not valid TOML: {error}") from error
-    wishes: list[Wish] = []
+    constraints: list[Constraint] = []
     for kind, tables in found.items():
-        if kind not in ("pin", "together"):
+        if kind not in TABLES:
             raise MapperError(f"{path}: unknown key {shown(kind)}; give [[pin]] and [[together]]")
         if not isinstance(tables, list) or not all(isinstance(table, dict) for table in tables):
             raise MapperError(f"{path}: {kind} is not a list of tables; write [[{kind}]]")
         for number, table in enumerate(tables, 1):
             where = f"{path}: {kind} {number}"
-            known = (*_WAYS, "core") if kind == "pin" else _WAYS
-            for key in table:
-                if key not in known:
-                    raise MapperError(
-                        f"{where}: unknown key {shown(key)}; known are {', '.join(known)}"
-                    )
-            core = _core(table, chip, where) if kind == "pin" else None
-            wishes.append(Wish(where, _neurons(table, neurons, population, where), core))
-    return wishes
+            try:
+                given = convert(table, TABLES[kind])
+            except ValueError as error:
+                known = ", ".join(TABLES[kind].__struct_fields__)
+                raise MapperError(f"{where}: {error}; known keys are {known}") from error
+            core = _core(given.core, chip, where) if isinstance(given, Pin) else None
+            constraints.append(Constraint(where, _neurons(given, neurons, population, where), core))
+    return constraints
 
 
-def _neurons(
-    table: dict[str, Any], count: int, population: Population, where: str
-) -> NDArray[np.int64]:
-    given = [way for way in _WAYS if way in table]
-    if len(given) != 1:
-        raise MapperError(f"{where}: give one of {', '.join(_WAYS)}, not {len(given)}")
-    value = table[given[0]]
-    if given[0] == "population":
-        ids = population(value) if isinstance(value, str) else None
+def _neurons(given: Together, count: int, population: Population, where: str) -> NDArray[np.int64]:
+    ways = Together.__struct_fields__
+    number = sum(getattr(given, way) is not UNSET for way in ways)
+    if number != 1:
+        raise MapperError(f"{where}: give one of {', '.join(ways)}, not {number}")
+    if isinstance(given.population, str):
+        ids = population(given.population)
         if ids is None or not ids.size:
-            raise MapperError(f"{where}: the network has no population {shown(value)}")
+            name = shown(given.population)
+            raise MapperError(f"{where}: the network has no population {name}")
         return ids
-    if not isinstance(value, list) or not value or any(type(v) is not int for v in value):
-        raise MapperError(f"{where}: {given[0]} is {shown(value)}; give a list of neuron ids")
-    for v in value:
-        if not 0 <= v < count:
-            raise MapperError(f"{where}: neuron {v} is none of 0 .. {count - 1}")
-    if given[0] == "neurons":
-        return np.unique(np.array(value, np.int64))
-    if len(value) != 2 or value[0] > value[1]:
-        raise MapperError(f"{where}: range is {value}; give the first and the last neuron")
-    return np.arange(value[0], value[1] + 1, dtype=np.int64)
+    listed = list(given.neurons or given.range or ())
+    if (most := max(listed)) >= count:
+        raise MapperError(f"{where}: neuron {most} is none of 0 .. {count - 1}")
+    if given.neurons:
+        return np.unique(np.array(listed, np.int64))
+    first, last = listed
+    if first > last:
+        raise MapperError(f"{where}: range is {[first, last]}; give the first and the last neuron")
+    return np.arange(first, last + 1, dtype=np.int64)
 
 
-def _core(table: dict[str, Any], chip: Chip, where: str) -> int:
-    value = table.get("core")
+def _core(core: int | str | tuple[int, int], chip: Chip, where: str) -> int:
+    value = core
     if isinstance(value, str):
         parts = value.split(",")
-        whole = all(p.strip().isdecimal() and len(p) < 20 for p in parts)
-        value = [int(p) for p in parts] if whole else None
-    if isinstance(value, list):
-        good = len(value) == 2 and all(type(v) is int for v in value)
-        good = good and 0 <= value[0] < chip.width and 0 <= value[1] < chip.height
-        value = value[1] * chip.width + value[0] if good else None
-    if type(value) is not int or not 0 <= value < chip.cores:
+        if len(parts) == 2 and all(p.strip().isdecimal() and len(p) < 20 for p in parts):
+            value = int(parts[0]), int(parts[1])
+    if isinstance(value, tuple):
+        x, y = value
+        value = y * chip.width + x if 0 <= x < chip.width and 0 <= y < chip.height else -1
+    if isinstance(value, str) or not 0 <= value < chip.cores:
+        given = list(core) if isinstance(core, tuple) else core
         raise MapperError(
-            f"{where}: core is {shown(table.get('core'))}; give an id of 0 .. {chip.cores - 1}, "
+            f"{where}: core is {shown(given)}; give an id of 0 .. {chip.cores - 1}, "
             f"or x,y of the {chip.width}x{chip.height} mesh"
         )
     if value in chip.unavailable:
         raise MapperError(f"{where}: core {value} is unavailable; choose another")
-    return int(value)
+    return value
 
 
-def combine(wishes: list[Wish], neurons: int) -> Constraints:
-    """Items from wishes. Raises `MapperError` if one neuron would have to be on two cores."""
+def combine(constraints: list[Constraint], neurons: int) -> Constraints:
+    """Items from constraints. Raises `MapperError` if one neuron would have to be on two cores."""
     parent = np.arange(neurons)
 
     def root(v: int) -> int:
@@ -183,29 +206,29 @@ def combine(wishes: list[Wish], neurons: int) -> Constraints:
         return v
 
     first_on: dict[int, int] = {}
-    for wish in wishes:
-        roots = np.unique([root(int(v)) for v in wish.neurons])
-        if wish.core is not None and wish.core in first_on:
-            roots = np.unique([*roots, root(first_on[wish.core])])
+    for one in constraints:
+        roots = np.unique([root(int(v)) for v in one.neurons])
+        if one.core is not None and one.core in first_on:
+            roots = np.unique([*roots, root(first_on[one.core])])
         parent[roots] = roots[0]
-        if wish.core is not None:
-            first_on[wish.core] = int(roots[0])
+        if one.core is not None:
+            first_on[one.core] = int(roots[0])
     while not np.array_equal(top := parent[parent], parent):
         parent = top
     item = np.unique(parent, return_inverse=True)[1].astype(np.int32)
     core = np.full(int(item.max(initial=-1)) + 1, -1, np.int32)
     name: dict[int, str] = {}
-    for wish in wishes:
-        mine = int(item[wish.neurons[0]])
-        name.setdefault(mine, wish.where)
-        if wish.core is None:
+    for one in constraints:
+        mine = int(item[one.neurons[0]])
+        name.setdefault(mine, one.where)
+        if one.core is None:
             continue
-        if core[mine] not in (-1, wish.core):
+        if core[mine] not in (-1, one.core):
             raise MapperError(
-                f"{wish.where}: neuron {wish.neurons[0]} is to be on core {wish.core}, but other "
+                f"{one.where}: neuron {one.neurons[0]} is to be on core {one.core}, but other "
                 f"constraints put it on core {core[mine]}; remove one of them"
             )
-        core[mine] = wish.core
+        core[mine] = one.core
     return Constraints(item, core, name)
 
 
@@ -224,24 +247,24 @@ def population_of(network: NetworkFile) -> Population:
 
 
 def read_constraints(
-    file: WishFile, chip: Chip, network: NetworkFile, helpers: int = 0
+    file: ConstraintFile, chip: Chip, network: NetworkFile, helpers: int = 0
 ) -> Constraints:
     """The constraints of a file for a network. Raises `MapperError` if there is a fault in it.
 
-    helpers : vertices behind those of the network, of which a file cannot wish anything
+    helpers : vertices behind those of the network, of which a file cannot say anything
     """
-    wishes = read_wishes(file, chip, network.vertices, population_of(network))
-    return combine(wishes, network.vertices + helpers)
+    constraints = constraints_in(file, chip, network.vertices, population_of(network))
+    return combine(constraints, network.vertices + helpers)
 
 
-def broken(wishes: list[Wish], core: NDArray[np.integer]) -> str:
-    """The first wish that a mapping does not keep, as a sentence; empty if it keeps all.
+def broken(constraints: list[Constraint], core: NDArray[np.integer]) -> str:
+    """The first constraint that a mapping does not keep, as a sentence; empty if it keeps all.
 
     core : shape (neurons,), core of every neuron
     """
-    for wish in wishes:
-        wanted = int(core[wish.neurons[0]]) if wish.core is None else wish.core
-        apart = wish.neurons[core[wish.neurons] != wanted]
+    for one in constraints:
+        wanted = int(core[one.neurons[0]]) if one.core is None else one.core
+        apart = one.neurons[core[one.neurons] != wanted]
         if apart.size:
-            return f"{wish.where}: neuron {apart[0]} is on core {core[apart[0]]}, not on {wanted}"
+            return f"{one.where}: neuron {apart[0]} is on core {core[apart[0]]}, not on {wanted}"
     return ""

@@ -12,7 +12,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from mapper.limits.exchange import _fill_table, _relieve
+from mapper.limits.exchange import Lists, Net, Search, Targets, _fill_table, _relieve
 from mapper.limits.use import (
     AXONS_IN,
     AXONS_OUT,
@@ -57,8 +57,9 @@ def _collect(first, indptr, ids, incoming, undirected, item, cursor, rows):
 
 
 @njit(cache=True, nogil=True)
-def _link(items, part, head, next_item, previous_item):
+def _link(items, part, lists):
     """Items of each part as lists, the first item in front."""
+    head, next_item, previous_item = lists
     for j in range(items.size - 1, -1, -1):
         v = items[j]
         k = part[v]
@@ -244,9 +245,10 @@ def _exchange(
     room = pairs + pairs // 2 + 4 * int(fan_in.max(initial=0)) + 64
     keys, counts = np.full(room + room // 4, -1, np.int64), np.zeros(room + room // 4, np.int32)
     used = np.array([_fill_table(inside, start, end, rows, place, parts, keys, counts), room])
-    head = np.full(parts, -1, np.int64)
-    next_item, previous_item = np.full((2, items.count), -1, np.int64)
-    _link(inside, place, head, next_item, previous_item)
+    net = Net(items.item, first_member, members, sizes, fan_in, start, end, rows, items.fixed)
+    search = Search(place, use.reach, use.table, limits, weight, keys, counts, used)
+    lists = Lists(np.full(parts, -1, np.int64), *np.full((2, items.count), -1, np.int64))
+    _link(inside, place, lists)
     targets = np.flatnonzero(active & allowed)
     state = rng.integers(1, 2**63, 1, dtype=np.uint64)
     allotted = min(WORK * rows.size + LEAST_WORK, effort.left)
@@ -259,14 +261,10 @@ def _exchange(
         scaled = (use.table / limits[:, None]).max(axis=0)
         roomy = targets[np.argsort(scaled[targets], kind="stable")]
         roomy = roomy[over[roomy] == 0]
-        empty = targets[head[targets] < 0]
-        moved, _ = _relieve(
-            rng.permutation(queue), active & allowed, targets, roomy[: max(64, roomy.size // 4)],
-            empty, inside, next_item, previous_item, head, items.fixed, place, items.item,
-            first_member, members, sizes, fan_in, start, end, rows, use.reach, use.table, limits,
-            weight, keys, counts, used, work,
-            max(CHAINS, MORE_CHAINS // queue.size), state,
-        )  # fmt: skip
+        empty = targets[lists.head[targets] < 0]
+        goals = Targets(active & allowed, targets, roomy[: max(64, roomy.size // 4)], empty)
+        chains = max(CHAINS, MORE_CHAINS // queue.size)
+        moved, _ = _relieve(rng.permutation(queue), goals, lists, net, search, work, chains, state)
         if not moved:
             break
     effort.left -= allotted - int(work[0])

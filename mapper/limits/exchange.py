@@ -10,14 +10,75 @@ taken back.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 from numba import njit
+from numpy.typing import NDArray
 
 from mapper.runtime.random import draw_star
 
 NEAR, SPREAD, ROOMY = 6, 12, 6  # candidates: parts of sources, parts at random, parts with room
 SAMPLE = 64  # sources of a vertex that are asked for their part
 LINKS = 12  # second moves that are tried behind each
+
+
+class Net(NamedTuple):
+    """Items and their synapses.
+
+    item : of every neuron; first_member, members : the neurons of each item
+    sizes, fan_in : of the items; start, end : where the sources of each are in `rows`, in order
+    fixed : items that never move
+    """
+
+    item: NDArray[np.int32]
+    first_member: NDArray[np.int64]
+    members: NDArray[np.int32]
+    sizes: NDArray[np.int64]
+    fan_in: NDArray[np.int64]
+    start: NDArray[np.int64]
+    end: NDArray[np.int64]
+    rows: NDArray[np.int32]
+    fixed: NDArray[np.bool_]
+
+
+class Search(NamedTuple):
+    """The parts of all items, and what they use; all but limits and weights changes.
+
+    part : of every item; reach : parts that each neuron's axons lead to
+    use : shape (4, parts); limits, weight : of an excess, shape (4,)
+    keys, counts : table of (source, part) pairs; used : [places of it in use, most allowed]
+    """
+
+    part: NDArray[np.int32]
+    reach: NDArray[np.int32]
+    use: NDArray[np.int64]
+    limits: NDArray[np.int64]
+    weight: NDArray[np.int64]
+    keys: NDArray[np.int64]
+    counts: NDArray[np.int32]
+    used: NDArray[np.int64]
+
+
+class Lists(NamedTuple):
+    """Items of each active part as lists, -1 at the ends."""
+
+    head: NDArray[np.int64]
+    next_item: NDArray[np.int64]
+    previous_item: NDArray[np.int64]
+
+
+class Targets(NamedTuple):
+    """Where items may go.
+
+    active, listed : parts whose pairs are in the table; roomy : those with room, most first
+    empty : those without items
+    """
+
+    active: NDArray[np.bool_]
+    listed: NDArray[np.int64]
+    roomy: NDArray[np.int64]
+    empty: NDArray[np.int64]
 
 
 @njit(cache=True, nogil=True)
@@ -74,12 +135,10 @@ def _bump(use, limits, weight, r, k, change):
 
 
 @njit(cache=True, nogil=True)
-def _move(
-    v, to, part, item, first_member, members, sizes, fan_in, start, end, rows, reach, use, limits,
-    weight, keys, counts, used,
-):  # fmt: skip
-    """Move an item, all sums with it; used[0] counts places of the table. Returns the change of
-    the total excess."""
+def _move(v, to, net, search):
+    """Move an item, all sums with it. Returns the change of the total excess."""
+    item, first_member, members, sizes, fan_in, start, end, rows, _ = net
+    part, reach, use, limits, weight, keys, counts, used = search
     parts = use.shape[1]
     own = np.int64(part[v])
     change = _bump(use, limits, weight, 0, own, -sizes[v])
@@ -122,13 +181,13 @@ def _move(
 
 
 @njit(cache=True, nogil=True)
-def _judge(
-    v, to, leaving, part, item, sizes, fan_in, start, end, rows, use, limits, weight, keys, counts
-):  # fmt: skip
+def _judge(v, to, leaving, net, search):
     """About how a move changes the excess of the part it leads to, and how many sources are new.
 
     leaving : axons of the item itself that leave its part now; `_move` counts exactly
     """
+    item, _, _, sizes, fan_in, start, end, rows, _ = net
+    part, _, use, limits, weight, keys, counts, _ = search
     parts = use.shape[1]
     change = weight[0] * (
         max(0, use[0, to] + sizes[v] - limits[0]) - max(0, use[0, to] - limits[0])
@@ -154,8 +213,10 @@ def _judge(
 
 
 @njit(cache=True, nogil=True)
-def _leaving(v, own, first_member, members, reach, parts, keys, counts):
+def _leaving(v, own, net, search):
     """Axons of an item that leave its part."""
+    first_member, members, reach = net.first_member, net.members, search.reach
+    keys, counts, parts = search.keys, search.counts, search.use.shape[1]
     total = np.int64(0)
     for m in range(first_member[v], first_member[v + 1]):
         u = np.int64(members[m])
@@ -164,8 +225,10 @@ def _leaving(v, own, first_member, members, reach, parts, keys, counts):
 
 
 @njit(cache=True, nogil=True)
-def _relief(v, own, leaving, sizes, fan_in, start, end, rows, use, limits, weight, keys, counts):
+def _relief(v, own, leaving, net, search):
     """By about how much the excess of a part falls when an item leaves it."""
+    _, _, _, sizes, fan_in, start, end, rows, _ = net
+    _, _, use, limits, weight, keys, counts, _ = search
     parts = use.shape[1]
     gone = 0
     e = start[v]
@@ -183,8 +246,10 @@ def _relief(v, own, leaving, sizes, fan_in, start, end, rows, use, limits, weigh
 
 
 @njit(cache=True, nogil=True)
-def _candidates(v, part, item, start, end, rows, active, active_list, roomy, turn, state, out):
+def _candidates(v, part, net, targets, turn, state, out):
     """Parts that an item might move to, the likely ones; returns how many."""
+    item, _, _, _, _, start, end, rows, _ = net
+    active, active_list, roomy = targets.active, targets.listed, targets.roomy
     count = 0
     own = part[v]
     length = end[v] - start[v]
@@ -213,27 +278,22 @@ def _candidates(v, part, item, start, end, rows, active, active_list, roomy, tur
 
 
 @njit(cache=True, nogil=True)
-def _relieve(
-    queue, active, active_list, roomy, empty, items, next_item, previous_item, head, fixed, part,
-    item, first_member, members, sizes, fan_in, start, end, rows, reach, use, limits, weight,
-    keys, counts, used, work, chains, state,
-):  # fmt: skip
+def _relieve(queue, targets, lists, net, search, work, chains, state):
     """Visit parts above their limits once; returns moves kept, and the change of the excess.
 
-    queue : parts to visit; active, active_list : parts whose pairs are in the table
-    roomy : parts with room, most first; empty : parts without items
-    head, next_item, previous_item : items of each active part as lists, -1 at the ends
-    fixed : items that never move; used : [places of the table in use, most allowed]
-    work : [sources that may still be looked at]
+    queue : parts to visit; work : [sources that may still be looked at]
     chains : first moves of a chain that are tried for a part
     """
-    parts = use.shape[1]
+    active, active_list, empty = targets.active, targets.listed, targets.empty
+    head, next_item, _ = lists
+    item, _, _, _, _, start, end, rows, fixed = net
+    part, _, use, limits, weight, _, _, used = search
     moved = 0
     total = np.int64(0)
     turn = 0
     next_empty = 0
-    inside = np.empty(items.size, np.int64)
-    value = np.empty(items.size, np.float64)
+    inside = np.empty(fixed.size, np.int64)
+    value = np.empty(fixed.size, np.float64)
     wanted = np.empty(NEAR + SPREAD + ROOMY + 2, np.int64)
     for c in queue:
         if _over(use, limits, weight, c) == 0:
@@ -243,11 +303,8 @@ def _relieve(
         while v >= 0:
             if not fixed[v]:
                 inside[n] = v
-                leaving = _leaving(v, c, first_member, members, reach, parts, keys, counts)
-                relief = _relief(
-                    v, c, leaving, sizes, fan_in, start, end, rows, use, limits, weight, keys,
-                    counts,
-                )  # fmt: skip
+                leaving = _leaving(v, c, net, search)
+                relief = _relief(v, c, leaving, net, search)
                 # most relief first, light ones among equals
                 value[n] = 1e-3 * float(end[v] - start[v]) - float(relief)
                 work[0] -= end[v] - start[v]
@@ -258,15 +315,11 @@ def _relieve(
             v = inside[i]
             if _over(use, limits, weight, c) == 0 or work[0] < 0:
                 break
-            leaving = _leaving(v, c, first_member, members, reach, parts, keys, counts)
-            relief = _relief(
-                v, c, leaving, sizes, fan_in, start, end, rows, use, limits, weight, keys, counts
-            )
+            leaving = _leaving(v, c, net, search)
+            relief = _relief(v, c, leaving, net, search)
             if relief == 0:
                 continue
-            count = _candidates(
-                v, part, item, start, end, rows, active, active_list, roomy, turn, state, wanted
-            )
+            count = _candidates(v, part, net, targets, turn, state, wanted)
             turn += ROOMY
             while next_empty < empty.size and head[empty[next_empty]] >= 0:
                 next_empty += 1
@@ -277,28 +330,19 @@ def _relieve(
             least = np.int64(0)
             fewest = 0
             for j in range(count):
-                change, new = _judge(
-                    v, wanted[j], leaving, part, item, sizes, fan_in, start, end, rows, use,
-                    limits, weight, keys, counts,
-                )  # fmt: skip
+                change, new = _judge(v, wanted[j], leaving, net, search)
                 if best < 0 or change < least or (change == least and new < fewest):
                     best, least, fewest = wanted[j], change, new
             work[0] -= count * (end[v] - start[v])
             if best < 0 or least >= relief or used[0] + (end[v] - start[v]) >= used[1]:
                 continue
-            change = _move(
-                v, best, part, item, first_member, members, sizes, fan_in, start, end, rows,
-                reach, use, limits, weight, keys, counts, used,
-            )  # fmt: skip
+            change = _move(v, best, net, search)
             if change >= 0:
-                _move(
-                    v, c, part, item, first_member, members, sizes, fan_in, start, end, rows,
-                    reach, use, limits, weight, keys, counts, used,
-                )  # fmt: skip
+                _move(v, c, net, search)
                 continue
             total += change
             moved += 1
-            _relink(v, c, best, head, next_item, previous_item)
+            _relink(v, c, best, lists)
         if _over(use, limits, weight, c) == 0 or active_list.size < 2:
             continue
         # A chain: one leaves for a part, another one of that part goes on, or comes back.
@@ -313,16 +357,13 @@ def _relieve(
                 to = near if active[near] else to
             if part[v] != c or to == c or used[0] + 2 * length >= used[1]:
                 continue
-            change = _move(
-                v, to, part, item, first_member, members, sizes, fan_in, start, end, rows, reach,
-                use, limits, weight, keys, counts, used,
-            )  # fmt: skip
+            change = _move(v, to, net, search)
             work[0] -= 2 * length
             kept = change < 0
             if kept:
                 total += change
                 moved += 1
-                _relink(v, c, to, head, next_item, previous_item)
+                _relink(v, c, to, lists)
                 continue
             u = head[to]
             for _ in range(draw_star(state, 2 * LINKS)):  # not always the same ones
@@ -337,35 +378,27 @@ def _relieve(
                 if fixed[u] or onward == to or used[0] + 2 * length >= used[1]:
                     u = following
                     continue
-                further = _move(
-                    u, onward, part, item, first_member, members, sizes, fan_in, start, end, rows,
-                    reach, use, limits, weight, keys, counts, used,
-                )  # fmt: skip
+                further = _move(u, onward, net, search)
                 work[0] -= 2 * length
                 # A step aside now and then leads out of a dead end.
                 if change + further < 0 or (change + further == 0 and draw_star(state, 4) == 0):
                     total += change + further
                     moved += 2
                     kept = True
-                    _relink(v, c, to, head, next_item, previous_item)
-                    _relink(u, to, onward, head, next_item, previous_item)
+                    _relink(v, c, to, lists)
+                    _relink(u, to, onward, lists)
                     break
-                _move(
-                    u, to, part, item, first_member, members, sizes, fan_in, start, end, rows,
-                    reach, use, limits, weight, keys, counts, used,
-                )  # fmt: skip
+                _move(u, to, net, search)
                 u = following
             if not kept:
-                _move(
-                    v, c, part, item, first_member, members, sizes, fan_in, start, end, rows,
-                    reach, use, limits, weight, keys, counts, used,
-                )  # fmt: skip
+                _move(v, c, net, search)
     return moved, total
 
 
 @njit(cache=True, nogil=True)
-def _relink(v, own, to, head, next_item, previous_item):
+def _relink(v, own, to, lists):
     """Take an item out of the list of one part and put it in front of that of another."""
+    head, next_item, previous_item = lists.head, lists.next_item, lists.previous_item
     before, after = previous_item[v], next_item[v]
     if before >= 0:
         next_item[before] = after

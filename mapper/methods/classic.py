@@ -9,7 +9,7 @@ from mapper.limits.combined import Folded, Resized
 from mapper.methods.steps import Int32, Method, Run
 from mapper.partitioning.bisection import whole
 from mapper.partitioning.classic import partition_classic
-from mapper.runtime.checkpoint import Steps
+from mapper.runtime.checkpoint import Checkpoint
 from mapper.scoring.stage_costs import StageCosts
 
 
@@ -26,7 +26,7 @@ class Classic(Method):
     def partition(self) -> tuple[Int32, Subgraph]:
         run = self._run
 
-        def attempt(folded: Folded, steps: Steps) -> tuple[Int32, int]:
+        def attempt(folded: Folded, steps: Checkpoint) -> tuple[Int32, int]:
             sized = Resized(run.graph, folded.sizes)
             return partition_classic(
                 sized, folded.capacity, run.cores, run.settings, steps, run.scratch, run.monitor

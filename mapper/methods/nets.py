@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 
 from mapper.graph.csr import Subgraph
@@ -14,7 +12,7 @@ from mapper.hypergraph.net_rows import net_traffic, read_nets
 from mapper.hypergraph.steps import NetTask, partition_nets, refine_trees
 from mapper.limits.combined import Folded
 from mapper.methods.steps import Int32, Method, Run
-from mapper.runtime.checkpoint import Steps
+from mapper.runtime.checkpoint import Checkpoint
 from mapper.runtime.threads import Team
 from mapper.scoring.stage_costs import StageCosts
 
@@ -39,14 +37,14 @@ class Nets(Method):
     def partition(self) -> tuple[Int32, Subgraph]:
         run = self._run
 
-        def attempt(folded: Folded, steps: Steps) -> tuple[Int32, int]:
-            sized = replace(self._nets, sizes=folded.sizes)
+        def attempt(folded: Folded, steps: Checkpoint) -> tuple[Int32, int]:
+            sized = self._nets._replace(sizes=folded.sizes)
             strict = not run.job.watched
             task = NetTask(sized, run.graph, folded.capacity, run.cores, strict)
             return partition_nets(task, run.context._replace(steps=steps))
 
         part, parts, folded = run.partition_within(attempt)
-        self._nets = replace(self._nets, sizes=folded.sizes)
+        self._nets = self._nets._replace(sizes=folded.sizes)
         self._capacity = folded.capacity
         with run.monitor.stage("groups"):
             return part, net_traffic(self._nets, part, parts)

@@ -16,7 +16,7 @@ from mapper.limits.axons import ATTEMPTS, Job, partition_within
 from mapper.limits.combined import Folded
 from mapper.limits.constraints import Constraints
 from mapper.limits.pins import core_of_items
-from mapper.runtime.checkpoint import Steps
+from mapper.runtime.checkpoint import Checkpoint
 from mapper.runtime.context import Context
 from mapper.runtime.memory_plan import Plan
 from mapper.runtime.monitor import Monitor
@@ -29,7 +29,7 @@ from storage.scratch.scratch import Scratch
 from storage.store.network import NetworkFile
 
 Int32 = NDArray[np.int32]
-Attempt = Callable[[Folded, Steps], tuple[Int32, int]]
+Attempt = Callable[[Folded, Checkpoint], tuple[Int32, int]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ class Run:
     folded: Folded
     settings: Settings
     plan: Plan
-    steps: Steps
+    steps: Checkpoint
     scratch: Scratch
     monitor: Monitor
     team: Team

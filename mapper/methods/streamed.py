@@ -21,7 +21,7 @@ from mapper.hypergraph.steps import refine_streamed_nets
 from mapper.limits.combined import Folded, Resized
 from mapper.methods.steps import Int32, Method, Run
 from mapper.partitioning.streamed import Task, balanced, numbered, open_rows, partition_streamed
-from mapper.runtime.checkpoint import Arrays, Steps
+from mapper.runtime.checkpoint import Arrays, Checkpoint
 from mapper.runtime.stopping import Better
 from mapper.scoring.stage_costs import StageCosts
 
@@ -110,7 +110,7 @@ class Streamed(Method):
         sized = Resized(run.graph, folded.sizes)
         return Task(sized, self._rows, folded.capacity, run.cores, strict=not run.job.watched)
 
-    def _attempt(self, folded: Folded, steps: Steps) -> tuple[Int32, int]:
+    def _attempt(self, folded: Folded, steps: Checkpoint) -> tuple[Int32, int]:
         run = self._run
         self._take(self._rows.with_sizes(folded.sizes))
         task = self._task(folded)
@@ -136,7 +136,7 @@ class Streamed(Method):
                 )  # fmt: skip
                 return {"part": part}
 
-            part, parts = numbered(run.steps.once("first parts", first)["part"], run.cores)
+            part, parts = numbered(run.steps.run_once("first parts", first)["part"], run.cores)
             self.costs.on_partition(part, self._levels.coarsest)
             return part, parts
 

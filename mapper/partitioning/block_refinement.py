@@ -6,11 +6,12 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from mapper.graph.csr import chunk_of
 from storage.graph import Graph
 
 
 @njit(cache=True, nogil=True)
-def _refine_block(first, indptr, ids, weights, order, sizes, capacity, part, load, pull, touched):
+def _refine_block(chunk, order, sizes, capacity, part, load, pull, touched):
     """Visit the block's vertices in `order` and move each to its best part with room.
 
     pull : scratch, zero on entry and exit; weight from the vertex into each part
@@ -20,6 +21,7 @@ def _refine_block(first, indptr, ids, weights, order, sizes, capacity, part, loa
     with room, is taking the largest W_k above W_i among the parts with room. Returns the moves
     and the weight that they removed from the cut.
     """
+    first, indptr, ids, weights = chunk
     moves = 0
     gained = np.int64(0)
     for step in range(order.size):
@@ -52,7 +54,8 @@ def _refine_block(first, indptr, ids, weights, order, sizes, capacity, part, loa
 
 
 @njit(cache=True, nogil=True)
-def _cut_of_block(first, indptr, ids, weights, part):
+def _cut_of_block(chunk, part):
+    first, indptr, ids, weights = chunk
     cut = np.int64(0)
     for v in range(indptr.size - 1):
         for e in range(indptr[v], indptr[v + 1]):
@@ -80,10 +83,9 @@ def refine(
     pull = np.zeros(load.size, np.int64)
     touched = np.empty(load.size, np.int64)
     for block in graph.blocks(rng.permutation(graph.block_count).tolist(), threads):
-        indptr, ids, weights = block.undirected()
         order = rng.permutation(block.vertices)
         moved, gain = _refine_block(
-            block.first, indptr, ids, weights, order, sizes, capacity, part, load, pull, touched
+            chunk_of(block), order, sizes, capacity, part, load, pull, touched
         )
         moves += int(moved)
         gained += int(gain)
@@ -94,5 +96,5 @@ def cut_weight(graph: Graph, part: NDArray[np.int32], threads: int = 1) -> int:
     """Weight of the connections between different parts, each pair once."""
     total = 0
     for block in graph.blocks(threads=threads):
-        total += int(_cut_of_block(block.first, *block.undirected(), part))
+        total += int(_cut_of_block(chunk_of(block), part))
     return total // 2

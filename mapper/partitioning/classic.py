@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from mapper.partitioning.bisection import bisect, whole
 from mapper.partitioning.block_refinement import cut_weight
 from mapper.partitioning.hierarchy import coarsen, uncoarsen
-from mapper.runtime.checkpoint import Arrays, Steps
+from mapper.runtime.checkpoint import Arrays, Checkpoint
 from mapper.runtime.monitor import Monitor
 from mapper.settings import Settings
 from storage.graph import Graph
@@ -20,7 +20,7 @@ def partition_classic(
     capacity: int,
     cores: int,
     settings: Settings,
-    steps: Steps,
+    steps: Checkpoint,
     scratch: Scratch,
     monitor: Monitor,
 ) -> tuple[NDArray[np.int32], int]:
@@ -54,7 +54,7 @@ def partition_classic(
         levels_found = [list(level.values()) for level in monitor.levels]
         return {"part": part, "levels": np.array(levels_found, np.int64).ravel()}
 
-    arrays = steps.once("partition", partition)
+    arrays = steps.run_once("partition", partition)
     if not monitor.levels:  # the step was done before
         monitor.restore_levels(arrays["levels"].reshape(-1, 3).tolist())
     part: NDArray[np.int32] = arrays["part"]

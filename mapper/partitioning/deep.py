@@ -18,7 +18,7 @@ from mapper.graph.sampled_contraction import contract_sampled, sampling_threshol
 from mapper.partitioning.kway_refinement import refine_round
 from mapper.partitioning.label_propagation import cluster_vertices
 from mapper.partitioning.multilevel_bisection import BisectionEffort
-from mapper.partitioning.recursive_splitting import split_parts
+from mapper.partitioning.recursive_splitting import Splitting, split_parts
 from mapper.runtime.threads import Team
 
 NEAR = 1.01  # of its share that a part may hold before its last cut
@@ -105,10 +105,8 @@ def partition_in_memory(
         parts = max(1, level.vertices // effort.part_vertices)
         wanted = stop if depth == 0 else max(stop, -(-cores // parts))
         if part_cores.max() > wanted:
-            part, part_cores = split_parts(
-                level, part, part_cores, wanted, capacity, effort.bisection, seed + depth,
-                memory, team,
-            )  # fmt: skip
+            how = Splitting(wanted, capacity, effort.bisection, seed + depth)
+            part, part_cores = split_parts(level, part, part_cores, how, memory, team)
         room, floor = block_bounds(
             part_cores, int(level.sizes.sum()), capacity, int(level.sizes.max())
         )

@@ -11,17 +11,19 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from mapper.graph.csr import chunk_of
 from storage.graph import Graph
 
 
 @njit(cache=True, nogil=True)
-def _match_block(first, indptr, ids, weights, order, sizes, limit, mate):
+def _match_block(chunk, order, sizes, limit, mate):
     """Pair the block's vertices, visited in `order`; returns the weight inside new pairs.
 
     A vertex pairs along the heaviest of its connections that can be marked. Where several are
     equally heavy the first is taken, searched from a random place in the list: without that,
     meshes, whose weights are all equal, would pair along the numbering of their vertices.
     """
+    first, indptr, ids, weights = chunk
     inside = np.int64(0)
     for step in range(order.size):
         local = order[step]
@@ -78,12 +80,10 @@ def match(
     mates = np.full((repeats, graph.vertices), -1, np.int32)
     inside = np.zeros(repeats, np.int64)
     for block in graph.blocks(rng.permutation(graph.block_count).tolist(), threads):
-        indptr, ids, weights = block.undirected()
+        chunk = chunk_of(block)
         for repeat in range(repeats):
             order = rng.permutation(block.vertices)
-            inside[repeat] += _match_block(
-                block.first, indptr, ids, weights, order, sizes, limit, mates[repeat]
-            )
+            inside[repeat] += _match_block(chunk, order, sizes, limit, mates[repeat])
     coarse = np.empty(graph.vertices, np.int32)
     count = _number_pairs(mates[int(inside.argmax())], coarse)
     return coarse, int(count)

@@ -19,7 +19,9 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from mapper.graph.rows import Chunk, Rows
+from mapper.graph.affinity import sum_by_part
+from mapper.graph.csr import Chunk
+from mapper.graph.rows import Rows
 from mapper.runtime.threads import Spares, Team
 
 ROUNDS = 24  # times in a pass that moves take effect; fewer at once leave longer waits for room
@@ -28,46 +30,39 @@ LEAST_CHUNKS = 4  # looked at between; more than threads, so that none waits for
 
 
 @njit(cache=True, nogil=True)
-def _best_moves(
-    first, indptr, ids, weights, part, load, pull, touched, vertices, target, gain, heaviest
-):  # fmt: skip
+def _best_moves(chunk, part, load, pull, touched, table):
     """Vertices of a chunk that are connected more to another part than to their own.
 
     pull : scratch per part, zero on entry and exit; touched : scratch
-    heaviest : gets the weight of the heaviest connection to the target
-    Fills these arrays; returns how many, the weight to other parts, and all weight.
+    table : filled, see `Moves`; heaviest is the weight of the heaviest connection to the target
+    Returns how many there are, the weight to other parts, and all weight.
     """
+    first, indptr, ids, weights = chunk
+    vertices, target, gain, heaviest = table[0], table[1], table[2], table[3]
     found = 0
     outside = np.int64(0)
     everything = np.int64(0)
     for i in range(indptr.size - 1):
         row = ids[indptr[i] : indptr[i + 1]]
         row_weights = weights[indptr[i] : indptr[i + 1]]
-        count = 0
-        total = np.int64(0)
-        for e in range(row.size):
-            k = np.uint32(part[np.uint32(row[e])])
-            before = pull[k]
-            if before == 0 and row_weights[e] > 0:
-                touched[count] = k
-                count += 1
-            pull[k] = before + row_weights[e]
-            total += row_weights[e]
+        count = sum_by_part(row, row_weights, part, pull, touched)
         v = first + i
         own = np.uint32(part[v])
         here = np.int64(pull[own])
         pull[own] = 0
+        elsewhere = np.int64(0)
         best = own
         most = np.int64(0)
         for t in range(count):
             k = np.uint32(touched[t])
             p = np.int64(pull[k])
             pull[k] = 0
+            elsewhere += p
             if p > most or (p == most and p > 0 and load[k] < load[best]):
                 best = k
                 most = p
-        outside += total - here
-        everything += total
+        outside += elsewhere
+        everything += elsewhere + here
         if most > here:
             vertices[found] = v
             target[found] = best
@@ -81,18 +76,18 @@ def _best_moves(
 
 
 @njit(cache=True, nogil=True)
-def move_in_order(
-    order, vertices, target, gain, heaviest, sizes, part, load, room, floor, head, tail,
-    following, stack,
-):  # fmt: skip
+def move_in_order(order, table, sizes, part, load, room, floor):
     """Carry out moves in the given order; those into full parts wait until there is room.
 
-    room, floor : most and least that each part may hold
-    head, tail : first and last waiting move of each part, -1 on entry and exit
-    following, stack : scratch per move
+    table : see `Moves`; room, floor : most and least that each part may hold
 
     Returns how many moves were done.
     """
+    vertices, target, gain, heaviest = table[0], table[1], table[2], table[3]
+    head = np.full(load.size, -1, np.int64)  # first and last waiting move of each part
+    tail = np.full(load.size, -1, np.int64)
+    following = np.empty(order.size, np.int64)
+    stack = np.empty(order.size + 1, np.int64)
     moved = 0
     for first in order:
         depth = 1
@@ -142,9 +137,6 @@ def move_in_order(
                 moved += 2
                 break
             other = following[other]
-    for m in order:
-        head[target[m]] = -1
-        tail[target[m]] = -1
     return moved
 
 
@@ -182,10 +174,7 @@ class SeekCut(Seeker):
     def seek(self, chunk: Chunk, part: NDArray[np.int32], load: NDArray[np.int64]) -> Moves:
         table = np.empty((4, chunk.vertices), np.int32)
         with self._spares.borrow() as (pull, touched):
-            found, outside, everything = _best_moves(
-                chunk.first, chunk.indptr, chunk.ids, chunk.weights, part, load, pull, touched,
-                *table,
-            )  # fmt: skip
+            found, outside, everything = _best_moves(chunk, part, load, pull, touched, table)
         return Moves(table[:, :found], outside, everything)
 
 
@@ -221,7 +210,6 @@ def refine_round(
     rng = np.random.default_rng([seed, index])
     load = np.zeros(room.size, np.int64)
     np.add.at(load, part, rows.sizes)
-    head, tail = np.full(room.size, -1, np.int64), np.full(room.size, -1, np.int64)
 
     def look(number: int) -> tuple[Moves, int]:
         chunk = rows.read(number)
@@ -232,13 +220,9 @@ def refine_round(
     step = max(LEAST_CHUNKS, -(-order.size // ROUNDS))
     for start in range(0, order.size, step):
         found = team.map(look, order[start : start + step].tolist())
-        vertices, target, gain, heaviest = np.hstack([moves.table for moves, _ in found])
-        ranked = np.argsort(-gain, kind="stable")
-        scratch = np.empty((2, gain.size + 1), np.int64)
-        moved += move_in_order(
-            ranked, vertices, target, gain, heaviest, rows.sizes, part, load, room, floor, head,
-            tail, *scratch,
-        )  # fmt: skip
+        table = np.hstack([moves.table for moves, _ in found])
+        ranked = np.argsort(-table[2], kind="stable")
+        moved += move_in_order(ranked, table, rows.sizes, part, load, room, floor)
         for some, entries in found:
             outside += some.outside
             everything += some.everything

@@ -10,11 +10,13 @@ depends on the rounds, not on the threads.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from mapper.graph.affinity import sum_by_part
 from mapper.graph.rows import Rows
 from mapper.runtime.random import mixed
 from mapper.runtime.threads import Spares, Team
@@ -22,27 +24,28 @@ from mapper.runtime.threads import Spares, Team
 ROUND_CHUNKS = 16  # chunks that see the same frozen state; many, so that threads rarely wait
 
 
+class Labels(NamedTuple):
+    """Clusters while they grow: label per vertex, size per label, and the last favourites."""
+
+    cluster: NDArray[np.int32]
+    size: NDArray[np.int64]
+    favourite: NDArray[np.int32]
+
+
 @njit(cache=True, nogil=True)
-def _propose(
-    first, indptr, ids, weights, sizes, cluster, held, limit, seed, pull, touched, target, favourite
-):
+def _propose(chunk, sizes, labels, limit, seed, pull, touched, target):
     """The cluster with room that each vertex of a chunk is connected to most.
 
     pull : scratch per cluster, zero on entry and exit; touched : scratch
-    target : cluster chosen, its own if none is better; favourite : the same without the limit,
-        -1 without neighbours in other clusters
+    target : cluster chosen, its own if none is better; labels.favourite : the same without the
+        limit, -1 without neighbours in other clusters
     """
+    first, indptr, ids, weights = chunk
+    cluster, held, favourite = labels.cluster, labels.size, labels.favourite
     for i in range(indptr.size - 1):
         row = ids[indptr[i] : indptr[i + 1]]
         row_weights = weights[indptr[i] : indptr[i + 1]]
-        count = 0
-        for e in range(row.size):
-            c = np.uint32(cluster[np.uint32(row[e])])
-            before = pull[c]
-            if before == 0 and row_weights[e] > 0:
-                touched[count] = c
-                count += 1
-            pull[c] = before + row_weights[e]
+        count = sum_by_part(row, row_weights, cluster, pull, touched)
         v = first + i
         own = np.uint32(cluster[v])
         best, best_pull = own, np.int64(pull[own])
@@ -65,12 +68,13 @@ def _propose(
 
 
 @njit(cache=True, nogil=True)
-def _join(first, last, sizes, cluster, held, limit, target, joined, stamp):
+def _join(first, last, sizes, labels, limit, target, joined, stamp):
     """Let the vertices move to their targets, in order; returns how many did.
 
     Two single vertices often choose each other: once another vertex has joined v's cluster in this
     round (`joined` holds the round's stamp), v stays where it is.
     """
+    cluster, held, _ = labels
     moved = 0
     for v in range(first, last):
         own, to = cluster[v], target[v]
@@ -87,11 +91,12 @@ def _join(first, last, sizes, cluster, held, limit, target, joined, stamp):
 
 
 @njit(cache=True, nogil=True)
-def _match_two_hop(sizes, cluster, held, limit, favourite, waiting):
+def _match_two_hop(sizes, labels, limit, waiting):
     """Join single vertices that like the same cluster (or nothing) pairwise or in groups.
 
     waiting : scratch, shape (vertices + 1,), filled with -1; last place for those without any
     """
+    cluster, held, favourite = labels.cluster, labels.size, labels.favourite
     none = waiting.size - 1
     for v in range(sizes.size):
         own = cluster[v]
@@ -129,18 +134,10 @@ def cluster_vertices(
     return number_clusters(rows, labels, limit)
 
 
-class Labels:
-    """Clusters while they grow: label per vertex, size per label, and the last favourites."""
-
-    def __init__(self, sizes: NDArray[np.int64]) -> None:
-        self.cluster = np.arange(sizes.size, dtype=np.int32)
-        self.held = sizes.copy()
-        self.favourite = np.full(sizes.size, -1, np.int32)
-
-
 def start_clusters(rows: Rows) -> Labels:
     """Every vertex is a cluster of its own."""
-    return Labels(rows.sizes)
+    n = rows.vertices
+    return Labels(np.arange(n, dtype=np.int32), rows.sizes.copy(), np.full(n, -1, np.int32))
 
 
 def propagate(
@@ -163,20 +160,14 @@ def propagate(
     def look(number: int) -> tuple[int, int, int]:
         chunk = rows.read(number)
         with spares.borrow() as (pull, touched):
-            _propose(
-                chunk.first, chunk.indptr, chunk.ids, chunk.weights, rows.sizes, labels.cluster,
-                labels.held, limit, salt, pull, touched, target, labels.favourite,
-            )  # fmt: skip
+            _propose(chunk, rows.sizes, labels, limit, salt, pull, touched, target)
         return chunk.first, chunk.vertices, int(chunk.indptr[-1] - chunk.indptr[0])
 
     moves = 0
     order = rng.permutation(rows.chunks)
     for stamp, start in enumerate(range(0, order.size, ROUND_CHUNKS)):
         for first, count, entries in team.map(look, order[start : start + ROUND_CHUNKS].tolist()):
-            moves += _join(
-                first, first + count, rows.sizes, labels.cluster, labels.held, limit, target,
-                joined, stamp,
-            )  # fmt: skip
+            moves += _join(first, first + count, rows.sizes, labels, limit, target, joined, stamp)
             advance(entries)
     return moves
 
@@ -184,7 +175,7 @@ def propagate(
 def number_clusters(rows: Rows, labels: Labels, limit: int) -> tuple[NDArray[np.int32], int]:
     """Match what stayed single, then number the clusters."""
     waiting = np.full(rows.vertices + 1, -1, np.int32)
-    _match_two_hop(rows.sizes, labels.cluster, labels.held, limit, labels.favourite, waiting)
+    _match_two_hop(rows.sizes, labels, limit, waiting)
     used = np.zeros(rows.vertices, np.bool_)
     used[labels.cluster] = True
     number = np.cumsum(used, dtype=np.int32) - np.int32(1)

@@ -9,12 +9,21 @@ bisections and k-way refinement is 0.772 instead of 0.777.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numba import njit
+from numpy.typing import NDArray
 
-from mapper.partitioning.two_way_fm import _cost_and_excess, _grow, _smooth, two_way_fm
+from mapper.graph.affinity import sum_by_part
+from mapper.graph.csr import Csr
+from mapper.partitioning.two_way_fm import (
+    _cost_and_excess,
+    _grow,
+    _smooth,
+    new_queues,
+    two_way_fm,
+)
 from mapper.runtime.random import next_random
 
 COARSEST = 96  # vertices at which greedy growing starts
@@ -25,8 +34,7 @@ TRIED_ENTRIES = 20_000  # of all starts together, if there is more than one
 UNSEEN = np.int64(2**62)
 
 
-@dataclass(frozen=True, slots=True)
-class BisectionEffort:
+class BisectionEffort(NamedTuple):
     """How hard each bisection tries.
 
     tries : random starts on the coarsest level; passes : of FM on each level
@@ -38,9 +46,22 @@ class BisectionEffort:
     smoothing: int = 12
 
 
+class ClusterScratch(NamedTuple):
+    """One number per vertex each, that of `affinity` zero on entry and exit."""
+
+    size: NDArray[np.int64]
+    affinity: NDArray[np.int64]
+    found: NDArray[np.int64]
+    order: NDArray[np.int64]
+
+
 @njit(cache=True, nogil=True)
-def _cluster(n, indptr, ids, weights, sizes, limit, cluster, held, pull, touched, order, state):
+def _cluster(graph, limit, cluster, scratch, state):
     """Two rounds of label propagation, vertices in random order; returns the number of clusters."""
+    indptr, ids, weights, sizes, _ = graph
+    held, pull = scratch.size, scratch.affinity
+    touched, order = scratch.found, scratch.order
+    n = sizes.size
     for v in range(n):
         cluster[v] = v
         held[v] = sizes[v]
@@ -51,13 +72,8 @@ def _cluster(n, indptr, ids, weights, sizes, limit, cluster, held, pull, touched
             order[i], order[j] = order[j], order[i]
         for i in range(n):
             v = order[i]
-            count = 0
-            for e in range(indptr[v], indptr[v + 1]):
-                c = cluster[ids[e]]
-                if pull[c] == 0 and weights[e] > 0:
-                    touched[count] = c
-                    count += 1
-                pull[c] += weights[e]
+            low, high = indptr[v], indptr[v + 1]
+            count = sum_by_part(ids[low:high], weights[low:high], cluster, pull, touched)
             own = cluster[v]
             best = own
             most = pull[own]
@@ -84,22 +100,28 @@ def _cluster(n, indptr, ids, weights, sizes, limit, cluster, held, pull, touched
 
 
 @njit(cache=True, nogil=True)
-def _contract(
-    n, indptr, ids, weights, sizes, cluster, count, out_indptr, out_ids, out_weights, out_sizes,
-    pull, touched, order,
-):  # fmt: skip
-    """The graph of clusters; parallel connections add up, up to what an int32 holds."""
+def _contract(graph, cluster, count, coarse, scratch):
+    """The graph of clusters; parallel connections add up, up to what an int32 holds.
+
+    coarse : filled, with places for as many entries as the graph has
+    """
+    indptr, ids, weights, sizes, bias = graph
+    out_indptr, out_ids, out_weights, out_sizes, out_bias = coarse
+    pull, touched, order = scratch.affinity, scratch.found, scratch.order
+    n = sizes.size
     start = np.zeros(count + 1, np.int64)
     for v in range(n):
         start[cluster[v] + 1] += 1
     for c in range(count):
         start[c + 1] += start[c]
         out_sizes[c] = 0
+        out_bias[c] = 0
     at = start[:-1].copy()
     for v in range(n):
         order[at[cluster[v]]] = v
         at[cluster[v]] += 1
         out_sizes[cluster[v]] += sizes[v]
+        out_bias[cluster[v]] += bias[v]
     entries = 0
     out_indptr[0] = 0
     for c in range(count):
@@ -140,27 +162,18 @@ def _grown(array, need):
 
 
 @njit(cache=True, nogil=True)
-def bisect_graph(
-    n, indptr, ids, weights, sizes, bias, target, most0, most1, tries, passes, smoothing, state,
-    side,
-):  # fmt: skip
-    """Cut one graph in two; `side` gets 0 or 1 per vertex.
-
-    bias : what each vertex costs more on side 1 than on side 0, whoever else is there
-    """
-    heap = np.empty((2, n), np.int64)
-    place = np.empty(n, np.int64)
-    cost = np.empty(n, np.int64)
-    moves = np.empty(n, np.int64)
+def bisect_graph(graph, target, most0, most1, effort, state, side):
+    """Cut one graph in two; `side` gets 0 or 1 per vertex."""
+    indptr, ids, weights, sizes, bias = graph
+    tries, passes, smoothing = effort
+    n = sizes.size
+    queues = new_queues(n)
     if smoothing > 0 and ids.size > DENSE * n:
         # from a random vertex: what spreads from there turns into the Fiedler vector
         x = np.zeros(n, np.float32)
         x[next_random(state) % np.int64(n)] = 1.0
-        _smooth(n, indptr, ids, weights, sizes, target, 2 * smoothing, x, side)
-        two_way_fm(
-            n, indptr, ids, weights, sizes, bias, most0, most1, passes, side, heap, place, cost,
-            moves,
-        )  # fmt: skip
+        _smooth(graph, target, 2 * smoothing, x, side)
+        two_way_fm(graph, most0, most1, passes, side, queues)
         return
     # levels lie behind one another in the same arrays; v_at and e_at say where each starts
     all_indptr = np.empty(2 * n + 64, np.int64)
@@ -180,10 +193,9 @@ def bisect_graph(
     counts[0] = n
     e_at[1] = ids.size
     v_at[1] = n + 1
-    held = np.empty(n, np.int64)
-    pull = np.zeros(n, np.int64)
-    touched = np.empty(n, np.int64)
-    order = np.empty(n, np.int64)
+    scratch = ClusterScratch(
+        np.empty(n, np.int64), np.zeros(n, np.int64), np.empty(n, np.int64), np.empty(n, np.int64)
+    )
     total = np.int64(0)
     for v in range(n):
         total += sizes[v]
@@ -193,11 +205,12 @@ def bisect_graph(
         v0, e0, v1, e1 = v_at[levels - 1], e_at[levels - 1], v_at[levels], e_at[levels]
         limit = max(np.int64(1), 6 * total // m)
         clusters = _grown(clusters, v1 + m)
-        count = _cluster(
-            m, all_indptr[v0 : v0 + m + 1], all_ids[e0:e1], all_weights[e0:e1],
-            all_sizes[v0 : v0 + m], limit, clusters[v0 : v0 + m], held, pull, touched, order,
-            state,
+        fine = Csr(
+            all_indptr[v0 : v0 + m + 1], all_ids[e0:e1], all_weights[e0:e1],
+            all_sizes[v0 : v0 + m], all_bias[v0 : v0 + m],
         )  # fmt: skip
+        cluster = clusters[v0 : v0 + m]
+        count = _cluster(fine, limit, cluster, scratch, state)
         if count > 0.9 * m:
             break
         all_indptr = _grown(all_indptr, v1 + count + 1)
@@ -205,16 +218,11 @@ def bisect_graph(
         all_bias = _grown(all_bias, v1 + count + 1)
         all_ids = _grown(all_ids, e1 + (e1 - e0))
         all_weights = _grown(all_weights, e1 + (e1 - e0))
-        _contract(
-            m, all_indptr[v0 : v0 + m + 1], all_ids[e0:e1], all_weights[e0:e1],
-            all_sizes[v0 : v0 + m], clusters[v0 : v0 + m], count,
+        coarse = Csr(
             all_indptr[v1 : v1 + count + 1], all_ids[e1:], all_weights[e1:],
-            all_sizes[v1 : v1 + count], pull, touched, order,
+            all_sizes[v1 : v1 + count], all_bias[v1 : v1 + count],
         )  # fmt: skip
-        for c in range(count):
-            all_bias[v1 + c] = 0
-        for v in range(m):
-            all_bias[v1 + clusters[v0 + v]] += all_bias[v0 + v]
+        _contract(fine, cluster, count, coarse, scratch)
         if all_indptr[v1 + count] > WORTHWHILE * (e1 - e0):
             break
         counts[levels] = count
@@ -229,13 +237,15 @@ def bisect_graph(
     for level in range(levels - 1, -1, -1):
         m = counts[level]
         v0, e0, e1 = v_at[level], e_at[level], e_at[level + 1]
-        p, i, w = all_indptr[v0 : v0 + m + 1], all_ids[e0:e1], all_weights[e0:e1]
-        z, b = all_sizes[v0 : v0 + m], all_bias[v0 : v0 + m]
+        now = Csr(
+            all_indptr[v0 : v0 + m + 1], all_ids[e0:e1], all_weights[e0:e1],
+            all_sizes[v0 : v0 + m], all_bias[v0 : v0 + m],
+        )  # fmt: skip
         if level == levels - 1:
-            for _ in range(max(1, min(tries, TRIED_ENTRIES // max(1, p[m])))):
-                _grow(m, p, i, w, z, b, target, most0, trial, heap[0], place, cost, state)
-                two_way_fm(m, p, i, w, z, b, most0, most1, passes, trial, heap, place, cost, moves)
-                cut, excess = _cost_and_excess(m, p, i, w, z, b, most0, most1, trial)
+            for _ in range(max(1, min(tries, TRIED_ENTRIES // max(1, e1 - e0)))):
+                _grow(now, target, most0, trial, queues, state)
+                two_way_fm(now, most0, most1, passes, trial, queues)
+                cut, excess = _cost_and_excess(now, most0, most1, trial)
                 if excess < best_excess or (excess == best_excess and cut < best_cut):
                     best_cut = cut
                     best_excess = excess
@@ -244,19 +254,14 @@ def bisect_graph(
             for v in range(m):
                 finer[v] = side[clusters[v0 + v]]
             _copy(m, finer, side)
-            two_way_fm(m, p, i, w, z, b, most0, most1, passes, side, heap, place, cost, moves)
+            two_way_fm(now, most0, most1, passes, side, queues)
     if smoothing > 0 and n > 8:
-        cut, excess = _cost_and_excess(n, indptr, ids, weights, sizes, bias, most0, most1, side)
+        cut, excess = _cost_and_excess(graph, most0, most1, side)
         x = np.empty(n, np.float32)
         for v in range(n):
             x[v] = 1.0 if side[v] == 0 else -1.0
-        _smooth(n, indptr, ids, weights, sizes, target, smoothing, x, trial)
-        two_way_fm(
-            n, indptr, ids, weights, sizes, bias, most0, most1, passes, trial, heap, place, cost,
-            moves,
-        )  # fmt: skip
-        new_cut, new_excess = _cost_and_excess(
-            n, indptr, ids, weights, sizes, bias, most0, most1, trial
-        )
+        _smooth(graph, target, smoothing, x, trial)
+        two_way_fm(graph, most0, most1, passes, trial, queues)
+        new_cut, new_excess = _cost_and_excess(graph, most0, most1, trial)
         if new_excess < excess or (new_excess == excess and new_cut <= PREFER_SMOOTH * cut):
             _copy(n, trial, side)

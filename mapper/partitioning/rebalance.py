@@ -7,14 +7,21 @@ from numba import njit
 from numpy.typing import NDArray
 
 from mapper.errors import DoesNotFitError
+from mapper.graph.csr import chunk_of
 from storage.graph import Graph
 
 MAX_ROUNDS = 64
 
 
 @njit(cache=True, nogil=True)
-def _best_part(begin, end, ids, weights, size, own, capacity, part, load, pull):
-    """Connected part with room and the largest pull (-1 if none), and what leaving `own` loses."""
+def _best_part(chunk, local, sizes, capacity, part, load, pull):
+    """Connected part with room and the largest pull (-1 if none), and what leaving its part loses.
+
+    local : vertex, counted from the first of the chunk
+    """
+    first, indptr, ids, weights = chunk
+    begin, end = indptr[local], indptr[local + 1]
+    size, own = sizes[first + local], part[first + local]
     for e in range(begin, end):
         pull[part[ids[e]]] += weights[e]
     best = -1
@@ -31,49 +38,27 @@ def _best_part(begin, end, ids, weights, size, own, capacity, part, load, pull):
 
 
 @njit(cache=True, nogil=True)
-def _losses(first, indptr, ids, weights, sizes, capacity, part, load, pull, loss):
+def _losses(chunk, sizes, capacity, part, load, pull, loss):
     """What each vertex of an overfull part loses by leaving it."""
-    for local in range(indptr.size - 1):
-        v = first + local
+    for local in range(chunk.indptr.size - 1):
+        v = chunk.first + local
         if load[part[v]] > capacity:
-            _, loss[v] = _best_part(
-                indptr[local],
-                indptr[local + 1],
-                ids,
-                weights,
-                sizes[v],
-                part[v],
-                capacity,
-                part,
-                load,
-                pull,
-            )
+            _, loss[v] = _best_part(chunk, local, sizes, capacity, part, load, pull)
 
 
 @njit(cache=True, nogil=True)
-def _leave(first, indptr, ids, weights, sizes, capacity, chosen, part, load, pull):
+def _leave(chunk, sizes, capacity, chosen, part, load, pull):
     """Move the chosen vertices while their part is overfull; returns how many moved.
 
     Where no connected part has room, the emptiest part takes the vertex if it fits there.
     """
     moved = 0
-    for local in range(indptr.size - 1):
-        v = first + local
+    for local in range(chunk.indptr.size - 1):
+        v = chunk.first + local
         own = part[v]
         if not chosen[v] or load[own] <= capacity:
             continue
-        best, _ = _best_part(
-            indptr[local],
-            indptr[local + 1],
-            ids,
-            weights,
-            sizes[v],
-            own,
-            capacity,
-            part,
-            load,
-            pull,
-        )
+        best, _ = _best_part(chunk, local, sizes, capacity, part, load, pull)
         if best < 0:
             best = load.argmin()
             if load[best] + sizes[v] > capacity:
@@ -125,13 +110,11 @@ def balance(
         if not candidates.size:
             break
         for block in graph.blocks(threads=threads):
-            _losses(block.first, *block.undirected(), sizes, capacity, part, load, pull, loss)
+            _losses(chunk_of(block), sizes, capacity, part, load, pull, loss)
         chosen = _choose(candidates, loss, sizes, part, load, capacity)
         moved = 0
         for block in graph.blocks(threads=threads):
-            moved += _leave(
-                block.first, *block.undirected(), sizes, capacity, chosen, part, load, pull
-            )
+            moved += _leave(chunk_of(block), sizes, capacity, chosen, part, load, pull)
         moves += moved
         if not moved:
             break

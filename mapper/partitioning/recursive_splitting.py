@@ -8,11 +8,13 @@ asked for. All of that happens by one thread for each part, all threads at work.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from mapper.graph.csr import Csr
 from mapper.graph.rows import Rows
 from mapper.partitioning.multilevel_bisection import BisectionEffort, bisect_graph
 from mapper.runtime.threads import Team
@@ -21,8 +23,9 @@ GATHERED_BYTES = 8  # of an entry: id and weight
 
 
 @njit(cache=True, nogil=True)
-def _gather(first, indptr, ids, weights, part, low, high, rank, offset, used, out_ids, out_weights):
+def _gather(chunk, part, low, high, rank, offset, used, out_ids, out_weights):
     """Rows of the vertices in parts low .. high-1, without what leaves the part, ids by rank."""
+    first, indptr, ids, weights = chunk
     for i in range(indptr.size - 1):
         v = first + i
         own = part[v]
@@ -39,16 +42,20 @@ def _gather(first, indptr, ids, weights, part, low, high, rank, offset, used, ou
 
 
 @njit(cache=True, nogil=True)
-def _extract(n, indptr, ids, weights, sizes, piece, wanted, local, members, indptr_out, sizes_out):
-    """Vertices of a piece with their rows inside it; returns ids and weights of the rows."""
+def _extract(graph, piece, wanted, local, members):
+    """The graph inside a piece; `members` gets its vertices, `local` the places among them."""
+    indptr, ids, weights, sizes, bias = graph
     count = 0
     entries = 0
-    for v in range(n):
+    for v in range(sizes.size):
         if piece[v] == wanted:
             local[v] = count
             members[count] = v
             count += 1
             entries += indptr[v + 1] - indptr[v]
+    indptr_out = np.empty(count + 1, np.int64)
+    sizes_out = np.empty(count, np.int64)
+    bias_out = np.empty(count, np.int64)
     sub_ids = np.empty(entries + 1, np.int32)
     sub_weights = np.empty(entries + 1, np.int32)
     at = 0
@@ -56,13 +63,14 @@ def _extract(n, indptr, ids, weights, sizes, piece, wanted, local, members, indp
     for c in range(count):
         v = members[c]
         sizes_out[c] = sizes[v]
+        bias_out[c] = bias[v]
         for e in range(indptr[v], indptr[v + 1]):
             u = np.uint32(ids[e])
             sub_ids[at] = local[u]  # written anyway: whether it stays is hard to predict
             sub_weights[at] = weights[e]
             at += piece[u] == wanted
         indptr_out[c + 1] = at
-    return count, sub_ids[:at], sub_weights[:at]
+    return Csr(indptr_out, sub_ids[:at], sub_weights[:at], sizes_out, bias_out)
 
 
 @njit(cache=True, nogil=True)
@@ -97,51 +105,48 @@ def _divide(n, m, members, side, at, count, left, piece, piece_cores):
     piece_cores[at] = left
 
 
+class Splitting(NamedTuple):
+    """How parts are cut.
+
+    stop : cores of a part that is not cut any more; capacity : of a core; effort : of each cut
+    """
+
+    stop: int
+    capacity: int
+    effort: BisectionEffort
+    seed: int
+
+
 def split_block(
-    rows: tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.int32]],
-    sizes: NDArray[np.int64],
-    stop: int,
-    capacity: int,
-    effort: BisectionEffort,
-    seed: int,
-    piece: NDArray[np.int32],
-    piece_cores: NDArray[np.int64],
+    graph: Csr, how: Splitting, piece: NDArray[np.int32], piece_cores: NDArray[np.int64]
 ) -> int:
-    """Cut a block until no piece has over `stop` cores; returns the number of pieces.
+    """Cut a block until no piece has too many cores; returns the number of pieces.
 
     It is not one kernel: `bisect_graph` would be compiled once more within it, and that takes long.
 
-    rows : indptr, ids and weights of the block's own vertices
     piece : ndarray[int32], shape (n,), gets the piece of every vertex; neighbouring numbers are
     pieces of the same piece. piece_cores : holds the cores of the block, and gets those of each
     piece, shape (cores,) or longer.
     """
-    n = sizes.size
-    state = np.array([(seed * 0x9E3779B97F4A7C15 | 1) % 2**64], np.uint64)
+    n = graph.sizes.size
+    state = np.array([(how.seed * 0x9E3779B97F4A7C15 | 1) % 2**64], np.uint64)
     piece.fill(0)
     count = 1
     local = np.empty(n, np.int32)
     members = np.empty(n, np.int64)
-    sub_indptr = np.empty(n + 1, np.int64)
-    sub_sizes = np.empty(n, np.int64)
-    bias = np.zeros(n, np.int64)
     side = np.empty(n, np.uint8)
     at = 0
     while at < count:
         cores = int(piece_cores[at])
-        if cores <= stop:
+        if cores <= how.stop:
             at += 1
             continue
-        m, sub_ids, sub_weights = _extract(
-            n, *rows, sizes, piece, at, local, members, sub_indptr, sub_sizes
-        )
+        inner = _extract(graph, piece, at, local, members)
+        m = inner.sizes.size
         left = (cores + 1) // 2
-        target, most0, most1 = split_limits(int(sub_sizes[:m].sum()), cores, left, capacity)
+        target, most0, most1 = split_limits(int(inner.sizes.sum()), cores, left, how.capacity)
         if m > 1:
-            bisect_graph(
-                m, sub_indptr[: m + 1], sub_ids, sub_weights, sub_sizes[:m], bias[:m], target,
-                most0, most1, effort.tries, effort.passes, effort.smoothing, state, side,
-            )  # fmt: skip
+            bisect_graph(inner, target, most0, most1, how.effort, state, side)
         else:
             side[:m] = 0
         _divide(n, m, members, side, at, count, left, piece, piece_cores)
@@ -150,8 +155,8 @@ def split_block(
 
 
 @njit(cache=True, nogil=True)
-def _take(members, offset, used, ids, weights):
-    """Rows of the vertices of a block, behind one another: indptr, ids and weights."""
+def _take(members, offset, used, ids, weights, sizes):
+    """The graph inside a block, from the gathered rows of its vertices."""
     indptr = np.empty(members.size + 1, np.int64)
     indptr[0] = 0
     for i in range(members.size):
@@ -164,7 +169,8 @@ def _take(members, offset, used, ids, weights):
             own_ids[at] = ids[e]
             own_weights[at] = weights[e]
             e += 1
-    return indptr, own_ids, own_weights
+    bias = np.zeros(members.size, np.int64)
+    return Csr(indptr, own_ids, own_weights, sizes[members], bias)
 
 
 def _batches(at_part: NDArray[np.int64], entries: int) -> list[tuple[int, int]]:
@@ -182,18 +188,15 @@ def split_parts(
     rows: Rows,
     part: NDArray[np.int32],
     cores: NDArray[np.int64],
-    stop: int,
-    capacity: int,
-    effort: BisectionEffort,
-    seed: int,
+    how: Splitting,
     memory: int,
     team: Team,
     advance: Callable[[int], None] = lambda done: None,
 ) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
-    """Cut all parts until none has over `stop` cores.
+    """Cut all parts until none has too many cores.
 
     part : ndarray[int32], shape (vertices,); cores : ndarray[int64], shape (parts,), cores that
-    each part will be spread over in the end, of `capacity` each
+    each part will be spread over in the end
     memory : bytes for gathered rows; a part that needs more is gathered alone
 
     Returns the new part of every vertex and the cores of the new parts.
@@ -223,17 +226,16 @@ def split_parts(
 
     def split(blocks: NDArray[np.int64]) -> None:
         for b in blocks.tolist():
-            if cores[b] <= stop:
+            if cores[b] <= how.stop:
                 piece_cores[piece_start[b]] = cores[b]
                 continue
             mine = members[start[b] : start[b + 1]]
             own_piece = np.empty(mine.size, np.int32)
             own_cores = piece_cores[piece_start[b] : piece_start[b + 1]]
             own_cores[0] = cores[b]
-            pieces[b] = split_block(
-                _take(mine, offset, used, ids, weights), rows.sizes[mine], stop, capacity, effort,
-                seed + b, own_piece, own_cores,
-            )  # fmt: skip
+            block = _take(mine, offset, used, ids, weights, rows.sizes)
+            own = how._replace(seed=how.seed + b)
+            pieces[b] = split_block(block, own, own_piece, own_cores)
             piece[mine] = own_piece
 
     for low, high in batches:
@@ -242,10 +244,7 @@ def split_parts(
 
         def gather(index: int, low: int = low, high: int = high) -> int:
             chunk = rows.read(index)
-            _gather(
-                chunk.first, chunk.indptr, chunk.ids, chunk.weights, part, low, high, rank,
-                offset, used, ids, weights,
-            )  # fmt: skip
+            _gather(chunk, part, low, high, rank, offset, used, ids, weights)
             return int(chunk.indptr[-1] - chunk.indptr[0])
 
         for entries in team.stream(gather, range(rows.chunks)):

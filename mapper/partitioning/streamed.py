@@ -28,7 +28,7 @@ from mapper.partitioning.kway_refinement import refine_round
 from mapper.partitioning.label_propagation import number_clusters, propagate, start_clusters
 from mapper.partitioning.multilevel_bisection import BisectionEffort
 from mapper.partitioning.rebalance import balance, put_right
-from mapper.partitioning.recursive_splitting import split_parts
+from mapper.partitioning.recursive_splitting import Splitting, split_parts
 from mapper.runtime.checkpoint import Arrays
 from mapper.runtime.context import Context
 from mapper.runtime.memory_plan import FILL
@@ -81,7 +81,7 @@ def partition_streamed(task: Task, context: Context) -> tuple[NDArray[np.int32],
         with monitor.stage("coarsen"):  # step 2
             cluster = _cluster(rows, context)
         with monitor.stage("initial partition"):  # step 3
-            blocks = steps.once("blocks", lambda: _blocks(task, stop, cluster, context))
+            blocks = steps.run_once("blocks", lambda: _blocks(task, stop, cluster, context))
             clusters = int(cluster.max()) + 1
             monitor.sample = sample_of(clusters, settings.coarse_degree, plan.sampled, rows.entries)
             monitor.note(f"{monitor.sample.per_cluster:.2g} sampled connections a cluster")
@@ -100,13 +100,11 @@ def partition_streamed(task: Task, context: Context) -> tuple[NDArray[np.int32],
 
         def split() -> Arrays:
             monitor.expect(rows.entries)
-            found, _ = split_parts(
-                rows, part, cores, 1, task.capacity, effort, settings.seed_of(5), plan.gathered,
-                team, monitor.advance,
-            )  # fmt: skip
+            how = Splitting(1, task.capacity, effort, settings.seed_of(5))
+            found, _ = split_parts(rows, part, cores, how, plan.gathered, team, monitor.advance)
             return {"part": found}
 
-        part = steps.once("split", split)["part"]
+        part = steps.run_once("split", split)["part"]
         monitor.observer.on_partition(part)
     with monitor.stage("uncoarsen and refine"):  # step 4
         part = balanced(task, part, np.ones(task.cores, np.bool_), settings.threads)
@@ -140,7 +138,7 @@ def _cluster(rows: Rows, context: Context) -> NDArray[np.int32]:
             monitor.note(f"round {index + 1}: {moves:,} of {rows.vertices:,} vertices moved")
         return {"cluster": number_clusters(rows, labels, limit)[0]}
 
-    return steps.once("cluster", cluster)["cluster"]
+    return steps.run_once("cluster", cluster)["cluster"]
 
 
 def _blocks(
@@ -193,7 +191,7 @@ def _refine(
             monitor.note(f"pass {index + 1}: {found.moves:,} moves, cut fraction was {share:.4f}")
             return {"part": part, "moves": np.array([found.moves], np.int64)}
 
-        arrays = steps.once(f"refine {step}.{index}", once)
+        arrays = steps.run_once(f"refine {step}.{index}", once)
         part = arrays["part"]
         if arrays["moves"][0] * SETTLED < rows.vertices:
             break  # what is left to gain is not worth a pass

@@ -7,8 +7,11 @@ levels.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 from numba import njit
+from numpy.typing import NDArray
 
 from mapper.graph.heap import remove, sift_down, sift_up
 from mapper.runtime.random import next_random
@@ -16,9 +19,35 @@ from mapper.runtime.random import next_random
 RUN = 16  # values that are sorted by insertion
 
 
+class Queues(NamedTuple):
+    """Scratch of FM: a queue of vertices for each side, and the moves made.
+
+    heap : ndarray[int64], shape (2, n), by the cost (loss) of moving; place, cost, moves :
+        ndarray[int64], shape (n,), place in the queue, cost, and vertices moved
+    """
+
+    heap: NDArray[np.int64]
+    place: NDArray[np.int64]
+    cost: NDArray[np.int64]
+    moves: NDArray[np.int64]
+
+
 @njit(cache=True, nogil=True)
-def _grow(n, indptr, ids, weights, sizes, bias, target, most, side, heap, place, cost, state):
+def new_queues(n):
+    return Queues(
+        np.empty((2, n), np.int64),
+        np.empty(n, np.int64),
+        np.empty(n, np.int64),
+        np.empty(n, np.int64),
+    )
+
+
+@njit(cache=True, nogil=True)
+def _grow(graph, target, most, side, queues, state):
     """Side 0 grows from a random vertex by the vertex that adds least to the cost, up to target."""
+    indptr, ids, weights, sizes, bias = graph
+    heap, place, cost = queues.heap[0], queues.place, queues.cost
+    n = sizes.size
     for v in range(n):
         side[v] = 1
         place[v] = -1
@@ -92,12 +121,14 @@ def _falling(x):
 
 
 @njit(cache=True, nogil=True)
-def _smooth(n, indptr, ids, weights, sizes, target, steps, x, side):
+def _smooth(graph, target, steps, x, side):
     """Average x over neighbours `steps` times, then cut where side 0 has its target.
 
     x : ndarray[float32], shape (n,); power iteration with the random walk's matrix, the constant
     vector taken out, so x goes towards the Fiedler vector
     """
+    indptr, ids, weights, sizes, _ = graph
+    n = sizes.size
     y = np.empty(n, np.float32)
     share = np.empty(n, np.float32)
     degree = np.empty(n, np.float64)
@@ -145,12 +176,13 @@ def _smooth(n, indptr, ids, weights, sizes, target, steps, x, side):
 
 
 @njit(cache=True, nogil=True)
-def _cost_and_excess(n, indptr, ids, weights, sizes, bias, most0, most1, side):
+def _cost_and_excess(graph, most0, most1, side):
     """Weight between the sides plus bias of side 1, and the size that is above the limits."""
+    indptr, ids, weights, sizes, bias = graph
     cut = np.int64(0)
     held0 = np.int64(0)
     held1 = np.int64(0)
-    for v in range(n):
+    for v in range(sizes.size):
         if side[v] == 0:
             held0 += sizes[v]
             for e in range(indptr[v], indptr[v + 1]):
@@ -163,19 +195,17 @@ def _cost_and_excess(n, indptr, ids, weights, sizes, bias, most0, most1, side):
 
 
 @njit(cache=True, nogil=True)
-def two_way_fm(
-    n, indptr, ids, weights, sizes, bias, most0, most1, passes, side, heap, place, cost, moves
-):
+def two_way_fm(graph, most0, most1, passes, side, queues):
     """Two-way FM: single moves, best first, each vertex once a pass; back to the best prefix.
 
     A side that is over its limit must give next. So a vertex may go where there is no room for it
     if another can come back: without any slack all moves are such exchanges.
 
-    bias : what each vertex costs more on side 1 than on side 0, whoever else is there
-    heap : shape (2, n), one queue per side, by the cost (loss) of moving; moves : scratch
-
     Returns by how much the cost of the sides has fallen; getting below the limits may raise it.
     """
+    indptr, ids, weights, sizes, bias = graph
+    heap, place, cost, moves = queues
+    n = sizes.size
     won = np.int64(0)
     for v in range(n):
         place[v] = -1

@@ -47,11 +47,11 @@ def choose_region(usable: NDArray[np.bool_], groups: int) -> Region:
     Raises `DoesNotFitError` if the chip has fewer usable cores than groups.
     """
     rows, columns = usable.shape
-    lacking = groups - int(usable.sum())
-    if lacking > 0:
+    short = groups - int(usable.sum())
+    if short > 0:
         raise DoesNotFitError(
-            f"{groups} cores are needed, the chip has {groups - lacking} usable ones: "
-            f"{lacking} are lacking; take a larger chip"
+            f"needs {groups} cores; the chip has {groups - short} usable ones ({short} short); "
+            "take a larger chip"
         )
     for half in range(2, rows + columns + 1):
         widths = range(max(1, half - rows), min(columns, half - 1) + 1)

@@ -17,7 +17,8 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from mapper.partitioning.multilevel_bisection import bisect_graph
+from mapper.graph.csr import Csr
+from mapper.partitioning.multilevel_bisection import BisectionEffort, bisect_graph
 from mapper.placement.clock import ENDLESS, Clock
 from mapper.placement.legalise import split_cells
 from mapper.placement.placer import Placed, Placer, Places, Problem
@@ -113,10 +114,10 @@ def _cut(
             side[1] = 1 - side[0]
         else:
             steps = smoothing if n > SMALL else 0
-            bisect_graph(
-                n, sub_indptr, sub_ids[:used], sub_weights[:used], np.ones(n, np.int64), bias, room,
-                room, n - room, tries, passes, steps, state, side,
-            )  # fmt: skip
+            sizes = np.ones(n, np.int64)
+            graph = Csr(sub_indptr, sub_ids[:used], sub_weights[:used], sizes, bias)
+            effort = BisectionEffort(tries, passes, steps)
+            bisect_graph(graph, room, room, n - room, effort, state, side)
         first, second = begin, middle
         for i in range(n):
             at = 0

@@ -70,10 +70,14 @@ def load_helpers(
             names = ("neuron", "first", "last", "core")
             table = np.stack([file[f"helper_{name}"].astype(np.int64) for name in names])
     except Exception as error:  # numpy raises many kinds for a damaged archive
-        raise MapperError(f"{path}: its table of helpers is damaged: {_reason(error)}") from error
+        raise MapperError(
+            f"{path}: its table of relay neurons is damaged: {_reason(error)}"
+        ) from error
     bounds = np.array([neurons, neurons, neurons, chip.cores])
     if table.ndim != 2 or (table < 0).any() or (table >= bounds[:, None]).any():
-        raise MapperError(f"{path}: its table of helpers does not belong to this network and chip")
+        raise MapperError(
+            f"{path}: its table of relay neurons does not belong to this network and chip"
+        )
     return Helpers(*table[:3]), table[3].astype(np.int32)
 
 

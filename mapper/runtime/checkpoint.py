@@ -12,7 +12,7 @@ from storage.scratch.scratch import Scratch
 Arrays = dict[str, NDArray[Any]]
 
 
-class Steps:
+class Checkpoint:
     """Does each named step once in the life of a scratch.
 
     Every step draws its random numbers from a seed of its own, so going on gives the same result
@@ -23,15 +23,15 @@ class Steps:
         self._scratch = scratch
         self._prefix = prefix
 
-    def within(self, name: str) -> Steps:
+    def within(self, name: str) -> Checkpoint:
         """Steps of the same scratch whose names do not meet those of these."""
-        return Steps(self._scratch, f"{self._prefix}{name}/")
+        return Checkpoint(self._scratch, f"{self._prefix}{name}/")
 
     def done(self, name: str) -> bool:
         """Whether the step was finished, in this run or before."""
         return self._key(name) in self._scratch
 
-    def once(self, name: str, work: Callable[[], Arrays]) -> Arrays:
+    def run_once(self, name: str, work: Callable[[], Arrays]) -> Arrays:
         """The arrays that a step ends with: from scratch if it is done, else computed and kept."""
         key = self._key(name)
         if self.done(name):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from mapper.runtime.checkpoint import Steps
+from mapper.runtime.checkpoint import Checkpoint
 from mapper.runtime.memory_plan import Plan
 from mapper.runtime.monitor import Monitor
 from mapper.runtime.threads import Team
@@ -20,6 +20,6 @@ class Context(NamedTuple):
 
     settings: Settings
     plan: Plan
-    steps: Steps
+    steps: Checkpoint
     monitor: Monitor
     team: Team

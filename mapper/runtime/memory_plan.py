@@ -95,21 +95,21 @@ class Plan:
         return max(self.stages.values())
 
     @property
-    def lacking(self) -> str:
+    def shortage(self) -> str:
         """What the memory does not suffice for, as a sentence; empty if it does."""
         stage = max(self.stages, key=lambda name: self.stages[name])
         need = self.stages[stage]
         if need <= self.budget:
             return ""
         return (
-            f"the stage {stage!r} needs {megabytes(need)}, --memory is {megabytes(self.budget)}: "
-            f"{megabytes(need - self.budget)} too little; give more memory"
+            f"the stage {stage!r} needs {megabytes(need)}, --memory is {megabytes(self.budget)} "
+            f"({megabytes(need - self.budget)} short); give more memory"
         )
 
     def require(self, folder: Path | None = None) -> None:
         """Raise `DoesNotFitError` if the memory or the disk of `folder` has not enough room."""
-        if self.lacking:
-            raise DoesNotFitError(self.lacking)
+        if self.shortage:
+            raise DoesNotFitError(self.shortage)
         if folder is None:
             return
         need, free = self.scratch + self.sorting, shutil.disk_usage(folder).free

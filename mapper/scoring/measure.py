@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from chipsim.chip.model import Chip
-from chipsim.traffic.arrays import Traffic, measure
+from chipsim.traffic.arrays import Traffic, Units, measure
 from storage.graph import Csr
 from storage.store.network import RATE, NetworkFile
 
@@ -36,8 +36,7 @@ def measure_network(
         sizes=network.vertex_sizes(),
         rates=rate.stored if rate else None,
         undirected=network.undirected,
-        weight_unit=network.meta.weight_unit,
-        rate_unit=rate.unit if rate else network.meta.weight_unit,
+        units=Units(network.meta.weight_unit, rate.unit if rate else network.meta.weight_unit),
         threads=threads,
         scratch=scratch,
     )

@@ -86,7 +86,7 @@ class Importer:
     extensions : as in ``.graph``; a text format is recognised by them (and by holding text)
     magic : bytes that such a file starts with; a format that has one is recognised by it alone
     inside : for a magic number that formats share: looks into a file whether it is of this one;
-        None if that cannot be told, and the extension decides
+        None if that is open, and the extension decides
     binary : no text, but without a magic number; it is recognised by its extensions alone
     gzip : whether it is read gzipped as well
     module : name of the module with ``load(job)``
@@ -113,8 +113,8 @@ class Importer:
         if self.magic:
             found = head.startswith(self.magic)
             if found and self.inside is not None:
-                told = self.inside(path)
-                return named if told is None else told
+                inside = self.inside(path)
+                return named if inside is None else inside
             return found
         if self.probe is not None:
             return self.probe(head)

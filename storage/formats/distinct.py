@@ -41,13 +41,13 @@ def _place(table, key):
 
 
 @njit(cache=True, nogil=True)
-def _insert(table, ids, room):
-    """Put ids into the table until `room` of them were new; (new ones, ids looked at)."""
+def _insert(table, ids, most):
+    """Put ids into the table until `most` of them were new; (new ones, ids looked at)."""
     fresh = 0
     for i in range(ids.size):
         at = _place(table, ids[i])
         if table[at] == _EMPTY:
-            if fresh >= room:
+            if fresh >= most:
                 return fresh, i
             table[at] = ids[i]
             fresh += 1
@@ -83,7 +83,7 @@ class IdTable:
         self.size = 0
 
     def add(self, ids: Int64) -> Int64:
-        """Take ids in, as far as there is room; returns those behind the last that was taken."""
+        """Take ids in, as far as they fit; returns those behind the last that was taken."""
         with np.errstate(over="ignore"):  # the hash is modulo 2^64, also with the JIT off
             while ids.size:
                 fresh, seen = _insert(self._table, ids, self._table.size // 2 - self.size)

@@ -76,7 +76,7 @@ class NameTable:
         for name in names:
             self.number(name)
 
-    def require_room(self, read: float) -> None:
+    def require_memory(self, read: float) -> None:
         """Raise `MemoryShortError` if the names do not fit their memory.
 
         read : the fraction of the file that was read; what the rest holds is reckoned from it

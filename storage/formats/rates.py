@@ -3,7 +3,7 @@
 * npz: an array `rate`, shape (neurons,), in the order of the network.
 * Text: two columns, neuron and rate, or more whose first line names these two. Neurons are called
   as in the file that the network came from: by its attribute `id`, else by their number. Tables of
-  spike times are refused as far as they can be told from rates.
+  spike times are refused as far as they differ from rates.
 * SONATA: spikes of one or more populations, counted over the duration of the recording. Names of
   populations are those of the network's attribute `population`.
 """
@@ -76,7 +76,7 @@ def read_rates(path: Path, network: NetworkFile, duration: float | None = None) 
 
 def _read_npz(path: Path, neurons: int) -> Rates:
     try:
-        # up to twice as many are read: then can be told how many there are
+        # up to twice as many are read: so that a message can say how many there are
         with open_arrays(path, max(MANY, 2 * neurons)) as archive:
             names = list(archive.files)
             if "rate" in names:
@@ -157,8 +157,8 @@ def _not_instants(called: Sequence[str], where: Where) -> None:
 class _Order:
     """Tells a table in order of time: values that only grow, of neurons in no order.
 
-    A table without names of columns that has one spike of every neuron cannot be told from rates
-    otherwise.
+    A table without names of columns that has one spike of every neuron looks like rates
+    in all else.
     """
 
     def __init__(self) -> None:

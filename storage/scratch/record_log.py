@@ -1,4 +1,4 @@
-"""Values by name in one file that only grows, so that whatever survives a crash can be told.
+"""Values by name in one file that only grows, so that it is known what survived a crash.
 
 A file is a heading and records, one behind the other. A record has checksums of its own place,
 name and value. So damage of any kind, be it a file that was cut off, pages of zeros, or pages of an

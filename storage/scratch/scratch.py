@@ -124,24 +124,24 @@ class Scratch(Closing):
         self._write(pending)
 
     def _write(self, items: list[tuple[str, bytes]]) -> None:
-        try:
+        with self._writing():
             self._log.put(items)
-        except OSError as error:
-            raise WriteError(
-                f"{self.path}: cannot write scratch: {error.strerror or error}; free some disk "
-                "space"
-            ) from error
 
     def sync(self) -> None:
         """Bring what was kept to the disk: a crash of the machine takes nothing of it."""
-        if not self._lasting:
-            return
+        if self._lasting:
+            with self._writing():
+                self._log.sync()
+
+    @contextlib.contextmanager
+    def _writing(self) -> Iterator[None]:
+        """Turn errors of the system into `WriteError`."""
         try:
-            self._log.sync()
+            yield
         except OSError as error:
+            reason = error.strerror or str(error)
             raise WriteError(
-                f"{self.path}: cannot write scratch: {error.strerror or error}; free some disk "
-                "space"
+                f"{self.path}: cannot write scratch: {reason}; free some disk space"
             ) from error
 
     def stored_bytes(self) -> int:

@@ -9,56 +9,30 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from storage.graph import Block
+from storage.graph import Block, BlockArrays
 from storage.quantise import MAX_DECIMALS, to_units
 from storage.sorting.radix import sort_packed, sort_pairs
-from storage.sorting.runs import EXACT_BELOW, Run, RunStore, _gather
+from storage.sorting.runs import EXACT_BELOW, Layout, Run, RunStore, Unpacking, _gather
 
 PIECE = 1 << 20  # records of a run that are unpacked at a time
 
 
 @njit(cache=True, nogil=True)
-def _merge_sorted(keys, values, bits, first, indptr, ids, weights, incoming, sizes):
-    """Turn sorted pairs into connection lists; equal keys add up. Returns the entries kept."""
-    mask = (np.int64(1) << bits) - 1
-    at = 0
-    previous = np.int64(-1)
-    vertex = 0
-    indptr[0] = 0
-    for i in range(keys.size):
-        key = keys[i]
-        if key == previous:
-            weights[at - 1] += values[i]
-            sizes[at - 1] += 1
-            continue
-        previous = key
-        owner = (key >> (bits + 1)) - first
-        while vertex < owner:
-            vertex += 1
-            indptr[vertex] = at
-        ids[at] = (key >> 1) & mask
-        weights[at] = values[i]
-        incoming[at] = key & 1
-        sizes[at] = 1
-        at += 1
-    while vertex < indptr.size - 1:
-        vertex += 1
-        indptr[vertex] = at
-    return at
+def _merge_sorted(keys, values, low, bits, first, lists):
+    """Turn sorted connections into lists; equal keys add up. Returns the entries kept.
 
-
-@njit(cache=True, nogil=True)
-def _merge_packed(packed, low, bits, first, indptr, ids, weights, incoming, sizes):
-    """The same for weights that are the `low` lowest bits of the keys."""
+    low : bits of a weight below each key; 0 if `values` has the weights
+    """
+    indptr, ids, weights, incoming, sizes = lists
     mask = (np.int64(1) << bits) - 1
     weight_mask = (np.int64(1) << low) - 1
     at = 0
     previous = np.int64(-1)
     vertex = 0
     indptr[0] = 0
-    for i in range(packed.size):
-        key = packed[i] >> low
-        weight = packed[i] & weight_mask
+    for i in range(keys.size):
+        key = keys[i] >> low
+        weight = keys[i] & weight_mask if low else values[i]
         if key == previous:
             weights[at - 1] += weight
             sizes[at - 1] += 1
@@ -95,26 +69,10 @@ def range_blocks(
         part = slice(inner[index], inner[index + 1])
         count = int(starts[index + 1] - starts[index])
         size = int(inner[index + 1] - inner[index])
-        indptr = np.empty(count + 1, np.int64)
-        ids = np.empty(size, np.int32)
-        weights = np.empty(size, np.int64)
-        incoming = np.empty(size, np.uint8)
-        sizes = np.empty(size, np.int64)
-        arrays = indptr, ids, weights, incoming, sizes
+        lists = BlockArrays.empty(count, size)
         relative = int(starts[index])
-        if low:
-            used = _merge_packed(keys[part], low, bits, relative, *arrays)
-        else:
-            used = _merge_sorted(keys[part], values[part], bits, relative, *arrays)
-        block = Block(
-            first + relative,
-            indptr,
-            ids[:used],
-            weights[:used],
-            incoming[:used],
-            sizes[:used] if used < size else None,
-        )
-        yield block, clamped
+        used = _merge_sorted(keys[part], values[part], low, bits, relative, lists)
+        yield lists.block(first + relative, used, sized=used < size), clamped
         clamped = 0
 
 
@@ -168,19 +126,18 @@ def _unpacked(
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], int]:
     """Put what a run has of the range behind the first `at` keys; larger arrays if need be."""
     shift = store.shift
+    layout = Layout(shift, store.bits, run.key_bytes, run.weight_bytes)
     bucket, behind = first >> shift, ((last - 1) >> shift) + 1
     while bucket < behind:  # as many buckets at a time as make a piece
         stop = int(np.searchsorted(run.starts, run.starts[bucket] + PIECE, side="right")) - 1
         stop = min(max(stop, bucket + 1), behind)
         starts = run.starts[bucket : stop + 1]
         data = store.read(run, int(starts[0]), int(starts[-1]))
+        base = (bucket << shift) - first
+        unpacking = Unpacking(base, last - first, run.constant, factor, low)
         done, count = 0, int(starts[-1] - starts[0])
         while done < count:
-            at, done = _gather(
-                data, done, starts, run.key_bytes, run.weight_bytes, run.constant,
-                (bucket << shift) - first, shift, last - first, store.bits, factor,
-                low, keys, values, at,
-            )  # fmt: skip
+            at, done = _gather(data, done, starts, layout, unpacking, keys, values, at)
             if done < count:
                 keys = np.resize(keys, at + at // 2 + 1024)
                 values = values if low else np.resize(values, keys.size)

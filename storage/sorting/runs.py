@@ -4,7 +4,7 @@ A run holds the connections of one full buffer, ordered by bucket and by nothing
 has the owners b * 2^shift .. (b+1) * 2^shift - 1. A record is the key `owner within the bucket,
 other end, direction` in as few bytes as it needs, then the weight in as few as the largest one
 needs: five bytes are usual where a million vertices have weights below 256. Runs stay in memory
-while there is room; the others lie one after the other in a file without a name and are read by
+while they fit; the others lie one after the other in a file without a name and are read by
 `pread`, so that nothing of them stays mapped.
 """
 
@@ -15,7 +15,7 @@ import tempfile
 import threading
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, NamedTuple
 
 import numpy as np
 from numba import njit
@@ -30,6 +30,36 @@ BUCKET_BITS = 10  # a thousand buckets: what is written to them stays in the sec
 MOST_BUCKET_BITS = 12  # of graphs so large that their buckets would become too large
 EXACT_BELOW = 2.0**50  # multiples of a decimal unit survive float64 arithmetic below this
 _RAW = -1  # in place of decimals: weights are the bits of float64
+
+
+class Layout(NamedTuple):
+    """How a record is made up.
+
+    shift : of an owner, to its bucket; bits : of a vertex
+    key_bytes, weight_bytes : of the two parts of a record
+    """
+
+    shift: int
+    bits: int
+    key_bytes: int
+    weight_bytes: int
+
+
+class Unpacking(NamedTuple):
+    """Which records are unpacked, and how.
+
+    base : first owner of the first bucket, counted from the first one wanted; may be negative
+    limit : how many owners are wanted
+    constant : the weight, where records hold none
+    factor : multiplies the weights
+    low : bits of a weight below the key; 0 if weights are apart
+    """
+
+    base: int
+    limit: int
+    constant: int
+    factor: int
+    low: int
 
 
 @njit(cache=True, nogil=True)
@@ -75,7 +105,7 @@ def _fetch(data, at, width):
 
 
 @njit(cache=True, nogil=True)
-def _scatter(source, target, weight, mode, shift, bits, key_bytes, weight_bytes, cursors, out):
+def _scatter(source, target, weight, mode, layout, cursors, out):
     """Write the records of these edges to their buckets.
 
     source, target : ndarray[int32], shape (edges,)
@@ -83,6 +113,7 @@ def _scatter(source, target, weight, mode, shift, bits, key_bytes, weight_bytes,
     cursors : ndarray[int64], shape (buckets,), next record of each bucket; move on
     out : ndarray[uint8], shape (records * record bytes,), is filled
     """
+    shift, bits, key_bytes, weight_bytes = layout
     low = (np.int64(1) << shift) - 1
     width = key_bytes + weight_bytes
     joint = width <= 7  # key and weight are one number, and not negative
@@ -129,21 +160,17 @@ def _fetch_eight(data, at):
 
 
 @njit(cache=True, nogil=True)
-def _gather(
-    data, skip, starts, key_bytes, weight_bytes, constant, base, shift, limit, bits, factor,
-    low, keys, values, at,
-):  # fmt: skip
-    """Unpack records whose owner, counted from a first one, is in 0 .. limit-1.
+def _gather(data, skip, starts, layout, unpacking, keys, values, at):
+    """Unpack records whose owner, counted from the first one wanted, is in 0 .. limit-1.
 
     data : ndarray[uint8], records of consecutive buckets; the first `skip` are left out
     starts : ndarray[int64], shape (buckets + 1,), where each bucket starts; any origin
-    base : first owner of the first bucket, counted from that first one; may be negative
-    constant : the weight, where records hold none
-    factor : multiplies the weights
-    low : bits of a weight below the key in `keys`; 0 if weights go to `values`
-    keys, values : ndarray[int64], are filled from `at` on
+    keys, values : ndarray[int64], are filled from `at` on; `values` where weights are apart
     Returns (place behind the last entry, records done): fewer than all when `keys` is full.
     """
+    shift, bits, key_bytes, weight_bytes = layout
+    base, limit = unpacking.base, unpacking.limit
+    constant, factor, low = unpacking.constant, unpacking.factor, unpacking.low
     width = key_bytes + weight_bytes
     end_key = limit << (bits + 1)
     short = (data.size - 8) // width + 1 if width <= 7 else 0  # records that one load may read
@@ -252,7 +279,7 @@ class RunStore(Closing):
         self.bytes_spilled = 0
         self.runs: list[Run] = []
         self._folder = folder
-        self._room = memory
+        self._memory_left = memory
         self._file: IO[bytes] | None = None
         self._lock = threading.Lock()
         self._decimals = 0
@@ -272,13 +299,14 @@ class RunStore(Closing):
         low, high = int(weight.min()), int(weight.max())
         weight_bytes = 0 if low == high else -(-high.bit_length() // 8)
         key_bytes = key_width(self.bits, self.shift)
+        layout = Layout(self.shift, self.bits, key_bytes, weight_bytes)
         out = np.empty(int(starts[-1]) * (key_bytes + weight_bytes), np.uint8)
         cursors = starts[:-1].copy()
         for begin, end, mode in buffer.parts:
             _scatter(
                 buffer.source[begin:end], buffer.target[begin:end],
                 weight[begin:end] if weight_bytes else weight[:0],
-                mode, self.shift, self.bits, key_bytes, weight_bytes, cursors, out,
+                mode, layout, cursors, out,
             )  # fmt: skip
         data, offset = self._keep(out)
         run = Run(starts, key_bytes, weight_bytes, decimals, low, high, data, offset)
@@ -297,8 +325,8 @@ class RunStore(Closing):
 
     def _keep(self, out: NDArray[np.uint8]) -> tuple[NDArray[np.uint8] | None, int]:
         with self._lock:
-            if out.nbytes <= self._room:
-                self._room -= out.nbytes
+            if out.nbytes <= self._memory_left:
+                self._memory_left -= out.nbytes
                 return out, 0
             if self._file is None:
                 try:

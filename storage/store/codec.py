@@ -13,7 +13,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from storage.errors import CorruptError
-from storage.graph import Block, Csr
+from storage.graph import Block, BlockArrays, Csr
 
 INCOMING = 1  # the connection ends here: the other vertex is its source
 GAP = 2  # the id is the difference to the previous id of this list
@@ -81,7 +81,7 @@ def _put_short(out, at, value):
 
 
 @njit(cache=True, nogil=True)
-def _room(indptr, ids, weights, sizes):
+def _most_bytes(indptr, ids, weights, sizes):
     """Bytes that `_encode` may need: as if all numbers of a kind were as long as the longest."""
     edges = ids.size
     largest_weight = np.int64(0)
@@ -95,7 +95,7 @@ def _room(indptr, ids, weights, sizes):
 
 @njit(cache=True, nogil=True)
 def _encode(indptr, ids, weights, incoming, sizes, default_size, default_weight, out):
-    """Write the records; `out` has room for a byte more."""
+    """Write the records; `out` is a byte longer than they may be."""
     at = 0
     for v in range(indptr.size - 1):
         at = _put(out, at, indptr[v + 1] - indptr[v])
@@ -124,10 +124,9 @@ def _encode(indptr, ids, weights, incoming, sizes, default_size, default_weight,
 
 
 @njit(cache=True, nogil=True)
-def _decode(
-    data, first, vertices, default_size, default_weight, indptr, ids, weights, incoming, sizes
-):
-    """Fill the arrays; return (status, vertex where it went wrong, whether a size was given)."""
+def _decode(data, first, vertices, default_size, default_weight, lists):
+    """Fill the lists; return (status, vertex where it went wrong, whether a size was given)."""
+    indptr, ids, weights, incoming, sizes = lists
     end = data.size
     at = 0
     edge = 0
@@ -293,9 +292,14 @@ def encode_block(block: Block, default_size: int = 1, default_weight: int = 1) -
     if sizes is None:
         sizes = np.broadcast_to(np.int64(1), block.ids.shape)
     arrays = block.indptr, block.ids, block.weights
-    out = np.empty(_room(*arrays, sizes), np.uint8)
+    out = np.empty(_most_bytes(*arrays, sizes), np.uint8)
     written = _encode(*arrays, block.incoming, sizes, default_size, default_weight, out)
     return out[:written].tobytes()
+
+
+def _most_connections(raw: NDArray[np.uint8], vertices: int) -> int:
+    """That a block of so many bytes may have: each needs a flag and an id, two bytes at least."""
+    return max(0, raw.size - vertices) // 2
 
 
 def decode_block(
@@ -313,26 +317,11 @@ def decode_block(
     Raises `CorruptError`, naming `where` and the vertex, if the bytes break the format.
     """
     raw = np.frombuffer(data, np.uint8)
-    room = max(0, raw.size - count) // 2  # a connection needs a flag and an id, two bytes at least
-    indptr = np.empty(count + 1, np.int64)
-    ids = np.empty(room, np.int32)
-    weights = np.empty(room, np.int64)
-    incoming = np.empty(room, np.uint8)
-    sizes = np.empty(room, np.int64)
-    status, vertex, sized = _decode(
-        raw, first, vertices, default_size, default_weight, indptr, ids, weights, incoming, sizes
-    )
+    lists = BlockArrays.empty(count, _most_connections(raw, count))
+    status, vertex, sized = _decode(raw, first, vertices, default_size, default_weight, lists)
     if status != _OK:
         raise CorruptError(f"{where}: {_REASONS[status]} (vertex {first + vertex})")
-    used = int(indptr[-1])
-    return Block(
-        first=first,
-        indptr=indptr,
-        ids=ids[:used],
-        weights=weights[:used],
-        incoming=incoming[:used],
-        sizes=sizes[:used] if sized or default_size != 1 else None,
-    )
+    return lists.block(first, int(lists.indptr[-1]), sized or default_size != 1)
 
 
 def decode_lists(
@@ -350,10 +339,10 @@ def decode_lists(
     Raises `CorruptError`, naming `where` and the vertex, if the bytes break the format.
     """
     raw = np.frombuffer(data, np.uint8)
-    room = max(0, raw.size - count) // 2
+    most = _most_connections(raw, count)
     indptr = np.empty(count + 1, np.int64)
-    ids = np.empty(room, np.int32)
-    weights = np.empty(room, np.int64)
+    ids = np.empty(most, np.int32)
+    weights = np.empty(most, np.int64)
     status, vertex = _decode_lists(
         raw, first, vertices, default_weight, int(outgoing), indptr, ids, weights
     )

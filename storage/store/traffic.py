@@ -45,7 +45,7 @@ def traffic_of(meta: NetworkMeta) -> dict[str, str]:
     file : of `rates`, the name of their file, if they are from one
     multicast : rate of a neuron in multicast metrics: "rates", or "largest weight" of its synapses
 
-    Files of versions that did not note it are told apart by what they hold.
+    Files of versions that did not note it are distinguished by what they hold.
     """
     rated = RATE in meta.attributes
     noted = meta.provenance.get(TRAFFIC)

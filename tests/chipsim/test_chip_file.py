@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from chipsim.chip.file import chip_toml
-from chipsim.chip.model import Chip
+from chipsim.chip.model import Chip, meanings
 from chipsim.chip.presets import PRESETS, from_fields, parse_chip
-from chipsim.chip.sources import ABOUT, MEANINGS, SOURCES, source_of, unit_of
+from chipsim.chip.sources import ABOUT, SOURCES, source_of, unit_of
 from chipsim.errors import ChipError
 
 CHIPS = [
@@ -38,14 +38,16 @@ def test_any_name_is_read_back(name: str) -> None:
 
 
 def test_the_tables_are_complete() -> None:
-    assert list(MEANINGS) == [
+    assert list(meanings()) == [
         "name", "width", "height", "neurons", "synapses", "axons_in", "axons_out", "unavailable",
         "energy_router", "energy_link", "latency_router", "latency_link",
     ]  # fmt: skip
-    assert set(MEANINGS) == {field.name for field in fields(Chip)}
+    assert set(meanings()) == {field.name for field in fields(Chip)}
     assert set(ABOUT) == set(SOURCES) == set(PRESETS)
     for name, chip in PRESETS.items():
-        stated = {field for field in MEANINGS if getattr(chip, field) not in (None, ())} - {"name"}
+        stated = {field for field in meanings() if getattr(chip, field) not in (None, ())} - {
+            "name"
+        }
         assert set(SOURCES[name]) == stated
 
 

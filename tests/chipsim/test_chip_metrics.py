@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from chipsim.chip.model import Chip
 from chipsim.chip.presets import PRESETS
 from chipsim.errors import ChipError
-from chipsim.traffic.arrays import Traffic, measure
+from chipsim.traffic.arrays import Traffic, Units, measure
 from chipsim.traffic.congestion import Walks
 from chipsim.traffic.links import existing
 from tests.chipsim.measured import score
@@ -41,8 +41,8 @@ def assert_close(found: dict[str, Any], expected: dict[str, Any]) -> None:
 @several
 @given(cases(), st.sampled_from([1.0, 0.5, 1e-3]), st.sampled_from([1.0, 0.25]))
 def test_score_matches_twin(case: Case, weight_unit: float, rate_unit: float) -> None:
-    units = {"weight_unit": weight_unit, "rate_unit": rate_unit}
-    found = score(case.chip, case.cores(), case.blocks(), **case.options(), **units)
+    units = Units(weight_unit, rate_unit)
+    found = score(case.chip, case.cores(), case.blocks(), **case.options(), units=units)
     expected = naive.score(
         case.chip,
         case.core,
@@ -50,7 +50,8 @@ def test_score_matches_twin(case: Case, weight_unit: float, rate_unit: float) ->
         sizes=case.sizes,
         rates=case.rates,
         undirected=case.undirected,
-        **units,
+        weight_unit=weight_unit,
+        rate_unit=rate_unit,
     )
     assert_close(found, expected)
     assert json.loads(json.dumps(found)) == found
@@ -186,7 +187,9 @@ def test_multicast_tree_shares_links() -> None:
     assert found["hops_total"] == 2 * (2 + 7 + 1)
     assert found["link_load_max"] == 7 + 1
     rates = np.array([3, 9, 9, 9, 9])
-    found = score(chip, core, naive.blocks_of(edges, 5), sizes=sizes, rates=rates, rate_unit=0.5)
+    found = score(
+        chip, core, naive.blocks_of(edges, 5), sizes=sizes, rates=rates, units=Units(rate=0.5)
+    )
     assert found["multicast"]["hops_total"] == 0.5 * 3 * 5  # neurons that reach nothing add none
 
 
@@ -254,7 +257,7 @@ def test_units_keep_sums_exact() -> None:
     found = score(Chip("pair", 2, 1), core, blocks, sizes=sizes)
     assert found["hops_total"] == 2 * w + 1
     assert isinstance(found["hops_total"], int)
-    found = score(Chip("pair", 2, 1), core, blocks, sizes=sizes, weight_unit=2.0)
+    found = score(Chip("pair", 2, 1), core, blocks, sizes=sizes, units=Units(2.0))
     assert isinstance(found["hops_total"], float)
 
 
@@ -279,7 +282,7 @@ def test_units_keep_sums_exact() -> None:
         ([], {"sizes": [1, 1, -1]}, "neuron 2 has size -1"),
         ([], {"sizes": [2**62, 1, 1]}, "sizes add up"),
         ([], {"rates": [1, -2, 1]}, "neuron 1 has a negative rate"),
-        ([], {"weight_unit": 0.0}, "weight_unit is 0.0; give a positive number"),
+        ([], {"units": Units(0.0)}, "weight_unit is 0.0; give a positive number"),
     ],
 )
 def test_bad_input(edges: list[naive.Edge], change: dict[str, Any], message: str) -> None:

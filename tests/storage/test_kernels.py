@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from storage.graph import Block, _merge_directions, _select_outgoing
+from storage.graph import Block, BlockArrays, _merge_directions, _select_outgoing
 from storage.sorting.radix import _sort_pass, sort_pairs
 from storage.sorting.ranges import _merge_sorted
 from storage.store.codec import (
@@ -19,9 +19,9 @@ from storage.store.codec import (
     _encode,
     _encode_numbers,
     _get,
+    _most_bytes,
     _put,
     _put_short,
-    _room,
     _varint_length,
 )
 from tests.storage.strategies import LARGEST, BlockCase, blocks, numbers
@@ -70,7 +70,7 @@ def test_encode(case: BlockCase) -> None:
     defaults = case.default_size, case.default_weight
     expected = naive.encode(case.records, *defaults)
     arrays = block.indptr, block.ids, block.weights
-    assert _room(*arrays, block.sizes) > len(expected)
+    assert _most_bytes(*arrays, block.sizes) > len(expected)
     out = np.empty(len(expected) + 1, np.uint8)
     assert _encode(*arrays, block.incoming, block.sizes, *defaults, out) == len(expected)
     assert out[:-1].tobytes() == expected
@@ -81,21 +81,19 @@ def test_encode(case: BlockCase) -> None:
 def test_decode(case: BlockCase) -> None:
     data = naive.encode(case.records, case.default_size, case.default_weight)
     empty = naive.block_of(case.first, case.records)
-    arrays: list[Any] = [np.empty_like(part) for part in (empty.indptr, empty.ids, empty.weights)]
-    more: list[Any] = [np.empty_like(empty.incoming), np.empty_like(empty.weights)]
+    arrays = BlockArrays.empty(len(case.records), empty.ids.size)
     status, _, sized = _decode(
         bytes_of(data),
         case.first,
         case.vertices,
         case.default_size,
         case.default_weight,
-        *arrays,
-        *more,
+        arrays,
     )
     assert status == _OK
     given_sizes = [link.size for record in case.records for link in record]
     assert sized == any(size != case.default_size for size in given_sizes)
-    found = Block(case.first, *arrays, *more)
+    found = Block(case.first, *arrays)
     assert naive.records_of(found) == case.records
 
 
@@ -195,19 +193,18 @@ def test_sort_pairs(given_pairs: list[tuple[int, int]], low_bit: int) -> None:
 
 
 @several
-@given(st.data(), st.integers(1, 6), st.integers(0, 9), st.integers(1, 31))
-def test_merge_sorted(data: st.DataObject, count: int, first: int, bits: int) -> None:
+@given(st.data(), st.integers(1, 6), st.integers(0, 9), st.integers(1, 20), st.booleans())
+def test_merge_sorted(data: st.DataObject, count: int, first: int, bits: int, packed: bool) -> None:
+    low = 20 if packed else 0  # bits of a weight below its key
     owner = st.integers(first, first + count - 1)
     other = st.integers(0, min(2**bits - 1, 3))
-    link = st.tuples(owner, other, st.integers(0, 1), st.integers(0, 2**40))
+    link = st.tuples(owner, other, st.integers(0, 1), st.integers(0, 2 ** (low or 40) - 1))
     given_links = sorted(data.draw(st.lists(link, max_size=30)))
     given_pairs = [((u << bits + 1) | (v << 1) | way, w) for u, v, way, w in given_links]
-    keys = ints([key for key, _ in given_pairs])
-    values = ints([value for _, value in given_pairs])
-    indptr, ids = np.empty(count + 1, np.int64), np.empty(keys.size, np.int32)
-    weights, sizes = np.empty_like(keys), np.empty_like(keys)
-    incoming = np.empty(keys.size, np.uint8)
-    used = _merge_sorted(keys, values, bits, first, indptr, ids, weights, incoming, sizes)
-    block = Block(first, indptr, ids[:used], weights[:used], incoming[:used], sizes[:used])
+    keys = ints([key << low | (value if packed else 0) for key, value in given_pairs])
+    values = ints([] if packed else [value for _, value in given_pairs])
+    arrays = BlockArrays.empty(count, keys.size)
+    used = _merge_sorted(keys, values, low, bits, first, arrays)
+    block = arrays.block(first, used, sized=True)
     expected = naive.merge_sorted(given_pairs, bits, first, count)
     assert naive.records_of(block) == expected

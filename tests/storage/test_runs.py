@@ -12,10 +12,11 @@ from hypothesis import strategies as st
 
 from storage.errors import WriteError
 from storage.sorting.radix import sort_packed
-from storage.sorting.ranges import _merge_packed
 from storage.sorting.runs import (
     Buffer,
+    Layout,
     RunStore,
+    Unpacking,
     _as_decimals,
     _count_buckets,
     _fetch,
@@ -73,7 +74,8 @@ def test_scatter(data: st.DataObject, vertices: int, shift: int, mode: int, spar
     cursors = np.cumsum(counts) - counts
     out = np.zeros(len(entries) * (key_bytes + weight_bytes), np.uint8)
     weight = weight if weight_bytes else weight[:0]
-    _scatter(source, target, weight, mode, shift, bits, key_bytes, weight_bytes, cursors, out)
+    layout = Layout(shift, bits, key_bytes, weight_bytes)
+    _scatter(source, target, weight, mode, layout, cursors, out)
     assert out.tobytes() == b"".join(
         naive.packed_entry(entry, shift, bits, key_bytes, weight_bytes) for entry in expected
     )
@@ -104,16 +106,14 @@ def test_gather(
         pairs = [(key, 5 * weight) for key, weight in pairs]
     data = np.frombuffer(raw, np.uint8)
     starts = 9 + np.cumsum([0, *map(len, buckets)])
+    layout, unpacking = Layout(3, 4, 2, weight_bytes), Unpacking(base, limit, 7, 5, low)
     found: list[tuple[int, int]] = []
     done = -1
     while done < starts[-1] - 9:  # as often as the room runs out
         keys = np.zeros(room + 1, np.int64)
         values = np.zeros(0 if low else room + 1, np.int64)
         begin = min(room, 1)
-        at, done = _gather(
-            data, max(done, 0), starts, 2, weight_bytes, 7, base, 3, limit, 4, 5, low,
-            keys, values, begin,
-        )  # fmt: skip
+        at, done = _gather(data, max(done, 0), starts, layout, unpacking, keys, values, begin)
         values = np.zeros_like(keys) if low else values
         found += zip(keys[begin:at].tolist(), values[begin:at].tolist(), strict=True)
     assert found == pairs
@@ -149,23 +149,6 @@ def test_sort_packed(values: list[int], low: int, more: int, ordered: bool) -> N
     keys = ints(values)
     sort_packed(keys, np.empty_like(keys), low, low + more)
     assert keys.tolist() == sorted(values, key=lambda value: value >> low)
-
-
-@several
-@given(st.data(), st.integers(1, 6), st.integers(0, 9), st.integers(1, 20))
-def test_merge_packed(data: st.DataObject, count: int, first: int, bits: int) -> None:
-    owner = st.integers(first, first + count - 1)
-    other = st.integers(0, min(2**bits - 1, 3))
-    link = st.tuples(owner, other, st.integers(0, 1), st.integers(0, 2**20 - 1))
-    given_links = sorted(data.draw(st.lists(link, max_size=30)))
-    given_pairs = [((u << bits + 1) | (v << 1) | way, w) for u, v, way, w in given_links]
-    packed = ints(key << 20 | weight for key, weight in given_pairs)
-    indptr, ids = np.empty(count + 1, np.int64), np.empty(packed.size, np.int32)
-    weights, sizes = np.empty_like(packed), np.empty_like(packed)
-    incoming = np.empty(packed.size, np.uint8)
-    used = _merge_packed(packed, 20, bits, first, indptr, ids, weights, incoming, sizes)
-    block = naive.Block(first, indptr, ids[:used], weights[:used], incoming[:used], sizes[:used])
-    assert naive.records_of(block) == naive.merge_sorted(given_pairs, bits, first, count)
 
 
 WEIGHTS: dict[str, Any] = {

@@ -104,7 +104,7 @@ def load(job: ImportJob, columns: ColumnNames | None = None) -> NetworkMeta:
 
     It is directed, unless the metadata of the table say that it is not.
 
-    columns : names of the columns to use, where the usual ones do not tell
+    columns : names of the columns to use, where the usual ones are missing
     Ids may be names, which are numbered in order of appearance and become the labels of `id`.
     Raises `BadInputError` with the column and row of the first fault.
     """
@@ -143,7 +143,7 @@ def load(job: ImportJob, columns: ColumnNames | None = None) -> NetworkMeta:
                 spool.add(*ends, weight, codes)
                 done += batch.num_rows
                 if called is not None:
-                    called.require_room(done / total)
+                    called.require_memory(done / total)
                 job.progress(done / total)
             about = table.schema_arrow.metadata or {}
             return spool.write(

@@ -314,7 +314,7 @@ def _archive(file: BinaryIO) -> Any:
 def read(path: Path, wanted: ColumnNames | None = None) -> Entries:
     """Open either kind; raises `BadInputError` if the archive is neither, or damaged.
 
-    wanted : names of lists, where the usual ones do not tell
+    wanted : names of lists, where the usual ones are missing
     """
     return _streamed(path, wanted) or read_held(path, wanted)
 

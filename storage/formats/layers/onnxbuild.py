@@ -21,83 +21,22 @@ from storage.graph import MAX_VERTICES
 Array = NDArray[Any]
 Ids = NDArray[np.int64]
 
-PASSING = frozenset(  # what changes each element by itself: the connections stay the same
-    {
-        "Abs",
-        "BipolarQuant",
-        "Cast",
-        "CastLike",
-        "Ceil",
-        "Celu",
-        "Clip",
-        "Cos",
-        "DequantizeLinear",
-        "Dropout",
-        "DynamicQuantizeLinear",
-        "Elu",
-        "Erf",
-        "Exp",
-        "Floor",
-        "Gelu",
-        "HardSigmoid",
-        "HardSwish",
-        "Hardmax",
-        "Identity",
-        "ImageScaler",
-        "InstanceNormalization",
-        "LRN",
-        "LayerNormalization",
-        "LeakyRelu",
-        "Log",
-        "LogSoftmax",
-        "LpNormalization",
-        "MeanVarianceNormalization",
-        "Mish",
-        "Neg",
-        "Not",
-        "PRelu",
-        "QLinearLeakyRelu",
-        "QLinearSigmoid",
-        "QLinearSoftmax",
-        "Quant",
-        "QuantizeLinear",
-        "Reciprocal",
-        "Relu",
-        "RequantShift",
-        "Round",
-        "Selu",
-        "Shrink",
-        "Sigmoid",
-        "Sign",
-        "Sin",
-        "Softmax",
-        "Softplus",
-        "Softsign",
-        "Sqrt",
-        "Swish",
-        "Tanh",
-        "ThresholdedRelu",
-        "Trunc",
-    }
-)
+# what changes each element by itself: the connections stay the same
+PASSING = frozenset((
+    "Abs", "BipolarQuant", "Cast", "CastLike", "Ceil", "Celu", "Clip", "Cos", "DequantizeLinear",
+    "Dropout", "DynamicQuantizeLinear", "Elu", "Erf", "Exp", "Floor", "Gelu", "HardSigmoid",
+    "HardSwish", "Hardmax", "Identity", "ImageScaler", "InstanceNormalization", "LRN",
+    "LayerNormalization", "LeakyRelu", "Log", "LogSoftmax", "LpNormalization",
+    "MeanVarianceNormalization", "Mish", "Neg", "Not", "PRelu", "QLinearLeakyRelu",
+    "QLinearSigmoid", "QLinearSoftmax", "Quant", "QuantizeLinear", "Reciprocal", "Relu",
+    "RequantShift", "Round", "Selu", "Shrink", "Sigmoid", "Sign", "Sin", "Softmax", "Softplus",
+    "Softsign", "Sqrt", "Swish", "Tanh", "ThresholdedRelu", "Trunc",
+))  # fmt: skip
 LINEAR = frozenset({"Cast", "DequantizeLinear", "Dropout", "Identity"})
-MOVING = frozenset(
-    {
-        "Concat",
-        "DepthToSpace",
-        "Expand",
-        "Flatten",
-        "Gather",
-        "Reshape",
-        "Slice",
-        "SpaceToDepth",
-        "Split",
-        "Squeeze",
-        "Tile",
-        "Transpose",
-        "Unsqueeze",
-    }
-)
+MOVING = frozenset((
+    "Concat", "DepthToSpace", "Expand", "Flatten", "Gather", "Reshape", "Slice", "SpaceToDepth",
+    "Split", "Squeeze", "Tile", "Transpose", "Unsqueeze",
+))  # fmt: skip
 MEASURING = frozenset({"Shape", "Size"})
 ENDING = frozenset({"ArgMax", "ArgMin", "ArrayFeatureExtractor", "TopK", "ZipMap"})
 PAIRING = frozenset({"Add", "Div", "Max", "Mean", "Min", "Mul", "Pow", "Sub", "Sum"})

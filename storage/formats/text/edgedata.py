@@ -55,7 +55,7 @@ class EdgeData:
     """
 
     def __init__(self, wanted: str | None) -> None:
-        """wanted : the key of weights, if the usual ones do not tell; `NONE` for no weights"""
+        """wanted : the key of weights, if the usual ones are missing; `NONE` for no weights"""
         self._wanted = WEIGHTS if wanted is None else () if wanted == NONE else (wanted,)
         self._used: set[str] = set()
         self._ignored: set[str] = set()
@@ -128,7 +128,7 @@ def load_data(reader: TextReader, wanted: str | None, job: ImportJob) -> Network
                     f"{where(texts.index(text))}: {listed([text])} {fault}; repair it"
                 ) from error
             spool.add(*table.pairs(sources, targets), weights)
-            table.require_room(reader.fraction)
+            table.require_memory(reader.fraction)
             job.progress(reader.fraction)
         provenance = {"format": "edgelist", **data.facts}
         return spool.write(provenance, by_number=True)

@@ -103,7 +103,7 @@ def _is_size_line(spool: EdgeSpool, line: NDArray[np.int64]) -> bool:
 def load(job: ImportJob, columns: ColumnNames | None = None) -> NetworkMeta:
     """Convert an edge list to a directed network file; the original ids become attribute `id`.
 
-    columns : names of the columns to use, where the usual ones do not tell
+    columns : names of the columns to use, where the usual ones are missing
     Raises `BadInputError` with the line of the first fault.
     """
     with TextReader(job.source, commas=b",;", comments=b"#%", blanks=b'"') as reader:

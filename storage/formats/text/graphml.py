@@ -88,7 +88,7 @@ class GraphMLParser:
         self, path: Path, spool: EdgeSpool, names: NameTable, weight: str | None = None
     ) -> None:
         """names : gets those of the nodes
-        weight : name or id of the key that holds weights, if the usual names do not tell
+        weight : name or id of the key that holds weights, if the usual names are missing
         """
         self._path, self._spool, self._wanted = path, spool, weight
         self.undirected: bool | None = None  # None until the graph begins
@@ -318,7 +318,7 @@ def load(job: ImportJob, columns: ColumnNames | None = None) -> NetworkMeta:
         parser = GraphMLParser(job.source, spool, names, wanted)
         while piece := reader.raw_bytes(PIECE):
             parser.feed(piece)
-            names.require_room(reader.fraction)
+            names.require_memory(reader.fraction)
             job.progress(reader.fraction)
         parser.feed(b"", last=True)
         undirected = bool(parser.undirected)

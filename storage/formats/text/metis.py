@@ -33,7 +33,7 @@ _FINE, _RANGE, _PREFIX, _HALF, _MANY = range(5)
 
 
 @njit(cache=True, nogil=True)
-def _interpret(values, ends, notes, first_line, n, weighted, state, own, lines, edges):
+def _interpret(values, ends, notes, first_line, weighted, state, own, lines, edges):
     """Read numbers as vertex lines.
 
     values : ndarray[int64], shape (numbers,)
@@ -46,7 +46,7 @@ def _interpret(values, ends, notes, first_line, n, weighted, state, own, lines, 
     Returns (edges, fault, index of the line, the number at fault).
     """
     vertex, position, neighbour = state[0], state[1], state[2]
-    prefix = own.shape[1]
+    n, prefix = own.shape
     found = 0
     token = 0
     for line in range(ends.size + 1):
@@ -148,14 +148,14 @@ class Body:
 
     def edges(self) -> Iterator[NDArray[np.int64]]:
         """All entries as arrays of shape (3, entries): vertex, neighbour, weight."""
-        n, weighted = self.header.vertices, self.header.weighted
+        weighted = self.header.weighted
         state = np.zeros(3, np.int64)
         for tokens in self.reader.chunks():
             _check_whole(self.reader, tokens)
             values = tokens.mantissa
             edges = np.empty((3, values.size), np.int64)
             found, fault, line, value = _interpret(
-                values, tokens.ends, tokens.notes, tokens.first_line, n, weighted, state,
+                values, tokens.ends, tokens.notes, tokens.first_line, weighted, state,
                 self.own, self.lines, edges,
             )  # fmt: skip
             if fault != _FINE:

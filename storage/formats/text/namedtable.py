@@ -140,7 +140,7 @@ def load_named(
             if groups is not None:
                 codes = populations.pairs(*(_names(part, where) for part in groups))
             spool.add(*table.pairs(source, target), weight, codes)
-            table.require_room(reader.fraction)
+            table.require_memory(reader.fraction)
             job.progress(reader.fraction)
         return spool.write(
             {"format": "edgelist", **columns.facts},

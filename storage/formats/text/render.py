@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numba import njit
@@ -77,17 +77,13 @@ def _copy(buffer, at, data, first, last):
 
 
 @njit(cache=True, nogil=True)
-def _render_rows(
-    columns, frame, frame_ends, names, name_ends, named, decimals, text, text_ends, buffer
-):
+def _render_rows(columns, frame, names, named, decimals, values, buffer):
     """A piece of text for every row: its values, with a part of the frame before and behind each.
 
     columns : ndarray[int64], shape (columns, rows)
-    frame, frame_ends : ndarray[uint8], the parts one after another, and the end of each
-    names, name_ends : names one after another, and where each begins and ends
+    frame, names : `Words`
     named : how many columns, the first, hold numbers of names
-    decimals : digits of the last column behind the point, or -1 if `text` has its values
-    text, text_ends : values of the last column as text, like names
+    decimals : digits of the last column behind the point, or -1 if `values` has them as words
     """
     scale = 1
     for _ in range(decimals):
@@ -95,20 +91,18 @@ def _render_rows(
     at = 0
     last = columns.shape[0] - 1
     for row in range(columns.shape[1]):
-        begin = 0
         for column in range(last + 1):
-            at = _copy(buffer, at, frame, begin, frame_ends[column])
-            begin = frame_ends[column]
+            at = _copy(buffer, at, frame.text, frame.ends[column], frame.ends[column + 1])
             value = columns[column, row]
             if column < named:
-                at = _copy(buffer, at, names, name_ends[value], name_ends[value + 1])
+                at = _copy(buffer, at, names.text, names.ends[value], names.ends[value + 1])
             elif column < last:
                 at = _put(buffer, at, value)
             elif decimals < 0:
-                at = _copy(buffer, at, text, text_ends[row], text_ends[row + 1])
+                at = _copy(buffer, at, values.text, values.ends[row], values.ends[row + 1])
             else:
                 at = _put_decimal(buffer, at, value, decimals, scale)
-        at = _copy(buffer, at, frame, begin, frame_ends[last + 1])
+        at = _copy(buffer, at, frame.text, frame.ends[last + 1], frame.ends[last + 2])
     return at
 
 
@@ -128,13 +122,12 @@ def render_lists(
     own : shape (vertices, k); indptr : shape (vertices + 1,); ids, weights : shape (entries,)
     """
     given = np.empty(0, np.int64) if weights is None else weights
-    room = indptr.size + own.size * _width(own) + ids.size * (_width(ids) + 1 + _width(given))
-    buffer = np.empty(room, np.uint8)
+    size = indptr.size + own.size * _width(own) + ids.size * (_width(ids) + 1 + _width(given))
+    buffer = np.empty(size, np.uint8)
     return buffer[: _render_lists(own, indptr, ids, given, buffer)].tobytes()
 
 
-@dataclass(frozen=True, slots=True)
-class Words:
+class Words(NamedTuple):
     """Words, one after another.
 
     text : ndarray[uint8]; ends : ndarray[int64], shape (words + 1,), where each begins and ends
@@ -176,25 +169,23 @@ def render_rows(
     """
     named = 0 if names is None else named
     stacked = np.stack([column.astype(np.int64, copy=False) for column in columns])
-    rows, words, values = stacked.shape[1], names or _NO_WORDS, _NO_WORDS
-    room = rows * sum(map(len, frame))
+    rows, values = stacked.shape[1], _NO_WORDS
+    words = _NO_WORDS if names is None else names
+    size = rows * sum(map(len, frame))
     for index, column in enumerate(stacked):
         if index < named:
-            room += int((words.ends[column + 1] - words.ends[column]).sum())
+            size += int((words.ends[column + 1] - words.ends[column]).sum())
         else:
-            room += rows * _width(column)
+            size += rows * _width(column)
     decimals = decimals_of(unit)
     if decimals is None:
         values = _as_words(stacked[-1] * unit)
-        room += values.text.size
+        size += values.text.size
     else:
-        room += rows * (decimals + 2)
-    buffer = np.empty(room, np.uint8)
-    parts = Words.of(frame)
-    used = _render_rows(
-        stacked, parts.text, parts.ends[1:], words.text, words.ends, named,
-        -1 if decimals is None else decimals, values.text, values.ends, buffer,
-    )  # fmt: skip
+        size += rows * (decimals + 2)
+    buffer = np.empty(size, np.uint8)
+    digits = -1 if decimals is None else decimals
+    used = _render_rows(stacked, Words.of(frame), words, named, digits, values, buffer)
     return buffer[:used].tobytes()
 
 

@@ -173,9 +173,9 @@ RATES = (
     "import net.bin new.bin --rates rates.csv",
 )
 CHIP = ("run net.bin --chip chip.toml -o new", "check net.bin --chip chip.toml")
-WISHES = (
-    "run net.bin --chip 4x4 --constraints wishes.toml -o new",
-    "check net.bin --chip 4x4 --constraints wishes.toml",
+PINS = (
+    "run net.bin --chip 4x4 --constraints constraints.toml -o new",
+    "check net.bin --chip 4x4 --constraints constraints.toml",
 )
 
 
@@ -200,7 +200,7 @@ CASES = [
     *odd("map.csv", SCORE),
     *odd("rates.csv", RATES[1:]),
     *odd("chip.toml", CHIP),
-    *odd("wishes.toml", WISHES),
+    *odd("constraints.toml", PINS),
     *odd("out/report.json", READERS),
     *odd("out/mapping.npz", MAPPED),
     *[case for name in ("g.graph", "g.csv", "g.mtx", "g.npz", "g.h5", "g.nir", "g.onnx", "g.bgf",
@@ -246,11 +246,12 @@ CASES = [
          text(f"width = 2\nheight = 2\nenergy_link = 0x{DIGITS}\n"), CHIP),
     Case("depth", "chip.toml", text(f"width = {DEEP}"), CHIP),
     Case("depth of keys", "chip.toml", text("a." * 200_000 + "a = 1"), CHIP),
-    Case("long numbers", "wishes.toml", text(f"[[pin]]\nneurons = [{DIGITS}]\ncore = 1"), WISHES),
-    Case("long hexadecimal numbers", "wishes.toml",
-         text(f"[[pin]]\nneurons = [0]\ncore = 0x{DIGITS}"), WISHES),
-    Case("depth", "wishes.toml", text(f"pin = {DEEP}"), WISHES),
-    Case("depth of keys", "wishes.toml", text("a." * 200_000 + "a = 1"), WISHES),
+    Case("long numbers", "constraints.toml",
+         text(f"[[pin]]\nneurons = [{DIGITS}]\ncore = 1"), PINS),
+    Case("long hexadecimal numbers", "constraints.toml",
+         text(f"[[pin]]\nneurons = [0]\ncore = 0x{DIGITS}"), PINS),
+    Case("depth", "constraints.toml", text(f"pin = {DEEP}"), PINS),
+    Case("depth of keys", "constraints.toml", text("a." * 200_000 + "a = 1"), PINS),
     *[Case(f"{what} in {key}", "net.bin", meta(**{key: value}), NETWORK)
       for key, what, value in (
           ("neurons", "long numbers", DIGITS), ("provenance", "depth", DEEP),
@@ -278,12 +279,12 @@ def prepare(folder: Path) -> None:
     (folder / "rates.csv").write_text("neuron,rate\n" + "".join(f"{v},1\n" for v in range(16)))
     np.savez(folder / "rates.npz", rate=np.ones(16))
     (folder / "chip.toml").write_text("width = 4\nheight = 4\n")
-    (folder / "wishes.toml").write_text("[[pin]]\nneurons = [0]\ncore = 1\n")
+    (folder / "constraints.toml").write_text("[[pin]]\nneurons = [0]\ncore = 1\n")
     (folder / "g.csv").write_text("0,1\n1,2\n")
     (folder / "g.graph").write_text("2 1\n2\n1\n")
 
 
-WARM = (*NETWORK, *FOLDER, *RATES, *CHIP, *WISHES, *SCORE, *imports("g.csv"), *imports("g.graph"))
+WARM = (*NETWORK, *FOLDER, *RATES, *CHIP, *PINS, *SCORE, *imports("g.csv"), *imports("g.graph"))
 
 
 def attempt(folder: Path, command: str) -> tuple[int, str, float, int]:

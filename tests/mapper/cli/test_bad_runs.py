@@ -55,7 +55,7 @@ def test_sizes_that_cannot_be_packed(folder: Path, fails: Fails) -> None:
 
 def test_more_groups_than_cores(folder: Path, fails: Fails) -> None:
     path = write_network(folder / "net.bin", [(0, 1), (1, 2)], 30)
-    assert "14 are lacking" in fails("place", path, "--chip", "4x4", code=3)
+    assert "(14 short)" in fails("place", path, "--chip", "4x4", code=3)
 
 
 @pytest.mark.parametrize("place", ["net.bin/out", "/proc/out", "missing/out", "/dev/null/out"])

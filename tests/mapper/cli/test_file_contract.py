@@ -19,7 +19,7 @@ from chipsim.chip.model import Chip
 from chipsim.chip.presets import parse_chip
 from chipsim.errors import ChipError
 from mapper.errors import MapperError
-from mapper.limits.constraints import WishFile, read_constraints
+from mapper.limits.constraints import ConstraintFile, read_constraints
 from mapper.limits.relays import Helpers
 from mapper.results.mapping_file import load_helpers, load_mapping, save_csv, save_mapping
 from storage.errors import StorageError
@@ -91,8 +91,8 @@ def mapping(path: Path, network: NetworkFile) -> None:
     load_helpers(path, CHIP, NEURONS, 99)
 
 
-def wishes(path: Path, network: NetworkFile) -> None:
-    read_constraints(WishFile.read(path), CHIP, network)
+def constraints(path: Path, network: NetworkFile) -> None:
+    read_constraints(ConstraintFile.read(path), CHIP, network)
 
 
 CORE = np.array([0, 0, 1, 1, 2, 4], np.int32)
@@ -102,7 +102,7 @@ KINDS = [
     Kind("rates.npz", rates_npz, read_rates),
     Kind("spikes.h5", spikes, read_rates),
     Kind("chip.toml", text(chip_toml(CHIP)), lambda path, _: parse_chip(str(path))),
-    Kind("wishes.toml", text(CONSTRAINTS), wishes),
+    Kind("constraints.toml", text(CONSTRAINTS), constraints),
     Kind("mapping.npz", saved(lambda path: save_mapping(path, CORE, CHIP)), mapping),
     Kind("split.npz", saved(split_mapping), mapping),
     Kind("mapping.csv", saved(lambda path: save_csv(path, CORE)), mapping),

@@ -51,6 +51,23 @@ def test_unknown_arguments_show_the_usage_of_their_command(command: str, run: Ru
 
 
 @pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (
+            "run net.bin --chip 2x2 --objective speed",
+            "run: error: argument --objective: 'speed' is not known; choose from unicast, ",
+        ),
+        ("fly", "mapper: error: argument COMMAND: 'fly' is not known; choose from run, import, "),
+        ("generate cube net.bin", "argument KIND: 'cube' is not known; choose from "),
+    ],
+)
+def test_unknown_choices_name_those_there_are(words: str, said: str, run: Run) -> None:
+    found = run(*words.split())
+    assert found.code == 2
+    assert said in found.err
+
+
+@pytest.mark.parametrize(
     "words",
     [
         ("export", "net.bin", "-", "--format", "csv"),

@@ -127,7 +127,7 @@ def lines(path: Path, rng: np.random.Generator) -> None:
     path.write_bytes(bent("\n".join(text).encode() + b"\n", rng))
 
 
-WISHES = """\
+PINS = """\
 [[pin]]
 neurons = [0, 5]
 core = "1,0"
@@ -144,7 +144,7 @@ FILES: list[tuple[str, Damage, tuple[str, ...]]] = [
     ("out/mapping.npz", arrays, ("verify out", "export out new.csv")),
     ("out/traffic.npz", arrays, ("report out",)),
     ("chip.toml", lines, ("check net.bin --chip chip.toml",)),
-    ("wishes.toml", lines, ("check net.bin --chip 4x4 --constraints wishes.toml",)),
+    ("constraints.toml", lines, ("check net.bin --chip 4x4 --constraints constraints.toml",)),
 ]  # fmt: skip
 
 
@@ -156,7 +156,7 @@ def test_a_line_for_every_value(
     random_folder(folder / "out", chip, neurons=12)
     random_network(folder / "net.bin", 12, 40, sizes=[1, 2] * 6)
     (folder / "chip.toml").write_text(chip_toml(chip))
-    (folder / "wishes.toml").write_text(WISHES)
+    (folder / "constraints.toml").write_text(PINS)
     path, rng = folder / name, np.random.default_rng(5)
     whole, bad = path.read_bytes(), []
     for number in range(TRIES):

@@ -387,7 +387,7 @@ def test_helpers_are_left_out_or_refused(run: Run, folder: Path) -> None:
     chip = ("--chip", "4x4", "--synapses-per-core", "10", "--preset", "fast", "-q")
     assert run("run", "net.bin", *chip, "--split-neurons", "-o", "out").code == 0
     found = run("export", "out", "a.csv")
-    assert found.err.endswith("helpers of split neurons left out\n")
+    assert found.err.endswith("relay neurons of split neurons left out\n")
     assert len(Path("a.csv").read_text().splitlines()) == 31
     assert run("export", "out", "a.noxim").err == ""  # which has their traffic
     before = tree(folder)

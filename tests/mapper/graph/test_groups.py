@@ -46,14 +46,11 @@ def test_kernels(seed: int) -> None:
         order = np.argsort(part[chunk.first : chunk.first + chunk.vertices], kind="stable")
         entries = int(chunk.indptr[-1] - chunk.indptr[0])
         keys, sums = np.empty((2, entries), np.int64)
-        found = _sum_by_group(
-            chunk.first, order, chunk.indptr, chunk.ids, chunk.weights, part, threshold, pull,
-            touched, keys, sums,
-        )  # fmt: skip
+        found = _sum_by_group(chunk, order, part, threshold, pull, touched, keys, sums)
         assert not pull.any()
         assert (np.diff(keys[:found]) > 0).all()
         by_pairs[keys[:found]] += sums[:found]
-        _add_rows(chunk.first, chunk.indptr, chunk.ids, chunk.weights, part, matrix)
+        _add_rows(chunk, part, matrix)
     lists, parts = lists_of(graph), part.tolist()
     sample = [
         [(u, max(w, threshold)) for u, w in links if naive.kept(v, u, w, threshold, 0)]

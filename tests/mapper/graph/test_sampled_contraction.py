@@ -86,16 +86,14 @@ def test_count_and_write(seed: int) -> None:
     degree = np.empty(n, np.int64)
     chunks = [rows.read(index) for index in range(rows.chunks)]
     for chunk in chunks:
-        arrays = (chunk.indptr, chunk.ids, chunk.weights)
-        _count(chunk.first, *arrays, cluster, threshold, salt, degree)
+        _count(chunk, cluster, threshold, salt, degree)
     assert degree.tolist() == [len(links) for links in expected]
     places = rng.permutation(n)  # rows may go to any places that do not overlap
     offset = np.empty(n, np.int64)
     offset[places] = np.cumsum(degree[places]) - degree[places]
     ids, weights = np.full((2, int(degree.sum())), -1, np.int32)
     for chunk in chunks:
-        arrays = (chunk.indptr, chunk.ids, chunk.weights)
-        _write(chunk.first, *arrays, cluster, threshold, salt, offset, ids, weights)
+        _write(chunk, cluster, threshold, salt, offset, ids, weights)
     for v, links in enumerate(expected):
         place = slice(int(offset[v]), int(offset[v] + degree[v]))
         assert list(zip(ids[place].tolist(), weights[place].tolist(), strict=True)) == links

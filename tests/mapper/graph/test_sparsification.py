@@ -7,6 +7,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
+from mapper.graph.csr import Chunk
 from mapper.graph.rows import StreamedRows, hold
 from mapper.graph.sampled_contraction import _kept
 from mapper.graph.sparsification import SEED, ThinnedGraph, _thin, thin
@@ -48,7 +49,8 @@ def test_kernel_on_an_empty_block() -> None:
     empty = np.empty(0, np.int64)
     indptr = np.zeros(4, np.int64)
     out = np.empty(4, np.int64)
-    assert _thin(0, indptr, empty.astype(np.int32), empty, 2, SEED, out, empty, empty) == 0
+    chunk = Chunk(0, indptr, empty.astype(np.int32), empty)
+    assert _thin(chunk, 2, SEED, out, empty.astype(np.int32), empty) == 0
     assert out.tolist() == [0, 0, 0, 0]
 
 

@@ -24,9 +24,7 @@ def test_region_graph(seed: int) -> None:
         members = np.flatnonzero(region == wanted)
         local = np.full(n, -1, np.int32)
         local[members] = np.arange(members.size)
-        indptr, ids, weights, bias = _region_graph(
-            members, local, region, wanted, rows.indptr, rows.ids, rows.weights, x, y, first, second
-        )
+        found = _region_graph(rows.whole, rows.sizes, members, local, region, x, y, first, second)
         inner, expected = twin.region_graph(
             members.tolist(),
             lists_of(graph),
@@ -34,8 +32,9 @@ def test_region_graph(seed: int) -> None:
             tuple(first.tolist()),
             tuple(second.tolist()),
         )
-        assert adjacency(indptr, ids, weights) == inner
-        assert bias.tolist() == expected
+        assert adjacency(found.indptr, found.ids, found.weights) == inner
+        assert found.bias.tolist() == expected
+        assert found.sizes.tolist() == rows.sizes[members].tolist()
 
 
 @pytest.mark.parametrize("seed", seeds(30, plain=8))

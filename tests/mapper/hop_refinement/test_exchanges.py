@@ -7,12 +7,20 @@ from collections import Counter
 import numpy as np
 import pytest
 
+from mapper.graph.affinity import favourites
 from mapper.graph.rows import HeldRows, StreamedRows
 from mapper.hop_refinement.batches import batches
 from mapper.hop_refinement.mesh import DIAGONAL, NEAR, Mesh
 from mapper.hop_refinement.multilevel import exchange
-from mapper.hop_refinement.pairwise_fm import _exchange, _pair_graph, _settle, exchange_round
-from mapper.hop_refinement.partners import PARTNERS, _colour, _favourites, pairs_of, partners
+from mapper.hop_refinement.pairwise_fm import (
+    Batch,
+    ByCore,
+    _exchange,
+    _pair_graph,
+    _settle,
+    exchange_round,
+)
+from mapper.hop_refinement.partners import PARTNERS, _colour, pairs_of, partners
 from mapper.hop_refinement.v_cycle import refine_by_cycle
 from mapper.runtime.threads import Team
 from tests.mapper.helpers import adjacency, grid_graph, lists_of, rows_of
@@ -32,14 +40,12 @@ from tests.seeds import seeds
 from tests.twins import hop_refinement as twin
 
 
-def members_of(
-    core: np.ndarray, cores: int, fixed: np.ndarray
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def members_of(core: np.ndarray, cores: int, fixed: np.ndarray) -> ByCore:
     members = np.array([v for c in range(cores) for v in np.flatnonzero((core == c) & ~fixed)], int)
     start = np.append(0, np.cumsum(np.bincount(core[~fixed], minlength=cores)))
     rank = np.full(core.size, -1, np.int32)
     rank[members] = np.arange(members.size) - start[core[members]]
-    return members, start, rank
+    return ByCore(members, start, rank)
 
 
 @CASES
@@ -52,25 +58,21 @@ def test_exchange_of_one_pair(case: Case, seed: int) -> None:
     usable = np.flatnonzero(mesh.room)
     pairs = [(a, b) for a in usable for b in usable if a < b]
     fixed, rows = some_fixed(seed, rows, mesh)
-    csr = rows.indptr[:-1], rows.degrees(), rows.ids, rows.weights
+    every = np.ones(mesh.room.size, np.bool_)
+    batch = Batch(every, rows.indptr[:-1], rows.degrees(), rows.ids, rows.weights)
     for a, b in pairs:
-        members, start, rank = members_of(core, mesh.room.size, fixed)
-        indptr, ids, weights, bias = _pair_graph(
-            a, b, members, start, rank, *csr, core, mesh.column, mesh.row, mesh.most
-        )
+        by_core = members_of(core, mesh.room.size, fixed)
+        found = _pair_graph(a, b, by_core, batch, rows.sizes, core, mesh.grid)
         inner, expected = twin.pair_graph(a, b, links, core.tolist(), width, fixed.tolist())
-        assert adjacency(indptr, ids, weights) == inner
-        assert bias.tolist() == expected
+        assert adjacency(found.indptr, found.ids, found.weights) == inner
+        assert found.bias.tolist() == expected
 
         before = twin.all_hops(links, core.tolist(), width)
-        old, side = core.copy(), np.empty(bias.size, np.uint8)
+        old, side = core.copy(), np.empty(found.bias.size, np.uint8)
         one, first = np.array([[a, b]]), np.zeros(1, np.int64)
-        won = _exchange(
-            one, members, start, rank, *csr, rows.sizes, core, mesh.column, mesh.row, mesh.most,
-            mesh.room, 2, side, first,
-        )  # fmt: skip
+        won = _exchange(one, by_core, batch, rows.sizes, core, mesh.grid, 2, side, first)
         assert core.tolist() == old.tolist()
-        moved = _settle(one, members, start, core, side, first)
+        moved = _settle(one, by_core.members, by_core.start, core, side, first)
         assert moved == np.count_nonzero(core != old)
         assert won == before - twin.all_hops(links, core.tolist(), width) >= 0
         assert (load_of(rows, core, mesh) <= mesh.room).all()
@@ -135,7 +137,7 @@ def test_partners(seed: int) -> None:
         favourite, strength = np.empty((2, chunk.vertices), np.int64)
         pull, touched = np.zeros((2, parts), np.int64)
         links = chunk.indptr, chunk.ids, chunk.weights
-        _favourites(chunk.first, *links, part, pull, touched, favourite, strength)
+        favourites(chunk, part, pull, touched, favourite, strength)
         assert not pull.any()
         for i, expected in enumerate(twin.pulls(chunk.first, adjacency(*links), part.tolist())):
             assert strength[i] == max(expected.values(), default=0)

@@ -9,13 +9,13 @@ import pytest
 
 from mapper.graph.rows import StreamedRows
 from mapper.hop_refinement.annealing import NEAR as NEAR_CORES
-from mapper.hop_refinement.annealing import Cooling, _anneal_vertices, anneal_mapping
+from mapper.hop_refinement.annealing import Cooling, Lists, _anneal_vertices, anneal_mapping
 from mapper.hop_refinement.hop_cost import _price, price
 from mapper.hop_refinement.mesh import Mesh, _apart
 from mapper.hop_refinement.multilevel import Effort, Levels, coarsen, first_parts, uncoarsen
 from mapper.hop_refinement.refine import Mapped, level_effort, refine_mapping
 from mapper.hop_refinement.v_cycle import InnerRows, _within, refine_by_chains
-from mapper.runtime.checkpoint import Steps
+from mapper.runtime.checkpoint import Checkpoint
 from mapper.runtime.context import Context
 from mapper.runtime.memory_plan import Plan
 from mapper.runtime.monitor import Monitor
@@ -52,7 +52,7 @@ def test_inner_rows(seed: int) -> None:
             chunk, whole = inner.read(index), rows.read(index)
             found += adjacency(chunk.indptr, chunk.ids, chunk.weights)
             out = np.empty_like(whole.indptr), *np.empty((2, whole.ids.size), np.int32)
-            used = _within(whole.first, whole.indptr, whole.ids, whole.weights, core, *out)
+            used = _within(whole, core, *out)
             assert used == chunk.ids.size
         assert found == expected
         assert inner.degrees().tolist() == [len(links) for links in expected]
@@ -72,11 +72,7 @@ def test_price_and_distance(case: Case, seed: int) -> None:
         with Team(2) as team:
             assert price(rows, core, mesh, team) == expected
         chunks = [rows.read(index) for index in range(rows.chunks)]
-        some = [
-            _price(c.first, c.indptr, c.ids, c.weights, core, column, row, mesh.most)
-            for c in chunks
-        ]
-        assert sum(some) == expected
+        assert sum(_price(chunk, core, mesh.grid) for chunk in chunks) == expected
 
 
 @pytest.mark.jit
@@ -129,7 +125,9 @@ def test_refinement(case: Case, seed: int, tmp_path: Path) -> None:
                 mapped, monitor = Mapped(levels, core, mesh), Monitor()
                 StageCosts(monitor, team, rows)
                 results.append(
-                    refine_mapping(mapped, Context(settings, plan, Steps(scratch), monitor, team))
+                    refine_mapping(
+                        mapped, Context(settings, plan, Checkpoint(scratch), monitor, team)
+                    )
                 )
         assert all(found.tolist() == results[0].tolist() for found in results)
         assert (load_of(rows, results[0], mesh) <= mesh.room).all()
@@ -161,8 +159,8 @@ def test_annealing(case: Case, seed: int, heat: float) -> None:
     found, load = core.copy(), load_of(rows, core, mesh)
     state = np.array([2 * seed + 1], np.uint64)
     result = _anneal_vertices(
-        rows.indptr, rows.ids, rows.weights, rows.sizes, found, mesh.column, mesh.row, mesh.most,
-        mesh.width, mesh.height, mesh.room, load, members, count, place, 150, heat, state,
+        rows.whole, rows.sizes, found, mesh.grid, load, Lists(members, count, place), 150, heat,
+        state,
     )  # fmt: skip
     assert found.tolist() == expected
     assert result == (made, change)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from mapper.graph.rows import StreamedRows
-from mapper.hop_refinement.gains import MUCH_BETTER, SeekHops, _best_hops, _walk
+from mapper.hop_refinement.gains import MUCH_BETTER, Axes, SeekHops, _best_hops, _walk
 from tests.mapper.helpers import adjacency, rows_of
 from tests.mapper.hop_refinement.cases import (
     SEEDS,
@@ -34,16 +34,13 @@ def test_best_hops(seed: int) -> None:
     sizes = graph.vertex_sizes()
     for rows in (rows_of(graph), StreamedRows(graph, sizes, 0)):
         load = load_of(rows, core, mesh)
-        scratch = [np.zeros(n, np.int64) for n in (mesh.width, mesh.height) * 2]
+        axes = Axes(*(np.zeros(n, np.int64) for n in (mesh.width, mesh.height) * 2))
         for index in range(rows.chunks):
             chunk = rows.read(index)
             moves = np.empty((4, chunk.vertices), np.int32)
-            found, paid, everything = _best_hops(
-                chunk.first, chunk.indptr, chunk.ids, chunk.weights, core, sizes, mesh.column,
-                mesh.row, load, mesh.room, *scratch, *moves,
-            )  # fmt: skip
-            assert not scratch[0].any()
-            assert not scratch[1].any()
+            found, paid, everything = _best_hops(chunk, core, sizes, mesh.grid, load, axes, moves)
+            assert not axes.in_column.any()
+            assert not axes.in_row.any()
             expected = twin.best_hops(
                 chunk.first,
                 adjacency(chunk.indptr, chunk.ids, chunk.weights),
@@ -57,11 +54,11 @@ def test_best_hops(seed: int) -> None:
             )
             assert [tuple(move) for move in moves[:, :found].T.tolist()] == expected[0]
             assert (paid, everything) == expected[1:]
-            seeker = SeekHops(mesh.width, mesh.height, sizes, mesh.room)
+            seeker = SeekHops(mesh, sizes)
             sought = seeker.seek(chunk, core, load)
             assert sought.table.tolist() == moves[:, :found].tolist()
             assert (sought.outside, sought.everything) == (paid, everything)
             fixed = np.random.default_rng(seed).random(core.size) < 0.3
-            freely = SeekHops(mesh.width, mesh.height, sizes, mesh.room, fixed)
+            freely = SeekHops(mesh, sizes, fixed)
             left = [move for move in sought.table.T.tolist() if not fixed[move[0]]]
             assert freely.seek(chunk, core, load).table.T.tolist() == left

@@ -53,13 +53,9 @@ def test_clusters(seed: int) -> None:
     graph = naive.as_graph(nets, sizes)
     part = rng.integers(0, 2, n).astype(np.int32)
     order = rng.permutation(n)
-    cluster, held = np.empty(n, np.int32), np.empty(n, np.int64)
+    cluster = np.empty(n, np.int32)
     limit, large, least = int(rng.integers(1, 12)), int(rng.integers(3, 8)), int(rng.integers(1, n))
-    left = _cluster(
-        order, graph.start, graph.pins, graph.weights, graph.vertex_start, graph.nets, graph.sizes,
-        part, limit, 1 << 30, large, least, cluster, held, np.zeros(n), np.empty(n, np.int32),
-        np.zeros(n, np.int64),
-    )  # fmt: skip
+    left = _cluster(graph, order, part, limit, 1 << 30, large, least, cluster)
     expected = naive.clusters(order.tolist(), nets, sizes, part.tolist(), limit, large, least)
     assert cluster.tolist() == expected
     assert left == len(set(expected))

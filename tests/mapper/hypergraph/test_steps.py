@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from mapper.hypergraph.steps import refine_trees
-from mapper.runtime.checkpoint import Steps
+from mapper.runtime.checkpoint import Checkpoint
 from mapper.runtime.context import Context
 from mapper.runtime.monitor import Monitor
 from mapper.settings import preset
@@ -39,7 +39,7 @@ def test_cycles_end_when_two_in_a_row_save_little(
                 nothing,
                 np.zeros(3, np.int32),
                 nothing,
-                Context(settings, nothing, Steps(scratch), monitor, nothing),
+                Context(settings, nothing, Checkpoint(scratch), monitor, nothing),
                 lambda core: None,
             )
         assert core.tolist() == [cycles] * 3

@@ -10,12 +10,13 @@ import pytest
 
 from chipsim.chip.model import Chip
 from mapper.errors import UsageError
+from mapper.graph.affinity import favourites
+from mapper.graph.csr import Chunk
 from mapper.graph.rows import StreamedRows
 from mapper.hypergraph.hypergraph import connectivity
 from mapper.hypergraph.net_rows import NetReader, net_traffic, read_nets
 from mapper.hypergraph.streamed import (
     _add_gains,
-    _candidates,
     refine_streamed,
     streamed_traffic,
 )
@@ -47,7 +48,7 @@ def write(path: Path, neurons: int, fanout: int, seed: int, undirected: bool = F
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_candidates(seed: int) -> None:
+def test_favourites(seed: int) -> None:
     rng = np.random.default_rng(seed)
     rows = [
         [(int(u), int(w)) for u, w in zip(rng.permutation(12)[:k], rng.integers(0, 5, k),
@@ -58,15 +59,16 @@ def test_candidates(seed: int) -> None:
     indptr = np.cumsum([0, *map(len, rows)])
     ids = np.array([u for row in rows for u, _ in row], np.int32)
     weights = np.array([w for row in rows for _, w in row], np.int32)
-    target, pull = np.empty(12, np.int32), np.zeros(4, np.int64)
-    _candidates(3, indptr, ids, weights, part, pull, np.empty(4, np.int32), target)
-    assert not pull.any()
+    affinity, touched = np.zeros((2, 4), np.int64)
+    target, strength = np.empty((2, 5), np.int64)
+    favourites(Chunk(3, indptr, ids, weights), part, affinity, touched, target, strength)
+    assert not affinity.any()
     for i, row in enumerate(rows):
         found = naive.pulls(row, part.tolist(), int(part[3 + i]))
         if found:
-            assert found[int(target[3 + i])] == max(found.values())
+            assert found[int(target[i])] == max(found.values()) == strength[i]
         else:
-            assert target[3 + i] == -1
+            assert target[i] == -1
 
 
 @pytest.mark.parametrize("seed", SEEDS)

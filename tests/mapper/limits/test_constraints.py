@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from mapper.errors import MapperError
-from mapper.limits.constraints import Wish, broken, combine
+from mapper.limits.constraints import Constraint, broken, combine
 from mapper.limits.pins import pinned_cells
 from tests.mapper.conftest import Run
 from tests.mapper.helpers import random_network, write_network
@@ -31,13 +31,19 @@ def network(folder: Path) -> Path:
         ("[[pin]", "is not valid TOML"),
         ("[[nail]]", "unknown key 'nail'; give [[pin]] and [[together]]"),
         ("pin = 3", "pin is not a list of tables; write [[pin]]"),
-        ("[[pin]]\nneurons = [1]\ncores = 2", "pin 1: unknown key 'cores'"),
-        ("[[pin]]\nneurons = [1]", "pin 1: core is None; give an id of 0 .. 15, or x,y"),
+        ("[[pin]]\nneurons = [1]\ncores = 2", "pin 1: has an unknown key cores; known keys are"),
+        ("[[pin]]\nneurons = [1]", "pin 1: lacks core; known keys are"),
         ("[[pin]]\nneurons = [1]\ncore = 16", "pin 1: core is 16; give an id of 0 .. 15"),
         ('[[pin]]\nneurons = [1]\ncore = "4,0"', "pin 1: core is '4,0'"),
         ("[[pin]]\ncore = 2", "pin 1: give one of neurons, range, population, not 0"),
         ("[[together]]\nneurons = [60]", "together 1: neuron 60 is none of 0 .. 59"),
-        ("[[together]]\nneurons = []", "together 1: neurons is []; give a list of neuron ids"),
+        ("[[together]]\nneurons = []", "together 1: neurons is [], not a list of length 1 or more"),
+        (
+            "[[together]]\nneurons = [3, -1]",
+            "together 1: neurons[1] is -1, not a whole number from 0",
+        ),
+        ("[[together]]\nneurons = [true]", "together 1: neurons[0] is True, not a whole number"),
+        ("[[together]]\nrange = [9]", "together 1: range is [9], not a list of length 2"),
         ("[[together]]\nrange = [9, 3]", "together 1: range is [9, 3]; give the first and"),
         ('[[together]]\npopulation = "L1"', "together 1: the network has no population 'L1'"),
         (
@@ -70,10 +76,19 @@ def test_too_many_together(network: Path, run: Run) -> None:
 
 
 def test_items_join_what_shares_a_neuron_or_a_core() -> None:
-    def wish(neurons: list[int], core: int | None = None) -> Wish:
-        return Wish(f"wish {neurons}", np.array(neurons), core)
+    def constraint(neurons: list[int], core: int | None = None) -> Constraint:
+        return Constraint(f"constraint {neurons}", np.array(neurons), core)
 
-    found = combine([wish([0, 1]), wish([1, 2]), wish([5], 3), wish([7, 8], 3), wish([6], 4)], 10)
+    found = combine(
+        [
+            constraint([0, 1]),
+            constraint([1, 2]),
+            constraint([5], 3),
+            constraint([7, 8], 3),
+            constraint([6], 4),
+        ],
+        10,
+    )
     item = found.item.tolist()
     assert [len({item[v] for v in group}) for group in ([0, 1, 2], [5, 7, 8])] == [1, 1]
     assert len(set(item)) == 6
@@ -81,11 +96,11 @@ def test_items_join_what_shares_a_neuron_or_a_core() -> None:
     assert [int(found.core[item[v]]) for v in (6, 0, 9)] == [4, -1, -1]
     assert found.items(fixed=True).fixed.sum() == 2
     with pytest.raises(MapperError, match="put it on core 3"):
-        combine([wish([0, 1]), wish([0], 3), wish([1], 4)], 10)
+        combine([constraint([0, 1]), constraint([0], 3), constraint([1], 4)], 10)
     core = np.array([1, 1, 1, 0, 0, 3, 4, 3, 2, 0])
-    assert broken([wish([0, 1, 2]), wish([5], 3)], core) == ""
-    assert "neuron 8 is on core 2, not on 3" in broken([wish([7, 8], 3)], core)
-    assert "neuron 3 is on core 0, not on 1" in broken([wish([2, 3])], core)
+    assert broken([constraint([0, 1, 2]), constraint([5], 3)], core) == ""
+    assert "neuron 8 is on core 2, not on 3" in broken([constraint([7, 8], 3)], core)
+    assert "neuron 3 is on core 0, not on 1" in broken([constraint([2, 3])], core)
 
 
 @pytest.mark.parametrize("seed", range(20))

@@ -9,7 +9,17 @@ from numpy.typing import NDArray
 from mapper.limits import exchange
 from mapper.limits.bounds import _add_targets
 from mapper.limits.enforce import Items, _collect, _link
-from mapper.limits.exchange import _bump, _fill_table, _over, _relieve, _relink, _slot
+from mapper.limits.exchange import (
+    Lists,
+    Net,
+    Targets,
+    _bump,
+    _fill_table,
+    _over,
+    _relieve,
+    _relink,
+    _slot,
+)
 from mapper.limits.use import count_fans, count_use, weight_of_excess
 from mapper.runtime.threads import Team
 from storage.store.memory import MemoryGraph
@@ -68,18 +78,17 @@ def test_lists_of_items(seed: int) -> None:
     count, parts = int(rng.integers(1, 20)), int(rng.integers(2, 5))
     part = rng.integers(0, parts, count)
     items = np.flatnonzero(rng.random(count) < 0.8)
-    head = np.full(parts, -1, np.int64)
-    following, previous = np.full((2, count), -1, np.int64)
-    _link(items, part, head, following, previous)
+    lists = Lists(np.full(parts, -1, np.int64), *np.full((2, count), -1, np.int64))
+    _link(items, part, lists)
     expected = [[v for v in items.tolist() if part[v] == k] for k in range(parts)]
-    assert lists_of(head, following, previous) == expected
+    assert lists_of(*lists) == expected
     for v in rng.choice(items, 30).tolist() if items.size else []:
         own, to = int(part[v]), int(rng.integers(parts))
-        _relink(v, own, to, head, following, previous)
+        _relink(v, own, to, lists)
         part[v] = to
         expected[own].remove(v)
         expected[to].insert(0, v)
-        assert lists_of(head, following, previous) == expected
+        assert lists_of(*lists) == expected
 
 
 @pytest.mark.parametrize("undirected", [False, True])
@@ -151,32 +160,31 @@ def test_relieve(seed: int) -> None:
     start = end - [len(row) for row in rows]
     keys, counts = np.full(8192, -1, np.int64), np.zeros(8192, np.int32)
     used = np.array([_fill_table(inside, start, end, flat, place, case.parts, keys, counts), 8000])
-    head = np.full(case.parts, -1, np.int64)
-    following, previous = np.full((2, place.size), -1, np.int64)
-    _link(inside, place, head, following, previous)
+    lists = Lists(np.full(case.parts, -1, np.int64), *np.full((2, place.size), -1, np.int64))
+    _link(inside, place, lists)
     queue = rng.permutation(listed)
     roomy = listed[rng.random(listed.size) < 0.5]
-    empty = listed[head[listed] < 0]
+    empty = listed[lists.head[listed] < 0]
     state = rng.integers(1, 2**63, 1, dtype=np.uint64)
     chains = int(rng.integers(0, 20))
     search = Search(
-        case, listed.tolist(), lists_of(head, following, previous), roomy.tolist(), empty.tolist(),
+        case, listed.tolist(), lists_of(*lists), roomy.tolist(), empty.tolist(),
         fixed.tolist(), Draws(int(state[0])), exchange.NEAR, exchange.SPREAD, exchange.ROOMY,
         exchange.SAMPLE, exchange.LINKS,
     )  # fmt: skip
     before, old = case.total(), place.copy()
     expected = search.relieve(queue.tolist(), chains)
-    first, members = items.members()
-    found = _relieve(
-        queue, active, listed, roomy, empty, inside, following, previous, head, fixed, place, item,
-        first, members, items.total(sizes), items.total(fans.into), start, end, flat, use.reach,
-        use.table, limits, weight, keys, counts, used, np.array([1 << 60]), chains, state,
-    )  # fmt: skip
+    totals = items.total(sizes), items.total(fans.into)
+    net = Net(item, *items.members(), *totals, start, end, flat, fixed)
+    sums = exchange.Search(place, use.reach, use.table, limits, weight, keys, counts, used)
+    targets = Targets(active, listed, roomy, empty)
+    work = np.array([1 << 60])
+    found = _relieve(queue, targets, lists, net, sums, work, chains, state)
     assert place.tolist() == case.place
     assert found == expected
     assert found[1] == case.total() - before
     assert use.table.tolist() == case.use()
-    assert lists_of(head, following, previous) == search.lists
+    assert lists_of(*lists) == search.lists
     assert int(state[0]) == search.draws.state
     assert (place[fixed] == old[fixed]).all()
     assert (place[~active[old]] == old[~active[old]]).all()

@@ -16,7 +16,16 @@ from mapper.limits.bounds import axon_bounds
 from mapper.limits.capacity import demands
 from mapper.limits.combined import fold
 from mapper.limits.enforce import Effort, Items, Load, repair
-from mapper.limits.exchange import _count, _fill_table, _judge, _leaving, _move, _relief
+from mapper.limits.exchange import (
+    Net,
+    Search,
+    _count,
+    _fill_table,
+    _judge,
+    _leaving,
+    _move,
+    _relief,
+)
 from mapper.limits.use import (
     NO_LIMIT,
     Use,
@@ -104,7 +113,8 @@ def test_moves_keep_all_sums(seed: int, single: bool) -> None:
     keys, counts = np.full(4096, -1, np.int64), np.zeros(4096, np.int32)
     every = np.arange(items.count)
     used = np.array([_fill_table(every, start, end, rows, place, parts, keys, counts), 4096])
-    first, members = items.members()
+    net = Net(items.item, *items.members(), sizes, fan_in, start, end, rows, items.fixed)
+    search = Search(place, use.reach, use.table, limits, weight, keys, counts, used)
     plain = graph.vertex_sizes().tolist()
     for _ in range(20):
         v, to = int(rng.integers(items.count)), int(rng.integers(parts))
@@ -112,17 +122,13 @@ def test_moves_keep_all_sums(seed: int, single: bool) -> None:
         if own == to:
             continue
         before = twin.excess(use.table.tolist(), limits.tolist(), weight.tolist())
-        leaving = _leaving(v, own, first, members, use.reach, parts, keys, counts)
-        tables = (use.table, limits, weight, keys, counts)
-        _, new = _judge(v, to, leaving, place, items.item, sizes, fan_in, start, end, rows, *tables)
+        leaving = _leaving(v, own, net, search)
+        _, new = _judge(v, to, leaving, net, search)
         here = {s for s, t in edges if place[items.item[t]] == to}
         assert new == len(set(sources[v]) - here)
-        relief = _relief(v, own, leaving, sizes, fan_in, start, end, rows, *tables)
+        relief = _relief(v, own, leaving, net, search)
         assert relief >= 0
-        change = _move(
-            v, to, place, items.item, first, members, sizes, fan_in, start, end, rows, use.reach,
-            use.table, limits, weight, keys, counts, used,
-        )  # fmt: skip
+        change = _move(v, to, net, search)
         part = place[items.item].tolist()
         assert place[v] == to
         assert use.table.tolist() == twin.use(edges, part, parts, plain)

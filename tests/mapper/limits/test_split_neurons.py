@@ -184,8 +184,14 @@ def swap_cores(arrays: dict[str, Any]) -> None:
     [
         (lambda a: a["helper_core"].fill(a["helper_core"][0]), "core"),
         (swap_cores, "out: "),
-        (lambda a: a["helper_core"].__setitem__(0, 100), "core id of a helper is outside 0..99"),
-        (lambda a: a["helper_first"].__setitem__(0, a["helper_first"][0] + 1), "has no helper"),
+        (
+            lambda a: a["helper_core"].__setitem__(0, 100),
+            "core id of a relay neuron is outside 0..99",
+        ),
+        (
+            lambda a: a["helper_first"].__setitem__(0, a["helper_first"][0] + 1),
+            "has no relay neuron",
+        ),
         (lambda a: a["helper_last"].__setitem__(0, a["helper_first"][1]), "overlap"),
         (lambda a: a["helper_neuron"].__setitem__(0, -1), "helper_neuron is outside"),
         (lambda a: a.pop("helper_last"), "lacks a column"),

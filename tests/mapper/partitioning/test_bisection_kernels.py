@@ -5,17 +5,32 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from mapper.graph.csr import Csr
 from mapper.graph.heap import remove, sift_down, sift_up
 from mapper.graph.rows import HeldRows
 from mapper.partitioning.multilevel_bisection import (
     BisectionEffort,
+    ClusterScratch,
     _cluster,
     _contract,
     _grown,
     bisect_graph,
 )
-from mapper.partitioning.recursive_splitting import _divide, _extract, split_block, split_limits
-from mapper.partitioning.two_way_fm import _cost_and_excess, _falling, _grow, _smooth, two_way_fm
+from mapper.partitioning.recursive_splitting import (
+    Splitting,
+    _divide,
+    _extract,
+    split_block,
+    split_limits,
+)
+from mapper.partitioning.two_way_fm import (
+    _cost_and_excess,
+    _falling,
+    _grow,
+    _smooth,
+    new_queues,
+    two_way_fm,
+)
 from mapper.runtime.random import next_random
 from storage.store.memory import MemoryGraph
 from tests.mapper.helpers import (
@@ -32,26 +47,18 @@ from tests.twins import partitioning as naive
 
 SEEDS = range(30)
 
-Four = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
-
 
 def state_of(seed: int) -> np.ndarray:
     return np.array([seed * 2 + 1], np.uint64)
 
 
-def csr(rows: HeldRows) -> Four:
-    """indptr, ids, weights, sizes: what every kernel begins with, behind n."""
-    return rows.indptr, rows.ids, rows.weights, rows.sizes
+def csr(rows: HeldRows, bias: np.ndarray | None = None) -> Csr:
+    bias = np.zeros(rows.vertices, np.int64) if bias is None else bias
+    return Csr(rows.indptr, rows.ids, rows.weights, rows.sizes, bias)
 
 
-def unbiased(rows: HeldRows) -> tuple[np.ndarray, ...]:
-    return *csr(rows), np.zeros(rows.vertices, np.int64)
-
-
-def queues(n: int) -> Four:
-    """heap of both sides, place, cost, moves: scratch of FM."""
-    place, cost, moves = np.empty((3, n), np.int64)
-    return np.empty((2, n), np.int64), place, cost, moves
+def scratch_of(n: int) -> ClusterScratch:
+    return ClusterScratch(np.empty(n, np.int64), np.zeros(n, np.int64), *np.empty((2, n), np.int64))
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -98,9 +105,8 @@ def test_grow(seed: int) -> None:
     target = int(rng.integers(0, total + 1))
     most = target + int(rng.integers(0, 4))
     side = np.empty(n, np.uint8)
-    heap, place, cost, _ = queues(n)
     bias = rng.integers(-(10**9), 10**9, n) * (seed % 2)
-    _grow(n, *csr(rows), bias, target, most, side, heap[0], place, cost, state_of(seed))
+    _grow(csr(rows, bias), target, most, side, new_queues(n), state_of(seed))
     random = twin.Xorshift(2 * seed + 1)
     expected = twin.grow(links_of(rows), rows.sizes.tolist(), bias.tolist(), target, most, random)
     assert side.tolist() == expected
@@ -112,9 +118,9 @@ def test_grow_reaches_its_target_over_components(seed: int) -> None:
     rng = np.random.default_rng(seed)
     n = int(rng.integers(1, 60))
     rows = rows_of(random_graph(rng, n, largest=2, mean_degree=1.5))
-    side, (heap, place, cost, _) = np.empty(n, np.uint8), queues(n)
+    side = np.empty(n, np.uint8)
     target = int(rng.integers(0, n + 1))
-    _grow(n, *unbiased(rows), target, target, side, heap[0], place, cost, state_of(seed))
+    _grow(csr(rows), target, target, side, new_queues(n), state_of(seed))
     assert side.tolist().count(0) == target
 
 
@@ -126,7 +132,7 @@ def test_smooth(seed: int) -> None:
     start = rng.choice([-1.0, 1.0], n)
     x, side = start.astype(np.float32), np.empty(n, np.uint8)
     steps, target = int(rng.integers(0, 8)), int(rng.integers(0, rows.sizes.sum() + 1))
-    _smooth(n, *csr(rows), target, steps, x, side)
+    _smooth(csr(rows), target, steps, x, side)
     assert np.allclose(x, twin.averaged(links_of(rows), start.tolist(), steps), atol=1e-4)
     assert side.tolist() == twin.halved(x.tolist(), rows.sizes.tolist(), target)
     if (rows.sizes == 1).all():
@@ -139,7 +145,7 @@ def test_smoothing_finds_the_bridge_between_two_cliques() -> None:
     rows = rows_of(MemoryGraph.from_edges(20, source, target, undirected=True))
     x, side = np.ones(20, np.float32), np.empty(20, np.uint8)
     x[[3, *range(10, 20)]] = -1  # one vertex is on the wrong side
-    _smooth(20, *csr(rows), 10, 12, x, side)
+    _smooth(csr(rows), 10, 12, x, side)
     assert side.tolist() == [0] * 10 + [1] * 10
 
 
@@ -151,7 +157,7 @@ def test_cost_and_excess(seed: int) -> None:
     side = rng.integers(0, 2, n).astype(np.uint8)
     most0, most1 = rng.integers(0, rows.sizes.sum() + 1, 2).tolist()
     bias = rng.integers(-9, 9, n)
-    found = _cost_and_excess(n, *csr(rows), bias, most0, most1, side)
+    found = _cost_and_excess(csr(rows, bias), most0, most1, side)
     sides = side.tolist()
     assert found == (
         naive.cut(links_of(rows), sides) + bias[side == 1].sum(),
@@ -171,10 +177,10 @@ def test_fm(seed: int) -> None:
     expected = twin.fm(
         links_of(rows), rows.sizes.tolist(), (most0, most1), 2, side.tolist(), bias.tolist()
     )
-    before = _cost_and_excess(n, *csr(rows), bias, most0, most1, side)[0]
-    gain = two_way_fm(n, *csr(rows), bias, most0, most1, 2, side, *queues(n))
+    before = _cost_and_excess(csr(rows, bias), most0, most1, side)[0]
+    gain = two_way_fm(csr(rows, bias), most0, most1, 2, side, new_queues(n))
     assert side.tolist() == expected
-    after = _cost_and_excess(n, *csr(rows), bias, most0, most1, side)[0]
+    after = _cost_and_excess(csr(rows, bias), most0, most1, side)[0]
     assert gain == before - after
 
 
@@ -187,10 +193,10 @@ def test_fm_never_worsens(seed: int) -> None:
     rows = rows.with_sizes(rng.integers(0, 4, n))
     side = rng.integers(0, 2, n).astype(np.uint8)
     most0, most1 = (rows.sizes.sum() // 2 + rng.integers(-3, 6, 2)).tolist()
-    cut, excess = _cost_and_excess(n, *unbiased(rows), most0, most1, side)
+    cut, excess = _cost_and_excess(csr(rows), most0, most1, side)
     for _ in range(3):
-        two_way_fm(n, *unbiased(rows), most0, most1, 1, side, *queues(n))
-        new_cut, new_excess = _cost_and_excess(n, *unbiased(rows), most0, most1, side)
+        two_way_fm(csr(rows), most0, most1, 1, side, new_queues(n))
+        new_cut, new_excess = _cost_and_excess(csr(rows), most0, most1, side)
         assert (new_excess, new_cut) <= (excess, cut)
         cut, excess = new_cut, new_excess
 
@@ -202,7 +208,7 @@ def test_fm_empties_a_side_that_is_overfull(seed: int) -> None:
     rows = rows_of(random_graph(rng, n))
     side = np.zeros(n, np.uint8)
     most = (n // 2, n - n // 2)
-    two_way_fm(n, *unbiased(rows), *most, 1, side, *queues(n))
+    two_way_fm(csr(rows), *most, 1, side, new_queues(n))
     assert np.bincount(side, minlength=2).tolist() == list(most)
 
 
@@ -210,9 +216,14 @@ def test_fm_exchanges_vertices_where_there_is_no_slack() -> None:
     """Two pairs that were torn apart: any single move would overfill a side."""
     rows = rows_of(MemoryGraph.from_edges(4, [0, 1], [2, 3], [7, 7], undirected=True))
     side = np.array([0, 0, 1, 1], np.uint8)
-    gain = two_way_fm(4, *unbiased(rows), 2, 2, 1, side, *queues(4))
+    gain = two_way_fm(csr(rows), 2, 2, 1, side, new_queues(4))
     assert gain == 14
     assert side[0] == side[2] != side[1] == side[3]
+
+
+def empty_graph(vertices: int, entries: int) -> Csr:
+    sizes, bias = np.empty((2, vertices), np.int64)
+    return Csr(np.empty(vertices + 1, np.int64), *np.empty((2, entries), np.int32), sizes, bias)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -221,38 +232,30 @@ def test_cluster_and_contract(seed: int) -> None:
     n = int(rng.integers(1, 50))
     rows = rows_of(random_graph(rng, n, largest=3, sizes=3))
     links, sizes, limit = links_of(rows), rows.sizes.tolist(), int(rng.integers(1, 12))
-    label, held = np.empty(n, np.int32), np.empty(n, np.int64)
-    pull, (touched, order) = np.zeros(n, np.int64), np.empty((2, n), np.int64)
-    count = _cluster(n, *csr(rows), limit, label, held, pull, touched, order, state_of(seed))
+    label, scratch, bias = np.empty(n, np.int32), scratch_of(n), rng.integers(-9, 9, n)
+    count = _cluster(csr(rows, bias), limit, label, scratch, state_of(seed))
     assert label.tolist() == twin.cluster(links, sizes, limit, twin.Xorshift(2 * seed + 1))
     assert count == label.max() + 1
     held = np.bincount(label, weights=rows.sizes)
     assert ((held <= limit) | (np.bincount(label) == 1)).all()
-    out_indptr, out_sizes = np.empty(count + 1, np.int64), np.empty(count, np.int64)
-    out_ids, out_weights = np.empty((2, rows.entries), np.int32)
-    _contract(
-        n, *csr(rows), label, count, out_indptr, out_ids, out_weights, out_sizes, pull, touched,
-        order,
-    )  # fmt: skip
-    assert not pull.any()
-    assert out_sizes.tolist() == held.astype(int).tolist()
-    found = [
-        (c, d, w)
-        for c, lists in enumerate(adjacency(out_indptr, out_ids, out_weights))
-        for d, w in lists
-    ]
+    coarse = empty_graph(count, rows.entries)
+    _contract(csr(rows, bias), label, count, coarse, scratch)
+    assert not scratch.affinity.any()
+    assert coarse.sizes.tolist() == held.astype(int).tolist()
+    assert coarse.bias.tolist() == [bias[label == c].sum() for c in range(count)]
+    found = [(c, d, w) for c, lists in enumerate(adjacency(*coarse[:3])) for d, w in lists]
     assert naive.merged(found) == twin.contract(links, label.tolist())
-    assert len(found) == out_indptr[-1]
+    assert len(found) == coarse.indptr[-1]
 
 
 def test_a_contracted_weight_is_capped() -> None:
     indptr, ids = np.array([0, 2, 4, 6, 8]), np.array([2, 3, 2, 3, 0, 1, 0, 1], np.int32)
     weights = np.full(8, 2**30, np.int32)
     label = np.array([0, 0, 1, 1], np.int32)
-    out = np.empty(3, np.int64), np.empty(8, np.int32), np.empty(8, np.int32), np.empty(2, np.int64)
-    scratch = np.zeros(4, np.int64), np.empty(4, np.int64), np.empty(4, np.int64)
-    _contract(4, indptr, ids, weights, np.ones(4, np.int64), label, 2, *out, *scratch)
-    assert adjacency(*out[:3]) == [[(1, 2**31 - 1)], [(0, 2**31 - 1)]]
+    graph = Csr(indptr, ids, weights, np.ones(4, np.int64), np.zeros(4, np.int64))
+    coarse = empty_graph(2, 8)
+    _contract(graph, label, 2, coarse, scratch_of(4))
+    assert adjacency(*coarse[:3]) == [[(1, 2**31 - 1)], [(0, 2**31 - 1)]]
 
 
 def test_grown() -> None:
@@ -272,12 +275,11 @@ def test_extract(seed: int) -> None:
     piece = rng.integers(0, 3, n).astype(np.int32)
     for wanted in range(4):
         local, members = np.empty(n, np.int32), np.empty(n, np.int64)
-        indptr, sizes = np.empty(n + 1, np.int64), np.empty(n, np.int64)
-        count, ids, weights = _extract(n, *csr(rows), piece, wanted, local, members, indptr, sizes)
+        found = _extract(csr(rows, np.arange(n)), piece, wanted, local, members)
         expected, lists = naive.extract(links_of(rows), piece.tolist(), wanted)
-        assert members[:count].tolist() == expected
-        assert adjacency(indptr[: count + 1], ids, weights) == lists
-        assert sizes[:count].tolist() == rows.sizes[expected].tolist()
+        assert members[: found.sizes.size].tolist() == found.bias.tolist() == expected
+        assert adjacency(*found[:3]) == lists
+        assert found.sizes.tolist() == rows.sizes[expected].tolist()
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -318,7 +320,8 @@ def bisected(
 ) -> np.ndarray:
     n = rows.vertices
     side = np.full(n, 9, np.uint8)
-    bisect_graph(n, *unbiased(rows), target, *most, 4, 2, smoothing, state_of(seed), side)
+    effort = BisectionEffort(4, 2, smoothing)
+    bisect_graph(csr(rows), target, *most, effort, state_of(seed), side)
     assert set(side.tolist()) <= {0, 1}
     return side
 
@@ -342,7 +345,7 @@ def test_a_grid_is_cut_almost_straight(smoothing: int) -> None:
     cuts = []
     for seed in range(3):
         side = bisected(rows, 288, (292, 292), smoothing, seed)
-        cuts.append(_cost_and_excess(576, *unbiased(rows), 292, 292, side)[0])
+        cuts.append(_cost_and_excess(csr(rows), 292, 292, side)[0])
     assert min(cuts) <= 28  # 24 is the least
     assert max(cuts) <= 60
 
@@ -352,9 +355,8 @@ def split(
 ) -> tuple[np.ndarray, list[int]]:
     piece, piece_cores = np.full(rows.vertices, -1, np.int32), np.zeros(cores, np.int64)
     piece_cores[0] = cores
-    *own, sizes = csr(rows)
-    effort = BisectionEffort(3, 1, 4)
-    count = split_block(tuple(own), sizes, stop, capacity, effort, seed, piece, piece_cores)
+    how = Splitting(stop, capacity, BisectionEffort(3, 1, 4), seed)
+    count = split_block(csr(rows), how, piece, piece_cores)
     return piece, piece_cores[:count].tolist()
 
 

@@ -32,9 +32,7 @@ def found_moves(
     chunk = rows.read(index)
     pull, touched = np.zeros(load.size, np.int32), np.empty(load.size, np.int32)
     moves = np.empty((4, chunk.vertices), np.int32)
-    found, outside, everything = _best_moves(
-        chunk.first, chunk.indptr, chunk.ids, chunk.weights, part, load, pull, touched, *moves
-    )
+    found, outside, everything = _best_moves(chunk, part, load, pull, touched, moves)
     assert not pull.any()
     return [tuple(move) for move in moves[:, :found].T.tolist()], outside, everything
 
@@ -66,14 +64,8 @@ def move(
 ) -> int:
     """Carry out moves (vertex, target[, gain, heaviest connection]) in the order given."""
     full = [(*some, 5, 0)[:4] for some in moves]
-    columns = np.array(full, np.int32).reshape(-1, 4).T.copy()
-    head, tail = np.full((2, load.size), -1, np.int64)
-    scratch = np.empty((2, len(moves) + 1), np.int64)
-    order = np.arange(len(moves))
-    moved = move_in_order(order, *columns, sizes, part, load, room, floor, head, tail, *scratch)
-    assert (head == -1).all()
-    assert (tail == -1).all()
-    return int(moved)
+    table = np.array(full, np.int32).reshape(-1, 4).T.copy()
+    return int(move_in_order(np.arange(len(moves)), table, sizes, part, load, room, floor))
 
 
 @pytest.mark.parametrize("seed", range(60))

@@ -7,6 +7,7 @@ import pytest
 
 from mapper.graph.rows import HeldRows, Rows, StreamedRows
 from mapper.partitioning.label_propagation import (
+    Labels,
     _join,
     _match_two_hop,
     _propose,
@@ -25,7 +26,7 @@ def test_propose_and_join(seed: int) -> None:
     n = int(rng.integers(1, 40))
     rows = rows_of(random_graph(rng, n, largest=3, sizes=3))
     labels = start_clusters(rows)
-    cluster, held = labels.cluster.tolist(), labels.held.tolist()
+    cluster, held = labels.cluster.tolist(), labels.size.tolist()
     sizes, limit = rows.sizes.tolist(), int(rng.integers(1, 12))
     pull, touched = np.zeros(n, np.int32), np.empty(n, np.int32)
     target, joined = np.empty(n, np.int32), np.full(n, -1, np.int32)
@@ -34,24 +35,18 @@ def test_propose_and_join(seed: int) -> None:
         twin_joined: set[int] = set()
         for index in range(rows.chunks):
             chunk = rows.read(index)
-            arrays = (chunk.indptr, chunk.ids, chunk.weights)
-            _propose(
-                chunk.first, *arrays, rows.sizes, labels.cluster, labels.held, limit, salt, pull,
-                touched, target, labels.favourite,
-            )  # fmt: skip
+            _propose(chunk, rows.sizes, labels, limit, salt, pull, touched, target)
             assert not pull.any()
-            for v, links in enumerate(adjacency(*arrays), chunk.first):
+            for v, links in enumerate(adjacency(*chunk[1:]), chunk.first):
                 expected = naive.propose(v, links, sizes, cluster, held, limit, salt)
                 assert (target[v], labels.favourite[v]) == expected
         for first, last in ((0, n // 2), (n // 2, n)):
-            moved = _join(
-                first, last, rows.sizes, labels.cluster, labels.held, limit, target, joined, stamp
-            )
+            moved = _join(first, last, rows.sizes, labels, limit, target, joined, stamp)
             assert moved == naive.join(
                 range(first, last), sizes, cluster, held, limit, target.tolist(), twin_joined
             )
         assert labels.cluster.tolist() == cluster
-        assert labels.held.tolist() == held
+        assert labels.size.tolist() == held
 
 
 @pytest.mark.parametrize("seed", range(40))
@@ -64,7 +59,8 @@ def test_match_two_hop(seed: int) -> None:
     sizes, limit = graph.vertex_sizes(), int(rng.integers(1, 10))
     twin_cluster, twin_held = cluster.tolist(), held.tolist()
     before = np.maximum(held, limit)
-    _match_two_hop(sizes, cluster, held, limit, favourite, np.full(n + 1, -1, np.int32))
+    waiting = np.full(n + 1, -1, np.int32)
+    _match_two_hop(sizes, Labels(cluster, held, favourite), limit, waiting)
     naive.match_two_hop(sizes.tolist(), twin_cluster, twin_held, limit, favourite.tolist())
     assert (cluster.tolist(), held.tolist()) == (twin_cluster, twin_held)
     assert held.tolist() == [int(sizes[cluster == c].sum()) for c in range(n)]

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from mapper.graph.contraction import _relabel, contract
+from mapper.graph.csr import chunk_of
 from mapper.partitioning.block_refinement import _cut_of_block, _refine_block, cut_weight, refine
 from mapper.partitioning.greedy_growing import _grow, grow_half
 from mapper.partitioning.heavy_edge_matching import _match_block, _number_pairs, match
@@ -30,9 +31,8 @@ def test_match_block(seed: int) -> None:
     expected = [-1] * n
     for block in graph.blocks():
         order = rng.permutation(block.vertices)
-        arrays = block.undirected()
-        inside = _match_block(block.first, *arrays, order, sizes, limit, mate)
-        lists = adjacency(*arrays)
+        inside = _match_block(chunk_of(block), order, sizes, limit, mate)
+        lists = adjacency(*block.undirected())
         assert inside == naive.match_block(
             block.first, lists, order.tolist(), sizes.tolist(), limit, expected
         )
@@ -155,14 +155,10 @@ def test_refine_block(seed: int) -> None:
     pull, touched = np.zeros(parts, np.int64), np.empty(parts, np.int64)
     for block in graph.blocks():
         order = rng.permutation(block.vertices)
-        arrays = block.undirected()
-        lists = adjacency(*arrays)
-        assert _cut_of_block(block.first, *arrays, part) == naive.cut_of_block(
-            block.first, lists, part.tolist()
-        )
-        found = _refine_block(
-            block.first, *arrays, order, sizes, capacity, part, load, pull, touched
-        )
+        lists = adjacency(*block.undirected())
+        chunk = chunk_of(block)
+        assert _cut_of_block(chunk, part) == naive.cut_of_block(block.first, lists, part.tolist())
+        found = _refine_block(chunk, order, sizes, capacity, part, load, pull, touched)
         assert found == naive.refine_block(
             block.first, lists, order.tolist(), sizes.tolist(), capacity, twin_part, twin_load
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from mapper.graph.csr import chunk_of
 from mapper.partitioning.bisection import bisect, parts_by_halving, whole
 from mapper.partitioning.rebalance import _best_part, _leave, _losses, balance, repack
 from tests.mapper.helpers import adjacency, lists_of, random_graph, random_parts, subgraph
@@ -22,22 +23,19 @@ def test_kernels(seed: int) -> None:
     twin_part, twin_load = part.tolist(), load.tolist()
     chosen = rng.random(n) < 0.7
     for block in graph.blocks():
-        arrays = block.undirected()
-        lists = adjacency(*arrays)
+        lists = adjacency(*block.undirected())
+        chunk = chunk_of(block)
         for local, links in enumerate(lists):
             v = block.first + local
-            begin, end = arrays[0][local], arrays[0][local + 1]
-            found = _best_part(
-                begin, end, arrays[1], arrays[2], sizes[v], part[v], capacity, part, load, pull
-            )
+            found = _best_part(chunk, local, sizes, capacity, part, load, pull)
             assert found == naive.best_part(
                 links, int(sizes[v]), int(part[v]), capacity, twin_part, twin_load
             )
         loss[:] = -1
-        _losses(block.first, *arrays, sizes, capacity, part, load, pull, loss)
+        _losses(chunk, sizes, capacity, part, load, pull, loss)
         expected = naive.losses(block.first, lists, sizes.tolist(), capacity, twin_part, twin_load)
         assert loss.tolist() == [expected.get(v, -1) for v in range(n)]
-        moved = _leave(block.first, *arrays, sizes, capacity, chosen, part, load, pull)
+        moved = _leave(chunk, sizes, capacity, chosen, part, load, pull)
         assert moved == naive.leave(
             block.first, lists, sizes.tolist(), capacity, chosen.tolist(), twin_part, twin_load
         )

@@ -7,7 +7,7 @@ import pytest
 
 from mapper.graph.rows import Rows, StreamedRows
 from mapper.partitioning.multilevel_bisection import BisectionEffort
-from mapper.partitioning.recursive_splitting import _gather, split_parts
+from mapper.partitioning.recursive_splitting import Splitting, _gather, split_parts
 from mapper.runtime.threads import Team
 from tests.mapper.helpers import (
     grid_graph,
@@ -40,10 +40,7 @@ def test_gather(seed: int) -> None:
     offset[mine] = np.cumsum(degree[mine]) - degree[mine]
     ids, weights = np.full((2, int(degree[mine].sum())), -1, np.int32)
     for chunk in chunks:
-        _gather(
-            chunk.first, chunk.indptr, chunk.ids, chunk.weights, part, low, high, rank, offset,
-            used, ids, weights,
-        )  # fmt: skip
+        _gather(chunk, part, low, high, rank, offset, used, ids, weights)
     links = links_of(rows)
     for v in range(n):
         own = part[v]
@@ -67,9 +64,8 @@ def split(
     """New parts, their cores, and how many entries were visited."""
     visited: list[int] = []
     with Team(threads) as team:
-        new, new_cores = split_parts(
-            rows, part, cores, stop, capacity, LIGHT, 7, memory, team, visited.append
-        )
+        how = Splitting(stop, capacity, LIGHT, 7)
+        new, new_cores = split_parts(rows, part, cores, how, memory, team, visited.append)
     assert new.dtype == np.int32
     assert new.shape == part.shape
     return new, new_cores.tolist(), sum(visited)

@@ -18,7 +18,7 @@ from mapper.graph.rows import CopiedRows, HeldRows
 from mapper.partitioning.streamed import Task, open_rows, partition_streamed
 from mapper.pipeline import map_network
 from mapper.results.output import MAPPING, make_report, read_report, scratch_in, write_results
-from mapper.runtime.checkpoint import Steps
+from mapper.runtime.checkpoint import Checkpoint
 from mapper.runtime.context import Context
 from mapper.runtime.memory_plan import Plan, make_plan
 from mapper.runtime.monitor import Monitor
@@ -239,7 +239,7 @@ def partition(
     plan = Plan(1 << 30, {}, 0, 0, held, 1 << 16, 1 << 16, 1 << 20, settings.threads)
     monitor = Monitor()
     with Scratch(folder) as scratch, Team(settings.threads) as team:
-        steps = Steps(scratch)
+        steps = Checkpoint(scratch)
         if stop_after is not None:
             steps = Killed(scratch, stop_after)
         rows = open_rows(graph, 0, held, scratch, monitor, team)
@@ -251,18 +251,18 @@ def partition(
     return part, count, monitor
 
 
-class Killed(Steps):
+class Killed(Checkpoint):
     """Steps of a run that is killed once it has done some of them."""
 
     def __init__(self, scratch: Scratch, after: int) -> None:
         super().__init__(scratch)
         self.left = after
 
-    def once(self, name: str, work: Any) -> Any:
+    def run_once(self, name: str, work: Any) -> Any:
         if not self.left:
             raise KeyboardInterrupt
         self.left -= 1
-        return super().once(name, work)
+        return super().run_once(name, work)
 
 
 @pytest.mark.parametrize("seed", seeds(6, plain=2))

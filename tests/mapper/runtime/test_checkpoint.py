@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mapper.runtime.checkpoint import Arrays, Steps
+from mapper.runtime.checkpoint import Arrays, Checkpoint
 from storage.scratch.scratch import Scratch
 
 KEPT: Arrays = {
@@ -39,27 +39,27 @@ def same(found: Arrays, expected: Arrays) -> None:
 def test_a_step_is_done_once(tmp_path: Path) -> None:
     work = Counted(KEPT)
     with Scratch(tmp_path / "scratch") as scratch:
-        steps = Steps(scratch)
+        steps = Checkpoint(scratch)
         assert not steps.done("split")
-        same(steps.once("split", work), KEPT)
+        same(steps.run_once("split", work), KEPT)
         assert steps.done("split")
-        again = steps.once("split", work)
+        again = steps.run_once("split", work)
         same(again, KEPT)
         again["part"][0] = 7  # what is handed out may be changed
-        same(steps.once("split", work), KEPT)
+        same(steps.run_once("split", work), KEPT)
     assert work.calls == 1
 
 
 def test_another_run_finds_what_was_done(tmp_path: Path) -> None:
     work, other = Counted(KEPT), Counted({"x": np.zeros(4, np.int64)})
     with Scratch(tmp_path / "scratch") as scratch:
-        Steps(scratch).once("refine 4.1", work)
+        Checkpoint(scratch).run_once("refine 4.1", work)
     with Scratch(tmp_path / "scratch") as scratch:
-        steps = Steps(scratch)
+        steps = Checkpoint(scratch)
         assert steps.done("refine 4.1")
         assert not steps.done("refine 4")
-        same(steps.once("refine 4.1", work), KEPT)
-        same(steps.once("refine 4", other), other.arrays)
+        same(steps.run_once("refine 4.1", work), KEPT)
+        same(steps.run_once("refine 4", other), other.arrays)
     assert (work.calls, other.calls) == (1, 1)
 
 
@@ -69,11 +69,11 @@ def test_a_step_that_fails_is_not_done(tmp_path: Path) -> None:
 
     work = Counted(KEPT)
     with Scratch(tmp_path / "scratch") as scratch:
-        steps = Steps(scratch)
+        steps = Checkpoint(scratch)
         with pytest.raises(KeyboardInterrupt):
-            steps.once("blocks", fail)
+            steps.run_once("blocks", fail)
         assert not steps.done("blocks")
-        same(steps.once("blocks", work), KEPT)
+        same(steps.run_once("blocks", work), KEPT)
 
 
 def test_a_step_counts_once_all_its_arrays_are_kept(
@@ -90,9 +90,9 @@ def test_a_step_counts_once_all_its_arrays_are_kept(
 
         monkeypatch.setattr(Scratch, "put_array", killed)
         with pytest.raises(KeyboardInterrupt):
-            Steps(scratch).once("blocks", lambda: KEPT)
+            Checkpoint(scratch).run_once("blocks", lambda: KEPT)
         monkeypatch.undo()
     work = Counted(KEPT)
     with Scratch(tmp_path / "scratch") as scratch:
-        same(Steps(scratch).once("blocks", work), KEPT)
+        same(Checkpoint(scratch).run_once("blocks", work), KEPT)
     assert work.calls == 1

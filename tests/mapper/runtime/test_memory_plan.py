@@ -102,9 +102,9 @@ def test_names_of_neurons_count(path: Path) -> None:
     assert few == named(0)
     more = [many.stages[stage] - need for stage, need in few.stages.items()]
     assert set(more) == {(150 + 2 * 15) * 1_000_000}
-    assert named(1_000_000, 1 << 28).lacking
-    assert named(1_000_000, 1 << 28, "classic").lacking
-    assert not named(10_000, 1 << 28).lacking
+    assert named(1_000_000, 1 << 28).shortage
+    assert named(1_000_000, 1 << 28, "classic").shortage
+    assert not named(10_000, 1 << 28).shortage
 
 
 def test_networks_are_held_only_while_there_is_room(path: Path) -> None:
@@ -189,16 +189,16 @@ def test_runs_and_checks_say_how_thin_their_sample_is(
     assert f"  {degree} sampled connections a cluster\n" in Path("out/run.log").read_text()
 
 
-def test_a_refusal_names_the_stage_and_what_is_lacking() -> None:
+def test_a_refusal_names_the_stage_and_the_shortage() -> None:
     with pytest.raises(DoesNotFitError) as error:
         SMALL.require()
-    assert str(error.value) == SMALL.lacking
-    assert SMALL.lacking == (
-        "the stage 'score' needs 301 MiB, --memory is 300 MiB: 1 MiB too little; give more memory"
+    assert str(error.value) == SMALL.shortage
+    assert SMALL.shortage == (
+        "the stage 'score' needs 301 MiB, --memory is 300 MiB (1 MiB short); give more memory"
     )
     enough = replace(SMALL, budget=301 << 20)
     enough.require()
-    assert enough.lacking == ""
+    assert enough.shortage == ""
 
 
 def test_a_disk_that_is_too_small_is_refused(

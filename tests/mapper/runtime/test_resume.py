@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 from mapper.cli import main as cli
-from mapper.runtime.checkpoint import Arrays, Steps
+from mapper.runtime.checkpoint import Arrays, Checkpoint
 from mapper.runtime.stopping import Stop
 from tests.mapper.helpers import PROGRAM, random_network
 
@@ -54,10 +54,10 @@ def test_ending_behind_every_step(
 ) -> None:  # fmt: skip
     assert run(network, folder / "whole", "--preset", *method.split()) == 0
     expected = result(folder / "whole")
-    genuine = Steps.once
+    genuine = Checkpoint.run_once
     left = 0
 
-    def once(self: Steps, name: str, work: Any) -> Arrays:
+    def run_once(self: Checkpoint, name: str, work: Any) -> Arrays:
         nonlocal left
         arrays = genuine(self, name, work)
         left -= 1
@@ -71,9 +71,9 @@ def test_ending_behind_every_step(
     for count in range(1, 40):
         left = count
         output = folder / f"out-{count}"
-        monkeypatch.setattr(Steps, "once", once)
+        monkeypatch.setattr(Checkpoint, "run_once", run_once)
         code = run(network, output, "--preset", *method.split())
-        monkeypatch.setattr(Steps, "once", genuine)
+        monkeypatch.setattr(Checkpoint, "run_once", genuine)
         if code == 0:
             break
         assert code == 130
@@ -102,14 +102,14 @@ def test_ending_while_results_are_written(
     with monkeypatch.context() as patch:
         patch.setattr("mapper.report.make.write_page", interrupted)
         assert run(network, folder / "out", *fast) == 130
-    genuine = Steps.once
+    genuine = Checkpoint.run_once
     steps = []
 
-    def once(self: Steps, name: str, work: Any) -> Arrays:
+    def run_once(self: Checkpoint, name: str, work: Any) -> Arrays:
         steps.append((name, self.done(name)))
         return genuine(self, name, work)
 
-    monkeypatch.setattr(Steps, "once", once)
+    monkeypatch.setattr(Checkpoint, "run_once", run_once)
     assert run(network, folder / "out", *fast, "--resume") == 0
     assert steps
     assert [name for name, done in steps if not done] == []
@@ -145,13 +145,13 @@ def test_kill_at_many_moments(network: Path, folder: Path) -> None:
 def test_other_settings_are_refused(
     network: Path, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    genuine = Steps.once
+    genuine = Checkpoint.run_once
 
-    def once(self: Steps, name: str, work: Any) -> Arrays:
+    def run_once(self: Checkpoint, name: str, work: Any) -> Arrays:
         genuine(self, name, work)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(Steps, "once", once)
+    monkeypatch.setattr(Checkpoint, "run_once", run_once)
     assert run(network, folder / "out") == 130
     capsys.readouterr()
     assert run(network, folder / "out", "--seed", "7", "--resume") == 1
@@ -159,7 +159,7 @@ def test_other_settings_are_refused(
     assert "seed 0" in said
     assert "now it is 7" in said
     assert said.count("\n") == 1
-    monkeypatch.setattr(Steps, "once", genuine)
+    monkeypatch.setattr(Checkpoint, "run_once", genuine)
     assert run(network, folder / "out", "--resume") == 0  # what was there is still good
 
 
@@ -239,10 +239,10 @@ def test_damage_of_what_a_killed_run_left(
 
     assert start("whole") == 0
     expected = result(folder / "whole")
-    genuine = Steps.once
+    genuine = Checkpoint.run_once
     left, earlier = 0, b""
 
-    def once(self: Steps, name: str, work: Any) -> Arrays:
+    def run_once(self: Checkpoint, name: str, work: Any) -> Arrays:
         nonlocal left, earlier
         arrays = genuine(self, name, work)
         left -= 1
@@ -257,9 +257,9 @@ def test_damage_of_what_a_killed_run_left(
     seen: set[str] = set()
     for trial in range(tries):
         left, earlier = draw.randint(1, 9), b""
-        monkeypatch.setattr(Steps, "once", once)
+        monkeypatch.setattr(Checkpoint, "run_once", run_once)
         assert start("out") == 130
-        monkeypatch.setattr(Steps, "once", genuine)
+        monkeypatch.setattr(Checkpoint, "run_once", genuine)
         if not made.exists():  # there was a placement by then, and the best so far is kept
             shutil.rmtree(folder / "out")
             continue

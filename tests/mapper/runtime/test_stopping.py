@@ -44,7 +44,7 @@ WAYS = [
     "strong --level-budget 0 --axons-per-core 70",
     "default --objective multicast --axons-per-core 70",
     "classic --axons-per-core 70",
-    "default --constraints wishes.toml",
+    "default --constraints constraints.toml",
     "fast --synapses-per-core 90 --split-neurons",
 ]
 RESULTS = {"mapping.npz", "report.html", "report.json", "run.log", "traffic.npz"}
@@ -91,7 +91,7 @@ def test_the_nth_look_at_the_flag(
     """Wherever it ends: once there was a mapping there always is, and it keeps all limits."""
     monkeypatch.setattr(job, "TreeEffort", partial(TreeEffort, least=2000))
     network = random_network(folder / "net.bin", 150, 1200)
-    Path("wishes.toml").write_text("[[pin]]\nneurons = [7, 8]\ncore = 5\n")
+    Path("constraints.toml").write_text("[[pin]]\nneurons = [7, 8]\ncore = 5\n")
     command = ("run", network, "--chip", "5x5", "--neurons-per-core", "10", *SMALL, "--preset")
     command = (*command, *way.split(), "-q")  # no notes of settings that a way does not read
     assert run(*command, "-o", "whole").code == 0

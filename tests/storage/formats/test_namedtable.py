@@ -173,9 +173,9 @@ def test_names_count_their_letters() -> None:
     assert long.bytes - short.bytes == 4 * 2 * 98
     assert short.left == 500
     assert long.left == 125  # what is always left for sorting
-    short.require_room(0.5)
+    short.require_memory(0.5)
     with pytest.raises(MemoryShortError):
-        long.require_room(0.5)
+        long.require_memory(0.5)
 
 
 def test_worm(tmp_path: Path) -> None:

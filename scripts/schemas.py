@@ -1,0 +1,72 @@
+"""Writes docs/schemas/: what the files of mapper may hold, as JSON Schema, made from the types.
+
+python scripts/schemas.py            # write them
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from chipsim.chip.model import Chip
+from mapper.limits.constraints import TABLES
+from mapper.results.report_file import Report
+from storage.store.meta import NetworkMeta
+from storage.typed import Open
+
+FOLDER = Path(__file__).resolve().parents[1] / "docs" / "schemas"
+PLACE = {"type": "array", "items": {"type": "integer", "minimum": 0}, "minItems": 2, "maxItems": 2}
+CORE = {"anyOf": [{"type": "integer", "minimum": 0}, PLACE]}
+
+
+def schemas() -> dict[str, str]:
+    """The text of every schema by the name of its file."""
+    chip = _schema(Chip)
+    about = chip["$defs"]["Chip"]
+    about["required"].remove("name")  # of the file
+    about["additionalProperties"] = False
+    about["properties"]["unavailable"]["items"] = CORE
+    tables = msgspec.defstruct(
+        "Constraints", [(key, list[kind], []) for key, kind in TABLES.items()],
+        forbid_unknown_fields=True,
+    )  # fmt: skip
+    return {
+        f"{name}.schema.json": json.dumps(schema, indent=2) + "\n"
+        for name, schema in {
+            "report": _schema(Report),
+            "meta": _schema(NetworkMeta),
+            "chip": chip,
+            "constraints": _schema(tables),
+        }.items()
+    }
+
+
+def _schema(kind: Any) -> dict[str, Any]:
+    """The schema of a type, with what its open objects hold under other keys."""
+    schema = {"$schema": "https://json-schema.org/draft/2020-12/schema"}
+    schema |= msgspec.json.schema(kind)
+    for about in schema["$defs"].values():
+        if "description" in about:  # of the docstring what the class is, not what it does
+            first = about["description"].partition("\n\n")[0]
+            about["description"] = " ".join(first.replace("``", "").split())
+    for one in _open(Open):
+        if one.__name__ in schema["$defs"]:
+            schema["$defs"][one.__name__]["additionalProperties"] = msgspec.json.schema(one.REST)
+    return schema
+
+
+def _open(kind: type[Open]) -> list[type[Open]]:
+    return [kind, *(each for one in kind.__subclasses__() for each in _open(one))]
+
+
+def main() -> None:
+    FOLDER.mkdir(exist_ok=True)
+    for name, text in schemas().items():
+        (FOLDER / name).write_text(text, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
