@@ -38,6 +38,7 @@ LEVELS: dict[str, list[str]] = {
         "inputs",
         "session",
         "report",
+        "compiler",
         "evaluation",
         "exports",
         "result",
