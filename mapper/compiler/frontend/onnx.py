@@ -7,7 +7,8 @@ evaluated by the reference implementation of ONNX. What no core can do becomes a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +33,13 @@ TRANSPOSED = (0, 3, 1, 2)  # of a Transpose from channels last to channels first
 class Reader:
     """A model on its way into a graph."""
 
-    def __init__(self, path: Path, handlers: dict[str, Handler]) -> None:
+    def __init__(
+        self, path: Path, handlers: dict[str, Handler], keep: Collection[str] = ()
+    ) -> None:
+        """keep : names of nodes that are to stay on the host
+
+        Raises `MapperError` that names the file if it is no model, or a node that it has not.
+        """
         try:
             self.model = Model(path)
         except BadInputError as error:
@@ -41,6 +48,13 @@ class Reader:
             ) from error
         self.path = path
         self.handlers = handlers
+        self.keep = frozenset(keep)
+        missing = self.keep - {node.name for node in self.model.nodes}
+        if missing:
+            raise MapperError(
+                f"{path}: has no node {sorted(missing)[0]!r} to keep on the host; "
+                "names are those of its ONNX nodes"
+            )
         self.graph = Graph()
         self.values: dict[str, Value] = dict(self.model.constants)
         self.why = ""
@@ -126,8 +140,10 @@ class Reader:
             made = self.model.evaluate(node, inputs)  # type: ignore[arg-type]
             self.values |= zip(node.proto.output, made, strict=False)
             return
-        handler = self.handlers.get(node.kind)
+        handler = None if node.name in self.keep else self.handlers.get(node.kind)
         self.why = f"no core computes {node.kind}"
+        if node.name in self.keep:
+            self.why = "it is kept on the host, as asked"
         made_here = None if handler is None else handler(self, node, inputs)
         if made_here is None:
             self._host(node, inputs)
@@ -146,7 +162,9 @@ class Reader:
             self.view(str(name), array.shape)
             for name, array in zip(node.proto.output, made, strict=False)
         ]
-        operator = Host(node, tuple(inputs), tuple(views), self.why)
+        operator = Host(
+            node, tuple(inputs), tuple(views), self.why, partial(self.model.evaluate, node)
+        )
         taken = [value.tensor for value in inputs if isinstance(value, View)]
         self.graph.nodes.append(Node(operator, taken, [v.tensor for v in views], (node.name,)))
         self.values |= zip(node.proto.output, views, strict=False)

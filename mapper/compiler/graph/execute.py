@@ -8,12 +8,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mapper.compiler.graph.graph import Graph
-from mapper.compiler.graph.node import Node, Operator
+from mapper.compiler.graph.graph import Graph, View
+from mapper.compiler.graph.node import Host, Node, Operator
 from mapper.compiler.graph.tensor import Tensor
 
 Data = NDArray[Any]
-Rule = Callable[[Node, list[Data]], Data]
+Rule = Callable[[Node, list[Data]], Data | list[Data]]
+"""What a node makes of its inputs: an array, or one for each output."""
 Rules = Mapping[type[Operator], Rule]
 
 
@@ -36,11 +37,39 @@ def run_graph(
         taken = [
             tensor.value if tensor.value is not None else data[tensor] for tensor in node.inputs
         ]
-        data[node.output] = rules[type(node.operator)](node, taken)
+        data |= zip(node.outputs, results(node, taken, rules), strict=True)
         for tensor in node.inputs:
             if last[tensor] == at and tensor not in kept:
                 data.pop(tensor, None)
     return {tensor: data[tensor] for tensor in kept}
+
+
+def results(node: Node, taken: list[Data], rules: Rules) -> list[Data]:
+    """What a node makes, an array for each output."""
+    made = rules[type(node.operator)](node, taken)
+    return made if isinstance(made, list) else [made]
+
+
+def on_host(node: Node, inputs: list[Data]) -> list[Data]:
+    """What a node of the host makes of real numbers, frame by frame: models have a batch of one."""
+    operator = node.operator
+    assert isinstance(operator, Host)
+    arrays = iter(inputs)
+    given = [one.array(next(arrays)) if isinstance(one, View) else one for one in operator.given]
+    frames = inputs[0].shape[0]
+    rows = [
+        operator.evaluate(
+            [
+                array[at : at + 1] if isinstance(one, View) else array
+                for one, array in zip(operator.given, given, strict=True)
+            ]
+        )
+        for at in range(frames)
+    ]
+    return [
+        view.stored(np.concatenate([row[number] for row in rows]).astype(np.float32))
+        for number, view in enumerate(operator.results)
+    ]
 
 
 def concatenated(node: Node, inputs: list[Data]) -> Data:

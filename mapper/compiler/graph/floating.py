@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from mapper.compiler.graph.execute import Data, Rules, concatenated
+from mapper.compiler.graph.execute import Data, Rules, concatenated, on_host
 from mapper.compiler.graph.node import (
     Activation,
     Add,
@@ -12,6 +12,7 @@ from mapper.compiler.graph.node import (
     Concat,
     Conv,
     Dense,
+    Host,
     Node,
     PadMap,
     Pool,
@@ -75,4 +76,5 @@ FLOATING: Rules = {
     Concat: concatenated,
     Upsample: upsample,
     PadMap: pad,
+    Host: on_host,
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
@@ -117,6 +118,13 @@ class Requantise(Operator):
 
 
 @dataclass(frozen=True, slots=True)
+class Quantise(Operator):
+    """Real numbers that the host made as stored integers, by the scale of the result."""
+
+    name: ClassVar[str] = "quantise"
+
+
+@dataclass(frozen=True, slots=True)
 class Clamp(Operator):
     """Stored integers between two bounds, both included: an activation that keeps the scale."""
 
@@ -159,6 +167,7 @@ class Host(Operator):
     given : a view, an array, or None for each input of it
     results : views of what it makes
     why : what keeps it from the cores
+    evaluate : what it makes of arrays, one for each input, for one frame
     """
 
     name: ClassVar[str] = "host"
@@ -166,6 +175,7 @@ class Host(Operator):
     given: tuple[Any, ...]
     results: tuple[Any, ...]
     why: str
+    evaluate: Callable[[list[Any]], list[Any]]
 
 
 @dataclass(slots=True, eq=False)

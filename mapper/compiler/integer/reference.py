@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from mapper.compiler.graph.execute import Data, Rules, concatenated
+from mapper.compiler.graph.execute import Data, Rules, concatenated, on_host
 from mapper.compiler.graph.floating import upsample
 from mapper.compiler.graph.node import (
     Add,
@@ -16,14 +16,16 @@ from mapper.compiler.graph.node import (
     Concat,
     Conv,
     Dense,
+    Host,
     Node,
     Pool,
+    Quantise,
     Requantise,
     Upsample,
     Window,
     Windows,
 )
-from mapper.compiler.integer.formulas import added, requantise
+from mapper.compiler.integer.formulas import added, dequantise, quantise, requantise
 from mapper.compiler.integer.windows import convolve, pixels, pixels_of_windows, windows
 
 
@@ -75,6 +77,21 @@ def clamp(node: Node, inputs: list[Data]) -> Data:
     return np.clip(inputs[0], node.operator.low, node.operator.high)
 
 
+def of_real_numbers(node: Node, inputs: list[Data]) -> Data:
+    made = node.output
+    return quantise(inputs[0], made.scale, made.zero_point, made.bits)
+
+
+def on_real_numbers(node: Node, inputs: list[Data]) -> list[Data]:
+    """A node of the host, which sees the real numbers behind stored integers."""
+    pairs = zip(node.inputs, inputs, strict=True)
+    real = [
+        data if tensor.type == "float32" else dequantise(data, tensor.scale, tensor.zero_point)
+        for tensor, data in pairs
+    ]
+    return on_host(node, real)
+
+
 INTEGER: Rules = {
     Conv: conv,
     Dense: conv,
@@ -84,5 +101,7 @@ INTEGER: Rules = {
     Clamp: clamp,
     Concat: concatenated,
     Upsample: upsample,
+    Quantise: of_real_numbers,
+    Host: on_real_numbers,
     Windows: made_windows,
 }

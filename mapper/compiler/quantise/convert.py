@@ -20,6 +20,7 @@ from mapper.compiler.graph.node import (
     Host,
     Node,
     Pool,
+    Quantise,
     Requantise,
     Upsample,
 )
@@ -83,7 +84,20 @@ class Converter:
     def quantised_tensors(self) -> list[Tensor]:
         """The tensors of the float graph whose ranges are needed."""
         inputs = [view.tensor for view in self.source.inputs.values()]
-        return inputs + [self._result(node) for node in self._own_nodes()]
+        return (
+            inputs
+            + [
+                tensor
+                for node in self.source.nodes
+                for tensor in (self._from_host(node) if isinstance(node.operator, Host) else ())
+            ]
+            + [self._result(node) for node in self._own_nodes()]
+        )
+
+    def _from_host(self, node: Node) -> list[Tensor]:
+        """What cores take of a node of the host."""
+        taken = {tensor for own in self._own_nodes() for tensor in own.inputs}
+        return [tensor for tensor in node.outputs if tensor in taken]
 
     def _own_nodes(self) -> list[Node]:
         """The nodes that make stored integers; activations belong to the nodes before them."""
@@ -153,7 +167,7 @@ class Converter:
         own = {id(node) for node in self._own_nodes()}
         for node in self.source.nodes:
             if isinstance(node.operator, Host):
-                self._host(node)
+                self._host(node, scales)
             elif id(node) in own:
                 result = self._store(self._result(node), scales)
                 follower = self.covered[id(node)]
@@ -171,17 +185,22 @@ class Converter:
         return made
 
     def _view(self, view: View) -> View:
+        """Of stored integers, or of real numbers that the host made."""
+        maker = self.source.maker(view.tensor)
+        if maker is not None and isinstance(maker.operator, Host):
+            return view
         return view._replace(tensor=self.stored[view.tensor])
 
-    def _host(self, node: Node) -> None:
+    def _host(self, node: Node, scales: dict[Tensor, Scaling]) -> None:
         operator = node.operator
         assert isinstance(operator, Host)
-        for tensor in node.outputs:
-            self.stored[tensor] = tensor
         given = tuple(self._view(one) if isinstance(one, View) else one for one in operator.given)
         inputs = [one.tensor for one in given if isinstance(one, View)]
         made = replace(operator, given=given)
         self.made.nodes.append(Node(made, inputs, node.outputs, node.sources))
+        for tensor in self._from_host(node):
+            stored = self._store(tensor, scales)
+            self.made.nodes.append(Node(Quantise(), [tensor], [stored], node.sources))
 
     def _convert(
         self, node: Node, follower: Node | None, result: Tensor, sources: tuple[str, ...]

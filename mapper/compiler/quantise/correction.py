@@ -8,13 +8,14 @@ Nagel et al., Data-Free Quantization Through Weight Equalization and Bias Correc
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mapper.compiler.graph.execute import Data, run_graph
+from mapper.compiler.graph.batches import MOST_FRAMES, batches
+from mapper.compiler.graph.execute import Data, results, run_graph
 from mapper.compiler.graph.floating import FLOATING
 from mapper.compiler.graph.graph import Graph
 from mapper.compiler.graph.node import Node
@@ -22,7 +23,6 @@ from mapper.compiler.graph.tensor import Tensor
 from mapper.compiler.integer.formulas import half_away, quantise
 from mapper.compiler.integer.reference import INTEGER
 from mapper.compiler.quantise.layers import Layer
-from mapper.compiler.quantise.ranges import FRAMES_AT_ONCE
 
 Means = NDArray[np.float64]
 
@@ -54,11 +54,12 @@ def correct_biases(
     behind = {id(layer.requantise) for layer in layers}
     walk = _Walk(quantised, source, feeds)
     told = []
-    for at, node in enumerate(quantised.nodes):
+    end = max(at for at, node in enumerate(quantised.nodes) if id(node) in behind) if behind else -1
+    for at, node in enumerate(quantised.nodes[: end + 1]):
         layer = by_conv.get(id(node))
         if layer is not None:
             told.append(_correct(walk, layer, wanted[layer.real]))
-        elif id(node) not in behind and type(node.operator) in INTEGER:
+        elif id(node) not in behind:
             walk.run([node])
         walk.forget(at)
     return told
@@ -79,20 +80,13 @@ def channel_means(
     """The mean of each channel of some tensors over all samples, as the float graph makes them."""
     sums = {tensor: np.zeros(tensor.channels) for tensor in tensors}
     frames = 0
-    for some in batches(feeds):
+    for _, some in batches(graph, feeds):
         frames += next(iter(some.values())).shape[0]
         for tensor, data in run_graph(graph, some, FLOATING, tensors).items():
             sums[tensor] += data.sum((0, 1, 2), dtype=np.float64)
     return {
         tensor: total / (frames * tensor.height * tensor.width) for tensor, total in sums.items()
     }
-
-
-def batches(feeds: Mapping[Tensor, Data]) -> Iterator[dict[Tensor, Data]]:
-    """Some frames at a time."""
-    frames = next(iter(feeds.values())).shape[0]
-    for at in range(0, frames, FRAMES_AT_ONCE):
-        yield {tensor: data[at : at + FRAMES_AT_ONCE] for tensor, data in feeds.items()}
 
 
 class _Walk:
@@ -108,47 +102,52 @@ class _Walk:
             stored = graph.inputs[name].tensor
             pieces = [
                 quantise(some[view.tensor], stored.scale, stored.zero_point, stored.bits)
-                for some in batches({view.tensor: feeds[view.tensor]})
+                for _, some in batches(source, feeds)
             ]
             self._data[stored] = np.concatenate([piece.astype(stored.type) for piece in pieces])
         self._frames = next(iter(feeds.values())).shape[0]
 
     def mean(self, nodes: Sequence[Node]) -> Means:
         """The mean of each channel, as real numbers, of what a chain of nodes makes."""
-        return self._chain(nodes, lambda at, made: None)
-
-    def run(self, nodes: Sequence[Node]) -> Means:
-        """The same; what they make is kept for the nodes behind."""
-        tensor = nodes[-1].output
-        kept = np.empty((self._frames, *tensor.shape[1:]), tensor.type)
-
-        def keep(at: int, made: Data) -> None:
-            kept[at : at + len(made)] = made
-
-        means = self._chain(nodes, keep)
-        self._data[tensor] = kept
-        return means
-
-    def _chain(self, nodes: Sequence[Node], take: Callable[[int, Data], None]) -> Means:
         result = nodes[-1].output
         total = np.zeros(result.channels)
-        for at in range(0, self._frames, FRAMES_AT_ONCE):
-            some: dict[Tensor, Data] = {}
-            for node in nodes:
-                taken = [self._taken(tensor, some, at) for tensor in node.inputs]
-                some[node.output] = INTEGER[type(node.operator)](node, taken)
-            made = some[result]
-            take(at, made)
-            total += made.sum((0, 1, 2), dtype=np.float64)
-        mean = total / (self._frames * result.height * result.width)
-        return np.asarray(result.scale * (mean - result.zero_point))
+        for at in range(0, self._frames, MOST_FRAMES):
+            total += self._made(nodes, at)[0].sum((0, 1, 2), dtype=np.float64)
+        return self._real(result, total)
+
+    def run(self, nodes: Sequence[Node]) -> Means:
+        """The same of the first result; all results are kept for the nodes behind."""
+        outputs = nodes[-1].outputs
+        kept = [np.empty((self._frames, *tensor.shape[1:]), tensor.type) for tensor in outputs]
+        total = np.zeros(outputs[0].channels)
+        for at in range(0, self._frames, MOST_FRAMES):
+            made = self._made(nodes, at)
+            for array, whole in zip(made, kept, strict=True):
+                whole[at : at + len(array)] = array
+            total += made[0].sum((0, 1, 2), dtype=np.float64)
+        self._data |= zip(outputs, kept, strict=True)
+        return self._real(outputs[0], total)
+
+    def _made(self, nodes: Sequence[Node], at: int) -> list[Data]:
+        """What a chain of nodes makes of some frames."""
+        some: dict[Tensor, Data] = {}
+        made: list[Data] = []
+        for node in nodes:
+            made = results(node, [self._taken(one, some, at) for one in node.inputs], INTEGER)
+            some |= zip(node.outputs, made, strict=True)
+        return made
+
+    def _real(self, tensor: Tensor, total: Means) -> Means:
+        mean = total / (self._frames * tensor.height * tensor.width)
+        return np.asarray(tensor.scale * (mean - tensor.zero_point))
 
     def _taken(self, tensor: Tensor, some: Mapping[Tensor, Data], at: int) -> Data:
         if tensor.value is not None:
             return tensor.value
         if tensor in some:
             return some[tensor]
-        return self._data[tensor][at : at + FRAMES_AT_ONCE].astype(np.int64)
+        data = self._data[tensor][at : at + MOST_FRAMES]
+        return data if tensor.type == "float32" else data.astype(np.int64)
 
     def forget(self, at: int) -> None:
         """Let go what no node behind this one takes."""

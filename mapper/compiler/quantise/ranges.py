@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from mapper.compiler.graph.batches import batches
 from mapper.compiler.graph.execute import run_graph
 from mapper.compiler.graph.floating import FLOATING
 from mapper.compiler.graph.graph import Graph
@@ -20,7 +21,6 @@ from storage.files import read_input, write_file
 from storage.jsontext import parse_json
 
 BINS = 2048
-FRAMES_AT_ONCE = 16
 SCHEMA = 1  # of ranges.json
 LARGEST_FILE = 1 << 28  # bytes
 
@@ -51,13 +51,12 @@ def measure_ranges(
     feeds : of the inputs, shape (frames, rows, columns, channels)
     Raises `MapperError` that names a tensor which holds NaN or infinite numbers.
     """
-    frames = next(iter(feeds.values())).shape[0]
     low = dict.fromkeys(tensors, 0.0)
     high = dict.fromkeys(tensors, 0.0)
     counts = {tensor: np.zeros(BINS, np.int64) for tensor in tensors}
     for counting in (False, True):
-        for at in range(0, frames, FRAMES_AT_ONCE):
-            some = {tensor: data[at : at + FRAMES_AT_ONCE] for tensor, data in feeds.items()}
+        for at, some in batches(graph, feeds):
+            together = len(next(iter(some.values())))
             for tensor, data in run_graph(graph, some, FLOATING, tensors).items():
                 if counting:
                     if low[tensor] < high[tensor]:
@@ -67,8 +66,7 @@ def measure_ranges(
                     if not np.isfinite([least, most]).all():
                         raise MapperError(
                             f"{tensor.name!r} holds NaN or infinite numbers for one of samples "
-                            f"{at} to {min(at + FRAMES_AT_ONCE, frames) - 1}; check weights and "
-                            "samples"
+                            f"{at} to {at + together - 1}; check weights and samples"
                         )
                     low[tensor], high[tensor] = min(low[tensor], least), max(high[tensor], most)
     return {tensor: Range(low[tensor], high[tensor], counts[tensor]) for tensor in tensors}

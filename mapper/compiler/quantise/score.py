@@ -1,0 +1,168 @@
+"""A quantised network beside the float one: how near its results are."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mapper.compiler.graph.batches import batches
+from mapper.compiler.graph.execute import Data, run_graph
+from mapper.compiler.graph.floating import FLOATING
+from mapper.compiler.graph.graph import Graph
+from mapper.compiler.graph.node import Host, Quantise
+from mapper.compiler.graph.tensor import Tensor
+from mapper.compiler.integer.formulas import dequantise
+from mapper.compiler.integer.reference import INTEGER
+from mapper.compiler.quantise.convert import Converter, Precision
+from mapper.compiler.quantise.correction import Correction, correct_biases
+from mapper.compiler.quantise.layers import Layer
+from mapper.compiler.quantise.losses import Signal, stored_feeds
+from mapper.compiler.quantise.methods import Method, chosen_ends
+from mapper.compiler.quantise.ranges import Range
+from mapper.errors import MapperError
+
+EVERY, LEAST = 4, 16  # calibration samples that are verified with: every fourth, 16 or more
+
+Frames = NDArray[np.float32]
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What is good enough.
+
+    loss : points of accuracy, or of samples with another top class
+    signal : dB of the results of the cores over their error
+    """
+
+    loss: float = 1.0
+    signal: float = 20.0
+
+
+class Score(NamedTuple):
+    """How near a quantised network is.
+
+    loss : points; accuracy lost if samples have labels, else share of samples of another class
+    signal : of the cores' results over their error in dB; None without error
+    real, whole : accuracy of both networks, 0 to 1; None without labels
+    """
+
+    loss: float
+    signal: float | None
+    real: float | None = None
+    whole: float | None = None
+
+    def reaches(self, limits: Limits) -> bool:
+        enough = self.signal is None or self.signal >= limits.signal
+        return self.loss <= limits.loss and enough
+
+    def rank(self, limits: Limits) -> tuple[float, float]:
+        """Larger is better: losses within the limit are alike, then the signal decides."""
+        return -max(self.loss, limits.loss), np.inf if self.signal is None else self.signal
+
+
+@dataclass(slots=True)
+class Quantised:
+    """A float graph and the graph of integers made of it.
+
+    stored : of each tensor of `source` that has integers, the tensor of `graph`
+    """
+
+    source: Graph
+    graph: Graph
+    stored: dict[Tensor, Tensor]
+    layers: list[Layer]
+    ranges: dict[Tensor, Range]
+    corrections: list[Correction] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class Samples:
+    """Samples of a network.
+
+    feeds : of its inputs by name, shape (frames, rows, columns, channels)
+    labels : of the first output's classes, or None
+    """
+
+    feeds: Mapping[str, Frames]
+    labels: NDArray[np.int64] | None = None
+
+    def of(self, graph: Graph) -> dict[Tensor, Frames]:
+        return {view.tensor: self.feeds[name] for name, view in graph.inputs.items()}
+
+    def to_verify(self) -> Samples:
+        """Every fourth of them, at least 16, or all."""
+        frames = len(next(iter(self.feeds.values())))
+        step = max(min(EVERY, frames // LEAST), 1)
+        labels = None if self.labels is None else self.labels[::step]
+        return Samples({name: data[::step] for name, data in self.feeds.items()}, labels)
+
+
+def quantise_graph(
+    source: Graph,
+    ranges: dict[Tensor, Range],
+    calibration: Samples | None,
+    precision: Precision,
+    method: Method,
+) -> Quantised:
+    """The graph of integers by one method; biases are corrected if there are samples."""
+    converter = Converter(source, precision)
+    ends = chosen_ends(ranges, method, precision.bits, precision.scheme)
+    made = Quantised(source, converter.convert(ends), converter.stored, converter.layers, ranges)
+    if calibration is not None:
+        feeds = calibration.of(source)
+        made.corrections = correct_biases(source, made.graph, made.layers, feeds)
+    return made
+
+
+def scored(made: Quantised, test: Samples) -> Score:
+    """How near a graph of integers is to the float graph, on some samples."""
+    feeds = test.of(made.source)
+    real_of = {tensor: real for real, tensor in made.stored.items()}
+    ends = core_results(made.graph)
+    output = next(iter(made.source.outputs))
+    tops: list[list[NDArray[np.int64]]] = [[], []]
+    signal = Signal()
+    exact_view, whole_view = made.source.outputs[output], made.graph.outputs[output]
+    for _, some in batches(made.source, feeds):
+        exact = run_graph(
+            made.source, some, FLOATING, [*(real_of[one] for one in ends), exact_view.tensor]
+        )
+        whole = run_graph(
+            made.graph, stored_feeds(some, made.stored), INTEGER, [*ends, whole_view.tensor]
+        )
+        for tensor in ends:
+            near = dequantise(whole[tensor], tensor.scale, tensor.zero_point)
+            signal.add(exact[real_of[tensor]], near)
+        for list_, view, data in zip(tops, (exact_view, whole_view), (exact, whole), strict=True):
+            list_.append(_top(view.array(data[view.tensor])))
+    exact_top, whole_top = (np.concatenate(pieces) for pieces in tops)
+    if test.labels is None:
+        return Score(100 * float((exact_top != whole_top).mean()), signal.decibels)
+    before, after = (float((one == test.labels).mean()) for one in (exact_top, whole_top))
+    return Score(100 * (before - after), signal.decibels, before, after)
+
+
+def _top(values: Data) -> NDArray[np.int64]:
+    """The number of the largest value of each frame; the order of integers is that of reals."""
+    return values.reshape(values.shape[0], -1).argmax(1)
+
+
+def core_results(graph: Graph) -> list[Tensor]:
+    """What the cores of a graph of integers make last: behind it only the host computes."""
+    back: set[Tensor] = set()  # what becomes integers again, or is computed of by such a node
+    for node in reversed(graph.nodes):
+        hosted = isinstance(node.operator, Host) and back & set(node.outputs)
+        if hosted or isinstance(node.operator, Quantise):
+            back |= set(node.inputs)
+    taken = [view.tensor for view in graph.outputs.values()]
+    for node in graph.nodes:
+        if isinstance(node.operator, Host):
+            taken += [tensor for tensor in node.inputs if tensor not in back]
+    found = [tensor for tensor in dict.fromkeys(taken) if tensor.stored]
+    if not found:
+        raise MapperError("no result of the model is made by a core; nothing to verify")
+    return found

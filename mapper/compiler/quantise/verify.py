@@ -1,0 +1,141 @@
+"""The verification loop: a network is quantised in several ways until one is good enough.
+
+Tried in this order: the method that was asked for, or minmax and then percentile, mse and entropy;
+scales of each channel if they were of whole tensors; the worst layers on the host, one by one. The
+best is kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass, replace
+from typing import Literal, NamedTuple
+
+import numpy as np
+
+from mapper.compiler.graph.graph import Graph
+from mapper.compiler.graph.tensor import Tensor
+from mapper.compiler.quantise.convert import Converter, Precision
+from mapper.compiler.quantise.losses import LayerLoss, layer_losses
+from mapper.compiler.quantise.methods import METHODS, Method
+from mapper.compiler.quantise.ranges import Range, measure_ranges
+from mapper.compiler.quantise.score import (
+    Limits,
+    Quantised,
+    Samples,
+    Score,
+    quantise_graph,
+    scored,
+)
+
+MOST_KEPT = 4  # layers that the loop moves to the host
+
+Build = Callable[[Collection[str]], Graph]
+"""A float graph, passes done, with some ONNX nodes on the host."""
+
+
+class Attempt(NamedTuple):
+    """A row of the report: what was tried, and how it went. kept : ONNX nodes on the host."""
+
+    method: Method
+    per: Literal["tensor", "channel"]
+    bits: int
+    kept: tuple[str, ...]
+    score: Score
+    reached: bool
+
+
+class Verified(NamedTuple):
+    """The best of all attempts, whether it reaches the limits, and its number among them."""
+
+    best: Quantised
+    attempts: list[Attempt]
+    number: int
+    reached: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What the loop begins with. method : None tries all of them."""
+
+    precision: Precision
+    method: Method | None = None
+    correct: bool = True
+    kept: tuple[str, ...] = ()
+
+
+def verified(
+    build: Build,
+    calibration: Samples,
+    wish: Wish,
+    limits: Limits,
+    test: Samples | None = None,
+    on_attempt: Callable[[Attempt], None] = lambda _: None,
+) -> Verified:
+    """Quantise a network, and try again in other ways while it is not good enough.
+
+    test : samples to verify with; if None, some of the calibration samples
+    Raises `MapperError` of ranges and layers; that no attempt reaches the limits is no error here.
+    """
+    test = test or calibration.to_verify()
+    sources: dict[tuple[str, ...], tuple[Graph, dict[Tensor, Range]]] = {}
+    attempts: list[Attempt] = []
+    best: Quantised | None = None
+    number = 0
+    tries = _tries(wish, lambda: _worst(best, test), lambda: attempts[number])
+    for method, precision, kept in tries:
+        if kept not in sources:
+            source = build(kept)
+            tensors = Converter(source, precision).quantised_tensors()
+            sources[kept] = source, measure_ranges(source, calibration.of(source), tensors)
+        source, ranges = sources[kept]
+        made = quantise_graph(
+            source, ranges, calibration if wish.correct else None, precision, method
+        )
+        score = scored(made, test)
+        attempt = Attempt(
+            method, "channel" if precision.per_channel else "tensor", precision.bits, kept, score,
+            score.reaches(limits),
+        )  # fmt: skip
+        attempts.append(attempt)
+        on_attempt(attempt)
+        if best is None or score.rank(limits) > attempts[number].score.rank(limits):
+            best, number = made, len(attempts) - 1
+        if attempt.reached:
+            break
+    assert best is not None
+    return Verified(best, attempts, number, attempts[number].reached)
+
+
+def _tries(
+    wish: Wish, worst: Callable[[], list[tuple[str, ...]]], best: Callable[[], Attempt]
+) -> Iterator[tuple[Method, Precision, tuple[str, ...]]]:
+    """What is tried, a finite list, whose later entries follow the best of the earlier ones."""
+    precision = wish.precision
+    methods = METHODS if wish.method is None else (wish.method,)
+    for method in methods:
+        if method == "entropy" and precision.bits > 8 and wish.method is None:
+            continue
+        yield method, precision, wish.kept
+    if not precision.per_channel:
+        precision = replace(precision, per_channel=True)
+        yield best().method, precision, wish.kept
+    precision = replace(precision, per_channel=best().per == "channel")
+    method, kept = best().method, wish.kept
+    for names in worst()[:MOST_KEPT]:
+        kept = (*kept, *(name for name in names if name not in kept))
+        yield method, precision, kept
+
+
+def _worst(made: Quantised | None, test: Samples) -> list[tuple[str, ...]]:
+    """The ONNX nodes of the layers with weights, those that lose most signal of their own first."""
+    assert made is not None
+    losses = layer_losses(made.source, made.graph, made.stored, test.of(made.source))
+    own = {loss.tensor: loss for loss in losses}
+    layers = [layer for layer in made.layers if own[layer.result.name].own is not None]
+    layers.sort(key=lambda layer: _decibels(own[layer.result.name]))
+    return [layer.conv.sources for layer in layers]
+
+
+def _decibels(loss: LayerLoss) -> float:
+    return np.inf if loss.own is None else loss.own
