@@ -57,8 +57,27 @@ def add_switches(group: argparse._ActionsContainer) -> None:
                        help="keep the mean errors of channels")  # fmt: skip
     group.add_argument("--no-reuse", dest="reuse", action="store_false",
                        help="a memory region of its own for each map")  # fmt: skip
-    group.add_argument("--headroom", type=float, default=1.0, metavar="F",
+    group.add_argument("--method", default="auto",
+                       choices=("auto", "minmax", "percentile", "mse", "entropy"),
+                       help="of choosing ranges (default: auto, until good enough)")  # fmt: skip
+    group.add_argument("--max-loss", type=_decibels, default=1.0, metavar="POINTS",
+                       help="of accuracy, at most (default: 1)")  # fmt: skip
+    group.add_argument("--min-signal", type=_decibels, default=20.0, metavar="DB",
+                       help="of results over their error, at least (default: 20)")  # fmt: skip
+    group.add_argument("--keep", default="", metavar="NODE,...",
+                       help="ONNX nodes that stay on the host")  # fmt: skip
+    group.add_argument("--keep-graphs", action="store_true",
+                       help="keep the graphs of the stages in DIR/graphs")  # fmt: skip
+    group.add_argument("--headroom", type=_decibels, default=1.0, metavar="F",
                        help="factor on the headroom of ranges (default: 1)")  # fmt: skip
+
+
+def _decibels(text: str) -> float:
+    """A number, which may be negative."""
+    try:
+        return float(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number") from None
 
 
 def add_form(group: argparse._ActionsContainer) -> None:
@@ -71,8 +90,8 @@ def add_form(group: argparse._ActionsContainer) -> None:
 
 def run(options: argparse.Namespace) -> int:
     from chipsim.chip.npu_shape import NPU_SHAPES
-    from mapper.compiler.manifest import Target, write_folder
-    from mapper.compiler.pipeline import compile_model, read_model
+    from mapper.compiler.manifest import Target, write_folder, write_graphs
+    from mapper.compiler.pipeline import compile_model, open_model
     from mapper.compiler.report import report_of, write_report
     from mapper.compiler.settings import CompileSettings
     from mapper.errors import MapperError, UsageError
@@ -84,8 +103,9 @@ def run(options: argparse.Namespace) -> int:
     if shape is None:
         raise UsageError(f"--npu {options.npu!r} is not known; give one of {', '.join(NPU_SHAPES)}")
     settings = CompileSettings(
-        8, options.scheme, options.per, options.headroom, options.samples,
-        options.bias_correction, options.reuse,
+        options.scheme, options.per, options.method, options.headroom, options.samples,
+        options.bias_correction, tuple(filter(None, options.keep.split(","))), options.max_loss,
+        options.min_signal, options.reuse,
     )  # fmt: skip
     if options.calibrate is None:
         raise MapperError(
@@ -94,7 +114,7 @@ def run(options: argparse.Namespace) -> int:
         )
     target = Target(chip, shape, settings)
     form = parse_form(options.normalise, options.layout)
-    model = read_model(options.model)
+    model = open_model(options.model)
     with output_folder(options.output, options.force) as work:
         samples = read_samples(
             options.calibrate,
@@ -105,18 +125,42 @@ def run(options: argparse.Namespace) -> int:
         )
         for note in samples.notes:
             common.say(options, f"note: {note}")
-        compiled = compile_model(model, shape, samples.x, settings)
+        compiled = compile_model(model, shape, samples, settings)
+        _require_limits(options, compiled)
         write_folder(work.folder, options.model, target, compiled, form.to_json())
+        if options.keep_graphs:
+            write_graphs(work.folder, compiled.graphs)
         report = report_of(compiled, options.model.name, target)
         write_report(work.folder, report)
     common.emit(options, report, _tables(options, compiled))
     return 0
 
 
+def _require_limits(options: argparse.Namespace, compiled: Compiled) -> None:
+    """Raise `CheckFailedError` if no attempt was good enough; with --force the best one is kept."""
+    from mapper.errors import CheckFailedError
+
+    found = compiled.verified
+    if found.reached:
+        return
+    score = found.attempts[found.number].score
+    signal = "no error" if score.signal is None else f"{score.signal:.1f} dB"
+    text = (
+        f"{options.model}: {signal} and {score.loss:.1f} points lost is the best of "
+        f"{len(found.attempts)} attempts"
+    )
+    if not options.force:
+        raise CheckFailedError(
+            f"{text}; allow more with --max-loss and --min-signal, or keep it with --force"
+        )
+    common.say(options, f"note: {text}; kept with --force")
+
+
 def _tables(options: argparse.Namespace, compiled: Compiled) -> list[Table]:
     from mapper.results.tables import facts
 
-    signal = "no error" if compiled.signal is None else f"{compiled.signal:.1f} dB"
+    score = compiled.verified.attempts[compiled.verified.number].score
+    signal = "no error" if score.signal is None else f"{score.signal:.1f} dB"
     rows: dict[str, Any] = {
         "macro nodes": len(compiled.macros),
         "nodes on the host": sum(step["do"] == "node" for step in compiled.host),

@@ -23,7 +23,7 @@ from chipsim.chip.npu_shape import NpuShape
 from hw.npu.programs import encode_micro_ops, encode_program
 from mapper.compiler.codegen.image import Image, pack_image, unpack_image
 from mapper.compiler.graph.graph import Graph, View
-from mapper.compiler.graph.text import Arrays, graph_from_json, graph_to_json
+from mapper.compiler.graph.text import Arrays, graph_from_json, graph_text, graph_to_json
 from mapper.compiler.partition.hostplan import Step
 from mapper.compiler.pipeline import Compiled
 from mapper.compiler.settings import CompileSettings
@@ -32,7 +32,7 @@ from mapper.version import version
 from storage.files import digest, read_input, write_file
 
 MANIFEST, SCHEMA = "manifest.json", 1
-HOST_PLAN, GRAPH, CONSTANTS = "host_plan.json", "graph.json", "graph.npz"
+HOST_PLAN, GRAPH, CONSTANTS, GRAPHS = "host_plan.json", "graph.json", "graph.npz", "graphs"
 MOST_JSON, MOST_FILE = 1 << 28, 1 << 31  # bytes
 
 
@@ -90,6 +90,14 @@ def write_folder(
         "files": {name: hashlib.sha256(data).hexdigest() for name, data in files.items()},
     }
     write_file(folder / MANIFEST, _json(manifest))
+
+
+def write_graphs(folder: Path, graphs: dict[str, Graph]) -> None:
+    """The graph after each stage, to read and to work with."""
+    (folder / GRAPHS).mkdir()
+    for name, graph in graphs.items():
+        write_file(folder / GRAPHS / f"{name}.txt", graph_text(graph).encode())
+        write_file(folder / GRAPHS / f"{name}.json", _json(graph_to_json(graph)[0]))
 
 
 def manifest_of(compiled: Compiled, target: Target) -> dict[str, Any]:

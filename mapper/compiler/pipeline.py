@@ -6,14 +6,13 @@ read -> optimise -> quantise -> partition -> feature memory -> tiles and instruc
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from chipsim.chip.npu_shape import NpuShape
 from chipsim.npu.cycles import Timeline
@@ -23,26 +22,22 @@ from mapper.compiler.codegen.steps import Step, with_tokens
 from mapper.compiler.codegen.tables import Tables
 from mapper.compiler.frontend.float import FLOAT
 from mapper.compiler.frontend.onnx import Reader
-from mapper.compiler.graph.execute import run_graph
-from mapper.compiler.graph.floating import FLOATING
 from mapper.compiler.graph.graph import Graph, View
 from mapper.compiler.graph.macro import Macro
-from mapper.compiler.graph.node import Host, Windows
+from mapper.compiler.graph.node import Quantise, Windows
 from mapper.compiler.graph.tensor import Tensor
-from mapper.compiler.integer.formulas import dequantise, quantise
-from mapper.compiler.integer.reference import INTEGER
 from mapper.compiler.memory.planner import Region, plan_memory
 from mapper.compiler.partition.hostplan import Step as HostStep
 from mapper.compiler.partition.hostplan import plan_host
 from mapper.compiler.passes.few_channels import window_inputs
 from mapper.compiler.passes.fuse import fuse, pool_sums_first
 from mapper.compiler.passes.normalise import activate_first, dense_as_conv, fold_affine
-from mapper.compiler.quantise.convert import Converter, Precision
-from mapper.compiler.quantise.correction import correct_biases
-from mapper.compiler.quantise.ranges import measure_ranges
+from mapper.compiler.quantise.score import Limits, Samples, core_results
+from mapper.compiler.quantise.verify import Build, Verified, verified
 from mapper.compiler.schedule.units import timeline_of
 from mapper.compiler.settings import CompileSettings
 from mapper.errors import MapperError
+from storage.samples import SampleArrays
 
 
 @dataclass(slots=True)
@@ -51,7 +46,8 @@ class Compiled:
 
     graph : of integers; macros : its nodes as a core runs them
     ends : instructions up to the end of each macro node
-    signal : of the last results over the calibration samples, in dB; None without error
+    verified : how near it is to the model, and what was tried
+    graphs : by stage
     """
 
     graph: Graph
@@ -63,48 +59,52 @@ class Compiled:
     ends: list[int]
     timeline: Timeline
     host: list[HostStep]
-    signal: float | None
-    seconds: dict[str, float] = field(default_factory=dict)
-    log: list[str] = field(default_factory=list)
+    verified: Verified
+    graphs: dict[str, Graph]
+    seconds: dict[str, float]
+    log: list[str]
 
 
-class Source(NamedTuple):
-    """A model as it was read.
+class Model(NamedTuple):
+    """A model that can be read.
 
     view : its input; opsets : domains and versions of its operators
+    build : its graph of floats, with some ONNX nodes on the host
     """
 
     path: Path
-    graph: Graph
     view: View
     opsets: list[tuple[str, int]]
-    seconds: float
+    build: Build
 
 
-def read_model(path: Path) -> Source:
+def open_model(path: Path) -> Model:
     """An ONNX model in floating point; raises `MapperError` that names file and node."""
-    started = time.perf_counter()
     reader = Reader(path, FLOAT)
     graph = reader.read()
     if len(graph.inputs) != 1:
         names = ", ".join(map(repr, graph.inputs))
         raise MapperError(f"{path}: has {len(graph.inputs)} inputs ({names}); one is taken")
     view = next(iter(graph.inputs.values()))
-    return Source(path, graph, view, reader.opsets, time.perf_counter() - started)
+
+    def build(kept: Collection[str]) -> Graph:
+        return Reader(path, FLOAT, kept).read()
+
+    return Model(path, view, reader.opsets, build)
 
 
 def compile_model(
-    model: Source, shape: NpuShape, samples: NDArray[np.float32], settings: CompileSettings,
+    model: Model, shape: NpuShape, samples: SampleArrays, settings: CompileSettings,
     on_stage: Callable[[str], None] = lambda _: None,
 ) -> Compiled:  # fmt: skip
-    """Compile a model for a core. Its graph is changed on the way.
+    """Compile a model for a core.
 
-    samples : float32, shape (frames, ...) as the model's input
+    samples : to calibrate and to verify with
     Raises `MapperError` that names the node, `DoesNotFitError` that names the memory.
     """
-    seconds = {"read": model.seconds}
+    seconds: dict[str, float] = {}
     log: list[str] = []
-    source = model.graph
+    graphs: dict[str, Graph] = {}
 
     @contextmanager
     def stage(name: str) -> Iterator[None]:
@@ -113,34 +113,35 @@ def compile_model(
         yield
         seconds[name] = time.perf_counter() - started
 
-    with stage("optimise"):
-        log += fold_affine(source) + activate_first(source) + dense_as_conv(source)
-    with stage("quantise"):
-        maps = model.view.stored(samples[: settings.samples])
-        feeds = {model.view.tensor: np.ascontiguousarray(maps)}
-        precision = Precision(
-            settings.bits, settings.scheme, settings.per == "channel", settings.headroom
-        )
-        converter = Converter(source, precision)
-        ranges = measure_ranges(source, feeds, converter.quantised_tensors())
-        graph = converter.convert(ranges)
-    if settings.bias_correction:
-        with stage("correct biases"):
-            for one in correct_biases(source, graph, converter.layers, feeds):
-                log.append(
-                    f"{one.layer.conv.label}: mean error of a channel at most "
-                    f"{one.before:.3g} -> {one.after:.3g} steps"
-                )
-    with stage("verify"):
-        signal = _signal(source, graph, converter.stored, feeds)
+    def optimised(kept: Collection[str]) -> Graph:
+        source = model.build(kept)
+        log.extend(fold_affine(source) + activate_first(source) + dense_as_conv(source))
+        return source
+
+    with stage("read, optimise, quantise, verify"):
+        name = next(iter(model.build(()).inputs))
+        maps = np.ascontiguousarray(model.view.stored(samples.x[: settings.samples]))
+        labels = None if samples.labels is None else samples.labels[: settings.samples]
+        found = verified(
+            optimised, Samples({name: maps}, labels), settings.wish(),
+            Limits(settings.max_loss, settings.min_signal),
+        )  # fmt: skip
+        source, graph = found.best.source, found.best.graph
+        log += [
+            f"{one.layer.conv.label}: mean error of a channel at most {one.before:.3g} -> "
+            f"{one.after:.3g} steps"
+            for one in found.best.corrections
+        ]
+    graphs |= {"float": source, "integer": graph}
     with stage("partition"):
+        _require_one_function(graph)
         log += window_inputs(graph, shape.columns) + pool_sums_first(graph)
         macros = fuse(graph)
         if not macros:
             raise MapperError(f"{model.path}: no node of it runs on a core; nothing to compile")
         host = plan_host(graph, model.opsets)
     with stage("feature memory"):
-        results = _results(graph)
+        results = core_results(graph)
         inputs = inputs_of(graph)
         regions = plan_memory(
             macros, inputs, results, shape.columns, shape.map_vectors, settings.reuse
@@ -169,7 +170,8 @@ def compile_model(
         ends,
         timeline,
         host,
-        signal,
+        found,
+        graphs,
         seconds,
         log,
     )
@@ -181,34 +183,13 @@ def inputs_of(graph: Graph) -> list[Tensor]:
     return [view.tensor for view in graph.inputs.values() if view.tensor.stored] + made
 
 
-def _results(graph: Graph) -> list[Tensor]:
-    """The maps that the host reads."""
-    taken = [view.tensor for view in graph.outputs.values()]
-    taken += [t for node in graph.nodes if isinstance(node.operator, Host) for t in node.inputs]
-    return [tensor for tensor in dict.fromkeys(taken) if tensor.stored]
-
-
-def _signal(
-    source: Graph,
-    graph: Graph,
-    stored: dict[Tensor, Tensor],
-    feeds: dict[Tensor, NDArray[np.float32]],
-) -> float | None:
-    """The signal over the error of what the host reads, in dB."""
-    real = {made: one for one, made in stored.items() if made.stored}
-    results = _results(graph)
-    whole = {
-        stored[tensor]: quantise(
-            data, stored[tensor].scale, stored[tensor].zero_point, stored[tensor].bits
+def _require_one_function(graph: Graph) -> None:
+    """Raise `MapperError` if the host is needed between layers of the cores."""
+    again = [node for node in graph.nodes if isinstance(node.operator, Quantise)]
+    if again:
+        maker = graph.maker(again[0].inputs[0])
+        name = again[0].label if maker is None else maker.label
+        raise MapperError(
+            f"{name}: runs on the host, between layers of the cores; programs of several parts "
+            "are not built yet"
         )
-        for tensor, data in feeds.items()
-    }
-    wanted = run_graph(source, feeds, FLOATING, [real[tensor] for tensor in results])
-    found = run_graph(graph, whole, INTEGER, results)
-    power = error = 0.0
-    for tensor in results:
-        exact = wanted[real[tensor]].astype(np.float64)
-        near = dequantise(found[tensor], tensor.scale, tensor.zero_point)
-        power += float((exact**2).sum())
-        error += float(((exact - near) ** 2).sum())
-    return None if error == 0 or power == 0 else float(10 * np.log10(power / error))

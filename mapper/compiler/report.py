@@ -12,6 +12,7 @@ from mapper.compiler.graph.node import Conv, Host
 from mapper.compiler.manifest import Target
 from mapper.compiler.memory.planner import blocks_of
 from mapper.compiler.pipeline import Compiled
+from mapper.compiler.quantise.verify import Attempt
 from mapper.compiler.schedule.units import busy_shares
 from mapper.errors import MapperError
 from mapper.report.compiled.page import render_compiled
@@ -47,7 +48,9 @@ def report_of(compiled: Compiled, model: str, target: Target) -> Report:
         "chip": target.chip.to_json(),
         "npu": shape.name,
         "settings": target.settings.as_json(),
-        "signal_db": compiled.signal,
+        "signal_db": compiled.verified.attempts[compiled.verified.number].score.signal,
+        "attempts": [attempt_row(one) for one in compiled.verified.attempts],
+        "kept": compiled.verified.number,
         "cycles": compiled.timeline.cycles,
         "busy": busy_shares(compiled.timeline),
         "layers": [
@@ -95,6 +98,22 @@ def read_report(folder: Path) -> Report:
     if not isinstance(report, dict) or report.get("kind") != "compiled":
         raise MapperError(f"{path}: is no report of a compiled model; compile the model again")
     return report
+
+
+def attempt_row(attempt: Attempt) -> Report:
+    """An attempt to quantise, as a row."""
+    score = attempt.score
+    return {
+        "method": attempt.method,
+        "per": attempt.per,
+        "bits": attempt.bits,
+        "host": list(attempt.kept),
+        "loss": score.loss,
+        "signal_db": score.signal,
+        "accuracy_float": score.real,
+        "accuracy_integer": score.whole,
+        "reached": attempt.reached,
+    }
 
 
 def _layer(compiled: Compiled, number: int, macro: Macro, shape: NpuShape) -> Report:

@@ -2,38 +2,55 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
+from mapper.compiler.quantise.convert import Precision
+from mapper.compiler.quantise.methods import Method
+from mapper.compiler.quantise.verify import Wish
 from mapper.errors import UsageError
-
-SCHEMES = ("asym", "sym")
 
 
 @dataclass(frozen=True, slots=True)
 class CompileSettings:
     """Settings of the compiler; raises `UsageError` that names a value out of range.
 
-    bits : of activations and weights
     scheme : zero points of activations, or none
     per : one scale for all kernels of a layer, or one for each
+    method : how ranges are chosen; auto tries one after the other until the limits are reached
     headroom : factor on that which ranges have
     samples : that ranges are measured with, at most
     bias_correction : whether the mean error of each channel is taken off its bias
+    keep : ONNX nodes that stay on the host
+    max_loss, min_signal : limits of the verification, in points and dB
     reuse : whether maps whose lives do not meet share memory
     """
 
-    bits: Literal[8, 16] = 8
     scheme: Literal["asym", "sym"] = "asym"
     per: Literal["tensor", "channel"] = "channel"
+    method: Method | Literal["auto"] = "auto"
     headroom: float = 1.0
     samples: int = 100
     bias_correction: bool = True
+    keep: tuple[str, ...] = ()
+    max_loss: float = 1.0
+    min_signal: float = 20.0
     reuse: bool = True
 
     def __post_init__(self) -> None:
         if not 0.1 <= self.headroom <= 10:
             raise UsageError(f"--headroom is {self.headroom:g}; give a number from 0.1 to 10")
+        if not 0 <= self.max_loss <= 100:
+            raise UsageError(f"--max-loss is {self.max_loss:g}; give points from 0 to 100")
+        if not math.isfinite(self.min_signal):
+            raise UsageError(f"--min-signal is {self.min_signal:g}; give a number of dB")
+
+    def wish(self) -> Wish:
+        """What the verification loop begins with."""
+        precision = Precision(8, self.scheme, self.per == "channel", self.headroom)
+        method = None if self.method == "auto" else self.method
+        return Wish(precision, method, self.bias_correction, self.keep, most_kept=0)
 
     def as_json(self) -> dict[str, Any]:
         return asdict(self)

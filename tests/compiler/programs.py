@@ -10,9 +10,10 @@ import numpy as np
 from chipsim.chip.model import Chip
 from chipsim.chip.npu_shape import NpuShape
 from mapper.compiler.manifest import CompiledFolder, Target, image_of, manifest_of
-from mapper.compiler.pipeline import Compiled, Source, compile_model
+from mapper.compiler.pipeline import Compiled, Model, compile_model
 from mapper.compiler.settings import CompileSettings
 from mapper.compiler.simulate import Compared, simulate
+from storage.samples import SampleArrays
 from tests.compiler.networks import Builder
 
 SMALL = NpuShape("small", input_vectors=96, entries=96, map_vectors=4096)
@@ -28,9 +29,9 @@ class Made(NamedTuple):
 def compiled(build: Builder, shape: NpuShape = SHAPE, **settings: object) -> Made:
     """A network as a program for the core (1, 0) of a chip of 2x2."""
     view = build.graph.inputs["x"]
-    source = Source(Path("model.onnx"), build.graph, view, [("", 17)], 0.0)
-    samples = np.ascontiguousarray(view.array(build.samples(6)))
-    how = CompileSettings(**settings)  # type: ignore[arg-type]
+    source = Model(Path("model.onnx"), view, [("", 17)], lambda kept: build.graph)
+    samples = SampleArrays(np.ascontiguousarray(view.array(build.samples(6))), None, [])
+    how = CompileSettings(method="minmax", min_signal=-100, max_loss=100, **settings)  # type: ignore[arg-type]
     made = compile_model(source, shape, samples, how)
     target = Target(Chip("two", 2, 2, unavailable=(0,)), shape, how)
     images = {target.core: image_of(made, shape, target.core)}

@@ -15,8 +15,6 @@ from numpy.typing import NDArray
 
 from hw.npu.isa import UNITS, Instruction
 
-MEMORIES = ("FM", "INP", "ACC", "OUT")
-
 
 class Touch(NamedTuple):
     """Cells of a memory that an instruction reads or writes: vectors, or entries."""

@@ -25,8 +25,6 @@ from mapper.compiler.graph.tensor import Pad
 from mapper.errors import MapperError
 from storage.formats.layers.onnxgraph import Node as OnnxNode
 
-CHANNEL = 1  # axis of the channels, in ONNX
-
 
 def is_map(value: Any) -> bool:
     """Whether a value is a map with its channels first, or a vector."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 from mapper.compiler.graph.tensor import NO_PAD, Pad, Tensor
@@ -189,7 +189,6 @@ class Node:
     inputs: list[Tensor]
     outputs: list[Tensor]
     sources: tuple[str, ...]
-    fused: list[Node] = field(default_factory=list)
 
     @property
     def kind(self) -> str:

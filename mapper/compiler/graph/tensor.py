@@ -8,8 +8,6 @@ from typing import Any, Literal, NamedTuple
 from numpy.typing import NDArray
 
 Type = Literal["float32", "int8", "int16", "int32", "int64", "bits"]
-Shape = tuple[int, int, int, int]
-"""Frames, rows, columns, channels; a vector is one pixel. Frames are 1."""
 
 BITS: dict[str, int] = {"int8": 8, "int16": 16, "int32": 32, "int64": 64, "float32": 32, "bits": 1}
 
@@ -34,7 +32,8 @@ class Tensor:
     """A map, a vector, or a constant.
 
     name : of the ONNX value that it is, or derived from one
-    shape : of a map; constants have the shape of `value`
+    shape : of a map frames (1), rows, columns, channels; a vector is one pixel. Constants have the
+        shape of `value`
     type : of an element; the real number behind a stored integer q is scale * (q - zero_point)
     pad : pixels around it in memory
     stored : whether it gets memory, from `address` (a vector) on

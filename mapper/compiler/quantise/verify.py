@@ -56,12 +56,17 @@ class Verified(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """What the loop begins with. method : None tries all of them."""
+    """What the loop begins with.
+
+    method : None tries all of them; kept : ONNX nodes on the host
+    most_kept : layers that the loop may move there as well
+    """
 
     precision: Precision
     method: Method | None = None
     correct: bool = True
     kept: tuple[str, ...] = ()
+    most_kept: int = MOST_KEPT
 
 
 def verified(
@@ -122,7 +127,7 @@ def _tries(
         yield best().method, precision, wish.kept
     precision = replace(precision, per_channel=best().per == "channel")
     method, kept = best().method, wish.kept
-    for names in worst()[:MOST_KEPT]:
+    for names in worst()[: wish.most_kept]:
         kept = (*kept, *(name for name in names if name not in kept))
         yield method, precision, kept
 
