@@ -17,8 +17,10 @@ from tests.test_structure import PACKAGES, ROOT, modules
 # Names that nothing in the code names, and why they stay.
 REASONS = {
     "hw.core.arithmetic.simulate": "what cores agree with, for users of hw (docs/core.md)",
+    "hw.npu.assembly.assemble": "undoes disassemble, for programs written by hand",
     "hw.run.ChipSimulator": "for users of hw (docs/core.md)",
     "mapper.cli.main.Parser._check_value": "called by argparse",
+    "mapper.compiler.quantise.ranges.read_ranges": "undoes write_ranges",
     "mapper.api.map_network": "what mapper/__init__.py hands out",
     "mapper.result.NetworkMapping._repr_html_": "called by notebooks",
     "mapper.warmup.trust_kernels": "sets a checkout up, whose kernels are newer than their table",
@@ -35,7 +37,11 @@ LOOKED_UP = {
     "storage.formats": ("load", "save"),
     "hw": ("elaborate",),
 }
-KEYS = ("mapper.results.report_file",)  # modules whose classes say which keys a file has
+KEYS = (
+    "mapper.results.report_file",
+    "hw.npu.isa",
+    "mapper.compiler.quantise.losses",
+)  # whose classes say which keys a file has
 
 
 class Definition(NamedTuple):

@@ -32,7 +32,6 @@ class NpuShape:
     parameter_words : parameter memory (PM), in words of 16 x 32 bits
     micro_ops, instructions, headers : UM, IM and HM; 0 instructions for external memory
     load_bits : that a load moves in a cycle
-    loop_overhead : cycles of the address generator for each loop
     filters : of the window unit, 0 for none
     queue_places, token_bits : instructions waiting for a unit, and width of a counter of tokens
     payload_bits : of a flit
@@ -54,7 +53,6 @@ class NpuShape:
     instructions: int = 1024
     headers: int = 512
     load_bits: int = 256
-    loop_overhead: int = 0
     filters: int = 4
     queue_places: int = 8
     token_bits: int = 8
@@ -87,11 +85,6 @@ class NpuShape:
             )
 
     @property
-    def lane_bits(self) -> int:
-        """Of a lane of INP: 16 where the multiplier is dual."""
-        return 16 if self.multiplier == "dual" else 8
-
-    @property
     def accumulator_bits(self) -> int:
         """Of a lane of ACC."""
         return 48 if self.multiplier == "dual" else 32
@@ -115,7 +108,6 @@ _RANGES = {  # least and most of every number, by the fields of the instructions
     "instructions": (0, 1 << 16),
     "headers": (0, 1 << 10),
     "load_bits": (8, 1 << 12),
-    "loop_overhead": (0, 1 << 8),
     "filters": (0, 64),
     "queue_places": (1, 64),
     "token_bits": (1, 16),
@@ -130,7 +122,7 @@ NPU_SHAPES: dict[str, NpuShape] = {
         NpuShape(
             "ref32", 32, 32, "dual", binary=False, multiply_lanes=32, weight_port="row",
             map_vectors=0, input_vectors=3072, weight_words=128, entries=2048, instructions=0,
-            headers=0, loop_overhead=2, filters=0,
+            headers=0, filters=0,
         ),
         NpuShape(
             "tiny", 4, 4, multiply_lanes=4, map_vectors=512, input_vectors=128, weight_words=64,

@@ -79,4 +79,23 @@ def run_queues(program: list[Timed], shape: NpuShape) -> Timeline:
         for other in range(len(UNITS)):
             if one.signal >> other & 1:
                 tokens.setdefault((one.unit, other), []).append(begin + one.cycles)
+    _require_counters(program, start, tokens, shape)
     return Timeline(start, end, busy)
+
+
+def _require_counters(
+    program: list[Timed], start: NDArray[np.int64], tokens: dict[tuple[int, int], list[int]],
+    shape: NpuShape,
+) -> None:  # fmt: skip
+    """Raise `ChipError` if more tokens wait for a unit than its counter holds."""
+    most = (1 << shape.token_bits) - 1
+    for (unit, other), given in tokens.items():
+        takes = [int(t) for t, one in zip(start, program, strict=True)
+                 if one.unit == other and one.wait >> unit & 1]  # fmt: skip
+        gives = np.sort(np.array(given))
+        waiting = np.arange(1, gives.size + 1) - np.searchsorted(np.sort(takes), gives, "left")
+        if waiting.size and int(waiting.max()) > most:
+            raise ChipError(
+                f"{int(waiting.max())} tokens of {UNITS[unit]} wait for {UNITS[other]}, whose "
+                f"counter holds {most}"
+            )

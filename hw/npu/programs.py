@@ -105,11 +105,6 @@ def encode_scales(m0: ArrayLike, n: ArrayLike) -> NDArray[np.int32]:
     return ((parts[0] << SCALE[0].low) | parts[1]).astype(np.int32)
 
 
-def decode_scales(lanes: NDArray[np.int32]) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
-    """m0 and n of lanes of scale words."""
-    return lanes >> SCALE[0].low, lanes & SCALE[1].most
-
-
 def _encoded(encoder: Callable[[T], bytes], parts: Iterable[T], name: str) -> Iterator[bytes]:
     for number, part in enumerate(parts):
         try:

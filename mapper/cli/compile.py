@@ -90,8 +90,9 @@ def add_form(group: argparse._ActionsContainer) -> None:
 
 def run(options: argparse.Namespace) -> int:
     from chipsim.chip.npu_shape import NPU_SHAPES
-    from mapper.compiler.manifest import Target, write_folder, write_graphs
+    from mapper.compiler.manifest import RANGES, Target, write_folder, write_graphs
     from mapper.compiler.pipeline import compile_model, open_model
+    from mapper.compiler.quantise.ranges import write_ranges
     from mapper.compiler.report import report_of, write_report
     from mapper.compiler.settings import CompileSettings
     from mapper.errors import MapperError, UsageError
@@ -128,6 +129,9 @@ def run(options: argparse.Namespace) -> int:
         compiled = compile_model(model, shape, samples, settings)
         _require_limits(options, compiled)
         write_folder(work.folder, options.model, target, compiled, form.to_json())
+        write_ranges(
+            work.folder / RANGES, compiled.verified.best.ranges, len(samples.x[: settings.samples])
+        )
         if options.keep_graphs:
             write_graphs(work.folder, compiled.graphs)
         report = report_of(compiled, options.model.name, target)

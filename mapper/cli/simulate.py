@@ -137,12 +137,14 @@ def run(options: argparse.Namespace) -> int:
 
 def _run_compiled(options: argparse.Namespace) -> int:
     """Run the programs of a compiled model on samples."""
+    import numpy as np
+
     from mapper.compiler.manifest import read_folder
     from mapper.compiler.report import add_simulation
-    from mapper.compiler.simulate import simulate
+    from mapper.compiler.simulate import FRAMES_AT_ONCE, simulate
     from mapper.results.output_folder import writing_into
     from mapper.results.tables import columns, facts
-    from storage.samples import SampleForm, read_samples
+    from storage.samples import SampleForm, open_samples
 
     if options.input is None:
         raise UsageError(f"{options.path}: is a compiled model; name samples with --input")
@@ -150,18 +152,29 @@ def _run_compiled(options: argparse.Namespace) -> int:
     form = SampleForm.from_json(folder.manifest["samples"])
     shape = tuple(folder.manifest["input"]["shape"][1:])
     last = bool(folder.manifest["input"]["channels_last"])
-    samples = read_samples(options.input, shape, form, options.limit, channels_last=last)
-    for note in samples.notes:
-        common.say(options, f"note: {note}")
-    with common.fraction_bar(options, "simulating") as progress:
-        threads = common.threads_of(options)
-        found = simulate(folder, samples.x, threads, options.check, progress)
-    result: dict[str, Any] = {"frames": len(samples.x)}
-    if samples.labels is not None:
-        result["accuracy"] = accuracy(found.values, samples.labels)
+    parts, classes = [], []
+    with (
+        open_samples(options.input, shape, form, options.limit, channels_last=last) as samples,
+        common.fraction_bar(options, "simulating") as progress,
+    ):
+        for note in samples.notes:
+            common.say(options, f"note: {note}")
+        threads, labels, frames = common.threads_of(options), samples.labels, len(samples)
+        for some in samples.batches(FRAMES_AT_ONCE):
+            found = simulate(folder, some, threads, options.check)
+            parts.append(found.compared)
+            classes.append(classes_of(found.values))
+            progress(sum(map(len, classes)) / frames)
+    result: dict[str, Any] = {"frames": frames}
+    if labels is not None:
+        result["accuracy"] = float((np.concatenate(classes) == labels).mean())
+    compared = [
+        (rows[0].name, sum(one.elements for one in rows), sum(one.differences for one in rows))
+        for rows in zip(*parts, strict=True)
+    ]
     if options.check:
-        result["differences"] = sum(one.differences for one in found.compared)
-        result["elements"] = sum(one.elements for one in found.compared)
+        result["elements"] = sum(elements for _, elements, _ in compared)
+        result["differences"] = sum(differences for _, _, differences in compared)
     with writing_into(options.path):
         add_simulation(options.path, result)
     rows: dict[str, Any] = {"samples": result["frames"]}
@@ -170,7 +183,7 @@ def _run_compiled(options: argparse.Namespace) -> int:
     shown = [facts(f"{folder.manifest['model']['name']} on {options.path}", rows)]
     if options.check:
         heads = ("layer", "elements", "differences")
-        shown.append(columns("beside the integer reference", heads, found.compared))
+        shown.append(columns("beside the integer reference", heads, compared))
     common.emit(options, result, shown)
     if result.get("differences"):
         common.complain(f"{result['differences']:,} elements differ from the integer reference")
@@ -178,10 +191,10 @@ def _run_compiled(options: argparse.Namespace) -> int:
     return 0
 
 
-def accuracy(values: dict[str, NDArray[Any]], labels: NDArray[np.int64]) -> float:
-    """The share of samples whose largest output is that of their label."""
+def classes_of(values: dict[str, NDArray[Any]]) -> NDArray[np.int64]:
+    """The number of the largest output of each sample."""
     first = next(iter(values.values()))
-    return float((first.reshape(len(first), -1).argmax(1) == labels).mean())
+    return first.reshape(len(first), -1).argmax(1)
 
 
 def _simulate(options: argparse.Namespace) -> int:

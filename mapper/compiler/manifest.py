@@ -4,6 +4,8 @@ manifest.json    what was compiled of what, for what; hashes of all other files
 host_plan.json   what the host does around the cores
 graph.json, graph.npz   the graph of integers, the reference that programs are compared with
 core_X_Y.npc     the program of a core
+ranges.json      least, most and histogram of each map over the samples
+graphs/          with --keep-graphs: the graph after each stage
 report.json, report.html
 """
 
@@ -32,7 +34,9 @@ from mapper.version import version
 from storage.files import digest, read_input, write_file
 
 MANIFEST, SCHEMA = "manifest.json", 1
-HOST_PLAN, GRAPH, CONSTANTS, GRAPHS = "host_plan.json", "graph.json", "graph.npz", "graphs"
+HOST_PLAN, GRAPH, CONSTANTS, RANGES, GRAPHS = (
+    "host_plan.json", "graph.json", "graph.npz", "ranges.json", "graphs",
+)  # fmt: skip
 MOST_JSON, MOST_FILE = 1 << 28, 1 << 31  # bytes
 
 

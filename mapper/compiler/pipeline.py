@@ -32,6 +32,7 @@ from mapper.compiler.partition.hostplan import plan_host
 from mapper.compiler.passes.few_channels import window_inputs
 from mapper.compiler.passes.fuse import fuse, pool_sums_first
 from mapper.compiler.passes.normalise import activate_first, dense_as_conv, fold_affine
+from mapper.compiler.quantise.losses import LayerLoss, layer_losses
 from mapper.compiler.quantise.score import Limits, Samples, core_results
 from mapper.compiler.quantise.verify import Build, Verified, verified
 from mapper.compiler.schedule.units import timeline_of
@@ -47,7 +48,7 @@ class Compiled:
     graph : of integers; macros : its nodes as a core runs them
     ends : instructions up to the end of each macro node
     verified : how near it is to the model, and what was tried
-    graphs : by stage
+    losses : of each layer over the calibration samples; graphs : by stage
     """
 
     graph: Graph
@@ -60,6 +61,7 @@ class Compiled:
     timeline: Timeline
     host: list[HostStep]
     verified: Verified
+    losses: list[LayerLoss]
     graphs: dict[str, Graph]
     seconds: dict[str, float]
     log: list[str]
@@ -127,6 +129,8 @@ def compile_model(
             Limits(settings.max_loss, settings.min_signal),
         )  # fmt: skip
         source, graph = found.best.source, found.best.graph
+        feeds = {next(iter(source.inputs.values())).tensor: maps}
+        losses = layer_losses(source, graph, found.best.stored, feeds)
         log += [
             f"{one.layer.conv.label}: mean error of a channel at most {one.before:.3g} -> "
             f"{one.after:.3g} steps"
@@ -171,6 +175,7 @@ def compile_model(
         timeline,
         host,
         found,
+        losses,
         graphs,
         seconds,
         log,

@@ -51,6 +51,7 @@ def report_of(compiled: Compiled, model: str, target: Target) -> Report:
         "signal_db": compiled.verified.attempts[compiled.verified.number].score.signal,
         "attempts": [attempt_row(one) for one in compiled.verified.attempts],
         "kept": compiled.verified.number,
+        "losses": [one._asdict() for one in compiled.losses],
         "cycles": compiled.timeline.cycles,
         "busy": busy_shares(compiled.timeline),
         "layers": [

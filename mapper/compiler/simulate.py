@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,7 +21,7 @@ from mapper.compiler.partition.hostplan import Data, run_host
 Maps = dict[str, NDArray[np.int64]]
 Map = dict[str, Any]
 """A stored map, as the manifest has it: name, core, address, shape."""
-FRAMES_COMPARED = 64  # that the reference computes at once
+FRAMES_AT_ONCE = 64
 
 
 class Compared(NamedTuple):
@@ -59,9 +58,8 @@ def program_of(image: Image, where: str, end: int | None = None) -> Program:
 
 
 def simulate(
-    folder: CompiledFolder, samples: NDArray[np.float32], threads: int, check: bool,
-    progress: Callable[[float], None] = lambda _: None,
-) -> Outcome:  # fmt: skip
+    folder: CompiledFolder, samples: NDArray[np.float32], threads: int, check: bool
+) -> Outcome:
     """Run samples, float32 of shape (frames, ...), through a compiled model.
 
     check : compare every stored map of every frame with the reference
@@ -70,7 +68,7 @@ def simulate(
 
     def cores(stored: Maps) -> Maps:
         results = next(step["results"] for step in folder.host if step["do"] == "cores")
-        made = run_cores(folder, stored, results, threads, None, progress)
+        made = run_cores(folder, stored, results, threads)
         if check:
             compared.extend(compare(folder, stored, threads))
         return made
@@ -82,7 +80,7 @@ def simulate(
 
 def run_cores(
     folder: CompiledFolder, stored: Maps, results: list[str], threads: int,
-    end: int | None = None, progress: Callable[[float], None] = lambda _: None,
+    end: int | None = None,
 ) -> Maps:  # fmt: skip
     """Some stored maps after the programs have run, frame by frame.
 
@@ -108,10 +106,7 @@ def run_cores(
         return [read_map(frame, maps[name], shape.columns) for name in results]
 
     frames = len(next(iter(stored.values())))
-    rows = []
-    for number, row in enumerate(run_frames(chip, range(frames), work, threads)):
-        rows.append(row)
-        progress((number + 1) / frames)
+    rows = list(run_frames(chip, range(frames), work, threads))
     return {name: np.stack([row[at] for row in rows]) for at, name in enumerate(results)}
 
 
@@ -146,10 +141,7 @@ def compare(folder: CompiledFolder, stored: Maps, threads: int) -> list[Compared
     for layer in folder.manifest["layers"]:
         name = layer["map"]
         got = run_cores(folder, stored, [name], threads, layer["end"])[name]
-        differences = 0
-        for at in range(0, len(got), FRAMES_COMPARED):
-            some = {tensor: data[at : at + FRAMES_COMPARED] for tensor, data in feeds.items()}
-            wanted = run_graph(folder.graph, some, INTEGER, [made[name]])[made[name]]
-            differences += int((got[at : at + FRAMES_COMPARED] != wanted).sum())
+        wanted = run_graph(folder.graph, feeds, INTEGER, [made[name]])[made[name]]
+        differences = int((got != wanted).sum())
         found.append(Compared(name, got.size, differences))
     return found

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from chipsim.chip.npu_shape import NpuShape
 from hw.npu.isa import ROUNDINGS, MicroOp
+from hw.npu.programs import encode_scales
 from mapper.compiler.integer.formulas import Multiplier, Requantisation
 from mapper.compiler.memory.planner import blocks_of
 from mapper.errors import DoesNotFitError
@@ -108,4 +109,5 @@ def lanes_of(values: NDArray[np.int64]) -> list[NDArray[np.int64]]:
 
 def scale_words(factor: Multiplier, channels: int) -> list[NDArray[np.int64]]:
     """Multipliers and shifts as words: m0 above 6 bits of n."""
-    return lanes_of(np.broadcast_to((factor.m0 << 6) | factor.n, (channels,)).astype(np.int64))
+    scales = encode_scales(factor.m0, factor.n).astype(np.int64)
+    return lanes_of(np.broadcast_to(scales, (channels,)))

@@ -22,6 +22,8 @@ def render_compiled(report: dict[str, Any]) -> bytes:
             cards=_cards(report),
             memories=_memories(report),
             units=_units(report),
+            losses=_losses(report),
+            attempts=_attempts(report),
             layers=_layers(report),
             host=_host(report),
             picture=memory_map(report),
@@ -64,6 +66,40 @@ def _memories(report: dict[str, Any]) -> Table:
         for name, one in report["memories"].items()
     ]
     return table("Memories of the core", ("Memory", "Used", "Available", "Share"), rows)
+
+
+def _losses(report: dict[str, Any]) -> Table:
+    heads = ("Layer", "Range", "Clipped", "Own signal", "Accumulated")
+    rows = [
+        (
+            Head(one["label"]),
+            Cell(f"{one['low']:.4g} to {one['high']:.4g}"),
+            Cell(one["clipped"], f"{100 * one['clipped']:.2f} %"),
+            _decibels(one["own"]),
+            _decibels(one["accumulated"]),
+        )
+        for one in report["losses"]
+    ]
+    return table("Signal over error of the layers", heads, rows)
+
+
+def _attempts(report: dict[str, Any]) -> Table:
+    heads = ("Attempt", "Scales", "Points lost", "Signal", "Kept")
+    rows = [
+        (
+            Head(one["method"]),
+            Cell(f"per {one['per']}"),
+            Cell(one["loss"]),
+            _decibels(one["signal_db"]),
+            Cell("yes" if number == report["kept"] else ""),
+        )
+        for number, one in enumerate(report["attempts"])
+    ]
+    return table("Attempts to quantise", heads, rows)
+
+
+def _decibels(value: float | None) -> Cell:
+    return Cell(value, "no error" if value is None else f"{value:.1f} dB")
 
 
 def _units(report: dict[str, Any]) -> Table:
