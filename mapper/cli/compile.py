@@ -25,6 +25,7 @@ the matrix processors (NPUs) of the cores; what no core computes, as Softmax,
 runs on the host. --calibrate gives samples to measure the ranges of its maps
 with: .npz (x, optional y), .npy, .csv (label, pixels) or a folder of images.
 """
+SAMPLES = 100  # to calibrate with, if nothing else is said
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -42,7 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     numbers.add_argument(
         "--calibrate", type=Path, metavar="DATA", help="samples to measure ranges with"
     )
-    numbers.add_argument("--samples", type=common.positive, default=100, metavar="N",
+    numbers.add_argument("--samples", type=common.positive, metavar="N",
                          help="take the first N of them (default: 100)")  # fmt: skip
     add_form(numbers)
     numbers.add_argument("--scheme", choices=("asym", "sym"), default="asym",
@@ -97,14 +98,15 @@ def run(options: argparse.Namespace) -> int:
     from mapper.compiler.settings import CompileSettings
     from mapper.errors import MapperError, UsageError
     from mapper.results.output_folder import output_folder
-    from storage.samples import parse_form, read_samples
+    from storage.samples import SampleArrays, open_samples, parse_form
 
     chip = common.named_chip(options.chip)
     shape = NPU_SHAPES.get(options.npu)
     if shape is None:
         raise UsageError(f"--npu {options.npu!r} is not known; give one of {', '.join(NPU_SHAPES)}")
     settings = CompileSettings(
-        options.scheme, options.per, options.method, options.headroom, options.samples,
+        options.scheme, options.per, options.method, options.headroom,
+        options.samples or SAMPLES,
         options.bias_correction, tuple(filter(None, options.keep.split(","))), options.max_loss,
         options.min_signal, options.reuse,
     )  # fmt: skip
@@ -117,21 +119,19 @@ def run(options: argparse.Namespace) -> int:
     form = parse_form(options.normalise, options.layout)
     model = open_model(options.model)
     with output_folder(options.output, options.force) as work:
-        samples = read_samples(
-            options.calibrate,
-            model.view.shape[1:],
-            form,
-            options.samples,
+        with open_samples(
+            options.calibrate, model.view.shape[1:], form, options.samples,
             channels_last=model.view.order[-1] == 3,
-        )
+        ) as found:  # fmt: skip
+            count = min(len(found), settings.samples)
+            labels = None if found.labels is None else found.labels[:count]
+            samples = SampleArrays(found.read(0, count), labels, found.notes)
         for note in samples.notes:
             common.say(options, f"note: {note}")
         compiled = compile_model(model, shape, samples, settings)
         _require_limits(options, compiled)
         write_folder(work.folder, options.model, target, compiled, form.to_json())
-        write_ranges(
-            work.folder / RANGES, compiled.verified.best.ranges, len(samples.x[: settings.samples])
-        )
+        write_ranges(work.folder / RANGES, compiled.verified.best.ranges, len(samples.x))
         if options.keep_graphs:
             write_graphs(work.folder, compiled.graphs)
         report = report_of(compiled, options.model.name, target)

@@ -18,6 +18,8 @@ from tests.compiler.networks import Builder
 
 SMALL = NpuShape("small", input_vectors=96, entries=96, map_vectors=4096)
 """Whose buffers hold a few pixels, so that layers fall into many tiles and loads."""
+FOUR = NpuShape("four", 4, 4, multiply_lanes=4, map_vectors=1 << 14, weight_words=4096)
+WIDE = NpuShape("wide", 32, 32, multiply_lanes=32)
 SHAPE = NpuShape("large", weight_words=4096, micro_ops=1024)
 
 

@@ -146,6 +146,7 @@ class Emitter:
         weights, bias, first = where
         region, blocks = self._region(data)
         sums = Entries(first, tile.blocks.size, made[0].size, made[1].size)
+        words = blocks_of(self.shape.rows, LANES)
         for begin in range(0, blocks, at_once):
             some = Span(begin, min(begin + at_once, blocks))
             area = Area(region, *taken, some, blocks)
@@ -158,7 +159,7 @@ class Emitter:
                 [Touch("FM", area.cells())], [Touch("INP", inputs.cells)],
             )  # fmt: skip
             ops = _matrix_ops(
-                window, tile.blocks, some, blocks, (inputs, sums, weights, begin == 0)
+                window, tile.blocks, some, blocks, (inputs, sums, weights, begin == 0, words)
             )
             fields = {
                 "uop": self.tables.add_micro_ops(ops, self.macro.label),
@@ -367,20 +368,21 @@ class Emitter:
 
 def _matrix_ops(
     window: Window, outputs: Span, taken: Span, blocks: int,
-    where: tuple[Entries, Entries, int, bool],
+    where: tuple[Entries, Entries, int, bool, int],
 ) -> list[MicroOp]:  # fmt: skip
     """One micro-op for each output block, input block and place of the kernel.
 
-    where : inputs, sums, first weight word, whether these are the first products of the sums
+    where : inputs, sums, first weight word, whether these are the first products of the sums,
+        parameter words of a block
     """
-    inputs, sums, weights, begins = where
+    inputs, sums, weights, begins, words = where
     (kh, kw), (dh, dw) = window.size, window.dilation
     return [
         MicroOp(
             acc=sums.first + place * sums.pixels,
             inp=inputs.first + (c * inputs.rows + ky * dh) * inputs.columns + kx * dw,
             wgt=weights + ((ob * kh + ky) * kw + kx) * blocks + taken.first + c,
-            bm=ob,
+            bm=ob * words,
             init=int(begins and not (c or ky or kx)),
         )
         for place, ob in enumerate(range(*outputs))

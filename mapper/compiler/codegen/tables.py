@@ -71,7 +71,8 @@ class Tables:
         return first
 
     def add_bias(self, bias: NDArray[np.int64], label: str) -> int:
-        return self.add_parameters(lanes_of(bias), label)
+        words = lanes_of(bias, self.shape.rows)
+        return self.add_parameters([word for block in words for word in block], label)
 
     def add_record(
         self, how: Requantisation, channels: int, first: int, behind: int, label: str
@@ -88,26 +89,32 @@ class Tables:
             ROUNDINGS.index(how.rounding),
             flags,
         )
-        groups = [scale_words(how.factor, channels)]
+        rows = self.shape.rows
+        groups = [scale_words(how.factor, channels, rows)]
         if flags & 1:
-            groups.append(lanes_of(offset))
+            groups.append(lanes_of(offset, rows))
         if how.negative is not None:
-            groups.append(scale_words(how.negative, channels))
+            groups.append(scale_words(how.negative, channels, rows))
         words = [head]
         for block in range(first, behind):
-            words += [group[block] for group in groups]
+            words += [word for group in groups for word in group[block]]
         return self.add_parameters(words, label)
 
 
-def lanes_of(values: NDArray[np.int64]) -> list[NDArray[np.int64]]:
-    """Numbers of channels as parameter words; lanes without a channel are 0."""
-    count = blocks_of(values.size, LANES)
-    whole = np.zeros(count * LANES, np.int64)
+def lanes_of(values: NDArray[np.int64], rows: int) -> list[list[NDArray[np.int64]]]:
+    """Numbers of channels as parameter words: for each output block as many as hold a row each.
+
+    Lanes without a channel are 0.
+    """
+    blocks, words = blocks_of(values.size, rows), blocks_of(rows, LANES)
+    whole = np.zeros(blocks * rows, np.int64)
     whole[: values.size] = values
-    return list(whole.reshape(count, LANES))
+    wide = np.zeros((blocks, words * LANES), np.int64)
+    wide[:, :rows] = whole.reshape(blocks, rows)
+    return [list(block) for block in wide.reshape(blocks, words, LANES)]
 
 
-def scale_words(factor: Multiplier, channels: int) -> list[NDArray[np.int64]]:
+def scale_words(factor: Multiplier, channels: int, rows: int) -> list[list[NDArray[np.int64]]]:
     """Multipliers and shifts as words: m0 above 6 bits of n."""
     scales = encode_scales(factor.m0, factor.n).astype(np.int64)
-    return lanes_of(np.broadcast_to(scales, (channels,)))
+    return lanes_of(np.broadcast_to(scales, (channels,)), rows)

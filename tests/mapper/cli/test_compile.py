@@ -1,0 +1,178 @@
+"""`mapper compile`, and what other commands do with a compiled folder."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.mapper.conftest import Run, tree
+from tests.storage.formats.onnx_models import onnx
+
+SIZE, CLASSES = 12, 4
+
+
+@pytest.fixture
+def model(folder: Path) -> Path:
+    """Two convolutions, pooling, a residual sum, a dense layer and Softmax, with random weights."""
+    random = np.random.default_rng(5)
+
+    def constant(name: str, *shape: int) -> object:
+        values = random.normal(0, max(1, np.prod(shape[1:])) ** -0.5, shape).astype(np.float32)
+        return onnx.numpy_helper.from_array(values, name)
+
+    make = onnx.helper.make_node
+    nodes = [
+        make("Conv", ["x", "w1", "b1"], ["c1"], "first", pads=[1, 1, 1, 1]),
+        make("Relu", ["c1"], ["r1"], "relu"),
+        make("Conv", ["r1", "w2", "b2"], ["c2"], "second", pads=[1, 1, 1, 1]),
+        make("Add", ["c2", "r1"], ["s"], "sum"),
+        make("MaxPool", ["s"], ["p"], "pool", kernel_shape=[2, 2], strides=[2, 2]),
+        make("Flatten", ["p"], ["f"], "flatten"),
+        make("Gemm", ["f", "w3", "b3"], ["g"], "dense"),
+        make("Softmax", ["g"], ["y"], "softmax"),
+    ]
+    values = onnx.helper.make_tensor_value_info
+    graph = onnx.helper.make_graph(
+        nodes,
+        "small",
+        [values("x", 1, [1, 2, SIZE, SIZE])],
+        [values("y", 1, [1, CLASSES])],
+        [
+            constant("w1", 8, 2, 3, 3), constant("b1", 8), constant("w2", 8, 8, 3, 3),
+            constant("b2", 8), constant("w3", 8 * SIZE * SIZE // 4, CLASSES),
+            constant("b3", CLASSES),
+        ],
+    )  # fmt: skip
+    made = onnx.helper.make_model(
+        graph, opset_imports=[onnx.helper.make_opsetid("", 17)], ir_version=10
+    )
+    onnx.save(made, "small.onnx")
+    x = random.normal(0, 1, (20, 2, SIZE, SIZE)).astype(np.float32)
+    np.savez("samples.npz", x=x, y=random.integers(0, CLASSES, 20))
+    return folder / "small.onnx"
+
+
+@pytest.fixture
+def out(model: Path, run: Run) -> Path:
+    found = run("compile", "small.onnx", "--chip", "2x2", "--calibrate", "samples.npz")
+    assert found.code == 0, found.err
+    return Path("out")
+
+
+def test_from_a_model_to_cores(out: Path, run: Run) -> None:
+    names = sorted(path.name for path in out.iterdir())
+    assert names == [
+        "core_0_0.npc", "graph.json", "graph.npz", "host_plan.json", "manifest.json",
+        "ranges.json", "report.html", "report.json",
+    ]  # fmt: skip
+    found = run("simulate", out, "--input", "samples.npz", "--check", "--json").json()
+    assert found["frames"] == 20
+    assert 0 <= found["accuracy"] <= 1
+    assert found["differences"] == 0
+    assert found["elements"] == 20 * (8 * SIZE * SIZE + 8 * SIZE * SIZE // 4 + CLASSES)
+    assert run("verify", out, "--json").json()["valid"] is True
+    page = (out / "report.html").read_text()
+    assert "Accuracy" in page
+    assert "softmax" in page
+    (out / "report.html").unlink()
+    assert run("report", out).code == 0
+    assert (out / "report.html").read_text() == page
+
+
+def test_the_same_bytes_twice(out: Path, run: Run) -> None:
+    options = ("--chip", "2x2", "--calibrate", "samples.npz", "-o", "again")
+    assert run("compile", "small.onnx", *options).code == 0
+    ours, others = tree(out), tree(Path("again"))
+    for name in ours.keys() - {"report.json", "report.html"}:  # which hold the time of stages
+        assert ours[name] == others[name], name
+
+
+def test_disassemble(out: Path, run: Run) -> None:
+    text = run("disassemble", out / "core_0_0.npc").out
+    assert text.startswith("LOAD.INP ")
+    assert "CTRL.END" in text
+    assert ".micro_ops" in text
+
+
+def test_keep_graphs_and_switches(model: Path, run: Run) -> None:
+    options = ("--chip", "2x2", "--calibrate", "samples.npz", "--keep-graphs", "--scheme", "sym",
+               "--per", "tensor", "--method", "mse", "--no-bias-correction", "--no-reuse",
+               "--samples", "8", "--min-signal", "5")  # fmt: skip
+    report = run("compile", "small.onnx", *options, "--json").json()
+    assert report["attempts"][0]["method"] == "mse"
+    assert {one["zero_point"] for one in report["layers"]} == {0}
+    text = Path("out/graphs/integer.txt").read_text()
+    assert "conv" in text
+    assert run("simulate", "out", "--input", "samples.npz", "--check").code == 0
+
+
+def test_limits_that_no_attempt_reaches(model: Path, run: Run) -> None:
+    options = ("--chip", "2x2", "--calibrate", "samples.npz", "--min-signal", "200")
+    found = run("compile", "small.onnx", *options)
+    assert found.code == 1
+    assert "is the best of" in found.err
+    assert not Path("out").exists()
+    found = run("compile", "small.onnx", *options, "--force")
+    assert found.code == 0
+    assert "kept with --force" in found.err
+
+
+BAD = [
+    ((), 1, "in floating point; give samples with --calibrate"),
+    (("--calibrate", "none.npz"), 1, "none.npz"),
+    (("--calibrate", "samples.npz", "--npu", "large"), 2, "give one of npu"),
+    (("--calibrate", "samples.npz", "--npu", "tiny"), 3, "memory: "),
+    (("--calibrate", "samples.npz", "--headroom", "0"), 2, "--headroom is 0"),
+    (("--calibrate", "samples.npz", "--keep", "nobody"), 1, "has no node 'nobody'"),
+    (("--calibrate", "samples.npz", "--keep", "sum"), 1, "on the host, between layers"),
+    (("--calibrate", "wide.npy"), 1, "wide.npy"),
+]
+
+
+@pytest.mark.parametrize(("options", "code", "text"), BAD)
+def test_bad_input(
+    model: Path, fails: Callable[..., str], options: tuple[str, ...], code: int, text: str
+) -> None:
+    np.save("wide.npy", np.ones((4, 2, SIZE, SIZE + 1), np.float32))
+    assert text in fails("compile", "small.onnx", "--chip", "2x2", *options, code=code)
+
+
+def test_not_a_compiled_folder(out: Path, run: Run, fails: Callable[..., str]) -> None:
+    assert "name samples with --input" in fails("simulate", out, code=2)
+    assert "name one folder" in fails("report", out, out, code=2)
+    Path("empty").mkdir()
+    assert "is no compiled model" in fails("simulate", "empty", "--input", "samples.npz", code=2)
+
+
+@pytest.mark.parametrize("name", ["core_0_0.npc", "graph.npz", "host_plan.json", "graph.json"])
+def test_damage_is_named(out: Path, fails: Callable[..., str], name: str) -> None:
+    path = out / name
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 4
+    path.write_bytes(data)
+    assert f"{path}: is not what was compiled" in fails("verify", out)
+
+
+def test_damage_of_a_program_alone(out: Path, fails: Callable[..., str]) -> None:
+    whole = (out / "core_0_0.npc").read_bytes()
+    random = np.random.default_rng(1)
+    for at in random.integers(0, len(whole), 40):
+        data = bytearray(whole)
+        data[at] ^= 1 << int(random.integers(8))
+        Path("broken.npc").write_bytes(data)
+        assert fails("disassemble", "broken.npc").startswith("broken.npc: ")
+    Path("broken.npc").write_bytes(whole[:-1])
+    assert "cut short" in fails("disassemble", "broken.npc")
+
+
+def test_digits(data_dir: Path, run: Run) -> None:
+    """A trained network keeps its accuracy."""
+    models = data_dir / "models"
+    samples = models / "mnist_test_1000.npz"
+    found = run("compile", models / "mnist-8.onnx", "--chip", "4x4", "--calibrate", samples)
+    assert found.code == 0, found.err
+    result = run("simulate", "out", "--input", samples, "--json").json()
+    assert result == {"frames": 1000, "accuracy": pytest.approx(0.985, abs=0.002)}
