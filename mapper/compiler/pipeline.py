@@ -36,7 +36,7 @@ from mapper.compiler.partition.hostplan import Step as HostStep
 from mapper.compiler.partition.hostplan import plan_host
 from mapper.compiler.passes.few_channels import window_inputs
 from mapper.compiler.passes.fuse import fuse, pool_sums_first
-from mapper.compiler.passes.normalise import activate_first, dense_as_conv, fold_affine
+from mapper.compiler.passes.registry import optimise
 from mapper.compiler.quantise.convert import Converter, Precision
 from mapper.compiler.quantise.correction import correct_biases
 from mapper.compiler.quantise.ranges import measure_ranges
@@ -114,7 +114,7 @@ def compile_model(
         seconds[name] = time.perf_counter() - started
 
     with stage("optimise"):
-        log += fold_affine(source) + activate_first(source) + dense_as_conv(source)
+        log += optimise(source)
     with stage("quantise"):
         maps = model.view.stored(samples[: settings.samples])
         feeds = {model.view.tensor: np.ascontiguousarray(maps)}
