@@ -38,7 +38,7 @@ LEVELS: dict[str, list[str]] = {
         "inputs",
         "session",
         "report",
-        "evaluation",
+        "evaluation compiler",
         "exports",
         "result",
         "api",
