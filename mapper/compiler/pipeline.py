@@ -31,7 +31,7 @@ from mapper.compiler.partition.hostplan import Step as HostStep
 from mapper.compiler.partition.hostplan import plan_host
 from mapper.compiler.passes.few_channels import window_inputs
 from mapper.compiler.passes.fuse import fuse, pool_sums_first
-from mapper.compiler.passes.normalise import activate_first, dense_as_conv, fold_affine
+from mapper.compiler.passes.registry import optimise
 from mapper.compiler.quantise.losses import LayerLoss, layer_losses
 from mapper.compiler.quantise.score import Limits, Samples, core_results
 from mapper.compiler.quantise.verify import Build, Verified, verified
@@ -117,7 +117,7 @@ def compile_model(
 
     def optimised(kept: Collection[str]) -> Graph:
         source = model.build(kept)
-        log.extend(fold_affine(source) + activate_first(source) + dense_as_conv(source))
+        log.extend(optimise(source))
         return source
 
     with stage("read, optimise, quantise, verify"):

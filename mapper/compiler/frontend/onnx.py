@@ -7,6 +7,7 @@ evaluated by the reference implementation of ONNX. What no core can do becomes a
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from pathlib import Path
@@ -27,6 +28,8 @@ Value = NDArray[Any] | View
 Handler = Callable[["Reader", OnnxNode, list[Any]], "Value | None"]
 """Makes nodes of the graph of an ONNX node and its inputs; None if the host is to compute it."""
 
+NAMES_CLASSES = frozenset({"ZipMap"})
+"""Operators that only name classes for the user, and that nothing here computes: left out."""
 TRANSPOSED = (0, 3, 1, 2)  # of a Transpose from channels last to channels first
 
 
@@ -58,6 +61,7 @@ class Reader:
         self.graph = Graph()
         self.values: dict[str, Value] = dict(self.model.constants)
         self.why = ""
+        self.types: dict[str, np.dtype[Any]] = {}  # of what the host makes, by name
 
     @property
     def opsets(self) -> list[tuple[str, int]]:
@@ -111,6 +115,13 @@ class Reader:
             map_shape[axis] = size
         return View(Tensor(name, tuple(map_shape)), order, shape)
 
+    def _host_view(self, name: str, shape: Sequence[int]) -> View:
+        """Of what the host makes, of any number of axes."""
+        if 1 <= len(shape) <= 4 and shape[0] == 1:
+            return self.view(name, shape)
+        tensor = Tensor(name, (1, 1, 1, math.prod(shape)))
+        return View(tensor, CHANNELS_FIRST, tuple(int(size) for size in shape))
+
     def add(
         self, operator: Operator, inputs: Sequence[Tensor], node: OnnxNode, shape: Sequence[int]
     ) -> View:
@@ -145,7 +156,9 @@ class Reader:
         if node.name in self.keep:
             self.why = "it is kept on the host, as asked"
         made_here = None if handler is None else handler(self, node, inputs)
-        if made_here is None:
+        if node.kind in NAMES_CLASSES:
+            self.graph.left_out.append(node.name)
+        elif made_here is None:
             self._host(node, inputs)
         else:
             self.values[node.proto.output[0]] = made_here
@@ -153,15 +166,18 @@ class Reader:
     def _host(self, node: OnnxNode, inputs: list[Any]) -> None:
         """A node for the host; its results have the shapes that zeros give them."""
         zeros = [
-            np.zeros(value.shape, np.float32) if isinstance(value, View) else value
+            np.zeros(value.shape, self.types.get(value.tensor.name, np.dtype(np.float32)))
+            if isinstance(value, View)
+            else value
             for value in inputs
         ]
         with np.errstate(all="ignore"):  # only the shapes of the results count
             made = self.model.evaluate(node, zeros)
         views = [
-            self.view(str(name), array.shape)
+            self._host_view(str(name), array.shape)
             for name, array in zip(node.proto.output, made, strict=False)
         ]
+        self.types |= {str(n): one.dtype for n, one in zip(node.proto.output, made, strict=False)}
         operator = Host(
             node, tuple(inputs), tuple(views), self.why, partial(self.model.evaluate, node)
         )

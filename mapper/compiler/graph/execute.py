@@ -54,22 +54,28 @@ def on_host(node: Node, inputs: list[Data]) -> list[Data]:
     """What a node of the host makes of real numbers, frame by frame: models have a batch of one."""
     operator = node.operator
     assert isinstance(operator, Host)
-    arrays = iter(inputs)
-    given = [one.array(next(arrays)) if isinstance(one, View) else one for one in operator.given]
-    frames = inputs[0].shape[0]
-    rows = [
-        operator.evaluate(
-            [
-                array[at : at + 1] if isinstance(one, View) else array
-                for one, array in zip(operator.given, given, strict=True)
-            ]
+    rows = []
+    for at in range(inputs[0].shape[0]):
+        data = iter(inputs)
+        rows.append(
+            operator.evaluate(
+                [
+                    one.frame(next(data)[at : at + 1]) if isinstance(one, View) else one
+                    for one in operator.given
+                ]
+            )
         )
-        for at in range(frames)
-    ]
     return [
-        view.stored(np.concatenate([row[number] for row in rows]).astype(np.float32))
+        np.concatenate([_stored(view, row[number]) for row in rows])
         for number, view in enumerate(operator.results)
     ]
+
+
+def _stored(view: View, array: Data) -> Data:
+    """One frame of a tensor; real numbers are float32."""
+    real = array.dtype.kind == "f"
+    whole = (array.astype(np.float32) if real else array).reshape(view.ordered)
+    return whole.transpose(np.argsort(view.order))
 
 
 def concatenated(node: Node, inputs: list[Data]) -> Data:

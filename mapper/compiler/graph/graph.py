@@ -40,6 +40,10 @@ class View(NamedTuple):
         """What ONNX sees of a tensor's data, shape (frames, rows, columns, channels)."""
         return stored.transpose(self.order).reshape(stored.shape[0], *self.shape[1:])
 
+    def frame(self, stored: NDArray[Any]) -> NDArray[Any]:
+        """What ONNX sees of one frame; its first axis need not be that of the batch."""
+        return stored.transpose(self.order).reshape(self.shape)
+
     def stored(self, array: NDArray[Any]) -> NDArray[Any]:
         """The tensor's data, of what ONNX sees; undoes `array`."""
         frames = array.shape[0] * math.prod(self.shape[:1]) // max(1, self.shape[0])
@@ -55,12 +59,14 @@ class Graph:
     """Nodes in an order in which they can run, and the tensors between them.
 
     inputs, outputs : by the names of the model's
+    left_out : names of nodes that only name results for the user
     """
 
     def __init__(self) -> None:
         self.nodes: list[Node] = []
         self.inputs: dict[str, View] = {}
         self.outputs: dict[str, View] = {}
+        self.left_out: list[str] = []
 
     def users(self, tensor: Tensor) -> list[Node]:
         """The nodes that take a tensor, in order."""

@@ -224,7 +224,9 @@ class Converter:
         elif isinstance(node.operator, Pool | Concat | Upsample):
             self.made.nodes.append(Node(node.operator, inputs, [result], sources))
         else:
-            raise MapperError(f"{node.label}: cores compute no {node.kind} here")
+            raise MapperError(
+                f"{node.label}: no core does this here; keep {node.sources[0]!r} on the host"
+            )
 
     def _bounds(self, activation: Node | None, result: Tensor) -> tuple[int, int]:
         """The ends of an activation in stored integers."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -12,7 +13,7 @@ from numpy.typing import NDArray
 from mapper.compiler.graph.batches import batches
 from mapper.compiler.graph.execute import Data, run_graph
 from mapper.compiler.graph.floating import FLOATING
-from mapper.compiler.graph.graph import Graph
+from mapper.compiler.graph.graph import Graph, View
 from mapper.compiler.graph.node import Host, Quantise
 from mapper.compiler.graph.tensor import Tensor
 from mapper.compiler.integer.formulas import dequantise
@@ -123,10 +124,15 @@ def scored(made: Quantised, test: Samples) -> Score:
     feeds = test.of(made.source)
     real_of = {tensor: real for real, tensor in made.stored.items()}
     ends = core_results(made.graph)
-    output = next(iter(made.source.outputs))
+    # outputs of one number are labels or probabilities of a class that was picked
+    classes = [name for name, one in made.source.outputs.items() if math.prod(one.shape) > 1]
     tops: list[list[NDArray[np.int64]]] = [[], []]
     signal = Signal()
-    exact_view, whole_view = made.source.outputs[output], made.graph.outputs[output]
+    exact_view, whole_view = (
+        (made.source.outputs[classes[0]], made.graph.outputs[classes[0]])
+        if classes
+        else (View(real_of[ends[-1]]), View(ends[-1]))
+    )
     for _, some in batches(made.source, feeds):
         exact = run_graph(
             made.source, some, FLOATING, [*(real_of[one] for one in ends), exact_view.tensor]
@@ -138,7 +144,7 @@ def scored(made: Quantised, test: Samples) -> Score:
             near = dequantise(whole[tensor], tensor.scale, tensor.zero_point)
             signal.add(exact[real_of[tensor]], near)
         for list_, view, data in zip(tops, (exact_view, whole_view), (exact, whole), strict=True):
-            list_.append(_top(view.array(data[view.tensor])))
+            list_.append(_top(data[view.tensor].transpose(view.order)))
     exact_top, whole_top = (np.concatenate(pieces) for pieces in tops)
     if test.labels is None:
         return Score(100 * float((exact_top != whole_top).mean()), signal.decibels)

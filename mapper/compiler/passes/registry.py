@@ -1,0 +1,34 @@
+"""The passes over graphs of floats, in their order, and which of them can be switched off."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+
+from mapper.compiler.graph.graph import Graph
+from mapper.compiler.passes.input_scale import fold_input_scale
+from mapper.compiler.passes.legalise import channel_convolutions
+from mapper.compiler.passes.normalise import activate_first, dense_as_conv, fold_affine
+from mapper.compiler.passes.pad import fold_padding
+
+Pass = Callable[[Graph], list[str]]
+"""Changes a graph; returns a line for each node that it changed."""
+
+FLOAT_PASSES: dict[str, Pass] = {
+    "input-scale": fold_input_scale,
+    "pad": fold_padding,
+    "batchnorm": fold_affine,
+    "dense": dense_as_conv,
+}
+"""By the names of their switches, ``--no-NAME``."""
+
+
+def optimise(graph: Graph, off: Collection[str] = ()) -> list[str]:
+    """Apply all passes, but for some; returns the log.
+
+    Activations go before pooling, and what is left over becomes what cores compute, in any case.
+    """
+    told = []
+    for name, change in FLOAT_PASSES.items():
+        if name not in off:
+            told += [f"{name}: {line}" for line in change(graph)]
+    return told + activate_first(graph) + channel_convolutions(graph)
