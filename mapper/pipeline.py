@@ -48,7 +48,7 @@ from mapper.runtime.checkpoint import Arrays, Checkpoint
 from mapper.runtime.memory_plan import Plan, make_plan, megabytes
 from mapper.runtime.monitor import Monitor
 from mapper.runtime.stopping import Stop, StoppedError
-from mapper.runtime.threads import Team
+from mapper.runtime.threads import ThreadTeam
 from mapper.scoring.measure import measure_network
 from mapper.scoring.stage_costs import StageCosts
 from mapper.settings import Settings
@@ -85,7 +85,7 @@ def map_network(
     costs: list[StageCosts] = []
 
     def mapped() -> NDArray[np.int32]:
-        with Team(plan.threads, monitor.stop) as team:
+        with ThreadTeam(plan.threads, monitor.stop) as team:
             with monitor.stage("check"):
                 job = make_job(network, chip, plan.threads, constraints)
                 require_fit(network, chip, plan.threads, job.fans)
@@ -176,7 +176,7 @@ def _kept(stop: Stop, threads: int) -> NDArray[np.int32]:
     and cannot be put right."""
     assert stop.kept is not None
     try:
-        with Team(threads) as team:
+        with ThreadTeam(threads) as team:
             return stop.kept(team)
     except DoesNotFitError as error:
         raise StoppedError(NOTHING_YET) from error

@@ -69,7 +69,7 @@ def run(options: argparse.Namespace) -> int:
     from mapper.results.tables import quality
     from mapper.runtime.monitor import Monitor
     from mapper.runtime.stopping import GRACE, Stop, StoppedError
-    from mapper.runtime.threads import Team
+    from mapper.runtime.threads import ThreadTeam
     from mapper.scoring.measure import measure_network
 
     if options.output is not None and options.output.suffix not in (".npz", ".csv"):
@@ -109,7 +109,7 @@ def run(options: argparse.Namespace) -> int:
         monitor.finishing = True
         if stop.kept is None:
             raise StoppedError
-        core = stop.kept(Team(1))
+        core = stop.kept(ThreadTeam(1))
         threads = settings.threads
         traffic = stop.run(lambda: measure_network(network, chip, core, threads), patient=True)
         metrics = summarise(chip, traffic)

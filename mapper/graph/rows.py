@@ -20,7 +20,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from mapper.graph.csr import Chunk
-from mapper.runtime.threads import Team
+from mapper.runtime.threads import ThreadTeam
 from storage.graph import Graph
 from storage.scratch.packed import Lists, PackedRows, write_packed
 from storage.scratch.scratch import Scratch
@@ -171,7 +171,7 @@ class CopiedRows(Rows):
 
 
 def copied(
-    rows: StreamedRows, scratch: Scratch, team: Team, advance: Callable[[int], None]
+    rows: StreamedRows, scratch: Scratch, team: ThreadTeam, advance: Callable[[int], None]
 ) -> CopiedRows:
     """The rows copied to scratch; as they are there if they have been copied before."""
 
@@ -198,7 +198,7 @@ def weight_shift(total_weight: int, connections: int) -> int:
     return max(0, mean.bit_length() - MEAN_BITS)
 
 
-def hold(rows: Rows, team: Team, advance: Callable[[int], None]) -> HeldRows:
+def hold(rows: Rows, team: ThreadTeam, advance: Callable[[int], None]) -> HeldRows:
     """All rows of any graph in memory."""
     indptr = np.zeros(rows.vertices + 1, np.int64)
     ids, weights = np.empty(rows.entries, np.int32), np.empty(rows.entries, np.int32)

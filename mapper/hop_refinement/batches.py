@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from mapper.graph.rows import HeldRows, Rows
 from mapper.hop_refinement.mesh import Mesh
 from mapper.hop_refinement.pairwise_fm import Batch, exchange_round
-from mapper.runtime.threads import Team
+from mapper.runtime.threads import ThreadTeam
 
 ROW_BYTES = 8  # of an entry: id and weight
 
@@ -35,7 +35,7 @@ def batches(
     mesh: Mesh,
     memory: int,
     turned: bool,
-    team: Team,
+    team: ThreadTeam,
     advance: Callable[[int], None] = lambda done: None,
 ) -> Iterator[Batch]:
     """All cores of a mesh in as few batches as the memory allows: one, if the rows are held.
@@ -98,7 +98,7 @@ def exchange_batches(
     sets: Sequence[NDArray[np.int64]],
     passes: int,
     rng: np.random.Generator,
-    team: Team,
+    team: ThreadTeam,
     fixed: NDArray[np.bool_] | None = None,
 ) -> tuple[int, int]:
     """All pairs of cores once, as far as both are in one batch; `core` changes in place.

@@ -27,7 +27,7 @@ from mapper.partitioning.kway_refinement import SeekCut, Seeker, refine_round
 from mapper.partitioning.label_propagation import cluster_vertices
 from mapper.partitioning.multilevel_bisection import BisectionEffort
 from mapper.partitioning.recursive_splitting import Splitting, split_parts
-from mapper.runtime.threads import Team
+from mapper.runtime.threads import ThreadTeam
 
 SHRINK = 2.5  # a cluster is at most this times the mean vertex; more makes worse levels
 CLUSTER_ROUNDS = 3
@@ -95,7 +95,7 @@ class Effort:
     chains: int = 1
 
 
-def coarsen(rows: Rows, cores: int, capacity: int, seed: int, team: Team) -> Levels:
+def coarsen(rows: Rows, cores: int, capacity: int, seed: int, team: ThreadTeam) -> Levels:
     """Levels until there are few vertices for each core."""
     levels = Levels([rows], [])
     while levels.coarsest.vertices > COARSEST * cores:
@@ -117,13 +117,13 @@ def first_parts(
     starts: int,
     effort: Effort,
     seed: int,
-    team: Team,
+    team: ThreadTeam,
 ) -> Int32:
     """The best of several partitions by cut; parts may still be over the capacity."""
     mesh = Mesh.flat(np.full(parts, capacity, np.int64))
 
     def start(index: int) -> tuple[int, int, Int32]:
-        with Team(1, team.stop) as alone:
+        with ThreadTeam(1, team.stop) as alone:
             whole = np.zeros(rows.vertices, np.int32)
             cores = np.array([parts], np.int64)
             how = Splitting(1, capacity, FIRST, (seed + index) % 2**31)
@@ -136,7 +136,7 @@ def first_parts(
     return uncoarsen(Levels([rows], []), part, mesh, effort, seed, team)
 
 
-def merit(rows: Rows, core: Int32, mesh: Mesh, team: Team) -> tuple[int, int]:
+def merit(rows: Rows, core: Int32, mesh: Mesh, team: ThreadTeam) -> tuple[int, int]:
     """What cores hold beyond their room, and the hops: the smaller the better."""
     load = np.bincount(core, weights=rows.sizes, minlength=mesh.room.size).astype(np.int64)
     return int(np.maximum(load - mesh.room, 0).sum()), price(rows, core, mesh, team)
@@ -149,7 +149,7 @@ def exchange(
     rounds: int,
     memory: int,
     seed: int,
-    team: Team,
+    team: ThreadTeam,
     fixed: NDArray[np.bool_] | None = None,
 ) -> int:
     """Exchanges between cores until they hardly pay; `core` changes in place, hops are returned.
@@ -185,7 +185,7 @@ def uncoarsen(
     mesh: Mesh,
     effort: Effort,
     seed: int,
-    team: Team,
+    team: ThreadTeam,
     told: Told = _silent,
 ) -> Int32:
     """Refine on every level, from the coarsest on; returns the core of every vertex of the finest.
@@ -201,7 +201,7 @@ def uncoarsen(
 
 
 def _refined(
-    levels: Levels, depth: int, core: Int32, mesh: Mesh, effort: Effort, seed: int, team: Team
+    levels: Levels, depth: int, core: Int32, mesh: Mesh, effort: Effort, seed: int, team: ThreadTeam
 ) -> Int32:
     """Moves on one level, after annealing if that is better there than without; then exchanges.
 
@@ -230,7 +230,7 @@ def refine_levels(
     mesh: Mesh,
     effort: Effort,
     seed: int,
-    team: Team,
+    team: ThreadTeam,
     told: Told = _silent,
 ) -> Int32:
     """Refine a placement of the coarsest level, or one made by bisection with the mesh, whichever

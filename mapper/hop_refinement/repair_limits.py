@@ -22,7 +22,7 @@ from mapper.limits.enforce import Items, repair
 from mapper.limits.use import excess, weight_of_excess
 from mapper.runtime.context import Context
 from mapper.runtime.monitor import Monitor
-from mapper.runtime.threads import Team
+from mapper.runtime.threads import ThreadTeam
 
 
 def refine_within(
@@ -50,7 +50,7 @@ def refine_within(
     limits, weight = job.load.limits, weight_of_excess(job.load.limits)
 
     def better(found: NDArray[np.int32]) -> None:
-        def kept(team: Team) -> NDArray[np.int32]:
+        def kept(team: ThreadTeam) -> NDArray[np.int32]:
             item = job.items.item
             if exact:
                 return found[item]
@@ -83,7 +83,7 @@ def refine_within(
 
 
 def within_limits(
-    job: Job, found: NDArray[np.int32], place: NDArray[np.int32], monitor: Monitor, team: Team
+    job: Job, found: NDArray[np.int32], place: NDArray[np.int32], monitor: Monitor, team: ThreadTeam
 ) -> NDArray[np.int32]:
     """The core of every item that was found, or as it was placed if a core is above a limit now."""
     limits = job.load.limits

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from mapper.graph.csr import Subgraph
 from mapper.hypergraph.hypergraph import Hypergraph, Int32, Int64, make_hypergraph
-from mapper.runtime.threads import Team
+from mapper.runtime.threads import ThreadTeam
 from storage.store.network import RATE, NetworkFile
 
 
@@ -67,7 +67,7 @@ class NetReader:
         )
         return np.append(0, np.cumsum(lengths[:found])), pins[:used].copy(), rates[:found]
 
-    def stream(self, team: Team) -> Iterator[Lists]:
+    def stream(self, team: ThreadTeam) -> Iterator[Lists]:
         """All blocks in their order, read ahead by the threads."""
         return team.stream(self.read, range(self._network.block_count))
 
@@ -75,7 +75,7 @@ class NetReader:
 def read_nets(
     network: NetworkFile,
     sizes: Int64,
-    team: Team,
+    team: ThreadTeam,
     advance: Callable[[int], None] = lambda done: None,
 ) -> Hypergraph:
     """All nets of a network, in memory.

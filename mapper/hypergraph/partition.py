@@ -18,7 +18,7 @@ from mapper.hypergraph.fm import Search, refine
 from mapper.hypergraph.hypergraph import Hypergraph, Int32, Int64, connectivity
 from mapper.hypergraph.rebisection import PairEffort, cut_pairs_anew
 from mapper.runtime.stopping import Stop
-from mapper.runtime.threads import Team
+from mapper.runtime.threads import ThreadTeam
 
 COARSEST = 100  # vertices for each part at which bisections start
 HEAVIEST = 1.5  # a cluster is at most this times the mean vertex of the coarsest level
@@ -44,7 +44,12 @@ class PartitionEffort:
 
 
 def partition_hypergraph(
-    graph: Hypergraph, parts: int, capacity: int, effort: PartitionEffort, seed: int, team: Team
+    graph: Hypergraph,
+    parts: int,
+    capacity: int,
+    effort: PartitionEffort,
+    seed: int,
+    team: ThreadTeam,
 ) -> Int32:
     """Part of every vertex, 0 .. parts-1; no part holds more than its capacity if moves of single
     vertices can see to that."""
@@ -71,7 +76,7 @@ def _partition(
     effort: PartitionEffort,
     seed: int,
     rng: np.random.Generator,
-    team: Team,
+    team: ThreadTeam,
 ) -> Int32:
     best = np.zeros(graph.vertices, np.int32)
     best_cost = (1 << 62, 0)

@@ -35,7 +35,7 @@ from mapper.limits.use import (
     weight_of_excess,
 )
 from mapper.runtime.monitor import Monitor
-from mapper.runtime.threads import Team
+from mapper.runtime.threads import ThreadTeam
 from storage.graph import Graph
 
 ATTEMPTS = 7
@@ -94,7 +94,7 @@ def partition_within(
     attempts: int,
     memory: int,
     seed: int,
-    team: Team,
+    team: ThreadTeam,
     monitor: Monitor,
 ) -> tuple[NDArray[np.int32], int, Folded]:
     """Parts within all limits.

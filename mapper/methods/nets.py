@@ -13,7 +13,7 @@ from mapper.hypergraph.steps import NetTask, partition_nets, refine_trees
 from mapper.limits.combined import Folded
 from mapper.methods.steps import Int32, Method, Run
 from mapper.runtime.checkpoint import Checkpoint
-from mapper.runtime.threads import Team
+from mapper.runtime.threads import ThreadTeam
 from mapper.scoring.stage_costs import StageCosts
 
 
@@ -57,7 +57,7 @@ class Nets(Method):
                 return core
             mesh = run.mesh(core, self._capacity)
 
-            def within(found: Int32, team: Team) -> Int32:
+            def within(found: Int32, team: ThreadTeam) -> Int32:
                 return (
                     found if run.plain else within_limits(run.job, found, core, run.monitor, team)
                 )

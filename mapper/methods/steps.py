@@ -21,7 +21,7 @@ from mapper.runtime.context import Context
 from mapper.runtime.memory_plan import Plan
 from mapper.runtime.monitor import Monitor
 from mapper.runtime.stopping import Keep
-from mapper.runtime.threads import Team
+from mapper.runtime.threads import ThreadTeam
 from mapper.scoring.stage_costs import StageCosts
 from mapper.settings import Settings
 from storage.graph import Graph
@@ -51,7 +51,7 @@ class Run:
     steps: Checkpoint
     scratch: Scratch
     monitor: Monitor
-    team: Team
+    team: ThreadTeam
 
     @property
     def context(self) -> Context:
@@ -100,7 +100,7 @@ class Run:
         item = self.job.items.item
         self.monitor.stop.keep(lambda team: make(team)[item])
 
-    def place_items(self, cell: Int32, part: Int32, team: Team | None = None) -> Int32:
+    def place_items(self, cell: Int32, part: Int32, team: ThreadTeam | None = None) -> Int32:
         """The core of everything that has a part; `cell` is the core of every part.
 
         team : instead of that of the run

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from mapper.graph.affinity import sum_by_part
 from mapper.graph.csr import Chunk
 from mapper.graph.rows import Rows
-from mapper.runtime.threads import Spares, Team
+from mapper.runtime.threads import ThreadTeam, WorkspacePool
 
 ROUNDS = 24  # times in a pass that moves take effect; fewer at once leave longer waits for room
 SWAPS_TRIED = 16  # waiting vertices that are looked at for a partner
@@ -169,11 +169,13 @@ class SeekCut(Seeker):
     """The part that a vertex is connected to most."""
 
     def __init__(self, parts: int) -> None:
-        self._spares = Spares(lambda: (np.zeros(parts, np.int32), np.empty(parts, np.int32)))
+        self._workspaces = WorkspacePool(
+            lambda: (np.zeros(parts, np.int32), np.empty(parts, np.int32))
+        )
 
     def seek(self, chunk: Chunk, part: NDArray[np.int32], load: NDArray[np.int64]) -> Moves:
         table = np.empty((4, chunk.vertices), np.int32)
-        with self._spares.borrow() as (pull, touched):
+        with self._workspaces.borrow() as (pull, touched):
             found, outside, everything = _best_moves(chunk, part, load, pull, touched, table)
         return Moves(table[:, :found], outside, everything)
 
@@ -194,7 +196,7 @@ def refine_round(
     floor: NDArray[np.int64],
     seed: int,
     index: int,
-    team: Team,
+    team: ThreadTeam,
     advance: Callable[[int], None] = lambda done: None,
     seeker: Seeker | None = None,
 ) -> Round:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from mapper.graph.csr import Csr
 from mapper.graph.rows import Rows
 from mapper.partitioning.multilevel_bisection import BisectionEffort, bisect_graph
-from mapper.runtime.threads import Team
+from mapper.runtime.threads import ThreadTeam
 
 GATHERED_BYTES = 8  # of an entry: id and weight
 
@@ -190,7 +190,7 @@ def split_parts(
     cores: NDArray[np.int64],
     how: Splitting,
     memory: int,
-    team: Team,
+    team: ThreadTeam,
     advance: Callable[[int], None] = lambda done: None,
 ) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
     """Cut all parts until none has too many cores.

@@ -34,7 +34,7 @@ from mapper.runtime.context import Context
 from mapper.runtime.memory_plan import FILL
 from mapper.runtime.monitor import Monitor
 from mapper.runtime.sample import sample_of
-from mapper.runtime.threads import Team
+from mapper.runtime.threads import ThreadTeam
 from storage.graph import Graph
 from storage.scratch.scratch import Scratch
 
@@ -221,7 +221,7 @@ def balanced(
 
 
 def open_rows(
-    graph: Graph, shift: int, held: bool, scratch: Scratch, monitor: Monitor, team: Team
+    graph: Graph, shift: int, held: bool, scratch: Scratch, monitor: Monitor, team: ThreadTeam
 ) -> Rows:
     """The graph as the passes read it: held in memory, or copied to scratch once.
 

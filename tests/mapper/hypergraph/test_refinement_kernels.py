@@ -23,7 +23,7 @@ from mapper.hypergraph.partition import PartitionEffort, partition_hypergraph
 from mapper.hypergraph.rebisection import PairEffort, cut_pairs_anew
 from mapper.hypergraph.tree_refinement import TreeEffort, refine_by_trees
 from mapper.hypergraph.trees import _change, _put, anneal_trees, new_trees
-from mapper.runtime.threads import Team
+from mapper.runtime.threads import ThreadTeam
 from tests.twins import hypergraph as naive
 
 SEEDS = range(10)
@@ -129,7 +129,7 @@ def test_groups_are_found() -> None:
     assert connectivity(graph, side, 2) == 2
     part = partition_by_bisection(graph, 4, 13, effort, np.random.default_rng(1))
     assert connectivity(graph, part, 4) == 4
-    with Team(1) as team:
+    with ThreadTeam(1) as team:
         whole = PartitionEffort(effort, Search(3, 25, 100), 1, 10)
         part = partition_hypergraph(graph, 4, 13, whole, 5, team)
     assert connectivity(graph, part, 4) == 4
@@ -143,7 +143,7 @@ def test_pairs_cut_anew_never_lose_whatever_the_threads() -> None:
     seen = []
     for threads in (1, 3):
         part = start.copy()
-        with Team(threads) as team:
+        with ThreadTeam(threads) as team:
             won = cut_pairs_anew(graph, part, room, PairEffort(6, Effort(2, 2, 50)), 7, team)
         assert connectivity(graph, start, 6) - connectivity(graph, part, 6) == won > 0
         assert np.all(np.bincount(part, minlength=6) <= room)
