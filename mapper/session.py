@@ -105,7 +105,7 @@ def mapped(
         plan = make_plan(network, chip, settings)
         listener.planned(plan)
         if plan.sample is not None and plan.sample.thin:
-            listener.note(f"note: {plan.sample.told(enough_memory(network, chip, settings))}")
+            listener.note(f"note: {plan.sample.describe(enough_memory(network, chip, settings))}")
         constraints = None
         if request.constraints is not None:
             count = 0 if helpers is None else helpers.count

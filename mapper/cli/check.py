@@ -80,7 +80,7 @@ def run(options: argparse.Namespace) -> int:
     table = columns(f"{options.network.name} on {chip.name}", heads, rows)
     common.emit(options, result, [table, planned(plan)])
     if sample is not None:
-        common.say(options, f"note: {sample.told(enough)}")
+        common.say(options, f"note: {sample.describe(enough)}")
     if plan.shortage:
         common.complain(f"does not fit: {plan.shortage}")
         fits = False

@@ -95,13 +95,15 @@ def run(options: argparse.Namespace) -> int:
             )
         common.compile_kernels(options, f"place/{options.preset}")
 
-        def better(x: NDArray[np.int32], y: NDArray[np.int32]) -> None:
+        def on_better(x: NDArray[np.int32], y: NDArray[np.int32]) -> None:
             core = (y * chip.width + x).astype(np.int32)
             stop.keep(lambda _: core)
 
         def placed() -> None:
-            better(
-                *place_groups(groups, chip, settings, monitor, options.time_limit, better=better)
+            on_better(
+                *place_groups(
+                    groups, chip, settings, monitor, options.time_limit, on_better=on_better
+                )
             )
 
         with suppress(KeyboardInterrupt):

@@ -92,7 +92,7 @@ def run(options: argparse.Namespace) -> int:
         report = read_report(output)
         require_same(report, output, run_here)
         common.say(options, f"{output}: is complete already")
-        return _tell(options, report, output)
+        return _print_results(options, report, output)
     tuning.tell_unread(options, settings)
     constraint_file = common.constraints_of(options)
     run_here["constraints"] = None if constraint_file is None else constraint_file.raw.hex()
@@ -140,11 +140,11 @@ def run(options: argparse.Namespace) -> int:
         common.complain(f"interrupted {when}: this is the best mapping found so far")
     elif interrupted:
         common.complain("interrupted while results were written: the mapping is complete")
-    code = _tell(options, report, output)
+    code = _print_results(options, report, output)
     return INTERRUPTED if interrupted else code
 
 
-def _tell(options: argparse.Namespace, report: dict[str, Any], output: Path) -> int:
+def _print_results(options: argparse.Namespace, report: dict[str, Any], output: Path) -> int:
     """The report on stdout."""
     from mapper.report.make import PAGE
     from mapper.results.activity import traffic_in

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from threading import BoundedSemaphore
 
@@ -14,6 +13,7 @@ from chipsim.traffic.pairs import PairSums
 from mapper.graph.csr import Subgraph
 from mapper.graph.rows import Rows
 from mapper.graph.sampled_contraction import _kept, sampling_threshold
+from mapper.runtime.callbacks import Advance, ignore
 from mapper.runtime.memory_plan import GROUP_BYTES, LEAST_MATRICES, MATRIX_BYTES
 from mapper.runtime.threads import ThreadTeam, WorkspacePool
 
@@ -74,7 +74,7 @@ def group_traffic(
     memory: int,
     scratch: Path,
     team: ThreadTeam,
-    advance: Callable[[int], None] = lambda done: None,
+    advance: Advance = ignore,
 ) -> Subgraph:
     """The graph of groups in memory; traffic within a group is left out.
 
@@ -105,7 +105,7 @@ def _by_matrix(
     parts: int,
     most: int,
     team: ThreadTeam,
-    advance: Callable[[int], None],
+    advance: Advance,
 ) -> Pairs:
     """Traffic by matrices, at most `most` of them, each used by one thread at a time."""
     turn = BoundedSemaphore(most)
@@ -141,7 +141,7 @@ def _by_pairs(
     memory: int,
     scratch: Path,
     team: ThreadTeam,
-    advance: Callable[[int], None],
+    advance: Advance,
 ) -> Pairs:
     threshold = sampling_threshold(rows, memory // GROUP_BYTES, team)
     pairs = PairSums(parts, scratch)

@@ -14,7 +14,6 @@ depends on a hash of the two ids, so both rows of a pair agree.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from itertools import pairwise
 
 import numpy as np
@@ -22,6 +21,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from mapper.graph.rows import HeldRows, Rows
+from mapper.runtime.callbacks import Advance, ignore
 from mapper.runtime.random import mixed
 from mapper.runtime.threads import ThreadTeam, WorkspacePool
 
@@ -122,7 +122,7 @@ def _close_up(start, used, ids, weights, shift, indptr):
 
 
 def sampling_threshold(
-    rows: Rows, entries: int, team: ThreadTeam, advance: Callable[[int], None] = lambda done: None
+    rows: Rows, entries: int, team: ThreadTeam, advance: Advance = ignore
 ) -> int:
     """The threshold t for which about `entries` entries are kept; 1 keeps all.
 
@@ -175,7 +175,7 @@ def contract_sampled(
     threshold: int,
     seed: int,
     team: ThreadTeam,
-    advance: Callable[[int], None] = lambda done: None,
+    advance: Advance = ignore,
 ) -> HeldRows:
     """The graph of clusters, in memory, from a sample with the given threshold.
 

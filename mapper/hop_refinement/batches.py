@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 from numba import njit
@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from mapper.graph.rows import HeldRows, Rows
 from mapper.hop_refinement.mesh import Mesh
 from mapper.hop_refinement.pairwise_fm import Batch, exchange_round
+from mapper.runtime.callbacks import Advance, ignore
 from mapper.runtime.threads import ThreadTeam
 
 ROW_BYTES = 8  # of an entry: id and weight
@@ -36,7 +37,7 @@ def batches(
     memory: int,
     turned: bool,
     team: ThreadTeam,
-    advance: Callable[[int], None] = lambda done: None,
+    advance: Advance = ignore,
 ) -> Iterator[Batch]:
     """All cores of a mesh in as few batches as the memory allows: one, if the rows are held.
 

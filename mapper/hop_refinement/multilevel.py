@@ -27,6 +27,7 @@ from mapper.partitioning.kway_refinement import SeekCut, Seeker, refine_round
 from mapper.partitioning.label_propagation import cluster_vertices
 from mapper.partitioning.multilevel_bisection import BisectionEffort
 from mapper.partitioning.recursive_splitting import Splitting, split_parts
+from mapper.runtime.callbacks import ignore
 from mapper.runtime.threads import ThreadTeam
 
 SHRINK = 2.5  # a cluster is at most this times the mean vertex; more makes worse levels
@@ -41,7 +42,8 @@ FM_PASSES = 2  # of each exchange
 SETTLED = 20  # exchanges end when one saves less than one in so many hops that the first saved
 
 Int32 = NDArray[np.int32]
-Told = Callable[[Rows, Int32], None]
+OnLevel = Callable[[Rows, Int32], None]
+"""Gets a level, and the core of every vertex of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,10 +177,6 @@ def _seeker(rows: Rows, mesh: Mesh, fixed: NDArray[np.bool_] | None) -> Seeker:
     return SeekHops(mesh, rows.sizes, fixed)
 
 
-def _silent(graph: Rows, core: Int32) -> None:
-    pass
-
-
 def uncoarsen(
     levels: Levels,
     core: Int32,
@@ -186,15 +184,15 @@ def uncoarsen(
     effort: Effort,
     seed: int,
     team: ThreadTeam,
-    told: Told = _silent,
+    on_level: OnLevel = ignore,
 ) -> Int32:
     """Refine on every level, from the coarsest on; returns the core of every vertex of the finest.
 
-    core : of the vertices of the coarsest level; told : gets each level with what it ends with
+    core : of the vertices of the coarsest level; on_level : gets each level with what it ends with
     """
     for depth in range(len(levels.graphs) - 1, -1, -1):
         core = _refined(levels, depth, core, mesh, effort, seed, team)
-        told(levels.graphs[depth], core)
+        on_level(levels.graphs[depth], core)
         if depth:
             core = core[levels.clusters[depth - 1]]
     return core
@@ -231,12 +229,12 @@ def refine_levels(
     effort: Effort,
     seed: int,
     team: ThreadTeam,
-    told: Told = _silent,
+    on_level: OnLevel = ignore,
 ) -> Int32:
     """Refine a placement of the coarsest level, or one made by bisection with the mesh, whichever
     is better there; then all finer levels. Returns the core of every vertex of the finest.
 
-    core : of the vertices of the coarsest level; told : gets each level with what it ends with
+    core : of the vertices of the coarsest level; on_level : gets each level with what it ends with
     """
     top = Levels([levels.coarsest], [])
     starts = [core]
@@ -244,8 +242,8 @@ def refine_levels(
         starts.append(place_by_dual_bisection(levels.coarsest, mesh, seed))
     found = [uncoarsen(top, start, mesh, effort, seed, team) for start in starts]
     core = min(found, key=lambda one: merit(levels.coarsest, one, mesh, team))
-    told(levels.coarsest, core)
+    on_level(levels.coarsest, core)
     if not levels.clusters:
         return core
     below = Levels(levels.graphs[:-1], levels.clusters[:-1])
-    return uncoarsen(below, core[levels.clusters[-1]], mesh, effort, seed, team, told)
+    return uncoarsen(below, core[levels.clusters[-1]], mesh, effort, seed, team, on_level)

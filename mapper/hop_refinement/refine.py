@@ -24,10 +24,10 @@ from mapper.hop_refinement.multilevel import SETTLED, Effort, Levels, refine_lev
 from mapper.hop_refinement.partners import pairs_of
 from mapper.hop_refinement.v_cycle import refine_by_chains
 from mapper.partitioning.kway_refinement import refine_round
+from mapper.runtime.callbacks import OnMapping, ignore
 from mapper.runtime.checkpoint import Arrays
 from mapper.runtime.context import Context
 from mapper.runtime.memory_plan import HELD_BYTES, Plan
-from mapper.runtime.stopping import Better
 from mapper.scoring.stage_costs import estimate
 from mapper.settings import Settings
 
@@ -62,15 +62,13 @@ def level_effort(settings: Settings, plan: Plan, entries: int, proposals: int) -
     return Effort(plan.gathered, HELD_BYTES * plan.sampled, rounds, cooling, plan.chains)
 
 
-def unseen(core: NDArray[np.int32]) -> None:
-    """What nobody keeps."""
-
-
-def refine_mapping(mapped: Mapped, context: Context, better: Better = unseen) -> NDArray[np.int32]:
+def refine_mapping(
+    mapped: Mapped, context: Context, on_better: OnMapping = ignore
+) -> NDArray[np.int32]:
     """The core of every vertex, with fewer hops; no core holds more than it may.
 
-    better : gets the core of every vertex after each step, and on each level; on coarse ones cores
-        may hold more than they may in the end
+    on_better : gets the core of every vertex after each step, and on each level; on coarse ones
+        cores may hold more than they may in the end
     """
     settings, plan, steps, monitor, team = context
     rows, mesh = mapped.levels.finest, mapped.mesh
@@ -87,7 +85,7 @@ def refine_mapping(mapped: Mapped, context: Context, better: Better = unseen) ->
 
         arrays = steps.run_once(name, once)
         core = arrays["core"]
-        better(core)
+        on_better(core)
         return int(arrays["number"][0])
 
     effort = level_effort(settings, plan, rows.entries, settings.proposals)
@@ -104,22 +102,22 @@ def refine_mapping(mapped: Mapped, context: Context, better: Better = unseen) ->
         def climb(core: NDArray[np.int32] = core) -> Arrays:
             seen: list[tuple[int, int]] = []  # the coarsest level first
 
-            def told(graph: Rows, core: NDArray[np.int32]) -> None:
+            def on_level(graph: Rows, core: NDArray[np.int32]) -> None:
                 found = estimate(graph, core, team, (mesh.column, mesh.row))
                 seen.append((int(found.cut), int(found.hops)))
                 finer = len(mapped.levels.graphs) - len(seen)
                 for cluster in reversed(mapped.levels.clusters[:finer]):
                     core = core[cluster]
-                better(core)
+                on_better(core)
 
             found = refine_levels(
-                mapped.levels, core, mesh, effort, settings.seed_of(7), team, told
+                mapped.levels, core, mesh, effort, settings.seed_of(7), team, on_level
             )
             return {"core": found, "seen": np.array(seen, np.int64).ravel()}
 
         arrays = steps.run_once("uncoarsen", climb)
         core = arrays["core"]
-        better(core)
+        on_better(core)
         pairs = arrays["seen"].reshape(-1, 2).tolist()
         for level, (cut, hops) in zip(monitor.levels[::-1], pairs, strict=True):
             monitor.observer.on_level(level, cut, hops, placed=mesh.most != CUT)

@@ -49,7 +49,7 @@ def refine_within(
     exact = folded.exact and not job.watched
     limits, weight = job.load.limits, weight_of_excess(job.load.limits)
 
-    def better(found: NDArray[np.int32]) -> None:
+    def on_better(found: NDArray[np.int32]) -> None:
         def kept(team: ThreadTeam) -> NDArray[np.int32]:
             item = job.items.item
             if exact:
@@ -60,7 +60,7 @@ def refine_within(
 
         monitor.stop.keep(kept)
 
-    found = refine_mapping(Mapped(levels, place, mesh), context, better)
+    found = refine_mapping(Mapped(levels, place, mesh), context, on_better)
     if exact:
         return found
     use = job.load.count(found[job.items.item], job.chip.cores, team)

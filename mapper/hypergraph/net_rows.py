@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import numpy as np
 from numba import njit
@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from mapper.graph.csr import Subgraph
 from mapper.hypergraph.hypergraph import Hypergraph, Int32, Int64, make_hypergraph
+from mapper.runtime.callbacks import Advance, ignore
 from mapper.runtime.threads import ThreadTeam
 from storage.store.network import RATE, NetworkFile
 
@@ -76,7 +77,7 @@ def read_nets(
     network: NetworkFile,
     sizes: Int64,
     team: ThreadTeam,
-    advance: Callable[[int], None] = lambda done: None,
+    advance: Advance = ignore,
 ) -> Hypergraph:
     """All nets of a network, in memory.
 

@@ -9,7 +9,6 @@ Neurons take turns, a third of them at a time, so that few move against each oth
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -23,6 +22,7 @@ from mapper.graph.rows import Rows
 from mapper.hypergraph.hypergraph import Int32, Int64
 from mapper.hypergraph.net_rows import NetReader, _add_nets, traffic_of
 from mapper.partitioning.kway_refinement import move_in_order
+from mapper.runtime.callbacks import Advance, ignore
 from mapper.runtime.threads import ThreadTeam, WorkspacePool
 
 TURNS = 3  # in which neurons move
@@ -64,7 +64,7 @@ def refine_streamed(
     seed: int,
     index: int,
     team: ThreadTeam,
-    advance: Callable[[int], None] = lambda done: None,
+    advance: Advance = ignore,
 ) -> tuple[int, int]:
     """One pass; `part` changes in place. Returns the moves, and the connectivity before the last
     turn of them. No part that is within its room is filled beyond it."""

@@ -62,8 +62,8 @@ class Nets(Method):
                     found if run.plain else within_limits(run.job, found, core, run.monitor, team)
                 )
 
-            def better(found: Int32) -> None:
+            def on_better(found: Int32) -> None:
                 run.keep(lambda team: within(found, team))
 
-            found = refine_trees(self._nets, core, mesh, run.context, better)
+            found = refine_trees(self._nets, core, mesh, run.context, on_better)
             return within(found, run.team)

@@ -15,14 +15,14 @@ from mapper.graph.rows import Rows, weight_shift
 from mapper.graph.sparsification import thin
 from mapper.hop_refinement.mesh import Mesh
 from mapper.hop_refinement.multilevel import Levels, coarsen, first_parts
-from mapper.hop_refinement.refine import Mapped, level_effort, refine_mapping, unseen
+from mapper.hop_refinement.refine import Mapped, level_effort, refine_mapping
 from mapper.hop_refinement.repair_limits import refine_within
 from mapper.hypergraph.steps import refine_streamed_nets
 from mapper.limits.combined import Folded, Resized
 from mapper.methods.steps import Int32, Method, Run
 from mapper.partitioning.streamed import Task, balanced, numbered, open_rows, partition_streamed
+from mapper.runtime.callbacks import OnMapping, ignore
 from mapper.runtime.checkpoint import Arrays, Checkpoint
-from mapper.runtime.stopping import Better
 from mapper.scoring.stage_costs import StageCosts
 
 
@@ -87,10 +87,10 @@ class Streamed(Method):
             if run.plain:
                 mesh = run.mesh(core, run.folded.capacity)
 
-                def better(core: Int32) -> None:
+                def on_better(core: Int32) -> None:
                     run.keep(lambda _: self._balanced(core))
 
-                return self._refined(core, mesh, run.chip.usable.ravel(), better)
+                return self._refined(core, mesh, run.chip.usable.ravel(), on_better)
             return refine_within(
                 run.job, self._folded, self._rows, core, run.constraints, run.context
             )
@@ -141,13 +141,13 @@ class Streamed(Method):
             return part, parts
 
     def _refined(
-        self, core: Int32, mesh: Mesh, usable: NDArray[np.bool_], better: Better = unseen
+        self, core: Int32, mesh: Mesh, usable: NDArray[np.bool_], on_better: OnMapping = ignore
     ) -> Int32:
         """The core of every item, within the capacity.
 
-        usable : of every core of the mesh; better : see `refine_mapping`
+        usable : of every core of the mesh; on_better : see `refine_mapping`
         """
         run = self._run
         mapped = Mapped(self._levels, core, mesh, run.plan.levels)
-        core = refine_mapping(mapped, run.context, better)
+        core = refine_mapping(mapped, run.context, on_better)
         return balanced(self._task(run.folded), core, usable, run.team.threads)

@@ -12,7 +12,6 @@ Where a vertex is best off is told by a `Seeker`: the one here goes by the cut, 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -22,6 +21,7 @@ from numpy.typing import NDArray
 from mapper.graph.affinity import sum_by_part
 from mapper.graph.csr import Chunk
 from mapper.graph.rows import Rows
+from mapper.runtime.callbacks import Advance, ignore
 from mapper.runtime.threads import ThreadTeam, WorkspacePool
 
 ROUNDS = 24  # times in a pass that moves take effect; fewer at once leave longer waits for room
@@ -197,7 +197,7 @@ def refine_round(
     seed: int,
     index: int,
     team: ThreadTeam,
-    advance: Callable[[int], None] = lambda done: None,
+    advance: Advance = ignore,
     seeker: Seeker | None = None,
 ) -> Round:
     """Look at all vertices once, chunks in random order; `part` changes in place.

@@ -9,7 +9,6 @@ depends on the rounds, not on the threads.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -18,6 +17,7 @@ from numpy.typing import NDArray
 
 from mapper.graph.affinity import sum_by_part
 from mapper.graph.rows import Rows
+from mapper.runtime.callbacks import Advance, ignore
 from mapper.runtime.random import mixed
 from mapper.runtime.threads import ThreadTeam, WorkspacePool
 
@@ -120,7 +120,7 @@ def cluster_vertices(
     rounds: int,
     seed: int,
     team: ThreadTeam,
-    advance: Callable[[int], None] = lambda done: None,
+    advance: Advance = ignore,
 ) -> tuple[NDArray[np.int32], int]:
     """Clusters of size at most `limit` (single vertices may be larger).
 
@@ -147,7 +147,7 @@ def propagate(
     seed: int,
     index: int,
     team: ThreadTeam,
-    advance: Callable[[int], None] = lambda done: None,
+    advance: Advance = ignore,
 ) -> int:
     """One round of label propagation over all vertices, chunks in random order; returns moves."""
     n = rows.vertices

@@ -7,7 +7,6 @@ asked for. All of that happens by one thread for each part, all threads at work.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -17,6 +16,7 @@ from numpy.typing import NDArray
 from mapper.graph.csr import Csr
 from mapper.graph.rows import Rows
 from mapper.partitioning.multilevel_bisection import BisectionEffort, bisect_graph
+from mapper.runtime.callbacks import Advance, ignore
 from mapper.runtime.threads import ThreadTeam
 
 GATHERED_BYTES = 8  # of an entry: id and weight
@@ -191,7 +191,7 @@ def split_parts(
     how: Splitting,
     memory: int,
     team: ThreadTeam,
-    advance: Callable[[int], None] = lambda done: None,
+    advance: Advance = ignore,
 ) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
     """Cut all parts until none has too many cores.
 

@@ -34,7 +34,6 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 Result = TypeVar("Result")
 Keep: TypeAlias = "Callable[[ThreadTeam], NDArray[np.int32]]"
-Better: TypeAlias = "Callable[[NDArray[np.int32]], None]"
 
 _left: list[Event] = []  # set when a thread that was left behind has ended
 _open: list[ExitStack] = []  # what they work with
