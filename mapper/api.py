@@ -160,7 +160,7 @@ def _map(request: MapRequest, folder: Path, progress: Progress | None) -> Networ
             _loads=Loads.of(session.mapping.traffic),
             _log=(folder / LOG).read_text(encoding="utf-8"),
             _placed=session.mapping.core,
-            _helpers=session.helpers,
+            _relays=session.relays,
             _constraints=None if request.constraints is None else request.constraints.raw,
             _network=NamelessFile(session.network.path) if session.imported else None,
         )

@@ -30,7 +30,7 @@ from mapper.graph.contraction import contract
 from mapper.graph.csr import Subgraph
 from mapper.limits.axons import make_job
 from mapper.limits.capacity import require_fit
-from mapper.limits.combined import fold
+from mapper.limits.combined import combine_capacity
 from mapper.limits.constraints import Constraints
 from mapper.methods.classic import Classic
 from mapper.methods.nets import Nets
@@ -93,10 +93,12 @@ def map_network(
                         network, job.items.item, job.items.count, scratch, "together",
                         settings.memory_bytes // 4, plan.threads,
                     )  # fmt: skip
-            folded = fold(job.demands(), job.load.limits, np.zeros(2), chip.usable_count)
+            combined = combine_capacity(
+                job.demands(), job.load.limits, np.zeros(2), chip.usable_count
+            )
             run = Run(
-                network, graph, chip, constraints, job, folded, settings, plan, Checkpoint(scratch),
-                scratch, monitor, team,
+                network, graph, chip, constraints, job, combined, settings, plan,
+                Checkpoint(scratch), scratch, monitor, team,
             )  # fmt: skip
             method = _method(run)
             costs.append(method.costs)

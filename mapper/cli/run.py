@@ -121,10 +121,10 @@ def run(options: argparse.Namespace) -> int:
             Monitor(console, options.verbose, folder / LOG, stop=stop) as monitor,
             mapped(request, place, monitor, common.listener(options)) as session,
         ):
-            mapping, report, helpers = session.mapping, session.report, session.helpers
+            mapping, report, relays = session.mapping, session.report, session.relays
 
         def write() -> None:
-            write_results(folder, report, mapping, chip, helpers)
+            write_results(folder, report, mapping, chip, relays)
             loads = Loads.of(mapping.traffic)
             write_page(folder / PAGE, [make_view(real_path(output).name, report, loads)])
             if constraint_file is not None:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from mapper.graph.rows import HeldRows, Rows
 from mapper.hop_refinement.mesh import Mesh
-from mapper.hop_refinement.pairwise_fm import Batch, exchange_round
+from mapper.hop_refinement.pairwise_fm import Batch, pairwise_fm_round
 from mapper.runtime.callbacks import Advance, ignore
 from mapper.runtime.threads import ThreadTeam
 
@@ -91,7 +91,7 @@ def batches(
         yield Batch(wanted, offset, degree, ids, weights)
 
 
-def exchange_batches(
+def pairwise_fm_batches(
     found_batches: Iterable[Batch],
     mesh: Mesh,
     core: NDArray[np.int32],
@@ -104,12 +104,12 @@ def exchange_batches(
 ) -> tuple[int, int]:
     """All pairs of cores once, as far as both are in one batch; `core` changes in place.
 
-    found_batches : see `batches`; the others : see `exchange_round`
+    found_batches : see `batches`; the others : see `pairwise_fm_round`
 
     Returns the moves, and about the hops that they saved.
     """
     moved = saved = 0
     for batch in found_batches:
-        found = exchange_round(batch, mesh, core, sizes, sets, passes, rng, team, fixed)
+        found = pairwise_fm_round(batch, mesh, core, sizes, sets, passes, rng, team, fixed)
         moved, saved = moved + found[0], saved + found[1]
     return moved, saved

@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from mapper.graph.rows import HeldRows, Rows
 from mapper.graph.sampled_contraction import contract_sampled
 from mapper.hop_refinement.annealing import Cooling, anneal_mapping
-from mapper.hop_refinement.batches import batches, exchange_batches
-from mapper.hop_refinement.dual_recursive import place_by_dual_bisection
+from mapper.hop_refinement.batches import batches, pairwise_fm_batches
+from mapper.hop_refinement.dual_recursive import place_by_dual_recursive_bipartitioning
 from mapper.hop_refinement.gains import SeekHops
 from mapper.hop_refinement.hop_cost import price
 from mapper.hop_refinement.mesh import CUT, Mesh
@@ -130,21 +130,21 @@ def first_parts(
             cores = np.array([parts], np.int64)
             how = Splitting(1, capacity, FIRST, (seed + index) % 2**31)
             part, _ = split_parts(rows, whole, cores, how, effort.gathered, alone)
-            exchange(rows, part, mesh, effort.rounds, effort.gathered, seed + index, alone)
-            return *merit(rows, part, mesh, alone), part
+            pairwise_fm(rows, part, mesh, effort.rounds, effort.gathered, seed + index, alone)
+            return *objective_key(rows, part, mesh, alone), part
 
     count = max(1, min(starts, STARTS_ENTRIES // max(1, rows.entries)))
     part = min(team.map(start, range(count)), key=lambda one: one[:2])[2]
     return uncoarsen(Levels([rows], []), part, mesh, effort, seed, team)
 
 
-def merit(rows: Rows, core: Int32, mesh: Mesh, team: ThreadTeam) -> tuple[int, int]:
+def objective_key(rows: Rows, core: Int32, mesh: Mesh, team: ThreadTeam) -> tuple[int, int]:
     """What cores hold beyond their room, and the hops: the smaller the better."""
     load = np.bincount(core, weights=rows.sizes, minlength=mesh.room.size).astype(np.int64)
     return int(np.maximum(load - mesh.room, 0).sum()), price(rows, core, mesh, team)
 
 
-def exchange(
+def pairwise_fm(
     rows: Rows,
     core: Int32,
     mesh: Mesh,
@@ -163,7 +163,9 @@ def exchange(
         rng = np.random.default_rng([seed, index])
         sets = pairs_of(rows, core, mesh, True, team)
         some = batches(rows, core, mesh, memory, index % 2 == 1, team)
-        _, won = exchange_batches(some, mesh, core, rows.sizes, sets, FM_PASSES, rng, team, fixed)
+        _, won = pairwise_fm_batches(
+            some, mesh, core, rows.sizes, sets, FM_PASSES, rng, team, fixed
+        )
         saved += won
         first = first or won
         if won * SETTLED <= first:
@@ -217,8 +219,8 @@ def _refined(
                 rows, start, mesh.room, np.zeros_like(mesh.room), seed + depth, index, team,
                 seeker=_seeker(rows, mesh, fixed),
             )  # fmt: skip
-    core = min(starts, key=lambda one: merit(rows, one, mesh, team))
-    exchange(rows, core, mesh, effort.rounds, effort.gathered, seed + 100 * depth, team, fixed)
+    core = min(starts, key=lambda one: objective_key(rows, one, mesh, team))
+    pairwise_fm(rows, core, mesh, effort.rounds, effort.gathered, seed + 100 * depth, team, fixed)
     return core
 
 
@@ -239,9 +241,9 @@ def refine_levels(
     top = Levels([levels.coarsest], [])
     starts = [core]
     if mesh.most != CUT and isinstance(levels.coarsest, HeldRows):
-        starts.append(place_by_dual_bisection(levels.coarsest, mesh, seed))
+        starts.append(place_by_dual_recursive_bipartitioning(levels.coarsest, mesh, seed))
     found = [uncoarsen(top, start, mesh, effort, seed, team) for start in starts]
-    core = min(found, key=lambda one: merit(levels.coarsest, one, mesh, team))
+    core = min(found, key=lambda one: objective_key(levels.coarsest, one, mesh, team))
     on_level(levels.coarsest, core)
     if not levels.clusters:
         return core

@@ -134,7 +134,7 @@ def _settle(pairs, members, start, core, side, side_start):
     return moved
 
 
-def exchange_round(
+def pairwise_fm_round(
     batch: Batch,
     mesh: Mesh,
     core: Int32,

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from mapper.graph.rows import Rows
 from mapper.hop_refinement.annealing import Cooling
-from mapper.hop_refinement.batches import batches, exchange_batches
+from mapper.hop_refinement.batches import batches, pairwise_fm_batches
 from mapper.hop_refinement.gains import SeekHops
 from mapper.hop_refinement.hop_cost import price
 from mapper.hop_refinement.mesh import CUT, Mesh
@@ -89,17 +89,18 @@ def refine_mapping(
         return int(arrays["number"][0])
 
     effort = level_effort(settings, plan, rows.entries, settings.proposals)
-    cycle_effort = level_effort(settings, plan, rows.entries, settings.cycle_proposals)
+    v_cycle_effort = level_effort(settings, plan, rows.entries, settings.cycle_proposals)
     most = settings.hop_budget // max(1, rows.entries)
     passes, rounds = min(settings.hop_passes, most), min(settings.exchanges, most)
     if mesh.most == CUT:
         passes = 0  # they were part of partitioning
-    cycles = plan.cycles
+    v_cycles = plan.cycles
     if mapped.on_levels:
         passes = rounds = 0
-        cycles = plan.cycles if settings.cycle_proposals else 0  # else they would do the same again
+        # without annealing they would do the same again
+        v_cycles = plan.cycles if settings.cycle_proposals else 0
 
-        def climb(core: NDArray[np.int32] = core) -> Arrays:
+        def uncoarsen(core: NDArray[np.int32] = core) -> Arrays:
             seen: list[tuple[int, int]] = []  # the coarsest level first
 
             def on_level(graph: Rows, core: NDArray[np.int32]) -> None:
@@ -115,7 +116,7 @@ def refine_mapping(
             )
             return {"core": found, "seen": np.array(seen, np.int64).ravel()}
 
-        arrays = steps.run_once("uncoarsen", climb)
+        arrays = steps.run_once("uncoarsen", uncoarsen)
         core = arrays["core"]
         on_better(core)
         pairs = arrays["seen"].reshape(-1, 2).tolist()
@@ -138,27 +139,31 @@ def refine_mapping(
     first = 0
     for index in range(rounds):
 
-        def exchange(core: NDArray[np.int32], index: int = index) -> tuple[NDArray[np.int32], int]:
+        def pairwise_fm(
+            core: NDArray[np.int32], index: int = index
+        ) -> tuple[NDArray[np.int32], int]:
             rng = np.random.default_rng([settings.seed_of(9), index])
             sets = pairs_of(rows, core, mesh, rounds >= WORTH_A_CORNER, team)
             some = batches(rows, core, mesh, plan.gathered, index % 2 == 1, team, monitor.advance)
-            moved, saved = exchange_batches(some, mesh, core, rows.sizes, sets, 1, rng, team, fixed)
+            moved, saved = pairwise_fm_batches(
+                some, mesh, core, rows.sizes, sets, 1, rng, team, fixed
+            )
             monitor.note(f"exchange {index + 1}: {moved:,} moves")
             return core, saved
 
-        saved = step(f"exchange {index}", exchange)
+        saved = step(f"exchange {index}", pairwise_fm)
         first = first or saved
         if saved * SETTLED <= first:
             break
-    before = price(rows, core, mesh, team) if cycles else 0
-    for index in range(cycles):
+    before = price(rows, core, mesh, team) if v_cycles else 0
+    for index in range(v_cycles):
 
-        def cycle(core: NDArray[np.int32], index: int = index) -> tuple[NDArray[np.int32], int]:
+        def v_cycle(core: NDArray[np.int32], index: int = index) -> tuple[NDArray[np.int32], int]:
             seed = settings.seed_of(10 + index)
-            found = refine_by_chains(rows, core, mesh, cycle_effort, seed, team, fixed)
+            found = refine_by_chains(rows, core, mesh, v_cycle_effort, seed, team, fixed)
             return found, price(rows, found, mesh, team)
 
-        after = step(f"cycle {index}", cycle)
+        after = step(f"cycle {index}", v_cycle)
         gain = 1 - after / max(1, before)
         monitor.note(f"cycle {index + 1}: {gain:.2%} of the hops saved")
         if gain < WORTH_ANOTHER:

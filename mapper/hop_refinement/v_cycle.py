@@ -94,7 +94,7 @@ def _coarsen(
     return contract_sampled(rows, cluster, int(cluster.max()) + 1, threshold, seed, team), cluster
 
 
-def refine_by_cycle(
+def refine_by_v_cycle(
     rows: Rows,
     core: NDArray[np.int32],
     mesh: Mesh,
@@ -136,10 +136,10 @@ def refine_by_chains(
 
     def run(chain: int) -> NDArray[np.int32]:
         with ThreadTeam(1, team.stop) as alone:
-            return refine_by_cycle(rows, core, mesh, effort, seed + 10_000 * chain, alone, fixed)
+            return refine_by_v_cycle(rows, core, mesh, effort, seed + 10_000 * chain, alone, fixed)
 
     if effort.chains > 1:
         found = team.map(run, range(effort.chains))
     else:
-        found = [refine_by_cycle(rows, core, mesh, effort, seed, team, fixed)]
+        found = [refine_by_v_cycle(rows, core, mesh, effort, seed, team, fixed)]
     return min([core, *found], key=lambda one: price(rows, one, mesh, team))

@@ -93,7 +93,7 @@ class PairEffort:
     bisection: Effort
 
 
-def cut_pairs_anew(
+def rebisect_pairs(
     graph: Hypergraph, part: Int32, room: Int64, effort: PairEffort, seed: int, team: ThreadTeam
 ) -> int:
     """Pairs of parts that share nets are bisected anew; `part` changes in place.

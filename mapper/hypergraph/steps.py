@@ -18,7 +18,7 @@ from mapper.hypergraph.net_rows import NetReader
 from mapper.hypergraph.partition import PartitionEffort, partition_hypergraph
 from mapper.hypergraph.streamed import refine_streamed, streamed_traffic
 from mapper.hypergraph.tree_refinement import TreeEffort, refine_by_trees
-from mapper.partitioning.rebalance import balance, put_right
+from mapper.partitioning.rebalance import balance, enforce_capacity
 from mapper.partitioning.streamed import SETTLED, numbered, parts_wanted
 from mapper.runtime.callbacks import OnMapping
 from mapper.runtime.checkpoint import Arrays
@@ -65,8 +65,8 @@ def partition_nets(task: NetTask, context: Context) -> tuple[NDArray[np.int32], 
         part = partition_hypergraph(nets, wanted, capacity, effort, settings.seed_of(2), team)
         load = np.bincount(part, weights=nets.sizes, minlength=cores).astype(np.int64)
         if load.max() > capacity:
-            mend = put_right if task.strict else balance
-            mend(task.graph, nets.sizes, part, load, capacity, settings.threads)
+            rebalance = enforce_capacity if task.strict else balance
+            rebalance(task.graph, nets.sizes, part, load, capacity, settings.threads)
         return {"part": numbered(part, cores)[0]}
 
     with monitor.stage("partition"):

@@ -27,7 +27,7 @@ from mapper.partitioning.deep import DeepEffort, block_bounds, partition_in_memo
 from mapper.partitioning.kway_refinement import refine_round
 from mapper.partitioning.label_propagation import number_clusters, propagate, start_clusters
 from mapper.partitioning.multilevel_bisection import BisectionEffort
-from mapper.partitioning.rebalance import balance, put_right
+from mapper.partitioning.rebalance import balance, enforce_capacity
 from mapper.partitioning.recursive_splitting import Splitting, split_parts
 from mapper.runtime.checkpoint import Arrays
 from mapper.runtime.context import Context
@@ -214,7 +214,7 @@ def balanced(
     if load.max() <= task.capacity:
         return core
     if task.strict:
-        put_right(task.graph, sizes, part, load, task.capacity, threads)
+        enforce_capacity(task.graph, sizes, part, load, task.capacity, threads)
     else:
         balance(task.graph, sizes, part, load, task.capacity, threads)
     return cores[part].astype(np.int32)

@@ -18,10 +18,10 @@ from mapper.hop_refinement.pairwise_fm import (
     _exchange,
     _pair_graph,
     _settle,
-    exchange_round,
+    pairwise_fm_round,
 )
 from mapper.hop_refinement.partners import PARTNERS, _colour, pairs_of, partners
-from mapper.hop_refinement.v_cycle import refine_by_cycle
+from mapper.hop_refinement.v_cycle import refine_by_v_cycle
 from mapper.runtime.threads import ThreadTeam
 from tests.mapper.helpers import adjacency, grid_graph, lists_of, rows_of
 from tests.mapper.hop_refinement.cases import (
@@ -199,8 +199,8 @@ def test_rounds_keep_to_the_room(case: Case, seed: int, threads: int) -> None:
             for batch in batches(rows, found, mesh, 0, False, team, lambda done: None):
                 rng = np.random.default_rng(seed)
                 sets = pairs_of(rows, found, mesh, True, team)
-                exchange_round(batch, mesh, found, rows.sizes, sets, 1, rng, team, fixed)
-            found = refine_by_cycle(rows, found, mesh, EFFORT, seed, team, fixed)
+                pairwise_fm_round(batch, mesh, found, rows.sizes, sets, 1, rng, team, fixed)
+            found = refine_by_v_cycle(rows, found, mesh, EFFORT, seed, team, fixed)
         assert (found[fixed] == core[fixed]).all()
         assert (load_of(rows, found, mesh) <= mesh.room).all()
         results.append(found.tolist())
@@ -222,7 +222,7 @@ def test_exchanges_find_the_way_back_on_a_grid() -> None:
     with ThreadTeam(2) as team:
         before = twin.all_hops(links, core.tolist(), cores)
         saved = exchange(rows, core, mesh, 8, 0, 1, team)
-        core = refine_by_cycle(rows, core, mesh, EFFORT, 1, team)
+        core = refine_by_v_cycle(rows, core, mesh, EFFORT, 1, team)
     planted = twin.all_hops(links, tiles.tolist(), cores)
     assert saved > 0
     assert before > 3 * planted

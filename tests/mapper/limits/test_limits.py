@@ -14,7 +14,7 @@ from mapper.errors import DoesNotFitError
 from mapper.limits.axons import _fitting, make_job
 from mapper.limits.bounds import axon_bounds
 from mapper.limits.capacity import demands
-from mapper.limits.combined import fold
+from mapper.limits.combined import combine_capacity
 from mapper.limits.enforce import Effort, Items, Load, repair
 from mapper.limits.exchange import (
     Net,
@@ -276,13 +276,13 @@ def test_folded_sizes_keep_the_limits_that_add_up() -> None:
     sizes, fan_in = rng.integers(1, 5, 100), rng.integers(0, 9, 100)
     limits = np.array([50, 90, NO_LIMIT, NO_LIMIT])
     demand = (sizes, fan_in, fan_in, fan_in)
-    folded = fold(demand, limits, np.zeros(2), 100)
-    assert folded.exact
-    assert (folded.sizes * 50 >= sizes * folded.capacity).all()
-    assert (folded.sizes * 90 >= fan_in * folded.capacity).all()
-    tight = fold(demand, limits, np.zeros(2), -(-int(sizes.sum()) // 50))
+    combined = combine_capacity(demand, limits, np.zeros(2), 100)
+    assert combined.exact
+    assert (combined.sizes * 50 >= sizes * combined.capacity).all()
+    assert (combined.sizes * 90 >= fan_in * combined.capacity).all()
+    tight = combine_capacity(demand, limits, np.zeros(2), -(-int(sizes.sum()) // 50))
     assert not tight.exact
-    assert tight.sizes.sum() < folded.sizes.sum()
+    assert tight.sizes.sum() < combined.sizes.sum()
 
 
 def test_the_model_of_shared_sources_is_met_where_it_holds() -> None:
@@ -324,6 +324,6 @@ def test_what_is_not_found_is_said(folder: Path) -> None:
 
 def test_limits_out_of_reach_cost_nothing(folder: Path) -> None:
     with NetworkFile(random_network(folder / "net.bin", 60, 900)) as network:
-        assert not make_job(network, Chip("c", 4, 4), 1).watched
-        assert not make_job(network, Chip("c", 4, 4, axons_in=60), 1).watched
-        assert make_job(network, Chip("c", 4, 4, axons_in=59), 1).watched
+        assert not make_job(network, Chip("c", 4, 4), 1).axon_limited
+        assert not make_job(network, Chip("c", 4, 4, axons_in=60), 1).axon_limited
+        assert make_job(network, Chip("c", 4, 4, axons_in=59), 1).axon_limited

@@ -308,7 +308,10 @@ setattr(import_module(module), name, hang)
     [
         ("mapper.hop_refinement.multilevel.contract_sampled", None),
         ("mapper.placement.portfolio._tries", "placement"),
-        ("mapper.hop_refinement.multilevel.place_by_dual_bisection", "refine by hops"),
+        (
+            "mapper.hop_refinement.multilevel.place_by_dual_recursive_bipartitioning",
+            "refine by hops",
+        ),
     ],
 )
 def test_a_kernel_that_never_ends(
