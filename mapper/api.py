@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from numpy.typing import ArrayLike
 
 from mapper.errors import UsageError, as_mapper_errors
+from mapper.runtime.callbacks import ignore
 
 if TYPE_CHECKING:
     from chipsim.chip.model import Chip
@@ -142,8 +143,8 @@ def _map(request: MapRequest, folder: Path, progress: Progress | None) -> Networ
     place = Workspace(folder, lasting=False)
     monitor: Monitor
     with (
-        Monitor(log=folder / LOG, watch=progress) as monitor,
-        mapped(request, place, monitor, _listener(progress or _silent)) as session,
+        Monitor(log=folder / LOG, on_progress=progress) as monitor,
+        mapped(request, place, monitor, _listener(progress or ignore)) as session,
     ):
         report = session.report
         if session.imported:
@@ -159,7 +160,7 @@ def _map(request: MapRequest, folder: Path, progress: Progress | None) -> Networ
             _loads=Loads.of(session.mapping.traffic),
             _log=(folder / LOG).read_text(encoding="utf-8"),
             _placed=session.mapping.core,
-            _helpers=session.helpers,
+            _relays=session.relays,
             _constraints=None if request.constraints is None else request.constraints.raw,
             _network=NamelessFile(session.network.path) if session.imported else None,
         )
@@ -197,23 +198,23 @@ def _source(
     return source
 
 
-def _listener(tell: Progress) -> Listener:
-    """A listener that tells of progress."""
+def _listener(on_progress: Progress) -> Listener:
+    """A listener that reports progress."""
     from mapper import warmup
     from mapper.inputs.listener import Listener
 
-    class Telling(Listener):
+    class ProgressListener(Listener):
         def task(self, text: str) -> AbstractContextManager[Callable[[float], None]]:
-            return nullcontext(lambda fraction: tell("import", fraction))
+            return nullcontext(lambda fraction: on_progress("import", fraction))
 
         def compile(self, works: list[str], threads: int) -> None:
-            tell("compile kernels", 0.0)
+            on_progress("compile kernels", 0.0)
             warmup.compile_kernels(
-                works, threads, advance=lambda share: tell("compile kernels", share)
+                works, threads, on_progress=lambda share: on_progress("compile kernels", share)
             )
-            tell("compile kernels", 1.0)
+            on_progress("compile kernels", 1.0)
 
-    return Telling()
+    return ProgressListener()
 
 
 def _chip(chip: Any) -> Chip:
@@ -234,7 +235,3 @@ def _bytes(memory: int | str) -> int:
         return parse_bytes(str(memory))
     except ValueError as error:
         raise UsageError(f"memory: {error}") from error
-
-
-def _silent(stage: str, fraction: float) -> None:
-    """The progress of nobody."""

@@ -18,8 +18,6 @@ and `Nets` of `mapper.methods`; docs/method.md explains them.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -32,7 +30,7 @@ from mapper.graph.contraction import contract
 from mapper.graph.csr import Subgraph
 from mapper.limits.axons import make_job
 from mapper.limits.capacity import require_fit
-from mapper.limits.combined import fold
+from mapper.limits.combined import combine_capacity
 from mapper.limits.constraints import Constraints
 from mapper.methods.classic import Classic
 from mapper.methods.nets import Nets
@@ -44,11 +42,12 @@ from mapper.placement.portfolio import place
 from mapper.placement.region import choose_region
 from mapper.placement.region_bisection import place_by_bisection
 from mapper.results.mapping import Mapping
+from mapper.runtime.callbacks import OnPlacement, ignore
 from mapper.runtime.checkpoint import Arrays, Checkpoint
 from mapper.runtime.memory_plan import Plan, make_plan, megabytes
 from mapper.runtime.monitor import Monitor
 from mapper.runtime.stopping import Stop, StoppedError
-from mapper.runtime.threads import Team
+from mapper.runtime.threads import ThreadTeam
 from mapper.scoring.measure import measure_network
 from mapper.scoring.stage_costs import StageCosts
 from mapper.settings import Settings
@@ -57,8 +56,6 @@ from storage.scratch.scratch import Scratch
 from storage.store.network import NetworkFile
 
 NOTHING_YET = "no mapping within all limits had been found"
-
-Told = Callable[[NDArray[np.int32], NDArray[np.int32]], None]
 
 
 def map_network(
@@ -85,7 +82,7 @@ def map_network(
     costs: list[StageCosts] = []
 
     def mapped() -> NDArray[np.int32]:
-        with Team(plan.threads, monitor.stop) as team:
+        with ThreadTeam(plan.threads, monitor.stop) as team:
             with monitor.stage("check"):
                 job = make_job(network, chip, plan.threads, constraints)
                 require_fit(network, chip, plan.threads, job.fans)
@@ -96,10 +93,12 @@ def map_network(
                         network, job.items.item, job.items.count, scratch, "together",
                         settings.memory_bytes // 4, plan.threads,
                     )  # fmt: skip
-            folded = fold(job.demands(), job.load.limits, np.zeros(2), chip.usable_count)
+            combined = combine_capacity(
+                job.demands(), job.load.limits, np.zeros(2), chip.usable_count
+            )
             run = Run(
-                network, graph, chip, constraints, job, folded, settings, plan, Checkpoint(scratch),
-                scratch, monitor, team,
+                network, graph, chip, constraints, job, combined, settings, plan,
+                Checkpoint(scratch), scratch, monitor, team,
             )  # fmt: skip
             method = _method(run)
             costs.append(method.costs)
@@ -148,20 +147,22 @@ def _map_items(run: Run, method: Method) -> NDArray[np.int32]:
     chip, monitor = run.chip, run.monitor
     part, groups = method.partition()  # steps 2 to 5
 
-    def better(x: NDArray[np.int32], y: NDArray[np.int32]) -> None:
+    def on_better(x: NDArray[np.int32], y: NDArray[np.int32]) -> None:
         cell = (y * chip.width + x).astype(np.int32)
         run.keep(lambda team: method.unrefined(run.place_items(cell, part, team)))
 
     def placed(groups: Subgraph = groups) -> Arrays:
-        def told(x: NDArray[np.int32], y: NDArray[np.int32]) -> None:
+        def on_stage(x: NDArray[np.int32], y: NDArray[np.int32]) -> None:
             method.placed(part, groups, x, y)
 
-        x, y = place_groups(groups, chip, run.settings, monitor, told=told, better=better)
+        x, y = place_groups(
+            groups, chip, run.settings, monitor, on_stage=on_stage, on_better=on_better
+        )
         return {"x": x, "y": y}
 
     before = len(monitor.stages)
     places = run.steps.run_once("place", placed)  # steps 6 to 8
-    better(places["x"], places["y"])
+    on_better(places["x"], places["y"])
     del groups
     cell = (places["y"] * chip.width + places["x"]).astype(np.int32)
     core = method.refine(run.place_items(cell, part))
@@ -176,7 +177,7 @@ def _kept(stop: Stop, threads: int) -> NDArray[np.int32]:
     and cannot be put right."""
     assert stop.kept is not None
     try:
-        with Team(threads) as team:
+        with ThreadTeam(threads) as team:
             return stop.kept(team)
     except DoesNotFitError as error:
         raise StoppedError(NOTHING_YET) from error
@@ -190,24 +191,20 @@ def _method(run: Run) -> Method:
     return Streamed(run)
 
 
-def _silent(x: NDArray[np.int32], y: NDArray[np.int32]) -> None:
-    pass
-
-
 def place_groups(
     groups: Subgraph,
     chip: Chip,
     settings: Settings,
     monitor: Monitor,
     time_limit: float | None = None,
-    told: Told = _silent,
-    better: Told = _silent,
+    on_stage: OnPlacement = ignore,
+    on_better: OnPlacement = ignore,
 ) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
     """Steps 6 to 8: one core for each group.
 
     time_limit : seconds after which the best so far is taken; not of the classic method
-    told : gets columns and rows after each stage that changes them
-    better : gets columns and rows that are better than those before
+    on_stage : gets columns and rows after each stage that changes them
+    on_better : gets columns and rows that are better than those before
 
     Returns column and row of every group, each shape (groups,). Raises `DoesNotFitError` if there
     are more groups than usable cores.
@@ -221,17 +218,17 @@ def place_groups(
         with monitor.stage("placement"):  # steps 7 and 8
             x, y = place(
                 groups, region, settings.placement, _random(settings, step=7), threads,
-                settings.memory_bytes // 4, clock=Clock(time_limit, stop), better=better,
+                settings.memory_bytes // 4, clock=Clock(time_limit, stop), on_better=on_better,
             )  # fmt: skip
             stop.check()
-            told(x, y)
+            on_stage(x, y)
             return x, y
 
     with monitor.stage("initial placement"):  # step 7
         rng = _random(settings, step=7)
         x, y = place_by_bisection(groups, region, settings.bisection_repeats, rng, threads, stop)
-        better(x.copy(), y.copy())
-        told(x, y)
+        on_better(x.copy(), y.copy())
+        on_stage(x, y)
 
     with monitor.stage("force-directed refinement"):  # step 8
         iterations = refine_by_forces(
@@ -244,9 +241,9 @@ def place_groups(
             settings.memory_bytes // 4,
             clock=Clock(stop=stop),
         )
-        better(x, y)
+        on_better(x, y)
         monitor.note(f"{iterations} iterations")
-        told(x, y)
+        on_stage(x, y)
     return x, y
 
 

@@ -18,7 +18,7 @@ from mapper.errors import as_mapper_errors
 
 if TYPE_CHECKING:
     from chipsim.chip.model import Chip
-    from mapper.limits.relays import Helpers
+    from mapper.limits.relays import RelayNeurons
     from mapper.results.loads import Loads
     from mapper.settings import Settings
     from storage.scratch.nameless import NamelessFile
@@ -48,8 +48,8 @@ class NetworkMapping:
     _report: dict[str, Any]
     _log: str
     _loads: Loads  # what the report page shows of cores and links
-    _placed: NDArray[np.int32] = field()  # of the neurons, then of helpers
-    _helpers: Helpers | None = None
+    _placed: NDArray[np.int32] = field()  # of the neurons, then of relays
+    _relays: RelayNeurons | None = None
     _constraints: bytes | None = None
     _network: NamelessFile | None = None  # of a network that has no file of the user's
 
@@ -93,7 +93,7 @@ class NetworkMapping:
             if self._network is not None:
                 self._network.copy_to(partial / IMPORTED)
                 report["network"]["path"] = str((path / IMPORTED).resolve())
-            save_mapping(partial / MAPPING, self._placed, self.chip, self._helpers)
+            save_mapping(partial / MAPPING, self._placed, self.chip, self._relays)
             write_file(partial / REPORT, (json.dumps(report, indent=1) + "\n").encode())
             save_loads(partial / TRAFFIC, self._loads)
             write_page(partial / PAGE, [make_view(path.resolve().name, report, self._loads)])

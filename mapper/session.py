@@ -16,7 +16,7 @@ from mapper.inputs.listener import Listener
 from mapper.inputs.source import Effort, Source, open_source
 from mapper.inputs.split import split_network
 from mapper.limits.constraints import ConstraintFile, read_constraints
-from mapper.limits.relays import Helpers
+from mapper.limits.relays import RelayNeurons
 from mapper.pipeline import map_network
 from mapper.results.mapping import Mapping
 from mapper.results.output import SCRATCH, make_report, scratch_in
@@ -55,7 +55,7 @@ class MapRequest:
 class Workspace(NamedTuple):
     """Where a run works.
 
-    folder : for the imported network, scratch, and the network with helpers
+    folder : for the imported network, scratch, and the network with relays
     output : what the folder will be called in the end; None if it is temporary
     lasting : what is written outlives a crash of the machine, so that the run can be resumed
     resumed : it holds finished steps of an earlier run
@@ -71,15 +71,15 @@ class Workspace(NamedTuple):
 class Session:
     """A finished job, with its network still open.
 
-    network : as it was given, without helpers; imported : it is a file of the workspace
-    helpers : of split neurons, if that was asked for
+    network : as it was given, without relays; imported : it is a file of the workspace
+    relays : of split neurons, if that was asked for
     """
 
     mapping: Mapping
     report: dict[str, Any]
     network: NetworkFile
     imported: bool
-    helpers: Helpers | None
+    relays: RelayNeurons | None
 
 
 @contextmanager
@@ -96,19 +96,19 @@ def mapped(
         original = held.enter_context(
             open_source(request.source, effort, listener, place.folder, place.resumed)
         )
-        network, helpers = original, None
+        network, relays = original, None
         if request.split_neurons:
-            network, helpers = held.enter_context(
+            network, relays = held.enter_context(
                 split_network(original, chip, effort, listener, place.folder, place.resumed)
             )
         scratch = held.enter_context(_scratch(place))
         plan = make_plan(network, chip, settings)
         listener.planned(plan)
         if plan.sample is not None and plan.sample.thin:
-            listener.note(f"note: {plan.sample.told(enough_memory(network, chip, settings))}")
+            listener.note(f"note: {plan.sample.describe(enough_memory(network, chip, settings))}")
         constraints = None
         if request.constraints is not None:
-            count = 0 if helpers is None else helpers.count
+            count = 0 if relays is None else relays.count
             constraints = read_constraints(request.constraints, chip, original, count)
         works = works_of_run(settings, plan, chip, constraints is not None)
         with monitor.untimed():
@@ -119,13 +119,13 @@ def mapped(
         if imported and place.output is not None:
             path = place.output / IMPORTED
         report = make_report(
-            original, path, chip, settings, mapping, monitor, helpers, request.command
+            original, path, chip, settings, mapping, monitor, relays, request.command
         )
         report["resources"]["resumed"] = place.resumed
         given = request.source.network
         if imported and isinstance(given, Path):
             report["network"]["imported_from"] = str(real_path(given))
-        yield Session(mapping, report, original, imported, helpers)
+        yield Session(mapping, report, original, imported, relays)
 
 
 def _scratch(place: Workspace) -> AbstractContextManager[Scratch]:

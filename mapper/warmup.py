@@ -24,6 +24,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
+from mapper.runtime.callbacks import ignore
 from mapper.runtime.kernel_types import types_of
 from mapper.runtime.lean_compilation import spare_work, spare_wrappers
 
@@ -170,7 +171,7 @@ def _line(kernel: str) -> str:
 
 
 @contextmanager
-def _alone(marker: Path, waiting: Callable[[], None]) -> Iterator[None]:
+def _alone(marker: Path, on_wait: Callable[[], None]) -> Iterator[None]:
     """Only one process of an installation compiles at a time, where the file system has locks."""
     try:
         import fcntl
@@ -181,7 +182,7 @@ def _alone(marker: Path, waiting: Callable[[], None]) -> Iterator[None]:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            waiting()
+            on_wait()
             fcntl.flock(file, fcntl.LOCK_EX)
         except OSError:  # some network file systems
             pass
@@ -205,22 +206,18 @@ class Compiled:
     seconds: float
 
 
-def _ignore(*arguments: object) -> None:
-    """For those who need no news."""
-
-
 def compile_kernels(
     works: Iterable[str],
     threads: int,
-    begin: Callable[[int], None] = _ignore,
-    advance: Callable[[float], None] = _ignore,
-    waiting: Callable[[], None] = _ignore,
+    on_start: Callable[[int], None] = ignore,
+    on_progress: Callable[[float], None] = ignore,
+    on_wait: Callable[[], None] = ignore,
 ) -> Compiled:
     """Fill numba's cache with all that some kinds of work need.
 
     threads : processes side by side, at most
-    begin : is told how many kernels there are to compile, if there are any
-    advance : is told the share that is done; waiting : is called if another process is at it
+    on_start : gets the number of kernels to compile, if there are any
+    on_progress : gets the share that is done; on_wait : is called if another process compiles
     """
     import numba
 
@@ -231,16 +228,16 @@ def compile_kernels(
     try:
         marker = _marker()
         marker.parent.mkdir(parents=True, exist_ok=True)
-        with _alone(marker, waiting):
+        with _alone(marker, on_wait):
             if not marker.exists():  # else what has been compiled since is good
                 forget_kernels()
                 _begin(marker)
             kernels = missing_kernels(works)
             if not kernels:  # another process was at it
                 return Compiled(0, [], 0, 0.0)
-            begin(len(kernels))
+            on_start(len(kernels))
             LOG.info("compiling %d kernels, once after installation", len(kernels))
-            team = _Team(kernels, marker, advance)
+            team = _Team(kernels, marker, on_progress)
             team.run(_processes(threads, team.tasks))
     except (OSError, RuntimeError):  # no home, no room, no processes: compiled when they are used
         return Compiled(0, [], 0, 0.0)
@@ -354,17 +351,17 @@ def work() -> None:
     save, lock = index_file.save, _marker().with_name("numba-saves")
 
     def save_alone(self: Any, key: Any, data: Any) -> None:
-        with _alone(lock, _ignore):
+        with _alone(lock, ignore):
             save(self, key, data)
 
     index_file.save = save_alone
     lean = spare_work(read_table().kernels)
     for line in sys.stdin:
         for kernel in line.split():
-            _tell(news, kernel, _compile(kernel, lean))
+            _send(news, kernel, _compile(kernel, lean))
 
 
-def _tell(news: TextIO, kernel: str, compiled: bool) -> None:
+def _send(news: TextIO, kernel: str, compiled: bool) -> None:
     print("done" if compiled else "failed", kernel, file=news, flush=True)
 
 

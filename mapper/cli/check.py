@@ -46,12 +46,12 @@ def run(options: argparse.Namespace) -> int:
     chip, file = common.chip_of(options), common.constraints_of(options)
     with (
         common.open_network(options, options.network) as original,
-        common.split_network(options, original, chip) as (network, helpers),
+        common.split_network(options, original, chip) as (network, relays),
     ):
         common.compile_kernels(options, "check")
         found = demands(network, chip, common.threads_of(options))
         if file is not None:
-            count = 0 if helpers is None else helpers.count
+            count = 0 if relays is None else relays.count
             constraints = read_constraints(file, chip, original, count)
             job = make_job(network, chip, common.threads_of(options), constraints)
             constraints.require_fit(chip, job.load.sizes, job.fans)
@@ -70,7 +70,7 @@ def run(options: argparse.Namespace) -> int:
             "memory": plan.memory,
             "sample": None if sample is None else sample.facts(enough),
         },
-        "split": None if helpers is None else helpers.facts(),
+        "split": None if relays is None else relays.facts(),
     }
     rows = [
         (d.limit, d.needed, d.available, d.largest, d.per_core, "yes" if d.fits else "NO")
@@ -80,7 +80,7 @@ def run(options: argparse.Namespace) -> int:
     table = columns(f"{options.network.name} on {chip.name}", heads, rows)
     common.emit(options, result, [table, planned(plan)])
     if sample is not None:
-        common.say(options, f"note: {sample.told(enough)}")
+        common.say(options, f"note: {sample.describe(enough)}")
     if plan.shortage:
         common.complain(f"does not fit: {plan.shortage}")
         fits = False

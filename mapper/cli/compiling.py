@@ -22,16 +22,16 @@ def compile_once(console: Console, works: Iterable[str], threads: int) -> warmup
     with Progress(console=console, disable=not console.is_terminal, transient=True) as bar:
         task = bar.add_task("compiling kernels", total=1.0, visible=False)
 
-        def begin(count: int) -> None:
+        def on_start(count: int) -> None:
             many = "1 kernel" if count == 1 else f"{count} kernels"
             console.print(f"compiling {many}, once after installation ...", soft_wrap=True)
             bar.update(task, visible=True)
 
-        def waiting() -> None:
+        def on_wait() -> None:
             console.print("waiting for another mapper that compiles kernels ...", soft_wrap=True)
 
         found = warmup.compile_kernels(
-            works, threads, begin, lambda share: bar.update(task, completed=share), waiting
+            works, threads, on_start, lambda share: bar.update(task, completed=share), on_wait
         )
     if found.failed:
         console.print(

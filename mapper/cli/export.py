@@ -201,11 +201,11 @@ def _mapping(options: argparse.Namespace) -> dict[str, Any]:
 
     def export() -> tuple[dict[str, Any], int]:
         with open_run(options.network, options.moved) as run:
-            return export_mapping(run, options.destination, options.format, given), run.helpers
+            return export_mapping(run, options.destination, options.format, given), run.relays
 
-    found, helpers = read_folder(options.network, export)
-    if helpers and not exporter.helpers:
-        common.say(options, f"note: {helpers:,} relay neurons of split neurons left out")
+    found, relays = read_folder(options.network, export)
+    if relays and not exporter.relays:
+        common.say(options, f"note: {relays:,} relay neurons of split neurons left out")
     if "weights" in found:
         common.say(options, f"note: {exporter.name} {TAKEN[found['weights']]}")
     if "losses" in found:

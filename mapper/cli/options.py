@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from mapper.inputs.listener import Listener
     from mapper.inputs.source import Effort, Source
     from mapper.limits.constraints import ConstraintFile
-    from mapper.limits.relays import Helpers
+    from mapper.limits.relays import RelayNeurons
     from mapper.runtime.memory_plan import Plan
     from storage.store.meta import NetworkMeta
     from storage.store.network import NetworkFile
@@ -163,8 +163,8 @@ def _rates(text: str) -> str | Path:
 @contextmanager
 def split_network(
     options: argparse.Namespace, network: NetworkFile, chip: Chip
-) -> Iterator[tuple[NetworkFile, Helpers | None]]:
-    """The network to be mapped: with helpers, if the command line asks for them and says so."""
+) -> Iterator[tuple[NetworkFile, RelayNeurons | None]]:
+    """The network to be mapped: with relays, if the command line asks for them and says so."""
     from mapper.inputs.split import split_network as split
 
     if not options.split_neurons:

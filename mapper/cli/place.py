@@ -69,7 +69,7 @@ def run(options: argparse.Namespace) -> int:
     from mapper.results.tables import quality
     from mapper.runtime.monitor import Monitor
     from mapper.runtime.stopping import GRACE, Stop, StoppedError
-    from mapper.runtime.threads import Team
+    from mapper.runtime.threads import ThreadTeam
     from mapper.scoring.measure import measure_network
 
     if options.output is not None and options.output.suffix not in (".npz", ".csv"):
@@ -95,13 +95,15 @@ def run(options: argparse.Namespace) -> int:
             )
         common.compile_kernels(options, f"place/{options.preset}")
 
-        def better(x: NDArray[np.int32], y: NDArray[np.int32]) -> None:
+        def on_better(x: NDArray[np.int32], y: NDArray[np.int32]) -> None:
             core = (y * chip.width + x).astype(np.int32)
             stop.keep(lambda _: core)
 
         def placed() -> None:
-            better(
-                *place_groups(groups, chip, settings, monitor, options.time_limit, better=better)
+            on_better(
+                *place_groups(
+                    groups, chip, settings, monitor, options.time_limit, on_better=on_better
+                )
             )
 
         with suppress(KeyboardInterrupt):
@@ -109,7 +111,7 @@ def run(options: argparse.Namespace) -> int:
         monitor.finishing = True
         if stop.kept is None:
             raise StoppedError
-        core = stop.kept(Team(1))
+        core = stop.kept(ThreadTeam(1))
         threads = settings.threads
         traffic = stop.run(lambda: measure_network(network, chip, core, threads), patient=True)
         metrics = summarise(chip, traffic)

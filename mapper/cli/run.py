@@ -92,7 +92,7 @@ def run(options: argparse.Namespace) -> int:
         report = read_report(output)
         require_same(report, output, run_here)
         common.say(options, f"{output}: is complete already")
-        return _tell(options, report, output)
+        return _print_results(options, report, output)
     tuning.tell_unread(options, settings)
     constraint_file = common.constraints_of(options)
     run_here["constraints"] = None if constraint_file is None else constraint_file.raw.hex()
@@ -121,10 +121,10 @@ def run(options: argparse.Namespace) -> int:
             Monitor(console, options.verbose, folder / LOG, stop=stop) as monitor,
             mapped(request, place, monitor, common.listener(options)) as session,
         ):
-            mapping, report, helpers = session.mapping, session.report, session.helpers
+            mapping, report, relays = session.mapping, session.report, session.relays
 
         def write() -> None:
-            write_results(folder, report, mapping, chip, helpers)
+            write_results(folder, report, mapping, chip, relays)
             loads = Loads.of(mapping.traffic)
             write_page(folder / PAGE, [make_view(real_path(output).name, report, loads)])
             if constraint_file is not None:
@@ -140,11 +140,11 @@ def run(options: argparse.Namespace) -> int:
         common.complain(f"interrupted {when}: this is the best mapping found so far")
     elif interrupted:
         common.complain("interrupted while results were written: the mapping is complete")
-    code = _tell(options, report, output)
+    code = _print_results(options, report, output)
     return INTERRUPTED if interrupted else code
 
 
-def _tell(options: argparse.Namespace, report: dict[str, Any], output: Path) -> int:
+def _print_results(options: argparse.Namespace, report: dict[str, Any], output: Path) -> int:
     """The report on stdout."""
     from mapper.report.make import PAGE
     from mapper.results.activity import traffic_in

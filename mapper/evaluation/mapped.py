@@ -1,4 +1,4 @@
-"""A network and a mapping of it, opened together, with the helpers of split neurons."""
+"""A network and a mapping of it, opened together, with the relays of split neurons."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from chipsim.chip.model import Chip
 from mapper.limits.relays import write_split
-from mapper.results.mapping_file import load_helpers, load_mapping
+from mapper.results.mapping_file import load_mapping, load_relays
 from storage.store.network import NetworkFile
 
 
@@ -27,18 +27,18 @@ def open_mapped(
 ) -> Iterator[tuple[NetworkFile, NDArray[np.int32]]]:
     """The network that a mapping file is of, and the core of every neuron.
 
-    Where neurons were split that is a temporary network with their helpers.
+    Where neurons were split that is a temporary network with their relays.
 
     memory : bytes for sorting; scratch : folder for the temporary network, None for the system's
     """
     core = load_mapping(mapping, network.vertices, chip)
-    split = load_helpers(mapping, chip, network.vertices, network.meta.synapses)
+    split = load_relays(mapping, chip, network.vertices, network.meta.synapses)
     if split is None:
         yield network, core
         return
-    helpers, core_of_helpers = split
+    relays, core_of_relays = split
     with tempfile.TemporaryDirectory(dir=scratch) as folder:
         path = Path(folder) / "split.bin"
-        write_split(network, helpers, path, memory, threads)
+        write_split(network, relays, path, memory, threads)
         with NetworkFile(path) as whole:
-            yield whole, np.concatenate([core, core_of_helpers])
+            yield whole, np.concatenate([core, core_of_relays])

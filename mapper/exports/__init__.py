@@ -78,7 +78,7 @@ EXPORTS: dict[str, MappingExporter] = {
             (".noxim",),
             "mapper.exports.noxim",
             ("load_scale", "tick_cycles", "packets"),
-            helpers=True,
+            relays=True,
         ),
     )
 }

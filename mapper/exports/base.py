@@ -26,7 +26,7 @@ class MappingExporter:
     extensions : endings of names, in lower case
     module : name of the module with ``save(run, destination, options)``; see `export_mapping`
     options : names of the options that it takes
-    helpers : whether it has a place for helpers of split neurons
+    relays : whether it has a place for relays of split neurons
     """
 
     name: str
@@ -34,7 +34,7 @@ class MappingExporter:
     extensions: tuple[str, ...]
     module: str
     options: tuple[str, ...] = ()
-    helpers: bool = False
+    relays: bool = False
 
     def save(self, run: MappedRun, destination: Path, options: dict[str, Any]) -> dict[str, Any]:
         """Write the file; it appears under its name only when it is complete."""
@@ -49,14 +49,14 @@ class MappedRun:
 
     report : its report.json
     core : ndarray[int32], shape (neurons,), core id of every neuron
-    helpers : number of helpers of split neurons; they are no neurons of the network
+    relays : number of relays of split neurons; they are no neurons of the network
     """
 
     folder: Path
     report: dict[str, Any]
     chip: Chip
     core: NDArray[np.int32]
-    helpers: int
+    relays: int
     network: NetworkFile
 
     @property
@@ -101,10 +101,10 @@ class MappedRun:
         return order, np.concatenate([[0], ends])
 
     def require_whole(self, what: str) -> None:
-        """Raises `MapperError` if neurons were split: `what` has no place for helpers."""
-        if self.helpers:
+        """Raises `MapperError` if neurons were split: `what` has no place for relays."""
+        if self.relays:
             raise MapperError(
-                f"{self.folder}: has {self.helpers} relay neurons of split neurons, which {what} "
+                f"{self.folder}: has {self.relays} relay neurons of split neurons, which {what} "
                 "cannot hold; map the network without splitting neurons"
             )
 
@@ -116,7 +116,7 @@ def open_run(folder: Path, network: Path | None = None) -> Iterator[MappedRun]:
     Raises `MapperError` if the folder or the mapping is none, or of another network.
     """
     from chipsim.chip.presets import from_fields
-    from mapper.results.mapping_file import load_helpers, load_mapping
+    from mapper.results.mapping_file import load_mapping, load_relays
     from mapper.results.output import MAPPING, network_of, read_report
     from storage.store.network import NetworkFile
 
@@ -125,6 +125,6 @@ def open_run(folder: Path, network: Path | None = None) -> Iterator[MappedRun]:
     path = folder / MAPPING
     with NetworkFile(network_of(folder, network, report)) as opened:
         core = load_mapping(path, opened.vertices, chip)
-        found = load_helpers(path, chip, opened.vertices, opened.meta.synapses)
-        helpers = 0 if found is None else found[0].count
-        yield MappedRun(folder, report, chip, core, helpers, opened)
+        found = load_relays(path, chip, opened.vertices, opened.meta.synapses)
+        relays = 0 if found is None else found[0].count
+        yield MappedRun(folder, report, chip, core, relays, opened)

@@ -6,7 +6,7 @@
      "cores": [{"core": 5, "x": 1, "y": 1, "neurons": [0, 7]}, ...]}
 
 A core has also `ids` (in the file that the network came from) and `sizes` of its neurons, if the
-network has them. Helpers of split neurons and synapses leave no trace.
+network has them. Relay neurons of split neurons and synapses leave no trace.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ from hw.errors import HwError
 from hw.tables import ChipTables, make_tables
 from mapper.errors import MapperError
 from mapper.exports.synaptic import synaptic_weights
-from mapper.results.mapping_file import load_helpers, load_mapping
+from mapper.results.mapping_file import load_mapping, load_relays
 from mapper.results.output import MAPPING, read_report
 from storage.store.network import NetworkFile
 
@@ -67,7 +67,7 @@ def tables_of(folder: Path, network: SpikingNetwork, shape: CoreShape) -> ChipTa
     chip = from_fields(report["chip"], f"{folder}: chip of the report")
     path = folder / MAPPING
     core = load_mapping(path, network.neurons, chip)
-    if load_helpers(path, chip, network.neurons, network.source.size) is not None:
+    if load_relays(path, chip, network.neurons, network.source.size) is not None:
         raise MapperError(
             f"{path}: has relay neurons for neurons with many synapses, which spike a tick late; "
             "map the network without splitting neurons"

@@ -1,7 +1,7 @@
 """Mappings as Parquet: the columns of the csv, the chip in the metadata. Needs pyarrow.
 
 neuron and id are int64, size too; core, x and y int32. The metadata `mapper.chip` has the fields of
-the chip as JSON. Helpers of split neurons and synapses leave no trace.
+the chip as JSON. Relay neurons of split neurons and synapses leave no trace.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 K is the number of cores of the chip, and parts are core ids: a line a vertex, as METIS writes
 partitions. Cores that are not used are empty parts. What the graph can't hold is said in
-`storage.formats.text.export_metis`; helpers of split neurons leave no trace.
+`storage.formats.text.export_metis`; relays of split neurons leave no trace.
 """
 
 from __future__ import annotations

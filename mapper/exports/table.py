@@ -1,7 +1,7 @@
 """Mappings as csv: a header, then a line for every neuron. `mapper score` reads it.
 
 Columns are neuron, core, x, y, and if the network has them id (in the file it came from) and size.
-Helpers of split neurons, synapses and the chip leave no trace.
+Relay neurons of split neurons, synapses and the chip leave no trace.
 """
 
 from __future__ import annotations

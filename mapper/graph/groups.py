@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from threading import BoundedSemaphore
 
@@ -14,8 +13,9 @@ from chipsim.traffic.pairs import PairSums
 from mapper.graph.csr import Subgraph
 from mapper.graph.rows import Rows
 from mapper.graph.sampled_contraction import _kept, sampling_threshold
+from mapper.runtime.callbacks import Advance, ignore
 from mapper.runtime.memory_plan import GROUP_BYTES, LEAST_MATRICES, MATRIX_BYTES
-from mapper.runtime.threads import Spares, Team
+from mapper.runtime.threads import ThreadTeam, WorkspacePool
 
 
 @njit(cache=True, nogil=True)
@@ -73,8 +73,8 @@ def group_traffic(
     parts: int,
     memory: int,
     scratch: Path,
-    team: Team,
-    advance: Callable[[int], None] = lambda done: None,
+    team: ThreadTeam,
+    advance: Advance = ignore,
 ) -> Subgraph:
     """The graph of groups in memory; traffic within a group is left out.
 
@@ -104,8 +104,8 @@ def _by_matrix(
     part: NDArray[np.int32],
     parts: int,
     most: int,
-    team: Team,
-    advance: Callable[[int], None],
+    team: ThreadTeam,
+    advance: Advance,
 ) -> Pairs:
     """Traffic by matrices, at most `most` of them, each used by one thread at a time."""
     turn = BoundedSemaphore(most)
@@ -115,11 +115,11 @@ def _by_matrix(
         matrices.append(np.zeros((parts, parts), np.int64))
         return matrices[-1]
 
-    spares = Spares(fresh)
+    workspaces = WorkspacePool(fresh)
 
     def add(index: int) -> int:
         chunk = rows.read(index)
-        with turn, spares.borrow() as matrix:
+        with turn, workspaces.borrow() as matrix:
             _add_rows(chunk, part, matrix)
         return int(chunk.indptr[-1] - chunk.indptr[0])
 
@@ -140,19 +140,19 @@ def _by_pairs(
     parts: int,
     memory: int,
     scratch: Path,
-    team: Team,
-    advance: Callable[[int], None],
+    team: ThreadTeam,
+    advance: Advance,
 ) -> Pairs:
     threshold = sampling_threshold(rows, memory // GROUP_BYTES, team)
     pairs = PairSums(parts, scratch)
-    spares = Spares(lambda: (np.zeros(parts, np.int64), np.empty(parts, np.int32)))
+    workspaces = WorkspacePool(lambda: (np.zeros(parts, np.int64), np.empty(parts, np.int32)))
 
     def add(index: int) -> int:
         chunk = rows.read(index)
         entries = int(chunk.indptr[-1] - chunk.indptr[0])
         order = np.argsort(part[chunk.first : chunk.first + chunk.vertices], kind="stable")
         keys, sums = np.empty(entries, np.int64), np.empty(entries, np.int64)
-        with spares.borrow() as (pull, touched):
+        with workspaces.borrow() as (pull, touched):
             found = _sum_by_group(chunk, order, part, threshold, pull, touched, keys, sums)
         pairs.add(keys[:found], sums[:found])
         return entries

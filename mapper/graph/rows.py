@@ -11,7 +11,6 @@ of k-way refinement: 12.6 ns a connection before, 5.5 after).
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
 from copy import copy
 from typing import Self
 
@@ -20,7 +19,8 @@ from numba import njit
 from numpy.typing import NDArray
 
 from mapper.graph.csr import Chunk
-from mapper.runtime.threads import Team
+from mapper.runtime.callbacks import Advance
+from mapper.runtime.threads import ThreadTeam
 from storage.graph import Graph
 from storage.scratch.packed import Lists, PackedRows, write_packed
 from storage.scratch.scratch import Scratch
@@ -170,9 +170,7 @@ class CopiedRows(Rows):
         return Chunk(index * self._packed.block_size, *self._packed.read(index))
 
 
-def copied(
-    rows: StreamedRows, scratch: Scratch, team: Team, advance: Callable[[int], None]
-) -> CopiedRows:
+def copied(rows: StreamedRows, scratch: Scratch, team: ThreadTeam, advance: Advance) -> CopiedRows:
     """The rows copied to scratch; as they are there if they have been copied before."""
 
     def lists(index: int) -> Lists:
@@ -198,7 +196,7 @@ def weight_shift(total_weight: int, connections: int) -> int:
     return max(0, mean.bit_length() - MEAN_BITS)
 
 
-def hold(rows: Rows, team: Team, advance: Callable[[int], None]) -> HeldRows:
+def hold(rows: Rows, team: ThreadTeam, advance: Advance) -> HeldRows:
     """All rows of any graph in memory."""
     indptr = np.zeros(rows.vertices + 1, np.int64)
     ids, weights = np.empty(rows.entries, np.int32), np.empty(rows.entries, np.int32)

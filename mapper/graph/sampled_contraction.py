@@ -14,7 +14,6 @@ depends on a hash of the two ids, so both rows of a pair agree.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from itertools import pairwise
 
 import numpy as np
@@ -22,8 +21,9 @@ from numba import njit
 from numpy.typing import NDArray
 
 from mapper.graph.rows import HeldRows, Rows
+from mapper.runtime.callbacks import Advance, ignore
 from mapper.runtime.random import mixed
-from mapper.runtime.threads import Spares, Team
+from mapper.runtime.threads import ThreadTeam, WorkspacePool
 
 FINE = 1 << 11  # weights below have a bin of their own; above, each octave has half as many
 BINS = FINE + 20 * FINE // 2
@@ -122,7 +122,7 @@ def _close_up(start, used, ids, weights, shift, indptr):
 
 
 def sampling_threshold(
-    rows: Rows, entries: int, team: Team, advance: Callable[[int], None] = lambda done: None
+    rows: Rows, entries: int, team: ThreadTeam, advance: Advance = ignore
 ) -> int:
     """The threshold t for which about `entries` entries are kept; 1 keeps all.
 
@@ -174,8 +174,8 @@ def contract_sampled(
     count: int,
     threshold: int,
     seed: int,
-    team: Team,
-    advance: Callable[[int], None] = lambda done: None,
+    team: ThreadTeam,
+    advance: Advance = ignore,
 ) -> HeldRows:
     """The graph of clusters, in memory, from a sample with the given threshold.
 
@@ -218,13 +218,13 @@ def _finish(
     start: NDArray[np.int64],
     ids: NDArray[np.int32],
     weights: NDArray[np.int32],
-    team: Team,
+    team: ThreadTeam,
 ) -> HeldRows:
     used = np.empty(count, np.int64)
-    spares = Spares(lambda: (np.zeros(count, np.int64), np.empty(count, np.int32)))
+    workspaces = WorkspacePool(lambda: (np.zeros(count, np.int64), np.empty(count, np.int32)))
 
     def add_up(bounds: tuple[int, int]) -> int:
-        with spares.borrow() as (pull, touched):
+        with workspaces.borrow() as (pull, touched):
             return int(_add_up(*bounds, start, ids, weights, pull, touched, used))
 
     cuts = np.searchsorted(start, np.linspace(0, start[-1], 65)[1:-1])

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from mapper.graph.csr import Chunk
 from mapper.graph.rows import StreamedRows
 from mapper.graph.sampled_contraction import _kept, sampling_threshold
-from mapper.runtime.threads import Team
+from mapper.runtime.threads import ThreadTeam
 from storage.graph import Block, Csr, Graph
 
 SEED = 11  # of the choice: other samples of the same run shall not leave out the same
@@ -64,7 +64,7 @@ class ThinnedGraph(Graph):
         return kept[0], kept[1][:used], kept[2][:used]
 
 
-def thin(graph: Graph, degree: int, shift: int, team: Team) -> Graph:
+def thin(graph: Graph, degree: int, shift: int, team: ThreadTeam) -> Graph:
     """The graph itself, or a view of it with about `degree` connections of a vertex in the mean.
 
     shift : of the weights, see `mapper.graph.rows.weight_shift`

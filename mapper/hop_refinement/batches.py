@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 from numba import njit
@@ -10,8 +10,9 @@ from numpy.typing import NDArray
 
 from mapper.graph.rows import HeldRows, Rows
 from mapper.hop_refinement.mesh import Mesh
-from mapper.hop_refinement.pairwise_fm import Batch, exchange_round
-from mapper.runtime.threads import Team
+from mapper.hop_refinement.pairwise_fm import Batch, pairwise_fm_round
+from mapper.runtime.callbacks import Advance, ignore
+from mapper.runtime.threads import ThreadTeam
 
 ROW_BYTES = 8  # of an entry: id and weight
 
@@ -35,8 +36,8 @@ def batches(
     mesh: Mesh,
     memory: int,
     turned: bool,
-    team: Team,
-    advance: Callable[[int], None] = lambda done: None,
+    team: ThreadTeam,
+    advance: Advance = ignore,
 ) -> Iterator[Batch]:
     """All cores of a mesh in as few batches as the memory allows: one, if the rows are held.
 
@@ -90,7 +91,7 @@ def batches(
         yield Batch(wanted, offset, degree, ids, weights)
 
 
-def exchange_batches(
+def pairwise_fm_batches(
     found_batches: Iterable[Batch],
     mesh: Mesh,
     core: NDArray[np.int32],
@@ -98,17 +99,17 @@ def exchange_batches(
     sets: Sequence[NDArray[np.int64]],
     passes: int,
     rng: np.random.Generator,
-    team: Team,
+    team: ThreadTeam,
     fixed: NDArray[np.bool_] | None = None,
 ) -> tuple[int, int]:
     """All pairs of cores once, as far as both are in one batch; `core` changes in place.
 
-    found_batches : see `batches`; the others : see `exchange_round`
+    found_batches : see `batches`; the others : see `pairwise_fm_round`
 
     Returns the moves, and about the hops that they saved.
     """
     moved = saved = 0
     for batch in found_batches:
-        found = exchange_round(batch, mesh, core, sizes, sets, passes, rng, team, fixed)
+        found = pairwise_fm_round(batch, mesh, core, sizes, sets, passes, rng, team, fixed)
         moved, saved = moved + found[0], saved + found[1]
     return moved, saved

@@ -102,7 +102,9 @@ class _Region:
         )
 
 
-def place_by_dual_bisection(rows: HeldRows, mesh: Mesh, seed: int) -> NDArray[np.int32]:
+def place_by_dual_recursive_bipartitioning(
+    rows: HeldRows, mesh: Mesh, seed: int
+) -> NDArray[np.int32]:
     """The core of every vertex; cores may be filled a little beyond their room.
 
     mesh : cores that may be used all have the same room

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from mapper.graph.csr import Chunk
 from mapper.hop_refinement.mesh import Mesh
 from mapper.partitioning.kway_refinement import Moves, Seeker
-from mapper.runtime.threads import Spares
+from mapper.runtime.threads import WorkspacePool
 
 MUCH_BETTER = 2  # times the gain for which a vertex waits at a core that is full
 LARGEST = np.int64(2**31 - 1)
@@ -145,11 +145,11 @@ class SeekHops(Seeker):
         """
         lengths = 2 * (mesh.width, mesh.height)
         self._sizes, self._fixed, self._grid = sizes, fixed, mesh.grid
-        self._spares = Spares(lambda: Axes(*(np.zeros(n, np.int64) for n in lengths)))
+        self._workspaces = WorkspacePool(lambda: Axes(*(np.zeros(n, np.int64) for n in lengths)))
 
     def seek(self, chunk: Chunk, part: NDArray[np.int32], load: NDArray[np.int64]) -> Moves:
         table = np.empty((4, chunk.vertices), np.int32)
-        with self._spares.borrow() as axes:
+        with self._workspaces.borrow() as axes:
             found, paid, everything = _best_hops(
                 chunk, part, self._sizes, self._grid, load, axes, table
             )

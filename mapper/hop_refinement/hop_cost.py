@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from mapper.graph.rows import Rows
 from mapper.hop_refinement.mesh import Mesh, _apart
-from mapper.runtime.threads import Team
+from mapper.runtime.threads import ThreadTeam
 
 
 @njit(cache=True, nogil=True)
@@ -25,7 +25,7 @@ def _price(chunk, core, grid):
     return total
 
 
-def price(rows: Rows, core: NDArray[np.int32], mesh: Mesh, team: Team) -> int:
+def price(rows: Rows, core: NDArray[np.int32], mesh: Mesh, team: ThreadTeam) -> int:
     """Hops of all connections, each counted at both of its ends.
 
     core : ndarray[int32], shape (vertices,); on a flat mesh the hops are the cut

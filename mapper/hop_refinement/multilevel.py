@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from mapper.graph.rows import HeldRows, Rows
 from mapper.graph.sampled_contraction import contract_sampled
 from mapper.hop_refinement.annealing import Cooling, anneal_mapping
-from mapper.hop_refinement.batches import batches, exchange_batches
-from mapper.hop_refinement.dual_recursive import place_by_dual_bisection
+from mapper.hop_refinement.batches import batches, pairwise_fm_batches
+from mapper.hop_refinement.dual_recursive import place_by_dual_recursive_bipartitioning
 from mapper.hop_refinement.gains import SeekHops
 from mapper.hop_refinement.hop_cost import price
 from mapper.hop_refinement.mesh import CUT, Mesh
@@ -27,7 +27,8 @@ from mapper.partitioning.kway_refinement import SeekCut, Seeker, refine_round
 from mapper.partitioning.label_propagation import cluster_vertices
 from mapper.partitioning.multilevel_bisection import BisectionEffort
 from mapper.partitioning.recursive_splitting import Splitting, split_parts
-from mapper.runtime.threads import Team
+from mapper.runtime.callbacks import ignore
+from mapper.runtime.threads import ThreadTeam
 
 SHRINK = 2.5  # a cluster is at most this times the mean vertex; more makes worse levels
 CLUSTER_ROUNDS = 3
@@ -41,7 +42,8 @@ FM_PASSES = 2  # of each exchange
 SETTLED = 20  # exchanges end when one saves less than one in so many hops that the first saved
 
 Int32 = NDArray[np.int32]
-Told = Callable[[Rows, Int32], None]
+OnLevel = Callable[[Rows, Int32], None]
+"""Gets a level, and the core of every vertex of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +97,7 @@ class Effort:
     chains: int = 1
 
 
-def coarsen(rows: Rows, cores: int, capacity: int, seed: int, team: Team) -> Levels:
+def coarsen(rows: Rows, cores: int, capacity: int, seed: int, team: ThreadTeam) -> Levels:
     """Levels until there are few vertices for each core."""
     levels = Levels([rows], [])
     while levels.coarsest.vertices > COARSEST * cores:
@@ -117,39 +119,39 @@ def first_parts(
     starts: int,
     effort: Effort,
     seed: int,
-    team: Team,
+    team: ThreadTeam,
 ) -> Int32:
     """The best of several partitions by cut; parts may still be over the capacity."""
     mesh = Mesh.flat(np.full(parts, capacity, np.int64))
 
     def start(index: int) -> tuple[int, int, Int32]:
-        with Team(1, team.stop) as alone:
+        with ThreadTeam(1, team.stop) as alone:
             whole = np.zeros(rows.vertices, np.int32)
             cores = np.array([parts], np.int64)
             how = Splitting(1, capacity, FIRST, (seed + index) % 2**31)
             part, _ = split_parts(rows, whole, cores, how, effort.gathered, alone)
-            exchange(rows, part, mesh, effort.rounds, effort.gathered, seed + index, alone)
-            return *merit(rows, part, mesh, alone), part
+            pairwise_fm(rows, part, mesh, effort.rounds, effort.gathered, seed + index, alone)
+            return *objective_key(rows, part, mesh, alone), part
 
     count = max(1, min(starts, STARTS_ENTRIES // max(1, rows.entries)))
     part = min(team.map(start, range(count)), key=lambda one: one[:2])[2]
     return uncoarsen(Levels([rows], []), part, mesh, effort, seed, team)
 
 
-def merit(rows: Rows, core: Int32, mesh: Mesh, team: Team) -> tuple[int, int]:
+def objective_key(rows: Rows, core: Int32, mesh: Mesh, team: ThreadTeam) -> tuple[int, int]:
     """What cores hold beyond their room, and the hops: the smaller the better."""
     load = np.bincount(core, weights=rows.sizes, minlength=mesh.room.size).astype(np.int64)
     return int(np.maximum(load - mesh.room, 0).sum()), price(rows, core, mesh, team)
 
 
-def exchange(
+def pairwise_fm(
     rows: Rows,
     core: Int32,
     mesh: Mesh,
     rounds: int,
     memory: int,
     seed: int,
-    team: Team,
+    team: ThreadTeam,
     fixed: NDArray[np.bool_] | None = None,
 ) -> int:
     """Exchanges between cores until they hardly pay; `core` changes in place, hops are returned.
@@ -161,7 +163,9 @@ def exchange(
         rng = np.random.default_rng([seed, index])
         sets = pairs_of(rows, core, mesh, True, team)
         some = batches(rows, core, mesh, memory, index % 2 == 1, team)
-        _, won = exchange_batches(some, mesh, core, rows.sizes, sets, FM_PASSES, rng, team, fixed)
+        _, won = pairwise_fm_batches(
+            some, mesh, core, rows.sizes, sets, FM_PASSES, rng, team, fixed
+        )
         saved += won
         first = first or won
         if won * SETTLED <= first:
@@ -175,33 +179,29 @@ def _seeker(rows: Rows, mesh: Mesh, fixed: NDArray[np.bool_] | None) -> Seeker:
     return SeekHops(mesh, rows.sizes, fixed)
 
 
-def _silent(graph: Rows, core: Int32) -> None:
-    pass
-
-
 def uncoarsen(
     levels: Levels,
     core: Int32,
     mesh: Mesh,
     effort: Effort,
     seed: int,
-    team: Team,
-    told: Told = _silent,
+    team: ThreadTeam,
+    on_level: OnLevel = ignore,
 ) -> Int32:
     """Refine on every level, from the coarsest on; returns the core of every vertex of the finest.
 
-    core : of the vertices of the coarsest level; told : gets each level with what it ends with
+    core : of the vertices of the coarsest level; on_level : gets each level with what it ends with
     """
     for depth in range(len(levels.graphs) - 1, -1, -1):
         core = _refined(levels, depth, core, mesh, effort, seed, team)
-        told(levels.graphs[depth], core)
+        on_level(levels.graphs[depth], core)
         if depth:
             core = core[levels.clusters[depth - 1]]
     return core
 
 
 def _refined(
-    levels: Levels, depth: int, core: Int32, mesh: Mesh, effort: Effort, seed: int, team: Team
+    levels: Levels, depth: int, core: Int32, mesh: Mesh, effort: Effort, seed: int, team: ThreadTeam
 ) -> Int32:
     """Moves on one level, after annealing if that is better there than without; then exchanges.
 
@@ -219,8 +219,8 @@ def _refined(
                 rows, start, mesh.room, np.zeros_like(mesh.room), seed + depth, index, team,
                 seeker=_seeker(rows, mesh, fixed),
             )  # fmt: skip
-    core = min(starts, key=lambda one: merit(rows, one, mesh, team))
-    exchange(rows, core, mesh, effort.rounds, effort.gathered, seed + 100 * depth, team, fixed)
+    core = min(starts, key=lambda one: objective_key(rows, one, mesh, team))
+    pairwise_fm(rows, core, mesh, effort.rounds, effort.gathered, seed + 100 * depth, team, fixed)
     return core
 
 
@@ -230,22 +230,22 @@ def refine_levels(
     mesh: Mesh,
     effort: Effort,
     seed: int,
-    team: Team,
-    told: Told = _silent,
+    team: ThreadTeam,
+    on_level: OnLevel = ignore,
 ) -> Int32:
     """Refine a placement of the coarsest level, or one made by bisection with the mesh, whichever
     is better there; then all finer levels. Returns the core of every vertex of the finest.
 
-    core : of the vertices of the coarsest level; told : gets each level with what it ends with
+    core : of the vertices of the coarsest level; on_level : gets each level with what it ends with
     """
     top = Levels([levels.coarsest], [])
     starts = [core]
     if mesh.most != CUT and isinstance(levels.coarsest, HeldRows):
-        starts.append(place_by_dual_bisection(levels.coarsest, mesh, seed))
+        starts.append(place_by_dual_recursive_bipartitioning(levels.coarsest, mesh, seed))
     found = [uncoarsen(top, start, mesh, effort, seed, team) for start in starts]
-    core = min(found, key=lambda one: merit(levels.coarsest, one, mesh, team))
-    told(levels.coarsest, core)
+    core = min(found, key=lambda one: objective_key(levels.coarsest, one, mesh, team))
+    on_level(levels.coarsest, core)
     if not levels.clusters:
         return core
     below = Levels(levels.graphs[:-1], levels.clusters[:-1])
-    return uncoarsen(below, core[levels.clusters[-1]], mesh, effort, seed, team, told)
+    return uncoarsen(below, core[levels.clusters[-1]], mesh, effort, seed, team, on_level)

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from mapper.graph.csr import Csr
 from mapper.hop_refinement.mesh import Mesh, _apart
 from mapper.partitioning.two_way_fm import new_queues, two_way_fm
-from mapper.runtime.threads import Team
+from mapper.runtime.threads import ThreadTeam
 
 LARGEST = np.int64(2**31 - 1)
 BUNCHES = 8  # of pairs, for each thread
@@ -134,7 +134,7 @@ def _settle(pairs, members, start, core, side, side_start):
     return moved
 
 
-def exchange_round(
+def pairwise_fm_round(
     batch: Batch,
     mesh: Mesh,
     core: Int32,
@@ -142,7 +142,7 @@ def exchange_round(
     sets: Sequence[Int64],
     passes: int,
     rng: np.random.Generator,
-    team: Team,
+    team: ThreadTeam,
     fixed: NDArray[np.bool_] | None = None,
 ) -> tuple[int, int]:
     """All pairs of cores of a batch once; `core` changes in place.

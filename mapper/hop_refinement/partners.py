@@ -13,13 +13,13 @@ from numpy.typing import NDArray
 from mapper.graph.affinity import favourites
 from mapper.graph.rows import Rows
 from mapper.hop_refinement.mesh import CUT, DIAGONAL, NEAR, Mesh
-from mapper.runtime.threads import Spares, Team
+from mapper.runtime.threads import ThreadTeam, WorkspacePool
 
 PARTNERS = 10  # of a part at most, but for those that are among the first of others
 
 
 def pairs_of(
-    rows: Rows, core: NDArray[np.int32], mesh: Mesh, corners: bool, team: Team
+    rows: Rows, core: NDArray[np.int32], mesh: Mesh, corners: bool, team: ThreadTeam
 ) -> list[NDArray[np.int64]]:
     """The sets of pairs of cores that are to exchange vertices; see `partners`.
 
@@ -31,18 +31,18 @@ def pairs_of(
 
 
 def partners(
-    rows: Rows, part: NDArray[np.int32], parts: int, team: Team
+    rows: Rows, part: NDArray[np.int32], parts: int, team: ThreadTeam
 ) -> list[NDArray[np.int64]]:
     """Sets of pairs of parts, each of shape (pairs, 2), the most drawn together first.
 
     The parts of a set are all different.
     """
-    spares = Spares(lambda: (np.zeros(parts, np.int64), np.empty(parts, np.int64)))
+    workspaces = WorkspacePool(lambda: (np.zeros(parts, np.int64), np.empty(parts, np.int64)))
 
     def look(index: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         chunk = rows.read(index)
         favourite, strength = np.empty((2, chunk.vertices), np.int64)
-        with spares.borrow() as (pull, touched):
+        with workspaces.borrow() as (pull, touched):
             favourites(chunk, part, pull, touched, favourite, strength)
         own = part[chunk.first : chunk.first + chunk.vertices].astype(np.int64)
         low, high = np.minimum(own, favourite), np.maximum(own, favourite)

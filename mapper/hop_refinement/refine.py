@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from mapper.graph.rows import Rows
 from mapper.hop_refinement.annealing import Cooling
-from mapper.hop_refinement.batches import batches, exchange_batches
+from mapper.hop_refinement.batches import batches, pairwise_fm_batches
 from mapper.hop_refinement.gains import SeekHops
 from mapper.hop_refinement.hop_cost import price
 from mapper.hop_refinement.mesh import CUT, Mesh
@@ -24,10 +24,10 @@ from mapper.hop_refinement.multilevel import SETTLED, Effort, Levels, refine_lev
 from mapper.hop_refinement.partners import pairs_of
 from mapper.hop_refinement.v_cycle import refine_by_chains
 from mapper.partitioning.kway_refinement import refine_round
+from mapper.runtime.callbacks import OnMapping, ignore
 from mapper.runtime.checkpoint import Arrays
 from mapper.runtime.context import Context
 from mapper.runtime.memory_plan import HELD_BYTES, Plan
-from mapper.runtime.stopping import Better
 from mapper.scoring.stage_costs import estimate
 from mapper.settings import Settings
 
@@ -62,15 +62,13 @@ def level_effort(settings: Settings, plan: Plan, entries: int, proposals: int) -
     return Effort(plan.gathered, HELD_BYTES * plan.sampled, rounds, cooling, plan.chains)
 
 
-def unseen(core: NDArray[np.int32]) -> None:
-    """What nobody keeps."""
-
-
-def refine_mapping(mapped: Mapped, context: Context, better: Better = unseen) -> NDArray[np.int32]:
+def refine_mapping(
+    mapped: Mapped, context: Context, on_better: OnMapping = ignore
+) -> NDArray[np.int32]:
     """The core of every vertex, with fewer hops; no core holds more than it may.
 
-    better : gets the core of every vertex after each step, and on each level; on coarse ones cores
-        may hold more than they may in the end
+    on_better : gets the core of every vertex after each step, and on each level; on coarse ones
+        cores may hold more than they may in the end
     """
     settings, plan, steps, monitor, team = context
     rows, mesh = mapped.levels.finest, mapped.mesh
@@ -87,39 +85,40 @@ def refine_mapping(mapped: Mapped, context: Context, better: Better = unseen) ->
 
         arrays = steps.run_once(name, once)
         core = arrays["core"]
-        better(core)
+        on_better(core)
         return int(arrays["number"][0])
 
     effort = level_effort(settings, plan, rows.entries, settings.proposals)
-    cycle_effort = level_effort(settings, plan, rows.entries, settings.cycle_proposals)
+    v_cycle_effort = level_effort(settings, plan, rows.entries, settings.cycle_proposals)
     most = settings.hop_budget // max(1, rows.entries)
     passes, rounds = min(settings.hop_passes, most), min(settings.exchanges, most)
     if mesh.most == CUT:
         passes = 0  # they were part of partitioning
-    cycles = plan.cycles
+    v_cycles = plan.cycles
     if mapped.on_levels:
         passes = rounds = 0
-        cycles = plan.cycles if settings.cycle_proposals else 0  # else they would do the same again
+        # without annealing they would do the same again
+        v_cycles = plan.cycles if settings.cycle_proposals else 0
 
-        def climb(core: NDArray[np.int32] = core) -> Arrays:
+        def uncoarsen(core: NDArray[np.int32] = core) -> Arrays:
             seen: list[tuple[int, int]] = []  # the coarsest level first
 
-            def told(graph: Rows, core: NDArray[np.int32]) -> None:
+            def on_level(graph: Rows, core: NDArray[np.int32]) -> None:
                 found = estimate(graph, core, team, (mesh.column, mesh.row))
                 seen.append((int(found.cut), int(found.hops)))
                 finer = len(mapped.levels.graphs) - len(seen)
                 for cluster in reversed(mapped.levels.clusters[:finer]):
                     core = core[cluster]
-                better(core)
+                on_better(core)
 
             found = refine_levels(
-                mapped.levels, core, mesh, effort, settings.seed_of(7), team, told
+                mapped.levels, core, mesh, effort, settings.seed_of(7), team, on_level
             )
             return {"core": found, "seen": np.array(seen, np.int64).ravel()}
 
-        arrays = steps.run_once("uncoarsen", climb)
+        arrays = steps.run_once("uncoarsen", uncoarsen)
         core = arrays["core"]
-        better(core)
+        on_better(core)
         pairs = arrays["seen"].reshape(-1, 2).tolist()
         for level, (cut, hops) in zip(monitor.levels[::-1], pairs, strict=True):
             monitor.observer.on_level(level, cut, hops, placed=mesh.most != CUT)
@@ -140,27 +139,31 @@ def refine_mapping(mapped: Mapped, context: Context, better: Better = unseen) ->
     first = 0
     for index in range(rounds):
 
-        def exchange(core: NDArray[np.int32], index: int = index) -> tuple[NDArray[np.int32], int]:
+        def pairwise_fm(
+            core: NDArray[np.int32], index: int = index
+        ) -> tuple[NDArray[np.int32], int]:
             rng = np.random.default_rng([settings.seed_of(9), index])
             sets = pairs_of(rows, core, mesh, rounds >= WORTH_A_CORNER, team)
             some = batches(rows, core, mesh, plan.gathered, index % 2 == 1, team, monitor.advance)
-            moved, saved = exchange_batches(some, mesh, core, rows.sizes, sets, 1, rng, team, fixed)
+            moved, saved = pairwise_fm_batches(
+                some, mesh, core, rows.sizes, sets, 1, rng, team, fixed
+            )
             monitor.note(f"exchange {index + 1}: {moved:,} moves")
             return core, saved
 
-        saved = step(f"exchange {index}", exchange)
+        saved = step(f"exchange {index}", pairwise_fm)
         first = first or saved
         if saved * SETTLED <= first:
             break
-    before = price(rows, core, mesh, team) if cycles else 0
-    for index in range(cycles):
+    before = price(rows, core, mesh, team) if v_cycles else 0
+    for index in range(v_cycles):
 
-        def cycle(core: NDArray[np.int32], index: int = index) -> tuple[NDArray[np.int32], int]:
+        def v_cycle(core: NDArray[np.int32], index: int = index) -> tuple[NDArray[np.int32], int]:
             seed = settings.seed_of(10 + index)
-            found = refine_by_chains(rows, core, mesh, cycle_effort, seed, team, fixed)
+            found = refine_by_chains(rows, core, mesh, v_cycle_effort, seed, team, fixed)
             return found, price(rows, found, mesh, team)
 
-        after = step(f"cycle {index}", cycle)
+        after = step(f"cycle {index}", v_cycle)
         gain = 1 - after / max(1, before)
         monitor.note(f"cycle {index + 1}: {gain:.2%} of the hops saved")
         if gain < WORTH_ANOTHER:

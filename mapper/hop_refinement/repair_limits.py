@@ -1,6 +1,6 @@
 """Refinement by hops between all limits of a core, with pinned items where they belong.
 
-The moves keep to the one capacity that the limits were folded into, which is exact for limits that
+The moves keep to the one capacity that stands for all limits, which is exact for limits that
 add up. Axons are counted after them: exchanges put right what came above a limit, and if they
 cannot, or cost what was gained, the mapping stays as it was placed.
 """
@@ -16,18 +16,18 @@ from mapper.hop_refinement.mesh import Mesh
 from mapper.hop_refinement.multilevel import Levels
 from mapper.hop_refinement.refine import Mapped, refine_mapping
 from mapper.limits.axons import Job
-from mapper.limits.combined import Folded
+from mapper.limits.combined import CombinedCapacity
 from mapper.limits.constraints import Constraints
 from mapper.limits.enforce import Items, repair
 from mapper.limits.use import excess, weight_of_excess
 from mapper.runtime.context import Context
 from mapper.runtime.monitor import Monitor
-from mapper.runtime.threads import Team
+from mapper.runtime.threads import ThreadTeam
 
 
-def refine_within(
+def refine_and_repair(
     job: Job,
-    folded: Folded,
+    combined: CombinedCapacity,
     rows: Rows,
     place: NDArray[np.int32],
     constraints: Constraints | None,
@@ -37,20 +37,20 @@ def refine_within(
 
     place : ndarray[int32], shape (items,), core of every item, within all limits, those that are
         pinned where they belong
-    folded : what parts were made with; rows : of the items
+    combined : what parts were made with; rows : of the items
     """
     settings, plan, _, monitor, team = context
     pinned = np.zeros(place.size, np.bool_) if constraints is None else constraints.core >= 0
     # What never moves is not counted: neither its size, nor the room that it takes.
-    rows = rows.with_sizes(np.where(pinned, 0, folded.sizes))
-    room = room_of(job.chip.cores, place, folded, pinned)
+    rows = rows.with_sizes(np.where(pinned, 0, combined.sizes))
+    room = room_of(job.chip.cores, place, combined, pinned)
     mesh = Mesh(job.chip.width, job.chip.height, room)
     levels = Levels([rows], [], pinned if pinned.any() else None)
-    exact = folded.exact and not job.watched
+    exact = combined.exact and not job.axon_limited
     limits, weight = job.load.limits, weight_of_excess(job.load.limits)
 
-    def better(found: NDArray[np.int32]) -> None:
-        def kept(team: Team) -> NDArray[np.int32]:
+    def on_better(found: NDArray[np.int32]) -> None:
+        def kept(team: ThreadTeam) -> NDArray[np.int32]:
             item = job.items.item
             if exact:
                 return found[item]
@@ -60,7 +60,7 @@ def refine_within(
 
         monitor.stop.keep(kept)
 
-    found = refine_mapping(Mapped(levels, place, mesh), context, better)
+    found = refine_mapping(Mapped(levels, place, mesh), context, on_better)
     if exact:
         return found
     use = job.load.count(found[job.items.item], job.chip.cores, team)
@@ -82,8 +82,8 @@ def refine_within(
     return found if after < before else place
 
 
-def within_limits(
-    job: Job, found: NDArray[np.int32], place: NDArray[np.int32], monitor: Monitor, team: Team
+def unless_over_limits(
+    job: Job, found: NDArray[np.int32], place: NDArray[np.int32], monitor: Monitor, team: ThreadTeam
 ) -> NDArray[np.int32]:
     """The core of every item that was found, or as it was placed if a core is above a limit now."""
     limits = job.load.limits
@@ -95,13 +95,13 @@ def within_limits(
 
 
 def room_of(
-    cores: int, place: NDArray[np.int32], folded: Folded, pinned: NDArray[np.bool_]
+    cores: int, place: NDArray[np.int32], combined: CombinedCapacity, pinned: NDArray[np.bool_]
 ) -> NDArray[np.int64]:
     """What each core may hold beside its pinned items, 0 for those that are not in use.
 
-    A core that was brought within its limits by exchanges may hold more than the folded capacity.
+    A core that was brought within its limits by exchanges may hold more than the combined capacity.
     """
     held = np.zeros((2, cores), np.int64)
-    np.add.at(held, (pinned.astype(np.int64), place), folded.sizes)
-    free = np.maximum(folded.capacity - held[1], held[0])
+    np.add.at(held, (pinned.astype(np.int64), place), combined.sizes)
+    free = np.maximum(combined.capacity - held[1], held[0])
     return np.where(np.bincount(place, minlength=cores) > 0, free, 0)

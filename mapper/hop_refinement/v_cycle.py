@@ -18,7 +18,7 @@ from mapper.hop_refinement.hop_cost import price
 from mapper.hop_refinement.mesh import Mesh
 from mapper.hop_refinement.multilevel import Effort, Levels, uncoarsen
 from mapper.partitioning.label_propagation import cluster_vertices
-from mapper.runtime.threads import Team
+from mapper.runtime.threads import ThreadTeam
 
 SHRINK = 4.0  # a cluster is at most this times the mean vertex
 CLUSTER_ROUNDS = 3
@@ -75,7 +75,7 @@ def _coarsen(
     core: NDArray[np.int32],
     memory: int,
     seed: int,
-    team: Team,
+    team: ThreadTeam,
     fixed: NDArray[np.bool_] | None,
 ) -> tuple[HeldRows, NDArray[np.int32]]:
     """Clusters of vertices of one core, and the graph between them; (graph, cluster).
@@ -94,13 +94,13 @@ def _coarsen(
     return contract_sampled(rows, cluster, int(cluster.max()) + 1, threshold, seed, team), cluster
 
 
-def refine_by_cycle(
+def refine_by_v_cycle(
     rows: Rows,
     core: NDArray[np.int32],
     mesh: Mesh,
     effort: Effort,
     seed: int,
-    team: Team,
+    team: ThreadTeam,
     fixed: NDArray[np.bool_] | None = None,
 ) -> NDArray[np.int32]:
     """One V-cycle; returns the new core of every vertex.
@@ -129,17 +129,17 @@ def refine_by_chains(
     mesh: Mesh,
     effort: Effort,
     seed: int,
-    team: Team,
+    team: ThreadTeam,
     fixed: NDArray[np.bool_] | None = None,
 ) -> NDArray[np.int32]:
     """The best of several V-cycles side by side; never worse than before."""
 
     def run(chain: int) -> NDArray[np.int32]:
-        with Team(1, team.stop) as alone:
-            return refine_by_cycle(rows, core, mesh, effort, seed + 10_000 * chain, alone, fixed)
+        with ThreadTeam(1, team.stop) as alone:
+            return refine_by_v_cycle(rows, core, mesh, effort, seed + 10_000 * chain, alone, fixed)
 
     if effort.chains > 1:
         found = team.map(run, range(effort.chains))
     else:
-        found = [refine_by_cycle(rows, core, mesh, effort, seed, team, fixed)]
+        found = [refine_by_v_cycle(rows, core, mesh, effort, seed, team, fixed)]
     return min([core, *found], key=lambda one: price(rows, one, mesh, team))

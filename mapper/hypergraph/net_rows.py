@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import numpy as np
 from numba import njit
@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 
 from mapper.graph.csr import Subgraph
 from mapper.hypergraph.hypergraph import Hypergraph, Int32, Int64, make_hypergraph
-from mapper.runtime.threads import Team
+from mapper.runtime.callbacks import Advance, ignore
+from mapper.runtime.threads import ThreadTeam
 from storage.store.network import RATE, NetworkFile
 
 
@@ -67,7 +68,7 @@ class NetReader:
         )
         return np.append(0, np.cumsum(lengths[:found])), pins[:used].copy(), rates[:found]
 
-    def stream(self, team: Team) -> Iterator[Lists]:
+    def stream(self, team: ThreadTeam) -> Iterator[Lists]:
         """All blocks in their order, read ahead by the threads."""
         return team.stream(self.read, range(self._network.block_count))
 
@@ -75,8 +76,8 @@ class NetReader:
 def read_nets(
     network: NetworkFile,
     sizes: Int64,
-    team: Team,
-    advance: Callable[[int], None] = lambda done: None,
+    team: ThreadTeam,
+    advance: Advance = ignore,
 ) -> Hypergraph:
     """All nets of a network, in memory.
 

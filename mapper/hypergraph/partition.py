@@ -16,15 +16,15 @@ from mapper.hypergraph.bisection import SHRINKS, Effort, partition_by_bisection
 from mapper.hypergraph.coarsening import coarsen, join_twins
 from mapper.hypergraph.fm import Search, refine
 from mapper.hypergraph.hypergraph import Hypergraph, Int32, Int64, connectivity
-from mapper.hypergraph.rebisection import PairEffort, cut_pairs_anew
+from mapper.hypergraph.rebisection import PairEffort, rebisect_pairs
 from mapper.runtime.stopping import Stop
-from mapper.runtime.threads import Team
+from mapper.runtime.threads import ThreadTeam
 
 COARSEST = 100  # vertices for each part at which bisections start
 HEAVIEST = 1.5  # a cluster is at most this times the mean vertex of the coarsest level
 TURN = 10  # rounds of pairs between two refinements
 LAST_PASS = 4  # looks at all pins, when those alike have been kept together before
-RECUT = 10  # looks at all pins of a round in which pairs are bisected anew, about
+REBISECTION = 10  # looks at all pins of a round in which pairs are bisected anew, about
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,12 +39,17 @@ class PartitionEffort:
 
     bisection: Effort
     search: Search
-    cycles: int
-    recuts: int
+    v_cycles: int
+    rebisections: int
 
 
 def partition_hypergraph(
-    graph: Hypergraph, parts: int, capacity: int, effort: PartitionEffort, seed: int, team: Team
+    graph: Hypergraph,
+    parts: int,
+    capacity: int,
+    effort: PartitionEffort,
+    seed: int,
+    team: ThreadTeam,
 ) -> Int32:
     """Part of every vertex, 0 .. parts-1; no part holds more than its capacity if moves of single
     vertices can see to that."""
@@ -71,11 +76,11 @@ def _partition(
     effort: PartitionEffort,
     seed: int,
     rng: np.random.Generator,
-    team: Team,
+    team: ThreadTeam,
 ) -> Int32:
     best = np.zeros(graph.vertices, np.int32)
     best_cost = (1 << 62, 0)
-    for index in range(effort.cycles + 1):
+    for index in range(effort.v_cycles + 1):
         levels = _levels(graph, best, room.size, rng)
         if index == 0:
             coarsest, capacity = levels[-1][0], int(room[0])
@@ -91,11 +96,13 @@ def _partition(
         if cost >= best_cost:
             break
         best, best_cost = part, cost
-    recuts = min(effort.recuts, effort.search.budget // (RECUT * max(1, graph.pins.size)))
-    for turn in range(0, recuts, TURN):
-        pairs = PairEffort(min(TURN, recuts - turn), effort.bisection)
+    rebisections = min(
+        effort.rebisections, effort.search.budget // (REBISECTION * max(1, graph.pins.size))
+    )
+    for turn in range(0, rebisections, TURN):
+        pairs = PairEffort(min(TURN, rebisections - turn), effort.bisection)
         part = best.copy()
-        cut_pairs_anew(graph, part, room, pairs, seed + turn, team)
+        rebisect_pairs(graph, part, room, pairs, seed + turn, team)
         refine(graph, part, room, effort.search, rng)
         cost = _cost(graph, part, room)
         if cost >= best_cost:

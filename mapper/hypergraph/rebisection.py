@@ -15,7 +15,7 @@ from numba import njit
 
 from mapper.hypergraph.bisection import Effort, bisect
 from mapper.hypergraph.hypergraph import Hypergraph, Int32, Int64, connectivity, make_hypergraph
-from mapper.runtime.threads import Team
+from mapper.runtime.threads import ThreadTeam
 
 
 @njit(cache=True, nogil=True)
@@ -93,8 +93,8 @@ class PairEffort:
     bisection: Effort
 
 
-def cut_pairs_anew(
-    graph: Hypergraph, part: Int32, room: Int64, effort: PairEffort, seed: int, team: Team
+def rebisect_pairs(
+    graph: Hypergraph, part: Int32, room: Int64, effort: PairEffort, seed: int, team: ThreadTeam
 ) -> int:
     """Pairs of parts that share nets are bisected anew; `part` changes in place.
 

@@ -18,11 +18,11 @@ from mapper.hypergraph.net_rows import NetReader
 from mapper.hypergraph.partition import PartitionEffort, partition_hypergraph
 from mapper.hypergraph.streamed import refine_streamed, streamed_traffic
 from mapper.hypergraph.tree_refinement import TreeEffort, refine_by_trees
-from mapper.partitioning.rebalance import balance, put_right
+from mapper.partitioning.rebalance import balance, enforce_capacity
 from mapper.partitioning.streamed import SETTLED, numbered, parts_wanted
+from mapper.runtime.callbacks import OnMapping
 from mapper.runtime.checkpoint import Arrays
 from mapper.runtime.context import Context
-from mapper.runtime.stopping import Better
 from storage.graph import Graph
 from storage.store.network import NetworkFile
 
@@ -65,8 +65,8 @@ def partition_nets(task: NetTask, context: Context) -> tuple[NDArray[np.int32], 
         part = partition_hypergraph(nets, wanted, capacity, effort, settings.seed_of(2), team)
         load = np.bincount(part, weights=nets.sizes, minlength=cores).astype(np.int64)
         if load.max() > capacity:
-            mend = put_right if task.strict else balance
-            mend(task.graph, nets.sizes, part, load, capacity, settings.threads)
+            rebalance = enforce_capacity if task.strict else balance
+            rebalance(task.graph, nets.sizes, part, load, capacity, settings.threads)
         return {"part": numbered(part, cores)[0]}
 
     with monitor.stage("partition"):
@@ -119,11 +119,11 @@ def refine_trees(
     core: NDArray[np.int32],
     mesh: Mesh,
     context: Context,
-    better: Better,
+    on_better: OnMapping,
 ) -> NDArray[np.int32]:
     """The core of every vertex, with fewer tree hops; no core holds more than it may.
 
-    better : gets it after each V-cycle
+    on_better : gets it after each V-cycle
 
     It ends early when two V-cycles in a row save less than `WORTH_ANOTHER` together.
     """
@@ -141,7 +141,7 @@ def refine_trees(
 
         arrays = steps.run_once(f"trees {index}", work)
         core = arrays["core"]
-        better(core)
+        on_better(core)
         before, after = arrays["hops"].tolist()
         if index == 0:
             monitor.observer.on_nets(hops_total=before)

@@ -9,7 +9,6 @@ Neurons take turns, a third of them at a time, so that few move against each oth
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -23,7 +22,8 @@ from mapper.graph.rows import Rows
 from mapper.hypergraph.hypergraph import Int32, Int64
 from mapper.hypergraph.net_rows import NetReader, _add_nets, traffic_of
 from mapper.partitioning.kway_refinement import move_in_order
-from mapper.runtime.threads import Spares, Team
+from mapper.runtime.callbacks import Advance, ignore
+from mapper.runtime.threads import ThreadTeam, WorkspacePool
 
 TURNS = 3  # in which neurons move
 LARGEST = 2**31 - 1
@@ -63,17 +63,19 @@ def refine_streamed(
     room: Int64,
     seed: int,
     index: int,
-    team: Team,
-    advance: Callable[[int], None] = lambda done: None,
+    team: ThreadTeam,
+    advance: Advance = ignore,
 ) -> tuple[int, int]:
     """One pass; `part` changes in place. Returns the moves, and the connectivity before the last
     turn of them. No part that is within its room is filled beyond it."""
-    spares = Spares(lambda: (np.zeros(room.size, np.int64), np.empty(room.size, np.int64)))
+    workspaces = WorkspacePool(
+        lambda: (np.zeros(room.size, np.int64), np.empty(room.size, np.int64))
+    )
     target = np.empty(rows.vertices, np.int32)
 
     def look(number: int) -> int:
         chunk = rows.read(number)
-        with spares.borrow() as (pull, touched):
+        with workspaces.borrow() as (pull, touched):
             best, strength = np.empty((2, chunk.vertices), np.int64)
             favourites(chunk, part, pull, touched, best, strength)
         target[chunk.first : chunk.first + chunk.vertices] = best
@@ -109,7 +111,7 @@ def streamed_traffic(
     parts: int,
     memory: int,
     scratch: Path,
-    team: Team,
+    team: ThreadTeam,
 ) -> Subgraph:
     """Traffic between groups with fan-out inside the core; by connections if no matrix fits."""
     if 8 * parts * parts > memory:

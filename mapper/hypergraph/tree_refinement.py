@@ -28,8 +28,8 @@ class TreeEffort:
     proposals : for each vertex of a level; least, most : in all, on a level; `most` in slots that
         are looked at, about
     start, end : first and last temperature, in hops of the mean spike; steps : temperatures
-    toll : hops that count for each core that a neuron reaches, so that fewer hops do not come at
-        the price of more cores (a spike passes a router there, and is looked up)
+    per_core_penalty : hops that count for each core that a neuron reaches, so that fewer hops do
+        not come at the price of more cores (a spike passes a router there, and is looked up)
     """
 
     proposals: float
@@ -38,7 +38,7 @@ class TreeEffort:
     start: float = 1.0
     end: float = 0.05
     steps: int = 20
-    toll: int = 4
+    per_core_penalty: int = 4
 
 
 def refine_by_trees(
@@ -78,8 +78,8 @@ def refine_by_trees(
         spike = float(some.weights.sum()) / max(1, some.vertices)
         each = _proposals(some, on, mesh, effort) // effort.steps
         on = anneal_trees(
-            some, on, mesh.room, mesh.width, effort.toll, spike * heats, each, seed + len(levels),
-            stop,
+            some, on, mesh.room, mesh.width, effort.per_core_penalty, spike * heats, each,
+            seed + len(levels), stop,
         )  # fmt: skip
         if not levels:
             break

@@ -32,7 +32,7 @@ class Trees(NamedTuple):
         counted, with the number of targets there
     price : shape (nets,), of each tree
     low, high, mark : scratch per column; stamp : shape (1,), the last value in `mark`
-    toll : shape (1,), what each core that a net reaches costs besides the links
+    per_core_penalty : shape (1,), what each core that a net reaches costs besides the links
     """
 
     start: Int64
@@ -55,7 +55,7 @@ class Trees(NamedTuple):
     high: Int64
     mark: Int64
     stamp: Int64
-    toll: Int64
+    per_core_penalty: Int64
 
 
 @njit(cache=True, nogil=True)
@@ -72,7 +72,7 @@ def _tree(t, e, source, without, extra):
         c = np.int64(extra) if at == first + t.used[e] else np.int64(t.slot_part[at])
         if c < 0 or c == np.int64(source) or c == np.int64(without):
             continue
-        hops += t.toll[0]
+        hops += t.per_core_penalty[0]
         x, y = t.column[c], t.row[c]
         if t.mark[x] != stamp:
             t.mark[x] = stamp
@@ -242,7 +242,7 @@ def _anneal(t, members, count, place, width, height, proposals, heat, state):
 
 
 def new_trees(
-    graph: Hypergraph, core: Int32, room: Int64, width: int, toll: int = 0
+    graph: Hypergraph, core: Int32, room: Int64, width: int, per_core_penalty: int = 0
 ) -> tuple[Trees, int]:
     """The trees of a mapping, whose array of cores they share, and what they cost in all."""
     cores = np.arange(room.size, dtype=np.int32)
@@ -255,7 +255,7 @@ def new_trees(
         slot_start, np.empty(total, np.int32), np.empty(total, np.int32),
         np.empty(graph.net_count, np.int32), np.empty(graph.net_count, np.int64),
         np.empty(width, np.int64), np.empty(width, np.int64), np.zeros(width, np.int64),
-        np.zeros(1, np.int64), np.array([toll]),
+        np.zeros(1, np.int64), np.array([per_core_penalty]),
     )  # fmt: skip
     return trees, int(_count_targets(trees))
 
@@ -265,7 +265,7 @@ def anneal_trees(
     core: Int32,
     room: Int64,
     width: int,
-    toll: int,
+    per_core_penalty: int,
     heats: NDArray[np.float64],
     proposals: int,
     seed: int,
@@ -273,7 +273,7 @@ def anneal_trees(
 ) -> Int32:
     """The best state at the end of a temperature: the core of every vertex.
 
-    toll : hops that count for each core that a net reaches
+    per_core_penalty : hops that count for each core that a net reaches
     heats : temperatures, in hops of a spike; proposals : at each of them
     stop : is looked at now and then
     No core that is within its room is filled beyond it.
@@ -281,7 +281,7 @@ def anneal_trees(
     n, cores = graph.vertices, room.size
     if graph.net_count == 0 or proposals == 0:
         return core.copy()
-    trees, now = new_trees(graph, core.copy(), room, width, toll)
+    trees, now = new_trees(graph, core.copy(), room, width, per_core_penalty)
     count = np.bincount(core, minlength=cores)
     order = np.argsort(core, kind="stable")
     place = np.empty(n, np.int64)

@@ -9,7 +9,7 @@ from pathlib import Path
 from chipsim.chip.model import Chip
 from mapper.inputs.listener import Listener
 from mapper.inputs.source import Effort, folder_for
-from mapper.limits.relays import Helpers, plan_helpers, write_split
+from mapper.limits.relays import RelayNeurons, plan_relays, write_split
 from mapper.runtime.resume import is_whole
 from storage.store.network import NetworkFile
 
@@ -24,21 +24,21 @@ def split_network(
     listener: Listener,
     keep_in: Path | None = None,
     resume: bool = False,
-) -> Iterator[tuple[NetworkFile, Helpers]]:
-    """The network with the synapses of such neurons spread over helpers, and says so.
+) -> Iterator[tuple[NetworkFile, RelayNeurons]]:
+    """The network with the synapses of such neurons spread over relays, and says so.
 
-    keep_in : folder for the network with helpers; a temporary one, removed afterwards, if None
+    keep_in : folder for the network with relays; a temporary one, removed afterwards, if None
     resume : take what is in that folder from an earlier run
     """
-    helpers = plan_helpers(network, chip, effort.threads)
-    if not helpers.count:
-        yield network, helpers
+    relays = plan_relays(network, chip, effort.threads)
+    if not relays.count:
+        yield network, relays
         return
-    facts = helpers.facts()
-    listener.note(f"note: {facts['neurons']:,} neurons split, {helpers.count:,} helpers added")
+    facts = relays.facts()
+    listener.note(f"note: {facts['neurons']:,} neurons split, {relays.count:,} relay neurons added")
     with folder_for(keep_in) as folder:
         path = folder / SPLIT
         if not (resume and is_whole(path, effort.threads)):
-            write_split(network, helpers, path, effort.memory // 4, effort.threads)
+            write_split(network, relays, path, effort.memory // 4, effort.threads)
         with NetworkFile(path) as split:
-            yield split, helpers
+            yield split, relays

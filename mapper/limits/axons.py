@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from chipsim.chip.limits import LIMITS
 from chipsim.chip.model import Chip
 from mapper.errors import DoesNotFitError
-from mapper.limits.combined import ENOUGH, Folded, fold
+from mapper.limits.combined import ENOUGH, CombinedCapacity, combine_capacity
 from mapper.limits.constraints import Constraints
 from mapper.limits.enforce import Effort, Items, Load, most_used, repair
 from mapper.limits.use import (
@@ -35,7 +35,7 @@ from mapper.limits.use import (
     weight_of_excess,
 )
 from mapper.runtime.monitor import Monitor
-from mapper.runtime.threads import Team
+from mapper.runtime.threads import ThreadTeam
 from storage.graph import Graph
 
 ATTEMPTS = 7
@@ -44,7 +44,7 @@ LEAST_STEP = 1.06  # from one sharing to the next
 HOPE = 0.96  # of the sharing that the model asks for: exchanges do the rest
 TYPICAL = 0.7  # quantile, over the parts above a limit, of the sharing that they ask for
 
-Attempt = Callable[[Folded, int], tuple[NDArray[np.int32], int]]
+Attempt = Callable[[CombinedCapacity, int], tuple[NDArray[np.int32], int]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +69,7 @@ class Job:
         return self.items.total(self.load.sizes), into, into, self.items.total(self.fans.out)
 
     @property
-    def watched(self) -> bool:
+    def axon_limited(self) -> bool:
         """Whether a core could be above a limit on axons, whatever it holds."""
         most_in = np.count_nonzero(self.fans.out)
         most_out = int(np.minimum(self.fans.out, self.cores - 1).sum())
@@ -88,21 +88,21 @@ def make_job(graph: Graph, chip: Chip, threads: int, constraints: Constraints | 
     return Job(chip, load, fans, items)
 
 
-def partition_within(
+def partition_within_limits(
     job: Job,
     attempt: Attempt,
     attempts: int,
     memory: int,
     seed: int,
-    team: Team,
+    team: ThreadTeam,
     monitor: Monitor,
-) -> tuple[NDArray[np.int32], int, Folded]:
+) -> tuple[NDArray[np.int32], int, CombinedCapacity]:
     """Parts within all limits.
 
     attempt : partitions for the sizes and the capacity that it is given, and a number
     attempts : most partitions to make; memory : bytes for repairs
 
-    Returns (part, count, folded): part : ndarray[int32], shape (items,), the number of parts, and
+    Returns (part, count, combined): part : ndarray[int32], shape (items,), the number of parts, and
     the sizes that they were made with.
     Raises `DoesNotFitError` if no way was found; it says which limit lacks how much.
     """
@@ -113,10 +113,10 @@ def partition_within(
     allowed = np.ones(job.cores, np.bool_)
     effort = Effort.of(job.load)
     for number in range(attempts):
-        folded = fold(demands, limits, sharing, job.cores)
-        part, parts = attempt(folded, number)
-        if folded.exact and not job.watched:
-            return part, parts, folded
+        combined = combine_capacity(demands, limits, sharing, job.cores)
+        part, parts = attempt(combined, number)
+        if combined.exact and not job.axon_limited:
+            return part, parts, combined
         with monitor.stage("limits"):
             use = job.load.count(part[job.items.item], job.cores, team)
             over = excess(use.table, limits, weight)
@@ -132,7 +132,7 @@ def partition_within(
                 monitor.observer.on_partition(part)
             if not over.any():
                 used = np.bincount(part, minlength=job.cores) > 0
-                return (np.cumsum(used) - 1)[part].astype(np.int32), int(used.sum()), folded
+                return (np.cumsum(used) - 1)[part].astype(np.int32), int(used.sum()), combined
             if last or effort.left <= 0:
                 break
         sharing = following

@@ -20,13 +20,13 @@ from numpy.typing import NDArray
 from mapper.limits.use import AXONS_IN, AXONS_OUT, NEURONS, NO_LIMIT, SYNAPSES
 from storage.graph import Block, Csr, Graph
 
-FINEST = 1 << 30  # units of a core, when several limits are folded into one
-ENOUGH = 0.97  # of the chip that folded sizes may fill
+FINEST = 1 << 30  # units of a core, when several limits are combined into one
+ENOUGH = 0.97  # of the chip that combined sizes may fill
 SHARP = 8.0  # the tighter of two limits has this power of its weight in the mean
 
 
 @dataclass(frozen=True, slots=True)
-class Folded:
+class CombinedCapacity:
     """What partitioning works with.
 
     sizes : ndarray[int64], shape (vertices,); capacity : of a core, in the same unit
@@ -38,12 +38,12 @@ class Folded:
     exact: bool = True
 
 
-def fold(
+def combine_capacity(
     demands: tuple[NDArray[np.int64], ...],
     limits: NDArray[np.int64],
     sharing: NDArray[np.float64],
     cores: int,
-) -> Folded:
+) -> CombinedCapacity:
     """Sizes that stand for all limits.
 
     demands : what each vertex needs of each limit, fan-in and fan-out for the axons
@@ -55,7 +55,7 @@ def fold(
     on += [SYNAPSES] if limits[SYNAPSES] < NO_LIMIT else []
     on += [r for r in (AXONS_IN, AXONS_OUT) if limits[r] < NO_LIMIT and sharing[r - AXONS_IN] > 0]
     if on == [NEURONS]:
-        return Folded(demands[NEURONS], int(limits[NEURONS]))
+        return CombinedCapacity(demands[NEURONS], int(limits[NEURONS]))
     capacity = FINEST
     if on == [NEURONS, SYNAPSES]:  # so that shares are exact, if that is small
         capacity = min(FINEST, math.lcm(int(limits[NEURONS]), int(limits[SYNAPSES])))
@@ -67,7 +67,7 @@ def fold(
         np.maximum(largest, share, out=largest)
     room = int(ENOUGH * cores * capacity)
     if largest.sum() <= room or max(totals) == 0:
-        return Folded(largest, capacity)
+        return CombinedCapacity(largest, capacity)
     # As much of the largest share as the chip has room for, and of the mean as must be.
     tight = (np.array(totals) / max(totals)) ** SHARP
     tight /= tight.sum()
@@ -76,7 +76,9 @@ def fold(
         mean += part * _share(demands, limits, sharing, r, capacity)
     spare = float(largest.sum() - mean.sum())
     blend = min(1.0, (float(largest.sum()) - room) / spare) if spare > 0 else 0.0
-    return Folded(((1 - blend) * largest + blend * mean).astype(np.int64), capacity, exact=False)
+    return CombinedCapacity(
+        ((1 - blend) * largest + blend * mean).astype(np.int64), capacity, exact=False
+    )
 
 
 def _share(

@@ -247,14 +247,14 @@ def population_of(network: NetworkFile) -> Population:
 
 
 def read_constraints(
-    file: ConstraintFile, chip: Chip, network: NetworkFile, helpers: int = 0
+    file: ConstraintFile, chip: Chip, network: NetworkFile, relays: int = 0
 ) -> Constraints:
     """The constraints of a file for a network. Raises `MapperError` if there is a fault in it.
 
-    helpers : vertices behind those of the network, of which a file cannot say anything
+    relays : vertices behind those of the network, of which a file cannot say anything
     """
     constraints = constraints_in(file, chip, network.vertices, population_of(network))
-    return combine(constraints, network.vertices + helpers)
+    return combine(constraints, network.vertices + relays)
 
 
 def broken(constraints: list[Constraint], core: NDArray[np.integer]) -> str:

@@ -23,7 +23,7 @@ from mapper.limits.use import (
     excess,
     weight_of_excess,
 )
-from mapper.runtime.threads import Team
+from mapper.runtime.threads import ThreadTeam
 from storage.graph import Graph
 
 PASSES = 40
@@ -117,7 +117,7 @@ class Load:
     fan_in: NDArray[np.int64]
     limits: NDArray[np.int64]
 
-    def count(self, part: NDArray[np.int32], parts: int, team: Team) -> Use:
+    def count(self, part: NDArray[np.int32], parts: int, team: ThreadTeam) -> Use:
         return count_use(self.graph, part, parts, self.sizes, self.fan_in, team)
 
 
@@ -144,7 +144,7 @@ def repair(
     allowed: NDArray[np.bool_],
     memory: int,
     seed: int,
-    team: Team,
+    team: ThreadTeam,
     effort: Effort | None = None,
 ) -> Use:
     """Move items until no part is above a limit, no move found helps, or the work is used up.
@@ -219,7 +219,7 @@ def _exchange(
     active: NDArray[np.bool_],
     allowed: NDArray[np.bool_],
     rng: np.random.Generator,
-    team: Team,
+    team: ThreadTeam,
     effort: Effort,
 ) -> None:
     """One pass: gather, move; `place` changes in place, `use` becomes stale."""

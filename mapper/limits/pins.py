@@ -10,7 +10,7 @@ from mapper.limits.axons import Job, lacking
 from mapper.limits.constraints import Constraints
 from mapper.limits.enforce import Items, repair
 from mapper.limits.use import excess, weight_of_excess
-from mapper.runtime.threads import Team
+from mapper.runtime.threads import ThreadTeam
 
 
 def pinned_cells(
@@ -49,7 +49,7 @@ def core_of_items(
     job: Job,
     memory: int,
     seed: int,
-    team: Team,
+    team: ThreadTeam,
 ) -> NDArray[np.int32]:
     """Core of every item, those that are pinned where they belong.
 
@@ -68,7 +68,7 @@ def keep_pins(
     pinned: NDArray[np.int32],
     memory: int,
     seed: int,
-    team: Team,
+    team: ThreadTeam,
 ) -> NDArray[np.int32]:
     """Core of every item with all pinned ones where they belong and all limits kept.
 

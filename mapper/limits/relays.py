@@ -1,10 +1,10 @@
-"""Neurons with more synapses than a core can hold: their fan-in spread over helpers.
+"""Neurons with more synapses than a core can hold: their fan-in spread over relays.
 
-A helper is one more neuron, as large as the one that it serves. It takes the synapses from a range
+A relay is one more neuron, as large as the one that it serves. It takes the synapses from a range
 of sources, as many as a core can hold, and passes every spike on through one synapse of its own, as
 dendritic compartments and relays do on chips whose neurons have few inputs. So its traffic is the
-sum of what it takes. The network with helpers is written to a file, and mapped like any other: the
-limits of a core hold for helpers as for neurons.
+sum of what it takes. The network with relays is written to a file, and mapped like any other: the
+limits of a core hold for relays as for neurons.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ Int64 = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
-class Helpers:
+class RelayNeurons:
     """Who helps whom, ordered by neuron and then by source.
 
-    neuron : ndarray[int64], shape (helpers,), id of the neuron that a helper serves
-    first, last : ndarray[int64], shape (helpers,), the least and the largest id of its sources
+    neuron : ndarray[int64], shape (relays,), id of the neuron that a relay serves
+    first, last : ndarray[int64], shape (relays,), the least and the largest id of its sources
     """
 
     neuron: Int64
@@ -50,16 +50,16 @@ class Helpers:
         }
 
 
-def plan_helpers(network: NetworkFile, chip: Chip, threads: int = 1) -> Helpers:
-    """Helpers for the neurons that a core cannot hold with all of their synapses.
+def plan_relays(network: NetworkFile, chip: Chip, threads: int = 1) -> RelayNeurons:
+    """Relay neurons for the neurons that a core cannot hold with all of their synapses.
 
-    Full ones first: what is left over for the last helper of a neuron leaves room for others.
+    Full ones first: what is left over for the last relay of a neuron leaves room for others.
 
     Raises `DoesNotFitError` for a neuron that has more shares than a core can hold synapses, and
     `MapperError` if a neuron would have to be split in an undirected network.
     """
     limits = [limit for limit in (chip.synapses, chip.axons_in) if limit is not None]
-    none = Helpers(*np.zeros((3, 0), np.int64))
+    none = RelayNeurons(*np.zeros((3, 0), np.int64))
     if not limits:
         return none
     most = min(limits)
@@ -75,8 +75,8 @@ def plan_helpers(network: NetworkFile, chip: Chip, threads: int = 1) -> Helpers:
     worst = int(into.argmax())
     if into[worst] > most * most:
         raise DoesNotFitError(
-            f"vertex {worst} has {into[worst]} synapses, a core holds {most}: helpers can take "
-            f"{most * most} for one neuron; take larger cores"
+            f"vertex {worst} has {into[worst]} synapses, a core holds {most}: relay neurons "
+            f"can take {most * most} for one neuron; take larger cores"
         )
     neuron: list[Int64] = []
     first: list[Int64] = []
@@ -89,33 +89,33 @@ def plan_helpers(network: NetworkFile, chip: Chip, threads: int = 1) -> Helpers:
             neuron.append(np.full(cuts.size, block.first + i, np.int64))
             first.append(sources[cuts])
             last.append(sources[np.append(cuts[1:], sources.size) - 1])
-    return Helpers(np.concatenate(neuron), np.concatenate(first), np.concatenate(last))
+    return RelayNeurons(np.concatenate(neuron), np.concatenate(first), np.concatenate(last))
 
 
-def share_of(helpers: Helpers, source: Int64, target: Int64, neurons: int) -> Int64:
-    """The helper that each synapse goes to, -1 for those of neurons without helpers.
+def share_of(relays: RelayNeurons, source: Int64, target: Int64, neurons: int) -> Int64:
+    """The relay that each synapse goes to, -1 for those of neurons without relays.
 
     source, target : shape (synapses,); neurons : of the network
     """
-    keys = helpers.neuron * neurons + helpers.first
+    keys = relays.neuron * neurons + relays.first
     at = np.searchsorted(keys, target * neurons + source, side="right") - 1
-    found = (at >= 0) & (helpers.neuron[at] == target)
+    found = (at >= 0) & (relays.neuron[at] == target)
     return np.where(found, at, -1)
 
 
 def write_split(
-    network: NetworkFile, helpers: Helpers, path: Path, memory: int, threads: int = 1
+    network: NetworkFile, relays: RelayNeurons, path: Path, memory: int, threads: int = 1
 ) -> None:
-    """Write the network with helpers: they are its last vertices, in their order.
+    """Write the network with relays: they are its last vertices, in their order.
 
-    memory : bytes for sorting. A helper has the attributes of its neuron, but for the rate.
+    memory : bytes for sorting. A relay has the attributes of its neuron, but for the rate.
     """
     n = network.vertices
     rate = network.attribute(RATE).stored if RATE in network.meta.attributes else np.zeros(n, int)
-    weights, rates = np.zeros((2, helpers.count), np.int64)
+    weights, rates = np.zeros((2, relays.count), np.int64)
     with NetworkWriter(
         path,
-        n + helpers.count,
+        n + relays.count,
         weights_are_rates=network.meta.weights_are_rates,
         weight_unit=network.meta.weight_unit,
         memory=memory,
@@ -125,15 +125,15 @@ def write_split(
             indptr, targets, weight = block.outgoing()
             source = block.first + np.repeat(np.arange(block.vertices), np.diff(indptr))
             target = targets.astype(np.int64)
-            share = share_of(helpers, source, target, n)
+            share = share_of(relays, source, target, n)
             helped = share >= 0
             np.add.at(weights, share[helped], weight[helped])
             np.add.at(rates, share[helped], rate[source[helped]])
             writer.add(source, np.where(helped, n + share, target), weight)
-        writer.add(n + np.arange(helpers.count), helpers.neuron, weights)
+        writer.add(n + np.arange(relays.count), relays.neuron, weights)
         for name in network.meta.attributes:
             about = network.attribute(name)
-            added = rates if name == RATE else about.stored[helpers.neuron]
+            added = rates if name == RATE else about.stored[relays.neuron]
             values = np.concatenate([about.stored, added])
             writer.set_attribute(name, values, about.labels, unit=about.unit)
-        writer.finish({**network.meta.provenance, "helpers": helpers.count})
+        writer.finish({**network.meta.provenance, "helpers": relays.count})

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from chipsim.chip.limits import LIMITS
 from chipsim.chip.model import Chip
-from mapper.runtime.threads import Spares, Team
+from mapper.runtime.threads import ThreadTeam, WorkspacePool
 from storage.graph import Graph
 
 NEURONS, SYNAPSES, AXONS_IN, AXONS_OUT = range(4)  # rows of `Use.table`, in the order of LIMITS
@@ -113,7 +113,7 @@ def count_use(
     parts: int,
     sizes: NDArray[np.int64],
     fan_in: NDArray[np.int64],
-    team: Team,
+    team: ThreadTeam,
 ) -> Use:
     """What parts use, in one pass.
 
@@ -128,12 +128,12 @@ def count_use(
         return np.full(parts, -1, np.int32), np.zeros((2, parts), np.int64)
 
     tallies: list[NDArray[np.int64]] = []
-    spares = Spares(fresh)
+    workspaces = WorkspacePool(fresh)
 
     def count(index: int) -> None:
         indptr, targets, _ = graph.read_outgoing(index)
         first, _ = graph.block_bounds(index)
-        with spares.borrow() as (stamp, axons):
+        with workspaces.borrow() as (stamp, axons):
             _count_axons(first, indptr, targets, part, stamp, axons[0], axons[1], use.reach)
             if not any(axons is known for known in tallies):
                 tallies.append(axons)

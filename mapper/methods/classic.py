@@ -5,7 +5,7 @@ from __future__ import annotations
 from mapper.graph.contraction import contract
 from mapper.graph.csr import Subgraph
 from mapper.graph.rows import StreamedRows, weight_shift
-from mapper.limits.combined import Folded, Resized
+from mapper.limits.combined import CombinedCapacity, Resized
 from mapper.methods.steps import Int32, Method, Run
 from mapper.partitioning.bisection import whole
 from mapper.partitioning.classic import partition_classic
@@ -20,19 +20,19 @@ class Classic(Method):
         self._run = run
         meta = run.network.meta
         shift = weight_shift(meta.total_weight, meta.synapses)
-        rows = StreamedRows(run.graph, run.folded.sizes, shift)
+        rows = StreamedRows(run.graph, run.combined.sizes, shift)
         self.costs = StageCosts(run.monitor, run.team, rows, faithful=shift == 0)
 
     def partition(self) -> tuple[Int32, Subgraph]:
         run = self._run
 
-        def attempt(folded: Folded, steps: Checkpoint) -> tuple[Int32, int]:
-            sized = Resized(run.graph, folded.sizes)
+        def attempt(combined: CombinedCapacity, steps: Checkpoint) -> tuple[Int32, int]:
+            sized = Resized(run.graph, combined.sizes)
             return partition_classic(
-                sized, folded.capacity, run.cores, run.settings, steps, run.scratch, run.monitor
+                sized, combined.capacity, run.cores, run.settings, steps, run.scratch, run.monitor
             )
 
-        part, parts, _ = run.partition_within(attempt)
+        part, parts, _ = run.partition_within_limits(attempt)
         with run.monitor.stage("groups"):
             threads = run.team.threads
             contracted = contract(

@@ -6,14 +6,14 @@ import numpy as np
 
 from mapper.graph.csr import Subgraph
 from mapper.graph.rows import StreamedRows, weight_shift
-from mapper.hop_refinement.repair_limits import within_limits
+from mapper.hop_refinement.repair_limits import unless_over_limits
 from mapper.hypergraph.hypergraph import contract
 from mapper.hypergraph.net_rows import net_traffic, read_nets
 from mapper.hypergraph.steps import NetTask, partition_nets, refine_trees
-from mapper.limits.combined import Folded
+from mapper.limits.combined import CombinedCapacity
 from mapper.methods.steps import Int32, Method, Run
 from mapper.runtime.checkpoint import Checkpoint
-from mapper.runtime.threads import Team
+from mapper.runtime.threads import ThreadTeam
 from mapper.scoring.stage_costs import StageCosts
 
 
@@ -29,23 +29,23 @@ class Nets(Method):
             if run.constraints is not None:
                 item = run.job.items.item.astype(np.int32)
                 nets = contract(nets, item, run.job.items.count, directed=True)
-        self._nets, self._capacity = nets, run.folded.capacity
+        self._nets, self._capacity = nets, run.combined.capacity
         shift = weight_shift(network.meta.total_weight, network.meta.synapses)
-        rows = StreamedRows(run.graph, run.folded.sizes, shift)
+        rows = StreamedRows(run.graph, run.combined.sizes, shift)
         self.costs = StageCosts(monitor, run.team, rows, faithful=shift == 0)
 
     def partition(self) -> tuple[Int32, Subgraph]:
         run = self._run
 
-        def attempt(folded: Folded, steps: Checkpoint) -> tuple[Int32, int]:
-            sized = self._nets._replace(sizes=folded.sizes)
-            strict = not run.job.watched
-            task = NetTask(sized, run.graph, folded.capacity, run.cores, strict)
+        def attempt(combined: CombinedCapacity, steps: Checkpoint) -> tuple[Int32, int]:
+            sized = self._nets._replace(sizes=combined.sizes)
+            strict = not run.job.axon_limited
+            task = NetTask(sized, run.graph, combined.capacity, run.cores, strict)
             return partition_nets(task, run.context._replace(steps=steps))
 
-        part, parts, folded = run.partition_within(attempt)
-        self._nets = self._nets._replace(sizes=folded.sizes)
-        self._capacity = folded.capacity
+        part, parts, combined = run.partition_within_limits(attempt)
+        self._nets = self._nets._replace(sizes=combined.sizes)
+        self._capacity = combined.capacity
         with run.monitor.stage("groups"):
             return part, net_traffic(self._nets, part, parts)
 
@@ -57,13 +57,15 @@ class Nets(Method):
                 return core
             mesh = run.mesh(core, self._capacity)
 
-            def within(found: Int32, team: Team) -> Int32:
+            def checked(found: Int32, team: ThreadTeam) -> Int32:
                 return (
-                    found if run.plain else within_limits(run.job, found, core, run.monitor, team)
+                    found
+                    if run.single_capacity
+                    else unless_over_limits(run.job, found, core, run.monitor, team)
                 )
 
-            def better(found: Int32) -> None:
-                run.keep(lambda team: within(found, team))
+            def on_better(found: Int32) -> None:
+                run.keep(lambda team: checked(found, team))
 
-            found = refine_trees(self._nets, core, mesh, run.context, better)
-            return within(found, run.team)
+            found = refine_trees(self._nets, core, mesh, run.context, on_better)
+            return checked(found, run.team)

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from chipsim.chip.model import Chip
 from mapper.graph.csr import Subgraph
 from mapper.hop_refinement.mesh import Mesh
-from mapper.limits.axons import ATTEMPTS, Job, partition_within
-from mapper.limits.combined import Folded
+from mapper.limits.axons import ATTEMPTS, Job, partition_within_limits
+from mapper.limits.combined import CombinedCapacity
 from mapper.limits.constraints import Constraints
 from mapper.limits.pins import core_of_items
 from mapper.runtime.checkpoint import Checkpoint
@@ -21,7 +21,7 @@ from mapper.runtime.context import Context
 from mapper.runtime.memory_plan import Plan
 from mapper.runtime.monitor import Monitor
 from mapper.runtime.stopping import Keep
-from mapper.runtime.threads import Team
+from mapper.runtime.threads import ThreadTeam
 from mapper.scoring.stage_costs import StageCosts
 from mapper.settings import Settings
 from storage.graph import Graph
@@ -29,7 +29,7 @@ from storage.scratch.scratch import Scratch
 from storage.store.network import NetworkFile
 
 Int32 = NDArray[np.int32]
-Attempt = Callable[[Folded, Checkpoint], tuple[Int32, int]]
+Attempt = Callable[[CombinedCapacity, Checkpoint], tuple[Int32, int]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class Run:
     """A network on its way onto a chip.
 
     graph : the network, with what is to stay together as one vertex: the items
-    folded : sizes of the items and the capacity of a core, for the limits that add up
+    combined : sizes of the items and the capacity of a core, for the limits that add up
     """
 
     network: NetworkFile
@@ -45,13 +45,13 @@ class Run:
     chip: Chip
     constraints: Constraints | None
     job: Job
-    folded: Folded
+    combined: CombinedCapacity
     settings: Settings
     plan: Plan
     steps: Checkpoint
     scratch: Scratch
     monitor: Monitor
-    team: Team
+    team: ThreadTeam
 
     @property
     def context(self) -> Context:
@@ -69,9 +69,9 @@ class Run:
         return self.constraints is not None and bool((self.constraints.core >= 0).any())
 
     @property
-    def plain(self) -> bool:
+    def single_capacity(self) -> bool:
         """Whether one capacity stands for all limits, and nothing is pinned."""
-        return self.folded.exact and not self.job.watched and not self.pinned
+        return self.combined.exact and not self.job.axon_limited and not self.pinned
 
     @property
     def sorting(self) -> int:
@@ -83,14 +83,16 @@ class Run:
         """Bytes for repairs."""
         return self.plan.grouped or self.sorting
 
-    def partition_within(self, attempt: Attempt) -> tuple[Int32, int, Folded]:
+    def partition_within_limits(self, attempt: Attempt) -> tuple[Int32, int, CombinedCapacity]:
         """Parts within all limits, see `mapper.limits.axons`; attempts keep steps of their own."""
 
-        def tried(folded: Folded, number: int) -> tuple[Int32, int]:
+        def tried(combined: CombinedCapacity, number: int) -> tuple[Int32, int]:
             self.monitor.levels.clear()  # of the attempt before
-            return attempt(folded, self.steps.within(f"attempt {number}") if number else self.steps)
+            return attempt(
+                combined, self.steps.nested(f"attempt {number}") if number else self.steps
+            )
 
-        return partition_within(
+        return partition_within_limits(
             self.job, tried, ATTEMPTS, self.spare, self.settings.seed_of(9), self.team,
             self.monitor,
         )  # fmt: skip
@@ -100,12 +102,12 @@ class Run:
         item = self.job.items.item
         self.monitor.stop.keep(lambda team: make(team)[item])
 
-    def place_items(self, cell: Int32, part: Int32, team: Team | None = None) -> Int32:
+    def place_items(self, cell: Int32, part: Int32, team: ThreadTeam | None = None) -> Int32:
         """The core of everything that has a part; `cell` is the core of every part.
 
         team : instead of that of the run
         """
-        if self.plain:
+        if self.single_capacity:
             return cell[part]
         return core_of_items(
             cell, part, self.constraints, self.job, self.spare, self.settings.seed_of(9),

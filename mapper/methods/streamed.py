@@ -15,14 +15,14 @@ from mapper.graph.rows import Rows, weight_shift
 from mapper.graph.sparsification import thin
 from mapper.hop_refinement.mesh import Mesh
 from mapper.hop_refinement.multilevel import Levels, coarsen, first_parts
-from mapper.hop_refinement.refine import Mapped, level_effort, refine_mapping, unseen
-from mapper.hop_refinement.repair_limits import refine_within
+from mapper.hop_refinement.refine import Mapped, level_effort, refine_mapping
+from mapper.hop_refinement.repair_limits import refine_and_repair
 from mapper.hypergraph.steps import refine_streamed_nets
-from mapper.limits.combined import Folded, Resized
+from mapper.limits.combined import CombinedCapacity, Resized
 from mapper.methods.steps import Int32, Method, Run
 from mapper.partitioning.streamed import Task, balanced, numbered, open_rows, partition_streamed
+from mapper.runtime.callbacks import OnMapping, ignore
 from mapper.runtime.checkpoint import Arrays, Checkpoint
-from mapper.runtime.stopping import Better
 from mapper.scoring.stage_costs import StageCosts
 
 
@@ -36,8 +36,8 @@ class Streamed(Method):
         with run.monitor.stage("read"):
             seen = thin(run.graph, run.settings.degree, shift, run.team)
             rows = open_rows(seen, shift, run.plan.held, run.scratch, run.monitor, run.team)
-        self._folded = run.folded
-        self._take(rows.with_sizes(run.folded.sizes))
+        self._combined = run.combined
+        self._take(rows.with_sizes(run.combined.sizes))
         faithful = shift == 0 and seen is run.graph
         self.costs = StageCosts(run.monitor, run.team, rows, faithful=faithful)
 
@@ -49,24 +49,28 @@ class Streamed(Method):
     def _by_nets(self) -> bool:
         """Parts within limits that do not add up stay as they are, and so do those with pins."""
         run = self._run
-        return run.settings.objective == "multicast" and run.plain and run.constraints is None
+        return (
+            run.settings.objective == "multicast"
+            and run.single_capacity
+            and run.constraints is None
+        )
 
     def partition(self) -> tuple[Int32, Subgraph]:
         run = self._run
-        if run.plan.levels and run.plain:
+        if run.plan.levels and run.single_capacity:
             part, parts = self._first_parts()
         else:
-            part, parts, self._folded = run.partition_within(self._attempt)
-        if run.settings.objective == "cut" and run.plain:
+            part, parts, self._combined = run.partition_within_limits(self._attempt)
+        if run.settings.objective == "cut" and run.single_capacity:
             with run.monitor.stage("refine by cut"):
-                mesh = Mesh.flat(np.full(parts, run.folded.capacity, np.int64))
+                mesh = Mesh.flat(np.full(parts, run.combined.capacity, np.int64))
                 part = self._refined(part, mesh, np.ones(run.cores, np.bool_))
                 part, parts = numbered(part, run.cores)
                 self.costs.on_partition(part)
                 self._levels = Levels([self._rows], [])
         if self._by_nets:
             return refine_streamed_nets(
-                run.network, self._rows, part, parts, run.folded.capacity, run.scratch.path,
+                run.network, self._rows, part, parts, run.combined.capacity, run.scratch.path,
                 run.context,
             )  # fmt: skip
         with run.monitor.stage("groups"):
@@ -84,41 +88,43 @@ class Streamed(Method):
         if run.settings.objective == "cut" or self._by_nets:
             return core
         with run.monitor.stage("refine by hops"):
-            if run.plain:
-                mesh = run.mesh(core, run.folded.capacity)
+            if run.single_capacity:
+                mesh = run.mesh(core, run.combined.capacity)
 
-                def better(core: Int32) -> None:
+                def on_better(core: Int32) -> None:
                     run.keep(lambda _: self._balanced(core))
 
-                return self._refined(core, mesh, run.chip.usable.ravel(), better)
-            return refine_within(
-                run.job, self._folded, self._rows, core, run.constraints, run.context
+                return self._refined(core, mesh, run.chip.usable.ravel(), on_better)
+            return refine_and_repair(
+                run.job, self._combined, self._rows, core, run.constraints, run.context
             )
 
     def unrefined(self, core: Int32) -> Int32:
         for cluster in reversed(self._levels.clusters):
             core = core[cluster]
-        return self._balanced(core) if self._run.plain else core
+        return self._balanced(core) if self._run.single_capacity else core
 
     def _balanced(self, core: Int32) -> Int32:
         run = self._run
         usable = run.chip.usable.ravel()
-        return balanced(self._task(run.folded), core, usable, run.team.threads)
+        return balanced(self._task(run.combined), core, usable, run.team.threads)
 
-    def _task(self, folded: Folded) -> Task:
+    def _task(self, combined: CombinedCapacity) -> Task:
         run = self._run
-        sized = Resized(run.graph, folded.sizes)
-        return Task(sized, self._rows, folded.capacity, run.cores, strict=not run.job.watched)
+        sized = Resized(run.graph, combined.sizes)
+        return Task(
+            sized, self._rows, combined.capacity, run.cores, strict=not run.job.axon_limited
+        )
 
-    def _attempt(self, folded: Folded, steps: Checkpoint) -> tuple[Int32, int]:
+    def _attempt(self, combined: CombinedCapacity, steps: Checkpoint) -> tuple[Int32, int]:
         run = self._run
-        self._take(self._rows.with_sizes(folded.sizes))
-        task = self._task(folded)
+        self._take(self._rows.with_sizes(combined.sizes))
+        task = self._task(combined)
         return partition_streamed(task, run.context._replace(steps=steps))
 
     def _first_parts(self) -> tuple[Int32, int]:
         """Steps 2 and 3 on levels: the part of every vertex of the coarsest, and how many."""
-        run, task = self._run, self._task(self._run.folded)
+        run, task = self._run, self._task(self._run.combined)
         settings, monitor, team = run.settings, run.monitor, run.team
         with monitor.stage("coarsen"):
             self._levels = coarsen(
@@ -141,13 +147,13 @@ class Streamed(Method):
             return part, parts
 
     def _refined(
-        self, core: Int32, mesh: Mesh, usable: NDArray[np.bool_], better: Better = unseen
+        self, core: Int32, mesh: Mesh, usable: NDArray[np.bool_], on_better: OnMapping = ignore
     ) -> Int32:
         """The core of every item, within the capacity.
 
-        usable : of every core of the mesh; better : see `refine_mapping`
+        usable : of every core of the mesh; on_better : see `refine_mapping`
         """
         run = self._run
         mapped = Mapped(self._levels, core, mesh, run.plan.levels)
-        core = refine_mapping(mapped, run.context, better)
-        return balanced(self._task(run.folded), core, usable, run.team.threads)
+        core = refine_mapping(mapped, run.context, on_better)
+        return balanced(self._task(run.combined), core, usable, run.team.threads)

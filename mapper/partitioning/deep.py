@@ -19,7 +19,7 @@ from mapper.partitioning.kway_refinement import refine_round
 from mapper.partitioning.label_propagation import cluster_vertices
 from mapper.partitioning.multilevel_bisection import BisectionEffort
 from mapper.partitioning.recursive_splitting import Splitting, split_parts
-from mapper.runtime.threads import Team
+from mapper.runtime.threads import ThreadTeam
 
 NEAR = 1.01  # of its share that a part may hold before its last cut
 
@@ -46,7 +46,7 @@ class DeepEffort:
 
 
 def coarsen_in_memory(
-    rows: HeldRows, effort: DeepEffort, seed: int, team: Team
+    rows: HeldRows, effort: DeepEffort, seed: int, team: ThreadTeam
 ) -> tuple[list[HeldRows], list[NDArray[np.int32]]]:
     """Levels from fine to coarse, and for each but the last the cluster of every vertex."""
     levels, clusters = [rows], []
@@ -91,7 +91,7 @@ def partition_in_memory(
     effort: DeepEffort,
     seed: int,
     memory: int,
-    team: Team,
+    team: ThreadTeam,
 ) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
     """Parts of at most `stop` cores each, `cores` of `capacity` together.
 

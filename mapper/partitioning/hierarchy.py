@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from mapper.graph.contraction import contract
 from mapper.partitioning.block_refinement import cut_weight, refine
 from mapper.partitioning.heavy_edge_matching import match
-from mapper.partitioning.rebalance import balance, within_limits
+from mapper.partitioning.rebalance import balance, enforce_and_renumber
 from mapper.runtime.monitor import Monitor
 from mapper.settings import Settings
 from storage.graph import Graph
@@ -88,7 +88,7 @@ def uncoarsen(
                 break
         balance(level.graph, sizes, part, load, capacity, settings.threads)
         if depth == 0:
-            part, count = within_limits(
+            part, count = enforce_and_renumber(
                 level.graph, sizes, part, load, capacity, cores, settings.threads
             )
         cut = cut_weight(level.graph, part, settings.threads)

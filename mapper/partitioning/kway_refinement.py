@@ -12,7 +12,6 @@ Where a vertex is best off is told by a `Seeker`: the one here goes by the cut, 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -22,7 +21,8 @@ from numpy.typing import NDArray
 from mapper.graph.affinity import sum_by_part
 from mapper.graph.csr import Chunk
 from mapper.graph.rows import Rows
-from mapper.runtime.threads import Spares, Team
+from mapper.runtime.callbacks import Advance, ignore
+from mapper.runtime.threads import ThreadTeam, WorkspacePool
 
 ROUNDS = 24  # times in a pass that moves take effect; fewer at once leave longer waits for room
 SWAPS_TRIED = 16  # waiting vertices that are looked at for a partner
@@ -169,11 +169,13 @@ class SeekCut(Seeker):
     """The part that a vertex is connected to most."""
 
     def __init__(self, parts: int) -> None:
-        self._spares = Spares(lambda: (np.zeros(parts, np.int32), np.empty(parts, np.int32)))
+        self._workspaces = WorkspacePool(
+            lambda: (np.zeros(parts, np.int32), np.empty(parts, np.int32))
+        )
 
     def seek(self, chunk: Chunk, part: NDArray[np.int32], load: NDArray[np.int64]) -> Moves:
         table = np.empty((4, chunk.vertices), np.int32)
-        with self._spares.borrow() as (pull, touched):
+        with self._workspaces.borrow() as (pull, touched):
             found, outside, everything = _best_moves(chunk, part, load, pull, touched, table)
         return Moves(table[:, :found], outside, everything)
 
@@ -194,8 +196,8 @@ def refine_round(
     floor: NDArray[np.int64],
     seed: int,
     index: int,
-    team: Team,
-    advance: Callable[[int], None] = lambda done: None,
+    team: ThreadTeam,
+    advance: Advance = ignore,
     seeker: Seeker | None = None,
 ) -> Round:
     """Look at all vertices once, chunks in random order; `part` changes in place.

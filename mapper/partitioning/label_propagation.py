@@ -9,7 +9,6 @@ depends on the rounds, not on the threads.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -18,8 +17,9 @@ from numpy.typing import NDArray
 
 from mapper.graph.affinity import sum_by_part
 from mapper.graph.rows import Rows
+from mapper.runtime.callbacks import Advance, ignore
 from mapper.runtime.random import mixed
-from mapper.runtime.threads import Spares, Team
+from mapper.runtime.threads import ThreadTeam, WorkspacePool
 
 ROUND_CHUNKS = 16  # chunks that see the same frozen state; many, so that threads rarely wait
 
@@ -119,8 +119,8 @@ def cluster_vertices(
     limit: int,
     rounds: int,
     seed: int,
-    team: Team,
-    advance: Callable[[int], None] = lambda done: None,
+    team: ThreadTeam,
+    advance: Advance = ignore,
 ) -> tuple[NDArray[np.int32], int]:
     """Clusters of size at most `limit` (single vertices may be larger).
 
@@ -146,8 +146,8 @@ def propagate(
     limit: int,
     seed: int,
     index: int,
-    team: Team,
-    advance: Callable[[int], None] = lambda done: None,
+    team: ThreadTeam,
+    advance: Advance = ignore,
 ) -> int:
     """One round of label propagation over all vertices, chunks in random order; returns moves."""
     n = rows.vertices
@@ -155,11 +155,11 @@ def propagate(
     salt = int(rng.integers(2**62))
     target = np.empty(n, np.int32)
     joined = np.full(n, -1, np.int32)
-    spares = Spares(lambda: (np.zeros(n, np.int32), np.empty(n, np.int32)))
+    workspaces = WorkspacePool(lambda: (np.zeros(n, np.int32), np.empty(n, np.int32)))
 
     def look(number: int) -> tuple[int, int, int]:
         chunk = rows.read(number)
-        with spares.borrow() as (pull, touched):
+        with workspaces.borrow() as (pull, touched):
             _propose(chunk, rows.sizes, labels, limit, salt, pull, touched, target)
         return chunk.first, chunk.vertices, int(chunk.indptr[-1] - chunk.indptr[0])
 

@@ -156,7 +156,7 @@ def repack(
     return False
 
 
-def put_right(
+def enforce_capacity(
     graph: Graph,
     sizes: NDArray[np.int64],
     part: NDArray[np.int32],
@@ -179,7 +179,7 @@ def put_right(
         )
 
 
-def within_limits(
+def enforce_and_renumber(
     graph: Graph,
     sizes: NDArray[np.int64],
     part: NDArray[np.int32],
@@ -194,6 +194,6 @@ def within_limits(
     """
     if load.max() > capacity and load.size < cores:
         load = np.r_[load, np.zeros(cores - load.size, np.int64)]
-    put_right(graph, sizes, part, load, capacity, threads)
+    enforce_capacity(graph, sizes, part, load, capacity, threads)
     used, numbered = np.unique(part, return_inverse=True)
     return numbered.astype(np.int32), int(used.size)

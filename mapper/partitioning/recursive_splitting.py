@@ -7,7 +7,6 @@ asked for. All of that happens by one thread for each part, all threads at work.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -17,7 +16,8 @@ from numpy.typing import NDArray
 from mapper.graph.csr import Csr
 from mapper.graph.rows import Rows
 from mapper.partitioning.multilevel_bisection import BisectionEffort, bisect_graph
-from mapper.runtime.threads import Team
+from mapper.runtime.callbacks import Advance, ignore
+from mapper.runtime.threads import ThreadTeam
 
 GATHERED_BYTES = 8  # of an entry: id and weight
 
@@ -190,8 +190,8 @@ def split_parts(
     cores: NDArray[np.int64],
     how: Splitting,
     memory: int,
-    team: Team,
-    advance: Callable[[int], None] = lambda done: None,
+    team: ThreadTeam,
+    advance: Advance = ignore,
 ) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
     """Cut all parts until none has too many cores.
 

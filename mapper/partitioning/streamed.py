@@ -27,14 +27,14 @@ from mapper.partitioning.deep import DeepEffort, block_bounds, partition_in_memo
 from mapper.partitioning.kway_refinement import refine_round
 from mapper.partitioning.label_propagation import number_clusters, propagate, start_clusters
 from mapper.partitioning.multilevel_bisection import BisectionEffort
-from mapper.partitioning.rebalance import balance, put_right
+from mapper.partitioning.rebalance import balance, enforce_capacity
 from mapper.partitioning.recursive_splitting import Splitting, split_parts
 from mapper.runtime.checkpoint import Arrays
 from mapper.runtime.context import Context
 from mapper.runtime.memory_plan import FILL
 from mapper.runtime.monitor import Monitor
 from mapper.runtime.sample import sample_of
-from mapper.runtime.threads import Team
+from mapper.runtime.threads import ThreadTeam
 from storage.graph import Graph
 from storage.scratch.scratch import Scratch
 
@@ -214,14 +214,14 @@ def balanced(
     if load.max() <= task.capacity:
         return core
     if task.strict:
-        put_right(task.graph, sizes, part, load, task.capacity, threads)
+        enforce_capacity(task.graph, sizes, part, load, task.capacity, threads)
     else:
         balance(task.graph, sizes, part, load, task.capacity, threads)
     return cores[part].astype(np.int32)
 
 
 def open_rows(
-    graph: Graph, shift: int, held: bool, scratch: Scratch, monitor: Monitor, team: Team
+    graph: Graph, shift: int, held: bool, scratch: Scratch, monitor: Monitor, team: ThreadTeam
 ) -> Rows:
     """The graph as the passes read it: held in memory, or copied to scratch once.
 

@@ -58,12 +58,13 @@ def _hash_sets(indptr, ids, hashes):
 
 
 @njit(cache=True, nogil=True)
-def _join(indptr, ids, weights, label, order, begin, count, class_indptr, class_ids, sums):
+def _join(indptr, ids, weights, label, order, begin, class_indptr, class_ids, sums):
     """Lists of the classes: which are connected, and the weight between all their members.
 
-    order : groups by class; begin : where each class begins in it, shape (count + 1,)
+    order : groups by class; begin : where each class begins in it, shape (classes + 1,)
     class_indptr, class_ids, sums : filled; returns the entries used
     """
+    count = begin.size - 1
     slot = np.full(count, -1, np.int64)
     used = 0
     class_indptr[0] = 0
@@ -104,9 +105,7 @@ def find_classes(groups: Subgraph) -> Classes | None:
     ids, sums = np.empty(room, np.int64), np.empty(room)
     order = np.argsort(label, kind="stable")
     begin = np.append(0, np.cumsum(size))
-    used = _join(
-        groups.indptr, groups.ids, groups.weights, label, order, begin, count, indptr, ids, sums
-    )
+    used = _join(groups.indptr, groups.ids, groups.weights, label, order, begin, indptr, ids, sums)
     ids, sums = ids[:used], sums[:used]
     owner = np.repeat(np.arange(count), np.diff(indptr))
     strength = float(groups.weights.sum()) / n

@@ -8,6 +8,7 @@ group, among those that lie in the direction of its force, where the total cost 
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 from numba import njit
@@ -17,6 +18,25 @@ from mapper.graph.csr import Subgraph
 from mapper.placement.clock import ENDLESS, Clock
 
 REACH = 64  # columns and rows searched along the force: all of a 64x64 chip
+
+
+class Layout(NamedTuple):
+    """Where groups are.
+
+    x, y : column and row of each, shape (groups,)
+    at : group on each cell of the chip, shape (height, width), -1 where there is none
+    """
+
+    x: NDArray[np.int32]
+    y: NDArray[np.int32]
+    at: NDArray[np.int32]
+
+
+class Tables(NamedTuple):
+    """Cost of every group in every column and row; empty if they would not fit."""
+
+    columns: NDArray[np.int64]
+    rows: NDArray[np.int64]
 
 
 @njit(cache=True, nogil=True)
@@ -68,14 +88,15 @@ def _shift_costs(begin, end, ids, weights, table, old, new):
 
 
 @njit(cache=True, nogil=True)
-def _swap_pulled(indptr, ids, weights, strength, x, y, at, columns, rows, tie, order, reach):
+def _swap_pulled(indptr, ids, weights, strength, layout, tables, tie, order, reach):
     """Let each group of `order` do its best swap; returns (swaps, change of the total cost).
 
     strength : sum of each group's weights
-    at : group on each cell of the chip, shape (height, width), -1 where there is none
-    columns, rows : cost of every group in every column and row; empty if they would not fit
+    layout, tables : `Layout` and `Tables`, kept up to date
     tie : scratch, shape (groups,), zero on entry and exit; weight from u to each group
     """
+    x, y, at = layout.x, layout.y, layout.at
+    columns, rows = tables.columns, tables.rows
     height, width = at.shape
     tabled = columns.shape[0] > 0
     own_columns = np.empty(width, np.int64)
@@ -198,6 +219,7 @@ def refine_by_forces(
     rows = np.zeros((x.size if tabled else 0, shape[0]), np.int64)
     if tabled:
         _fill_tables(groups.indptr, groups.ids, groups.weights, x, y, columns, rows)
+    layout, tables = Layout(x, y, at), Tables(columns, rows)
     tie = np.zeros(x.size, np.int64)
     top = max(1, math.ceil(share * x.size))
     for iteration in range(iterations):
@@ -208,8 +230,8 @@ def refine_by_forces(
         order = np.argsort(-magnitude, kind="stable")
         for begin in range(0, order.size, top):  # the next 5 % only when these are settled
             swaps, _ = _swap_pulled(
-                groups.indptr, groups.ids, groups.weights, strength, x, y, at, columns, rows,
-                tie, order[begin : begin + top], reach,
+                groups.indptr, groups.ids, groups.weights, strength, layout, tables, tie,
+                order[begin : begin + top], reach,
             )  # fmt: skip
             if swaps or clock.over():
                 break

@@ -9,7 +9,7 @@ bisection. The cheapest of them are annealed a little, the best of these for lon
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -27,9 +27,8 @@ from mapper.placement.placer import Placed, Placer, Places, Problem
 from mapper.placement.region import Region
 from mapper.placement.spectral import Search, SpectralPlacer
 from mapper.placement.terminal_bisection import BisectionPlacer, CutEffort
+from mapper.runtime.callbacks import OnPlacement, ignore
 from storage.parallel import map_ordered
-
-Told = Callable[[NDArray[np.int32], NDArray[np.int32]], None]
 
 FEW = 2048  # groups below which the work of the annealing shrinks with them
 STANDARD = 4096  # groups; for more the work of the annealing grows with this power of them
@@ -74,10 +73,6 @@ EFFORTS = {
 }
 
 
-def _silent(x: NDArray[np.int32], y: NDArray[np.int32]) -> None:
-    pass
-
-
 def place(
     groups: Subgraph,
     region: Region,
@@ -87,7 +82,7 @@ def place(
     memory: int = 1 << 28,
     hint: NDArray[np.int64] | None = None,
     clock: Clock = ENDLESS,
-    better: Told = _silent,
+    on_better: OnPlacement = ignore,
 ) -> Places:
     """Give every group a core of the region.
 
@@ -96,7 +91,7 @@ def place(
         talk to each other are near; without it, their numbers
     clock : says when the best so far is to be returned; what that is then depends on the machine.
         A first placement along a curve is always made.
-    better : gets columns and rows of the first placement, and of each that is the best by then
+    on_better : gets columns and rows of the first placement, and of each that is the best by then
 
     Returns columns and rows on the chip, each shape (groups,).
     """
@@ -114,7 +109,7 @@ def place(
             found.sort(key=lambda one: one.cost)
             for placed in stage(problem, EFFORTS[effort], found.copy(), rng):
                 if all(placed.cost < one.cost for one in found):
-                    better(*on_chip(placed))
+                    on_better(*on_chip(placed))
                 found.append(placed)
     return on_chip(min(found, key=lambda one: one.cost))
 

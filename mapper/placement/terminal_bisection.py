@@ -44,28 +44,26 @@ class CutEffort:
 
 
 @njit(cache=True, nogil=True)
-def _piece(
-    indptr, ids, weights, members, near, far, axis, centre, local, sub_indptr, sub_ids, sub_weights,
-    bias,
-):  # fmt: skip
+def _piece(traffic, members, near, far, axis, centre, local, piece):
     """Lists of a piece's groups among themselves, and what those outside want.
 
     near, far : middles of the two sides on `axis`
     centre : ndarray[float64], shape (groups, 2), the middle of the piece that each group is on
     local : ndarray[int64], shape (groups,), -1 for all, on entry and exit
-    sub_indptr, sub_ids, sub_weights : filled, groups numbered as in `members`
-    bias : filled; what each group's connections to the outside cost more on the far side, in
-        distances of the sides
+    piece : `Csr`; its lists are filled, groups numbered as in `members`, and its bias, what each
+        group's connections to the outside cost more on the far side, in distances of the sides
 
     Returns the entries used.
     """
+    indptr, ids, weights = traffic.indptr, traffic.ids, traffic.weights
+    sub_indptr, sub_ids, sub_weights = piece.indptr, piece.ids, piece.weights
     for i in range(members.size):
         local[members[i]] = i
     used = 0
     sub_indptr[0] = 0
     for i in range(members.size):
         u = members[i]
-        pull = 0.0
+        outside = 0.0
         for e in range(indptr[u], indptr[u + 1]):
             t = ids[e]
             if local[t] >= 0:
@@ -74,8 +72,8 @@ def _piece(
                 used += 1
             else:
                 c = centre[t, axis]
-                pull += weights[e] * (abs(far - c) - abs(near - c))
-        bias[i] = np.int64(np.rint(pull / (far - near)))
+                outside += weights[e] * (abs(far - c) - abs(near - c))
+        piece.bias[i] = np.int64(np.rint(outside / (far - near)))
         sub_indptr[i + 1] = used
     for i in range(members.size):
         local[members[i]] = -1
@@ -83,15 +81,15 @@ def _piece(
 
 
 @njit(cache=True, nogil=True)
-def _cut(
-    indptr, ids, weights, cuts, middles, order, centre, local, tries, passes, smoothing, state
-):  # fmt: skip
+def _cut(traffic, cuts, middles, order, centre, local, effort, state):
     """Cut pieces one after the other; the middles of groups' pieces are kept up to date.
 
     cuts : begin, middle, end and axis of each; middles : shape (cuts, 4), column and row of the
         middle of each side
     order : groups by piece, changed within each; centre : as by `_piece`, changed
+    effort : `BisectionEffort` of each; small pieces are not smoothed
     """
+    indptr = traffic.indptr
     for k in range(cuts.shape[0]):
         begin, middle, end, axis = cuts[k, 0], cuts[k, 1], cuts[k, 2], cuts[k, 3]
         members = order[begin:end].copy()
@@ -99,25 +97,23 @@ def _cut(
         entries = np.int64(0)
         for u in members:
             entries += indptr[u + 1] - indptr[u]
-        sub_indptr = np.empty(n + 1, np.int64)
         sub_ids = np.empty(entries, np.int32)
         sub_weights = np.empty(entries, np.int32)
         bias = np.empty(n, np.int64)
+        piece = Csr(np.empty(n + 1, np.int64), sub_ids, sub_weights, np.ones(n, np.int64), bias)
         used = _piece(
-            indptr, ids, weights, members, middles[k, axis], middles[k, 2 + axis], axis, centre,
-            local, sub_indptr, sub_ids, sub_weights, bias,
-        )  # fmt: skip
+            traffic, members, middles[k, axis], middles[k, 2 + axis], axis, centre, local, piece
+        )
         side = np.zeros(n, np.uint8)
         room = middle - begin
         if n == 2:
             side[0] = 1 if bias[0] < bias[1] else 0
             side[1] = 1 - side[0]
         else:
-            steps = smoothing if n > SMALL else 0
-            sizes = np.ones(n, np.int64)
-            graph = Csr(sub_indptr, sub_ids[:used], sub_weights[:used], sizes, bias)
-            effort = BisectionEffort(tries, passes, steps)
-            bisect_graph(graph, room, room, n - room, effort, state, side)
+            graph = Csr(piece.indptr, sub_ids[:used], sub_weights[:used], piece.sizes, bias)
+            smoothing = effort.smoothing if n > SMALL else 0
+            each = BisectionEffort(effort.tries, effort.passes, smoothing)
+            bisect_graph(graph, room, room, n - room, each, state, side)
         first, second = begin, middle
         for i in range(n):
             at = 0
@@ -159,7 +155,8 @@ def place_by_cuts(
     n = traffic.size
     splits = split_cells(cells)
     scale = max(1.0, float(traffic.weights.max(initial=0)) / LARGEST)
-    weights = np.rint(traffic.weights / scale).astype(np.int64)
+    scaled = traffic._replace(weights=np.rint(traffic.weights / scale).astype(np.int64))
+    each = BisectionEffort(effort.tries, effort.passes, effort.smoothing)
     order = rng.permutation(n)
     centre = np.tile(splits.cells.mean(axis=0), (n, 1))
     local = np.full(n, -1, np.int64)
@@ -169,11 +166,8 @@ def place_by_cuts(
         for _ in range(effort.rounds if len(stage) > 1 else 1):
             for k in range(0, len(stage), PIECES):
                 clock.check()
-                _cut(
-                    traffic.indptr, traffic.ids, weights, stage[k : k + PIECES],
-                    middles[k : k + PIECES], order, centre, local, effort.tries, effort.passes,
-                    effort.smoothing, state,
-                )  # fmt: skip
+                some = slice(k, k + PIECES)
+                _cut(scaled, stage[some], middles[some], order, centre, local, each, state)
     x, y = np.empty(n, np.int32), np.empty(n, np.int32)
     x[order], y[order] = splits.cells[:, 0], splits.cells[:, 1]
     return x, y

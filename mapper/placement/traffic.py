@@ -10,7 +10,7 @@ as that. The cost of a background of rank one is known for every column and row 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numba import njit
@@ -24,8 +24,7 @@ SPARSER = 4  # the split must leave at most one in so many connections
 WORTH = 0.2  # and at least this share of the weight: else it is the background that matters
 
 
-@dataclass(frozen=True, slots=True)
-class Traffic:
+class Traffic(NamedTuple):
     """Connections that stand out, and the background that the others make.
 
     indptr, ids, weights : symmetric lists of the outstanding connections, weights ndarray[int64]

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from chipsim.chip.model import Chip
 from mapper.errors import MapperError
-from mapper.limits.relays import Helpers
+from mapper.limits.relays import RelayNeurons
 from storage.errors import BadInputError
 from storage.files import open_input, write_file
 from storage.formats.base import plain
@@ -24,23 +24,23 @@ NAME_IT = ", or name another --format"  # what readers of networks advise; mappi
 
 
 def save_mapping(
-    path: Path, core: NDArray[np.int32], chip: Chip, helpers: Helpers | None = None
+    path: Path, core: NDArray[np.int32], chip: Chip, relays: RelayNeurons | None = None
 ) -> None:
     """Write `mapping.npz`: `core`, `width`, `height`. Equal mappings give equal bytes.
 
-    core : of the neurons, then of the helpers. If there are any, four more arrays of shape
-        (helpers,) say of each its `helper_core`, the `helper_neuron` that it serves, and
+    core : of the neurons, then of the relays. If there are any, four more arrays of shape
+        (relays,) say of each its `helper_core`, the `helper_neuron` that it serves, and
         `helper_first` and `helper_last`, between which the ids of its sources are.
     """
     neurons = core.size
     arrays: dict[str, NDArray[Any]] = {}
-    if helpers is not None and helpers.count:
-        neurons -= helpers.count
+    if relays is not None and relays.count:
+        neurons -= relays.count
         arrays = {
             "helper_core": core[neurons:].astype(np.int32),
-            "helper_neuron": helpers.neuron,
-            "helper_first": helpers.first,
-            "helper_last": helpers.last,
+            "helper_neuron": relays.neuron,
+            "helper_first": relays.first,
+            "helper_last": relays.last,
         }
     buffer = io.BytesIO()
     np.savez_compressed(
@@ -54,12 +54,12 @@ def save_mapping(
     write_file(path, buffer.getvalue())
 
 
-def load_helpers(
+def load_relays(
     path: Path, chip: Chip, neurons: int, synapses: int
-) -> tuple[Helpers, NDArray[np.int32]] | None:
-    """Helpers of a mapping and their cores, shape (helpers,); None if it has none.
+) -> tuple[RelayNeurons, NDArray[np.int32]] | None:
+    """Relay neurons of a mapping and their cores, shape (relays,); None if it has none.
 
-    synapses : of the network; each helper has one at least
+    synapses : of the network; each relay has one at least
     """
     if not _is_npz(path):
         return None
@@ -78,7 +78,7 @@ def load_helpers(
         raise MapperError(
             f"{path}: its table of relay neurons does not belong to this network and chip"
         )
-    return Helpers(*table[:3]), table[3].astype(np.int32)
+    return RelayNeurons(*table[:3]), table[3].astype(np.int32)
 
 
 def save_csv(path: Path, core: NDArray[np.int32]) -> None:

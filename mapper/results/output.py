@@ -13,7 +13,7 @@ from chipsim.chip.model import Chip
 from chipsim.chip.presets import from_fields
 from chipsim.errors import ChipError
 from mapper.errors import MapperError
-from mapper.limits.relays import Helpers
+from mapper.limits.relays import RelayNeurons
 from mapper.results.loads import TRAFFIC, Loads, save_loads
 from mapper.results.mapping import Mapping
 from mapper.results.mapping_file import save_mapping
@@ -99,12 +99,12 @@ def make_report(
     settings: Settings,
     mapping: Mapping,
     monitor: Monitor,
-    helpers: Helpers | None = None,
+    relays: RelayNeurons | None = None,
     command: Sequence[str] = (),
 ) -> dict[str, Any]:
     """report.json as an object (schema 1).
 
-    helpers : of neurons that were split, if that was asked for; then it has a `split`
+    relays : of neurons that were split, if that was asked for; then it has a `split`
     command : the words of the command line, if there was one; then it has a `command`
 
     If the run was interrupted, it has an `interrupted`: the stage that was at work.
@@ -121,8 +121,8 @@ def make_report(
         "stages": [_in_units(stage, *units) for stage in monitor.stages],
         "resources": monitor.resources(),
     }
-    if helpers is not None:
-        report["split"] = helpers.facts()
+    if relays is not None:
+        report["split"] = relays.facts()
     if monitor.sample is not None:
         thin = monitor.sample.thin
         enough = enough_memory(network, chip, settings) if thin else None
@@ -139,10 +139,10 @@ def write_results(
     report: dict[str, Any],
     mapping: Mapping,
     chip: Chip,
-    helpers: Helpers | None = None,
+    relays: RelayNeurons | None = None,
 ) -> None:
     """Write mapping.npz, traffic.npz and report.json into the folder."""
-    save_mapping(folder / MAPPING, mapping.core, chip, helpers)
+    save_mapping(folder / MAPPING, mapping.core, chip, relays)
     save_loads(folder / TRAFFIC, Loads.of(mapping.traffic))
     write_file(folder / REPORT, (json.dumps(report, indent=1) + "\n").encode())
 

@@ -23,7 +23,7 @@ class Checkpoint:
         self._scratch = scratch
         self._prefix = prefix
 
-    def within(self, name: str) -> Checkpoint:
+    def nested(self, name: str) -> Checkpoint:
         """Steps of the same scratch whose names do not meet those of these."""
         return Checkpoint(self._scratch, f"{self._prefix}{name}/")
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from mapper.runtime.checkpoint import Checkpoint
 from mapper.runtime.memory_plan import Plan
 from mapper.runtime.monitor import Monitor
-from mapper.runtime.threads import Team
+from mapper.runtime.threads import ThreadTeam
 from mapper.settings import Settings
 
 
@@ -22,4 +22,4 @@ class Context(NamedTuple):
     plan: Plan
     steps: Checkpoint
     monitor: Monitor
-    team: Team
+    team: ThreadTeam

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeRemainingColumn
 
+from mapper.runtime.callbacks import OnProgress
 from mapper.runtime.resources import PeakSampler, bytes_moved, peak_rss_bytes
 from mapper.runtime.sample import Sample
 from mapper.runtime.stopping import Stop
@@ -38,12 +39,12 @@ class Observer:
 class Monitor(Closing):
     """Collects stages, levels and resources; shows progress if its console is a terminal.
 
-    watch : is called with the stage at work and the fraction of its present pass, 0 .. 1
+    on_progress : gets the stage at work and the fraction of its present pass, 0 .. 1
     connections : of the network, in all its blocks; what a pass visits
     visited : connections that passes have visited so far
     observer : is shown what stages end with
     sample : what the cut into blocks saw, if there was one
-    stop : is looked at whenever something is told: a run may be asked to end
+    stop : is looked at whenever progress is reported: a run may be asked to end
     finishing : it is not any more, since all that is left is to score and to write
 
     ::
@@ -60,7 +61,7 @@ class Monitor(Closing):
     levels: list[dict[str, Any]] = field(default_factory=list)
     visited: int = 0
     connections: int = 0
-    watch: Callable[[str, float], None] | None = None
+    on_progress: OnProgress | None = None
     observer: Observer = field(default_factory=Observer)
     sample: Sample | None = None
     stop: Stop = field(default_factory=Stop)
@@ -95,10 +96,10 @@ class Monitor(Closing):
         start, cpu = time.perf_counter(), time.process_time()
         self._sampler.take()
         self._show(name)
-        self._tell(name, 0.0)
+        self._notify(name, 0.0)
         try:
             yield
-            self._tell(name, 1.0)
+            self._notify(name, 1.0)
         finally:
             seconds = time.perf_counter() - start
             stage["seconds"] = round(seconds, 4)
@@ -129,11 +130,11 @@ class Monitor(Closing):
         with self._lock:
             self._done += done
             self.visited += done
-            if self.watch is not None and self._expected:
+            if self.on_progress is not None and self._expected:
                 fraction = min(self._done / self._expected, 1.0)
                 if fraction >= self._watched + 0.01:  # a hundred times a pass, no more
                     self._watched = fraction
-                    self._tell(self._stage, fraction)
+                    self._notify(self._stage, fraction)
             if self._progress is not None:
                 rate = self._done / max(time.perf_counter() - self._since, 1e-6) / 1e6
                 self._progress.update(
@@ -171,11 +172,11 @@ class Monitor(Closing):
             "passes": round(self.visited / self.connections, 2) if self.connections else 0.0,
         }
 
-    def _tell(self, stage: str, fraction: float) -> None:
-        """Tell whoever watches, who may press Ctrl-C in the meantime."""
-        if self.watch is not None:
+    def _notify(self, stage: str, fraction: float) -> None:
+        """Report progress to the caller, who may press Ctrl-C in the meantime."""
+        if self.on_progress is not None:
             try:
-                self.watch(stage, fraction)
+                self.on_progress(stage, fraction)
             except KeyboardInterrupt:
                 self.stop.ask()
 

@@ -44,7 +44,7 @@ class Sample:
             "enough_memory": enough,
         }
 
-    def told(self, enough: int | None) -> str:
+    def describe(self, enough: int | None) -> str:
         """A sentence about it; enough : as in `facts`."""
         found = (
             f"the first cut sees about {self.per_cluster:.2g} connections for each cluster of "

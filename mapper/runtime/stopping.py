@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from mapper.runtime.threads import Team
+    from mapper.runtime.threads import ThreadTeam
 
 GRACE = 0.4  # seconds that a command gives to what is at work
 WAKE = 0.1  # seconds that the main thread sleeps: not every system wakes it for a signal
@@ -33,8 +33,7 @@ SLICE = 1 << 18  # proposals of annealing between two looks at the flag: tenths 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 Result = TypeVar("Result")
-Keep: TypeAlias = "Callable[[Team], NDArray[np.int32]]"
-Better: TypeAlias = "Callable[[NDArray[np.int32]], None]"
+Keep: TypeAlias = "Callable[[ThreadTeam], NDArray[np.int32]]"
 
 _left: list[Event] = []  # set when a thread that was left behind has ended
 _open: list[ExitStack] = []  # what they work with

@@ -16,11 +16,11 @@ Result = TypeVar("Result")
 Thing = TypeVar("Thing")
 
 
-class Team(Closing):
+class ThreadTeam(Closing):
     """Runs a function on many items; results come in the order of the items.
 
     Kernels release the GIL, so threads are enough. One pool lives as long as the team: levels are
-    visited in hundreds of short rounds, for which starting threads anew would be the larger part.
+    visited in hundreds of short rounds, for which starting threads again would be the larger part.
     Before each item it looks whether everything is to end.
     """
 
@@ -63,7 +63,7 @@ class Team(Closing):
             self._pool.shutdown(wait=True, cancel_futures=True)
 
 
-class Spares(Generic[Thing]):
+class WorkspacePool(Generic[Thing]):
     """Work space that threads borrow and give back; never more of it than threads at work."""
 
     def __init__(self, make: Callable[[], Thing]) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,6 +10,7 @@ from numpy.typing import NDArray
 
 from chipsim.chip.model import Chip
 from chipsim.traffic.arrays import Traffic, Units, measure
+from mapper.runtime.callbacks import Advance, ignore
 from storage.graph import Csr
 from storage.store.network import RATE, NetworkFile
 
@@ -21,7 +21,7 @@ def measure_network(
     core: NDArray[np.int32],
     threads: int = 1,
     scratch: Path | None = None,
-    advance: Callable[[int], None] = lambda done: None,
+    advance: Advance = ignore,
 ) -> Traffic:
     """Traffic of a stored network under a mapping, in one pass.
 
@@ -32,7 +32,7 @@ def measure_network(
     return measure(
         chip,
         core,
-        _Told(network, advance),
+        _Counted(network, advance),
         sizes=network.vertex_sizes(),
         rates=rate.stored if rate else None,
         undirected=network.undirected,
@@ -54,11 +54,11 @@ class Synapses:
 
 
 @dataclass(frozen=True, slots=True)
-class _Told:
-    """The blocks of a network, each of them told to a progress display when it is read."""
+class _Counted:
+    """The blocks of a network, each counted by `advance` when it is read."""
 
     network: NetworkFile
-    advance: Callable[[int], None]
+    advance: Advance
 
     @property
     def block_count(self) -> int:

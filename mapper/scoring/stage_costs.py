@@ -20,7 +20,7 @@ from chipsim.traffic.arrays import Traffic
 from mapper.graph.csr import Subgraph
 from mapper.graph.rows import HeldRows, Rows
 from mapper.runtime.monitor import Monitor, Observer
-from mapper.runtime.threads import Team
+from mapper.runtime.threads import ThreadTeam
 
 SPARED = 16  # of so many chunks on disk one is looked at
 LEAST_CHUNKS = 16  # that are, if there are as many
@@ -73,7 +73,9 @@ class CostEstimate:
     certain: bool = False
 
 
-def estimate(rows: Rows, part: Int32, team: Team, places: Places | None = None) -> CostEstimate:
+def estimate(
+    rows: Rows, part: Int32, team: ThreadTeam, places: Places | None = None
+) -> CostEstimate:
     """Cut and hops of a partition.
 
     part : ndarray[int32], shape (vertices,); places : column and row of every part
@@ -108,7 +110,9 @@ class StageCosts(Observer):
     What is taken down belongs to the stage at work, or else to the last one.
     """
 
-    def __init__(self, monitor: Monitor, team: Team, rows: Rows, *, faithful: bool = True) -> None:
+    def __init__(
+        self, monitor: Monitor, team: ThreadTeam, rows: Rows, *, faithful: bool = True
+    ) -> None:
         """rows : of the network, or of what stays together in it
         faithful : they hold every connection, its weight as it is
         """

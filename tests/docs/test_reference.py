@@ -253,7 +253,7 @@ def test_formats_of_mappings_equal_the_registry() -> None:
         name, *options = row[0].strip("`").split()
         assert re.findall(r"`([^`]+)`", row[1]) == list(MAPPINGS[name].extensions)
         assert all(one.removeprefix("--") in MAPPINGS[name].options for one in options)
-        assert (row[-1] not in ("left out", "refused")) == MAPPINGS[name].helpers
+        assert (row[-1] not in ("left out", "refused")) == MAPPINGS[name].relays
 
 
 def test_the_readme_names_every_format() -> None:

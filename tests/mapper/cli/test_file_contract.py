@@ -20,8 +20,8 @@ from chipsim.chip.presets import parse_chip
 from chipsim.errors import ChipError
 from mapper.errors import MapperError
 from mapper.limits.constraints import ConstraintFile, read_constraints
-from mapper.limits.relays import Helpers
-from mapper.results.mapping_file import load_helpers, load_mapping, save_csv, save_mapping
+from mapper.limits.relays import RelayNeurons
+from mapper.results.mapping_file import load_mapping, load_relays, save_csv, save_mapping
 from storage.errors import StorageError
 from storage.formats.rates import read_rates
 from storage.store.network import NetworkFile
@@ -82,13 +82,13 @@ def saved(save: Callable[[Path], None]) -> Callable[[Path], bytes]:
 
 def split_mapping(path: Path) -> None:
     one = np.array([2], np.int64)
-    helpers = Helpers(one, one * 0, one)
-    save_mapping(path, np.array([0, 0, 1, 1, 2, 4, 3], np.int32), CHIP, helpers)
+    relays = RelayNeurons(one, one * 0, one)
+    save_mapping(path, np.array([0, 0, 1, 1, 2, 4, 3], np.int32), CHIP, relays)
 
 
 def mapping(path: Path, network: NetworkFile) -> None:
     load_mapping(path, NEURONS, CHIP)
-    load_helpers(path, CHIP, NEURONS, 99)
+    load_relays(path, CHIP, NEURONS, 99)
 
 
 def constraints(path: Path, network: NetworkFile) -> None:

@@ -463,7 +463,7 @@ def test_a_network_without_synapses(run: Run, folder: Path) -> None:
         assert run("export", "out", name, *options).code == 0, name
     assert "  edges: []\n" in Path("a.yaml").read_text()
     with open_run(Path("out")) as opened:
-        assert (opened.core.size, opened.helpers) == (1, 0)
+        assert (opened.core.size, opened.relays) == (1, 0)
 
 
 def test_km1_of_the_hypergraph_is_the_connectivity(out: Path, run: Run) -> None:

@@ -16,7 +16,7 @@ from mapper.graph.groups import (
     group_traffic,
 )
 from mapper.graph.rows import StreamedRows
-from mapper.runtime.threads import Team
+from mapper.runtime.threads import ThreadTeam
 from storage.store.memory import MemoryGraph
 from tests.mapper.helpers import adjacency, lists_of, random_graph, random_parts, rows_of
 from tests.twins import streamed as naive
@@ -74,7 +74,7 @@ def test_group_traffic(matrix: bool, seed: int, threads: int, tmp_path: Path) ->
         memory = 1 << 20 if matrix else GROUP_BYTES * rows.entries  # all connections, no matrix
         assert (MATRIX_BYTES * groups**2 * (threads + 1) <= memory) == matrix
         visited: list[int] = []
-        with Team(threads) as team:
+        with ThreadTeam(threads) as team:
             found = group_traffic(rows, part, groups, memory, tmp_path, team, visited.append)
         assert dense(found, groups) == expected
         assert found.sizes.tolist() == load.tolist()
@@ -91,7 +91,7 @@ def test_with_little_memory_the_traffic_is_that_of_a_sample(tmp_path: Path) -> N
     memory = GROUP_BYTES * rows.entries // 5
     assert MATRIX_BYTES * groups**2 * 2 > memory
     for threads in (1, 2, 3):
-        with Team(threads) as team:
+        with ThreadTeam(threads) as team:
             sample = group_traffic(rows, part, groups, memory, tmp_path, team)
         found.append(dense(sample, groups))
     assert found[0] == found[1] == found[2]
@@ -110,7 +110,7 @@ def test_sums_beyond_what_a_row_holds(tmp_path: Path) -> None:
     rows = rows_of(graph)
     for groups in (2, 300):  # by a matrix, by pairs
         part = (np.arange(2 * n) // n).astype(np.int32)
-        with Team(2) as team:
+        with ThreadTeam(2) as team:
             memory = GROUP_BYTES * rows.entries
             found = group_traffic(rows, part, groups, memory, tmp_path, team)
         links = adjacency(found.indptr, found.ids, found.weights)

@@ -20,7 +20,7 @@ from mapper.graph.rows import (
 )
 from mapper.partitioning.streamed import open_rows
 from mapper.runtime.monitor import Monitor
-from mapper.runtime.threads import Team
+from mapper.runtime.threads import ThreadTeam
 from storage.graph import Graph
 from storage.scratch.scratch import Scratch
 from storage.store.memory import MemoryGraph
@@ -36,14 +36,14 @@ def streamed(graph: Graph, shift: int, folder: Path) -> Rows:
 
 
 def held(graph: Graph, shift: int, folder: Path) -> Rows:
-    with Team(1) as team:
+    with ThreadTeam(1) as team:
         return hold(streamed(graph, shift, folder), team, lambda done: None)
 
 
 def opened(held: bool) -> Way:
     def way(graph: Graph, shift: int, folder: Path) -> Rows:
         scratch = Scratch(folder / "scratch")  # stays open as long as the rows are read
-        with Team(2) as team:
+        with ThreadTeam(2) as team:
             return open_rows(graph, shift, held, scratch, Monitor(), team)
 
     return way
@@ -122,7 +122,7 @@ def test_weights_that_no_row_could_add_up(way: Way, tmp_path: Path) -> None:
 def test_chunks_may_be_read_by_several_threads(way: Way, tmp_path: Path) -> None:
     graph = random_graph(np.random.default_rng(3), 300, block_size=7)
     rows = way(graph, 0, tmp_path)
-    with Team(3) as team:
+    with ThreadTeam(3) as team:
         chunks = list(team.stream(rows.read, list(range(rows.chunks)) * 4))
     expected = links_of(rows)
     for chunk in chunks:
@@ -134,7 +134,7 @@ def test_chunks_may_be_read_by_several_threads(way: Way, tmp_path: Path) -> None
 def test_holding_visits_every_entry_once(threads: int) -> None:
     graph = random_graph(np.random.default_rng(0), 90, block_size=8)
     visited: list[int] = []
-    with Team(threads) as team:
+    with ThreadTeam(threads) as team:
         rows = hold(StreamedRows(graph, graph.vertex_sizes(), 0), team, visited.append)
     assert sum(visited) == rows.entries == graph.read_all().undirected()[1].size
 

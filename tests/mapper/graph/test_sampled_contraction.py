@@ -22,7 +22,7 @@ from mapper.graph.sampled_contraction import (
     sampling_threshold,
     threshold_of,
 )
-from mapper.runtime.threads import Team
+from mapper.runtime.threads import ThreadTeam
 from storage.store.memory import MemoryGraph
 from tests.mapper.helpers import adjacency, links_of, random_graph, rows_of
 from tests.seeds import seeds
@@ -135,7 +135,7 @@ def test_contraction_of_everything_is_exact(seed: int) -> None:
     for given in (rows, StreamedRows(graph, graph.vertex_sizes(), 0)):
         for threads in (1, 3):
             visited: list[int] = []
-            with Team(threads) as team:
+            with ThreadTeam(threads) as team:
                 coarse = contract_sampled(given, cluster, count, 1, seed, team, visited.append)
             assert pairs_of(coarse) == expected
             assert coarse.sizes.tolist() == sizes
@@ -153,7 +153,7 @@ def test_samples_are_symmetric_and_keep_the_total_weight(threshold: int) -> None
     whole = exact(rows, cluster)
     shares, degrees = [], []
     for seed in range(8):
-        with Team(2) as team:
+        with ThreadTeam(2) as team:
             coarse = contract_sampled(rows, cluster, count, threshold, seed, team)
         pairs = pairs_of(coarse)
         assert pairs == {(d, c): w for (c, d), w in pairs.items()}
@@ -172,7 +172,7 @@ def test_any_number_of_threads_gives_the_same_sample() -> None:
     cluster = random_clusters(rng, 500, 120)
     found = []
     for threads in (1, 2, 3):
-        with Team(threads) as team:
+        with ThreadTeam(threads) as team:
             found.append(links_of(contract_sampled(rows, cluster, 120, 4, 5, team)))
     assert found[0] == found[1] == found[2]
 
@@ -184,7 +184,7 @@ def test_sums_too_large_for_a_row_are_all_shifted_alike() -> None:
     weight = np.r_[np.full(64, 2**27), 5]
     rows = rows_of(MemoryGraph.from_edges(17, source, target, weight, undirected=True))
     cluster = np.repeat(np.arange(3), (8, 8, 1)).astype(np.int32)
-    with Team(1) as team:
+    with ThreadTeam(1) as team:
         pairs = pairs_of(contract_sampled(rows, cluster, 3, 1, 0, team))
     assert pairs == {(d, c): w for (c, d), w in pairs.items()}
     assert pairs[0, 2] == 1  # what is there stays there
@@ -207,7 +207,7 @@ def test_a_sample_has_about_as_many_entries_as_wanted(seed: int) -> None:
     same = np.arange(300, dtype=np.int32)
     wanted = int(rng.integers(rows.entries // 8, rows.entries // 2))
     visited: list[int] = []
-    with Team(2) as team:
+    with ThreadTeam(2) as team:
         threshold = sampling_threshold(rows, wanted, team, visited.append)
         assert sum(visited) == rows.entries
         assert contract_sampled(rows, same, 300, threshold, seed, team).entries == pytest.approx(
@@ -236,7 +236,7 @@ def test_chunks_without_connections_do_not_tell_the_threshold(threads: int) -> N
     assert all(rows.read(index).ids.size == 0 for index in range(0, n, n // LOOKED_AT))
     counts = np.bincount(np.concatenate([rows.read(index).weights for index in range(n)]))
     visited: list[int] = []
-    with Team(threads) as team:
+    with ThreadTeam(threads) as team:
         threshold = sampling_threshold(rows, wanted, team, visited.append)
         same = np.arange(n, dtype=np.int32)
         coarse = contract_sampled(rows, same, n, threshold, 0, team)
@@ -250,7 +250,7 @@ def test_some_chunks_are_enough_where_they_are_like_the_others() -> None:
     graph = random_graph(rng, 256, largest=9, mean_degree=30, block_size=1)
     rows = StreamedRows(graph, graph.vertex_sizes(), 0)
     visited: list[int] = []
-    with Team(2) as team:
+    with ThreadTeam(2) as team:
         threshold = sampling_threshold(rows, rows.entries // 4, team, visited.append)
     assert sum(visited) == pytest.approx(rows.entries / 4, rel=0.2)
     counts = np.bincount(np.concatenate([rows.read(index).weights for index in range(256)]))

@@ -11,7 +11,7 @@ from mapper.graph.csr import Chunk
 from mapper.graph.rows import StreamedRows, hold
 from mapper.graph.sampled_contraction import _kept
 from mapper.graph.sparsification import SEED, ThinnedGraph, _thin, thin
-from mapper.runtime.threads import Team
+from mapper.runtime.threads import ThreadTeam
 from storage.store.memory import MemoryGraph
 
 
@@ -56,7 +56,7 @@ def test_kernel_on_an_empty_block() -> None:
 
 def test_about_the_wanted_degree_and_the_same_weight() -> None:
     graph = graph_of(1, 400, 40_000)
-    with Team(1) as team:
+    with ThreadTeam(1) as team:
         assert thin(graph, 1000, 0, team) is graph
         view = thin(graph, 50, 0, team)
     assert isinstance(view, ThinnedGraph)
@@ -72,7 +72,7 @@ def test_about_the_wanted_degree_and_the_same_weight() -> None:
 def test_held_whatever_number_was_expected(expected: int, threads: int) -> None:
     view = ThinnedGraph(graph_of(3), 8, expected)
     rows = StreamedRows(view, view.vertex_sizes(), 0)
-    with Team(threads) as team:
+    with ThreadTeam(threads) as team:
         held = hold(rows, team, lambda done: None)
     found = [dict(zip(held.ids[a:b].tolist(), held.weights[a:b].tolist(), strict=True))
              for a, b in pairwise(held.indptr.tolist())]  # fmt: skip

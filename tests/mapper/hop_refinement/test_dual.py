@@ -5,7 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from mapper.hop_refinement.dual_recursive import _region_graph, place_by_dual_bisection
+from mapper.hop_refinement.dual_recursive import (
+    _region_graph,
+    place_by_dual_recursive_bipartitioning,
+)
 from mapper.hop_refinement.mesh import Mesh
 from tests.mapper.helpers import adjacency, grid_graph, lists_of, random_graph, rows_of
 from tests.seeds import seeds
@@ -48,9 +51,9 @@ def test_only_usable_cores_are_used(seed: int) -> None:
     rows = rows_of(graph)
     capacity = int(rows.sizes.sum()) // np.count_nonzero(usable) + 4
     mesh = Mesh(width, height, np.where(usable, capacity, 0))
-    core = place_by_dual_bisection(rows, mesh, seed)
+    core = place_by_dual_recursive_bipartitioning(rows, mesh, seed)
     assert usable[core].all()
-    assert core.tolist() == place_by_dual_bisection(rows, mesh, seed).tolist()
+    assert core.tolist() == place_by_dual_recursive_bipartitioning(rows, mesh, seed).tolist()
 
 
 @pytest.mark.jit
@@ -61,7 +64,9 @@ def test_a_sheet_lies_flat() -> None:
     mesh = Mesh(cores, cores, np.full(cores**2, 38))
     found = [
         twin.all_hops(
-            lists_of(graph), place_by_dual_bisection(rows_of(graph), mesh, seed).tolist(), cores
+            lists_of(graph),
+            place_by_dual_recursive_bipartitioning(rows_of(graph), mesh, seed).tolist(),
+            cores,
         )
         for seed in range(5)
     ]

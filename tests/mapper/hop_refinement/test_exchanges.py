@@ -18,11 +18,11 @@ from mapper.hop_refinement.pairwise_fm import (
     _exchange,
     _pair_graph,
     _settle,
-    exchange_round,
+    pairwise_fm_round,
 )
 from mapper.hop_refinement.partners import PARTNERS, _colour, pairs_of, partners
-from mapper.hop_refinement.v_cycle import refine_by_cycle
-from mapper.runtime.threads import Team
+from mapper.hop_refinement.v_cycle import refine_by_v_cycle
+from mapper.runtime.threads import ThreadTeam
 from tests.mapper.helpers import adjacency, grid_graph, lists_of, rows_of
 from tests.mapper.hop_refinement.cases import (
     CASES,
@@ -110,7 +110,7 @@ def test_batches_hold_each_core_once_with_all_rows(memory: int, turned: bool) ->
     for rows in (rows_of(graph), StreamedRows(graph, graph.vertex_sizes(), 0)):
         seen = np.zeros(mesh.room.size, np.int64)
         visited: list[int] = []
-        with Team(2) as team:
+        with ThreadTeam(2) as team:
             for batch in batches(rows, core, mesh, memory, turned, team, visited.append):
                 seen += batch.cores
                 assert batch.degree.tolist() == rows.degrees().tolist()
@@ -148,7 +148,7 @@ def test_partners(seed: int) -> None:
                 drawn[low, high] += int(strength[i])
             else:
                 assert favourite[i] == -1
-    with Team(2) as team:
+    with ThreadTeam(2) as team:
         sets = partners(rows, part, parts, team)
         assert [some.tolist() for some in pairs_of(rows, part, mesh, True, team)] == [
             some.tolist() for some in sets
@@ -194,13 +194,13 @@ def test_rounds_keep_to_the_room(case: Case, seed: int, threads: int) -> None:
     fixed, rows = some_fixed(seed, rows, mesh)
     results = []
     for count in (1, threads):
-        with Team(count) as team:
+        with ThreadTeam(count) as team:
             found = core.copy()
             for batch in batches(rows, found, mesh, 0, False, team, lambda done: None):
                 rng = np.random.default_rng(seed)
                 sets = pairs_of(rows, found, mesh, True, team)
-                exchange_round(batch, mesh, found, rows.sizes, sets, 1, rng, team, fixed)
-            found = refine_by_cycle(rows, found, mesh, EFFORT, seed, team, fixed)
+                pairwise_fm_round(batch, mesh, found, rows.sizes, sets, 1, rng, team, fixed)
+            found = refine_by_v_cycle(rows, found, mesh, EFFORT, seed, team, fixed)
         assert (found[fixed] == core[fixed]).all()
         assert (load_of(rows, found, mesh) <= mesh.room).all()
         results.append(found.tolist())
@@ -219,10 +219,10 @@ def test_exchanges_find_the_way_back_on_a_grid() -> None:
     thrown = rng.choice(v, 60, replace=False)
     core[thrown] = core[rng.permutation(thrown)]
     mesh = Mesh(cores, cores, np.full(cores**2, side * side // cores**2))
-    with Team(2) as team:
+    with ThreadTeam(2) as team:
         before = twin.all_hops(links, core.tolist(), cores)
         saved = exchange(rows, core, mesh, 8, 0, 1, team)
-        core = refine_by_cycle(rows, core, mesh, EFFORT, 1, team)
+        core = refine_by_v_cycle(rows, core, mesh, EFFORT, 1, team)
     planted = twin.all_hops(links, tiles.tolist(), cores)
     assert saved > 0
     assert before > 3 * planted

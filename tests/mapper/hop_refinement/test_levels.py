@@ -19,7 +19,7 @@ from mapper.runtime.checkpoint import Checkpoint
 from mapper.runtime.context import Context
 from mapper.runtime.memory_plan import Plan
 from mapper.runtime.monitor import Monitor
-from mapper.runtime.threads import Team
+from mapper.runtime.threads import ThreadTeam
 from mapper.scoring.stage_costs import StageCosts
 from mapper.settings import preset
 from storage.scratch.scratch import Scratch
@@ -69,7 +69,7 @@ def test_price_and_distance(case: Case, seed: int) -> None:
             assert _apart(a, b, column, row, mesh.most) == twin.distance(a, b, width)
     expected = 2 * twin.all_hops(links, core.tolist(), width)
     for rows in (rows_of(graph), StreamedRows(graph, graph.vertex_sizes(), 0)):
-        with Team(2) as team:
+        with ThreadTeam(2) as team:
             assert price(rows, core, mesh, team) == expected
         chunks = [rows.read(index) for index in range(rows.chunks)]
         assert sum(_price(chunk, core, mesh.grid) for chunk in chunks) == expected
@@ -86,7 +86,7 @@ def test_levels_of_a_grid() -> None:
     for mesh in (Mesh(cores, cores, room), Mesh.flat(room)):
         results = []
         for threads in (1, 2):
-            with Team(threads) as team:
+            with ThreadTeam(threads) as team:
                 levels = coarsen(rows, 1, capacity, 3, team)  # for one core: down to 60 vertices
                 assert len(levels.graphs) > 2
                 for graph_above, cluster in zip(levels.graphs[1:], levels.clusters, strict=True):
@@ -121,7 +121,7 @@ def test_refinement(case: Case, seed: int, tmp_path: Path) -> None:
         levels, results = Levels([rows], [], fixed), []
         for threads, folder in ((1, "one"), (2, "two"), (1, "two")):
             settings = preset("default", threads=threads, seed=seed)
-            with Team(threads) as team, Scratch(tmp_path / f"{name}-{folder}") as scratch:
+            with ThreadTeam(threads) as team, Scratch(tmp_path / f"{name}-{folder}") as scratch:
                 mapped, monitor = Mapped(levels, core, mesh), Monitor()
                 StageCosts(monitor, team, rows)
                 results.append(
@@ -182,7 +182,7 @@ def test_chains(case: Case, seed: int) -> None:
     effort = Effort(1000, 1 << 20, 2, cooling, 2)
     results = []
     for threads in (1, 3):
-        with Team(threads) as team:
+        with ThreadTeam(threads) as team:
             results.append(refine_by_chains(rows, core, mesh, effort, seed, team, fixed))
     assert results[0].tolist() == results[1].tolist()
     assert (load_of(rows, results[0], mesh) <= mesh.room).all()

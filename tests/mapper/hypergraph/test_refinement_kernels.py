@@ -20,10 +20,10 @@ from mapper.hypergraph.fm import (
 from mapper.hypergraph.gains import State, new_queue, new_state
 from mapper.hypergraph.hypergraph import Hypergraph, connectivity
 from mapper.hypergraph.partition import PartitionEffort, partition_hypergraph
-from mapper.hypergraph.rebisection import PairEffort, cut_pairs_anew
+from mapper.hypergraph.rebisection import PairEffort, rebisect_pairs
 from mapper.hypergraph.tree_refinement import TreeEffort, refine_by_trees
 from mapper.hypergraph.trees import _change, _put, anneal_trees, new_trees
-from mapper.runtime.threads import Team
+from mapper.runtime.threads import ThreadTeam
 from tests.twins import hypergraph as naive
 
 SEEDS = range(10)
@@ -129,7 +129,7 @@ def test_groups_are_found() -> None:
     assert connectivity(graph, side, 2) == 2
     part = partition_by_bisection(graph, 4, 13, effort, np.random.default_rng(1))
     assert connectivity(graph, part, 4) == 4
-    with Team(1) as team:
+    with ThreadTeam(1) as team:
         whole = PartitionEffort(effort, Search(3, 25, 100), 1, 10)
         part = partition_hypergraph(graph, 4, 13, whole, 5, team)
     assert connectivity(graph, part, 4) == 4
@@ -143,8 +143,8 @@ def test_pairs_cut_anew_never_lose_whatever_the_threads() -> None:
     seen = []
     for threads in (1, 3):
         part = start.copy()
-        with Team(threads) as team:
-            won = cut_pairs_anew(graph, part, room, PairEffort(6, Effort(2, 2, 50)), 7, team)
+        with ThreadTeam(threads) as team:
+            won = rebisect_pairs(graph, part, room, PairEffort(6, Effort(2, 2, 50)), 7, team)
         assert connectivity(graph, start, 6) - connectivity(graph, part, 6) == won > 0
         assert np.all(np.bincount(part, minlength=6) <= room)
         seen.append(part.tolist())
@@ -160,21 +160,21 @@ def test_no_table_no_refinement() -> None:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-@pytest.mark.parametrize("toll", [0, 3])
-def test_trees_are_priced_exactly(seed: int, toll: int) -> None:
+@pytest.mark.parametrize("per_core_penalty", [0, 3])
+def test_trees_are_priced_exactly(seed: int, per_core_penalty: int) -> None:
     nets, graph, _, rng = case(seed)
     core = rng.integers(0, 12, graph.vertices).astype(np.int32)
     room = np.full(12, 100)
-    trees, total = new_trees(graph, core, room, 4, toll)
-    assert total == naive.tree_cost(nets, core.tolist(), 4, toll)
+    trees, total = new_trees(graph, core, room, 4, per_core_penalty)
+    assert total == naive.tree_cost(nets, core.tolist(), 4, per_core_penalty)
     for _ in range(15):
         v, b = int(rng.integers(graph.vertices)), int(rng.integers(12))
         if b == core[v]:
             continue
         change = _change(trees, v, b)
-        before = naive.tree_cost(nets, core.tolist(), 4, toll)
+        before = naive.tree_cost(nets, core.tolist(), 4, per_core_penalty)
         _put(trees, v, b)
-        assert before + change == naive.tree_cost(nets, core.tolist(), 4, toll)
+        assert before + change == naive.tree_cost(nets, core.tolist(), 4, per_core_penalty)
         assert (trees.weights * trees.price).sum() == before + change
         loads = np.bincount(core, weights=graph.sizes, minlength=12)
         assert trees.load.tolist() == loads.tolist()

@@ -23,7 +23,7 @@ from mapper.hypergraph.streamed import (
 from mapper.pipeline import map_network
 from mapper.runtime.memory_plan import make_plan
 from mapper.runtime.monitor import Monitor
-from mapper.runtime.threads import Team
+from mapper.runtime.threads import ThreadTeam
 from mapper.scoring.measure import measure_network
 from mapper.settings import Settings, preset
 from storage.scratch.scratch import Scratch
@@ -101,7 +101,7 @@ def test_passes_save_connectivity_for_any_number_of_threads(
         assert np.bincount(start, sizes).max() <= 40
         ends = []
         for threads in (1, 3):
-            with Team(threads) as team:
+            with ThreadTeam(threads) as team:
                 graph = read_nets(network, sizes, team)
                 part = start.copy()
                 rows = StreamedRows(network, sizes, 0)
@@ -128,7 +128,7 @@ def test_nets_cost_what_the_metric_says(undirected: bool, tmp_path: Path) -> Non
     path = write(tmp_path / "net.bin", 60, 3, 4, undirected)
     chip = Chip(name="tiny", width=3, height=2, neurons=100)
     core = np.random.default_rng(0).integers(0, 6, 60).astype(np.int32)
-    with NetworkFile(path) as network, Team(1) as team:
+    with NetworkFile(path) as network, ThreadTeam(1) as team:
         graph = read_nets(network, network.vertex_sizes(), team)
         measured = measure_network(network, chip, core)
         assert connectivity(graph, core, 6) == measured.connectivity

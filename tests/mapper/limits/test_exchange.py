@@ -21,7 +21,7 @@ from mapper.limits.exchange import (
     _slot,
 )
 from mapper.limits.use import count_fans, count_use, weight_of_excess
-from mapper.runtime.threads import Team
+from mapper.runtime.threads import ThreadTeam
 from storage.store.memory import MemoryGraph
 from tests.mapper.limits.test_limits import directed, random_items
 from tests.twins.exchange import Case, Draws, Search
@@ -128,7 +128,7 @@ def random_search(seed: int) -> tuple[MemoryGraph, Case, np.random.Generator, ND
     items = random_items(rng, n, bool(seed % 2))
     place = rng.integers(0, parts, items.count).astype(np.int32)
     sizes, into = graph.vertex_sizes(), count_fans(graph).into
-    with Team(1) as team:
+    with ThreadTeam(1) as team:
         use = count_use(graph, place[items.item], parts, sizes, into, team)
     limits = np.ceil(use.table.mean(axis=1) * 1.1).astype(np.int64) + 1
     weight = weight_of_excess(limits)
@@ -151,7 +151,7 @@ def test_relieve(seed: int) -> None:
     inside = np.flatnonzero(active[place]).astype(np.int64)
     listed = np.flatnonzero(active)
     sizes, fans = graph.vertex_sizes(), count_fans(graph)
-    with Team(1) as team:
+    with ThreadTeam(1) as team:
         use = count_use(graph, place[item], case.parts, sizes, fans.into, team)
     limits, weight = np.array(case.limits), np.array(case.weight)
     rows = [case.rows(v) for v in range(place.size)]

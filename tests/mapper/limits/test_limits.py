@@ -14,7 +14,7 @@ from mapper.errors import DoesNotFitError
 from mapper.limits.axons import _fitting, make_job
 from mapper.limits.bounds import axon_bounds
 from mapper.limits.capacity import demands
-from mapper.limits.combined import fold
+from mapper.limits.combined import combine_capacity
 from mapper.limits.enforce import Effort, Items, Load, repair
 from mapper.limits.exchange import (
     Net,
@@ -37,7 +37,7 @@ from mapper.limits.use import (
 from mapper.pipeline import map_network
 from mapper.results.output import scratch_in
 from mapper.runtime.monitor import Monitor
-from mapper.runtime.threads import Team
+from mapper.runtime.threads import ThreadTeam
 from mapper.settings import preset
 from storage.store.memory import MemoryGraph
 from storage.store.network import NetworkFile
@@ -82,7 +82,7 @@ def test_use_is_counted_as_defined(seed: int, undirected: bool, threads: int) ->
     fans = count_fans(graph)
     assert fans.into.tolist() == [sum(t == v for _, t in edges) for v in range(n)]
     assert fans.out.tolist() == [sum(s == v for s, _ in edges) for v in range(n)]
-    with Team(threads) as team:
+    with ThreadTeam(threads) as team:
         use = count_use(graph, part, parts, graph.vertex_sizes(), fans.into, team)
     sizes = graph.vertex_sizes().tolist()
     assert use.table.tolist() == twin.use(edges, part.tolist(), parts, sizes)
@@ -102,7 +102,7 @@ def test_moves_keep_all_sums(seed: int, single: bool) -> None:
     weight = weight_of_excess(limits)
     fans = count_fans(graph)
     sizes, fan_in = items.total(graph.vertex_sizes()), items.total(fans.into)
-    with Team(1) as team:
+    with ThreadTeam(1) as team:
         use = count_use(graph, place[items.item], parts, graph.vertex_sizes(), fans.into, team)
     sources: list[list[int]] = [[] for _ in range(items.count)]
     for s, t in edges:
@@ -148,7 +148,7 @@ def random_load(seed: int, slack: float) -> tuple[Load, NDArray[np.int32], int]:
     graph, _ = directed(rng, n, 1200)
     fan_in = count_fans(graph).into
     place = rng.integers(0, parts, n).astype(np.int32)
-    with Team(1) as team:
+    with ThreadTeam(1) as team:
         use = count_use(graph, place, parts, graph.vertex_sizes(), fan_in, team)
     limits = np.ceil(use.table.mean(axis=1) * slack).astype(np.int64)
     return Load(graph, graph.vertex_sizes(), fan_in, limits), place, parts
@@ -164,7 +164,7 @@ def test_repair_brings_all_limits_together(seed: int, memory: int) -> None:
     for threads in (1, 2):
         place = start.copy()
         allowed = np.ones(parts, np.bool_)
-        with Team(threads) as team:
+        with ThreadTeam(threads) as team:
             assert excess(load.count(place, parts, team).table, load.limits, weight).any()
             items = Items.single(place.size)
             use = repair(load, items, place, parts, allowed, memory, 3, team)
@@ -183,7 +183,7 @@ def test_repair_leaves_alone_what_is_fixed_and_what_is_not_allowed() -> None:
     place[place == 3] = 4  # far too many
     before = place.copy()
     items = Items(np.arange(place.size, dtype=np.int32), fixed)
-    with Team(1) as team:
+    with ThreadTeam(1) as team:
         use = repair(load, items, place, parts, allowed, 1 << 24, 0, team)
     assert (use.table <= load.limits[:, None]).all()
     assert (place[fixed] == before[fixed]).all()
@@ -198,7 +198,7 @@ def test_repairs_end_at_their_bound_of_work() -> None:
     synapses = int(load.fan_in.sum())
     assert enough.left == 2 * (100 * synapses + 50_000_000)
     place = start.copy()
-    with Team(1) as team:
+    with ThreadTeam(1) as team:
         before = load.count(place, parts, team)
         use = repair(load, items, place, parts, allowed, 1 << 24, 3, team, spent)
         assert spent.stopped
@@ -219,7 +219,7 @@ def test_a_repair_without_hope_is_given_up(monkeypatch: pytest.MonkeyPatch) -> N
     def exchange(*_: object) -> None:
         made.append(1)
 
-    def count(self: Load, part: object, parts: int, team: Team) -> Use:
+    def count(self: Load, part: object, parts: int, team: ThreadTeam) -> Use:
         table = np.zeros((4, parts), np.int64)
         table[0, 0] = load.limits[0] + int(10**6 * 0.97 ** len(made))
         return Use(table, np.zeros(0, np.int32))
@@ -227,7 +227,7 @@ def test_a_repair_without_hope_is_given_up(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr("mapper.limits.enforce._exchange", exchange)
     monkeypatch.setattr(Load, "count", count)
     effort, items = Effort.of(load), Items.single(place.size)
-    with Team(1) as team:
+    with ThreadTeam(1) as team:
         repair(load, items, place, parts, np.ones(parts, np.bool_), 1 << 24, 3, team, effort)
     assert len(made) == 7 + 6
     assert effort.stopped
@@ -276,13 +276,13 @@ def test_folded_sizes_keep_the_limits_that_add_up() -> None:
     sizes, fan_in = rng.integers(1, 5, 100), rng.integers(0, 9, 100)
     limits = np.array([50, 90, NO_LIMIT, NO_LIMIT])
     demand = (sizes, fan_in, fan_in, fan_in)
-    folded = fold(demand, limits, np.zeros(2), 100)
-    assert folded.exact
-    assert (folded.sizes * 50 >= sizes * folded.capacity).all()
-    assert (folded.sizes * 90 >= fan_in * folded.capacity).all()
-    tight = fold(demand, limits, np.zeros(2), -(-int(sizes.sum()) // 50))
+    combined = combine_capacity(demand, limits, np.zeros(2), 100)
+    assert combined.exact
+    assert (combined.sizes * 50 >= sizes * combined.capacity).all()
+    assert (combined.sizes * 90 >= fan_in * combined.capacity).all()
+    tight = combine_capacity(demand, limits, np.zeros(2), -(-int(sizes.sum()) // 50))
     assert not tight.exact
-    assert tight.sizes.sum() < folded.sizes.sum()
+    assert tight.sizes.sum() < combined.sizes.sum()
 
 
 def test_the_model_of_shared_sources_is_met_where_it_holds() -> None:
@@ -324,6 +324,6 @@ def test_what_is_not_found_is_said(folder: Path) -> None:
 
 def test_limits_out_of_reach_cost_nothing(folder: Path) -> None:
     with NetworkFile(random_network(folder / "net.bin", 60, 900)) as network:
-        assert not make_job(network, Chip("c", 4, 4), 1).watched
-        assert not make_job(network, Chip("c", 4, 4, axons_in=60), 1).watched
-        assert make_job(network, Chip("c", 4, 4, axons_in=59), 1).watched
+        assert not make_job(network, Chip("c", 4, 4), 1).axon_limited
+        assert not make_job(network, Chip("c", 4, 4, axons_in=60), 1).axon_limited
+        assert make_job(network, Chip("c", 4, 4, axons_in=59), 1).axon_limited

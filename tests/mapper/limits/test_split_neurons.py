@@ -1,4 +1,4 @@
-"""Neurons with more synapses than a core holds: helpers planned, written, mapped and verified."""
+"""Neurons with more synapses than a core holds: relays planned, written, mapped and verified."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from chipsim.chip.model import Chip
-from mapper.limits.relays import Helpers, plan_helpers, share_of, write_split
+from mapper.limits.relays import RelayNeurons, plan_relays, share_of, write_split
 from storage.store.network import NetworkFile
 from storage.store.writer import NetworkWriter
 from tests.mapper.conftest import Run
@@ -55,43 +55,43 @@ def edges_of(network: NetworkFile) -> Edges:
 
 @pytest.mark.parametrize("seed", range(8))
 def test_every_synapse_is_there_once(seed: int, folder: Path) -> None:
-    """The network with helpers, undone helper by helper, is the network."""
+    """The network with relays, undone relay by relay, is the network."""
     edges = hubs(folder / "net.bin", seed, unit=0.5, rates=bool(seed % 2))
     most = 12 + seed
     chip = Chip("c", 8, 8, neurons=20, synapses=most + seed % 3, axons_in=most)
     with NetworkFile(folder / "net.bin") as network:
         n = network.vertices
-        helpers = plan_helpers(network, chip)
+        relays = plan_relays(network, chip)
         into = np.bincount([v for _, v in edges], minlength=n)
         expected = {v: -(-int(into[v]) // most) for v in range(n) if into[v] > most}
-        assert dict(zip(*np.unique(helpers.neuron, return_counts=True), strict=True)) == expected
-        write_split(network, helpers, folder / "split.bin", 1 << 20)
+        assert dict(zip(*np.unique(relays.neuron, return_counts=True), strict=True)) == expected
+        write_split(network, relays, folder / "split.bin", 1 << 20)
         sizes, population = network.vertex_sizes(), network.attribute("population").stored
         rate = network.attribute("rate").stored if seed % 2 else None
     with NetworkFile(folder / "split.bin") as split:
         assert split.meta.weight_unit == 0.5
-        assert split.vertices == n + helpers.count
+        assert split.vertices == n + relays.count
         found = edges_of(split)
-        assert split.vertex_sizes().tolist() == [*sizes, *sizes[helpers.neuron]]
+        assert split.vertex_sizes().tolist() == [*sizes, *sizes[relays.neuron]]
         carried = split.attribute("population")
         assert carried.labels == ["a", "b", "c"]
-        assert carried.stored.tolist() == [*population, *population[helpers.neuron]]
+        assert carried.stored.tolist() == [*population, *population[relays.neuron]]
         rates = split.attribute("rate") if seed % 2 else None
     undone: Edges = {}
     for (u, v), weight in found.items():
         if u >= n:  # a helper passes on all that it gets, to its neuron alone
-            assert v == helpers.neuron[u - n]
+            assert v == relays.neuron[u - n]
             assert weight == sum(w for (_, t), w in found.items() if t == u)
             continue
         j = v - n
-        undone[u, v if j < 0 else int(helpers.neuron[j])] = weight
-        assert j < 0 or helpers.first[j] <= u <= helpers.last[j]
+        undone[u, v if j < 0 else int(relays.neuron[j])] = weight
+        assert j < 0 or relays.first[j] <= u <= relays.last[j]
     assert undone == edges
-    assert len(found) == len(edges) + helpers.count
+    assert len(found) == len(edges) + relays.count
     assert max(np.bincount([v for _, v in found])) <= most
     if rates is not None and rate is not None:
         assert rates.unit == 0.25
-        for j in range(helpers.count):
+        for j in range(relays.count):
             assert rates.stored[n + j] == sum(rate[u] for u, t in found if t == n + j)
 
 
@@ -104,13 +104,13 @@ def test_shares(seed: int) -> None:
     for v in sorted(rng.choice(n, 5, replace=False).tolist()):
         bounds = [0, *sorted(rng.choice(np.arange(1, n), 3, replace=False).tolist()), n]
         table += [(v, a, b - 1) for a, b in pairwise(bounds)]
-    helpers = Helpers(*np.array(table).T)
+    relays = RelayNeurons(*np.array(table).T)
     source, target = rng.integers(0, n, (2, 200))
     expected = [
         next((j for j, (v, a, b) in enumerate(table) if v == t and a <= s <= b), -1)
         for s, t in zip(source.tolist(), target.tolist(), strict=True)
     ]
-    assert share_of(helpers, source, target, n).tolist() == expected
+    assert share_of(relays, source, target, n).tolist() == expected
 
 
 def limits(*more: str) -> tuple[str, ...]:
@@ -139,7 +139,7 @@ def test_runs_with_helpers_keep_all_limits(
         "helpers": len(table),
         "helpers_of_a_neuron_max": int(np.unique(table[:, 0], return_counts=True)[1].max()),
     }
-    assert f"{len(table)} helpers added" in found.err
+    assert f"{len(table)} relay neurons added" in found.err
     assert report["network"]["neurons"] == core.size
     assert core[5] == 99
     assert core[7] == core[8]
@@ -172,7 +172,7 @@ def tampered(change: Callable[[dict[str, Any]], None]) -> None:
 
 
 def swap_cores(arrays: dict[str, Any]) -> None:
-    """The first two helpers on different cores change places."""
+    """The first two relays on different cores change places."""
     core = arrays["helper_core"]
     other = int(np.flatnonzero(core != core[0])[0])
     core[[0, other]] = core[[other, 0]]
@@ -249,4 +249,4 @@ def test_what_cannot_be_split(folder: Path, run: Run) -> None:
     write_network(folder / "net.bin", [(v, 0) for _, v in star], 30)
     found = run("run", "net.bin", *chip, "5", "--split-neurons")
     assert found.code == 3
-    assert "vertex 0 has 29 synapses, a core holds 5: helpers can take 25" in found.err
+    assert "vertex 0 has 29 synapses, a core holds 5: relay neurons can take 25" in found.err

@@ -13,7 +13,7 @@ from mapper.partitioning.deep import (
     partition_in_memory,
 )
 from mapper.partitioning.multilevel_bisection import BisectionEffort
-from mapper.runtime.threads import Team
+from mapper.runtime.threads import ThreadTeam
 from storage.store.memory import MemoryGraph
 from tests.mapper.helpers import grid_graph, links_of, random_graph, rows_of
 from tests.twins.partitioning import cut
@@ -24,7 +24,7 @@ SMALL = DeepEffort(coarsest=60, part_vertices=16, bisection=BisectionEffort(3, 2
 def partition(
     rows: HeldRows, cores: int, stop: int, capacity: int, threads: int = 1, seed: int = 0
 ) -> tuple[np.ndarray, np.ndarray]:
-    with Team(threads) as team:
+    with ThreadTeam(threads) as team:
         return partition_in_memory(rows, cores, stop, capacity, SMALL, seed, 1 << 16, team)
 
 
@@ -83,7 +83,7 @@ def test_a_graph_without_connections() -> None:
 
 def test_levels_keep_the_sizes_and_shrink() -> None:
     rows = rows_of(random_graph(np.random.default_rng(1), 600, sizes=3))
-    with Team(2) as team:
+    with ThreadTeam(2) as team:
         levels, clusters = coarsen_in_memory(rows, SMALL, 0, team)
     assert len(levels) == len(clusters) + 1 > 2
     assert levels[0] is rows
@@ -96,7 +96,7 @@ def test_levels_keep_the_sizes_and_shrink() -> None:
 def test_dense_levels_are_sampled() -> None:
     effort = DeepEffort(coarsest=40, degree=8)
     rows = rows_of(random_graph(np.random.default_rng(2), 300, mean_degree=60))
-    with Team(1) as team:
+    with ThreadTeam(1) as team:
         levels, _ = coarsen_in_memory(rows, effort, 0, team)
     assert len(levels) > 1
     for level in levels[1:]:

@@ -10,7 +10,7 @@ import pytest
 from mapper.graph.rows import Rows, StreamedRows
 from mapper.partitioning import kway_refinement as kway
 from mapper.partitioning.kway_refinement import _best_moves, move_in_order, refine_round
-from mapper.runtime.threads import Team
+from mapper.runtime.threads import ThreadTeam
 from storage.store.memory import MemoryGraph
 from tests.mapper.helpers import (
     adjacency,
@@ -167,7 +167,7 @@ def test_rounds_keep_room_and_floor_for_any_threads(seed: int) -> None:
         found = []
         for threads in (1, 2, 3):
             part, moves = start.copy(), []
-            with Team(threads) as team:
+            with ThreadTeam(threads) as team:
                 for index in range(3):
                     visited: list[int] = []
                     done = refine_round(rows, part, room, floor, seed, index, team, visited.append)
@@ -188,7 +188,7 @@ def test_outside_is_the_cut_where_nothing_may_move(seed: int) -> None:
     graph = random_graph(rng, 80)
     part, load = random_parts(rng, graph, 4)
     rows, before = rows_of(graph), part.tolist()
-    with Team(2) as team:
+    with ThreadTeam(2) as team:
         done = refine_round(rows, part, load, load, 0, 0, team)
     assert (done.moves, part.tolist()) == (0, before)
     assert done.outside == 2 * cut(lists_of(graph), before)
@@ -205,7 +205,7 @@ def test_one_vertex_at_a_time_never_worsens(seed: int, monkeypatch: pytest.Monke
     part, load = random_parts(rng, graph, 4)
     rows, lists = StreamedRows(graph, graph.vertex_sizes(), 0), lists_of(graph)
     room, floor = np.full(4, int(load.max()) + 1), np.zeros(4, np.int64)
-    with Team(2) as team:
+    with ThreadTeam(2) as team:
         for index in range(5):
             before = cut(lists, part.tolist())
             done = refine_round(rows, part, room, floor, seed, index, team)
@@ -224,7 +224,7 @@ def test_halves_of_a_grid_are_put_right_with_room_for_one() -> None:
     room, floor = np.bincount(part) + 1, np.zeros(2, np.int64)
     lists = lists_of(graph)
     assert cut(lists, part.tolist()) > 2 * width
-    with Team(2) as team:
+    with ThreadTeam(2) as team:
         for index in range(6):
             refine_round(rows_of(graph), part, room, floor, 0, index, team)
     assert cut(lists, part.tolist()) == width
@@ -247,7 +247,7 @@ def test_without_any_slack_swaps_lower_the_cut(seed: int) -> None:
     before = cut(lists, part.tolist())
     for rows in (rows_of(graph), StreamedRows(graph, graph.vertex_sizes(), 0)):
         found, cuts = part.copy(), [before]
-        with Team(2) as team:
+        with ThreadTeam(2) as team:
             for index in range(4):
                 refine_round(rows, found, load, floor, seed, index, team)
                 assert np.bincount(found).tolist() == load.tolist()
@@ -260,6 +260,6 @@ def test_a_graph_without_connections_stays_as_it_is() -> None:
     none = np.empty(0, np.int64)
     rows = rows_of(MemoryGraph.from_edges(9, none, none, undirected=True))
     part = np.arange(9, dtype=np.int32) % 3
-    with Team(1) as team:
+    with ThreadTeam(1) as team:
         done = refine_round(rows, part, np.full(3, 9), np.zeros(3, np.int64), 0, 0, team)
     assert (done.moves, done.outside, done.everything) == (0, 0, 0)

@@ -15,7 +15,7 @@ from mapper.partitioning.label_propagation import (
     propagate,
     start_clusters,
 )
-from mapper.runtime.threads import Team
+from mapper.runtime.threads import ThreadTeam
 from tests.mapper.helpers import adjacency, grid_graph, random_graph, random_parts, rows_of
 from tests.twins import streamed as naive
 
@@ -84,12 +84,12 @@ def test_clusters_keep_the_limit_and_are_the_same_for_any_threads(seed: int) -> 
     rows = rows_of(graph)
     found = []
     for threads in (1, 2, 3):
-        with Team(threads) as team:
+        with ThreadTeam(threads) as team:
             cluster, count = cluster_vertices(rows, limit, rounds, seed, team)
         check(rows, cluster, count, limit)
         found.append(cluster.tolist())
     assert found[0] == found[1] == found[2]
-    with Team(2) as team:
+    with ThreadTeam(2) as team:
         streamed = StreamedRows(graph, graph.vertex_sizes(), 0)
         check(streamed, *cluster_vertices(streamed, limit, rounds, seed, team), limit)
 
@@ -102,7 +102,7 @@ def test_cliques_become_clusters() -> None:
     from storage.store.memory import MemoryGraph
 
     rows = rows_of(MemoryGraph.from_edges(64, source, target, undirected=True))
-    with Team(2) as team:
+    with ThreadTeam(2) as team:
         cluster, count = cluster_vertices(rows, 8, 5, 1, team)
     assert count <= 12
     assert sum(cluster[i] == cluster[j] for i, j in pairs) > 0.9 * len(pairs)
@@ -111,7 +111,7 @@ def test_cliques_become_clusters() -> None:
 def test_a_grid_shrinks_and_visits_are_counted() -> None:
     rows = rows_of(grid_graph(40, 40))
     visited: list[int] = []
-    with Team(2) as team:
+    with ThreadTeam(2) as team:
         _, count = cluster_vertices(rows, 5, 3, 0, team, visited.append)
     assert sum(visited) == 3 * rows.entries
     assert 1600 / 5 <= count < 1600 / 2.5
@@ -125,7 +125,7 @@ def test_leaves_of_a_star_gather() -> None:
     rows = rows_of(
         MemoryGraph.from_edges(n, np.zeros(n - 1, int), np.arange(1, n), undirected=True)
     )
-    with Team(1) as team:
+    with ThreadTeam(1) as team:
         cluster, count = cluster_vertices(rows, 4, 3, 0, team)
     check(rows, cluster, count, 4)
     assert count <= 0.55 * n
@@ -134,7 +134,7 @@ def test_leaves_of_a_star_gather() -> None:
 def test_vertices_without_connections_gather_up_to_the_limit() -> None:
     none = np.empty(0, np.int32)
     rows = HeldRows(np.zeros(101, np.int64), none, none, np.ones(100, np.int64))
-    with Team(1) as team:
+    with ThreadTeam(1) as team:
         cluster, count = cluster_vertices(rows, 10, 1, 0, team)
         labels = start_clusters(rows)
         assert propagate(rows, labels, 10, 0, 0, team) == 0
@@ -147,6 +147,6 @@ def test_sizes_of_nothing_and_beyond_the_limit() -> None:
     sizes = np.array([0, 1, 9, 2, 0] * 10)
     indptr, ids, weights = graph.read_all().undirected()
     rows = HeldRows(indptr, ids, weights.astype(np.int32), sizes)
-    with Team(1) as team:
+    with ThreadTeam(1) as team:
         cluster, count = cluster_vertices(rows, 4, 3, 0, team)
     check(rows, cluster, count, 4)

@@ -8,7 +8,7 @@ import pytest
 from mapper.graph.rows import Rows, StreamedRows
 from mapper.partitioning.multilevel_bisection import BisectionEffort
 from mapper.partitioning.recursive_splitting import Splitting, _gather, split_parts
-from mapper.runtime.threads import Team
+from mapper.runtime.threads import ThreadTeam
 from tests.mapper.helpers import (
     grid_graph,
     links_of,
@@ -63,7 +63,7 @@ def split(
 ) -> tuple[np.ndarray, list[int], int]:
     """New parts, their cores, and how many entries were visited."""
     visited: list[int] = []
-    with Team(threads) as team:
+    with ThreadTeam(threads) as team:
         how = Splitting(stop, capacity, LIGHT, 7)
         new, new_cores = split_parts(rows, part, cores, how, memory, team, visited.append)
     assert new.dtype == np.int32

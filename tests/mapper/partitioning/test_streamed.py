@@ -22,7 +22,7 @@ from mapper.runtime.checkpoint import Checkpoint
 from mapper.runtime.context import Context
 from mapper.runtime.memory_plan import Plan, make_plan
 from mapper.runtime.monitor import Monitor
-from mapper.runtime.threads import Team
+from mapper.runtime.threads import ThreadTeam
 from mapper.settings import Settings, preset
 from storage.scratch.scratch import Scratch
 from storage.store.memory import MemoryGraph
@@ -238,7 +238,7 @@ def partition(
     settings = preset("fast", **{**SMALL_BLOCKS, **changes})
     plan = Plan(1 << 30, {}, 0, 0, held, 1 << 16, 1 << 16, 1 << 20, settings.threads)
     monitor = Monitor()
-    with Scratch(folder) as scratch, Team(settings.threads) as team:
+    with Scratch(folder) as scratch, ThreadTeam(settings.threads) as team:
         steps = Checkpoint(scratch)
         if stop_after is not None:
             steps = Killed(scratch, stop_after)

@@ -10,6 +10,8 @@ import pytest
 from mapper.placement import force
 from mapper.placement.clock import Clock
 from mapper.placement.force import (
+    Layout,
+    Tables,
     _axis_costs,
     _cost_of_move,
     _fill_tables,
@@ -97,7 +99,13 @@ def test_swap_pulled(seed: int) -> None:
             _fill_tables(*case.csr, found_x, found_y, columns, rows)
         tie = np.zeros(case.n, np.int64)
         found = _swap_pulled(
-            *case.csr, strength, found_x, found_y, at, columns, rows, tie, order, reach
+            *case.csr,
+            strength,
+            Layout(found_x, found_y, at),
+            Tables(columns, rows),
+            tie,
+            order,
+            reach,
         )
         assert found == expected
         assert (found_x.tolist(), found_y.tolist()) == (x, y)

@@ -356,13 +356,13 @@ def test_an_interrupt_keeps_the_best(monkeypatch: pytest.MonkeyPatch) -> None:
         stop.ask()
         return genuine(*arguments)
 
-    def better(x: NDArray[np.int32], y: NDArray[np.int32]) -> None:
+    def on_better(x: NDArray[np.int32], y: NDArray[np.int32]) -> None:
         seen.append((x.tolist(), y.tolist()))
 
     whole = place(groups, region, "fast", np.random.default_rng(0))
     monkeypatch.setattr(portfolio, "_annealings", pressed)
     rng = np.random.default_rng(0)
-    x, y = place(groups, region, "fast", rng, clock=Clock(stop=stop), better=better)
+    x, y = place(groups, region, "fast", rng, clock=Clock(stop=stop), on_better=on_better)
     assert len(set(zip(x.tolist(), y.tolist(), strict=True))) == 36
     assert seen[-1] == (x.tolist(), y.tolist())
     costs = [hop_cost(groups, *np.array(one, np.int32)) for one in seen]

@@ -5,6 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from mapper.graph.csr import Csr
+from mapper.partitioning.multilevel_bisection import BisectionEffort
 from mapper.placement import terminal_bisection as bisection
 from mapper.placement.legalise import split_cells
 from mapper.placement.terminal_bisection import CutEffort, place_by_cuts
@@ -31,9 +33,8 @@ def test_a_piece_and_what_pulls_at_it(seed: int) -> None:
     indptr, bias = np.empty(members.size + 1, np.int64), np.empty(members.size, np.int64)
     ids = np.empty(traffic.ids.size, np.int32)
     weights = np.empty(traffic.ids.size, np.int32)
-    used = bisection._piece(
-        *traffic.csr, members, near, far, axis, centre, local, indptr, ids, weights, bias
-    )
+    piece = Csr(indptr, ids, weights, np.ones(members.size, np.int64), bias)
+    used = bisection._piece(traffic, members, near, far, axis, centre, local, piece)
     lists, pulls = naive.piece(
         adjacency(*traffic.csr), members.tolist(), near, far, centre[:, axis].tolist()
     )
@@ -57,7 +58,8 @@ def test_cuts_keep_the_groups_of_a_piece(seed: int) -> None:
     for stage in bisection._stages(splits.cuts):
         before = order.copy()
         middles = bisection._middles(splits.cells, stage)
-        bisection._cut(*traffic.csr, stage, middles, order, centre, np.full(n, -1), 2, 1, 4, state)
+        local, effort = np.full(n, -1), BisectionEffort(2, 1, 4)
+        bisection._cut(traffic, stage, middles, order, centre, local, effort, state)
         for begin, middle, end, _ in stage:
             assert sorted(order[begin:end]) == sorted(before[begin:end])
             for low, high in ((begin, middle), (middle, end)):

@@ -145,7 +145,7 @@ def test_a_thin_sample_is_told_with_the_memory_that_is_enough(
         enough = enough_memory(network, WIDE, settings)
         assert enough is not None
         assert enough_memory(network, WIDE, replace(settings, coarse_degree=19)) is None
-    assert f"give --memory {-(-enough >> 20)}MiB or more" in sample.told(enough)
+    assert f"give --memory {-(-enough >> 20)}MiB or more" in sample.describe(enough)
     for much, thin in ((enough, False), (enough * 100 // 106, True)):
         found = planned(path, WIDE, scale, memory_bytes=much).sample
         assert found is not None
@@ -153,16 +153,16 @@ def test_a_thin_sample_is_told_with_the_memory_that_is_enough(
 
 
 def test_what_is_said_of_a_sample() -> None:
-    assert Sample(1000, 64_000, 100_000).told(None) == (
+    assert Sample(1000, 64_000, 100_000).describe(None) == (
         "the first cut sees about 64 connections for each cluster of neurons"
     )
     assert not Sample(1000, 5000, 5000).thin  # all that there are
     thin = Sample(1000, 5000, 100_000)
-    assert thin.told(300 << 20) == (
+    assert thin.describe(300 << 20) == (
         "the first cut sees about 5 connections for each cluster of neurons; with fewer than 20 "
         "the mapping gets much worse: give --memory 300MiB or more"
     )
-    assert thin.told(None).endswith(": give --set coarse-degree=20 or more")
+    assert thin.describe(None).endswith(": give --set coarse-degree=20 or more")
     assert thin.facts(7) == {
         "clusters": 1000, "connections": 5000, "per_cluster": 5.0, "enough_memory": 7,
     }  # fmt: skip

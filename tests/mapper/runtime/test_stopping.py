@@ -22,7 +22,7 @@ from mapper.hypergraph import steps as job
 from mapper.hypergraph.tree_refinement import TreeEffort
 from mapper.runtime import stopping
 from mapper.runtime.stopping import SLICE, Stop, StoppedError, slices
-from mapper.runtime.threads import Team
+from mapper.runtime.threads import ThreadTeam
 from tests.mapper.conftest import Run
 from tests.mapper.helpers import PROGRAM, random_network
 
@@ -207,7 +207,7 @@ def test_what_is_inside_a_kernel_is_left_behind() -> None:
     assert stop.asked
     assert stop.at_work()
     assert stop.kept is not None
-    assert stop.kept(Team(1)).tolist() == [0, 1, 2]
+    assert stop.kept(ThreadTeam(1)).tolist() == [0, 1, 2]
     closed = []
     with stop.holding() as held:
         held.callback(closed.append, 1)
@@ -262,7 +262,7 @@ def test_errors_and_results_come_out() -> None:
 
 def test_teams_look_before_each_item() -> None:
     stop = Stop()
-    with Team(1, stop) as team:
+    with ThreadTeam(1, stop) as team:
         seen = []
         for item in team.stream(lambda item: item, range(9)):
             seen.append(item)
@@ -308,7 +308,10 @@ setattr(import_module(module), name, hang)
     [
         ("mapper.hop_refinement.multilevel.contract_sampled", None),
         ("mapper.placement.portfolio._tries", "placement"),
-        ("mapper.hop_refinement.multilevel.place_by_dual_bisection", "refine by hops"),
+        (
+            "mapper.hop_refinement.multilevel.place_by_dual_recursive_bipartitioning",
+            "refine by hops",
+        ),
     ],
 )
 def test_a_kernel_that_never_ends(

@@ -8,14 +8,14 @@ from collections.abc import Iterator
 
 import pytest
 
-from mapper.runtime.threads import Spares, Team
+from mapper.runtime.threads import ThreadTeam, WorkspacePool
 
 THREADS = (1, 2, 3)
 
 
 @pytest.fixture(params=THREADS)
-def team(request: pytest.FixtureRequest) -> Iterator[Team]:
-    with Team(request.param) as made:
+def team(request: pytest.FixtureRequest) -> Iterator[ThreadTeam]:
+    with ThreadTeam(request.param) as made:
         yield made
 
 
@@ -26,14 +26,14 @@ def slow_first(item: int) -> int:
 
 
 @pytest.mark.parametrize("count", [0, 1, 2, 40])
-def test_results_come_in_the_order_of_the_items(count: int, team: Team) -> None:
+def test_results_come_in_the_order_of_the_items(count: int, team: ThreadTeam) -> None:
     expected = [item * item for item in range(count)]
     assert team.map(slow_first, range(count)) == expected
     assert list(team.stream(slow_first, range(count))) == expected
     assert team.map(slow_first, iter(range(count))) == expected
 
 
-def test_the_first_error_is_raised_and_the_team_works_on(team: Team) -> None:
+def test_the_first_error_is_raised_and_the_team_works_on(team: ThreadTeam) -> None:
     def fail(item: int) -> int:
         if item >= 3:
             time.sleep((10 - item) / 1000)  # later ones fail earlier
@@ -50,7 +50,7 @@ def test_the_first_error_is_raised_and_the_team_works_on(team: Team) -> None:
     assert team.map(slow_first, range(3)) == [0, 1, 4]
 
 
-def test_nothing_is_at_work_any_more_when_an_error_is_raised(team: Team) -> None:
+def test_nothing_is_at_work_any_more_when_an_error_is_raised(team: ThreadTeam) -> None:
     """What was started has ended and what was not never starts: its arrays may be given up."""
     at_work: set[int] = set()
     started: list[int] = []
@@ -73,7 +73,7 @@ def test_nothing_is_at_work_any_more_when_an_error_is_raised(team: Team) -> None
     assert (len(started), at_work) == (count, set())
 
 
-def test_an_error_of_the_items_passes_through(team: Team) -> None:
+def test_an_error_of_the_items_passes_through(team: ThreadTeam) -> None:
     def items() -> Iterator[int]:
         yield 1
         raise OSError("no more items")
@@ -84,7 +84,7 @@ def test_an_error_of_the_items_passes_through(team: Team) -> None:
         team.map(slow_first, items())
 
 
-def test_a_stream_runs_at_most_two_items_a_thread_ahead(team: Team) -> None:
+def test_a_stream_runs_at_most_two_items_a_thread_ahead(team: ThreadTeam) -> None:
     started: list[int] = []
 
     def note(item: int) -> int:
@@ -96,7 +96,7 @@ def test_a_stream_runs_at_most_two_items_a_thread_ahead(team: Team) -> None:
         assert len(started) <= taken + 2 * team.threads + 1
 
 
-def test_a_stream_that_is_left_early_starts_no_more(team: Team) -> None:
+def test_a_stream_that_is_left_early_starts_no_more(team: ThreadTeam) -> None:
     started: list[int] = []
 
     def note(item: int) -> int:
@@ -115,18 +115,18 @@ def test_a_stream_that_is_left_early_starts_no_more(team: Team) -> None:
 
 def test_work_is_shared_by_all_threads() -> None:
     meeting = threading.Barrier(3, timeout=10)
-    with Team(3) as team:
+    with ThreadTeam(3) as team:
         met = list(team.map(lambda _: meeting.wait(), range(3)))  # would time out with fewer
     assert sorted(met) == [0, 1, 2]
 
 
 def test_no_thread_is_left_behind() -> None:
     before = threading.active_count()
-    with Team(3) as team:
+    with ThreadTeam(3) as team:
         team.map(slow_first, range(9))
         assert threading.active_count() > before
     assert threading.active_count() == before
-    with pytest.raises(ZeroDivisionError), Team(2) as team:
+    with pytest.raises(ZeroDivisionError), ThreadTeam(2) as team:
         team.map(lambda item: 1 // item, range(5))
     assert threading.active_count() == before
 
@@ -138,31 +138,31 @@ def test_spares_are_as_many_as_are_borrowed_at_once() -> None:
         made.append([])
         return made[-1]
 
-    spares = Spares(make)
-    with spares.borrow() as a, spares.borrow() as b:
+    workspaces = WorkspacePool(make)
+    with workspaces.borrow() as a, workspaces.borrow() as b:
         assert a is not b
-    with spares.borrow() as c:
+    with workspaces.borrow() as c:
         assert any(c is thing for thing in made)
-    with pytest.raises(KeyError), spares.borrow():
+    with pytest.raises(KeyError), workspaces.borrow():
         raise KeyError
-    with spares.borrow(), spares.borrow():
+    with workspaces.borrow(), workspaces.borrow():
         pass
     assert len(made) == 2
 
 
 @pytest.mark.parametrize("threads", THREADS)
 def test_spares_are_never_shared(threads: int) -> None:
-    spares: Spares[list[int]] = Spares(list)
+    workspaces: WorkspacePool[list[int]] = WorkspacePool(list)
     seen: set[int] = set()
 
     def use(item: int) -> None:
-        with spares.borrow() as thing:
+        with workspaces.borrow() as thing:
             assert not thing
             thing.append(item)
             seen.add(id(thing))
             time.sleep(0.0005)
             assert thing.pop() == item
 
-    with Team(threads) as team:
+    with ThreadTeam(threads) as team:
         team.map(use, range(60))
     assert len(seen) <= threads

@@ -17,7 +17,7 @@ from mapper.pipeline import map_network
 from mapper.results.output import make_report, scratch_in
 from mapper.runtime.memory_plan import make_plan
 from mapper.runtime.monitor import Monitor
-from mapper.runtime.threads import Team
+from mapper.runtime.threads import ThreadTeam
 from mapper.scoring.stage_costs import SPARED, CostEstimate, StageCosts, estimate
 from mapper.settings import Settings, preset
 from storage.store.network import NetworkFile
@@ -37,13 +37,13 @@ CHIP = Chip("c", 5, 4, neurons=16, unavailable=(7,))
 
 
 @pytest.fixture(params=[1, 2])
-def team(request: pytest.FixtureRequest) -> Iterator[Team]:
-    with Team(request.param) as team:
+def team(request: pytest.FixtureRequest) -> Iterator[ThreadTeam]:
+    with ThreadTeam(request.param) as team:
         yield team
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_rows_are_counted_as_the_twins_do(seed: int, team: Team) -> None:
+def test_rows_are_counted_as_the_twins_do(seed: int, team: ThreadTeam) -> None:
     rng = np.random.default_rng(seed)
     graph = random_graph(rng, 40)
     part = rng.integers(0, 9, 40).astype(np.int32)
@@ -55,7 +55,7 @@ def test_rows_are_counted_as_the_twins_do(seed: int, team: Team) -> None:
     assert estimate(rows_of(graph), part, team) == replace(found, hops=0)
 
 
-def test_of_rows_on_disk_a_part_is_looked_at(folder: Path, team: Team) -> None:
+def test_of_rows_on_disk_a_part_is_looked_at(folder: Path, team: ThreadTeam) -> None:
     """Every chunk like the others: what is scaled up is what there is."""
     chunks = SPARED * 20
     ring = [(16 * c + i, 16 * c + (i + 1) % 16) for c in range(chunks) for i in range(16)]
@@ -79,7 +79,7 @@ class Totals:
 
 
 def told(
-    team: Team, finished: Totals, *, faithful: bool = True
+    team: ThreadTeam, finished: Totals, *, faithful: bool = True
 ) -> tuple[dict[str, Any], CostEstimate]:
     """A stage of a random graph, and what is seen of the partition it ends with."""
     rng = np.random.default_rng(0)
@@ -95,7 +95,7 @@ def told(
     return monitor.stages[0], estimate(rows, part, team, (x, y))
 
 
-def test_what_agrees_with_the_score_is_exact(team: Team) -> None:
+def test_what_agrees_with_the_score_is_exact(team: ThreadTeam) -> None:
     _, seen = told(team, Totals(1, 1))
     stage, _ = told(team, Totals(int(seen.cut), int(seen.hops)))
     assert (stage["cut_weight"], stage["hops_total"]) == (seen.cut, seen.hops)
@@ -103,13 +103,13 @@ def test_what_agrees_with_the_score_is_exact(team: Team) -> None:
 
 
 @pytest.mark.parametrize("faithful", [True, False])
-def test_estimates_are_corrected_by_the_score(faithful: bool, team: Team) -> None:
+def test_estimates_are_corrected_by_the_score(faithful: bool, team: ThreadTeam) -> None:
     stage, seen = told(team, Totals(777, 3333), faithful=faithful)
     assert (seen.cut, seen.hops) != (777, 3333)
     assert (stage["cut_weight"], stage["hops_total"], stage["estimated"]) == (777, 3333, True)
 
 
-def test_groups_tell_exactly(team: Team) -> None:
+def test_groups_tell_exactly(team: ThreadTeam) -> None:
     rng = np.random.default_rng(3)
     graph = random_graph(rng, 12)
     x, y = rng.integers(0, 4, (2, 12))
