@@ -39,7 +39,10 @@ def expected(model: Any, values: dict[str, np.ndarray]) -> dict[str, np.ndarray]
         evaluator.run(None, {name: value[at : at + 1] for name, value in values.items()})
         for at in range(frames)
     ]
-    return {name: np.concatenate([row[k] for row in rows]) for k, name in enumerate(names)}
+    return {
+        name: np.concatenate([np.atleast_1d(row[k]) for row in rows])
+        for k, name in enumerate(names)
+    }
 
 
 def values_of(model: Any, seed: int = 0, frames: int = 2) -> dict[str, np.ndarray]:

@@ -16,12 +16,13 @@ from mapper.compiler.graph.node import (
     Concat,
     Conv,
     Dense,
+    Node,
     PadMap,
     Pool,
     Upsample,
     Window,
 )
-from mapper.compiler.graph.tensor import Pad
+from mapper.compiler.graph.tensor import Pad, Tensor
 from mapper.errors import MapperError
 from storage.formats.layers.onnxgraph import Node as OnnxNode
 
@@ -174,12 +175,16 @@ def arithmetic(reader: Reader, node: OnnxNode, inputs: list[Any]) -> Value | Non
     """Add, Sub, Mul, Div of two maps or of a map and a constant."""
     a, b = inputs
     if isinstance(a, View) and isinstance(b, View):
-        if node.kind != "Add":
+        if node.kind not in ("Add", "Sub"):
             reader.why = f"cores add maps, and have no {node.kind} of them"
             return None
         if (a.order, a.shape, a.tensor.shape) != (b.order, b.shape, b.tensor.shape):
             reader.why = f"it adds maps of unlike shapes, {a.shape} and {b.shape}"
             return None
+        if node.kind == "Sub":
+            ones = np.ones(b.tensor.channels, np.float32)
+            b = affine(reader, node, b, -ones, np.zeros_like(ones))
+            b.tensor.name += ".negative"
         return reader.like(Add(), [a.tensor, b.tensor], node, a)
     data, constant = (a, b) if isinstance(a, View) else (b, a)
     turned = data is b
@@ -295,6 +300,29 @@ def pool(reader: Reader, node: OnnxNode, inputs: list[Any]) -> Value | None:
     return reader.add(how, [tensor], node, shape if len(data.shape) == 4 else (*shape[:2], columns))
 
 
+def mean(reader: Reader, node: OnnxNode, inputs: list[Any]) -> Value | None:
+    """ReduceMean over the rows and columns of a map, whichever axes they are."""
+    data = inputs[0]
+    axes = inputs[1] if len(inputs) > 1 else node.attributes.get("axes")
+    if not isinstance(data, View) or not data.whole or axes is None or isinstance(axes, View):
+        reader.why = "it is no mean over rows and columns of a map"
+        return None
+    count = len(data.shape)
+    taken = {int(axis) % count for axis in axes}
+    rows_and_columns = {axis for axis in range(count) if data.order[axis] in (1, 2)}
+    if count < 3 or taken != rows_and_columns:
+        reader.why = "it is no mean over rows and columns of a map"
+        return None
+    tensor = data.tensor
+    operator = Pool("average", Window((tensor.height, tensor.width)))
+    made = Tensor(str(node.proto.output[0]), (1, 1, 1, tensor.channels))
+    reader.graph.nodes.append(Node(operator, [tensor], [made], (node.name,)))
+    if node.flag("keepdims", 1):
+        kept = tuple(1 if axis in taken else size for axis, size in enumerate(data.shape))
+        return data._replace(tensor=made, shape=kept)
+    return View(made, CHANNELS_FIRST, (1, tensor.channels))
+
+
 def concat(reader: Reader, node: OnnxNode, inputs: list[Any]) -> Value | None:
     first = inputs[0]
     if not all(is_map(value) and len(value.shape) == len(first.shape) for value in inputs):
@@ -408,6 +436,7 @@ FLOAT: dict[str, Handler] = {
     **dict.fromkeys(("Add", "Sub", "Mul", "Div"), arithmetic),
     **dict.fromkeys(("Relu", "LeakyRelu", "PRelu", "Clip"), activation),
     **dict.fromkeys(("MaxPool", "AveragePool", "GlobalMaxPool", "GlobalAveragePool"), pool),
+    "ReduceMean": mean,
     "Concat": concat,
     "Pad": pad,
     **dict.fromkeys(("Resize", "Upsample"), upsample),

@@ -13,7 +13,7 @@ from mapper.compiler.frontend.float import FLOAT
 from mapper.compiler.frontend.onnx import Reader
 from mapper.compiler.graph.node import Dense, Host
 from mapper.errors import MapperError
-from tests.compiler.models import agree, check, computed, read
+from tests.compiler.models import agree, check, computed, expected, read, values_of
 from tests.storage.formats.onnx_models import model, node, onnx
 
 RANDOM = np.random.default_rng(5)
@@ -256,6 +256,13 @@ def test_sums_of_maps(tmp_path: Path) -> None:
     check(model(twice, {"w": normal(4, 6, 3, 3)}, MAP), tmp_path)
 
 
+def test_differences_of_maps(tmp_path: Path) -> None:
+    nodes = [node("Conv", "x w", "a"), node("Conv", "x v", "b"), node("Sub", "a b")]
+    constants = {"w": normal(4, 6, 3, 3), "v": normal(4, 6, 3, 3)}
+    graph = check(model(nodes, constants, MAP), tmp_path)
+    assert [one.kind for one in graph.nodes] == ["conv", "conv", "affine", "add"]
+
+
 @pytest.mark.parametrize(
     "one",
     [
@@ -409,6 +416,31 @@ def test_pooling_of_whole_maps(tmp_path: Path, kind: str, shape: tuple[int, ...]
     assert np.allclose(computed(graph, {"x": x})["y"], wanted, atol=1e-6)
 
 
+@pytest.mark.parametrize("opset", [13, 18])
+@pytest.mark.parametrize("keep", [0, 1])
+@pytest.mark.parametrize("last", [False, True])
+def test_means_over_rows_and_columns(tmp_path: Path, opset: int, keep: int, last: bool) -> None:
+    """Also of a map that is channels last, before a dense layer."""
+    axes = [1, 2] if last else [2, -1]
+    before = [node("Relu", "x", "r"), node("Transpose", "r", "t", perm=[0, 2, 3, 1])]
+    taken = "t" if last else "r"
+    constants: dict[str, Any] = {"w": normal(6, 4), "shape": np.array([1, 6])}
+    if opset < 18:
+        mean = node("ReduceMean", taken, "m", axes=axes, keepdims=keep)
+    else:
+        constants["axes"] = np.array(axes)
+        mean = node("ReduceMean", f"{taken} axes", "m", keepdims=keep)
+    nodes = [*before[: 1 + last], mean, node("Reshape", "m shape", "f"), node("MatMul", "f w")]
+    graph = check(model(nodes, constants, MAP, opset=opset), tmp_path)
+    assert [one.kind for one in graph.nodes] == ["activation", "pool", "dense"]
+
+
+def test_means_over_other_axes_are_of_the_host(tmp_path: Path) -> None:
+    (host,) = read(model([node("ReduceMean", "x", axes=[1])], {}, MAP, opset=13), tmp_path).nodes
+    assert isinstance(host.operator, Host)
+    assert host.operator.why == "it is no mean over rows and columns of a map"
+
+
 def test_pooling_of_one_dimension(tmp_path: Path) -> None:
     for kind in ("MaxPool", "AveragePool"):
         one = node(kind, "x", kernel_shape=[3], strides=[2], pads=[1, 0])
@@ -509,6 +541,25 @@ def test_other_operators_go_to_the_host_with_a_reason(tmp_path: Path) -> None:
     assert isinstance(host, Host)
     assert host.why == "no core computes Softmax"
     assert graph.outputs["y"].shape == (1, 4, 7, 6)
+
+
+def test_results_of_the_host_have_any_type_and_any_number_of_axes(tmp_path: Path) -> None:
+    """Whole numbers from ArgMax are what the next node takes; and what it makes is used."""
+    nodes = [
+        node("Conv", "x w", "c"), node("ArgMax", "c", "a", axis=1, keepdims=0),
+        node("Gather", "table a", "g", axis=0), node("Unsqueeze", "g one", "u"),
+        node("ReduceSum", "u", "y", keepdims=0),
+    ]  # fmt: skip
+    constants = {
+        "w": normal(4, 6, 3, 3), "table": normal(4, 3), "one": np.array([1])
+    }  # fmt: skip
+    made = model(nodes, constants, MAP)
+    graph = read(made, tmp_path)
+    assert [one.kind for one in graph.nodes] == ["conv"] + ["host"] * 3
+    values = values_of(made, frames=3)
+    found = computed(graph, values)["y"]
+    each = [expected(made, {"x": one[None]}) for one in values["x"]]
+    assert np.allclose(found.ravel(), np.concatenate([one["y"] for one in each]), rtol=1e-5)
 
 
 def test_kernels_that_are_not_constant_go_to_the_host(tmp_path: Path) -> None:

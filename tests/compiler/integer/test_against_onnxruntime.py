@@ -27,11 +27,13 @@ RANDOM = np.random.default_rng(16)
 MICROSOFT = "com.microsoft"
 
 
-def ran(kind: str, inputs: list[np.ndarray], domain: str = "", **attributes: Any) -> np.ndarray:
+def ran(
+    kind: str, inputs: list[np.ndarray], domain: str = "", result: str = "uint8", **attributes: Any
+) -> np.ndarray:
     """What onnxruntime makes of a node; the first input is the model's, all others constants."""
     kinds = [helper.np_dtype_to_tensor_dtype(one.dtype) for one in inputs]
     names = [f"i{number}" for number in range(len(inputs))]
-    made = onnx.TensorProto.INT8 if kinds[-1] == onnx.TensorProto.INT8 else onnx.TensorProto.UINT8
+    made = helper.np_dtype_to_tensor_dtype(np.dtype(result))
     one = helper.make_node(kind, names, ["y"], domain=domain, **attributes)
     graph = helper.make_graph(
         [one], "one", [helper.make_tensor_value_info("i0", kinds[0], inputs[0].shape)],
@@ -83,8 +85,8 @@ def test_d05_convolutions_equal_onnxruntime(kind: str, groups: int) -> None:
             "QLinearConv",
             [x, real(s[0]), np.array(zero_in, kind), w, real(s[1]), np.array(0, np.int8),
              real(s[2]), np.array(zero_out, kind), b],
-            pads=[1, 1, 0, 2], strides=[2, 1], group=groups,
-        ) if kind == "uint8" else ran_signed(x, w, b, s, zero_in, zero_out, groups)  # fmt: skip
+            result=kind, pads=[1, 1, 0, 2], strides=[2, 1], group=groups,
+        )  # fmt: skip
         tensor = Tensor("x", (1, 14, 15, 8), "int16", zero_point=zero_in)
         weights = w.transpose(0, 2, 3, 1).astype(np.int64)
         bias = folded_bias(b, weights, zero_in)
@@ -94,31 +96,6 @@ def test_d05_convolutions_equal_onnxruntime(kind: str, groups: int) -> None:
         )
         made = requantise(np.asarray(sums), how(s, zero_out, kind)).transpose(0, 3, 1, 2)
         assert np.array_equal(made, found)
-
-
-def ran_signed(
-    x: np.ndarray, w: np.ndarray, b: np.ndarray, s: tuple[float, float, float], zero_in: int,
-    zero_out: int, groups: int,
-) -> np.ndarray:  # fmt: skip
-    """Signed: the last input of the node is the bias, so the type of its output is said here."""
-    names = ["x", "sx", "zx", "w", "sw", "zw", "sy", "zy", "b"]
-    given = [
-        x, real(s[0]), np.array(zero_in, np.int8), w, real(s[1]), np.array(0, np.int8),
-        real(s[2]), np.array(zero_out, np.int8), b,
-    ]  # fmt: skip
-    one = helper.make_node(
-        "QLinearConv", names, ["y"], pads=[1, 1, 0, 2], strides=[2, 1], group=groups
-    )
-    graph = helper.make_graph(
-        [one], "one", [helper.make_tensor_value_info("x", onnx.TensorProto.INT8, x.shape)],
-        [helper.make_tensor_value_info("y", onnx.TensorProto.INT8, None)],
-        [onnx.numpy_helper.from_array(a, n) for n, a in zip(names[1:], given[1:], strict=True)],
-    )  # fmt: skip
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=10)
-    session = runtime.InferenceSession(
-        model.SerializeToString(), providers=["CPUExecutionProvider"]
-    )
-    return session.run(None, {"x": x})[0]
 
 
 def test_b15_sums_equal_onnxruntime() -> None:
@@ -184,6 +161,6 @@ def test_quantising_equals_onnxruntime(kind: str) -> None:
     low, high = ends(kind)
     for scale in (0.5, 0.03, float(np.float32(RANDOM.uniform(0.01, 0.1)))):
         zero = int(RANDOM.integers(low, high + 1))
-        found = ran("QuantizeLinear", [values, real(scale), np.array(zero, kind)])
+        found = ran("QuantizeLinear", [values, real(scale), np.array(zero, kind)], result=kind)
         made = quantise(values, scale, zero - (128 if kind == "uint8" else 0), 8)
         assert np.array_equal(made + (128 if kind == "uint8" else 0), found)

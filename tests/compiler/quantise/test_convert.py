@@ -1,0 +1,276 @@
+"""Float graphs as graphs of integers: scales that are shared, bounds, and how near results are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from mapper.compiler.graph.execute import run_graph
+from mapper.compiler.graph.graph import Graph
+from mapper.compiler.graph.node import (
+    Activation,
+    Add,
+    Clamp,
+    Concat,
+    Conv,
+    Dense,
+    Pool,
+    Requantise,
+    Upsample,
+    Window,
+)
+from mapper.compiler.graph.tensor import Pad, Tensor
+from mapper.compiler.integer.reference import INTEGER
+from mapper.compiler.passes.registry import optimise
+from mapper.compiler.quantise.convert import Converter, Precision
+from mapper.compiler.quantise.losses import Signal, layer_losses, stored_feeds
+from mapper.compiler.quantise.parameters import HEADROOM, scaling
+from mapper.compiler.quantise.ranges import Ends, measure_ranges
+from mapper.compiler.quantise.score import Quantised, Samples, scored
+from mapper.errors import MapperError
+from tests.compiler.networks import SAME, Builder, residual
+
+POOL = Window((2, 2), (2, 2))
+
+
+def quantised(build: Builder, precision: Precision | None = None) -> Quantised:
+    """By ranges of the samples that `Builder.samples` gives first."""
+    build.random = np.random.default_rng(1)
+    feeds = {build.input: build.samples(20)}
+    converter = Converter(build.graph, precision or Precision())
+    ranges = measure_ranges(build.graph, feeds, converter.quantised_tensors())
+    made = converter.convert(ranges)
+    return Quantised(build.graph, made, converter.stored, converter.layers, ranges)
+
+
+def signal(build: Builder, precision: Precision | None = None) -> float:
+    """On the samples of the ranges, so that nothing is clipped."""
+    made = quantised(build, precision)
+    build.random = np.random.default_rng(1)
+    found = scored(made, Samples({"x": build.samples(20)}))
+    assert found.signal is not None
+    return found.signal
+
+
+# -- scales that are shared ------------------------------------------------------------------------
+
+
+def test_a26_tensors_of_a_concatenation_have_one_scale() -> None:
+    """Four convolutions in two concatenations: two pairs of equal scales, that of the wider one."""
+    build = Builder(5, 5, 3)
+    convs = [build.conv(build.input, 4) for _ in range(4)]
+    pairs = [build.node(Concat(3), convs[at : at + 2], (5, 5, 8)) for at in (0, 2)]
+    build.end(build.node(Concat(1), pairs, (10, 5, 8)))
+    build.graph.outputs.clear()  # without the headroom of outputs
+    made = build.graph
+    made.nodes.pop()
+    tensors = [*convs, *pairs]
+    reach = dict(zip(tensors, [7.0, 7.989, 10.0, 10.633, 7.989, 10.633], strict=True))
+    ends: dict[Tensor, Ends] = {one: Ends(-high, high) for one, high in reach.items()}
+    ends[build.input] = Ends(-1.0, 1.0)
+    converter = Converter(made, Precision(scheme="sym"))
+    converter.convert(ends)
+    scales = [converter.stored[one].scale for one in tensors]
+    inside = HEADROOM[8][0]
+    first, second = (scaling(-high * inside, high * inside, 8, "sym").scale for high in
+                     (7.989, 10.633))  # fmt: skip
+    assert scales == [first, first, second, second, first, second]
+    assert first == pytest.approx(0.0660, rel=0.01)
+    assert second == pytest.approx(0.0879, rel=0.01)
+
+
+def chain(move: Callable[[Builder, Tensor], Tensor]) -> tuple[Tensor, Tensor]:
+    """The stored tensors before and behind something between two convolutions."""
+    build = Builder(6, 6, 4)
+    before = build.conv(build.input, 4)
+    behind = move(build, before)
+    build.end(build.conv(behind, 2))
+    made = quantised(build)
+    return made.stored[before], made.stored[behind]
+
+
+@pytest.mark.parametrize(
+    "move",
+    [
+        lambda build, one: build.pool(one, Pool("max", POOL)),
+        lambda build, one: build.node(Upsample(), [one], (12, 12, 4)),
+        lambda build, one: build.node(Concat(3), [one, build.conv(build.input, 4)], (6, 6, 8)),
+        lambda build, one: build.relu(build.pool(one, Pool("max", POOL))),
+    ],
+)
+def test_a26_what_moves_or_picks_integers_keeps_their_scale(
+    move: Callable[[Builder, Tensor], Tensor],
+) -> None:
+    before, behind = chain(move)
+    assert (before.scale, before.zero_point) == (behind.scale, behind.zero_point)
+
+
+def test_a26_addends_keep_scales_of_their_own() -> None:
+    build = residual()
+    made = quantised(build)
+    add = next(node for node in made.graph.nodes if node.kind == "add")
+    one, other = add.inputs
+    assert one.scale != other.scale
+    assert add.output.scale not in (one.scale, other.scale)
+
+
+def test_a20_headroom_of_inputs_inner_tensors_and_outputs() -> None:
+    for bits, (inside, outside) in HEADROOM.items():
+        build = Builder(5, 5, 2)
+        inner = build.conv(build.input, 3)
+        last = build.conv(inner, 2)
+        build.end(last)
+        made = quantised(build, Precision(bits=bits, headroom=1.0))
+        for tensor, factor in ((build.input, 1.0), (inner, inside), (last, outside)):
+            low, high = made.ranges[tensor].low * factor, made.ranges[tensor].high * factor
+            stored = made.stored[tensor]
+            assert (stored.scale, stored.zero_point) == scaling(low, high, bits, "asym")
+            assert stored.type == f"int{bits}"
+
+
+# -- how near integers are -------------------------------------------------------------------------
+
+
+def networks() -> dict[str, Builder]:
+    found = {"residual": residual()}
+
+    build = found["pooled"] = Builder(9, 8, 3)
+    first = build.pool(build.relu(build.conv(build.input, 8)), Pool("max", POOL))
+    second = build.pool(build.relu(build.conv(first, 8)), Pool("average", POOL))
+    build.end(second)
+
+    build = found["leaky"] = Builder(7, 7, 3)
+    slopes = build.constant(np.array([0.1, 0.3, -0.2, 1.5]))
+    one = build.like(Activation(slope=0.1), build.conv(build.input, 4))
+    build.end(build.like(Activation(), build.conv(one, 4), slopes))
+
+    build = found["clipped"] = Builder(7, 7, 3)
+    one = build.like(Activation(0.0, 0.0, 1.0), build.conv(build.input, 4))
+    other = build.like(Activation(1.0, -0.5, 0.25), build.conv(one, 4))
+    build.end(build.like(Add(), one, other))
+
+    build = found["grouped"] = Builder(7, 7, 4)
+    one = build.relu(build.conv(build.input, 8, Window((3, 3), (2, 2), Pad(1, 0, 1, 1)), 4))
+    other = build.conv(one, 8, SAME, 8)
+    build.end(build.node(Concat(3), [one, other], (3, 3, 16)))
+
+    build = found["upsampled"] = Builder(4, 4, 3)
+    one = build.node(Upsample(), [build.conv(build.input, 4)], (8, 8, 4))
+    build.end(build.conv(one, 3, Window((3, 3), pad=Pad(2, 2, 2, 2), dilation=(2, 2))))
+
+    build = found["dense"] = Builder(4, 4, 3)
+    weights = build.constant(build.random.normal(0, 0.15, (6, 4, 4, 5)))
+    hidden = build.relu(build.conv(build.input, 5))
+    build.end(build.node(Dense(), [hidden, weights], (1, 1, 6)))
+    return found
+
+
+@pytest.mark.parametrize("name", list(networks()))
+def test_a21_integers_are_near_in_all_precisions(name: str) -> None:
+    """Errors of rounding: 16 bits are 48 dB better than 8, less what sums and headroom cost."""
+    build = networks()[name]
+    eight, sixteen = signal(build), signal(build, Precision(bits=16))
+    assert eight > 28
+    assert sixteen > eight + 34
+    assert signal(build, Precision(scheme="sym")) < eight + 0.5
+    assert signal(build, Precision(per_channel=False)) < eight + 2
+
+
+@pytest.mark.parametrize("name", list(networks()))
+def test_stored_numbers_are_in_their_type_and_sums_in_their_bound(name: str) -> None:
+    build = networks()[name]
+    for bits in (8, 16):
+        made = quantised(build, Precision(bits=bits))
+        feeds = {build.input: 3 * build.samples(8)}  # beyond the ranges that were measured
+        tensors = [node.output for node in made.graph.nodes]
+        data = run_graph(made.graph, stored_feeds(feeds, made.stored), INTEGER, tensors)
+        for node in made.graph.nodes:
+            found = data[node.output]
+            most = 47 if bits == 16 else 31
+            limit = node.output.high if node.output.stored else (1 << most) - 1
+            assert np.abs(found.astype(object)).max() <= limit + 1
+            if isinstance(node.operator, Requantise):
+                assert np.abs(data[node.inputs[0]]).max() >> node.operator.how.shift < 2**31
+
+
+def test_d05_padding_is_the_zero_point() -> None:
+    """A convolution of one pixel inside and three in the padding, of a range without negatives."""
+    build = Builder(1, 1, 1)
+    weights = build.constant(np.ones((1, 2, 2, 1)))
+    window = Window((2, 2), pad=Pad(1, 0, 1, 0))
+    build.end(build.node(Conv(window), [build.input, weights], (1, 1, 1)))
+    converter = Converter(build.graph, Precision())
+    made = converter.convert(
+        {build.input: Ends(0.0, 25.5), build.graph.nodes[0].output: Ends(0, 30)}
+    )
+    stored = converter.stored[build.input]
+    assert stored.zero_point == -128
+    end = made.nodes[-1].output
+    for value in (0.0, 12.3, 25.5):
+        feeds = stored_feeds({build.input: np.full((1, 1, 1, 1), value, np.float32)},
+                             converter.stored)  # fmt: skip
+        found = run_graph(made, feeds, INTEGER, [end])[end].item()
+        assert (found - end.zero_point) * end.scale == pytest.approx(value, abs=end.scale)
+
+
+def test_an_activation_of_a_shared_map_is_a_clamp() -> None:
+    """Others take the map as it is, so that it keeps its numbers below zero."""
+    build = Builder(5, 5, 3)
+    first = build.conv(build.input, 4)
+    build.end(build.like(Add(), first, build.relu(first)))
+    made = quantised(build)
+    assert [node.kind for node in made.graph.nodes] == ["conv", "requantise", "clamp", "add"]
+    clamp = made.graph.nodes[2]
+    assert isinstance(clamp.operator, Clamp)
+    assert clamp.operator.low == clamp.output.zero_point
+    assert signal(build) > 35
+
+
+def test_layers_name_their_nodes_through_all_stages() -> None:
+    build = residual()
+    graph: Graph = build.graph
+    optimise(graph)
+    made = quantised(build)
+    assert made.graph.nodes[0].sources == ("n0", "n1")  # with its activation
+    rows = layer_losses(made.source, made.graph, made.stored, {build.input: build.samples(3)})
+    assert rows[0].label == "conv 'n0'"
+
+
+# -- what cannot be --------------------------------------------------------------------------------
+
+
+def test_weights_that_are_not_finite_name_the_layer() -> None:
+    for value in (np.nan, np.inf):
+        build = Builder(4, 4, 2)
+        build.end(build.conv(build.input, 3))
+        weights = build.graph.nodes[0].inputs[1].value
+        assert weights is not None
+        weights[1, 0, 0, 0] = value
+        converter = Converter(build.graph, Precision())
+        ends = dict.fromkeys(converter.quantised_tensors(), Ends(-1.0, 1.0))
+        with pytest.raises(MapperError, match="conv 'n0': its weights are not finite"):
+            converter.convert(ends)
+
+
+def test_biases_that_no_accumulator_holds_name_the_layer() -> None:
+    for value in (1e12, np.inf, np.nan):
+        build = Builder(4, 4, 2)
+        build.end(build.conv(build.input, 3))
+        bias = build.graph.nodes[0].inputs[2].value
+        assert bias is not None
+        bias[1] = value
+        converter = Converter(build.graph, Precision())
+        ends = dict.fromkeys(converter.quantised_tensors(), Ends(-1.0, 1.0))
+        with pytest.raises(MapperError, match="conv 'n0': its bias does not fit an accumulator"):
+            converter.convert(ends)
+
+
+def test_signals_without_error_have_no_decibels() -> None:
+    found = Signal()
+    assert found.decibels is None
+    found.add(np.ones(3, np.float32), np.ones(3, np.float32))
+    assert found.decibels is None
+    found.add(np.ones(1, np.float32), np.full(1, 1.5, np.float32))
+    assert found.decibels == pytest.approx(10 * np.log10(4 / 0.25))
