@@ -110,8 +110,30 @@ def prepare() -> None:
         with NetworkWriter(Path(name), neurons, undirected=undirected, memory=1 << 16) as writer:
             writer.add(source, target, source % 5)
             writer.finish()
+    _model(rng)
     run("generate", "cortex", "sheet.bin", "--side", "40", "--fanout", "20", "--sigma", "3")
     run("generate", "microcircuit", "circuit.bin", "--scale", "0.02")
+
+
+def _model(rng: np.random.Generator) -> None:
+    """A compiled model, and samples for it."""
+    from onnx import TensorProto, helper, numpy_helper, save
+
+    weights = rng.normal(0, 1, (4, 1, 3, 3)).astype(np.float32)
+    graph = helper.make_graph(
+        [helper.make_node("Conv", ["x", "w"], ["y"])],
+        "one",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 1, 6, 6])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [1, 4, 4, 4])],
+        [numpy_helper.from_array(weights, "w")],
+    )
+    save(
+        helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=10),
+        "model.onnx",
+    )
+    np.savez("samples.npz", x=rng.normal(0, 1, (8, 1, 6, 6)).astype(np.float32))
+    options = ("--chip", "2x2", "--calibrate", "samples.npz", "-o", "compiled")
+    run("compile", "model.onnx", *options, "--min-signal", "0")
 
 
 CHIP = ("--chip", "6x6", "--neurons-per-core", "80", "--memory", "2GiB")
@@ -155,6 +177,7 @@ def works() -> Iterator[tuple[str, list[list[str]]]]:
     yield "verify", [["verify", "result"]]
     yield "score", [["score", "sheet.bin", "result/mapping.npz", *CHIP]]
     yield "simulate", [["simulate", "result", "--cycles", "20"]]
+    yield "cores", [["simulate", "compiled", "--input", "samples.npz"]]
 
 
 def _runs(*options: str, names: tuple[str, ...] = NAMES) -> list[list[str]]:

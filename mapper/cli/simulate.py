@@ -152,6 +152,7 @@ def _run_compiled(options: argparse.Namespace) -> int:
     form = SampleForm.from_json(folder.manifest["samples"])
     shape = tuple(folder.manifest["input"]["shape"][1:])
     last = bool(folder.manifest["input"]["channels_last"])
+    common.compile_kernels(options, "cores")
     parts, classes = [], []
     with (
         open_samples(options.input, shape, form, options.limit, channels_last=last) as samples,

@@ -83,7 +83,7 @@ def test_bash_completes(folder: Path) -> None:
         )
         return {line.strip() for line in done.stdout.splitlines()}
 
-    assert complete("comp") == {"completion"}
+    assert complete("comp") == {"compile", "completion"}
     assert "--preset" in complete("run", "--pre")
     assert complete("run", "--preset", "") >= set(PRESETS)
     assert "--set" in complete("run", "--se")
