@@ -23,6 +23,7 @@ from mapper.compiler.graph.node import (
     Window,
 )
 from mapper.compiler.graph.tensor import Pad, Tensor
+from mapper.compiler.integer.windows import pixels
 from mapper.errors import MapperError
 from storage.formats.layers.onnxgraph import Node as OnnxNode
 
@@ -295,7 +296,13 @@ def pool(reader: Reader, node: OnnxNode, inputs: list[Any]) -> Value | None:
             return None
         pad = found.pad._replace(bottom=max(0, bottom), right=max(0, right))
         found = Window(found.size, found.stride, pad, found.dilation)
-    how = Pool(kind, found, node.flag("count_include_pad"))
+    counted = node.flag("count_include_pad")
+    if kind == "average" and not counted:
+        count = pixels(tensor.height, tensor.width, found)
+        if count.min() < count.max():
+            reader.why = "its means at the borders are over fewer pixels than inside"
+            return None
+    how = Pool(kind, found, counted)
     shape = (1, tensor.channels, rows, columns)
     return reader.add(how, [tensor], node, shape if len(data.shape) == 4 else (*shape[:2], columns))
 

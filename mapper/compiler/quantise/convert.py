@@ -281,7 +281,8 @@ class Converter:
         over = operator.window.size[0] * operator.window.size[1] if operator.count_pad else count
         if np.unique(over).size > 1:
             raise MapperError(
-                f"{node.label}: means over borders of several sizes are not built yet"
+                f"{node.label}: its means at the borders are over fewer pixels than inside; keep "
+                f"{node.sources[0]!r} on the host"
             )
         factor = multiplier(data.scale / (result.scale * float(np.max(over))), node.label)
         sums = Tensor(f"{result.name}.sums", result.shape, "int32")

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
 Scheme = Literal["asym", "sym"]
+SCHEMES: tuple[Scheme, ...] = get_args(Scheme)
 
 HEADROOM = {8: (1.05, 1.2), 16: (2.0, 2.0)}
 """Of tensors inside a network and of its outputs: unseen samples reach beyond seen ones."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, replace
+from itertools import product
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -18,6 +19,7 @@ from mapper.compiler.graph.tensor import Tensor
 from mapper.compiler.quantise.convert import Converter, Precision
 from mapper.compiler.quantise.losses import LayerLoss, layer_losses
 from mapper.compiler.quantise.methods import METHODS, Method
+from mapper.compiler.quantise.parameters import SCHEMES, Scheme
 from mapper.compiler.quantise.ranges import Range, measure_ranges
 from mapper.compiler.quantise.score import (
     Limits,
@@ -144,3 +146,33 @@ def _worst(made: Quantised | None, test: Samples) -> list[tuple[str, ...]]:
 
 def _decibels(loss: LayerLoss) -> float:
     return np.inf if loss.own is None else loss.own
+
+
+class Compared(NamedTuple):
+    """A row of the comparison: a way to quantise, and how near it is."""
+
+    bits: int
+    scheme: Scheme
+    method: Method
+    score: Score
+
+
+def compared(
+    source: Graph, calibration: Samples, wish: Wish, test: Samples | None = None
+) -> list[Compared]:
+    """8 and 16 bits, with zero points and without, by all methods.
+
+    wish : of its precision the rest is kept; its method and `kept` are not used
+    """
+    test = test or calibration.to_verify()
+    tensors = Converter(source, wish.precision).quantised_tensors()
+    ranges = measure_ranges(source, calibration.of(source), tensors)
+    rows = []
+    for bits, scheme, method in product((8, 16), SCHEMES, METHODS):
+        if method == "entropy" and bits > 8:
+            continue
+        precision = replace(wish.precision, bits=bits, scheme=scheme)
+        correcting = calibration if wish.correct else None
+        made = quantise_graph(source, ranges, correcting, precision, method)
+        rows.append(Compared(bits, scheme, method, scored(made, test)))
+    return rows

@@ -29,7 +29,7 @@ from mapper.compiler.quantise.score import (
     quantise_graph,
     scored,
 )
-from mapper.compiler.quantise.verify import MOST_KEPT, Attempt, Verified, Wish, verified
+from mapper.compiler.quantise.verify import MOST_KEPT, Attempt, Verified, Wish, compared, verified
 from mapper.errors import MapperError
 from tests.compiler.networks import Builder, residual
 from tests.storage.formats.onnx_models import model, node, onnx
@@ -165,6 +165,21 @@ def test_c01_scores_with_and_without_labels(tmp_path: Path) -> None:
     before, after = (real.argmax(1) == labels).mean(), (near.argmax(1) == labels).mean()
     assert (found.real, found.whole) == pytest.approx((before, after))
     assert found.loss == pytest.approx(100 * (before - after))
+
+
+def test_a21_comparison_of_precisions_and_methods(tmp_path: Path) -> None:
+    data = samples()
+    rows = compared(build(tmp_path), data, Wish(PRECISION), data)
+    assert [row[:3] for row in rows] == [
+        (bits, scheme, method)
+        for bits in (8, 16)
+        for scheme in ("asym", "sym")
+        for method in METHODS
+        if (bits, method) != (16, "entropy")
+    ]
+    signals = {row[:3]: row.score.signal or 0.0 for row in rows}
+    assert signals[16, "asym", "minmax"] > signals[8, "asym", "minmax"] + 30
+    assert signals[8, "asym", "minmax"] > signals[8, "sym", "minmax"]
 
 
 @pytest.mark.parametrize(("frames", "taken"), [(100, 25), (64, 16), (40, 20), (17, 17), (3, 3)])
