@@ -19,7 +19,8 @@ from numpy.typing import NDArray
 
 from mapper.graph.csr import Subgraph
 from mapper.placement.annealing.classes import ClassPlacer
-from mapper.placement.annealing.dense import AnnealingPlacer, Schedule
+from mapper.placement.annealing.dense import AnnealingPlacer
+from mapper.placement.annealing.schedule import Schedule
 from mapper.placement.clock import ENDLESS, Clock, TimeUpError
 from mapper.placement.curves import CurvePlacer
 from mapper.placement.multilevel import MultilevelPlacer
@@ -34,7 +35,7 @@ FEW = 2048  # groups below which the work of the annealing shrinks with them
 STANDARD = 4096  # groups; for more the work of the annealing grows with this power of them
 GROWTH = 0.65
 SMALL = 1100  # groups up to which several annealings are run, from these start temperatures
-HEATS = (0.4, 0.8, 0.2, 0.8)
+TEMPERATURES = (0.4, 0.8, 0.2, 0.8)
 MOST = 1000.0  # proposals per group and temperature, then
 MANY = 16384  # groups above which coarse ones are placed first
 HOPELESS = 2  # times the cost of the cheapest start: not worth a try
@@ -167,15 +168,15 @@ def _annealings(
             schedule = replace(schedule, rounds=10, start=0.05, near=0.1)
         yield from _annealed(problem, [(found[0], AnnealingPlacer(schedule))], rng)
         return
-    waves = max(2, repeats // len(HEATS))
+    waves = max(2, repeats // len(TEMPERATURES))
     for wave in range(waves):  # the best three in turn, then the best of all that
         ranked = sorted(found, key=lambda one: one.cost)[: 3 if wave < waves - 1 else 1]
         tasks: list[tuple[Placed, Placer]] = [
             (
                 ranked[k % len(ranked)],
-                AnnealingPlacer(replace(schedule, start=heat, most=MOST), threads=1),
+                AnnealingPlacer(replace(schedule, start=temperature, most=MOST), threads=1),
             )
-            for k, heat in enumerate(HEATS)
+            for k, temperature in enumerate(TEMPERATURES)
         ]
         for placed in _annealed(problem, tasks, rng):
             found.append(placed)

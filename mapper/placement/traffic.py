@@ -45,6 +45,29 @@ class Traffic(NamedTuple):
         return self.indptr.size - 1
 
 
+class Background(NamedTuple):
+    """What the background costs.
+
+    mass : ndarray[float64], of each group
+    columns, rows : ndarray[float64], cost of a unit of mass in every column and row
+    """
+
+    mass: NDArray[np.float64]
+    columns: NDArray[np.float64]
+    rows: NDArray[np.float64]
+
+
+def background_cost(
+    mass: NDArray[np.float64], position: NDArray[np.int32], length: int
+) -> NDArray[np.float64]:
+    """Cost of a unit of mass in each column (or row) of the background, shape (length,)."""
+    weight = np.bincount(position, weights=mass, minlength=length)
+    before = np.append(0, weight.cumsum()[:-1])
+    step = 2 * before[1:] - weight.sum()  # away from those before, towards the others
+    cost: NDArray[np.float64] = np.append(0.0, step.cumsum())
+    return cost + (weight * np.arange(length)).sum()
+
+
 @njit(cache=True, nogil=True)
 def _rest(indptr, ids, weights, mass, scale, rest, count):
     """Traffic of each group in connections of at most `scale` times the background.

@@ -48,7 +48,7 @@ def table_row(
     return [c - columns[0] for c in columns] + [r - rows[0] for r in rows]
 
 
-def pull(mass: Sequence[float], position: Sequence[int], length: int) -> list[float]:
+def background_cost(mass: Sequence[float], position: Sequence[int], length: int) -> list[float]:
     """Cost of a unit of mass in each column."""
     return [sum(m * abs(p - c) for m, p in zip(mass, position, strict=True)) for c in range(length)]
 
@@ -56,7 +56,7 @@ def pull(mass: Sequence[float], position: Sequence[int], length: int) -> list[fl
 def anneal(
     adjacency: Adjacency,
     mass: Sequence[float],
-    pulls: tuple[Sequence[float], Sequence[float]],
+    costs: tuple[Sequence[float], Sequence[float]],
     start: tuple[Sequence[int], Sequence[int]],
     x: list[int],
     y: list[int],
@@ -64,7 +64,7 @@ def anneal(
     box: Sequence[int],
     window: int,
     near: int,
-    heat: float,
+    temperature: float,
     moves: int,
     state: int,
 ) -> tuple[int, float]:
@@ -92,19 +92,19 @@ def anneal(
         before = hop_cost(adjacency, x, y)
         distance = abs(x[u] - x[v]) + abs(y[u] - y[v])
         charge = (mass[u] - mass[v]) * (
-            pulls[0][x[v]] - pulls[0][x[u]] + pulls[1][y[v]] - pulls[1][y[u]]
+            costs[0][x[v]] - costs[0][x[u]] + costs[1][y[v]] - costs[1][y[u]]
         )
         _swap(x, y, u, v)
         change = hop_cost(adjacency, x, y) - before + charge
         tie = sum(w for t, w in adjacency[u] if t == v)
         apart = change - 2 * tie * distance  # as if each moved while the other stayed
         allowed = 0.0
-        if heat > 0:
-            if apart > 16 * heat:
+        if temperature > 0:
+            if apart > 16 * temperature:
                 _swap(x, y, u, v)
                 continue
-            allowed = -heat * math.log((1 + random.draw(1 << 30)) / (1 << 30))
-        if change < allowed or (heat > 0 and change <= 0):
+            allowed = -temperature * math.log((1 + random.draw(1 << 30)) / (1 << 30))
+        if change < allowed or (temperature > 0 and change <= 0):
             made += 1
             total += change
         else:
@@ -165,14 +165,14 @@ def _swap(x: list[int], y: list[int], u: int, v: int) -> None:
 def anneal_sparse(
     adjacency: Adjacency,
     mass: Sequence[float],
-    pulls: tuple[Sequence[float], Sequence[float]],
+    costs: tuple[Sequence[float], Sequence[float]],
     x: list[int],
     y: list[int],
     movers: Sequence[int],
     box: Sequence[int],
     window: int,
     near: int,
-    heat: float,
+    temperature: float,
     moves: int,
     state: int,
 ) -> tuple[int, float]:
@@ -196,14 +196,14 @@ def anneal_sparse(
             continue
         v = there[0]
         change = -hop_cost(adjacency, x, y) + (mass[u] - mass[v]) * (
-            pulls[0][x[v]] - pulls[0][x[u]] + pulls[1][y[v]] - pulls[1][y[u]]
+            costs[0][x[v]] - costs[0][x[u]] + costs[1][y[v]] - costs[1][y[u]]
         )
         _swap(x, y, u, v)
         change += hop_cost(adjacency, x, y)
-        if heat > 0:
+        if temperature > 0:
             kept = change <= 0 or (
-                change <= 16 * heat
-                and change < -heat * math.log((1 + random.draw(1 << 30)) / (1 << 30))
+                change <= 16 * temperature
+                and change < -temperature * math.log((1 + random.draw(1 << 30)) / (1 << 30))
             )
         else:
             kept = change < 0
@@ -240,7 +240,7 @@ def anneal_classes(
     cells: Sequence[tuple[int, int]],
     at: list[int],
     window: int,
-    heat: float,
+    temperature: float,
     moves: int,
     state: int,
 ) -> tuple[int, float]:
@@ -264,9 +264,9 @@ def anneal_classes(
         change = class_cost(weight, cells, at) - before
         apart = change - 2 * weight.get((a, b), 0.0) * (abs(px - cell[0]) + abs(py - cell[1]))
         allowed = 0.0
-        if heat > 0 and apart <= 16 * heat:
-            allowed = -heat * math.log((1 + random.draw(1 << 30)) / (1 << 30))
-        if change < allowed and not (heat > 0 and apart > 16 * heat):
+        if temperature > 0 and apart <= 16 * temperature:
+            allowed = -temperature * math.log((1 + random.draw(1 << 30)) / (1 << 30))
+        if change < allowed and not (temperature > 0 and apart > 16 * temperature):
             made += 1
             total += change
         else:

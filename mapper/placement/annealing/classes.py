@@ -4,7 +4,7 @@ In dense layers every group of a layer talks to the same groups. With mean weigh
 such a class cost the same on a cell, so that a table of cost by column and row for each class
 (instead of each group) prices a swap, and a swap changes the tables of the neighbouring classes
 only: work for a few rows of a table, not for each connection. The schedule is that of
-`mapper.placement.annealing.dense`.
+`mapper.placement.annealing.schedule`.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from mapper.placement.annealing.schedule import CHANCES, HOPELESS, Proposals, allowance, next_window
 from mapper.placement.assignment import exchange_members
 from mapper.placement.classes import Classes
 from mapper.placement.clock import ENDLESS, Clock
@@ -27,8 +28,6 @@ from storage.parallel import map_ordered
 PROPOSAL, SWAP, ENTRY = 35.0, 100.0, 0.6  # nanoseconds, as measured
 PIECES = 16  # of a round, between which the time is looked at
 CHUNK = 512  # groups whose places are exchanged together at most: the work is cubic
-
-STEADY = 0.44  # share of accepted moves that the window aims at
 
 
 @njit(cache=True, nogil=True)
@@ -41,15 +40,15 @@ def _class_tables(indptr, ids, weights, columns, rows, table):
         (rounding does not add up: tables are made anew for each round)
     """
     for axis in range(2):
-        held = columns if axis == 0 else rows
+        members = columns if axis == 0 else rows
         first = 0 if axis == 0 else columns.shape[1]
-        length = held.shape[1]
+        length = members.shape[1]
         mixed = np.empty(length)
         for a in range(indptr.size - 1):
             mixed[:] = 0.0
             for e in range(indptr[a], indptr[a + 1]):
                 for c in range(length):
-                    mixed[c] += weights[e] * held[ids[e], c]
+                    mixed[c] += weights[e] * members[ids[e], c]
             total = mixed.sum()
             cost = 0.0
             for c in range(length):
@@ -62,21 +61,19 @@ def _class_tables(indptr, ids, weights, columns, rows, table):
 
 
 @njit(cache=True, nogil=True)
-def _anneal_classes(
-    indptr, ids, weights, cells, number, at, table, window, heat, moves, state
-):  # fmt: skip
-    """Propose `moves` swaps of the classes of two cells; returns those made and the change of cost.
+def _anneal_classes(indptr, ids, weights, cells, number, at, table, proposals, state):
+    """Propose swaps of the classes of two cells; returns those made and the change of cost.
 
     cells : ndarray[int32], shape (n, 2), columns and rows
     number : index into `cells` by row and column, -1 for others
     at : class on each cell, shape (n,), changed; table : as by `_class_tables`, kept up to date
-    window : columns and rows between partners at most; heat : temperature
     """
+    window, temperature = proposals.window, proposals.temperature
     height, width = number.shape
     step = np.empty(width + height, np.float32)
     made = 0
     total = 0.0
-    for _ in range(moves):
+    for _ in range(proposals.moves):
         p = draw(state, at.size)
         a = at[p]
         px, py = np.int64(cells[p, 0]), np.int64(cells[p, 1])
@@ -92,10 +89,10 @@ def _anneal_classes(
         change += table[a, width + qy] - table[a, width + py]
         change += table[b, width + py] - table[b, width + qy]
         allowed = 0.0
-        if heat > 0.0:
-            if change > 16.0 * heat:
+        if temperature > 0.0:
+            if change > HOPELESS * temperature:
                 continue
-            allowed = -heat * math.log((1 + draw(state, np.int64(1 << 30))) / (1 << 30))
+            allowed = allowance(temperature, draw(state, np.int64(CHANCES)))
         if change >= allowed:
             continue
         for e in range(indptr[a], indptr[a + 1]):
@@ -134,8 +131,8 @@ def class_tables(
     np.add.at(rows, (at, cells[:, 1]), 1)
     table = np.empty((classes.count, sum(shape)), np.float32)
     _class_tables(classes.indptr, classes.ids, classes.weights, columns, rows, table)
-    held = np.concatenate([columns, rows], axis=1)
-    return table, float((table * held).sum()) / 2
+    members = np.concatenate([columns, rows], axis=1)
+    return table, float((table * members).sum()) / 2
 
 
 def anneal_classes(
@@ -144,14 +141,14 @@ def anneal_classes(
     at: NDArray[np.int64],
     shape: tuple[int, int],
     work: float,
-    heats: NDArray[np.float64],
+    temperatures: NDArray[np.float64],
     rng: np.random.Generator,
     clock: Clock = ENDLESS,
 ) -> None:
     """Anneal which class is on which cell: `at`, shape (n,), changes.
 
     cells : ndarray[int32], shape (n, 2), columns and rows on a mesh of `shape` (height, width)
-    work : nanoseconds, about; heats : temperature of each round, in strengths
+    work : nanoseconds, about; temperatures : of each round, in strengths
     """
     number = np.full(shape, -1, np.int64)
     number[cells[:, 1], cells[:, 0]] = np.arange(at.size)
@@ -159,21 +156,22 @@ def anneal_classes(
     links = 2 * classes.ids.size / classes.count
     swap = SWAP + ENTRY * links * sum(shape)
     window, rate = max(2.0, max(shape) / 2), 0.2
-    for done, heat in enumerate(heats):
+    for done, temperature in enumerate(temperatures):
         table, _ = class_tables(classes, cells, at, shape)
         price = (PROPOSAL + rate * swap) * PIECES
-        moves = max(1, math.ceil(work / (heats.size - done) / price))
+        moves = max(1, math.ceil(work / (temperatures.size - done) / price))
+        proposals = Proposals(max(1, round(window)), 0, float(temperature), moves)
         made = 0
         for _ in range(PIECES):
             if clock.over():
                 return
             made += _anneal_classes(
-                classes.indptr, classes.ids, classes.weights, cells, number, at, table,
-                max(1, round(window)), heat, moves, state,
+                classes.indptr, classes.ids, classes.weights, cells, number, at, table, proposals,
+                state,
             )[0]  # fmt: skip
         rate = made / (moves * PIECES)
         work -= moves * price
-        window = min(float(max(shape)), max(1.0, window * (1 - STEADY + rate)))
+        window = next_window(window, rate, float(max(shape)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,14 +179,15 @@ class ClassPlacer(Placer):
     """Anneals classes from a given placement, then gives the cells of each to its members.
 
     work : nanoseconds of one core for the annealing, about
+    first, last : temperatures, in strengths
     sweeps : rounds in which the members of each class exchange their places exactly
     """
 
     work: float
     sweeps: int = 1
     rounds: int = 40
-    hot: float = 1.0
-    cold: float = 0.05
+    first: float = 1.0
+    last: float = 0.05
 
     def place(
         self, problem: Problem, start: Placed | None, rng: np.random.Generator
@@ -199,8 +198,10 @@ class ClassPlacer(Placer):
         spot = np.column_stack([start.x, start.y])
         order = np.lexsort((start.x, start.y))
         cells, at = spot[order], classes.label[order]
-        heats = np.geomspace(self.hot, self.cold, self.rounds)
-        anneal_classes(classes, cells, at, problem.shape, self.work, heats, rng, problem.clock)
+        temperatures = np.geomspace(self.first, self.last, self.rounds)
+        anneal_classes(
+            classes, cells, at, problem.shape, self.work, temperatures, rng, problem.clock
+        )
         members = np.argsort(classes.label, kind="stable")
         spot[members] = cells[np.argsort(at, kind="stable")]
         yield problem.placed(spot[:, 0].copy(), spot[:, 1].copy())

@@ -1,13 +1,12 @@
 """Simulated annealing of a placement by swaps of two groups, in tiles of the mesh.
 
-The window that partners come from shrinks so that about 44 % of the moves are accepted, as in
-VPR (Betz and Rose, FPL 1997). Departures: some of the partners are taken next to the cell of a
-random neighbour, where a good place is likely; the temperature falls by a fixed factor, so that
-the work is known beforehand; and the mesh is cut into tiles, the cuts shifting from round to round.
+The schedule is that of `mapper.placement.annealing.schedule`, after VPR (Betz and Rose, FPL 1997).
+Departures: some of the partners are taken next to the cell of a random neighbour, where a good
+place is likely, and the mesh is cut into tiles, the cuts shifting from round to round.
 
 Within a tile every group has its cost in each column and each row in a table, so that a swap is
 priced in a few look-ups whatever the number of connections; only a swap that is made costs work
-for each of them. Where there are few connections `sparse_annealing` does without tables. Tiles
+for each of them. Where there are few connections `sparse` does without tables. Tiles
 anneal side by side against the places that groups of other tiles had at the start of the round.
 They depend on the mesh alone and each draws from a stream of its own, so that the result does not
 depend on the number of threads.
@@ -19,17 +18,25 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from mapper.placement.annealing.sparse import _anneal_sparse, _gather
+from mapper.placement.annealing.schedule import (
+    CHANCES,
+    HOPELESS,
+    Proposals,
+    Schedule,
+    Tile,
+    allowance,
+    next_window,
+)
+from mapper.placement.annealing.sparse import Local, _anneal_sparse, _gather
 from mapper.placement.clock import ENDLESS, Clock
 from mapper.placement.force import sum_hops
 from mapper.placement.placer import Placed, Placer, Problem
-from mapper.placement.traffic import Traffic
+from mapper.placement.traffic import Background, Traffic, background_cost
 from mapper.runtime.random import draw
 from storage.parallel import map_ordered
 
@@ -37,34 +44,34 @@ PROPOSAL, SWAP, NEIGHBOUR, ENTRY = 60.0, 200.0, 20.0, 3.0  # nanoseconds, as mea
 SPARSE_PROPOSAL, SPARSE_ENTRY = 45.0, 8.0  # the same without tables
 SIDE = 32  # of a tile; the tables of 1,024 groups fit a second-level cache
 SPARSE = 24  # mean connections of a group up to which no tables are made
-STEADY = 0.44  # share of accepted moves that the window aims at
 
 
 @njit(cache=True, nogil=True)
-def _tabulate(indptr, ids, weights, spot, members, box, table, held):
-    """Cost of each member in every column and row of a box, less that in the first of them.
+def _tabulate(traffic, spot, tile, table, weight):
+    """Cost of each member in every column and row of a tile, less that in the first of them.
 
-    spot : ndarray[int32], shape (groups, 2), column and row; box : first and end column, row
-    table : ndarray[float32], shape (groups, at least columns + rows of the box), columns and then
+    spot : ndarray[int32], shape (groups, 2), column and row
+    table : ndarray[float32], shape (groups, at least columns + rows of the tile), columns and then
         rows, changed
-    held : scratch, shape (at least columns or rows of the box,)
+    weight : scratch, shape (at least columns or rows of the tile,)
     """
+    indptr, ids, weights, box = traffic.indptr, traffic.ids, traffic.weights, tile.box
     for axis in range(2):
         low, high = box[2 * axis], box[2 * axis + 1]
         first = axis * (box[1] - box[0])
-        for u in members:
+        for u in tile.members:
             for p in range(high - low):
-                held[p] = 0.0
+                weight[p] = 0.0
             total = 0.0
             for e in range(indptr[u], indptr[u + 1]):
                 p = min(max(np.int64(spot[ids[e], axis]), low), high - 1)
-                held[p - low] += weights[e]
+                weight[p - low] += weights[e]
                 total += weights[e]
             cost = 0.0
             passed = 0.0
             for c in range(high - low):
                 table[u, first + c] = cost
-                passed += held[c]
+                passed += weight[c]
                 cost += 2 * passed - total  # a step away from `passed`, towards the others
 
 
@@ -88,28 +95,24 @@ def _shift(indptr, ids, weights, u, step, sign, spot, box, table):
 
 
 @njit(cache=True, nogil=True)
-def _anneal(
-    indptr, ids, weights, mass, pull_x, pull_y, start, spot, at, movers, box, table, window, near,
-    heat, moves, state,
-):  # fmt: skip
-    """Propose `moves` swaps within a box of the mesh; returns those made and the change of cost.
+def _anneal(traffic, background, start, spot, at, table, tile, proposals):
+    """Propose swaps within a tile; returns those made and the change of cost.
 
-    mass, pull_x, pull_y : what a group weighs in the background, and the background's cost of a
-        unit of it in every column and row
     start, spot : ndarray[int32], shape (groups, 2), column and row at the start of the round, and
-        now; those of groups in the box change
-    at : group on each cell, shape (height, width), -1 where there is none; changes in the box
-    movers : groups in the box that look for partners; box : first and end column, row
-    table : costs in the box as by `_tabulate`, of all groups in it, kept up to date
-    near : of 1024 partners, those next to a neighbour; the others are at most `window` away
-    heat : temperature; at 0 only swaps that lower the cost are made
+        now; those of groups in the tile change
+    at : group on each cell, shape (height, width), -1 where there is none; changes in the tile
+    table : costs in the tile as by `_tabulate`, of all groups in it, kept up to date
     """
+    indptr, ids, weights = traffic.indptr, traffic.ids, traffic.weights
+    mass, by_column, by_row = background.mass, background.columns, background.rows
+    box, movers, state = tile.box, tile.movers, tile.state
+    window, near, temperature = proposals.window, proposals.near, proposals.temperature
     left, right, top, bottom = box[0], box[1], box[2], box[3]
     wide = right - left
     step = np.empty(wide + bottom - top, np.float32)
     made = 0
     total = 0.0
-    for _ in range(moves):
+    for _ in range(proposals.moves):
         u = movers[draw(state, movers.size)]
         ux, uy = np.int64(spot[u, 0]), np.int64(spot[u, 1])
         cx, cy, reach = ux, uy, window
@@ -128,19 +131,19 @@ def _anneal(
         at_x, at_y = ux - left, wide + uy - top
         change = np.float64(table[u, to_x] - table[u, at_x] + table[u, to_y] - table[u, at_y])
         change += table[v, at_x] - table[v, to_x] + table[v, at_y] - table[v, to_y]
-        change += (mass[u] - mass[v]) * (pull_x[tx] - pull_x[ux] + pull_y[ty] - pull_y[uy])
+        change += (mass[u] - mass[v]) * (by_column[tx] - by_column[ux] + by_row[ty] - by_row[uy])
         allowed = 0.0
-        if heat > 0.0:
-            if change > 16.0 * heat:
+        if temperature > 0.0:
+            if change > HOPELESS * temperature:
                 continue
-            allowed = -heat * math.log((1 + draw(state, np.int64(1 << 30))) / (1 << 30))
-        if change >= allowed and (change > 0.0 or heat == 0.0):
+            allowed = allowance(temperature, draw(state, np.int64(CHANCES)))
+        if change >= allowed and (change > 0.0 or temperature == 0.0):
             continue
         for e in range(indptr[u], indptr[u + 1]):
             if ids[e] == v:  # the two keep their distance; each was charged as if the other stayed
                 change += 2.0 * weights[e] * (abs(tx - ux) + abs(ty - uy))
                 break
-        if change >= allowed and (change > 0.0 or heat == 0.0):
+        if change >= allowed and (change > 0.0 or temperature == 0.0):
             continue
         for c in range(wide):
             step[c] = abs(left + c - tx) - abs(left + c - ux)
@@ -155,43 +158,6 @@ def _anneal(
         made += 1
         total += change
     return made, total
-
-
-@dataclass(frozen=True, slots=True)
-class Schedule:
-    """How long and how hot.
-
-    work : nanoseconds of one core, about; what is done follows from counts, never from a clock
-    rounds : temperatures, fewer if the work does not allow so many
-    start, end : first and last temperature, in mean strengths of a group (its traffic, per hop)
-    near : share of the partners that are taken next to a neighbour
-    most : proposals per group in a round at most
-    """
-
-    work: float
-    rounds: int = 40
-    start: float = 0.2
-    end: float = 0.01
-    near: float = 0.4
-    most: float = 300.0
-
-
-@dataclass(frozen=True, slots=True)
-class _Tile:
-    """A box of the mesh (first and end column, row), groups in it, and its random state."""
-
-    box: NDArray[np.int64]
-    members: NDArray[np.int32]
-    movers: NDArray[np.int32]
-    state: NDArray[np.uint64]
-
-
-def pull(mass: NDArray[np.float64], position: NDArray[np.int32], length: int) -> NDArray[Any]:
-    """Cost of a unit of mass in each column (or row) of the background, shape (length,)."""
-    held = np.bincount(position, weights=mass, minlength=length)
-    before = np.append(0, held.cumsum()[:-1])
-    step = 2 * before[1:] - held.sum()  # away from those before, towards the others
-    return np.append(0.0, step.cumsum()) + (held * np.arange(length)).sum()
 
 
 def _sides(shape: tuple[int, int], groups: int, memory: int) -> tuple[int, int]:
@@ -216,7 +182,7 @@ def _tiles(
     busy: NDArray[np.bool_],
     sides: tuple[int, int],
     rng: np.random.Generator,
-) -> list[_Tile]:
+) -> list[Tile]:
     """Tiles that cover the mesh, those with the most to do first."""
     height, width = at.shape
     columns, rows = _cuts(width, sides[0], rng), _cuts(height, sides[1], rng)
@@ -229,7 +195,7 @@ def _tiles(
             if movers.size:
                 box = np.array([left, right, top, bottom], np.int64)
                 state = rng.integers(1, 1 << 62, 1).astype(np.uint64)
-                tiles.append(_Tile(box, members, movers, state))
+                tiles.append(Tile(box, members, movers, state))
     return sorted(tiles, key=lambda tile: -tile.movers.size)
 
 
@@ -269,7 +235,7 @@ def anneal(
         proposal, swap = PROPOSAL, SWAP + 2 * NEIGHBOUR * degree
         build = 2 * ENTRY * traffic.ids.size + 2 * sum(sides) * traffic.size
     rounds = max(2, min(schedule.rounds, int(schedule.work / (3 * build))))
-    heat = schedule.start * float(traffic.weights.sum()) / movers
+    temperature: float = schedule.start * float(traffic.weights.sum()) / movers
     decay = (schedule.end / schedule.start) ** (1 / (rounds - 1)) if schedule.start else 0.0
     widest = float(max(sides))
     window = max(2.0, widest * min(1.0, schedule.start))
@@ -280,80 +246,80 @@ def anneal(
             return
         price = proposal + rate * swap
         moves = (work / (rounds - done) - build) / (movers * price)
-        swaps, proposals = _round(
-            traffic, spot, at, _tiles(at, busy, sides, rng), table, window, schedule.near, heat,
-            min(max(moves, 1.0), schedule.most), threads, sparse, clock,
-        )  # fmt: skip
-        rate = swaps / max(1, proposals)
-        work -= build + proposals * proposal + swaps * swap
+        some = Proposals(max(1, round(window)), round(1024 * schedule.near), temperature, 0)
+        tiles = _tiles(at, busy, sides, rng)
+        each = min(max(moves, 1.0), schedule.most)
+        swaps, tried = _round(traffic, spot, at, tiles, table, some, each, threads, clock)
+        rate = swaps / max(1, tried)
+        work -= build + tried * proposal + swaps * swap
         cost = total_cost(traffic, spot, shape)
         if cost < best:
             best = cost
             x[:], y[:] = spot[:, 0], spot[:, 1]
-        window = min(widest, max(1.0, window * (1 - STEADY + rate)))
-        heat *= decay
+        window = next_window(window, rate, widest)
+        temperature *= decay
 
 
 def _round(
     traffic: Traffic,
     spot: NDArray[np.int32],
     at: NDArray[np.int32],
-    tiles: list[_Tile],
+    tiles: list[Tile],
     table: NDArray[np.float32],
-    window: float,
-    near: float,
-    heat: float,
+    proposals: Proposals,
     moves: float,
     threads: int,
-    sparse: bool,
     clock: Clock,
 ) -> tuple[int, int]:
-    """Anneal all tiles at one temperature; returns swaps made and proposed."""
-    start = spot.copy()
-    pull_x = pull(traffic.mass, start[:, 0], at.shape[1])
-    pull_y = pull(traffic.mass, start[:, 1], at.shape[0])
+    """Anneal all tiles at one temperature; returns swaps made and proposed.
 
-    def run(tile: _Tile) -> tuple[int, int]:
+    table : for costs, as in `_tabulate`; empty where traffic is sparse
+    moves : to propose, for each group that looks for partners
+    """
+    sparse = table.size == 0
+    start = spot.copy()
+    background = Background(
+        traffic.mass,
+        background_cost(traffic.mass, start[:, 0], at.shape[1]),
+        background_cost(traffic.mass, start[:, 1], at.shape[0]),
+    )
+
+    def run(tile: Tile) -> tuple[int, int]:
         if clock.over():
             return 0, 0
-        proposals = math.ceil(moves * tile.movers.size)
-        share, reach = round(1024 * near), max(1, round(window))
+        mine = proposals._replace(moves=math.ceil(moves * tile.movers.size))
         if sparse:
             left, right, top, bottom = tile.box
             degree = traffic.indptr[tile.members + 1] - traffic.indptr[tile.members]
             indptr = np.empty(degree.size + 1, np.int64)
             other, weight = np.empty(degree.sum(), np.int32), np.empty(degree.sum(), np.float64)
             cells = np.empty((bottom - top, right - left), np.int32)
-            place = _gather(
-                *traffic.csr, start, tile.members, tile.box, cells, indptr, other, weight
-            )
+            place = _gather(traffic, start, tile, cells, indptr, other, weight)
+            local = Local(indptr, other, weight, place, cells)
             made, _ = _anneal_sparse(
-                indptr, other, weight, traffic.mass[tile.members], pull_x, pull_y, place, cells,
-                np.flatnonzero(degree).astype(np.int32), tile.box, reach, share, heat, proposals,
-                tile.state,
-            )  # fmt: skip
+                local,
+                background._replace(mass=traffic.mass[tile.members]),
+                tile._replace(movers=np.flatnonzero(degree).astype(np.int32)),
+                mine,
+            )
             spot[tile.members] = place[: degree.size]
-            return made, proposals
-        held = np.empty(max(at.shape), np.float64)
-        _tabulate(*traffic.csr, start, tile.members, tile.box, table, held)
-        made, _ = _anneal(
-            *traffic.csr, traffic.mass, pull_x, pull_y, start, spot, at, tile.movers, tile.box,
-            table, reach, share, heat, proposals, tile.state,
-        )  # fmt: skip
-        return made, proposals
+            return made, mine.moves
+        _tabulate(traffic, start, tile, table, np.empty(max(at.shape), np.float64))
+        made, _ = _anneal(traffic, background, start, spot, at, table, tile, mine)
+        return made, mine.moves
 
     counts = list(map_ordered(run, tiles, threads))
     if sparse:
         at[spot[:, 1], spot[:, 0]] = np.arange(traffic.size)
-    return sum(made for made, _ in counts), sum(proposals for _, proposals in counts)
+    return sum(made for made, _ in counts), sum(tried for _, tried in counts)
 
 
 def total_cost(traffic: Traffic, spot: NDArray[np.int32], shape: tuple[int, int]) -> float:
     """Twice the cost of connections and background."""
     cost = float(sum_hops(*traffic.csr, *np.ascontiguousarray(spot.T)))
     for axis in (0, 1):
-        pulls = pull(traffic.mass, spot[:, axis], shape[1 - axis])
-        cost += float((pulls[spot[:, axis]] * traffic.mass).sum())
+        costs = background_cost(traffic.mass, spot[:, axis], shape[1 - axis])
+        cost += float((costs[spot[:, axis]] * traffic.mass).sum())
     return cost
 
 

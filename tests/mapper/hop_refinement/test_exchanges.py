@@ -11,7 +11,7 @@ from mapper.graph.affinity import favourites
 from mapper.graph.rows import HeldRows, StreamedRows
 from mapper.hop_refinement.batches import batches
 from mapper.hop_refinement.mesh import DIAGONAL, NEAR, Mesh
-from mapper.hop_refinement.multilevel import exchange
+from mapper.hop_refinement.multilevel import pairwise_fm
 from mapper.hop_refinement.pairwise_fm import (
     Batch,
     ByCore,
@@ -221,7 +221,7 @@ def test_exchanges_find_the_way_back_on_a_grid() -> None:
     mesh = Mesh(cores, cores, np.full(cores**2, side * side // cores**2))
     with ThreadTeam(2) as team:
         before = twin.all_hops(links, core.tolist(), cores)
-        saved = exchange(rows, core, mesh, 8, 0, 1, team)
+        saved = pairwise_fm(rows, core, mesh, 8, 0, 1, team)
         core = refine_by_v_cycle(rows, core, mesh, EFFORT, 1, team)
     planted = twin.all_hops(links, tiles.tolist(), cores)
     assert saved > 0

@@ -11,8 +11,10 @@ from mapper.placement import classes
 from mapper.placement.annealing import classes as class_annealing
 from mapper.placement.annealing import dense as annealing
 from mapper.placement.annealing import sparse as sparse_annealing
+from mapper.placement.annealing.schedule import Proposals, Schedule, Tile
 from mapper.placement.assignment import _assign, exchange_members
 from mapper.placement.force import hop_cost
+from mapper.placement.traffic import Background, Traffic
 from storage.store.memory import MemoryGraph
 from tests.mapper.helpers import adjacency, random_graph, subgraph
 from tests.mapper.placement.test_force_kernels import Placed
@@ -45,28 +47,32 @@ def test_sparse_annealing(seed: int) -> None:
         return
     x, y = case.lists_xy()
     mass = rng.integers(0, 9, case.n) / 4
-    pulls = naive.pull(mass.tolist(), x, width), naive.pull(mass.tolist(), y, height)
+    columns = naive.background_cost(mass.tolist(), x, width)
+    costs = columns, naive.background_cost(mass.tolist(), y, height)
     start = np.column_stack([case.x, case.y])
     at = np.full((bottom - top, right - left), 99, np.int32)
     indptr = np.empty(members.size + 1, np.int64)
-    near, weight = np.empty(degree.sum(), np.int32), np.empty(degree.sum())
-    place = sparse_annealing._gather(*case.csr, start, members, box, at, indptr, near, weight)
+    ids, weight = np.empty(degree.sum(), np.int32), np.empty(degree.sum())
+    movers = np.flatnonzero(degree).astype(np.int32)
+    state = int(rng.integers(1, 1 << 62))
+    tile = Tile(box, members, movers, np.array([state], np.uint64))
+    traffic = Traffic(*case.csr, mass)
+    place = sparse_annealing._gather(traffic, start, tile, at, indptr, ids, weight)
     assert np.diff(indptr).tolist() == degree.tolist()
     assert place[: members.size].tolist() == start[members].tolist()
     ends = [v for u in members for v, _ in case.lists[u]]
-    assert place[near].tolist() == start[ends].tolist()
+    assert place[ids].tolist() == start[ends].tolist()
     assert weight.tolist() == [w for u in members for _, w in case.lists[u]]
 
-    window, share = int(rng.integers(1, 5)), int(rng.choice([0, 400, 1024]))
-    heat, state = float(rng.choice([0, 0.5, 4, 64])), int(rng.integers(1, 1 << 62))
-    movers = np.flatnonzero(degree).astype(np.int32)
-    found = sparse_annealing._anneal_sparse(
-        indptr, near, weight, mass[members], np.array(pulls[0]), np.array(pulls[1]), place, at,
-        movers, box, window, share, heat, 60, np.array([state], np.uint64),
-    )  # fmt: skip
+    window, near = int(rng.integers(1, 5)), int(rng.choice([0, 400, 1024]))
+    temperature = float(rng.choice([0, 0.5, 4, 64]))
+    local = sparse_annealing.Local(indptr, ids, weight, place, at)
+    background = Background(mass[members], np.array(costs[0]), np.array(costs[1]))
+    some = Proposals(window, near, temperature, 60)
+    found = sparse_annealing._anneal_sparse(local, background, tile, some)
     expected = naive.anneal_sparse(
-        case.lists, mass.tolist(), pulls, x, y, members[movers].tolist(), box.tolist(), window,
-        share, heat, 60, state,
+        case.lists, mass.tolist(), costs, x, y, members[movers].tolist(), box.tolist(), window,
+        near, temperature, 60, state,
     )  # fmt: skip
     assert found == expected
     assert place[: members.size].tolist() == [[x[u], y[u]] for u in members]
@@ -77,8 +83,8 @@ def test_both_ways_of_annealing_are_taken(monkeypatch: pytest.MonkeyPatch) -> No
     for limit in (0, 1000):
         monkeypatch.setattr(annealing, "SPARSE", limit)
         case = Placed(5)
-        traffic = annealing.Traffic(*case.csr, np.zeros(case.n))
-        schedule = annealing.Schedule(work=2e5, rounds=4)
+        traffic = Traffic(*case.csr, np.zeros(case.n))
+        schedule = Schedule(work=2e5, rounds=4)
         before = hop_cost(case.groups, case.x, case.y)
         annealing.anneal(traffic, case.x, case.y, case.shape, schedule, np.random.default_rng(0))
         costs.append(hop_cost(case.groups, case.x, case.y))
@@ -146,13 +152,13 @@ def test_annealing_of_classes(seed: int) -> None:
     assert cost == naive.class_cost(weight, pairs, at.tolist())
     number = np.full((height, width), -1, np.int64)
     number[cells[:, 1], cells[:, 0]] = np.arange(at.size)
-    window, heat = int(rng.integers(1, 5)), float(rng.choice([0, 20, 500]))
+    window, temperature = int(rng.integers(1, 5)), float(rng.choice([0, 20, 500]))
     state = int(rng.integers(1, 1 << 62))
     twin = at.tolist()
-    expected = naive.anneal_classes(weight, pairs, twin, window, heat, 60, state)
+    expected = naive.anneal_classes(weight, pairs, twin, window, temperature, 60, state)
     made = class_annealing._anneal_classes(
-        held.indptr, held.ids, weights, cells, number, at, table, window, heat, 60,
-        np.array([state], np.uint64),
+        held.indptr, held.ids, weights, cells, number, at, table,
+        Proposals(window, 0, temperature, 60), np.array([state], np.uint64),
     )  # fmt: skip
     assert made == expected
     assert at.tolist() == twin

@@ -19,7 +19,8 @@ from mapper.placement import (
     traffic,
 )
 from mapper.placement.annealing import dense as annealing
-from mapper.placement.annealing.dense import Schedule, anneal
+from mapper.placement.annealing.dense import anneal
+from mapper.placement.annealing.schedule import Proposals, Schedule, Tile
 from mapper.placement.clock import Clock
 from mapper.placement.force import hop_cost
 from mapper.placement.portfolio import place
@@ -73,32 +74,34 @@ def test_annealing_of_a_box(seed: int) -> None:
         return
     x, y = case.lists_xy()
     mass = rng.integers(0, 9, case.n) / 4
-    pulls = naive.pull(mass.tolist(), x, width), naive.pull(mass.tolist(), y, height)
+    columns = naive.background_cost(mass.tolist(), x, width)
+    costs = columns, naive.background_cost(mass.tolist(), y, height)
     for axis, position in enumerate((case.x, case.y)):
         length = case.shape[1 - axis]
-        assert annealing.pull(mass, position, length).tolist() == pulls[axis]
+        assert traffic.background_cost(mass, position, length).tolist() == costs[axis]
 
     start = np.column_stack([case.x, case.y])
     spot = start.copy()
     at = np.full(case.shape, -1, np.int32)
     at[case.y, case.x] = np.arange(case.n)
     table = np.full((case.n, width + height), -77, np.float32)
-    annealing._tabulate(*case.csr, start, members, box, table, np.empty(max(case.shape)))
+    state = int(rng.integers(1, 1 << 62))
+    links = traffic.Traffic(*case.csr, mass)
+    tile = Tile(box, members, movers, np.array([state], np.uint64))
+    annealing._tabulate(links, start, tile, table, np.empty(max(case.shape)))
     used = right - left + bottom - top
     for u in range(case.n):
         row = naive.table_row(case.lists, x, y, u, box.tolist()) if inside[u] else [-77] * used
         assert table[u, :used].tolist() == row
 
     window, near = int(rng.integers(1, 5)), int(rng.choice([0, 400, 1024]))
-    heat = float(rng.choice([0, 0.5, 4, 64]))
-    state = int(rng.integers(1, 1 << 62))
-    found = annealing._anneal(
-        *case.csr, mass, np.array(pulls[0]), np.array(pulls[1]), start, spot, at, movers, box,
-        table, window, near, heat, 60, np.array([state], np.uint64),
-    )  # fmt: skip
+    temperature = float(rng.choice([0, 0.5, 4, 64]))
+    background = traffic.Background(mass, np.array(costs[0]), np.array(costs[1]))
+    some = Proposals(window, near, temperature, 60)
+    found = annealing._anneal(links, background, start, spot, at, table, tile, some)
     expected = naive.anneal(
-        case.lists, mass.tolist(), pulls, case.lists_xy(), x, y, movers.tolist(), box.tolist(),
-        window, near, heat, 60, state,
+        case.lists, mass.tolist(), costs, case.lists_xy(), x, y, movers.tolist(), box.tolist(),
+        window, near, temperature, 60, state,
     )  # fmt: skip
     assert found == expected
     assert (spot[:, 0].tolist(), spot[:, 1].tolist()) == (x, y)

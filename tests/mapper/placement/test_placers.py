@@ -13,7 +13,8 @@ from mapper.graph.csr import Subgraph
 from mapper.placement import multilevel, portfolio
 from mapper.placement import placer as interface
 from mapper.placement.annealing.classes import ClassPlacer
-from mapper.placement.annealing.dense import AnnealingPlacer, Schedule
+from mapper.placement.annealing.dense import AnnealingPlacer
+from mapper.placement.annealing.schedule import Schedule
 from mapper.placement.clock import Clock
 from mapper.placement.curves import CurvePlacer
 from mapper.placement.force import hop_cost, refine_by_forces
