@@ -65,17 +65,17 @@ def combine_capacity(
         share = _share(demands, limits, sharing, r, capacity)
         totals.append(int(share.sum()))
         np.maximum(largest, share, out=largest)
-    room = int(ENOUGH * cores * capacity)
-    if largest.sum() <= room or max(totals) == 0:
+    available = int(ENOUGH * cores * capacity)
+    if largest.sum() <= available or max(totals) == 0:
         return CombinedCapacity(largest, capacity)
-    # As much of the largest share as the chip has room for, and of the mean as must be.
+    # As much of the largest share as the chip has capacity for, and of the mean as must be.
     tight = (np.array(totals) / max(totals)) ** SHARP
     tight /= tight.sum()
     mean = np.zeros(largest.size)
     for r, part in zip(on, tight, strict=True):
         mean += part * _share(demands, limits, sharing, r, capacity)
     spare = float(largest.sum() - mean.sum())
-    blend = min(1.0, (float(largest.sum()) - room) / spare) if spare > 0 else 0.0
+    blend = min(1.0, (float(largest.sum()) - available) / spare) if spare > 0 else 0.0
     return CombinedCapacity(
         ((1 - blend) * largest + blend * mean).astype(np.int64), capacity, exact=False
     )
