@@ -42,7 +42,7 @@ class Mapped:
     """A network whose vertices have cores, or those of the coarsest of its levels.
 
     core : ndarray[int32], shape (vertices of that,), core id; mesh : with what each core may hold
-    on_levels : the mapping is made on these levels, anew if that is better than to refine it
+    on_levels : the mapping is made on these levels, again if that is better than to refine it
     """
 
     levels: Levels

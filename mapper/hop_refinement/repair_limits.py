@@ -1,7 +1,7 @@
 """Refinement by hops between all limits of a core, with pinned items where they belong.
 
 The moves keep to the one capacity that stands for all limits, which is exact for limits that
-add up. Axons are counted after them: exchanges put right what came above a limit, and if they
+add up. Axons are counted after them: exchanges repair what came above a limit, and if they
 cannot, or cost what was gained, the mapping stays as it was placed.
 """
 

@@ -1,9 +1,9 @@
-"""Partition of a hypergraph in memory by connectivity: multilevel, V-cycles, pairs cut anew.
+"""Partition of a hypergraph in memory by connectivity: multilevel, V-cycles, pairs cut again.
 
 Coarsening to some vertices for each part, recursive bisection there, and k-way FM on every level on
 the way back (Karypis and Kumar, "Multilevel k-way hypergraph partitioning", VLSI Design 11, 2000).
 A V-cycle coarsens again, inside parts only, and refines on the way back. At the end pairs of parts
-are bisected anew, which gains what moves of single vertices do not find.
+are bisected again, which gains what moves of single vertices do not find.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ COARSEST = 100  # vertices for each part at which bisections start
 HEAVIEST = 1.5  # a cluster is at most this times the mean vertex of the coarsest level
 TURN = 10  # rounds of pairs between two refinements
 LAST_PASS = 4  # looks at all pins, when those alike have been kept together before
-REBISECTION = 10  # looks at all pins of a round in which pairs are bisected anew, about
+REBISECTION = 10  # looks at all pins of a round in which pairs are bisected again, about
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,9 +32,9 @@ class PartitionEffort:
     """How hard a partition is worked on.
 
     bisection : of the coarsest level; search : of k-way FM on every level
-    cycles : V-cycles after the first way down and up
-    recuts : rounds in which pairs of parts are bisected anew, fewer if the budget of the search
-        is not enough for as many
+    v_cycles : V-cycles after the first way down and up
+    rebisections : rounds in which pairs of parts are bisected again, fewer if the budget of the
+        search is not enough for as many
     """
 
     bisection: Effort

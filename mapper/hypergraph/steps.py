@@ -34,7 +34,7 @@ class NetTask:
     """Nets and what their vertices are to be cut into.
 
     graph : the same network; capacity : of a core; cores : that the chip has
-    strict : parts above the capacity are an error; else they are put right elsewhere
+    strict : parts above the capacity are an error; else they are repaired elsewhere
     """
 
     nets: Hypergraph

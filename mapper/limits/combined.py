@@ -6,7 +6,7 @@ that is found by trial (`mapper.limits.axons`): a share of axons is fan-in times
 over the limit. The size of a vertex is the largest of its shares, so that parts within the
 capacity are within all limits that add up. Where that asks for more than the chip has, since
 some vertices are large in one limit and others in another, it gives way to a mean of the shares,
-and what is then above a limit is put right by exchanges (`mapper.limits.enforce`).
+and what is then above a limit is repaired by exchanges (`mapper.limits.enforce`).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from storage.graph import Block, Csr, Graph
 
 FINEST = 1 << 30  # units of a core, when several limits are combined into one
 ENOUGH = 0.97  # of the chip that combined sizes may fill
-SHARP = 8.0  # the tighter of two limits has this power of its weight in the mean
+SHARP = 8.0  # the tighter of two limits has this power of its weight on average
 
 
 @dataclass(frozen=True, slots=True)

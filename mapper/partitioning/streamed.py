@@ -47,7 +47,7 @@ class Task:
     """A graph and what it is to be cut into.
 
     capacity : of a core; cores : that the chip has
-    strict : parts above the capacity are an error; else they are put right elsewhere
+    strict : parts above the capacity are an error; else they are repaired elsewhere
     """
 
     graph: Graph
