@@ -7,38 +7,38 @@ from numba import njit
 
 
 @njit(cache=True, nogil=True)
-def sum_by_part(row, weights, part, affinity, touched):
+def sum_by_part(row, weights, part, affinity, connected):
     """Add up the weights of a row by the part of the other ends; returns how many parts there are.
 
-    affinity : per part, zero on entry; touched : gets the parts, in the order of the row
+    affinity : per part, zero on entry; connected : gets the parts, in the order of the row
     """
     count = 0
     for e in range(row.size):
         k = np.uint32(part[np.uint32(row[e])])
         before = affinity[k]
         if before == 0 and weights[e] > 0:
-            touched[count] = k
+            connected[count] = k
             count += 1
         affinity[k] = before + weights[e]
     return count
 
 
 @njit(cache=True, nogil=True)
-def favourites(chunk, part, affinity, touched, favourite, strength):
+def favourites(chunk, part, affinity, connected, favourite, strength):
     """For each vertex of a chunk the other part that it is connected to most, or -1.
 
-    affinity : scratch per part, zero on entry and exit; touched : scratch per part
+    affinity : scratch per part, zero on entry and exit; connected : scratch per part
     favourite, strength : shape (vertices of the chunk,), filled
     """
     first, indptr, ids, weights = chunk
     for i in range(indptr.size - 1):
         low, high = indptr[i], indptr[i + 1]
-        count = sum_by_part(ids[low:high], weights[low:high], part, affinity, touched)
+        count = sum_by_part(ids[low:high], weights[low:high], part, affinity, connected)
         affinity[part[first + i]] = 0
         favourite[i] = -1
         strength[i] = 0
         for t in range(count):
-            k = touched[t]
+            k = connected[t]
             if affinity[k] > strength[i]:
                 favourite[i] = k
                 strength[i] = affinity[k]

@@ -19,15 +19,15 @@ from mapper.runtime.threads import ThreadTeam, WorkspacePool
 
 
 @njit(cache=True, nogil=True)
-def _sum_by_group(chunk, order, part, threshold, pull, touched, keys, sums):
+def _sum_by_group(chunk, order, part, threshold, affinity, connected, keys, sums):
     """Traffic from the groups of a chunk's vertices to other groups, by (group, group).
 
     order : vertices of the chunk sorted by group; threshold : of the sample, 1 for all
-    pull : scratch per group, zero on entry and exit
+    affinity : scratch per group, zero on entry and exit
     Returns how many sums there are; keys = group * groups + group, increasing.
     """
     first, indptr, ids, weights = chunk
-    groups = pull.size
+    groups = affinity.size
     found = 0
     at = 0
     while at < order.size:
@@ -40,17 +40,17 @@ def _sum_by_group(chunk, order, part, threshold, pull, touched, keys, sums):
                 w = np.int64(weights[e])
                 if k == np.uint32(own) or not _kept(first + v, ids[e], w, threshold, 0):
                     continue
-                if pull[k] == 0 and w > 0:
-                    touched[count] = k
+                if affinity[k] == 0 and w > 0:
+                    connected[count] = k
                     count += 1
-                pull[k] += max(w, threshold) if w > 0 else 0
+                affinity[k] += max(w, threshold) if w > 0 else 0
             at += 1
-        touched[:count].sort()
+        connected[:count].sort()
         for t in range(count):
-            k = np.uint32(touched[t])
+            k = np.uint32(connected[t])
             keys[found] = own * groups + k
-            sums[found] = pull[k]
-            pull[k] = 0
+            sums[found] = affinity[k]
+            affinity[k] = 0
             found += 1
     return found
 
@@ -152,8 +152,8 @@ def _by_pairs(
         entries = int(chunk.indptr[-1] - chunk.indptr[0])
         order = np.argsort(part[chunk.first : chunk.first + chunk.vertices], kind="stable")
         keys, sums = np.empty(entries, np.int64), np.empty(entries, np.int64)
-        with workspaces.borrow() as (pull, touched):
-            found = _sum_by_group(chunk, order, part, threshold, pull, touched, keys, sums)
+        with workspaces.borrow() as (affinity, connected):
+            found = _sum_by_group(chunk, order, part, threshold, affinity, connected, keys, sums)
         pairs.add(keys[:found], sums[:found])
         return entries
 

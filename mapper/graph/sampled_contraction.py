@@ -82,10 +82,10 @@ def _write(chunk, cluster, threshold, seed, offset, out_ids, out_weights):
 
 
 @njit(cache=True, nogil=True)
-def _add_up(low, high, start, ids, weights, pull, touched, used):
+def _add_up(low, high, start, ids, weights, affinity, connected, used):
     """Add up parallel connections in the rows low .. high-1, in place; `used` gets their lengths.
 
-    pull : scratch per cluster, zero on entry and exit. Returns the largest sum of a row.
+    affinity : scratch per cluster, zero on entry and exit. Returns the largest sum of a row.
     """
     largest = np.int64(0)
     for c in range(low, high):
@@ -93,16 +93,16 @@ def _add_up(low, high, start, ids, weights, pull, touched, used):
         total = np.int64(0)
         for e in range(start[c], start[c + 1]):
             d = np.uint32(ids[e])
-            if pull[d] == 0:
-                touched[count] = d
+            if affinity[d] == 0:
+                connected[count] = d
                 count += 1
-            pull[d] += weights[e]
+            affinity[d] += weights[e]
             total += weights[e]
         for t in range(count):
-            d = np.uint32(touched[t])
+            d = np.uint32(connected[t])
             ids[start[c] + t] = d
-            weights[start[c] + t] = min(pull[d], 2**31 - 1)
-            pull[d] = 0
+            weights[start[c] + t] = min(affinity[d], 2**31 - 1)
+            affinity[d] = 0
         used[c] = count
         largest = max(largest, total)
     return largest
@@ -224,8 +224,8 @@ def _finish(
     workspaces = WorkspacePool(lambda: (np.zeros(count, np.int64), np.empty(count, np.int32)))
 
     def add_up(bounds: tuple[int, int]) -> int:
-        with workspaces.borrow() as (pull, touched):
-            return int(_add_up(*bounds, start, ids, weights, pull, touched, used))
+        with workspaces.borrow() as (affinity, connected):
+            return int(_add_up(*bounds, start, ids, weights, affinity, connected, used))
 
     cuts = np.searchsorted(start, np.linspace(0, start[-1], 65)[1:-1])
     ends = np.unique(np.concatenate([[0], np.minimum(cuts, count), [count]])).tolist()

@@ -1,11 +1,11 @@
-"""Annealing of a mapping: single vertices move, or change places, within the room of the cores.
+"""Annealing of a mapping: single vertices move, or change places, within the capacity of the cores.
 
-Simulated annealing (Kirkpatrick, Gelatt and Vecchi, Science 220, 1983) from a good start, so at low
-heat. A vertex tries the core of one of its neighbours or a core next to its own; where that is full
-it offers to change places with a random vertex there. Prices are sums over connections, which beats
-tables of them for graphs of few connections. On the coarse levels of a V-cycle this moves whole
-clusters, and finds what exchanges between pairs of cores cannot: on twelve pairs of graph and mesh
-three cycles save 4.5 % of the hops.
+Simulated annealing (Kirkpatrick, Gelatt and Vecchi, Science 220, 1983) from a good start, so at a
+low temperature. A vertex tries the core of one of its neighbours or a core next to its own; where
+that is full it offers to change places with a random vertex there. Costs are sums over connections,
+which beats tables of them for graphs of few connections. On the coarse levels of a V-cycle this
+moves whole clusters, and finds what exchanges between pairs of cores cannot: on twelve pairs of
+graph and mesh three cycles save 4.5 % of the hops.
 """
 
 from __future__ import annotations
@@ -51,15 +51,16 @@ class Lists(NamedTuple):
 
 
 @njit(cache=True, nogil=True)
-def _anneal_vertices(rows, sizes, core, grid, load, lists, proposals, heat, state):
+def _anneal_vertices(rows, sizes, core, grid, block_weights, lists, proposals, temperature, state):
     """Propose moves at one temperature; returns how many were made, and the change of the hops.
 
     rows : of all vertices
-    core, load, lists : cores of the vertices, what the cores hold, and their vertices; changed
-    heat : temperature, in hops; 0 accepts no loss
+    core, block_weights, lists : cores of the vertices, what the cores hold, and their vertices;
+    changed
+    temperature : in hops; 0 accepts no loss
     """
     _, indptr, ids, weights = rows
-    column, row, room, width, height, most = grid
+    column, row, capacities, width, height, most = grid
     members, count, place = lists
     made = 0
     total = np.int64(0)
@@ -78,12 +79,12 @@ def _anneal_vertices(rows, sizes, core, grid, load, lists, proposals, heat, stat
             if x < 0 or y < 0 or x >= width or y >= height:
                 continue
             b = y * width + x
-        if a == b or room[b] == 0:
+        if a == b or capacities[b] == 0:
             continue
         low, high = indptr[v], indptr[v + 1]
         change = _change(ids[low:high], weights[low:high], a, b, core, column, row, most)
-        if load[b] + sizes[v] <= room[b] and count[b] < members.shape[1]:
-            if not accepted(change, heat, state):
+        if block_weights[b] + sizes[v] <= capacities[b] and count[b] < members.shape[1]:
+            if not accepted(change, temperature, state):
                 continue
             last = members[a, count[a] - 1]
             members[a, place[v]] = last
@@ -93,27 +94,27 @@ def _anneal_vertices(rows, sizes, core, grid, load, lists, proposals, heat, stat
             place[v] = count[b]
             count[b] += 1
             core[v] = b
-            load[a] -= sizes[v]
-            load[b] += sizes[v]
+            block_weights[a] -= sizes[v]
+            block_weights[b] += sizes[v]
         else:
             if count[b] == 0:
                 continue
             u = members[b, next_random(state) % count[b]]
             more = sizes[v] - sizes[u]
-            if load[b] + more > room[b] or load[a] - more > room[a]:
+            if block_weights[b] + more > capacities[b] or block_weights[a] - more > capacities[a]:
                 continue
-            core[v] = b  # so that a connection between the two is priced right
+            core[v] = b  # so that a connection between the two is counted right
             low, high = indptr[u], indptr[u + 1]
             change += _change(ids[low:high], weights[low:high], b, a, core, column, row, most)
-            if not accepted(change, heat, state):
+            if not accepted(change, temperature, state):
                 core[v] = a
                 continue
             core[u] = a
             members[a, place[v]] = u
             members[b, place[u]] = v
             place[v], place[u] = place[u], place[v]
-            load[a] -= more
-            load[b] += more
+            block_weights[a] -= more
+            block_weights[b] += more
         made += 1
         total += change
     return made, total
@@ -154,13 +155,13 @@ def anneal_mapping(
     fixed : ndarray[bool], shape (vertices,), those that stay where they are, of size 0
     stop : is looked at now and then
 
-    No core that is within its room is filled beyond it.
+    No core that is within its capacity is filled beyond it.
     """
-    n, cores = rows.vertices, mesh.room.size
+    n, cores = rows.vertices, mesh.capacities.size
     if rows.entries == 0 or cooling.proposals <= 0:
         return core.copy()
     core = core.copy()
-    load = np.bincount(core, weights=rows.sizes, minlength=cores).astype(np.int64)
+    block_weights = np.bincount(core, weights=rows.sizes, minlength=cores).astype(np.int64)
     order = np.argsort(core, kind="stable")
     if fixed is not None:
         order = order[~fixed[order]]
@@ -174,10 +175,10 @@ def anneal_mapping(
     state = np.random.default_rng([seed, n]).integers(1, 1 << 62, 1).astype(np.uint64)
     each = cooling.count(n)
     best, best_core, now = 0, core.copy(), 0
-    for heat in strength * np.geomspace(cooling.start, cooling.end, cooling.steps):
+    for temperature in strength * np.geomspace(cooling.start, cooling.end, cooling.steps):
         for some in slices(each, stop):
             _, change = _anneal_vertices(
-                rows.whole, rows.sizes, core, grid, load, lists, some, heat, state
+                rows.whole, rows.sizes, core, grid, block_weights, lists, some, temperature, state
             )
             now += int(change)
         if now < best:

@@ -60,15 +60,15 @@ def batches(
     ids, weights = np.empty(0, np.int32), np.empty(0, np.int32)
     at = 0
     while at < cores:
-        held = np.cumsum(needs[order[at:]])
-        count = max(1, int(np.searchsorted(held, longest, side="right")))
+        total_bytes = np.cumsum(needs[order[at:]])
+        count = max(1, int(np.searchsorted(total_bytes, longest, side="right")))
         wanted = np.zeros(cores, np.bool_)
         wanted[order[at : at + count]] = True
         at += count
         mine = wanted[core]
         lengths = np.where(mine, degree, 0)
         offset = np.cumsum(lengths, dtype=np.int64) - lengths
-        total = int(held[count - 1])
+        total = int(total_bytes[count - 1])
         if total == 0:
             continue
         if ids.size < total:

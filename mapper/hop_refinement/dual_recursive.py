@@ -105,12 +105,12 @@ class _Region:
 def place_by_dual_recursive_bipartitioning(
     rows: HeldRows, mesh: Mesh, seed: int
 ) -> NDArray[np.int32]:
-    """The core of every vertex; cores may be filled a little beyond their room.
+    """The core of every vertex; cores may be filled a little beyond their capacity.
 
-    mesh : cores that may be used all have the same room
+    mesh : cores that may be used all have the same capacity
     """
-    capacity = int(mesh.room.max())
-    usable = np.flatnonzero(mesh.room)
+    capacity = int(mesh.capacities.max())
+    usable = np.flatnonzero(mesh.capacities)
     state = np.random.default_rng([seed, rows.vertices]).integers(1, 1 << 62, 1).astype(np.uint64)
     region = np.zeros(rows.vertices, np.int32)
     local = np.empty(rows.vertices, np.int32)

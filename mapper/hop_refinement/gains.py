@@ -59,16 +59,16 @@ class Axes(NamedTuple):
 
 
 @njit(cache=True, nogil=True)
-def _best_hops(chunk, core, sizes, grid, load, axes, table):
+def _best_hops(chunk, core, sizes, grid, block_weights, axes, table):
     """Vertices of a chunk that have a better core; see `mapper.partitioning.kway_refinement.Moves`.
 
     table : filled, as in `Moves`
 
-    The best core with room is taken, or the best of all if it is much better. Returns how many
+    The best core with slack is taken, or the best of all if it is much better. Returns how many
     there are, the hops that all vertices pay now, and what they would if all were a hop away.
     """
     first, indptr, ids, weights = chunk
-    column, row, room, width, _, _ = grid
+    column, row, capacities, width, _, _ = grid
     in_column, gain_x = axes.in_column, axes.gain_x
     in_row, gain_y = axes.in_row, axes.gain_y
     vertices, target, gain, heaviest = table[0], table[1], table[2], table[3]
@@ -103,24 +103,24 @@ def _best_hops(chunk, core, sizes, grid, load, axes, table):
             in_row[row[c]] = 0
         if x1 == x0 and y1 == y0:
             continue
-        with_room = -1
+        with_slack = -1
         best = -1
-        gain_with_room = np.int64(0)
+        gain_with_slack = np.int64(0)
         best_gain = np.int64(0)
         for y in range(min(y0, y1), max(y0, y1) + 1):
             for x in range(min(x0, x1), max(x0, x1) + 1):
                 c = y * width + x
                 g = gain_x[x] + gain_y[y]
-                if room[c] == 0 or c == core[v]:
+                if capacities[c] == 0 or c == core[v]:
                     continue
                 if g > best_gain:
                     best, best_gain = c, g
-                if g > gain_with_room and load[c] + sizes[v] <= room[c]:
-                    with_room, gain_with_room = c, g
+                if g > gain_with_slack and block_weights[c] + sizes[v] <= capacities[c]:
+                    with_slack, gain_with_slack = c, g
         if best < 0:
             continue
-        if with_room >= 0 and MUCH_BETTER * gain_with_room >= best_gain:
-            best, best_gain = with_room, gain_with_room
+        if with_slack >= 0 and MUCH_BETTER * gain_with_slack >= best_gain:
+            best, best_gain = with_slack, gain_with_slack
         vertices[found] = v
         target[found] = best
         gain[found] = min(best_gain, LARGEST)
@@ -147,11 +147,13 @@ class SeekHops(Seeker):
         self._sizes, self._fixed, self._grid = sizes, fixed, mesh.grid
         self._workspaces = WorkspacePool(lambda: Axes(*(np.zeros(n, np.int64) for n in lengths)))
 
-    def seek(self, chunk: Chunk, part: NDArray[np.int32], load: NDArray[np.int64]) -> Moves:
+    def seek(
+        self, chunk: Chunk, part: NDArray[np.int32], block_weights: NDArray[np.int64]
+    ) -> Moves:
         table = np.empty((4, chunk.vertices), np.int32)
         with self._workspaces.borrow() as axes:
             found, paid, everything = _best_hops(
-                chunk, part, self._sizes, self._grid, load, axes, table
+                chunk, part, self._sizes, self._grid, block_weights, axes, table
             )
         moves = table[:, :found]
         if self._fixed is not None:

@@ -12,7 +12,7 @@ from mapper.runtime.threads import ThreadTeam
 
 
 @njit(cache=True, nogil=True)
-def _price(chunk, core, grid):
+def _hop_cost(chunk, core, grid):
     """Hops of the connections of a chunk, as every vertex sees them."""
     first, indptr, ids, weights = chunk
     column, row, _, _, _, most = grid
@@ -25,7 +25,7 @@ def _price(chunk, core, grid):
     return total
 
 
-def price(rows: Rows, core: NDArray[np.int32], mesh: Mesh, team: ThreadTeam) -> int:
+def hop_cost(rows: Rows, core: NDArray[np.int32], mesh: Mesh, team: ThreadTeam) -> int:
     """Hops of all connections, each counted at both of its ends.
 
     core : ndarray[int32], shape (vertices,); on a flat mesh the hops are the cut
@@ -33,6 +33,6 @@ def price(rows: Rows, core: NDArray[np.int32], mesh: Mesh, team: ThreadTeam) -> 
     grid = mesh.grid
 
     def look(index: int) -> int:
-        return int(_price(rows.read(index), core, grid))
+        return int(_hop_cost(rows.read(index), core, grid))
 
     return sum(team.stream(look, range(rows.chunks)))

@@ -30,7 +30,7 @@ class Grid(NamedTuple):
 
     column: Int32
     row: Int32
-    room: Int64
+    capacities: Int64
     width: int
     height: int
     most: int
@@ -45,13 +45,13 @@ class Mesh:
 
     width: int
     height: int
-    room: Int64
+    capacities: Int64
     most: int = HOPS
 
     @classmethod
-    def flat(cls, room: Int64) -> Mesh:
+    def flat(cls, capacities: Int64) -> Mesh:
         """Cores without places, or parts, whose hops are the cut."""
-        return cls(room.size, 1, room, CUT)
+        return cls(capacities.size, 1, capacities, CUT)
 
     @property
     def column(self) -> Int32:
@@ -63,7 +63,7 @@ class Mesh:
 
     @property
     def grid(self) -> Grid:
-        return Grid(self.column, self.row, self.room, self.width, self.height, self.most)
+        return Grid(self.column, self.row, self.capacities, self.width, self.height, self.most)
 
     def pairs(self, steps: tuple[tuple[int, int], ...]) -> Iterator[Int64]:
         """Sets of pairs of cores, each of shape (pairs, 2); those of a set share none.
@@ -75,8 +75,8 @@ class Mesh:
         for dx, dy in steps:
             x, y = column + dx, row + dy
             there = (x >= 0) & (x < self.width) & (y < self.height)
-            there[there] &= self.room[(y * self.width + x)[there]] > 0
-            there &= self.room > 0
+            there[there] &= self.capacities[(y * self.width + x)[there]] > 0
+            there &= self.capacities > 0
             turn = column // dx if dy == 0 else row // dy  # every second one begins a pair
             for odd in (0, 1):
                 first = cores[there & (turn % 2 == odd)]

@@ -20,7 +20,7 @@ from mapper.hop_refinement.annealing import Cooling, anneal_mapping
 from mapper.hop_refinement.batches import batches, pairwise_fm_batches
 from mapper.hop_refinement.dual_recursive import place_by_dual_recursive_bipartitioning
 from mapper.hop_refinement.gains import SeekHops
-from mapper.hop_refinement.hop_cost import price
+from mapper.hop_refinement.hop_cost import hop_cost
 from mapper.hop_refinement.mesh import CUT, Mesh
 from mapper.hop_refinement.partners import pairs_of
 from mapper.partitioning.kway_refinement import SeekCut, Seeker, refine_round
@@ -139,9 +139,13 @@ def first_parts(
 
 
 def objective_key(rows: Rows, core: Int32, mesh: Mesh, team: ThreadTeam) -> tuple[int, int]:
-    """What cores hold beyond their room, and the hops: the smaller the better."""
-    load = np.bincount(core, weights=rows.sizes, minlength=mesh.room.size).astype(np.int64)
-    return int(np.maximum(load - mesh.room, 0).sum()), price(rows, core, mesh, team)
+    """What cores hold beyond their capacity, and the hops: the smaller the better."""
+    block_weights = np.bincount(core, weights=rows.sizes, minlength=mesh.capacities.size).astype(
+        np.int64
+    )
+    return int(np.maximum(block_weights - mesh.capacities, 0).sum()), hop_cost(
+        rows, core, mesh, team
+    )
 
 
 def pairwise_fm(
@@ -175,7 +179,7 @@ def pairwise_fm(
 
 def _seeker(rows: Rows, mesh: Mesh, fixed: NDArray[np.bool_] | None) -> Seeker:
     if mesh.most == CUT:  # parts without places: nothing is fixed yet
-        return SeekCut(mesh.room.size)
+        return SeekCut(mesh.capacities.size)
     return SeekHops(mesh, rows.sizes, fixed)
 
 
@@ -216,8 +220,8 @@ def _refined(
     for start in starts:
         for index in range(PASSES):
             refine_round(
-                rows, start, mesh.room, np.zeros_like(mesh.room), seed + depth, index, team,
-                seeker=_seeker(rows, mesh, fixed),
+                rows, start, mesh.capacities, np.zeros_like(mesh.capacities), seed + depth, index,
+                team, seeker=_seeker(rows, mesh, fixed),
             )  # fmt: skip
     core = min(starts, key=lambda one: objective_key(rows, one, mesh, team))
     pairwise_fm(rows, core, mesh, effort.rounds, effort.gathered, seed + 100 * depth, team, fixed)

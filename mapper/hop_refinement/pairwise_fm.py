@@ -116,7 +116,9 @@ def _exchange(pairs, by_core, batch, sizes, core, grid, passes, side, side_start
         mine = side[side_start[p] : side_start[p] + n]
         for i in range(n):
             mine[i] = 0 if i < of_a else 1
-        won += two_way_fm(graph, grid.room[a], grid.room[b], passes, mine, new_queues(n))
+        won += two_way_fm(
+            graph, grid.capacities[a], grid.capacities[b], passes, mine, new_queues(n)
+        )
     return won
 
 
@@ -150,7 +152,7 @@ def pairwise_fm_round(
     core : ndarray[int32], shape (vertices,), core id; sizes : of the vertices
     sets : of pairs of cores, those of a set share none
     fixed : ndarray[bool], shape (vertices,), those that stay where they are; what they take of
-        their cores is no part of the room
+        their cores is no part of the capacity
 
     Returns the moves, and the hops that they saved (about: pairs do not see each other's moves).
     """
@@ -163,8 +165,8 @@ def pairwise_fm_round(
         members = np.argsort(core, kind="stable")
         if fixed is not None:
             members = members[~fixed[members]]
-        start = np.zeros(mesh.room.size + 1, np.int64)
-        np.cumsum(np.bincount(core[members], minlength=mesh.room.size), out=start[1:])
+        start = np.zeros(mesh.capacities.size + 1, np.int64)
+        np.cumsum(np.bincount(core[members], minlength=mesh.capacities.size), out=start[1:])
         rank = np.full(core.size, -1, np.int32)
         rank[members] = np.arange(members.size) - np.repeat(start[:-1], np.diff(start))
         counts = np.diff(start)[pairs].sum(axis=1)

@@ -26,7 +26,7 @@ def pairs_of(
     corners : on a mesh, those across a corner too
     """
     if mesh.most == CUT:
-        return partners(rows, core, mesh.room.size, team)
+        return partners(rows, core, mesh.capacities.size, team)
     return list(mesh.pairs((*NEAR, *DIAGONAL) if corners else NEAR))
 
 
@@ -42,8 +42,8 @@ def partners(
     def look(index: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         chunk = rows.read(index)
         favourite, strength = np.empty((2, chunk.vertices), np.int64)
-        with workspaces.borrow() as (pull, touched):
-            favourites(chunk, part, pull, touched, favourite, strength)
+        with workspaces.borrow() as (affinity, connected):
+            favourites(chunk, part, affinity, connected, favourite, strength)
         own = part[chunk.first : chunk.first + chunk.vertices].astype(np.int64)
         low, high = np.minimum(own, favourite), np.maximum(own, favourite)
         return _added((low * parts + high)[favourite >= 0], strength[favourite >= 0])

@@ -18,7 +18,7 @@ from mapper.graph.rows import Rows
 from mapper.hop_refinement.annealing import Cooling
 from mapper.hop_refinement.batches import batches, pairwise_fm_batches
 from mapper.hop_refinement.gains import SeekHops
-from mapper.hop_refinement.hop_cost import price
+from mapper.hop_refinement.hop_cost import hop_cost
 from mapper.hop_refinement.mesh import CUT, Mesh
 from mapper.hop_refinement.multilevel import SETTLED, Effort, Levels, refine_levels
 from mapper.hop_refinement.partners import pairs_of
@@ -42,7 +42,7 @@ class Mapped:
     """A network whose vertices have cores, or those of the coarsest of its levels.
 
     core : ndarray[int32], shape (vertices of that,), core id; mesh : with what each core may hold
-    on_levels : the mapping is made on these levels, anew if that is better than to refine it
+    on_levels : the mapping is made on these levels, again if that is better than to refine it
     """
 
     levels: Levels
@@ -128,8 +128,8 @@ def refine_mapping(
         def move(core: NDArray[np.int32], index: int = index) -> tuple[NDArray[np.int32], int]:
             seeker = SeekHops(mesh, rows.sizes, fixed)
             found = refine_round(
-                rows, core, mesh.room, np.zeros_like(mesh.room), settings.seed_of(8), index, team,
-                monitor.advance, seeker,
+                rows, core, mesh.capacities, np.zeros_like(mesh.capacities), settings.seed_of(8),
+                index, team, monitor.advance, seeker,
             )  # fmt: skip
             mean = found.outside / max(1, found.everything)
             monitor.note(f"pass {index + 1}: {found.moves:,} moves, hops per spike were {mean:.3f}")
@@ -155,13 +155,13 @@ def refine_mapping(
         first = first or saved
         if saved * SETTLED <= first:
             break
-    before = price(rows, core, mesh, team) if v_cycles else 0
+    before = hop_cost(rows, core, mesh, team) if v_cycles else 0
     for index in range(v_cycles):
 
         def v_cycle(core: NDArray[np.int32], index: int = index) -> tuple[NDArray[np.int32], int]:
             seed = settings.seed_of(10 + index)
             found = refine_by_chains(rows, core, mesh, v_cycle_effort, seed, team, fixed)
-            return found, price(rows, found, mesh, team)
+            return found, hop_cost(rows, found, mesh, team)
 
         after = step(f"cycle {index}", v_cycle)
         gain = 1 - after / max(1, before)

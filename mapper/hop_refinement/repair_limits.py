@@ -1,7 +1,7 @@
 """Refinement by hops between all limits of a core, with pinned items where they belong.
 
 The moves keep to the one capacity that stands for all limits, which is exact for limits that
-add up. Axons are counted after them: exchanges put right what came above a limit, and if they
+add up. Axons are counted after them: exchanges repair what came above a limit, and if they
 cannot, or cost what was gained, the mapping stays as it was placed.
 """
 
@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mapper.graph.rows import Rows
-from mapper.hop_refinement.hop_cost import price
+from mapper.hop_refinement.hop_cost import hop_cost
 from mapper.hop_refinement.mesh import Mesh
 from mapper.hop_refinement.multilevel import Levels
 from mapper.hop_refinement.refine import Mapped, refine_mapping
@@ -41,10 +41,10 @@ def refine_and_repair(
     """
     settings, plan, _, monitor, team = context
     pinned = np.zeros(place.size, np.bool_) if constraints is None else constraints.core >= 0
-    # What never moves is not counted: neither its size, nor the room that it takes.
+    # What never moves is not counted: neither its size, nor the capacity that it takes.
     rows = rows.with_sizes(np.where(pinned, 0, combined.sizes))
-    room = room_of(job.chip.cores, place, combined, pinned)
-    mesh = Mesh(job.chip.width, job.chip.height, room)
+    capacities = capacities_beside_pins(job.chip.cores, place, combined, pinned)
+    mesh = Mesh(job.chip.width, job.chip.height, capacities)
     levels = Levels([rows], [], pinned if pinned.any() else None)
     exact = combined.exact and not job.axon_limited
     limits, weight = job.load.limits, weight_of_excess(job.load.limits)
@@ -77,7 +77,7 @@ def refine_and_repair(
     if excess(use.table, limits, weight).any():
         monitor.note("they cannot be put right: no refinement by hops")
         return place
-    before, after = (price(rows, core, mesh, team) for core in (place, found))
+    before, after = (hop_cost(rows, core, mesh, team) for core in (place, found))
     monitor.note(f"{before:,} hops before, {after:,} within the limits")
     return found if after < before else place
 
@@ -94,14 +94,14 @@ def unless_over_limits(
     return place if over else found
 
 
-def room_of(
+def capacities_beside_pins(
     cores: int, place: NDArray[np.int32], combined: CombinedCapacity, pinned: NDArray[np.bool_]
 ) -> NDArray[np.int64]:
     """What each core may hold beside its pinned items, 0 for those that are not in use.
 
     A core that was brought within its limits by exchanges may hold more than the combined capacity.
     """
-    held = np.zeros((2, cores), np.int64)
-    np.add.at(held, (pinned.astype(np.int64), place), combined.sizes)
-    free = np.maximum(combined.capacity - held[1], held[0])
+    block_weights = np.zeros((2, cores), np.int64)
+    np.add.at(block_weights, (pinned.astype(np.int64), place), combined.sizes)
+    free = np.maximum(combined.capacity - block_weights[1], block_weights[0])
     return np.where(np.bincount(place, minlength=cores) > 0, free, 0)

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from mapper.graph.csr import Chunk
 from mapper.graph.rows import HeldRows, Rows
 from mapper.graph.sampled_contraction import contract_sampled, sampling_threshold
-from mapper.hop_refinement.hop_cost import price
+from mapper.hop_refinement.hop_cost import hop_cost
 from mapper.hop_refinement.mesh import Mesh
 from mapper.hop_refinement.multilevel import Effort, Levels, uncoarsen
 from mapper.partitioning.label_propagation import cluster_vertices
@@ -108,7 +108,7 @@ def refine_by_v_cycle(
     fixed : ndarray[bool], shape (vertices,), those that stay where they are, of size 0
     """
     levels = Levels([rows], [], fixed)
-    used = np.count_nonzero(mesh.room)
+    used = np.count_nonzero(mesh.capacities)
     while levels.coarsest.vertices > COARSEST * used:
         finer, depth = levels.coarsest, len(levels.graphs)
         still = levels.fixed_at(depth - 1)
@@ -142,4 +142,4 @@ def refine_by_chains(
         found = team.map(run, range(effort.chains))
     else:
         found = [refine_by_v_cycle(rows, core, mesh, effort, seed, team, fixed)]
-    return min([core, *found], key=lambda one: price(rows, one, mesh, team))
+    return min([core, *found], key=lambda one: hop_cost(rows, one, mesh, team))

@@ -48,24 +48,24 @@ class Effort:
 
 
 def bisect(
-    graph: Hypergraph, wanted: int, room: Int64, effort: Effort, rng: np.random.Generator
+    graph: Hypergraph, wanted: int, capacities: Int64, effort: Effort, rng: np.random.Generator
 ) -> Int32:
-    """Side of every vertex, 0 or 1; side 0 gets about `wanted`, each side at most its room.
+    """Side of every vertex, 0 or 1; side 0 gets about `wanted`, each side at most its capacity.
 
     The best of some runs: of two starts with the same chances the better one is often much better.
     """
     best, best_cost = np.zeros(graph.vertices, np.int32), (1 << 62, 0)
     for _ in range(max(1, min(effort.repeats, REPEATED // max(1, graph.pins.size)))):
-        side = _bisect(graph, wanted, room, effort, rng)
-        load = np.bincount(side, weights=graph.sizes, minlength=2).astype(np.int64)
-        cost = (int(np.maximum(load - room, 0).sum()), connectivity(graph, side, 2))
+        side = _bisect(graph, wanted, capacities, effort, rng)
+        block_weights = np.bincount(side, weights=graph.sizes, minlength=2).astype(np.int64)
+        cost = (int(np.maximum(block_weights - capacities, 0).sum()), connectivity(graph, side, 2))
         if cost < best_cost:
             best, best_cost = side, cost
     return best
 
 
 def _bisect(
-    graph: Hypergraph, wanted: int, room: Int64, effort: Effort, rng: np.random.Generator
+    graph: Hypergraph, wanted: int, capacities: Int64, effort: Effort, rng: np.random.Generator
 ) -> Int32:
     """One run: coarsened, cut and refined on the way back."""
     levels: list[tuple[Hypergraph, Int32]] = []
@@ -79,16 +79,18 @@ def _bisect(
         levels.append((coarse, cluster))
         coarse = below
     slack = int(coarse.sizes.max()) if levels else 0
-    side = _start(coarse, wanted, room + slack, effort, rng)
+    side = _start(coarse, wanted, capacities + slack, effort, rng)
     for finer, cluster in reversed(levels):
         side = side[cluster]
         slack = int(finer.sizes.max()) if finer is not graph else 0
-        refine(finer, side, room + slack, Search(effort.passes, EVERYWHERE, effort.patience), rng)
+        refine(
+            finer, side, capacities + slack, Search(effort.passes, EVERYWHERE, effort.patience), rng
+        )
     return side
 
 
 def _start(
-    graph: Hypergraph, wanted: int, room: Int64, effort: Effort, rng: np.random.Generator
+    graph: Hypergraph, wanted: int, capacities: Int64, effort: Effort, rng: np.random.Generator
 ) -> Int32:
     """The best of several sides that grew from a random vertex and went through FM."""
     best, best_cost = np.zeros(graph.vertices, np.int32), (1 << 62, 0)
@@ -96,19 +98,22 @@ def _start(
         return best
     queue = new_queue(graph.vertices)
     for _ in range(effort.tries):
-        state = new_state(graph, np.ones(graph.vertices, np.int32), room)
+        state = new_state(graph, np.ones(graph.vertices, np.int32), capacities)
         order = rng.permutation(graph.vertices)
         for first in order:
-            if state.load[0] >= wanted:
+            if state.block_weights[0] >= wanted:
                 break
-            if state.part[first] == 1 and state.load[0] + graph.sizes[first] <= room[0]:
+            if (
+                state.part[first] == 1
+                and state.block_weights[0] + graph.sizes[first] <= capacities[0]
+            ):
                 _grow(state, queue, first, wanted)
-        if np.any(state.load > room):
+        if np.any(state.block_weights > capacities):
             _unload(state, queue, order)
         for _ in range(effort.passes):
             if not _search(state, queue, order, EVERYWHERE, effort.patience, ENOUGH):
                 break
-        excess = int(np.maximum(state.load - room, 0).sum())
+        excess = int(np.maximum(state.block_weights - capacities, 0).sum())
         cost = (excess, connectivity(graph, state.part, 2))
         if cost < best_cost:
             best, best_cost = state.part, cost
@@ -143,9 +148,9 @@ def partition_by_bisection(
         size = int(some.sizes.sum())
         depth = int(count - 1).bit_length()
         slack = max(1.0, capacity * count / max(1, size)) ** (1 / depth)
-        room = np.minimum(np.ceil(size * halves / count * slack), halves * capacity)
+        capacities = np.minimum(np.ceil(size * halves / count * slack), halves * capacity)
         wanted = int(size * halves[0] / count)
-        side = bisect(some, wanted, room.astype(np.int64), effort, rng)
+        side = bisect(some, wanted, capacities.astype(np.int64), effort, rng)
         at = first
         for half in (0, 1):
             inside = side == half

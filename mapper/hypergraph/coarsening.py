@@ -32,13 +32,13 @@ def _cluster(graph, order, part, limit, budget, large, least, cluster):
     """
     start, pins, weights, vertex_start, nets, sizes = graph
     n = sizes.size
-    held = np.empty(n, np.int64)  # sizes of clusters
+    cluster_sizes = np.empty(n, np.int64)  # sizes of clusters
     rating = np.zeros(n)
-    touched = np.empty(n, np.int32)
+    connected = np.empty(n, np.int32)
     seen = np.zeros(n, np.int64)
     for v in range(n):
         cluster[v] = v
-        held[v] = sizes[v]
+        cluster_sizes[v] = sizes[v]
     joined = np.zeros(n, np.uint8)  # those that are in a cluster with others
     left = n
     stamp = 0
@@ -66,26 +66,26 @@ def _cluster(graph, order, part, limit, budget, large, least, cluster):
                     continue
                 seen[c] = stamp
                 if rating[c] == 0.0:
-                    touched[count] = c
+                    connected[count] = c
                     count += 1
                 rating[c] += score
         best = v
         best_rating = 0.0
         for t in range(count):
-            c = touched[t]
+            c = connected[t]
             r = rating[c]
             rating[c] = 0.0
-            if c == v or part[c] != part[v] or held[c] + held[v] > limit:
+            if c == v or part[c] != part[v] or cluster_sizes[c] + cluster_sizes[v] > limit:
                 continue
-            r /= max(held[c], 1)
+            r /= max(cluster_sizes[c], 1)
             # of two as good the smaller one, so that clusters grow alike
-            if r > best_rating or (r == best_rating and held[c] < held[best]):
+            if r > best_rating or (r == best_rating and cluster_sizes[c] < cluster_sizes[best]):
                 best = c
                 best_rating = r
         if best_rating == 0.0:
             continue
         cluster[v] = best
-        held[best] += held[v]
+        cluster_sizes[best] += cluster_sizes[v]
         joined[v] = 1
         joined[best] = 1
         left -= 1
@@ -111,14 +111,14 @@ def _views(start, pins, salt, inward, outward):
 def _pack_equal(order, keys, part, sizes, limit, cluster):
     """Vertices of equal keys and parts, side by side in the order, share clusters up to a size."""
     count = 0
-    held = np.int64(0)
+    cluster_sizes = np.int64(0)
     for i in range(order.size):
         v = order[i]
         u = order[i - 1] if i > 0 else v
-        held += sizes[v]
-        if i > 0 and (keys[u] != keys[v] or part[u] != part[v] or held > limit):
+        cluster_sizes += sizes[v]
+        if i > 0 and (keys[u] != keys[v] or part[u] != part[v] or cluster_sizes > limit):
             count += 1
-            held = sizes[v]
+            cluster_sizes = sizes[v]
         cluster[v] = count
     return count + 1
 

@@ -30,7 +30,7 @@ WIDE = 512  # pins of a net that does not bring its vertices into a search
 
 @njit(cache=True, nogil=True)
 def _best_target(s, v):
-    """The part with room that a vertex would best move to, -1 if none, and what that costs."""
+    """The part with slack that a vertex would best move to, -1 if none, and what that costs."""
     best = -1
     most = np.int64(-1)
     own = s.part[v]
@@ -39,9 +39,9 @@ def _best_target(s, v):
         r = row[k]
         if k == own or r < most or (r == 0 and s.alone[v] < s.strength[v]):
             continue
-        if s.load[k] + s.sizes[v] > s.room[k]:
+        if s.block_weights[k] + s.sizes[v] > s.capacities[k]:
             continue
-        if r > most or s.load[k] < s.load[best]:
+        if r > most or s.block_weights[k] < s.block_weights[best]:
             best = k
             most = r
     return best, s.strength[v] - s.alone[v] - most
@@ -85,8 +85,8 @@ def _move(s, q, v, to, length, follow):
     """
     own = s.part[v]
     s.part[v] = to
-    s.load[own] -= s.sizes[v]
-    s.load[to] += s.sizes[v]
+    s.block_weights[own] -= s.sizes[v]
+    s.block_weights[to] += s.sizes[v]
     for i in range(s.vertex_start[v], s.vertex_start[v + 1]):
         e = s.nets[i]
         w = s.weights[e]
@@ -179,7 +179,7 @@ def _search(s, q, order, seeds, patience, budget):
         while length > 0 and done - best_done < patience:
             v = q.heap[0]
             to = q.target[v]
-            if s.load[to] + s.sizes[v] > s.room[to]:
+            if s.block_weights[to] + s.sizes[v] > s.capacities[to]:
                 length = _update(s, q, v, length)
                 continue
             length = remove(q.heap, q.place, q.cost, v, length)
@@ -213,15 +213,15 @@ def _unload(s, q, order):
         q.target[v] = -1
     length = 0
     for v in order:
-        if s.load[s.part[v]] > s.room[s.part[v]] and s.sizes[v] > 0:
+        if s.block_weights[s.part[v]] > s.capacities[s.part[v]] and s.sizes[v] > 0:
             length = _update_any(s, q, v, length)
     while length > 0:
         v = q.heap[0]
         own, to = s.part[v], q.target[v]
-        if s.load[own] <= s.room[own]:
+        if s.block_weights[own] <= s.capacities[own]:
             length = remove(q.heap, q.place, q.cost, v, length)
             continue
-        if s.load[to] + s.sizes[v] > s.room[to]:
+        if s.block_weights[to] + s.sizes[v] > s.capacities[to]:
             length = _update_any(s, q, v, length)
             continue
         length = remove(q.heap, q.place, q.cost, v, length)
@@ -237,9 +237,11 @@ def _update_any(s, q, v, length):
     best = -1
     most = np.int64(-1)
     for k in range(s.reach.shape[1]):
-        if k == s.part[v] or s.load[k] + s.sizes[v] > s.room[k]:
+        if k == s.part[v] or s.block_weights[k] + s.sizes[v] > s.capacities[k]:
             continue
-        if s.reach[v, k] > most or (s.reach[v, k] == most and s.load[k] < s.load[best]):
+        if s.reach[v, k] > most or (
+            s.reach[v, k] == most and s.block_weights[k] < s.block_weights[best]
+        ):
             best = k
             most = s.reach[v, k]
     return _queue(q, v, best, s.strength[v] - s.alone[v] - most, length)
@@ -257,10 +259,10 @@ def _grow(s, q, first, wanted):
         q.target[v] = -1
     q.locked[first] = 1
     length = _move(s, q, first, 0, 0, True)
-    while length > 0 and s.load[0] < wanted:
+    while length > 0 and s.block_weights[0] < wanted:
         v = q.heap[0]
         length = remove(q.heap, q.place, q.cost, v, length)
-        if s.load[0] + s.sizes[v] > s.room[0]:
+        if s.block_weights[0] + s.sizes[v] > s.capacities[0]:
             continue
         q.locked[v] = 1
         length = _move(s, q, v, 0, length, True)
@@ -284,17 +286,17 @@ class Search:
 
 
 def refine(
-    graph: Hypergraph, part: Int32, room: Int64, effort: Search, rng: np.random.Generator
+    graph: Hypergraph, part: Int32, capacities: Int64, effort: Search, rng: np.random.Generator
 ) -> int:
     """Parts are unloaded if need be, then refined; `part` changes in place.
 
     Returns by how much the connectivity fell in the searches. Passes end when one gains less than
     a thousandth of it.
     """
-    if GAIN_BYTES * graph.vertices * room.size > effort.memory:
+    if GAIN_BYTES * graph.vertices * capacities.size > effort.memory:
         return 0
-    state, queue = new_state(graph, part, room), new_queue(graph.vertices)
-    if np.any(state.load > room):
+    state, queue = new_state(graph, part, capacities), new_queue(graph.vertices)
+    if np.any(state.block_weights > capacities):
         _unload(state, queue, rng.permutation(graph.vertices))
     won = 0
     budget = effort.budget

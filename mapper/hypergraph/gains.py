@@ -17,7 +17,8 @@ from mapper.hypergraph.hypergraph import Hypergraph, Int32, Int64
 class State(NamedTuple):
     """A partition and all that makes its gains quick to tell.
 
-    part : shape (vertices,); load, room : shape (parts,), what parts hold and may hold
+    part : shape (vertices,); block_weights, capacities : shape (parts,), what parts
+    hold and may hold
     slot_start : where the slots of each net begin, one for each part that it can reach
     slot_part, slot_count, used : parts that it reaches, its pins there, and how many they are
     reach : shape (vertices, parts), weight of the nets of a vertex that have a pin in a part
@@ -32,8 +33,8 @@ class State(NamedTuple):
     nets: Int32
     sizes: Int64
     part: Int32
-    load: Int64
-    room: Int64
+    block_weights: Int64
+    capacities: Int64
     slot_start: Int64
     slot_part: Int32
     slot_count: Int32
@@ -69,9 +70,9 @@ def _count_pins(s):
     s.reach[:] = 0
     s.alone[:] = 0
     s.strength[:] = 0
-    s.load[:] = 0
+    s.block_weights[:] = 0
     for v in range(s.sizes.size):
-        s.load[s.part[v]] += s.sizes[v]
+        s.block_weights[s.part[v]] += s.sizes[v]
     for e in range(s.weights.size):
         first = s.slot_start[e]
         for p in range(s.start[e], s.start[e + 1]):
@@ -95,15 +96,15 @@ def _count_pins(s):
                     s.alone[v] += w
 
 
-def new_state(graph: Hypergraph, part: Int32, room: Int64) -> State:
-    """The state of a partition, whose array of parts it shares; room : shape (parts,)."""
-    parts = room.size
+def new_state(graph: Hypergraph, part: Int32, capacities: Int64) -> State:
+    """The state of a partition, whose array of parts it shares; capacities : shape (parts,)."""
+    parts = capacities.size
     degrees = np.minimum(np.diff(graph.start), parts)
     slot_start = np.append(0, np.cumsum(degrees))
     n, total = graph.vertices, int(slot_start[-1])
     state = State(
         graph.start, graph.pins, graph.weights, graph.vertex_start, graph.nets, graph.sizes, part,
-        np.empty(parts, np.int64), room, slot_start, np.empty(total, np.int32),
+        np.empty(parts, np.int64), capacities, slot_start, np.empty(total, np.int32),
         np.empty(total, np.int32), np.empty(graph.net_count, np.int32),
         np.empty((n, parts), np.int64), np.empty(n, np.int64), np.empty(n, np.int64),
     )  # fmt: skip

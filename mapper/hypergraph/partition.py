@@ -1,9 +1,9 @@
-"""Partition of a hypergraph in memory by connectivity: multilevel, V-cycles, pairs cut anew.
+"""Partition of a hypergraph in memory by connectivity: multilevel, V-cycles, pairs cut again.
 
 Coarsening to some vertices for each part, recursive bisection there, and k-way FM on every level on
 the way back (Karypis and Kumar, "Multilevel k-way hypergraph partitioning", VLSI Design 11, 2000).
 A V-cycle coarsens again, inside parts only, and refines on the way back. At the end pairs of parts
-are bisected anew, which gains what moves of single vertices do not find.
+are bisected again, which gains what moves of single vertices do not find.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ COARSEST = 100  # vertices for each part at which bisections start
 HEAVIEST = 1.5  # a cluster is at most this times the mean vertex of the coarsest level
 TURN = 10  # rounds of pairs between two refinements
 LAST_PASS = 4  # looks at all pins, when those alike have been kept together before
-REBISECTION = 10  # looks at all pins of a round in which pairs are bisected anew, about
+REBISECTION = 10  # looks at all pins of a round in which pairs are bisected again, about
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,9 +32,9 @@ class PartitionEffort:
     """How hard a partition is worked on.
 
     bisection : of the coarsest level; search : of k-way FM on every level
-    cycles : V-cycles after the first way down and up
-    recuts : rounds in which pairs of parts are bisected anew, fewer if the budget of the search
-        is not enough for as many
+    v_cycles : V-cycles after the first way down and up
+    rebisections : rounds in which pairs of parts are bisected again, fewer if the budget of the
+        search is not enough for as many
     """
 
     bisection: Effort
@@ -54,14 +54,14 @@ def partition_hypergraph(
     """Part of every vertex, 0 .. parts-1; no part holds more than its capacity if moves of single
     vertices can see to that."""
     rng = np.random.default_rng(seed)
-    room = np.full(parts, capacity, np.int64)
+    capacities = np.full(parts, capacity, np.int64)
     twins = join_twins(graph, np.zeros(graph.vertices, np.int32), _limit(graph, parts), rng)
     if twins is None:
-        return _partition(graph, room, effort, seed, rng, team)
+        return _partition(graph, capacities, effort, seed, rng, team)
     above, cluster = twins
-    part = _partition(above, room, effort, seed, rng, team)[cluster]
+    part = _partition(above, capacities, effort, seed, rng, team)[cluster]
     last = replace(effort.search, budget=LAST_PASS * graph.pins.size, passes=1)
-    refine(graph, part, room, last, rng)
+    refine(graph, part, capacities, last, rng)
     return part
 
 
@@ -72,7 +72,7 @@ def _limit(graph: Hypergraph, parts: int) -> int:
 
 def _partition(
     graph: Hypergraph,
-    room: Int64,
+    capacities: Int64,
     effort: PartitionEffort,
     seed: int,
     rng: np.random.Generator,
@@ -81,18 +81,18 @@ def _partition(
     best = np.zeros(graph.vertices, np.int32)
     best_cost = (1 << 62, 0)
     for index in range(effort.v_cycles + 1):
-        levels = _levels(graph, best, room.size, rng)
+        levels = _levels(graph, best, capacities.size, rng)
         if index == 0:
-            coarsest, capacity = levels[-1][0], int(room[0])
+            coarsest, capacity = levels[-1][0], int(capacities[0])
             part = partition_by_bisection(
-                coarsest, room.size, capacity, effort.bisection, rng, team.stop
+                coarsest, capacities.size, capacity, effort.bisection, rng, team.stop
             )
         else:
             part = best
             for _, cluster in levels[1:]:
                 part = _carried(part, cluster)
-        part = _refined_upwards(levels, part, room, effort.search, rng, team.stop)
-        cost = _cost(graph, part, room)
+        part = _refined_upwards(levels, part, capacities, effort.search, rng, team.stop)
+        cost = _cost(graph, part, capacities)
         if cost >= best_cost:
             break
         best, best_cost = part, cost
@@ -102,19 +102,23 @@ def _partition(
     for turn in range(0, rebisections, TURN):
         pairs = PairEffort(min(TURN, rebisections - turn), effort.bisection)
         part = best.copy()
-        rebisect_pairs(graph, part, room, pairs, seed + turn, team)
-        refine(graph, part, room, effort.search, rng)
-        cost = _cost(graph, part, room)
+        rebisect_pairs(graph, part, capacities, pairs, seed + turn, team)
+        refine(graph, part, capacities, effort.search, rng)
+        cost = _cost(graph, part, capacities)
         if cost >= best_cost:
             break
         best, best_cost = part, cost
     return best
 
 
-def _cost(graph: Hypergraph, part: Int32, room: Int64) -> tuple[int, int]:
-    """What is above the room of the parts, and the connectivity."""
-    load = np.bincount(part, weights=graph.sizes, minlength=room.size).astype(np.int64)
-    return int(np.maximum(load - room, 0).sum()), connectivity(graph, part, room.size)
+def _cost(graph: Hypergraph, part: Int32, capacities: Int64) -> tuple[int, int]:
+    """What is above the capacity of the parts, and the connectivity."""
+    block_weights = np.bincount(part, weights=graph.sizes, minlength=capacities.size).astype(
+        np.int64
+    )
+    return int(np.maximum(block_weights - capacities, 0).sum()), connectivity(
+        graph, part, capacities.size
+    )
 
 
 def _carried(part: Int32, cluster: Int32) -> Int32:
@@ -146,7 +150,7 @@ def _levels(
 def _refined_upwards(
     levels: list[tuple[Hypergraph, Int32]],
     part: Int32,
-    room: Int64,
+    capacities: Int64,
     search: Search,
     rng: np.random.Generator,
     stop: Stop,
@@ -157,7 +161,7 @@ def _refined_upwards(
         stop.check()
         some, cluster = levels.pop()
         slack = int(some.sizes.max()) if levels else 0
-        refine(some, part, room + slack, search, rng)
+        refine(some, part, capacities + slack, search, rng)
         if not levels:
             return part
         part = part[cluster]

@@ -94,13 +94,18 @@ class PairEffort:
 
 
 def rebisect_pairs(
-    graph: Hypergraph, part: Int32, room: Int64, effort: PairEffort, seed: int, team: ThreadTeam
+    graph: Hypergraph,
+    part: Int32,
+    capacities: Int64,
+    effort: PairEffort,
+    seed: int,
+    team: ThreadTeam,
 ) -> int:
     """Pairs of parts that share nets are bisected anew; `part` changes in place.
 
     Returns by how much the connectivity fell. The result is the same for any number of threads.
     """
-    parts = room.size
+    parts = capacities.size
     tried = np.zeros((parts, parts), np.bool_)  # since one of the two has changed
     won = 0
     for index in range(effort.rounds):
@@ -118,7 +123,9 @@ def rebisect_pairs(
             pair: tuple[int, int], order: Int64 = order, begin: Int64 = begin, index: int = index
         ) -> tuple[int, Int64]:
             members = np.concatenate([order[begin[k] : begin[k + 1]] for k in pair])
-            return _cut(graph, members, part, pair, room, effort.bisection, [seed, index, *pair])
+            return _cut(
+                graph, members, part, pair, capacities, effort.bisection, [seed, index, *pair]
+            )
 
         for (a, b), (gained, moved) in zip(pairs, team.map(work, pairs), strict=True):
             if gained:
@@ -148,7 +155,7 @@ def _cut(
     members: Int64,
     part: Int32,
     pair: tuple[int, int],
-    room: Int64,
+    capacities: Int64,
     effort: Effort,
     seed: list[int],
 ) -> tuple[int, Int64]:
@@ -156,13 +163,16 @@ def _cut(
     some = induced(graph, members)
     now = (part[members] == pair[1]).astype(np.int32)
     before = connectivity(some, now, 2)
-    rooms = room[list(pair)]
+    limits = capacities[list(pair)]
     wanted = int(some.sizes[now == 0].sum())
-    side = bisect(some, wanted, rooms, effort, np.random.default_rng(seed))
-    load = np.bincount(side, weights=some.sizes, minlength=2)
+    side = bisect(some, wanted, limits, effort, np.random.default_rng(seed))
+    block_weights = np.bincount(side, weights=some.sizes, minlength=2)
     gained = before - connectivity(some, side, 2)
-    if gained <= 0 or np.any(load > np.maximum(rooms, 0)):
+    if gained <= 0 or np.any(block_weights > np.maximum(limits, 0)):
         return 0, members[:0]
-    if np.all(load[::-1] <= rooms) and 2 * int(some.sizes[side != now].sum()) > some.sizes.sum():
+    if (
+        np.all(block_weights[::-1] <= limits)
+        and 2 * int(some.sizes[side != now].sum()) > some.sizes.sum()
+    ):
         side = 1 - side  # the other way round fewer move
     return gained, members[side != now]

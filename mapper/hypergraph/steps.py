@@ -34,7 +34,7 @@ class NetTask:
     """Nets and what their vertices are to be cut into.
 
     graph : the same network; capacity : of a core; cores : that the chip has
-    strict : parts above the capacity are an error; else they are put right elsewhere
+    strict : parts above the capacity are an error; else they are repaired elsewhere
     """
 
     nets: Hypergraph
@@ -63,10 +63,10 @@ def partition_nets(task: NetTask, context: Context) -> tuple[NDArray[np.int32], 
 
     def work() -> Arrays:
         part = partition_hypergraph(nets, wanted, capacity, effort, settings.seed_of(2), team)
-        load = np.bincount(part, weights=nets.sizes, minlength=cores).astype(np.int64)
-        if load.max() > capacity:
+        block_weights = np.bincount(part, weights=nets.sizes, minlength=cores).astype(np.int64)
+        if block_weights.max() > capacity:
             rebalance = enforce_capacity if task.strict else balance
-            rebalance(task.graph, nets.sizes, part, load, capacity, settings.threads)
+            rebalance(task.graph, nets.sizes, part, block_weights, capacity, settings.threads)
         return {"part": numbered(part, cores)[0]}
 
     with monitor.stage("partition"):
@@ -91,7 +91,7 @@ def refine_streamed_nets(
     """Where the nets do not fit the memory: parts refined by connectivity, and their traffic."""
     settings, plan, steps, monitor, team = context
     nets = NetReader(network)
-    room = np.full(parts, capacity, np.int64)
+    capacities = np.full(parts, capacity, np.int64)
     with monitor.stage("refine by nets"):
         monitor.expect(settings.block_passes * rows.entries)
         for index in range(settings.block_passes):
@@ -99,7 +99,7 @@ def refine_streamed_nets(
             def once(part: NDArray[np.int32] = part, index: int = index) -> Arrays:
                 found = part.copy()
                 moves, cost = refine_streamed(
-                    rows, nets, found, room, settings.seed_of(7), index, team, monitor.advance
+                    rows, nets, found, capacities, settings.seed_of(7), index, team, monitor.advance
                 )
                 monitor.note(f"pass {index + 1}: {moves:,} moves, connectivity was {cost:,}")
                 return {"part": found, "moves": np.array([moves], np.int64)}

@@ -1,6 +1,6 @@
 """Refinement by connectivity for networks whose nets do not fit the memory: O(neurons) of it.
 
-A neuron's candidate is the part, other than its own, that its connections pull it to most. What
+A neuron's candidate is the part, other than its own, that it is connected to most. What
 moving there gains in connectivity is exact, and adds up net by net: with the pins of one net
 counted by part, each pin that is alone in its part gains the weight, each whose candidate has no
 pin of the net loses it. So one pass over the neighbour lists and one over the nets price all moves.
@@ -60,36 +60,36 @@ def refine_streamed(
     rows: Rows,
     nets: NetReader,
     part: Int32,
-    room: Int64,
+    capacities: Int64,
     seed: int,
     index: int,
     team: ThreadTeam,
     advance: Advance = ignore,
 ) -> tuple[int, int]:
     """One pass; `part` changes in place. Returns the moves, and the connectivity before the last
-    turn of them. No part that is within its room is filled beyond it."""
+    turn of them. No part that is within its capacity is filled beyond it."""
     workspaces = WorkspacePool(
-        lambda: (np.zeros(room.size, np.int64), np.empty(room.size, np.int64))
+        lambda: (np.zeros(capacities.size, np.int64), np.empty(capacities.size, np.int64))
     )
     target = np.empty(rows.vertices, np.int32)
 
     def look(number: int) -> int:
         chunk = rows.read(number)
-        with workspaces.borrow() as (pull, touched):
+        with workspaces.borrow() as (affinity, connected):
             best, strength = np.empty((2, chunk.vertices), np.int64)
-            favourites(chunk, part, pull, touched, best, strength)
+            favourites(chunk, part, affinity, connected, best, strength)
         target[chunk.first : chunk.first + chunk.vertices] = best
         return int(chunk.indptr[-1] - chunk.indptr[0])
 
     for entries in team.stream(look, range(rows.chunks)):
         advance(entries)
     turn = np.random.default_rng([seed, index]).integers(0, TURNS, rows.vertices)
-    load = np.zeros(room.size, np.int64)
-    np.add.at(load, part, rows.sizes)
+    block_weights = np.zeros(capacities.size, np.int64)
+    np.add.at(block_weights, part, rows.sizes)
     moved = cost = 0
     for k in range(TURNS):
         now = np.where((turn == k) & (target != part), target, -1).astype(np.int32)
-        gain, count = np.zeros(rows.vertices, np.int64), np.zeros(room.size, np.int64)
+        gain, count = np.zeros(rows.vertices, np.int64), np.zeros(capacities.size, np.int64)
         cost = 0
         for start, pins, weights in nets.stream(team):
             cost += int(_add_gains(start, pins, weights, part, now, count, gain))
@@ -99,8 +99,10 @@ def refine_streamed(
         apart = np.full_like(gains, LARGEST)
         table = np.stack([better.astype(np.int32), now[better], gains, apart])
         order = np.argsort(-gains, kind="stable")
-        floor = np.zeros_like(room)
-        moved += int(move_in_order(order, table, rows.sizes, part, load, room, floor))
+        floor = np.zeros_like(capacities)
+        moved += int(
+            move_in_order(order, table, rows.sizes, part, block_weights, capacities, floor)
+        )
     return moved, cost
 
 

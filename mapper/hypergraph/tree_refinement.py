@@ -54,11 +54,11 @@ def refine_by_trees(
     core : ndarray[int32], shape (vertices,), core id. Never worse than before.
     stop : is looked at now and then
     """
-    before = new_trees(graph, core.copy(), mesh.room, mesh.width)[1]
+    before = new_trees(graph, core.copy(), mesh.capacities, mesh.width)[1]
     rng = np.random.default_rng([seed, graph.vertices])
     levels, cores = [graph], [core]
     clusters: list[Int32] = []
-    used = int(np.count_nonzero(mesh.room))
+    used = int(np.count_nonzero(mesh.capacities))
     while levels[-1].vertices > COARSEST * used:
         fine, on = levels[-1], cores[-1]
         limit = max(1, int(HEAVIEST * fine.sizes.sum() / fine.vertices))
@@ -71,26 +71,26 @@ def refine_by_trees(
         levels.append(coarse)
         clusters.append(cluster)
         cores.append(above)
-    heats = np.geomspace(effort.start, effort.end, effort.steps)
+    temperatures = np.geomspace(effort.start, effort.end, effort.steps)
     on = cores[-1]
     while True:
         some = levels.pop()
         spike = float(some.weights.sum()) / max(1, some.vertices)
         each = _proposals(some, on, mesh, effort) // effort.steps
         on = anneal_trees(
-            some, on, mesh.room, mesh.width, effort.per_core_penalty, spike * heats, each,
-            seed + len(levels), stop,
+            some, on, mesh.capacities, mesh.width, effort.per_core_penalty,
+            spike * temperatures, each, seed + len(levels), stop,
         )  # fmt: skip
         if not levels:
             break
         on = on[clusters.pop()]
-    after = new_trees(graph, on.copy(), mesh.room, mesh.width)[1]
+    after = new_trees(graph, on.copy(), mesh.capacities, mesh.width)[1]
     return (on, before, after) if after < before else (core, before, before)
 
 
 def _proposals(graph: Hypergraph, core: Int32, mesh: Mesh, effort: TreeEffort) -> int:
     """Proposals on a level, within what they may look at: the slots of a vertex's nets, twice."""
-    trees, _ = new_trees(graph, core.copy(), mesh.room, mesh.width)
+    trees, _ = new_trees(graph, core.copy(), mesh.capacities, mesh.width)
     reached = np.repeat(trees.used.astype(np.int64), np.diff(graph.start)).sum()
     work = 2 * max(1.0, float(reached) / graph.vertices)
     return int(min(max(effort.proposals * graph.vertices, effort.least), effort.most / work))

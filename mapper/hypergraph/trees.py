@@ -26,11 +26,12 @@ SPARE = 16  # vertices more than the fullest core, for which a core has places
 class Trees(NamedTuple):
     """A mapping and the trees of its nets.
 
-    core, load, room : core of every vertex; what cores hold and may hold, 0 for not at all
+    core, block_weights, capacities : core of every vertex; what cores hold and may hold, 0 for
+    not at all
     column, row : of every core
     slot_start, slot_part, slot_count, used : cores of the targets of each net, the source not
         counted, with the number of targets there
-    price : shape (nets,), of each tree
+    tree_cost : shape (nets,), of each tree
     low, high, mark : scratch per column; stamp : shape (1,), the last value in `mark`
     per_core_penalty : shape (1,), what each core that a net reaches costs besides the links
     """
@@ -42,15 +43,15 @@ class Trees(NamedTuple):
     nets: Int32
     sizes: Int64
     core: Int32
-    load: Int64
-    room: Int64
+    block_weights: Int64
+    capacities: Int64
     column: Int32
     row: Int32
     slot_start: Int64
     slot_part: Int32
     slot_count: Int32
     used: Int32
-    price: Int64
+    tree_cost: Int64
     low: Int64
     high: Int64
     mark: Int64
@@ -91,10 +92,10 @@ def _tree(t, e, source, without, extra):
 
 @njit(cache=True, nogil=True)
 def _count_targets(t):
-    """Fill slots and prices from the cores; returns the sum of weight * price."""
-    t.load[:] = 0
+    """Fill slots and costs of trees from the cores; returns the sum of weight * cost."""
+    t.block_weights[:] = 0
     for v in range(t.sizes.size):
-        t.load[t.core[v]] += t.sizes[v]
+        t.block_weights[t.core[v]] += t.sizes[v]
     total = np.int64(0)
     for e in range(t.weights.size):
         t.used[e] = 0
@@ -109,8 +110,8 @@ def _count_targets(t):
                 t.slot_count[at] = 0
                 t.used[e] += 1
             t.slot_count[at] += 1
-        t.price[e] = _tree(t, e, t.core[t.pins[t.start[e]]], -1, -1)
-        total += t.weights[e] * t.price[e]
+        t.tree_cost[e] = _tree(t, e, t.core[t.pins[t.start[e]]], -1, -1)
+        total += t.weights[e] * t.tree_cost[e]
     return total
 
 
@@ -132,13 +133,13 @@ def _change(t, v, b):
         e = t.nets[i]
         source = t.pins[t.start[e]]
         if source == v:
-            change += t.weights[e] * (_tree(t, e, b, -1, -1) - t.price[e])
+            change += t.weights[e] * (_tree(t, e, b, -1, -1) - t.tree_cost[e])
             continue
         leaves = t.slot_count[_find(t, e, a)] == 1
         comes = _find(t, e, b) < 0
         if leaves or comes:
-            price = _tree(t, e, t.core[source], a if leaves else -1, b if comes else -1)
-            change += t.weights[e] * (price - t.price[e])
+            tree_cost = _tree(t, e, t.core[source], a if leaves else -1, b if comes else -1)
+            change += t.weights[e] * (tree_cost - t.tree_cost[e])
     return change
 
 
@@ -147,8 +148,8 @@ def _put(t, v, b):
     """Put v on core b, and keep everything up to date."""
     a = t.core[v]
     t.core[v] = b
-    t.load[a] -= t.sizes[v]
-    t.load[b] += t.sizes[v]
+    t.block_weights[a] -= t.sizes[v]
+    t.block_weights[b] += t.sizes[v]
     for i in range(t.vertex_start[v], t.vertex_start[v + 1]):
         e = t.nets[i]
         source = t.pins[t.start[e]]
@@ -171,7 +172,7 @@ def _put(t, v, b):
                 changed = True
             t.slot_count[at] += 1
         if changed:
-            t.price[e] = _tree(t, e, t.core[source], -1, -1)
+            t.tree_cost[e] = _tree(t, e, t.core[source], -1, -1)
 
 
 @njit(cache=True, nogil=True)
@@ -194,7 +195,7 @@ def _propose(t, v, width, height, state):
 
 
 @njit(cache=True, nogil=True)
-def _anneal(t, members, count, place, width, height, proposals, heat, state):
+def _anneal(t, members, count, place, width, height, proposals, temperature, state):
     """Propose moves at one temperature; returns the change of the tree hops.
 
     members, count, place : vertices of each core (in rows that may have free places behind them),
@@ -207,11 +208,11 @@ def _anneal(t, members, count, place, width, height, proposals, heat, state):
             continue
         a = t.core[v]
         b = _propose(t, v, width, height, state)
-        if b < 0 or b == a or t.room[b] == 0:
+        if b < 0 or b == a or t.capacities[b] == 0:
             continue
         change = _change(t, v, b)
-        if t.load[b] + t.sizes[v] <= t.room[b] and count[b] < members.shape[1]:
-            if not accepted(change, heat, state):
+        if t.block_weights[b] + t.sizes[v] <= t.capacities[b] and count[b] < members.shape[1]:
+            if not accepted(change, temperature, state):
                 continue
             _put(t, v, b)
             last = members[a, count[a] - 1]
@@ -226,11 +227,14 @@ def _anneal(t, members, count, place, width, height, proposals, heat, state):
                 continue
             u = members[b, next_random(state) % count[b]]
             more = t.sizes[v] - t.sizes[u]
-            if t.load[b] + more > t.room[b] or t.load[a] - more > t.room[a]:
+            if (
+                t.block_weights[b] + more > t.capacities[b]
+                or t.block_weights[a] - more > t.capacities[a]
+            ):
                 continue
             _put(t, v, b)  # so that nets of both are priced right
             change += _change(t, u, a)
-            if not accepted(change, heat, state):
+            if not accepted(change, temperature, state):
                 _put(t, v, a)
                 continue
             _put(t, u, a)
@@ -242,17 +246,17 @@ def _anneal(t, members, count, place, width, height, proposals, heat, state):
 
 
 def new_trees(
-    graph: Hypergraph, core: Int32, room: Int64, width: int, per_core_penalty: int = 0
+    graph: Hypergraph, core: Int32, capacities: Int64, width: int, per_core_penalty: int = 0
 ) -> tuple[Trees, int]:
     """The trees of a mapping, whose array of cores they share, and what they cost in all."""
-    cores = np.arange(room.size, dtype=np.int32)
-    slots = np.minimum(np.diff(graph.start) - 1, room.size)
+    cores = np.arange(capacities.size, dtype=np.int32)
+    slots = np.minimum(np.diff(graph.start) - 1, capacities.size)
     slot_start = np.append(0, np.cumsum(slots))
     total = int(slot_start[-1])
     trees = Trees(
         graph.start, graph.pins, graph.weights, graph.vertex_start, graph.nets, graph.sizes, core,
-        np.empty(room.size, np.int64), room, cores % np.int32(width), cores // np.int32(width),
-        slot_start, np.empty(total, np.int32), np.empty(total, np.int32),
+        np.empty(capacities.size, np.int64), capacities, cores % np.int32(width),
+        cores // np.int32(width), slot_start, np.empty(total, np.int32), np.empty(total, np.int32),
         np.empty(graph.net_count, np.int32), np.empty(graph.net_count, np.int64),
         np.empty(width, np.int64), np.empty(width, np.int64), np.zeros(width, np.int64),
         np.zeros(1, np.int64), np.array([per_core_penalty]),
@@ -263,10 +267,10 @@ def new_trees(
 def anneal_trees(
     graph: Hypergraph,
     core: Int32,
-    room: Int64,
+    capacities: Int64,
     width: int,
     per_core_penalty: int,
-    heats: NDArray[np.float64],
+    temperatures: NDArray[np.float64],
     proposals: int,
     seed: int,
     stop: Stop | None = None,
@@ -274,14 +278,14 @@ def anneal_trees(
     """The best state at the end of a temperature: the core of every vertex.
 
     per_core_penalty : hops that count for each core that a net reaches
-    heats : temperatures, in hops of a spike; proposals : at each of them
+    temperatures : in hops per spike; proposals : at each of them
     stop : is looked at now and then
-    No core that is within its room is filled beyond it.
+    No core that is within its capacity is filled beyond it.
     """
-    n, cores = graph.vertices, room.size
+    n, cores = graph.vertices, capacities.size
     if graph.net_count == 0 or proposals == 0:
         return core.copy()
-    trees, now = new_trees(graph, core.copy(), room, width, per_core_penalty)
+    trees, now = new_trees(graph, core.copy(), capacities, width, per_core_penalty)
     count = np.bincount(core, minlength=cores)
     order = np.argsort(core, kind="stable")
     place = np.empty(n, np.int64)
@@ -290,10 +294,12 @@ def anneal_trees(
     members[core, place] = np.arange(n)
     state = np.random.default_rng([seed, n]).integers(1, 1 << 62, 1).astype(np.uint64)
     best, best_core = now, core.copy()
-    for heat in heats:
+    for temperature in temperatures:
         for some in slices(proposals, stop):
             now += int(
-                _anneal(trees, members, count, place, width, cores // width, some, heat, state)
+                _anneal(
+                    trees, members, count, place, width, cores // width, some, temperature, state
+                )
             )
         if now < best:
             best, best_core = now, trees.core.copy()

@@ -4,7 +4,7 @@ The first partition looks at the limits that add up. If it leaves cores above a 
 their axons and synapses tell how much vertices share sources, and the next partition has parts
 so much smaller. How axons grow with the vertices of a part is read off a model: m vertices that
 draw f sources each from the same n have n (1 - (1 - f/n)^m) of them; n is what explains the part as
-it is. Once little is left to be put right, exchanges of vertices do so.
+it is. Once little is left to be repaired, exchanges of vertices do so.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from mapper.runtime.threads import ThreadTeam
 from storage.graph import Graph
 
 ATTEMPTS = 7
-WORTH = 0.08  # of a core that parts may be above their limits, in the mean, for a repair to begin
+WORTH = 0.08  # of a core that parts may be above their limits, on average, for a repair to begin
 LEAST_STEP = 1.06  # from one sharing to the next
 HOPE = 0.96  # of the sharing that the model asks for: exchanges do the rest
 TYPICAL = 0.7  # quantile, over the parts above a limit, of the sharing that they ask for

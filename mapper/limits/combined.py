@@ -6,7 +6,7 @@ that is found by trial (`mapper.limits.axons`): a share of axons is fan-in times
 over the limit. The size of a vertex is the largest of its shares, so that parts within the
 capacity are within all limits that add up. Where that asks for more than the chip has, since
 some vertices are large in one limit and others in another, it gives way to a mean of the shares,
-and what is then above a limit is put right by exchanges (`mapper.limits.enforce`).
+and what is then above a limit is repaired by exchanges (`mapper.limits.enforce`).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from storage.graph import Block, Csr, Graph
 
 FINEST = 1 << 30  # units of a core, when several limits are combined into one
 ENOUGH = 0.97  # of the chip that combined sizes may fill
-SHARP = 8.0  # the tighter of two limits has this power of its weight in the mean
+SHARP = 8.0  # the tighter of two limits has this power of its weight on average
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,17 +65,17 @@ def combine_capacity(
         share = _share(demands, limits, sharing, r, capacity)
         totals.append(int(share.sum()))
         np.maximum(largest, share, out=largest)
-    room = int(ENOUGH * cores * capacity)
-    if largest.sum() <= room or max(totals) == 0:
+    available = int(ENOUGH * cores * capacity)
+    if largest.sum() <= available or max(totals) == 0:
         return CombinedCapacity(largest, capacity)
-    # As much of the largest share as the chip has room for, and of the mean as must be.
+    # As much of the largest share as the chip has capacity for, and of the mean as must be.
     tight = (np.array(totals) / max(totals)) ** SHARP
     tight /= tight.sum()
     mean = np.zeros(largest.size)
     for r, part in zip(on, tight, strict=True):
         mean += part * _share(demands, limits, sharing, r, capacity)
     spare = float(largest.sum() - mean.sum())
-    blend = min(1.0, (float(largest.sum()) - room) / spare) if spare > 0 else 0.0
+    blend = min(1.0, (float(largest.sum()) - available) / spare) if spare > 0 else 0.0
     return CombinedCapacity(
         ((1 - blend) * largest + blend * mean).astype(np.int64), capacity, exact=False
     )

@@ -28,7 +28,7 @@ from storage.graph import Graph
 
 PASSES = 40
 ROUNDS = 12  # visits to the parts above a limit in a pass
-PAIR_BYTES = 24  # of a (source, part) pair: key and count, with as much room to spare
+PAIR_BYTES = 24  # of a (source, part) pair: key and count, with as much slack
 ROW_BYTES = 4
 STALL = 0.99  # a pass that leaves more than this of the excess is one of few
 FEW = 6
@@ -195,7 +195,7 @@ def _choose(
     memory: int,
     rng: np.random.Generator,
 ) -> NDArray[np.bool_]:
-    """Parts to work on: those above a limit in half of the memory, those with room in the rest."""
+    """Parts to work on: those above a limit in half of the memory, those with slack in the rest."""
     over = excess(use.table, limits, weight)
     cost = PAIR_BYTES * use.table[AXONS_IN] + ROW_BYTES * use.table[SYNAPSES]
     filled = (use.table / limits[:, None]).max(axis=0) + 0.1 * rng.random(cost.size)
@@ -242,9 +242,12 @@ def _exchange(
         rows[start[v] : end[v]].sort()
 
     pairs = int(use.table[AXONS_IN, active].sum())
-    room = pairs + pairs // 2 + 4 * int(fan_in.max(initial=0)) + 64
-    keys, counts = np.full(room + room // 4, -1, np.int64), np.zeros(room + room // 4, np.int32)
-    used = np.array([_fill_table(inside, start, end, rows, place, parts, keys, counts), room])
+    most_pairs = pairs + pairs // 2 + 4 * int(fan_in.max(initial=0)) + 64
+    keys, counts = (
+        np.full(most_pairs + most_pairs // 4, -1, np.int64),
+        np.zeros(most_pairs + most_pairs // 4, np.int32),
+    )
+    used = np.array([_fill_table(inside, start, end, rows, place, parts, keys, counts), most_pairs])
     net = Net(items.item, first_member, members, sizes, fan_in, start, end, rows, items.fixed)
     search = Search(place, use.reach, use.table, limits, weight, keys, counts, used)
     lists = Lists(np.full(parts, -1, np.int64), *np.full((2, items.count), -1, np.int64))

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from mapper.runtime.random import draw_star
 
-NEAR, SPREAD, ROOMY = 6, 12, 6  # candidates: parts of sources, parts at random, parts with room
+NEAR, SPREAD, ROOMY = 6, 12, 6  # candidates: parts of sources, parts at random, parts with slack
 SAMPLE = 64  # sources of a vertex that are asked for their part
 LINKS = 12  # second moves that are tried behind each
 
@@ -71,7 +71,7 @@ class Lists(NamedTuple):
 class Targets(NamedTuple):
     """Where items may go.
 
-    active, listed : parts whose pairs are in the table; roomy : those with room, most first
+    active, listed : parts whose pairs are in the table; roomy : those with slack, most first
     empty : those without items
     """
 

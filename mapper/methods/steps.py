@@ -115,10 +115,10 @@ class Run:
         )  # fmt: skip
 
     def mesh(self, core: Int32, capacity: int) -> Mesh:
-        """The chip with room on the cores that are in use."""
+        """The chip, with capacity on the cores that are in use."""
         used = np.bincount(core, minlength=self.chip.cores) > 0
-        room = np.where(used, capacity, 0).astype(np.int64)
-        return Mesh(self.chip.width, self.chip.height, room)
+        capacities = np.where(used, capacity, 0).astype(np.int64)
+        return Mesh(self.chip.width, self.chip.height, capacities)
 
 
 class Method(ABC):

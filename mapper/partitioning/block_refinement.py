@@ -11,14 +11,14 @@ from storage.graph import Graph
 
 
 @njit(cache=True, nogil=True)
-def _refine_block(chunk, order, sizes, capacity, part, load, pull, touched):
-    """Visit the block's vertices in `order` and move each to its best part with room.
+def _refine_block(chunk, order, sizes, capacity, part, block_weights, affinity, connected):
+    """Visit the block's vertices in `order` and move each to its best part with slack.
 
-    pull : scratch, zero on entry and exit; weight from the vertex into each part
-    touched : scratch, parts that the vertex is connected to
+    affinity : scratch, zero on entry and exit; weight from the vertex into each part
+    connected : scratch, parts that the vertex is connected to
 
     Trying the parts by increasing cost W_i - W_k while that is negative, and taking the first
-    with room, is taking the largest W_k above W_i among the parts with room. Returns the moves
+    with slack, is taking the largest W_k above W_i among the parts with slack. Returns the moves
     and the weight that they removed from the cut.
     """
     first, indptr, ids, weights = chunk
@@ -31,25 +31,29 @@ def _refine_block(chunk, order, sizes, capacity, part, load, pull, touched):
         found = 0
         for e in range(indptr[local], indptr[local + 1]):
             k = part[ids[e]]
-            if pull[k] == 0:
-                touched[found] = k
+            if affinity[k] == 0:
+                connected[found] = k
                 found += 1
-            pull[k] += weights[e] + 1  # plus one: marks parts reached by weight 0 as well
+            affinity[k] += weights[e] + 1  # plus one: marks parts reached by weight 0 as well
         for e in range(indptr[local], indptr[local + 1]):
-            pull[part[ids[e]]] -= 1
+            affinity[part[ids[e]]] -= 1
         best = own
         for i in range(found):
-            k = touched[i]
-            if k != own and load[k] + sizes[v] <= capacity and pull[k] > pull[best]:
+            k = connected[i]
+            if (
+                k != own
+                and block_weights[k] + sizes[v] <= capacity
+                and affinity[k] > affinity[best]
+            ):
                 best = k
         if best != own:
-            gained += pull[best] - pull[own]
-            load[own] -= sizes[v]
-            load[best] += sizes[v]
+            gained += affinity[best] - affinity[own]
+            block_weights[own] -= sizes[v]
+            block_weights[best] += sizes[v]
             part[v] = best
             moves += 1
         for i in range(found):
-            pull[touched[i]] = 0
+            affinity[connected[i]] = 0
     return moves, gained
 
 
@@ -68,24 +72,25 @@ def refine(
     graph: Graph,
     sizes: NDArray[np.int64],
     part: NDArray[np.int32],
-    load: NDArray[np.int64],
+    block_weights: NDArray[np.int64],
     capacity: int,
     rng: np.random.Generator,
     threads: int = 1,
 ) -> tuple[int, int]:
-    """One visit to all vertices in random order; `part` and `load` change in place.
+    """One visit to all vertices in random order; `part` and `block_weights` change in place.
 
-    part : ndarray[int32], shape (vertices,); load : ndarray[int64], shape (parts,), size held
+    part : ndarray[int32], shape (vertices,); block_weights : ndarray[int64], shape
+    (parts,), their sizes
 
     Returns the number of moves and the weight that left the cut.
     """
     moves = gained = 0
-    pull = np.zeros(load.size, np.int64)
-    touched = np.empty(load.size, np.int64)
+    affinity = np.zeros(block_weights.size, np.int64)
+    connected = np.empty(block_weights.size, np.int64)
     for block in graph.blocks(rng.permutation(graph.block_count).tolist(), threads):
         order = rng.permutation(block.vertices)
         moved, gain = _refine_block(
-            chunk_of(block), order, sizes, capacity, part, load, pull, touched
+            chunk_of(block), order, sizes, capacity, part, block_weights, affinity, connected
         )
         moves += int(moved)
         gained += int(gain)

@@ -77,10 +77,10 @@ def block_bounds(
     one that is full has no slack left inside, where it is worth more than at its border.
     """
     share = size * cores / cores.sum()
-    room = np.floor(np.minimum(share * NEAR + largest, cores * capacity)).astype(np.int64)
+    capacities = np.floor(np.minimum(share * NEAR + largest, cores * capacity)).astype(np.int64)
     floor = np.ceil(share / NEAR**2 - largest).astype(np.int64)
     single = cores == 1
-    return np.where(single, capacity, room), np.where(single, 0, np.maximum(floor, 0))
+    return np.where(single, capacity, capacities), np.where(single, 0, np.maximum(floor, 0))
 
 
 def partition_in_memory(
@@ -107,11 +107,11 @@ def partition_in_memory(
         if part_cores.max() > wanted:
             how = Splitting(wanted, capacity, effort.bisection, seed + depth)
             part, part_cores = split_parts(level, part, part_cores, how, memory, team)
-        room, floor = block_bounds(
+        capacities, floor = block_bounds(
             part_cores, int(level.sizes.sum()), capacity, int(level.sizes.max())
         )
         for index in range(effort.refine_rounds):
-            if not refine_round(level, part, room, floor, seed + depth, index, team).moves:
+            if not refine_round(level, part, capacities, floor, seed + depth, index, team).moves:
                 break
         if depth:
             part = part[clusters[depth - 1]]

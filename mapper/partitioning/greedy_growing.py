@@ -46,15 +46,15 @@ def _grow(indptr, ids, weights, sizes, order, target, low, high, selected):
         sift_down(heap, place, cost, i, length)
 
     cut = np.int64(0)
-    held = np.int64(0)
+    block_weight = np.int64(0)
     v = order[0]
-    while held < target and length > 0:
+    while block_weight < target and length > 0:
         length = remove(heap, place, cost, v, length)
-        over = held + sizes[v] - target
-        if held + sizes[v] <= high:
-            if over > target - held and held >= low:
+        over = block_weight + sizes[v] - target
+        if block_weight + sizes[v] <= high:
+            if over > target - block_weight and block_weight >= low:
                 break  # stopping short is nearer to the target
-            held += sizes[v]
+            block_weight += sizes[v]
             cut += cost[v] if cost[v] < WAITING // 2 else cost[v] - WAITING
             selected[v] = 1
             for e in range(indptr[v], indptr[v + 1]):

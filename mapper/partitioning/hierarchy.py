@@ -80,16 +80,18 @@ def uncoarsen(
         if level.coarser is not None:
             part = part[scratch.get_array(level.coarser)]
         sizes = level.graph.vertex_sizes()
-        load = np.zeros(count, np.int64)
-        np.add.at(load, part, sizes)
+        block_weights = np.zeros(count, np.int64)
+        np.add.at(block_weights, part, sizes)
         for _ in range(settings.refinement_passes):
-            moves, _ = refine(level.graph, sizes, part, load, capacity, rng, settings.threads)
+            moves, _ = refine(
+                level.graph, sizes, part, block_weights, capacity, rng, settings.threads
+            )
             if not moves:
                 break
-        balance(level.graph, sizes, part, load, capacity, settings.threads)
+        balance(level.graph, sizes, part, block_weights, capacity, settings.threads)
         if depth == 0:
             part, count = enforce_and_renumber(
-                level.graph, sizes, part, load, capacity, cores, settings.threads
+                level.graph, sizes, part, block_weights, capacity, cores, settings.threads
             )
         cut = cut_weight(level.graph, part, settings.threads)
         monitor.levels[depth]["cut_weight"] = cut

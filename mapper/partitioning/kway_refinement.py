@@ -1,7 +1,7 @@
 """K-way refinement: every vertex may move to the part where it is best off.
 
 Size-constrained label propagation on parts, with one addition: a vertex whose best part is full
-waits for room there, and takes it as soon as another vertex leaves. In a partition with hardly
+waits for slack there, and takes it as soon as another vertex leaves. In a partition with hardly
 any slack such chains of moves are most of what can be gained. Chunks of a round are looked at by
 all threads against the same frozen parts; the moves then take effect together, best gain first.
 
@@ -24,16 +24,16 @@ from mapper.graph.rows import Rows
 from mapper.runtime.callbacks import Advance, ignore
 from mapper.runtime.threads import ThreadTeam, WorkspacePool
 
-ROUNDS = 24  # times in a pass that moves take effect; fewer at once leave longer waits for room
+ROUNDS = 24  # times in a pass that moves take effect; fewer at once leave longer waits for slack
 SWAPS_TRIED = 16  # waiting vertices that are looked at for a partner
 LEAST_CHUNKS = 4  # looked at between; more than threads, so that none waits for long
 
 
 @njit(cache=True, nogil=True)
-def _best_moves(chunk, part, load, pull, touched, table):
+def _best_moves(chunk, part, block_weights, affinity, connected, table):
     """Vertices of a chunk that are connected more to another part than to their own.
 
-    pull : scratch per part, zero on entry and exit; touched : scratch
+    affinity : scratch per part, zero on entry and exit; connected : scratch
     table : filled, see `Moves`; heaviest is the weight of the heaviest connection to the target
     Returns how many there are, the weight to other parts, and all weight.
     """
@@ -45,20 +45,20 @@ def _best_moves(chunk, part, load, pull, touched, table):
     for i in range(indptr.size - 1):
         row = ids[indptr[i] : indptr[i + 1]]
         row_weights = weights[indptr[i] : indptr[i + 1]]
-        count = sum_by_part(row, row_weights, part, pull, touched)
+        count = sum_by_part(row, row_weights, part, affinity, connected)
         v = first + i
         own = np.uint32(part[v])
-        here = np.int64(pull[own])
-        pull[own] = 0
+        here = np.int64(affinity[own])
+        affinity[own] = 0
         elsewhere = np.int64(0)
         best = own
         most = np.int64(0)
         for t in range(count):
-            k = np.uint32(touched[t])
-            p = np.int64(pull[k])
-            pull[k] = 0
+            k = np.uint32(connected[t])
+            p = np.int64(affinity[k])
+            affinity[k] = 0
             elsewhere += p
-            if p > most or (p == most and p > 0 and load[k] < load[best]):
+            if p > most or (p == most and p > 0 and block_weights[k] < block_weights[best]):
                 best = k
                 most = p
         outside += elsewhere
@@ -76,16 +76,16 @@ def _best_moves(chunk, part, load, pull, touched, table):
 
 
 @njit(cache=True, nogil=True)
-def move_in_order(order, table, sizes, part, load, room, floor):
-    """Carry out moves in the given order; those into full parts wait until there is room.
+def move_in_order(order, table, sizes, part, block_weights, capacities, floor):
+    """Carry out moves in the given order; those into full parts wait until there is slack.
 
-    table : see `Moves`; room, floor : most and least that each part may hold
+    table : see `Moves`; capacities, floor : most and least that each part may hold
 
     Returns how many moves were done.
     """
     vertices, target, gain, heaviest = table[0], table[1], table[2], table[3]
-    head = np.full(load.size, -1, np.int64)  # first and last waiting move of each part
-    tail = np.full(load.size, -1, np.int64)
+    head = np.full(block_weights.size, -1, np.int64)  # first and last waiting move of each part
+    tail = np.full(block_weights.size, -1, np.int64)
     following = np.empty(order.size, np.int64)
     stack = np.empty(order.size + 1, np.int64)
     moved = 0
@@ -97,9 +97,9 @@ def move_in_order(order, table, sizes, part, load, room, floor):
             m = stack[depth]
             v, to = vertices[m], target[m]
             own = part[v]
-            if load[own] - sizes[v] < floor[own]:
+            if block_weights[own] - sizes[v] < floor[own]:
                 continue
-            if load[to] + sizes[v] > room[to]:
+            if block_weights[to] + sizes[v] > capacities[to]:
                 following[m] = -1
                 if tail[to] >= 0:
                     following[tail[to]] = m
@@ -107,12 +107,12 @@ def move_in_order(order, table, sizes, part, load, room, floor):
                     head[to] = m
                 tail[to] = m
                 continue
-            load[to] += sizes[v]
-            load[own] -= sizes[v]
+            block_weights[to] += sizes[v]
+            block_weights[own] -= sizes[v]
             part[v] = to
             moved += 1
             m = head[own]
-            if m >= 0 and load[own] + sizes[vertices[m]] <= room[own]:
+            if m >= 0 and block_weights[own] + sizes[vertices[m]] <= capacities[own]:
                 head[own] = following[m]
                 if head[own] < 0:
                     tail[own] = -1
@@ -158,10 +158,12 @@ class Seeker(ABC):
     """Tells where vertices are best off."""
 
     @abstractmethod
-    def seek(self, chunk: Chunk, part: NDArray[np.int32], load: NDArray[np.int64]) -> Moves:
+    def seek(
+        self, chunk: Chunk, part: NDArray[np.int32], block_weights: NDArray[np.int64]
+    ) -> Moves:
         """Moves that each would pay by itself; called by several threads at once.
 
-        part : ndarray[int32], shape (vertices,); load : ndarray[int64], shape (parts,)
+        part : ndarray[int32], shape (vertices,); block_weights : ndarray[int64], shape (parts,)
         """
 
 
@@ -173,10 +175,14 @@ class SeekCut(Seeker):
             lambda: (np.zeros(parts, np.int32), np.empty(parts, np.int32))
         )
 
-    def seek(self, chunk: Chunk, part: NDArray[np.int32], load: NDArray[np.int64]) -> Moves:
+    def seek(
+        self, chunk: Chunk, part: NDArray[np.int32], block_weights: NDArray[np.int64]
+    ) -> Moves:
         table = np.empty((4, chunk.vertices), np.int32)
-        with self._workspaces.borrow() as (pull, touched):
-            found, outside, everything = _best_moves(chunk, part, load, pull, touched, table)
+        with self._workspaces.borrow() as (affinity, connected):
+            found, outside, everything = _best_moves(
+                chunk, part, block_weights, affinity, connected, table
+            )
         return Moves(table[:, :found], outside, everything)
 
 
@@ -192,7 +198,7 @@ class Round:
 def refine_round(
     rows: Rows,
     part: NDArray[np.int32],
-    room: NDArray[np.int64],
+    capacities: NDArray[np.int64],
     floor: NDArray[np.int64],
     seed: int,
     index: int,
@@ -202,20 +208,20 @@ def refine_round(
 ) -> Round:
     """Look at all vertices once, chunks in random order; `part` changes in place.
 
-    part : ndarray[int32], shape (vertices,); room, floor : ndarray[int64], shape
+    part : ndarray[int32], shape (vertices,); capacities, floor : ndarray[int64], shape
     (parts,), what each part may hold at most, and what moves must leave in it at least
     seeker : by default the one that goes by the cut
 
     No part that is within its capacity is filled beyond it.
     """
-    seeker = seeker or SeekCut(room.size)
+    seeker = seeker or SeekCut(capacities.size)
     rng = np.random.default_rng([seed, index])
-    load = np.zeros(room.size, np.int64)
-    np.add.at(load, part, rows.sizes)
+    block_weights = np.zeros(capacities.size, np.int64)
+    np.add.at(block_weights, part, rows.sizes)
 
     def look(number: int) -> tuple[Moves, int]:
         chunk = rows.read(number)
-        return seeker.seek(chunk, part, load), int(chunk.indptr[-1] - chunk.indptr[0])
+        return seeker.seek(chunk, part, block_weights), int(chunk.indptr[-1] - chunk.indptr[0])
 
     moved = outside = everything = 0
     order = rng.permutation(rows.chunks)
@@ -224,7 +230,7 @@ def refine_round(
         found = team.map(look, order[start : start + step].tolist())
         table = np.hstack([moves.table for moves, _ in found])
         ranked = np.argsort(-table[2], kind="stable")
-        moved += move_in_order(ranked, table, rows.sizes, part, load, room, floor)
+        moved += move_in_order(ranked, table, rows.sizes, part, block_weights, capacities, floor)
         for some, entries in found:
             outside += some.outside
             everything += some.everything

@@ -33,36 +33,36 @@ class Labels(NamedTuple):
 
 
 @njit(cache=True, nogil=True)
-def _propose(chunk, sizes, labels, limit, seed, pull, touched, target):
-    """The cluster with room that each vertex of a chunk is connected to most.
+def _propose(chunk, sizes, labels, limit, seed, affinity, connected, target):
+    """The cluster with slack that each vertex of a chunk is connected to most.
 
-    pull : scratch per cluster, zero on entry and exit; touched : scratch
+    affinity : scratch per cluster, zero on entry and exit; connected : scratch
     target : cluster chosen, its own if none is better; labels.favourite : the same without the
         limit, -1 without neighbours in other clusters
     """
     first, indptr, ids, weights = chunk
-    cluster, held, favourite = labels.cluster, labels.size, labels.favourite
+    cluster, cluster_sizes, favourite = labels.cluster, labels.size, labels.favourite
     for i in range(indptr.size - 1):
         row = ids[indptr[i] : indptr[i + 1]]
         row_weights = weights[indptr[i] : indptr[i + 1]]
-        count = sum_by_part(row, row_weights, cluster, pull, touched)
+        count = sum_by_part(row, row_weights, cluster, affinity, connected)
         v = first + i
         own = np.uint32(cluster[v])
-        best, best_pull = own, np.int64(pull[own])
+        best, best_affinity = own, np.int64(affinity[own])
         liked, liked_pull = np.int32(-1), np.int64(0)
-        pull[own] = 0
+        affinity[own] = 0
         for t in range(count):
-            c = np.uint32(touched[t])
-            p = np.int64(pull[c])
-            pull[c] = 0
+            c = np.uint32(connected[t])
+            p = np.int64(affinity[c])
+            affinity[c] = 0
             if p > liked_pull:
                 liked = np.int32(c)
                 liked_pull = p
-            if p < best_pull or p == 0 or held[c] + sizes[v] > limit:
+            if p < best_affinity or p == 0 or cluster_sizes[c] + sizes[v] > limit:
                 continue
-            if p > best_pull or (best != own and mixed(v, c, seed) > mixed(v, best, seed)):
+            if p > best_affinity or (best != own and mixed(v, c, seed) > mixed(v, best, seed)):
                 best = c
-                best_pull = p
+                best_affinity = p
         target[v] = best
         favourite[v] = liked
 
@@ -74,16 +74,16 @@ def _join(first, last, sizes, labels, limit, target, joined, stamp):
     Two single vertices often choose each other: once another vertex has joined v's cluster in this
     round (`joined` holds the round's stamp), v stays where it is.
     """
-    cluster, held, _ = labels
+    cluster, cluster_sizes, _ = labels
     moved = 0
     for v in range(first, last):
         own, to = cluster[v], target[v]
-        if to == own or held[to] == 0 or held[to] + sizes[v] > limit:
+        if to == own or cluster_sizes[to] == 0 or cluster_sizes[to] + sizes[v] > limit:
             continue
-        if joined[own] == stamp and held[own] > sizes[v]:
+        if joined[own] == stamp and cluster_sizes[own] > sizes[v]:
             continue
-        held[own] -= sizes[v]
-        held[to] += sizes[v]
+        cluster_sizes[own] -= sizes[v]
+        cluster_sizes[to] += sizes[v]
         cluster[v] = to
         joined[to] = stamp
         moved += 1
@@ -96,17 +96,17 @@ def _match_two_hop(sizes, labels, limit, waiting):
 
     waiting : scratch, shape (vertices + 1,), filled with -1; last place for those without any
     """
-    cluster, held, favourite = labels.cluster, labels.size, labels.favourite
+    cluster, cluster_sizes, favourite = labels.cluster, labels.size, labels.favourite
     none = waiting.size - 1
     for v in range(sizes.size):
         own = cluster[v]
-        if held[own] != sizes[v]:
+        if cluster_sizes[own] != sizes[v]:
             continue
         at = favourite[v] if favourite[v] >= 0 else none
         other = waiting[at]
-        if other >= 0 and other != own and held[other] + sizes[v] <= limit:
-            held[other] += sizes[v]
-            held[own] -= sizes[v]
+        if other >= 0 and other != own and cluster_sizes[other] + sizes[v] <= limit:
+            cluster_sizes[other] += sizes[v]
+            cluster_sizes[own] -= sizes[v]
             cluster[v] = other
             if at != none:  # pairs are enough where there is a structure to spoil
                 waiting[at] = -1
@@ -159,8 +159,8 @@ def propagate(
 
     def look(number: int) -> tuple[int, int, int]:
         chunk = rows.read(number)
-        with workspaces.borrow() as (pull, touched):
-            _propose(chunk, rows.sizes, labels, limit, salt, pull, touched, target)
+        with workspaces.borrow() as (affinity, connected):
+            _propose(chunk, rows.sizes, labels, limit, salt, affinity, connected, target)
         return chunk.first, chunk.vertices, int(chunk.indptr[-1] - chunk.indptr[0])
 
     moves = 0

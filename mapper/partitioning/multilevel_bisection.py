@@ -59,12 +59,12 @@ class ClusterScratch(NamedTuple):
 def _cluster(graph, limit, cluster, scratch, state):
     """Two rounds of label propagation, vertices in random order; returns the number of clusters."""
     indptr, ids, weights, sizes, _ = graph
-    held, pull = scratch.size, scratch.affinity
-    touched, order = scratch.found, scratch.order
+    cluster_sizes, affinity = scratch.size, scratch.affinity
+    connected, order = scratch.found, scratch.order
     n = sizes.size
     for v in range(n):
         cluster[v] = v
-        held[v] = sizes[v]
+        cluster_sizes[v] = sizes[v]
         order[v] = v
     for _ in range(2):
         for i in range(n - 1, 0, -1):
@@ -73,29 +73,29 @@ def _cluster(graph, limit, cluster, scratch, state):
         for i in range(n):
             v = order[i]
             low, high = indptr[v], indptr[v + 1]
-            count = sum_by_part(ids[low:high], weights[low:high], cluster, pull, touched)
+            count = sum_by_part(ids[low:high], weights[low:high], cluster, affinity, connected)
             own = cluster[v]
             best = own
-            most = pull[own]
+            most = affinity[own]
             for t in range(count):
-                c = touched[t]
-                if pull[c] > most and held[c] + sizes[v] <= limit:
+                c = connected[t]
+                if affinity[c] > most and cluster_sizes[c] + sizes[v] <= limit:
                     best = c
-                    most = pull[c]
+                    most = affinity[c]
             for t in range(count):
-                pull[touched[t]] = 0
-            held[own] -= sizes[v]
-            held[best] += sizes[v]
+                affinity[connected[t]] = 0
+            cluster_sizes[own] -= sizes[v]
+            cluster_sizes[best] += sizes[v]
             cluster[v] = best
     number = np.int64(0)
     for v in range(n):
-        touched[v] = -1
+        connected[v] = -1
     for v in range(n):
         c = cluster[v]
-        if touched[c] < 0:
-            touched[c] = number
+        if connected[c] < 0:
+            connected[c] = number
             number += 1
-        cluster[v] = touched[c]
+        cluster[v] = connected[c]
     return number
 
 
@@ -107,7 +107,7 @@ def _contract(graph, cluster, count, coarse, scratch):
     """
     indptr, ids, weights, sizes, bias = graph
     out_indptr, out_ids, out_weights, out_sizes, out_bias = coarse
-    pull, touched, order = scratch.affinity, scratch.found, scratch.order
+    affinity, connected, order = scratch.affinity, scratch.found, scratch.order
     n = sizes.size
     start = np.zeros(count + 1, np.int64)
     for v in range(n):
@@ -132,14 +132,14 @@ def _contract(graph, cluster, count, coarse, scratch):
                 d = cluster[ids[e]]
                 if d == c:
                     continue
-                if pull[d] == 0 and weights[e] > 0:
-                    touched[found] = d
+                if affinity[d] == 0 and weights[e] > 0:
+                    connected[found] = d
                     found += 1
-                pull[d] += weights[e]
+                affinity[d] += weights[e]
         for t in range(found):
-            out_ids[entries] = touched[t]
-            out_weights[entries] = min(pull[touched[t]], 2**31 - 1)
-            pull[touched[t]] = 0
+            out_ids[entries] = connected[t]
+            out_weights[entries] = min(affinity[connected[t]], 2**31 - 1)
+            affinity[connected[t]] = 0
             entries += 1
         out_indptr[c + 1] = entries
 

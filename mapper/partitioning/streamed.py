@@ -47,7 +47,7 @@ class Task:
     """A graph and what it is to be cut into.
 
     capacity : of a core; cores : that the chip has
-    strict : parts above the capacity are an error; else they are put right elsewhere
+    strict : parts above the capacity are an error; else they are repaired elsewhere
     """
 
     graph: Graph
@@ -108,9 +108,15 @@ def partition_streamed(task: Task, context: Context) -> tuple[NDArray[np.int32],
         monitor.observer.on_partition(part)
     with monitor.stage("uncoarsen and refine"):  # step 4
         part = balanced(task, part, np.ones(task.cores, np.bool_), settings.threads)
-        room = np.full(task.cores, task.capacity, np.int64)
+        capacities = np.full(task.cores, task.capacity, np.int64)
         part = _refine(
-            task, part, room, np.zeros_like(room), settings.refinement_passes, 6, context
+            task,
+            part,
+            capacities,
+            np.zeros_like(capacities),
+            settings.refinement_passes,
+            6,
+            context,
         )
         monitor.observer.on_partition(part)
     return numbered(part, task.cores)
@@ -171,7 +177,7 @@ def _blocks(
 def _refine(
     task: Task,
     part: NDArray[np.int32],
-    room: NDArray[np.int64],
+    capacities: NDArray[np.int64],
     floor: NDArray[np.int64],
     passes: int,
     step: int,
@@ -185,7 +191,7 @@ def _refine(
 
         def once(part: NDArray[np.int32] = part, index: int = index) -> Arrays:
             found = refine_round(
-                rows, part, room, floor, settings.seed_of(step), index, team, monitor.advance
+                rows, part, capacities, floor, settings.seed_of(step), index, team, monitor.advance
             )
             share = found.outside / max(1, found.everything)
             monitor.note(f"pass {index + 1}: {found.moves:,} moves, cut fraction was {share:.4f}")
@@ -209,14 +215,14 @@ def balanced(
     sizes = task.rows.sizes
     cores, number = np.flatnonzero(usable), np.cumsum(usable) - 1
     part = number[core].astype(np.int32)
-    load = np.zeros(task.cores, np.int64)
-    np.add.at(load, part, sizes)
-    if load.max() <= task.capacity:
+    block_weights = np.zeros(task.cores, np.int64)
+    np.add.at(block_weights, part, sizes)
+    if block_weights.max() <= task.capacity:
         return core
     if task.strict:
-        enforce_capacity(task.graph, sizes, part, load, task.capacity, threads)
+        enforce_capacity(task.graph, sizes, part, block_weights, task.capacity, threads)
     else:
-        balance(task.graph, sizes, part, load, task.capacity, threads)
+        balance(task.graph, sizes, part, block_weights, task.capacity, threads)
     return cores[part].astype(np.int32)
 
 

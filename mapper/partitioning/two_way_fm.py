@@ -51,10 +51,10 @@ def _grow(graph, target, most, side, queues, state):
     for v in range(n):
         side[v] = 1
         place[v] = -1
-    held = np.int64(0)
+    block_weight = np.int64(0)
     length = 0
     left = n
-    while held < target and left > 0:
+    while block_weight < target and left > 0:
         if length == 0:  # the start, or a connected component is exhausted
             v = next_random(state) % np.int64(n)
             while side[v] != 1:
@@ -63,11 +63,11 @@ def _grow(graph, target, most, side, queues, state):
             v = heap[0]
             length = remove(heap, place, cost, v, length)
         left -= 1
-        if held + sizes[v] > most:
+        if block_weight + sizes[v] > most:
             side[v] = 2  # too large: not looked at again
             continue
         side[v] = 0
-        held += sizes[v]
+        block_weight += sizes[v]
         for e in range(indptr[v], indptr[v + 1]):
             u = ids[e]
             if side[u] != 1:
@@ -169,10 +169,10 @@ def _smooth(graph, target, steps, x, side):
             largest = max(largest, abs(x[v]))
         for v in range(n):
             x[v] /= largest
-    held = np.int64(0)
+    block_weight = np.int64(0)
     for v in _falling(x):
-        side[v] = 0 if held + sizes[v] // 2 < target else 1
-        held += sizes[v]
+        side[v] = 0 if block_weight + sizes[v] // 2 < target else 1
+        block_weight += sizes[v]
 
 
 @njit(cache=True, nogil=True)
@@ -198,7 +198,7 @@ def _cost_and_excess(graph, most0, most1, side):
 def two_way_fm(graph, most0, most1, passes, side, queues):
     """Two-way FM: single moves, best first, each vertex once a pass; back to the best prefix.
 
-    A side that is over its limit must give next. So a vertex may go where there is no room for it
+    A side that is over its limit must give next. So a vertex may go where there is no slack for it
     if another can come back: without any slack all moves are such exchanges.
 
     Returns by how much the cost of the sides has fallen; getting below the limits may raise it.
@@ -213,14 +213,14 @@ def two_way_fm(graph, most0, most1, passes, side, queues):
     patience = max(32, n // 8)
     for _ in range(passes):
         length = np.zeros(2, np.int64)
-        held = np.zeros(2, np.int64)
+        block_weights = np.zeros(2, np.int64)
         for v in range(n):
             s = side[v]
             c = bias[v] if s == 0 else -bias[v]
             for e in range(indptr[v], indptr[v + 1]):
                 c += weights[e] if side[np.uint32(ids[e])] == s else -np.int64(weights[e])
             cost[v] = c
-            held[s] += sizes[v]
+            block_weights[s] += sizes[v]
             heap[s, length[s]] = v
             place[v] = length[s]
             length[s] += 1
@@ -229,20 +229,22 @@ def two_way_fm(graph, most0, most1, passes, side, queues):
                 sift_down(heap[s], place, cost, i, length[s])
         gain = np.int64(0)
         best_gain = np.int64(0)
-        excess = max(np.int64(0), held[0] - most0) + max(np.int64(0), held[1] - most1)
+        excess = max(np.int64(0), block_weights[0] - most0) + max(
+            np.int64(0), block_weights[1] - most1
+        )
         best_excess = excess
         done = 0
         best_done = 0
         while done - best_done < patience:
             s = -1
             for t in range(2):
-                if held[t] > most[t] and length[t] > 0:
+                if block_weights[t] > most[t] and length[t] > 0:
                     s = t
             if s < 0:
                 for t in range(2):
                     if length[t] == 0:
                         continue
-                    fits = held[1 - t] + sizes[heap[t, 0]] <= most[1 - t]
+                    fits = block_weights[1 - t] + sizes[heap[t, 0]] <= most[1 - t]
                     if not fits and length[1 - t] == 0:
                         continue
                     if s < 0 or cost[heap[t, 0]] < cost[heap[s, 0]]:
@@ -256,8 +258,8 @@ def two_way_fm(graph, most0, most1, passes, side, queues):
             v = heap[s, 0]
             length[s] = remove(heap[s], place, cost, v, length[s])
             side[v] = 1 - s
-            held[s] -= sizes[v]
-            held[1 - s] += sizes[v]
+            block_weights[s] -= sizes[v]
+            block_weights[1 - s] += sizes[v]
             gain -= cost[v]
             moves[done] = v
             done += 1
@@ -271,7 +273,9 @@ def two_way_fm(graph, most0, most1, passes, side, queues):
                 else:
                     cost[u] += 2 * np.int64(weights[e])
                     sift_down(heap[1 - s], place, cost, place[u], length[1 - s])
-            excess = max(np.int64(0), held[0] - most0) + max(np.int64(0), held[1] - most1)
+            excess = max(np.int64(0), block_weights[0] - most0) + max(
+                np.int64(0), block_weights[1] - most1
+            )
             if excess < best_excess or (excess == best_excess and gain > best_gain):
                 best_excess = excess
                 best_gain = gain

@@ -30,11 +30,11 @@ def next_random(state):
 
 
 @njit(cache=True, nogil=True)
-def accepted(change, heat, state):
-    """Metropolis: always what is no worse, else with probability exp(-change / heat)."""
+def accepted(change, temperature, state):
+    """Metropolis: always what is no worse, else with probability exp(-change / temperature)."""
     if change <= 0:
         return True
-    return heat > 0 and np.exp(-change / heat) * SCALE > next_random(state)
+    return temperature > 0 and np.exp(-change / temperature) * SCALE > next_random(state)
 
 
 @njit(cache=True, nogil=True)

@@ -60,10 +60,10 @@ class Sample:
         return f"{found}; with fewer than {ENOUGH} the mapping gets much worse: give {what} or more"
 
 
-def sample_of(clusters: int, degree: int, room: int, entries: int) -> Sample:
+def sample_of(clusters: int, degree: int, capacity: int, entries: int) -> Sample:
     """The sample of a network.
 
-    degree : connections that are wanted for each cluster; room : that the memory has room for
+    degree : connections that are wanted for each cluster; capacity : that the memory has space for
     entries : connections of the network
     """
-    return Sample(clusters, min(degree * clusters, room, entries), entries)
+    return Sample(clusters, min(degree * clusters, capacity, entries), entries)

@@ -38,7 +38,7 @@ def random_case(
 def flat_case(seed: int, slack: int = 2) -> tuple[MemoryGraph, np.ndarray, Mesh]:
     """The same without places."""
     graph, core, mesh = random_case(seed, slack=slack)
-    return graph, core, Mesh.flat(mesh.room)
+    return graph, core, Mesh.flat(mesh.capacities)
 
 
 CASES = pytest.mark.parametrize("case", [random_case, flat_case], ids=["mesh", "flat"])
@@ -58,4 +58,4 @@ def some_fixed(seed: int, rows: Rows, mesh: Mesh) -> tuple[np.ndarray, Rows]:
 
 
 def load_of(rows: Rows, core: np.ndarray, mesh: Mesh) -> np.ndarray:
-    return np.bincount(core, weights=rows.sizes, minlength=mesh.room.size).astype(np.int64)
+    return np.bincount(core, weights=rows.sizes, minlength=mesh.capacities.size).astype(np.int64)

@@ -55,13 +55,13 @@ def test_exchange_of_one_pair(case: Case, seed: int) -> None:
     graph, core, mesh = case(seed)
     width = width_of(mesh)
     links, rows = lists_of(graph), rows_of(graph)
-    usable = np.flatnonzero(mesh.room)
+    usable = np.flatnonzero(mesh.capacities)
     pairs = [(a, b) for a in usable for b in usable if a < b]
     fixed, rows = some_fixed(seed, rows, mesh)
-    every = np.ones(mesh.room.size, np.bool_)
+    every = np.ones(mesh.capacities.size, np.bool_)
     batch = Batch(every, rows.indptr[:-1], rows.degrees(), rows.ids, rows.weights)
     for a, b in pairs:
-        by_core = members_of(core, mesh.room.size, fixed)
+        by_core = members_of(core, mesh.capacities.size, fixed)
         found = _pair_graph(a, b, by_core, batch, rows.sizes, core, mesh.grid)
         inner, expected = twin.pair_graph(a, b, links, core.tolist(), width, fixed.tolist())
         assert adjacency(found.indptr, found.ids, found.weights) == inner
@@ -75,7 +75,7 @@ def test_exchange_of_one_pair(case: Case, seed: int) -> None:
         moved = _settle(one, by_core.members, by_core.start, core, side, first)
         assert moved == np.count_nonzero(core != old)
         assert won == before - twin.all_hops(links, core.tolist(), width) >= 0
-        assert (load_of(rows, core, mesh) <= mesh.room).all()
+        assert (load_of(rows, core, mesh) <= mesh.capacities).all()
         changed = core != old
         assert np.isin(old[changed], (a, b)).all()
         assert np.isin(core[changed], (a, b)).all()
@@ -92,7 +92,7 @@ def test_pairs_of_a_mesh(seed: int) -> None:
     for pairs in mesh.pairs(steps):
         assert np.unique(pairs).size == pairs.size  # none twice in a set
         found += map(tuple, pairs.tolist())
-    cores = [c for c in range(width * height) if mesh.room[c]]
+    cores = [c for c in range(width * height) if mesh.capacities[c]]
     expected = {
         (a, b)
         for a in cores
@@ -108,7 +108,7 @@ def test_batches_hold_each_core_once_with_all_rows(memory: int, turned: bool) ->
     graph, core, mesh = random_case(3, faulty=False)
     links = lists_of(graph)
     for rows in (rows_of(graph), StreamedRows(graph, graph.vertex_sizes(), 0)):
-        seen = np.zeros(mesh.room.size, np.int64)
+        seen = np.zeros(mesh.capacities.size, np.int64)
         visited: list[int] = []
         with ThreadTeam(2) as team:
             for batch in batches(rows, core, mesh, memory, turned, team, visited.append):
@@ -130,7 +130,7 @@ def test_batches_hold_each_core_once_with_all_rows(memory: int, turned: bool) ->
 def test_partners(seed: int) -> None:
     """Pairs that are drawn together, each once, those of a set without a part in common."""
     graph, part, mesh = flat_case(seed)
-    rows, parts = rows_of(graph), mesh.room.size
+    rows, parts = rows_of(graph), mesh.capacities.size
     drawn: Counter[tuple[int, int]] = Counter()
     for index in range(rows.chunks):
         chunk = rows.read(index)
@@ -202,7 +202,7 @@ def test_rounds_keep_to_the_room(case: Case, seed: int, threads: int) -> None:
                 pairwise_fm_round(batch, mesh, found, rows.sizes, sets, 1, rng, team, fixed)
             found = refine_by_v_cycle(rows, found, mesh, EFFORT, seed, team, fixed)
         assert (found[fixed] == core[fixed]).all()
-        assert (load_of(rows, found, mesh) <= mesh.room).all()
+        assert (load_of(rows, found, mesh) <= mesh.capacities).all()
         results.append(found.tolist())
     assert results[0] == results[1]
 

@@ -10,7 +10,7 @@ import pytest
 from mapper.graph.rows import StreamedRows
 from mapper.hop_refinement.annealing import NEAR as NEAR_CORES
 from mapper.hop_refinement.annealing import Cooling, Lists, _anneal_vertices, anneal_mapping
-from mapper.hop_refinement.hop_cost import _price, price
+from mapper.hop_refinement.hop_cost import _hop_cost, hop_cost
 from mapper.hop_refinement.mesh import Mesh, _apart
 from mapper.hop_refinement.multilevel import Effort, Levels, coarsen, first_parts, uncoarsen
 from mapper.hop_refinement.refine import Mapped, level_effort, refine_mapping
@@ -64,15 +64,15 @@ def test_price_and_distance(case: Case, seed: int) -> None:
     graph, core, mesh = case(seed)
     width, links = width_of(mesh), lists_of(graph)
     column, row = mesh.column, mesh.row
-    for a in range(mesh.room.size):
-        for b in range(mesh.room.size):
+    for a in range(mesh.capacities.size):
+        for b in range(mesh.capacities.size):
             assert _apart(a, b, column, row, mesh.most) == twin.distance(a, b, width)
     expected = 2 * twin.all_hops(links, core.tolist(), width)
     for rows in (rows_of(graph), StreamedRows(graph, graph.vertex_sizes(), 0)):
         with ThreadTeam(2) as team:
-            assert price(rows, core, mesh, team) == expected
+            assert hop_cost(rows, core, mesh, team) == expected
         chunks = [rows.read(index) for index in range(rows.chunks)]
-        assert sum(_price(chunk, core, mesh.grid) for chunk in chunks) == expected
+        assert sum(_hop_cost(chunk, core, mesh.grid) for chunk in chunks) == expected
 
 
 @pytest.mark.jit
@@ -96,7 +96,7 @@ def test_levels_of_a_grid() -> None:
                 found = uncoarsen(levels, part, mesh, EFFORT, 3, team)
             results.append((part.tolist(), found.tolist()))
         assert results[0] == results[1]
-        assert (load_of(rows, found, mesh) <= mesh.room).all()
+        assert (load_of(rows, found, mesh) <= mesh.capacities).all()
         top = part
         for cluster in levels.clusters[::-1]:
             top = top[cluster]
@@ -130,7 +130,7 @@ def test_refinement(case: Case, seed: int, tmp_path: Path) -> None:
                     )
                 )
         assert all(found.tolist() == results[0].tolist() for found in results)
-        assert (load_of(rows, results[0], mesh) <= mesh.room).all()
+        assert (load_of(rows, results[0], mesh) <= mesh.capacities).all()
         assert (results[0][fixed] == core[fixed]).all()
         before, after = (
             twin.all_hops(links, found.tolist(), width) for found in (core, results[0])
@@ -139,17 +139,18 @@ def test_refinement(case: Case, seed: int, tmp_path: Path) -> None:
 
 
 @CASES
-@pytest.mark.parametrize("heat", [0.0, 5.0])
+@pytest.mark.parametrize("temperature", [0.0, 5.0])
 @pytest.mark.parametrize("seed", range(20))
-def test_annealing(case: Case, seed: int, heat: float) -> None:
+def test_annealing(case: Case, seed: int, temperature: float) -> None:
     graph, core, mesh = case(seed)
     links, rows = lists_of(graph), rows_of(graph)
-    cores, places = mesh.room.size, int(np.bincount(core).max()) + 1 + seed % 2
+    cores, places = mesh.capacities.size, int(np.bincount(core).max()) + 1 + seed % 2
     fixed, rows = some_fixed(seed, rows, mesh)
     lists = [np.flatnonzero((core == c) & ~fixed).tolist() for c in range(cores)]
     expected, made, change = twin.annealed(
-        links, rows.sizes.tolist(), core.tolist(), width_of(mesh), mesh.height, mesh.room.tolist(),
-        lists, places, 150, heat, NEAR_CORES, Xorshift(2 * seed + 1),
+        links, rows.sizes.tolist(), core.tolist(), width_of(mesh), mesh.height,
+        mesh.capacities.tolist(), lists, places, 150, temperature, NEAR_CORES,
+        Xorshift(2 * seed + 1),
     )  # fmt: skip
     members = np.full((cores, places), -1, np.int32)
     place, count = np.full(core.size, -1, np.int64), np.zeros(cores, np.int64)
@@ -159,8 +160,8 @@ def test_annealing(case: Case, seed: int, heat: float) -> None:
     found, load = core.copy(), load_of(rows, core, mesh)
     state = np.array([2 * seed + 1], np.uint64)
     result = _anneal_vertices(
-        rows.whole, rows.sizes, found, mesh.grid, load, Lists(members, count, place), 150, heat,
-        state,
+        rows.whole, rows.sizes, found, mesh.grid, load, Lists(members, count, place), 150,
+        temperature, state,
     )  # fmt: skip
     assert found.tolist() == expected
     assert result == (made, change)
@@ -185,13 +186,13 @@ def test_chains(case: Case, seed: int) -> None:
         with ThreadTeam(threads) as team:
             results.append(refine_by_chains(rows, core, mesh, effort, seed, team, fixed))
     assert results[0].tolist() == results[1].tolist()
-    assert (load_of(rows, results[0], mesh) <= mesh.room).all()
+    assert (load_of(rows, results[0], mesh) <= mesh.capacities).all()
     after = twin.all_hops(links, results[0].tolist(), width)
     assert after <= twin.all_hops(links, core.tolist(), width)
     assert (results[0][fixed] == core[fixed]).all()
     annealed = anneal_mapping(rows, core, mesh, cooling, seed, fixed)
     assert (annealed[fixed] == core[fixed]).all()
-    assert (load_of(rows, annealed, mesh) <= mesh.room).all()
+    assert (load_of(rows, annealed, mesh) <= mesh.capacities).all()
     assert twin.all_hops(links, annealed.tolist(), width) <= twin.all_hops(
         links, core.tolist(), width
     )

@@ -49,7 +49,7 @@ def test_best_hops(seed: int) -> None:
                 mesh.width,
                 mesh.height,
                 load.tolist(),
-                mesh.room.tolist(),
+                mesh.capacities.tolist(),
                 MUCH_BETTER,
             )
             assert [tuple(move) for move in moves[:, :found].T.tolist()] == expected[0]

@@ -41,10 +41,10 @@ def case(seed: int, parts: int = 3) -> tuple[naive.Nets, Hypergraph, State, np.r
 
 def check(nets: naive.Nets, state: State) -> None:
     """Everything that is kept up to date is what it should be."""
-    part, parts = state.part.tolist(), state.room.size
+    part, parts = state.part.tolist(), state.capacities.size
     fresh = np.zeros(parts, np.int64)
     np.add.at(fresh, state.part, state.sizes)
-    assert state.load.tolist() == fresh.tolist()
+    assert state.block_weights.tolist() == fresh.tolist()
     for v in range(len(part)):
         expected = naive.gains(nets, part, parts, v)
         for k in range(parts):
@@ -70,7 +70,7 @@ def test_gains_stay_right(seed: int) -> None:
         free = {
             k: gain
             for k, gain in enumerate(naive.gains(nets, state.part.tolist(), 3, v))
-            if k != state.part[v] and state.load[k] + state.sizes[v] <= state.room[k]
+            if k != state.part[v] and state.block_weights[k] + state.sizes[v] <= state.capacities[k]
         }
         reached = [k for k in free if state.reach[v, k] > 0]
         if reached:
@@ -81,12 +81,12 @@ def test_gains_stay_right(seed: int) -> None:
 def test_searches_gain_what_they_say(seed: int) -> None:
     nets, graph, state, rng = case(seed)
     before = naive.cost(nets, state.part.tolist())
-    over = np.maximum(state.load - state.room, 0)
+    over = np.maximum(state.block_weights - state.capacities, 0)
     queue = new_queue(graph.vertices)
     won = _search(state, queue, rng.permutation(graph.vertices), 2, 5, ENOUGH)
     assert won >= 0
     assert before - won == naive.cost(nets, state.part.tolist())
-    assert np.all(np.maximum(state.load - state.room, 0) <= over)
+    assert np.all(np.maximum(state.block_weights - state.capacities, 0) <= over)
     check(nets, state)
 
 
@@ -94,9 +94,9 @@ def test_searches_gain_what_they_say(seed: int) -> None:
 def test_unloading(seed: int) -> None:
     nets, graph, state, rng = case(seed)
     state.part[:] = 0
-    state = new_state(graph, state.part, state.room)
+    state = new_state(graph, state.part, state.capacities)
     _unload(state, new_queue(graph.vertices), rng.permutation(graph.vertices))
-    assert np.all(state.load <= state.room)
+    assert np.all(state.block_weights <= state.capacities)
     check(nets, state)
 
 
@@ -104,10 +104,10 @@ def test_unloading(seed: int) -> None:
 def test_growing(seed: int) -> None:
     nets, graph, state, _ = case(seed, 2)
     state.part[:] = 1
-    state = new_state(graph, state.part, state.room)
+    state = new_state(graph, state.part, state.capacities)
     _grow(state, new_queue(graph.vertices), 0, int(graph.sizes.sum()) // 2)
     assert state.part[0] == 0
-    assert state.load[0] <= state.room[0]
+    assert state.block_weights[0] <= state.capacities[0]
     check(nets, state)
 
 
@@ -175,9 +175,9 @@ def test_trees_are_priced_exactly(seed: int, per_core_penalty: int) -> None:
         before = naive.tree_cost(nets, core.tolist(), 4, per_core_penalty)
         _put(trees, v, b)
         assert before + change == naive.tree_cost(nets, core.tolist(), 4, per_core_penalty)
-        assert (trees.weights * trees.price).sum() == before + change
+        assert (trees.weights * trees.tree_cost).sum() == before + change
         loads = np.bincount(core, weights=graph.sizes, minlength=12)
-        assert trees.load.tolist() == loads.tolist()
+        assert trees.block_weights.tolist() == loads.tolist()
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -186,9 +186,9 @@ def test_annealing_keeps_the_room_and_the_best(seed: int) -> None:
     core = rng.integers(0, 6, graph.vertices).astype(np.int32)
     room = np.maximum(np.bincount(core, weights=graph.sizes, minlength=6), 3).astype(np.int64)
     room[5] = 0 if not np.any(core == 5) else room[5]
-    heats = np.geomspace(3.0, 0.1, 5)
-    found = anneal_trees(graph, core, room, 3, 2, heats, 150, seed)
-    assert found.tolist() == anneal_trees(graph, core, room, 3, 2, heats, 150, seed).tolist()
+    temperatures = np.geomspace(3.0, 0.1, 5)
+    found = anneal_trees(graph, core, room, 3, 2, temperatures, 150, seed)
+    assert found.tolist() == anneal_trees(graph, core, room, 3, 2, temperatures, 150, seed).tolist()
     assert naive.tree_cost(nets, found.tolist(), 3, 2) <= naive.tree_cost(nets, core.tolist(), 3, 2)
     assert np.all(np.bincount(found, weights=graph.sizes, minlength=6) <= room)
 
@@ -199,6 +199,6 @@ def test_a_cycle_saves_tree_hops() -> None:
     core[::5] = core[::-5][: core[::5].size]
     mesh = Mesh(2, 2, np.full(4, 14))
     found, before, after = refine_by_trees(graph, core, mesh, TreeEffort(50, least=5000), 1)
-    assert after < before == new_trees(graph, core, mesh.room, 2)[1]
-    assert after == new_trees(graph, found, mesh.room, 2)[1]
+    assert after < before == new_trees(graph, core, mesh.capacities, 2)[1]
+    assert after == new_trees(graph, found, mesh.capacities, 2)[1]
     assert np.bincount(found).max() <= 14
