@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from mapper.compiler.pipeline import Compiled
+    from mapper.compiler.quantise.verify import Compared
 
 EPILOG = """\
 examples:
@@ -61,6 +62,8 @@ def add_switches(group: argparse._ActionsContainer) -> None:
     group.add_argument("--method", default="auto",
                        choices=("auto", "minmax", "percentile", "mse", "entropy"),
                        help="of choosing ranges (default: auto, until good enough)")  # fmt: skip
+    group.add_argument("--compare", action="store_true",
+                       help="print a table of all precisions and methods, and stop")  # fmt: skip
     group.add_argument("--max-loss", type=_decibels, default=1.0, metavar="POINTS",
                        help="of accuracy, at most (default: 1)")  # fmt: skip
     group.add_argument("--min-signal", type=_decibels, default=20.0, metavar="DB",
@@ -92,7 +95,7 @@ def add_form(group: argparse._ActionsContainer) -> None:
 def run(options: argparse.Namespace) -> int:
     from chipsim.chip.npu_shape import NPU_SHAPES
     from mapper.compiler.manifest import RANGES, Target, write_folder, write_graphs
-    from mapper.compiler.pipeline import compile_model, open_model
+    from mapper.compiler.pipeline import compare_settings, compile_model, open_model
     from mapper.compiler.quantise.ranges import write_ranges
     from mapper.compiler.report import report_of, write_report
     from mapper.compiler.settings import CompileSettings
@@ -118,16 +121,18 @@ def run(options: argparse.Namespace) -> int:
     target = Target(chip, shape, settings)
     form = parse_form(options.normalise, options.layout)
     model = open_model(options.model)
+    with open_samples(
+        options.calibrate, model.view.shape[1:], form, options.samples,
+        channels_last=model.view.order[-1] == 3,
+    ) as found:  # fmt: skip
+        count = min(len(found), settings.samples)
+        labels = None if found.labels is None else found.labels[:count]
+        samples = SampleArrays(found.read(0, count), labels, found.notes)
+    for note in samples.notes:
+        common.say(options, f"note: {note}")
+    if options.compare:
+        return _compare(options, compare_settings(model, samples, settings))
     with output_folder(options.output, options.force) as work:
-        with open_samples(
-            options.calibrate, model.view.shape[1:], form, options.samples,
-            channels_last=model.view.order[-1] == 3,
-        ) as found:  # fmt: skip
-            count = min(len(found), settings.samples)
-            labels = None if found.labels is None else found.labels[:count]
-            samples = SampleArrays(found.read(0, count), labels, found.notes)
-        for note in samples.notes:
-            common.say(options, f"note: {note}")
         compiled = compile_model(model, shape, samples, settings)
         _require_limits(options, compiled)
         write_folder(work.folder, options.model, target, compiled, form.to_json())
@@ -137,6 +142,20 @@ def run(options: argparse.Namespace) -> int:
         report = report_of(compiled, options.model.name, target)
         write_report(work.folder, report)
     common.emit(options, report, _tables(options, compiled))
+    return 0
+
+
+def _compare(options: argparse.Namespace, rows: list[Compared]) -> int:
+    """Print how near a model is in all precisions, schemes and methods."""
+    from mapper.results.tables import columns
+
+    heads = ("method", "bits", "scheme", "signal, dB", "points lost")
+    table = [
+        (one.method, one.bits, one.scheme, one.score.signal or "no error", one.score.loss)
+        for one in rows
+    ]
+    result = [dict(zip(heads, row, strict=True)) for row in table]
+    common.emit(options, {"compared": result}, [columns(str(options.model), heads, table)])
     return 0
 
 

@@ -34,7 +34,7 @@ from mapper.compiler.passes.fuse import fuse, pool_sums_first
 from mapper.compiler.passes.registry import optimise
 from mapper.compiler.quantise.losses import LayerLoss, layer_losses
 from mapper.compiler.quantise.score import Limits, Samples, core_results
-from mapper.compiler.quantise.verify import Build, Verified, verified
+from mapper.compiler.quantise.verify import Build, Compared, Verified, compared, verified
 from mapper.compiler.schedule.units import timeline_of
 from mapper.compiler.settings import CompileSettings
 from mapper.errors import MapperError
@@ -70,11 +70,12 @@ class Compiled:
 class Model(NamedTuple):
     """A model that can be read.
 
-    view : its input; opsets : domains and versions of its operators
+    name, view : of its input; opsets : domains and versions of its operators
     build : its graph of floats, with some ONNX nodes on the host
     """
 
     path: Path
+    name: str
     view: View
     opsets: list[tuple[str, int]]
     build: Build
@@ -87,12 +88,28 @@ def open_model(path: Path) -> Model:
     if len(graph.inputs) != 1:
         names = ", ".join(map(repr, graph.inputs))
         raise MapperError(f"{path}: has {len(graph.inputs)} inputs ({names}); one is taken")
-    view = next(iter(graph.inputs.values()))
+    ((name, view),) = graph.inputs.items()
 
     def build(kept: Collection[str]) -> Graph:
         return Reader(path, FLOAT, kept).read()
 
-    return Model(path, view, reader.opsets, build)
+    return Model(path, name, view, reader.opsets, build)
+
+
+def compare_settings(
+    model: Model, samples: SampleArrays, settings: CompileSettings
+) -> list[Compared]:
+    """How near a model is in 8 and 16 bits, with zero points and without, by all methods."""
+    source = model.build(settings.keep)
+    optimise(source)
+    return compared(source, _calibration(model, samples, settings), settings.wish())
+
+
+def _calibration(model: Model, samples: SampleArrays, settings: CompileSettings) -> Samples:
+    """The samples to calibrate with, by the name of the model's input."""
+    maps = np.ascontiguousarray(model.view.stored(samples.x[: settings.samples]))
+    labels = None if samples.labels is None else samples.labels[: settings.samples]
+    return Samples({model.name: maps}, labels)
 
 
 def compile_model(
@@ -121,16 +138,13 @@ def compile_model(
         return source
 
     with stage("read, optimise, quantise, verify"):
-        name = next(iter(model.build(()).inputs))
-        maps = np.ascontiguousarray(model.view.stored(samples.x[: settings.samples]))
-        labels = None if samples.labels is None else samples.labels[: settings.samples]
+        calibration = _calibration(model, samples, settings)
         found = verified(
-            optimised, Samples({name: maps}, labels), settings.wish(),
+            optimised, calibration, settings.wish(),
             Limits(settings.max_loss, settings.min_signal),
         )  # fmt: skip
         source, graph = found.best.source, found.best.graph
-        feeds = {next(iter(source.inputs.values())).tensor: maps}
-        losses = layer_losses(source, graph, found.best.stored, feeds)
+        losses = layer_losses(source, graph, found.best.stored, calibration.of(source))
         log += [
             f"{one.layer.conv.label}: mean error of a channel at most {one.before:.3g} -> "
             f"{one.after:.3g} steps"

@@ -31,7 +31,7 @@ class Made(NamedTuple):
 def compiled(build: Builder, shape: NpuShape = SHAPE, **settings: object) -> Made:
     """A network as a program for the core (1, 0) of a chip of 2x2."""
     view = build.graph.inputs["x"]
-    source = Model(Path("model.onnx"), view, [("", 17)], lambda kept: build.graph)
+    source = Model(Path("model.onnx"), "x", view, [("", 17)], lambda kept: build.graph)
     samples = SampleArrays(np.ascontiguousarray(view.array(build.samples(6))), None, [])
     how = CompileSettings(method="minmax", min_signal=-100, max_loss=100, **settings)  # type: ignore[arg-type]
     made = compile_model(source, shape, samples, how)

@@ -109,6 +109,24 @@ def test_keep_graphs_and_switches(model: Path, run: Run) -> None:
     assert run("simulate", "out", "--input", "samples.npz", "--check").code == 0
 
 
+def test_compare(model: Path, run: Run) -> None:
+    found = run(
+        "compile",
+        "small.onnx",
+        "--chip",
+        "2x2",
+        "--calibrate",
+        "samples.npz",
+        "--compare",
+        "--json",
+    )
+    rows = found.json()["compared"]
+    assert len(rows) == 14  # entropy is for 8 bits
+    signal = {(row["bits"], row["scheme"], row["method"]): row["signal, dB"] for row in rows}
+    assert signal[16, "asym", "minmax"] > signal[8, "asym", "minmax"] + 20
+    assert not Path("out").exists()
+
+
 def test_limits_that_no_attempt_reaches(model: Path, run: Run) -> None:
     options = ("--chip", "2x2", "--calibrate", "samples.npz", "--min-signal", "200")
     found = run("compile", "small.onnx", *options)
