@@ -41,11 +41,6 @@ class InputShape(NamedTuple):
     def channels(self) -> int:
         return self.shape[-1 if self.channels_last else 0]
 
-    @property
-    def map_size(self) -> tuple[int, ...]:
-        """Rows and columns; fewer axes if the model has fewer."""
-        return self.shape[:-1] if self.channels_last else self.shape[1:]
-
 
 @dataclass(frozen=True, slots=True)
 class Normalisation:

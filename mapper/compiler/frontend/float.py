@@ -27,8 +27,6 @@ from mapper.compiler.integer.windows import pixels
 from mapper.errors import MapperError
 from storage.formats.layers.onnxgraph import Node as OnnxNode
 
-CHANNEL = 1  # axis of the channels, in ONNX
-
 
 def is_map(value: Any) -> bool:
     """Whether a value is a map with its channels first, or a vector."""

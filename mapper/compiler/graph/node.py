@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 from mapper.compiler.graph.tensor import NO_PAD, Pad, Tensor
-from mapper.compiler.integer.formulas import AddFactors, Requantisation
+from mapper.compiler.integer.formulas import AddFactors, Requantisation, Rounding
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,12 +93,14 @@ class Add(Operator):
     """Sum of two maps of one shape.
 
     factors : of integers with scales of their own, whose sum is clipped to low and high
+    rounding : of the shift behind the factors
     """
 
     name: ClassVar[str] = "add"
     factors: AddFactors | None = None
     low: int = 0
     high: int = 0
+    rounding: Rounding = "away"
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,7 +191,6 @@ class Node:
     inputs: list[Tensor]
     outputs: list[Tensor]
     sources: tuple[str, ...]
-    fused: list[Node] = field(default_factory=list)
 
     @property
     def kind(self) -> str:
