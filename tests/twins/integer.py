@@ -51,7 +51,7 @@ def requantise(total: int, how: Any, channel: int) -> int:
         listed = value.tolist() if hasattr(value, "tolist") else value
         return int(listed[channel] if isinstance(listed, list) else listed)
 
-    total = rounding_shift(total, how.shift, "away")
+    total = rounding_shift(total, how.shift, how.rounding)
     factor = how.negative if total < 0 and how.negative is not None else how.factor
     product = total * of(factor.m0) + of(how.offset)
     return clipped(

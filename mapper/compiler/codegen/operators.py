@@ -331,7 +331,7 @@ class Emitter:
         word[:3] = mine, others, constant
         rec = self.tables.add_parameters([word], self.macro.label)
         self._alu("MAC2", made, beside, {"source": 1, "rec": rec})
-        rounding = ROUNDINGS.index("away")
+        rounding = ROUNDINGS.index(operator.rounding)
         self._alu("RSHR", made, made, {"imm": shift, "round": rounding})
         if node.output.zero_point:
             self._alu("ADD", made, made, {"imm": node.output.zero_point})

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 from mapper.compiler.graph.tensor import NO_PAD, Pad, Tensor
-from mapper.compiler.integer.formulas import AddFactors, Requantisation
+from mapper.compiler.integer.formulas import AddFactors, Requantisation, Rounding
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,12 +93,14 @@ class Add(Operator):
     """Sum of two maps of one shape.
 
     factors : of integers with scales of their own, whose sum is clipped to low and high
+    rounding : of the shift behind the factors
     """
 
     name: ClassVar[str] = "add"
     factors: AddFactors | None = None
     low: int = 0
     high: int = 0
+    rounding: Rounding = "away"
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,8 +39,8 @@ class Requantisation(NamedTuple):
     factor : of sums, or of sums >= 0 if there is one for negative ones
     zero_point : of the result, added after the shift
     low, high : both included
-    rounding : of the shift behind the factor
-    shift : by which sums are shifted before (16 bit), rounded away from zero
+    rounding : of both shifts
+    shift : by which sums are shifted before the factor (16 bit)
     offset : added to the product; 0 but for low-bit imports
     negative : factor of negative sums (leaky ReLU), or None
     """
@@ -98,7 +98,7 @@ def multiplier(factor: ArrayLike, where: str) -> Multiplier:
 
 def requantise(sums: ArrayLike, how: Requantisation) -> Int64:
     """Sums, shape (..., channels), as stored integers of the same shape."""
-    sums = rounding_shift(sums, how.shift, "away")
+    sums = rounding_shift(sums, how.shift, how.rounding)
     m0, n = how.factor
     if how.negative is not None:
         below = sums < 0

@@ -65,11 +65,11 @@ def requantised(node: Node, inputs: list[Data]) -> Data:
 
 
 def add(node: Node, inputs: list[Data]) -> Data:
-    operator, made = node.operator, node.output
-    assert isinstance(operator, Add)
-    assert operator.factors is not None
+    how, made = node.operator, node.output
+    assert isinstance(how, Add)
+    assert how.factors is not None
     a, b = inputs
-    return added(a, b, operator.factors, made.zero_point, operator.low, operator.high)
+    return added(a, b, how.factors, made.zero_point, how.low, how.high, how.rounding)
 
 
 def clamp(node: Node, inputs: list[Data]) -> Data:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,6 +27,7 @@ from mapper.compiler.graph.node import (
 from mapper.compiler.graph.tensor import Tensor, Type
 from mapper.compiler.integer.formulas import (
     Requantisation,
+    Rounding,
     add_factors,
     folded_bias,
     half_away,
@@ -53,12 +54,17 @@ class Precision:
     """How numbers are stored.
 
     headroom : multiplies that of inner tensors and of outputs
+    rounding : of all shifts
+    zero_point : added behind the "shift", or in the "bias" of layers that have one and no leaky
+        activation, which must see sums without it
     """
 
     bits: int = 8
     scheme: Scheme = "asym"
     per_channel: bool = True
     headroom: float = 1.0
+    rounding: Rounding = "away"
+    zero_point: Literal["shift", "bias"] = "shift"
 
 
 def is_mean(node: Node) -> bool:
@@ -212,7 +218,7 @@ class Converter:
         elif isinstance(node.operator, Add):
             a, b = ((tensor.scale, tensor.zero_point) for tensor in inputs)
             factors = add_factors(a, b, result.scale, result.bits, node.label)
-            made = Add(factors, low, high)
+            made = Add(factors, low, high, self.precision.rounding)
             self.made.nodes.append(Node(made, inputs, [result], sources))
         elif is_mean(node):
             self._mean(node, result, sources, low, high)
@@ -265,9 +271,14 @@ class Converter:
         ]
         conv = Node(node.operator, [data, *constants], [sums], sources)
         low, high = self._bounds(follower, result)
-        how = Requantisation(multiplier(0.0, node.label), result.zero_point, low, high)
+        slope, rounding = _slope(follower), self.precision.rounding
+        zero_point = result.zero_point
+        if self.precision.zero_point == "bias" and slope is None:
+            whole = whole + half_away(zero_point * result.scale / unit)
+            zero_point = 0
+        how = Requantisation(multiplier(0.0, node.label), zero_point, low, high, rounding)
         requantise = Node(Requantise(how), [sums], [result], sources)
-        layer = Layer(self._result(node), conv, requantise, unit, _slope(follower))
+        layer = Layer(self._result(node), conv, requantise, unit, slope)
         layer.set_bias(whole)
         self.layers.append(layer)
         self.made.nodes += [conv, requantise]
@@ -287,7 +298,7 @@ class Converter:
         factor = multiplier(data.scale / (result.scale * float(np.max(over))), node.label)
         sums = Tensor(f"{result.name}.sums", result.shape, "int32")
         self.made.nodes.append(Node(operator, [data], [sums], sources))
-        how = Requantisation(factor, result.zero_point, low, high)
+        how = Requantisation(factor, result.zero_point, low, high, self.precision.rounding)
         self.made.nodes.append(Node(Requantise(how), [sums], [result], sources))
 
 

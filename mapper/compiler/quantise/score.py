@@ -81,8 +81,8 @@ class Quantised:
 
 
 @dataclass(frozen=True, slots=True)
-class Samples:
-    """Samples of a network.
+class Dataset:
+    """Dataset of a network.
 
     feeds : of its inputs by name, shape (frames, rows, columns, channels)
     labels : of the first output's classes, or None
@@ -94,18 +94,18 @@ class Samples:
     def of(self, graph: Graph) -> dict[Tensor, Frames]:
         return {view.tensor: self.feeds[name] for name, view in graph.inputs.items()}
 
-    def to_verify(self) -> Samples:
+    def to_verify(self) -> Dataset:
         """Every fourth of them, at least 16, or all."""
         frames = len(next(iter(self.feeds.values())))
         step = max(min(EVERY, frames // LEAST), 1)
         labels = None if self.labels is None else self.labels[::step]
-        return Samples({name: data[::step] for name, data in self.feeds.items()}, labels)
+        return Dataset({name: data[::step] for name, data in self.feeds.items()}, labels)
 
 
 def quantise_graph(
     source: Graph,
     ranges: dict[Tensor, Range],
-    calibration: Samples | None,
+    calibration: Dataset | None,
     precision: Precision,
     method: Method,
 ) -> Quantised:
@@ -119,7 +119,7 @@ def quantise_graph(
     return made
 
 
-def scored(made: Quantised, test: Samples) -> Score:
+def scored(made: Quantised, test: Dataset) -> Score:
     """How near a graph of integers is to the float graph, on some samples."""
     feeds = test.of(made.source)
     real_of = {tensor: real for real, tensor in made.stored.items()}

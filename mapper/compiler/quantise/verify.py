@@ -22,9 +22,9 @@ from mapper.compiler.quantise.methods import METHODS, Method
 from mapper.compiler.quantise.parameters import SCHEMES, Scheme
 from mapper.compiler.quantise.ranges import Range, measure_ranges
 from mapper.compiler.quantise.score import (
+    Dataset,
     Limits,
     Quantised,
-    Samples,
     Score,
     quantise_graph,
     scored,
@@ -73,10 +73,10 @@ class Wish:
 
 def verified(
     build: Build,
-    calibration: Samples,
+    calibration: Dataset,
     wish: Wish,
     limits: Limits,
-    test: Samples | None = None,
+    test: Dataset | None = None,
     on_attempt: Callable[[Attempt], None] = lambda _: None,
 ) -> Verified:
     """Quantise a network, and try again in other ways while it is not good enough.
@@ -134,7 +134,7 @@ def _tries(
         yield method, precision, kept
 
 
-def _worst(made: Quantised | None, test: Samples) -> list[tuple[str, ...]]:
+def _worst(made: Quantised | None, test: Dataset) -> list[tuple[str, ...]]:
     """The ONNX nodes of the layers with weights, those that lose most signal of their own first."""
     assert made is not None
     losses = layer_losses(made.source, made.graph, made.stored, test.of(made.source))
@@ -158,7 +158,7 @@ class Compared(NamedTuple):
 
 
 def compared(
-    source: Graph, calibration: Samples, wish: Wish, test: Samples | None = None
+    source: Graph, calibration: Dataset, wish: Wish, test: Dataset | None = None
 ) -> list[Compared]:
     """8 and 16 bits, with zero points and without, by all methods.
 

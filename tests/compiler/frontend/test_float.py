@@ -125,7 +125,7 @@ def test_a02_initialisers_that_are_inputs_too_and_an_open_batch_axis(tmp_path: P
     agree(graph, made)
 
 
-def test_constants_by_nodes_and_weights_that_are_computed(tmp_path: Path) -> None:
+def test_a08_constants_by_nodes_and_weights_that_are_computed(tmp_path: Path) -> None:
     """A transposed and scaled constant is one, too."""
     constant = onnx.numpy_helper.from_array(normal(6, 4, 3, 3))
     nodes = [

@@ -24,7 +24,7 @@ from mapper.compiler.graph.node import (
     Window,
 )
 from mapper.compiler.graph.tensor import Pad, Tensor
-from mapper.compiler.integer.formulas import Requantisation, add_factors, multiplier
+from mapper.compiler.integer.formulas import Requantisation, add_factors, folded_bias, multiplier
 from mapper.compiler.integer.reference import INTEGER
 from tests.twins import integer as twin
 
@@ -79,6 +79,23 @@ def test_a22_convolutions_with_the_zero_point_around_the_map(
     for frame in range(2):
         wanted = twin.convolution(data[frame], weights, bias.tolist(), how(window, zero_point))
         assert made[frame].tolist() == wanted
+
+
+def test_a22_folding_is_subtracting_before_multiplying() -> None:
+    """With the zero point around the map; of 200 convolutions."""
+    for seed in range(200):
+        random = np.random.default_rng(seed)
+        zero_point = int(random.integers(-128, 128))
+        data = random.integers(-128, 128, (1, 4, 4, 2))
+        weights = random.integers(-127, 128, (2, 3, 3, 2))
+        bias = random.integers(-9999, 9999, 2)
+        window = Window((3, 3), pad=Pad(1, 1, 1, 1))
+        folded = folded_bias(bias, weights, zero_point)
+        tensor = stored(4, 4, 2, zero_point=zero_point)
+        made = run(Conv(window), [tensor], [data, weights, folded], tensor)
+        before = data[0] - zero_point
+        wanted = twin.convolution(before, weights, bias.tolist(), how(window, 0))
+        assert made[0].tolist() == wanted
 
 
 def test_sums_are_exact_at_the_largest_numbers() -> None:

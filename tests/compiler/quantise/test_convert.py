@@ -28,7 +28,7 @@ from mapper.compiler.quantise.convert import Converter, Precision
 from mapper.compiler.quantise.losses import Signal, layer_losses, stored_feeds
 from mapper.compiler.quantise.parameters import HEADROOM, scaling
 from mapper.compiler.quantise.ranges import Ends, measure_ranges
-from mapper.compiler.quantise.score import Quantised, Samples, scored
+from mapper.compiler.quantise.score import Dataset, Quantised, scored
 from mapper.errors import MapperError
 from tests.compiler.networks import SAME, Builder, residual
 
@@ -49,7 +49,7 @@ def signal(build: Builder, precision: Precision | None = None) -> float:
     """On the samples of the ranges, so that nothing is clipped."""
     made = quantised(build, precision)
     build.random = np.random.default_rng(1)
-    found = scored(made, Samples({"x": build.samples(20)}))
+    found = scored(made, Dataset({"x": build.samples(20)}))
     assert found.signal is not None
     return found.signal
 
@@ -67,18 +67,16 @@ def test_a26_tensors_of_a_concatenation_have_one_scale() -> None:
     made = build.graph
     made.nodes.pop()
     tensors = [*convs, *pairs]
-    reach = dict(zip(tensors, [7.0, 7.989, 10.0, 10.633, 7.989, 10.633], strict=True))
+    inside = HEADROOM[8][0]
+    narrow, wide = (scale * 127 / inside for scale in (0.065793789, 0.087572626))
+    reach = dict(zip(tensors, [7.0, narrow, 10.0, wide, narrow, wide], strict=True))
     ends: dict[Tensor, Ends] = {one: Ends(-high, high) for one, high in reach.items()}
     ends[build.input] = Ends(-1.0, 1.0)
     converter = Converter(made, Precision(scheme="sym"))
     converter.convert(ends)
     scales = [converter.stored[one].scale for one in tensors]
-    inside = HEADROOM[8][0]
-    first, second = (scaling(-high * inside, high * inside, 8, "sym").scale for high in
-                     (7.989, 10.633))  # fmt: skip
-    assert scales == [first, first, second, second, first, second]
-    assert first == pytest.approx(0.0660, rel=0.01)
-    assert second == pytest.approx(0.0879, rel=0.01)
+    assert scales[0] == scales[1] == scales[4] == pytest.approx(0.065793789, rel=1e-6)
+    assert scales[2] == scales[3] == scales[5] == pytest.approx(0.087572626, rel=1e-6)
 
 
 def chain(move: Callable[[Builder, Tensor], Tensor]) -> tuple[Tensor, Tensor]:
@@ -213,6 +211,53 @@ def test_d05_padding_is_the_zero_point() -> None:
                              converter.stored)  # fmt: skip
         found = run_graph(made, feeds, INTEGER, [end])[end].item()
         assert (found - end.zero_point) * end.scale == pytest.approx(value, abs=end.scale)
+
+
+def stored_results(build: Builder, precision: Precision) -> tuple[Quantised, np.ndarray]:
+    made = quantised(build, precision)
+    feeds = stored_feeds({build.input: build.samples(40)}, made.stored)
+    end = made.graph.nodes[-1].output
+    return made, run_graph(made.graph, feeds, INTEGER, [end])[end]
+
+
+def test_a23_zero_points_in_the_bias_are_near_but_not_the_same() -> None:
+    build = Builder(9, 9, 8)
+    build.end(build.relu(build.conv(build.input, 8)))
+    plain, behind = stored_results(build, Precision())
+    made, inside = stored_results(build, Precision(zero_point="bias"))
+    how = made.graph.nodes[-1].operator
+    assert isinstance(how, Requantise)
+    assert how.how.zero_point == 0
+    assert made.layers[0].result.zero_point != 0
+    (one,), (other,) = plain.layers, made.layers
+    extra = one.result.zero_point * one.result.scale / one.unit
+    assert np.abs(other.bias - one.bias - extra).max() <= 0.5
+    far = np.abs(behind - inside)
+    assert 0 < (far > 0).mean() < 0.05
+    assert far.max() <= 3
+
+
+def test_a23_leaky_layers_add_their_zero_point_behind_the_shift() -> None:
+    build = Builder(5, 5, 3)
+    build.end(build.like(Activation(slope=0.1), build.conv(build.input, 4)))
+    made, _ = stored_results(build, Precision(zero_point="bias"))
+    how = made.graph.nodes[-1].operator
+    assert isinstance(how, Requantise)
+    assert how.how.zero_point == made.layers[0].result.zero_point
+
+
+@pytest.mark.parametrize("bits", [8, 16])
+def test_a25_roundings_differ_in_halves_alone(bits: int) -> None:
+    results = {}
+    for rounding in ("away", "up", "even", "floor"):
+        build = residual()
+        made, results[rounding] = stored_results(build, Precision(bits=bits, rounding=rounding))
+        kinds = [node.operator for node in made.graph.nodes]
+        assert all(one.how.rounding == rounding for one in kinds if isinstance(one, Requantise))
+        assert [one.rounding for one in kinds if isinstance(one, Add)] == [rounding]
+    for rounding in ("up", "even"):
+        assert np.abs(results[rounding] - results["away"]).max() <= (1 if bits == 8 else 8)
+    assert (results["floor"] < results["away"]).mean() > 0.3
 
 
 def test_an_activation_of_a_shared_map_is_a_clamp() -> None:

@@ -22,7 +22,7 @@ from mapper.compiler.passes.registry import FLOAT_PASSES, optimise
 from mapper.compiler.quantise.convert import Converter, Precision
 from mapper.compiler.quantise.losses import layer_losses
 from mapper.compiler.quantise.ranges import measure_ranges
-from mapper.compiler.quantise.score import Samples, quantise_graph, scored
+from mapper.compiler.quantise.score import Dataset, quantise_graph, scored
 from tests.compiler.networks import SAME, Builder
 
 CHANNELS = 4
@@ -89,7 +89,7 @@ def test_random_networks_in_all_precisions(
 ) -> None:
     build = network(kinds, seed)
     graph: Graph = build.graph
-    samples = Samples({"x": build.samples(6)})
+    samples = Dataset({"x": build.samples(6)})
     optimise(graph, off)
     tensors = Converter(graph, Precision()).quantised_tensors()
     ranges = measure_ranges(graph, samples.of(graph), tensors)

@@ -13,7 +13,7 @@ from mapper.compiler.graph.graph import Graph
 from mapper.compiler.passes.registry import optimise
 from mapper.compiler.quantise.convert import Converter, Precision
 from mapper.compiler.quantise.ranges import measure_ranges
-from mapper.compiler.quantise.score import Samples, Score, quantise_graph, scored
+from mapper.compiler.quantise.score import Dataset, Score, quantise_graph, scored
 from storage.samples import parse_form, read_samples
 
 pytest.importorskip("onnx", reason="ONNX models need onnx")
@@ -45,14 +45,14 @@ def read(folder: Path, case: Case) -> Graph:
     return graph
 
 
-def samples(folder: Path, case: Case, graph: Graph) -> tuple[Samples, Samples]:
+def samples(folder: Path, case: Case, graph: Graph) -> tuple[Dataset, Dataset]:
     """Those that calibrate, and all."""
     ((name, view),) = graph.inputs.items()
     form = parse_form(case.normalise, case.layout)
     found = read_samples(folder / "models" / case.samples, view.shape[1:], form)
     x, labels = view.stored(found.x), found.labels
     assert labels is not None
-    return Samples({name: x[: case.count]}), Samples({name: x}, labels)
+    return Dataset({name: x[: case.count]}), Dataset({name: x}, labels)
 
 
 def score(folder: Path, case: Case, precision: Precision, correct: bool = True) -> Score:

@@ -22,9 +22,9 @@ from mapper.compiler.quantise.losses import layer_losses, stored_feeds
 from mapper.compiler.quantise.methods import METHODS
 from mapper.compiler.quantise.ranges import Ends, measure_ranges
 from mapper.compiler.quantise.score import (
+    Dataset,
     Limits,
     Quantised,
-    Samples,
     core_results,
     quantise_graph,
     scored,
@@ -63,12 +63,12 @@ def build(folder: Path, kept: Collection[str] = ()) -> Graph:
     return graph
 
 
-def samples(frames: int = 48, labels: np.ndarray | None = None) -> Samples:
-    return Samples({"x": normal(frames, 6, 6, 2)}, labels)
+def samples(frames: int = 48, labels: np.ndarray | None = None) -> Dataset:
+    return Dataset({"x": normal(frames, 6, 6, 2)}, labels)
 
 
 def run(
-    folder: Path, limits: Limits, wish: Wish | None = None, data: Samples | None = None
+    folder: Path, limits: Limits, wish: Wish | None = None, data: Dataset | None = None
 ) -> Verified:
     return verified(
         lambda kept: build(folder, kept), data or samples(), wish or Wish(PRECISION), limits
@@ -161,7 +161,7 @@ def test_c01_scores_with_and_without_labels(tmp_path: Path) -> None:
     assert found.loss == pytest.approx(100 * other)
     assert found.real is None
     labels = np.where(np.arange(64) % 4 == 0, 0, real.argmax(1))
-    found = scored(made, Samples(data.feeds, labels))
+    found = scored(made, Dataset(data.feeds, labels))
     before, after = (real.argmax(1) == labels).mean(), (near.argmax(1) == labels).mean()
     assert (found.real, found.whole) == pytest.approx((before, after))
     assert found.loss == pytest.approx(100 * (before - after))
@@ -185,7 +185,7 @@ def test_a21_comparison_of_precisions_and_methods(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("frames", "taken"), [(100, 25), (64, 16), (40, 20), (17, 17), (3, 3)])
 def test_c01_every_fourth_sample_is_verified_with_at_least_16(frames: int, taken: int) -> None:
     labels = np.arange(frames)
-    found = Samples({"x": np.zeros((frames, 1, 1, 1), np.float32)}, labels).to_verify()
+    found = Dataset({"x": np.zeros((frames, 1, 1, 1), np.float32)}, labels).to_verify()
     assert len(found.feeds["x"]) == taken
     assert found.labels is not None
     assert len(found.labels) == taken
@@ -213,7 +213,7 @@ def test_c01_losses_of_layers(tmp_path: Path) -> None:
         assert row.own is not None
         assert row.accumulated is not None
         assert row.own > row.accumulated > 10
-    last = scored(made, Samples({"x": feeds[build.input]}))
+    last = scored(made, Dataset({"x": feeds[build.input]}))
     assert rows[-1].accumulated == pytest.approx(last.signal)
     for row, layer in zip(rows, made.layers, strict=False):
         assert (row.tensor, row.scale) == (layer.result.name, layer.result.scale)
