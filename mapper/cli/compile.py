@@ -68,6 +68,10 @@ def add_switches(group: argparse._ActionsContainer) -> None:
                        help="of accuracy, at most (default: 1)")  # fmt: skip
     group.add_argument("--min-signal", type=_decibels, default=20.0, metavar="DB",
                        help="of results over their error, at least (default: 20)")  # fmt: skip
+    group.add_argument("--rounding", default="away", choices=("away", "up", "even"),
+                       help="of halves in shifts (default: away from zero)")  # fmt: skip
+    group.add_argument("--zero-point", default="shift", choices=("shift", "bias"),
+                       help="added behind the shift, or in the bias (default: shift)")  # fmt: skip
     group.add_argument("--keep", default="", metavar="NODE,...",
                        help="ONNX nodes that stay on the host")  # fmt: skip
     group.add_argument("--keep-graphs", action="store_true",
@@ -111,7 +115,7 @@ def run(options: argparse.Namespace) -> int:
         options.scheme, options.per, options.method, options.headroom,
         options.samples or SAMPLES,
         options.bias_correction, tuple(filter(None, options.keep.split(","))), options.max_loss,
-        options.min_signal, options.reuse,
+        options.min_signal, options.rounding, options.zero_point, options.reuse,
     )  # fmt: skip
     if options.calibrate is None:
         raise MapperError(

@@ -6,6 +6,7 @@ import math
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
+from mapper.compiler.integer.formulas import Rounding
 from mapper.compiler.quantise.convert import Precision
 from mapper.compiler.quantise.methods import Method
 from mapper.compiler.quantise.verify import Wish
@@ -24,6 +25,7 @@ class CompileSettings:
     bias_correction : whether the mean error of each channel is taken off its bias
     keep : ONNX nodes that stay on the host
     max_loss, min_signal : limits of the verification, in points and dB
+    rounding : of shifts; zero_point : added behind the shift, or in the bias
     reuse : whether maps whose lives do not meet share memory
     """
 
@@ -36,6 +38,8 @@ class CompileSettings:
     keep: tuple[str, ...] = ()
     max_loss: float = 1.0
     min_signal: float = 20.0
+    rounding: Rounding = "away"
+    zero_point: Literal["shift", "bias"] = "shift"
     reuse: bool = True
 
     def __post_init__(self) -> None:
@@ -48,7 +52,9 @@ class CompileSettings:
 
     def wish(self) -> Wish:
         """What the verification loop begins with."""
-        precision = Precision(8, self.scheme, self.per == "channel", self.headroom)
+        precision = Precision(
+            8, self.scheme, self.per == "channel", self.headroom, self.rounding, self.zero_point
+        )
         method = None if self.method == "auto" else self.method
         return Wish(precision, method, self.bias_correction, self.keep, most_kept=0)
 

@@ -100,6 +100,7 @@ def test_disassemble(out: Path, run: Run) -> None:
 def test_keep_graphs_and_switches(model: Path, run: Run) -> None:
     options = ("--chip", "2x2", "--calibrate", "samples.npz", "--keep-graphs", "--scheme", "sym",
                "--per", "tensor", "--method", "mse", "--no-bias-correction", "--no-reuse",
+               "--rounding", "even", "--zero-point", "bias",
                "--samples", "8", "--min-signal", "5")  # fmt: skip
     report = run("compile", "small.onnx", *options, "--json").json()
     assert report["attempts"][0]["method"] == "mse"
