@@ -12,6 +12,7 @@ PAGES = [DOCS / "tutorial.md", *sorted((DOCS / "howto").glob("*.md"))]
 ALSO_PYTHON = [DOCS / "core.md", DOCS / "simulator.md"]
 NEEDS = {
     "import-nir": "nir",
+    "compile": "onnx",
     "import-onnx": "onnx",
     "import-sonata": "h5py",
     "import-tables": "pyarrow",
