@@ -33,7 +33,7 @@ from mapper.compiler.passes.few_channels import window_inputs
 from mapper.compiler.passes.fuse import fuse, pool_sums_first
 from mapper.compiler.passes.registry import optimise
 from mapper.compiler.quantise.losses import LayerLoss, layer_losses
-from mapper.compiler.quantise.score import Limits, Samples, core_results
+from mapper.compiler.quantise.score import Dataset, Limits, core_results
 from mapper.compiler.quantise.verify import Build, Compared, Verified, compared, verified
 from mapper.compiler.schedule.units import timeline_of
 from mapper.compiler.settings import CompileSettings
@@ -105,11 +105,11 @@ def compare_settings(
     return compared(source, _calibration(model, samples, settings), settings.wish())
 
 
-def _calibration(model: Model, samples: SampleArrays, settings: CompileSettings) -> Samples:
+def _calibration(model: Model, samples: SampleArrays, settings: CompileSettings) -> Dataset:
     """The samples to calibrate with, by the name of the model's input."""
     maps = np.ascontiguousarray(model.view.stored(samples.x[: settings.samples]))
     labels = None if samples.labels is None else samples.labels[: settings.samples]
-    return Samples({model.name: maps}, labels)
+    return Dataset({model.name: maps}, labels)
 
 
 def compile_model(
