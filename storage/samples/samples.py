@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -80,6 +80,11 @@ class Samples(Closing):
                 f"{self._source.count - 1}) holds NaN or infinite numbers; take it out"
             )
         return np.ascontiguousarray(made)
+
+    def batches(self, count: int) -> Iterator[NDArray[np.float32]]:
+        """All samples, `count` at a time."""
+        for first in range(0, len(self), count):
+            yield self.read(first, count)
 
     def _require_values(self) -> None:
         """Look at samples until one is not zero everywhere."""

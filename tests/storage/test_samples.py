@@ -54,6 +54,7 @@ def test_samples_of_all_kinds_are_the_same(tmp_path: Path, maps: np.ndarray, kin
             made = samples.read(first, count)
             assert made.dtype == np.float32
             assert np.array_equal(made, maps[first : first + count])
+        assert np.array_equal(np.concatenate(list(samples.batches(3))), maps)
 
 
 @pytest.mark.parametrize("save", [np.savez, np.savez_compressed])

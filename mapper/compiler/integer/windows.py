@@ -10,6 +10,8 @@ from numpy.typing import NDArray
 
 from mapper.compiler.graph.node import Window
 
+MOST_NUMBERS = 1 << 24  # of windows that are laid out for a product at once
+
 
 def padded(maps: NDArray[Any], window: Window, value: float) -> NDArray[Any]:
     """Maps, shape (frames, rows, columns, channels), with pixels of one value around them."""
@@ -48,14 +50,16 @@ def convolve(
     frames, rows, columns, channels = found.shape[:4]
     share, outputs = channels // groups, weights.shape[0] // groups
     made = np.empty((frames, rows, columns, weights.shape[0]), maps.dtype)
+    step = max(MOST_NUMBERS // max(rows * columns * share * window.size[0] * window.size[1], 1), 1)
     for group in range(groups):
-        taken = found[..., group * share : (group + 1) * share, :, :]
-        matrix = taken.reshape(frames * rows * columns, -1)
         kernels = weights[group * outputs : (group + 1) * outputs].transpose(3, 1, 2, 0)
-        sums = matrix @ kernels.reshape(-1, outputs).astype(maps.dtype)
-        made[..., group * outputs : (group + 1) * outputs] = sums.reshape(
-            frames, rows, columns, outputs
-        )
+        matrix = kernels.reshape(-1, outputs).astype(maps.dtype)
+        for at in range(0, frames, step):
+            taken = found[at : at + step, ..., group * share : (group + 1) * share, :, :]
+            pixels_of_some = taken.reshape(-1, matrix.shape[0])
+            made[at : at + step, ..., group * outputs : (group + 1) * outputs] = (
+                pixels_of_some @ matrix
+            ).reshape(-1, rows, columns, outputs)
     return made
 
 

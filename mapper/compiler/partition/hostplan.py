@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mapper.compiler.graph.graph import Graph, View
-from mapper.compiler.graph.node import Host, Window, Windows
+from mapper.compiler.graph.node import Host, Quantise, Window, Windows
 from mapper.compiler.graph.tensor import Pad, Tensor
 from mapper.compiler.integer.formulas import dequantise, quantise
 from mapper.compiler.integer.windows import pixels_of_windows
@@ -28,7 +28,16 @@ Cores = Callable[[dict[str, Data]], dict[str, Data]]
 
 
 def plan_host(graph: Graph, opsets: list[tuple[str, int]]) -> list[Step]:
-    """The steps around a graph of integers, whose nodes run on cores, but for those of the host."""
+    """The steps around a graph of integers, whose nodes run on cores, but for those of the host.
+
+    Raises `MapperError` that names a node of the host with nodes of the cores behind it.
+    """
+    between = [node for node in graph.nodes if isinstance(node.operator, Quantise)]
+    if between:
+        raise MapperError(
+            f"node {between[0].sources[0]!r} runs on the host, and nodes behind it on the cores; "
+            "programs have one part for the cores: keep those nodes on the host, too"
+        )
     steps: list[Step] = []
     for name, view in graph.inputs.items():
         steps.append({"do": "quantise", "value": name, **_stored(view)})
