@@ -161,8 +161,7 @@ def _run_compiled(options: argparse.Namespace) -> int:
         for note in samples.notes:
             common.say(options, f"note: {note}")
         threads, labels, frames = common.threads_of(options), samples.labels, len(samples)
-        for first in range(0, frames, FRAMES_AT_ONCE):
-            some = samples.read(first, FRAMES_AT_ONCE)
+        for some in samples.batches(FRAMES_AT_ONCE):
             found = simulate(folder, some, threads, options.check)
             parts.append(found.compared)
             classes.append(classes_of(found.values))
