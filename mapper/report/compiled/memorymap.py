@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-WIDTH, HEIGHT, MARGIN = 720, 320, 44
+WIDTH, HEIGHT, MARGIN, TOP = 720, 330, 44, 10
 
 
 class Box(NamedTuple):
@@ -32,7 +32,7 @@ def memory_map(report: dict[str, Any]) -> MemoryMap:
     layers = len(report["layers"])
     used = max(1, report["memories"]["feature"]["used"])
     across = (WIDTH - MARGIN) / (layers + 2)
-    up = (HEIGHT - MARGIN) / used
+    up = (HEIGHT - MARGIN - TOP) / used
     boxes = []
     for one in report["maps"]:
         first, last = one["born"] + 1, one["dies"] + 1

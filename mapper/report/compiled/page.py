@@ -9,6 +9,9 @@ from mapper.report.compiled.memorymap import memory_map
 from mapper.report.page import asset, templates
 from mapper.version import version
 
+SHOWN = 36
+"""Letters of a name."""
+
 
 def render_compiled(report: dict[str, Any]) -> bytes:
     """The page, as UTF-8."""
@@ -60,6 +63,11 @@ def _cards(report: dict[str, Any]) -> list[tuple[str, Cell, str]]:
     return cards
 
 
+def _short(name: str) -> str:
+    """A name that leaves space for numbers beside it; report.json has it whole."""
+    return name if len(name) <= SHOWN else f"{name[: SHOWN - 1]}\N{HORIZONTAL ELLIPSIS}"
+
+
 def _memories(report: dict[str, Any]) -> Table:
     rows = [
         (name, Cell(one["used"]), Cell(one["capacity"]), _share(one["used"], one["capacity"]))
@@ -72,7 +80,7 @@ def _losses(report: dict[str, Any]) -> Table:
     heads = ("Layer", "Range", "Clipped", "Own signal", "Accumulated")
     rows = [
         (
-            Head(one["label"]),
+            Head(_short(one["label"])),
             Cell(f"{one['low']:.4g} to {one['high']:.4g}"),
             Cell(one["clipped"], f"{100 * one['clipped']:.2f} %"),
             _decibels(one["own"]),
@@ -131,7 +139,7 @@ def _layers(report: dict[str, Any]) -> Table:
         _, height, width, channels = layer["shape"]
         rows.append(
             (
-                Head(f"{number}: {', '.join(layer['nodes'][:3])}"),
+                Head(_short(f"{number}: {', '.join(layer['nodes'])}")),
                 Cell(", ".join(layer["operators"])),
                 Cell(f"{height} x {width} x {channels}"),
                 Cell(layer["products"]),
