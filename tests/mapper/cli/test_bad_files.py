@@ -251,7 +251,7 @@ def test_mappings_that_do_not_belong(network: Path, fails: Fails, run: Run, fold
         ("minus.csv", "header\n-1\n" + "0\n" * 15, "core -1"),
         ("words.csv", "0\n" * 15 + "x\n", "not a csv"),
         ("floats.csv", "0.5\n" * 16, "not a csv"),
-        ("twice.csv", "0,0\n" * 16, "run_once"),
+        ("twice.csv", "0,0\n" * 16, "once"),
         ("empty.csv", "", "empty.csv"),
         ("header.csv", "neuron,core\n", "header.csv"),
     ):
