@@ -14,6 +14,8 @@ from mapper.errors import DoesNotFitError, MapperError
 from tests.compiler.networks import Builder, residual
 from tests.compiler.programs import FOUR, SHAPE, SMALL, WIDE, compared, compiled
 
+pytestmark = pytest.mark.jit  # kernels have their twins in tests/chipsim/npu
+
 
 def random_network(seed: int) -> Builder:
     """Convolutions of all sorts, pooling, residual sums and means, one after the other."""

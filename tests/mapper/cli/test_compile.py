@@ -11,6 +11,7 @@ import pytest
 from tests.mapper.conftest import Run, tree
 from tests.storage.formats.onnx_models import onnx
 
+pytestmark = pytest.mark.jit  # kernels have their twins in tests/chipsim/npu
 SIZE, CLASSES = 12, 4
 
 

@@ -57,7 +57,10 @@ def test_unknown_arguments_show_the_usage_of_their_command(command: str, run: Ru
             "run net.bin --chip 2x2 --objective speed",
             "run: error: argument --objective: 'speed' is not known; choose from unicast, ",
         ),
-        ("fly", "mapper: error: argument COMMAND: 'fly' is not known; choose from run, compile, import, "),
+        (
+            "fly",
+            "mapper: error: argument COMMAND: 'fly' is not known; choose from run, compile, ",
+        ),
         ("generate cube net.bin", "argument KIND: 'cube' is not known; choose from "),
     ],
 )

@@ -171,6 +171,7 @@ def test_a_placement_at_any_look(
     assert (ends[0], ends[-1]) == (False, True)
 
 
+@pytest.mark.jit  # a whole run for each moment
 @pytest.mark.parametrize(("stage", "kept"), [("import", False), ("read", False), ("score", True)])
 def test_progress_that_presses_ctrl_c(stage: str, kept: bool, folder: Path) -> None:
     def press(name: str, fraction: float) -> None:
