@@ -45,10 +45,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--calibrate", type=Path, metavar="DATA", help="samples to measure ranges with"
     )
     numbers.add_argument("--samples", type=common.positive, metavar="N",
-                         help="take the first N of them (default: 100)")  # fmt: skip
+                         help="use the first N samples (default: 100)")  # fmt: skip
     add_form(numbers)
     numbers.add_argument("--scheme", choices=("asym", "sym"), default="asym",
-                         help="zero points of activations, or none (default: asym)")  # fmt: skip
+                         help="with zero points or without (default: asym)")  # fmt: skip
     numbers.add_argument("--per", choices=("tensor", "channel"), default="channel",
                          help="scales of weights (default: channel)")  # fmt: skip
     add_switches(numbers)
@@ -56,24 +56,24 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def add_switches(group: argparse._ActionsContainer) -> None:
     group.add_argument("--no-bias-correction", dest="bias_correction", action="store_false",
-                       help="keep the mean errors of channels")  # fmt: skip
+                       help="do not correct biases by mean errors")  # fmt: skip
     group.add_argument("--no-reuse", dest="reuse", action="store_false",
-                       help="a memory region of its own for each map")  # fmt: skip
+                       help="give each map a memory region of its own")  # fmt: skip
     group.add_argument("--method", default="auto",
                        choices=("auto", "minmax", "percentile", "mse", "entropy"),
-                       help="of choosing ranges (default: auto, until good enough)")  # fmt: skip
+                       help="how ranges are chosen (default: auto, tries all)")  # fmt: skip
     group.add_argument("--compare", action="store_true",
-                       help="print a table of all precisions and methods, and stop")  # fmt: skip
+                       help="compare precisions and methods in a table, then stop")  # fmt: skip
     group.add_argument("--max-loss", type=_decibels, default=1.0, metavar="POINTS",
-                       help="of accuracy, at most (default: 1)")  # fmt: skip
+                       help="largest loss of accuracy allowed (default: 1)")  # fmt: skip
     group.add_argument("--min-signal", type=_decibels, default=20.0, metavar="DB",
-                       help="of results over their error, at least (default: 20)")  # fmt: skip
+                       help="least signal over error allowed (default: 20)")  # fmt: skip
     group.add_argument("--rounding", default="away", choices=("away", "up", "even"),
-                       help="of halves in shifts (default: away from zero)")  # fmt: skip
+                       help="how shifts round halves (default: away from zero)")  # fmt: skip
     group.add_argument("--zero-point", default="shift", choices=("shift", "bias"),
-                       help="added behind the shift, or in the bias (default: shift)")  # fmt: skip
+                       help="add it after the shift or in the bias (default: shift)")  # fmt: skip
     group.add_argument("--keep", default="", metavar="NODE,...",
-                       help="ONNX nodes that stay on the host")  # fmt: skip
+                       help="ONNX nodes to keep on the host")  # fmt: skip
     group.add_argument("--keep-graphs", action="store_true",
                        help="keep the graphs of the stages in DIR/graphs")  # fmt: skip
     group.add_argument("--headroom", type=_decibels, default=1.0, metavar="F",
@@ -91,7 +91,7 @@ def _decibels(text: str) -> float:
 def add_form(group: argparse._ActionsContainer) -> None:
     """How samples become the input of a model."""
     group.add_argument("--normalise", metavar="TERMS",
-                       help="of samples, as scale=1/255,mean=0.5,std=0.25")  # fmt: skip
+                       help="such as scale=1/255,mean=0.5,std=0.25")  # fmt: skip
     group.add_argument("--layout", choices=("nchw", "nhwc"),
                        help="axes of samples (default: those of the model)")  # fmt: skip
 

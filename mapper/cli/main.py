@@ -29,7 +29,7 @@ COMMANDS = {
     "check": "say whether a network fits a chip, without mapping it",
     "score": "score a mapping made by anyone",
     "report": "make the report page of a mapping, or of two side by side",
-    "simulate": "run the flit-level model on a mapping's traffic",
+    "simulate": "simulate the mesh under a mapping, or run a compiled model",
     "place": "place a graph of groups, one group per core",
     "chips": "list the chips that are known by name, or print one as a file to start from",
     "disassemble": "print the program of a core of a compiled model",

@@ -23,12 +23,12 @@ examples:
 
 DIR is the output folder of `run` or of `compile`.
 
-Of a compiled model the programs of the cores are run on the samples of --input,
-bit for bit, and the steps of the host around them. With labels the accuracy is
-told. --check compares every layer of every sample with the integer reference.
+For a compiled model, the programs of the cores run bit for bit on the samples
+of --input, with the host's steps around them. If the samples have labels,
+accuracy is printed. --check compares every layer with the integer reference.
 
-Of a mapping the traffic is simulated. The result is added to its report.json as
-`simulation`, and its report.html is made again.
+For a mapping, its traffic is simulated. The result is added to report.json as
+`simulation`, and report.html is made again.
 
 Simulated is the mesh alone, router by router and flit by flit: packets of one
 flit between different cores, sent at random at constant mean rates. Packets
@@ -46,7 +46,7 @@ per unit of time at which the mesh still keeps up.
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("path", type=Path, metavar="DIR", help="output folder of a run")
+    parser.add_argument("path", type=Path, metavar="DIR", help="output folder of run or compile")
     parser.add_argument(
         "--network", type=Path, metavar="NET", help="the network of DIR, if it was moved"
     )
