@@ -184,3 +184,8 @@ class Reader:
         taken = [value.tensor for value in inputs if isinstance(value, View)]
         self.graph.nodes.append(Node(operator, taken, [v.tensor for v in views], (node.name,)))
         self.values |= zip(node.proto.output, views, strict=False)
+
+
+def is_map(value: Any) -> bool:
+    """Whether a value is a map with its channels first, or a vector."""
+    return isinstance(value, View) and value.order == CHANNELS_FIRST and value.whole
