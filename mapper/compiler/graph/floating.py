@@ -17,18 +17,12 @@ from mapper.compiler.graph.node import (
     PadMap,
     Pool,
     Upsample,
-    Window,
 )
-from mapper.compiler.integer.windows import convolve, pixels, windows
+from mapper.compiler.integer.windows import convolve, kernel_of, pixels, windows
 
 
 def conv(node: Node, inputs: list[Data]) -> Data:
-    operator = node.operator
-    if isinstance(operator, Dense):
-        window, groups = Window(inputs[1].shape[1:3]), 1
-    else:
-        assert isinstance(operator, Conv)
-        window, groups = operator.window, operator.groups
+    window, groups = kernel_of(node.operator, inputs[1])
     sums = convolve(inputs[0], inputs[1], window, groups, 0.0)
     return sums + inputs[2] if len(inputs) > 2 else sums
 

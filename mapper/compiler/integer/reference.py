@@ -22,21 +22,15 @@ from mapper.compiler.graph.node import (
     Quantise,
     Requantise,
     Upsample,
-    Window,
     Windows,
 )
 from mapper.compiler.integer.formulas import added, dequantise, quantise, requantise
-from mapper.compiler.integer.windows import convolve, pixels, pixels_of_windows, windows
+from mapper.compiler.integer.windows import convolve, kernel_of, pixels, pixels_of_windows, windows
 
 
 def conv(node: Node, inputs: list[Data]) -> Data:
     """Sums, with the bias that the zero point of the input is folded into: padding holds it."""
-    operator = node.operator
-    if isinstance(operator, Dense):
-        window, groups = Window(inputs[1].shape[1:3]), 1
-    else:
-        assert isinstance(operator, Conv)
-        window, groups = operator.window, operator.groups
+    window, groups = kernel_of(node.operator, inputs[1])
     zero_point = node.inputs[0].zero_point
     sums = convolve(inputs[0].astype(np.float64), inputs[1], window, groups, zero_point)
     return sums.astype(np.int64) + inputs[2]

@@ -8,9 +8,16 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
-from mapper.compiler.graph.node import Window
+from mapper.compiler.graph.node import Conv, Operator, Window
 
 MOST_NUMBERS = 1 << 24  # of windows that are laid out for a product at once
+
+
+def kernel_of(operator: Operator, weights: NDArray[Any]) -> tuple[Window, int]:
+    """How the kernel of a layer with weights walks over its map, and its groups."""
+    if isinstance(operator, Conv):
+        return operator.window, operator.groups
+    return Window((weights.shape[1], weights.shape[2])), 1  # dense: it covers the whole map
 
 
 def padded(maps: NDArray[Any], window: Window, value: float) -> NDArray[Any]:
