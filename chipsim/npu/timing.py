@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from chipsim.chip.npu_shape import NpuShape
+from chipsim.errors import ChipError
 
 
 class Latency(NamedTuple):
@@ -26,7 +27,7 @@ class Latency(NamedTuple):
 LATENCY = Latency()
 SLOW = ("RMUL", "MAC2", "RQ", "LEAKY")
 """Kinds of the ALU that need a multiplier for each lane."""
-WORD_VECTORS = 4  # of 8 bits, in an entry of 32
+PART_BITS = 8  # of a lane that a vector holds
 
 
 def cycles_of(
@@ -45,7 +46,7 @@ def cycles_of(
     if op == "STORE":
         vectors = fields["c_size"] * fields["x_size"] * fields["y_size"] * (1 + 3 * fields["up"])
         if kind == "PARTIAL":
-            vectors *= WORD_VECTORS
+            vectors *= vectors_of_entry(shape)
         if kind in ("REMOTE", "HOST"):
             vectors = -(-vectors * 8 * shape.columns // shape.payload_bits)
         return LATENCY.store + vectors
@@ -53,6 +54,11 @@ def cycles_of(
     if kind in SLOW:
         entries *= -(-shape.rows // shape.multiply_lanes)
     return (LATENCY.requantise if op == "RQ" else LATENCY.alu) + entries
+
+
+def vectors_of_entry(shape: NpuShape) -> int:
+    """Vectors that a whole accumulator takes in memory: four, or eight of 48 bits."""
+    return 1 << (-(-shape.accumulator_bits // PART_BITS) - 1).bit_length()
 
 
 def matrix_cycles(fields: Mapping[str, int], shape: NpuShape) -> int:
@@ -75,8 +81,8 @@ def _load(kind: str, fields: Mapping[str, int], shape: NpuShape) -> int:
     if kind == "WSTREAM":
         return LATENCY.stream
     if kind == "WIN":
-        raise NotImplementedError("the window unit has a recurrence of its own")
-    each = fields["c_size"] * (WORD_VECTORS if kind == "ACC32" else 1)
+        raise ChipError("LOAD.WIN: the time of the window unit is not modelled; load areas")
+    each = fields["c_size"] * (vectors_of_entry(shape) if kind == "ACC32" else 1)
     width, ports = fields["x_size"], shape.vectors_per_cycle
     if fields["x_stride"] == fields["c_size"]:
         return LATENCY.load + fields["y_size"] * -(-width * each // ports)

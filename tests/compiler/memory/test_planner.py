@@ -1,0 +1,33 @@
+"""Maps that are alive at the same time share no vector."""
+
+from __future__ import annotations
+
+from itertools import combinations
+
+import pytest
+
+from mapper.compiler.memory.planner import Region
+from mapper.errors import DoesNotFitError
+from tests.compiler.codegen.test_programs import random_network
+from tests.compiler.programs import SHAPE, compiled
+
+pytestmark = pytest.mark.jit
+
+
+def meet(a: Region, b: Region) -> bool:
+    return a.born <= b.dies and b.born <= a.dies
+
+
+@pytest.mark.parametrize("reuse", [True, False])
+@pytest.mark.parametrize("seed", range(20))
+def test_lives_that_meet_do_not_overlap(seed: int, reuse: bool) -> None:
+    try:
+        found = list(compiled(random_network(seed), SHAPE, reuse=reuse).compiled.regions.values())
+    except DoesNotFitError as error:
+        pytest.skip(str(error))
+    for a, b in combinations(found, 2):
+        if not reuse or meet(a, b):
+            assert a.first + a.vectors <= b.first or b.first + b.vectors <= a.first
+    used = max(one.first + one.vectors for one in found)
+    whole = sum(one.vectors for one in found)
+    assert used == whole if not reuse else used <= whole
