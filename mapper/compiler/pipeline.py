@@ -17,7 +17,7 @@ import numpy as np
 from chipsim.chip.npu_shape import NpuShape
 from chipsim.npu.cycles import Timeline
 from hw.npu.isa import Instruction
-from mapper.compiler.codegen.operators import Emitter
+from mapper.compiler.codegen.emitter import Emitter
 from mapper.compiler.codegen.steps import Step, with_tokens
 from mapper.compiler.codegen.tables import Tables
 from mapper.compiler.frontend.float import FLOAT

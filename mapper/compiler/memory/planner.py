@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from mapper.compiler.graph.macro import Macro
 from mapper.compiler.graph.tensor import Tensor
@@ -10,10 +10,10 @@ from mapper.errors import DoesNotFitError
 
 
 class Region(NamedTuple):
-    """A map in memory: vector (row, column, block) lies at
-    first + (row * width + column) * blocks + block.
+    """A map in memory.
 
     born, dies : numbers of the macro nodes that write it and read it last
+    pixel, row : vectors from a pixel to the next, and from a row to the next
     """
 
     tensor: Tensor
@@ -21,6 +21,12 @@ class Region(NamedTuple):
     vectors: int
     born: int
     dies: int
+    pixel: int
+    row: int
+
+    def vector(self, row: Any, column: Any, block: Any) -> Any:
+        """Where a block of a pixel lies; numbers or arrays."""
+        return self.first + row * self.row + column * self.pixel + block
 
 
 def blocks_of(channels: int, columns: int) -> int:
@@ -60,7 +66,10 @@ def plan_memory(
                 gaps.append((first - end, end))
             end = max(end, behind)
         first = min(gaps)[1] if gaps else end
-        placed.append(Region(tensor, first, sizes[tensor], *lives))
+        pixel = blocks_of(tensor.channels, columns)
+        placed.append(
+            Region(tensor, first, sizes[tensor], *lives, pixel=pixel, row=tensor.width * pixel)
+        )
     used = max((one.first + one.vectors for one in placed), default=0)
     if used > capacity:
         most = max(

@@ -1,0 +1,67 @@
+"""The program of a core as it grows, and the tile that is worked on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from chipsim.chip.npu_shape import NpuShape
+from hw.npu.isa import Instruction
+from mapper.compiler.codegen.areas import Entries
+from mapper.compiler.codegen.steps import Step, Touch
+from mapper.compiler.codegen.tables import Tables
+from mapper.compiler.graph.macro import Macro
+from mapper.compiler.graph.tensor import Tensor
+from mapper.compiler.memory.planner import Region
+from mapper.compiler.schedule.tiles import Cut, Span, Tile
+
+
+@dataclass(slots=True)
+class TileWork:
+    """A tile on its way through a core.
+
+    cut : of its macro node
+    spans : rows and columns of the first input, and of the result of each node
+    made : the accumulators that its values are in
+    free : the first accumulator behind all that are in use
+    """
+
+    tile: Tile
+    cut: Cut
+    spans: list[tuple[Span, Span]]
+    made: Entries
+    free: int
+
+
+class ProgramBuilder:
+    """Collects the steps of a core, and fills its small memories.
+
+    regions : where stored maps lie
+    macro, number : the macro node that steps are made for
+    """
+
+    def __init__(self, shape: NpuShape, regions: dict[Tensor, Region]) -> None:
+        self.shape = shape
+        self.regions = regions
+        self.tables = Tables(shape)
+        self.steps: list[Step] = []
+        self.macro = Macro([])
+        self.number = -1
+        self._half_inputs = self._half_entries = 0  # of the buffers that come next
+
+    def step(
+        self, unit: str, instruction: Instruction, reads: list[Touch], writes: list[Touch]
+    ) -> None:
+        """Add an instruction of a unit."""
+        self.steps.append(Step(unit, instruction, self.number, reads, writes))
+
+    def next_inputs(self) -> int:
+        """The first vector of the half of the input buffer that comes next."""
+        base = self._half_inputs * (self.shape.input_vectors // 2)
+        self._half_inputs ^= 1
+        return base
+
+    def next_entries(self) -> int:
+        """The first entry of the half of the accumulators that comes next."""
+        base = self._half_entries * (self.shape.entries // 2)
+        self._half_entries ^= 1
+        return base

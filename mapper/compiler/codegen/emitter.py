@@ -1,0 +1,73 @@
+"""Instructions of a macro node, tile by tile: load, multiply, what the ALU does, and store.
+
+What begins a macro node, and what the ALU does of it, are tables by the class of the operator.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from chipsim.chip.npu_shape import NpuShape
+from mapper.compiler.codegen.alu import add, alu, clamp, pool, requantise
+from mapper.compiler.codegen.areas import Area, Entries
+from mapper.compiler.codegen.builder import ProgramBuilder, TileWork
+from mapper.compiler.codegen.loads import load_entries
+from mapper.compiler.codegen.matrix import Product, convolution
+from mapper.compiler.codegen.stores import store
+from mapper.compiler.graph.macro import Macro
+from mapper.compiler.graph.node import Add, Clamp, Conv, Node, Operator, Pool, Requantise, Upsample
+from mapper.compiler.graph.tensor import Tensor
+from mapper.compiler.memory.planner import Region
+from mapper.compiler.schedule.tiles import largest_cut, spans_of, tiles_of
+from mapper.errors import MapperError
+
+Begin = Callable[[ProgramBuilder, Node], Product]
+"""What a macro node's first operator needs in the small memories; then it makes tile by tile."""
+Work = Callable[[ProgramBuilder, Node, TileWork, bool], None]
+"""What the ALU does with a tile; True if its results go to the result buffer."""
+
+BEGINS: Mapping[type[Operator], Begin] = {Conv: convolution}
+WORKS: Mapping[type[Operator], Work] = {
+    Requantise: requantise,
+    Clamp: clamp,
+    Pool: pool,
+    Add: add,
+}
+
+
+class Emitter(ProgramBuilder):
+    """Makes the steps of macro nodes, one after the other."""
+
+    def __init__(self, shape: NpuShape, regions: dict[Tensor, Region]) -> None:
+        super().__init__(shape, regions)
+
+    def emit(self, macro: Macro) -> None:
+        """Raises `MapperError` that names a node that no core computes, `DoesNotFitError`."""
+        self.macro, self.number = macro, self.number + 1
+        cut = largest_cut(macro, self.shape)
+        first = macro.nodes[0]
+        begin = BEGINS.get(type(first.operator))
+        product = None if begin is None else begin(self, first)
+        for tile in tiles_of(macro, cut, self.shape):
+            spans = spans_of(macro, tile)
+            work = TileWork(tile, cut, spans, Entries(self.next_entries(), 0, 0, 0), 0)
+            if product is not None:
+                product(self, work)
+            else:
+                area = Area(self.regions[macro.inputs[0]], *spans[0], tile.blocks)
+                work.made = load_entries(self, macro.inputs[0], area, work.made.first)
+            work.free = work.made.behind
+            self._behind(work, macro.nodes[1:] if product is not None else macro.nodes)
+
+    def _behind(self, work: TileWork, todo: list[Node]) -> None:
+        """What the ALU does with a tile, and the store."""
+        up = bool(todo) and isinstance(todo[-1].operator, Upsample)
+        todo = [node for node in todo if not isinstance(node.operator, Upsample)]
+        for node in todo:
+            do = WORKS.get(type(node.operator))
+            if do is None:
+                raise MapperError(f"{node.label}: no core computes {node.kind} by itself")
+            do(self, node, work, node is todo[-1])
+        if not todo:
+            alu(self, "MOV", work.made, work.made, {"source": 1, "out": 1})
+        store(self, self.macro.output, work.tile, work.made, up)

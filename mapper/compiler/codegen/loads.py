@@ -1,0 +1,32 @@
+"""Loads of parts of maps into the input buffer, or into accumulators."""
+
+from __future__ import annotations
+
+from hw.npu.isa import Instruction
+from mapper.compiler.codegen.areas import Area, Entries
+from mapper.compiler.codegen.builder import ProgramBuilder
+from mapper.compiler.codegen.steps import Touch
+from mapper.compiler.graph.tensor import Tensor
+
+
+def load_inputs(core: ProgramBuilder, area: Area) -> Entries:
+    """A part of a map into the input buffer; padding holds its zero point."""
+    base = core.next_inputs()
+    inputs = Entries(base, area.blocks.size, area.rows.size, area.columns.size)
+    fields = area.fields() | {"dst": base, "value": area.region.tensor.zero_point}
+    core.step(
+        "LOAD", Instruction("LOAD", "INP", fields=fields),
+        [Touch("FM", area.cells())], [Touch("INP", inputs.cells)],
+    )  # fmt: skip
+    return inputs
+
+
+def load_entries(core: ProgramBuilder, tensor: Tensor, area: Area, first: int) -> Entries:
+    """A part of a map into accumulators, from one on; padding holds the least value."""
+    made = Entries(first, area.blocks.size, area.rows.size, area.columns.size)
+    fields = area.fields() | {"dst": first, "value": tensor.low}
+    core.step(
+        "LOAD", Instruction("LOAD", "ACC8", fields=fields),
+        [Touch("FM", area.cells())], [Touch("ACC", made.cells)],
+    )  # fmt: skip
+    return made
