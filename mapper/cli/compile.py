@@ -76,8 +76,22 @@ def add_switches(group: argparse._ActionsContainer) -> None:
                        help="ONNX nodes to keep on the host")  # fmt: skip
     group.add_argument("--keep-graphs", action="store_true",
                        help="keep the graphs of the stages in DIR/graphs")  # fmt: skip
+    group.add_argument("--emit", type=_emitted, default=(), metavar="LIST",
+                       help="also write: c (a driver in C, in DIR/driver)")  # fmt: skip
     group.add_argument("--headroom", type=_decibels, default=1.0, metavar="F",
                        help="factor on the headroom of ranges (default: 1)")  # fmt: skip
+
+
+EMITTED = ("c",)
+
+
+def _emitted(text: str) -> tuple[str, ...]:
+    """What else is written, without what is named twice."""
+    names = tuple(dict.fromkeys(text.split(",")))
+    for name in names:
+        if name not in EMITTED:
+            raise argparse.ArgumentTypeError(f"{name!r} is not known; give {', '.join(EMITTED)}")
+    return names
 
 
 def _decibels(text: str) -> float:
@@ -98,7 +112,16 @@ def add_form(group: argparse._ActionsContainer) -> None:
 
 def run(options: argparse.Namespace) -> int:
     from chipsim.chip.npu_shape import NPU_SHAPES
-    from mapper.compiler.manifest import RANGES, Target, write_folder, write_graphs
+    from mapper.compiler.codegen.cdriver.hoststeps import driver_of
+    from mapper.compiler.codegen.cdriver.writer import write_driver
+    from mapper.compiler.manifest import (
+        DRIVER,
+        RANGES,
+        Target,
+        read_folder,
+        write_folder,
+        write_graphs,
+    )
     from mapper.compiler.pipeline import compare_settings, compile_model, open_model
     from mapper.compiler.quantise.ranges import write_ranges
     from mapper.compiler.report import report_of, write_report
@@ -143,6 +166,8 @@ def run(options: argparse.Namespace) -> int:
         write_ranges(work.folder / RANGES, compiled.verified.best.ranges, len(samples.x))
         if options.keep_graphs:
             write_graphs(work.folder, compiled.graphs)
+        if "c" in options.emit:
+            write_driver(work.folder / DRIVER, driver_of(read_folder(work.folder)))
         report = report_of(compiled, options.model.name, target)
         write_report(work.folder, report)
     common.emit(options, report, _tables(options, compiled))

@@ -141,7 +141,7 @@ def _run_compiled(options: argparse.Namespace) -> int:
 
     from mapper.compiler.manifest import read_folder
     from mapper.compiler.report import add_simulation
-    from mapper.compiler.simulate import FRAMES_AT_ONCE, simulate
+    from mapper.compiler.simulate import FRAMES_AT_ONCE, Digest, simulate
     from mapper.results.output_folder import writing_into
     from mapper.results.tables import columns, facts
     from storage.samples import SampleForm, open_samples
@@ -153,7 +153,7 @@ def _run_compiled(options: argparse.Namespace) -> int:
     shape = tuple(folder.manifest["input"]["shape"][1:])
     last = bool(folder.manifest["input"]["channels_last"])
     common.compile_kernels(options, "cores")
-    parts, classes = [], []
+    parts, classes, digest = [], [], Digest(folder)
     with (
         open_samples(options.input, shape, form, options.limit, channels_last=last) as samples,
         common.fraction_bar(options, "simulating") as progress,
@@ -163,10 +163,11 @@ def _run_compiled(options: argparse.Namespace) -> int:
         threads, labels, frames = common.threads_of(options), samples.labels, len(samples)
         for some in samples.batches(FRAMES_AT_ONCE):
             found = simulate(folder, some, threads, options.check)
+            digest.add(found)
             parts.append(found.compared)
             classes.append(classes_of(found.values))
             progress(sum(map(len, classes)) / frames)
-    result: dict[str, Any] = {"frames": frames}
+    result: dict[str, Any] = {"frames": frames, "sha256": digest.text}
     if labels is not None:
         result["accuracy"] = float((np.concatenate(classes) == labels).mean())
     compared = [
@@ -181,6 +182,7 @@ def _run_compiled(options: argparse.Namespace) -> int:
     rows: dict[str, Any] = {"samples": result["frames"]}
     if "accuracy" in result:
         rows["accuracy"] = f"{100 * result['accuracy']:.2f} %"
+    rows["SHA-256 of results"] = digest.text
     shown = [facts(f"{folder.manifest['model']['name']} on {options.path}", rows)]
     if options.check:
         heads = ("layer", "elements", "differences")

@@ -6,6 +6,7 @@ graph.json, graph.npz   the graph of integers, the reference that programs are c
 core_X_Y.npc     the program of a core
 ranges.json      least, most and histogram of each map over the samples
 graphs/          with --keep-graphs: the graph after each stage
+driver/          with --emit c: programs, their interpreter and the host's work as C sources
 report.json, report.html
 """
 
@@ -34,8 +35,8 @@ from mapper.version import version
 from storage.files import digest, read_input, write_file
 
 MANIFEST, SCHEMA = "manifest.json", 1
-HOST_PLAN, GRAPH, CONSTANTS, RANGES, GRAPHS = (
-    "host_plan.json", "graph.json", "graph.npz", "ranges.json", "graphs",
+HOST_PLAN, GRAPH, CONSTANTS, RANGES, GRAPHS, DRIVER = (
+    "host_plan.json", "graph.json", "graph.npz", "ranges.json", "graphs", "driver",
 )  # fmt: skip
 MOST_JSON, MOST_FILE = 1 << 28, 1 << 31  # bytes
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -33,10 +34,31 @@ class Compared(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """values : of the model's outputs, by name, shape (frames, ...)"""
+    """values : of the model's outputs, by name, shape (frames, ...)
+    stored : what the cores made for them, integers by the name of the map, in the order of the plan
+    """
 
     values: dict[str, Data]
+    stored: Maps
     compared: list[Compared]
+
+
+class Digest:
+    """SHA-256 of what the cores make: frame by frame, map by map, little-endian integers. The
+    driver in C prints the same."""
+
+    def __init__(self, folder: CompiledFolder) -> None:
+        self.bytes = {one["name"]: one["bits"] // 8 for one in folder.manifest["maps"]}
+        self.made = hashlib.sha256()
+
+    def add(self, outcome: Outcome) -> None:
+        for frame in zip(*outcome.stored.values(), strict=True):
+            for name, data in zip(outcome.stored, frame, strict=True):
+                self.made.update(data.astype(f"<i{self.bytes[name]}").tobytes())
+
+    @property
+    def text(self) -> str:
+        return self.made.hexdigest()
 
 
 def program_of(image: Image, where: str, end: int | None = None) -> Program:
@@ -74,8 +96,8 @@ def simulate(
         return made
 
     name = next(iter(folder.graph.inputs))
-    values, _ = run_host(folder.host, {name: samples}, cores)
-    return Outcome({one: values[one] for one in folder.manifest["outputs"]}, compared)
+    values, stored = run_host(folder.host, {name: samples}, cores)
+    return Outcome({one: values[one] for one in folder.manifest["outputs"]}, stored, compared)
 
 
 def run_cores(

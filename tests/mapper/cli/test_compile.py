@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from tests.compiler.codegen.test_cdriver import CC, compiled
 from tests.mapper.conftest import Run, tree
 from tests.storage.formats.onnx_models import onnx
 
@@ -192,7 +194,15 @@ def test_digits(data_dir: Path, run: Run) -> None:
     """A trained network keeps its accuracy."""
     models = data_dir / "models"
     samples = models / "mnist_test_1000.npz"
-    found = run("compile", models / "mnist-8.onnx", "--chip", "4x4", "--calibrate", samples)
+    mnist = models / "mnist-8.onnx"
+    found = run("compile", mnist, "--chip", "4x4", "--calibrate", samples, "--emit", "c")
     assert found.code == 0, found.err
     result = run("simulate", "out", "--input", samples, "--json").json()
-    assert result == {"frames": 1000, "accuracy": pytest.approx(0.985, abs=0.002)}
+    assert result["frames"] == 1000
+    assert result["accuracy"] == pytest.approx(0.985, abs=0.002)
+    if CC is not None:
+        np.load(samples)["x"].astype(np.float32).tofile("input")
+        driver = Path("out") / "driver"
+        made = compiled(driver, "main.c", "driver.c")
+        printed = subprocess.run([made, "input", "results"], capture_output=True, text=True)
+        assert printed.stdout.split() == [result["sha256"]]

@@ -1,0 +1,106 @@
+"""The host plan of a compiled model as the steps of main.c."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from chipsim.chip.npu_shape import NpuShape
+from mapper.compiler.codegen.cdriver.writer import CoreStep, Sources
+from mapper.compiler.manifest import CompiledFolder
+from mapper.compiler.memory.planner import blocks_of
+from mapper.errors import MapperError
+
+
+def driver_of(folder: CompiledFolder) -> Sources:
+    """The sources of a compiled model.
+
+    Raises `MapperError` that names a node of the host that cores wait for: main.c has no ONNX.
+    """
+    shape = NpuShape(**folder.manifest["shape"])
+    steps = list(_steps(folder, shape))
+    values = next(step for step in folder.host if step["do"] == "quantise")["shape"]
+    begins = {place: [0] for place in folder.images}
+    words = np.zeros((0, shape.rows, shape.columns), np.int8)
+    return Sources(shape, folder.images, begins, words, steps, math.prod(values))
+
+
+def _steps(folder: CompiledFolder, shape: NpuShape) -> Iterator[CoreStep]:
+    plan = folder.host
+    last = max(at for at, step in enumerate(plan) if step["do"] == "cores")
+    between = [step for step in plan[:last] if step["do"] == "node"]
+    if between:
+        raise MapperError(
+            f"node {between[0]['sources'][0]!r} runs on the host, and cores behind it; a driver in "
+            "C runs cores only: leave out --emit c"
+        )
+    maps = {one["name"]: one for one in folder.manifest["maps"]}
+    cores = list(folder.images)
+    buffers: dict[str, int] = {}
+    shapes: dict[str, list[int]] = {}
+    for step in plan[: last + 1]:
+        if step["do"] == "quantise":
+            to = buffers[step["tensor"]] = len(buffers)
+            shapes[step["tensor"]] = step["tensor_shape"]
+            yield {"kind": "QUANTISE", "to": to, **_view(step)}
+        elif step["do"] == "windows":
+            source, to = buffers.pop(step["tensor"]), len(shapes) + len(buffers)
+            buffers[step["result"]] = to
+            windows = _windows(step, shapes[step["tensor"]], maps[step["result"]]["shape"])
+            yield {"kind": "WINDOWS", "from": source, "to": to, **windows}
+        elif step["do"] == "cores":
+            for name, number in buffers.items():
+                yield {"kind": "WRITE", "from": number, **_map(maps[name], cores, shape)}
+            yield {"kind": "RUN", "function": 0}
+    results = dict.fromkeys(step["tensor"] for step in plan[last:] if step["do"] == "dequantise")
+    for name in results:
+        yield {"kind": "READ", **_map(maps[name], cores, shape)}
+
+
+def _sizes(shape: list[int]) -> dict[str, int]:
+    _, rows, columns, channels = shape
+    return {
+        "rows": rows, "columns": columns, "channels": channels,
+        "elements": rows * columns * channels,
+    }  # fmt: skip
+
+
+def _view(step: dict[str, Any]) -> dict[str, Any]:
+    """Where the elements of a map lie among the values of ONNX, whose axes have another order."""
+    ordered = [step["tensor_shape"][axis] for axis in step["order"]]
+    strides = [math.prod(ordered[at + 1 :]) for at in range(len(ordered))]
+    return {
+        **_sizes(step["tensor_shape"]),
+        "bits": step["bits"],
+        "strides": [strides[step["order"].index(axis)] for axis in (1, 2, 3)],
+        "scale": float(np.float32(step["scale"])),
+        "zero_point": step["zero_point"],
+    }
+
+
+def _windows(step: dict[str, Any], taken: list[int], made: list[int]) -> dict[str, Any]:
+    window = step["window"]
+    _, rows, columns, channels = taken
+    return {
+        "rows": rows, "columns": columns, "channels": channels,
+        "elements": math.prod(made),
+        "zero_point": step["value"],
+        "size": list(window["size"]), "stride": list(window["stride"]),
+        "dilation": list(window["dilation"]), "pad": [window["pad"][0], window["pad"][2]],
+        "results": made[1:3],
+    }  # fmt: skip
+
+
+def _map(one: dict[str, Any], cores: list[tuple[int, int]], shape: NpuShape) -> dict[str, Any]:
+    _, _, columns, channels = one["shape"]
+    blocks = blocks_of(channels, shape.columns)
+    return {
+        **_sizes(one["shape"]),
+        "core": cores.index(tuple(one["core"])),
+        "address": one["address"],
+        "bits": one["bits"],
+        "strides": [columns * blocks, blocks, 1],
+    }

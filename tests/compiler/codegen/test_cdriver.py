@@ -1,0 +1,201 @@
+"""The interpreter in C leaves every memory as the simulator does, for random programs."""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from chipsim.errors import ChipError
+from chipsim.npu.execute import NpuChip
+from hw.npu.isa import Instruction, MicroOp
+from hw.npu.programs import encode_micro_ops, encode_program
+from mapper.compiler.codegen.cdriver.hoststeps import driver_of
+from mapper.compiler.codegen.cdriver.writer import Sources, program_header, write_driver
+from mapper.compiler.codegen.image import Image
+from mapper.compiler.graph.node import Window
+from mapper.compiler.graph.tensor import Pad
+from mapper.compiler.simulate import Digest, simulate
+from tests.chipsim.npu.programs import SHAPES, Case, host_words, random_case
+from tests.compiler.networks import Builder
+from tests.compiler.programs import compiled as compiled_network
+
+CC = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
+STRICT = ("-O2", "-Wall", "-Werror", "-std=c99", "-pedantic")
+CASES = 40
+
+needs_cc = pytest.mark.skipif(CC is None, reason="needs a C compiler")
+
+DUMP = """\
+#include "driver.c"
+int main(void)
+{
+    npu_reset(ODD);
+    npu_run(0);
+    fwrite(memories, sizeof memories, 1, stdout);
+    fwrite(npu_sent, sizeof *npu_sent, (size_t)npu_sent_count, stdout);
+    return 0;
+}
+"""
+
+
+def image_of(case: Case) -> Image:
+    """A random program as it is loaded, with an end."""
+    steps = [Instruction(op, kind, 0, 0, fields) for op, kind, fields in case.steps]
+    micro_ops = [MicroOp(*map(int, row)) for row in case.table["micro_ops"]]
+    return Image(
+        {},
+        encode_program([*steps, Instruction("CTRL", "END")]),
+        encode_micro_ops(micro_ops),
+        case.table["weights"],
+        case.table["parameters"],
+        case.table["headers"].astype("<u8").tobytes(),
+        case.table["maps"],
+    )
+
+
+def memory_type(case: Case) -> np.dtype[Any]:
+    """`struct memory` of driver.c."""
+    shape = case.shape
+    rows, columns = shape.rows, shape.columns
+    return np.dtype(
+        [
+            ("FM", np.int8, (shape.map_vectors, columns)),
+            ("INP", np.int16, (shape.input_vectors, columns)),
+            ("ACC", np.int64, (shape.entries, rows)),
+            ("OUT", np.int16, (shape.entries, columns)),
+            ("WM", np.int8, (shape.weight_words, rows, columns)),
+            ("PM", np.int32, (shape.parameter_words, 16)),
+            ("UM", np.uint32, (shape.micro_ops, 2)),
+            ("HM", np.uint32, (max(1, shape.headers), 2)),
+            ("base", np.int64, 3),
+            ("distance", np.int64, 4),
+            ("streams", np.int64, 16),
+            ("next", np.int32),
+        ],
+        align=True,
+    )
+
+
+def compiled(folder: Path, *sources: str) -> Path:
+    """A program of some sources; any warning is an error."""
+    assert CC is not None
+    made = folder / "program"
+    command = [CC, *STRICT, *(str(folder / name) for name in sources), "-o", str(made)]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert not done.stderr
+    return made
+
+
+def runnable(shape_name: str, count: int) -> tuple[list[Case], list[dict[str, NDArray[Any]]]]:
+    """Random programs that run to their ends, and what the simulator leaves of each."""
+    cases: list[Case] = []
+    wanted = []
+    seed = 0
+    while len(cases) < count:
+        case = random_case(SHAPES[shape_name], 1000 + seed, 12, False)
+        seed += 1
+        chip = NpuChip(case.shape, {(0, 0): case.program()}, host_weights=host_words(case.shape))
+        frame = chip.frame()
+        try:
+            frame.run(odd=True)
+        except ChipError:
+            continue
+        cases.append(case)
+        addresses, vectors = frame.host((0, 0))
+        wanted.append({**frame.memory((0, 0)), "addresses": addresses, "vectors": vectors})
+    return cases, wanted
+
+
+@needs_cc
+@pytest.mark.jit
+@pytest.mark.parametrize("name", list(SHAPES))
+def test_random_programs_leave_the_memories_of_the_simulator(name: str, tmp_path: Path) -> None:
+    """D11: all programs at once, each on a core of its own; every instruction is among them."""
+    cases, wanted = runnable(name, CASES)
+    places = [(number % 16, number // 16) for number in range(CASES)]
+    images = {place: image_of(case) for place, case in zip(places, cases, strict=True)}
+    begins = {place: [0] for place in places}
+    write_driver(tmp_path, Sources(cases[0].shape, images, begins, host_words(cases[0].shape)))
+    (tmp_path / "dump.c").write_text(DUMP.replace("ODD", "1"))
+    found = subprocess.run([compiled(tmp_path, "dump.c")], capture_output=True, check=True).stdout
+    kind = memory_type(cases[0])
+    cores = np.frombuffer(found, kind, CASES)
+    columns = cases[0].shape.columns
+    sent_type = np.dtype(
+        [("core", np.int32), ("address", np.int64), ("vector", np.int8, columns)], align=True
+    )
+    sent = np.frombuffer(found, sent_type, offset=CASES * kind.itemsize)
+    kinds = {step[:2] for case in cases for step in case.steps}
+    assert len(kinds) > 24, sorted(kinds)
+    for number, memories in enumerate(wanted):
+        for memory in ("FM", "INP", "ACC", "OUT"):
+            got = cores[memory][number].astype(np.int64)
+            assert np.array_equal(got, memories[memory]), (number, memory, cases[number].steps)
+        mine = sent[sent["core"] == number]
+        # in any order: the hardware sends pixel by pixel, the simulator copy by copy
+        pairs = [
+            sorted(zip(addresses.tolist(), vectors.tolist(), strict=True))
+            for addresses, vectors in (
+                (mine["address"], mine["vector"]),
+                (memories["addresses"], memories["vectors"]),
+            )
+        ]
+        assert pairs[0] == pairs[1]
+
+
+@needs_cc
+def test_a_wait_for_nobody_names_core_and_instruction(tmp_path: Path) -> None:
+    case = random_case(SHAPES["tiny"], 0, 1, False)
+    case.steps[:] = [("CTRL", "NOP", {}), ("CTRL", "WAIT", {"stream": 3, "count": 1})]
+    sources = Sources(case.shape, {(2, 1): image_of(case)}, {(2, 1): [0]}, host_words(case.shape))
+    write_driver(tmp_path, sources)
+    (tmp_path / "dump.c").write_text(DUMP.replace("ODD", "0"))
+    done = subprocess.run([compiled(tmp_path, "dump.c")], capture_output=True, text=True)
+    assert done.returncode == 1
+    assert done.stderr == "core (2, 1): instruction 1: waits for a stream that nobody counts\n"
+
+
+def test_the_header_has_every_field_once() -> None:
+    """isa.h comes from the table: a field that moves there moves here."""
+    case = random_case(SHAPES["tiny"], 0, 1, False)
+    text = program_header(
+        Sources(case.shape, {(0, 0): image_of(case)}, {(0, 0): [0]}, host_words(case.shape))
+    )
+    assert "#define MAP_VECTORS 256" in text
+    assert "-2147483648" not in text
+
+
+@needs_cc
+@pytest.mark.jit
+@pytest.mark.parametrize("channels", [2, 32])
+def test_a_compiled_network_prints_the_hash_of_what_the_simulator_makes(
+    channels: int, tmp_path: Path
+) -> None:
+    """D11: input in the order of ONNX, windows made by the host, results as stored integers."""
+    build = Builder(9, 8, channels, 4)
+    window = Window((3, 3), (2, 1), Pad(1, 0, 1, 1))
+    first = build.relu(build.conv(build.input, 20, window))
+    build.end(build.conv(first, 5))
+    made = compiled_network(build)
+    write_driver(tmp_path, driver_of(made.folder))
+    samples = np.ascontiguousarray(build.graph.inputs["x"].array(build.samples(3)))
+    samples.tofile(tmp_path / "input")
+    command = [compiled(tmp_path, "main.c", "driver.c"), tmp_path / "input", tmp_path / "output"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    outcome = simulate(made.folder, samples, threads=1, check=False)
+    (stored,) = outcome.stored.values()
+    assert (tmp_path / "output").read_bytes() == stored.astype("i1").tobytes()
+    digest = Digest(made.folder)
+    digest.add(outcome)
+    assert done.stdout.split() == [digest.text]
+    assert digest.text == hashlib.sha256(stored.astype("i1")).hexdigest()
+    windows = [step for step in driver_of(made.folder).steps if step["kind"] == "WINDOWS"]
+    assert len(windows) == (channels == 2)  # few channels: the host makes windows
