@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -160,7 +161,7 @@ def run(options: argparse.Namespace) -> int:
     if options.compare:
         return _compare(options, compare_settings(model, samples, settings))
     with output_folder(options.output, options.force) as work:
-        compiled = compile_model(model, shape, samples, settings)
+        compiled = compile_model(model, shape, samples, settings, partial(_say_stage, options))
         _require_limits(options, compiled)
         write_folder(work.folder, options.model, target, compiled, form.to_json())
         write_ranges(work.folder / RANGES, compiled.verified.best.ranges, len(samples.x))
@@ -172,6 +173,12 @@ def run(options: argparse.Namespace) -> int:
         write_report(work.folder, report)
     common.emit(options, report, _tables(options, compiled))
     return 0
+
+
+def _say_stage(options: argparse.Namespace, name: str, seconds: float) -> None:
+    """A stage and its time, if asked to be verbose."""
+    if options.verbose:
+        common.say(options, f"{name}: {seconds:.2f} s")
 
 
 def _compare(options: argparse.Namespace, rows: list[Compared]) -> int:

@@ -19,27 +19,36 @@ EPILOG = """\
 examples:
   mapper info net.bin
   mapper info result      (an output folder; with its scratch, if that was kept)
+  mapper info out         (of compile)
+  mapper info out/core_0_0.npc
 """
 SHOWN = 40  # populations in the table; all are in the JSON
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("path", type=Path, metavar="NET|DIR", help="network file or output folder")
+    parser.add_argument("path", type=Path, metavar="NET|DIR|NPC",
+                        help="network file, output folder, or program of a core")  # fmt: skip
 
 
 def run(options: argparse.Namespace) -> int:
+    from mapper.compiler.manifest import is_compiled
     from mapper.results.output_folder import find_folder, read_folder
 
     if find_folder(options.path).is_dir():
+        if is_compiled(options.path):
+            return _compiled(options)
         found = read_folder(options.path, lambda: _folder(options))
         common.emit(options, *found)
         return 0
+    from mapper.compiler.contents import is_program
     from mapper.inputs.source import is_network_name
     from mapper.results.tables import columns, facts, size
     from storage.formats import recognise
     from storage.store.network import POPULATION, NetworkFile
     from storage.store.traffic import describe, traffic_of
 
+    if is_program(options.path):
+        return _program(options)
     if not is_network_name(options.path):
         importer = recognise(options.path)
         raise MapperError(
@@ -90,6 +99,59 @@ def run(options: argparse.Namespace) -> int:
         as_given = {k: str(v) if isinstance(v, int) else v for k, v in meta.provenance.items()}
         tables.append(facts("provenance", as_given))
     common.emit(options, result, tables)
+    return 0
+
+
+def _compiled(options: argparse.Namespace) -> int:
+    """What the folder of a compiled model holds."""
+    from mapper.compiler.contents import folder_contents
+    from mapper.compiler.manifest import read_folder
+    from mapper.results.tables import columns, facts, size
+
+    found = folder_contents(read_folder(options.path))
+    chip, samples = found["chip"], found["samples"]
+    rows = {
+        "model": found["model"]["name"],
+        "compiled by": found["tool"],
+        "chip": f"{chip['name']}, {chip['width']} x {chip['height']} cores",
+        "NPU": ", ".join(sorted({str(core["npu"]) for core in found["cores"]})),
+        "input": f"{found['input']['name']}, {'x'.join(map(str, found['input']['shape']))}",
+        "samples": ", ".join(f"{name} {value}" for name, value in samples.items() if value),
+        "outputs": ", ".join(found["outputs"]),
+        "layers": found["layers"],
+        "maps": found["maps"],
+        "nodes on the host": found["host_nodes"],
+    }
+    heads = ("core", "instructions", "micro-ops", "weight words", "parameter words")
+    cores = [
+        (one["file"], *(one[name.replace(" ", "_").replace("-", "_")] for name in heads[1:]))
+        for one in found["cores"]
+    ]
+    files = [(name, size(count)) for name, count in found["files"].items()]
+    tables = [
+        facts(str(options.path), rows), columns("cores", heads, cores),
+        columns("files", ("file", "size"), files),
+    ]  # fmt: skip
+    common.emit(options, found, tables)
+    return 0
+
+
+def _program(options: argparse.Namespace) -> int:
+    """What the program of a core holds."""
+    from mapper.compiler.contents import program_contents
+    from mapper.results.tables import columns, facts
+
+    found = program_contents(options.path)
+    rows = {
+        name.replace("_", " "): value
+        for name, value in found.items()
+        if name not in ("path", "kinds")
+    }
+    kinds = list(found["kinds"].items())
+    tables = [
+        facts(str(options.path), rows), columns("instructions", ("kind", "number"), kinds)
+    ]  # fmt: skip
+    common.emit(options, found, tables)
     return 0
 
 

@@ -44,7 +44,7 @@ KEPT = {
     "warm": "kernels that were compiled are kept",
 }
 """What is left of a command that was interrupted."""
-STAGED = ("run", "place")
+STAGED = ("run", "place", "compile")
 """Commands that work in stages, and can tell of them."""
 
 NEGATIVE = re.compile(r"-((\d[\d_]*\.?\d*|\.\d+)(e[+-]?\d+)?|inf(inity)?|nan)$", re.IGNORECASE)

@@ -140,6 +140,7 @@ def _run_compiled(options: argparse.Namespace) -> int:
     import numpy as np
 
     from mapper.compiler.manifest import read_folder
+    from mapper.compiler.quantise.score import require_classes
     from mapper.compiler.report import add_simulation
     from mapper.compiler.simulate import FRAMES_AT_ONCE, Digest, simulate
     from mapper.results.output_folder import writing_into
@@ -166,6 +167,8 @@ def _run_compiled(options: argparse.Namespace) -> int:
             digest.add(found)
             parts.append(found.compared)
             classes.append(classes_of(found.values))
+            if labels is not None:
+                require_classes(labels, next(iter(found.values.values()))[0].size)
             progress(sum(map(len, classes)) / frames)
     result: dict[str, Any] = {"frames": frames, "sha256": digest.text}
     if labels is not None:

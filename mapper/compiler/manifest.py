@@ -30,11 +30,12 @@ from mapper.compiler.graph.text import Arrays, graph_from_json, graph_text, grap
 from mapper.compiler.partition.hostplan import Step
 from mapper.compiler.pipeline import Compiled
 from mapper.compiler.settings import CompileSettings
-from mapper.errors import MapperError
+from mapper.errors import MapperError, shown
 from mapper.version import version
+from storage.errors import BadInputError
 from storage.files import digest, read_input, write_file
 
-MANIFEST, SCHEMA = "manifest.json", 1
+MANIFEST, SCHEMA, SEAL = "manifest.json", 1, "sha256"
 HOST_PLAN, GRAPH, CONSTANTS, RANGES, GRAPHS, DRIVER = (
     "host_plan.json", "graph.json", "graph.npz", "ranges.json", "graphs", "driver",
 )  # fmt: skip
@@ -57,8 +58,8 @@ class CompiledFolder(NamedTuple):
 
 
 def is_compiled(folder: Path) -> bool:
-    """Whether a folder is that of a compiled model."""
-    return (folder / MANIFEST).is_file()
+    """Whether a folder is that of a compiled model, though its manifest may be lost."""
+    return (folder / MANIFEST).is_file() or any(folder.glob("core_*.npc"))
 
 
 class Target(NamedTuple):
@@ -94,7 +95,12 @@ def write_folder(
         "samples": form,
         "files": {name: hashlib.sha256(data).hexdigest() for name, data in files.items()},
     }
-    write_file(folder / MANIFEST, _json(manifest))
+    write_file(folder / MANIFEST, _json(manifest | {SEAL: _seal(manifest)}))
+
+
+def _seal(manifest: dict[str, Any]) -> str:
+    """The hash of all that a manifest says."""
+    return hashlib.sha256(_json(manifest)).hexdigest()
 
 
 def write_graphs(folder: Path, graphs: dict[str, Graph]) -> None:
@@ -163,13 +169,8 @@ def image_of(compiled: Compiled, shape: NpuShape, core: tuple[int, int]) -> Imag
 
 def read_folder(folder: Path) -> CompiledFolder:
     """A compiled model; raises `MapperError` that names the file that is missing or damaged."""
-    manifest = _read_json(folder / MANIFEST)
+    manifest = _read_manifest(folder / MANIFEST)
     try:
-        if manifest["schema"] != SCHEMA:
-            raise MapperError(
-                f"{folder / MANIFEST}: of version {manifest['schema']!r}, this mapper reads "
-                f"{SCHEMA}; compile the model again"
-            )
         data = {name: _checked(folder / name, wanted) for name, wanted in manifest["files"].items()}
         host = json.loads(data[HOST_PLAN])["steps"]
         with np.load(io.BytesIO(data[CONSTANTS]), allow_pickle=False) as arrays:
@@ -178,6 +179,8 @@ def read_folder(folder: Path) -> CompiledFolder:
             (one["x"], one["y"]): unpack_image(data[one["file"]], str(folder / one["file"]))
             for one in manifest["cores"]
         }
+    except BadInputError:
+        raise
     except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
         raise MapperError(
             f"{folder}: what its files say does not fit together; compile the model again"
@@ -192,13 +195,22 @@ def _checked(path: Path, wanted: str) -> bytes:
     return data
 
 
-def _read_json(path: Path) -> dict[str, Any]:
+def _read_manifest(path: Path) -> dict[str, Any]:
+    """A manifest without its hash; raises `MapperError` if it is damaged or of another version."""
+    data = read_input(path, MOST_JSON)
     try:
-        found = json.loads(read_input(path, MOST_JSON))
-    except ValueError as error:
+        found = json.loads(data)
+    except (ValueError, RecursionError) as error:
         raise MapperError(f"{path}: is no JSON; compile the model again") from error
     if not isinstance(found, dict) or not isinstance(found.get("files"), dict):
         raise MapperError(f"{path}: is no manifest of a compiled model; compile the model again")
+    if found.get("schema") != SCHEMA:
+        raise MapperError(
+            f"{path}: of version {shown(found.get('schema'))}, this mapper reads {SCHEMA}; compile "
+            "the model again"
+        )
+    if found.pop(SEAL, None) != _seal(found):
+        raise MapperError(f"{path}: is not what was compiled (its hash differs); compile again")
     return found
 
 

@@ -114,11 +114,12 @@ def _calibration(model: Model, samples: SampleArrays, settings: CompileSettings)
 
 def compile_model(
     model: Model, shape: NpuShape, samples: SampleArrays, settings: CompileSettings,
-    on_stage: Callable[[str], None] = lambda _: None,
+    on_stage: Callable[[str, float], None] = lambda _, __: None,
 ) -> Compiled:  # fmt: skip
     """Compile a model for a core.
 
     samples : to calibrate and to verify with
+    on_stage : is told the name of each stage that has ended, and its seconds
     Raises `MapperError` that names the node, `DoesNotFitError` that names the memory.
     """
     seconds: dict[str, float] = {}
@@ -127,10 +128,10 @@ def compile_model(
 
     @contextmanager
     def stage(name: str) -> Iterator[None]:
-        on_stage(name)
         started = time.perf_counter()
         yield
         seconds[name] = time.perf_counter() - started
+        on_stage(name, seconds[name])
 
     def optimised(kept: Collection[str]) -> Graph:
         source = model.build(kept)

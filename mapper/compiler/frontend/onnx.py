@@ -43,6 +43,8 @@ class Reader:
 
         Raises `MapperError` that names the file if it is no model, or a node that it has not.
         """
+        if not path.is_file():
+            raise MapperError(f"{path}: is no file; name an ONNX model")
         try:
             self.model = Model(path)
         except BadInputError as error:
@@ -60,6 +62,7 @@ class Reader:
             )
         self.graph = Graph()
         self.values: dict[str, Value] = dict(self.model.constants)
+        self.unread: set[str] = set()  # what nodes that are left out would make
         self.why = ""
         self.types: dict[str, np.dtype[Any]] = {}  # of what the host makes, by name
 
@@ -71,7 +74,10 @@ class Reader:
     def read(self) -> Graph:
         """The graph; raises `MapperError` that names file and node."""
         for name, shape in self.model.inputs:
-            self.values[name] = self.graph.inputs[name] = self._input(name, shape)
+            try:
+                self.values[name] = self.graph.inputs[name] = self._input(name, shape)
+            except MapperError as error:
+                raise MapperError(f"{self.path}: input {error}") from error
         for node in self.model.nodes:
             try:
                 self._take(node)
@@ -81,6 +87,8 @@ class Reader:
                 ) from error
         for name in self.model.outputs:
             value = self.values.get(name)
+            if value is None and name not in self.unread:
+                raise MapperError(f"{self.path}: output {name!r}: nothing makes it")
             if isinstance(value, View):
                 self.graph.outputs[name] = value
         if not self.graph.outputs:
@@ -90,8 +98,8 @@ class Reader:
     def _input(self, name: str, shape: tuple[int, ...]) -> View:
         if shape[0] != 1:
             raise MapperError(
-                f"{self.path}: input {name!r} has a batch of {shape[0]}; export the model for "
-                "one sample, or with an open batch axis"
+                f"{name!r} has a batch of {shape[0]}; export the model for one sample, or with an "
+                "open batch axis"
             )
         users = [node for node in self.model.nodes if name in node.proto.input]
         last = len(shape) == 4 and all(
@@ -139,6 +147,11 @@ class Reader:
         return view._replace(tensor=tensor)
 
     def constant(self, node: OnnxNode, role: str, value: NDArray[Any]) -> Tensor:
+        """A constant of a node; raises `MapperError` if it holds what is no number."""
+        if not np.isfinite(value).all():
+            raise MapperError(
+                f"NaN or infinite numbers in its {role}; train or export the model again"
+            )
         return Tensor(f"{node.name}.{role}", value.shape, value=value)
 
     def _take(self, node: OnnxNode) -> None:
@@ -158,6 +171,7 @@ class Reader:
         made_here = None if handler is None else handler(self, node, inputs)
         if node.kind in NAMES_CLASSES:
             self.graph.left_out.append(node.name)
+            self.unread |= set(node.proto.output)
         elif made_here is None:
             self._host(node, inputs)
         else:

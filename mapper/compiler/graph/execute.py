@@ -37,7 +37,8 @@ def run_graph(
         taken = [
             tensor.value if tensor.value is not None else data[tensor] for tensor in node.inputs
         ]
-        data |= zip(node.outputs, results(node, taken, rules), strict=True)
+        with np.errstate(over="ignore", invalid="ignore"):  # whoever reads them looks for both
+            data |= zip(node.outputs, results(node, taken, rules), strict=True)
         for tensor in node.inputs:
             if last[tensor] == at and tensor not in kept:
                 data.pop(tensor, None)

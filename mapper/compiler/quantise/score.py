@@ -133,6 +133,8 @@ def scored(made: Quantised, test: Dataset) -> Score:
         if classes
         else (View(real_of[ends[-1]]), View(ends[-1]))
     )
+    if test.labels is not None:
+        require_classes(test.labels, math.prod(exact_view.shape))
     for _, some in batches(made.source, feeds):
         exact = run_graph(
             made.source, some, FLOATING, [*(real_of[one] for one in ends), exact_view.tensor]
@@ -150,6 +152,16 @@ def scored(made: Quantised, test: Dataset) -> Score:
         return Score(100 * float((exact_top != whole_top).mean()), signal.decibels)
     before, after = (float((one == test.labels).mean()) for one in (exact_top, whole_top))
     return Score(100 * (before - after), signal.decibels, before, after)
+
+
+def require_classes(labels: NDArray[np.int64], classes: int) -> None:
+    """Raise `MapperError` if a label is not the number of a class."""
+    most = int(labels.max(initial=0))
+    if most >= classes > 1:
+        raise MapperError(
+            f"the samples have labels up to {most}, the model {classes} classes (0 to "
+            f"{classes - 1}); take labels of its classes, or samples without"
+        )
 
 
 def _top(values: Data) -> NDArray[np.int64]:

@@ -1,0 +1,81 @@
+"""What a compiled folder and the program of a core hold, counted."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from chipsim.npu.records import KINDS, Op
+from hw.npu.isa import INSTRUCTION_BYTES, MICRO_OP_BYTES
+from hw.npu.programs import decode_program
+from mapper.compiler.codegen.image import MAGIC, Image, unpack_image
+from mapper.compiler.manifest import MOST_FILE, CompiledFolder
+from storage.files import open_input, read_input
+
+HEADER_BYTES = 8
+
+
+def is_program(path: Path) -> bool:
+    """Whether a file is the program of a core (.npc)."""
+    with open_input(path) as file:
+        return file.read(len(MAGIC)) == MAGIC
+
+
+def program_contents(path: Path) -> dict[str, Any]:
+    """What the program of a core holds; raises `MapperError` if the file is damaged."""
+    return {
+        "path": str(path),
+        **image_contents(unpack_image(read_input(path, MOST_FILE), str(path)), str(path)),
+    }
+
+
+def image_contents(image: Image, where: str) -> dict[str, Any]:
+    """Entries of each memory, and how many instructions of each kind there are."""
+    decoded = decode_program(image.instructions, where)
+    pairs, counts = np.unique(
+        np.stack([decoded.op, decoded.kind], 1).reshape(-1, 2), axis=0, return_counts=True
+    )
+    kinds = {
+        f"{Op(op).name}.{KINDS[Op(op)][kind]}": count
+        for (op, kind), count in zip(pairs.tolist(), counts.tolist(), strict=True)
+    }
+    return {
+        "core": image.info.get("core"),
+        "npu": image.info["shape"].get("name"),
+        "rows": image.info["shape"]["rows"],
+        "columns": image.info["shape"]["columns"],
+        "instructions": len(image.instructions) // INSTRUCTION_BYTES,
+        "micro_ops": len(image.micro_ops) // MICRO_OP_BYTES,
+        "weight_words": len(image.weights),
+        "parameter_words": len(image.parameters),
+        "headers": len(image.headers) // HEADER_BYTES,
+        "preset_vectors": len(image.maps),
+        "kinds": kinds,
+    }
+
+
+def folder_contents(folder: CompiledFolder) -> dict[str, Any]:
+    """What a compiled folder holds."""
+    manifest = folder.manifest
+    cores = []
+    for one in manifest["cores"]:
+        image = folder.images[one["x"], one["y"]]
+        cores.append({"file": one["file"], **image_contents(image, str(folder.path / one["file"]))})
+    files = {name: (folder.path / name).stat().st_size for name in manifest["files"]}
+    return {
+        "path": str(folder.path),
+        "model": manifest["model"],
+        "tool": manifest["tool"],
+        "chip": manifest["chip"],
+        "settings": manifest["settings"],
+        "samples": manifest["samples"],
+        "input": manifest["input"],
+        "outputs": manifest["outputs"],
+        "layers": len(manifest["layers"]),
+        "maps": len(manifest["maps"]),
+        "host_nodes": sum(step["do"] == "node" for step in folder.host),
+        "cores": cores,
+        "files": files,
+    }

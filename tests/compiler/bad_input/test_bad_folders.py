@@ -1,0 +1,93 @@
+"""R13.1: compiled folders that are damaged, and programs that wait for each other."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.compiler.bad_input.good import QUICK, good
+from tests.mapper.conftest import Run
+
+pytestmark = pytest.mark.jit
+COMMANDS = (
+    ("verify", "out"),
+    ("simulate", "out", "--input", "samples.npz"),
+    ("info", "out"),
+)
+
+
+@pytest.fixture
+def out(folder: Path, run: Run) -> Path:
+    good().save(folder)
+    found = run("compile", "good.onnx", *QUICK, "--chip", "2x2", "--calibrate", "samples.npz")
+    assert found.code == 0, found.err
+    return folder / "out"
+
+
+def files_of(out: Path) -> list[str]:
+    """Those that the manifest names."""
+    return sorted(json.loads((out / "manifest.json").read_text())["files"])
+
+
+def test_a_flipped_bit_of_each_file(out: Path, fails: Callable[..., str]) -> None:
+    names = files_of(out)
+    assert {"core_0_0.npc", "graph.json", "graph.npz", "host_plan.json"} <= set(names)
+    for name in names:
+        whole = (out / name).read_bytes()
+        data = bytearray(whole)
+        data[len(data) // 3] ^= 16
+        (out / name).write_bytes(data)
+        for command in COMMANDS:
+            assert f"{name}: is not what was compiled" in fails(*command), name
+        (out / name).write_bytes(whole)
+
+
+def test_a_file_that_is_gone(out: Path, fails: Callable[..., str]) -> None:
+    for name in [*files_of(out), "manifest.json"]:
+        whole = (out / name).read_bytes()
+        (out / name).unlink()
+        for command in COMMANDS:
+            assert f"out/{name}" in fails(*command)
+        (out / name).write_bytes(whole)
+
+
+def edited(out: Path, change: Callable[[dict[str, Any]], object]) -> None:
+    path = out / "manifest.json"
+    found = json.loads(path.read_text())
+    change(found)
+    path.write_text(json.dumps(found))
+
+
+MANIFESTS: list[tuple[Callable[[dict[str, Any]], object], str]] = [
+    (lambda m: m.update(schema=99), "of version 99, this mapper reads 1; compile the model again"),
+    (lambda m: m.pop("schema"), "of version None"),
+    (lambda m: m.pop("files"), "is no manifest of a compiled model"),
+    (lambda m: m.update(files=[1]), "is no manifest of a compiled model"),
+    (lambda m: m.pop("cores"), "its hash differs"),
+    (lambda m: m["files"].update({"../good.onnx": "0" * 64}), "its hash differs"),
+    (lambda m: m["maps"][0].update(address=1 << 40), "its hash differs"),
+    (lambda m: m.update(sha256="0" * 64), "its hash differs"),
+    (lambda m: m.pop("sha256"), "its hash differs"),
+]
+
+
+@pytest.mark.parametrize(("change", "says"), MANIFESTS)
+def test_manifests(
+    out: Path, fails: Callable[..., str], change: Callable[[dict[str, Any]], object], says: str
+) -> None:
+    edited(out, change)
+    for command in COMMANDS:
+        assert f"out/manifest.json: {says}" in fails(*command).replace(
+            "is not what was compiled (its", "its"
+        )
+
+
+def test_manifest_that_is_no_json(out: Path, fails: Callable[..., str]) -> None:
+    for data in (b"", b"{", b"\xff\xfe", b"[]", b"[" * 9999, b"1" * 9999):
+        (out / "manifest.json").write_bytes(data)
+        for command in COMMANDS:
+            assert "manifest.json" in fails(*command)

@@ -1,0 +1,67 @@
+"""R1.3: what `info` and `disassemble` say of compiled folders and programs, and -v of stages."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from hw.npu.assembly import assemble
+from hw.npu.programs import encode_program
+from mapper.compiler.codegen.image import unpack_image
+from tests.compiler.bad_input.good import QUICK, good
+from tests.mapper.conftest import Run
+
+pytestmark = pytest.mark.jit
+
+
+@pytest.fixture
+def out(folder: Path, run: Run) -> Path:
+    good().save(folder)
+    options = ("--chip", "2x2", "--calibrate", "samples.npz", "--normalise", "scale=0.5", "-v")
+    found = run("compile", "good.onnx", *QUICK, *options)
+    assert found.code == 0, found.err
+    for stage in ("quantise", "feature memory", "instructions"):
+        assert stage in found.err
+    assert found.err.count(" s\n") == len(
+        json.loads(Path("out/report.json").read_text())["seconds"]
+    )
+    return folder / "out"
+
+
+def test_info_of_a_folder(out: Path, run: Run) -> None:
+    found = run("info", "out", "--json").json()
+    assert found["model"]["name"] == "good.onnx"
+    assert "scale=0.5" in found["samples"]["normalise"]
+    assert found["layers"] == 2
+    (core,) = found["cores"]
+    whole = unpack_image((out / core["file"]).read_bytes(), "core")
+    assert core["instructions"] * 16 == len(whole.instructions)
+    assert core["weight_words"] == len(whole.weights)
+    assert set(found["files"]) | {"manifest.json"} <= {path.name for path in out.iterdir()}
+    text = run("info", "out").out
+    for piece in ("good.onnx", "scale=0.5", "core_0_0.npc", "weight words"):
+        assert piece in text
+
+
+def test_info_of_a_program(out: Path, run: Run, fails: Callable[..., str]) -> None:
+    found = run("info", "out/core_0_0.npc", "--json").json()
+    assert sum(found["kinds"].values()) == found["instructions"]
+    assert found["kinds"]["CTRL.END"] == 1
+    assert found["npu"] == "npu"
+    assert "GEMM.INT8" in run("info", "out/core_0_0.npc").out
+    data = bytearray((out / "core_0_0.npc").read_bytes())
+    data[7] = 9
+    Path("other.npc").write_bytes(data)
+    assert "a program of version 9, this mapper reads 1" in fails("info", "other.npc")
+    assert "a program of version 9" in fails("disassemble", "other.npc")
+
+
+def test_a_program_as_text_and_back(out: Path, run: Run) -> None:
+    text = run("disassemble", out / "core_0_0.npc").out
+    made = assemble(text, "text")
+    whole = unpack_image((out / "core_0_0.npc").read_bytes(), "core")
+    assert encode_program(made.instructions) == whole.instructions
+    assert run("disassemble", out / "core_0_0.npc", "--json").json()["text"] == text
