@@ -36,7 +36,7 @@ class ProgramBuilder:
     """Collects the steps of a core, and fills its small memories.
 
     regions : where stored maps lie
-    macro, number : the macro node that steps are made for
+    macro, number, tile : the macro node and the tile of the program that steps are made for
     """
 
     def __init__(self, shape: NpuShape, regions: dict[Tensor, Region]) -> None:
@@ -45,14 +45,14 @@ class ProgramBuilder:
         self.tables = Tables(shape)
         self.steps: list[Step] = []
         self.macro = Macro([])
-        self.number = -1
+        self.number = self.tile = -1
         self._half_inputs = self._half_entries = 0  # of the buffers that come next
 
     def step(
         self, unit: str, instruction: Instruction, reads: list[Touch], writes: list[Touch]
     ) -> None:
         """Add an instruction of a unit."""
-        self.steps.append(Step(unit, instruction, self.number, reads, writes))
+        self.steps.append(Step(unit, instruction, self.number, reads, writes, self.tile))
 
     def next_inputs(self) -> int:
         """The first vector of the half of the input buffer that comes next."""

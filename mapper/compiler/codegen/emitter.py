@@ -49,6 +49,7 @@ class Emitter(ProgramBuilder):
         begin = BEGINS.get(type(first.operator))
         product = None if begin is None else begin(self, first)
         for tile in tiles_of(macro, cut, self.shape):
+            self.tile += 1
             spans = spans_of(macro, tile)
             work = TileWork(tile, cut, spans, Entries(self.next_entries(), 0, 0, 0), 0)
             if product is not None:

@@ -27,7 +27,7 @@ class Touch(NamedTuple):
 class Step:
     """An instruction of a unit.
 
-    macro : number of the macro node that it works for
+    macro, tile : numbers of the macro node, and of the tile of the program, that it works for
     """
 
     unit: str
@@ -35,6 +35,7 @@ class Step:
     macro: int
     reads: list[Touch] = field(default_factory=list)
     writes: list[Touch] = field(default_factory=list)
+    tile: int = 0
 
 
 def with_tokens(steps: list[Step], sizes: dict[str, int]) -> list[Instruction]:
