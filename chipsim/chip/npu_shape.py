@@ -35,6 +35,7 @@ class NpuShape:
     filters : of the window unit, 0 for none
     queue_places, token_bits : instructions waiting for a unit, and width of a counter of tokens
     payload_bits : of a flit
+    loop_overhead : cycles that each iteration of a loop around another one adds in the matrix unit
     """
 
     name: str = "npu"
@@ -57,6 +58,7 @@ class NpuShape:
     queue_places: int = 8
     token_bits: int = 8
     payload_bits: int = 64
+    loop_overhead: int = 0
 
     def __post_init__(self) -> None:
         for field in fields(self):
@@ -112,6 +114,7 @@ _RANGES = {  # least and most of every number, by the fields of the instructions
     "queue_places": (1, 64),
     "token_bits": (1, 16),
     "payload_bits": (8, 512),
+    "loop_overhead": (0, 16),
 }
 
 NPU_SHAPES: dict[str, NpuShape] = {
@@ -122,7 +125,7 @@ NPU_SHAPES: dict[str, NpuShape] = {
         NpuShape(
             "ref32", 32, 32, "dual", binary=False, multiply_lanes=32, weight_port="row",
             map_vectors=0, input_vectors=3072, weight_words=128, entries=2048, instructions=0,
-            headers=0, filters=0,
+            headers=0, filters=0, loop_overhead=2,
         ),
         NpuShape(
             "tiny", 4, 4, multiply_lanes=4, map_vectors=512, input_vectors=128, weight_words=64,

@@ -1,0 +1,36 @@
+"""Fixed rules of tiling, to compare the search with: whole rows, and square planes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from chipsim.chip.npu_shape import NpuShape
+from mapper.compiler.schedule.search import Found
+from mapper.compiler.schedule.steps import cost_of, steps_of
+from mapper.compiler.schedule.traffic import BATCH, IC, OC, OH, OW, Layer, Tiling, fits
+from mapper.errors import DoesNotFitError
+
+ORDER = (BATCH, OH, OW, OC, IC)
+PLANES = {"plane8": 8, "plane16": 16}
+RULES = ("rows", *PLANES)
+
+
+def fixed(
+    rule: str, layer: Layer, shape: NpuShape, given: Mapping[int, int] | None = None
+) -> Found:
+    """The tiling of a rule, with one block each way.
+
+    `rows` takes whole rows, as many as fit; planes shrink by rows, then by columns, until they fit.
+    given : sizes that are given, by loop; raises `DoesNotFitError` if not one pixel fits
+    """
+    _, width, height, _, _ = layer.counts
+    most = (width, height) if rule == "rows" else (PLANES[rule],) * 2
+    wide = min((given or {}).get(OW, most[0]), width)
+    high = min((given or {}).get(OH, most[1]), height)
+    for columns in range(wide, 0, -1):
+        for rows in range(high, 0, -1):
+            tiling = Tiling((1, columns, rows, 1, 1), ORDER)
+            if fits(layer, tiling.sizes, shape):
+                cost = cost_of(steps_of(layer, tiling, shape), shape)
+                return Found(tiling, cost, cost.cycles)
+    raise DoesNotFitError("not one pixel fits half of the buffers; take a core with more")

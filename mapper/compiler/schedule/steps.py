@@ -1,0 +1,105 @@
+"""Cycles of a layer, tile by tile, with the true sizes of the last tiles of each loop.
+
+While a tile is computed, the next one is brought and the results of the one before leave. What that
+takes longer than the computation is a stall; the first load and the last store have nothing to hide
+behind.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from chipsim.chip.npu_shape import NpuShape
+from mapper.compiler.schedule.traffic import (
+    DEPENDS,
+    IC,
+    Layer,
+    Sizes,
+    Tiling,
+    contents_of,
+)
+
+
+def nest_cycles(counts: Sequence[Any], overhead: int) -> Any:
+    """Cycles of nested loops, the innermost first: an(...(a1(a0 + b) + b)...)."""
+    total: Any = counts[0]
+    for count in counts[1:]:
+        total = count * (total + overhead)
+    return total
+
+
+def matrix_cycles(layer: Layer, sizes: Sizes, shape: NpuShape) -> NDArray[np.int64]:
+    """Cycles of the matrix unit for tiles; sizes may be arrays.
+
+    Rows and columns are innermost, since the weights stay meanwhile; each pair of loops has the
+    larger count inside. A row of the next weight word enters in each cycle if the port is that
+    narrow: planes of fewer pixels than rows wait for it.
+    """
+    batch, ow, oh, ic, oc = (np.asarray(size, np.int64) for size in sizes)
+    wide, narrow = np.maximum(ow, oh), np.minimum(ow, oh)
+    plane = nest_cycles((wide, narrow), shape.loop_overhead)
+    if shape.weight_port == "row":
+        plane = plane + np.maximum(0, shape.rows - ow * oh)
+    kernel = (np.full_like(ic, count) for count in layer.kernel)
+    others = np.sort(np.broadcast_arrays(ic, oc, *kernel), axis=0)[::-1]
+    return np.asarray(batch * nest_cycles((plane, *others), shape.loop_overhead))
+
+
+class Steps(NamedTuple):
+    """The steps of a layer: cycles of the matrix unit, and bits that come before and leave behind
+    each; int64, shape (steps,)."""
+
+    compute: NDArray[np.int64]
+    load: NDArray[np.int64]
+    store: NDArray[np.int64]
+
+
+class Cost(NamedTuple):
+    """Cycles of a layer: computing and stalls; and the bits that it moves."""
+
+    cycles: int
+    compute: int
+    bits: int
+
+    @property
+    def stalls(self) -> int:
+        return self.cycles - self.compute
+
+
+def steps_of(layer: Layer, tiling: Tiling, shape: NpuShape) -> Steps:
+    """All steps in order."""
+    counts = tiling.counts(layer)
+    grid = np.indices([counts[loop] for loop in tiling.order]).reshape(len(counts), -1)
+    index = np.empty_like(grid)
+    index[list(tiling.order)] = grid
+    whole = np.array(layer.counts)[:, None]
+    size = np.array(tiling.sizes)[:, None]
+    sizes = np.minimum(size, whole - index * size)
+    held = contents_of(layer, sizes)
+    moved = np.ones_like(index, dtype=bool)
+    moved[:, 1:] = index[:, 1:] != index[:, :-1]
+    changes = {name: np.asarray(moved[list(loops)].any(0)) for name, loops in DEPENDS.items()}
+    load = changes["input"] * held.input * layer.input_bits
+    load += changes["weights"] * (held.weights // layer.weight_words) * layer.weight_bits
+    load += changes["bias"] * held.bias * layer.bias_bits
+    again = changes["output"] & (index[IC] > 0)
+    load += again * held.output * layer.partial_bits
+    leaves = np.append(changes["output"][1:], True)
+    whole_sum = index[IC] == counts[IC] - 1
+    entry = np.where(whole_sum, layer.output_bits, layer.partial_bits)
+    return Steps(matrix_cycles(layer, sizes, shape), load, leaves * held.output * entry)
+
+
+def cost_of(steps: Steps, shape: NpuShape) -> Cost:
+    """What the steps take on a core whose loads and stores share the way to external memory."""
+    bits = shape.load_bits
+    coming = np.append(steps.load[1:], 0)
+    leaving = np.append(0, steps.store[:-1])
+    memory = -(-(coming + leaving) // bits)
+    cycles = int(np.maximum(steps.compute, memory).sum())
+    cycles += -(-int(steps.load[0]) // bits) + -(-int(steps.store[-1]) // bits)
+    return Cost(cycles, int(steps.compute.sum()), int(steps.load.sum() + steps.store.sum()))

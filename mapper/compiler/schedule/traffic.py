@@ -1,0 +1,164 @@
+"""A layer as six loops, its tiles, and the bits that they move between external memory and a core.
+
+Loops over columns, rows and blocks of channels are cut into tiles; kernels are not. The outer loops
+walk over the tiles in some order. What a buffer holds depends on some of them, and is replaced at
+each step of the innermost one of these that has more than one iteration.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import permutations
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from chipsim.chip.npu_shape import NpuShape
+
+LOOPS = ("batch", "ow", "oh", "ic", "oc")
+"""The loops that are cut: frames, columns and rows of the result, blocks of input and output."""
+BATCH, OW, OH, IC, OC = range(5)
+DEPENDS: dict[str, tuple[int, ...]] = {
+    "input": (BATCH, OW, OH, IC),
+    "weights": (IC, OC),
+    "output": (BATCH, OW, OH, OC),
+    "bias": (OC,),
+}
+"""The loops that the content of a buffer depends on."""
+ORDERS: tuple[tuple[int, ...], ...] = tuple(permutations(range(len(LOOPS))))
+"""All orders of the loops, the outermost first."""
+
+
+class Layer(NamedTuple):
+    """A convolution as loops.
+
+    counts : iterations of `LOOPS`; channels in blocks of the array's columns and rows
+    kernel, stride : rows and columns; kernel with its dilation is `reach`
+    input_bits, output_bits, partial_bits : of an entry, which is a block of a pixel or of a pair
+    weight_bits : of a weight word; weight_words : bytes of a weight, thus words of the memory
+    bias_bits : of an output block
+    """
+
+    counts: tuple[int, int, int, int, int]
+    kernel: tuple[int, int]
+    stride: tuple[int, int]
+    reach: tuple[int, int]
+    input_bits: int
+    output_bits: int
+    partial_bits: int
+    weight_bits: int
+    weight_words: int
+    bias_bits: int
+
+
+class Convolution(NamedTuple):
+    """The form of a convolution, as models give it.
+
+    width, height : of the result; inputs, outputs : channels; kernel, stride : rows and columns
+    """
+
+    width: int
+    height: int
+    inputs: int
+    outputs: int
+    kernel: tuple[int, int] = (1, 1)
+    stride: tuple[int, int] = (1, 1)
+    dilation: tuple[int, int] = (1, 1)
+    batch: int = 1
+
+
+def layer_of(form: Convolution, shape: NpuShape, numbers: str = "int8") -> Layer:
+    """The loops of a convolution.
+
+    numbers : "int8"; "pairs" of bytes of the upper and the lower half of the map, which share a
+        multiplier; or "int16"
+    """
+    rows, columns = shape.rows, shape.columns
+    height = -(-form.height // 2) if numbers == "pairs" else form.height
+    lane = 8 if numbers == "int8" else 16
+    weight = 2 if numbers == "int16" else 1
+    reach = tuple((k - 1) * d + 1 for k, d in zip(form.kernel, form.dilation, strict=True))
+    return Layer(
+        (form.batch, form.width, height, -(-form.inputs // columns), -(-form.outputs // rows)),
+        form.kernel,
+        form.stride,
+        (reach[0], reach[1]),
+        lane * columns,
+        lane * rows,
+        (32 if numbers == "int8" else 64) * rows,
+        8 * weight * rows * columns,
+        weight,
+        32 * rows,
+    )
+
+
+class Tiling(NamedTuple):
+    """Sizes of a tile, one for each of `LOOPS`, and the order of the outer loops."""
+
+    sizes: tuple[int, ...]
+    order: tuple[int, ...]
+
+    def counts(self, layer: Layer) -> tuple[int, ...]:
+        """Iterations of the outer loops, in the order of `LOOPS`."""
+        return tuple(-(-n // size) for n, size in zip(layer.counts, self.sizes, strict=True))
+
+    def outer(self, layer: Layer) -> list[tuple[str, int]]:
+        """The outer loops with more than one iteration, the outermost first."""
+        counts = self.counts(layer)
+        return [(LOOPS[loop], counts[loop]) for loop in self.order if counts[loop] > 1]
+
+
+Sizes = Sequence[Any] | NDArray[np.int64]
+"""Sizes of tiles by loop: numbers, or arrays of numbers."""
+
+
+class Contents(NamedTuple):
+    """What a tile puts into each buffer: entries of input and output, weight words, bias blocks."""
+
+    input: NDArray[np.int64]
+    weights: NDArray[np.int64]
+    output: NDArray[np.int64]
+    bias: NDArray[np.int64]
+
+
+def contents_of(layer: Layer, sizes: Sizes) -> Contents:
+    """Contents of tiles, the frame around a tile included; sizes may be arrays."""
+    batch, ow, oh, ic, oc = (np.asarray(size, np.int64) for size in sizes)
+    high = (oh - 1) * layer.stride[0] + layer.reach[0]
+    wide = (ow - 1) * layer.stride[1] + layer.reach[1]
+    kernel = layer.kernel[0] * layer.kernel[1]
+    return Contents(
+        batch * high * wide * ic, ic * oc * kernel * layer.weight_words, batch * ow * oh * oc, oc
+    )
+
+
+def fits(layer: Layer, sizes: Sizes, shape: NpuShape) -> NDArray[np.bool_]:
+    """Whether tiles fit half of each buffer, so that the next one fits beside it."""
+    found = contents_of(layer, sizes)
+    words = -(-shape.rows // 16)  # parameter words of a block
+    return np.asarray(
+        (found.input <= shape.input_vectors // 2)
+        & (found.weights <= shape.weight_words // 2)
+        & (found.output <= shape.entries // 2)
+        & (found.bias * words <= shape.parameter_words // 2)
+    )
+
+
+def replacements(tiling: Tiling, layer: Layer, buffer: str) -> int:
+    """How often a buffer's content is brought, or for the output leaves, in the whole layer."""
+    counts = tiling.counts(layer)
+    moved, at = 1, 1
+    for loop in tiling.order:
+        at *= counts[loop]
+        if loop in DEPENDS[buffer] and counts[loop] > 1:
+            moved = at
+    return moved
+
+
+def partial_sums(tiling: Tiling, layer: Layer) -> bool:
+    """Whether unfinished sums leave the core and come back: the loop over input channels lies
+    outside of one that changes the output."""
+    counts = tiling.counts(layer)
+    inside = tiling.order[tiling.order.index(IC) + 1 :]
+    return counts[IC] > 1 and any(counts[loop] > 1 for loop in inside if loop in DEPENDS["output"])
