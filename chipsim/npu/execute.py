@@ -21,7 +21,7 @@ from numpy.typing import ArrayLike, NDArray
 from chipsim.chip.npu_shape import NpuShape
 from chipsim.errors import ChipError
 from chipsim.npu import state as s
-from chipsim.npu.kernels import _run
+from chipsim.npu.kernels import _run, _run_in_order
 from chipsim.npu.records import (
     FIELDS,
     KINDS,
@@ -192,6 +192,20 @@ class Frame:
         memory = self._memory
         memory.registers[:, s.ODD] = odd
         _run(self._code, memory)
+        if memory.fault[s.CAUSE]:
+            raise ChipError(self._say_fault())
+
+    def run_in_order(
+        self, cores: NDArray[np.int64], places: NDArray[np.int64], odd: bool = False
+    ) -> None:
+        """Some instructions, one after the other, as `ChipTimes.order` of a cycle-true run has
+        them: numbers of cores and of their instructions, shape (count,) each.
+
+        Raises `ChipError` as `run` does.
+        """
+        memory = self._memory
+        memory.registers[:, s.ODD] = odd
+        _run_in_order(self._code, memory, cores, places)
         if memory.fault[s.CAUSE]:
             raise ChipError(self._say_fault())
 

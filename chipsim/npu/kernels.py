@@ -132,3 +132,18 @@ def _run(code, memory):
             memory.fault[CORE] = waiting
             memory.fault[INSTRUCTION] = position[waiting] - code.start[waiting]
             return
+
+
+@njit(cache=True, nogil=True)
+def _run_in_order(code, memory, cores, places):
+    """Some instructions one after the other, of cores by number; a fault is in `memory.fault`."""
+    for one in range(len(cores)):
+        core, at = cores[one], code.start[cores[one]] + places[one]
+        memory.position[core] = at
+        done = _execute(code, memory, core, at)
+        if done != WENT and done != ENDED:
+            if done == WAITS:
+                memory.fault[CAUSE] = DEADLOCK
+            memory.fault[CORE] = core
+            memory.fault[INSTRUCTION] = places[one]
+            return
