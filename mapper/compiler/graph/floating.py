@@ -16,8 +16,10 @@ from mapper.compiler.graph.node import (
     Node,
     PadMap,
     Pool,
+    Sign,
     Upsample,
 )
+from mapper.compiler.integer.binary import signs
 from mapper.compiler.integer.windows import convolve, kernel_of, pixels, windows
 
 
@@ -68,6 +70,7 @@ FLOATING: Rules = {
     Affine: lambda _, inputs: inputs[0] * inputs[1] + inputs[2],
     Add: lambda _, inputs: inputs[0] + inputs[1],
     Concat: concatenated,
+    Sign: lambda _, inputs: signs(inputs[0]).astype(inputs[0].dtype),
     Upsample: upsample,
     PadMap: pad,
     Host: on_host,

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 from mapper.compiler.graph.tensor import NO_PAD, Pad, Tensor
+from mapper.compiler.integer.binary import Int64
 from mapper.compiler.integer.formulas import AddFactors, Requantisation, Rounding
 
 
@@ -44,7 +45,8 @@ class Window:
 @dataclass(frozen=True, slots=True)
 class Conv(Operator):
     """Convolution of (map, weights[outputs, rows, columns, inputs / groups], bias[outputs] or
-    none). Of integers the sums, int32 or more."""
+    none). Of integers the sums, int32 or more; map and weights may both be bits, +1 and -1, around
+    which padding is 0."""
 
     name: ClassVar[str] = "conv"
     window: Window
@@ -117,6 +119,25 @@ class Requantise(Operator):
 
     name: ClassVar[str] = "requantise"
     how: Requantisation
+
+
+@dataclass(frozen=True, slots=True)
+class Sign(Operator):
+    """+1 or -1; zero is +1. Of stored integers the sign of the real number behind."""
+
+    name: ClassVar[str] = "sign"
+
+
+@dataclass(frozen=True, slots=True)
+class Threshold(Operator):
+    """Sums as +1 and -1: of each channel whether a sum is at least `least`, or, with `flip`, less.
+
+    least, flip : shape (channels,)
+    """
+
+    name: ClassVar[str] = "threshold"
+    least: Int64
+    flip: Int64
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,7 +34,8 @@ class Tensor:
     name : of the ONNX value that it is, or derived from one
     shape : of a map frames (1), rows, columns, channels; a vector is one pixel. Constants have the
         shape of `value`
-    type : of an element; the real number behind a stored integer q is scale * (q - zero_point)
+    type : of an element; the real number behind a stored integer q is scale * (q - zero_point);
+        q of "bits" is +1 or -1
     pad : pixels around it in memory
     stored : whether it gets memory, from `address` (a vector) on
     value : of a constant, or None
@@ -57,12 +58,12 @@ class Tensor:
     @property
     def low(self) -> int:
         """The least that an element can be."""
-        return -(1 << (self.bits - 1))
+        return -1 if self.type == "bits" else -(1 << (self.bits - 1))
 
     @property
     def high(self) -> int:
         """The most that an element can be."""
-        return (1 << (self.bits - 1)) - 1
+        return 1 if self.type == "bits" else (1 << (self.bits - 1)) - 1
 
     @property
     def height(self) -> int:

@@ -21,9 +21,12 @@ from mapper.compiler.graph.node import (
     Pool,
     Quantise,
     Requantise,
+    Sign,
+    Threshold,
     Upsample,
     Windows,
 )
+from mapper.compiler.integer.binary import Thresholds, signs
 from mapper.compiler.integer.formulas import added, dequantise, quantise, requantise
 from mapper.compiler.integer.windows import convolve, kernel_of, pixels, pixels_of_windows, windows
 
@@ -58,6 +61,12 @@ def requantised(node: Node, inputs: list[Data]) -> Data:
     return requantise(inputs[0], node.operator.how)
 
 
+def thresholded(node: Node, inputs: list[Data]) -> Data:
+    """+1 and -1 of sums."""
+    assert isinstance(node.operator, Threshold)
+    return Thresholds(node.operator.least, node.operator.flip).bits(inputs[0])
+
+
 def add(node: Node, inputs: list[Data]) -> Data:
     how, made = node.operator, node.output
     assert isinstance(how, Add)
@@ -73,6 +82,8 @@ def clamp(node: Node, inputs: list[Data]) -> Data:
 
 def of_real_numbers(node: Node, inputs: list[Data]) -> Data:
     made = node.output
+    if made.type == "bits":
+        return signs(inputs[0])
     return quantise(inputs[0], made.scale, made.zero_point, made.bits)
 
 
@@ -91,6 +102,8 @@ INTEGER: Rules = {
     Dense: conv,
     Pool: pool,
     Requantise: requantised,
+    Threshold: thresholded,
+    Sign: lambda node, inputs: signs(inputs[0], node.inputs[0].zero_point),
     Add: add,
     Clamp: clamp,
     Concat: concatenated,
