@@ -136,8 +136,9 @@ def manifest_of(compiled: Compiled, target: Target) -> dict[str, Any]:
             for tensor, region in compiled.regions.items()
         ],
         "layers": [
-            {"map": macro.output.name, "nodes": list(macro.sources), "end": end}
+            {"map": tensor.name, "nodes": list(macro.sources), "end": end}
             for macro, end in zip(compiled.macros, compiled.ends, strict=True)
+            for tensor in macro.outputs
         ],
         "input": _value(next(iter(compiled.graph.inputs.items()))),
         "outputs": list(compiled.graph.outputs),

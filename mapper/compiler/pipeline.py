@@ -29,9 +29,11 @@ from mapper.compiler.graph.tensor import Tensor
 from mapper.compiler.memory.planner import Region, plan_memory
 from mapper.compiler.partition.hostplan import Step as HostStep
 from mapper.compiler.partition.hostplan import plan_host
+from mapper.compiler.passes.bits import pack_bits, signs_in_bytes
 from mapper.compiler.passes.few_channels import window_inputs
 from mapper.compiler.passes.fuse import fuse, pool_sums_first
 from mapper.compiler.passes.registry import optimise
+from mapper.compiler.quantise.binary import BinaryLayers
 from mapper.compiler.quantise.losses import LayerLoss, layer_losses
 from mapper.compiler.quantise.score import Dataset, Limits, core_results
 from mapper.compiler.quantise.verify import Build, Compared, Verified, compared, verified
@@ -136,6 +138,7 @@ def compile_model(
     def optimised(kept: Collection[str]) -> Graph:
         source = model.build(kept)
         log.extend(optimise(source))
+        log.extend(BinaryLayers(source).notes())
         return source
 
     with stage("read, optimise, quantise, verify"):
@@ -154,6 +157,8 @@ def compile_model(
     graphs |= {"float": source, "integer": graph}
     with stage("partition"):
         _require_one_function(graph)
+        log += pack_bits(graph, shape.binary)
+        signs_in_bytes(graph)
         log += window_inputs(graph, shape.columns) + pool_sums_first(graph)
         macros = fuse(graph)
         if not macros:

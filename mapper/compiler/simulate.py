@@ -14,9 +14,10 @@ from chipsim.npu.records import Program
 from hw.npu.programs import decode_micro_ops, decode_program
 from mapper.compiler.codegen.image import Image
 from mapper.compiler.graph.execute import run_graph
+from mapper.compiler.integer.binary import packed, unpacked
 from mapper.compiler.integer.reference import INTEGER
 from mapper.compiler.manifest import CompiledFolder
-from mapper.compiler.memory.planner import blocks_of
+from mapper.compiler.memory.planner import VECTORS_OF_ENTRY, blocks_of
 from mapper.compiler.partition.hostplan import Data, run_host
 
 Maps = dict[str, NDArray[np.int64]]
@@ -122,7 +123,7 @@ def run_cores(
     def work(frame: Frame, number: int) -> list[NDArray[np.int64]]:
         for name, data in stored.items():
             one = maps[name]
-            vectors = vectors_of(data[number], shape.columns)
+            vectors = vectors_of(data[number], shape.columns, one["bits"] == 1)
             frame.load(tuple(one["core"]), one["address"], vectors)
         frame.run()
         return [read_map(frame, maps[name], shape.columns) for name in results]
@@ -132,10 +133,12 @@ def run_cores(
     return {name: np.stack([row[at] for row in rows]) for at, name in enumerate(results)}
 
 
-def vectors_of(pixels: NDArray[np.int64], columns: int) -> NDArray[np.int8]:
+def vectors_of(pixels: NDArray[np.int64], columns: int, bits: bool = False) -> NDArray[np.int8]:
     """A map, shape (rows, columns, channels), as the vectors that lie in memory; channels that fill
-    the last block of a pixel are 0."""
+    the last block of a pixel are 0. bits : whether it holds +1 and -1."""
     height, width, channels = pixels.shape
+    if bits:
+        return packed(pixels, columns).reshape(-1, columns).view(np.int8)
     whole = np.zeros((height, width, blocks_of(channels, columns) * columns), np.int8)
     whole[:, :, :channels] = pixels
     return whole.reshape(-1, columns)
@@ -144,10 +147,16 @@ def vectors_of(pixels: NDArray[np.int64], columns: int) -> NDArray[np.int8]:
 def read_map(frame: Frame, one: Map, columns: int) -> NDArray[np.int64]:
     """A map from a core's memory, shape (rows, columns, channels)."""
     _, height, width, channels = one["shape"]
-    blocks = blocks_of(channels, columns)
+    blocks = blocks_of(channels, columns if one["bits"] > 1 else 8 * columns)
+    blocks *= VECTORS_OF_ENTRY if one["bits"] == 32 else 1
     strides = (width * blocks, blocks, 1)
     found = frame.read(tuple(one["core"]), one["address"], (height, width, blocks), strides)
-    return found.reshape(height, width, -1)[:, :, :channels].astype(np.int64)
+    if one["bits"] == 1:
+        return unpacked(np.ascontiguousarray(found).view(np.uint8), channels)
+    whole = np.ascontiguousarray(found).reshape(height, width, -1)
+    if one["bits"] == 32:
+        whole = whole.view("<i4")
+    return whole[:, :, :channels].astype(np.int64)
 
 
 def compare(folder: CompiledFolder, stored: Maps, threads: int) -> list[Compared]:

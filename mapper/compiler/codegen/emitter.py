@@ -10,12 +10,24 @@ from collections.abc import Callable, Mapping
 from chipsim.chip.npu_shape import NpuShape
 from mapper.compiler.codegen.alu import add, alu, clamp, pool, requantise
 from mapper.compiler.codegen.areas import Area, Entries
+from mapper.compiler.codegen.binary import pack_signs
 from mapper.compiler.codegen.builder import ProgramBuilder, TileWork
 from mapper.compiler.codegen.loads import load_entries
 from mapper.compiler.codegen.matrix import Product, convolution
 from mapper.compiler.codegen.stores import store
 from mapper.compiler.graph.macro import Macro
-from mapper.compiler.graph.node import Add, Clamp, Conv, Node, Operator, Pool, Requantise, Upsample
+from mapper.compiler.graph.node import (
+    Add,
+    Clamp,
+    Conv,
+    Node,
+    Operator,
+    Pool,
+    Requantise,
+    Sign,
+    Threshold,
+    Upsample,
+)
 from mapper.compiler.graph.tensor import Tensor
 from mapper.compiler.memory.planner import Region
 from mapper.compiler.schedule.tiles import largest_cut, spans_of, tiles_of
@@ -32,6 +44,8 @@ WORKS: Mapping[type[Operator], Work] = {
     Clamp: clamp,
     Pool: pool,
     Add: add,
+    Sign: pack_signs,
+    Threshold: pack_signs,
 }
 
 
@@ -69,6 +83,9 @@ class Emitter(ProgramBuilder):
             if do is None:
                 raise MapperError(f"{node.label}: no core computes {node.kind} by itself")
             do(self, node, work, node is todo[-1])
-        if not todo:
+        if not todo and self.macro.output.type != "int32":
             alu(self, "MOV", work.made, work.made, {"source": 1, "out": 1})
         store(self, self.macro.output, work.tile, work.made, up)
+        if self.macro.sign is not None:
+            pack_signs(self, self.macro.sign, work)
+            store(self, self.macro.sign.output, work.tile, work.made, up=False)

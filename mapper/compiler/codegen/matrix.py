@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from hw.npu.isa import Instruction, MicroOp
 from mapper.compiler.codegen.areas import Area, Entries
+from mapper.compiler.codegen.binary import add_edges, binary_constants
 from mapper.compiler.codegen.builder import ProgramBuilder, TileWork
 from mapper.compiler.codegen.loads import load_inputs
 from mapper.compiler.codegen.steps import Touch
@@ -43,10 +44,13 @@ def convolution(core: ProgramBuilder, node: Node) -> Product:
     assert bias is not None
     if operator.groups != 1:
         raise MapperError(f"{label}: grouped convolutions are not built yet")
+    kind = "INT8"
+    if data.type == "bits":
+        kind, (kernels, bias) = "BINARY", binary_constants(node, core.shape)
     weights = Weights(
         core.tables.add_weights(kernels, label),
         core.tables.add_bias(bias, label),
-        blocks_of(data.channels, core.shape.columns),
+        core.regions[data].pixel,
         blocks_of(core.shape.rows, LANES),
     )
     window = operator.window
@@ -59,14 +63,16 @@ def convolution(core: ProgramBuilder, node: Node) -> Product:
             some = Span(begin, min(begin + work.cut.inputs, weights.blocks))
             inputs = load_inputs(core, Area(core.regions[data], *work.spans[0], some))
             ops = _micro_ops(window, work, some, inputs, weights)
-            _multiply(core, window, ops, inputs, work.made, weights.bias)
+            _multiply(core, kind, window, ops, inputs, work.made, weights.bias)
+        if data.type == "bits" and any(window.pad):
+            add_edges(core, node, work)
 
     return product
 
 
 def _multiply(
-    core: ProgramBuilder, window: Window, ops: list[MicroOp], inputs: Entries, sums: Entries,
-    bias: int,
+    core: ProgramBuilder, kind: str, window: Window, ops: list[MicroOp], inputs: Entries,
+    sums: Entries, bias: int,
 ) -> None:  # fmt: skip
     fields = {
         "uop": core.tables.add_micro_ops(ops, core.macro.label),
@@ -81,7 +87,7 @@ def _multiply(
         "bm": bias,
     }
     core.step(
-        "GEMM", Instruction("GEMM", "INT8", fields=fields),
+        "GEMM", Instruction("GEMM", kind, fields=fields),
         [Touch("INP", inputs.cells)], [Touch("ACC", sums.cells)],
     )  # fmt: skip
 

@@ -7,16 +7,26 @@ from mapper.compiler.codegen.areas import Area, Entries
 from mapper.compiler.codegen.builder import ProgramBuilder
 from mapper.compiler.codegen.steps import Touch
 from mapper.compiler.graph.tensor import Tensor
+from mapper.compiler.memory.planner import VECTORS_OF_ENTRY, blocks_of, blocks_of_vector
 from mapper.compiler.schedule.tiles import Span, Tile
 
 
 def store(core: ProgramBuilder, tensor: Tensor, tile: Tile, made: Entries, up: bool) -> None:
-    """A tile of results to a map; up : each pixel to 2x2."""
+    """A tile of results to a map: bytes, packed vectors of bits, or whole accumulators.
+
+    up : each pixel to 2x2
+    """
+    whole, blocks = tensor.type == "int32", tile.blocks
+    if whole:
+        blocks = Span(VECTORS_OF_ENTRY * blocks.first, VECTORS_OF_ENTRY * blocks.behind)
+    elif tensor.type == "bits":
+        share = blocks_of_vector(core.shape.rows, core.shape.columns)
+        blocks = Span(blocks.first // share, blocks_of(blocks.behind, share))
     scale = 2 if up else 1
     rows = Span(tile.rows.first * scale, tile.rows.behind * scale)
     columns = Span(tile.columns.first * scale, tile.columns.behind * scale)
     region = core.regions[tensor]
-    area = Area(region, rows, columns, tile.blocks)
+    area = Area(region, rows, columns, blocks)
     fields = {
         "src": made.first,
         "dst": area.fields()["src"],
@@ -26,8 +36,10 @@ def store(core: ProgramBuilder, tensor: Tensor, tile: Tile, made: Entries, up: b
         "x_stride": region.pixel,
         "y_stride": region.row,
         "up": int(up),
+        "bits": int(tensor.type == "bits"),
     }
+    kind = "PARTIAL" if whole else "LOCAL"
     core.step(
-        "STORE", Instruction("STORE", "LOCAL", fields=fields),
-        [Touch("OUT", made.cells)], [Touch("FM", area.cells())],
+        "STORE", Instruction("STORE", kind, fields=fields),
+        [Touch("ACC" if whole else "OUT", made.cells)], [Touch("FM", area.cells())],
     )  # fmt: skip

@@ -7,6 +7,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from mapper.compiler.frontend.binary import BINARY
 from mapper.compiler.frontend.layout import concat, pad, reshape, same, transpose, upsample
 from mapper.compiler.frontend.onnx import Handler, Reader, Value, is_map
 from mapper.compiler.graph.graph import CHANNELS_FIRST, View
@@ -204,8 +205,8 @@ def affine(
     reader: Reader, node: OnnxNode, data: View, factor: NDArray[Any], offset: NDArray[Any]
 ) -> View:
     constants = [
-        reader.constant(node, "factor", factor.astype(np.float32)),
-        reader.constant(node, "offset", offset.astype(np.float32)),
+        reader.constant(node, "factor", factor),
+        reader.constant(node, "offset", offset),
     ]
     return reader.like(Affine(), [data.tensor, *constants], node, data)
 
@@ -338,6 +339,7 @@ FLOAT: dict[str, Handler] = {
     **dict.fromkeys(("Resize", "Upsample"), upsample),
     **dict.fromkeys(("Flatten", "Reshape", "Squeeze", "Unsqueeze"), reshape),
     "Transpose": transpose,
+    **BINARY,
     **dict.fromkeys(("Identity", "Dropout", "Cast"), same),
 }
 """By the names of ONNX."""

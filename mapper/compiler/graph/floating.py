@@ -19,7 +19,7 @@ from mapper.compiler.graph.node import (
     Sign,
     Upsample,
 )
-from mapper.compiler.integer.binary import signs
+from mapper.compiler.integer.binary import applied, signs, steps_of
 from mapper.compiler.integer.windows import convolve, kernel_of, pixels, windows
 
 
@@ -49,6 +49,15 @@ def activation(node: Node, inputs: list[Data]) -> Data:
     return np.clip(np.where(x < 0, x * slope, x), operator.low, operator.high).astype(x.dtype)
 
 
+def affine(_: Node, inputs: list[Data]) -> Data:
+    x, factor, offset = inputs
+    return x * factor.astype(x.dtype) + offset.astype(x.dtype)
+
+
+def sign(node: Node, inputs: list[Data]) -> Data:
+    return signs(applied(steps_of(node), inputs[0])).astype(inputs[0].dtype)
+
+
 def upsample(node: Node, inputs: list[Data]) -> Data:
     assert isinstance(node.operator, Upsample)
     return inputs[0].repeat(node.operator.rows, 1).repeat(node.operator.columns, 2)
@@ -67,10 +76,10 @@ FLOATING: Rules = {
     Dense: conv,
     Pool: pool,
     Activation: activation,
-    Affine: lambda _, inputs: inputs[0] * inputs[1] + inputs[2],
+    Affine: affine,
     Add: lambda _, inputs: inputs[0] + inputs[1],
     Concat: concatenated,
-    Sign: lambda _, inputs: signs(inputs[0]).astype(inputs[0].dtype),
+    Sign: sign,
     Upsample: upsample,
     PadMap: pad,
     Host: on_host,

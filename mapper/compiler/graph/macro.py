@@ -13,9 +13,11 @@ class Macro:
     """Nodes that run one behind the other on each tile; only the last result is stored.
 
     nodes : the first one is a convolution, or takes a map itself
+    sign : a node that makes bits of the last result, which are stored beside it; or None
     """
 
     nodes: list[Node]
+    sign: Node | None = None
 
     @property
     def conv(self) -> Node | None:
@@ -25,6 +27,16 @@ class Macro:
     @property
     def output(self) -> Tensor:
         return self.nodes[-1].output
+
+    @property
+    def outputs(self) -> list[Tensor]:
+        """All that it stores."""
+        return [self.output] if self.sign is None else [self.output, self.sign.output]
+
+    @property
+    def packs(self) -> bool:
+        """Whether it makes bits."""
+        return any(tensor.type == "bits" for tensor in self.outputs)
 
     @property
     def inputs(self) -> list[Tensor]:

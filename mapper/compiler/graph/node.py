@@ -123,7 +123,11 @@ class Requantise(Operator):
 
 @dataclass(frozen=True, slots=True)
 class Sign(Operator):
-    """+1 or -1; zero is +1. Of stored integers the sign of the real number behind."""
+    """+1 or -1; zero is +1. Of stored integers the sign of the real number behind.
+
+    Of real numbers it may take constants as well, shape (channels,) each: a factor and an offset,
+    and perhaps more of them, that are applied before.
+    """
 
     name: ClassVar[str] = "sign"
 

@@ -75,6 +75,12 @@ Steps = Sequence[tuple[Floats, Floats]]
 """Factors and offsets, shape (channels,) each, one applied behind the other."""
 
 
+def steps_of(node: Any) -> list[tuple[Floats, Floats]]:
+    """Factors and offsets before a sign, which its node takes behind its map, in pairs."""
+    values = [np.asarray(tensor.value, np.float64) for tensor in node.inputs[1:]]
+    return list(zip(values[::2], values[1::2], strict=True))
+
+
 def applied(steps: Steps, sums: ArrayLike) -> Floats:
     """The real number behind sums, shape (..., channels), in float64."""
     found = np.asarray(sums, np.float64)

@@ -9,6 +9,7 @@ token that nobody gives.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -24,6 +25,7 @@ Cells = NDArray[np.int64]
 Fields = dict[str, int]
 UNIT_OF = {"LOAD": 0, "GEMM": 1, "ALU": 2, "RQ": 2, "STORE": 3}
 VECTORS_OF_WORD = 4  # 32-bit lanes, in vectors
+LANES_OF_WORD = 16  # of parameters
 
 
 class Instruction(NamedTuple):
@@ -74,7 +76,7 @@ def instructions_of(image: Image, micro_ops: NDArray[np.int32], where: str) -> l
         names = [field.name for field in form.fields]
         fields = dict(zip(names, decoded.fields[number].tolist(), strict=False))
         unit = fields["queue"] if form.op == "CTRL" else UNIT_OF[form.op]
-        reads, writes = _touches(form.op, kind, fields, micro_ops)
+        reads, writes = _touches(form.op, kind, fields, micro_ops, image.info["shape"])
         found.append(
             Instruction(
                 number, f"{form.op}.{kind}", unit, int(decoded.wait[number]),
@@ -85,7 +87,7 @@ def instructions_of(image: Image, micro_ops: NDArray[np.int32], where: str) -> l
 
 
 def _touches(
-    op: str, kind: str, f: Fields, micro_ops: NDArray[np.int32]
+    op: str, kind: str, f: Fields, micro_ops: NDArray[np.int32], shape: Mapping[str, int]
 ) -> tuple[list[tuple[str, Cells]], list[tuple[str, Cells]]]:
     if op == "LOAD" and kind in ("INP", "ACC8", "ACC32"):
         rows = f["y_size"] - f["pad_t"] - f["pad_b"]
@@ -103,6 +105,8 @@ def _touches(
         if len(ops) < f["uops"]:
             return [("UM", np.arange(f["uop"], f["uop"] + f["uops"]))], []
         return _gemm(f, ops) if op == "GEMM" else _alu(kind, f, ops)
+    if op == "RQ" and kind == "THRESHOLD":
+        return _threshold(f, shape)
     if op == "RQ":
         made = _grid(f["dst"], f["n_out"], f["n_in"], f["dst_out"], f["dst_in"])
         writes = [("OUT", made)] if f["out"] else []
@@ -114,7 +118,23 @@ def _touches(
         scale = 1 + f["up"]
         made = _area(f["dst"], f, f["y_size"] * scale, f["x_size"] * scale, 1)
         return [("OUT", taken)], [("FM", made)] if kind == "LOCAL" else []
+    if op == "STORE":  # PARTIAL
+        taken = np.arange(f["src"], f["src"] + f["c_size"] * f["y_size"] * f["x_size"])
+        made = _area(f["dst"], f, f["y_size"], f["x_size"], VECTORS_OF_WORD)
+        return [("ACC", taken)], [("FM", made)]
     return [], []
+
+
+def _threshold(
+    f: Fields, shape: Mapping[str, int]
+) -> tuple[list[tuple[str, Cells]], list[tuple[str, Cells]]]:
+    """Bits of blocks go to their vectors, of which each holds those of several blocks."""
+    taken = _grid(f["dst"], f["n_out"], f["n_in"], f["dst_out"], f["dst_in"])
+    vectors = (f["block"] + np.arange(f["n_out"])) // (8 * shape["columns"] // shape["rows"])
+    made = f["bits"] + vectors[:, None] * f["n_in"] + np.arange(f["n_in"])
+    words = 1 + 2 * f["n_out"] * -(-shape["rows"] // LANES_OF_WORD)
+    reads = [("ACC", taken), ("PM", np.arange(f["rec"], f["rec"] + words))]
+    return reads, [("OUT", np.unique(made).astype(np.int64))]
 
 
 def _gemm(
@@ -139,6 +159,8 @@ def _alu(
     reads = []
     if f["source"] == 1 or kind == "MAC2":
         reads.append(("ACC", np.unique(_grids(ops[:, 1], f, "src"))))
+    if f["source"] == 2:
+        reads.append(("PM", np.unique(_grids(ops[:, 1], f, "src"))))
     if kind != "MOV":
         reads.append(("ACC", made))
     if kind in ("RMUL", "MAC2"):

@@ -8,6 +8,9 @@ from mapper.compiler.graph.macro import Macro
 from mapper.compiler.graph.tensor import Tensor
 from mapper.errors import DoesNotFitError
 
+VECTORS_OF_ENTRY = 4
+"""Of an accumulator, in memory."""
+
 
 class Region(NamedTuple):
     """A map in memory.
@@ -34,6 +37,18 @@ def blocks_of(channels: int, columns: int) -> int:
     return -(-channels // columns)
 
 
+def blocks_of_vector(rows: int, columns: int) -> int:
+    """Output blocks whose bits fill a vector of bits."""
+    return 8 * columns // rows
+
+
+def pixel_vectors(tensor: Tensor, columns: int) -> int:
+    """Vectors of a pixel of a map: of bytes, of bits, or of whole accumulators (int32)."""
+    if tensor.type == "bits":
+        return blocks_of(tensor.channels, 8 * columns)
+    return blocks_of(tensor.channels, columns) * (VECTORS_OF_ENTRY if tensor.type == "int32" else 1)
+
+
 def plan_memory(
     macros: list[Macro], inputs: list[Tensor], outputs: list[Tensor], columns: int, capacity: int,
     reuse: bool = True,
@@ -48,10 +63,11 @@ def plan_memory(
     for at, macro in enumerate(macros):
         for tensor in macro.inputs:
             dies[tensor] = at
-        born[macro.output] = dies[macro.output] = at
+        born |= dict.fromkeys(macro.outputs, at)
+        dies |= dict.fromkeys(macro.outputs, at)
     for tensor in outputs:
         dies[tensor] = len(macros)
-    sizes = {t: t.height * t.width * blocks_of(t.channels, columns) for t in born}
+    sizes = {t: t.height * t.width * pixel_vectors(t, columns) for t in born}
     placed: list[Region] = []
     for tensor in sorted(born, key=lambda one: (-sizes[one], born[one])):
         lives = (born[tensor], dies[tensor])
@@ -66,7 +82,7 @@ def plan_memory(
                 gaps.append((first - end, end))
             end = max(end, behind)
         first = min(gaps)[1] if gaps else end
-        pixel = blocks_of(tensor.channels, columns)
+        pixel = pixel_vectors(tensor, columns)
         placed.append(
             Region(tensor, first, sizes[tensor], *lives, pixel=pixel, row=tensor.width * pixel)
         )

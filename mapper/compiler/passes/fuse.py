@@ -12,6 +12,8 @@ from mapper.compiler.graph.node import (
     Node,
     Pool,
     Requantise,
+    Sign,
+    Threshold,
     Upsample,
     Windows,
 )
@@ -62,20 +64,31 @@ def fuse(graph: Graph) -> list[Macro]:
         macro = Macro([node])
         while (follower := _follower(graph, macro, stored)) is not None:
             macro.nodes.append(follower)
+        macro.sign = _sign_beside(graph, macro)
         taken |= {id(one) for one in macro.nodes}
+        if macro.sign is not None:
+            taken.add(id(macro.sign))
         for one in macro.nodes[:-1]:
             one.output.stored = False
-        stored.add(macro.output)
+        stored |= set(macro.outputs)
         macros.append(macro)
     return macros
+
+
+def _sign_beside(graph: Graph, macro: Macro) -> Node | None:
+    """The node that makes bits of a result which others take as well; made on the same tile."""
+    if isinstance(macro.nodes[-1].operator, Upsample | Sign | Threshold):
+        return None
+    users = graph.users(macro.output)
+    return next((node for node in users if isinstance(node.operator, Sign | Threshold)), None)
 
 
 def _follower(graph: Graph, macro: Macro, stored: set[Tensor]) -> Node | None:
     """The node that can run behind a macro node on the same tile."""
     user = graph.only_user(macro.output)
-    if user is None or isinstance(macro.nodes[-1].operator, Upsample):
+    if user is None or isinstance(macro.nodes[-1].operator, Upsample | Sign | Threshold):
         return None
-    if isinstance(user.operator, Requantise | Clamp | Upsample):
+    if isinstance(user.operator, Requantise | Clamp | Upsample | Sign | Threshold):
         return user
     if isinstance(user.operator, Pool) and user.operator.kind == "max" and macro.conv is not None:
         pooled = any(isinstance(node.operator, Pool) for node in macro.nodes)

@@ -20,7 +20,7 @@ def channel_convolutions(graph: Graph) -> list[str]:
             factor, offset = (one.value for one in node.inputs[1:])
             assert factor is not None
             assert offset is not None
-            _become(node, Window((1, 1)), factor, offset)
+            _become(node, Window((1, 1)), factor.astype(np.float32), offset.astype(np.float32))
         elif isinstance(operator, PadMap) and operator.value == 0:
             _become(node, Window((1, 1), pad=operator.pad), *_same(node.inputs[0].channels))
         elif isinstance(operator, Activation) and _alone(graph, node, operator):

@@ -22,9 +22,12 @@ from mapper.compiler.graph.node import (
     Pool,
     Quantise,
     Requantise,
+    Sign,
+    Threshold,
     Upsample,
 )
 from mapper.compiler.graph.tensor import Tensor, Type
+from mapper.compiler.integer.binary import thresholds
 from mapper.compiler.integer.formulas import (
     Requantisation,
     Rounding,
@@ -35,7 +38,8 @@ from mapper.compiler.integer.formulas import (
     quantise,
 )
 from mapper.compiler.integer.windows import pixels
-from mapper.compiler.quantise.layers import ACCUMULATOR, Layer
+from mapper.compiler.quantise.binary import BinaryLayers, scaled_offset, sign_steps
+from mapper.compiler.quantise.layers import ACCUMULATOR, Layer, require_whole_sums
 from mapper.compiler.quantise.parameters import (
     HEADROOM,
     Scaling,
@@ -84,6 +88,7 @@ class Converter:
         self.made = Graph()
         self.stored: dict[Tensor, Tensor] = {}
         self.layers: list[Layer] = []
+        self.binary = BinaryLayers(graph)
         self.covered = {id(node): self._activation(node) for node in graph.nodes}
         self.members = self._sharing()
 
@@ -97,7 +102,12 @@ class Converter:
                 for node in self.source.nodes
                 for tensor in (self._from_host(node) if isinstance(node.operator, Host) else ())
             ]
-            + [self._result(node) for node in self._own_nodes()]
+            + [
+                self._result(node)
+                for node in self._own_nodes()
+                if self._result(node) not in self.binary.exact
+                and self.binary.whole_scale(node) is None
+            ]
         )
 
     def _from_host(self, node: Node) -> list[Tensor]:
@@ -108,6 +118,7 @@ class Converter:
     def _own_nodes(self) -> list[Node]:
         """The nodes that make stored integers; activations belong to the nodes before them."""
         followers = {id(one) for one in self.covered.values() if one is not None}
+        followers |= self.binary.covered()
         return [
             node
             for node in self.source.nodes
@@ -125,6 +136,8 @@ class Converter:
         return user if plain or isinstance(node.operator, Conv | Dense) else None
 
     def _result(self, node: Node) -> Tensor:
+        if chain := self.binary.chains.get(id(node)):
+            return chain.sign.output
         follower = self.covered[id(node)]
         return node.output if follower is None else follower.output
 
@@ -175,12 +188,22 @@ class Converter:
             if isinstance(node.operator, Host):
                 self._host(node, scales)
             elif id(node) in own:
-                result = self._store(self._result(node), scales)
                 follower = self.covered[id(node)]
+                result = self._stored_result(node, scales)
                 sources = node.sources + (follower.sources if follower else ())
                 self._convert(node, follower, result, sources)
         self.made.outputs = {name: self._view(view) for name, view in self.source.outputs.items()}
         return self.made
+
+    def _stored_result(self, node: Node, scales: dict[Tensor, Scaling]) -> Tensor:
+        tensor = self._result(node)
+        whole = self.binary.whole_scale(node)
+        if whole is None and tensor not in self.binary.exact:
+            return self._store(tensor, scales)
+        scale, kind = (1.0, "int8") if whole is None else (whole, "int32")
+        made = Tensor(tensor.name, tensor.shape, kind, scale, stored=True)  # type: ignore[arg-type]
+        self.stored[tensor] = made
+        return made
 
     def _store(self, tensor: Tensor, scales: dict[Tensor, Scaling]) -> Tensor:
         made = Tensor(
@@ -211,6 +234,8 @@ class Converter:
     def _convert(
         self, node: Node, follower: Node | None, result: Tensor, sources: tuple[str, ...]
     ) -> None:
+        if self._exact(node, result, sources):
+            return
         low, high = self._bounds(follower, result)
         inputs = [self.stored[tensor] for tensor in node.inputs if tensor.value is None]
         if isinstance(node.operator, Conv | Dense):
@@ -233,6 +258,65 @@ class Converter:
             raise MapperError(
                 f"{node.label}: no core does this here; keep {node.sources[0]!r} on the host"
             )
+
+    def _exact(self, node: Node, result: Tensor, sources: tuple[str, ...]) -> bool:
+        """Whether a node makes signs, or whole numbers of signs, which is done then."""
+        if isinstance(node.operator, Sign):
+            data = self.stored[node.inputs[0]]
+            unit = np.full(data.channels, data.scale)
+            steps = sign_steps(node, unit, -data.scale * data.zero_point)
+            made = Threshold(*thresholds(steps, node.label))
+            self.made.nodes.append(Node(made, [data], [result], sources))
+            return True
+        chain, found = self.binary.chains.get(id(node)), self.binary.kernels(node)
+        if chain is None and (found is None or _slope(self.covered[id(node)]) is not None):
+            return False
+        data, weights, bias = self.stored[node.inputs[0]], node.inputs[1], np.zeros(())
+        assert weights.value is not None
+        if not np.isfinite(weights.value).all():
+            raise MapperError(f"{node.label}: its weights are not finite")
+        if found is None:
+            stored, scales = quantised_weights(
+                weights.value, self.precision.bits, self.precision.per_channel
+            )
+            found = stored, scales.astype(np.float64)
+        if len(node.inputs) > 2:
+            bias = np.asarray(node.inputs[2].value, np.float64)
+        stored, unit = found[0], data.scale * found[1]
+        whole = folded_bias(np.zeros(stored.shape[0]), stored, data.zero_point)
+        require_whole_sums(stored, whole, data.bits, node.label)
+        sums = Tensor(f"{result.name}.sums", node.output.shape, "int32", 1.0)
+        last = sums if chain is not None or result.type != "int32" else result
+        self.made.nodes.append(
+            Node(
+                node.operator,
+                [
+                    data,
+                    Tensor(weights.name, stored.shape, data.type, value=stored),
+                    Tensor(f"{node.sources[0]}.bias", whole.shape, "int32", value=whole),
+                ],
+                [last],
+                node.sources,
+            )
+        )
+        if chain is not None:
+            for pool in chain.pools:
+                pooled = Tensor(f"{pool.output.name}.sums", pool.output.shape, "int32")
+                self.made.nodes.append(Node(pool.operator, [sums], [pooled], pool.sources))
+                sums = pooled
+            limit = thresholds(sign_steps(chain.sign, unit, bias), node.label)
+            made = Threshold(*limit)
+            self.made.nodes.append(Node(made, [sums], [result], chain.sign.sources))
+        elif result.type != "int32":
+            low, high = self._bounds(self.covered[id(node)], result)
+            factor, offset = scaled_offset(
+                unit / result.scale, np.broadcast_to(bias, unit.shape) / result.scale, node.label
+            )
+            how = Requantisation(
+                factor, result.zero_point, low, high, self.precision.rounding, offset=offset
+            )
+            self.made.nodes.append(Node(Requantise(how), [sums], [result], sources))
+        return True
 
     def _bounds(self, activation: Node | None, result: Tensor) -> tuple[int, int]:
         """The ends of an activation in stored integers."""

@@ -22,6 +22,7 @@ Int64 = NDArray[np.int64]
 
 ACCUMULATOR = {8: 31, 16: 47}
 """Bits, but for the sign, of an accumulator that sums of stored integers of some bits go into."""
+MOST_WHOLE = (1 << 31) - 1
 MULTIPLIED = 31  # bits, but for the sign, of a sum that the multiplier takes
 
 
@@ -86,6 +87,17 @@ def fitted_bias(weights: Int64, bias: Int64, bits: int, where: str) -> tuple[Int
         if needed <= shift:
             return fitted, shift
         shift = needed
+
+
+def require_whole_sums(weights: Int64, bias: Int64, bits: int, where: str) -> None:
+    """Raise `MapperError` if sums can exceed 32 bits, which thresholds and the host take."""
+    bounds = accumulator_bound(weights, bias, bits)
+    worst = int(bounds.argmax())
+    if int(bounds[worst]) > MOST_WHOLE:
+        raise MapperError(
+            f"{where}: sums of channel {worst} can reach {int(bounds[worst]):,}, and are compared "
+            f"in 32 bits; split the layer, or give it fewer inputs"
+        )
 
 
 def required_shift(weights: Int64, bias: Int64, bits: int, where: str) -> int:

@@ -9,7 +9,7 @@ from chipsim.chip.npu_shape import NpuShape
 from hw.npu.isa import form_of
 from mapper.compiler.graph.macro import Macro
 from mapper.compiler.graph.node import Conv, Node, Pool, Window
-from mapper.compiler.memory.planner import blocks_of
+from mapper.compiler.memory.planner import blocks_of, blocks_of_vector, pixel_vectors
 from mapper.errors import DoesNotFitError
 
 OVERLAPPED = 4
@@ -76,8 +76,9 @@ def spans_of(macro: Macro, tile: Tile) -> list[tuple[Span, Span]]:
     return found
 
 
-def entries_of(macro: Macro, tile: Tile) -> int:
-    """Accumulators that a tile takes: sums, pooled sums beside them, and the other addend."""
+def entries_of(macro: Macro, tile: Tile, share: int = 1) -> int:
+    """Accumulators that a tile takes: sums, pooled sums beside them, the other addend, and vectors
+    of bits, which hold `share` blocks each."""
     spans = spans_of(macro, tile)
     total = 0
     for at, node in enumerate(macro.nodes):
@@ -88,7 +89,8 @@ def entries_of(macro: Macro, tile: Tile) -> int:
             total += 0 if isinstance(node.operator, Conv) else before
         elif window_of(node) is not None or node.kind == "add":
             total += rows.size * columns.size
-    return total * tile.blocks.size
+    vectors = blocks_of(tile.blocks.size, share) if macro.packs else 0
+    return total * tile.blocks.size + vectors * tile.rows.size * tile.columns.size
 
 
 def largest_cut(macro: Macro, shape: NpuShape) -> Cut:
@@ -101,7 +103,8 @@ def largest_cut(macro: Macro, shape: NpuShape) -> Cut:
     up = 2 if macro.nodes[-1].kind == "upsample" else 1
     height, width = made.height // up, made.width // up
     blocks = blocks_of(made.channels, shape.columns)
-    taken = blocks_of(first.channels, shape.columns) if macro.conv else 1
+    taken = pixel_vectors(first, shape.columns) if macro.conv else 1
+    share = blocks_of_vector(shape.rows, shape.columns) if macro.packs else 1
     half_inputs, half_entries = shape.input_vectors // 2, shape.entries // 2
 
     def fits(rows: int, columns: int, outputs: int, inputs: int) -> bool:
@@ -110,17 +113,19 @@ def largest_cut(macro: Macro, shape: NpuShape) -> Cut:
         vectors = taken[0].size * taken[1].size * inputs if macro.conv else 0
         return (
             vectors <= half_inputs
-            and entries_of(macro, tile) <= half_entries
+            and entries_of(macro, tile, share) <= half_entries
             and _can_be_said(macro, tile, taken, inputs)
         )
 
     for columns in dict.fromkeys((width, *(-(-width // part) for part in range(2, width + 1)))):
         for inputs in dict.fromkeys((taken, *(-(-taken // part) for part in range(2, taken + 1)))):
             for outputs in range(blocks, 0, -1):
+                if outputs < blocks and outputs % share:
+                    continue  # a vector of bits is packed by one tile
                 rows = next(
                     (r for r in range(height, 0, -1) if fits(r, columns, outputs, inputs)), 0
                 )
-                if rows and (rows >= min(4, height) or outputs == 1):
+                if rows and (rows >= min(4, height) or outputs <= share):
                     rows = min(rows, -(-height // OVERLAPPED))
                     return Cut(_even(height, rows), columns, outputs, inputs)
     raise DoesNotFitError(

@@ -1,0 +1,176 @@
+"""Bits: weights of binary layers, zeros around maps of bits, and the packing of thresholds.
+
+A map of bits has a vector for each 128 channels of a pixel. Its words are bytes like those of other
+maps, so areas and micro-ops are the same; only what they hold, and who makes them, is of its own.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from chipsim.chip.npu_shape import NpuShape
+from hw.npu.isa import Instruction, MicroOp
+from mapper.compiler.codegen.alu import alu
+from mapper.compiler.codegen.builder import ProgramBuilder, TileWork
+from mapper.compiler.codegen.steps import Touch
+from mapper.compiler.codegen.tables import LANES, Tables, lanes_of
+from mapper.compiler.graph.node import Conv, Node, Sign, Threshold, Window
+from mapper.compiler.integer.binary import MOST, packed, unused_bits
+from mapper.compiler.memory.planner import blocks_of, blocks_of_vector
+from mapper.compiler.schedule.tiles import Span
+
+Int64 = NDArray[np.int64]
+
+
+def binary_constants(conv: Node, shape: NpuShape) -> tuple[Int64, Int64]:
+    """Weights as bytes, shape (outputs, rows, columns, bytes), and the bias that counts the unused
+    bits of their vectors out."""
+    weights, bias = conv.inputs[1].value, conv.inputs[2].value
+    assert weights is not None
+    assert bias is not None
+    outputs, kh, kw, inputs = weights.shape
+    vectors = packed(weights, shape.columns).reshape(outputs, kh, kw, -1)
+    return (
+        vectors.view(np.int8).astype(np.int64),
+        bias - unused_bits((kh, kw), inputs, shape.columns),
+    )
+
+
+class Edges:
+    """What the zeros around a map of bits add to sums that were made with -1 around it.
+
+    rows, columns : of each row or column of results whose windows reach over an edge, the sums of
+        the weights there, shape (outputs,)
+    corners : of pixels that are in one of each: what both of them counted
+    """
+
+    def __init__(self, weights: Int64, window: Window, height: int, width: int) -> None:
+        taps = weights.sum(3)  # outputs, kernel rows, kernel columns
+        made = window.results(height, width)
+        out = [
+            _outside(size, window.stride[axis], window.dilation[axis], window.size[axis], before, n)
+            for axis, (size, before, n) in enumerate(
+                ((height, window.pad.top, made[0]), (width, window.pad.left, made[1]))
+            )
+        ]
+        self.rows = {y: taps[:, ky].sum((1, 2)) for y, ky in out[0].items()}
+        self.columns = {x: taps[:, :, kx].sum((1, 2)) for x, kx in out[1].items()}
+        self.corners = {
+            (y, x): -taps[:, ky][:, :, kx].sum((1, 2))
+            for y, ky in out[0].items()
+            for x, kx in out[1].items()
+        }
+
+
+def _outside(
+    size: int, stride: int, dilation: int, kernel: int, before: int, count: int
+) -> dict[int, list[int]]:
+    """The places of a kernel that lie outside of a map, for each result that has some."""
+    found = {}
+    for at in range(count):
+        places = [k for k in range(kernel) if not 0 <= at * stride - before + k * dilation < size]
+        if places:
+            found[at] = places
+    return found
+
+
+def add_edges(core: ProgramBuilder, conv: Node, work: TileWork) -> None:
+    """Correct the sums of a tile whose windows reach over the edges of a map of bits."""
+    operator, data, weights = conv.operator, conv.inputs[0], conv.inputs[1].value
+    assert isinstance(operator, Conv)
+    assert weights is not None
+    edges = Edges(weights, operator.window, data.height, data.width)
+    sums, (rows, columns), blocks = work.made, work.spans[1], work.tile.blocks
+    words = blocks_of(core.shape.rows, LANES)
+
+    def ops(found: dict[tuple[int, int], Int64]) -> list[MicroOp]:
+        """A micro-op for each place of the tile, and block."""
+        made = []
+        for (y, x), values in found.items():
+            first = core.tables.add_parameters(
+                [word for block in lanes_of(values, core.shape.rows) for word in block],
+                core.macro.label,
+            )
+            made += [
+                MicroOp(
+                    acc=sums.first + place * sums.pixels + y * sums.columns + x,
+                    inp=first + block * words,
+                )
+                for place, block in enumerate(range(*blocks))
+            ]
+        return made
+
+    def inside(at: int, span: Span) -> bool:
+        return span.first <= at < span.behind
+
+    of_rows = {
+        (y - rows.first, 0): values for y, values in edges.rows.items() if inside(y, rows)
+    }  # fmt: skip
+    of_columns = {
+        (0, x - columns.first): v for x, v in edges.columns.items() if inside(x, columns)
+    }  # fmt: skip
+    of_corners = {
+        (y - rows.first, x - columns.first): values
+        for (y, x), values in edges.corners.items()
+        if inside(y, rows) and inside(x, columns)
+    }
+    for found, counts in (
+        (of_rows, {"n_out": 1, "n_in": sums.columns, "dst_in": 1}),
+        (of_columns, {"n_out": sums.rows, "n_in": 1, "dst_out": sums.columns}),
+        (of_corners, {"n_out": 1, "n_in": 1}),
+    ):
+        some = ops(found)
+        if some:
+            more = {"uop": core.tables.add_micro_ops(some, core.macro.label),
+                    "uops": len(some), "source": 2}  # fmt: skip
+            instruction = Instruction("ALU", "ADD", fields=counts | more)
+            touch = Touch("ACC", sums.cells)
+            core.step("ALU", instruction, [touch], [touch])
+
+
+def threshold_record(tables: Tables, node: Node, blocks: Span, rows: int, label: str) -> int:
+    """The record of thresholds, for output blocks from first to behind; bits of lanes without a
+    channel are 0."""
+    channels = node.output.channels
+    operator = node.operator
+    if isinstance(operator, Threshold):
+        least, flip = operator.least, operator.flip
+    else:
+        assert isinstance(operator, Sign)
+        least = np.full(channels, node.inputs[0].zero_point, np.int64)
+        flip = np.zeros(channels, np.int64)
+    whole = np.full(blocks_of(channels, rows) * rows, MOST, np.int64)
+    whole[:channels] = least
+    groups = [lanes_of(whole, rows), lanes_of(flip, rows)]
+    words = [np.zeros(LANES, np.int64)]
+    for block in range(*blocks):
+        words += [word for group in groups for word in group[block]]
+    return tables.add_parameters(words, label)
+
+
+def pack_signs(core: ProgramBuilder, node: Node, work: TileWork, last: bool = True) -> None:
+    """Thresholds of a tile, whose packed vectors are in the result buffer then, and are `made`.
+
+    The blocks of a tile begin at a whole vector.
+    """
+    shape, label, made, first = core.shape, core.macro.label, work.made, work.free
+    share = blocks_of_vector(shape.rows, shape.columns)
+    vectors = made._replace(first=first, blocks=blocks_of(made.blocks, share))
+    if made.blocks % share:  # bits of blocks that there are not stay as they are: they must be 0
+        behind = vectors._replace(first=first + (vectors.blocks - 1) * made.pixels, blocks=1)
+        alu(core, "MOV", behind, behind, {"source": 0, "imm": 0, "out": 1})
+    fields = {
+        "dst": made.first,
+        "n_out": made.blocks,
+        "n_in": made.pixels,
+        "dst_out": made.pixels,
+        "dst_in": 1,
+        "rec": threshold_record(core.tables, node, work.tile.blocks, shape.rows, label),
+        "bits": first,
+    }
+    core.step(
+        "ALU", Instruction("RQ", "THRESHOLD", fields=fields),
+        [Touch("ACC", made.cells)], [Touch("OUT", vectors.cells)],
+    )  # fmt: skip
+    work.made, work.free = vectors, vectors.behind

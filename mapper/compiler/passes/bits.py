@@ -1,0 +1,84 @@
+"""Maps of +1 and -1 between binary layers are stored as bits, 128 channels a vector.
+
+Products of bits take an eighth of the calls of the matrix unit, and their weights an eighth of the
+memory. What is not stored so is stored in bytes, with the same numbers.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from mapper.compiler.graph.graph import Graph
+from mapper.compiler.graph.node import Conv, Node, Quantise, Requantise, Sign, Threshold
+from mapper.compiler.graph.tensor import Tensor
+from mapper.compiler.integer.binary import Thresholds
+from mapper.compiler.integer.formulas import Multiplier, Requantisation
+
+MAKES = Sign | Threshold
+
+
+def pack_bits(graph: Graph, has_unit: bool) -> list[str]:
+    """Store as bits what only binary layers take.
+
+    has_unit : whether cores multiply bits
+    """
+    told = []
+    taken = [view.tensor for view in graph.inputs.values()]
+    taken += [node.output for node in graph.nodes if isinstance(node.operator, MAKES | Quantise)]
+    for tensor in taken:
+        if tensor.type == "bits" and not (has_unit and _legal(graph, tensor)):
+            tensor.type = "int8"
+        elif tensor.type != "bits" and is_signs(graph, tensor) and has_unit:
+            if not _legal(graph, tensor):
+                maker = graph.maker(tensor)
+                name = tensor.name if maker is None else maker.label
+                told.append(f"{name}: in bytes, as others than binary layers take it")
+                continue
+            tensor.type = "bits"
+            told += [f"{node.label}: {_calls(node)}" for node in graph.users(tensor)]
+    for node in graph.nodes:
+        if isinstance(node.operator, Conv) and node.inputs[0].type == "bits":
+            node.inputs[1].type = "bits"
+    return told
+
+
+def is_signs(graph: Graph, tensor: Tensor) -> bool:
+    """Whether a map holds nothing but +1 and -1."""
+    maker = graph.maker(tensor)
+    return maker is not None and isinstance(maker.operator, MAKES)
+
+
+def _legal(graph: Graph, tensor: Tensor) -> bool:
+    users = graph.users(tensor)
+    return bool(users) and not graph.is_output(tensor) and all(map(_is_binary, users))
+
+
+def _is_binary(node: Node) -> bool:
+    if not isinstance(node.operator, Conv) or node.operator.groups != 1:
+        return False
+    weights = node.inputs[1].value
+    return weights is not None and bool((np.abs(weights) == 1).all())
+
+
+def _calls(node: Node) -> str:
+    outputs, kh, kw, inputs = node.inputs[1].shape
+    return f"binary, {outputs} kernels of {kh}x{kw}x{inputs} bits"
+
+
+def signs_in_bytes(graph: Graph) -> None:
+    """Signs that are not packed become sums that are clipped to +1 and -1: 2 * (d - T) + 1 is
+    never 0, nor is its negative."""
+    for node in graph.nodes:
+        if not isinstance(node.operator, MAKES) or node.output.type == "bits":
+            continue
+        if isinstance(node.operator, Threshold):
+            limit = Thresholds(node.operator.least, node.operator.flip)
+        else:
+            zeros = np.zeros(node.output.channels, np.int64)
+            limit = Thresholds(zeros + node.inputs[0].zero_point, zeros)
+        side = 1 - 2 * limit.flip
+        least = np.clip(limit.least, -(1 << 30) + 1, (1 << 30) - 1)
+        factor = Multiplier(2 * side, np.zeros_like(side))
+        node.operator = Requantise(
+            Requantisation(factor, 0, -1, 1, "floor", offset=side * (1 - 2 * least))
+        )
