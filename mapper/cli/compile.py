@@ -78,12 +78,12 @@ def add_switches(group: argparse._ActionsContainer) -> None:
     group.add_argument("--keep-graphs", action="store_true",
                        help="keep the graphs of the stages in DIR/graphs")  # fmt: skip
     group.add_argument("--emit", type=_emitted, default=(), metavar="LIST",
-                       help="also write: c (a driver in C, in DIR/driver)")  # fmt: skip
+                       help="also write: c (a driver), loops (schedules)")  # fmt: skip
     group.add_argument("--headroom", type=_decibels, default=1.0, metavar="F",
                        help="factor on the headroom of ranges (default: 1)")  # fmt: skip
 
 
-EMITTED = ("c",)
+EMITTED = ("c", "loops")
 
 
 def _emitted(text: str) -> tuple[str, ...]:
@@ -122,6 +122,7 @@ def run(options: argparse.Namespace) -> int:
         read_folder,
         write_folder,
         write_graphs,
+        write_loops,
     )
     from mapper.compiler.pipeline import compare_settings, compile_model, open_model
     from mapper.compiler.quantise.ranges import write_ranges
@@ -167,6 +168,8 @@ def run(options: argparse.Namespace) -> int:
         write_ranges(work.folder / RANGES, compiled.verified.best.ranges, len(samples.x))
         if options.keep_graphs:
             write_graphs(work.folder, compiled.graphs)
+        if "loops" in options.emit:
+            write_loops(work.folder, target, compiled)
         if "c" in options.emit:
             write_driver(work.folder / DRIVER, driver_of(read_folder(work.folder)))
         report = report_of(compiled, options.model.name, target)

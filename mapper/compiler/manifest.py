@@ -6,6 +6,7 @@ graph.json, graph.npz   the graph of integers, the reference that programs are c
 core_X_Y.npc     the program of a core
 ranges.json      least, most and histogram of each map over the samples
 graphs/          with --keep-graphs: the graph after each stage
+loops/           with --emit loops: what each core visits, as nests of loops
 driver/          with --emit c: programs, their interpreter and the host's work as C sources
 report.json, report.html
 """
@@ -25,6 +26,7 @@ from chipsim.chip.model import Chip
 from chipsim.chip.npu_shape import NpuShape
 from hw.npu.programs import encode_micro_ops, encode_program
 from mapper.compiler.codegen.image import Image, pack_image, unpack_image
+from mapper.compiler.codegen.loops.listing import listing_text
 from mapper.compiler.graph.graph import Graph, View
 from mapper.compiler.graph.text import Arrays, graph_from_json, graph_text, graph_to_json
 from mapper.compiler.partition.hostplan import Step
@@ -36,8 +38,8 @@ from storage.errors import BadInputError
 from storage.files import digest, read_input, write_file
 
 MANIFEST, SCHEMA, SEAL = "manifest.json", 1, "sha256"
-HOST_PLAN, GRAPH, CONSTANTS, RANGES, GRAPHS, DRIVER = (
-    "host_plan.json", "graph.json", "graph.npz", "ranges.json", "graphs", "driver",
+HOST_PLAN, GRAPH, CONSTANTS, RANGES, GRAPHS, DRIVER, LOOPS = (
+    "host_plan.json", "graph.json", "graph.npz", "ranges.json", "graphs", "driver", "loops",
 )  # fmt: skip
 MOST_JSON, MOST_FILE = 1 << 28, 1 << 31  # bytes
 
@@ -101,6 +103,15 @@ def write_folder(
 def _seal(manifest: dict[str, Any]) -> str:
     """The hash of all that a manifest says."""
     return hashlib.sha256(_json(manifest)).hexdigest()
+
+
+def write_loops(folder: Path, target: Target, compiled: Compiled) -> None:
+    """The schedule of a core as a listing of loops."""
+    x, y = target.core
+    layers = [macro.label for macro in compiled.macros]
+    text = listing_text(compiled.steps, compiled.tables, layers)
+    (folder / LOOPS).mkdir()
+    write_file(folder / LOOPS / f"core_{x}_{y}.txt", text.encode())
 
 
 def write_graphs(folder: Path, graphs: dict[str, Graph]) -> None:

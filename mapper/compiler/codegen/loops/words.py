@@ -1,0 +1,127 @@
+"""Words of a listing: op 31:28, a 27:22, b 21:16, immediate 15:0; as numbers and as text.
+
+The codes are those of the instructions of DnnWeaver2 (Sharma et al., MICRO 2016) as far as it has
+them: a loop, strides and base addresses in halves of 16 bits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from enum import IntEnum
+from typing import NamedTuple
+
+from mapper.errors import MapperError
+
+
+class Code(IntEnum):
+    """What a word is."""
+
+    START = 0b0000
+    ALU = 0b0001
+    COMPUTE = 0b0010
+    HIGH = 0b0101
+    LOW = 0b0110
+    LOOP = 0b0111
+    BASE = 0b1001
+    PAIRS = 0b1101
+    END = 0b1111
+
+
+STAGES = ("outer", "memory", "inner", "pool", "write", "upsample")
+"""Of a loop, its field a: over tiles, over what a load brings, over products, over the pixels of a
+pooling window, over what a store writes, over copies of a pixel."""
+BUFFERS = ("input", "weights", "bias", "output")
+"""Of a base address or a stride, its field b, and 4 more for the upper half of a base."""
+COMPUTES = (
+    "add", "max", "min", "mov", "rshr", "shl", "rmul", "mac2", "mul", "threshold",
+)  # fmt: skip
+"""Of a computation of the ALU, its field a; its operand is in the parameters, or the immediate."""
+
+
+class Word(NamedTuple):
+    code: Code
+    a: int = 0
+    b: int = 0
+    immediate: int = 0
+
+
+def encode_words(words: Iterable[Word]) -> bytes:
+    """Four bytes each, little-endian; raises `MapperError` that names a value without room."""
+    made = bytearray()
+    for number, word in enumerate(words):
+        for name, value, bits in (
+            ("a", word.a, 6), ("b", word.b, 6), ("immediate", word.immediate, 16)
+        ):  # fmt: skip
+            if not 0 <= value < 1 << bits:
+                raise MapperError(
+                    f"word {number} of a listing ({word.code.name}): {name} is {value:,}; give 0 "
+                    f"to {(1 << bits) - 1:,}"
+                )
+        whole = word.code << 28 | word.a << 22 | word.b << 16 | word.immediate
+        made += whole.to_bytes(4, "little")
+    return bytes(made)
+
+
+def decode_words(data: bytes, where: str) -> list[Word]:
+    """The words of a listing; where : the file, for errors."""
+    if len(data) % 4:
+        raise MapperError(f"{where}: {len(data)} bytes; words of a listing have 4 each")
+    return [_decoded(data[at : at + 4], f"{where}: offset {at}") for at in range(0, len(data), 4)]
+
+
+def _decoded(data: bytes, where: str) -> Word:
+    whole = int.from_bytes(data, "little")
+    try:
+        code = Code(whole >> 28)
+    except ValueError:
+        raise MapperError(f"{where}: no word of a listing begins with {whole >> 28:04b}") from None
+    return Word(code, whole >> 22 & 63, whole >> 16 & 63, whole & 0xFFFF)
+
+
+def text_of(words: Iterable[Word]) -> Iterator[str]:
+    """A line for each word: its number in hexadecimal, and what it says."""
+    for word in words:
+        number = int.from_bytes(encode_words([word]), "little")
+        yield f"{number:08x}  {_said(word)}".rstrip()
+
+
+def words_of_text(lines: Iterable[str], where: str) -> list[Word]:
+    """The words of such lines; empty ones and those that begin with # are left out.
+
+    Raises `MapperError` that names the line whose number is not what it says.
+    """
+    words = []
+    for number, line in enumerate(lines, 1):
+        if not line.strip() or line.startswith("#"):
+            continue
+        first, _, said = line.strip().partition("  ")
+        try:
+            word = _decoded(int(first, 16).to_bytes(4, "little"), f"{where}: line {number}")
+        except (ValueError, OverflowError):
+            raise MapperError(f"{where}: line {number}: {first!r} is no word") from None
+        if said != _said(word):
+            raise MapperError(
+                f"{where}: line {number}: says {said!r}, and its number {_said(word)!r}"
+            )
+        words.append(word)
+    return words
+
+
+def _said(word: Word) -> str:
+    code, a, b, immediate = word
+    if code is Code.LOOP:
+        return f"LOOP {_name(STAGES, a)} {immediate + 1}"
+    if code is Code.BASE:
+        half = "high" if b >= len(BUFFERS) else "low"
+        return f"BASE {_name(BUFFERS, b % len(BUFFERS))} {half} {immediate:#06x}"
+    if code in (Code.HIGH, Code.LOW):
+        return f"STRIDE {_name(BUFFERS, b)} of {a} {code.name.lower()} {immediate:#06x}"
+    if code is Code.PAIRS:
+        return f"PAIRS {'high' if b else 'low'} {immediate:#06x}"
+    if code is Code.COMPUTE:
+        return f"COMPUTE {_name(COMPUTES, a)} {immediate:#06x}"
+    return f"{code.name} {immediate}" if code is Code.START else code.name
+
+
+def _name(names: tuple[str, ...], number: int) -> str:
+    return names[number] if number < len(names) else str(number)

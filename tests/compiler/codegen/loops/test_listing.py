@@ -1,0 +1,164 @@
+"""Listings of loops visit what the program visits, and round-trip as words and as text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import product
+from typing import Any
+
+import numpy as np
+import pytest
+
+from mapper.compiler.codegen.loops.addresses import visits_of
+from mapper.compiler.codegen.loops.listing import listing_of
+from mapper.compiler.codegen.loops.nests import Loop, nests_of, offsets_of
+from mapper.compiler.codegen.loops.words import (
+    Code,
+    Word,
+    decode_words,
+    encode_words,
+    text_of,
+    words_of_text,
+)
+from mapper.compiler.codegen.steps import Step
+from mapper.compiler.graph.node import Activation, Add, Pool, Upsample, Window
+from mapper.errors import MapperError
+from tests.compiler.networks import Builder
+from tests.compiler.programs import SHAPE, SMALL, Made, compiled
+
+
+def walked(steps: list[Step], tables: Any) -> Iterator[tuple[str, list[int]]]:
+    """The addresses of a program by its instructions, one loop after the other."""
+    for step in steps:
+        one, get = step.instruction, step.instruction.fields.get
+        if one.op == "LOAD":
+            rows = range(get("y_size") - get("pad_t", 0) - get("pad_b", 0))
+            columns = range(get("x_size") - get("pad_l", 0) - get("pad_r", 0))
+            yield (
+                "input",
+                [
+                    get("src") + y * get("y_stride") + x * get("x_stride") + c
+                    for y, x, c in product(rows, columns, range(get("c_size")))
+                ],
+            )
+        elif one.op == "GEMM":
+            ops = tables.micro_ops[get("uop") : get("uop") + get("uops")]
+            pixels = range(get("n_out") * get("n_in"))
+            yield "weights", [op.wgt for op in ops for _ in pixels]
+            begun = [get("bm") + op.bm for op in ops if op.init for _ in pixels]
+            if begun:
+                yield "bias", begun
+        elif one.op == "STORE":
+            copies = range(1 + get("up", 0))
+            sizes = (range(get(name)) for name in ("c_size", "y_size", "x_size"))
+            yield (
+                "output",
+                [
+                    get("dst")
+                    + c
+                    + (y * len(copies) + dy) * get("y_stride")
+                    + (x * len(copies) + dx) * get("x_stride")
+                    for c, y, x, dy, dx in product(*sizes, copies, copies)
+                ],
+            )
+
+
+def require_same_visits(made: Made) -> list[Word]:
+    steps, tables = made.compiled.steps, made.compiled.tables
+    words = listing_of(steps, tables)
+    found = [(buffer, at.tolist()) for buffer, at in visits_of(words, "here")]
+    assert found == list(walked(steps, tables))
+    return words
+
+
+def network(seed: int) -> Builder:
+    rng = np.random.default_rng(seed)
+    build = Builder(*(int(n) for n in rng.integers((9, 9, 5), (15, 15, 33))), seed)
+    first = build.like(Activation(slope=0.1), build.conv(build.input, int(rng.integers(8, 33))))
+    second = build.relu(build.conv(first, first.channels))
+    tensor = build.like(Add(), second, first)
+    if rng.random() < 0.5:
+        tensor = build.pool(build.conv(tensor, 17), Pool("max", Window((2, 2), (2, 2))))
+    else:
+        shape = (2 * tensor.height, 2 * tensor.width, tensor.channels)
+        tensor = build.node(Upsample(), [tensor], shape)
+    build.end(tensor)
+    return build
+
+
+@pytest.mark.jit
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("shape", [SHAPE, SMALL], ids=lambda shape: shape.name)
+def test_a41_a_listing_visits_the_addresses_of_the_program(seed: int, shape: Any) -> None:
+    words = require_same_visits(compiled(network(seed), shape))
+    assert decode_words(encode_words(words), "here") == words
+    assert words_of_text(text_of(words), "here") == words
+
+
+@pytest.mark.jit
+def test_a41_tiles_that_are_alike_are_loops() -> None:
+    """A layer of 4 by 1 tiles without padding: one block, with one outer loop."""
+    build = Builder(16, 16, 32)
+    build.end(build.relu(build.conv(build.input, 16, Window((1, 1)))))
+    made = compiled(build)
+    words = require_same_visits(made)
+    lines = [line.split("  ")[1] for line in text_of(words)]
+    tiles = 1 + made.compiled.steps[-1].tile
+    assert tiles > 1
+    assert lines.count("START 4") == 1
+    assert f"LOOP outer {tiles}" in lines
+    bases = [word.b for word in words if word.code is Code.BASE]
+    assert [bases.count(buffer) for buffer in range(8)] == [1] * 8  # input, weights, bias, output
+    relu = lines.index("COMPUTE mul 0x0000")
+    assert lines[relu + 1] == "COMPUTE max 0x0000"
+    assert words[-1] == Word(Code.END)
+
+
+def test_strides_beyond_16_bits_have_two_words() -> None:
+    lines = [*text_of([Word(Code.HIGH, 3, 1, 2), Word(Code.LOW, 3, 1, 5)])]
+    assert lines == [
+        "50c10002  STRIDE weights of 3 high 0x0002",
+        "60c10005  STRIDE weights of 3 low 0x0005",
+    ]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_nests_say_their_rows_again(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    loops = [
+        Loop(int(rng.integers(1, 5)), tuple(int(s) for s in rng.integers(-9, 99, 2)))
+        for _ in range(4)
+    ]
+    rows = offsets_of(loops, 2)
+    if seed % 2:
+        rows = np.concatenate([rows, rng.integers(0, 9, (7, 2))])
+    again = [
+        offsets_of(found, 2) + rows[at] for at, found in nests_of(rows)
+    ]  # fmt: skip
+    assert np.array_equal(np.concatenate(again), rows)
+    assert seed % 2 or len(again) == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ([Word(Code.START, immediate=1)], "1 words without an END"),
+        ([Word(Code.START), Word(Code.LOOP, 2), Word(Code.END)], "belongs to no part"),
+        ([Word(Code.START, immediate=2), Word(Code.ALU), Word(Code.END)], "has 1 parts"),
+        ([Word(Code.ALU), Word(Code.END)], "is no START"),
+    ],
+)
+def test_listings_that_say_nothing(words: list[Word], said: str) -> None:
+    with pytest.raises(MapperError, match=said):
+        list(visits_of(words, "here"))
+
+
+def test_words_without_room_and_damaged_text() -> None:
+    with pytest.raises(MapperError, match="immediate is 65,536"):
+        encode_words([Word(Code.LOOP, immediate=1 << 16)])
+    with pytest.raises(MapperError, match="here: offset 4: no word of a listing begins with 1000"):
+        decode_words(bytes([0, 0, 0, 0xF0, 0, 0, 0, 0x80]), "here")
+    with pytest.raises(MapperError, match="line 2: says 'LOOP inner 3', and its number"):
+        words_of_text(["# layer", "70800001  LOOP inner 3"], "here")
+    with pytest.raises(MapperError, match="line 1: 'x' is no word"):
+        words_of_text(["x  END"], "here")
