@@ -37,6 +37,7 @@ from mapper.compiler.quantise.binary import BinaryLayers
 from mapper.compiler.quantise.losses import LayerLoss, layer_losses
 from mapper.compiler.quantise.score import Dataset, Limits, core_results
 from mapper.compiler.quantise.verify import Build, Compared, Verified, compared, verified
+from mapper.compiler.schedule.order import heavy_addends_last
 from mapper.compiler.schedule.units import timeline_of
 from mapper.compiler.settings import CompileSettings
 from mapper.errors import MapperError
@@ -160,6 +161,7 @@ def compile_model(
         log += pack_bits(graph, shape.binary)
         signs_in_bytes(graph)
         log += window_inputs(graph, shape.columns) + pool_sums_first(graph)
+        log += heavy_addends_last(graph)
         macros = fuse(graph)
         if not macros:
             raise MapperError(f"{model.path}: no node of it runs on a core; nothing to compile")

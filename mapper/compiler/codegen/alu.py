@@ -12,7 +12,7 @@ from mapper.compiler.codegen.steps import Touch
 from mapper.compiler.codegen.tables import LANES
 from mapper.compiler.graph.node import Add, Clamp, Node, Pool, Requantise
 from mapper.compiler.graph.tensor import Tensor
-from mapper.compiler.integer.formulas import ROUNDINGS
+from mapper.compiler.integer.formulas import ROUNDINGS, Multiplier, Requantisation
 from mapper.errors import MapperError
 
 LEAST = -(1 << 15)  # of an immediate
@@ -48,7 +48,13 @@ def alu_step(
 
 def requantise(core: ProgramBuilder, node: Node, work: TileWork, last: bool) -> None:
     assert isinstance(node.operator, Requantise)
-    how, channels, made = node.operator.how, node.output.channels, work.made
+    _requantise(core, node.operator.how, node.output.channels, work, last)
+
+
+def _requantise(
+    core: ProgramBuilder, how: Requantisation, channels: int, work: TileWork, last: bool
+) -> None:
+    made = work.made
     rec = core.tables.add_record(how, channels, *work.tile.blocks, core.macro.label)
     kind = "RQ" if how.negative is None else "LEAKY"
     fields = {
@@ -139,12 +145,19 @@ def add(core: ProgramBuilder, node: Node, work: TileWork, last: bool) -> None:
     word[:3] = mine, others, constant
     rec = core.tables.add_parameters([word], core.macro.label)
     alu(core, "MAC2", made, beside, {"source": 1, "rec": rec})
+    work.free = beside.behind
+    zero = node.output.zero_point
+    if -(-core.shape.rows // core.shape.multiply_lanes) < 3 + bool(zero):
+        # fewer cycles than one after the other: a requantisation by 1 * 2^-shift
+        one = Multiplier(np.array(1), np.array(shift))
+        how = Requantisation(one, zero, operator.low, operator.high, operator.rounding)
+        _requantise(core, how, node.output.channels, work, last)
+        return
     rounding = ROUNDINGS.index(operator.rounding)
     alu(core, "RSHR", made, made, {"imm": shift, "round": rounding})
-    if node.output.zero_point:
-        alu(core, "ADD", made, made, {"imm": node.output.zero_point})
+    if zero:
+        alu(core, "ADD", made, made, {"imm": zero})
     _between(core, operator.low, operator.high, made, last)
-    work.free = beside.behind
 
 
 def _made_here(core: ProgramBuilder, node: Node) -> Tensor:
