@@ -178,6 +178,7 @@ def works() -> Iterator[tuple[str, list[list[str]]]]:
     yield "score", [["score", "sheet.bin", "result/mapping.npz", *CHIP]]
     yield "simulate", [["simulate", "result", "--cycles", "20"]]
     yield "cores", [["simulate", "compiled", "--input", "samples.npz"]]
+    yield "cores/cycles", [["simulate", "compiled", "--input", "samples.npz", "--cycles"]]
 
 
 def _runs(*options: str, names: tuple[str, ...] = NAMES) -> list[list[str]]:

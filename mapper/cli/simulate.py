@@ -14,18 +14,22 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+MEASURED = 10_000  # cycles of the mesh, if nothing else is said
 EPILOG = """\
 examples:
   mapper simulate result
   mapper simulate result --load-scale 1.5 --depth 8 --no-saturation
   mapper simulate result --tick-cycles 20000 --packets core --json
   mapper simulate out --input samples.npz
+  mapper simulate out --cycles
 
 DIR is the output folder of `run` or of `compile`.
 
 For a compiled model, the programs of the cores run bit for bit on the samples
 of --input, with the host's steps around them. If the samples have labels,
 accuracy is printed. --check compares every layer with the integer reference.
+--cycles, without a number, runs the first sample cycle by cycle: when each unit
+of a core works, and what it waits for; without --input only the times.
 
 For a mapping, its traffic is simulated. The result is added to report.json as
 `simulation`, and report.html is made again.
@@ -61,9 +65,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--cycles",
         type=common.positive,
-        default=10_000,
+        nargs="?",
+        const=MEASURED,
         metavar="N",
-        help="cycles to measure (default: 10000)",
+        help="cycles to measure (default: 10000); for compiled models, without N: run the first "
+        "sample cycle by cycle",
     )
     group.add_argument(
         "--warmup",
@@ -139,6 +145,8 @@ def _run_compiled(options: argparse.Namespace) -> int:
     """Run the programs of a compiled model on samples."""
     import numpy as np
 
+    from mapper.cli.cycling import cycle_tables
+    from mapper.compiler.cycles import cycle_rows, run_cycles
     from mapper.compiler.manifest import read_folder
     from mapper.compiler.quantise.score import require_classes
     from mapper.compiler.report import add_simulation
@@ -147,13 +155,19 @@ def _run_compiled(options: argparse.Namespace) -> int:
     from mapper.results.tables import columns, facts
     from storage.samples import SampleForm, open_samples
 
-    if options.input is None:
+    if options.input is None and options.cycles is None:
         raise UsageError(f"{options.path}: is a compiled model; name samples with --input")
     folder = read_folder(options.path)
+    if options.input is None:
+        only = cycle_rows(run_cycles(folder, None))
+        with writing_into(options.path):
+            add_simulation(options.path, {"cycle_run": only})
+        common.emit(options, {"cycle_run": only}, cycle_tables(only, str(options.path)))
+        return 0
     form = SampleForm.from_json(folder.manifest["samples"])
     shape = tuple(folder.manifest["input"]["shape"][1:])
     last = bool(folder.manifest["input"]["channels_last"])
-    common.compile_kernels(options, "cores")
+    common.compile_kernels(options, "cores", *(["cores/cycles"] if options.cycles else []))
     parts, classes, digest = [], [], Digest(folder)
     with (
         open_samples(options.input, shape, form, options.limit, channels_last=last) as samples,
@@ -170,7 +184,10 @@ def _run_compiled(options: argparse.Namespace) -> int:
             if labels is not None:
                 require_classes(labels, next(iter(found.values.values()))[0].size)
             progress(sum(map(len, classes)) / frames)
+        timed = run_cycles(folder, samples.read(0, 1)) if options.cycles else None
     result: dict[str, Any] = {"frames": frames, "sha256": digest.text}
+    if timed is not None:
+        result["cycle_run"] = cycle_rows(timed)
     if labels is not None:
         result["accuracy"] = float((np.concatenate(classes) == labels).mean())
     compared = [
@@ -190,6 +207,8 @@ def _run_compiled(options: argparse.Namespace) -> int:
     if options.check:
         heads = ("layer", "elements", "differences")
         shown.append(columns("beside the integer reference", heads, compared))
+    if timed is not None:
+        shown += cycle_tables(result["cycle_run"], str(options.path))
     common.emit(options, result, shown)
     if result.get("differences"):
         common.complain(f"{result['differences']:,} elements differ from the integer reference")
@@ -216,9 +235,10 @@ def _simulate(options: argparse.Namespace) -> int:
     from storage.store.network import NetworkFile
 
     report = read_report(options.path)
-    warmup = options.cycles // 2 if options.warmup is None else options.warmup
+    cycles = options.cycles or MEASURED
+    warmup = cycles // 2 if options.warmup is None else options.warmup
     request = SimulationRequest(
-        options.cycles, warmup, options.load_scale, options.seed, not options.no_saturation
+        cycles, warmup, options.load_scale, options.seed, not options.no_saturation
     )
     packets = options.packets or "synapse"
     with NetworkFile(network_of(options.path, options.network, report)) as network:
