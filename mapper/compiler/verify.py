@@ -1,4 +1,5 @@
-"""Checks a compiled folder: hashes, checksums, and the addresses and tokens of every program."""
+"""Checks a compiled folder: hashes, checksums, and the addresses and tokens of every program, and
+those of its listing of loops, if it has one."""
 
 from __future__ import annotations
 
@@ -7,9 +8,11 @@ from typing import Any
 import numpy as np
 
 from chipsim.chip.npu_shape import NpuShape
-from mapper.compiler.manifest import CompiledFolder
+from mapper.compiler.codegen.loops.check import check_listing
+from mapper.compiler.manifest import LOOPS, MOST_JSON, CompiledFolder
 from mapper.compiler.memory.checker import check_image
 from mapper.errors import CheckFailedError
+from storage.files import read_input
 
 
 def verify_compiled(folder: CompiledFolder) -> dict[str, Any]:
@@ -33,6 +36,10 @@ def verify_compiled(folder: CompiledFolder) -> dict[str, Any]:
         ]
         places = np.concatenate([np.zeros(0, np.int64), *preset])
         instructions += check_image(image, shape, places, where)
+        listing = folder.path / LOOPS / f"core_{place[0]}_{place[1]}.txt"
+        if listing.is_file():
+            text = read_input(listing, MOST_JSON).decode("ascii", "replace")
+            check_listing(text, image, str(listing))
     return {
         "cores": len(folder.images),
         "instructions": instructions,

@@ -45,44 +45,30 @@ class Word(NamedTuple):
     immediate: int = 0
 
 
-def encode_words(words: Iterable[Word]) -> bytes:
-    """Four bytes each, little-endian; raises `MapperError` that names a value without room."""
-    made = bytearray()
-    for number, word in enumerate(words):
-        for name, value, bits in (
-            ("a", word.a, 6), ("b", word.b, 6), ("immediate", word.immediate, 16)
-        ):  # fmt: skip
-            if not 0 <= value < 1 << bits:
-                raise MapperError(
-                    f"word {number} of a listing ({word.code.name}): {name} is {value:,}; give 0 "
-                    f"to {(1 << bits) - 1:,}"
-                )
-        whole = word.code << 28 | word.a << 22 | word.b << 16 | word.immediate
-        made += whole.to_bytes(4, "little")
-    return bytes(made)
+def encode_word(word: Word) -> int:
+    """Its 32 bits; raises `MapperError` that names a value without room."""
+    for name, value, bits in (
+        ("a", word.a, 6), ("b", word.b, 6), ("immediate", word.immediate, 16)
+    ):  # fmt: skip
+        if not 0 <= value < 1 << bits:
+            raise MapperError(
+                f"{word.code.name} of a listing: {name} is {value:,}; give 0 to {(1 << bits) - 1:,}"
+            )
+    return word.code << 28 | word.a << 22 | word.b << 16 | word.immediate
 
 
-def decode_words(data: bytes, where: str) -> list[Word]:
-    """The words of a listing; where : the file, for errors."""
-    if len(data) % 4:
-        raise MapperError(f"{where}: {len(data)} bytes; words of a listing have 4 each")
-    return [_decoded(data[at : at + 4], f"{where}: offset {at}") for at in range(0, len(data), 4)]
-
-
-def _decoded(data: bytes, where: str) -> Word:
-    whole = int.from_bytes(data, "little")
+def decode_word(whole: int, where: str) -> Word:
+    """The word of 32 bits; where : file and line, for errors."""
     try:
-        code = Code(whole >> 28)
+        return Word(Code(whole >> 28), whole >> 22 & 63, whole >> 16 & 63, whole & 0xFFFF)
     except ValueError:
         raise MapperError(f"{where}: no word of a listing begins with {whole >> 28:04b}") from None
-    return Word(code, whole >> 22 & 63, whole >> 16 & 63, whole & 0xFFFF)
 
 
 def text_of(words: Iterable[Word]) -> Iterator[str]:
     """A line for each word: its number in hexadecimal, and what it says."""
     for word in words:
-        number = int.from_bytes(encode_words([word]), "little")
-        yield f"{number:08x}  {_said(word)}".rstrip()
+        yield f"{encode_word(word):08x}  {_said(word)}"
 
 
 def words_of_text(lines: Iterable[str], where: str) -> list[Word]:
@@ -96,9 +82,10 @@ def words_of_text(lines: Iterable[str], where: str) -> list[Word]:
             continue
         first, _, said = line.strip().partition("  ")
         try:
-            word = _decoded(int(first, 16).to_bytes(4, "little"), f"{where}: line {number}")
-        except (ValueError, OverflowError):
+            whole = int(first, 16)
+        except ValueError:
             raise MapperError(f"{where}: line {number}: {first!r} is no word") from None
+        word = decode_word(whole, f"{where}: line {number}")
         if said != _said(word):
             raise MapperError(
                 f"{where}: line {number}: says {said!r}, and its number {_said(word)!r}"

@@ -4,25 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import product
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
 from mapper.compiler.codegen.loops.addresses import visits_of
-from mapper.compiler.codegen.loops.listing import listing_of
+from mapper.compiler.codegen.loops.check import check_listing
+from mapper.compiler.codegen.loops.listing import listing_of, listing_text
 from mapper.compiler.codegen.loops.nests import Loop, nests_of, offsets_of
 from mapper.compiler.codegen.loops.words import (
     Code,
     Word,
-    decode_words,
-    encode_words,
+    decode_word,
+    encode_word,
     text_of,
     words_of_text,
 )
 from mapper.compiler.codegen.steps import Step
 from mapper.compiler.graph.node import Activation, Add, Pool, Upsample, Window
-from mapper.errors import MapperError
+from mapper.compiler.manifest import LOOPS
+from mapper.compiler.verify import verify_compiled
+from mapper.errors import CheckFailedError, MapperError
 from tests.compiler.networks import Builder
 from tests.compiler.programs import SHAPE, SMALL, Made, compiled
 
@@ -91,7 +95,7 @@ def network(seed: int) -> Builder:
 @pytest.mark.parametrize("shape", [SHAPE, SMALL], ids=lambda shape: shape.name)
 def test_a41_a_listing_visits_the_addresses_of_the_program(seed: int, shape: Any) -> None:
     words = require_same_visits(compiled(network(seed), shape))
-    assert decode_words(encode_words(words), "here") == words
+    assert [decode_word(encode_word(word), "here") for word in words] == words
     assert words_of_text(text_of(words), "here") == words
 
 
@@ -154,11 +158,36 @@ def test_listings_that_say_nothing(words: list[Word], said: str) -> None:
 
 
 def test_words_without_room_and_damaged_text() -> None:
-    with pytest.raises(MapperError, match="immediate is 65,536"):
-        encode_words([Word(Code.LOOP, immediate=1 << 16)])
-    with pytest.raises(MapperError, match="here: offset 4: no word of a listing begins with 1000"):
-        decode_words(bytes([0, 0, 0, 0xF0, 0, 0, 0, 0x80]), "here")
+    with pytest.raises(MapperError, match="LOOP of a listing: immediate is 65,536"):
+        encode_word(Word(Code.LOOP, immediate=1 << 16))
+    with pytest.raises(MapperError, match="here: no word of a listing begins with 1000"):
+        decode_word(0x80000000, "here")
     with pytest.raises(MapperError, match="line 2: says 'LOOP inner 3', and its number"):
         words_of_text(["# layer", "70800001  LOOP inner 3"], "here")
     with pytest.raises(MapperError, match="line 1: 'x' is no word"):
         words_of_text(["x  END"], "here")
+
+
+@pytest.mark.jit
+def test_verify_compares_a_listing_with_its_program(tmp_path: Path) -> None:
+    made = compiled(network(3), SHAPE)
+    steps, tables = made.compiled.steps, made.compiled.tables
+    layers = [macro.label for macro in made.compiled.macros]
+    text = listing_text(steps, tables, layers)
+    ((place, image),) = made.folder.images.items()
+    assert check_listing(text, image, "here") == len(listing_of(steps, tables))
+    (tmp_path / LOOPS).mkdir()
+    path = tmp_path / LOOPS / f"core_{place[0]}_{place[1]}.txt"
+    folder = made.folder._replace(path=tmp_path)
+    path.write_text(text)
+    verify_compiled(folder)
+    lines = text.splitlines()
+    at = next(k for k, line in enumerate(lines) if "BASE output low" in line)
+    wrong = int(lines[at].split()[0], 16) + 1
+    (lines[at],) = text_of([decode_word(wrong, "here")])
+    path.write_text("\n".join(lines))
+    with pytest.raises(CheckFailedError, match=r"visits address .* \(output\)"):
+        verify_compiled(folder)
+    path.write_text("\n".join(text.splitlines()[-1:]))
+    with pytest.raises(CheckFailedError, match="visits 0 addresses"):
+        verify_compiled(folder)
