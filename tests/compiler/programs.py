@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
 from chipsim.chip.model import Chip
-from chipsim.chip.npu_shape import NpuShape
+from chipsim.chip.npu_shape import NPU_SHAPES, NpuShape
 from mapper.compiler.manifest import CompiledFolder, Target, image_of, manifest_of
 from mapper.compiler.pipeline import Compiled, Model, compile_model
 from mapper.compiler.settings import CompileSettings
@@ -20,6 +21,8 @@ SMALL = NpuShape("small", input_vectors=96, entries=96, map_vectors=4096)
 """Whose buffers hold a few pixels, so that layers fall into many tiles and loads."""
 FOUR = NpuShape("four", 4, 4, multiply_lanes=4, map_vectors=1 << 14, weight_words=4096)
 WIDE = NpuShape("wide", 32, 32, multiply_lanes=32)
+DUAL = NpuShape("dual", multiplier="dual", weight_words=4096)
+REF = replace(NPU_SHAPES["ref32"], name="ref", map_vectors=1 << 14, weight_words=2048)
 SHAPE = NpuShape("large", weight_words=4096, micro_ops=1024)
 
 

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-import numpy as np
+from collections.abc import Iterator
 
-from hw.npu.isa import Instruction, MicroOp
+import numpy as np
+from numpy.typing import NDArray
+
+from hw.npu.isa import Instruction, MicroOp, form_of
 from mapper.compiler.codegen.areas import Area, Entries
 from mapper.compiler.codegen.builder import ProgramBuilder, TileWork
 from mapper.compiler.codegen.loads import load_entries
 from mapper.compiler.codegen.steps import Touch
 from mapper.compiler.codegen.tables import LANES
-from mapper.compiler.graph.node import Add, Clamp, Node, Pool, Requantise
+from mapper.compiler.graph.node import Add, Clamp, Node, Requantise
 from mapper.compiler.graph.tensor import Tensor
 from mapper.compiler.integer.formulas import ROUNDINGS, Multiplier, Requantisation
-from mapper.errors import MapperError
+from mapper.compiler.schedule.inputs import Span
 
 LEAST = -(1 << 15)  # of an immediate
+_RQ = {field.name: field.most for field in form_of("RQ", "RQ").fields}
 
 
 def alu(
@@ -47,26 +51,63 @@ def alu_step(
 
 
 def requantise(core: ProgramBuilder, node: Node, work: TileWork, last: bool) -> None:
+    """By one factor of each channel, or by one of each pixel: then rectangle by rectangle."""
     assert isinstance(node.operator, Requantise)
-    _requantise(core, node.operator.how, node.output.channels, work, last)
+    spans = work.spans[core.macro.nodes.index(node) + 1]
+    _requantise(core, node.operator.how, node.output.channels, (work, spans), last)
 
 
 def _requantise(
-    core: ProgramBuilder, how: Requantisation, channels: int, work: TileWork, last: bool
-) -> None:
-    made = work.made
-    rec = core.tables.add_record(how, channels, *work.tile.blocks, core.macro.label)
+    core: ProgramBuilder, how: Requantisation, channels: int,
+    where: tuple[TileWork, tuple[Span, Span]], last: bool,
+) -> None:  # fmt: skip
+    work, spans = where
+    made, label = work.made, core.macro.label
+    runs = [(0, made.pixels, 1, how)]
+    if how.factor.m0.ndim == 3:
+        runs = list(_runs(how, *spans))
     kind = "RQ" if how.negative is None else "LEAKY"
-    fields = {
-        "dst": made.first,
-        "n_out": made.blocks,
-        "n_in": made.pixels,
-        "dst_out": made.pixels,
-        "dst_in": 1,
-        "rec": rec,
-        "out": int(last),
-    }
-    alu_step(core, Instruction("RQ", kind, fields=fields), [made], made)
+    for first, count, apart, one in runs:
+        fields = {
+            "dst": made.first + first,
+            "n_out": made.blocks,
+            "n_in": count,
+            "dst_out": made.pixels,
+            "dst_in": apart,
+            "rec": core.tables.add_record(one, channels, *work.tile.blocks, label),
+            "out": int(last),
+        }
+        alu_step(core, Instruction("RQ", kind, fields=fields), [made], made)
+
+
+def _runs(
+    how: Requantisation, rows: Span, columns: Span
+) -> Iterator[tuple[int, int, int, Requantisation]]:
+    """Pixels of a tile that have the same factor, of shape (rows, columns, 1): the first one, how
+    many, how far apart, and their factor."""
+    m0, n = (one[rows.first : rows.behind, columns.first : columns.behind] for one in how.factor)
+    key = m0[:, :, 0] * 64 + n[:, :, 0]
+    for y, height in _equal(key):
+        for x, width in _equal(key[y : y + height].T):
+            one = how._replace(factor=Multiplier(m0[y, x], n[y, x]))
+            first = y * columns.size + x
+            if width == columns.size:
+                yield first, height * width, 1, one
+            elif width < height and columns.size <= _RQ["dst_in"]:
+                for at in range(width):
+                    yield first + at, height, columns.size, one
+            else:
+                for at in range(height):
+                    yield first + at * columns.size, width, 1, one
+
+
+def _equal(lines: NDArray[np.int64]) -> Iterator[tuple[int, int]]:
+    """First lines, and numbers, of equal lines that follow each other."""
+    first = 0
+    for at in range(1, len(lines) + 1):
+        if at == len(lines) or (lines[at] != lines[first]).any():
+            yield first, at - first
+            first = at
 
 
 def clamp(core: ProgramBuilder, node: Node, work: TileWork, last: bool) -> None:
@@ -79,54 +120,12 @@ def _between(core: ProgramBuilder, low: int, high: int, made: Entries, last: boo
     alu(core, "MIN", made, made, {"imm": high, "out": int(last)})
 
 
-def pool(core: ProgramBuilder, node: Node, work: TileWork, last: bool) -> None:
-    """The first pixel of each window moved together, then the others against it; of means the
-    sum, less the zero points of the pixels."""
-    assert isinstance(node.operator, Pool)
-    window, source = node.operator.window, work.made
-    mean = node.operator.kind == "average"
-    if any(window.pad):
-        raise MapperError(f"{node.label}: padded pooling is not built yet")
-    rows, columns = work.spans[core.macro.nodes.index(node) + 1]
-    made = Entries(work.free, source.blocks, rows.size, columns.size)
-    places = [
-        (wy * window.dilation[0], wx * window.dilation[1])
-        for wy in range(window.size[0])
-        for wx in range(window.size[1])
-    ]
-    ops = [
-        MicroOp(
-            acc=made.first + block * made.pixels,
-            inp=source.first + block * source.pixels + y * source.columns + x,
-        )
-        for y, x in places
-        for block in range(made.blocks)
-    ]
-    fields = {
-        "n_out": made.rows,
-        "n_in": made.columns,
-        "dst_out": made.columns,
-        "dst_in": 1,
-        "src_out": window.stride[0] * source.columns,
-        "src_in": window.stride[1],
-        "source": 1,
-    }
-    kinds = [("MOV", ops[: made.blocks]), ("ADD" if mean else "MAX", ops[made.blocks :])]
-    kinds = [one for one in kinds if one[1]]
-    for kind, some in kinds:
-        more = {
-            "uop": core.tables.add_micro_ops(some, core.macro.label),
-            "uops": len(some),
-            "out": int(last and some is kinds[-1][1]),
-        }
-        alu_step(core, Instruction("ALU", kind, fields=fields | more), [source, made], made)
-    if mean:
-        rest = -len(places) * node.inputs[0].zero_point
-        while rest:
-            step = max(LEAST, min(-LEAST - 1, rest))
-            alu(core, "ADD", made, made, {"imm": step})
-            rest -= step
-    work.made, work.free = made, made.behind
+def add_constant(core: ProgramBuilder, made: Entries, number: int) -> None:
+    """Added to all entries, in as many steps as immediates take."""
+    while number:
+        step = max(LEAST, min(-LEAST - 1, number))
+        alu(core, "ADD", made, made, {"imm": step})
+        number -= step
 
 
 def add(core: ProgramBuilder, node: Node, work: TileWork, last: bool) -> None:
@@ -138,7 +137,7 @@ def add(core: ProgramBuilder, node: Node, work: TileWork, last: bool) -> None:
     other = next((tensor for tensor in node.inputs if tensor is not here), here)
     rows, columns = work.spans[core.macro.nodes.index(node) + 1]
     area = Area(core.regions[other], rows, columns, work.tile.blocks)
-    beside = load_entries(core, other, area, work.free)
+    beside = load_entries(core, area, work.free)
     a, b, shift, constant = operator.factors
     mine, others = (a, b) if node.inputs[0] is here else (b, a)
     word = np.zeros(LANES, np.int64)
@@ -151,7 +150,7 @@ def add(core: ProgramBuilder, node: Node, work: TileWork, last: bool) -> None:
         # fewer cycles than one after the other: a requantisation by 1 * 2^-shift
         one = Multiplier(np.array(1), np.array(shift))
         how = Requantisation(one, zero, operator.low, operator.high, operator.rounding)
-        _requantise(core, how, node.output.channels, work, last)
+        _requantise(core, how, node.output.channels, (work, (rows, columns)), last)
         return
     rounding = ROUNDINGS.index(operator.rounding)
     alu(core, "RSHR", made, made, {"imm": shift, "round": rounding})

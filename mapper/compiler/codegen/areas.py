@@ -8,8 +8,13 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from hw.npu.isa import form_of
 from mapper.compiler.memory.planner import Region
-from mapper.compiler.schedule.tiles import Span
+from mapper.compiler.schedule.inputs import Span
+from mapper.errors import DoesNotFitError
+
+_LOAD = {field.name: field.most for field in form_of("LOAD", "INP").fields}
+MOST_PIXEL, MOST_ROW = _LOAD["x_stride"], _LOAD["y_stride"]
 
 
 class Entries(NamedTuple):
@@ -45,9 +50,15 @@ class Area:
 
     def fields(self) -> dict[str, int]:
         tensor = self.region.tensor
-        top, left = max(0, -self.rows.first), max(0, -self.columns.first)
-        bottom = max(0, self.rows.behind - tensor.height)
-        right = max(0, self.columns.behind - tensor.width)
+        top, bottom = _outside(self.rows, tensor.height)
+        left, right = _outside(self.columns, tensor.width)
+        pixel = self.blocks.size if self.columns.size == 1 else self.region.pixel
+        row = 0 if self.rows.size == 1 else self.region.row
+        if pixel > MOST_PIXEL or row > MOST_ROW:
+            raise DoesNotFitError(
+                f"{tensor.name!r}: {pixel:,} vectors from a pixel to the next and {row:,} from a "
+                f"row to the next; loads and stores step {MOST_PIXEL:,} and {MOST_ROW:,} at most"
+            )
         return {
             "src": self.region.vector(
                 self.rows.first + top, self.columns.first + left, self.blocks.first
@@ -55,8 +66,8 @@ class Area:
             "c_size": self.blocks.size,
             "x_size": self.columns.size,
             "y_size": self.rows.size,
-            "x_stride": self.region.pixel,
-            "y_stride": self.region.row,
+            "x_stride": pixel,
+            "y_stride": row,
             "pad_t": top,
             "pad_b": bottom,
             "pad_l": left,
@@ -70,3 +81,9 @@ class Area:
         columns = np.arange(max(0, self.columns.first), min(tensor.width, self.columns.behind))
         blocks = np.arange(self.blocks.first, self.blocks.behind)
         return self.region.vector(rows[:, None, None], columns[:, None], blocks).ravel()
+
+
+def _outside(span: Span, length: int) -> tuple[int, int]:
+    """Places of a span before the first and behind the last one of a map."""
+    before = min(max(0, -span.first), span.size)
+    return before, min(max(0, span.behind - length), span.size - before)

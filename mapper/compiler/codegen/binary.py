@@ -18,7 +18,7 @@ from mapper.compiler.codegen.tables import LANES, Tables, lanes_of
 from mapper.compiler.graph.node import Conv, Node, Sign, Threshold, Window
 from mapper.compiler.integer.binary import MOST, packed, unused_bits
 from mapper.compiler.memory.planner import blocks_of, blocks_of_vector
-from mapper.compiler.schedule.tiles import Span
+from mapper.compiler.schedule.inputs import Span
 
 Int64 = NDArray[np.int64]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 from chipsim.chip.npu_shape import NpuShape
 from hw.npu.isa import Instruction
@@ -12,7 +13,8 @@ from mapper.compiler.codegen.tables import Tables
 from mapper.compiler.graph.macro import Macro
 from mapper.compiler.graph.tensor import Tensor
 from mapper.compiler.memory.planner import Region
-from mapper.compiler.schedule.tiles import Cut, Span, Tile
+from mapper.compiler.schedule.inputs import Span
+from mapper.compiler.schedule.tiles import Cut, Tile
 
 
 @dataclass(slots=True)
@@ -32,6 +34,19 @@ class TileWork:
     free: int
 
 
+@dataclass(frozen=True, slots=True)
+class Choices:
+    """How programs do their work; none of it changes a result.
+
+    bias : what sums begin with, or added to them by the ALU
+    """
+
+    bias: Literal["init", "alu"] = "init"
+
+
+DEFAULT = Choices()
+
+
 class ProgramBuilder:
     """Collects the steps of a core, and fills its small memories.
 
@@ -39,8 +54,11 @@ class ProgramBuilder:
     macro, number, tile : the macro node and the tile of the program that steps are made for
     """
 
-    def __init__(self, shape: NpuShape, regions: dict[Tensor, Region]) -> None:
+    def __init__(
+        self, shape: NpuShape, regions: dict[Tensor, Region], options: Choices = DEFAULT
+    ) -> None:
         self.shape = shape
+        self.options = options
         self.regions = regions
         self.tables = Tables(shape)
         self.steps: list[Step] = []

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from chipsim.chip.npu_shape import NpuShape
-from mapper.compiler.codegen.alu import add, alu, clamp, pool, requantise
+from mapper.compiler.codegen.alu import add, alu, clamp, requantise
 from mapper.compiler.codegen.areas import Area, Entries
 from mapper.compiler.codegen.binary import pack_signs
 from mapper.compiler.codegen.builder import ProgramBuilder, TileWork
 from mapper.compiler.codegen.loads import load_entries
 from mapper.compiler.codegen.matrix import Product, convolution
+from mapper.compiler.codegen.pooling import pool, pool_map
 from mapper.compiler.codegen.stores import store
 from mapper.compiler.graph.macro import Macro
 from mapper.compiler.graph.node import (
@@ -28,8 +28,6 @@ from mapper.compiler.graph.node import (
     Threshold,
     Upsample,
 )
-from mapper.compiler.graph.tensor import Tensor
-from mapper.compiler.memory.planner import Region
 from mapper.compiler.schedule.tiles import largest_cut, spans_of, tiles_of
 from mapper.errors import MapperError
 
@@ -38,7 +36,7 @@ Begin = Callable[[ProgramBuilder, Node], Product]
 Work = Callable[[ProgramBuilder, Node, TileWork, bool], None]
 """What the ALU does with a tile; True if its results go to the result buffer."""
 
-BEGINS: Mapping[type[Operator], Begin] = {Conv: convolution}
+BEGINS: Mapping[type[Operator], Begin] = {Conv: convolution, Pool: pool_map}
 WORKS: Mapping[type[Operator], Work] = {
     Requantise: requantise,
     Clamp: clamp,
@@ -52,9 +50,6 @@ WORKS: Mapping[type[Operator], Work] = {
 class Emitter(ProgramBuilder):
     """Makes the steps of macro nodes, one after the other."""
 
-    def __init__(self, shape: NpuShape, regions: dict[Tensor, Region]) -> None:
-        super().__init__(shape, regions)
-
     def emit(self, macro: Macro) -> None:
         """Raises `MapperError` that names a node that no core computes, `DoesNotFitError`."""
         self.macro, self.number = macro, self.number + 1
@@ -66,25 +61,30 @@ class Emitter(ProgramBuilder):
             self.tile += 1
             spans = spans_of(macro, tile)
             work = TileWork(tile, cut, spans, Entries(self.next_entries(), 0, 0, 0), 0)
+            todo = [node for node in macro.nodes if not isinstance(node.operator, Upsample)]
+            done = False
             if product is not None:
-                product(self, work)
+                done = product(self, work, len(todo) == 1)
+                todo = todo[1:]
             else:
                 area = Area(self.regions[macro.inputs[0]], *spans[0], tile.blocks)
-                work.made = load_entries(self, macro.inputs[0], area, work.made.first)
-            work.free = work.made.behind
-            self._behind(work, macro.nodes[1:] if product is not None else macro.nodes)
+                work.made = load_entries(self, area, work.made.first)
+            work.free = max(work.free, work.made.behind)
+            self._behind(work, todo, done)
 
-    def _behind(self, work: TileWork, todo: list[Node]) -> None:
-        """What the ALU does with a tile, and the store."""
-        up = bool(todo) and isinstance(todo[-1].operator, Upsample)
-        todo = [node for node in todo if not isinstance(node.operator, Upsample)]
+    def _behind(self, work: TileWork, todo: list[Node], done: bool) -> None:
+        """What the ALU does with a tile, and the store.
+
+        done : the tile is in the result buffer already
+        """
         for node in todo:
             do = WORKS.get(type(node.operator))
             if do is None:
                 raise MapperError(f"{node.label}: no core computes {node.kind} by itself")
             do(self, node, work, node is todo[-1])
-        if not todo and self.macro.output.type != "int32":
+        if not todo and not done and self.macro.output.type != "int32":
             alu(self, "MOV", work.made, work.made, {"source": 1, "out": 1})
+        up = isinstance(self.macro.nodes[-1].operator, Upsample)
         store(self, self.macro.output, work.tile, work.made, up)
         if self.macro.sign is not None:
             pack_signs(self, self.macro.sign, work)

@@ -6,7 +6,6 @@ from hw.npu.isa import Instruction
 from mapper.compiler.codegen.areas import Area, Entries
 from mapper.compiler.codegen.builder import ProgramBuilder
 from mapper.compiler.codegen.steps import Touch
-from mapper.compiler.graph.tensor import Tensor
 
 
 def load_inputs(core: ProgramBuilder, area: Area) -> Entries:
@@ -21,10 +20,13 @@ def load_inputs(core: ProgramBuilder, area: Area) -> Entries:
     return inputs
 
 
-def load_entries(core: ProgramBuilder, tensor: Tensor, area: Area, first: int) -> Entries:
-    """A part of a map into accumulators, from one on; padding holds the least value."""
+def load_entries(core: ProgramBuilder, area: Area, first: int, padding: int = 0) -> Entries:
+    """A part of a map into accumulators, from one on.
+
+    padding : what pixels outside of the map hold
+    """
     made = Entries(first, area.blocks.size, area.rows.size, area.columns.size)
-    fields = area.fields() | {"dst": first, "value": tensor.low}
+    fields = area.fields() | {"dst": first, "value": padding}
     core.step(
         "LOAD", Instruction("LOAD", "ACC8", fields=fields),
         [Touch("FM", area.cells())], [Touch("ACC", made.cells)],

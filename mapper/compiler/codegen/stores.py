@@ -8,7 +8,8 @@ from mapper.compiler.codegen.builder import ProgramBuilder
 from mapper.compiler.codegen.steps import Touch
 from mapper.compiler.graph.tensor import Tensor
 from mapper.compiler.memory.planner import VECTORS_OF_ENTRY, blocks_of, blocks_of_vector
-from mapper.compiler.schedule.tiles import Span, Tile
+from mapper.compiler.schedule.inputs import Span
+from mapper.compiler.schedule.tiles import Tile
 
 
 def store(core: ProgramBuilder, tensor: Tensor, tile: Tile, made: Entries, up: bool) -> None:
@@ -25,16 +26,16 @@ def store(core: ProgramBuilder, tensor: Tensor, tile: Tile, made: Entries, up: b
     scale = 2 if up else 1
     rows = Span(tile.rows.first * scale, tile.rows.behind * scale)
     columns = Span(tile.columns.first * scale, tile.columns.behind * scale)
-    region = core.regions[tensor]
-    area = Area(region, rows, columns, blocks)
+    area = Area(core.regions[tensor], rows, columns, blocks)
+    place = area.fields()
     fields = {
         "src": made.first,
-        "dst": area.fields()["src"],
+        "dst": place["src"],
         "c_size": made.blocks,
         "x_size": made.columns,
         "y_size": made.rows,
-        "x_stride": region.pixel,
-        "y_stride": region.row,
+        "x_stride": place["x_stride"],
+        "y_stride": place["y_stride"],
         "up": int(up),
         "bits": int(tensor.type == "bits"),
     }

@@ -53,20 +53,10 @@ class Tables:
             self._require(len(self.parameters), self.shape.parameter_words, "parameter", label)
         return self._known[key]
 
-    def add_weights(self, weights: NDArray[np.int64], label: str) -> int:
-        """The place of the first word of a layer's weights, shape (outputs, rows, columns, inputs).
-
-        Word ((ob * kh + ky) * kw + kx) * cb + c holds the weights of output block ob and input
-        block c; outputs and inputs that there are not are 0.
-        """
-        rows, columns = self.shape.rows, self.shape.columns
-        outputs, kh, kw, inputs = weights.shape
-        ob, cb = blocks_of(outputs, rows), blocks_of(inputs, columns)
-        whole = np.zeros((ob * rows, kh, kw, cb * columns), np.int64)
-        whole[:outputs, :, :, :inputs] = weights
-        words = whole.reshape(ob, rows, kh, kw, cb, columns).transpose(0, 2, 3, 4, 1, 5)
+    def add_words(self, words: NDArray[np.int64], label: str) -> int:
+        """The place of the first one of some weight words, shape (words, rows, columns)."""
         first = len(self.weights)
-        self.weights += list(words.reshape(-1, rows, columns))
+        self.weights += list(words)
         self._require(len(self.weights), self.shape.weight_words, "weight", label)
         return first
 

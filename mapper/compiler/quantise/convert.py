@@ -373,13 +373,14 @@ class Converter:
         operator, data = node.operator, self.stored[node.inputs[0]]
         assert isinstance(operator, Pool)
         count = pixels(data.height, data.width, operator.window)
-        over = operator.window.size[0] * operator.window.size[1] if operator.count_pad else count
-        if np.unique(over).size > 1:
-            raise MapperError(
-                f"{node.label}: its means at the borders are over fewer pixels than inside; keep "
-                f"{node.sources[0]!r} on the host"
-            )
-        factor = multiplier(data.scale / (result.scale * float(np.max(over))), node.label)
+        whole = operator.window.size[0] * operator.window.size[1]
+        over = np.full_like(count, whole) if operator.count_pad else count
+        if np.unique(over).size > 1:  # at borders fewer pixels: a factor of each pixel
+            over = over[:, :, None]
+        else:
+            over = over.max()
+        ratio = data.scale / (result.scale * np.asarray(over, np.float64))
+        factor = multiplier(ratio, node.label)
         sums = Tensor(f"{result.name}.sums", result.shape, "int32")
         self.made.nodes.append(Node(operator, [data], [sums], sources))
         how = Requantisation(factor, result.zero_point, low, high, self.precision.rounding)

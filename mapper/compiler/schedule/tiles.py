@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -10,6 +11,7 @@ from hw.npu.isa import form_of
 from mapper.compiler.graph.macro import Macro
 from mapper.compiler.graph.node import Conv, Node, Pool, Window
 from mapper.compiler.memory.planner import blocks_of, blocks_of_vector, pixel_vectors
+from mapper.compiler.schedule.inputs import Span, needed, taken_blocks
 from mapper.errors import DoesNotFitError
 
 OVERLAPPED = 4
@@ -18,17 +20,6 @@ with four)."""
 
 _LOAD = {field.name: field.most for field in form_of("LOAD", "INP").fields}
 _ALU = {field.name: field.most for field in form_of("ALU", "MAX").fields}
-
-
-class Span(NamedTuple):
-    """Places from first to behind, which is not included; they may lie in padding."""
-
-    first: int
-    behind: int
-
-    @property
-    def size(self) -> int:
-        return self.behind - self.first
 
 
 class Tile(NamedTuple):
@@ -40,27 +31,19 @@ class Tile(NamedTuple):
 
 
 class Cut(NamedTuple):
-    """Sizes of a tile, and how many input blocks are loaded at once."""
+    """Sizes of a tile, and how many input blocks, and which part of the kernel of the first node,
+    are worked on at once."""
 
     rows: int
     columns: int
     blocks: int
     inputs: int
+    kernel: tuple[int, int]
 
 
 def window_of(node: Node) -> Window | None:
     """How a node's kernel walks over its input; None if it works pixel by pixel."""
     return node.operator.window if isinstance(node.operator, Conv | Pool) else None
-
-
-def needed(span: Span, window: Window | None, axis: int) -> Span:
-    """The places of an input, padding included, that a span of the result is made from."""
-    if window is None:
-        return span
-    before = (window.pad.top, window.pad.left)[axis]
-    first = span.first * window.stride[axis] - before
-    last = (span.behind - 1) * window.stride[axis] - before + window.reach[axis]
-    return Span(first, last)
 
 
 def spans_of(macro: Macro, tile: Tile) -> list[tuple[Span, Span]]:
@@ -76,14 +59,18 @@ def spans_of(macro: Macro, tile: Tile) -> list[tuple[Span, Span]]:
     return found
 
 
-def entries_of(macro: Macro, tile: Tile, share: int = 1) -> int:
+def entries_of(macro: Macro, tile: Tile, kernel: tuple[int, int], share: int = 1) -> int:
     """Accumulators that a tile takes: sums, pooled sums beside them, the other addend, and vectors
-    of bits, which hold `share` blocks each."""
+    of bits, which hold `share` blocks each.
+
+    kernel : rows and columns of it that pooling without a convolution loads the pixels of
+    """
     spans = spans_of(macro, tile)
+    loaded = loaded_at_once(macro, spans, kernel)
     total = 0
     for at, node in enumerate(macro.nodes):
         rows, columns = spans[at + 1]
-        before = spans[at][0].size * spans[at][1].size
+        before = spans[at][0].size * spans[at][1].size if at else loaded[0] * loaded[1]
         if at == 0:
             total += rows.size * columns.size
             total += 0 if isinstance(node.operator, Conv) else before
@@ -91,6 +78,18 @@ def entries_of(macro: Macro, tile: Tile, share: int = 1) -> int:
             total += rows.size * columns.size
     vectors = blocks_of(tile.blocks.size, share) if macro.packs else 0
     return total * tile.blocks.size + vectors * tile.rows.size * tile.columns.size
+
+
+def loaded_at_once(
+    macro: Macro, spans: list[tuple[Span, Span]], kernel: tuple[int, int]
+) -> tuple[int, int]:
+    """Rows and columns of the first input that a part of the kernel takes at once, at most."""
+    window = window_of(macro.nodes[0])
+    rows, columns = (
+        needed(span, window, axis, Span(0, size))
+        for axis, (span, size) in enumerate(zip(spans[1], kernel, strict=True))
+    )
+    return rows.size, columns.size
 
 
 def largest_cut(macro: Macro, shape: NpuShape) -> Cut:
@@ -107,45 +106,66 @@ def largest_cut(macro: Macro, shape: NpuShape) -> Cut:
     share = blocks_of_vector(shape.rows, shape.columns) if macro.packs else 1
     half_inputs, half_entries = shape.input_vectors // 2, shape.entries // 2
 
-    def fits(rows: int, columns: int, outputs: int, inputs: int) -> bool:
+    def fits(rows: int, columns: int, outputs: int, inputs: int, kernel: tuple[int, int]) -> bool:
         tile = Tile(Span(0, rows), Span(0, columns), Span(0, outputs))
-        taken = spans_of(macro, tile)[0]
-        vectors = taken[0].size * taken[1].size * inputs if macro.conv else 0
-        return (
-            vectors <= half_inputs
-            and entries_of(macro, tile, share) <= half_entries
-            and _can_be_said(macro, tile, taken, inputs)
+        spans = spans_of(macro, tile)
+        if macro.conv:
+            inputs = min(inputs, taken_blocks(macro.conv, tile.blocks, shape.columns).size)
+            if inputs * math.prod(loaded_at_once(macro, spans, kernel)) > half_inputs:
+                return False
+        return entries_of(macro, tile, kernel, share) <= half_entries and _can_be_said(
+            macro, tile, spans, inputs, kernel
         )
 
-    for columns in dict.fromkeys((width, *(-(-width // part) for part in range(2, width + 1)))):
-        for inputs in dict.fromkeys((taken, *(-(-taken // part) for part in range(2, taken + 1)))):
-            for outputs in range(blocks, 0, -1):
-                if outputs < blocks and outputs % share:
-                    continue  # a vector of bits is packed by one tile
-                rows = next(
-                    (r for r in range(height, 0, -1) if fits(r, columns, outputs, inputs)), 0
-                )
-                if rows and (rows >= min(4, height) or outputs <= share):
-                    rows = min(rows, -(-height // OVERLAPPED))
-                    return Cut(_even(height, rows), columns, outputs, inputs)
+    def cut(kernel: tuple[int, int]) -> Cut | None:
+        for columns in _parts(width):
+            for inputs in _parts(taken):
+                for outputs in range(blocks, 0, -1):
+                    if outputs < blocks and outputs % share:
+                        continue  # a vector of bits is packed by one tile
+                    size = columns, outputs, inputs, kernel
+                    rows = next((r for r in range(height, 0, -1) if fits(r, *size)), 0)
+                    if rows and (rows >= min(4, height) or outputs <= share):
+                        rows = min(rows, -(-height // OVERLAPPED))
+                        return Cut(_even(height, rows), columns, outputs, inputs, kernel)
+        return None
+
+    for kernel in _kernels(macro.nodes[0]):
+        if (found := cut(kernel)) is not None:
+            return found
     raise DoesNotFitError(
         f"{macro.label}: not one pixel of it fits half of the buffers ({half_inputs} input "
         f"vectors, {half_entries} accumulators); take a core with more"
     )
 
 
-def _can_be_said(macro: Macro, tile: Tile, taken: tuple[Span, Span], inputs: int) -> bool:
+def _parts(length: int) -> list[int]:
+    """Sizes that cut a length into 1, 2, ... parts."""
+    return list(dict.fromkeys(-(-length // part) for part in range(1, length + 1)))
+
+
+def _kernels(node: Node) -> list[tuple[int, int]]:
+    """Rows and columns of a kernel to work on at once, the largest first: whole rows, or a part of
+    one row."""
+    window = window_of(node)
+    kh, kw = (1, 1) if window is None else window.size
+    return [(rows, kw) for rows in _parts(kh)] + [(1, columns) for columns in _parts(kw)[1:]]
+
+
+def _can_be_said(
+    macro: Macro, tile: Tile, spans: list[tuple[Span, Span]], inputs: int, kernel: tuple[int, int]
+) -> bool:
     """Whether the fields of the instructions hold the numbers of a tile."""
-    window = window_of(macro.nodes[0])
-    kernel = 1 if window is None else window.size[0] * window.size[1]
+    window, taken = window_of(macro.nodes[0]), loaded_at_once(macro, spans, kernel)
     pads = () if window is None else window.pad
+    one = spans[1][0].size * spans[1][1].size == 1  # pixel: its products are loops
     return (
         max(inputs, tile.blocks.size) <= _LOAD["c_size"]
-        and taken[0].size <= _LOAD["y_size"]
-        and taken[1].size <= _LOAD["x_size"]
+        and taken[0] <= _LOAD["y_size"]
+        and taken[1] <= _LOAD["x_size"]
         and max(pads, default=0) <= _LOAD["pad_t"]
-        and tile.blocks.size * inputs * kernel <= _ALU["uops"]
-        and tile.blocks.size * max(taken[0].size, tile.rows.size) <= _ALU["n_out"]
+        and (one or tile.blocks.size * inputs * kernel[0] * kernel[1] <= _ALU["uops"])
+        and tile.blocks.size * max(taken[0], tile.rows.size) <= _ALU["n_out"]
     )
 
 

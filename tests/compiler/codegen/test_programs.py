@@ -96,10 +96,6 @@ def test_what_is_not_built_is_said() -> None:
     build.end(build.node(Concat(), [first, build.conv(build.input, 4)], (6, 6, 8)))
     with pytest.raises(MapperError, match="concat 'n2': no core computes concat by itself"):
         compiled(build)
-    build = Builder(6, 6, 4)
-    build.end(build.conv(build.input, 4, groups=2))
-    with pytest.raises(MapperError, match="grouped convolutions are not built yet"):
-        compiled(build)
 
 
 def test_memory_that_is_short_is_named() -> None:
@@ -109,7 +105,7 @@ def test_memory_that_is_short_is_named() -> None:
         (NpuShape("b", micro_ops=8), "micro-op memory: "),
         (NpuShape("c", parameter_words=4), "parameter memory: "),
         (NpuShape("d", map_vectors=64), "feature memory: .* vectors needed, a core has 64"),
-        (NpuShape("e", entries=4, input_vectors=4), "not one pixel of it fits half"),
+        (NpuShape("e", entries=2, input_vectors=4), "not one pixel of it fits half"),
     ):
         with pytest.raises(DoesNotFitError, match=text):
             compiled(residual(channels=40), shape)

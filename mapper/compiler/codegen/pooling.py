@@ -1,0 +1,139 @@
+"""Pooling in the ALU: behind a convolution, or of a map in memory."""
+
+from __future__ import annotations
+
+from hw.npu.isa import Instruction, MicroOp
+from mapper.compiler.codegen.alu import add_constant, alu_step
+from mapper.compiler.codegen.areas import Area, Entries
+from mapper.compiler.codegen.builder import ProgramBuilder, TileWork
+from mapper.compiler.codegen.loads import load_entries
+from mapper.compiler.codegen.matrix import Product
+from mapper.compiler.graph.node import Node, Pool, Window
+from mapper.compiler.schedule.inputs import Part, needed, parts_of
+
+
+def pool(core: ProgramBuilder, node: Node, work: TileWork, last: bool) -> None:
+    """Pool what is in accumulators; all pixels of its windows are there."""
+    operator = node.operator
+    assert isinstance(operator, Pool)
+    rows, columns = work.spans[core.macro.nodes.index(node) + 1]
+    made = Entries(work.free, work.made.blocks, rows.size, columns.size)
+    (part,) = parts_of(operator.window, operator.window.size)
+    _gather(core, operator, part, work.made, made, last)
+    work.made, work.free = made, made.behind
+    _subtract_zero_points(core, node, made)
+
+
+def pool_map(core: ProgramBuilder, node: Node) -> Product:
+    """Pool a map in memory; windows that are larger than the accumulators in several loads."""
+    operator, data = node.operator, node.inputs[0]
+    assert isinstance(operator, Pool)
+    window = operator.window
+    padding = data.low if operator.kind == "max" else data.zero_point
+
+    def product(core: ProgramBuilder, work: TileWork, last: bool) -> bool:
+        rows, columns = work.spans[1]
+        made = Entries(work.made.first, work.tile.blocks.size, rows.size, columns.size)
+        parts = list(parts_of(window, work.cut.kernel))
+        for part in parts:
+            area = Area(
+                core.regions[data],
+                needed(rows, window, 0, part.rows), needed(columns, window, 1, part.columns),
+                work.tile.blocks,
+            )  # fmt: skip
+            source = load_entries(core, area, made.behind, padding)
+            _gather(core, operator, part, source, made, last and part is parts[-1])
+            work.free = source.behind
+        work.made = made
+        _subtract_zero_points(core, node, made)
+        return last
+
+    return product
+
+
+def _gather(
+    core: ProgramBuilder, operator: Pool, part: Part, source: Entries, made: Entries, last: bool
+) -> None:
+    """The first pixel of each window is moved, then the others go against it, or are added to it.
+
+    part : of the windows, whose pixels the source holds
+    """
+    begins = part.rows.first == part.columns.first == 0
+    more = "ADD" if operator.kind == "average" else "MAX"
+    if made.pixels == 1 and operator.window.dilation == (1, 1):
+        found = _loops(begins, more, source, made)
+    else:
+        found = _windows(operator.window, part, begins, more, source, made)
+    for at, (kind, ops, steps) in enumerate(found):
+        fields = steps | {
+            "uop": core.tables.add_micro_ops(ops, core.macro.label),
+            "uops": len(ops),
+            "source": 1,
+            "out": int(last and at == len(found) - 1),
+        }
+        alu_step(core, Instruction("ALU", kind, fields=fields), [source, made], made)
+
+
+Pass = tuple[str, list[MicroOp], dict[str, int]]
+"""What the ALU does, of which accumulators, and in which steps."""
+
+
+def _windows(
+    window: Window, part: Part, begins: bool, more: str, source: Entries, made: Entries
+) -> list[Pass]:
+    """A micro-op for each place of a window and block."""
+    places = [
+        (wy * window.dilation[0], wx * window.dilation[1])
+        for wy in range(part.rows.size)
+        for wx in range(part.columns.size)
+    ]
+    ops = [
+        MicroOp(
+            acc=made.first + block * made.pixels,
+            inp=source.first + block * source.pixels + y * source.columns + x,
+        )
+        for y, x in places
+        for block in range(made.blocks)
+    ]
+    steps = {
+        "n_out": made.rows,
+        "n_in": made.columns,
+        "dst_out": made.columns,
+        "dst_in": 1,
+        "src_out": window.stride[0] * source.columns,
+        "src_in": window.stride[1],
+    }
+    first = made.blocks if begins else 0
+    return [
+        (kind, some, steps) for kind, some in (("MOV", ops[:first]), (more, ops[first:])) if some
+    ]
+
+
+def _loops(begins: bool, more: str, source: Entries, made: Entries) -> list[Pass]:
+    """One result: all pixels of the source are of its window."""
+
+    def steps(pixels: int) -> dict[str, int]:
+        return {
+            "n_out": made.blocks,
+            "n_in": pixels,
+            "dst_out": 1,
+            "dst_in": 0,
+            "src_out": source.pixels,
+            "src_in": 1,
+        }
+
+    rest = source.pixels - begins
+    first = MicroOp(acc=made.first, inp=source.first)
+    passes = [("MOV", [first], steps(1))] if begins else []
+    if rest:
+        passes.append((more, [first._replace(inp=first.inp + begins)], steps(rest)))
+    return passes
+
+
+def _subtract_zero_points(core: ProgramBuilder, node: Node, made: Entries) -> None:
+    """Of sums of means; padding was added up as zero points, too."""
+    operator = node.operator
+    assert isinstance(operator, Pool)
+    if operator.kind == "average":
+        rows, columns = operator.window.size
+        add_constant(core, made, -rows * columns * node.inputs[0].zero_point)

@@ -1,0 +1,73 @@
+"""What a part of a layer's result takes of its input."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from mapper.compiler.graph.node import Conv, Node, Window
+
+
+class Span(NamedTuple):
+    """Places from first to behind, which is not included; they may lie in padding."""
+
+    first: int
+    behind: int
+
+    @property
+    def size(self) -> int:
+        return self.behind - self.first
+
+
+class Part(NamedTuple):
+    """Rows and columns of a kernel."""
+
+    rows: Span
+    columns: Span
+
+
+def parts_of(window: Window, most: tuple[int, int]) -> Iterator[Part]:
+    """The parts of a kernel, of at most some rows and columns each."""
+    (kh, kw), (rows, columns) = window.size, most
+    for y in range(0, kh, rows):
+        for x in range(0, kw, columns):
+            yield Part(Span(y, min(y + rows, kh)), Span(x, min(x + columns, kw)))
+
+
+def needed(span: Span, window: Window | None, axis: int, part: Span | None = None) -> Span:
+    """The places of an input, padding included, that a span of the result is made from.
+
+    part : of the kernel; None for all of it
+    """
+    if window is None:
+        return span
+    first, behind = part or Span(0, window.size[axis])
+    step = window.dilation[axis]
+    begin = span.first * window.stride[axis] - (window.pad.top, window.pad.left)[axis]
+    reach = (span.size - 1) * window.stride[axis] + (behind - 1) * step + 1
+    return Span(begin + first * step, begin + reach)
+
+
+def is_depthwise(node: Node) -> bool:
+    """Whether each channel of a convolution of bytes is made from itself alone."""
+    operator, data = node.operator, node.inputs[0]
+    return (
+        isinstance(operator, Conv)
+        and operator.groups == data.channels == node.output.channels
+        and data.bits == 8
+    )
+
+
+def taken_blocks(node: Node, outputs: Span, size: int) -> Span:
+    """The input blocks that some output blocks of a convolution are made from.
+
+    size : channels of a block; of bits an input block has eight times as many
+    """
+    operator = node.operator
+    assert isinstance(operator, Conv)
+    inputs, channels = node.inputs[0].channels, node.output.channels
+    taken, made = inputs // operator.groups, channels // operator.groups
+    first = outputs.first * size // made * taken
+    behind = ((min(outputs.behind * size, channels) - 1) // made + 1) * taken
+    size *= 8 if node.inputs[0].type == "bits" else 1
+    return Span(first // size, -(-behind // size))
