@@ -49,7 +49,7 @@ class Digest:
     driver in C prints the same."""
 
     def __init__(self, folder: CompiledFolder) -> None:
-        self.bytes = {one["name"]: one["bits"] // 8 for one in folder.manifest["maps"]}
+        self.bytes = {one["name"]: max(1, one["bits"] // 8) for one in folder.manifest["maps"]}
         self.made = hashlib.sha256()
 
     def add(self, outcome: Outcome) -> None:

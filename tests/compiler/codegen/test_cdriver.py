@@ -23,7 +23,9 @@ from mapper.compiler.graph.node import Window
 from mapper.compiler.graph.tensor import Pad
 from mapper.compiler.simulate import Digest, simulate
 from tests.chipsim.npu.programs import SHAPES, Case, host_words, random_case
+from tests.compiler.codegen.test_binary import BinaryBuilder
 from tests.compiler.networks import Builder
+from tests.compiler.programs import Made
 from tests.compiler.programs import compiled as compiled_network
 
 CC = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
@@ -173,6 +175,34 @@ def test_the_header_has_every_field_once() -> None:
     assert "-2147483648" not in text
 
 
+def require_same_results(build: Builder, made: Made, kind: str, folder: Path) -> None:
+    """The driver writes what the simulator makes, and prints the same hash."""
+    write_driver(folder, driver_of(made.folder))
+    samples = np.ascontiguousarray(build.graph.inputs["x"].array(build.samples(3)))
+    samples.tofile(folder / "input")
+    command = [compiled(folder, "main.c", "driver.c"), folder / "input", folder / "output"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    outcome = simulate(made.folder, samples, threads=1, check=False)
+    (stored,) = outcome.stored.values()
+    assert (folder / "output").read_bytes() == stored.astype(kind).tobytes()
+    digest = Digest(made.folder)
+    digest.add(outcome)
+    assert done.stdout.split() == [digest.text]
+    assert digest.text == hashlib.sha256(stored.astype(kind)).hexdigest()
+
+
+@needs_cc
+@pytest.mark.jit
+def test_d11_binary_layers_end_in_sums_of_32_bits(tmp_path: Path) -> None:
+    build = BinaryBuilder(6, 5, 17, 3)
+    first = build.sign(build.normalised(build.conv(build.input, 130), 1.0))
+    build.end(build.binary(first, 21, alpha=False))
+    made = compiled_network(build)
+    bits = {one["bits"] for one in made.folder.manifest["maps"]}
+    assert bits == {1, 8, 32}
+    require_same_results(build, made, "<i4", tmp_path)
+
+
 @needs_cc
 @pytest.mark.jit
 @pytest.mark.parametrize("channels", [2, 32])
@@ -185,17 +215,6 @@ def test_a_compiled_network_prints_the_hash_of_what_the_simulator_makes(
     first = build.relu(build.conv(build.input, 20, window))
     build.end(build.conv(first, 5))
     made = compiled_network(build)
-    write_driver(tmp_path, driver_of(made.folder))
-    samples = np.ascontiguousarray(build.graph.inputs["x"].array(build.samples(3)))
-    samples.tofile(tmp_path / "input")
-    command = [compiled(tmp_path, "main.c", "driver.c"), tmp_path / "input", tmp_path / "output"]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    outcome = simulate(made.folder, samples, threads=1, check=False)
-    (stored,) = outcome.stored.values()
-    assert (tmp_path / "output").read_bytes() == stored.astype("i1").tobytes()
-    digest = Digest(made.folder)
-    digest.add(outcome)
-    assert done.stdout.split() == [digest.text]
-    assert digest.text == hashlib.sha256(stored.astype("i1")).hexdigest()
+    require_same_results(build, made, "i1", tmp_path)
     windows = [step for step in driver_of(made.folder).steps if step["kind"] == "WINDOWS"]
     assert len(windows) == (channels == 2)  # few channels: the host makes windows

@@ -11,7 +11,7 @@ import numpy as np
 from chipsim.chip.npu_shape import NpuShape
 from mapper.compiler.codegen.cdriver.writer import CoreStep, Sources
 from mapper.compiler.manifest import CompiledFolder
-from mapper.compiler.memory.planner import blocks_of
+from mapper.compiler.memory.planner import VECTORS_OF_ENTRY, blocks_of
 from mapper.errors import MapperError
 
 
@@ -96,11 +96,12 @@ def _windows(step: dict[str, Any], taken: list[int], made: list[int]) -> dict[st
 
 def _map(one: dict[str, Any], cores: list[tuple[int, int]], shape: NpuShape) -> dict[str, Any]:
     _, _, columns, channels = one["shape"]
-    blocks = blocks_of(channels, shape.columns)
+    blocks = blocks_of(channels, shape.columns * (8 if one["bits"] == 1 else 1))
+    pixel = blocks * (VECTORS_OF_ENTRY if one["bits"] == 32 else 1)
     return {
         **_sizes(one["shape"]),
         "core": cores.index(tuple(one["core"])),
         "address": one["address"],
         "bits": one["bits"],
-        "strides": [columns * blocks, blocks, 1],
+        "strides": [columns * pixel, pixel],
     }

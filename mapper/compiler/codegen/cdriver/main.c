@@ -144,12 +144,22 @@ static void windows(const struct step *step)
                     }
 }
 
-/* Byte 0 or 1 of element (y, x, c) of a stored map; high bytes are a plane of their own. */
+/* A byte of element (y, x, c) of a stored map. Maps of bytes have a vector for each block; of 16
+ * bits the high bytes are a plane of their own; of 32 bits a block takes four vectors. */
 static int8_t *place_of(const struct step *step, int y, int x, int c, int byte)
 {
+    int bytes = step->bits == 32 ? 4 : 1, place = c % COLUMNS * bytes + byte * (bytes > 1);
     int32_t vector = step->address + y * step->strides[0] + x * step->strides[1]
-                     + c / COLUMNS * step->strides[2] + byte * step->high;
-    return npu_map(step->core, vector) + c % COLUMNS;
+                     + c / COLUMNS * bytes + place / COLUMNS;
+    return npu_map(step->core, vector + (step->bits == 16 ? byte * step->high : 0))
+           + place % COLUMNS;
+}
+
+/* Bit c of a pixel of signs: set for +1. */
+static int8_t *sign_of(const struct step *step, int y, int x, int c)
+{
+    return npu_map(step->core, step->address + y * step->strides[0] + x * step->strides[1]
+                   + c / (8 * COLUMNS)) + c / 8 % COLUMNS;
 }
 
 static void write_map(const struct step *step)
@@ -164,18 +174,24 @@ static void write_map(const struct step *step)
                         (int8_t)((((uint16_t)*from >> (8 * byte) & 255) ^ 128) - 128);
 }
 
+static void put(uint8_t byte, FILE *output, struct sha *sha)
+{
+    sha_add(sha, byte);
+    if (fputc(byte, output) == EOF)
+        quit("cannot write", "output");
+}
+
 static void read_map(const struct step *step, FILE *output, struct sha *sha)
 {
     int y, x, c, byte;
     for (y = 0; y < step->rows; y++)
         for (x = 0; x < step->columns; x++)
-            for (c = 0; c < step->channels; c++)
-                for (byte = 0; byte < step->bits / 8; byte++) {
-                    uint8_t one = (uint8_t)*place_of(step, y, x, c, byte);
-                    sha_add(sha, one);
-                    if (fputc(one, output) == EOF)
-                        quit("cannot write", "output");
-                }
+            for (c = 0; c < step->channels; c++) {
+                for (byte = 0; byte < step->bits / 8; byte++)
+                    put((uint8_t)*place_of(step, y, x, c, byte), output, sha);
+                if (step->bits == 1)
+                    put(*sign_of(step, y, x, c) >> c % 8 & 1 ? 1 : 255, output, sha);
+            }
 }
 
 int main(int count, char **names)

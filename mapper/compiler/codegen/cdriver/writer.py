@@ -134,8 +134,9 @@ struct core {
 };
 
 /* What the host does: quantise the input into a buffer, make windows of one buffer in another,
- * write a buffer to a map, run a function, read a map. strides: of rows, columns and channels
- * (blocks of a map), in values or vectors. high: vectors from low to high bytes of 16 bits. */
+ * write a buffer to a map, run a function, read a map. strides: of rows, columns and channels of
+ * the input in values, of rows and columns of a map in vectors. high: vectors from low to high
+ * bytes of 16 bits. */
 struct step {
     int kind, from, to, core, function;
     int32_t address, high;
