@@ -8,6 +8,8 @@ it for all.
 
 from __future__ import annotations
 
+import math
+from collections import deque
 from typing import NamedTuple
 
 import numpy as np
@@ -20,12 +22,19 @@ UNITS = ("LOAD", "GEMM", "ALU", "STORE")
 
 
 class Timed(NamedTuple):
-    """An instruction as the units see it: its unit, masks of tokens, and cycles."""
+    """An instruction as the units see it: its unit, masks of tokens, and cycles.
+
+    moved : bits that it moves to or from external memory
+    words : weight words that it asks for, which come while others work (WSTREAM), or that it
+        multiplies with as they come (`dyn`)
+    """
 
     unit: int
     wait: int
     signal: int
     cycles: int
+    moved: int = 0
+    words: int = 0
 
 
 class Timeline(NamedTuple):
@@ -46,41 +55,135 @@ class Timeline(NamedTuple):
 
 
 def run_queues(program: list[Timed], shape: NpuShape) -> Timeline:
-    """The timeline of a frame; raises `ChipError` if a unit waits for a token that never comes."""
+    """The timeline of a frame; raises `ChipError` if a unit waits for a token that never comes.
+
+    Of the units that could start an instruction, the one that can first does; so the way to
+    external memory is taken in the order in which it is asked for.
+    """
     start = np.zeros(len(program), np.int64)
     end = np.zeros(len(program), np.int64)
     busy = np.zeros(len(UNITS), np.int64)
-    queue: list[list[int]] = [[] for _ in UNITS]  # starts of the instructions of each unit
+    queues = _Queues(program, shape)
+    memory = _External(shape)
     free = [0] * len(UNITS)
-    tokens: dict[tuple[int, int], list[int]] = {}  # cycles from which they count
-    taken: dict[tuple[int, int], int] = {}
-    fetched = -1
-    for number, one in enumerate(program):
-        fetched += 1
-        waiting = queue[one.unit]
-        if len(waiting) >= shape.queue_places:
-            fetched = max(fetched, waiting[-shape.queue_places] + 1)
-        begin = max(free[one.unit], fetched + 1)
+    for _ in program:
+        begin, number = queues.next(free)
+        one = program[number]
+        until = memory.end(one, begin)
+        start[number], end[number] = begin, until
+        free[one.unit] = until
+        busy[one.unit] += until - begin
+        queues.started(number, begin, until)
+    _require_counters(program, start, queues.tokens, shape)
+    return Timeline(start, end, busy)
+
+
+class _Queues:
+    """The instructions that are dispatched and have not started, and the tokens between units.
+
+    tokens : cycles from which they count, by unit that gives and unit that takes them
+    """
+
+    def __init__(self, program: list[Timed], shape: NpuShape) -> None:
+        self.program, self.places = program, shape.queue_places
+        self.tokens: dict[tuple[int, int], list[int]] = {}
+        self._taken: dict[tuple[int, int], int] = {}
+        self._waiting: list[deque[tuple[int, int]]] = [deque() for _ in UNITS]  # and since when
+        self._starts: list[list[int]] = [[] for _ in UNITS]
+        self._dispatched = [0] * len(UNITS)
+        self._next = 0
+        self._fetched = -1
+
+    def next(self, free: list[int]) -> tuple[int, int]:
+        """The cycle and number of the instruction that can start first; `free` : of each unit."""
+        self._dispatch()
+        found = [
+            (max(free[unit], waiting[0][1], self._given(waiting[0][0])), waiting[0][0])
+            for unit, waiting in enumerate(self._waiting)
+            if waiting and self._missing(waiting[0][0]) is None
+        ]
+        if not found:
+            number = min(waiting[0][0] for waiting in self._waiting if waiting)
+            other = self._missing(number)
+            assert other is not None
+            raise ChipError(
+                f"deadlock: instruction {number} of {UNITS[self.program[number].unit]} waits for a "
+                f"token of {UNITS[other]} that no earlier instruction gives"
+            )
+        return min(found)
+
+    def started(self, number: int, begin: int, end: int) -> None:
+        one = self.program[number]
+        self._waiting[one.unit].popleft()
+        self._starts[one.unit].append(begin)
         for other in range(len(UNITS)):
             if one.wait >> other & 1:
-                given = tokens.get((other, one.unit), [])
-                count = taken.get((other, one.unit), 0)
-                if count >= len(given):
-                    raise ChipError(
-                        f"deadlock: instruction {number} of {UNITS[one.unit]} waits for a token "
-                        f"of {UNITS[other]} that no earlier instruction gives"
-                    )
-                begin = max(begin, given[count])
-                taken[other, one.unit] = count + 1
-        start[number], end[number] = begin, begin + one.cycles
-        free[one.unit] = begin + one.cycles
-        busy[one.unit] += one.cycles
-        waiting.append(begin)
-        for other in range(len(UNITS)):
+                self._taken[other, one.unit] = self._taken.get((other, one.unit), 0) + 1
             if one.signal >> other & 1:
-                tokens.setdefault((one.unit, other), []).append(begin + one.cycles)
-    _require_counters(program, start, tokens, shape)
-    return Timeline(start, end, busy)
+                self.tokens.setdefault((one.unit, other), []).append(end)
+
+    def _dispatch(self) -> None:
+        """As many as have a place; it is free a cycle after its instruction started."""
+        while self._next < len(self.program):
+            unit = self.program[self._next].unit
+            before = self._dispatched[unit] - self.places
+            starts = self._starts[unit]
+            if before >= len(starts):
+                return
+            self._fetched = max(self._fetched + 1, starts[before] + 1 if before >= 0 else 0)
+            self._waiting[unit].append((self._next, self._fetched + 1))
+            self._dispatched[unit] += 1
+            self._next += 1
+
+    def _missing(self, number: int) -> int | None:
+        """A unit that has not given a token that an instruction waits for."""
+        one = self.program[number]
+        for other in range(len(UNITS)):
+            if one.wait >> other & 1:
+                given = len(self.tokens.get((other, one.unit), ()))
+                if given <= self._taken.get((other, one.unit), 0):
+                    return other
+        return None
+
+    def _given(self, number: int) -> int:
+        """The cycle from which all tokens of an instruction count."""
+        one = self.program[number]
+        return max(
+            (
+                self.tokens[other, one.unit][self._taken.get((other, one.unit), 0)]
+                for other in range(len(UNITS))
+                if one.wait >> other & 1
+            ),
+            default=0,
+        )
+
+
+class _External:
+    """The way to external memory: a number of bits a cycle, first come, first served."""
+
+    def __init__(self, shape: NpuShape) -> None:
+        self._bits = shape.load_bits
+        self._free = 0
+        self._words_from, self._each = (
+            0,
+            0.0,
+        )  # when the last weight words begin, and cycles between
+
+    def end(self, one: Timed, begin: int) -> int:
+        """When an instruction ends that starts in a cycle; its unit is busy until then."""
+        if not one.moved:
+            if one.words and self._each:  # each product waits for its word
+                pace = one.cycles / one.words
+                last = self._words_from + self._each * one.words
+                late = max(self._words_from + self._each + one.cycles, last + pace)
+                return max(begin + one.cycles, math.ceil(late))
+            return begin + one.cycles
+        at = max(begin, self._free)
+        self._free = at + -(-one.moved // self._bits)
+        if one.words:
+            self._words_from, self._each = at, (self._free - at) / one.words
+            return begin + one.cycles
+        return max(at + one.cycles, self._free)
 
 
 def _require_counters(

@@ -63,14 +63,15 @@ def vectors_of_entry(shape: NpuShape) -> int:
 
 def matrix_cycles(fields: Mapping[str, int], shape: NpuShape) -> int:
     """Cycles of one micro-op of the matrix unit: one for each product, or as long as its weights
-    take to enter, where they change or stay too short."""
+    take to enter, where they change or stay too short; and the overhead of its two loops."""
     enter = shape.rows if shape.weight_port == "row" else 1
     outer, inner = fields["n_out"], fields["n_in"]
+    loops = (outer + 1) * shape.loop_overhead
     if fields["wgt_in"]:
-        return outer * inner * enter
+        return outer * inner * enter + loops
     if fields["wgt_out"]:
-        return outer * max(inner, enter)
-    return max(outer * inner, enter)
+        return outer * max(inner, enter) + loops
+    return max(outer * inner, enter) + loops
 
 
 def _load(kind: str, fields: Mapping[str, int], shape: NpuShape) -> int:

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from chipsim.chip.npu_shape import NpuShape
-from mapper.compiler.schedule.steps import Cost, cost_of, matrix_cycles, steps_of
+from mapper.compiler.schedule.steps import Cost, cost_of, matrix_cycles, requantise_cycles, steps_of
 from mapper.compiler.schedule.traffic import (
     DEPENDS,
     IC,
@@ -131,74 +131,149 @@ def modelled(
 
 
 class _Terms:
-    """Means over the tiles of each candidate: of the matrix cycles and of the buffers' bits."""
+    """Means over the steps of each candidate.
+
+    The steps between which a loop moves on, and all inside of it begin again, are a class: the tile
+    that is left has full size in that loop and the last one in those inside, the next one has full
+    size in those inside. Both have mean sizes in the loops outside.
+    """
 
     def __init__(
         self, layer: Layer, sizes: NDArray[np.int64], counts: NDArray[np.int64], shape: NpuShape
     ) -> None:
-        self.counts, self.shape = counts, shape
+        self.layer, self.shape, self.sizes, self.counts = layer, shape, sizes, counts
         whole = np.array(layer.counts)[:, None]
-        ends = whole - (counts - 1) * sizes  # of the last tile of each loop
-        mean = np.zeros(sizes.shape[1])
-        held = dict.fromkeys(("input", "weights", "output", "bias"), mean)
-        for corner in range(1 << len(LOOPS)):  # each loop with its full or its last size
-            last = corner >> np.arange(len(LOOPS))[:, None] & 1
-            share = np.where(last, 1 / counts, 1 - 1 / counts).prod(0)
-            if not share.any():
-                continue
-            here = np.where(last, ends, sizes)
-            mean = mean + share * matrix_cycles(layer, here, shape)
-            found = contents_of(layer, here)._asdict()
-            held = {name: held[name] + share * found[name] for name in held}
-        self.compute = mean
-        self.bits = {
-            "input": held["input"] * layer.input_bits,
-            "weights": held["weights"] / layer.weight_words * layer.weight_bits,
-            "bias": held["bias"] * layer.bias_bits,
+        self.ends = whole - (counts - 1) * sizes  # of the last tile of each loop
+        self.means = whole / counts
+        self.later = (whole - sizes) / np.maximum(counts - 1, 1)  # of all tiles but the first
+        self.begin = self._bits(sizes)
+        self.compute_first = matrix_cycles(layer, sizes, shape)
+        self.compute_last = matrix_cycles(layer, self.ends, shape)
+        last = contents_of(layer, self.ends).output
+        self.last = last * layer.output_bits
+        self.drain = last * requantise_cycles(layer, shape)
+
+    def _bits(self, sizes: NDArray[Any]) -> dict[str, NDArray[Any]]:
+        """What comes for a tile."""
+        held, layer = contents_of(self.layer, sizes), self.layer
+        return {
+            "input": held.input * layer.input_bits,
+            "weights": held.weights * (layer.weight_bits / layer.weight_words),
+            "bias": held.bias * layer.bias_bits,
         }
-        self.output = held["output"] * layer.output_bits
-        self.partial = held["output"] * layer.partial_bits
 
     def of(
         self, order: tuple[int, ...], kept: NDArray[np.int64]
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Cycles and bits of an order, for some candidates."""
-        counts = self.counts[list(order)][:, kept]
-        compute, width = self.compute[kept], self.shape.load_bits
-        more = counts > 1
-        before = np.cumprod(counts, 0) // counts  # iterations of the loops outside
-        moves = (counts - 1) * before  # steps behind which a loop is the outermost to move on
-        # a buffer changes if a loop that it depends on is the one that moves, or lies inside
-        changes = {
-            name: np.logical_or.accumulate(
-                (more & np.isin(order, loops)[:, None])[::-1], 0
-            )[::-1]
+        layer, shape, width = self.layer, self.shape, self.shape.load_bits
+        counts = self.counts[:, kept]
+        ordered = counts[list(order)]
+        more = ordered > 1
+        before = np.cumprod(ordered, 0) // ordered  # iterations of the loops outside
+        moves = (ordered - 1) * before  # steps behind which a loop is the outermost to move on
+        unfinished = self._unfinished(order, counts)
+        first = sum(bits[kept] for bits in self.begin.values())
+        ends = (first + self.last[kept]) / width + self.drain[kept]
+        total = np.asarray(first + self.last[kept], np.float64)
+        cycles = np.where(more.any(0), 0, self.compute_first[kept])
+        # from the innermost loop that moves outwards: its steps lie between two of its own or at
+        # an end, those of the others before and behind one of its
+        still = np.ones(kept.size, bool)  # no loop inside moves
+        slow = requantise_cycles(layer, shape)
+        zero = np.zeros(kept.size)
+        inner_load, inner_store, inner_alu = zero, zero, zero
+        for place in reversed(range(len(order))):
+            if not more[place].any():
+                continue
+            following = self.means[:, kept].copy()
+            leaving = following.copy()
+            inside = list(order[place + 1 :])
+            following[inside], leaving[inside] = (
+                self.sizes[inside][:, kept],
+                self.ends[inside][:, kept],
+            )
+            loop = order[place]
+            following[loop], leaving[loop] = self.later[loop, kept], self.sizes[loop, kept]
+            changes = self._changes(order[place:], counts)
+            load = sum(np.where(changes[name], b, 0) for name, b in self._bits(following).items())
+            sums = np.where(changes["output"], unfinished, 0)
+            load = load + contents_of(layer, following).output * sums * layer.partial_bits
+            left = np.where(changes["output"], contents_of(layer, leaving).output, 0)
+            store = left * ((1 - sums) * layer.output_bits + sums * layer.partial_bits)
+            alu = left * np.where(sums > 0, 0, slow)
+            total = total + moves[place] * (load + store)
+            here = more[place]
+            # behind: the next tile is computed, this one leaves; before: this one is computed
+            behind = np.maximum(matrix_cycles(layer, following, shape), alu)
+            ahead = matrix_cycles(layer, leaving, shape)
+            outer = here & ~still
+            cycles = cycles + np.where(outer, moves[place], 0) * (
+                np.maximum(behind, (inner_load + store) / width)
+                + np.maximum(np.maximum(ahead, inner_alu), (load + inner_store) / width)
+            )
+            begins = here & still
+            last = np.maximum(self.compute_last[kept], alu)
+            cycles = cycles + np.where(
+                begins,
+                np.maximum(self.compute_first[kept], load / width)
+                + np.maximum(last, store / width),
+                0,
+            )
+            between = np.flatnonzero(begins & (ordered[place] > 2))
+            if between.size:
+                cycles[between] += self._between(order, place, kept[between], unfinished[between])
+            inner_load = np.where(begins, load, inner_load)
+            inner_store = np.where(begins, store, inner_store)
+            inner_alu = np.where(begins, alu, inner_alu)
+            still &= ~here
+        return cycles + ends, total
+
+    def _between(
+        self, order: tuple[int, ...], place: int, kept: NDArray[np.int64],
+        unfinished: NDArray[np.float64],
+    ) -> NDArray[np.float64]:  # fmt: skip
+        """Cycles of the steps between two moves of the innermost loop that moves; the loops outside
+        have their full or their last sizes."""
+        layer, counts = self.layer, self.counts[:, kept]
+        changes = self._changes(order[place:], counts)
+        sums = np.where(changes["output"], unfinished, 0)
+        entry = (1 - sums) * layer.output_bits + 2 * sums * layer.partial_bits
+        slow = np.where(sums > 0, 0, requantise_cycles(layer, self.shape))
+        inner = order[place]
+        total = np.zeros(kept.size)
+        for corner in range(1 << place):
+            sizes = self.sizes[:, kept].copy()
+            share = np.ones(kept.size, np.int64)
+            for at, loop in enumerate(order[:place]):
+                last = corner >> at & 1
+                share = share * (1 if last else counts[loop] - 1)
+                if last:
+                    sizes[loop] = self.ends[loop, kept]
+            if not share.any():
+                continue
+            left = np.where(changes["output"], contents_of(layer, sizes).output, 0)
+            working = np.maximum(matrix_cycles(layer, sizes, self.shape), left * slow)
+            coming = sizes.copy()
+            coming[inner] = self.ends[inner, kept]
+            for times, brought in ((counts[inner] - 3, sizes), (1, coming)):
+                bits = sum(np.where(changes[name], b, 0) for name, b in self._bits(brought).items())
+                memory = (bits + left * entry) / self.shape.load_bits
+                total += share * times * np.maximum(working, memory)
+        return total
+
+    def _changes(
+        self, moving: tuple[int, ...], counts: NDArray[np.int64]
+    ) -> dict[str, NDArray[np.bool_]]:
+        """Whether buffers are replaced when some loops move on."""
+        return {
+            name: np.asarray((counts[[loop for loop in loops if loop in moving]] > 1).any(0))
             for name, loops in DEPENDS.items()
-        }  # fmt: skip
-        inside = order.index(IC)
-        sums = np.zeros(kept.size)
-        if inside + 1 < len(order):
-            outputs = changes["output"][inside + 1]
-            sums = np.where(outputs, 1 - 1 / counts[inside], 0)  # share of unfinished sums
-        stored = self.output[kept] * (1 - sums) + self.partial[kept] * sums
-        load = np.where(changes["output"], self.partial[kept] * sums, 0)
-        for name, bits in self.bits.items():
-            load = load + np.where(changes[name], bits[kept], 0)
-        store = np.where(changes["output"], stored, 0)
-        first = sum(bits[kept] for bits in self.bits.values())
-        last = self.output[kept]
-        total = first + last + (moves * (load + store)).sum(0)
-        # the innermost loop that moves: its steps lie between two of its own, or at an end
-        inner = np.where(more.any(0), len(order) - 1 - np.argmax(more[::-1], 0), 0)
-        here = np.arange(kept.size)
-        load_in, store_in = load[inner, here], store[inner, here]
-        count = counts[inner, here]
-        outer = np.where(np.arange(len(order))[:, None] < inner, moves, 0)
-        cycles = (outer * np.maximum(compute, (load + store_in) / width)).sum(0)
-        cycles += (outer * np.maximum(compute, (load_in + store) / width)).sum(0)
-        cycles += before[inner, here] * np.maximum(count - 2, 0) * np.maximum(
-            compute, (load_in + store_in) / width
-        )  # fmt: skip
-        ends = np.maximum(compute, load_in / width) + np.maximum(compute, store_in / width)
-        cycles += np.where(count > 1, ends, compute)
-        return cycles + (first + last) / width, total
+        }
+
+    def _unfinished(self, order: tuple[int, ...], counts: NDArray[np.int64]) -> NDArray[np.float64]:
+        """The share of tiles whose sums leave unfinished: all but the last of the loop over input
+        channels, if the output changes inside of it."""
+        inside = order[order.index(IC) + 1 :]
+        outputs = self._changes(inside, counts)["output"]
+        return np.where(outputs, 1 - 1 / counts[IC], 0)

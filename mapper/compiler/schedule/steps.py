@@ -1,8 +1,8 @@
 """Cycles of a layer, tile by tile, with the true sizes of the last tiles of each loop.
 
-While a tile is computed, the next one is brought and the results of the one before leave. What that
-takes longer than the computation is a stall; the first load and the last store have nothing to hide
-behind.
+While a tile is computed, the next one is brought, and the results of the one before are made by the
+ALU and leave. What that takes longer than the computation is a stall; the first load and the last
+results have nothing to hide behind.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def matrix_cycles(layer: Layer, sizes: Sizes, shape: NpuShape) -> NDArray[np.int
     larger count inside. A row of the next weight word enters in each cycle if the port is that
     narrow: planes of fewer pixels than rows wait for it.
     """
-    batch, ow, oh, ic, oc = (np.asarray(size, np.int64) for size in sizes)
+    batch, ow, oh, ic, oc = (np.asarray(size) for size in sizes)
     wide, narrow = np.maximum(ow, oh), np.minimum(ow, oh)
     plane = nest_cycles((wide, narrow), shape.loop_overhead)
     if shape.weight_port == "row":
@@ -49,13 +49,36 @@ def matrix_cycles(layer: Layer, sizes: Sizes, shape: NpuShape) -> NDArray[np.int
     return np.asarray(batch * nest_cycles((plane, *others), shape.loop_overhead))
 
 
-class Steps(NamedTuple):
-    """The steps of a layer: cycles of the matrix unit, and bits that come before and leave behind
-    each; int64, shape (steps,)."""
+def requantise_cycles(layer: Layer, shape: NpuShape) -> int:
+    """Cycles of the ALU for an entry of results."""
+    return layer.results * -(-shape.rows // shape.multiply_lanes)
 
+
+class Steps(NamedTuple):
+    """The steps of a layer, shape (steps,).
+
+    sizes : of the tile of each, shape (loops, steps)
+    compute : cycles of the matrix unit; alu : of the ALU, behind a step
+    input, weights, partial : bits that come before a step; weights with their bias, and unfinished
+        sums
+    store : bits that leave behind it
+    fresh, whole : whether it begins with other sums than the step before, and finishes its sums
+    """
+
+    sizes: NDArray[np.int64]
     compute: NDArray[np.int64]
-    load: NDArray[np.int64]
+    alu: NDArray[np.int64]
+    input: NDArray[np.int64]
+    weights: NDArray[np.int64]
+    partial: NDArray[np.int64]
     store: NDArray[np.int64]
+    fresh: NDArray[np.bool_]
+    whole: NDArray[np.bool_]
+
+    @property
+    def load(self) -> NDArray[np.int64]:
+        """Bits that come before a step."""
+        return self.input + self.weights + self.partial
 
 
 class Cost(NamedTuple):
@@ -76,22 +99,29 @@ def steps_of(layer: Layer, tiling: Tiling, shape: NpuShape) -> Steps:
     grid = np.indices([counts[loop] for loop in tiling.order]).reshape(len(counts), -1)
     index = np.empty_like(grid)
     index[list(tiling.order)] = grid
-    whole = np.array(layer.counts)[:, None]
+    count = np.array(layer.counts)[:, None]
     size = np.array(tiling.sizes)[:, None]
-    sizes = np.minimum(size, whole - index * size)
+    sizes = np.minimum(size, count - index * size)
     held = contents_of(layer, sizes)
     moved = np.ones_like(index, dtype=bool)
     moved[:, 1:] = index[:, 1:] != index[:, :-1]
     changes = {name: np.asarray(moved[list(loops)].any(0)) for name, loops in DEPENDS.items()}
-    load = changes["input"] * held.input * layer.input_bits
-    load += changes["weights"] * (held.weights // layer.weight_words) * layer.weight_bits
-    load += changes["bias"] * held.bias * layer.bias_bits
+    words = held.weights // layer.weight_words * layer.weight_bits
     again = changes["output"] & (index[IC] > 0)
-    load += again * held.output * layer.partial_bits
     leaves = np.append(changes["output"][1:], True)
-    whole_sum = index[IC] == counts[IC] - 1
-    entry = np.where(whole_sum, layer.output_bits, layer.partial_bits)
-    return Steps(matrix_cycles(layer, sizes, shape), load, leaves * held.output * entry)
+    whole = index[IC] == counts[IC] - 1
+    entry = np.where(whole, layer.output_bits, layer.partial_bits)
+    return Steps(
+        sizes,
+        matrix_cycles(layer, sizes, shape),
+        (leaves & whole) * held.output * requantise_cycles(layer, shape),
+        changes["input"] * held.input * layer.input_bits,
+        changes["weights"] * words + changes["bias"] * held.bias * layer.bias_bits,
+        again * held.output * layer.partial_bits,
+        leaves * held.output * entry,
+        changes["output"],
+        whole,
+    )
 
 
 def cost_of(steps: Steps, shape: NpuShape) -> Cost:
@@ -99,7 +129,7 @@ def cost_of(steps: Steps, shape: NpuShape) -> Cost:
     bits = shape.load_bits
     coming = np.append(steps.load[1:], 0)
     leaving = np.append(0, steps.store[:-1])
-    memory = -(-(coming + leaving) // bits)
-    cycles = int(np.maximum(steps.compute, memory).sum())
+    others = np.maximum(-(-(coming + leaving) // bits), np.append(0, steps.alu[:-1]))
+    cycles = int(np.maximum(steps.compute, others).sum() + steps.alu[-1])
     cycles += -(-int(steps.load[0]) // bits) + -(-int(steps.store[-1]) // bits)
     return Cost(cycles, int(steps.compute.sum()), int(steps.load.sum() + steps.store.sum()))

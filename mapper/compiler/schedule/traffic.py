@@ -38,6 +38,7 @@ class Layer(NamedTuple):
     input_bits, output_bits, partial_bits : of an entry, which is a block of a pixel or of a pair
     weight_bits : of a weight word; weight_words : bytes of a weight, thus words of the memory
     bias_bits : of an output block
+    results : of an entry that the ALU makes one after the other
     """
 
     counts: tuple[int, int, int, int, int]
@@ -50,6 +51,7 @@ class Layer(NamedTuple):
     weight_bits: int
     weight_words: int
     bias_bits: int
+    results: int
 
 
 class Convolution(NamedTuple):
@@ -90,6 +92,7 @@ def layer_of(form: Convolution, shape: NpuShape, numbers: str = "int8") -> Layer
         8 * weight * rows * columns,
         weight,
         32 * rows,
+        2 if numbers == "pairs" else 1,
     )
 
 
@@ -109,7 +112,7 @@ class Tiling(NamedTuple):
         return [(LOOPS[loop], counts[loop]) for loop in self.order if counts[loop] > 1]
 
 
-Sizes = Sequence[Any] | NDArray[np.int64]
+Sizes = Sequence[Any] | NDArray[Any]
 """Sizes of tiles by loop: numbers, or arrays of numbers."""
 
 
@@ -124,7 +127,7 @@ class Contents(NamedTuple):
 
 def contents_of(layer: Layer, sizes: Sizes) -> Contents:
     """Contents of tiles, the frame around a tile included; sizes may be arrays."""
-    batch, ow, oh, ic, oc = (np.asarray(size, np.int64) for size in sizes)
+    batch, ow, oh, ic, oc = (np.asarray(size) for size in sizes)
     high = (oh - 1) * layer.stride[0] + layer.reach[0]
     wide = (ow - 1) * layer.stride[1] + layer.reach[1]
     kernel = layer.kernel[0] * layer.kernel[1]

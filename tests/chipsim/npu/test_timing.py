@@ -43,10 +43,10 @@ def test_times_by_hand(op: str, kind: str, fields: dict[str, Any], cycles: int) 
 def test_matrix_times_by_hand() -> None:
     stay = {"n_out": 6, "n_in": 7, "wgt_out": 0, "wgt_in": 0}
     assert matrix_cycles(stay, NPU) == 42
-    assert matrix_cycles(stay, REF) == 42
-    assert matrix_cycles({**stay, "n_out": 2}, REF) == 32  # a word enters in 32 cycles
-    assert matrix_cycles({**stay, "wgt_out": 1}, REF) == 6 * 32
-    assert matrix_cycles({**stay, "wgt_in": 1}, REF) == 42 * 32
+    assert matrix_cycles(stay, REF) == 42 + 7 * 2  # two more for each row, and once
+    assert matrix_cycles({**stay, "n_out": 2}, REF) == 32 + 3 * 2  # a word enters in 32 cycles
+    assert matrix_cycles({**stay, "wgt_out": 1}, REF) == 6 * 32 + 7 * 2
+    assert matrix_cycles({**stay, "wgt_in": 1}, REF) == 42 * 32 + 7 * 2
     assert cycles_of("GEMM", "INT8", stay, [42, 42], NPU) == 5 + 84
     assert [vectors_of_entry(shape) for shape in (NPU, DUAL)] == [4, 8]
     with pytest.raises(ChipError, match=r"LOAD\.WIN"):
@@ -84,3 +84,30 @@ def test_tokens_that_never_come_and_counters_that_overflow() -> None:
     gives = [Timed(0, 0, 2, 1)] * 2
     with pytest.raises(ChipError, match="2 tokens of LOAD wait for GEMM, whose counter holds 1"):
         run_queues([*gives, *[Timed(1, 1, 0, 9)] * 2], narrow)
+
+
+def test_units_share_the_way_to_external_memory() -> None:
+    """512 bits take two cycles of the way, first come, first served."""
+    load, store = 0, 3
+    program = [
+        Timed(load, 0, 0, 4, 256 * 10),
+        Timed(load, 0, 0, 4, 256 * 10),
+        Timed(store, 0, 0, 3 + 5, 256 * 5),
+        Timed(load, 0, 0, 4 + 20, 256),
+        Timed(store, 0, 0, 8, 256 * 5),
+    ]
+    found = run_queues(program, REF)
+    # the store asks in cycle 3, the second load in cycle 11: the way is free in 11, then in 16
+    assert found.start.tolist() == [1, 11, 3, 26, 19]
+    assert found.end.tolist() == [11, 26, 19, 55, 34]
+
+
+def test_products_wait_for_the_words_they_take() -> None:
+    """Four words of 8 cycles each, asked for in cycle 1; products of 4 cycles each."""
+    load, gemm = 0, 1
+    program = [Timed(load, 0, 0, 2, 256 * 32, 4), Timed(gemm, 0, 0, 16, 0, 4)]
+    found = run_queues(program, REF)
+    assert found.end.tolist() == [3, 33 + 4]  # the last word is there in cycle 33
+    slow = [program[0], Timed(gemm, 0, 0, 80, 0, 4)]
+    assert run_queues(slow, REF).end.tolist() == [3, 9 + 80]  # the first one in cycle 9
+    assert run_queues([program[1]], REF).end.tolist() == [17]
