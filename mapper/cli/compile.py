@@ -124,11 +124,16 @@ def run(options: argparse.Namespace) -> int:
         write_graphs,
         write_loops,
     )
-    from mapper.compiler.pipeline import compare_settings, compile_model, open_model
+    from mapper.compiler.pipeline import (
+        compare_settings,
+        compile_model,
+        open_model,
+        pixel_samples,
+    )
     from mapper.compiler.quantise.ranges import write_ranges
     from mapper.compiler.report import report_of, write_report
     from mapper.compiler.settings import CompileSettings
-    from mapper.errors import MapperError, UsageError
+    from mapper.errors import UsageError
     from mapper.results.output_folder import output_folder
     from storage.samples import SampleArrays, open_samples, parse_form
 
@@ -142,21 +147,19 @@ def run(options: argparse.Namespace) -> int:
         options.bias_correction, tuple(filter(None, options.keep.split(","))), options.max_loss,
         options.min_signal, options.rounding, options.zero_point, options.reuse,
     )  # fmt: skip
-    if options.calibrate is None:
-        raise MapperError(
-            f"{options.model}: is in floating point; give samples with --calibrate to measure the "
-            "ranges of its maps"
-        )
     target = Target(chip, shape, settings)
     form = parse_form(options.normalise, options.layout)
     model = open_model(options.model)
-    with open_samples(
-        options.calibrate, model.view.shape[1:], form, options.samples,
-        channels_last=model.view.order[-1] == 3,
-    ) as found:  # fmt: skip
-        count = min(len(found), settings.samples)
-        labels = None if found.labels is None else found.labels[:count]
-        samples = SampleArrays(found.read(0, count), labels, found.notes)
+    if options.calibrate is None:
+        samples = pixel_samples(model, settings)
+    else:
+        with open_samples(
+            options.calibrate, model.view.shape[1:], form, options.samples,
+            channels_last=model.view.order[-1] == 3,
+        ) as found:  # fmt: skip
+            count = min(len(found), settings.samples)
+            labels = None if found.labels is None else found.labels[:count]
+            samples = SampleArrays(found.read(0, count), labels, found.notes)
     for note in samples.notes:
         common.say(options, f"note: {note}")
     if options.compare:

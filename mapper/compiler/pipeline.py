@@ -34,6 +34,7 @@ from mapper.compiler.passes.few_channels import window_inputs
 from mapper.compiler.passes.fuse import fuse, pool_sums_first
 from mapper.compiler.passes.registry import optimise
 from mapper.compiler.quantise.binary import BinaryLayers
+from mapper.compiler.quantise.convert import Converter
 from mapper.compiler.quantise.losses import LayerLoss, layer_losses
 from mapper.compiler.quantise.score import Dataset, Limits, core_results
 from mapper.compiler.quantise.verify import Build, Compared, Verified, compared, verified
@@ -68,6 +69,9 @@ class Compiled:
     graphs: dict[str, Graph]
     seconds: dict[str, float]
     log: list[str]
+
+
+PIXEL_SAMPLES, MOST_PIXEL = 16, 255
 
 
 class Model(NamedTuple):
@@ -106,6 +110,30 @@ def compare_settings(
     source = model.build(settings.keep)
     optimise(source)
     return compared(source, _calibration(model, samples, settings), settings.wish())
+
+
+def pixel_samples(model: Model, settings: CompileSettings) -> SampleArrays:
+    """Random pixels for a model of which nothing but the input needs a range, as binary ones.
+
+    Raises `MapperError` if more does: ranges of maps are measured with samples of its own.
+    """
+    source = model.build(settings.keep)
+    optimise(source)
+    inputs = {view.tensor for view in source.inputs.values()}
+    needed = Converter(source, settings.wish().precision).quantised_tensors()
+    if not inputs >= set(needed):
+        raise MapperError(
+            f"{model.path}: is in floating point; give samples with --calibrate to measure the "
+            "ranges of its maps"
+        )
+    shape = (PIXEL_SAMPLES, *model.view.shape[1:])
+    pixels = np.random.default_rng(1).integers(0, MOST_PIXEL + 1, shape)
+    pixels[:2] = np.array([0, MOST_PIXEL]).reshape(2, *(1,) * (len(shape) - 1))
+    note = (
+        f"{model.name!r} is taken for pixels, whole numbers from 0 to {MOST_PIXEL}: no other range "
+        "is needed; give samples with --calibrate if it holds something else"
+    )
+    return SampleArrays(pixels.astype(np.float32), None, [note])
 
 
 def _calibration(model: Model, samples: SampleArrays, settings: CompileSettings) -> Dataset:

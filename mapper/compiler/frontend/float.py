@@ -157,6 +157,8 @@ def matmul(reader: Reader, node: OnnxNode, inputs: list[Any]) -> Value | None:
 
 def per_channel(data: View, constant: NDArray[Any]) -> NDArray[np.float32] | None:
     """A constant that goes with a value, one number for each channel; None if it has more."""
+    if constant.size == 1 and constant.ndim <= len(data.shape):
+        return np.full(data.tensor.channels, constant.reshape(()), np.float32)
     shape = (1,) * max(0, len(data.shape) - constant.ndim) + constant.shape
     if len(shape) > len(data.shape) or not data.whole:
         return None

@@ -1,0 +1,191 @@
+"""Binary models: signs before layers, and a trained one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from chipsim.chip.model import Chip
+from chipsim.chip.npu_shape import NpuShape
+from mapper.compiler.frontend.float import FLOAT
+from mapper.compiler.frontend.onnx import Reader
+from mapper.compiler.graph.execute import run_graph
+from mapper.compiler.graph.floating import FLOATING
+from mapper.compiler.graph.graph import Graph
+from mapper.compiler.graph.node import Conv
+from mapper.compiler.integer.binary import signs
+from mapper.compiler.integer.reference import INTEGER
+from mapper.compiler.manifest import CompiledFolder, Target, image_of, manifest_of
+from mapper.compiler.passes.registry import optimise
+from mapper.compiler.pipeline import Compiled, compile_model, open_model, pixel_samples
+from mapper.compiler.settings import CompileSettings
+from mapper.compiler.simulate import simulate
+from mapper.compiler.verify import verify_compiled
+from mapper.errors import MapperError
+from tests.compiler.models import computed, read, values_of
+from tests.storage.formats.onnx_models import model, node, onnx
+
+RANDOM = np.random.default_rng(6)
+
+
+def kernels(*shape: int) -> np.ndarray:
+    return signs(RANDOM.normal(0, 1, shape)).astype(np.float32)
+
+
+def wanted(a: Any, w: np.ndarray) -> np.ndarray:
+    """Sums of a convolution of 3x3 without padding over (frames, channels, rows, columns)."""
+    found = np.lib.stride_tricks.sliding_window_view(a, (3, 3), (2, 3))
+    return np.einsum("fcyxij,ocij->foyx", found, w)
+
+
+@pytest.mark.parametrize("twice", [False, True])
+def test_b05_signs_before_a_layer(tmp_path: Path, twice: bool) -> None:
+    """Sign, or Sign, Add 0.1, Sign: zero is +1, and one node is left."""
+    nodes = [node("Sign", "x", "a")]
+    if twice:
+        nodes += [node("Add", "a tenth", "b"), node("Sign", "b", "c")]
+    weights = kernels(4, 2, 3, 3)
+    made = model(
+        [*nodes, node("Conv", "c w" if twice else "a w")],
+        {"tenth": np.float32(0.1).reshape(()), "w": weights},
+    )
+    graph = read(made, tmp_path)
+    optimise(graph)
+    assert [one.kind for one in graph.nodes] == ["sign", "conv"]
+    values = values_of(made)
+    values["x"][:, :, 2] = 0
+    found = computed(graph, values)["y"]
+    assert np.array_equal(found, wanted(np.where(values["x"] >= 0, 1.0, -1.0), weights))
+    assert graph.nodes[0].sources == (("n_a", "n_b", "n_c") if twice else ("n_a",))
+
+
+def chains() -> list[tuple[list[Any], list[str]]]:
+    """What stands between a layer and the signs of the next one, and what is left of it."""
+    normalise = node("BatchNormalization", "a g b m v", "n")
+    return [
+        ([normalise, node("Sign", "n")], ["conv", "sign"]),
+        ([node("MaxPool", "a", "p", kernel_shape=[2, 2]),
+          node("BatchNormalization", "p g b m v", "n"), node("Sign", "n")],
+         ["conv", "pool", "sign"]),
+        ([normalise, node("Clip", "n least most", "c"), node("Sign", "c")], ["conv", "sign"]),
+        ([node("Sign", "a", "s"), node("MaxPool", "s", kernel_shape=[2, 2])],
+         ["conv", "pool", "sign"]),
+        ([node("PRelu", "a slopes", "l"), node("Sign", "l")],
+         ["conv", "sign"]),
+        ([node("Relu", "a", "r"), node("Sign", "r")], ["conv", "activation", "sign"]),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("number", range(6))
+def test_b09_what_becomes_part_of_a_sign(tmp_path: Path, number: int) -> None:
+    """B09: batch normalisation with gamma < 0 and gamma = 0, also across max pooling."""
+    nodes, left = chains()[number]
+    constants = {
+        "w": RANDOM.normal(0, 1, (5, 2, 3, 3)),
+        "g": np.array([1.5, -2, 0, 0, -0.1]), "b": np.array([0.3, 0.1, 0.2, -0.2, 0]),
+        "m": RANDOM.normal(0, 1, 5), "v": RANDOM.uniform(0.5, 2, 5),
+        "least": np.array(-1), "most": np.array(1),
+        "slopes": np.full((5, 1, 1), 0.2),
+    }  # fmt: skip
+    names = {name for one in nodes for name in one.input} | {"w"}
+    made = model(
+        [node("Conv", "x w", "a"), *nodes],
+        {name: value.astype(np.float32) for name, value in constants.items() if name in names},
+    )
+    before, graph = read(made, tmp_path), read(made, tmp_path)
+    optimise(graph)
+    assert [one.kind for one in graph.nodes] == left
+    values = values_of(made, frames=4)
+    assert np.array_equal(computed(graph, values)["y"], computed(before, values)["y"])
+    assert set(np.unique(computed(graph, values)["y"])) <= {-1.0, 1.0}
+
+
+def test_models_that_need_more_than_pixels_ask_for_samples(tmp_path: Path) -> None:
+    """Nothing but the input of a binary model has a range to measure."""
+    nodes = [node("Conv", "x w", "a"), node("Sign", "a", "s"), node("Conv", "s k")]
+    path = tmp_path / "model.onnx"
+    constants = {"w": kernels(4, 2, 3, 3), "k": kernels(3, 4, 3, 3)}
+    onnx.save(model(nodes, constants), str(path))
+    found = pixel_samples(open_model(path), CompileSettings())
+    assert found.x.shape == (16, 2, 5, 6)
+    assert (found.x.min(), found.x.max()) == (0, 255)
+    assert found.notes
+    onnx.save(model([*nodes[:1], node("Relu", "a")], constants), str(path))
+    with pytest.raises(MapperError, match="give samples with --calibrate"):
+        pixel_samples(open_model(path), CompileSettings())
+
+
+@pytest.fixture(scope="module")
+def gtsrb(data_dir: Path) -> Path:
+    path = data_dir / "models" / "gtsrb_bnn_30.onnx"
+    if not path.exists():
+        pytest.skip(f"{path.name} is not there")
+    return path
+
+
+def pictures(folder: Path) -> np.ndarray:
+    """100 photographs without their outermost pixels, and 20 images of random pixels."""
+    rows = np.loadtxt(folder / "eran_cifar10_test100.csv", delimiter=",", dtype=np.float32)
+    photographs = rows[:, 1:].reshape(-1, 32, 32, 3)[:, 1:31, 1:31]
+    noise = np.random.default_rng(0).integers(0, 256, (20, 30, 30, 3))
+    return np.concatenate([photographs, noise]).astype(np.float32)
+
+
+def build(path: Path, shape: NpuShape) -> Compiled:
+    source = open_model(path)
+    settings = CompileSettings()
+    return compile_model(source, shape, pixel_samples(source, settings), settings)
+
+
+def sums_of(graph: Graph, rules: Any, x: np.ndarray) -> list[np.ndarray]:
+    layers = [one.output for one in graph.nodes if isinstance(one.operator, Conv)]
+    made = run_graph(graph, {next(iter(graph.inputs.values())).tensor: x}, rules, layers)
+    return [made[layer] for layer in layers]
+
+
+def test_b09_sums_of_a_trained_model(gtsrb: Path) -> None:
+    """Of all three layers of gtsrb_bnn_30, in every image; in floating point they are exact."""
+    compiled = build(gtsrb, NpuShape("large", weight_words=4096))
+    x = pictures(gtsrb.parent)
+    plain = Reader(gtsrb, FLOAT).read()
+    dense = [one for one in plain.nodes if one.kind == "dense"]
+    assert len(dense) == 1
+    dense[0].operator = Conv(compiled.graph.nodes[-2].operator.window)  # type: ignore[attr-defined]
+    found = sums_of(compiled.graph, INTEGER, x.astype(np.int64) - 128)
+    for made, exact in zip(found, sums_of(plain, FLOATING, x), strict=True):
+        assert np.array_equal(made, exact)
+    assert [layer.shape[1:] for layer in found] == [(28, 28, 16), (27, 27, 32), (1, 1, 43)]
+
+
+def test_sums_and_classes_of_onnxruntime(gtsrb: Path) -> None:
+    runtime = pytest.importorskip("onnxruntime", reason="to compare with")
+    network = onnx.load(str(gtsrb))
+    names = [one.output[0] for one in network.graph.node if one.op_type in ("Conv", "MatMul")]
+    network.graph.output.extend(onnx.helper.make_empty_tensor_value_info(name) for name in names)
+    x = pictures(gtsrb.parent)
+    session = runtime.InferenceSession(network.SerializeToString())
+    wanted = session.run([*names, "activation_10"], {session.get_inputs()[0].name: x})
+    compiled = build(gtsrb, NpuShape("large", weight_words=4096))
+    found = sums_of(compiled.graph, INTEGER, x.astype(np.int64) - 128)
+    for made, exact in zip(found, wanted, strict=False):
+        axes = (0, 2, 3, 1) if exact.ndim == 4 else (0, 1)
+        assert np.array_equal(made.reshape(exact.transpose(axes).shape), exact.transpose(axes))
+    assert np.array_equal(found[-1].reshape(120, -1).argmax(1), wanted[-1].argmax(1))
+
+
+@pytest.mark.jit
+def test_program_of_a_trained_model(gtsrb: Path) -> None:
+    shape = NpuShape("large", weight_words=4096)
+    compiled = build(gtsrb, shape)
+    target = Target(Chip("one", 1, 1), shape, CompileSettings())
+    images = {(0, 0): image_of(compiled, shape, (0, 0))}
+    folder = CompiledFolder(
+        Path("out"), manifest_of(compiled, target), compiled.host, compiled.graph, images
+    )
+    outcome = simulate(folder, pictures(gtsrb.parent)[::15], threads=1, check=True)
+    assert [one.differences for one in outcome.compared] == [0, 0, 0]
+    assert verify_compiled(folder)["instructions"] == len(compiled.program)
+    assert outcome.values["activation_10"].shape == (8, 43)
