@@ -60,6 +60,8 @@ def add_switches(group: argparse._ActionsContainer) -> None:
                        help="do not correct biases by mean errors")  # fmt: skip
     group.add_argument("--no-reuse", dest="reuse", action="store_false",
                        help="give each map a memory region of its own")  # fmt: skip
+    group.add_argument("--bits", type=int, default=8, choices=(8, 16),
+                       help="of stored integers; 16 need a dual core (default: 8)")  # fmt: skip
     group.add_argument("--method", default="auto",
                        choices=("auto", "minmax", "percentile", "mse", "entropy"),
                        help="how ranges are chosen (default: auto, tries all)")  # fmt: skip
@@ -145,7 +147,7 @@ def run(options: argparse.Namespace) -> int:
         options.scheme, options.per, options.method, options.headroom,
         options.samples or SAMPLES,
         options.bias_correction, tuple(filter(None, options.keep.split(","))), options.max_loss,
-        options.min_signal, options.rounding, options.zero_point, options.reuse,
+        options.min_signal, options.rounding, options.zero_point, options.reuse, options.bits,
     )  # fmt: skip
     target = Target(chip, shape, settings)
     form = parse_form(options.normalise, options.layout)

@@ -141,6 +141,8 @@ def manifest_of(compiled: Compiled, target: Target) -> dict[str, Any]:
                 "vectors": region.vectors,
                 "shape": list(tensor.shape),
                 "bits": tensor.bits,
+                "strides": [region.row, region.pixel],
+                "high": region.high,
                 "scale": tensor.scale,
                 "zero_point": tensor.zero_point,
             }

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from chipsim.chip.npu_shape import NpuShape
+from chipsim.chip.npu_shape import NPU_SHAPES, NpuShape
 from chipsim.npu.cycles import Timeline
 from hw.npu.isa import Instruction
 from mapper.compiler.codegen.emitter import Emitter
@@ -153,6 +153,8 @@ def compile_model(
     on_stage : is told the name of each stage that has ended, and its seconds
     Raises `MapperError` that names the node, `DoesNotFitError` that names the memory.
     """
+    if settings.bits == 16:
+        _require_dual(shape, "--bits 16")
     seconds: dict[str, float] = {}
     log: list[str] = []
     graphs: dict[str, Graph] = {}
@@ -186,6 +188,9 @@ def compile_model(
     graphs |= {"float": source, "integer": graph}
     with stage("partition"):
         _require_one_function(graph)
+        for tensor in graph.tensors():
+            if tensor.type == "int16":
+                _require_dual(shape, f"{tensor.name!r} is stored in 16 bits, and")
         log += pack_bits(graph, shape.binary)
         signs_in_bytes(graph)
         log += window_inputs(graph, shape.columns) + pool_sums_first(graph)
@@ -230,6 +235,16 @@ def compile_model(
         seconds,
         log,
     )
+
+
+def _require_dual(shape: NpuShape, what: str) -> None:
+    """Raise `MapperError` if a core has no multiplier of 16 bits."""
+    if shape.multiplier != "dual":
+        names = ", ".join(name for name, one in NPU_SHAPES.items() if one.multiplier == "dual")
+        raise MapperError(
+            f"{what} needs a core with a dual multiplier, which {shape.name} has not; take --npu "
+            f"with one of {names}"
+        )
 
 
 def inputs_of(graph: Graph) -> list[Tensor]:

@@ -26,6 +26,7 @@ class CompileSettings:
     keep : ONNX nodes that stay on the host
     max_loss, min_signal : limits of the verification, in points and dB
     rounding : of shifts; zero_point : added behind the shift, or in the bias
+    bits : of stored integers; 16 need a core whose multiplier is dual
     reuse : whether maps whose lives do not meet share memory
     """
 
@@ -41,6 +42,7 @@ class CompileSettings:
     rounding: Rounding = "away"
     zero_point: Literal["shift", "bias"] = "shift"
     reuse: bool = True
+    bits: Literal[8, 16] = 8
 
     def __post_init__(self) -> None:
         if not 0.1 <= self.headroom <= 10:
@@ -53,7 +55,12 @@ class CompileSettings:
     def wish(self) -> Wish:
         """What the verification loop begins with."""
         precision = Precision(
-            8, self.scheme, self.per == "channel", self.headroom, self.rounding, self.zero_point
+            self.bits,
+            self.scheme,
+            self.per == "channel",
+            self.headroom,
+            self.rounding,
+            self.zero_point,
         )
         method = None if self.method == "auto" else self.method
         return Wish(precision, method, self.bias_correction, self.keep, most_kept=0)

@@ -123,7 +123,7 @@ def run_cores(
     def work(frame: Frame, number: int) -> list[NDArray[np.int64]]:
         for name, data in stored.items():
             one = maps[name]
-            vectors = vectors_of(data[number], shape.columns, one["bits"] == 1)
+            vectors = vectors_of(data[number], shape.columns, one["bits"])
             frame.load(tuple(one["core"]), one["address"], vectors)
         frame.run()
         return [read_map(frame, maps[name], shape.columns) for name in results]
@@ -133,14 +133,16 @@ def run_cores(
     return {name: np.stack([row[at] for row in rows]) for at, name in enumerate(results)}
 
 
-def vectors_of(pixels: NDArray[np.int64], columns: int, bits: bool = False) -> NDArray[np.int8]:
+def vectors_of(pixels: NDArray[np.int64], columns: int, bits: int = 8) -> NDArray[np.int8]:
     """A map, shape (rows, columns, channels), as the vectors that lie in memory; channels that fill
-    the last block of a pixel are 0. bits : whether it holds +1 and -1."""
+    the last block of a pixel are 0. bits : of an element; 1 of +1 and -1. High bytes lie behind the
+    low ones of a pixel."""
     height, width, channels = pixels.shape
-    if bits:
+    if bits == 1:
         return packed(pixels, columns).reshape(-1, columns).view(np.int8)
-    whole = np.zeros((height, width, blocks_of(channels, columns) * columns), np.int8)
-    whole[:, :, :channels] = pixels
+    whole = np.zeros((height, width, bits // 8, blocks_of(channels, columns) * columns), np.int8)
+    for byte in range(bits // 8):
+        whole[:, :, byte, :channels] = (pixels >> 8 * byte & 255 ^ 128) - 128
     return whole.reshape(-1, columns)
 
 
@@ -149,14 +151,20 @@ def read_map(frame: Frame, one: Map, columns: int) -> NDArray[np.int64]:
     _, height, width, channels = one["shape"]
     blocks = blocks_of(channels, columns if one["bits"] > 1 else 8 * columns)
     blocks *= VECTORS_OF_ENTRY if one["bits"] == 32 else 1
-    strides = (width * blocks, blocks, 1)
-    found = frame.read(tuple(one["core"]), one["address"], (height, width, blocks), strides)
+    core, first, strides = tuple(one["core"]), one["address"], (*one["strides"], 1)
+    found = frame.read(core, first, (height, width, blocks), strides)
     if one["bits"] == 1:
         return unpacked(np.ascontiguousarray(found).view(np.uint8), channels)
     whole = np.ascontiguousarray(found).reshape(height, width, -1)
     if one["bits"] == 32:
         whole = whole.view("<i4")
-    return whole[:, :, :channels].astype(np.int64)
+    made = whole[:, :, :channels].astype(np.int64)
+    if one["bits"] == 16:
+        found = frame.read(core, first + one["high"], (height, width, blocks), strides)
+        made = (found.reshape(height, width, -1)[:, :, :channels].astype(np.int64) << 8) + (
+            made & 255
+        )
+    return made
 
 
 def compare(folder: CompiledFolder, stored: Maps, threads: int) -> list[Compared]:

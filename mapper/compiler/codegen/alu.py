@@ -16,9 +16,11 @@ from mapper.compiler.codegen.tables import LANES
 from mapper.compiler.graph.node import Add, Clamp, Node, Requantise
 from mapper.compiler.graph.tensor import Tensor
 from mapper.compiler.integer.formulas import ROUNDINGS, Multiplier, Requantisation
+from mapper.compiler.memory.planner import blocks_of
 from mapper.compiler.schedule.inputs import Span
 
 LEAST = -(1 << 15)  # of an immediate
+PARAMETERS = 2  # as source
 _RQ = {field.name: field.most for field in form_of("RQ", "RQ").fields}
 
 
@@ -121,11 +123,24 @@ def _between(core: ProgramBuilder, low: int, high: int, made: Entries, last: boo
 
 
 def add_constant(core: ProgramBuilder, made: Entries, number: int) -> None:
-    """Added to all entries, in as many steps as immediates take."""
-    while number:
-        step = max(LEAST, min(-LEAST - 1, number))
-        alu(core, "ADD", made, made, {"imm": step})
-        number -= step
+    """Added to all entries; of a parameter word if it is no immediate."""
+    if LEAST <= number < -LEAST:
+        if number:
+            alu(core, "ADD", made, made, {"imm": number})
+        return
+    words = [np.full(LANES, number, np.int64)] * blocks_of(core.shape.rows, LANES)
+    word = core.tables.add_parameters(words, core.macro.label)
+    op = MicroOp(acc=made.first, inp=word)
+    fields = {
+        "uop": core.tables.add_micro_ops([op], core.macro.label),
+        "uops": 1,
+        "n_out": made.blocks * made.rows,
+        "n_in": made.columns,
+        "dst_out": made.columns,
+        "dst_in": 1,
+        "source": PARAMETERS,
+    }
+    alu_step(core, Instruction("ALU", "ADD", fields=fields), [made], made)
 
 
 def add(core: ProgramBuilder, node: Node, work: TileWork, last: bool) -> None:

@@ -80,7 +80,10 @@ class Area:
         rows = np.arange(max(0, self.rows.first), min(tensor.height, self.rows.behind))
         columns = np.arange(max(0, self.columns.first), min(tensor.width, self.columns.behind))
         blocks = np.arange(self.blocks.first, self.blocks.behind)
-        return self.region.vector(rows[:, None, None], columns[:, None], blocks).ravel()
+        found = self.region.vector(rows[:, None, None], columns[:, None], blocks).ravel()
+        if self.region.high:
+            return np.concatenate([found, found + self.region.high])
+        return np.asarray(found)
 
 
 def _outside(span: Span, length: int) -> tuple[int, int]:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from hw.npu.isa import Instruction, MicroOp
-from mapper.compiler.codegen.alu import alu, alu_step
+from mapper.compiler.codegen.alu import PARAMETERS, alu, alu_step
 from mapper.compiler.codegen.builder import ProgramBuilder, TileWork
 from mapper.compiler.codegen.kernels import Kernels
 from mapper.compiler.codegen.steps import Touch
 
 NOTHING, ZERO, BIAS = range(3)
 """What micro-ops of products that say so put into their accumulators first."""
-PARAMETERS = 2  # as source of the ALU
 
 
 def begin_sums(core: ProgramBuilder, kernels: Kernels, work: TileWork, looped: bool) -> int:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from chipsim.chip.npu_shape import NpuShape
-from hw.npu.isa import Instruction
+from hw.npu.isa import UNITS, Instruction
 from mapper.compiler.codegen.areas import Entries
 from mapper.compiler.codegen.steps import Step, Touch
 from mapper.compiler.codegen.tables import Tables
@@ -64,6 +64,7 @@ class ProgramBuilder:
         self.steps: list[Step] = []
         self.macro = Macro([])
         self.number = self.tile = -1
+        self._distances: dict[str, dict[str, int]] = {}  # that units have been told last
         self._half_inputs = self._half_entries = 0  # of the buffers that come next
 
     def step(
@@ -71,6 +72,13 @@ class ProgramBuilder:
     ) -> None:
         """Add an instruction of a unit."""
         self.steps.append(Step(unit, instruction, self.number, reads, writes, self.tile))
+
+    def set_distance(self, unit: str, **distances: int) -> None:
+        """Let a unit pack, or write, pairs so far apart; unless it does so already."""
+        if distances != self._distances.get(unit, dict.fromkeys(distances, 0)):
+            self._distances[unit] = distances
+            fields = {"queue": UNITS.index(unit), **distances}
+            self.step(unit, Instruction("CTRL", "DIST", fields=fields), [], [])
 
     def next_inputs(self) -> int:
         """The first vector of the half of the input buffer that comes next."""

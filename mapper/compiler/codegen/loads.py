@@ -12,6 +12,7 @@ def load_inputs(core: ProgramBuilder, area: Area) -> Entries:
     """A part of a map into the input buffer; padding holds its zero point."""
     base = core.next_inputs()
     inputs = Entries(base, area.blocks.size, area.rows.size, area.columns.size)
+    core.set_distance("LOAD", src=area.region.high)
     fields = area.fields() | {"dst": base, "value": area.region.tensor.zero_point}
     core.step(
         "LOAD", Instruction("LOAD", "INP", fields=fields),
@@ -26,6 +27,7 @@ def load_entries(core: ProgramBuilder, area: Area, first: int, padding: int = 0)
     padding : what pixels outside of the map hold
     """
     made = Entries(first, area.blocks.size, area.rows.size, area.columns.size)
+    core.set_distance("LOAD", src=area.region.high)
     fields = area.fields() | {"dst": first, "value": padding}
     core.step(
         "LOAD", Instruction("LOAD", "ACC8", fields=fields),

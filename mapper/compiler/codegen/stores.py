@@ -39,6 +39,7 @@ def store(core: ProgramBuilder, tensor: Tensor, tile: Tile, made: Entries, up: b
         "up": int(up),
         "bits": int(tensor.type == "bits"),
     }
+    core.set_distance("STORE", src=area.region.high)
     kind = "PARTIAL" if whole else "LOCAL"
     core.step(
         "STORE", Instruction("STORE", kind, fields=fields),

@@ -71,12 +71,17 @@ def instructions_of(image: Image, micro_ops: NDArray[np.int32], where: str) -> l
         for kind, (code, _) in form.kinds.items()
     }
     found = []
+    distances: dict[str, int] = {}  # of pairs, as the units were told last
     for number, (op, code) in enumerate(zip(decoded.op, decoded.kind, strict=True)):
         form, kind = forms[int(op), int(code)]
         names = [field.name for field in form.fields]
         fields = dict(zip(names, decoded.fields[number].tolist(), strict=False))
         unit = fields["queue"] if form.op == "CTRL" else UNIT_OF[form.op]
+        if kind == "DIST" and image.info["shape"]["multiplier"] == "dual":
+            queue = UNITS[fields["queue"]]
+            distances |= {f"{queue}.{name}": value for name, value in fields.items()}
         reads, writes = _touches(form.op, kind, fields, micro_ops, image.info["shape"])
+        reads, writes = _with_pairs(form.op, kind, fields, distances, (reads, writes))
         found.append(
             Instruction(
                 number, f"{form.op}.{kind}", unit, int(decoded.wait[number]),
@@ -123,6 +128,33 @@ def _touches(
         made = _area(f["dst"], f, f["y_size"], f["x_size"], VECTORS_OF_WORD)
         return [("ACC", taken)], [("FM", made)]
     return [], []
+
+
+Touches = tuple[list[tuple[str, Cells]], list[tuple[str, Cells]]]
+
+
+def _with_pairs(
+    op: str, kind: str, f: Fields, distances: Mapping[str, int], touches: Touches
+) -> Touches:
+    """What dual cores read and write besides: high bytes, second pixels, accumulators and words."""
+    far = {}
+    if op == "LOAD" and kind in ("INP", "ACC8"):
+        far["FM"] = distances.get("LOAD.src", 0)
+    elif op == "STORE" and kind == "LOCAL" and not f["bits"]:
+        far["FM"] = distances.get("STORE.src", 0)
+    elif kind in ("DUAL_PIXEL", "DUAL_KERNEL"):
+        far["ACC"] = distances.get("GEMM.acc", 0)
+        far["WM"] = distances.get("GEMM.wgt", 0) if kind == "DUAL_KERNEL" else 0
+    elif kind == "INT16":
+        far["WM"] = 1
+    reads, writes = (
+        [(memory, _paired(cells, far.get(memory, 0))) for memory, cells in some] for some in touches
+    )
+    return reads, writes
+
+
+def _paired(cells: Cells, distance: int) -> Cells:
+    return np.concatenate([cells, cells + distance]) if distance else cells
 
 
 def _threshold(

@@ -10,6 +10,8 @@ from mapper.errors import DoesNotFitError
 
 VECTORS_OF_ENTRY = 4
 """Of an accumulator, in memory."""
+VECTORS = {"int16": 2, "int32": VECTORS_OF_ENTRY}
+"""Of a block of a pixel."""
 
 
 class Region(NamedTuple):
@@ -17,6 +19,7 @@ class Region(NamedTuple):
 
     born, dies : numbers of the macro nodes that write it and read it last
     pixel, row : vectors from a pixel to the next, and from a row to the next
+    high : vectors from the low bytes of 16 bits to the high ones, which are of the same pixel
     """
 
     tensor: Tensor
@@ -26,6 +29,7 @@ class Region(NamedTuple):
     dies: int
     pixel: int
     row: int
+    high: int = 0
 
     def vector(self, row: Any, column: Any, block: Any) -> Any:
         """Where a block of a pixel lies; numbers or arrays."""
@@ -43,10 +47,10 @@ def blocks_of_vector(rows: int, columns: int) -> int:
 
 
 def pixel_vectors(tensor: Tensor, columns: int) -> int:
-    """Vectors of a pixel of a map: of bytes, of bits, or of whole accumulators (int32)."""
+    """Vectors of a pixel of a map: of bytes, of bits, of 16 bits, or of whole sums (int32)."""
     if tensor.type == "bits":
         return blocks_of(tensor.channels, 8 * columns)
-    return blocks_of(tensor.channels, columns) * (VECTORS_OF_ENTRY if tensor.type == "int32" else 1)
+    return blocks_of(tensor.channels, columns) * VECTORS.get(tensor.type, 1)
 
 
 def plan_memory(
@@ -84,7 +88,15 @@ def plan_memory(
         first = min(gaps)[1] if gaps else end
         pixel = pixel_vectors(tensor, columns)
         placed.append(
-            Region(tensor, first, sizes[tensor], *lives, pixel=pixel, row=tensor.width * pixel)
+            Region(
+                tensor,
+                first,
+                sizes[tensor],
+                *lives,
+                pixel=pixel,
+                row=tensor.width * pixel,
+                high=pixel // 2 if tensor.type == "int16" else 0,
+            )
         )
     used = max((one.first + one.vectors for one in placed), default=0)
     if used > capacity:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import shutil
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,7 @@ from mapper.compiler.simulate import Digest, simulate
 from tests.chipsim.npu.programs import SHAPES, Case, host_words, random_case
 from tests.compiler.codegen.test_binary import BinaryBuilder
 from tests.compiler.networks import Builder
-from tests.compiler.programs import Made
+from tests.compiler.programs import DUAL, Made
 from tests.compiler.programs import compiled as compiled_network
 
 CC = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
@@ -216,5 +217,7 @@ def test_a_compiled_network_prints_the_hash_of_what_the_simulator_makes(
     build.end(build.conv(first, 5))
     made = compiled_network(build)
     require_same_results(build, made, "i1", tmp_path)
+    made = compiled_network(build, replace(DUAL, map_vectors=1024), bits=16)
+    require_same_results(build, made, "<i2", tmp_path)
     windows = [step for step in driver_of(made.folder).steps if step["kind"] == "WINDOWS"]
     assert len(windows) == (channels == 2)  # few channels: the host makes windows

@@ -11,7 +11,6 @@ import numpy as np
 from chipsim.chip.npu_shape import NpuShape
 from mapper.compiler.codegen.cdriver.writer import CoreStep, Sources
 from mapper.compiler.manifest import CompiledFolder
-from mapper.compiler.memory.planner import VECTORS_OF_ENTRY, blocks_of
 from mapper.errors import MapperError
 
 
@@ -53,11 +52,11 @@ def _steps(folder: CompiledFolder, shape: NpuShape) -> Iterator[CoreStep]:
             yield {"kind": "WINDOWS", "from": source, "to": to, **windows}
         elif step["do"] == "cores":
             for name, number in buffers.items():
-                yield {"kind": "WRITE", "from": number, **_map(maps[name], cores, shape)}
+                yield {"kind": "WRITE", "from": number, **_map(maps[name], cores)}
             yield {"kind": "RUN", "function": 0}
     results = dict.fromkeys(step["tensor"] for step in plan[last:] if step["do"] == "dequantise")
     for name in results:
-        yield {"kind": "READ", **_map(maps[name], cores, shape)}
+        yield {"kind": "READ", **_map(maps[name], cores)}
 
 
 def _sizes(shape: list[int]) -> dict[str, int]:
@@ -94,14 +93,12 @@ def _windows(step: dict[str, Any], taken: list[int], made: list[int]) -> dict[st
     }  # fmt: skip
 
 
-def _map(one: dict[str, Any], cores: list[tuple[int, int]], shape: NpuShape) -> dict[str, Any]:
-    _, _, columns, channels = one["shape"]
-    blocks = blocks_of(channels, shape.columns * (8 if one["bits"] == 1 else 1))
-    pixel = blocks * (VECTORS_OF_ENTRY if one["bits"] == 32 else 1)
+def _map(one: dict[str, Any], cores: list[tuple[int, int]]) -> dict[str, Any]:
     return {
         **_sizes(one["shape"]),
         "core": cores.index(tuple(one["core"])),
         "address": one["address"],
         "bits": one["bits"],
-        "strides": [columns * pixel, pixel],
+        "strides": one["strides"],
+        "high": one["high"],
     }

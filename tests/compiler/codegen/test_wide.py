@@ -1,0 +1,120 @@
+"""Programs of 16 bits: pairs of bytes in memory, two weight words a product, sums of 48 bits."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from chipsim.chip.model import Chip
+from chipsim.chip.npu_shape import NPU_SHAPES, NpuShape
+from mapper.compiler.graph.node import Activation, Add, Pool, Upsample, Window
+from mapper.compiler.graph.tensor import Pad
+from mapper.compiler.manifest import CompiledFolder, Target, image_of, manifest_of
+from mapper.compiler.pipeline import compile_model, open_model
+from mapper.compiler.settings import CompileSettings
+from mapper.compiler.simulate import simulate
+from mapper.compiler.verify import verify_compiled
+from mapper.errors import DoesNotFitError, MapperError
+from storage.samples import parse_form, read_samples
+from tests.compiler.codegen.test_programs import random_network
+from tests.compiler.networks import Builder, residual
+from tests.compiler.programs import DUAL, REF, Made, compared, compiled
+
+pytestmark = pytest.mark.jit  # kernels have their twins in tests/chipsim/npu
+
+SMALL = NpuShape("small-dual", multiplier="dual", input_vectors=96, entries=96)
+FOUR = replace(
+    NPU_SHAPES["tiny"], name="four-dual", multiplier="dual", map_vectors=1 << 14, weight_words=4096,
+    parameter_words=512, micro_ops=1024,
+)  # fmt: skip
+SHAPES = pytest.mark.parametrize("shape", [DUAL, SMALL, FOUR, REF], ids=lambda one: one.name)
+
+
+def same(build: Builder, shape: NpuShape, **settings: object) -> Made:
+    try:
+        made = compiled(build, shape, bits=16, **settings)
+    except DoesNotFitError as error:
+        if shape is DUAL and "micro-op" not in str(error):
+            raise
+        pytest.skip(str(error))
+    assert {one.differences for one in compared(build, made)} == {0}
+    verify_compiled(made.folder)
+    return made
+
+
+@SHAPES
+@pytest.mark.parametrize("seed", range(10))
+def test_random_networks(seed: int, shape: NpuShape) -> None:
+    made = same(random_network(seed), shape)
+    kinds = {one.kind for one in made.compiled.program if one.op == "GEMM"}
+    assert kinds <= {"INT16"}
+
+
+@SHAPES
+def test_biases_of_more_than_32_bits(shape: NpuShape) -> None:
+    """The zero point of the input times the sum of the weights: loaded without its last zeros."""
+    build = Builder(6, 6, 20, seed=5)
+    first = build.relu(build.conv(build.input, 20))
+    weights = build.constant(np.abs(build.random.normal(0, 1, (20, 3, 3, 20))) + 0.5)
+    second = build.conv(first, 20)
+    build.graph.nodes[-1].inputs[1] = weights
+    build.end(second)
+    made = same(build, shape)
+    assert any(one.kind == "SHL" for one in made.compiled.program)
+
+
+@SHAPES
+@pytest.mark.parametrize("seed", range(6))
+def test_other_operators(seed: int, shape: NpuShape) -> None:
+    """Groups, means, pooling with padding, sums, upsampling, clipping."""
+    rng = np.random.default_rng(seed)
+    build = Builder(*(int(n) for n in rng.integers((5, 5, 2), (9, 9, 20))), seed)
+    channels, pad = build.input.channels, Window((3, 3), (1, 1), Pad(1, 1, 1, 1))
+    if seed == 0:
+        build.end(build.conv(build.input, channels, pad, channels))
+    elif seed == 1:
+        build.end(build.pool(build.input, Pool("average", pad)))
+    elif seed == 2:
+        build.end(build.pool(build.input, Pool("max", pad)))
+    elif seed == 3:
+        build.end(build.like(Add(), build.input, build.conv(build.input, channels)))
+    elif seed == 4:
+        wide = (2 * build.input.height, 2 * build.input.width, channels)
+        build.end(build.node(Upsample(), [build.input], wide))
+    else:
+        leaky = build.like(Activation(slope=0.1), build.input)
+        whole = Window((build.input.height, build.input.width))
+        build.end(build.pool(leaky, Pool("average", whole)))
+    same(build, shape)
+
+
+def test_r13_cores_without_it_are_refused() -> None:
+    with pytest.raises(MapperError, match=r"--bits 16 needs .* dual .* npu-dual, ref32"):
+        compiled(residual(), NPU_SHAPES["npu"], bits=16)
+
+
+def test_a21_resnet_8_in_16_bits_end_to_end(data_dir: Path) -> None:
+    """Every layer of 10 images equals the reference; 70 dB beside the model."""
+    path = data_dir / "models" / "mlperf_resnet8_fp32.onnx"
+    if not path.exists():
+        pytest.skip(f"{path.name} is not there")
+    model = open_model(path)
+    images = data_dir / "models" / "eran_cifar10_test100.csv"
+    found = read_samples(images, model.view.shape[1:], parse_form(None, "nhwc"))
+    shape = replace(DUAL, map_vectors=8192)
+    settings = CompileSettings(samples=50, bits=16)
+    made = compile_model(model, shape, found, settings)
+    score = made.verified.attempts[made.verified.number].score
+    assert score.signal is not None
+    assert score.signal >= 70
+    target = Target(Chip("one", 1, 1), shape, settings)
+    image = image_of(made, shape, target.core)
+    folder = CompiledFolder(
+        Path("out"), manifest_of(made, target), made.host, made.graph, {target.core: image}
+    )
+    layers = simulate(folder, found.x[:10], threads=1, check=True).compared
+    assert [one.differences for one in layers] == [0] * len(layers)
+    verify_compiled(folder)
