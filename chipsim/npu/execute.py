@@ -153,13 +153,27 @@ class Frame:
 
         Returns ndarray[int8], shape (*sizes, columns).
         """
-        number, maps = self.chip.number(core), self._memory.maps
+        places = self._places(core, base, sizes, strides)
+        return self._memory.maps[self.chip.number(core)][places]
+
+    def write(
+        self, core: Place, base: int, strides: tuple[int, ...], vectors: NDArray[np.generic]
+    ) -> None:
+        """Bytes, shape (*sizes, columns), into a core's maps, at base + sum of index * stride."""
+        places = self._places(core, base, vectors.shape[:-1], strides)
+        self._memory.maps[self.chip.number(core)][places] = vectors.view(np.int8)
+
+    def _places(
+        self, core: Place, base: int, sizes: tuple[int, ...], strides: tuple[int, ...]
+    ) -> NDArray[np.int64]:
+        """Addresses in a core's maps, shape (*sizes,); `ChipError` if one is outside."""
         places = np.asarray(base)
         for size, stride in zip(sizes, strides, strict=True):
             places = places[..., None] + np.arange(size) * stride
-        if places.size and (places.min() < 0 or places.max() >= maps.shape[1]):
-            _refuse_range(core, int(places.min()), int(places.max()), maps.shape[1])
-        return maps[number][places]
+        most = self._memory.maps.shape[1]
+        if places.size and (places.min() < 0 or places.max() >= most):
+            _refuse_range(core, int(places.min()), int(places.max()), most)
+        return places
 
     def host(self, core: Place) -> tuple[NDArray[np.int64], NDArray[np.int8]]:
         """What a core has sent to the host, in order: addresses, shape (count,), and vectors, shape

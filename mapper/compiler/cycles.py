@@ -14,7 +14,7 @@ from chipsim.npu.cycles import UNITS
 from chipsim.npu.execute import NpuChip
 from mapper.compiler.manifest import CompiledFolder
 from mapper.compiler.partition.hostplan import run_host
-from mapper.compiler.simulate import Maps, program_of, read_map, vectors_of
+from mapper.compiler.simulate import Maps, program_of, read_map, write_map
 from mapper.errors import CheckFailedError
 
 
@@ -53,8 +53,7 @@ def run_cycles(folder: CompiledFolder, sample: NDArray[np.float32] | None) -> Cy
         ours, others = chip.frame(), chip.frame()
         for frame in (ours, others):
             for name, data in stored.items():
-                one = maps[name]
-                frame.load(tuple(one["core"]), one["address"], vectors_of(data[0], shape.columns))
+                write_map(frame, maps[name], data[0], shape.columns)
         ours.run_in_order(*order)
         others.run()
         for place in programs:

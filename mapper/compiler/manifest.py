@@ -28,7 +28,9 @@ from hw.npu.programs import encode_micro_ops, encode_program
 from mapper.compiler.codegen.image import Image, pack_image, unpack_image
 from mapper.compiler.codegen.loops.listing import listing_text
 from mapper.compiler.graph.graph import Graph, View
+from mapper.compiler.graph.node import Concat
 from mapper.compiler.graph.text import Arrays, graph_from_json, graph_text, graph_to_json
+from mapper.compiler.memory.planner import memory_use
 from mapper.compiler.partition.hostplan import Step
 from mapper.compiler.pipeline import Compiled
 from mapper.compiler.settings import CompileSettings
@@ -148,14 +150,27 @@ def manifest_of(compiled: Compiled, target: Target) -> dict[str, Any]:
             }
             for tensor, region in compiled.regions.items()
         ],
-        "layers": [
-            {"map": tensor.name, "nodes": list(macro.sources), "end": end}
-            for macro, end in zip(compiled.macros, compiled.ends, strict=True)
-            for tensor in macro.outputs
-        ],
+        "layers": _layers(compiled),
         "input": _value(next(iter(compiled.graph.inputs.items()))),
         "outputs": list(compiled.graph.outputs),
     }
+
+
+def _layers(compiled: Compiled) -> list[dict[str, Any]]:
+    """What each macro node stores; of maps that several make parts of, when the last one has."""
+    found = [
+        (end, tensor, macro.sources)
+        for macro, end in zip(compiled.macros, compiled.ends, strict=True)
+        for tensor in macro.outputs
+    ]
+    ends = {tensor: end for end, tensor, _ in found}
+    for node in compiled.graph.nodes:
+        if isinstance(node.operator, Concat):
+            made = ends[node.output] = max(ends.get(tensor, 0) for tensor in node.inputs)
+            found.append((made, node.output, node.sources))
+    return [
+        {"map": tensor.name, "nodes": list(sources), "end": end} for end, tensor, sources in found
+    ]
 
 
 def _value(item: tuple[str, View]) -> dict[str, Any]:
@@ -169,6 +184,7 @@ def image_of(compiled: Compiled, shape: NpuShape, core: tuple[int, int]) -> Imag
     info = {
         "shape": asdict(shape),
         "core": list(core),
+        "map_vectors": memory_use(compiled.regions).used if shape.map_vectors == 0 else 0,
     }
     return Image(
         info,

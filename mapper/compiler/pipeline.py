@@ -26,7 +26,8 @@ from mapper.compiler.graph.graph import Graph, View
 from mapper.compiler.graph.macro import Macro
 from mapper.compiler.graph.node import Quantise, Windows
 from mapper.compiler.graph.tensor import Tensor
-from mapper.compiler.memory.planner import Region, plan_memory
+from mapper.compiler.memory.planner import Region, Stored, memory_use, plan_memory
+from mapper.compiler.memory.regions import share
 from mapper.compiler.partition.hostplan import Step as HostStep
 from mapper.compiler.partition.hostplan import plan_host
 from mapper.compiler.passes.bits import pack_bits, signs_in_bytes
@@ -195,6 +196,8 @@ def compile_model(
         signs_in_bytes(graph)
         log += window_inputs(graph, shape.columns) + pool_sums_first(graph)
         log += heavy_addends_last(graph)
+        places, shared = share(graph, {"int8": shape.columns, "bits": 8 * shape.columns})
+        log += shared
         macros = fuse(graph)
         if not macros:
             raise MapperError(f"{model.path}: no node of it runs on a core; nothing to compile")
@@ -202,9 +205,8 @@ def compile_model(
     with stage("feature memory"):
         results = core_results(graph)
         inputs = inputs_of(graph)
-        regions = plan_memory(
-            macros, inputs, results, shape.columns, shape.map_vectors, settings.reuse
-        )
+        stored = Stored(macros, inputs, results, places)
+        regions = plan_memory(stored, shape.columns, shape.map_vectors, settings.reuse)
     with stage("instructions"):
         emitter = Emitter(shape, regions)
         ends = []
@@ -212,7 +214,7 @@ def compile_model(
             emitter.emit(macro)
             ends.append(len(emitter.steps))
         sizes = {
-            "FM": shape.map_vectors, "INP": shape.input_vectors,
+            "FM": shape.map_vectors or memory_use(regions).used, "INP": shape.input_vectors,
             "ACC": shape.entries, "OUT": shape.entries,
         }  # fmt: skip
         program = with_tokens(emitter.steps, sizes)

@@ -66,6 +66,8 @@ def program_of(image: Image, where: str, end: int | None = None) -> Program:
     """The decoded program of a core; end : instructions of it, None for all."""
     decoded = decode_program(image.instructions, where)
     headers = np.frombuffer(image.headers, "<u8").astype(np.uint64)
+    maps = np.zeros((image.map_vectors, image.maps.shape[1]), np.uint8)
+    maps[: len(image.maps)] = image.maps
     return Program(
         op=decoded.op[:end],
         kind=decoded.kind[:end],
@@ -75,7 +77,7 @@ def program_of(image: Image, where: str, end: int | None = None) -> Program:
         micro_ops=decode_micro_ops(image.micro_ops, where),
         weights=image.weights,
         parameters=image.parameters,
-        maps=image.maps,
+        maps=maps,
         headers=headers,
     )
 
@@ -123,8 +125,7 @@ def run_cores(
     def work(frame: Frame, number: int) -> list[NDArray[np.int64]]:
         for name, data in stored.items():
             one = maps[name]
-            vectors = vectors_of(data[number], shape.columns, one["bits"])
-            frame.load(tuple(one["core"]), one["address"], vectors)
+            write_map(frame, maps[name], data[number], shape.columns)
         frame.run()
         return [read_map(frame, maps[name], shape.columns) for name in results]
 
@@ -133,17 +134,23 @@ def run_cores(
     return {name: np.stack([row[at] for row in rows]) for at, name in enumerate(results)}
 
 
-def vectors_of(pixels: NDArray[np.int64], columns: int, bits: int = 8) -> NDArray[np.int8]:
-    """A map, shape (rows, columns, channels), as the vectors that lie in memory; channels that fill
-    the last block of a pixel are 0. bits : of an element; 1 of +1 and -1. High bytes lie behind the
-    low ones of a pixel."""
+def write_map(frame: Frame, one: Map, pixels: NDArray[np.int64], columns: int) -> None:
+    """A map, shape (rows, columns, channels), into a core's memory. Channels that fill the last
+    block of a pixel hold the zero point; high bytes of 16 bits lie behind the low ones."""
     height, width, channels = pixels.shape
-    if bits == 1:
-        return packed(pixels, columns).reshape(-1, columns).view(np.int8)
-    whole = np.zeros((height, width, bits // 8, blocks_of(channels, columns) * columns), np.int8)
-    for byte in range(bits // 8):
-        whole[:, :, byte, :channels] = (pixels >> 8 * byte & 255 ^ 128) - 128
-    return whole.reshape(-1, columns)
+    core, first, strides = tuple(one["core"]), one["address"], (*one["strides"], 1)
+    if one["bits"] == 1:
+        frame.write(
+            core, first, strides, packed(pixels, columns).reshape(height, width, -1, columns)
+        )
+        return
+    blocks = blocks_of(channels, columns)
+    whole = np.full((height, width, blocks * columns), one["zero_point"], np.int64)
+    whole[:, :, :channels] = pixels
+    vectors = whole.reshape(height, width, blocks, columns)
+    for byte in range(one["bits"] // 8):
+        part = (vectors >> 8 * byte & 255).astype(np.uint8)
+        frame.write(core, first + byte * one["high"], strides, part)
 
 
 def read_map(frame: Frame, one: Map, columns: int) -> NDArray[np.int64]:

@@ -6,6 +6,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from chipsim.chip.npu_shape import NpuShape
 from mapper.compiler.codegen.loops.check import check_listing
@@ -13,6 +14,15 @@ from mapper.compiler.manifest import LOOPS, MOST_JSON, CompiledFolder
 from mapper.compiler.memory.checker import check_image
 from mapper.errors import CheckFailedError
 from storage.files import read_input
+
+
+def vectors_in(one: dict[str, Any]) -> NDArray[np.int64]:
+    """The addresses of a map of the manifest."""
+    _, rows, columns, _ = one["shape"]
+    row, pixel = one["strides"]
+    blocks = one["vectors"] // (rows * columns)
+    found = np.arange(rows)[:, None, None] * row + np.arange(columns)[:, None] * pixel
+    return (one["address"] + found + np.arange(blocks)).ravel()
 
 
 def verify_compiled(folder: CompiledFolder) -> dict[str, Any]:
@@ -30,7 +40,7 @@ def verify_compiled(folder: CompiledFolder) -> dict[str, Any]:
         if image.info["shape"] != folder.manifest["shape"]:
             raise CheckFailedError(f"{where}: made for another shape than that of the manifest")
         preset = [
-            np.arange(one["address"], one["address"] + one["vectors"])
+            vectors_in(one)
             for one in folder.manifest["maps"]
             if one["name"] in written and tuple(one["core"]) == place
         ]

@@ -8,7 +8,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mapper.compiler.graph.graph import Graph, View
-from mapper.compiler.graph.node import Activation, Add, Conv, Node, Operator, Pool, Window
+from mapper.compiler.graph.node import (
+    Activation,
+    Add,
+    Concat,
+    Conv,
+    Node,
+    Operator,
+    Pool,
+    Slice,
+    Window,
+)
 from mapper.compiler.graph.tensor import Pad, Tensor
 
 SAME = Window((3, 3), (1, 1), Pad(1, 1, 1, 1))
@@ -49,6 +59,16 @@ class Builder:
     def pool(self, data: Tensor, operator: Pool) -> Tensor:
         rows, columns = operator.window.results(data.height, data.width)
         return self.node(operator, [data], (rows, columns, data.channels))
+
+    def concat(self, *inputs: Tensor, axis: int = 3) -> Tensor:
+        shape = list(inputs[0].shape[1:])
+        shape[axis - 1] = sum(one.shape[axis] for one in inputs)
+        return self.node(Concat(axis), list(inputs), (shape[0], shape[1], shape[2]))
+
+    def slice(self, data: Tensor, first: int, size: int, axis: int = 3) -> Tensor:
+        shape = list(data.shape[1:])
+        shape[axis - 1] = size
+        return self.node(Slice(axis, first), [data], (shape[0], shape[1], shape[2]))
 
     def end(self, tensor: Tensor) -> Graph:
         shape = (1, tensor.channels, tensor.height, tensor.width)

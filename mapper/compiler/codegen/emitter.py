@@ -20,6 +20,7 @@ from mapper.compiler.graph.node import (
     Add,
     Clamp,
     Conv,
+    Copy,
     Node,
     Operator,
     Pool,
@@ -61,7 +62,7 @@ class Emitter(ProgramBuilder):
             self.tile += 1
             spans = spans_of(macro, tile)
             work = TileWork(tile, cut, spans, Entries(self.next_entries(), 0, 0, 0), 0)
-            todo = [node for node in macro.nodes if not isinstance(node.operator, Upsample)]
+            todo = [node for node in macro.nodes if not isinstance(node.operator, Copy | Upsample)]
             done = False
             if product is not None:
                 done = product(self, work, len(todo) == 1)
@@ -85,7 +86,8 @@ class Emitter(ProgramBuilder):
         if not todo and not done and self.macro.output.type != "int32":
             alu(self, "MOV", work.made, work.made, {"source": 1, "out": 1})
         up = isinstance(self.macro.nodes[-1].operator, Upsample)
-        store(self, self.macro.output, work.tile, work.made, up)
+        for tensor in (self.macro.output, *self.macro.copies):
+            store(self, tensor, work.tile, work.made, up)
         if self.macro.sign is not None:
             pack_signs(self, self.macro.sign, work)
             store(self, self.macro.sign.output, work.tile, work.made, up=False)

@@ -29,7 +29,7 @@ _HEAD, _SECTION = struct.Struct("<7sBI"), struct.Struct("<4sII")
 class Image(NamedTuple):
     """What is loaded into a core.
 
-    info : shape (fields of `NpuShape`), core (x, y)
+    info : shape (fields of `NpuShape`), core (x, y), vectors of external memory
     instructions, micro_ops, headers : as encoded
     weights : int8, shape (words, rows, columns)
     parameters : int32, shape (words, 16)
@@ -43,6 +43,11 @@ class Image(NamedTuple):
     parameters: NDArray[np.int32]
     headers: bytes
     maps: NDArray[np.uint8]
+
+    @property
+    def map_vectors(self) -> int:
+        """Of external memory, which is as large as the program needs."""
+        return max(len(self.maps), int(self.info.get("map_vectors", 0)))
 
 
 def pack_image(image: Image) -> bytes:

@@ -8,7 +8,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mapper.compiler.frontend.binary import BINARY
-from mapper.compiler.frontend.layout import concat, pad, reshape, same, transpose, upsample
+from mapper.compiler.frontend.layout import (
+    concat,
+    cut,
+    pad,
+    reshape,
+    same,
+    split,
+    transpose,
+    upsample,
+)
 from mapper.compiler.frontend.onnx import Handler, Reader, Value, is_map
 from mapper.compiler.graph.graph import CHANNELS_FIRST, View
 from mapper.compiler.graph.node import (
@@ -337,6 +346,8 @@ FLOAT: dict[str, Handler] = {
     **dict.fromkeys(("MaxPool", "AveragePool", "GlobalMaxPool", "GlobalAveragePool"), pool),
     "ReduceMean": mean,
     "Concat": concat,
+    "Split": split,
+    "Slice": cut,
     "Pad": pad,
     **dict.fromkeys(("Resize", "Upsample"), upsample),
     **dict.fromkeys(("Flatten", "Reshape", "Squeeze", "Unsqueeze"), reshape),

@@ -8,7 +8,8 @@ import numpy as np
 
 from mapper.compiler.frontend.onnx import Reader, Value, is_map
 from mapper.compiler.graph.graph import CHANNELS_FIRST, View
-from mapper.compiler.graph.node import Concat, PadMap, Upsample
+from mapper.compiler.graph.node import Concat, PadMap, Slice, Upsample
+from mapper.compiler.graph.node import Node as GraphNode
 from mapper.compiler.graph.tensor import Pad
 from mapper.errors import MapperError
 from storage.formats.layers.onnxgraph import Node as OnnxNode
@@ -30,9 +31,76 @@ def concat(reader: Reader, node: OnnxNode, inputs: list[Any]) -> Value | None:
             n for a, n in enumerate(shape) if a != axis
         ]:
             raise MapperError(f"shapes {first.shape} and {value.shape} do not go together")
-    onnx_axis = axis if len(first.shape) == 4 or axis == 1 else 3
-    operator = Concat(CHANNELS_FIRST[onnx_axis])
+    operator = Concat(CHANNELS_FIRST[_onnx_axis(axis, first.shape)])
     return reader.add(operator, [value.tensor for value in inputs], node, shape)
+
+
+def split(reader: Reader, node: OnnxNode, inputs: list[Any]) -> list[Value] | None:
+    """Split: a part of the map for each result."""
+    data = inputs[0]
+    if not is_map(data):
+        reader.why = "it splits what has not its channels on axis 1"
+        return None
+    axis = int(node.attributes.get("axis", 0)) % len(data.shape)
+    sizes = list(node.attributes.get("split", ()))
+    if len(inputs) > 1 and inputs[1] is not None:
+        if not isinstance(inputs[1], np.ndarray):
+            reader.why = "the sizes of its parts are not constant"
+            return None
+        sizes = [int(size) for size in inputs[1]]
+    names = list(node.proto.output)
+    if not sizes:
+        each = -(-data.shape[axis] // len(names))
+        sizes = [min(each, data.shape[axis] - each * at) for at in range(len(names))]
+    if len(sizes) != len(names) or sum(sizes) != data.shape[axis] or min(sizes) < 1:
+        raise MapperError(f"parts of {sizes} do not make up the {data.shape[axis]} of axis {axis}")
+    if axis == 0:
+        reader.why = "it splits frames"
+        return None
+    begins = np.cumsum([0, *sizes]).tolist()
+    return [
+        _part(reader, node, data, (axis, begin, size), name)
+        for begin, size, name in zip(begins, sizes, names, strict=False)
+    ]
+
+
+def cut(reader: Reader, node: OnnxNode, inputs: list[Any]) -> Value | None:
+    """Slice of whole pixels or channels, one behind the other, on one axis."""
+    data, rest = inputs[0], inputs[1:]
+    if not is_map(data) or any(isinstance(value, View) for value in rest):
+        reader.why = "it cuts what has not its channels on axis 1, or at places that are computed"
+        return None
+    probe = np.arange(np.prod(data.shape)).reshape(data.shape)
+    made = reader.model.evaluate(node, [probe, *rest])[0]
+    axes = [at for at in range(len(data.shape)) if made.shape[at] != data.shape[at]]
+    if not axes and np.array_equal(made, probe):
+        return data
+    if len(axes) != 1 or axes[0] == 0 or not made.size:
+        reader.why = "it cuts frames, several axes, or all of the map"
+        return None
+    axis, size = axes[0], made.shape[axes[0]]
+    begin = int(made.flat[0]) // int(np.prod(data.shape[axis + 1 :])) % data.shape[axis]
+    if not np.array_equal(made, probe.take(range(begin, begin + size), axis, mode="clip")):
+        reader.why = "it takes pixels or channels that are not one behind the other"
+        return None
+    return _part(reader, node, data, (axis, begin, size), str(node.proto.output[0]))
+
+
+def _part(
+    reader: Reader, node: OnnxNode, data: View, part: tuple[int, int, int], name: str
+) -> View:
+    """A node for a part of a map: its ONNX axis, where it begins, and its size."""
+    axis, begin, size = part
+    shape = [size if at == axis else n for at, n in enumerate(data.shape)]
+    made = reader.view(name, shape)
+    operator = Slice(CHANNELS_FIRST[_onnx_axis(axis, data.shape)], begin)
+    reader.graph.nodes.append(GraphNode(operator, [data.tensor], [made.tensor], (node.name,)))
+    return made
+
+
+def _onnx_axis(axis: int, shape: tuple[int, ...]) -> int:
+    """Of a map of four axes; the last one of three is that of columns."""
+    return axis if len(shape) == 4 or axis == 1 else 3
 
 
 def pad(reader: Reader, node: OnnxNode, inputs: list[Any]) -> Value | None:

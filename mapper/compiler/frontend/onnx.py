@@ -25,8 +25,9 @@ from storage.formats.layers.onnxgraph import Model
 from storage.formats.layers.onnxgraph import Node as OnnxNode
 
 Value = NDArray[Any] | View
-Handler = Callable[["Reader", OnnxNode, list[Any]], "Value | None"]
-"""Makes nodes of the graph of an ONNX node and its inputs; None if the host is to compute it."""
+Handler = Callable[["Reader", OnnxNode, list[Any]], "Value | list[Value] | None"]
+"""Makes nodes of the graph of an ONNX node and its inputs; a value for each of its results, or that
+of the only one. None if the host is to compute it."""
 
 NAMES_CLASSES = frozenset({"ZipMap"})
 """Operators that only name classes for the user, and that nothing here computes: left out."""
@@ -175,7 +176,8 @@ class Reader:
         elif made_here is None:
             self._host(node, inputs)
         else:
-            self.values[node.proto.output[0]] = made_here
+            results = made_here if isinstance(made_here, list) else [made_here]
+            self.values |= zip(node.proto.output, results, strict=False)
 
     def _host(self, node: OnnxNode, inputs: list[Any]) -> None:
         """A node for the host; its results have the shapes that zeros give them."""

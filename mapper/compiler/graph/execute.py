@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mapper.compiler.graph.graph import Graph, View
-from mapper.compiler.graph.node import Host, Node, Operator
+from mapper.compiler.graph.node import Host, Node, Operator, Slice
 from mapper.compiler.graph.tensor import Tensor
 
 Data = NDArray[Any]
@@ -81,3 +81,16 @@ def _stored(view: View, array: Data) -> Data:
 
 def concatenated(node: Node, inputs: list[Data]) -> Data:
     return np.concatenate(inputs, node.operator.axis)  # type: ignore[attr-defined]
+
+
+def sliced(node: Node, inputs: list[Data]) -> Data:
+    operator = node.operator
+    assert isinstance(operator, Slice)
+    size = node.output.shape[operator.axis]
+    places = [slice(None)] * 4
+    places[operator.axis] = slice(operator.first, operator.first + size)
+    return inputs[0][tuple(places)]
+
+
+def copied(node: Node, inputs: list[Data]) -> Data:
+    return inputs[0]

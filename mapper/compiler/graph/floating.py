@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from mapper.compiler.graph.execute import Data, Rules, concatenated, on_host
+from mapper.compiler.graph.execute import Data, Rules, concatenated, on_host, sliced
 from mapper.compiler.graph.node import (
     Activation,
     Add,
@@ -17,6 +17,7 @@ from mapper.compiler.graph.node import (
     PadMap,
     Pool,
     Sign,
+    Slice,
     Upsample,
 )
 from mapper.compiler.integer.binary import applied, signs, steps_of
@@ -79,6 +80,7 @@ FLOATING: Rules = {
     Affine: affine,
     Add: lambda _, inputs: inputs[0] + inputs[1],
     Concat: concatenated,
+    Slice: sliced,
     Sign: sign,
     Upsample: upsample,
     PadMap: pad,

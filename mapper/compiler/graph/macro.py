@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from mapper.compiler.graph.node import Conv, Node
 from mapper.compiler.graph.tensor import Tensor
@@ -14,10 +14,12 @@ class Macro:
 
     nodes : the first one is a convolution, or takes a map itself
     sign : a node that makes bits of the last result, which are stored beside it; or None
+    copies : where the last result is stored as well
     """
 
     nodes: list[Node]
     sign: Node | None = None
+    copies: list[Tensor] = field(default_factory=list)
 
     @property
     def conv(self) -> Node | None:
@@ -31,7 +33,8 @@ class Macro:
     @property
     def outputs(self) -> list[Tensor]:
         """All that it stores."""
-        return [self.output] if self.sign is None else [self.output, self.sign.output]
+        signs = [] if self.sign is None else [self.sign.output]
+        return [self.output, *self.copies, *signs]
 
     @property
     def packs(self) -> bool:

@@ -114,6 +114,22 @@ class Concat(Operator):
 
 
 @dataclass(frozen=True, slots=True)
+class Slice(Operator):
+    """A part of a map: as much as the result has of axis 1, 2 or 3, from a place on."""
+
+    name: ClassVar[str] = "slice"
+    axis: int = 3
+    first: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Copy(Operator):
+    """The same stored integers at a second place in memory."""
+
+    name: ClassVar[str] = "copy"
+
+
+@dataclass(frozen=True, slots=True)
 class Requantise(Operator):
     """Sums as stored integers."""
 

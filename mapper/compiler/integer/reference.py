@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from mapper.compiler.graph.execute import Data, Rules, concatenated, on_host
+from mapper.compiler.graph.execute import Data, Rules, concatenated, copied, on_host, sliced
 from mapper.compiler.graph.floating import upsample
 from mapper.compiler.graph.node import (
     Add,
     Clamp,
     Concat,
     Conv,
+    Copy,
     Dense,
     Host,
     Node,
@@ -22,6 +23,7 @@ from mapper.compiler.graph.node import (
     Quantise,
     Requantise,
     Sign,
+    Slice,
     Threshold,
     Upsample,
     Windows,
@@ -107,6 +109,8 @@ INTEGER: Rules = {
     Add: add,
     Clamp: clamp,
     Concat: concatenated,
+    Slice: sliced,
+    Copy: copied,
     Upsample: upsample,
     Quantise: of_real_numbers,
     Host: on_real_numbers,

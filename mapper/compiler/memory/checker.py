@@ -226,9 +226,9 @@ class Replay:
 
     def __init__(self, shape: NpuShape, image: Image, where: str) -> None:
         sizes = {
-            "FM": shape.map_vectors, "INP": shape.input_vectors, "ACC": shape.entries,
-            "OUT": shape.entries, "WM": shape.weight_words, "PM": shape.parameter_words,
-            "UM": len(image.micro_ops) // 8,
+            "FM": shape.map_vectors or image.map_vectors, "INP": shape.input_vectors,
+            "ACC": shape.entries, "OUT": shape.entries, "WM": shape.weight_words,
+            "PM": shape.parameter_words, "UM": len(image.micro_ops) // 8,
         }  # fmt: skip
         units = len(UNITS)
         self.where = where

@@ -8,6 +8,7 @@ from mapper.compiler.graph.node import (
     Add,
     Clamp,
     Conv,
+    Copy,
     Host,
     Node,
     Pool,
@@ -18,6 +19,7 @@ from mapper.compiler.graph.node import (
     Windows,
 )
 from mapper.compiler.graph.tensor import Tensor
+from mapper.compiler.memory.regions import SHARES
 
 
 def pool_sums_first(graph: Graph) -> list[str]:
@@ -59,13 +61,17 @@ def fuse(graph: Graph) -> list[Macro]:
     stored = {view.tensor for view in graph.inputs.values()}
     stored |= {node.output for node in graph.nodes if isinstance(node.operator, Windows)}
     for node in graph.nodes:
-        if id(node) in taken or isinstance(node.operator, Host | Windows):
+        if isinstance(node.operator, SHARES):
+            stored |= set(node.outputs)
+        if id(node) in taken or isinstance(node.operator, (Host, Windows, *SHARES)):
             continue
         macro = Macro([node])
         while (follower := _follower(graph, macro, stored)) is not None:
             macro.nodes.append(follower)
         macro.sign = _sign_beside(graph, macro)
-        taken |= {id(one) for one in macro.nodes}
+        copies = [node for node in graph.users(macro.output) if isinstance(node.operator, Copy)]
+        macro.copies = [node.output for node in copies]
+        taken |= {id(one) for one in (*macro.nodes, *copies)}
         if macro.sign is not None:
             taken.add(id(macro.sign))
         for one in macro.nodes[:-1]:

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mapper.compiler.graph.graph import Graph
-from mapper.compiler.graph.node import Concat, Conv, Dense, Host, Node, Pool, Sign, Upsample
+from mapper.compiler.graph.node import Concat, Conv, Dense, Host, Node, Pool, Sign, Slice, Upsample
 from mapper.compiler.graph.tensor import Tensor
 from mapper.compiler.integer.binary import Steps, kernel_signs, steps_of
 from mapper.compiler.integer.formulas import Multiplier, multiplier
@@ -48,7 +48,7 @@ class BinaryLayers:
         self.exact: set[Tensor] = set()
         for node in graph.nodes:
             pool = isinstance(node.operator, Pool) and node.operator.kind == "max"
-            moves = isinstance(node.operator, Concat | Upsample) or pool
+            moves = isinstance(node.operator, Concat | Slice | Upsample) or pool
             if isinstance(node.operator, Sign) or (moves and set(node.inputs) <= self.exact):
                 self.exact |= set(node.outputs)
 

@@ -23,6 +23,7 @@ from mapper.compiler.graph.node import (
     Quantise,
     Requantise,
     Sign,
+    Slice,
     Threshold,
     Upsample,
 )
@@ -147,7 +148,7 @@ class Converter:
         for node in self._own_nodes():
             result = self._result(node)
             group.setdefault(result, [result])
-            moves = isinstance(node.operator, Concat | Upsample | Activation)
+            moves = isinstance(node.operator, Concat | Slice | Upsample | Activation)
             if moves or (isinstance(node.operator, Pool) and not is_mean(node)):
                 for tensor in (
                     node.inputs[:1] if not isinstance(node.operator, Concat) else node.inputs
@@ -252,7 +253,7 @@ class Converter:
                 raise MapperError(f"{node.label}: a leaky activation needs a convolution before it")
             low, high = self._bounds(node, result)
             self.made.nodes.append(Node(Clamp(low, high), inputs, [result], sources))
-        elif isinstance(node.operator, Pool | Concat | Upsample):
+        elif isinstance(node.operator, Pool | Concat | Slice | Upsample):
             self.made.nodes.append(Node(node.operator, inputs, [result], sources))
         else:
             raise MapperError(

@@ -72,6 +72,37 @@ def test_concatenation_of_signals_and_vectors(tmp_path: Path) -> None:
     check(model(nodes, {}, {"x": (1, 6)}), tmp_path)
 
 
+@pytest.mark.parametrize("axis", [1, 2, -1])
+@pytest.mark.parametrize("opset", [11, 13, 18])
+def test_splits(tmp_path: Path, opset: int, axis: int) -> None:
+    """Into parts of given sizes, and into equal ones."""
+    sizes = {1: [4, 2], 2: [3, 6], -1: [7, 1]}[axis]
+    given: dict[str, object] = {"split": sizes} if opset < 13 else {}
+    constants = {} if opset < 13 else {"s": np.array(sizes)}
+    nodes = [
+        node("Split", "x" if opset < 13 else "x s", "a b", axis=axis, **given),
+        node("Relu", "a", "c"), node("Concat", "b c", axis=axis),
+    ]  # fmt: skip
+    graph = check(model(nodes, constants, MAP, opset=opset), tmp_path)
+    assert [one.kind for one in graph.nodes][:2] == ["slice", "slice"]
+
+
+def test_slices(tmp_path: Path) -> None:
+    """Of channels, rows and columns that lie one behind the other; others are left to the host."""
+    for axis, first, last in ((1, 2, 5), (2, 0, 4), (3, -3, 100)):
+        nodes = [node("Slice", "x a b c", "n0"), node("Relu", "n0", "y")]
+        constants = {"a": np.array([first]), "b": np.array([last]), "c": np.array([axis])}
+        graph = check(model(nodes, constants, MAP), tmp_path)
+        assert graph.nodes[0].kind == "slice"
+    for axis, first, last, step in ((2, 0, 6, 2), (1, 5, 0, -1)):
+        nodes = [node("Slice", "x a b c d", "n0"), node("Relu", "n0", "y")]
+        values = (("a", first), ("b", last), ("c", axis), ("d", step))
+        graph = read(model(nodes, {k: np.array([v]) for k, v in values}, MAP), tmp_path)
+        (host,) = (one for one in graph.nodes if isinstance(one.operator, Host))
+        assert isinstance(host.operator, Host)
+        assert "not one behind the other" in host.operator.why
+
+
 @pytest.mark.parametrize("opset", [7, 11, 13])
 @pytest.mark.parametrize("value", [0.0, -1.5])
 def test_padding(tmp_path: Path, opset: int, value: float) -> None:

@@ -20,14 +20,14 @@ def driver_of(folder: CompiledFolder) -> Sources:
     Raises `MapperError` that names a node of the host that cores wait for: main.c has no ONNX.
     """
     shape = NpuShape(**folder.manifest["shape"])
-    steps = list(_steps(folder, shape))
+    steps = list(_steps(folder))
     values = next(step for step in folder.host if step["do"] == "quantise")["shape"]
     begins = {place: [0] for place in folder.images}
     words = np.zeros((0, shape.rows, shape.columns), np.int8)
     return Sources(shape, folder.images, begins, words, steps, math.prod(values))
 
 
-def _steps(folder: CompiledFolder, shape: NpuShape) -> Iterator[CoreStep]:
+def _steps(folder: CompiledFolder) -> Iterator[CoreStep]:
     plan = folder.host
     last = max(at for at, step in enumerate(plan) if step["do"] == "cores")
     between = [step for step in plan[:last] if step["do"] == "node"]

@@ -66,7 +66,7 @@ def program_header(sources: Sources) -> str:
     main.c alone defines PROGRAM_STEPS, driver.c PROGRAM_CORES, so that each array is compiled once.
     """
     shape, images = sources.shape, sources.images
-    vectors = shape.map_vectors or max(len(image.maps) for image in images.values())
+    vectors = shape.map_vectors or max(image.map_vectors for image in images.values())
     buffers = 1 + max((max(step.get("from", 0), step.get("to", 0)) for step in sources.steps),
                       default=0)  # fmt: skip
     elements = max((int(step.get("elements", 1)) for step in sources.steps), default=1)

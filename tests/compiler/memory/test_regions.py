@@ -1,0 +1,227 @@
+"""Concatenations and splits share memory: results are equal, and no instruction copies data."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from mapper.compiler.graph.node import Pool, Window
+from mapper.compiler.graph.tensor import Pad, Tensor
+from mapper.compiler.memory.planner import Stored, plan_memory
+from mapper.compiler.memory.regions import Place
+from mapper.compiler.verify import verify_compiled
+from tests.compiler.networks import Builder
+from tests.compiler.programs import SHAPE, SMALL, WIDE, Made, compared, compiled
+
+POINT = Window((1, 1))
+VECTOR = 16
+
+
+def equal(build: Builder, made: Made) -> None:
+    assert {one.differences for one in compared(build, made)} == {0}
+    verify_compiled(made.folder)
+
+
+def kinds(made: Made) -> Counter[str]:
+    return Counter(f"{one.op}.{one.kind}" for one in made.compiled.program)
+
+
+def region(made: Made, name: str) -> tuple[int, int, int]:
+    """Address, strides of rows and pixels of a map."""
+    (found,) = (r for t, r in made.compiled.regions.items() if t.name == name)
+    return found.first, found.row, found.pixel
+
+
+def fire() -> Builder:
+    """A squeezed map that two convolutions expand, side by side."""
+    build = Builder(9, 9, 3)
+    squeezed = build.relu(build.conv(build.input, 16, POINT))
+    one = build.relu(build.conv(squeezed, 32, POINT))
+    other = build.relu(build.conv(squeezed, 32))
+    build.end(build.conv(build.concat(one, other), 8))
+    return build
+
+
+@pytest.mark.jit
+@pytest.mark.parametrize("shape", [SHAPE, SMALL, WIDE], ids=lambda shape: shape.name)
+def test_a15_concatenation_takes_no_instruction(shape: object) -> None:
+    """A15: the result of the concatenation owns the region; strides as A16 says."""
+    build = fire()
+    made = compiled(build, shape)  # type: ignore[arg-type]
+    equal(build, made)
+    whole, rows, pixels = region(made, "n6.out")
+    blocks = 64 // made.compiled.tables.shape.columns
+    assert (rows, pixels) == (9 * blocks, blocks)
+    # A16: the stride of a pixel is that of all channels of the region, cc + c
+    assert region(made, "n3.out") == (whole, rows, pixels)
+    assert region(made, "n5.out") == (whole + blocks // 2, rows, pixels)
+    assert not any(node.kind == "concat" for macro in made.compiled.macros for node in macro.nodes)
+    without = kinds(compiled(fire_apart(), shape))  # type: ignore[arg-type]
+    assert kinds(made)["STORE.LOCAL"] <= without["STORE.LOCAL"] + 9
+    assert kinds(made)["ALU.MOV"] == 0 == kinds(made)["LOAD.ACC8"]
+
+
+def fire_apart() -> Builder:
+    """The same layers, but that each expansion goes to a result of its own."""
+    build = Builder(9, 9, 3)
+    squeezed = build.relu(build.conv(build.input, 16, POINT))
+    one = build.relu(build.conv(squeezed, 32, POINT))
+    other = build.relu(build.conv(one, 32))
+    build.end(build.conv(other, 8))
+    return build
+
+
+@pytest.mark.jit
+@pytest.mark.parametrize("axis", [1, 2])
+def test_a19_concatenation_of_rows_and_columns(axis: int) -> None:
+    """A19: w0*c and the whole width's stride; h0*W*c."""
+    build = Builder(7, 6, 16)
+    one = build.relu(build.conv(build.input, 20))
+    other = build.relu(build.conv(build.input, 20))
+    build.end(build.conv(build.concat(one, other, axis=axis), 8))
+    made = compiled(build)
+    equal(build, made)
+    whole, rows, pixels = region(made, "n4.out")
+    assert region(made, "n1.out") == (whole, rows, pixels)
+    step = 7 * rows if axis == 1 else 6 * pixels
+    assert region(made, "n3.out") == (whole + step, rows, pixels)
+    assert rows == pixels * (6 if axis == 1 else 12)
+
+
+@pytest.mark.jit
+def test_a15_split_owns_the_region() -> None:
+    """A15: both halves of a split are read in place, one of them twice."""
+    build = Builder(8, 8, 3)
+    whole = build.relu(build.conv(build.input, 32))
+    low, high = build.slice(whole, 0, 16), build.slice(whole, 16, 16)
+    summed = build.like(Pool("max", Window((1, 1))), high)
+    build.end(build.concat(build.conv(low, 16), build.conv(high, 16), build.conv(summed, 16)))
+    made = compiled(build)
+    equal(build, made)
+    assert kinds(made)["ALU.MOV"] <= 8
+    first, rows, pixels = region(made, "n1.out")
+    assert region(made, "n2.out") == (first, rows, pixels)
+    assert region(made, "n3.out") == (first + 1, rows, pixels)
+
+
+@pytest.mark.jit
+def test_nested_concatenations_form_one_region() -> None:
+    """Of {a, b}, {a, b, c} and {{a, b, c}, d} all maps lie in the last one."""
+    build = Builder(8, 8, 3)
+    a = build.relu(build.conv(build.input, 16))
+    b = build.relu(build.conv(a, 16))
+    ab = build.concat(a, b)
+    c = build.relu(build.conv(ab, 32))
+    abc = build.concat(a, b, c)
+    d = build.relu(build.conv(abc, 16))
+    whole = build.concat(abc, d)
+    build.end(build.conv(build.pool(whole, Pool("max", Window((2, 2), (2, 2)))), 8))
+    made = compiled(build)
+    equal(build, made)
+    owners = {one.owner for one in made.compiled.regions.values() if one.owner is not None}
+    assert [one.name for one in owners] == [whole.name]
+    first = region(made, whole.name)[0]
+    starts = [region(made, one.name)[0] - first for one in (a, b, ab, c, abc, d)]
+    assert starts == [0, 1, 0, 2, 0, 4]
+    assert not any("copy" in line for line in made.compiled.log)
+
+
+@pytest.mark.jit
+def test_the_input_of_a_model_is_written_into_its_region() -> None:
+    build = Builder(6, 6, 16)
+    made_of = build.concat(build.input, build.conv(build.input, 20), axis=3)
+    build.end(build.conv(made_of, 8))
+    made = compiled(build)
+    equal(build, made)
+    assert region(made, "x")[2] == 3
+
+
+@pytest.mark.jit
+def test_a18_a_map_in_two_regions_is_stored_twice() -> None:
+    """A18: {a, b, d} and {a, c, e}: the maker of a stores it twice; no load, no pass of the ALU."""
+
+    def build_with(second: bool) -> Builder:
+        build = Builder(8, 8, 3)
+        a = build.relu(build.conv(build.input, 16))
+        b, c, d, e = (build.relu(build.conv(a, 16)) for _ in range(4))
+        first = build.conv(build.concat(a, b, d), 16)
+        other = build.conv(build.concat(a, c, e) if second else build.concat(c, e), 16)
+        build.end(build.concat(first, other))
+        return build
+
+    build = build_with(second=True)
+    made = compiled(build)
+    equal(build, made)
+    plain = kinds(compiled(build_with(second=False)))
+    mine = kinds(made)
+    tiles = sum(one.macro == 0 and one.unit == "STORE" for one in made.compiled.steps) // 2
+    assert mine["STORE.LOCAL"] == plain["STORE.LOCAL"] + tiles > plain["STORE.LOCAL"]
+    assert mine["LOAD.ACC8"] == 0
+    assert mine["ALU.MOV"] == 0
+    (line,) = (line for line in made.compiled.log if "a copy of" in line)
+    assert "n1.out" in line
+
+
+@pytest.mark.jit
+def test_a18_dense_block() -> None:
+    """A18: a block of a DenseNet, each layer of which takes all maps before it; the parts of one
+    concatenation are copied into another one in another order."""
+    build = Builder(8, 8, 3)
+    maps = [build.relu(build.conv(build.input, 16))]
+    for _ in range(3):
+        joined = build.concat(*maps) if len(maps) > 1 else maps[0]
+        maps.append(build.relu(build.conv(joined, 16)))
+    forwards, backwards = build.concat(*maps), build.concat(*maps[::-1])
+    build.end(build.concat(build.conv(forwards, 8, POINT), build.conv(backwards, 8, POINT), axis=1))
+    made = compiled(build)
+    equal(build, made)
+    assert sum("a copy of" in line for line in made.compiled.log) == 4
+    assert kinds(made)["LOAD.ACC8"] == 0
+
+
+@pytest.mark.jit
+def test_the_same_map_twice_in_one_concatenation() -> None:
+    build = Builder(6, 6, 3)
+    a = build.relu(build.conv(build.input, 16))
+    build.end(build.conv(build.concat(a, a, build.input), 8))
+    made = compiled(build)
+    equal(build, made)
+
+
+@pytest.mark.jit
+def test_the_input_in_two_regions() -> None:
+    """Nobody makes it: it is loaded and stored again."""
+    build = Builder(6, 6, 16)
+    a, b = (build.relu(build.conv(build.input, 16)) for _ in range(2))
+    build.end(build.concat(build.concat(build.input, a), build.concat(build.input, b), axis=1))
+    made = compiled(build)
+    equal(build, made)
+    assert kinds(made)["ALU.MOV"] > 0
+
+
+@pytest.mark.jit
+def test_padded_pooling_of_parts() -> None:
+    build = Builder(8, 8, 3)
+    a, b = (build.relu(build.conv(build.input, 16)) for _ in range(2))
+    joined = build.concat(a, b)
+    window = Window((3, 3), (2, 2), Pad(1, 1, 1, 1))
+    build.end(build.conv(joined, 8, window))
+    made = compiled(build)
+    equal(build, made)
+
+
+def test_a17_two_maps_of_a_yolo_network() -> None:
+    """A17: from 0x41157800 two 88x120x64 maps in a region of 88x120x128."""
+    whole = Tensor("whole", (1, 88, 120, 128), "int8", stored=True)
+    one, other = (Tensor(name, (1, 88, 120, 64), "int8", stored=True) for name in "ab")
+    places = {one: Place(whole, channel=0), other: Place(whole, channel=64)}
+    found = plan_memory(Stored([], [one, other], [whole], places), VECTOR, 0)
+    base = 0x41157800
+
+    def address(tensor: Tensor) -> int:
+        return base + VECTOR * found[tensor].first
+
+    assert (address(one), address(other), address(whole)) == (0x41157800, 0x41157840, 0x41157800)
+    assert found[one].pixel * VECTOR == 128
+    assert found[one].row * VECTOR == 120 * 128
