@@ -124,7 +124,6 @@ def run_cores(
 
     def work(frame: Frame, number: int) -> list[NDArray[np.int64]]:
         for name, data in stored.items():
-            one = maps[name]
             write_map(frame, maps[name], data[number], shape.columns)
         frame.run()
         return [read_map(frame, maps[name], shape.columns) for name in results]

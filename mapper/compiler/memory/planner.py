@@ -136,17 +136,8 @@ def plan_memory(
             end = max(end, behind)
         first = min(gaps)[1] if gaps else end
         pixel = pixel_vectors(tensor, columns)
-        placed.append(
-            Region(
-                tensor,
-                first,
-                sizes[tensor],
-                *lives[tensor],
-                pixel,
-                tensor.width * pixel,
-                pixel // 2 if tensor.type == "int16" else 0,
-            )  # fmt: skip
-        )
+        row, high = tensor.width * pixel, pixel // 2 if tensor.type == "int16" else 0
+        placed.append(Region(tensor, first, sizes[tensor], *lives[tensor], pixel, row, high))
     used = max((one.first + one.vectors for one in placed), default=0)
     if capacity and used > capacity:
         most = max(

@@ -94,7 +94,7 @@ def test_what_is_not_built_is_said() -> None:
     build = Builder(6, 6, 4)
     first = build.conv(build.input, 4)
     build.end(build.node(Concat(), [first, build.conv(build.input, 4)], (6, 6, 8)))
-    with pytest.raises(MapperError, match="begins at channel 4 of n2.out"):
+    with pytest.raises(MapperError, match="begins at channel 4 of "):
         compiled(build)
 
 
