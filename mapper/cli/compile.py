@@ -62,6 +62,10 @@ def add_switches(group: argparse._ActionsContainer) -> None:
                        help="give each map a memory region of its own")  # fmt: skip
     group.add_argument("--bits", type=int, default=8, choices=(8, 16),
                        help="of stored integers; 16 need a dual core (default: 8)")  # fmt: skip
+    group.add_argument("--bias", default="init", choices=("init", "alu"),
+                       help="sums begin with it, or the ALU adds it (default: init)")  # fmt: skip
+    group.add_argument("--dual", default="auto", choices=("off", "pixels", "kernels", "auto"),
+                       help="two products at once on dual cores (default: auto)")  # fmt: skip
     group.add_argument("--method", default="auto",
                        choices=("auto", "minmax", "percentile", "mse", "entropy"),
                        help="how ranges are chosen (default: auto, tries all)")  # fmt: skip
@@ -148,6 +152,7 @@ def run(options: argparse.Namespace) -> int:
         options.samples or SAMPLES,
         options.bias_correction, tuple(filter(None, options.keep.split(","))), options.max_loss,
         options.min_signal, options.rounding, options.zero_point, options.reuse, options.bits,
+        options.bias, options.dual,
     )  # fmt: skip
     target = Target(chip, shape, settings)
     form = parse_form(options.normalise, options.layout)

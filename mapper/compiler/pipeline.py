@@ -17,7 +17,8 @@ import numpy as np
 from chipsim.chip.npu_shape import NPU_SHAPES, NpuShape
 from chipsim.npu.cycles import Timeline
 from hw.npu.isa import Instruction
-from mapper.compiler.codegen.emitter import Emitter
+from mapper.compiler.codegen.builder import Choices
+from mapper.compiler.codegen.emitter import emitted
 from mapper.compiler.codegen.steps import Step, with_tokens
 from mapper.compiler.codegen.tables import Tables
 from mapper.compiler.frontend.float import FLOAT
@@ -156,6 +157,8 @@ def compile_model(
     """
     if settings.bits == 16:
         _require_dual(shape, "--bits 16")
+    if settings.dual in ("pixels", "kernels"):
+        _require_dual(shape, f"--dual {settings.dual}")
     seconds: dict[str, float] = {}
     log: list[str] = []
     graphs: dict[str, Graph] = {}
@@ -208,11 +211,8 @@ def compile_model(
         stored = Stored(macros, inputs, results, places)
         regions = plan_memory(stored, shape.columns, shape.map_vectors, settings.reuse)
     with stage("instructions"):
-        emitter = Emitter(shape, regions)
-        ends = []
-        for macro in macros:
-            emitter.emit(macro)
-            ends.append(len(emitter.steps))
+        choices = Choices(settings.bias, settings.dual)
+        emitter, ends = emitted(macros, shape, regions, choices, log)
         sizes = {
             "FM": shape.map_vectors or memory_use(regions).used, "INP": shape.input_vectors,
             "ACC": shape.entries, "OUT": shape.entries,

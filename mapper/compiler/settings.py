@@ -6,6 +6,7 @@ import math
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
+from mapper.compiler.codegen.builder import Dual
 from mapper.compiler.integer.formulas import Rounding
 from mapper.compiler.quantise.convert import Precision
 from mapper.compiler.quantise.methods import Method
@@ -27,6 +28,7 @@ class CompileSettings:
     max_loss, min_signal : limits of the verification, in points and dB
     rounding : of shifts; zero_point : added behind the shift, or in the bias
     bits : of stored integers; 16 need a core whose multiplier is dual
+    bias : what sums begin with, or added to them behind; dual : pairs of products at once
     reuse : whether maps whose lives do not meet share memory
     """
 
@@ -43,6 +45,8 @@ class CompileSettings:
     zero_point: Literal["shift", "bias"] = "shift"
     reuse: bool = True
     bits: Literal[8, 16] = 8
+    bias: Literal["init", "alu"] = "init"
+    dual: Dual = "auto"
 
     def __post_init__(self) -> None:
         if not 0.1 <= self.headroom <= 10:

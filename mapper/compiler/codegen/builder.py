@@ -34,14 +34,21 @@ class TileWork:
     free: int
 
 
+Dual = Literal["off", "pixels", "kernels", "auto"]
+DUAL: tuple[Dual, ...] = ("auto", "pixels", "kernels", "off")
+"""Ways to pair products, the fastest first."""
+
+
 @dataclass(frozen=True, slots=True)
 class Choices:
     """How programs do their work; none of it changes a result.
 
     bias : what sums begin with, or added to them by the ALU
+    dual : which pairs of products of bytes dual cores make at once; auto takes the fewest cycles
     """
 
     bias: Literal["init", "alu"] = "init"
+    dual: Dual = "auto"
 
 
 DEFAULT = Choices()

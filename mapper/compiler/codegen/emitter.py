@@ -6,11 +6,13 @@ What begins a macro node, and what the ALU does of it, are tables by the class o
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 
+from chipsim.chip.npu_shape import NpuShape
 from mapper.compiler.codegen.alu import add, alu, clamp, requantise
 from mapper.compiler.codegen.areas import Area, Entries
 from mapper.compiler.codegen.binary import pack_signs
-from mapper.compiler.codegen.builder import ProgramBuilder, TileWork
+from mapper.compiler.codegen.builder import DUAL, Choices, Dual, ProgramBuilder, TileWork
 from mapper.compiler.codegen.loads import load_entries
 from mapper.compiler.codegen.matrix import Product, convolution
 from mapper.compiler.codegen.pooling import pool, pool_map
@@ -29,8 +31,10 @@ from mapper.compiler.graph.node import (
     Threshold,
     Upsample,
 )
+from mapper.compiler.graph.tensor import Tensor
+from mapper.compiler.memory.planner import Region
 from mapper.compiler.schedule.tiles import largest_cut, spans_of, tiles_of
-from mapper.errors import MapperError
+from mapper.errors import DoesNotFitError, MapperError
 
 Begin = Callable[[ProgramBuilder, Node], Product]
 """What a macro node's first operator needs in the small memories; then it makes tile by tile."""
@@ -46,6 +50,32 @@ WORKS: Mapping[type[Operator], Work] = {
     Sign: pack_signs,
     Threshold: pack_signs,
 }
+
+
+def emitted(
+    macros: list[Macro], shape: NpuShape, regions: dict[Tensor, Region], options: Choices,
+    log: list[str],
+) -> tuple[Emitter, list[int]]:  # fmt: skip
+    """The steps of a core for some macro nodes, and how many there are behind each.
+
+    Pairs of products take micro-ops: the fastest way to pair them that fits is taken.
+    """
+    auto = options.dual == "auto" and shape.multiplier == "dual"
+    ways: tuple[Dual, ...] = DUAL if auto else (options.dual,)
+    for way in ways:
+        emitter = Emitter(shape, regions, replace(options, dual=way))
+        ends = []
+        try:
+            for macro in macros:
+                emitter.emit(macro)
+                ends.append(len(emitter.steps))
+        except DoesNotFitError as error:
+            if way == ways[-1]:
+                raise
+            log.append(f"--dual {way} is not taken: {error}")
+        else:
+            return emitter, ends
+    raise AssertionError
 
 
 class Emitter(ProgramBuilder):

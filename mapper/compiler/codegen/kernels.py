@@ -26,6 +26,7 @@ class Kernels(NamedTuple):
     spans : the input blocks that each output block is made from
     bias : first parameter word; words : parameter words of a block
     shift : last zeros that a bias of more than 32 bits was stored without
+    places : of a kernel
     each : words of a product: 2 of 16 bits
     """
 
@@ -35,6 +36,7 @@ class Kernels(NamedTuple):
     bias: int
     words: int
     shift: int
+    places: int
     each: int
 
     def word(self, output: int, place: int, block: int) -> int:
@@ -73,7 +75,8 @@ def place_kernels(tables: Tables, node: Node, label: str) -> Kernels:
     assert not (bias & ((1 << shift) - 1)).any()  # the shift before the multiplier is as much
     return Kernels(
         kind, tuple(first), spans, tables.add_bias(bias >> shift, label),
-        blocks_of(shape.rows, LANES), shift, 2 if wide else 1,
+        blocks_of(shape.rows, LANES), shift,
+        weights.shape[1] * weights.shape[2], 2 if wide else 1,
     )  # fmt: skip
 
 

@@ -2,21 +2,29 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from hw.npu.isa import Instruction
 from mapper.compiler.codegen.areas import Area, Entries
 from mapper.compiler.codegen.builder import ProgramBuilder
 from mapper.compiler.codegen.steps import Touch
 
 
-def load_inputs(core: ProgramBuilder, area: Area) -> Entries:
-    """A part of a map into the input buffer; padding holds its zero point."""
+def load_inputs(core: ProgramBuilder, area: Area, far: int = 0) -> Entries:
+    """A part of a map into the input buffer; padding holds its zero point.
+
+    far : vectors from each pixel to a second one that is packed above it; 0 for none
+    """
     base = core.next_inputs()
     inputs = Entries(base, area.blocks.size, area.rows.size, area.columns.size)
-    core.set_distance("LOAD", src=area.region.high)
-    fields = area.fields() | {"dst": base, "value": area.region.tensor.zero_point}
+    value, cells = area.region.tensor.zero_point, area.cells()
+    if far:
+        value, cells = (value << 8) + (value & 255), np.concatenate([cells, cells + far])
+    core.set_distance("LOAD", src=far or area.region.high)
+    fields = area.fields() | {"dst": base, "value": value}
     core.step(
         "LOAD", Instruction("LOAD", "INP", fields=fields),
-        [Touch("FM", area.cells())], [Touch("INP", inputs.cells)],
+        [Touch("FM", cells)], [Touch("INP", inputs.cells)],
     )  # fmt: skip
     return inputs
 

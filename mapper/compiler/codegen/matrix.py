@@ -7,11 +7,12 @@ from typing import NamedTuple
 
 from hw.npu.isa import Instruction, MicroOp, form_of
 from mapper.compiler.codegen.areas import Area, Entries
-from mapper.compiler.codegen.bias import begin_sums, end_sums
+from mapper.compiler.codegen.bias import BIAS, begin_sums, end_sums
 from mapper.compiler.codegen.binary import add_edges
 from mapper.compiler.codegen.builder import ProgramBuilder, TileWork
 from mapper.compiler.codegen.kernels import Kernels, place_kernels, taps_of
 from mapper.compiler.codegen.loads import load_inputs
+from mapper.compiler.codegen.pairs import Pass, kernel_pairs, plan_pairs
 from mapper.compiler.codegen.steps import Touch
 from mapper.compiler.graph.node import Conv, Node, Window
 from mapper.compiler.schedule.inputs import Part, Span, needed, parts_of, taken_blocks
@@ -25,21 +26,8 @@ MOST_OPS = 64
 _GEMM = {field.name: field.most for field in form_of("GEMM", "INT8").fields}
 
 
-class Loops(NamedTuple):
-    """Outer and inner counts of an instruction, and its steps in accumulators, inputs, weights."""
-
-    n_out: int
-    n_in: int
-    acc_out: int = 0
-    acc_in: int = 0
-    inp_out: int = 0
-    inp_in: int = 0
-    wgt_out: int = 0
-    wgt_in: int = 0
-
-    @property
-    def encodable(self) -> bool:
-        return all(value <= _GEMM[name] for name, value in self._asdict().items())
+Loops = dict[str, int]
+"""Outer and inner counts of an instruction, and its steps in accumulators, inputs and weights."""
 
 
 class Piece(NamedTuple):
@@ -58,35 +46,83 @@ def convolution(core: ProgramBuilder, node: Node) -> Product:
     def product(core: ProgramBuilder, work: TileWork, _: bool) -> bool:
         """Sums of several loads go on in the accumulators."""
         rows, columns = work.spans[1]
-        sums = Entries(work.made.first, work.tile.blocks.size, rows.size, columns.size)
-        work.made = sums
+        work.made = Entries(work.made.first, work.tile.blocks.size, rows.size, columns.size)
         pieces = _pieces(node, work, core.shape.columns)
-        loops = [] if sums.pixels > 1 else _all_loops(window, pieces, work, kernels)
-        init = begin_sums(core, kernels, work, bool(loops))
-        for at, piece in enumerate(pieces):
-            area = Area(
-                core.regions[node.inputs[0]],
-                needed(rows, window, 0, piece.part.rows),
-                needed(columns, window, 1, piece.part.columns),
-                piece.blocks,
-            )
-            inputs = load_inputs(core, area)
-            if loops:
-                ops, steps = _whole_ops(window, piece, work, inputs, kernels), loops[at]
-            else:
-                taps = taps_of(core.shape)
-                ops, steps = _micro_ops(window, piece, work, inputs, kernels, taps), Loops(
-                    sums.rows, sums.columns, sums.columns, 1,
-                    window.stride[0] * inputs.columns, window.stride[1],
-                )  # fmt: skip
-            bias = {"init": init, "bm": kernels.bias if init == 2 else 0}
-            multiply(core, kernels.kind, ops, steps._asdict() | bias, inputs, sums)
+        looped = [] if work.made.pixels > 1 else _all_loops(window, pieces, work, kernels)
+        init = begin_sums(core, kernels, work, bool(looped))
+        plan = plan_pairs(core, node, kernels, work)
+        for one in plan.passes:
+            for at, piece in enumerate(pieces):
+                inputs = _load(core, node, one, piece)
+                steps = looped[at] if looped else _pixels(window, one, inputs, work.made)
+                for kind, blocks in kernel_pairs(work.tile.blocks, bool(plan.kernels)):
+                    where = Products(piece, inputs, work, kernels, blocks, one)
+                    ops = (
+                        _whole_ops(window, where)
+                        if looped
+                        else _micro_ops(window, where, taps_of(core.shape))
+                    )
+                    if kind:
+                        core.set_distance("GEMM", acc=work.made.pixels, wgt=plan.kernels)
+                    elif one.apart:
+                        kind = "DUAL_PIXEL"
+                        core.set_distance("GEMM", acc=one.apart, wgt=0)
+                    fields = {"init": init, "bm": kernels.bias if init == BIAS else 0}
+                    fields |= steps
+                    multiply(core, kind or kernels.kind, ops, fields, inputs, work.made)
         end_sums(core, kernels, work)
         if kernels.kind == "BINARY" and any(window.pad):
             add_edges(core, node, work)
         return False
 
     return product
+
+
+class Products(NamedTuple):
+    """What products are made of, and for which output blocks of a tile."""
+
+    piece: Piece
+    inputs: Entries
+    work: TileWork
+    kernels: Kernels
+    blocks: list[int]
+    part: Pass
+
+    @property
+    def sums(self) -> Entries:
+        return self.work.made
+
+    def sum(self, block: int) -> int:
+        """The first accumulator of an output block."""
+        rows, columns = self.work.spans[1]
+        y, x = self.part.rows.first - rows.first, self.part.columns.first - columns.first
+        at = block - self.work.tile.blocks.first
+        return self.sums.first + at * self.sums.pixels + y * self.sums.columns + x
+
+
+def _load(core: ProgramBuilder, node: Node, part: Pass, piece: Piece) -> Entries:
+    """The pixels that some sums take, or pairs of pixels."""
+    assert isinstance(node.operator, Conv)
+    window = node.operator.window
+    area = Area(
+        core.regions[node.inputs[0]],
+        needed(part.rows, window, 0, piece.part.rows),
+        needed(part.columns, window, 1, piece.part.columns),
+        piece.blocks,
+    )
+    return load_inputs(core, area, part.far)
+
+
+def _pixels(window: Window, part: Pass, inputs: Entries, sums: Entries) -> Loops:
+    """Loops over rows and columns of the result."""
+    return Loops(
+        n_out=part.rows.size,
+        n_in=-(-part.columns.size // part.step),
+        acc_out=sums.columns,
+        acc_in=part.step,
+        inp_out=window.stride[0] * inputs.columns,
+        inp_in=window.stride[1] * part.step,
+    )
 
 
 def multiply(
@@ -117,16 +153,15 @@ def _pieces(node: Node, work: TileWork, size: int) -> list[Piece]:
     ]
 
 
-def _micro_ops(
-    window: Window, piece: Piece, work: TileWork, inputs: Entries, kernels: Kernels, taps: int
-) -> list[MicroOp]:  # fmt: skip
+def _micro_ops(window: Window, where: Products, taps: int) -> list[MicroOp]:
     """One micro-op for each output block, input block that it is made from, and place of the
     kernel; the first one of an output block begins its sums."""
-    kw, (dh, dw), sums = window.size[1], window.dilation, work.made
+    kw, (dh, dw) = window.size[1], window.dilation
+    piece, inputs, kernels = where.piece, where.inputs, where.kernels
     rows, columns = piece.part
     found = []
-    for at, ob in enumerate(range(*work.tile.blocks)):
-        span = kernels.spans[ob]
+    for ob in where.blocks:
+        span, first = kernels.spans[ob], where.sum(ob)
         for c in range(max(piece.blocks.first, span.first), min(piece.blocks.behind, span.behind)):
             for ky in range(*rows):
                 for kx in range(*columns):
@@ -137,7 +172,7 @@ def _micro_ops(
                         word, tap = kernels.first[ob] + place // taps, place % taps
                     found.append(
                         MicroOp(
-                            acc=sums.first + at * sums.pixels,
+                            acc=first,
                             inp=inputs.first + y * inputs.columns + (kx - columns.first) * dw,
                             wgt=word,
                             tap=tap,
@@ -154,7 +189,7 @@ def _all_loops(
     """Loops over channels and places of the kernel for a tile of one pixel, if there are many and
     all pieces can be said so; else none."""
     loops = [_loops(window, piece, work, kernels) for piece in pieces]
-    count = sum(one.n_out * one.n_in for one in loops if one) * work.tile.blocks.size
+    count = sum(one["n_out"] * one["n_in"] for one in loops if one) * work.tile.blocks.size
     return [one for one in loops if one] if all(loops) and count > MOST_OPS else []
 
 
@@ -168,21 +203,31 @@ def _loops(window: Window, piece: Piece, work: TileWork, kernels: Kernels) -> Lo
         return None
     places, blocks, each = rows.size * columns.size, piece.blocks.size, kernels.each
     apart = next(iter(spans)).size * each  # words from a place of the kernel to the next
-    by_block = Loops(blocks, places, inp_out=places, inp_in=1, wgt_out=each, wgt_in=apart)
-    by_place = Loops(places, blocks, inp_out=1, inp_in=places, wgt_out=apart, wgt_in=each)
-    return next((one for one in (by_block, by_place) if one.encodable), None)
+
+    def steps(outer: tuple[int, int, int], inner: tuple[int, int, int]) -> Loops:
+        names = ("n", "inp", "wgt")
+        return {
+            f"{name}_{loop}": value
+            for loop, values in (("out", outer), ("in", inner))
+            for name, value in zip(names, values, strict=True)
+        }
+
+    of_blocks, of_places = (blocks, places, each), (places, 1, apart)
+    for one in (steps(of_blocks, of_places), steps(of_places, of_blocks)):
+        if all(value <= _GEMM[name] for name, value in one.items()):
+            return one
+    return None
 
 
-def _whole_ops(
-    window: Window, piece: Piece, work: TileWork, inputs: Entries, kernels: Kernels
-) -> list[MicroOp]:
+def _whole_ops(window: Window, where: Products) -> list[MicroOp]:
     """One micro-op for each output block, whose loops make all products."""
-    place = piece.part.rows.first * window.size[1] + piece.part.columns.first
+    part = where.piece.part
+    place = part.rows.first * window.size[1] + part.columns.first
     return [
         MicroOp(
-            acc=work.made.first + at,
-            inp=inputs.first,
-            wgt=kernels.word(ob, place, piece.blocks.first),
+            acc=where.sum(ob),
+            inp=where.inputs.first,
+            wgt=where.kernels.word(ob, place, where.piece.blocks.first),
         )
-        for at, ob in enumerate(range(*work.tile.blocks))
+        for ob in where.blocks
     ]

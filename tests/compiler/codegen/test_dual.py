@@ -1,0 +1,105 @@
+"""Two products of bytes at once: equal bytes, fewer cycles."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from chipsim.chip.npu_shape import NPU_SHAPES, NpuShape
+from mapper.compiler.graph.node import Pool, Window
+from mapper.compiler.graph.tensor import Pad
+from mapper.compiler.verify import verify_compiled
+from mapper.errors import DoesNotFitError, MapperError
+from tests.compiler.codegen.test_programs import random_network
+from tests.compiler.networks import Builder, residual
+from tests.compiler.programs import DUAL, REF, SHAPE, Made, compared, compiled
+
+pytestmark = pytest.mark.jit  # kernels have their twins in tests/chipsim/npu
+
+SMALL = NpuShape("small-dual", multiplier="dual", input_vectors=96, entries=96)
+SHAPES = pytest.mark.parametrize("shape", [DUAL, SMALL, REF], ids=lambda one: one.name)
+SAME = Window((3, 3), (1, 1), Pad(1, 1, 1, 1))
+
+
+def same(build: Builder, shape: NpuShape, dual: str, **settings: object) -> Made:
+    """Every layer equals the reference, and the checker passes."""
+    try:
+        made = compiled(build, shape, dual=dual, **settings)
+    except DoesNotFitError as error:
+        pytest.skip(str(error))
+    assert {one.differences for one in compared(build, made)} == {0}
+    verify_compiled(made.folder)
+    return made
+
+
+def kinds(made: Made) -> set[str]:
+    return {one.kind for one in made.compiled.program if one.op == "GEMM"}
+
+
+def calls(made: Made) -> int:
+    fields = [one.fields for one in made.compiled.program if one.op == "GEMM"]
+    return sum(one["uops"] * one["n_out"] * one["n_in"] for one in fields)
+
+
+@SHAPES
+@pytest.mark.parametrize("dual", ["off", "pixels", "kernels", "auto"])
+@pytest.mark.parametrize("seed", range(8))
+def test_a30_a31_random_networks(seed: int, dual: str, shape: NpuShape) -> None:
+    """A30, A31, A32: pixels or kernels in pairs, odd sizes, paddings, strides; biases of both."""
+    made = same(random_network(seed), shape, dual)
+    wanted = {"off": set(), "pixels": {"DUAL_PIXEL"}, "kernels": {"DUAL_KERNEL"}}
+    assert kinds(made) - {"INT8"} <= wanted.get(dual, {"DUAL_PIXEL", "DUAL_KERNEL"})
+
+
+@pytest.mark.parametrize("pad", [Pad(1, 1, 1, 1), Pad(2, 0, 0, 2), Pad(2, 2, 0, 0)])
+def test_a30_halves_and_neighbours(pad: Pad) -> None:
+    """A30: both orders are taken, and rows or columns that are odd end with an ordinary pass."""
+    apart = set()
+    for height, width in ((7, 5), (8, 12), (13, 12), (12, 4), (5, 13)):
+        build = Builder(height, width, 20, seed=height)
+        build.end(build.conv(build.input, 16, Window((3, 3), (1, 1), pad)))
+        made = same(build, DUAL, "pixels")
+        assert "DUAL_PIXEL" in kinds(made)
+        told = [one.fields for one in made.compiled.program if one.kind == "DIST"]
+        apart |= {one["acc"] == 1 for one in told if one["queue"] == 1}
+    assert apart == {True, False}
+
+
+@pytest.mark.parametrize("outputs", [32, 40, 48, 80])
+def test_a31_kernels(outputs: int) -> None:
+    """A31: half of the calls for an even number of output blocks; an odd one ends alone."""
+    build = Builder(9, 9, 20, seed=outputs)
+    build.end(build.conv(build.input, outputs, SAME))
+    found = [same(build, replace(DUAL, entries=4096), dual) for dual in ("off", "kernels")]
+    blocks = -(-outputs // 16)
+    plain, paired = (calls(one) for one in found)
+    assert paired * blocks == plain * -(-blocks // 2)
+    assert ("INT8" in kinds(found[1])) == bool(blocks % 2)
+
+
+def test_a28_bytes_are_those_of_the_plain_program_in_fewer_cycles() -> None:
+    """A28, A29: every packing gives the bytes of plain products."""
+    cycles: dict[str, int] = {}
+    outputs: dict[str, Any] = {}
+    for dual in ("off", "pixels", "kernels", "auto"):
+        build = Builder(16, 16, 32, seed=4)
+        first = build.relu(build.conv(build.input, 32))
+        build.end(build.pool(build.conv(first, 48), Pool("max", Window((2, 2), (2, 2)))))
+        made = same(build, replace(DUAL, multiply_lanes=16), dual)
+        cycles[dual] = made.compiled.timeline.cycles
+        outputs[dual] = [t.value for t in made.compiled.graph.tensors() if t.value is not None]
+    assert cycles["auto"] < 0.65 * cycles["off"]
+    assert cycles["pixels"] < 0.8 * cycles["off"]
+    assert cycles["auto"] <= min(cycles["kernels"], cycles["pixels"])
+    for one in outputs.values():
+        assert all(np.array_equal(a, b) for a, b in zip(one, outputs["off"], strict=True))
+
+
+def test_cores_without_it_are_refused() -> None:
+    for dual in ("pixels", "kernels"):
+        with pytest.raises(MapperError, match=f"--dual {dual} needs .* npu-dual"):
+            compiled(residual(), NPU_SHAPES["npu"], dual=dual)
+    assert kinds(same(residual(), SHAPE, "auto")) == {"INT8"}
