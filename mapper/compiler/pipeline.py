@@ -22,7 +22,8 @@ from mapper.compiler.codegen.emitter import emitted
 from mapper.compiler.codegen.steps import Step, with_tokens
 from mapper.compiler.codegen.tables import Tables
 from mapper.compiler.frontend.float import FLOAT
-from mapper.compiler.frontend.onnx import Reader
+from mapper.compiler.frontend.onnx import ASKED, Reader
+from mapper.compiler.frontend.qonnx import EVALUATORS
 from mapper.compiler.graph.graph import Graph, View
 from mapper.compiler.graph.macro import Macro
 from mapper.compiler.graph.node import Quantise, Windows
@@ -35,8 +36,8 @@ from mapper.compiler.passes.bits import pack_bits, signs_in_bytes
 from mapper.compiler.passes.few_channels import window_inputs
 from mapper.compiler.passes.fuse import fuse, pool_sums_first
 from mapper.compiler.passes.registry import optimise
-from mapper.compiler.quantise.binary import BinaryLayers
 from mapper.compiler.quantise.convert import Converter
+from mapper.compiler.quantise.exact import ExactLayers, exact_tails
 from mapper.compiler.quantise.losses import LayerLoss, layer_losses
 from mapper.compiler.quantise.score import Dataset, Limits, core_results
 from mapper.compiler.quantise.verify import Build, Compared, Verified, compared, verified
@@ -92,7 +93,7 @@ class Model(NamedTuple):
 
 def open_model(path: Path) -> Model:
     """An ONNX model in floating point; raises `MapperError` that names file and node."""
-    reader = Reader(path, FLOAT)
+    reader = Reader(path, FLOAT, evaluators=EVALUATORS)
     graph = reader.read()
     if len(graph.inputs) != 1:
         names = ", ".join(map(repr, graph.inputs))
@@ -100,7 +101,11 @@ def open_model(path: Path) -> Model:
     ((name, view),) = graph.inputs.items()
 
     def build(kept: Collection[str]) -> Graph:
-        return Reader(path, FLOAT, kept).read()
+        graph = Reader(path, FLOAT, kept, EVALUATORS).read()
+        if tails := exact_tails(graph):
+            why = dict.fromkeys(kept, ASKED) | tails
+            graph = Reader(path, FLOAT, why, EVALUATORS).read()
+        return graph
 
     return Model(path, name, view, reader.opsets, build)
 
@@ -115,7 +120,8 @@ def compare_settings(
 
 
 def pixel_samples(model: Model, settings: CompileSettings) -> SampleArrays:
-    """Random pixels for a model of which nothing but the input needs a range, as binary ones.
+    """Random pixels for a model of which nothing but the input needs a range, as binary ones; any
+    numbers, if not even that does.
 
     Raises `MapperError` if more does: ranges of maps are measured with samples of its own.
     """
@@ -128,8 +134,10 @@ def pixel_samples(model: Model, settings: CompileSettings) -> SampleArrays:
             f"{model.path}: is in floating point; give samples with --calibrate to measure the "
             "ranges of its maps"
         )
-    shape = (PIXEL_SAMPLES, *model.view.shape[1:])
-    pixels = np.random.default_rng(1).integers(0, MOST_PIXEL + 1, shape)
+    shape, random = (PIXEL_SAMPLES, *model.view.shape[1:]), np.random.default_rng(1)
+    if not needed:
+        return SampleArrays(random.normal(0, 1, shape).astype(np.float32), None, [])
+    pixels = random.integers(0, MOST_PIXEL + 1, shape)
     pixels[:2] = np.array([0, MOST_PIXEL]).reshape(2, *(1,) * (len(shape) - 1))
     note = (
         f"{model.name!r} is taken for pixels, whole numbers from 0 to {MOST_PIXEL}: no other range "
@@ -173,7 +181,7 @@ def compile_model(
     def optimised(kept: Collection[str]) -> Graph:
         source = model.build(kept)
         log.extend(optimise(source))
-        log.extend(BinaryLayers(source).notes())
+        log.extend(ExactLayers(source).notes())
         return source
 
     with stage("read, optimise, quantise, verify"):
@@ -183,6 +191,7 @@ def compile_model(
             Limits(settings.max_loss, settings.min_signal),
         )  # fmt: skip
         source, graph = found.best.source, found.best.graph
+        log += found.best.notes
         losses = layer_losses(source, graph, found.best.stored, calibration.of(source))
         log += [
             f"{one.layer.conv.label}: mean error of a channel at most {one.before:.3g} -> "
@@ -251,13 +260,21 @@ def _require_dual(shape: NpuShape, what: str) -> None:
 
 def inputs_of(graph: Graph) -> list[Tensor]:
     """The maps that the host writes."""
-    made = [node.output for node in graph.nodes if isinstance(node.operator, Windows)]
-    return [view.tensor for view in graph.inputs.values() if view.tensor.stored] + made
+    made = [node.output for node in graph.nodes if isinstance(node.operator, Windows | Quantise)]
+    return [
+        tensor
+        for tensor in (*(view.tensor for view in graph.inputs.values()), *made)
+        if tensor.stored
+    ]
 
 
 def _require_one_function(graph: Graph) -> None:
     """Raise `MapperError` if the host is needed between layers of the cores."""
-    again = [node for node in graph.nodes if isinstance(node.operator, Quantise)]
+    again = [
+        node
+        for node in graph.nodes
+        if isinstance(node.operator, Quantise) and graph.maker(node.inputs[0]) is not None
+    ]
     if again:
         maker = graph.maker(again[0].inputs[0])
         name = again[0].label if maker is None else maker.label

@@ -19,6 +19,7 @@ from mapper.compiler.frontend.layout import (
     upsample,
 )
 from mapper.compiler.frontend.onnx import Handler, Reader, Value, is_map
+from mapper.compiler.frontend.qonnx import QONNX
 from mapper.compiler.graph.graph import CHANNELS_FIRST, View
 from mapper.compiler.graph.node import (
     Activation,
@@ -353,6 +354,7 @@ FLOAT: dict[str, Handler] = {
     **dict.fromkeys(("Flatten", "Reshape", "Squeeze", "Unsqueeze"), reshape),
     "Transpose": transpose,
     **BINARY,
+    **QONNX,
     **dict.fromkeys(("Identity", "Dropout", "Cast"), same),
 }
 """By the names of ONNX."""

@@ -8,9 +8,10 @@ evaluated by the reference implementation of ONNX. What no core can do becomes a
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -25,12 +26,15 @@ from storage.formats.layers.onnxgraph import Model
 from storage.formats.layers.onnxgraph import Node as OnnxNode
 
 Value = NDArray[Any] | View
+Evaluator = Callable[[OnnxNode, list[Any]], list[NDArray[Any]]]
+"""What a node makes of constants."""
 Handler = Callable[["Reader", OnnxNode, list[Any]], "Value | list[Value] | None"]
 """Makes nodes of the graph of an ONNX node and its inputs; a value for each of its results, or that
 of the only one. None if the host is to compute it."""
 
 NAMES_CLASSES = frozenset({"ZipMap"})
 """Operators that only name classes for the user, and that nothing here computes: left out."""
+ASKED = "it is kept on the host, as asked"
 TRANSPOSED = (0, 3, 1, 2)  # of a Transpose from channels last to channels first
 
 
@@ -38,9 +42,10 @@ class Reader:
     """A model on its way into a graph."""
 
     def __init__(
-        self, path: Path, handlers: dict[str, Handler], keep: Collection[str] = ()
-    ) -> None:
-        """keep : names of nodes that are to stay on the host
+        self, path: Path, handlers: dict[str, Handler], keep: Collection[str] = (),
+        evaluators: Mapping[str, Evaluator] = MappingProxyType({}),
+    ) -> None:  # fmt: skip
+        """keep : names of nodes that are to stay on the host, perhaps with the reason of each
 
         Raises `MapperError` that names the file if it is no model, or a node that it has not.
         """
@@ -54,8 +59,9 @@ class Reader:
             ) from error
         self.path = path
         self.handlers = handlers
-        self.keep = frozenset(keep)
-        missing = self.keep - {node.name for node in self.model.nodes}
+        self.evaluators = dict(evaluators)
+        self.keep = dict(keep) if isinstance(keep, Mapping) else dict.fromkeys(keep, ASKED)
+        missing = self.keep.keys() - {node.name for node in self.model.nodes}
         if missing:
             raise MapperError(
                 f"{path}: has no node {sorted(missing)[0]!r} to keep on the host; "
@@ -162,13 +168,13 @@ class Reader:
             raise MapperError(f"takes {missing[0]!r}, which nothing makes")
         inputs = [self.values[name] if name else None for name in names]
         if not any(isinstance(value, View) for value in inputs):
-            made = self.model.evaluate(node, inputs)  # type: ignore[arg-type]
+            made = self._evaluate(node, inputs)
             self.values |= zip(node.proto.output, made, strict=False)
             return
         handler = None if node.name in self.keep else self.handlers.get(node.kind)
         self.why = f"no core computes {node.kind}"
         if node.name in self.keep:
-            self.why = "it is kept on the host, as asked"
+            self.why = self.keep[node.name]
         made_here = None if handler is None else handler(self, node, inputs)
         if node.kind in NAMES_CLASSES:
             self.graph.left_out.append(node.name)
@@ -178,6 +184,11 @@ class Reader:
         else:
             results = made_here if isinstance(made_here, list) else [made_here]
             self.values |= zip(node.proto.output, results, strict=False)
+
+    def _evaluate(self, node: OnnxNode, inputs: list[Any]) -> list[Any]:
+        """A node of constants, by ONNX, or by those who add operators to it."""
+        evaluator = self.evaluators.get(node.kind)
+        return list(evaluator(node, inputs) if evaluator else self.model.evaluate(node, inputs))
 
     def _host(self, node: OnnxNode, inputs: list[Any]) -> None:
         """A node for the host; its results have the shapes that zeros give them."""

@@ -27,13 +27,17 @@ def run_graph(
     """
     kept = dict.fromkeys(keep)
     last = {tensor: at for at, node in enumerate(graph.nodes) for tensor in node.inputs}
+    wanted = set(kept) - feeds.keys()
+    for node in reversed(graph.nodes):
+        if wanted & set(node.outputs):
+            wanted |= set(node.inputs) - feeds.keys()
     data: dict[Tensor, Data] = dict(feeds)
     for at, node in enumerate(graph.nodes):
         missing = kept.keys() - data.keys()
         if not missing:
             break
-        if type(node.operator) not in rules or node.output in data:
-            continue  # of the host, behind all that is wanted
+        if not wanted & set(node.outputs):
+            continue  # of the host, beside or behind all that is wanted
         taken = [
             tensor.value if tensor.value is not None else data[tensor] for tensor in node.inputs
         ]

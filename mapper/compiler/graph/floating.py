@@ -13,6 +13,7 @@ from mapper.compiler.graph.node import (
     Conv,
     Dense,
     Host,
+    Levels,
     Node,
     PadMap,
     Pool,
@@ -21,6 +22,8 @@ from mapper.compiler.graph.node import (
     Upsample,
 )
 from mapper.compiler.integer.binary import applied, signs, steps_of
+from mapper.compiler.integer.formulas import dequantise
+from mapper.compiler.integer.levels import levels_of
 from mapper.compiler.integer.windows import convolve, kernel_of, pixels, windows
 
 
@@ -56,7 +59,16 @@ def affine(_: Node, inputs: list[Data]) -> Data:
 
 
 def sign(node: Node, inputs: list[Data]) -> Data:
-    return signs(applied(steps_of(node), inputs[0])).astype(inputs[0].dtype)
+    assert isinstance(node.operator, Sign)
+    found = signs(applied(steps_of(node), inputs[0])) * node.operator.scale
+    return found.astype(inputs[0].dtype)
+
+
+def levels(node: Node, inputs: list[Data]) -> Data:
+    how = node.operator
+    assert isinstance(how, Levels)
+    stored = levels_of(inputs[0], steps_of(node), how)
+    return dequantise(stored, how.scale, how.stored_zero)
 
 
 def upsample(node: Node, inputs: list[Data]) -> Data:
@@ -82,6 +94,7 @@ FLOATING: Rules = {
     Concat: concatenated,
     Slice: sliced,
     Sign: sign,
+    Levels: levels,
     Upsample: upsample,
     PadMap: pad,
     Host: on_host,

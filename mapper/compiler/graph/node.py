@@ -143,9 +143,28 @@ class Sign(Operator):
 
     Of real numbers it may take constants as well, shape (channels,) each: a factor and an offset,
     and perhaps more of them, that are applied before.
+    scale : what +1 stands for
     """
 
     name: ClassVar[str] = "sign"
+    scale: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Levels(Operator):
+    """Real numbers at the levels that a model gives them, as few as 8 bits have: x over the
+    divisor is rounded, clipped and stored, and scale * (stored - stored_zero) is the result.
+
+    Takes constants that are applied before, as `Sign` does.
+    """
+
+    name: ClassVar[str] = "levels"
+    scale: float
+    divisor: float
+    stored_zero: int
+    stored_low: int
+    stored_high: int
+    rounding: Rounding = "even"
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,9 +181,14 @@ class Threshold(Operator):
 
 @dataclass(frozen=True, slots=True)
 class Quantise(Operator):
-    """Real numbers that the host made as stored integers, by the scale of the result."""
+    """Real numbers that the host made as stored integers, by the scale of the result.
+
+    levels : signs or levels of the model, with the constants that its node takes; None if the
+        scale alone says it
+    """
 
     name: ClassVar[str] = "quantise"
+    levels: Sign | Levels | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from mapper.compiler.graph import node as operators
 from mapper.compiler.graph.graph import Graph, View
-from mapper.compiler.graph.node import Host, Node, Operator, Window
+from mapper.compiler.graph.node import Host, Levels, Node, Operator, Sign, Window
 from mapper.compiler.graph.tensor import Pad, Tensor
 from mapper.compiler.integer.formulas import AddFactors, Multiplier, Requantisation
 
@@ -22,7 +22,7 @@ _KINDS: dict[str, type[Operator]] = {
     if isinstance(one, type) and issubclass(one, Operator) and one is not Operator
 }
 _TUPLES: dict[str, Any] = {
-    one.__name__: one for one in (Pad, AddFactors, Multiplier, Requantisation, Window)
+    one.__name__: one for one in (Pad, AddFactors, Levels, Multiplier, Requantisation, Sign, Window)
 }
 
 
@@ -43,7 +43,10 @@ def graph_to_json(graph: Graph) -> tuple[dict[str, Any], Arrays]:
         "nodes": [
             {
                 "kind": node.kind,
-                "operator": _plain(node.operator, arrays),
+                "operator": {
+                    field.name: _plain(getattr(node.operator, field.name), arrays)
+                    for field in dataclasses.fields(node.operator)
+                },
                 "inputs": [number[tensor] for tensor in node.inputs],
                 "outputs": [number[tensor] for tensor in node.outputs],
                 "sources": list(node.sources),
@@ -96,7 +99,7 @@ def _plain(value: Any, arrays: Arrays) -> Any:
         return {"array": name}
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         found = {f.name: _plain(getattr(value, f.name), arrays) for f in dataclasses.fields(value)}
-        return found if isinstance(value, Operator) else {"is": type(value).__name__, **found}
+        return {"is": type(value).__name__, **found}
     if isinstance(value, tuple) and hasattr(value, "_fields"):
         named = {name: _plain(getattr(value, name), arrays) for name in value._fields}
         return {"is": type(value).__name__, **named}

@@ -30,6 +30,7 @@ from mapper.compiler.graph.node import (
 )
 from mapper.compiler.integer.binary import Thresholds, signs
 from mapper.compiler.integer.formulas import added, dequantise, quantise, requantise
+from mapper.compiler.integer.levels import stored_input
 from mapper.compiler.integer.windows import convolve, kernel_of, pixels, pixels_of_windows, windows
 
 
@@ -83,9 +84,10 @@ def clamp(node: Node, inputs: list[Data]) -> Data:
 
 
 def of_real_numbers(node: Node, inputs: list[Data]) -> Data:
-    made = node.output
-    if made.type == "bits":
-        return signs(inputs[0])
+    made, operator = node.output, node.operator
+    assert isinstance(operator, Quantise)
+    if operator.levels is not None:
+        return stored_input(Node(operator.levels, node.inputs, [made], node.sources), inputs[0])
     return quantise(inputs[0], made.scale, made.zero_point, made.bits)
 
 

@@ -15,9 +15,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mapper.compiler.graph.graph import Graph, View
-from mapper.compiler.graph.node import Host, Quantise, Window, Windows
-from mapper.compiler.graph.tensor import Pad, Tensor
+from mapper.compiler.graph.node import (
+    Host,
+    Levels,
+    Node,
+    Operator,
+    Quantise,
+    Sign,
+    Window,
+    Windows,
+)
+from mapper.compiler.graph.tensor import BITS, Pad, Tensor
+from mapper.compiler.integer.binary import steps_of
 from mapper.compiler.integer.formulas import dequantise, quantise
+from mapper.compiler.integer.levels import stored_input
 from mapper.compiler.integer.windows import pixels_of_windows
 from mapper.errors import MapperError
 
@@ -32,7 +43,8 @@ def plan_host(graph: Graph, opsets: list[tuple[str, int]]) -> list[Step]:
 
     Raises `MapperError` that names a node of the host with nodes of the cores behind it.
     """
-    between = [node for node in graph.nodes if isinstance(node.operator, Quantise)]
+    quantised = [node for node in graph.nodes if isinstance(node.operator, Quantise)]
+    between = [node for node in quantised if graph.maker(node.inputs[0]) is not None]
     if between:
         raise MapperError(
             f"node {between[0].sources[0]!r} runs on the host, and nodes behind it on the cores; "
@@ -40,7 +52,12 @@ def plan_host(graph: Graph, opsets: list[tuple[str, int]]) -> list[Step]:
         )
     steps: list[Step] = []
     for name, view in graph.inputs.items():
-        steps.append({"do": "quantise", "value": name, **_stored(view)})
+        if view.tensor.type != "float32":
+            steps.append({"do": "quantise", "value": name, **_stored(view)})
+    for node in quantised:
+        name, view = next(item for item in graph.inputs.items() if item[1].tensor is node.inputs[0])
+        stored = _stored(view._replace(tensor=node.output))
+        steps.append({"do": "quantise", "value": name, **stored, "levels": _levels(node)})
     steps += [
         {
             "do": "windows",
@@ -73,6 +90,24 @@ def plan_host(graph: Graph, opsets: list[tuple[str, int]]) -> list[Step]:
         for node in hosted
     ]
     return steps
+
+
+def _levels(node: Node) -> Step | None:
+    """The signs or levels that an input becomes, and what is applied to it before."""
+    operator = node.operator
+    assert isinstance(operator, Quantise)
+    if operator.levels is None:
+        return None
+    steps = [[part.tolist() for part in pair] for pair in steps_of(node)]
+    return {"kind": operator.levels.name, **asdict(operator.levels), "steps": steps}
+
+
+def _stored_by_levels(how: Step, maps: Data) -> Data:
+    fields = {name: value for name, value in how.items() if name not in ("kind", "steps")}
+    operator: Operator = (Sign if how["kind"] == Sign.name else Levels)(**fields)
+    parts = [np.array(part) for pair in how["steps"] for part in pair]
+    tensors = [Tensor("", part.shape, value=part) for part in parts]
+    return stored_input(Node(operator, [Tensor("", maps.shape), *tensors], [], ()), maps)
 
 
 def _stored(view: View) -> Step:
@@ -119,7 +154,7 @@ def _model(node: Any, opsets: list[tuple[str, int]]) -> Step:
 
 def view_of(step: Step) -> View:
     """The view that a step of quantising or dequantising is about."""
-    kind = "int8" if step["bits"] == 8 else "int16"
+    kind = next(name for name, bits in BITS.items() if bits == step["bits"])
     tensor = Tensor(
         step["tensor"], tuple(step["tensor_shape"]), cast(Any, kind), step["scale"],
         step["zero_point"],
@@ -142,7 +177,11 @@ def run_host(
             view = view_of(step)
             maps = view.stored(known[step["value"]])
             tensor = view.tensor
-            stored[tensor.name] = quantise(maps, tensor.scale, tensor.zero_point, tensor.bits)
+            stored[tensor.name] = (
+                _stored_by_levels(step["levels"], maps)
+                if step.get("levels")
+                else quantise(maps, tensor.scale, tensor.zero_point, tensor.bits)
+            )
         elif step["do"] == "windows":
             stored[step["result"]] = _windows(step, stored.pop(step["tensor"]))
         elif step["do"] == "cores":

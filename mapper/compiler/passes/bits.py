@@ -23,17 +23,13 @@ def pack_bits(graph: Graph, has_unit: bool) -> list[str]:
     has_unit : whether cores multiply bits
     """
     told = []
-    taken = [view.tensor for view in graph.inputs.values()]
-    taken += [node.output for node in graph.nodes if isinstance(node.operator, MAKES | Quantise)]
-    for tensor in taken:
-        if tensor.type == "bits" and not (has_unit and _legal(graph, tensor)):
-            tensor.type = "int8"
-        elif tensor.type != "bits" and is_signs(graph, tensor) and has_unit:
-            if not _legal(graph, tensor):
-                maker = graph.maker(tensor)
-                name = tensor.name if maker is None else maker.label
-                told.append(f"{name}: in bytes, as others than binary layers take it")
-                continue
+    for maker in [node for node in graph.nodes if makes_signs(node)]:
+        tensor = maker.output
+        if not has_unit:
+            told.append(f"{maker.label}: in bytes, as the core has no unit for bits")
+        elif not _legal(graph, tensor):
+            told.append(f"{maker.label}: in bytes, as others than binary layers take it")
+        else:
             tensor.type = "bits"
             told += [f"{node.label}: {_calls(node)}" for node in graph.users(tensor)]
     for node in graph.nodes:
@@ -42,10 +38,10 @@ def pack_bits(graph: Graph, has_unit: bool) -> list[str]:
     return told
 
 
-def is_signs(graph: Graph, tensor: Tensor) -> bool:
-    """Whether a map holds nothing but +1 and -1."""
-    maker = graph.maker(tensor)
-    return maker is not None and isinstance(maker.operator, MAKES)
+def makes_signs(node: Node) -> bool:
+    """Whether a node makes nothing but +1 and -1."""
+    hosted = isinstance(node.operator, Quantise) and isinstance(node.operator.levels, Sign)
+    return hosted or isinstance(node.operator, MAKES)
 
 
 def _legal(graph: Graph, tensor: Tensor) -> bool:

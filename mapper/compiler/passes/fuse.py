@@ -12,6 +12,7 @@ from mapper.compiler.graph.node import (
     Host,
     Node,
     Pool,
+    Quantise,
     Requantise,
     Sign,
     Threshold,
@@ -59,11 +60,11 @@ def fuse(graph: Graph) -> list[Macro]:
     macros: list[Macro] = []
     taken: set[int] = set()
     stored = {view.tensor for view in graph.inputs.values()}
-    stored |= {node.output for node in graph.nodes if isinstance(node.operator, Windows)}
+    stored |= {node.output for node in graph.nodes if isinstance(node.operator, Windows | Quantise)}
     for node in graph.nodes:
         if isinstance(node.operator, SHARES):
             stored |= set(node.outputs)
-        if id(node) in taken or isinstance(node.operator, (Host, Windows, *SHARES)):
+        if id(node) in taken or isinstance(node.operator, (Host, Windows, Quantise, *SHARES)):
             continue
         macro = Macro([node])
         while (follower := _follower(graph, macro, stored)) is not None:

@@ -1,27 +1,32 @@
-"""What stands before a sign becomes part of it: it only moves the place where the sign changes."""
+"""What stands before a sign, or before levels, becomes part of it: it only moves the places where
+one level becomes the next."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from mapper.compiler.graph.graph import Graph
-from mapper.compiler.graph.node import Activation, Affine, Node, Pool, Sign
+from mapper.compiler.graph.node import Activation, Affine, Levels, Node, Operator, Pool, Sign
 from mapper.compiler.integer.binary import applied, signs, steps_of
+from mapper.compiler.integer.levels import levels_of
+
+ENDS = Sign | Levels
 
 
 def simplify_signs(graph: Graph) -> list[str]:
-    """Factors and offsets directly before a sign, and what never changes a sign.
+    """Factors and offsets directly before signs and levels, and what changes none of them.
 
-    BatchNormalization becomes steps of the sign; of a sign of another sign and an offset (Sign,
-    Add 0.1, Sign) one is left; activations that keep the sign go; max pooling goes before signs.
+    BatchNormalization becomes part of them; of a sign of another sign and an offset (Sign, Add 0.1,
+    Sign) one is left; activations go, or clip levels; max pooling goes before.
     """
     told = []
     changed = True
     while changed:
         changed = False
-        for node in [node for node in graph.nodes if isinstance(node.operator, Sign)]:
+        for node in [node for node in graph.nodes if isinstance(node.operator, ENDS)]:
             line = _simplify(graph, node)
             if line:
                 told.append(line)
@@ -38,10 +43,14 @@ def _simplify(graph: Graph, node: Node) -> str | None:
     maker = graph.maker(node.inputs[0])
     if maker is None:
         return None
-    if isinstance(maker.operator, Sign):
-        ends = [signs(applied(steps_of(node), value)) for value in (-1.0, 1.0)]
+    if isinstance(maker.operator, Sign) and isinstance(node.operator, Sign):
+        scale = maker.operator.scale
+        ends = [signs(applied(steps_of(node), value)) for value in (-scale, scale)]
         if (np.asarray(ends[0]) < 0).all() and (np.asarray(ends[1]) > 0).all():
+            if node.operator.scale != scale and graph.only_user(maker.output) is not node:
+                return None
             graph.remove(node, maker.output)
+            maker.operator = node.operator
             maker.sources += node.sources
             return f"{node.label}: is {maker.label}"
         return None
@@ -49,7 +58,8 @@ def _simplify(graph: Graph, node: Node) -> str | None:
         return None
     if isinstance(maker.operator, Affine):
         node.inputs = [maker.inputs[0], *maker.inputs[1:], *node.inputs[1:]]
-    elif len(node.inputs) == 1 and _keeps_sign(maker):
+    elif len(node.inputs) == 1 and (clipped := _without(maker, node)) is not None:
+        node.operator = clipped
         node.inputs = [maker.inputs[0]]
     else:
         return None
@@ -71,10 +81,20 @@ def _swap(graph: Graph, node: Node, pool: Node) -> None:
     graph.nodes.insert(graph.nodes.index(pool) + 1, node)
 
 
-def _keeps_sign(node: Node) -> bool:
-    """Whether an activation leaves every number on its side of zero."""
-    operator = node.operator
-    if not isinstance(operator, Activation):
-        return False
-    slope: Any = node.inputs[1].value if len(node.inputs) > 1 else operator.slope
-    return bool(np.min(slope) > 0 and operator.low < 0 <= operator.high)
+def _without(activation: Node, node: Node) -> Operator | None:
+    """Signs or levels that an activation before them changes nothing of; None if it does.
+
+    It must leave every number on its side of zero; or it clips, and so clips levels.
+    """
+    how, operator = activation.operator, node.operator
+    if not isinstance(how, Activation):
+        return None
+    slope: Any = activation.inputs[1].value if len(activation.inputs) > 1 else how.slope
+    if isinstance(operator, Sign):
+        return operator if np.min(slope) > 0 and how.low < 0 <= how.high else None
+    assert isinstance(operator, Levels)
+    if len(activation.inputs) > 1 or how.slope not in (0.0, 1.0):
+        return None
+    least = max(how.low, 0.0) if how.slope == 0.0 else how.low
+    low, high = (int(one) for one in levels_of([least, how.high], [], operator))
+    return replace(operator, stored_low=low, stored_high=high)

@@ -18,7 +18,9 @@ from mapper.compiler.graph.node import (
     Conv,
     Dense,
     Host,
+    Levels,
     Node,
+    Operator,
     Pool,
     Quantise,
     Requantise,
@@ -39,7 +41,13 @@ from mapper.compiler.integer.formulas import (
     quantise,
 )
 from mapper.compiler.integer.windows import pixels
-from mapper.compiler.quantise.binary import BinaryLayers, scaled_offset, sign_steps
+from mapper.compiler.quantise.exact import (
+    ExactLayers,
+    as_requantisation,
+    differences,
+    end_steps,
+    scaled_offset,
+)
 from mapper.compiler.quantise.layers import ACCUMULATOR, Layer, require_whole_sums
 from mapper.compiler.quantise.parameters import (
     HEADROOM,
@@ -89,13 +97,18 @@ class Converter:
         self.made = Graph()
         self.stored: dict[Tensor, Tensor] = {}
         self.layers: list[Layer] = []
-        self.binary = BinaryLayers(graph)
+        self.exact = ExactLayers(graph)
+        self.notes: list[str] = []
         self.covered = {id(node): self._activation(node) for node in graph.nodes}
         self.members = self._sharing()
 
     def quantised_tensors(self) -> list[Tensor]:
         """The tensors of the float graph whose ranges are needed."""
-        inputs = [view.tensor for view in self.source.inputs.values()]
+        inputs = [
+            view.tensor
+            for view in self.source.inputs.values()
+            if view.tensor not in self.exact.hosted
+        ]
         return (
             inputs
             + [
@@ -106,8 +119,8 @@ class Converter:
             + [
                 self._result(node)
                 for node in self._own_nodes()
-                if self._result(node) not in self.binary.exact
-                and self.binary.whole_scale(node) is None
+                if self._result(node) not in self.exact.scales
+                and self.exact.whole_scale(node) is None
             ]
         )
 
@@ -119,7 +132,7 @@ class Converter:
     def _own_nodes(self) -> list[Node]:
         """The nodes that make stored integers; activations belong to the nodes before them."""
         followers = {id(one) for one in self.covered.values() if one is not None}
-        followers |= self.binary.covered()
+        followers |= self.exact.covered()
         return [
             node
             for node in self.source.nodes
@@ -137,8 +150,8 @@ class Converter:
         return user if plain or isinstance(node.operator, Conv | Dense) else None
 
     def _result(self, node: Node) -> Tensor:
-        if chain := self.binary.chains.get(id(node)):
-            return chain.sign.output
+        if chain := self.exact.chains.get(id(node)):
+            return chain.end.output
         follower = self.covered[id(node)]
         return node.output if follower is None else follower.output
 
@@ -183,6 +196,10 @@ class Converter:
         """The graph of integers; raises `MapperError` that names the layer that has none."""
         scales = self.scalings(ranges)
         for name, view in self.source.inputs.items():
+            if view.tensor in self.exact.hosted:
+                self.made.inputs[name] = view
+                self.stored[view.tensor] = view.tensor
+                continue
             self.made.inputs[name] = view._replace(tensor=self._store(view.tensor, scales))
         own = {id(node) for node in self._own_nodes()}
         for node in self.source.nodes:
@@ -198,11 +215,14 @@ class Converter:
 
     def _stored_result(self, node: Node, scales: dict[Tensor, Scaling]) -> Tensor:
         tensor = self._result(node)
-        whole = self.binary.whole_scale(node)
-        if whole is None and tensor not in self.binary.exact:
+        whole = self.exact.whole_scale(node)
+        given = self.exact.scales.get(tensor)
+        if whole is None and given is None:
             return self._store(tensor, scales)
-        scale, kind = (1.0, "int8") if whole is None else (whole, "int32")
-        made = Tensor(tensor.name, tensor.shape, kind, scale, stored=True)  # type: ignore[arg-type]
+        if whole is not None:
+            made = Tensor(tensor.name, tensor.shape, "int32", whole, stored=True)
+        else:
+            made = Tensor(tensor.name, tensor.shape, "int8", *given, stored=True)  # type: ignore[misc]
         self.stored[tensor] = made
         return made
 
@@ -262,14 +282,17 @@ class Converter:
 
     def _exact(self, node: Node, result: Tensor, sources: tuple[str, ...]) -> bool:
         """Whether a node makes signs, or whole numbers of signs, which is done then."""
-        if isinstance(node.operator, Sign):
+        if isinstance(node.operator, Sign | Levels):
             data = self.stored[node.inputs[0]]
+            if data.type == "float32":
+                taken = [data, *node.inputs[1:]]
+                self.made.nodes.append(Node(Quantise(node.operator), taken, [result], sources))
+                return True
             unit = np.full(data.channels, data.scale)
-            steps = sign_steps(node, unit, -data.scale * data.zero_point)
-            made = Threshold(*thresholds(steps, node.label))
-            self.made.nodes.append(Node(made, [data], [result], sources))
+            bounds = np.full(data.channels, max(-data.low, data.high))
+            self._end(node, unit, -unit * data.zero_point, bounds, (data, result))
             return True
-        chain, found = self.binary.chains.get(id(node)), self.binary.kernels(node)
+        chain, found = self.exact.chains.get(id(node)), self.exact.kernels(node)
         if chain is None and (found is None or _slope(self.covered[id(node)]) is not None):
             return False
         data, weights, bias = self.stored[node.inputs[0]], node.inputs[1], np.zeros(())
@@ -285,7 +308,7 @@ class Converter:
             bias = np.asarray(node.inputs[2].value, np.float64)
         stored, unit = found[0], data.scale * found[1]
         whole = folded_bias(np.zeros(stored.shape[0]), stored, data.zero_point)
-        require_whole_sums(stored, whole, data.bits, node.label)
+        bounds = require_whole_sums(stored, whole, data.bits, node.label)
         sums = Tensor(f"{result.name}.sums", node.output.shape, "int32", 1.0)
         last = sums if chain is not None or result.type != "int32" else result
         self.made.nodes.append(
@@ -305,9 +328,7 @@ class Converter:
                 pooled = Tensor(f"{pool.output.name}.sums", pool.output.shape, "int32")
                 self.made.nodes.append(Node(pool.operator, [sums], [pooled], pool.sources))
                 sums = pooled
-            limit = thresholds(sign_steps(chain.sign, unit, bias), node.label)
-            made = Threshold(*limit)
-            self.made.nodes.append(Node(made, [sums], [result], chain.sign.sources))
+            self._end(chain.end, unit, bias, bounds, (sums, result))
         elif result.type != "int32":
             low, high = self._bounds(self.covered[id(node)], result)
             factor, offset = scaled_offset(
@@ -318,6 +339,25 @@ class Converter:
             )
             self.made.nodes.append(Node(Requantise(how), [sums], [result], sources))
         return True
+
+    def _end(
+        self, end: Node, unit: Any, bias: Any, bounds: Any, where: tuple[Tensor, Tensor]
+    ) -> None:
+        """Signs or levels of whole numbers, which stand for unit * number + bias.
+
+        bounds : of the numbers, by channel; where : the numbers, and what is made of them
+        """
+        steps = end_steps(end, unit, bias)
+        made: Operator
+        if isinstance(end.operator, Sign):
+            made = Threshold(*thresholds(steps, end.label))
+        else:
+            assert isinstance(end.operator, Levels)
+            how = as_requantisation(steps, end.operator, end.label)
+            made = Requantise(how)
+            if told := differences(how, steps, end.operator, bounds):
+                self.notes.append(f"{end.label}: {told}")
+        self.made.nodes.append(Node(made, [where[0]], [where[1]], end.sources))
 
     def _bounds(self, activation: Node | None, result: Tensor) -> tuple[int, int]:
         """The ends of an activation in stored integers."""

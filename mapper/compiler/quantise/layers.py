@@ -89,8 +89,11 @@ def fitted_bias(weights: Int64, bias: Int64, bits: int, where: str) -> tuple[Int
         shift = needed
 
 
-def require_whole_sums(weights: Int64, bias: Int64, bits: int, where: str) -> None:
-    """Raise `MapperError` if sums can exceed 32 bits, which thresholds and the host take."""
+def require_whole_sums(weights: Int64, bias: Int64, bits: int, where: str) -> Int64:
+    """What no sum of a channel can exceed in magnitude.
+
+    Raises `MapperError` if they can exceed 32 bits, which thresholds and the host take.
+    """
     bounds = accumulator_bound(weights, bias, bits)
     worst = int(bounds.argmax())
     if int(bounds[worst]) > MOST_WHOLE:
@@ -98,6 +101,7 @@ def require_whole_sums(weights: Int64, bias: Int64, bits: int, where: str) -> No
             f"{where}: sums of channel {worst} can reach {int(bounds[worst]):,}, and are compared "
             f"in 32 bits; split the layer, or give it fewer inputs"
         )
+    return bounds
 
 
 def required_shift(weights: Int64, bias: Int64, bits: int, where: str) -> int:

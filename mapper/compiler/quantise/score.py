@@ -78,6 +78,7 @@ class Quantised:
     layers: list[Layer]
     ranges: dict[Tensor, Range]
     corrections: list[Correction] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +114,7 @@ def quantise_graph(
     converter = Converter(source, precision)
     ends = chosen_ends(ranges, method, precision.bits, precision.scheme)
     made = Quantised(source, converter.convert(ends), converter.stored, converter.layers, ranges)
+    made.notes = converter.notes
     if calibration is not None:
         feeds = calibration.of(source)
         made.corrections = correct_biases(source, made.graph, made.layers, feeds)

@@ -1,0 +1,123 @@
+"""Models of few bits in QONNX: Quant, BipolarQuant and Trunc.
+
+A Quant of constants is evaluated: the layer finds the whole numbers behind its weights. One of
+activations says which levels a map has, which scale, and so what is stored of it: it needs no
+samples. The reference implementation of ONNX knows none of these operators.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mapper.compiler.frontend.onnx import Handler, Reader, Value
+from mapper.compiler.graph.graph import View
+from mapper.compiler.graph.node import Levels, Operator, Sign
+from mapper.compiler.integer.formulas import Rounding
+from mapper.compiler.integer.levels import bipolar, ends, quant, trunc
+from mapper.errors import MapperError
+from storage.formats.layers.onnxgraph import Node as OnnxNode
+
+ROUNDINGS: dict[str, Rounding] = {"ROUND": "even", "HALF_EVEN": "even", "FLOOR": "floor"}
+MOST_BITS = 8
+
+
+def evaluate(node: OnnxNode, inputs: list[Any]) -> list[NDArray[Any]]:
+    """What a node makes of constants."""
+    rounding = node.attributes.get("rounding_mode", b"").decode()
+    if node.kind == "BipolarQuant":
+        return [bipolar(*inputs)]
+    if node.kind == "Trunc":
+        x, scale, zero, before, behind = inputs
+        return [trunc(x, scale, zero, (float(before), float(behind)), rounding or "FLOOR")]
+    x, scale, zero, bits = inputs
+    signed, narrow = node.flag("signed", 1), node.flag("narrow")
+    return [quant(x, scale, zero, float(np.max(bits)), (signed, narrow), rounding or "ROUND")]
+
+
+def levels(reader: Reader, node: OnnxNode, inputs: list[Any]) -> Value | None:
+    """Quant, BipolarQuant or Trunc of a map; raises `MapperError` if no core has such levels."""
+    data, *rest = inputs
+    if not all(isinstance(value, np.ndarray) for value in rest) or not isinstance(data, View):
+        raise MapperError("its scale is not constant: export with constant folding")
+    rest = [_one(name, value) for name, value in zip(_NAMES[node.kind], rest, strict=False)]
+    if not (np.isfinite(rest[0]) and rest[0] > 0):
+        raise MapperError(f"its scale is {rest[0]:g}; give a finite number above 0")
+    operator: Operator
+    if node.kind == "BipolarQuant":
+        operator = Sign(rest[0])
+    else:
+        operator = _trunc(node, rest) if node.kind == "Trunc" else _quant(node, rest)
+    return reader.like(operator, [data.tensor], node, data)
+
+
+_NAMES = {
+    "Quant": ("scale", "zero point", "bit width"),
+    "BipolarQuant": ("scale",),
+    "Trunc": ("scale", "zero point", "bit width", "bit width of the result"),
+}
+
+
+def _one(name: str, value: NDArray[Any]) -> float:
+    """A number that is one for the whole map."""
+    if np.unique(value).size != 1:
+        raise MapperError(f"its {name} differs within the map; cores take one for all channels")
+    return float(value.flat[0])
+
+
+def _quant(node: OnnxNode, given: list[float]) -> Levels:
+    scale, zero, bits = given
+    low, high = ends(bits, node.flag("signed", 1), node.flag("narrow"))
+    return Levels(scale, scale, *_stored(low, high, zero, bits), _rounding(node, "ROUND"))
+
+
+def _trunc(node: OnnxNode, given: list[float]) -> Levels:
+    """The whole numbers before are multiples of the scale: what is cut off is part of the divisor.
+
+    Trunc keeps the scale, and does not say whether its numbers have a sign.
+    """
+    scale, zero, before, behind = given
+    if zero:
+        raise MapperError(f"its zero point is {zero:g}; cores truncate numbers around 0")
+    divisor = scale * 2.0 ** (before - behind)
+    if behind >= MOST_BITS:
+        raise MapperError(
+            f"its results have {behind:g} bits; cores take fewer than {MOST_BITS}, as it does not "
+            "say whether they have a sign"
+        )
+    ends_ = -(2.0 ** (behind - 1)), 2.0**behind - 1
+    return Levels(scale, divisor, *_stored(*ends_, 0.0, behind), _rounding(node, "FLOOR"))
+
+
+def _rounding(node: OnnxNode, usual: str) -> Rounding:
+    name = node.attributes.get("rounding_mode", usual.encode()).decode().upper()
+    if name not in ROUNDINGS:
+        raise MapperError(f"its rounding_mode is {name}; cores take {', '.join(ROUNDINGS)}")
+    return ROUNDINGS[name]
+
+
+def _stored(low: float, high: float, zero: float, bits: float) -> tuple[int, int, int]:
+    """Zero point, least and most of the stored integers; those without a sign are stored less 128,
+    if they do not fit otherwise."""
+    if not 1 <= bits <= MOST_BITS or bits != int(bits):
+        raise MapperError(f"its numbers have {bits:g} bits; cores take 1 to {MOST_BITS}")
+    if zero != int(zero):
+        raise MapperError(f"its zero point is {zero:g}; cores take whole numbers")
+    shift = 128 if high > 127 else 0
+    return int(zero) - shift, int(low) - shift, int(high) - shift
+
+
+def shape(_: Reader, node: OnnxNode, inputs: list[Any]) -> Value | None:
+    """The shape of a value, which is known: exporters compute that of a reshape from it."""
+    sizes = inputs[0].shape
+    found = np.array(sizes[int(node.number("start", 0)) :], np.int64)
+    return found[: int(node.number("end", len(sizes))) - int(node.number("start", 0))]
+
+
+QONNX: dict[str, Handler] = {
+    **dict.fromkeys(("Quant", "BipolarQuant", "Trunc"), levels),
+    "Shape": shape,
+}
+EVALUATORS = dict.fromkeys(("Quant", "BipolarQuant", "Trunc"), evaluate)
