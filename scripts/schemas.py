@@ -13,6 +13,7 @@ import msgspec
 
 from chipsim.chip.model import Chip
 from mapper.limits.constraints import TABLES
+from mapper.report.compiled.report_file import CompiledReport
 from mapper.results.report_file import Report
 from storage.store.meta import NetworkMeta
 from storage.typed import Open
@@ -37,6 +38,7 @@ def schemas() -> dict[str, str]:
         f"{name}.schema.json": json.dumps(schema, indent=2) + "\n"
         for name, schema in {
             "report": _schema(Report),
+            "compiled-report": _schema(CompiledReport),
             "meta": _schema(NetworkMeta),
             "chip": chip,
             "constraints": _schema(tables),

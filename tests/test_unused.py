@@ -40,6 +40,7 @@ LOOKED_UP = {
 }
 KEYS = (
     "mapper.results.report_file",
+    "mapper.report.compiled.report_file",
     "hw.npu.isa",
     "mapper.compiler.quantise.losses",
 )  # whose classes say which keys a file has

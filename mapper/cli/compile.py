@@ -182,7 +182,7 @@ def run(options: argparse.Namespace) -> int:
             write_loops(work.folder, target, compiled)
         if "c" in options.emit:
             write_driver(work.folder / DRIVER, driver_of(read_folder(work.folder)))
-        report = report_of(compiled, options.model.name, target)
+        report = report_of(compiled, options.model.name, target, ["mapper", *options.arguments])
         write_report(work.folder, report)
     common.emit(options, report, _tables(options, compiled))
     return 0

@@ -105,10 +105,11 @@ def run(options: argparse.Namespace) -> int:
 def _compiled(options: argparse.Namespace) -> int:
     """What the folder of a compiled model holds."""
     from mapper.compiler.contents import folder_contents
-    from mapper.compiler.manifest import read_folder
+    from mapper.compiler.manifest import as_damage, read_folder
     from mapper.results.tables import columns, facts, size
 
-    found = folder_contents(read_folder(options.path))
+    with as_damage(options.path):
+        found = folder_contents(read_folder(options.path))
     chip, samples = found["chip"], found["samples"]
     rows = {
         "model": found["model"]["name"],

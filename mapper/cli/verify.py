@@ -25,7 +25,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    from mapper.compiler.manifest import is_compiled
+    from mapper.compiler.manifest import as_damage, is_compiled
     from mapper.compiler.manifest import read_folder as read_compiled
     from mapper.compiler.verify import verify_compiled
     from mapper.evaluation.verify import verify_network
@@ -42,7 +42,8 @@ def run(options: argparse.Namespace) -> int:
         return 0
 
     if is_compiled(options.path):
-        found = verify_compiled(read_compiled(options.path))
+        with as_damage(options.path):
+            found = verify_compiled(read_compiled(options.path))
         result = {"path": str(options.path), "valid": True, **found}
         common.emit(options, result, [facts(f"{options.path}: valid programs", found)])
         return 0

@@ -16,6 +16,10 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import zipfile
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -24,6 +28,8 @@ import numpy as np
 
 from chipsim.chip.model import Chip
 from chipsim.chip.npu_shape import NpuShape
+from chipsim.errors import ChipError
+from hw.errors import HwError
 from hw.npu.programs import encode_micro_ops, encode_program
 from mapper.compiler.codegen.image import Image, pack_image, unpack_image
 from mapper.compiler.codegen.loops.listing import listing_text
@@ -44,6 +50,8 @@ HOST_PLAN, GRAPH, CONSTANTS, RANGES, GRAPHS, DRIVER, LOOPS = (
     "host_plan.json", "graph.json", "graph.npz", "ranges.json", "graphs", "driver", "loops",
 )  # fmt: skip
 MOST_JSON, MOST_FILE = 1 << 28, 1 << 31  # bytes
+_DAMAGE = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RecursionError)
+"""What numpy raises of archives that are none."""
 
 
 class CompiledFolder(NamedTuple):
@@ -197,24 +205,37 @@ def image_of(compiled: Compiled, shape: NpuShape, core: tuple[int, int]) -> Imag
     )
 
 
+@contextmanager
+def as_damage(folder: Path) -> Iterator[None]:
+    """What does not fit together in a folder is told in one line.
+
+    Its hashes may fit all the same: whoever changes files can change these, too.
+    """
+    try:
+        yield
+    except (BadInputError, ChipError, HwError):
+        raise
+    except (*_DAMAGE, KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
+        said = " ".join(f"{type(error).__name__}: {error}".split())[:120]
+        raise MapperError(
+            f"{folder}: what its files say does not fit together ({said}); compile the model again"
+        ) from error
+
+
 def read_folder(folder: Path) -> CompiledFolder:
     """A compiled model; raises `MapperError` that names the file that is missing or damaged."""
     manifest = _read_manifest(folder / MANIFEST)
-    try:
+    with as_damage(folder):
         data = {name: _checked(folder / name, wanted) for name, wanted in manifest["files"].items()}
         host = json.loads(data[HOST_PLAN])["steps"]
+        if not all(isinstance(step["do"], str) for step in host):
+            raise TypeError("a step that is none")
         with np.load(io.BytesIO(data[CONSTANTS]), allow_pickle=False) as arrays:
             graph = graph_from_json(json.loads(data[GRAPH]), dict(arrays))
         images = {
             (one["x"], one["y"]): unpack_image(data[one["file"]], str(folder / one["file"]))
             for one in manifest["cores"]
         }
-    except BadInputError:
-        raise
-    except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
-        raise MapperError(
-            f"{folder}: what its files say does not fit together; compile the model again"
-        ) from error
     return CompiledFolder(folder, manifest, host, graph, images)
 
 

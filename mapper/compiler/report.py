@@ -6,16 +6,15 @@ import json
 from pathlib import Path
 from typing import Any
 
-from chipsim.chip.npu_shape import NpuShape
-from mapper.compiler.graph.macro import Macro
-from mapper.compiler.graph.node import Conv, Host
+from mapper.compiler.graph.node import Host
+from mapper.compiler.layers import Run, layer_row, parts_of, timeline_rows
 from mapper.compiler.manifest import Target
-from mapper.compiler.memory.planner import blocks_of
 from mapper.compiler.pipeline import Compiled
 from mapper.compiler.quantise.verify import Attempt
 from mapper.compiler.schedule.units import busy_shares
 from mapper.errors import MapperError
 from mapper.report.compiled.page import render_compiled
+from mapper.report.compiled.report_file import require_report
 from mapper.report.make import PAGE
 from mapper.results.output_folder import REPORT
 from storage.files import read_input, write_file
@@ -24,9 +23,11 @@ Report = dict[str, Any]
 MOST_REPORT = 1 << 28  # bytes
 
 
-def report_of(compiled: Compiled, model: str, target: Target) -> Report:
-    """All that the page shows, and more, as an object for JSON."""
+def report_of(compiled: Compiled, model: str, target: Target, command: list[str]) -> Report:
+    """All that the page shows, and more, as an object for JSON; command : words of its line."""
     tables, shape = compiled.tables, target.shape
+    run = Run.of(compiled.steps, compiled.program, compiled.timeline, shape)
+    core = list(target.core)
     used = {
         "feature": max(one.first + one.vectors for one in compiled.regions.values()),
         "weight": len(tables.weights),
@@ -47,6 +48,7 @@ def report_of(compiled: Compiled, model: str, target: Target) -> Report:
         "model": model,
         "chip": target.chip.to_json(),
         "npu": shape.name,
+        "command": command,
         "settings": target.settings.as_json(),
         "signal_db": compiled.verified.attempts[compiled.verified.number].score.signal,
         "attempts": [attempt_row(one) for one in compiled.verified.attempts],
@@ -55,7 +57,8 @@ def report_of(compiled: Compiled, model: str, target: Target) -> Report:
         "cycles": compiled.timeline.cycles,
         "busy": busy_shares(compiled.timeline),
         "layers": [
-            _layer(compiled, number, macro, shape) for number, macro in enumerate(compiled.macros)
+            {"core": core} | layer_row(macro, part, compiled.regions[macro.output], run)
+            for macro, part in zip(compiled.macros, parts_of(compiled.ends), strict=True)
         ],
         "host": [
             {"nodes": list(node.sources), "op": node.operator.node.kind, "why": node.operator.why}
@@ -73,6 +76,7 @@ def report_of(compiled: Compiled, model: str, target: Target) -> Report:
             }
             for tensor, region in compiled.regions.items()
         ],
+        "timelines": [{"core": core, "units": timeline_rows(compiled.program, compiled.timeline)}],
         "log": compiled.log,
         "seconds": compiled.seconds,
     }
@@ -94,10 +98,14 @@ def read_report(folder: Path) -> Report:
     path = folder / REPORT
     try:
         report = json.loads(read_input(path, MOST_REPORT))
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise MapperError(f"{path}: is no JSON; compile the model again") from error
     if not isinstance(report, dict) or report.get("kind") != "compiled":
         raise MapperError(f"{path}: is no report of a compiled model; compile the model again")
+    try:
+        require_report(report)
+    except ValueError as error:
+        raise MapperError(f"{path}: {error}; compile the model again") from error
     return report
 
 
@@ -115,44 +123,3 @@ def attempt_row(attempt: Attempt) -> Report:
         "accuracy_integer": score.whole,
         "reached": attempt.reached,
     }
-
-
-def _layer(compiled: Compiled, number: int, macro: Macro, shape: NpuShape) -> Report:
-    """A macro node: what it is of, what it makes, and what it takes."""
-    first, behind = ([0, *compiled.ends][number], compiled.ends[number])
-    steps = compiled.steps[first:behind]
-    output = macro.output
-    return {
-        "nodes": list(macro.sources),
-        "operators": [node.kind for node in macro.nodes],
-        "shape": list(output.shape),
-        "scale": output.scale,
-        "zero_point": output.zero_point,
-        "products": products(macro),
-        "matrix_calls": matrix_calls(macro, shape),
-        "start": int(compiled.timeline.start[first:behind].min()),
-        "end": int(compiled.timeline.end[first:behind].max()),
-        "instructions": {
-            unit: sum(step.unit == unit for step in steps)
-            for unit in ("LOAD", "GEMM", "ALU", "STORE")
-        },
-    }
-
-
-def products(macro: Macro) -> int:
-    """Multiplications of a frame that the model asks for."""
-    conv = macro.conv
-    if conv is None:
-        return 0
-    outputs, kh, kw, inputs = conv.inputs[1].shape
-    return conv.output.height * conv.output.width * outputs * kh * kw * inputs
-
-
-def matrix_calls(macro: Macro, shape: NpuShape) -> int:
-    """Calls of the matrix unit for a frame, without what tiles compute twice."""
-    conv = macro.conv
-    if conv is None or not isinstance(conv.operator, Conv):
-        return 0
-    outputs, kh, kw, inputs = conv.inputs[1].shape
-    blocks = blocks_of(outputs, shape.rows) * blocks_of(inputs, shape.columns)
-    return conv.output.height * conv.output.width * kh * kw * blocks

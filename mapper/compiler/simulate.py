@@ -16,7 +16,7 @@ from mapper.compiler.codegen.image import Image
 from mapper.compiler.graph.execute import run_graph
 from mapper.compiler.integer.binary import packed, unpacked
 from mapper.compiler.integer.reference import INTEGER
-from mapper.compiler.manifest import CompiledFolder
+from mapper.compiler.manifest import CompiledFolder, as_damage
 from mapper.compiler.memory.planner import VECTORS_OF_ENTRY, blocks_of
 from mapper.compiler.partition.hostplan import Data, run_host
 
@@ -99,7 +99,8 @@ def simulate(
         return made
 
     name = next(iter(folder.graph.inputs))
-    values, stored = run_host(folder.host, {name: samples}, cores)
+    with as_damage(folder.path):
+        values, stored = run_host(folder.host, {name: samples}, cores)
     return Outcome({one: values[one] for one in folder.manifest["outputs"]}, stored, compared)
 
 

@@ -7,8 +7,11 @@ from typing import Any, NamedTuple
 WIDTH, HEIGHT, MARGIN, TOP = 720, 330, 44, 10
 
 
+LETTER, LINE = 5.6, 15  # pixels of a letter, and of a line of text
+
+
 class Box(NamedTuple):
-    """A map, in pixels of the picture."""
+    """A map, in pixels of the picture; name : as much of it as there is space for."""
 
     x: float
     y: float
@@ -42,7 +45,7 @@ def memory_map(report: dict[str, Any]) -> MemoryMap:
                 HEIGHT - MARGIN - (one["first"] + one["vectors"]) * up,
                 (last - first + 1) * across,
                 one["vectors"] * up,
-                one["name"],
+                _short(one["name"], (last - first + 1) * across, one["vectors"] * up),
                 f"{one['name']}: {one['vectors']:,} vectors from {one['first']:,}",
             )
         )
@@ -52,3 +55,11 @@ def memory_map(report: dict[str, Any]) -> MemoryMap:
         (HEIGHT - MARGIN - used * share * up, f"{int(used * share):,}") for share in (0, 0.5, 1)
     ]
     return MemoryMap(WIDTH, HEIGHT, boxes, sorted(ticks), rows)
+
+
+def _short(name: str, width: float, height: float) -> str:
+    """The end of a name, which tells maps of a model apart."""
+    letters = int(width / LETTER) - 1
+    if height < LINE or letters < 4:
+        return ""
+    return name if len(name) <= letters else f"\N{HORIZONTAL ELLIPSIS}{name[1 - letters :]}"

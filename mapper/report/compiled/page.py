@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import Any
 
 from mapper.report.cells import Cell, Head, Table, table
 from mapper.report.compiled.memorymap import memory_map
+from mapper.report.compiled.timeline import timelines
 from mapper.report.page import asset, templates
+from mapper.results.tables import size
 from mapper.version import version
 
 SHOWN = 36
@@ -28,6 +31,11 @@ def render_compiled(report: dict[str, Any]) -> bytes:
             losses=_losses(report),
             attempts=_attempts(report),
             layers=_layers(report),
+            work=_work(report),
+            timelines=timelines(report),
+            simulated=_simulated(report),
+            made=_made(report),
+            command=shlex.join(report["command"]),
             host=_host(report),
             picture=memory_map(report),
             stages=_stages(report),
@@ -124,32 +132,113 @@ def _share(used: int, capacity: int) -> Cell:
 
 
 def _layers(report: dict[str, Any]) -> Table:
+    """Where each layer runs, how it is cut, and its cycles."""
     heads = (
-        "Layer",
-        "Operators",
-        "Map",
-        "Products",
-        "Matrix calls",
-        "From cycle",
-        "To",
-        "Instructions",
-    )
+        "Layer", "Operators", "Core", "Map", "Tiles", "Largest tile", "Order", "Products",
+        "Matrix calls", "Cycles",
+    )  # fmt: skip
     rows = []
     for number, layer in enumerate(report["layers"]):
-        _, height, width, channels = layer["shape"]
+        tile = layer["tile"]
         rows.append(
             (
-                Head(_short(f"{number}: {', '.join(layer['nodes'])}")),
+                _layer_head(number, layer),
                 Cell(", ".join(layer["operators"])),
-                Cell(f"{height} x {width} x {channels}"),
+                Cell("{}, {}".format(*layer["core"])),
+                Cell("{} x {} x {}".format(*layer["shape"][1:])),
+                Cell(tile["count"]),
+                Cell(f"{tile['rows']} x {tile['columns']} x {tile['blocks']}"),
+                Cell(", ".join(tile["order"]) or "\N{EN DASH}"),
                 Cell(layer["products"]),
                 Cell(layer["matrix_calls"]),
-                Cell(layer["start"]),
-                Cell(layer["end"]),
-                Cell(sum(layer["instructions"].values())),
+                Cell(layer["cycles"]),
             )
         )
-    return table("Layers", heads, rows, hidden=True)
+    return table("Tiles and cycles", heads, rows)
+
+
+def _work(report: dict[str, Any]) -> Table:
+    """What the units do in each layer, and what the matrix unit waits for."""
+    units = list(report["busy"])
+    heads = ("Layer", *units, "GEMM waits for", "Loaded", "Stored", "Vectors", "Signal")
+    signal = _signals(report)
+    rows = []
+    for number, layer in enumerate(report["layers"]):
+        waits = layer["waits"].get("GEMM", {})
+        rows.append(
+            (
+                _layer_head(number, layer),
+                *(_percent(layer["busy"][unit]) for unit in units),
+                Cell(
+                    ", ".join(
+                        f"{cause} {cycles:,}"
+                        for cause, cycles in sorted(waits.items(), key=lambda item: -item[1])
+                    )
+                    or "\N{EN DASH}"
+                ),
+                Cell(layer["bytes_loaded"], size(layer["bytes_loaded"])),
+                Cell(layer["bytes_stored"], size(layer["bytes_stored"])),
+                Cell(layer["vectors"]),
+                _decibels(signal[number]) if number in signal else Cell(None),
+            )
+        )
+    return table("Units, waits and bytes", heads, rows)
+
+
+def _layer_head(number: int, layer: dict[str, Any]) -> Head:
+    return Head(_short(f"{number}: {', '.join(layer['nodes'])}"))
+
+
+def _signals(report: dict[str, Any]) -> dict[int, float | None]:
+    """The accumulated signal of each layer whose nodes have one: that of its last node."""
+    found = {one["label"]: one["accumulated"] for one in report["losses"]}
+    rows = {}
+    for number, layer in enumerate(report["layers"]):
+        known = [
+            found[label]
+            for name in layer["nodes"]
+            for label in found
+            if label.endswith(f"{name!r}") or label == name
+        ]
+        if known:
+            rows[number] = known[-1]
+    return rows
+
+
+def _percent(share: float) -> Cell:
+    return Cell(share, f"{100 * share:.0f} %")
+
+
+def _simulated(report: dict[str, Any]) -> list[Table]:
+    """What the units of each core did in the cycle-true run, if one was made."""
+    run = report.get("simulation", {}).get("cycle_run")
+    if not run:
+        return []
+    cycles = max(1, run["cycles"])
+    tables = []
+    for core in run["cores"]:
+        units = list(core["busy"])
+        rows: list[Any] = [["busy", *(_share(core["busy"][unit], cycles) for unit in units)]]
+        for cause in next(iter(core["waits"].values()), {}):
+            waits = [core["waits"][unit].get(cause, 0) for unit in units]
+            if any(waits):
+                rows.append([f"waits: {cause}", *(_share(one, cycles) for one in waits)])
+        caption = "Cycle-true run of core ({}, {}), {:,} cycles".format(
+            *core["core"], run["cycles"]
+        )
+        tables.append(table(caption, ("", *units), rows))
+    return tables
+
+
+def _made(report: dict[str, Any]) -> list[Table]:
+    """Ablation and comparison, if they were made: their rows as they are."""
+    found = []
+    for name, caption in (("ablation", "Without each pass"), ("compared", "Other settings")):
+        rows = report.get(name)
+        if rows:
+            heads = list(rows[0])
+            found.append(table(caption, heads, [[one.get(head) for head in heads] for one in rows]))
+    return found
 
 
 def _host(report: dict[str, Any]) -> Table | None:

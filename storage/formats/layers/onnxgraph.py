@@ -158,10 +158,10 @@ class Model:
 
     def _node(self, proto: Any) -> Node:
         try:
-            return Node(
-                proto,
-                {a.name: self._onnx.helper.get_attribute_value(a) for a in proto.attribute},
-            )
+            found = {a.name: self._onnx.helper.get_attribute_value(a) for a in proto.attribute}
+            if any(value is None for value in found.values()):
+                raise ValueError("an attribute without a value")
+            return Node(proto, found)
         except _ANY_FAULT as error:
             raise BadInputError(f"node {proto.name!r}: its attributes are damaged") from error
 

@@ -1,0 +1,184 @@
+"""What each layer takes on its core: tiles, cycles, waits, and what it moves."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from chipsim.chip.npu_shape import NpuShape
+from chipsim.npu.cycles import UNITS, Timeline
+from chipsim.npu.timing import vectors_of_entry
+from hw.npu.isa import Instruction
+from mapper.compiler.codegen.steps import Step
+from mapper.compiler.graph.macro import Macro
+from mapper.compiler.graph.node import Conv
+from mapper.compiler.memory.planner import Region, blocks_of
+from mapper.compiler.schedule.stalls import CAUSES, unit_of, waits_of
+
+MOST_BARS = 400  # of a unit in the timeline; shorter gaps are closed
+
+
+class Part(NamedTuple):
+    """The instructions of a layer: numbers of the first, and of the one behind the last."""
+
+    first: int
+    behind: int
+
+
+class Run(NamedTuple):
+    """A program and when it works.
+
+    units : number of the unit of each instruction; waits : as `waits_of` has them
+    """
+
+    steps: Sequence[Step]
+    program: Sequence[Instruction]
+    timeline: Timeline
+    units: NDArray[np.int64]
+    waits: NDArray[np.int64]
+    shape: NpuShape
+
+    @classmethod
+    def of(
+        cls, steps: Sequence[Step], program: Sequence[Instruction], timeline: Timeline,
+        shape: NpuShape,
+    ) -> Run:  # fmt: skip
+        units = np.array([unit_of(one) for one in program], np.int64)
+        return cls(steps, program, timeline, units, waits_of(program, timeline), shape)
+
+
+def parts_of(ends: Sequence[int]) -> list[Part]:
+    """The instructions of each layer, of where they end."""
+    return [Part(first, end) for first, end in zip([0, *ends], ends, strict=False)]
+
+
+def layer_row(macro: Macro, part: Part, region: Region, run: Run) -> dict[str, Any]:
+    """A layer: what it is of, what it makes, and what it takes.
+
+    Its cycles, and the busy shares of the units, are those from the end of the layers before it to
+    its own; waits are those before its own instructions.
+    """
+    own = slice(part.first, part.behind)
+    start, end = (getattr(run.timeline, name)[own] for name in ("start", "end"))
+    units = run.units[own]
+    first, last = int(start.min(initial=0)), int(end.max(initial=0))
+    before = int(run.timeline.end[: part.first].max(initial=0))
+    output = macro.output
+    return {
+        "nodes": list(macro.sources),
+        "operators": [node.kind for node in macro.nodes],
+        "shape": list(output.shape),
+        "scale": output.scale,
+        "zero_point": output.zero_point,
+        "products": products(macro),
+        "matrix_calls": matrix_calls(macro, run.shape),
+        "start": first,
+        "end": last,
+        "cycles": max(0, last - before),
+        "tile": tile_row(run.steps[own], region),
+        "busy": {
+            name: _busy(run, unit, before, last) for unit, name in enumerate(UNITS)
+        },
+        "waits": {
+            name: {
+                cause: int(waited)
+                for cause, waited in zip(CAUSES, run.waits[own][units == unit].sum(0), strict=True)
+                if waited
+            }
+            for unit, name in enumerate(UNITS)
+        },
+        "bytes_loaded": run.shape.columns * _vectors(run.program[own], "LOAD", run.shape),
+        "bytes_stored": run.shape.columns * _vectors(run.program[own], "STORE", run.shape),
+        "vectors": region.vectors,
+        "instructions": {name: int((units == unit).sum()) for unit, name in enumerate(UNITS)},
+    }  # fmt: skip
+
+
+def _busy(run: Run, unit: int, first: int, last: int) -> float:
+    """The share of some cycles in which a unit works, for whichever layer."""
+    own = run.units == unit
+    start, end = run.timeline.start[own], run.timeline.end[own]
+    worked = np.clip(end, first, last) - np.clip(start, first, last)
+    return float(worked.sum()) / max(1, last - first)
+
+
+def tile_row(steps: Sequence[Step], region: Region) -> dict[str, Any]:
+    """How a map is cut, of the stores to it: the number of its tiles, the size of the largest, and
+    along what they follow each other, the slowest axis first."""
+    stores = [
+        (step.tile, step.instruction.fields)
+        for step in steps
+        if step.unit == "STORE" and step.instruction.kind == "LOCAL"
+    ]
+    sizes = [(f["y_size"], f["x_size"], f["c_size"]) for _, f in stores]
+    rows, columns, blocks = np.array(sizes, np.int64).reshape(-1, 3).max(0, initial=0).tolist()
+    places = []
+    for _, fields in stores:
+        offset = fields.get("dst", 0) - region.first
+        row, rest = divmod(offset, max(1, region.row))
+        places.append((row, *divmod(rest, max(1, region.pixel))))
+    found = np.array(places, np.int64).reshape(-1, 3)
+    steps_along = (np.diff(found, axis=0) != 0).sum(0)
+    names = ("rows", "columns", "blocks")
+    order = [names[axis] for axis in np.argsort(steps_along, kind="stable") if steps_along[axis]]
+    return {
+        "count": len({tile for tile, _ in stores}),
+        "rows": rows,
+        "columns": columns,
+        "blocks": blocks,
+        "order": order,
+    }
+
+
+def products(macro: Macro) -> int:
+    """Multiplications of a frame that the model asks for."""
+    conv = macro.conv
+    if conv is None:
+        return 0
+    outputs, kh, kw, inputs = conv.inputs[1].shape
+    return conv.output.height * conv.output.width * outputs * kh * kw * inputs
+
+
+def matrix_calls(macro: Macro, shape: NpuShape) -> int:
+    """Calls of the matrix unit for a frame, without what tiles compute twice."""
+    conv = macro.conv
+    if conv is None or not isinstance(conv.operator, Conv):
+        return 0
+    outputs, kh, kw, inputs = conv.inputs[1].shape
+    blocks = blocks_of(outputs, shape.rows) * blocks_of(inputs, shape.columns)
+    return conv.output.height * conv.output.width * kh * kw * blocks
+
+
+def timeline_rows(program: Sequence[Instruction], timeline: Timeline) -> dict[str, list[list[int]]]:
+    """When each unit works: starts and ends, with gaps closed that no picture shows."""
+    gap = timeline.cycles // MOST_BARS
+    units = np.array([unit_of(one) for one in program])
+    found = {}
+    for unit, name in enumerate(UNITS):
+        bars: list[list[int]] = []
+        for at in np.flatnonzero(units == unit):
+            start, end = int(timeline.start[at]), int(timeline.end[at])
+            if bars and start - bars[-1][1] <= gap:
+                bars[-1][1] = max(bars[-1][1], end)
+            else:
+                bars.append([start, end])
+        found[name] = bars
+    return found
+
+
+def _vectors(program: Sequence[Instruction], op: str, shape: NpuShape) -> int:
+    """Vectors that loads or stores move, pads of loads included."""
+    count = 0
+    for one in program:
+        if one.op != op:
+            continue
+        f = one.fields
+        if "y_size" in f:
+            moved = f["c_size"] * f["x_size"] * f["y_size"] * (1 + 3 * f.get("up", 0))
+            count += moved * (vectors_of_entry(shape) if one.kind in ("ACC32", "PARTIAL") else 1)
+        elif one.kind == "TABLE":
+            count += f["vectors"]
+    return count

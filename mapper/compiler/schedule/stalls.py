@@ -1,0 +1,48 @@
+"""What the units of a core wait for between their instructions, of a timeline."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from chipsim.npu.cycles import UNITS, Timeline
+from hw.npu.isa import Instruction
+from mapper.compiler.schedule.units import UNIT_OF
+
+CAUSES = (*UNITS, "fetch")
+"""Units whose tokens are waited for, and the instruction itself, not yet there."""
+
+
+def unit_of(one: Instruction) -> int:
+    """The number of the unit that runs an instruction."""
+    return UNIT_OF.get(one.op, one.fields.get("queue", 0))
+
+
+def waits_of(program: Sequence[Instruction], timeline: Timeline) -> NDArray[np.int64]:
+    """Cycles that the unit of each instruction stands still before it, by cause, shape
+    (instructions, len(CAUSES)).
+
+    Up to the last token that it takes, it waits for the unit that gives it; the rest is fetch.
+    """
+    found = np.zeros((len(program), len(CAUSES)), np.int64)
+    free = [0] * len(UNITS)
+    tokens: dict[tuple[int, int], deque[int]] = {}
+    for at, one in enumerate(program):
+        unit, start, end = unit_of(one), int(timeline.start[at]), int(timeline.end[at])
+        taken = [
+            (tokens[other, unit].popleft(), other)
+            for other in range(len(UNITS))
+            if one.wait >> other & 1 and tokens.get((other, unit))
+        ]
+        last, whose = max(taken, default=(0, 0))
+        given = max(0, min(last, start) - free[unit])
+        found[at, whose] += given
+        found[at, -1] += max(0, start - free[unit]) - given
+        free[unit] = max(free[unit], end)
+        for other in range(len(UNITS)):
+            if one.signal >> other & 1:
+                tokens.setdefault((unit, other), deque()).append(end)
+    return found

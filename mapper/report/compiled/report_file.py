@@ -1,0 +1,173 @@
+"""What report.json of a compiled model must hold for all who read it: checked where it is read."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from msgspec import UNSET, Struct, UnsetType
+
+from storage.typed import Amount, Whole, convert
+
+Real = float
+Decibels = float | None
+
+
+class Attempt(Struct):
+    """An attempt to quantise the model."""
+
+    method: str
+    per: str
+    bits: Whole
+    host: list[str]
+    loss: Real
+    signal_db: Decibels
+    accuracy_float: Real | None
+    accuracy_integer: Real | None
+    reached: bool
+
+
+class Loss(Struct):
+    """The signal over error of a layer; None where it has no error."""
+
+    label: str
+    tensor: str
+    low: Real
+    high: Real
+    scale: Real
+    zero_point: int
+    clipped: Amount
+    own: Decibels
+    accumulated: Decibels
+
+
+class Tile(Struct):
+    """How the map of a layer is cut: the largest tile, and the slowest axis first."""
+
+    count: Whole
+    rows: Whole
+    columns: Whole
+    blocks: Whole
+    order: list[str]
+
+
+class Layer(Struct):
+    """A macro node: what it is of, where it runs, and what it takes."""
+
+    nodes: list[str]
+    operators: list[str]
+    core: tuple[Whole, Whole]
+    shape: tuple[Whole, Whole, Whole, Whole]
+    scale: Real
+    zero_point: int
+    products: Whole
+    matrix_calls: Whole
+    start: Whole
+    end: Whole
+    cycles: Whole
+    tile: Tile
+    busy: dict[str, Amount]
+    waits: dict[str, dict[str, Whole]]
+    bytes_loaded: Whole
+    bytes_stored: Whole
+    vectors: Whole
+    instructions: dict[str, Whole]
+
+
+class HostNode(Struct):
+    """A node that the host computes."""
+
+    nodes: list[str]
+    op: str
+    why: str
+
+
+class Memory(Struct):
+    """How full a memory of the core is."""
+
+    used: Whole
+    capacity: Whole
+
+
+class Map(Struct):
+    """A map in the feature memory, and the layers that it lives for."""
+
+    name: str
+    first: Whole
+    vectors: Whole
+    born: int
+    dies: int
+
+
+class Timeline(Struct):
+    """When the units of a core work: starts and ends."""
+
+    core: tuple[Whole, Whole]
+    units: dict[str, list[tuple[Whole, Whole]]]
+
+
+class CoreCycles(Struct):
+    """A core in a cycle-true run: cycles that units work, and wait, by cause."""
+
+    core: tuple[Whole, Whole]
+    busy: dict[str, Whole]
+    waits: dict[str, dict[str, Whole]]
+
+
+class CycleRun(Struct):
+    """A cycle-true run of a frame."""
+
+    cycles: Whole
+    bytes_compared: Whole
+    cores: list[CoreCycles]
+
+
+class Simulation(Struct):
+    """What `simulate` found."""
+
+    frames: Whole | UnsetType = UNSET
+    accuracy: Amount | UnsetType = UNSET
+    sha256: str | UnsetType = UNSET
+    elements: Whole | UnsetType = UNSET
+    differences: Whole | UnsetType = UNSET
+    cycle_run: CycleRun | UnsetType = UNSET
+
+
+class Chip(Struct):
+    """The chip, as its file has it."""
+
+    name: str
+    width: Whole
+    height: Whole
+
+
+class CompiledReport(Struct):
+    """report.json of a compiled model."""
+
+    schema: Literal[1]
+    kind: Literal["compiled"]
+    model: str
+    chip: Chip
+    npu: str
+    command: list[str]
+    settings: dict[str, Any]
+    signal_db: Decibels
+    attempts: list[Attempt]
+    kept: Whole
+    losses: list[Loss]
+    cycles: Whole
+    busy: dict[str, Amount]
+    layers: list[Layer]
+    host: list[HostNode]
+    memories: dict[str, Memory]
+    maps: list[Map]
+    timelines: list[Timeline]
+    log: list[str]
+    seconds: dict[str, Amount]
+    simulation: Simulation | UnsetType = UNSET
+    ablation: list[dict[str, Any]] | UnsetType = UNSET
+    compared: list[dict[str, Any]] | UnsetType = UNSET
+
+
+def require_report(value: Any) -> None:
+    """Raise `ValueError` with a few words that name the place where it is no such report."""
+    convert(value, CompiledReport)

@@ -1,0 +1,214 @@
+"""Damage models and compiled folders at random: every command has to end with a line.
+
+    python scripts/fuzz_compile.py [--count 2000] [--seed 0] [--keep FOLDER]
+
+A good model, its samples, or a file of its compiled folder gets some bytes that are others, missing
+or new; in half of the programs the checksums and hashes are made to fit again, so that what lies
+behind them is met, too. Then the commands run. Printed is every case that ends with a traceback, an
+exit code that is none of ours, more than one line, or files that were not there before; --keep
+keeps these cases.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import hashlib
+import io
+import json
+import os
+import resource
+import shutil
+import signal
+import sys
+import tempfile
+import time
+import traceback
+import zlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import FrameType
+from typing import Any, NamedTuple
+
+import numpy as np
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))
+
+import mapper.cli.compiling  # noqa: E402
+from mapper.cli.main import main as mapper_main  # noqa: E402
+from mapper.warmup import Compiled  # noqa: E402
+from tests.compiler.bad_input.good import QUICK, good  # noqa: E402
+
+LONGEST = 20  # seconds of a command
+MEMORY = 6 << 30  # bytes
+COMPILE = ("compile", "good.onnx", *QUICK, "--chip", "2x2", "--calibrate", "samples.npz", "-o",
+           "again")  # fmt: skip
+SIMULATE = ("simulate", "out", "--input", "samples.npz", "--limit", "1")
+FOLDER = (("verify", "out"), SIMULATE, ("info", "out"), ("report", "out"))
+CODES = (0, 1, 2, 3)
+
+
+class Wrong(NamedTuple):
+    """A case that did not end as it has to."""
+
+    number: int
+    what: str
+    command: str
+    said: str
+
+
+def damaged(data: bytes, random: np.random.Generator) -> bytes:
+    """Some bytes that are others, missing, or new; or the end cut off."""
+    found = bytearray(data)
+    for _ in range(int(random.integers(1, 5))):
+        if not found:
+            break
+        at, way = int(random.integers(len(found))), int(random.integers(10))
+        if way < 6:
+            found[at] ^= 1 << int(random.integers(8))
+        elif way < 8:
+            found[at] = int(random.integers(256))
+        elif way == 8:
+            del found[at : at + int(random.integers(1, 20))]
+        else:
+            found[at:at] = random.bytes(int(random.integers(1, 20)))
+    if random.integers(12) == 0:
+        del found[int(random.integers(len(found) + 1)) :]
+    return bytes(found)
+
+
+def sealed(folder: Path) -> None:
+    """Hashes of the manifest that fit what the files are now."""
+    path = folder / "manifest.json"
+    manifest = json.loads(path.read_text())
+    for name in manifest["files"]:
+        manifest["files"][name] = hashlib.sha256((folder / name).read_bytes()).hexdigest()
+    manifest.pop("sha256")
+    text = json.dumps(manifest, indent=1, sort_keys=True) + "\n"
+    manifest["sha256"] = hashlib.sha256(text.encode()).hexdigest()
+    path.write_text(json.dumps(manifest, indent=1, sort_keys=True) + "\n")
+
+
+def with_checksums(data: bytes) -> bytes:
+    """The program of a core with CRCs that fit, as far as its sections can be told apart."""
+    found, at = bytearray(data), 12
+    while at + 12 <= len(found):
+        length = int.from_bytes(found[at + 4 : at + 8], "little")
+        body = bytes(found[at + 12 : at + 12 + length])
+        found[at + 8 : at + 12] = zlib.crc32(body).to_bytes(4, "little")
+        at += 12 + length
+    return bytes(found)
+
+
+def spoil(folder: Path, random: np.random.Generator) -> tuple[str, tuple[tuple[str, ...], ...]]:
+    """Damage one file; returns what was done, and the commands that are to meet it."""
+    way = int(random.integers(10))
+    if way < 4:
+        name = "good.onnx" if way < 3 else "samples.npz"
+        path = folder / name
+        path.write_bytes(damaged(path.read_bytes(), random))
+        return name, (COMPILE,) if way < 3 else (COMPILE, SIMULATE)
+    files = sorted(path for path in (folder / "out").iterdir() if path.is_file())
+    path = files[int(random.integers(len(files)))]
+    whole, seal = path.read_bytes(), bool(random.integers(2))
+    if seal and path.suffix == ".npc":
+        inside = bytearray(whole)
+        head = whole.index(b"IM  ") + 12
+        at = head + int(random.integers(len(whole) - head))
+        inside[at] ^= 1 << int(random.integers(8))
+        path.write_bytes(with_checksums(bytes(inside)))
+    else:
+        path.write_bytes(damaged(whole, random))
+    if seal and path.name != "manifest.json":
+        sealed(folder / "out")
+    more = (("disassemble", f"out/{path.name}"), ("info", f"out/{path.name}"))
+    return f"{path.name}{', sealed' * seal}", (*FOLDER, *(more if path.suffix == ".npc" else ()))
+
+
+def names(folder: Path) -> set[str]:
+    return {str(path.relative_to(folder)) for path in folder.rglob("*")}
+
+
+def too_long(number: int, frame: FrameType | None) -> None:
+    raise TimeoutError(f"takes longer than {LONGEST} s")
+
+
+def ended(command: tuple[str, ...]) -> tuple[int | None, str]:
+    """Exit code, None for a traceback, and what stderr says."""
+    out, err = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        signal.alarm(LONGEST)
+        try:
+            code: int | None = mapper_main(list(command))
+        except SystemExit as stop:
+            code = int(stop.code or 0)
+        except BaseException:
+            if isinstance(sys.exception(), KeyboardInterrupt):
+                raise
+            return None, traceback.format_exc()
+        finally:
+            signal.alarm(0)
+    return code, err.getvalue()
+
+
+def fuzz(count: int, seed: int, told: Callable[[int], object] = lambda _: None) -> Iterator[Wrong]:
+    """Cases that do not end as they have to, in a folder of their own which is the current one."""
+    good().save(Path())
+    code, said = ended(("compile", *COMPILE[1:-1], "out"))
+    if code:
+        raise RuntimeError(said)
+    home = Path.cwd()
+    whole = {path: path.read_bytes() for path in home.rglob("*") if path.is_file()}
+    for number in range(count):
+        random = np.random.default_rng([seed, number])
+        what, commands = spoil(home, random)
+        before = names(home)
+        for command in commands:
+            code, said = ended(command)
+            line = said.strip()
+            notes = [one for one in line.split("\n") if one and not one.startswith("note: ")]
+            fine = code in CODES and len(notes) == (code != 0)
+            left = names(home) - before
+            if code == 0 and command[0] == "compile":
+                shutil.rmtree(home / "again")
+                left = names(home) - before
+            if not fine or left:
+                yield Wrong(number, what, " ".join(command), f"{code}: {line} {sorted(left)[:4]}")
+            if left:
+                for one in sorted(left, reverse=True):
+                    path = home / one
+                    shutil.rmtree(path) if path.is_dir() else path.unlink()
+        for path, data in whole.items():
+            path.write_bytes(data)
+        told(number)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    parser.add_argument("--count", type=int, default=2000)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--keep", type=Path, help="folder for cases that went wrong")
+    options = parser.parse_args()
+    keep = options.keep and options.keep.resolve()
+    quiet: Any = lambda *arguments, **named: Compiled(0, [], 0, 0.0)  # noqa: E731
+    mapper.cli.compiling.compile_once = quiet
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
+    signal.signal(signal.SIGALRM, too_long)
+    wrong, started = 0, time.perf_counter()
+    with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
+        for found in fuzz(options.count, options.seed):
+            wrong += 1
+            print(f"case {found.number}, {found.what}: mapper {found.command}\n{found.said}\n")
+            if keep:
+                shutil.copytree(".", keep / str(found.number), dirs_exist_ok=True)
+        spent = time.perf_counter() - started
+    print(f"{options.count} cases, {wrong} wrong, {spent:.0f} s")
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    os.environ.setdefault("NO_COLOR", "1")
+    sys.exit(main())

@@ -1,0 +1,28 @@
+"""Models, samples and compiled folders that are damaged at random: a line for each of them.
+
+`python scripts/fuzz_compile.py` does the same for as long as one likes.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[3]
+COUNT = 150
+
+
+@pytest.mark.jit
+def test_byte_flips_end_with_a_line(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "scripts/fuzz_compile.py", "--count", str(COUNT), "--seed", "7"],
+        cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT), "TMPDIR": str(tmp_path)},
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+    assert f"{COUNT} cases, 0 wrong" in done.stdout
+    assert list(tmp_path.iterdir()) == []
