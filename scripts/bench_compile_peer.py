@@ -1,0 +1,97 @@
+"""onnxruntime beside the compiler: its static quantisation, and its integer kernels."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from importlib import import_module
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[Any]
+METHODS = ("MinMax", "Entropy", "Percentile")
+
+
+@dataclass(frozen=True)
+class Peer:
+    """runtime, tools : the packages onnxruntime and onnxruntime.quantization"""
+
+    runtime: Any
+    tools: Any
+
+    @classmethod
+    def found(cls) -> Peer | None:
+        """None if it is not installed."""
+        try:
+            return cls(import_module("onnxruntime"), import_module("onnxruntime.quantization"))
+        except ImportError:
+            return None
+
+    def run(self, path: Path, x: Array) -> Array:
+        """The first output of a model, image by image, as its batch is one."""
+        options = self.runtime.SessionOptions()
+        options.log_severity_level = 3
+        options.add_session_config_entry("session.qdqisint8allowed", "1")
+        session = self.runtime.InferenceSession(
+            str(path), options, providers=["CPUExecutionProvider"]
+        )
+        given = session.get_inputs()[0]
+        kinds = {"tensor(float)": np.float32, "tensor(uint8)": np.uint8, "tensor(int8)": np.int8}
+        x = x.astype(kinds[given.type])
+        rows = [session.run(None, {given.name: one[None]})[0] for one in x]
+        return np.concatenate([np.asarray(row).reshape(1, -1) for row in rows])
+
+
+def integer_outputs(peer: Peer, path: Path, x: Array) -> Array:
+    """What onnxruntime makes of a model that is quantised."""
+    return peer.run(path, x)
+
+
+def quantised_best(
+    peer: Peer, path: Path, x: Array, count: int, labels: Array | None, exact: Array
+) -> str:
+    """The best of its static quantisation, by signal over error of the results: signal, accuracy,
+    and the settings."""
+    found = []
+    reasons = set()
+    name = peer.runtime.InferenceSession(str(path)).get_inputs()[0].name
+    for method, per_channel, activations in product(METHODS, (False, True), ("QUInt8", "QInt8")):
+        try:
+            _quantise(peer, (path, name), x[:count], method, per_channel, activations)
+            values = peer.run(Path("quantised.onnx"), x)
+        except Exception as error:  # its faults are its own: the others are compared
+            reasons.add(" ".join(str(error).split())[:60])
+            continue
+        real = exact.reshape(len(x), -1).astype(np.float64)
+        power, error_power = (real**2).sum(), ((real - values) ** 2).sum()
+        signal = float(10 * np.log10(power / error_power)) if error_power else float("inf")
+        accuracy = "" if labels is None else f", {100 * (values.argmax(1) == labels).mean():.1f} %"
+        same = int((values.argmax(1) == real.argmax(1)).sum())
+        per = "channel" if per_channel else "tensor"
+        found.append((signal, f"{signal:.1f} dB{accuracy}, {same}/{len(x)} ({method}, {per})"))
+    return max(found)[1] if found else f"fails: {'; '.join(sorted(reasons))}"
+
+
+def _quantise(
+    peer: Peer, model: tuple[Path, str], x: Array, method: str, per_channel: bool, activations: str
+) -> None:
+    tools = peer.tools
+
+    class Reader(tools.CalibrationDataReader):  # type: ignore[misc,name-defined]
+        def __init__(self) -> None:
+            self._left: Iterator[Array] = iter(x.astype(np.float32))
+
+        def get_next(self) -> dict[str, Array] | None:
+            one = next(self._left, None)
+            return None if one is None else {model[1]: one[None]}
+
+    tools.quantize_static(
+        str(model[0]), "quantised.onnx", Reader(), quant_format=tools.QuantFormat.QDQ,
+        per_channel=per_channel, activation_type=getattr(tools.QuantType, activations),
+        weight_type=tools.QuantType.QInt8,
+        calibrate_method=getattr(tools.CalibrationMethod, method),
+    )  # fmt: skip
