@@ -187,7 +187,7 @@ def compile_model(
     with stage("read, optimise, quantise, verify"):
         calibration = _calibration(model, samples, settings)
         found = verified(
-            optimised, calibration, settings.wish(),
+            optimised, calibration, settings.wish(shape.multiplier == "dual"),
             Limits(settings.max_loss, settings.min_signal),
         )  # fmt: skip
         source, graph = found.best.source, found.best.graph

@@ -116,6 +116,7 @@ def attempt_row(attempt: Attempt) -> Report:
         "method": attempt.method,
         "per": attempt.per,
         "bits": attempt.bits,
+        "wide": list(attempt.wide),
         "host": list(attempt.kept),
         "loss": score.loss,
         "signal_db": score.signal,

@@ -10,7 +10,7 @@ from mapper.compiler.codegen.builder import Dual
 from mapper.compiler.integer.formulas import Rounding
 from mapper.compiler.quantise.convert import Precision
 from mapper.compiler.quantise.methods import Method
-from mapper.compiler.quantise.verify import Wish
+from mapper.compiler.quantise.verify import MOST_WIDE, Wish
 from mapper.errors import UsageError
 
 
@@ -56,8 +56,8 @@ class CompileSettings:
         if not math.isfinite(self.min_signal):
             raise UsageError(f"--min-signal is {self.min_signal:g}; give a number of dB")
 
-    def wish(self) -> Wish:
-        """What the verification loop begins with."""
+    def wish(self, dual: bool = False) -> Wish:
+        """What the verification loop begins with; dual : whether cores have 16 bits."""
         precision = Precision(
             self.bits,
             self.scheme,
@@ -67,7 +67,14 @@ class CompileSettings:
             self.zero_point,
         )
         method = None if self.method == "auto" else self.method
-        return Wish(precision, method, self.bias_correction, self.keep, most_kept=0)
+        return Wish(
+            precision,
+            method,
+            self.bias_correction,
+            self.keep,
+            most_kept=0,
+            most_wide=MOST_WIDE if dual else 0,
+        )
 
     def as_json(self) -> dict[str, Any]:
         return asdict(self)

@@ -36,7 +36,8 @@ def compiled(build: Builder, shape: NpuShape = SHAPE, **settings: object) -> Mad
     view = build.graph.inputs["x"]
     source = Model(Path("model.onnx"), "x", view, [("", 17)], lambda kept: build.graph)
     samples = SampleArrays(np.ascontiguousarray(view.array(build.samples(6))), None, [])
-    how = CompileSettings(method="minmax", min_signal=-100, max_loss=100, **settings)  # type: ignore[arg-type]
+    some = {"method": "minmax", "min_signal": -100, "max_loss": 100} | settings
+    how = CompileSettings(**some)  # type: ignore[arg-type]
     made = compile_model(source, shape, samples, how)
     target = Target(Chip("two", 2, 2, unavailable=(0,)), shape, how)
     images = {target.core: image_of(made, shape, target.core)}

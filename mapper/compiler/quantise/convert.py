@@ -70,6 +70,7 @@ class Precision:
     rounding : of all shifts
     zero_point : added behind the "shift", or in the "bias" of layers that have one and no leaky
         activation, which must see sums without it
+    wide : ONNX nodes whose maps, results and weights have 16 bits where others have 8
     """
 
     bits: int = 8
@@ -78,6 +79,7 @@ class Precision:
     headroom: float = 1.0
     rounding: Rounding = "away"
     zero_point: Literal["shift", "bias"] = "shift"
+    wide: tuple[str, ...] = ()
 
 
 def is_mean(node: Node) -> bool:
@@ -101,6 +103,7 @@ class Converter:
         self.notes: list[str] = []
         self.covered = {id(node): self._activation(node) for node in graph.nodes}
         self.members = self._sharing()
+        self.wide = self._wide()
 
     def quantised_tensors(self) -> list[Tensor]:
         """The tensors of the float graph whose ranges are needed."""
@@ -173,15 +176,34 @@ class Converter:
                             group[one] = merged
         return group
 
+    def _wide(self) -> set[Tensor]:
+        """The tensors of 16 bits where others have 8: what wide nodes take and make, and what
+        shares a scale with it."""
+        found: set[Tensor] = set()
+        for node in self._own_nodes():
+            follower = self.covered[id(node)]
+            sources = node.sources + (follower.sources if follower else ())
+            if not set(sources) & set(self.precision.wide):
+                continue
+            maps = [tensor for tensor in node.inputs if tensor.value is None]
+            for tensor in (*maps, self._result(node)):
+                found |= set(self.members.get(tensor, [tensor]))
+        return found
+
+    def bits_of(self, tensor: Tensor) -> int:
+        """Of the stored integers of a tensor of the float graph."""
+        return 16 if tensor in self.wide else self.precision.bits
+
     def scalings(self, ranges: Mapping[Tensor, Range | Ends]) -> dict[Tensor, Scaling]:
         """Of each tensor with a range; those of outputs, and of what shares with them, have more
         headroom."""
         found = {}
-        inside, outside = HEADROOM[self.precision.bits]
         inputs = {view.tensor for view in self.source.inputs.values()}
         last = {view.tensor for view in self.source.outputs.values()}
         last |= {t for n in self.source.nodes if isinstance(n.operator, Host) for t in n.inputs}
         for tensor in ranges:
+            bits = self.bits_of(tensor)
+            inside, outside = HEADROOM[bits]
             members = [one for one in self.members.get(tensor, [tensor]) if one in ranges]
             factor = outside if last & set(members) else inside
             if inputs & set(members):
@@ -189,7 +211,7 @@ class Converter:
             factor *= self.precision.headroom
             low = min(ranges[one].low for one in members) * factor
             high = max(ranges[one].high for one in members) * factor
-            found[tensor] = scaling(low, high, self.precision.bits, self.precision.scheme)
+            found[tensor] = scaling(low, high, bits, self.precision.scheme)
         return found
 
     def convert(self, ranges: Mapping[Tensor, Range | Ends]) -> Graph:
@@ -228,7 +250,7 @@ class Converter:
 
     def _store(self, tensor: Tensor, scales: dict[Tensor, Scaling]) -> Tensor:
         made = Tensor(
-            tensor.name, tensor.shape, "int8" if self.precision.bits == 8 else "int16",
+            tensor.name, tensor.shape, "int8" if self.bits_of(tensor) == 8 else "int16",
             *scales[tensor], stored=True,
         )  # fmt: skip
         self.stored[tensor] = made
@@ -263,7 +285,8 @@ class Converter:
             self._conv(node, follower, result, sources)
         elif isinstance(node.operator, Add):
             a, b = ((tensor.scale, tensor.zero_point) for tensor in inputs)
-            factors = add_factors(a, b, result.scale, result.bits, node.label)
+            bits = max(result.bits, *(tensor.bits for tensor in inputs))
+            factors = add_factors(a, b, result.scale, bits, node.label)
             made = Add(factors, low, high, self.precision.rounding)
             self.made.nodes.append(Node(made, inputs, [result], sources))
         elif is_mean(node):
@@ -300,9 +323,7 @@ class Converter:
         if not np.isfinite(weights.value).all():
             raise MapperError(f"{node.label}: its weights are not finite")
         if found is None:
-            stored, scales = quantised_weights(
-                weights.value, self.precision.bits, self.precision.per_channel
-            )
+            stored, scales = quantised_weights(weights.value, data.bits, self.precision.per_channel)
             found = stored, scales.astype(np.float64)
         if len(node.inputs) > 2:
             bias = np.asarray(node.inputs[2].value, np.float64)
@@ -375,7 +396,7 @@ class Converter:
         self, node: Node, follower: Node | None, result: Tensor, sources: tuple[str, ...]
     ) -> None:
         data = self.stored[node.inputs[0]]
-        weights, bits = node.inputs[1], result.bits
+        weights, bits = node.inputs[1], data.bits
         assert weights.value is not None
         if not np.isfinite(weights.value).all():
             raise MapperError(f"{node.label}: its weights are not finite")

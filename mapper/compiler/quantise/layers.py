@@ -58,7 +58,7 @@ class Layer:
 
         Raises `MapperError` that names layer and channel if sums no longer fit an accumulator.
         """
-        weights, bits = self.conv.inputs[1].value, self.result.bits
+        weights, bits = self.conv.inputs[1].value, self.conv.inputs[0].bits
         assert weights is not None
         assert isinstance(self.requantise.operator, Requantise)
         fitted, shift = fitted_bias(weights, bias, bits, self.conv.label)

@@ -23,7 +23,7 @@ from mapper.compiler.quantise.correction import Correction, correct_biases
 from mapper.compiler.quantise.layers import Layer
 from mapper.compiler.quantise.losses import Signal, stored_feeds
 from mapper.compiler.quantise.methods import Method, chosen_ends
-from mapper.compiler.quantise.ranges import Range
+from mapper.compiler.quantise.ranges import Ends, Range
 from mapper.errors import MapperError
 
 EVERY, LEAST = 4, 16  # calibration samples that are verified with: every fourth, 16 or more
@@ -112,7 +112,11 @@ def quantise_graph(
 ) -> Quantised:
     """The graph of integers by one method; biases are corrected if there are samples."""
     converter = Converter(source, precision)
-    ends = chosen_ends(ranges, method, precision.bits, precision.scheme)
+    ends: dict[Tensor, Range | Ends] = {}
+    for bits in (8, 16):
+        some = {one: ranges[one] for one in ranges if converter.bits_of(one) == bits}
+        how = "minmax" if bits > precision.bits and method == "entropy" else method
+        ends |= chosen_ends(some, how, bits, precision.scheme)
     made = Quantised(source, converter.convert(ends), converter.stored, converter.layers, ranges)
     made.notes = converter.notes
     if calibration is not None:

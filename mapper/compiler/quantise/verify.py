@@ -1,8 +1,8 @@
 """The verification loop: a network is quantised in several ways until one is good enough.
 
 Tried in this order: the method that was asked for, or minmax and then percentile, mse and entropy;
-scales of each channel if they were of whole tensors; the worst layers on the host, one by one. The
-best is kept.
+scales of each channel if they were of whole tensors; the worst layers in 16 bits, one by one, where
+cores have them; the worst layers on the host, one by one. The best is kept.
 """
 
 from __future__ import annotations
@@ -31,13 +31,17 @@ from mapper.compiler.quantise.score import (
 )
 
 MOST_KEPT = 4  # layers that the loop moves to the host
+MOST_WIDE = 8  # layers that the loop gives 16 bits
 
 Build = Callable[[Collection[str]], Graph]
 """A float graph, passes done, with some ONNX nodes on the host."""
 
 
 class Attempt(NamedTuple):
-    """A row of the report: what was tried, and how it went. kept : ONNX nodes on the host."""
+    """A row of the report: what was tried, and how it went.
+
+    wide : ONNX nodes in 16 bits; kept : ONNX nodes on the host
+    """
 
     method: Method
     per: Literal["tensor", "channel"]
@@ -45,6 +49,7 @@ class Attempt(NamedTuple):
     kept: tuple[str, ...]
     score: Score
     reached: bool
+    wide: tuple[str, ...] = ()
 
 
 class Verified(NamedTuple):
@@ -62,6 +67,7 @@ class Wish:
 
     method : None tries all of them; kept : ONNX nodes on the host
     most_kept : layers that the loop may move there as well
+    most_wide : layers that it may give 16 bits
     """
 
     precision: Precision
@@ -69,6 +75,7 @@ class Wish:
     correct: bool = True
     kept: tuple[str, ...] = ()
     most_kept: int = MOST_KEPT
+    most_wide: int = 0
 
 
 def verified(
@@ -102,7 +109,7 @@ def verified(
         score = scored(made, test)
         attempt = Attempt(
             method, "channel" if precision.per_channel else "tensor", precision.bits, kept, score,
-            score.reaches(limits),
+            score.reaches(limits), precision.wide,
         )  # fmt: skip
         attempts.append(attempt)
         on_attempt(attempt)
@@ -129,6 +136,12 @@ def _tries(
         yield best().method, precision, wish.kept
     precision = replace(precision, per_channel=best().per == "channel")
     method, kept = best().method, wish.kept
+    if precision.bits == 8:
+        for names in worst()[: wish.most_wide]:
+            more = (name for name in names if name not in precision.wide)
+            precision = replace(precision, wide=(*precision.wide, *more))
+            yield method, precision, kept
+    precision = replace(precision, wide=best().wide)
     for names in worst()[: wish.most_kept]:
         kept = (*kept, *(name for name in names if name not in kept))
         yield method, precision, kept

@@ -103,7 +103,7 @@ def _attempts(report: dict[str, Any]) -> Table:
     heads = ("Attempt", "Scales", "Points lost", "Signal", "Kept")
     rows = [
         (
-            Head(one["method"]),
+            Head(one["method"] + (f", {len(one['wide'])} in 16 bits" if one["wide"] else "")),
             Cell(f"per {one['per']}"),
             Cell(one["loss"]),
             _decibels(one["signal_db"]),

@@ -18,6 +18,7 @@ class Attempt(Struct):
     method: str
     per: str
     bits: Whole
+    wide: list[str]
     host: list[str]
     loss: Real
     signal_db: Decibels

@@ -91,6 +91,31 @@ def test_other_operators(seed: int, shape: NpuShape) -> None:
     same(build, shape)
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_c01_some_layers_in_16_bits(seed: int) -> None:
+    """The worst layers get 16 bits until the signal is enough; programs mix both."""
+    plain = compiled(residual(seed=seed, channels=20), DUAL)
+    signal = plain.compiled.verified.attempts[0].score.signal
+    assert signal is not None
+    build = residual(seed=seed, channels=20)
+    made = compiled(build, DUAL, min_signal=signal + 1)
+    assert {one.differences for one in compared(build, made)} == {0}
+    verify_compiled(made.folder)
+    assert made.compiled.verified.attempts[made.compiled.verified.number].wide
+    stored = {one["bits"] for one in made.folder.manifest["maps"]}
+    assert stored == {8, 16}
+    kinds = {one.kind for one in made.compiled.program if one.op == "GEMM"}
+    assert "INT16" in kinds
+    assert {row.wide for row in plain.compiled.verified.attempts} == {()}
+
+
+def test_concatenation_of_16_bits() -> None:
+    build = Builder(5, 6, 4, seed=1)
+    both = build.concat(build.conv(build.input, 32), build.conv(build.input, 16))
+    build.end(build.conv(both, 9))
+    same(build, DUAL)
+
+
 def test_r13_cores_without_it_are_refused() -> None:
     with pytest.raises(MapperError, match=r"--bits 16 needs .* dual .* npu-dual, ref32"):
         compiled(residual(), NPU_SHAPES["npu"], bits=16)

@@ -103,6 +103,22 @@ def test_c01_attempts_are_a_finite_list_in_their_order(tmp_path: Path) -> None:
         assert more.kept[: len(one.kept)] == one.kept
 
 
+def test_c01_the_worst_layers_get_16_bits_one_by_one(tmp_path: Path) -> None:
+    """C01: where cores have them, before anything goes to the host; maps around them have 16 bits,
+    too, and the signal grows."""
+    wish = Wish(PRECISION, "minmax", most_kept=1, most_wide=2)
+    found = run(tmp_path, NEVER, wish)
+    wide = [row.wide for row in found.attempts]
+    assert wide[0] == ()
+    assert all(set(one) < set(more) for one, more in itertools.pairwise(wide[:3]))
+    assert wide[3] in wide[:3]
+    assert found.attempts[3].kept
+    signals = [row.score.signal or 100 for row in found.attempts]
+    assert signals[2] > signals[0]
+    types = {one.type for one in found.best.graph.tensors()}
+    assert "int16" in types
+
+
 def test_c01_the_best_of_all_attempts_is_kept(tmp_path: Path) -> None:
     data = samples()
     found = run(tmp_path, NEVER, data=data)
