@@ -15,6 +15,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from chipsim.chip.npu_shape import NPU_SHAPES
+from mapper.compiler.schedule.external import simulated
 from mapper.compiler.schedule.fixed import RULES, fixed
 from mapper.compiler.schedule.search import Found, search_all
 from mapper.compiler.schedule.traffic import DEPENDS, Layer, layer_of, partial_sums, replacements
@@ -28,7 +29,7 @@ def main() -> None:
     options = parser.parse_args()
     shape = NPU_SHAPES["ref32"]
     print(f"{'network':12} {'numbers':7} {'cycles':>10} {'fps':>6} {'stalls':>7} {'search':>7} "
-          f"{'model off':>10} " + " ".join(f"{rule:>8}" for rule in RULES))  # fmt: skip
+          f"{'model off':>10} {'simulated':>10} " + " ".join(f"{rule:>8}" for rule in RULES))  # fmt: skip
     for name, forms in NETWORKS.items():
         for numbers in ("pairs", "int16"):
             layers = [layer_of(form, shape, numbers) for form in forms()]
@@ -38,12 +39,16 @@ def main() -> None:
             cycles = sum(one.cost.cycles for one in found)
             stalls = sum(one.cost.stalls for one in found) / cycles
             off = max(abs(one.modelled / one.cost.cycles - 1) for one in found)
+            apart = max(
+                abs(simulated(layer, one.tiling, shape).cycles / one.cost.cycles - 1)
+                for layer, one in zip(layers, found, strict=True)
+            )
             less = []
             for rule in RULES:
                 others = sum(fixed(rule, layer, shape).cost.cycles for layer in layers)
                 less.append(f"{cycles / others - 1:8.1%}")
             print(f"{name:12} {numbers:7} {cycles:10,} {options.clock * 1e6 / cycles:6.1f} "
-                  f"{stalls:7.2%} {seconds:6.2f}s {off:10.3%} " + " ".join(less))  # fmt: skip
+                  f"{stalls:7.2%} {seconds:6.2f}s {off:10.3%} {apart:10.3%} " + " ".join(less))  # fmt: skip
             if options.layers:
                 _print_layers(layers, found)
 

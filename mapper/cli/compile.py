@@ -41,6 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     chip.add_argument("--npu", default="npu", metavar="SHAPE",
                       help="shape of the cores' NPU (default: npu)")  # fmt: skip
+    add_schedule(parser.add_argument_group("schedule"))
     numbers = parser.add_argument_group("numbers")
     numbers.add_argument(
         "--calibrate", type=Path, metavar="DATA", help="samples to measure ranges with"
@@ -109,6 +110,23 @@ def _decibels(text: str) -> float:
         raise argparse.ArgumentTypeError(f"{text!r} is not a number") from None
 
 
+def add_schedule(group: argparse._ActionsContainer) -> None:
+    """What changes cycles, and no result."""
+    group.add_argument("--schedule", default="search",
+                       choices=("search", "rows", "plane8", "plane16"),
+                       help="cut layers by search or a fixed rule (default: search)")  # fmt: skip
+    group.add_argument("--first-tile", type=_plane, metavar="WxH",
+                       help="columns and rows of the first layer's tiles")  # fmt: skip
+
+
+def _plane(text: str) -> tuple[int, int]:
+    """Columns and rows, such as 8x8."""
+    columns, cross, rows = text.partition("x")
+    if not (cross and columns.isdecimal() and rows.isdecimal()):
+        raise argparse.ArgumentTypeError(f"{text!r} is not COLUMNSxROWS, such as 8x8")
+    return int(columns), int(rows)
+
+
 def add_form(group: argparse._ActionsContainer) -> None:
     """How samples become the input of a model."""
     group.add_argument("--normalise", metavar="TERMS",
@@ -153,6 +171,7 @@ def run(options: argparse.Namespace) -> int:
         options.bias_correction, tuple(filter(None, options.keep.split(","))), options.max_loss,
         options.min_signal, options.rounding, options.zero_point, options.reuse, options.bits,
         options.bias, options.dual,
+        schedule=options.schedule, first_tile=options.first_tile,
     )  # fmt: skip
     target = Target(chip, shape, settings)
     form = parse_form(options.normalise, options.layout)

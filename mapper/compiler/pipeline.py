@@ -18,7 +18,7 @@ from chipsim.chip.npu_shape import NPU_SHAPES, NpuShape
 from chipsim.npu.cycles import Timeline
 from hw.npu.isa import Instruction
 from mapper.compiler.codegen.builder import Choices
-from mapper.compiler.codegen.emitter import emitted
+from mapper.compiler.codegen.program import emitted
 from mapper.compiler.codegen.steps import Step, with_tokens
 from mapper.compiler.codegen.tables import Tables
 from mapper.compiler.frontend.float import FLOAT
@@ -220,7 +220,7 @@ def compile_model(
         stored = Stored(macros, inputs, results, places)
         regions = plan_memory(stored, shape.columns, shape.map_vectors, settings.reuse)
     with stage("instructions"):
-        choices = Choices(settings.bias, settings.dual)
+        choices = Choices(settings.bias, settings.dual, settings.schedule, settings.first_tile)
         emitter, ends = emitted(macros, shape, regions, choices, log)
         sizes = {
             "FM": shape.map_vectors or memory_use(regions).used, "INP": shape.input_vectors,

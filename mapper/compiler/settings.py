@@ -6,7 +6,7 @@ import math
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
-from mapper.compiler.codegen.builder import Dual
+from mapper.compiler.codegen.builder import Dual, Schedule
 from mapper.compiler.integer.formulas import Rounding
 from mapper.compiler.quantise.convert import Precision
 from mapper.compiler.quantise.methods import Method
@@ -30,6 +30,8 @@ class CompileSettings:
     bits : of stored integers; 16 need a core whose multiplier is dual
     bias : what sums begin with, or added to them behind; dual : pairs of products at once
     reuse : whether maps whose lives do not meet share memory
+    schedule : how layers are cut into tiles: by search, or by a fixed rule
+    first_tile : columns and rows of the tiles of the first layer, if they are given
     """
 
     scheme: Literal["asym", "sym"] = "asym"
@@ -47,6 +49,8 @@ class CompileSettings:
     bits: Literal[8, 16] = 8
     bias: Literal["init", "alu"] = "init"
     dual: Dual = "auto"
+    schedule: Schedule = "search"
+    first_tile: tuple[int, int] | None = None
 
     def __post_init__(self) -> None:
         if not 0.1 <= self.headroom <= 10:
@@ -55,6 +59,9 @@ class CompileSettings:
             raise UsageError(f"--max-loss is {self.max_loss:g}; give points from 0 to 100")
         if not math.isfinite(self.min_signal):
             raise UsageError(f"--min-signal is {self.min_signal:g}; give a number of dB")
+        if self.first_tile is not None and min(self.first_tile) < 1:
+            sizes = "x".join(map(str, self.first_tile))
+            raise UsageError(f"--first-tile is {sizes}; give columns and rows of at least 1")
 
     def wish(self, dual: bool = False) -> Wish:
         """What the verification loop begins with; dual : whether cores have 16 bits."""

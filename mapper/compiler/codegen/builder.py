@@ -38,6 +38,8 @@ Dual = Literal["off", "pixels", "kernels", "auto"]
 DUAL: tuple[Dual, ...] = ("auto", "pixels", "kernels", "off")
 """Ways to pair products, the fastest first."""
 
+Schedule = Literal["search", "rows", "plane8", "plane16"]
+
 
 @dataclass(frozen=True, slots=True)
 class Choices:
@@ -45,10 +47,14 @@ class Choices:
 
     bias : what sums begin with, or added to them by the ALU
     dual : which pairs of products of bytes dual cores make at once; auto takes the fewest cycles
+    schedule : how layers are cut into tiles, by search or by a fixed rule
+    first_tile : columns and rows of the tiles of the first layer, if they are given
     """
 
     bias: Literal["init", "alu"] = "init"
     dual: Dual = "auto"
+    schedule: Schedule = "search"
+    first_tile: tuple[int, int] | None = None
 
 
 DEFAULT = Choices()

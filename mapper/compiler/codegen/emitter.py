@@ -6,17 +6,16 @@ What begins a macro node, and what the ALU does of it, are tables by the class o
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 
-from chipsim.chip.npu_shape import NpuShape
 from mapper.compiler.codegen.alu import add, alu, clamp, requantise
 from mapper.compiler.codegen.areas import Area, Entries
 from mapper.compiler.codegen.binary import pack_signs
-from mapper.compiler.codegen.builder import DUAL, Choices, Dual, ProgramBuilder, TileWork
+from mapper.compiler.codegen.builder import ProgramBuilder, TileWork
 from mapper.compiler.codegen.loads import load_entries
 from mapper.compiler.codegen.matrix import Product, convolution
 from mapper.compiler.codegen.pooling import pool, pool_map
 from mapper.compiler.codegen.stores import store
+from mapper.compiler.codegen.tables import Tables
 from mapper.compiler.graph.macro import Macro
 from mapper.compiler.graph.node import (
     Add,
@@ -31,10 +30,10 @@ from mapper.compiler.graph.node import (
     Threshold,
     Upsample,
 )
-from mapper.compiler.graph.tensor import Tensor
-from mapper.compiler.memory.planner import Region
-from mapper.compiler.schedule.tiles import largest_cut, spans_of, tiles_of
-from mapper.errors import DoesNotFitError, MapperError
+from mapper.compiler.schedule.onchip import Choice, TileCost, choices
+from mapper.compiler.schedule.tiles import Cut, Tile, spans_of, tiles_of
+from mapper.compiler.schedule.units import tile_cost
+from mapper.errors import MapperError
 
 Begin = Callable[[ProgramBuilder, Node], Product]
 """What a macro node's first operator needs in the small memories; then it makes tile by tile."""
@@ -52,56 +51,53 @@ WORKS: Mapping[type[Operator], Work] = {
 }
 
 
-def emitted(
-    macros: list[Macro], shape: NpuShape, regions: dict[Tensor, Region], options: Choices,
-    log: list[str],
-) -> tuple[Emitter, list[int]]:  # fmt: skip
-    """The steps of a core for some macro nodes, and how many there are behind each.
-
-    Pairs of products take micro-ops: the fastest way to pair them that fits is taken.
-    """
-    auto = options.dual == "auto" and shape.multiplier == "dual"
-    ways: tuple[Dual, ...] = DUAL if auto else (options.dual,)
-    for way in ways:
-        emitter = Emitter(shape, regions, replace(options, dual=way))
-        ends = []
-        try:
-            for macro in macros:
-                emitter.emit(macro)
-                ends.append(len(emitter.steps))
-        except DoesNotFitError as error:
-            if way == ways[-1]:
-                raise
-            log.append(f"--dual {way} is not taken: {error}")
-        else:
-            return emitter, ends
-    raise AssertionError
-
-
 class Emitter(ProgramBuilder):
     """Makes the steps of macro nodes, one after the other."""
 
-    def emit(self, macro: Macro) -> None:
+    def emit(self, macro: Macro, cut: Cut) -> None:
         """Raises `MapperError` that names a node that no core computes, `DoesNotFitError`."""
         self.macro, self.number = macro, self.number + 1
-        cut = largest_cut(macro, self.shape)
-        first = macro.nodes[0]
-        begin = BEGINS.get(type(first.operator))
-        product = None if begin is None else begin(self, first)
+        product = self._begin()
         for tile in tiles_of(macro, cut, self.shape):
-            self.tile += 1
-            spans = spans_of(macro, tile)
-            work = TileWork(tile, cut, spans, Entries(self.next_entries(), 0, 0, 0), 0)
-            todo = [node for node in macro.nodes if not isinstance(node.operator, Copy | Upsample)]
-            done = False
-            if product is not None:
-                done = product(self, work, len(todo) == 1)
-                todo = todo[1:]
-            else:
-                area = Area(self.regions[macro.inputs[0]], *spans[0], tile.blocks)
-                work.made = load_entries(self, area, work.made.first)
-            work.free = max(work.free, work.made.behind)
-            self._behind(work, todo, done)
+            self._make(product, tile, cut)
+
+    def ways(self, macro: Macro, plane: tuple[int, int] | None) -> list[Choice]:
+        """Ways to cut a macro node, by what the instructions of its tiles take; nothing is emitted.
+
+        plane : rows and columns of its tiles, if they are given
+        """
+        trial = Emitter(self.shape, self.regions, self.options)
+        trial.macro = macro
+        product = trial._begin()
+
+        def measure(tile: Tile, cut: Cut) -> TileCost:
+            trial.steps, trial.tables = [], Tables(self.shape)
+            trial._make(product, tile, cut)
+            return tile_cost(trial.steps, len(trial.tables.micro_ops), self.shape)
+
+        return choices(macro, self.shape, measure, plane)
+
+    def _begin(self) -> Product | None:
+        """What a macro node begins with, if it takes more than a load."""
+        first = self.macro.nodes[0]
+        begin = BEGINS.get(type(first.operator))
+        return None if begin is None else begin(self, first)
+
+    def _make(self, product: Product | None, tile: Tile, cut: Cut) -> None:
+        macro = self.macro
+        self.tile += 1
+        spans = spans_of(macro, tile)
+        work = TileWork(tile, cut, spans, Entries(self.next_entries(), 0, 0, 0), 0)
+        todo = [node for node in macro.nodes if not isinstance(node.operator, Copy | Upsample)]
+        done = False
+        if product is not None:
+            done = product(self, work, len(todo) == 1)
+            todo = todo[1:]
+        else:
+            area = Area(self.regions[macro.inputs[0]], *spans[0], tile.blocks)
+            work.made = load_entries(self, area, work.made.first)
+        work.free = max(work.free, work.made.behind)
+        self._behind(work, todo, done)
 
     def _behind(self, work: TileWork, todo: list[Node], done: bool) -> None:
         """What the ALU does with a tile, and the store.

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from chipsim.chip.npu_shape import NpuShape
 from mapper.compiler.schedule.steps import Cost, cost_of, matrix_cycles, requantise_cycles, steps_of
+from mapper.compiler.schedule.tiles import parts_in
 from mapper.compiler.schedule.traffic import (
     DEPENDS,
     IC,
@@ -73,15 +74,10 @@ def search_all(
     return [made[one] for one in asked]
 
 
-def distinct_sizes(count: int) -> list[int]:
-    """The sizes that cut a loop evenly into 1, 2, 3 .. parts, the largest first."""
-    return list(dict.fromkeys(-(-count // parts) for parts in range(1, count + 1)))
-
-
 def _candidates(layer: Layer, shape: NpuShape, fixed: Mapping[int, int]) -> NDArray[np.int64]:
     """Sizes of tiles that fit, shape (loops, tiles)."""
     choices = [
-        [min(fixed[loop], count)] if loop in fixed else distinct_sizes(count)
+        [min(fixed[loop], count)] if loop in fixed else parts_in(count)
         for loop, count in enumerate(layer.counts)
     ]
     sizes = np.array(np.meshgrid(*choices, indexing="ij"), np.int64).reshape(len(choices), -1)

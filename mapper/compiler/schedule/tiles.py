@@ -15,8 +15,7 @@ from mapper.compiler.schedule.inputs import Span, needed, taken_blocks
 from mapper.errors import DoesNotFitError
 
 OVERLAPPED = 4
-"""Tiles of a map, at least: fewer leave units waiting (ResNet-8: 62,120 cycles with one, 55,651
-with four)."""
+"""Tiles of a map, at least, of cuts that are not searched for: fewer leave units waiting."""
 
 _LOAD = {field.name: field.most for field in form_of("LOAD", "INP").fields}
 _ALU = {field.name: field.most for field in form_of("ALU", "MAX").fields}
@@ -92,54 +91,79 @@ def loaded_at_once(
     return rows.size, columns.size
 
 
+class Extent(NamedTuple):
+    """What there is to cut: rows, columns and blocks of the result, and blocks of the input.
+
+    share : blocks that one tile has to make together, since they are packed into one vector
+    """
+
+    rows: int
+    columns: int
+    blocks: int
+    inputs: int
+    share: int
+
+
+def extent_of(macro: Macro, shape: NpuShape) -> Extent:
+    """Of a macro node, before its result is upsampled."""
+    made = macro.nodes[-1].output
+    up = 2 if macro.nodes[-1].kind == "upsample" else 1
+    return Extent(
+        made.height // up,
+        made.width // up,
+        blocks_of(made.channels, shape.columns),
+        pixel_vectors(macro.inputs[0], shape.columns) if macro.conv else 1,
+        blocks_of_vector(shape.rows, shape.columns) if macro.packs else 1,
+    )
+
+
+def fits(macro: Macro, shape: NpuShape, cut: Cut) -> bool:
+    """Whether tiles of a cut take at most half of the buffers, and instructions can say them."""
+    tile = Tile(Span(0, cut.rows), Span(0, cut.columns), Span(0, cut.blocks))
+    spans, inputs = spans_of(macro, tile), cut.inputs
+    share = blocks_of_vector(shape.rows, shape.columns) if macro.packs else 1
+    if macro.conv:
+        inputs = min(inputs, taken_blocks(macro.conv, tile.blocks, shape.columns).size)
+        if inputs * math.prod(loaded_at_once(macro, spans, cut.kernel)) > shape.input_vectors // 2:
+            return False
+    return entries_of(macro, tile, cut.kernel, share) <= shape.entries // 2 and _can_be_said(
+        macro, tile, spans, inputs, cut.kernel
+    )
+
+
 def largest_cut(macro: Macro, shape: NpuShape) -> Cut:
     """Whole rows, as many as fit half of the buffers with as many output blocks as fit beside them,
     but at most a quarter of the map, so that the units work on different tiles at the same time.
 
     Raises `DoesNotFitError` if not even one pixel fits.
     """
-    made, first = macro.nodes[-1].output, macro.inputs[0]
-    up = 2 if macro.nodes[-1].kind == "upsample" else 1
-    height, width = made.height // up, made.width // up
-    blocks = blocks_of(made.channels, shape.columns)
-    taken = pixel_vectors(first, shape.columns) if macro.conv else 1
-    share = blocks_of_vector(shape.rows, shape.columns) if macro.packs else 1
-    half_inputs, half_entries = shape.input_vectors // 2, shape.entries // 2
-
-    def fits(rows: int, columns: int, outputs: int, inputs: int, kernel: tuple[int, int]) -> bool:
-        tile = Tile(Span(0, rows), Span(0, columns), Span(0, outputs))
-        spans = spans_of(macro, tile)
-        if macro.conv:
-            inputs = min(inputs, taken_blocks(macro.conv, tile.blocks, shape.columns).size)
-            if inputs * math.prod(loaded_at_once(macro, spans, kernel)) > half_inputs:
-                return False
-        return entries_of(macro, tile, kernel, share) <= half_entries and _can_be_said(
-            macro, tile, spans, inputs, kernel
-        )
+    height, width, blocks, taken, share = extent_of(macro, shape)
 
     def cut(kernel: tuple[int, int]) -> Cut | None:
-        for columns in _parts(width):
-            for inputs in _parts(taken):
+        for columns in parts_in(width):
+            for inputs in parts_in(taken):
                 for outputs in range(blocks, 0, -1):
                     if outputs < blocks and outputs % share:
                         continue  # a vector of bits is packed by one tile
                     size = columns, outputs, inputs, kernel
-                    rows = next((r for r in range(height, 0, -1) if fits(r, *size)), 0)
+                    rows = next(
+                        (r for r in range(height, 0, -1) if fits(macro, shape, Cut(r, *size))), 0
+                    )
                     if rows and (rows >= min(4, height) or outputs <= share):
                         rows = min(rows, -(-height // OVERLAPPED))
-                        return Cut(_even(height, rows), columns, outputs, inputs, kernel)
+                        return Cut(_even(height, rows), *size)
         return None
 
     for kernel in _kernels(macro.nodes[0]):
         if (found := cut(kernel)) is not None:
             return found
     raise DoesNotFitError(
-        f"{macro.label}: not one pixel of it fits half of the buffers ({half_inputs} input "
-        f"vectors, {half_entries} accumulators); take a core with more"
+        f"{macro.label}: not one pixel of it fits half of the buffers ({shape.input_vectors // 2} "
+        f"input vectors, {shape.entries // 2} accumulators); take a core with more"
     )
 
 
-def _parts(length: int) -> list[int]:
+def parts_in(length: int) -> list[int]:
     """Sizes that cut a length into 1, 2, ... parts."""
     return list(dict.fromkeys(-(-length // part) for part in range(1, length + 1)))
 
@@ -149,7 +173,7 @@ def _kernels(node: Node) -> list[tuple[int, int]]:
     one row."""
     window = window_of(node)
     kh, kw = (1, 1) if window is None else window.size
-    return [(rows, kw) for rows in _parts(kh)] + [(1, columns) for columns in _parts(kw)[1:]]
+    return [(rows, kw) for rows in parts_in(kh)] + [(1, columns) for columns in parts_in(kw)[1:]]
 
 
 def _can_be_said(

@@ -4,24 +4,53 @@ from __future__ import annotations
 
 from chipsim.chip.npu_shape import NpuShape
 from chipsim.npu.cycles import UNITS, Timed, Timeline, run_queues
-from chipsim.npu.timing import cycles_of, matrix_cycles
+from chipsim.npu.timing import cycles_of, matrix_cycles, vectors_of_entry
 from hw.npu.isa import Instruction, form_of
+from mapper.compiler.codegen.steps import Step
+from mapper.compiler.schedule.onchip import TileCost
 
 UNIT_OF = {"LOAD": 0, "GEMM": 1, "ALU": 2, "RQ": 2, "STORE": 3}
 
 
 def timeline_of(program: list[Instruction], shape: NpuShape) -> Timeline:
     """Starts and ends of the instructions of a frame, on a core that nothing outside delays."""
-    return run_queues([_timed(one, shape) for one in program], shape)
+    return run_queues([timed(one, shape) for one in program], shape)
 
 
-def _timed(one: Instruction, shape: NpuShape) -> Timed:
+def timed(one: Instruction, shape: NpuShape) -> Timed:
+    """An instruction as the units see it."""
     fields = dict.fromkeys((field.name for field in form_of(one.op, one.kind).fields), 0)
     fields |= one.fields
     weights = [matrix_cycles(fields, shape)] * fields["uops"] if one.op == "GEMM" else []
     cycles = cycles_of(one.op, one.kind, fields, weights, shape)
     unit = UNIT_OF.get(one.op, fields.get("queue", 0))
-    return Timed(unit, one.wait, one.signal, cycles)
+    words = fields.get("words", 0) or (fields["uops"] if fields.get("dyn") else 0)
+    moved = 0 if shape.map_vectors else _moved(one, fields, shape)
+    return Timed(unit, one.wait, one.signal, cycles, moved, words)
+
+
+def _moved(one: Instruction, fields: dict[str, int], shape: NpuShape) -> int:
+    """Bits to or from external memory; pads are made in the core."""
+    vector = 8 * shape.columns
+    if (one.op, one.kind) == ("LOAD", "WSTREAM"):
+        return fields["words"] * shape.rows * vector
+    if one.op == "STORE" or one.kind in ("INP", "ACC8", "ACC32"):
+        rows = fields["y_size"] - fields.get("pad_t", 0) - fields.get("pad_b", 0)
+        columns = fields["x_size"] - fields.get("pad_l", 0) - fields.get("pad_r", 0)
+        vectors = max(0, rows) * max(0, columns) * fields["c_size"]
+        each = vectors_of_entry(shape) if one.kind in ("ACC32", "PARTIAL") else 1
+        return vectors * vector * each * (1 + 3 * fields.get("up", 0))
+    return fields["vectors"] * vector if one.kind == "TABLE" else 0
+
+
+def tile_cost(steps: list[Step], micro_ops: int, shape: NpuShape) -> TileCost:
+    """What the instructions of a tile take of each unit."""
+    busy = dict.fromkeys(UNITS, 0)
+    for step in steps:
+        busy[step.unit] += timed(step.instruction, shape).cycles
+    loads = sum(step.instruction.kind == "INP" for step in steps)
+    load, matrix, alu, store = (busy[name] for name in UNITS)
+    return TileCost(load, matrix, alu, store, loads, len(steps), micro_ops)
 
 
 def busy_shares(timeline: Timeline) -> dict[str, float]:

@@ -57,7 +57,7 @@ def test_bitx_programs_equal_the_reference(seed: int, shape: NpuShape) -> None:
         made = compiled(build, shape)
     except DoesNotFitError as error:
         if shape is not SMALL:
-            assert "micro-op memory" in str(error)
+            assert "micro-op memory" in str(error) or "weight memory" in str(error)
         pytest.skip(str(error))
     assert {one.differences for one in compared(build, made)} == {0}
     assert verify_compiled(made.folder)["instructions"] == len(made.compiled.program)

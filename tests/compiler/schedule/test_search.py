@@ -11,8 +11,9 @@ import pytest
 from chipsim.chip.npu_shape import NPU_SHAPES, NpuShape
 from mapper.compiler.schedule.external import simulated
 from mapper.compiler.schedule.fixed import RULES, fixed
-from mapper.compiler.schedule.search import distinct_sizes, search, search_all
+from mapper.compiler.schedule.search import search, search_all
 from mapper.compiler.schedule.steps import cost_of, matrix_cycles, nest_cycles, steps_of
+from mapper.compiler.schedule.tiles import parts_in
 from mapper.compiler.schedule.traffic import (
     BATCH,
     DEPENDS,
@@ -51,7 +52,7 @@ def random_layer(rng: np.random.Generator) -> Layer:
 
 
 def random_tiling(rng: np.random.Generator, layer: Layer) -> Tiling:
-    sizes = tuple(int(rng.choice(distinct_sizes(count))) for count in layer.counts)
+    sizes = tuple(int(rng.choice(parts_in(count))) for count in layer.counts)
     return Tiling(sizes, ORDERS[rng.integers(len(ORDERS))])
 
 
@@ -186,7 +187,7 @@ def test_search_finds_what_enumeration_finds(seed: int) -> None:
     )  # fmt: skip
     layer = layer_of(form, REF32, str(rng.choice(["int8", "pairs", "int16"])))
     best = None
-    for sizes in product(*map(distinct_sizes, layer.counts)):
+    for sizes in product(*map(parts_in, layer.counts)):
         if fits(layer, sizes, REF32):
             for order in ORDERS:
                 if order[0] != BATCH:

@@ -1,0 +1,286 @@
+"""How the maps of a core with its own memory are cut into tiles.
+
+A tile is loaded, multiplied, worked on by the ALU and stored, while other tiles are elsewhere on
+this way; the unit that takes longest sets the pace. What each unit takes of a tile is measured on
+the instructions that the tile would become. Cuts of a layer are ranked by sums over their tiles; of
+the best ones those are taken with which the tiles of all layers, followed one by one, end first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import NamedTuple
+
+from chipsim.chip.npu_shape import NpuShape
+from mapper.compiler.graph.macro import Macro
+from mapper.compiler.graph.tensor import Tensor
+from mapper.compiler.schedule.fixed import PLANES
+from mapper.compiler.schedule.tiles import (
+    Cut,
+    Extent,
+    Tile,
+    extent_of,
+    fits,
+    largest_cut,
+    parts_in,
+    spans_of,
+    tiles_of,
+)
+from mapper.errors import DoesNotFitError
+
+FOLLOWED = 12  # cuts of a layer whose tiles are followed
+AHEAD = 3  # layers that are followed behind one whose cut is chosen
+INSTRUCTION = 0.25  # cycles that an instruction less is worth
+
+
+class TileCost(NamedTuple):
+    """What a tile takes: cycles of each unit, instructions, and micro-ops.
+
+    loads : in how many parts the inputs come, each multiplied as soon as it is there
+    """
+
+    load: int
+    matrix: int
+    alu: int
+    store: int
+    loads: int
+    instructions: int
+    micro_ops: int
+
+
+Measure = Callable[[Tile, Cut], TileCost]
+"""What a tile of a macro node takes; raises `DoesNotFitError` if a small memory is too small."""
+
+
+class Choice(NamedTuple):
+    """A cut, and what its tiles take, in their order.
+
+    across : tiles that have the same rows; needs : rows behind those that a tile takes of
+        each map
+    """
+
+    cut: Cut
+    tiles: list[TileCost]
+    across: int
+    needs: list[tuple[int, ...]]
+
+    @property
+    def instructions(self) -> int:
+        return sum(tile.instructions for tile in self.tiles)
+
+    @property
+    def micro_ops(self) -> int:
+        """In both halves of the buffers."""
+        return 2 * sum({id(tile): tile.micro_ops for tile in self.tiles}.values())
+
+
+def choices(
+    macro: Macro, shape: NpuShape, measure: Measure, plane: tuple[int, int] | None = None
+) -> list[Choice]:
+    """Cuts of a macro node, the one without a search first.
+
+    plane : rows and columns of its tiles, if they are given
+    Raises `DoesNotFitError` if nothing fits.
+    """
+    measured: dict[tuple[int, ...], TileCost] = {}
+
+    def made(cut: Cut) -> Choice:
+        costs, needs = [], []
+        for tile in tiles_of(macro, cut, shape):
+            sizes = (*(span.size for span in tile), cut.inputs, *cut.kernel)
+            if sizes not in measured:
+                measured[sizes] = measure(tile, cut)
+            costs.append(measured[sizes])
+            needs.append(_rows_taken(macro, tile))
+        extent = extent_of(macro, shape)
+        across = -(-extent.columns // cut.columns) * -(-extent.blocks // cut.blocks)
+        return Choice(cut, costs, across, needs)
+
+    base = largest_cut(macro, shape)
+    cuts = [base] if plane is None else []
+    cuts += [cut for cut in _cuts(macro, shape, base, plane) if cut != base]
+    if not cuts:
+        assert plane is not None
+        raise DoesNotFitError(
+            f"{macro.label}: tiles of {plane[1]}x{plane[0]} do not fit half of the buffers; give "
+            "smaller ones with --first-tile"
+        )
+    found = [made(cuts[0])]
+    extent, known = extent_of(macro, shape), found[0].tiles[0]
+    ranked = sorted(cuts[1:], key=lambda cut: _estimate(cut, cuts[0], known, extent))
+    for cut in ranked[:FOLLOWED]:
+        with suppress(DoesNotFitError):  # of the small memories: others take less of them
+            found.append(made(cut))
+    return found
+
+
+def chosen(
+    macros: Sequence[Macro], options: Sequence[list[Choice]], limits: Limits
+) -> list[Choice]:
+    """One cut for each macro node: the fewest cycles up to the end of some layers behind, each in
+    turn; never more instructions or micro-ops than fit, if the cuts without a search fit."""
+    makers = {macro.output: number for number, macro in enumerate(macros)}
+    sources = [
+        [makers.get(tensor, -1) for tensor in dict.fromkeys(macro.inputs)] for macro in macros
+    ]
+    kept = [choice[0] for choice in options]
+    states = [Pipeline.empty(len(macros))]
+    for number, choice in enumerate(options):
+        others = Limits(*(
+            sum(amounts) - amounts[number]
+            for amounts in zip(*(Limits(o.instructions, o.micro_ops) for o in kept), strict=True)
+        ))  # fmt: skip
+        best: tuple[float, int] | None = None
+        for place, one in enumerate(choice):
+            over = [
+                more + less > most
+                for more, less, most in zip(
+                    (one.instructions, one.micro_ops), others, limits, strict=True
+                )
+            ]
+            if place and any(over):
+                continue
+            trial = [*kept[:number], one, *kept[number + 1 : number + 1 + AHEAD]]
+            state = states[number]
+            for at in range(number, len(trial)):
+                state = state.behind(at, trial[at], sources[at], kept)
+            rank = state.end + INSTRUCTION * one.instructions
+            best = min(best or (rank, place), (rank, place))
+        assert best is not None
+        kept[number] = choice[best[1]]
+        states.append(states[number].behind(number, kept[number], sources[number], kept))
+    return kept
+
+
+class Limits(NamedTuple):
+    """Of the small memories."""
+
+    instructions: int
+    micro_ops: int
+
+
+class Pipeline(NamedTuple):
+    """When the units are free behind some layers, and buffers left.
+
+    free : of load, matrix, ALU and store
+    inputs, sums, results : when the last two tiles left their halves of the buffers
+    rows : when each row of a layer's tiles is stored, by layer
+    """
+
+    free: tuple[int, int, int, int]
+    inputs: tuple[int, int]
+    sums: tuple[int, int]
+    results: tuple[int, int]
+    rows: tuple[tuple[int, ...], ...]
+
+    @classmethod
+    def empty(cls, layers: int) -> Pipeline:
+        return cls((0, 0, 0, 0), (0, 0), (0, 0), (0, 0), ((),) * layers)
+
+    @property
+    def end(self) -> int:
+        """When the last result is stored."""
+        return self.free[3]
+
+    def behind(
+        self, number: int, choice: Choice, sources: list[int], kept: Sequence[Choice]
+    ) -> Pipeline:
+        """Behind one more layer. A load waits until the matrix unit has left the half it fills and
+        for the rows it takes, the matrix unit for the ALU, and the ALU for the store.
+
+        sources : the layers that make the maps it takes, -1 of what is there before
+        """
+        load, matrix, alu, store = self.free
+        inputs, sums, results = self.inputs, self.sums, self.results
+        rows: list[int] = []
+        for tile, needs in zip(choice.tiles, choice.needs, strict=True):
+            there = max(
+                (
+                    self.rows[source][
+                        min((need - 1) // kept[source].cut.rows, len(self.rows[source]) - 1)
+                    ]
+                    for source, need in zip(sources, needs, strict=True)
+                    if source >= 0 and self.rows[source]
+                ),
+                default=0,
+            )
+            begin = max(load, inputs[0], there)
+            load = begin + tile.load
+            parts = max(1, tile.loads)
+            matrix = max(
+                max(matrix, begin + -(-tile.load // parts), sums[0]) + tile.matrix,
+                load + tile.matrix // parts,
+            )
+            inputs = (inputs[1], matrix)
+            alu = max(alu, matrix, results[0]) + tile.alu
+            sums = (sums[1], alu)
+            store = max(store, alu) + tile.store
+            results = (results[1], store)
+            rows.append(store)
+        done = tuple(rows[choice.across - 1 :: choice.across])
+        layers = (*self.rows[:number], done, *self.rows[number + 1 :])
+        return Pipeline((load, matrix, alu, store), inputs, sums, results, layers)
+
+
+def _rows_taken(macro: Macro, tile: Tile) -> tuple[int, ...]:
+    """For each map that a macro node takes, the rows behind those that a tile takes of it."""
+    spans = spans_of(macro, tile)
+    found: dict[Tensor, int] = {}
+    for at, node in enumerate(macro.nodes):
+        for tensor in node.inputs:
+            if tensor in macro.inputs:
+                behind = min(spans[at][0].behind, tensor.height)
+                found[tensor] = max(found.get(tensor, 1), behind)
+    return tuple(found[tensor] for tensor in dict.fromkeys(macro.inputs))
+
+
+def fixed_cut(rule: str, macro: Macro, shape: NpuShape) -> Cut:
+    """The cut of a fixed rule, with as few blocks each way as there may be."""
+    extent, base = extent_of(macro, shape), largest_cut(macro, shape)
+    most = (PLANES[rule],) * 2 if rule in PLANES else (extent.rows, extent.columns)
+    blocks = min(extent.share, extent.blocks)
+    for columns in range(min(most[1], extent.columns), 0, -1):
+        for rows in range(min(most[0], extent.rows), 0, -1):
+            cut = Cut(rows, columns, blocks, 1, base.kernel)
+            if fits(macro, shape, cut):
+                return cut
+    return base
+
+
+def _cuts(macro: Macro, shape: NpuShape, base: Cut, plane: tuple[int, int] | None) -> list[Cut]:
+    """All that fit, with the largest part of the input at once."""
+    extent = extent_of(macro, shape)
+    rows = parts_in(extent.rows) if plane is None else [min(plane[0], extent.rows)]
+    wide = parts_in(extent.columns) if plane is None else [min(plane[1], extent.columns)]
+    found = []
+    for columns in wide:
+        for blocks in parts_in(extent.blocks):
+            if blocks < extent.blocks and blocks % extent.share:
+                continue
+            for high in rows:
+                for inputs in parts_in(extent.inputs):
+                    cut = Cut(high, columns, blocks, inputs, base.kernel)
+                    if fits(macro, shape, cut):
+                        found.append(cut)
+                        break
+    return found
+
+
+def _estimate(cut: Cut, base: Cut, known: TileCost, extent: Extent) -> float:
+    """Cycles of a cut, in proportion to what a tile of another one takes: the slowest unit over the
+    whole map, half of what the others take of one tile, and a bit for each instruction."""
+    share = cut.rows * cut.columns * cut.blocks / (base.rows * base.columns * base.blocks)
+    tiles = (
+        -(-extent.rows // cut.rows)
+        * -(-extent.columns // cut.columns)
+        * -(-extent.blocks // cut.blocks)
+    )
+    whole = extent.rows * extent.columns * extent.blocks
+    even = whole / (base.rows * base.columns * base.blocks)
+    first = (cut.rows + 2) * (cut.columns + 2) / ((base.rows + 2) * (base.columns + 2))
+    load = first * known.load + 4
+    units = [known.matrix * even + 5 * tiles, known.alu * even + 10 * tiles,
+             known.store * even + 3 * tiles, load * tiles]  # fmt: skip
+    rest = load + share * (known.alu + known.store)
+    return max(units) + rest / 2 + INSTRUCTION * known.instructions * tiles

@@ -1,0 +1,113 @@
+"""How maps in a core's own memory are cut: by search or fixed rule, never with another result."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from chipsim.chip.npu_shape import NpuShape
+from mapper.cli.main import main
+from mapper.compiler.graph.node import Add, Pool, Window
+from mapper.compiler.schedule.onchip import Choice, Limits, Pipeline, TileCost, chosen, fixed_cut
+from mapper.compiler.schedule.tiles import Cut, fits, largest_cut
+from mapper.compiler.settings import CompileSettings
+from mapper.errors import DoesNotFitError, UsageError
+from tests.compiler.networks import Builder
+from tests.compiler.programs import SHAPE, Made, compared, compiled
+
+pytestmark = pytest.mark.jit
+
+
+def network(seed: int = 4) -> Builder:
+    build = Builder(20, 18, 20, seed)
+    first = build.pool(build.conv(build.input, 40), Pool("max", Window((2, 2), (2, 2))))
+    summed = build.like(Add(), build.relu(build.conv(first, 40)), first)
+    build.end(build.conv(summed, 12, Window((10, 9))))
+    return build
+
+
+def cycles(made: Made) -> int:
+    return made.compiled.timeline.cycles
+
+
+def test_schedules_change_cycles_and_no_result() -> None:
+    """A38: the search is never slower than a rule; every way gives the reference's bytes."""
+    asked: list[dict[str, Any]] = [
+        {},
+        {"schedule": "rows"},
+        {"schedule": "plane8"},
+        {"schedule": "plane16"},
+        {"first_tile": (4, 3)},
+        {"schedule": "rows", "first_tile": (4, 3)},
+    ]
+    found, values = [], []
+    for settings in asked:
+        build = network()
+        made = compiled(build, SHAPE, **settings)
+        assert {one.differences for one in compared(build, made)} == {0}
+        found.append(cycles(made))
+        values.append([t.value for t in made.compiled.graph.tensors() if t.value is not None])
+    assert all(found[0] < other for other in found[1:4])
+    assert len(set(found)) >= 4
+    for other in values[1:]:
+        assert all(np.array_equal(a, b) for a, b in zip(values[0], other, strict=True))
+
+
+def test_fixed_rules_by_hand() -> None:
+    build = network()
+    macro = compiled(build).compiled.macros[0]
+    assert fixed_cut("rows", macro, SHAPE)[:4] == (10, 9, 1, 1)
+    assert fixed_cut("plane8", macro, SHAPE)[:4] == (8, 8, 1, 1)
+    few = NpuShape("few", entries=260)
+    assert fixed_cut("rows", macro, few)[:4] == (2, 9, 1, 1)  # 36 sums a row, and 9 pooled
+    assert fixed_cut("plane16", macro, few)[:4] == (2, 9, 1, 1)
+    assert fits(macro, few, Cut(2, 9, 1, 1, (1, 1)))
+    assert not fits(macro, few, Cut(3, 9, 1, 1, (1, 1)))
+
+
+def test_first_tiles_that_do_not_fit() -> None:
+    with pytest.raises(DoesNotFitError, match="tiles of 18x10 do not fit half of the buffers"):
+        compiled(network(), NpuShape("few", entries=96), first_tile=(18, 10))
+    with pytest.raises(UsageError, match="--first-tile is 0x4"):
+        CompileSettings(first_tile=(0, 4))
+    with pytest.raises(SystemExit):
+        main(["compile", "model.onnx", "--chip", "2x2", "--first-tile", "8"])
+
+
+def tile(load: int, matrix: int, alu: int, store: int) -> TileCost:
+    return TileCost(load, matrix, alu, store, 1, 4, 9)
+
+
+def test_tiles_on_their_way() -> None:
+    """Two layers by hand: the second one's load waits for the row that it takes."""
+    cut = Cut(1, 4, 1, 1, (1, 1))
+    first = Choice(cut, [tile(10, 20, 5, 3)] * 3, 1, [(1,), (2,), (3,)])
+    second = Choice(cut, [tile(4, 1, 1, 1)], 1, [(2,)])
+    empty = Pipeline.empty(2)
+    state = empty.behind(0, first, [-1], [first, second])
+    # loads end in 10, 20 and, when the half is free, 40; products in 30, 50, 70
+    assert state.free == (40, 70, 75, 78)
+    assert state.rows[0] == (38, 58, 78)
+    after = state.behind(1, second, [0], [first, second])
+    assert after.free == (62, 71, 76, 79)
+
+
+def test_memories_limit_the_choice() -> None:
+    """A faster cut is not taken whose instructions or micro-ops do not fit."""
+    made = compiled(network()).compiled
+    macro = made.macros[0]
+    cut = largest_cut(macro, SHAPE)
+    slow = Choice(cut, [TileCost(9, 90, 9, 9, 1, 4, 10)], 1, [(1,)])
+    fast = Choice(cut, [TileCost(9, 50, 9, 9, 1, 8, 30)], 1, [(1,)])
+    for limits, wanted in (((8, 60), fast), ((7, 60), slow), ((8, 59), slow), ((1, 1), slow)):
+        assert chosen([macro], [[slow, fast]], Limits(*limits)) == [wanted]
+
+
+def test_programs_stay_within_the_small_memories() -> None:
+    tight = NpuShape("tight", instructions=100, micro_ops=560, weight_words=4096)
+    made = compiled(network(), tight)
+    assert len(made.compiled.program) <= 100
+    assert len(made.compiled.tables.micro_ops) <= 560
+    assert cycles(made) >= cycles(compiled(network()))
