@@ -29,7 +29,8 @@ def main() -> None:
     options = parser.parse_args()
     shape = NPU_SHAPES["ref32"]
     print(f"{'network':12} {'numbers':7} {'cycles':>10} {'fps':>6} {'stalls':>7} {'search':>7} "
-          f"{'model off':>10} {'simulated':>10} " + " ".join(f"{rule:>8}" for rule in RULES))  # fmt: skip
+          f"{'model off':>10} {'simulated':>10} "
+          + " ".join(f"{rule:>8}" for rule in RULES))  # fmt: skip
     for name, forms in NETWORKS.items():
         for numbers in ("pairs", "int16"):
             layers = [layer_of(form, shape, numbers) for form in forms()]
@@ -48,7 +49,8 @@ def main() -> None:
                 others = sum(fixed(rule, layer, shape).cost.cycles for layer in layers)
                 less.append(f"{cycles / others - 1:8.1%}")
             print(f"{name:12} {numbers:7} {cycles:10,} {options.clock * 1e6 / cycles:6.1f} "
-                  f"{stalls:7.2%} {seconds:6.2f}s {off:10.3%} {apart:10.3%} " + " ".join(less))  # fmt: skip
+                  f"{stalls:7.2%} {seconds:6.2f}s {off:10.3%} {apart:10.3%} "
+                  + " ".join(less))  # fmt: skip
             if options.layers:
                 _print_layers(layers, found)
 
