@@ -54,7 +54,7 @@ def chosen_cuts(emitter: Emitter, macros: list[Macro]) -> list[Cut]:
             for number, macro in enumerate(macros)
         ]
         limits = Limits(shape.instructions or UNLIMITED, shape.micro_ops)
-        return [one.cut for one in chosen(macros, ways, limits)]
+        return [one.cut for one in chosen(macros, ways, limits, not shape.map_vectors)]
     cuts = [fixed_cut(options.schedule, macro, shape) for macro in macros]
     if plane and macros:
         cuts[0] = emitter.ways(macros[0], plane[::-1])[0].cut

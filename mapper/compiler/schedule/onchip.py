@@ -116,16 +116,19 @@ def choices(
 
 
 def chosen(
-    macros: Sequence[Macro], options: Sequence[list[Choice]], limits: Limits
+    macros: Sequence[Macro], options: Sequence[list[Choice]], limits: Limits, shared: bool = False
 ) -> list[Choice]:
     """One cut for each macro node: the fewest cycles up to the end of some layers behind, each in
-    turn; never more instructions or micro-ops than fit, if the cuts without a search fit."""
+    turn; never more instructions or micro-ops than fit, if the cuts without a search fit.
+
+    shared : whether loads and stores share the way to external memory
+    """
     makers = {macro.output: number for number, macro in enumerate(macros)}
     sources = [
         [makers.get(tensor, -1) for tensor in dict.fromkeys(macro.inputs)] for macro in macros
     ]
     kept = [choice[0] for choice in options]
-    states = [Pipeline.empty(len(macros))]
+    states = [Pipeline.empty(len(macros), shared)]
     for number, choice in enumerate(options):
         others = Limits(*(
             sum(amounts) - amounts[number]
@@ -166,6 +169,8 @@ class Pipeline(NamedTuple):
     free : of load, matrix, ALU and store
     inputs, sums, results : when the last two tiles left their halves of the buffers
     rows : when each row of a layer's tiles is stored, by layer
+    moved : cycles of all loads and stores, which share the way to external memory; 0 if there is
+        none
     """
 
     free: tuple[int, int, int, int]
@@ -173,15 +178,18 @@ class Pipeline(NamedTuple):
     sums: tuple[int, int]
     results: tuple[int, int]
     rows: tuple[tuple[int, ...], ...]
+    moved: int
+    shared: bool
 
     @classmethod
-    def empty(cls, layers: int) -> Pipeline:
-        return cls((0, 0, 0, 0), (0, 0), (0, 0), (0, 0), ((),) * layers)
+    def empty(cls, layers: int, shared: bool = False) -> Pipeline:
+        """Before the first layer; shared : whether maps are in external memory."""
+        return cls((0, 0, 0, 0), (0, 0), (0, 0), (0, 0), ((),) * layers, 0, shared)
 
     @property
     def end(self) -> int:
         """When the last result is stored."""
-        return self.free[3]
+        return max(self.free[3], self.moved)
 
     def behind(
         self, number: int, choice: Choice, sources: list[int], kept: Sequence[Choice]
@@ -220,7 +228,16 @@ class Pipeline(NamedTuple):
             rows.append(store)
         done = tuple(rows[choice.across - 1 :: choice.across])
         layers = (*self.rows[:number], done, *self.rows[number + 1 :])
-        return Pipeline((load, matrix, alu, store), inputs, sums, results, layers)
+        moved = sum(tile.load + tile.store for tile in choice.tiles) if self.shared else 0
+        return Pipeline(
+            (load, matrix, alu, store),
+            inputs,
+            sums,
+            results,
+            layers,
+            self.moved + moved,
+            self.shared,
+        )
 
 
 def _rows_taken(macro: Macro, tile: Tile) -> tuple[int, ...]:

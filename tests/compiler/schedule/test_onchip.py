@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from chipsim.chip.npu_shape import NpuShape
+from chipsim.errors import ChipError
 from mapper.cli.main import main
 from mapper.compiler.graph.node import Add, Pool, Window
 from mapper.compiler.schedule.onchip import Choice, Limits, Pipeline, TileCost, chosen, fixed_cut
@@ -18,6 +19,8 @@ from tests.compiler.networks import Builder
 from tests.compiler.programs import SHAPE, Made, compared, compiled
 
 pytestmark = pytest.mark.jit
+
+EXTERNAL = NpuShape("external", map_vectors=0, instructions=0, weight_words=4096)
 
 
 def network(seed: int = 4) -> Builder:
@@ -111,3 +114,57 @@ def test_programs_stay_within_the_small_memories() -> None:
     assert len(made.compiled.program) <= 100
     assert len(made.compiled.tables.micro_ops) <= 560
     assert cycles(made) >= cycles(compiled(network()))
+
+
+def test_external_memory_is_shared() -> None:
+    """Loads and stores of all tiles come one after the other, whatever the units do."""
+    cut = Cut(1, 4, 1, 1, (1, 1))
+    layer = Choice(cut, [tile(30, 20, 5, 30)] * 4, 1, [(1,)] * 4)
+    ends = [
+        Pipeline.empty(1, shared).behind(0, layer, [-1], [layer]).end for shared in (False, True)
+    ]
+    assert ends == [4 * 30 + 20 + 5 + 30, 4 * (30 + 30)]
+    for schedule in ("search", "rows"):
+        build = network()
+        made = compiled(build, EXTERNAL, schedule=schedule)
+        assert {one.differences for one in compared(build, made)} == {0}
+
+
+def test_weights_that_enter_row_by_row() -> None:
+    """A39: a port of a sixteenth of the width: the same bytes, and planes of fewer pixels than rows
+    take more cycles."""
+    found = []
+    for port in ("word", "row"):
+        build = network()
+        made = compiled(build, NpuShape("port", weight_port=port, weight_words=4096))
+        assert {one.differences for one in compared(build, made)} == {0}
+        found.append(cycles(made))
+    assert found[0] < found[1]
+
+
+@pytest.mark.parametrize(
+    "sizes",
+    [
+        {"rows": 8, "columns": 8, "multiply_lanes": 2, "load_bits": 64},
+        {"rows": 16, "columns": 16, "entries": 512, "input_vectors": 640, "queue_places": 3},
+        {"rows": 32, "columns": 32, "multiply_lanes": 16, "load_bits": 128, "token_bits": 12},
+    ],
+)
+def test_cores_of_any_size(sizes: dict[str, int]) -> None:
+    """C16: programs are made for the sizes that a shape names."""
+    build = network()
+    many = {"weight_words": 4096, "map_vectors": 1 << 14}
+    made = compiled(build, NpuShape("sized", **(many | sizes)))  # type: ignore[arg-type]
+    assert {one.differences for one in compared(build, made)} == {0}
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("rows", 0), ("columns", 65), ("entries", 1), ("load_bits", 4), ("queue_places", 0),
+     ("loop_overhead", -1), ("multiplier", "int4"), ("weight_port", "wide"),
+     ("multiply_lanes", 17), ("binary", 1)],
+)  # fmt: skip
+def test_sizes_out_of_range_are_named(name: str, value: object) -> None:
+    """C16"""
+    with pytest.raises(ChipError, match=f"npu odd: {name} is {value!r}"):
+        NpuShape("odd", **{name: value})  # type: ignore[arg-type]
