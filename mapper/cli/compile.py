@@ -139,6 +139,7 @@ def run(options: argparse.Namespace) -> int:
     from chipsim.chip.npu_shape import NPU_SHAPES
     from mapper.compiler.codegen.cdriver.hoststeps import driver_of
     from mapper.compiler.codegen.cdriver.writer import write_driver
+    from mapper.compiler.frontend.model import open_model
     from mapper.compiler.manifest import (
         DRIVER,
         RANGES,
@@ -151,7 +152,6 @@ def run(options: argparse.Namespace) -> int:
     from mapper.compiler.pipeline import (
         compare_settings,
         compile_model,
-        open_model,
         pixel_samples,
     )
     from mapper.compiler.quantise.ranges import write_ranges
@@ -176,7 +176,10 @@ def run(options: argparse.Namespace) -> int:
     target = Target(chip, shape, settings)
     form = parse_form(options.normalise, options.layout)
     model = open_model(options.model)
-    if options.calibrate is None:
+    samples = None
+    if model.quantised:
+        _require_no_samples(options)
+    elif options.calibrate is None:
         samples = pixel_samples(model, settings)
     else:
         with open_samples(
@@ -186,15 +189,16 @@ def run(options: argparse.Namespace) -> int:
             count = min(len(found), settings.samples)
             labels = None if found.labels is None else found.labels[:count]
             samples = SampleArrays(found.read(0, count), labels, found.notes)
-    for note in samples.notes:
+    for note in samples.notes if samples is not None else ():
         common.say(options, f"note: {note}")
-    if options.compare:
+    if options.compare and samples is not None:
         return _compare(options, compare_settings(model, samples, settings))
     with output_folder(options.output, options.force) as work:
         compiled = compile_model(model, shape, samples, settings, partial(_say_stage, options))
         _require_limits(options, compiled)
         write_folder(work.folder, options.model, target, compiled, form.to_json())
-        write_ranges(work.folder / RANGES, compiled.verified.best.ranges, len(samples.x))
+        if compiled.verified is not None and samples is not None:
+            write_ranges(work.folder / RANGES, compiled.verified.best.ranges, len(samples.x))
         if options.keep_graphs:
             write_graphs(work.folder, compiled.graphs)
         if "loops" in options.emit:
@@ -205,6 +209,17 @@ def run(options: argparse.Namespace) -> int:
         write_report(work.folder, report)
     common.emit(options, report, _tables(options, compiled))
     return 0
+
+
+def _require_no_samples(options: argparse.Namespace) -> None:
+    """Raise `UsageError` if a model that is quantised already is to be calibrated."""
+    from mapper.errors import UsageError
+
+    for name in ("calibrate", "compare"):
+        if getattr(options, name):
+            raise UsageError(
+                f"{options.model}: is quantised already, and keeps its scales; leave out --{name}"
+            )
 
 
 def _say_stage(options: argparse.Namespace, name: str, seconds: float) -> None:
@@ -232,7 +247,7 @@ def _require_limits(options: argparse.Namespace, compiled: Compiled) -> None:
     from mapper.errors import CheckFailedError
 
     found = compiled.verified
-    if found.reached:
+    if found is None or found.reached:
         return
     score = found.attempts[found.number].score
     signal = "no error" if score.signal is None else f"{score.signal:.1f} dB"
@@ -250,8 +265,6 @@ def _require_limits(options: argparse.Namespace, compiled: Compiled) -> None:
 def _tables(options: argparse.Namespace, compiled: Compiled) -> list[Table]:
     from mapper.results.tables import facts
 
-    score = compiled.verified.attempts[compiled.verified.number].score
-    signal = "no error" if score.signal is None else f"{score.signal:.1f} dB"
     rows: dict[str, Any] = {
         "macro nodes": len(compiled.macros),
         "nodes on the host": sum(step["do"] == "node" for step in compiled.host),
@@ -260,6 +273,9 @@ def _tables(options: argparse.Namespace, compiled: Compiled) -> list[Table]:
         "micro-ops": len(compiled.tables.micro_ops),
         "weight words": len(compiled.tables.weights),
         "parameter words": len(compiled.tables.parameters),
-        "signal over error": signal,
     }
+    if compiled.verified is not None:
+        score = compiled.verified.attempts[compiled.verified.number].score
+        found = "no error" if score.signal is None else f"{score.signal:.1f} dB"
+        rows["signal over error"] = found
     return [facts(f"{options.model} on {options.chip}", rows)]

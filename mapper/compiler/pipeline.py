@@ -9,8 +9,6 @@ import time
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 
@@ -21,10 +19,8 @@ from mapper.compiler.codegen.builder import Choices
 from mapper.compiler.codegen.program import emitted
 from mapper.compiler.codegen.steps import Step, with_tokens
 from mapper.compiler.codegen.tables import Tables
-from mapper.compiler.frontend.float import FLOAT
-from mapper.compiler.frontend.onnx import ASKED, Reader
-from mapper.compiler.frontend.qonnx import EVALUATORS
-from mapper.compiler.graph.graph import Graph, View
+from mapper.compiler.frontend.model import Model
+from mapper.compiler.graph.graph import Graph
 from mapper.compiler.graph.macro import Macro
 from mapper.compiler.graph.node import Quantise, Windows
 from mapper.compiler.graph.tensor import Tensor
@@ -35,12 +31,13 @@ from mapper.compiler.partition.hostplan import plan_host
 from mapper.compiler.passes.bits import pack_bits, signs_in_bytes
 from mapper.compiler.passes.few_channels import window_inputs
 from mapper.compiler.passes.fuse import fuse, pool_sums_first
+from mapper.compiler.passes.normalise import dense_as_conv
 from mapper.compiler.passes.registry import optimise
 from mapper.compiler.quantise.convert import Converter
-from mapper.compiler.quantise.exact import ExactLayers, exact_tails
+from mapper.compiler.quantise.exact import ExactLayers
 from mapper.compiler.quantise.losses import LayerLoss, layer_losses
 from mapper.compiler.quantise.score import Dataset, Limits, core_results
-from mapper.compiler.quantise.verify import Build, Compared, Verified, compared, verified
+from mapper.compiler.quantise.verify import Compared, Verified, compared, verified
 from mapper.compiler.schedule.order import heavy_addends_last
 from mapper.compiler.schedule.units import timeline_of
 from mapper.compiler.settings import CompileSettings
@@ -54,7 +51,7 @@ class Compiled:
 
     graph : of integers; macros : its nodes as a core runs them
     ends : instructions up to the end of each macro node
-    verified : how near it is to the model, and what was tried
+    verified : how near it is to the model, and what was tried; None if it was quantised already
     losses : of each layer over the calibration samples; graphs : by stage
     """
 
@@ -67,7 +64,7 @@ class Compiled:
     ends: list[int]
     timeline: Timeline
     host: list[HostStep]
-    verified: Verified
+    verified: Verified | None
     losses: list[LayerLoss]
     graphs: dict[str, Graph]
     seconds: dict[str, float]
@@ -75,39 +72,6 @@ class Compiled:
 
 
 PIXEL_SAMPLES, MOST_PIXEL = 16, 255
-
-
-class Model(NamedTuple):
-    """A model that can be read.
-
-    name, view : of its input; opsets : domains and versions of its operators
-    build : its graph of floats, with some ONNX nodes on the host
-    """
-
-    path: Path
-    name: str
-    view: View
-    opsets: list[tuple[str, int]]
-    build: Build
-
-
-def open_model(path: Path) -> Model:
-    """An ONNX model in floating point; raises `MapperError` that names file and node."""
-    reader = Reader(path, FLOAT, evaluators=EVALUATORS)
-    graph = reader.read()
-    if len(graph.inputs) != 1:
-        names = ", ".join(map(repr, graph.inputs))
-        raise MapperError(f"{path}: has {len(graph.inputs)} inputs ({names}); one is taken")
-    ((name, view),) = graph.inputs.items()
-
-    def build(kept: Collection[str]) -> Graph:
-        graph = Reader(path, FLOAT, kept, EVALUATORS).read()
-        if tails := exact_tails(graph):
-            why = dict.fromkeys(kept, ASKED) | tails
-            graph = Reader(path, FLOAT, why, EVALUATORS).read()
-        return graph
-
-    return Model(path, name, view, reader.opsets, build)
 
 
 def compare_settings(
@@ -154,12 +118,12 @@ def _calibration(model: Model, samples: SampleArrays, settings: CompileSettings)
 
 
 def compile_model(
-    model: Model, shape: NpuShape, samples: SampleArrays, settings: CompileSettings,
+    model: Model, shape: NpuShape, samples: SampleArrays | None, settings: CompileSettings,
     on_stage: Callable[[str, float], None] = lambda _, __: None,
 ) -> Compiled:  # fmt: skip
     """Compile a model for a core.
 
-    samples : to calibrate and to verify with
+    samples : to calibrate and to verify with; none for a model that is quantised already
     on_stage : is told the name of each stage that has ended, and its seconds
     Raises `MapperError` that names the node, `DoesNotFitError` that names the memory.
     """
@@ -184,21 +148,30 @@ def compile_model(
         log.extend(ExactLayers(source).notes())
         return source
 
-    with stage("read, optimise, quantise, verify"):
-        calibration = _calibration(model, samples, settings)
-        found = verified(
-            optimised, calibration, settings.wish(shape.multiplier == "dual"),
-            Limits(settings.max_loss, settings.min_signal),
-        )  # fmt: skip
-        source, graph = found.best.source, found.best.graph
-        log += found.best.notes
-        losses = layer_losses(source, graph, found.best.stored, calibration.of(source))
-        log += [
-            f"{one.layer.conv.label}: mean error of a channel at most {one.before:.3g} -> "
-            f"{one.after:.3g} steps"
-            for one in found.best.corrections
-        ]
-    graphs |= {"float": source, "integer": graph}
+    found: Verified | None = None
+    losses: list[LayerLoss] = []
+    if samples is None:
+        with stage("read"):
+            graph = model.build(settings.keep)
+            log += dense_as_conv(graph)
+    else:
+        with stage("read, optimise, quantise, verify"):
+            calibration = _calibration(model, samples, settings)
+            found = verified(
+                optimised, calibration, settings.wish(shape.multiplier == "dual"),
+                Limits(settings.max_loss, settings.min_signal),
+            )  # fmt: skip
+            graphs["float"], graph = found.best.source, found.best.graph
+            log += found.best.notes
+            losses = layer_losses(
+                found.best.source, graph, found.best.stored, calibration.of(found.best.source)
+            )
+            log += [
+                f"{one.layer.conv.label}: mean error of a channel at most {one.before:.3g} -> "
+                f"{one.after:.3g} steps"
+                for one in found.best.corrections
+            ]
+    graphs["integer"] = graph
     with stage("partition"):
         _require_one_function(graph)
         for tensor in graph.tensors():

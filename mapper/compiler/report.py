@@ -10,7 +10,7 @@ from mapper.compiler.graph.node import Host
 from mapper.compiler.layers import Run, layer_row, parts_of, timeline_rows
 from mapper.compiler.manifest import Target
 from mapper.compiler.pipeline import Compiled
-from mapper.compiler.quantise.verify import Attempt
+from mapper.compiler.quantise.verify import Attempt, Verified
 from mapper.compiler.schedule.units import busy_shares
 from mapper.errors import MapperError
 from mapper.report.compiled.page import render_compiled
@@ -50,9 +50,7 @@ def report_of(compiled: Compiled, model: str, target: Target, command: list[str]
         "npu": shape.name,
         "command": command,
         "settings": target.settings.as_json(),
-        "signal_db": compiled.verified.attempts[compiled.verified.number].score.signal,
-        "attempts": [attempt_row(one) for one in compiled.verified.attempts],
-        "kept": compiled.verified.number,
+        **_verification(compiled.verified),
         "losses": [one._asdict() for one in compiled.losses],
         "cycles": compiled.timeline.cycles,
         "busy": busy_shares(compiled.timeline),
@@ -123,4 +121,15 @@ def attempt_row(attempt: Attempt) -> Report:
         "accuracy_float": score.real,
         "accuracy_integer": score.whole,
         "reached": attempt.reached,
+    }
+
+
+def _verification(found: Verified | None) -> dict[str, Any]:
+    """What was tried, and how near the best is; nothing of a model that was quantised already."""
+    if found is None:
+        return {"signal_db": None, "attempts": [], "kept": None}
+    return {
+        "signal_db": found.attempts[found.number].score.signal,
+        "attempts": [attempt_row(one) for one in found.attempts],
+        "kept": found.number,
     }

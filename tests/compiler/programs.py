@@ -10,8 +10,9 @@ import numpy as np
 
 from chipsim.chip.model import Chip
 from chipsim.chip.npu_shape import NPU_SHAPES, NpuShape
+from mapper.compiler.frontend.model import Model
 from mapper.compiler.manifest import CompiledFolder, Target, image_of, manifest_of
-from mapper.compiler.pipeline import Compiled, Model, compile_model
+from mapper.compiler.pipeline import Compiled, compile_model
 from mapper.compiler.settings import CompileSettings
 from mapper.compiler.simulate import Compared, simulate
 from storage.samples import SampleArrays
@@ -34,7 +35,7 @@ class Made(NamedTuple):
 def compiled(build: Builder, shape: NpuShape = SHAPE, **settings: object) -> Made:
     """A network as a program for the core (1, 0) of a chip of 2x2."""
     view = build.graph.inputs["x"]
-    source = Model(Path("model.onnx"), "x", view, [("", 17)], lambda kept: build.graph)
+    source = Model(Path("model.onnx"), "x", view, [("", 17)], False, lambda kept: build.graph)
     samples = SampleArrays(np.ascontiguousarray(view.array(build.samples(6))), None, [])
     some = {"method": "minmax", "min_signal": -100, "max_loss": 100} | settings
     how = CompileSettings(**some)  # type: ignore[arg-type]

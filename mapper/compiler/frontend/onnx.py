@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mapper.compiler.frontend.stored import Stored, stored_constant
 from mapper.compiler.graph.graph import CHANNELS_FIRST, Graph, View
 from mapper.compiler.graph.node import Host, Node, Operator
 from mapper.compiler.graph.tensor import Tensor
@@ -28,7 +29,8 @@ from storage.formats.layers.onnxgraph import Node as OnnxNode
 Value = NDArray[Any] | View
 Evaluator = Callable[[OnnxNode, list[Any]], list[NDArray[Any]]]
 """What a node makes of constants."""
-Handler = Callable[["Reader", OnnxNode, list[Any]], "Value | list[Value] | None"]
+Made = Value | list[Value] | None
+Handler = Callable[["Reader", OnnxNode, list[Any]], Made]
 """Makes nodes of the graph of an ONNX node and its inputs; a value for each of its results, or that
 of the only one. None if the host is to compute it."""
 
@@ -44,8 +46,11 @@ class Reader:
     def __init__(
         self, path: Path, handlers: dict[str, Handler], keep: Collection[str] = (),
         evaluators: Mapping[str, Evaluator] = MappingProxyType({}),
+        of_integers: Collection[str] = (),
     ) -> None:  # fmt: skip
         """keep : names of nodes that are to stay on the host, perhaps with the reason of each
+        of_integers : operators that take stored integers as they are; others want real numbers
+
 
         Raises `MapperError` that names the file if it is no model, or a node that it has not.
         """
@@ -67,10 +72,12 @@ class Reader:
                 f"{path}: has no node {sorted(missing)[0]!r} to keep on the host; "
                 "names are those of its ONNX nodes"
             )
+        self.of_integers = of_integers
         self.graph = Graph()
         self.values: dict[str, Value] = dict(self.model.constants)
         self.unread: set[str] = set()  # what nodes that are left out would make
         self.why = ""
+        self.stored: dict[str, Stored] = {}  # constants that are dequantised, by name
         self.types: dict[str, np.dtype[Any]] = {}  # of what the host makes, by name
 
     @property
@@ -169,13 +176,22 @@ class Reader:
         inputs = [self.values[name] if name else None for name in names]
         if not any(isinstance(value, View) for value in inputs):
             made = self._evaluate(node, inputs)
+            if node.kind == "DequantizeLinear":
+                axis = int(node.attributes.get("axis", 1))
+                self.stored[node.proto.output[0]] = stored_constant(inputs, axis)
             self.values |= zip(node.proto.output, made, strict=False)
             return
-        handler = None if node.name in self.keep else self.handlers.get(node.kind)
+        handler = self.handlers.get(node.kind)
+        if node.name in self.keep and node.kind not in self.of_integers:
+            handler = None
         self.why = f"no core computes {node.kind}"
         if node.name in self.keep:
             self.why = self.keep[node.name]
+        if node.kind not in self.of_integers:
+            _require_real(inputs)
+        begun = len(self.graph.nodes)
         made_here = None if handler is None else handler(self, node, inputs)
+        self._remember(self.graph.nodes[begun:], names)
         if node.kind in NAMES_CLASSES:
             self.graph.left_out.append(node.name)
             self.unread |= set(node.proto.output)
@@ -189,6 +205,30 @@ class Reader:
         """A node of constants, by ONNX, or by those who add operators to it."""
         evaluator = self.evaluators.get(node.kind)
         return list(evaluator(node, inputs) if evaluator else self.model.evaluate(node, inputs))
+
+    def host(
+        self, kind: str, node: OnnxNode, inputs: list[Any], attributes: dict[str, Any]
+    ) -> View:
+        """A value that the host makes of others, by an operator of ONNX in place of a node's."""
+        from onnx import helper
+
+        made = f"{node.proto.output[0]}.real"
+        names = [
+            one.tensor.name if isinstance(one, View) else f"{node.name}.{at}"
+            for at, one in enumerate(inputs)
+        ]
+        proto = helper.make_node(kind, names, [made], node.name, **attributes)
+        self._host(OnnxNode(proto, attributes), inputs)
+        found = self.values[made]
+        assert isinstance(found, View)
+        return found
+
+    def _remember(self, nodes: list[Node], names: list[str]) -> None:
+        """Weights and biases that the model stores as integers; names : of the inputs of ONNX."""
+        for node in nodes:
+            for tensor, name in zip(node.inputs[1:], names[1:], strict=False):
+                if tensor.value is not None and name in self.stored:
+                    self.graph.quantised[tensor] = self.stored[name]
 
     def _host(self, node: OnnxNode, inputs: list[Any]) -> None:
         """A node for the host; its results have the shapes that zeros give them."""
@@ -211,6 +251,15 @@ class Reader:
         taken = [value.tensor for value in inputs if isinstance(value, View)]
         self.graph.nodes.append(Node(operator, taken, [v.tensor for v in views], (node.name,)))
         self.values |= zip(node.proto.output, views, strict=False)
+
+
+def _require_real(inputs: Sequence[Any]) -> None:
+    for value in inputs:
+        if isinstance(value, View) and value.tensor.type != "float32":
+            raise MapperError(
+                f"computes with the integers of {value.tensor.name!r}; put DequantizeLinear before "
+                "it, and QuantizeLinear behind"
+            )
 
 
 def is_map(value: Any) -> bool:

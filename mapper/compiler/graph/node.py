@@ -192,6 +192,13 @@ class Quantise(Operator):
 
 
 @dataclass(frozen=True, slots=True)
+class Dequantise(Operator):
+    """The real numbers that stored integers stand for."""
+
+    name: ClassVar[str] = "dequantise"
+
+
+@dataclass(frozen=True, slots=True)
 class Clamp(Operator):
     """Stored integers between two bounds, both included: an activation that keeps the scale."""
 
@@ -235,6 +242,7 @@ class Host(Operator):
     results : views of what it makes
     why : what keeps it from the cores
     evaluate : what it makes of arrays, one for each input, for one frame
+    opset : of the operator, if it is not that of the model
     """
 
     name: ClassVar[str] = "host"
@@ -243,6 +251,7 @@ class Host(Operator):
     results: tuple[Any, ...]
     why: str
     evaluate: Callable[[list[Any]], list[Any]]
+    opset: int | None = None
 
 
 @dataclass(slots=True, eq=False)

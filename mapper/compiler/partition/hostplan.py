@@ -140,6 +140,8 @@ def _model(node: Any, opsets: list[tuple[str, int]]) -> Step:
     ]
     results = [helper.make_empty_tensor_value_info(name) for name in proto.output if name]
     graph = helper.make_graph([proto], "host", taken, results, constants)
+    if node.operator.opset is not None:
+        opsets = [("", node.operator.opset)]
     model = helper.make_model(
         graph, opset_imports=[helper.make_opsetid(domain, version) for domain, version in opsets]
     )

@@ -38,9 +38,7 @@ from mapper.compiler.integer.formulas import (
     folded_bias,
     half_away,
     multiplier,
-    quantise,
 )
-from mapper.compiler.integer.windows import pixels
 from mapper.compiler.quantise.exact import (
     ExactLayers,
     as_requantisation,
@@ -49,6 +47,7 @@ from mapper.compiler.quantise.exact import (
     scaled_offset,
 )
 from mapper.compiler.quantise.layers import ACCUMULATOR, Layer, require_whole_sums
+from mapper.compiler.quantise.operators import bounds_of, mean_nodes, slope_of
 from mapper.compiler.quantise.parameters import (
     HEADROOM,
     Scaling,
@@ -279,7 +278,7 @@ class Converter:
     ) -> None:
         if self._exact(node, result, sources):
             return
-        low, high = self._bounds(follower, result)
+        low, high = bounds_of(follower, result)
         inputs = [self.stored[tensor] for tensor in node.inputs if tensor.value is None]
         if isinstance(node.operator, Conv | Dense):
             self._conv(node, follower, result, sources)
@@ -290,11 +289,16 @@ class Converter:
             made = Add(factors, low, high, self.precision.rounding)
             self.made.nodes.append(Node(made, inputs, [result], sources))
         elif is_mean(node):
-            self._mean(node, result, sources, low, high)
+            operator = node.operator
+            assert isinstance(operator, Pool)
+            rounding = self.precision.rounding
+            self.made.nodes += mean_nodes(
+                operator, inputs[0], result, (low, high), rounding, sources
+            )
         elif isinstance(node.operator, Activation):
             if len(node.inputs) > 1 or node.operator.slope not in (0.0, 1.0):
                 raise MapperError(f"{node.label}: a leaky activation needs a convolution before it")
-            low, high = self._bounds(node, result)
+            low, high = bounds_of(node, result)
             self.made.nodes.append(Node(Clamp(low, high), inputs, [result], sources))
         elif isinstance(node.operator, Pool | Concat | Slice | Upsample):
             self.made.nodes.append(Node(node.operator, inputs, [result], sources))
@@ -316,7 +320,7 @@ class Converter:
             self._end(node, unit, -unit * data.zero_point, bounds, (data, result))
             return True
         chain, found = self.exact.chains.get(id(node)), self.exact.kernels(node)
-        if chain is None and (found is None or _slope(self.covered[id(node)]) is not None):
+        if chain is None and (found is None or slope_of(self.covered[id(node)]) is not None):
             return False
         data, weights, bias = self.stored[node.inputs[0]], node.inputs[1], np.zeros(())
         assert weights.value is not None
@@ -351,7 +355,7 @@ class Converter:
                 sums = pooled
             self._end(chain.end, unit, bias, bounds, (sums, result))
         elif result.type != "int32":
-            low, high = self._bounds(self.covered[id(node)], result)
+            low, high = bounds_of(self.covered[id(node)], result)
             factor, offset = scaled_offset(
                 unit / result.scale, np.broadcast_to(bias, unit.shape) / result.scale, node.label
             )
@@ -380,18 +384,6 @@ class Converter:
                 self.notes.append(f"{end.label}: {told}")
         self.made.nodes.append(Node(made, [where[0]], [where[1]], end.sources))
 
-    def _bounds(self, activation: Node | None, result: Tensor) -> tuple[int, int]:
-        """The ends of an activation in stored integers."""
-        low, high = result.low, result.high
-        if activation is not None:
-            how = activation.operator
-            assert isinstance(how, Activation)
-            if how.slope == 0.0 and len(activation.inputs) == 1:
-                low = max(low, result.zero_point)
-            ends = quantise([how.low, how.high], result.scale, result.zero_point, result.bits)
-            low, high = max(low, int(ends[0])), min(high, int(ends[1]))
-        return low, high
-
     def _conv(
         self, node: Node, follower: Node | None, result: Tensor, sources: tuple[str, ...]
     ) -> None:
@@ -416,8 +408,8 @@ class Converter:
             Tensor(f"{node.sources[0]}.bias", whole.shape, wide, value=whole),
         ]
         conv = Node(node.operator, [data, *constants], [sums], sources)
-        low, high = self._bounds(follower, result)
-        slope, rounding = _slope(follower), self.precision.rounding
+        low, high = bounds_of(follower, result)
+        slope, rounding = slope_of(follower), self.precision.rounding
         zero_point = result.zero_point
         if self.precision.zero_point == "bias" and slope is None:
             whole = whole + half_away(zero_point * result.scale / unit)
@@ -428,33 +420,3 @@ class Converter:
         layer.set_bias(whole)
         self.layers.append(layer)
         self.made.nodes += [conv, requantise]
-
-    def _mean(
-        self, node: Node, result: Tensor, sources: tuple[str, ...], low: int, high: int
-    ) -> None:
-        operator, data = node.operator, self.stored[node.inputs[0]]
-        assert isinstance(operator, Pool)
-        count = pixels(data.height, data.width, operator.window)
-        whole = operator.window.size[0] * operator.window.size[1]
-        over = np.full_like(count, whole) if operator.count_pad else count
-        if np.unique(over).size > 1:  # at borders fewer pixels: a factor of each pixel
-            over = over[:, :, None]
-        else:
-            over = over.max()
-        ratio = data.scale / (result.scale * np.asarray(over, np.float64))
-        factor = multiplier(ratio, node.label)
-        sums = Tensor(f"{result.name}.sums", result.shape, "int32")
-        self.made.nodes.append(Node(operator, [data], [sums], sources))
-        how = Requantisation(factor, result.zero_point, low, high, self.precision.rounding)
-        self.made.nodes.append(Node(Requantise(how), [sums], [result], sources))
-
-
-def _slope(activation: Node | None) -> Any:
-    """Of negative sums, if the activation has one other than 0 and 1: those are clipping."""
-    if activation is None:
-        return None
-    how = activation.operator
-    assert isinstance(how, Activation)
-    slope: Any = activation.inputs[1].value if len(activation.inputs) > 1 else how.slope
-    leaky = np.any(np.asarray(slope) != 0.0) and np.any(np.asarray(slope) != 1.0)
-    return slope if leaky else None

@@ -11,6 +11,7 @@ import pytest
 from chipsim.chip.model import Chip
 from chipsim.chip.npu_shape import NpuShape
 from mapper.compiler.frontend.float import FLOAT
+from mapper.compiler.frontend.model import open_model
 from mapper.compiler.frontend.onnx import Reader
 from mapper.compiler.graph.execute import run_graph
 from mapper.compiler.graph.floating import FLOATING
@@ -20,7 +21,7 @@ from mapper.compiler.integer.binary import signs
 from mapper.compiler.integer.reference import INTEGER
 from mapper.compiler.manifest import CompiledFolder, Target, image_of, manifest_of
 from mapper.compiler.passes.registry import optimise
-from mapper.compiler.pipeline import Compiled, compile_model, open_model, pixel_samples
+from mapper.compiler.pipeline import Compiled, compile_model, pixel_samples
 from mapper.compiler.settings import CompileSettings
 from mapper.compiler.simulate import simulate
 from mapper.compiler.verify import verify_compiled

@@ -1,0 +1,108 @@
+"""Models of all styles, as graphs of real numbers, or of integers if they are quantised."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from dataclasses import replace
+from pathlib import Path
+from typing import NamedTuple
+
+from mapper.compiler.frontend.float import FLOAT
+from mapper.compiler.frontend.onnx import ASKED, Handler, Reader
+from mapper.compiler.frontend.qonnx import EVALUATORS
+from mapper.compiler.frontend.qoperator import MOVING, QOPERATORS, VIEWS
+from mapper.compiler.frontend.qops import join
+from mapper.compiler.frontend.quantised import QUANTISED
+from mapper.compiler.frontend.requantshift import INTEGERS
+from mapper.compiler.graph.graph import Graph, View
+from mapper.compiler.graph.node import Host, Node
+from mapper.compiler.quantise.exact import exact_tails
+from mapper.errors import MapperError
+
+HANDLERS: dict[str, Handler] = {**FLOAT, **QUANTISED, **QOPERATORS, **MOVING, **INTEGERS}
+"""Of all models, whatever their numbers."""
+OF_INTEGERS = VIEWS.union(QUANTISED, QOPERATORS, MOVING, INTEGERS)
+"""Operators that take stored integers as they are, or say so."""
+
+
+Read = Callable[[Collection[str]], tuple[Reader, dict[str, str]]]
+"""Reads the model with some nodes on the host; returns why others are left in real numbers."""
+
+
+class Model(NamedTuple):
+    """A model that can be read.
+
+    name, view : of its input; opsets : domains and versions of its operators
+    quantised : whether it is one of integers: nothing of it is to be calibrated
+    build : its graph, with some ONNX nodes on the host
+    """
+
+    path: Path
+    name: str
+    view: View
+    opsets: list[tuple[str, int]]
+    quantised: bool
+    build: Callable[[Collection[str]], Graph]
+
+
+def open_model(path: Path) -> Model:
+    """An ONNX model; raises `MapperError` that names file and node."""
+
+    def read(keep: Collection[str]) -> tuple[Reader, dict[str, str]]:
+        reader = Reader(path, HANDLERS, keep, EVALUATORS, OF_INTEGERS)
+        reader.read()
+        whys: dict[str, str] = {}
+        join(reader.graph, whys)
+        return reader, whys
+
+    reader, _ = read(())
+    graph = reader.graph
+    if len(graph.inputs) != 1:
+        names = ", ".join(map(repr, graph.inputs))
+        raise MapperError(f"{path}: has {len(graph.inputs)} inputs ({names}); one is taken")
+    ((name, view),) = graph.inputs.items()
+    quantised = any(tensor.type != "float32" and tensor.value is None for tensor in graph.tensors())
+    build = _on_cores_or_host(read) if quantised else _with_exact_tails(read)
+    return Model(path, name, view, reader.opsets, quantised, build)
+
+
+def _with_exact_tails(read: Read) -> Callable[[Collection[str]], Graph]:
+    """What only the host computes exactly, behind sums of signs, stays there."""
+
+    def build(kept: Collection[str]) -> Graph:
+        graph = read(kept)[0].graph
+        if tails := exact_tails(graph):
+            graph = read(dict.fromkeys(kept, ASKED) | tails)[0].graph
+        return graph
+
+    return build
+
+
+def _on_cores_or_host(read: Read) -> Callable[[Collection[str]], Graph]:
+    """What a quantised model leaves in real numbers, the host computes."""
+
+    def build(kept: Collection[str]) -> Graph:
+        keep, said = set(kept), dict[str, str]()
+        while True:
+            reader, whys = read(keep)
+            left = {name for node in _real(reader.graph) for name in node.sources} - keep
+            if not left:
+                for node in reader.graph.nodes:
+                    if isinstance(node.operator, Host) and (why := said.get(node.sources[0])):
+                        node.operator = replace(node.operator, why=why)
+                return reader.graph
+            keep |= left
+            whys |= {name: whys.get(name, "its scales are not given") for name in left}
+            said |= whys
+
+    return build
+
+
+def _real(graph: Graph) -> list[Node]:
+    """Nodes that compute real numbers, and not on the host."""
+    return [
+        node
+        for node in graph.nodes
+        if not isinstance(node.operator, Host)
+        and any(tensor.type == "float32" for tensor in node.outputs)
+    ]

@@ -1,0 +1,229 @@
+"""Operators of integers (QLinearConv, QGemm, ...): dequantise, compute, quantise, as ONNX defines
+them. `mapper.compiler.frontend.qops` makes one node of integers of each of these."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from mapper.compiler.frontend.float import activation, arithmetic, conv, gemm, matmul, pool
+from mapper.compiler.frontend.layout import concat, upsample
+from mapper.compiler.frontend.onnx import Handler, Made, Reader
+from mapper.compiler.frontend.quantised import dequantised, quantised, require_same
+from mapper.compiler.frontend.stored import OFFSET, Scale, Stored, scale_of, stored_constant
+from mapper.compiler.graph.graph import View
+from mapper.errors import MapperError
+from storage.formats.layers.onnxgraph import Node as OnnxNode
+
+NOT_OF_ONNX = {"channels_last", "opset"}  # attributes that operators of real numbers have not
+
+
+def filled(inputs: list[Any], size: int) -> list[Any]:
+    """With None for what is left out behind the last one."""
+    return inputs + [None] * (size - len(inputs))
+
+
+def plain(node: OnnxNode, kind: str) -> OnnxNode:
+    """The operator of real numbers of the same name; its result has another name."""
+    from onnx import helper
+
+    made = [f"{node.proto.output[0]}.real"]
+    proto = helper.make_node(kind, [f"{one}.real" for one in node.proto.input], made, node.name)
+    return OnnxNode(proto, node.attributes)
+
+
+def computed(
+    reader: Reader, node: OnnxNode, kind: str, compute: Handler, inputs: list[Any]
+) -> View:
+    """A value of real numbers, by a node for the cores, or else for the host."""
+    made = None if node.name in reader.keep else compute(reader, plain(node, kind), inputs)
+    if isinstance(made, View):
+        return made
+    kept = {k: v for k, v in node.attributes.items() if k not in NOT_OF_ONNX}
+    return reader.host(kind, node, inputs, kept)
+
+
+def real(reader: Reader, node: OnnxNode, data: Any, how: Scale) -> View:
+    """A stored map in real numbers."""
+    if not isinstance(data, View) or data.tensor.type == "float32":
+        raise MapperError("takes a map that is not quantised; put QuantizeLinear before it")
+    require_same(data, how)
+    return dequantised(reader, node, data, f"{node.proto.input[0]}.real")
+
+
+def constant(values: Any, scale: Any, zero_point: Any, axis: int) -> tuple[Any, Stored]:
+    """A constant in real numbers, and as it is stored."""
+    if isinstance(values, View):
+        raise MapperError("its weights are not constant: export with constant folding")
+    axis = axis if np.size(scale) > 1 else 0
+    stored = stored_constant([values, scale, zero_point], axis)
+    shape = [1] * values.ndim
+    if stored.scale.size > 1:
+        shape[axis] = -1
+    wide = values.astype(np.int64) - np.reshape(
+        np.broadcast_to(stored.zero_point.reshape(-1), stored.scale.shape).astype(np.int64), shape
+    )
+    return wide.astype(np.float32) * stored.scale.reshape(shape), stored
+
+
+def remember(reader: Reader, begun: int, **stored: Stored | None) -> None:
+    """That constants of the nodes made since are stored so, by role."""
+    for node in reader.graph.nodes[begun:]:
+        for tensor in node.inputs[1:]:
+            found = stored.get(tensor.name.rsplit(".", 1)[-1])
+            if tensor.value is not None and found is not None:
+                reader.graph.quantised[tensor] = found
+
+
+def weighted(
+    reader: Reader, node: OnnxNode, inputs: Sequence[Any], axis: int, bias: Any, result: Scale,
+    operator: tuple[str, Handler],
+) -> View:  # fmt: skip
+    """A layer of (x, scale, zero point, w, scale, zero point, ...).
+
+    operator : of real numbers, and what reads it
+    axis : of the weights' outputs; bias : int32, or None
+    """
+    x, x_scale, x_zero, w, w_scale, w_zero = inputs[:6]
+    how = scale_of(x_scale, x_zero)
+    data = real(reader, node, x, how)
+    weights, stored = constant(w, w_scale, w_zero, axis)
+    whole: Stored | None = None
+    if bias is not None:
+        unit = np.float32(how.scale) * stored.scale
+        whole = Stored(bias, unit, np.zeros((), np.int64), 0)
+        bias = (bias.reshape(-1) * unit.astype(np.float64)).astype(np.float32)
+    begun = len(reader.graph.nodes)
+    made = computed(reader, node, *operator, [data, weights, *([] if bias is None else [bias])])
+    remember(reader, begun, weights=stored, bias=whole)
+    return quantised(reader, node, made, result)
+
+
+def qlinear_conv(reader: Reader, node: OnnxNode, inputs: list[Any]) -> Made:
+    bias = inputs[8] if len(inputs) > 8 else None
+    how = scale_of(inputs[6], inputs[7])
+    return weighted(reader, node, inputs, 0, bias, how, ("Conv", conv))
+
+
+def qlinear_matmul(reader: Reader, node: OnnxNode, inputs: list[Any]) -> Made:
+    how = scale_of(inputs[6], inputs[7])
+    return weighted(reader, node, inputs, 1, None, how, ("MatMul", matmul))
+
+
+def qgemm(reader: Reader, node: OnnxNode, inputs: list[Any]) -> Made:
+    inputs = filled(inputs, 9)
+    if node.number("alpha", 1.0) != 1.0:
+        raise MapperError(f"alpha is {node.number('alpha', 1.0):g}; cores take 1")
+    if inputs[7] is None:
+        raise MapperError("its result is real; give it a scale, y_scale")
+    axis = 0 if node.flag("transB") else 1
+    how = scale_of(inputs[7], inputs[8])
+    return weighted(reader, node, inputs, axis, inputs[6], how, ("Gemm", gemm))
+
+
+def qlinear_add(reader: Reader, node: OnnxNode, inputs: list[Any]) -> Made:
+    inputs = filled(inputs, 8)
+    if not all(isinstance(inputs[at], View) for at in (0, 3)):
+        raise MapperError("adds a constant; export the model with real numbers there")
+    a, b = (real(reader, node, inputs[at], scale_of(*inputs[at + 1 : at + 3])) for at in (0, 3))
+    made = computed(reader, node, "Add", arithmetic, [a, b])
+    return quantised(reader, node, made, scale_of(inputs[6], inputs[7]))
+
+
+def one_map(kind: str, compute: Handler) -> Handler:
+    """Of (x, scale, zero point, scale and zero point of the result)."""
+
+    def handler(reader: Reader, node: OnnxNode, inputs: list[Any]) -> Made:
+        x, x_scale, x_zero, y_scale, y_zero = filled(inputs, 5)
+        if node.flag("channels_last"):
+            raise MapperError("has its channels last; export it with channels on axis 1")
+        data = real(reader, node, x, scale_of(x_scale, x_zero))
+        made = computed(reader, node, kind, compute, [data])
+        return quantised(reader, node, made, scale_of(y_scale, y_zero))
+
+    return handler
+
+
+def on_host(kind: str) -> Handler:
+    """An operator that no core has: of real numbers, on the host, and quantised again."""
+
+    def handler(reader: Reader, node: OnnxNode, inputs: list[Any]) -> Made:
+        x, x_scale, x_zero, y_scale, y_zero = filled(inputs, 5)
+        data = real(reader, node, x, scale_of(x_scale, x_zero))
+        made = computed(reader, node, kind, lambda *_: None, [data])
+        return quantised(reader, node, made, scale_of(y_scale, y_zero))
+
+    return handler
+
+
+def qlinear_concat(reader: Reader, node: OnnxNode, inputs: list[Any]) -> Made:
+    """Of (scale, zero point, then x, scale and zero point of each part)."""
+    parts = [
+        real(reader, node, inputs[at], scale_of(inputs[at + 1], inputs[at + 2]))
+        for at in range(2, len(inputs), 3)
+    ]
+    made = computed(reader, node, "Concat", concat, parts)
+    return quantised(reader, node, made, scale_of(inputs[0], inputs[1]))
+
+
+def whole_sums(axis: int, kind: str, compute: Handler) -> Handler:
+    """ConvInteger and MatMulInteger: int32 sums, a map of scale 1."""
+
+    def handler(reader: Reader, node: OnnxNode, inputs: list[Any]) -> Made:
+        x, w, x_zero, w_zero = filled(inputs, 4)
+        if not isinstance(x, View) or x.tensor.type == "float32" or isinstance(x_zero, View):
+            reader.why = "its input is quantised while it runs; cores need scales before"
+            return None
+        zero = np.zeros((), np.uint8) if x_zero is None else np.asarray(x_zero)
+        if x.tensor.zero_point != int(zero.reshape(())) - OFFSET.get(zero.dtype, 0):
+            raise MapperError("its zero point is not that of its input")
+        tensor = x.tensor
+        data = dequantised(reader, node, x, f"{node.proto.input[0]}.real")
+        weights, stored = constant(w, np.float32(1), w_zero, axis)
+        begun = len(reader.graph.nodes)
+        made = computed(reader, node, kind, compute, [data, weights])
+        remember(reader, begun, weights=stored)
+        return quantised(reader, node, made, Scale(tensor.scale, 0, "int32"))
+
+    return handler
+
+
+def moving(compute: Handler) -> Handler:
+    """An operator that picks or copies values: of stored integers it makes stored integers."""
+
+    def handler(reader: Reader, node: OnnxNode, inputs: list[Any]) -> Made:
+        data = inputs[0]
+        if not isinstance(data, View) or data.tensor.type == "float32":
+            return compute(reader, node, inputs)
+        tensor = data.tensor
+        seen = dequantised(reader, node, data, f"{node.proto.input[0]}.real")
+        made = computed(reader, node, node.kind, compute, [seen, *inputs[1:]])
+        how = Scale(tensor.scale, tensor.zero_point, tensor.type)
+        return quantised(reader, node, made, how)
+
+    return handler
+
+
+MOVING = {
+    **dict.fromkeys(("MaxPool", "GlobalMaxPool"), moving(pool)),
+    **dict.fromkeys(("Resize", "Upsample"), moving(upsample)),
+}
+QOPERATORS: dict[str, Handler] = {
+    "QLinearConv": qlinear_conv,
+    "QLinearMatMul": qlinear_matmul,
+    "QGemm": qgemm,
+    "QLinearAdd": qlinear_add,
+    "QLinearConcat": qlinear_concat,
+    "QLinearAveragePool": one_map("AveragePool", pool),
+    "QLinearGlobalAveragePool": one_map("GlobalAveragePool", pool),
+    "QLinearLeakyRelu": one_map("LeakyRelu", activation),
+    "QLinearSigmoid": on_host("Sigmoid"),
+    "QLinearSoftmax": on_host("Softmax"),
+    "ConvInteger": whole_sums(0, "Conv", conv),
+    "MatMulInteger": whole_sums(1, "MatMul", matmul),
+}
+VIEWS = frozenset(
+    {"Flatten", "Reshape", "Squeeze", "Unsqueeze", "Transpose", "Identity", "Dropout"}
+)

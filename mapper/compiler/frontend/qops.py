@@ -1,0 +1,427 @@
+"""Models that are quantised already: what they compute of dequantised maps becomes integers.
+
+An operator between nodes that dequantise and one that quantises is one of the q-operators:
+q.conv2d, q.dense with q.bias_add and q.requantize, q.relu, q.add, q.pool, q.concat, each by the
+scales that the model gives. Halves are rounded to even, as QuantizeLinear does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mapper.compiler.graph.graph import Graph, View
+from mapper.compiler.graph.node import (
+    Activation,
+    Add,
+    Clamp,
+    Concat,
+    Conv,
+    Dense,
+    Dequantise,
+    Host,
+    Node,
+    Pool,
+    Quantise,
+    Requantise,
+    Upsample,
+    Window,
+)
+from mapper.compiler.graph.tensor import Tensor
+from mapper.compiler.integer.formulas import (
+    AddFactors,
+    Multiplier,
+    Requantisation,
+    Rounding,
+    add_factors,
+    folded_bias,
+    half_away,
+    multiplier,
+)
+from mapper.compiler.quantise.layers import ACCUMULATOR, required_shift
+from mapper.compiler.quantise.operators import bounds_of, mean_nodes, slope_of
+from storage.formats.layers.onnxgraph import Node as OnnxNode
+
+ROUNDING: Rounding = "even"
+LEAST_SUM = -(1 << 15)  # of two bytes: what no sum reaches
+QUANTISING = 21  # opset with QuantizeLinear of 8 and 16 bits
+Made = list[Node] | str
+"""Nodes of integers, or why there are none."""
+
+
+class Place(NamedTuple):
+    """An operator between what dequantises and what quantises.
+
+    data : stored maps that it takes
+    activation : behind it, or None
+    result : stored map that it makes
+    how : if the model says how sums become integers, and not by scales
+    """
+
+    node: Node
+    data: list[Tensor]
+    activation: Node | None
+    result: Tensor
+    how: Requantisation | None = None
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        return self.node.sources + (self.activation.sources if self.activation else ())
+
+    @property
+    def bounds(self) -> tuple[int, int]:
+        return bounds_of(self.activation, self.result)
+
+
+def join(graph: Graph, whys: dict[str, str]) -> None:
+    """Make integers of all that has its scales.
+
+    whys : gets why nodes are left in real numbers, by the name of the ONNX node
+    """
+    _drop_pairs(graph)
+    _shift_maps(graph)
+    for node in list(graph.nodes):
+        place = _place(graph, node)
+        if place is None:
+            continue
+        made = _JOINED[type(node.operator)](graph, place)
+        if isinstance(made, str):
+            whys.update(dict.fromkeys(node.sources, made))
+        else:
+            _put(graph, place, made)
+    _settle_inputs(graph)
+    _settle_host(graph)
+
+
+def _maker(graph: Graph, tensor: Tensor, kind: type) -> Node | None:
+    maker = graph.maker(tensor)
+    return maker if maker is not None and isinstance(maker.operator, kind) else None
+
+
+def _same_scale(a: Tensor, b: Tensor) -> bool:
+    return (a.scale, a.zero_point, a.type) == (b.scale, b.zero_point, b.type)
+
+
+def _drop_pairs(graph: Graph) -> None:
+    """What is dequantised and quantised again by the same scale stays as it is; by another one it
+    is requantised."""
+    for node in [one for one in graph.nodes if isinstance(one.operator, Quantise)]:
+        maker = _maker(graph, node.inputs[0], Dequantise)
+        if maker is None:
+            continue
+        data, result = maker.inputs[0], node.output
+        if _same_scale(data, result):
+            graph.remove(node, data)
+        else:
+            made = requantised(data, result, (result.low, result.high), node.sources)
+            graph.nodes[graph.nodes.index(node)] = made
+    _drop_unused(graph)
+
+
+def _shift_maps(graph: Graph) -> None:
+    """RequantShift of a stored map: its zero point goes into the offset."""
+    for node in graph.nodes:
+        maker = _maker(graph, node.inputs[0], Dequantise)
+        if maker is not None and isinstance(node.operator, Requantise):
+            data, how = maker.inputs[0], node.operator.how
+            offset = how.offset - data.zero_point * how.factor.m0
+            node.inputs, node.operator = [data], Requantise(how._replace(offset=offset))
+    _drop_unused(graph)
+
+
+def _drop_unused(graph: Graph) -> None:
+    for node in [one for one in graph.nodes if isinstance(one.operator, Dequantise)]:
+        if not graph.users(node.output) and not graph.is_output(node.output):
+            graph.nodes.remove(node)
+
+
+def _place(graph: Graph, node: Node) -> Place | None:
+    """Where an operator stands, if all around it is quantised."""
+    if type(node.operator) not in _JOINED or node.output.type != "float32":
+        return None
+    makers = [_maker(graph, one, Dequantise) for one in node.inputs if one.value is None]
+    if not makers or any(maker is None for maker in makers):
+        return None
+    data = [maker.inputs[0] for maker in makers if maker is not None]
+    user = graph.only_user(node.output)
+    activation = None
+    if user is not None and isinstance(user.operator, Activation):
+        activation, user = user, graph.only_user(user.output)
+    if user is not None and isinstance(user.operator, Requantise):
+        return Place(node, data, activation, user.output, user.operator.how)
+    if user is None or not isinstance(user.operator, Quantise):
+        return None
+    return Place(node, data, activation, user.output)
+
+
+def _put(graph: Graph, place: Place, made: list[Node]) -> None:
+    """Nodes of integers in place of those of real numbers."""
+    quantise = graph.maker(place.result)
+    gone = [one for one in (place.node, place.activation, quantise) if one is not None]
+    at = graph.nodes.index(place.node)
+    graph.nodes[at : at + 1] = made
+    for node in gone[1:]:
+        graph.nodes.remove(node)
+    _drop_unused(graph)
+
+
+def requantised(
+    data: Tensor, result: Tensor, bounds: tuple[int, int], sources: tuple[str, ...]
+) -> Node:
+    """Stored integers by another scale: the zero point of the data is in the offset."""
+    ratio = np.float32(data.scale) / np.float32(result.scale)
+    factor = multiplier(ratio, sources[0])
+    how = Requantisation(
+        factor, result.zero_point, *bounds, ROUNDING, offset=-data.zero_point * factor.m0
+    )
+    return Node(Requantise(how), [data], [result], sources)
+
+
+def _conv(graph: Graph, place: Place) -> Made:
+    node, (data,), result = place.node, place.data, place.result
+    label, bits = node.label, data.bits
+    weights = stored_weights(graph, node)
+    if isinstance(weights, str):
+        return weights
+    values, scales = weights
+    unit = np.float32(data.scale) * scales
+    bias = stored_bias(graph, node, unit)
+    whole = folded_bias(bias, values, data.zero_point)
+    shift = required_shift(values, whole, bits, label)
+    wide = "int32" if ACCUMULATOR[bits] < 32 else "int64"
+    sums = Tensor(f"{result.name}.sums", node.output.shape, wide)  # type: ignore[arg-type]
+    constants = [
+        Tensor(node.inputs[1].name, values.shape, data.type, value=values),
+        Tensor(f"{node.sources[0]}.bias", whole.shape, sums.type, value=whole),
+    ]
+    conv = Node(node.operator, [data, *constants], [sums], node.sources)
+    if place.how is not None:
+        if place.activation is not None:
+            return "an activation stands before RequantShift"
+        return [conv, Node(Requantise(place.how), [sums], [result], _behind(graph, place))]
+    factor = unit / np.float32(result.scale)
+    slope = slope_of(place.activation)
+    how = Requantisation(
+        multiplier(factor * np.float32(2.0**shift), label), result.zero_point, *place.bounds,
+        ROUNDING, shift,
+        negative=None if slope is None else multiplier(factor * slope * 2.0**shift, label),
+    )  # fmt: skip
+    return [conv, Node(Requantise(how), [sums], [result], place.sources)]
+
+
+def _behind(graph: Graph, place: Place) -> tuple[str, ...]:
+    """The nodes of the model that a requantisation of its own does the work of."""
+    maker = graph.maker(place.result)
+    assert maker is not None
+    return place.sources + maker.sources
+
+
+def stored_weights(graph: Graph, node: Node) -> tuple[NDArray[np.int64], NDArray[np.float32]] | str:
+    """Weights as whole numbers less their zero points, shape of the kernels, and scales, shape
+    (outputs,); or why there are none."""
+    tensor = node.inputs[1]
+    stored, real = graph.quantised.get(tensor), tensor.value
+    assert real is not None
+    if stored is None:
+        return "its weights are not quantised"
+    outputs = real.shape[0]
+    if stored.scale.size > 1 and stored.values.shape[stored.axis] != outputs:
+        return "its weights have scales along an axis other than that of the outputs"
+    scales = np.broadcast_to(stored.scale, (outputs,))
+    wide = scales.reshape(-1, *(1,) * (real.ndim - 1))
+    values = np.rint(real / wide).astype(np.int64)
+    if not np.array_equal(values.astype(np.float32) * wide, real):
+        return "its weights are changed after they are dequantised"
+    if values.min(initial=0) < -128 or values.max(initial=0) > 127:
+        return "its weights less their zero point exceed 8 bits"
+    return values, scales
+
+
+def stored_bias(graph: Graph, node: Node, unit: NDArray[np.float32]) -> NDArray[np.int64]:
+    """As the model stores it; real numbers are rounded, halves away from zero."""
+    if len(node.inputs) < 3:
+        return np.zeros(unit.size, np.int64)
+    tensor = node.inputs[2]
+    stored, real = graph.quantised.get(tensor), tensor.value
+    assert real is not None
+    if stored is not None and np.allclose(stored.scale, unit, rtol=1e-5, atol=0):
+        values = stored.values.astype(np.int64) - stored.zero_point.astype(np.int64)
+        return np.broadcast_to(values.reshape(-1), unit.shape)
+    return half_away(real.astype(np.float64) / unit.astype(np.float64))
+
+
+def _add(graph: Graph, place: Place) -> Made:
+    a, b = place.data
+    if place.how is not None:
+        whole = AddFactors(1, 1, 0, -a.zero_point - b.zero_point)
+        sums = Tensor(f"{place.result.name}.sums", place.result.shape, "int32")
+        added = Add(whole, LEAST_SUM, -LEAST_SUM - 1, ROUNDING)
+        return [
+            Node(added, [a, b], [sums], place.node.sources),
+            Node(Requantise(place.how), [sums], [place.result], _behind(graph, place)),
+        ]
+    if slope_of(place.activation) is not None:
+        return "a leaky activation follows it"
+    result, label = place.result, place.node.label
+    factors = add_factors(
+        (a.scale, a.zero_point), (b.scale, b.zero_point), result.scale, result.bits, label
+    )
+    made = Add(factors, *place.bounds, ROUNDING)
+    return [Node(made, [a, b], [result], place.sources)]
+
+
+def _pool(_: Graph, place: Place) -> Made:
+    operator, (data,) = place.node.operator, place.data
+    assert isinstance(operator, Pool)
+    if slope_of(place.activation) is not None:
+        return "a leaky activation follows it"
+    if operator.kind == "average":
+        return mean_nodes(operator, data, place.result, place.bounds, ROUNDING, place.sources)
+    return _moved(place, lambda made: Node(operator, [data], [made], place.node.sources), data)
+
+
+def _moved(place: Place, make: Callable[[Tensor], Node], data: Tensor) -> list[Node]:
+    """What picks or copies stored integers, which are requantised behind it if scales differ."""
+    result, bounds = place.result, place.bounds
+    if _same_scale(data, result) and bounds == (result.low, result.high):
+        return [make(result)]
+    between = replace(data, name=f"{result.name}.before", shape=result.shape, stored=True)
+    if _same_scale(data, result):
+        last = Node(Clamp(*bounds), [between], [result], place.sources)
+    else:
+        last = requantised(between, result, bounds, place.sources)
+    return [make(between), last]
+
+
+def _concat(_: Graph, place: Place) -> Made:
+    """Each part is requantised before, if its scale is another one."""
+    if place.activation is not None:
+        return "an activation follows it"
+    result, made, parts = place.result, [], []
+    for number, data in enumerate(place.data):
+        part = data
+        if not _same_scale(data, result):
+            part = replace(result, name=f"{result.name}.part{number}", shape=data.shape)
+            bounds = (result.low, result.high)
+            made.append(requantised(data, part, bounds, place.node.sources))
+        parts.append(part)
+    return [*made, Node(place.node.operator, parts, [result], place.sources)]
+
+
+def _upsample(_: Graph, place: Place) -> Made:
+    operator, (data,) = place.node.operator, place.data
+    if slope_of(place.activation) is not None:
+        return "a leaky activation follows it"
+    return _moved(place, lambda made: Node(operator, [data], [made], place.node.sources), data)
+
+
+def _activation(_: Graph, place: Place) -> Made:
+    """An activation of a map by itself."""
+    if place.activation is not None:
+        return "an activation follows it"
+    (data,), result = place.data, place.result
+    bounds, slope = bounds_of(place.node, result), slope_of(place.node)
+    if slope is None:
+        if _same_scale(data, result):
+            return [Node(Clamp(*bounds), [data], [result], place.sources)]
+        return [requantised(data, result, bounds, place.sources)]
+    # the sign is that of the data less its zero point: a convolution of each channel by 1
+    channels = data.channels
+    ones = np.ones((channels, 1, 1, 1), np.int64)
+    bias = np.full(channels, -data.zero_point)
+    sums = Tensor(f"{result.name}.sums", data.shape, "int32")
+    factor = np.float32(data.scale) / np.float32(result.scale)
+    both: list[Multiplier] = [multiplier(one, place.node.label) for one in (factor, factor * slope)]
+    how = Requantisation(both[0], result.zero_point, *bounds, ROUNDING, negative=both[1])
+    name = place.node.sources[0]
+    constants = [
+        Tensor(f"{name}.weights", ones.shape, data.type, value=ones),
+        Tensor(f"{name}.bias", bias.shape, "int32", value=bias),
+    ]
+    conv = Conv(Window((1, 1)), groups=channels)
+    return [
+        Node(conv, [data, *constants], [sums], place.sources),
+        Node(Requantise(how), [sums], [result], place.sources),
+    ]
+
+
+_JOINED: dict[Any, Callable[[Graph, Place], Made]] = {
+    Conv: _conv,
+    Dense: _conv,
+    Add: _add,
+    Pool: _pool,
+    Concat: _concat,
+    Upsample: _upsample,
+    Activation: _activation,
+}
+
+
+def _settle_inputs(graph: Graph) -> None:
+    """The host quantises what the model does with its inputs first."""
+    for name, view in graph.inputs.items():
+        users = graph.users(view.tensor)
+        stored = [one.output for one in users if isinstance(one.operator, Quantise)]
+        if stored and len(stored) == len(users) and all(_same_scale(stored[0], s) for s in stored):
+            for node in users:
+                graph.remove(node, stored[0])
+            graph.inputs[name] = view._replace(tensor=stored[0])
+
+
+def _settle_host(graph: Graph) -> None:
+    """The host dequantises what its nodes and the user take: it needs no nodes for that. Numbers
+    that it quantises for itself are rounded so, and stay real."""
+    for node in [one for one in graph.nodes if isinstance(one.operator, Dequantise)]:
+        data, real = node.inputs[0], node.output
+        maker = graph.maker(data)
+        if any(not isinstance(user.operator, Host) for user in graph.users(real)):
+            continue
+        if maker is not None and isinstance(maker.operator, Quantise):
+            if graph.only_user(data) is node:
+                _round_on_host(graph, maker, node)
+            continue
+        graph.remove(node, data)
+        for user in graph.nodes:
+            if isinstance(user.operator, Host):
+                given = tuple(_seen(one, real, data) for one in user.operator.given)
+                user.operator = replace(user.operator, given=given)
+
+
+def _seen(value: Any, real: Tensor, data: Tensor) -> Any:
+    same = isinstance(value, View) and value.tensor is real
+    return value._replace(tensor=data) if same else value
+
+
+def _round_on_host(graph: Graph, quantise: Node, dequantise: Node) -> None:
+    """Real numbers as they are after QuantizeLinear and DequantizeLinear."""
+    from onnx import helper
+
+    source, stored, real = quantise.inputs[0], quantise.output, dequantise.output
+    zero = np.array(stored.zero_point, np.int8 if stored.bits == 8 else np.int16)
+    scale = np.array(stored.scale, np.float32)
+    for node, kind, taken, made in (
+        (quantise, "QuantizeLinear", source, stored),
+        (dequantise, "DequantizeLinear", stored, real),
+    ):
+        constants = [f"{made.name}.scale", f"{made.name}.zero_point"]
+        proto = helper.make_node(kind, [taken.name, *constants], [made.name], node.sources[0])
+        onnx_node = OnnxNode(proto, {})
+        views = [View(one, shape=(1, *one.shape[1:]), order=(0, 1, 2, 3)) for one in (taken, made)]
+        given = (views[0], scale, zero)
+        why = "its result goes to no core"
+        evaluate = partial(_rounded, kind, given)
+        node.operator = Host(onnx_node, given, (views[1],), why, evaluate, QUANTISING)
+        node.inputs = [taken]
+    stored.type, stored.stored = "float32", False
+
+
+def _rounded(kind: str, given: tuple[Any, ...], inputs: list[Any]) -> list[Any]:
+    data, (_, scale, zero) = inputs[0], given
+    if kind == "DequantizeLinear":
+        return [(np.asarray(data, np.float32) - np.float32(zero)) * scale]
+    ends = np.iinfo(zero.dtype)
+    return [np.clip(np.rint(data / scale) + zero, ends.min, ends.max).astype(zero.dtype)]

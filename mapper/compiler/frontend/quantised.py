@@ -1,0 +1,74 @@
+"""Numbers that a model stores as integers: QuantizeLinear and DequantizeLinear.
+
+uint8 becomes int8, with a zero point 128 lower: exactly. A value that was quantised is a tensor of
+integers; what a model computes of it stays in real numbers here, behind a node that dequantises.
+`mapper.compiler.frontend.qops` makes integers of it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mapper.compiler.frontend.onnx import Handler, Reader, Value
+from mapper.compiler.frontend.stored import Scale, scale_of
+from mapper.compiler.graph.graph import View
+from mapper.compiler.graph.node import Dequantise, Node, Quantise
+from mapper.compiler.graph.tensor import Tensor
+from mapper.errors import MapperError
+from storage.formats.layers.onnxgraph import Node as OnnxNode
+
+
+def stored_like(tensor: Tensor, how: Scale) -> Tensor:
+    """A map of integers beside that of real numbers."""
+    return Tensor(
+        f"{tensor.name}.stored", tensor.shape, how.type, how.scale, how.zero_point, stored=True
+    )
+
+
+def quantised(reader: Reader, node: OnnxNode, data: View, how: Scale) -> View:
+    """A view of the integers of a map."""
+    made = stored_like(data.tensor, how)
+    made.name = str(node.proto.output[0])
+    reader.graph.nodes.append(Node(Quantise(), [data.tensor], [made], (node.name,)))
+    return data._replace(tensor=made)
+
+
+def dequantised(reader: Reader, node: OnnxNode, data: View, name: str) -> View:
+    """A view of the real numbers of a map of integers."""
+    made = Tensor(name, data.tensor.shape)
+    reader.graph.nodes.append(Node(Dequantise(), [data.tensor], [made], (node.name,)))
+    return data._replace(tensor=made)
+
+
+def require_same(data: View, how: Scale) -> None:
+    """Raise `MapperError` if a node reads integers by another scale than they were made with."""
+    tensor = data.tensor
+    if (tensor.scale, tensor.zero_point) != (how.scale, how.zero_point):
+        raise MapperError(
+            f"reads {tensor.name!r} with scale {how.scale:g} and zero point {how.zero_point}; it "
+            f"was stored with {tensor.scale:g} and {tensor.zero_point}"
+        )
+
+
+def quantize_linear(reader: Reader, node: OnnxNode, inputs: list[Any]) -> Value | None:
+    data, scale, *zero_point = inputs
+    if not isinstance(data, View):
+        return None
+    return quantised(reader, node, data, scale_of(scale, zero_point[0] if zero_point else None))
+
+
+def dequantize_linear(reader: Reader, node: OnnxNode, inputs: list[Any]) -> Value | None:
+    data, scale, *zero_point = inputs
+    if not isinstance(data, View):
+        return None
+    if data.tensor.type == "float32":
+        reader.why = "it dequantises what was not quantised"
+        return None
+    require_same(data, scale_of(scale, zero_point[0] if zero_point else None))
+    return dequantised(reader, node, data, str(node.proto.output[0]))
+
+
+QUANTISED: dict[str, Handler] = {
+    "QuantizeLinear": quantize_linear,
+    "DequantizeLinear": dequantize_linear,
+}

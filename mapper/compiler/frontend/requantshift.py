@@ -1,0 +1,129 @@
+"""Networks of whole numbers, as Deeploy and quantlib export them (Scherer et al., 2024): tensors of
+ONNX's floating point that hold integers, and RequantShift, (x * mul + add) / div, rounded up from
+halves and clipped to n_levels.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mapper.compiler.frontend.float import arithmetic, conv, gemm, matmul
+from mapper.compiler.frontend.onnx import Handler, Made, Reader
+from mapper.compiler.frontend.quantised import dequantised
+from mapper.compiler.frontend.stored import Stored
+from mapper.compiler.graph.graph import View
+from mapper.compiler.graph.node import Node, Quantise, Requantise
+from mapper.compiler.graph.tensor import Tensor
+from mapper.compiler.integer.formulas import MANTISSA, Multiplier, Requantisation
+from mapper.errors import MapperError
+from storage.formats.layers.onnxgraph import Node as OnnxNode
+
+KIND = "RequantShift"
+LEVELS = 256
+MOST_OFFSET = 1 << 31
+
+
+def whole_numbers(reader: Reader) -> bool:
+    """Whether a model computes with whole numbers in floating point."""
+    return any(node.kind == KIND for node in reader.model.nodes)
+
+
+def requant_shift(reader: Reader, node: OnnxNode, inputs: list[Any]) -> Made:
+    data, factor, offset = inputs
+    if not isinstance(data, View) or isinstance(factor, View) or isinstance(offset, View):
+        reader.why = "its factors are not constant"
+        return None
+    data = _real(reader, node, data, 0)
+    channels = data.tensor.channels
+    levels, signed = (int(_number(node, name)) for name in ("n_levels_out", "signed"))
+    div = _number(node, "div")
+    shift = int(np.log2(div)) if div > 0 else -1
+    if shift < 0 or 2.0**shift != div:
+        raise MapperError(f"div is {div:g}; cores shift: give a power of two, 1 or more")
+    if not 2 <= levels <= LEVELS:
+        raise MapperError(f"n_levels_out is {levels}; cores store 2 to {LEVELS} levels")
+    low = -(levels // 2) if signed else 0
+    zero_point = -128 if low + levels > 128 else 0
+    how = Requantisation(
+        Multiplier(_whole("mul", factor, channels, 1 << (MANTISSA + 1)), np.array(shift)),
+        zero_point,
+        low + zero_point,
+        low + levels - 1 + zero_point,
+        "up",
+        offset=_whole("add", offset, channels, MOST_OFFSET),
+    )
+    made = Tensor(
+        str(node.proto.output[0]), data.tensor.shape, "int8", 1.0, zero_point, stored=True
+    )
+    reader.graph.nodes.append(Node(Requantise(how), [data.tensor], [made], (node.name,)))
+    return data._replace(tensor=made)
+
+
+def _number(node: OnnxNode, name: str) -> float:
+    """An attribute that is a number, or a tensor of one."""
+    from onnx import TensorProto, numpy_helper
+
+    if name not in node.attributes:
+        raise MapperError(f"has no attribute {name}")
+    found = node.attributes[name]
+    value = numpy_helper.to_array(found) if isinstance(found, TensorProto) else found
+    return float(np.asarray(value).reshape(()))
+
+
+def _whole(name: str, values: NDArray[Any], channels: int, limit: int) -> NDArray[np.int64]:
+    """Whole numbers, one for all channels or one for each, shape (channels,)."""
+    flat = np.asarray(values, np.float64).reshape(-1)
+    if flat.size not in (1, channels):
+        raise MapperError(f"{name} has {flat.size} values; the map has {channels} channels")
+    if not (np.isfinite(flat).all() and (flat == np.rint(flat)).all()):
+        raise MapperError(f"{name} holds {flat[flat != np.rint(flat)][0]:g}; give whole numbers")
+    if np.abs(flat).max() >= limit:
+        raise MapperError(f"{name} holds {np.abs(flat).max():.0f}; cores take less than {limit:,}")
+    return np.broadcast_to(flat.astype(np.int64), (channels,))
+
+
+def _real(reader: Reader, node: OnnxNode, data: View, at: int) -> View:
+    """The whole numbers of a stored map; an input of the model is stored first, as uint8."""
+    if data.tensor in [view.tensor for view in reader.graph.inputs.values()]:
+        name = f"{data.tensor.name}.stored"
+        stored = Tensor(name, data.tensor.shape, "int8", 1.0, -128, stored=True)
+        reader.graph.nodes.append(Node(Quantise(), [data.tensor], [stored], (node.name,)))
+        data = data._replace(tensor=stored)
+    if data.tensor.type == "float32":
+        return data
+    return dequantised(reader, node, data, f"{node.proto.input[at]}.real")
+
+
+def of_whole_numbers(compute: Handler) -> Handler:
+    """An operator that may compute with whole numbers, whose weights are stored as they are."""
+
+    def handler(reader: Reader, node: OnnxNode, inputs: list[Any]) -> Made:
+        if not whole_numbers(reader):
+            return compute(reader, node, inputs)
+        taken = [
+            _real(reader, node, value, at) if isinstance(value, View) else value
+            for at, value in enumerate(inputs)
+        ]
+        begun = len(reader.graph.nodes)
+        made = compute(reader, node, taken)
+        for one in reader.graph.nodes[begun:]:
+            for tensor in one.inputs[1:]:
+                if tensor.value is not None:
+                    values = np.rint(tensor.value).astype(np.int64)
+                    scale, zero = np.ones(1, np.float32), np.zeros((), np.int64)
+                    reader.graph.quantised[tensor] = Stored(values, scale, zero, 0)
+        return made
+
+    return handler
+
+
+INTEGERS: dict[str, Handler] = {
+    KIND: requant_shift,
+    "Conv": of_whole_numbers(conv),
+    "Gemm": of_whole_numbers(gemm),
+    "MatMul": of_whole_numbers(matmul),
+    "Add": of_whole_numbers(arithmetic),
+}

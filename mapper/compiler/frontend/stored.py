@@ -1,0 +1,73 @@
+"""Scales and constants as models store them, checked."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mapper.compiler.graph.graph import View
+from mapper.compiler.graph.tensor import Type
+from mapper.errors import MapperError
+
+OFFSET = {np.dtype(np.uint8): 128, np.dtype(np.uint16): 1 << 15}
+STORED: dict[np.dtype[Any], Type] = {
+    np.dtype(np.int8): "int8", np.dtype(np.uint8): "int8",
+    np.dtype(np.int16): "int16", np.dtype(np.uint16): "int16",
+}  # fmt: skip
+
+
+class Scale(NamedTuple):
+    """Of a stored map: one scale, the zero point and the type that it is stored with."""
+
+    scale: float
+    zero_point: int
+    type: Type
+
+
+def scales_of(scale: Any, zero_point: Any, size: int | None = None) -> NDArray[np.float32]:
+    """Scales of a constant, checked; size : that there may be, one a channel, None for one."""
+    if isinstance(scale, View) or isinstance(zero_point, View):
+        raise MapperError("its scale or zero point is computed; export it with constants")
+    found = np.asarray(scale, np.float32).reshape(-1)
+    if found.size not in (1, size):
+        raise MapperError(
+            f"has {found.size} scales; give one" + (f", or {size}, one a channel" if size else "")
+        )
+    if not np.isfinite(found).all() or (found <= 0).any():
+        wrong = found[~(np.isfinite(found) & (found > 0))][0]
+        raise MapperError(f"its scale is {wrong:g}; scales are larger than 0")
+    if zero_point is not None and np.size(zero_point) not in (1, found.size):
+        raise MapperError(f"has {found.size} scales and {np.size(zero_point)} zero points")
+    return found
+
+
+def scale_of(scale: Any, zero_point: Any) -> Scale:
+    """Of a map that is quantised, or refused; the zero point's type is that of the integers."""
+    (found,) = scales_of(scale, zero_point).tolist()
+    zero = np.zeros((), np.uint8) if zero_point is None else np.asarray(zero_point)
+    if zero.dtype not in STORED:
+        raise MapperError(f"stores {zero.dtype}; cores store 8 or 16 bits")
+    return Scale(found, int(zero.reshape(())) - OFFSET.get(zero.dtype, 0), STORED[zero.dtype])
+
+
+class Stored(NamedTuple):
+    """A constant as the model stores it: integers, scales, zero points, and the axis of these."""
+
+    values: NDArray[Any]
+    scale: NDArray[np.float32]
+    zero_point: NDArray[Any]
+    axis: int
+
+
+def stored_constant(inputs: Sequence[Any], axis: int) -> Stored:
+    """Of the inputs of DequantizeLinear; the axis counts if there are several scales."""
+    values, scale, *rest = inputs
+    zero_point = rest[0] if rest and rest[0] is not None else np.zeros((), np.int64)
+    if np.size(scale) > 1 and not -values.ndim <= axis < values.ndim:
+        raise MapperError(f"its axis is {axis}; the constant has {values.ndim} axes")
+    axis = axis % values.ndim if np.size(scale) > 1 else 0
+    size = values.shape[axis] if values.ndim else None
+    return Stored(values, scales_of(scale, zero_point, size), np.asarray(zero_point), axis)

@@ -1,0 +1,55 @@
+"""Nodes of integers for operators of real numbers, once the scales are known."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from mapper.compiler.graph.node import Activation, Node, Pool, Requantise
+from mapper.compiler.graph.tensor import Tensor
+from mapper.compiler.integer.formulas import Requantisation, Rounding, multiplier, quantise
+from mapper.compiler.integer.windows import pixels
+
+
+def bounds_of(activation: Node | None, result: Tensor) -> tuple[int, int]:
+    """The ends of an activation, and of the type, in stored integers."""
+    low, high = result.low, result.high
+    if activation is not None:
+        how = activation.operator
+        assert isinstance(how, Activation)
+        if how.slope == 0.0 and len(activation.inputs) == 1:
+            low = max(low, result.zero_point)
+        ends = quantise([how.low, how.high], result.scale, result.zero_point, result.bits)
+        low, high = max(low, int(ends[0])), min(high, int(ends[1]))
+    return low, high
+
+
+def slope_of(activation: Node | None) -> Any:
+    """Of negative sums, if the activation has one other than 0 and 1: those are clipping."""
+    if activation is None:
+        return None
+    how = activation.operator
+    assert isinstance(how, Activation)
+    slope: Any = activation.inputs[1].value if len(activation.inputs) > 1 else how.slope
+    leaky = np.any(np.asarray(slope) != 0.0) and np.any(np.asarray(slope) != 1.0)
+    return slope if leaky else None
+
+
+def mean_nodes(
+    operator: Pool, data: Tensor, result: Tensor, bounds: tuple[int, int], rounding: Rounding,
+    sources: tuple[str, ...],
+) -> list[Node]:  # fmt: skip
+    """Sums over windows, less the zero points, and their requantisation; at borders means may be
+    over fewer pixels, with a factor of each pixel."""
+    count = pixels(data.height, data.width, operator.window)
+    whole = operator.window.size[0] * operator.window.size[1]
+    over = np.full_like(count, whole) if operator.count_pad else count
+    over = over[:, :, None] if np.unique(over).size > 1 else over.max()
+    ratio = data.scale / (result.scale * np.asarray(over, np.float64))
+    sums = Tensor(f"{result.name}.sums", result.shape, "int32")
+    how = Requantisation(multiplier(ratio, sources[0]), result.zero_point, *bounds, rounding)
+    return [
+        Node(operator, [data], [sums], sources),
+        Node(Requantise(how), [sums], [result], sources),
+    ]
