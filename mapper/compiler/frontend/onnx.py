@@ -182,13 +182,17 @@ class Reader:
             self.values |= zip(node.proto.output, made, strict=False)
             return
         handler = self.handlers.get(node.kind)
-        if node.name in self.keep and node.kind not in self.of_integers:
+        whole = any(_is_whole(value) for value in inputs)
+        if node.name in self.keep and not (whole or node.kind == "QuantizeLinear"):
             handler = None
         self.why = f"no core computes {node.kind}"
         if node.name in self.keep:
             self.why = self.keep[node.name]
-        if node.kind not in self.of_integers:
-            _require_real(inputs)
+        if whole and node.kind not in self.of_integers:
+            raise MapperError(
+                "computes with stored integers; put DequantizeLinear before it, and QuantizeLinear "
+                "behind"
+            )
         begun = len(self.graph.nodes)
         made_here = None if handler is None else handler(self, node, inputs)
         self._remember(self.graph.nodes[begun:], names)
@@ -253,13 +257,9 @@ class Reader:
         self.values |= zip(node.proto.output, views, strict=False)
 
 
-def _require_real(inputs: Sequence[Any]) -> None:
-    for value in inputs:
-        if isinstance(value, View) and value.tensor.type != "float32":
-            raise MapperError(
-                f"computes with the integers of {value.tensor.name!r}; put DequantizeLinear before "
-                "it, and QuantizeLinear behind"
-            )
+def _is_whole(value: Any) -> bool:
+    """Whether a value is a map of stored integers."""
+    return isinstance(value, View) and value.tensor.type != "float32"
 
 
 def is_map(value: Any) -> bool:

@@ -3,7 +3,7 @@ them. `mapper.compiler.frontend.qops` makes one node of integers of each of thes
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -190,7 +190,7 @@ def whole_sums(axis: int, kind: str, compute: Handler) -> Handler:
     return handler
 
 
-def moving(compute: Callable[[Reader, OnnxNode, list[Any]], Value | None]) -> Handler:
+def moving(compute: Handler) -> Handler:
     """An operator that picks or copies values: of stored integers it makes stored integers."""
 
     def handler(reader: Reader, node: OnnxNode, inputs: list[Any]) -> Made:

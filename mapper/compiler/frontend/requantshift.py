@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mapper.compiler.frontend.float import arithmetic, conv, gemm, matmul
+from mapper.compiler.frontend.float import FLOAT
 from mapper.compiler.frontend.onnx import Handler, Made, Reader
 from mapper.compiler.frontend.quantised import dequantised
 from mapper.compiler.frontend.stored import Stored
@@ -107,6 +107,8 @@ def of_whole_numbers(compute: Handler) -> Handler:
             _real(reader, node, value, at) if isinstance(value, View) else value
             for at, value in enumerate(inputs)
         ]
+        if node.name in reader.keep:
+            return reader.host(node.kind, node, taken, node.attributes)
         begun = len(reader.graph.nodes)
         made = compute(reader, node, taken)
         for one in reader.graph.nodes[begun:]:
@@ -122,8 +124,5 @@ def of_whole_numbers(compute: Handler) -> Handler:
 
 INTEGERS: dict[str, Handler] = {
     KIND: requant_shift,
-    "Conv": of_whole_numbers(conv),
-    "Gemm": of_whole_numbers(gemm),
-    "MatMul": of_whole_numbers(matmul),
-    "Add": of_whole_numbers(arithmetic),
+    **{kind: of_whole_numbers(FLOAT[kind]) for kind in ("Conv", "Gemm", "MatMul", "Add")},
 }

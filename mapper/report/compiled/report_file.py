@@ -153,7 +153,7 @@ class CompiledReport(Struct):
     settings: dict[str, Any]
     signal_db: Decibels
     attempts: list[Attempt]
-    kept: Whole
+    kept: Whole | None
     losses: list[Loss]
     cycles: Whole
     busy: dict[str, Amount]
