@@ -18,9 +18,11 @@ from mapper.compiler.graph.tensor import Tensor
 from mapper.compiler.integer.formulas import ROUNDINGS, Multiplier, Requantisation
 from mapper.compiler.memory.planner import blocks_of
 from mapper.compiler.schedule.inputs import Span
+from mapper.errors import MapperError
 
 LEAST = -(1 << 15)  # of an immediate
 PARAMETERS = 2  # as source
+OFFSET_BITS = 31  # but for the sign, of a parameter
 _RQ = {field.name: field.most for field in form_of("RQ", "RQ").fields}
 
 
@@ -65,6 +67,10 @@ def _requantise(
 ) -> None:  # fmt: skip
     work, spans = where
     made, label = work.made, core.macro.label
+    before = _zero_point_before(how, label)
+    if before:
+        add_constant(core, made, -before)
+        how = how._replace(offset=0)
     runs = [(0, made.pixels, 1, how)]
     if how.factor.m0.ndim == 3:
         runs = list(_runs(how, *spans))
@@ -80,6 +86,21 @@ def _requantise(
             "out": int(last),
         }
         alu_step(core, Instruction("RQ", kind, fields=fields), [made], made)
+
+
+def _zero_point_before(how: Requantisation, label: str) -> int:
+    """What is taken off values before the factor, if the offset behind it fits no parameter: of
+    maps with a scale of their own it is the zero point times the factor."""
+    offset, m0 = np.asarray(how.offset, np.int64), how.factor.m0
+    if not (abs(offset) >= 1 << OFFSET_BITS).any():
+        return 0
+    points = np.unique(-offset // np.where(m0, m0, 1))
+    whole = points.size == 1 and bool((points[0] * m0 == -offset).all())
+    if not whole or how.shift or how.negative is not None:
+        raise MapperError(
+            f"{label}: its offset of {int(abs(offset).max()):,} fits no 32 bits; check the scales"
+        )
+    return int(points[0])
 
 
 def _runs(

@@ -1,0 +1,108 @@
+"""Stored maps that get another scale, of bytes and of 16 bits: graphs of integers as imports make
+them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from chipsim.chip.npu_shape import NpuShape
+from chipsim.npu.execute import NpuChip
+from hw.npu.isa import Instruction
+from hw.npu.programs import encode_micro_ops, encode_program
+from mapper.compiler.codegen.builder import Choices
+from mapper.compiler.codegen.image import Image
+from mapper.compiler.codegen.program import emitted
+from mapper.compiler.codegen.steps import with_tokens
+from mapper.compiler.graph.execute import run_graph
+from mapper.compiler.graph.graph import Graph, View
+from mapper.compiler.graph.node import Node, Requantise
+from mapper.compiler.graph.tensor import Tensor, Type
+from mapper.compiler.integer.formulas import Multiplier, Requantisation, Rounding, multiplier
+from mapper.compiler.integer.reference import INTEGER
+from mapper.compiler.memory.planner import Stored, plan_memory
+from mapper.compiler.passes.fuse import fuse
+from mapper.compiler.simulate import program_of, read_map, write_map
+from mapper.errors import MapperError
+from tests.compiler.programs import DUAL, FOUR, SHAPE
+
+pytestmark = pytest.mark.jit  # kernels have their twins in tests/chipsim/npu
+
+
+def rescaling(types: tuple[Type, Type], how: Requantisation, zero_point: int) -> Graph:
+    """y = clamp(rs((q - z) * m0, n) + z_y) of one map."""
+    graph = Graph()
+    x, y = (
+        Tensor(name, (1, 5, 6, 20), kind, 0.1, zero_point, stored=True)
+        for name, kind in zip("xy", types, strict=True)
+    )
+    offset = -zero_point * how.factor.m0
+    graph.nodes.append(Node(Requantise(how._replace(offset=offset)), [x], [y], ("n",)))
+    graph.inputs["x"], graph.outputs["y"] = View(x), View(y)
+    return graph
+
+
+def on_a_core(graph: Graph, shape: NpuShape, data: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The result of one frame."""
+    macros = fuse(graph)
+    x, y = (next(iter(one.values())).tensor for one in (graph.inputs, graph.outputs))
+    regions = plan_memory(Stored(macros, [x], [y], {}), shape.columns, shape.map_vectors)
+    core, _ = emitted(macros, shape, regions, Choices(), [])
+    sizes = {"FM": shape.map_vectors, "INP": shape.input_vectors}
+    sizes |= {"ACC": shape.entries, "OUT": shape.entries}
+    program = with_tokens(core.steps, sizes)
+    program.append(Instruction("CTRL", "END", fields={"drain": 1}))
+    tables = core.tables
+    image = Image(
+        {}, encode_program(program), encode_micro_ops(tables.micro_ops),
+        np.zeros((0, shape.rows, shape.columns), np.int8),
+        np.array(tables.parameters, np.int64).astype(np.int32).reshape(-1, 16), b"",
+        np.zeros((0, shape.columns), np.uint8),
+    )  # fmt: skip
+    frame = NpuChip(shape, {(0, 0): program_of(image, "test")}).frame()
+    row_x, row_y = (
+        {
+            "core": [0, 0],
+            "address": region.first,
+            "shape": one.shape,
+            "bits": one.bits,
+            "strides": [region.row, region.pixel],
+            "high": region.high,
+            "zero_point": one.zero_point,
+        }
+        for one, region in ((x, regions[x]), (y, regions[y]))
+    )
+    write_map(frame, row_x, data, shape.columns)
+    frame.run()
+    return read_map(frame, row_y, shape.columns)
+
+
+@pytest.mark.parametrize("rounding", ["away", "even", "up"])
+@pytest.mark.parametrize("types", [("int8", "int8"), ("int16", "int16"), ("int8", "int16")])
+def test_a_map_gets_another_scale(types: tuple[Type, Type], rounding: Rounding) -> None:
+    """Parts of concatenations: also where zero point times factor needs more than 32 bits."""
+    rng = np.random.default_rng(len(rounding))
+    for shape in (SHAPE, FOUR, DUAL):
+        if "int16" in types and shape is not DUAL:
+            continue
+        half = 1 << (7 if types[0] == "int8" else 15)
+        for zero_point in (-half, half - 1, 3):
+            least, most = (-128, 127) if types[1] == "int8" else (-(1 << 15), (1 << 15) - 1)
+            factor = multiplier(float(rng.uniform(0.3, 1.2)), "n")
+            how = Requantisation(factor, 5, least, most, rounding)
+            graph = rescaling(types, how, zero_point)
+            x, y = graph.nodes[0].inputs[0], graph.nodes[0].output
+            data = rng.integers(-half, half, x.shape)
+            wanted = run_graph(graph, {x: data}, INTEGER, [y])[y]
+            assert np.array_equal(on_a_core(graph, shape, data[0]), wanted[0])
+
+
+def test_an_offset_that_is_no_zero_point_is_refused() -> None:
+    factor = Multiplier(np.array(1 << 23), np.array(20))
+    graph = rescaling(("int16", "int16"), Requantisation(factor, 0, 0, 9), 0)
+    node = graph.nodes[0]
+    assert isinstance(node.operator, Requantise)
+    node.operator = Requantise(node.operator.how._replace(offset=(1 << 40) + 1))
+    with pytest.raises(MapperError, match=r"requantise 'n': its offset of .* fits no 32 bits"):
+        on_a_core(graph, DUAL, np.zeros((5, 6, 20), np.int64))
