@@ -42,7 +42,8 @@ def random_window(rng: np.random.Generator, build: Builder, tensor: Tensor, most
     size = tuple(int(n) for n in rng.integers(1, most + 1, 2))
     pad = Pad(*(int(rng.integers(0, size[axis])) for axis in (0, 0, 1, 1)))
     stride = tuple(int(n) for n in rng.integers(1, 3, 2))
-    window = Window(size, stride, pad)  # type: ignore[arg-type]
+    dilation = tuple(int(n) for n in rng.integers(1, 3, 2))
+    window = Window(size, stride, pad, dilation)  # type: ignore[arg-type]
     fits = min(window.results(tensor.height, tensor.width)) >= 1
     return window if fits else Window((1, 1))
 
