@@ -105,6 +105,7 @@ class Frame:
         )
         lanes = code.weights.shape[3]
         most = _host_vectors(code)
+        self._behind = code.start[1:]  # of each core, when it runs
         self._memory = s.Memory(
             maps=np.zeros_like(chip._maps),
             inputs=np.zeros((cores, shape.input_vectors, lanes), np.int16),
@@ -196,16 +197,25 @@ class Frame:
         }
         return {name: values.astype(np.int64) for name, values in found.items()}
 
-    def run(self, odd: bool = False) -> None:
+    def run(self, odd: bool = False, parts: Mapping[Place, tuple[int, int]] | None = None) -> None:
         """The programs of all cores to their ends.
 
         odd : an odd frame, whose slots of maps are the second ones
+        parts : of each core that runs, the first instruction and the one behind the last; None for
+            all of all cores
 
         Raises `ChipError` if an instruction cannot be executed, or if all cores wait.
         """
         memory = self._memory
         memory.registers[:, s.ODD] = odd
-        _run(self._code, memory)
+        first, behind = self._code.start[:-1].copy(), self._code.start[1:].copy()
+        if parts is not None:
+            behind[:] = first
+            for place, (one, other) in parts.items():
+                core = self.chip.number(place)
+                first[core], behind[core] = first[core] + one, first[core] + other
+        self._behind = behind
+        _run(self._code, memory, first, behind)
         if memory.fault[s.CAUSE]:
             raise ChipError(self._say_fault())
 
@@ -258,7 +268,7 @@ class Frame:
         found = []
         for core in range(len(self.chip.cores)):
             at = int(memory.position[core])
-            if at < code.start[core + 1]:
+            if at < self._behind[core]:
                 stream, count = code.fields[at, 1:3].tolist()
                 found.append(
                     f"{self._say_core(core)} waits at instruction {at - int(code.start[core])} for "

@@ -104,16 +104,19 @@ def _execute(code, memory, core, at):
 
 
 @njit(cache=True, nogil=True)
-def _run(code, memory):
-    """All cores to their ends, or to a fault, which is then in `memory.fault`."""
+def _run(code, memory, first, behind):
+    """All cores from an instruction to an end, or to a fault, which is then in `memory.fault`.
+
+    first, behind : of each core, counted over the instructions of all
+    """
     cores = len(code.start) - 1
     position = memory.position
     for core in range(cores):
-        position[core] = code.start[core]
+        position[core] = first[core]
     while True:
         moved, waiting = False, np.int64(-1)
         for core in range(cores):
-            while position[core] < code.start[core + 1]:
+            while position[core] < behind[core]:
                 at = position[core]
                 done = _execute(code, memory, core, at)
                 if done == FAULT:
@@ -124,7 +127,7 @@ def _run(code, memory):
                     waiting = np.int64(core)
                     break
                 moved = True
-                position[core] = code.start[core + 1] if done == ENDED else at + 1
+                position[core] = behind[core] if done == ENDED else at + 1
         if waiting < 0:
             return
         if not moved:

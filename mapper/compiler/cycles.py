@@ -8,24 +8,24 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from chipsim.chip.npu_shape import NpuShape
 from chipsim.npu.chip_run import CAUSES, ChipTimes, run_chip
 from chipsim.npu.cycles import UNITS
-from chipsim.npu.execute import NpuChip
+from chipsim.npu.records import Program
 from mapper.compiler.manifest import CompiledFolder
-from mapper.compiler.partition.hostplan import run_host
-from mapper.compiler.simulate import Maps, program_of, read_map, write_map
+from mapper.compiler.partition.hostplan import Data
+from mapper.compiler.simulate import FrameCores, Machine, programs_of
 from mapper.errors import CheckFailedError
 
 
 class CycleRun(NamedTuple):
     """A frame of a compiled model.
 
-    times : of the cores, from their first instruction to their last
-    bytes : of all feature memories, equal to those of the functional run; 0 without a sample
+    times : of the cores in each function, from their first instruction to their last
+    bytes : of all feature memories, equal to those of the functional run behind each function; 0
+        without a sample
     """
 
-    times: ChipTimes
+    times: list[ChipTimes]
     bytes: int
 
 
@@ -37,58 +37,78 @@ def run_cycles(folder: CompiledFolder, sample: NDArray[np.float32] | None) -> Cy
 
     Raises `CheckFailedError` if the bytes differ, `ChipError` if units wait for ever.
     """
-    shape = NpuShape(**folder.manifest["shape"])
-    programs = {
-        place: program_of(image, f"core_{place[0]}_{place[1]}.npc")
-        for place, image in folder.images.items()
-    }
-    times = run_chip(shape, programs)
+    machine = Machine(folder)
+    programs = programs_of(folder)
+    times = [
+        run_chip(machine.shape, {place: _part(program, one) for place, program in programs.items()})
+        for one in machine.functions
+    ]
     if sample is None:
         return CycleRun(times, 0)
-    chip, maps = NpuChip(shape, programs), {one["name"]: one for one in folder.manifest["maps"]}
-    order, compared = times.order(), 0
+    both = _Both(machine, times)
+    machine.run(both, sample)
+    return CycleRun(times, both.compared)
 
-    def cores(stored: Maps) -> Maps:
-        nonlocal compared
-        ours, others = chip.frame(), chip.frame()
-        for frame in (ours, others):
-            for name, data in stored.items():
-                write_map(frame, maps[name], data[0], shape.columns)
-        ours.run_in_order(*order)
-        others.run()
-        for place in programs:
-            mine, its = (frame.memory(place)["FM"] for frame in (ours, others))
+
+def _part(program: Program, function: dict[str, Any]) -> Program:
+    """The instructions of a function."""
+    span = slice(function["begin"], function["end"])
+    names = ("op", "kind", "wait", "signal", "fields")
+    return program._replace(**{name: getattr(program, name)[span] for name in names})
+
+
+class _Both:
+    """Two sets of the cores: one runs in the order of the cycle-true run, one as programs say."""
+
+    def __init__(self, machine: Machine, times: list[ChipTimes]) -> None:
+        self.machine, self.times = machine, times
+        self.ours, self.others = (FrameCores(machine, machine.chip.frame()) for _ in range(2))
+        self.compared = 0
+
+    def write(self, tensor: str, maps: Data) -> None:
+        self.ours.write(tensor, maps)
+        self.others.write(tensor, maps)
+
+    def start(self, function: int) -> None:
+        cores, places = self.times[function].order()
+        begin = self.machine.functions[function]["begin"]
+        self.ours.frame.run_in_order(cores, places + begin)
+        self.others.start(function)
+        for place in self.machine.chip.cores:
+            mine, its = (one.frame.memory(place)["FM"] for one in (self.ours, self.others))
             wrong = np.argwhere(mine != its)
             if wrong.size:
                 raise CheckFailedError(
-                    f"{folder.path}: core ({place[0]}, {place[1]}): {len(wrong):,} bytes of the "
-                    "cycle-true run differ from those of the functional run, the first in vector "
-                    f"{wrong[0][0]:,}; compile the model again"
+                    f"{self.machine.folder.path}: core ({place[0]}, {place[1]}): {len(wrong):,} "
+                    "bytes of the cycle-true run differ from those of the functional run, the "
+                    f"first in vector {wrong[0][0]:,}; compile the model again"
                 )
-            compared += mine.size
-        results = next(step["results"] for step in folder.host if step["do"] == "cores")
-        return {name: read_map(ours, maps[name], shape.columns)[None] for name in results}
+            self.compared += mine.size
 
-    run_host(folder.host, {next(iter(folder.graph.inputs)): sample}, cores)
-    return CycleRun(times, compared)
+    def read(self, tensor: str) -> Data:
+        return self.ours.read(tensor)
 
 
 def cycle_rows(run: CycleRun) -> dict[str, Any]:
-    """A cycle-true run as an object for JSON."""
-    return {
-        "cycles": run.times.cycles,
-        "bytes_compared": run.bytes,
-        "cores": [
+    """A cycle-true run as an object for JSON; functions run one behind the other."""
+    cores = []
+    for place in run.times[0].cores:
+        parts = [times.cores[place] for times in run.times]
+        busy = np.sum([part.busy for part in parts], axis=0).tolist()
+        waits = np.sum([part.waits for part in parts], axis=0).tolist()
+        cores.append(
             {
                 "core": list(place),
-                "busy": {
-                    unit: int(busy) for unit, busy in zip(UNITS, times.busy, strict=True)
-                },
+                "busy": dict(zip(UNITS, busy, strict=True)),
                 "waits": {
-                    unit: dict(zip(CAUSES, row.tolist(), strict=True))
-                    for unit, row in zip(UNITS, times.waits, strict=True)
+                    unit: dict(zip(CAUSES, row, strict=True))
+                    for unit, row in zip(UNITS, waits, strict=True)
                 },
             }
-            for place, times in run.times.cores.items()
-        ],
-    }  # fmt: skip
+        )
+    return {
+        "cycles": sum(times.cycles for times in run.times),
+        "functions": [times.cycles for times in run.times],
+        "bytes_compared": run.bytes,
+        "cores": cores,
+    }

@@ -35,6 +35,7 @@ from mapper.compiler.codegen.image import Image, pack_image, unpack_image
 from mapper.compiler.codegen.loops.listing import listing_text
 from mapper.compiler.graph.graph import Graph, View
 from mapper.compiler.graph.node import Concat
+from mapper.compiler.graph.tensor import Tensor
 from mapper.compiler.graph.text import Arrays, graph_from_json, graph_text, graph_to_json
 from mapper.compiler.memory.planner import memory_use
 from mapper.compiler.partition.hostplan import Step
@@ -158,6 +159,21 @@ def manifest_of(compiled: Compiled, target: Target) -> dict[str, Any]:
             }
             for tensor, region in compiled.regions.items()
         ],
+        "functions": [
+            {
+                "name": name,
+                "begin": begin,
+                "end": end,
+                "inputs": [tensor.name for tensor in one.inputs],
+                "results": [tensor.name for tensor in one.results],
+            }
+            for name, one, (begin, end) in zip(
+                compiled.partition.names(),
+                compiled.partition.functions,
+                compiled.spans,
+                strict=True,
+            )
+        ],
         "layers": _layers(compiled),
         "input": _value(next(iter(compiled.graph.inputs.items()))),
         "outputs": list(compiled.graph.outputs),
@@ -166,18 +182,26 @@ def manifest_of(compiled: Compiled, target: Target) -> dict[str, Any]:
 
 def _layers(compiled: Compiled) -> list[dict[str, Any]]:
     """What each macro node stores; of maps that several make parts of, when the last one has."""
-    found = [
-        (end, tensor, macro.sources)
-        for macro, end in zip(compiled.macros, compiled.ends, strict=True)
-        for tensor in macro.outputs
-    ]
-    ends = {tensor: end for end, tensor, _ in found}
+    ends: dict[Tensor, tuple[int, int]] = {}  # function, and instruction
+    sources: dict[Tensor, tuple[str, ...]] = {}
+    for number, one in enumerate(compiled.partition.functions):
+        ends |= dict.fromkeys(one.inputs, (number, compiled.spans[number][0]))
+        for at in range(one.first, one.behind):
+            for tensor in compiled.macros[at].outputs:
+                ends[tensor] = number, compiled.ends[at]
+                sources[tensor] = compiled.macros[at].sources
     for node in compiled.graph.nodes:
         if isinstance(node.operator, Concat):
-            made = ends[node.output] = max(ends.get(tensor, 0) for tensor in node.inputs)
-            found.append((made, node.output, node.sources))
+            ends[node.output] = max(ends.get(tensor, (0, 0)) for tensor in node.inputs)
+            sources[node.output] = node.sources
     return [
-        {"map": tensor.name, "nodes": list(sources), "end": end} for end, tensor, sources in found
+        {
+            "map": tensor.name,
+            "nodes": list(names),
+            "function": ends[tensor][0],
+            "end": ends[tensor][1],
+        }
+        for tensor, names in sources.items()
     ]
 
 
@@ -192,6 +216,7 @@ def image_of(compiled: Compiled, shape: NpuShape, core: tuple[int, int]) -> Imag
     info = {
         "shape": asdict(shape),
         "core": list(core),
+        "functions": [list(span) for span in compiled.spans],
         "map_vectors": memory_use(compiled.regions).used if shape.map_vectors == 0 else 0,
     }
     return Image(

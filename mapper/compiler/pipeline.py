@@ -22,10 +22,10 @@ from mapper.compiler.codegen.tables import Tables
 from mapper.compiler.frontend.model import Model
 from mapper.compiler.graph.graph import Graph
 from mapper.compiler.graph.macro import Macro
-from mapper.compiler.graph.node import Quantise, Windows
 from mapper.compiler.graph.tensor import Tensor
 from mapper.compiler.memory.planner import Region, Stored, memory_use, plan_memory
 from mapper.compiler.memory.regions import share
+from mapper.compiler.partition.functions import Partition, divide
 from mapper.compiler.partition.hostplan import Step as HostStep
 from mapper.compiler.partition.hostplan import plan_host
 from mapper.compiler.passes.bits import pack_bits, signs_in_bytes
@@ -36,10 +36,10 @@ from mapper.compiler.passes.registry import optimise
 from mapper.compiler.quantise.convert import Converter
 from mapper.compiler.quantise.exact import ExactLayers
 from mapper.compiler.quantise.losses import LayerLoss, layer_losses
-from mapper.compiler.quantise.score import Dataset, Limits, core_results
+from mapper.compiler.quantise.score import Dataset, Limits
 from mapper.compiler.quantise.verify import Compared, Verified, compared, verified
 from mapper.compiler.schedule.order import heavy_addends_last
-from mapper.compiler.schedule.units import timeline_of
+from mapper.compiler.schedule.units import timeline_of_functions
 from mapper.compiler.settings import CompileSettings
 from mapper.errors import MapperError
 from storage.samples import SampleArrays
@@ -50,18 +50,21 @@ class Compiled:
     """A model as a program for one core, and how it came about.
 
     graph : of integers; macros : its nodes as a core runs them
+    partition : macro nodes and nodes of the host as functions and what is between
     ends : instructions up to the end of each macro node
+    spans : first instruction of each function, and the one behind its END
     verified : how near it is to the model, and what was tried; None if it was quantised already
     losses : of each layer over the calibration samples; graphs : by stage
     """
 
     graph: Graph
-    macros: list[Macro]
+    partition: Partition
     regions: dict[Tensor, Region]
     tables: Tables
     steps: list[Step]
     program: list[Instruction]
     ends: list[int]
+    spans: list[tuple[int, int]]
     timeline: Timeline
     host: list[HostStep]
     verified: Verified | None
@@ -69,6 +72,11 @@ class Compiled:
     graphs: dict[str, Graph]
     seconds: dict[str, float]
     log: list[str]
+
+    @property
+    def macros(self) -> list[Macro]:
+        """In the order in which they run."""
+        return self.partition.macros
 
 
 PIXEL_SAMPLES, MOST_PIXEL = 16, 255
@@ -173,7 +181,6 @@ def compile_model(
             ]
     graphs["integer"] = graph
     with stage("partition"):
-        _require_one_function(graph)
         for tensor in graph.tensors():
             if tensor.type == "int16":
                 _require_dual(shape, f"{tensor.name!r} is stored in 16 bits, and")
@@ -186,31 +193,33 @@ def compile_model(
         macros = fuse(graph)
         if not macros:
             raise MapperError(f"{model.path}: no node of it runs on a core; nothing to compile")
-        host = plan_host(graph, model.opsets)
+        partition = divide(graph, macros)
     with stage("feature memory"):
-        results = core_results(graph)
-        inputs = inputs_of(graph)
-        stored = Stored(macros, inputs, results, places)
+        stored = Stored(partition.macros, partition.written(), partition.read(), places)
         regions = plan_memory(stored, shape.columns, shape.map_vectors, settings.reuse)
+        host = plan_host(graph, partition, regions, model.opsets)
     with stage("instructions"):
         choices = Choices(settings.bias, settings.dual, settings.schedule, settings.first_tile)
-        emitter, ends = emitted(macros, shape, regions, choices, log)
+        emitter, ends = emitted(partition, shape, regions, choices, log)
         sizes = {
             "FM": shape.map_vectors or memory_use(regions).used, "INP": shape.input_vectors,
             "ACC": shape.entries, "OUT": shape.entries,
         }  # fmt: skip
-        program = with_tokens(emitter.steps, sizes)
-        program.append(Instruction("CTRL", "END", fields={"drain": 1}))
+        spans = partition.spans(ends)
+        program: list[Instruction] = []
+        for begin, behind in spans:
+            program += with_tokens(emitter.steps[begin:behind], sizes)
     with stage("cycles"):
-        timeline = timeline_of(program, shape)
+        timeline = timeline_of_functions(program, spans, shape)
     return Compiled(
         graph,
-        macros,
+        partition,
         regions,
         emitter.tables,
         emitter.steps,
         program,
         ends,
+        spans,
         timeline,
         host,
         found,
@@ -228,30 +237,4 @@ def _require_dual(shape: NpuShape, what: str) -> None:
         raise MapperError(
             f"{what} needs a core with a dual multiplier, which {shape.name} has not; take --npu "
             f"with one of {names}"
-        )
-
-
-def inputs_of(graph: Graph) -> list[Tensor]:
-    """The maps that the host writes."""
-    made = [node.output for node in graph.nodes if isinstance(node.operator, Windows | Quantise)]
-    return [
-        tensor
-        for tensor in (*(view.tensor for view in graph.inputs.values()), *made)
-        if tensor.stored
-    ]
-
-
-def _require_one_function(graph: Graph) -> None:
-    """Raise `MapperError` if the host is needed between layers of the cores."""
-    again = [
-        node
-        for node in graph.nodes
-        if isinstance(node.operator, Quantise) and graph.maker(node.inputs[0]) is not None
-    ]
-    if again:
-        maker = graph.maker(again[0].inputs[0])
-        name = again[0].label if maker is None else maker.label
-        raise MapperError(
-            f"{name}: runs on the host, between layers of the cores; programs of several parts "
-            "are not built yet"
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,16 +15,19 @@ from chipsim.npu.records import Program
 from hw.npu.programs import decode_micro_ops, decode_program
 from mapper.compiler.codegen.image import Image
 from mapper.compiler.graph.execute import run_graph
+from mapper.compiler.graph.node import Host
 from mapper.compiler.integer.binary import packed, unpacked
 from mapper.compiler.integer.reference import INTEGER
 from mapper.compiler.manifest import CompiledFolder, as_damage
 from mapper.compiler.memory.planner import VECTORS_OF_ENTRY, blocks_of
-from mapper.compiler.partition.hostplan import Data, run_host
+from mapper.compiler.partition.hostplan import Cores, Data, HostPlan
 
 Maps = dict[str, NDArray[np.int64]]
 Map = dict[str, Any]
 """A stored map, as the manifest has it: name, core, address, shape."""
 FRAMES_AT_ONCE = 64
+ON_CORES = {kind: rule for kind, rule in INTEGER.items() if kind is not Host}
+"""The reference; what the host makes is given to it."""
 
 
 class Compared(NamedTuple):
@@ -62,24 +66,90 @@ class Digest:
         return self.made.hexdigest()
 
 
-def program_of(image: Image, where: str, end: int | None = None) -> Program:
-    """The decoded program of a core; end : instructions of it, None for all."""
+def program_of(image: Image, where: str) -> Program:
+    """The decoded program of a core."""
     decoded = decode_program(image.instructions, where)
     headers = np.frombuffer(image.headers, "<u8").astype(np.uint64)
     maps = np.zeros((image.map_vectors, image.maps.shape[1]), np.uint8)
     maps[: len(image.maps)] = image.maps
     return Program(
-        op=decoded.op[:end],
-        kind=decoded.kind[:end],
-        wait=decoded.wait[:end],
-        signal=decoded.signal[:end],
-        fields=decoded.fields[:end],
+        op=decoded.op,
+        kind=decoded.kind,
+        wait=decoded.wait,
+        signal=decoded.signal,
+        fields=decoded.fields,
         micro_ops=decode_micro_ops(image.micro_ops, where),
         weights=image.weights,
         parameters=image.parameters,
         maps=maps,
         headers=headers,
     )
+
+
+def programs_of(folder: CompiledFolder) -> dict[tuple[int, int], Program]:
+    """The decoded programs of all cores."""
+    return {
+        place: program_of(image, f"core_{place[0]}_{place[1]}.npc")
+        for place, image in folder.images.items()
+    }
+
+
+class Machine:
+    """A compiled model, ready to run: the cores and the host's plan.
+
+    maps : of the manifest, by name
+    """
+
+    def __init__(self, folder: CompiledFolder) -> None:
+        self.folder = folder
+        self.shape = NpuShape(**folder.manifest["shape"])
+        self.maps: dict[str, Map] = {one["name"]: one for one in folder.manifest["maps"]}
+        self.chip = NpuChip(self.shape, programs_of(folder))
+        self.functions: list[dict[str, Any]] = folder.manifest["functions"]
+        self.layers: list[dict[str, Any]] = folder.manifest["layers"]
+        self.plan = HostPlan(folder.host)
+        self.input = next(iter(folder.graph.inputs))
+
+    def run(self, cores: Cores, sample: NDArray[np.float32]) -> tuple[dict[str, Data], Maps]:
+        """A frame: values by name, and stored maps; sample : shape (1, ...)."""
+        return self.plan.run({self.input: sample}, cores)
+
+
+class FrameCores:
+    """The cores, for a frame of the host's plan.
+
+    watched : whether all stored maps are read, each when the layer that makes it has run: later
+        ones may overwrite it
+    written : by the host; seen : by layers; both by name, shape (1, rows, columns, channels)
+    """
+
+    def __init__(self, machine: Machine, frame: Frame, watched: bool = False) -> None:
+        self.machine, self.frame, self.watched = machine, frame, watched
+        self.written: Maps = {}
+        self.seen: Maps = {}
+
+    def write(self, tensor: str, maps: Data) -> None:
+        machine = self.machine
+        self.written[tensor] = maps
+        write_map(self.frame, machine.maps[tensor], maps[0], machine.shape.columns)
+
+    def start(self, function: int) -> None:
+        one = self.machine.functions[function]
+        at = one["begin"]
+        layers = [layer for layer in self.machine.layers if layer["function"] == function]
+        for layer in sorted(layers if self.watched else [], key=lambda layer: int(layer["end"])):
+            self._run(at, layer["end"])
+            at = layer["end"]
+            self.seen[layer["map"]] = self.read(layer["map"])
+        self._run(at, one["end"])
+
+    def _run(self, first: int, behind: int) -> None:
+        if behind > first:
+            self.frame.run(parts=dict.fromkeys(self.machine.chip.cores, (first, behind)))
+
+    def read(self, tensor: str) -> Data:
+        machine = self.machine
+        return read_map(self.frame, machine.maps[tensor], machine.shape.columns)[None]
 
 
 def simulate(
@@ -89,49 +159,49 @@ def simulate(
 
     check : compare every stored map of every frame with the reference
     """
-    compared: list[Compared] = []
-
-    def cores(stored: Maps) -> Maps:
-        results = next(step["results"] for step in folder.host if step["do"] == "cores")
-        made = run_cores(folder, stored, results, threads)
-        if check:
-            compared.extend(compare(folder, stored, threads))
-        return made
-
-    name = next(iter(folder.graph.inputs))
     with as_damage(folder.path):
-        values, stored = run_host(folder.host, {name: samples}, cores)
-    return Outcome({one: values[one] for one in folder.manifest["outputs"]}, stored, compared)
+        return run_machine(Machine(folder), samples, threads, check)
 
 
-def run_cores(
-    folder: CompiledFolder, stored: Maps, results: list[str], threads: int,
-    end: int | None = None,
-) -> Maps:  # fmt: skip
-    """Some stored maps after the programs have run, frame by frame.
+def run_machine(
+    machine: Machine, samples: NDArray[np.float32], threads: int, check: bool
+) -> Outcome:
+    """As `simulate`, of a model that runs several times."""
+    outputs = machine.folder.manifest["outputs"]
 
-    stored : the maps that the host writes, int64 of shape (frames, rows, columns, channels)
-    end : of the instructions, None for all
-    """
-    shape = NpuShape(**folder.manifest["shape"])
-    maps: dict[str, Map] = {one["name"]: one for one in folder.manifest["maps"]}
-    chip = NpuChip(
-        shape,
-        {
-            place: program_of(image, f"core_{place[0]}_{place[1]}.npc", end)
-            for place, image in folder.images.items()
-        },
-    )
+    def work(frame: Frame, number: int) -> tuple[list[Data], Maps, list[int]]:
+        cores = FrameCores(machine, frame, check)
+        values, stored = machine.run(cores, samples[number : number + 1])
+        return [values[name] for name in outputs], stored, _differences(machine, cores)
 
-    def work(frame: Frame, number: int) -> list[NDArray[np.int64]]:
-        for name, data in stored.items():
-            write_map(frame, maps[name], data[number], shape.columns)
-        frame.run()
-        return [read_map(frame, maps[name], shape.columns) for name in results]
+    rows = list(run_frames(machine.chip, range(len(samples)), work, threads))
+    values = {
+        name: np.concatenate([np.atleast_1d(row[0][at]) for row in rows])
+        for at, name in enumerate(outputs)
+    }
+    stored = {name: np.concatenate([row[1][name] for row in rows]) for name in rows[0][1]}
+    found = [
+        Compared(
+            layer["map"],
+            len(rows) * math.prod(machine.maps[layer["map"]]["shape"]),
+            sum(row[2][at] for row in rows),
+        )
+        for at, layer in enumerate(machine.layers if check else [])
+    ]
+    return Outcome(values, stored, found)
 
-    frames = len(next(iter(stored.values())))
-    rows = list(run_frames(chip, range(frames), work, threads))
-    return {name: np.stack([row[at] for row in rows]) for at, name in enumerate(results)}
+
+def _differences(machine: Machine, cores: FrameCores) -> list[int]:
+    """Elements of each layer's map that differ from the reference; none if nobody watched."""
+    if not cores.watched:
+        return []
+    graph = machine.folder.graph
+    tensors = {view.tensor.name: view.tensor for view in graph.inputs.values()}
+    tensors |= {tensor.name: tensor for node in graph.nodes for tensor in node.outputs}
+    feeds = {tensors[name]: maps for name, maps in cores.written.items()}
+    names = [layer["map"] for layer in machine.layers]
+    wanted = run_graph(graph, feeds, ON_CORES, [tensors[name] for name in names])
+    return [int((cores.seen[name] != wanted[tensors[name]]).sum()) for name in names]
 
 
 def write_map(frame: Frame, one: Map, pixels: NDArray[np.int64], columns: int) -> None:
@@ -172,22 +242,3 @@ def read_map(frame: Frame, one: Map, columns: int) -> NDArray[np.int64]:
             made & 255
         )
     return made
-
-
-def compare(folder: CompiledFolder, stored: Maps, threads: int) -> list[Compared]:
-    """Every stored map beside the reference. A map may be overwritten later in a frame, so each
-    layer is read when the program has run as far as it."""
-    made = {tensor.name: tensor for node in folder.graph.nodes for tensor in node.outputs}
-    feeds = {made[name]: data for name, data in stored.items() if name in made} | {
-        view.tensor: stored[view.tensor.name]
-        for view in folder.graph.inputs.values()
-        if view.tensor.name in stored
-    }
-    found = []
-    for layer in folder.manifest["layers"]:
-        name = layer["map"]
-        got = run_cores(folder, stored, [name], threads, layer["end"])[name]
-        wanted = run_graph(folder.graph, feeds, INTEGER, [made[name]])[made[name]]
-        differences = int((got != wanted).sum())
-        found.append(Compared(name, got.size, differences))
-    return found

@@ -25,27 +25,27 @@ def vectors_in(one: dict[str, Any]) -> NDArray[np.int64]:
     return (one["address"] + found + np.arange(blocks)).ravel()
 
 
+def _presets(folder: CompiledFolder, place: tuple[int, int]) -> list[NDArray[np.int64]]:
+    """The addresses of a core that the host writes before each function."""
+    maps = {one["name"]: one for one in folder.manifest["maps"] if tuple(one["core"]) == place}
+    return [
+        np.concatenate(
+            [np.zeros(0, np.int64)]
+            + [vectors_in(maps[name]) for name in one["inputs"] if name in maps]
+        )
+        for one in folder.manifest["functions"]
+    ]
+
+
 def verify_compiled(folder: CompiledFolder) -> dict[str, Any]:
     """What was checked; raises `CheckFailedError` that names program and instruction."""
     shape = NpuShape(**folder.manifest["shape"])
-    written = {
-        step[key]
-        for step in folder.host
-        for key in ("tensor", "result")
-        if step["do"] in ("quantise", "windows") and key in step
-    }
     instructions = 0
     for place, image in folder.images.items():
         where = str(folder.path / f"core_{place[0]}_{place[1]}.npc")
         if image.info["shape"] != folder.manifest["shape"]:
             raise CheckFailedError(f"{where}: made for another shape than that of the manifest")
-        preset = [
-            vectors_in(one)
-            for one in folder.manifest["maps"]
-            if one["name"] in written and tuple(one["core"]) == place
-        ]
-        places = np.concatenate([np.zeros(0, np.int64), *preset])
-        instructions += check_image(image, shape, places, where)
+        instructions += check_image(image, shape, _presets(folder, place), where)
         listing = folder.path / LOOPS / f"core_{place[0]}_{place[1]}.txt"
         if listing.is_file():
             text = read_input(listing, MOST_JSON).decode("ascii", "replace")

@@ -7,10 +7,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from chipsim.chip.model import Chip
 from chipsim.chip.npu_shape import NPU_SHAPES, NpuShape
-from mapper.compiler.frontend.model import Model
+from mapper.compiler.frontend.model import Model, open_model
 from mapper.compiler.manifest import CompiledFolder, Target, image_of, manifest_of
 from mapper.compiler.pipeline import Compiled, compile_model
 from mapper.compiler.settings import CompileSettings
@@ -36,10 +37,22 @@ def compiled(build: Builder, shape: NpuShape = SHAPE, **settings: object) -> Mad
     """A network as a program for the core (1, 0) of a chip of 2x2."""
     view = build.graph.inputs["x"]
     source = Model(Path("model.onnx"), "x", view, [("", 17)], False, lambda kept: build.graph)
-    samples = SampleArrays(np.ascontiguousarray(view.array(build.samples(6))), None, [])
+    return _made(source, np.ascontiguousarray(view.array(build.samples(6))), shape, settings)
+
+
+def compiled_model(
+    path: Path, samples: NDArray[np.float32], shape: NpuShape = SHAPE, **settings: object
+) -> Made:
+    """A model as a program for that core."""
+    return _made(open_model(path), samples, shape, settings)
+
+
+def _made(
+    source: Model, samples: NDArray[np.float32], shape: NpuShape, settings: dict[str, object]
+) -> Made:
     some = {"method": "minmax", "min_signal": -100, "max_loss": 100} | settings
     how = CompileSettings(**some)  # type: ignore[arg-type]
-    made = compile_model(source, shape, samples, how)
+    made = compile_model(source, shape, SampleArrays(samples, None, []), how)
     target = Target(Chip("two", 2, 2, unavailable=(0,)), shape, how)
     images = {target.core: image_of(made, shape, target.core)}
     folder = CompiledFolder(Path("out"), manifest_of(made, target), made.host, made.graph, images)

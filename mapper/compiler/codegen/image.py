@@ -4,7 +4,7 @@
     4 bytes   number of sections
     then for each section: tag of 4 letters, length and CRC-32 of its bytes (4 bytes each), bytes
 
-Numbers are little-endian. Sections: INFO (JSON: shape, core, sizes of memories), IM instructions of
+Numbers are little-endian. Sections: INFO (JSON: shape, core, functions, sizes), IM instructions of
 16 bytes, UM micro-ops of 8, WM weight words of rows x columns bytes, BM parameter words of 16 x 4
 bytes, XM packet headers of 8, FM vectors that are set before the first frame.
 """
@@ -29,7 +29,8 @@ _HEAD, _SECTION = struct.Struct("<7sBI"), struct.Struct("<4sII")
 class Image(NamedTuple):
     """What is loaded into a core.
 
-    info : shape (fields of `NpuShape`), core (x, y), vectors of external memory
+    info : shape (fields of `NpuShape`), core (x, y), vectors of external memory, functions (of each
+        the first instruction and the one behind the last)
     instructions, micro_ops, headers : as encoded
     weights : int8, shape (words, rows, columns)
     parameters : int32, shape (words, 16)

@@ -5,35 +5,42 @@ from __future__ import annotations
 from dataclasses import replace
 
 from chipsim.chip.npu_shape import NpuShape
+from hw.npu.isa import Instruction
 from mapper.compiler.codegen.builder import DUAL, Choices, Dual
 from mapper.compiler.codegen.emitter import Emitter
 from mapper.compiler.graph.macro import Macro
 from mapper.compiler.graph.tensor import Tensor
 from mapper.compiler.memory.planner import Region
+from mapper.compiler.partition.functions import Partition
 from mapper.compiler.schedule.onchip import Limits, chosen, fixed_cut
 from mapper.compiler.schedule.tiles import Cut
 from mapper.errors import DoesNotFitError
 
+END = Instruction("CTRL", "END", fields={"drain": 1})
 UNLIMITED = 1 << 30
 """Instructions in external memory."""
 
 
 def emitted(
-    macros: list[Macro], shape: NpuShape, regions: dict[Tensor, Region], options: Choices,
+    partition: Partition, shape: NpuShape, regions: dict[Tensor, Region], options: Choices,
     log: list[str],
 ) -> tuple[Emitter, list[int]]:  # fmt: skip
-    """The steps of a core for some macro nodes, and how many there are behind each.
+    """The steps of a core for all functions, and how many there are behind each macro node; that of
+    the end of a function belongs to the last one in it.
 
     Pairs of products take micro-ops: the fastest way to pair them that fits is taken.
     """
     auto = options.dual == "auto" and shape.multiplier == "dual"
     ways: tuple[Dual, ...] = DUAL if auto else (options.dual,)
+    last = {one.behind for one in partition.functions}
     for way in ways:
         emitter = Emitter(shape, regions, replace(options, dual=way))
         ends = []
         try:
-            for macro, cut in zip(macros, chosen_cuts(emitter, macros), strict=True):
-                emitter.emit(macro, cut)
+            for number, cut in enumerate(chosen_cuts(emitter, partition.macros)):
+                emitter.emit(partition.macros[number], cut)
+                if number + 1 in last:
+                    emitter.step("LOAD", END, [], [])
                 ends.append(len(emitter.steps))
         except DoesNotFitError as error:
             if way == ways[-1]:

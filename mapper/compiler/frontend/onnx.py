@@ -137,8 +137,11 @@ class Reader:
             map_shape[axis] = size
         return View(Tensor(name, tuple(map_shape)), order, shape)
 
-    def _host_view(self, name: str, shape: Sequence[int]) -> View:
-        """Of what the host makes, of any number of axes."""
+    def _host_view(self, name: str, shape: Sequence[int], inputs: list[Any]) -> View:
+        """Of what the host makes, of any number of axes; in the order of an input of that shape."""
+        like = next((one for one in inputs if isinstance(one, View) and one.shape == shape), None)
+        if like is not None and like.whole and len(shape) == 4:
+            return self.view(name, shape, like.order)
         if 1 <= len(shape) <= 4 and shape[0] == 1:
             return self.view(name, shape)
         tensor = Tensor(name, (1, 1, 1, math.prod(shape)))
@@ -245,7 +248,7 @@ class Reader:
         with np.errstate(all="ignore"):  # only the shapes of the results count
             made = self.model.evaluate(node, zeros)
         views = [
-            self._host_view(str(name), array.shape)
+            self._host_view(str(name), array.shape, inputs)
             for name, array in zip(node.proto.output, made, strict=False)
         ]
         self.types |= {str(n): one.dtype for n, one in zip(node.proto.output, made, strict=False)}

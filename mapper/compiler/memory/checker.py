@@ -9,7 +9,7 @@ token that nobody gives.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -41,22 +41,25 @@ class Instruction(NamedTuple):
     drains: bool
 
 
-def check_image(image: Image, shape: NpuShape, preset: Cells, where: str) -> int:
+def check_image(image: Image, shape: NpuShape, presets: Sequence[Cells], where: str) -> int:
     """Check the program of a core; returns the number of its instructions.
 
-    preset : the vectors of maps that the host writes before a frame
+    presets : the vectors of maps that the host writes before each function of the program
     where : the file, for errors
     Raises `CheckFailedError` that names the instruction and the place.
     """
     memory = Replay(shape, image, where)
     micro_ops = decode_micro_ops(image.micro_ops, where)
     count = len(image.instructions) // 16
-    memory.preset("FM", preset)
     memory.preset("FM", np.arange(len(image.maps)))
-    drained = False
+    drained, coming = True, iter(presets)
     for one in instructions_of(image, micro_ops, where):
+        if drained:
+            memory.preset("FM", next(coming, np.zeros(0, np.int64)))
         memory.step(one)
         drained = one.drains
+        if drained:
+            memory.drain()
     if not drained:
         memory.require_balance()
     return count
@@ -304,6 +307,12 @@ class Replay:
                     f"{what}: {does} without waiting for {UNITS[other]}, step {latest[other]} of "
                     "which uses the same places"
                 )
+
+    def drain(self) -> None:
+        """All units are idle, and no token is left: all that was done is known to all."""
+        self.clock[:] = np.array(self.count) - 1
+        self.given.clear()
+        self.taken.clear()
 
     def require_balance(self) -> None:
         """Raise if a token is left that the next frame would take for its own."""

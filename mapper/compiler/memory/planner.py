@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from mapper.compiler.graph.macro import Macro
@@ -69,23 +70,21 @@ class Lives(NamedTuple):
 class Stored(NamedTuple):
     """What is to be planned.
 
-    inputs : maps that the host writes before a frame; outputs : that it reads behind it
+    inputs : maps that the host writes, and numbers of the macro nodes before which it does, -1
+        before all; outputs : that it reads, and of those that run last before it does
     places : of maps that lie in others
     """
 
     macros: list[Macro]
-    inputs: list[Tensor]
-    outputs: list[Tensor]
+    inputs: Mapping[Tensor, int]
+    outputs: Mapping[Tensor, int]
     places: Places
 
     def owner(self, tensor: Tensor) -> Tensor:
         return self.places[tensor].owner if tensor in self.places else tensor
 
     def lives(self) -> dict[Tensor, Lives]:
-        """Of each map that owns a region: from the first write of any part of it to the last read.
-
-        Inputs live from the start, outputs until the end of a frame.
-        """
+        """Of each map that owns a region: from the first write of any part to the last read."""
         found: dict[Tensor, Lives] = {}
 
         def at(tensor: Tensor, number: int) -> None:
@@ -93,13 +92,13 @@ class Stored(NamedTuple):
             one = found.setdefault(owner, Lives(number, number))
             found[owner] = Lives(min(one.born, number), max(one.dies, number))
 
-        for tensor in self.inputs:
-            at(tensor, -1)
+        for tensor, number in self.inputs.items():
+            at(tensor, number)
         for number, macro in enumerate(self.macros):
             for tensor in (*macro.inputs, *macro.outputs):
                 at(tensor, number)
-        for tensor in self.outputs:
-            at(tensor, len(self.macros))
+        for tensor, number in self.outputs.items():
+            at(tensor, number)
         return found
 
     def members(self) -> dict[Tensor, list[Tensor]]:

@@ -1,15 +1,22 @@
 """What the host does around the cores, step by step: the plan, and running it.
 
-`simulate` runs the plan, and nothing else does work of the host. A node that no core computes is a
-model of one node, run by the reference implementation of ONNX.
+`simulate` runs the plan, and nothing else does work of the host. Its steps, by `do`:
+
+node        a node that no core computes: a model of one node, for the reference implementation
+view        a value as another node sees it: transposed, or of another shape
+quantise    real numbers as stored integers; windows: the windows of a map as its pixels
+pack        stored integers into the memory of a core, in vectors of its channels
+start       a function of the cores, which runs to its end
+unpack      stored integers from the memory of a core; dequantise: as real numbers
 """
 
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict
-from typing import Any, cast
+from threading import Lock
+from typing import Any, Protocol, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,66 +37,136 @@ from mapper.compiler.integer.binary import steps_of
 from mapper.compiler.integer.formulas import dequantise, quantise
 from mapper.compiler.integer.levels import stored_input
 from mapper.compiler.integer.windows import pixels_of_windows
+from mapper.compiler.memory.planner import Region
+from mapper.compiler.partition.functions import Partition
 from mapper.errors import MapperError
 
 Step = dict[str, Any]
 Data = NDArray[Any]
-Cores = Callable[[dict[str, Data]], dict[str, Data]]
-"""Stored integers of the maps that go to the cores, by name, as those that come back."""
+Maps = dict[str, Data]
+"""Stored integers by the names of their tensors, shape (1, rows, columns, channels)."""
 
 
-def plan_host(graph: Graph, opsets: list[tuple[str, int]]) -> list[Step]:
-    """The steps around a graph of integers, whose nodes run on cores, but for those of the host.
+class Cores(Protocol):
+    """The cores of a chip, as the host sees them in a frame."""
 
-    Raises `MapperError` that names a node of the host with nodes of the cores behind it.
+    def write(self, tensor: str, maps: Data) -> None:
+        """Stored integers into the memory of a core."""
+
+    def start(self, function: int) -> None:
+        """Run a function to its end."""
+
+    def read(self, tensor: str) -> Data:
+        """Stored integers from the memory of a core."""
+
+
+def plan_host(
+    graph: Graph, partition: Partition, regions: Mapping[Tensor, Region],
+    opsets: list[tuple[str, int]],
+) -> list[Step]:  # fmt: skip
+    """The host's steps around the functions of a graph of integers, in their order."""
+    return _Planner(graph, partition, regions, opsets).steps
+
+
+class _Planner:
+    """Adds steps, and what they need before.
+
+    values : name and view of what the host has as real numbers, by tensor
+    known : names of such values
     """
-    quantised = [node for node in graph.nodes if isinstance(node.operator, Quantise)]
-    between = [node for node in quantised if graph.maker(node.inputs[0]) is not None]
-    if between:
-        raise MapperError(
-            f"node {between[0].sources[0]!r} runs on the host, and nodes behind it on the cores; "
-            "programs have one part for the cores: keep those nodes on the host, too"
+
+    def __init__(
+        self, graph: Graph, partition: Partition, regions: Mapping[Tensor, Region],
+        opsets: list[tuple[str, int]],
+    ) -> None:  # fmt: skip
+        self.graph, self.regions, self.opsets = graph, regions, opsets
+        self.steps: list[Step] = []
+        self.known = set(graph.inputs)
+        self.values = {view.tensor: (name, view) for name, view in graph.inputs.items()}
+        for number, function in enumerate(partition.functions):
+            for node in function.host:
+                self._node(node)
+            for tensor in function.inputs:
+                self._pack(tensor)
+            self.steps.append({"do": "start", "function": number})
+            for tensor in function.results:
+                self.steps.append({"do": "unpack", **self._place(tensor)})
+        for node in partition.host:
+            self._node(node)
+        for name, view in graph.outputs.items():
+            self._need(name, view)
+
+    def _place(self, tensor: Tensor) -> Step:
+        region = self.regions[tensor]
+        return {
+            "tensor": tensor.name,
+            "address": region.first,
+            "strides": [region.row, region.pixel],
+            "shape": list(tensor.shape),
+        }
+
+    def _pack(self, tensor: Tensor) -> None:
+        """A map of the host into memory; inputs of the model are quantised for it."""
+        for name, view in self.graph.inputs.items():
+            if view.tensor is tensor:
+                self.steps.append({"do": "quantise", "value": name, **_stored(view)})
+        self.steps.append({"do": "pack", **self._place(tensor)})
+
+    def _need(self, name: str, view: View) -> None:
+        """Let the host have a value: of what cores made, or of what it has in another view."""
+        if name in self.known:
+            return
+        self.known.add(name)
+        found = self.values.get(view.tensor)
+        if found is None:
+            self.steps.append({"do": "dequantise", "value": name, **_stored(view)})
+            self.values[view.tensor] = name, view
+            return
+        value, seen = found
+        step = {"do": "view", "value": value, "result": name, "seen": _shapes(seen)}
+        self.steps.append({**step, "as": _shapes(view)})
+
+    def _node(self, node: Node) -> None:
+        if isinstance(node.operator, Windows):
+            self._windows(node, node.operator)
+        elif isinstance(node.operator, Quantise):
+            name, view = self.values[node.inputs[0]]
+            step = {"do": "quantise", "value": name, **_stored(view._replace(tensor=node.output))}
+            self.steps.append(step | {"levels": _levels(node)})
+        else:
+            self._host(node)
+
+    def _windows(self, node: Node, operator: Windows) -> None:
+        for name, view in self.graph.inputs.items():
+            if view.tensor is node.inputs[0]:
+                self.steps.append({"do": "quantise", "value": name, **_stored(view)})
+        self.steps.append(
+            {
+                "do": "windows",
+                "tensor": node.inputs[0].name,
+                "result": node.output.name,
+                "window": asdict(operator.window),
+                "value": node.inputs[0].zero_point,
+            }
         )
-    steps: list[Step] = []
-    for name, view in graph.inputs.items():
-        if view.tensor.type != "float32":
-            steps.append({"do": "quantise", "value": name, **_stored(view)})
-    for node in quantised:
-        name, view = next(item for item in graph.inputs.items() if item[1].tensor is node.inputs[0])
-        stored = _stored(view._replace(tensor=node.output))
-        steps.append({"do": "quantise", "value": name, **stored, "levels": _levels(node)})
-    steps += [
-        {
-            "do": "windows",
-            "tensor": node.inputs[0].name,
-            "result": node.output.name,
-            "window": asdict(node.operator.window),
-            "value": node.inputs[0].zero_point,
-        }
-        for node in graph.nodes
-        if isinstance(node.operator, Windows)
-    ]
-    hosted = [node for node in graph.nodes if isinstance(node.operator, Host)]
-    made = {tensor for node in hosted for tensor in node.outputs}
-    back: dict[str, View] = {}
-    for node in hosted:
-        assert isinstance(node.operator, Host)
-        taken = zip(node.operator.node.proto.input, node.operator.given, strict=True)
-        back |= {
-            name: value
-            for name, value in taken
-            if isinstance(value, View) and value.tensor not in made
-        }
-    back |= {name: view for name, view in graph.outputs.items() if view.tensor not in made}
-    back = {name: view for name, view in back.items() if graph.maker(view.tensor) is not None}
-    steps.append({"do": "cores", "results": [view.tensor.name for view in back.values()]})
-    for name, view in back.items():
-        steps.append({"do": "dequantise", "value": name, **_stored(view)})
-    steps += [
-        {"do": "node", "kind": node.kind, "sources": list(node.sources), **_model(node, opsets)}
-        for node in hosted
-    ]
-    return steps
+
+    def _host(self, node: Node) -> None:
+        operator = node.operator
+        assert isinstance(operator, Host)
+        proto = operator.node.proto
+        for name, value in zip(proto.input, operator.given, strict=True):
+            if isinstance(value, View):
+                self._need(name, value)
+        what = {"kind": node.kind, "sources": list(node.sources)}
+        self.steps.append({"do": "node", **what, **_model(node, self.opsets)})
+        for name, view in zip(proto.output, operator.results, strict=False):
+            self.values.setdefault(view.tensor, (name, view))
+            self.known.add(name)
+
+
+def _shapes(view: View) -> Step:
+    shape = list(view.tensor.shape)
+    return {"tensor_shape": shape, "order": list(view.order), "shape": list(view.shape)}
 
 
 def _levels(node: Node) -> Step | None:
@@ -114,9 +191,7 @@ def _stored(view: View) -> Step:
     tensor = view.tensor
     return {
         "tensor": tensor.name,
-        "tensor_shape": list(tensor.shape),
-        "order": list(view.order),
-        "shape": list(view.shape),
+        **_shapes(view),
         "scale": tensor.scale,
         "zero_point": tensor.zero_point,
         "bits": tensor.bits,
@@ -164,38 +239,80 @@ def view_of(step: Step) -> View:
     return View(tensor, tuple(step["order"]), tuple(step["shape"]))
 
 
-def run_host(
-    steps: list[Step], values: Mapping[str, Data], cores: Cores
-) -> tuple[dict[str, Data], dict[str, Data]]:
-    """All values by name, as ONNX sees them, and what the cores made, as stored integers.
+class HostPlan:
+    """The steps of a compiled model, ready to run; several threads may."""
 
-    values : float32, shape (frames, ...), the inputs of the model
-    """
-    known: dict[str, Data] = dict(values)
-    stored: dict[str, Data] = {}
-    results: dict[str, Data] = {}
-    for step in steps:
-        if step["do"] == "quantise":
-            view = view_of(step)
-            maps = view.stored(known[step["value"]])
-            tensor = view.tensor
-            stored[tensor.name] = (
-                _stored_by_levels(step["levels"], maps)
-                if step.get("levels")
-                else quantise(maps, tensor.scale, tensor.zero_point, tensor.bits)
-            )
-        elif step["do"] == "windows":
-            stored[step["result"]] = _windows(step, stored.pop(step["tensor"]))
-        elif step["do"] == "cores":
-            results = cores(stored)
-        elif step["do"] == "dequantise":
-            view = view_of(step)
-            maps = results[view.tensor.name]
-            real = dequantise(maps, view.tensor.scale, view.tensor.zero_point)
-            known[step["value"]] = view.array(real)
-        else:
-            known |= _run_node(step, known)
-    return known, results
+    def __init__(self, steps: list[Step]) -> None:
+        self.steps = steps
+        self._ready: dict[int, Any] = {}
+        self._lock = Lock()
+
+    def run(self, values: Mapping[str, Data], cores: Cores) -> tuple[dict[str, Data], Maps]:
+        """A frame: all values by name, as ONNX sees them, and what the cores made for the host, as
+        stored integers.
+
+        values : float32, shape (1, ...), the inputs of the model
+        """
+        known: dict[str, Data] = dict(values)
+        stored: Maps = {}
+        results: Maps = {}
+        for number, step in enumerate(self.steps):
+            match step["do"]:
+                case "quantise":
+                    view = view_of(step)
+                    maps, to = _map_of(view, known[step["value"]]), view.tensor
+                    stored[to.name] = (
+                        _stored_by_levels(step["levels"], maps)
+                        if step.get("levels")
+                        else quantise(maps, to.scale, to.zero_point, to.bits)
+                    )
+                case "windows":
+                    stored[step["result"]] = _windows(step, stored[step["tensor"]])
+                case "pack":
+                    cores.write(step["tensor"], stored[step["tensor"]])
+                case "start":
+                    cores.start(step["function"])
+                case "unpack":
+                    results[step["tensor"]] = cores.read(step["tensor"])
+                case "dequantise":
+                    view = view_of(step)
+                    of = view.tensor
+                    real = dequantise(results[of.name], of.scale, of.zero_point)
+                    known[step["value"]] = view.frame(real)
+                case "view":
+                    seen, made = _view(step["seen"]), _view(step["as"])
+                    known[step["result"]] = made.frame(_map_of(seen, known[step["value"]]))
+                case _:
+                    known |= self._node(number, step, known)
+        return known, results
+
+    def _node(self, number: int, step: Step, known: Mapping[str, Data]) -> dict[str, Data]:
+        """What a node of the host makes; the reference implementation is built once."""
+        from onnx import load_model_from_string
+        from onnx.reference import ReferenceEvaluator
+
+        with self._lock:
+            if number not in self._ready:
+                model = load_model_from_string(base64.b64decode(step["model"]))
+                self._ready[number] = ReferenceEvaluator(model)
+            try:
+                made = self._ready[number].run(None, {name: known[name] for name in step["inputs"]})
+            except Exception as error:
+                reason = " ".join(str(error).split())[:120]
+                name = f"node {step['sources'][0]!r} ({step['op']})"
+                raise MapperError(f"{name}: {reason}") from error
+        arrays = (np.asarray(one) for one in made)
+        return dict(zip(step["outputs"], arrays, strict=True))
+
+
+def _map_of(view: View, array: Data) -> Data:
+    """The tensor's data of one frame, whose first axis need not be that of the batch."""
+    return array.reshape(view.ordered).transpose(np.argsort(view.order))
+
+
+def _view(step: Step) -> View:
+    tensor = Tensor("", tuple(step["tensor_shape"]))
+    return View(tensor, tuple(step["order"]), tuple(step["shape"]))
 
 
 def _windows(step: Step, maps: Data) -> Data:
@@ -204,24 +321,3 @@ def _windows(step: Step, maps: Data) -> Data:
         tuple(made["size"]), tuple(made["stride"]), Pad(*made["pad"]), tuple(made["dilation"])
     )
     return pixels_of_windows(maps, window, step["value"])
-
-
-def _run_node(step: Step, known: Mapping[str, Data]) -> dict[str, Data]:
-    """Frame by frame: models have a batch of one."""
-    from onnx import load_model_from_string
-    from onnx.reference import ReferenceEvaluator
-
-    evaluator = ReferenceEvaluator(load_model_from_string(base64.b64decode(step["model"])))
-    frames = known[step["inputs"][0]].shape[0]
-    rows: list[Any] = []
-    for frame in range(frames):
-        feeds = {name: known[name][frame : frame + 1] for name in step["inputs"]}
-        try:
-            rows.append(evaluator.run(None, feeds))
-        except Exception as error:
-            reason = " ".join(str(error).split())[:120]
-            raise MapperError(f"node {step['sources'][0]!r} ({step['op']}): {reason}") from error
-    return {
-        name: np.concatenate([np.asarray(row[at]) for row in rows])
-        for at, name in enumerate(step["outputs"])
-    }

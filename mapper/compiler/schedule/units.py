@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from chipsim.chip.npu_shape import NpuShape
 from chipsim.npu.cycles import UNITS, Timed, Timeline, run_queues
 from chipsim.npu.timing import cycles_of, matrix_cycles, vectors_of_entry
@@ -15,6 +17,26 @@ UNIT_OF = {"LOAD": 0, "GEMM": 1, "ALU": 2, "RQ": 2, "STORE": 3}
 def timeline_of(program: list[Instruction], shape: NpuShape) -> Timeline:
     """Starts and ends of the instructions of a frame, on a core that nothing outside delays."""
     return run_queues([timed(one, shape) for one in program], shape)
+
+
+def timeline_of_functions(
+    program: list[Instruction], spans: list[tuple[int, int]], shape: NpuShape
+) -> Timeline:
+    """As `timeline_of`, of functions one behind the other: units are idle between them.
+
+    spans : the first instruction of each function, and the one behind the last
+    """
+    parts = []
+    cycles = 0
+    for begin, end in spans:
+        one = timeline_of(program[begin:end], shape)
+        parts.append(Timeline(one.start + cycles, one.end + cycles, one.busy))
+        cycles += one.cycles
+    return Timeline(
+        np.concatenate([one.start for one in parts]),
+        np.concatenate([one.end for one in parts]),
+        np.sum([one.busy for one in parts], axis=0),
+    )
 
 
 def timed(one: Instruction, shape: NpuShape) -> Timed:

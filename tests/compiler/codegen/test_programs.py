@@ -125,7 +125,7 @@ def test_every_token_is_needed() -> None:
     assert {one.differences for one in compared(build, made)} == {0}
     image = image_of(made.compiled, SMALL, (1, 0))
     everything = np.arange(SMALL.map_vectors)
-    check_image(image, SMALL, everything, "whole")
+    check_image(image, SMALL, [everything], "whole")
     program = made.compiled.program
     waits = [(n, bit) for n, one in enumerate(program) for bit in range(4) if one.wait >> bit & 1]
     assert len(waits) > 20
@@ -134,7 +134,7 @@ def test_every_token_is_needed() -> None:
         broken[number] = program[number]._replace(wait=program[number].wait & ~(1 << bit))
         made.compiled.program = broken
         with pytest.raises(CheckFailedError, match="instruction"):
-            check_image(image_of(made.compiled, SMALL, (1, 0)), SMALL, everything, "broken")
+            check_image(image_of(made.compiled, SMALL, (1, 0)), SMALL, [everything], "broken")
 
 
 def test_calls_of_a_first_layer() -> None:

@@ -216,7 +216,7 @@ def test_a17_two_maps_of_a_yolo_network() -> None:
     whole = Tensor("whole", (1, 88, 120, 128), "int8", stored=True)
     one, other = (Tensor(name, (1, 88, 120, 64), "int8", stored=True) for name in "ab")
     places = {one: Place(whole, channel=0), other: Place(whole, channel=64)}
-    found = plan_memory(Stored([], [one, other], [whole], places), VECTOR, 0)
+    found = plan_memory(Stored([], {one: -1, other: -1}, {whole: 0}, places), VECTOR, 0)
     base = 0x41157800
 
     def address(tensor: Tensor) -> int:

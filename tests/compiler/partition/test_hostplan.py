@@ -1,31 +1,196 @@
-"""The plan of the host's work."""
+"""The plan of the host's work, and models whose work goes to and fro between cores and host."""
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from mapper.compiler.frontend.float import FLOAT
 from mapper.compiler.frontend.onnx import Reader
-from mapper.compiler.partition.hostplan import plan_host
-from mapper.compiler.quantise.convert import Converter, Precision
-from mapper.compiler.quantise.ranges import measure_ranges
-from mapper.errors import MapperError
+from mapper.compiler.graph.execute import run_graph
+from mapper.compiler.integer.formulas import dequantise, quantise
+from mapper.compiler.integer.reference import INTEGER
+from mapper.compiler.manifest import read_folder
+from mapper.compiler.simulate import simulate
+from tests.compiler.programs import SHAPE, Made, compiled_model
+from tests.mapper.conftest import Run
 from tests.storage.formats.onnx_models import model, node, onnx
 
+pytestmark = pytest.mark.jit
 
-def test_nodes_of_the_host_between_those_of_cores_are_named(tmp_path: Path) -> None:
+
+def conv(inputs: str, output: str = "y") -> Any:
+    """Of 3x3 pixels, as large as its map."""
+    return node("Conv", inputs, output, pads=[1, 1, 1, 1])
+
+
+NODES = {
+    # two layers on the cores, one on the host, and a branch of the host that joins cores again
+    "between": [
+        conv("x a", "c"),
+        node("Sigmoid", "c", "s"),
+        conv("s b", "d"),
+        node("Relu", "d"),
+    ],
+    "feeds back": [
+        conv("x a", "c"),
+        node("Relu", "c", "r"),
+        node("Tanh", "r", "t"),
+        conv("t b", "d"),
+        node("Add", "r d", "e"),
+        node("Erf", "e", "f"),
+        conv("f a", "g"),
+        node("Add", "g e"),
+    ],
+    "two branches": [
+        conv("x a", "c"),
+        node("Sigmoid", "c", "s"),
+        node("Softplus", "c", "p"),
+        node("Mul", "s p", "m"),
+        conv("m b", "d"),
+        conv("c b", "e"),
+        node("Add", "d e", "f"),
+        node("GlobalAveragePool", "f", "g"),
+        node("Flatten", "g", "h"),
+        node("Softmax", "h"),
+    ],
+    "host first": [
+        node("Sin", "x", "s"),
+        conv("s a", "c"),
+        node("Relu", "c"),
+    ],
+    "seen otherwise": [
+        conv("x a", "c"),
+        node("Sigmoid", "c", "s"),
+        node("Transpose", "s", "t", perm=[0, 2, 3, 1]),
+        node("Softmax", "t", "u", axis=3),
+        node("Transpose", "u", "v", perm=[0, 3, 1, 2]),
+        conv("v b", "d"),
+        node("Flatten", "d"),
+    ],
+    "joined": [
+        conv("x v", "c"),
+        node("Sigmoid", "c", "s"),
+        node("Concat", "c s", "j", axis=1),
+        conv("j w"),
+    ],
+}
+FUNCTIONS = {"between": 2, "feeds back": 3, "two branches": 2, "host first": 1,
+             "seen otherwise": 2, "joined": 2}  # fmt: skip
+
+
+def made_of(nodes: list[Any], folder: Path, outputs: tuple[str, ...] = ("y",)) -> Made:
     random = np.random.default_rng(0)
-    weights = {name: random.normal(0, 0.3, (4, 4, 3, 3)).astype(np.float32) for name in "ab"}
-    nodes = [node("Conv", "x a", "c"), node("Sigmoid", "c", "s"), node("Conv", "s b")]
-    onnx.save(model(nodes, weights, {"x": (1, 4, 8, 8)}), str(tmp_path / "model.onnx"))
-    reader = Reader(tmp_path / "model.onnx", FLOAT)
-    graph = reader.read()
-    ((_, view),) = graph.inputs.items()
-    feeds = {view.tensor: random.normal(0, 1, (4, 8, 8, 4)).astype(np.float32)}
-    converter = Converter(graph, Precision())
-    made = converter.convert(measure_ranges(graph, feeds, converter.quantised_tensors()))
-    with pytest.raises(MapperError, match="node 'n_s' runs on the host, and nodes behind it on"):
-        plan_host(made, reader.opsets)
+    weights = {name: random.normal(0, 0.3, (4, 4, 3, 3)) for name in "ab"}
+    weights |= {
+        "v": random.normal(0, 0.3, (16, 4, 3, 3)),
+        "w": random.normal(0, 0.1, (4, 32, 3, 3)),
+    }
+    used = {name for one in nodes for name in one.input}
+    kept = {name: one.astype(np.float32) for name, one in weights.items() if name in used}
+    found = model(nodes, kept, {"x": (1, 4, 8, 8)}, outputs=outputs)
+    onnx.save(found, str(folder / "model.onnx"))
+    return compiled_model(folder / "model.onnx", samples(8), SHAPE)
+
+
+def samples(frames: int, seed: int = 1) -> np.ndarray:
+    return np.random.default_rng(seed).normal(0, 1, (frames, 4, 8, 8)).astype(np.float32)
+
+
+@pytest.mark.parametrize("name", NODES)
+def test_work_to_and_fro(name: str, tmp_path: Path) -> None:
+    """D12, R6.5: every layer of every function equals the reference, and so do the outputs."""
+    made = made_of(NODES[name], tmp_path)
+    assert len(made.folder.manifest["functions"]) == FUNCTIONS[name]
+    graph = made.compiled.graph
+    ((_, given),) = graph.inputs.items()
+    tensor = given.tensor
+    data = quantise(given.stored(samples(3, 7)), tensor.scale, tensor.zero_point, tensor.bits)
+    exact = given.array(dequantise(data, tensor.scale, tensor.zero_point))
+    found = simulate(made.folder, exact, threads=2, check=True)
+    assert {one.differences for one in found.compared} == {0}
+    assert len(found.compared) >= len(made.compiled.macros)
+    for output, view in graph.outputs.items():
+        wanted = run_graph(graph, {tensor: data}, INTEGER, [view.tensor])[view.tensor]
+        if view.tensor.type != "float32":
+            wanted = dequantise(wanted, view.tensor.scale, view.tensor.zero_point)
+        assert np.allclose(found.values[output], view.array(wanted), atol=1e-6), output
+
+
+def test_several_outputs(tmp_path: Path) -> None:
+    """Outputs of cores, of the host, and one that later layers take as well."""
+    made = made_of(NODES["between"], tmp_path, ("c", "s", "y"))
+    found = simulate(made.folder, samples(2), threads=1, check=True)
+    assert list(found.values) == ["c", "s", "y"]
+    assert np.allclose(found.values["s"], 1 / (1 + np.exp(-found.values["c"])), atol=1e-6)
+
+
+def test_what_is_in_the_plan(tmp_path: Path) -> None:
+    """R6.5: steps in order, with shapes and addresses."""
+    made = made_of(NODES["between"], tmp_path)
+    steps = [step["do"] for step in made.folder.host]
+    assert steps == [
+        "quantise", "windows", "pack", "start", "unpack", "dequantise", "node",
+        "quantise", "windows", "pack", "start", "unpack", "dequantise",
+    ]  # fmt: skip
+    packs = [step for step in made.folder.host if step["do"] in ("pack", "unpack")]
+    maps = {one["name"]: one for one in made.folder.manifest["maps"]}
+    for step in packs:
+        assert step["address"] == maps[step["tensor"]]["address"]
+        assert step["shape"] == maps[step["tensor"]]["shape"]
+    functions = made.folder.manifest["functions"]
+    assert [one["begin"] for one in functions] == [0, functions[0]["end"]]
+    assert functions[1]["end"] == len(made.compiled.program)
+    assert [one["name"] for one in functions] == ["npu_0_n_c", "npu_1_n_d"]
+    ends = [n for n, one in enumerate(made.compiled.program) if one.kind == "END"]
+    assert ends == [one["end"] - 1 for one in functions]
+
+
+def test_maps_of_functions_share_memory(tmp_path: Path) -> None:
+    """What the host writes between functions lives from there on only."""
+    regions = made_of(NODES["between"], tmp_path).compiled.regions
+    assert {one.tensor.name: (one.born, one.dies) for one in regions.values()} == {
+        "x.windows": (-1, 0), "c": (0, 0), "s.windows": (1, 1), "y": (1, 2)
+    }  # fmt: skip
+    assert len({one.first for one in regions.values()}) < len(regions)
+
+
+def test_commands(folder: Path, run: Run) -> None:
+    """The checker knows of functions, and so do cycle-true runs."""
+    made_of(NODES["two branches"], folder)
+    np.savez(folder / "samples.npz", x=samples(6))
+    how = [
+        "--chip",
+        "2x2",
+        "--calibrate",
+        "samples.npz",
+        "--min-signal",
+        "-99",
+        "--max-loss",
+        "100",
+    ]
+    found = run("compile", "model.onnx", *how, "-o", "out")
+    assert found.code == 0, found.err
+    assert run("verify", "out").code == 0
+    found = run("simulate", "out", "--input", "samples.npz", "--check", "--cycles", "--json")
+    assert found.code == 0, found.err
+    assert found.json()["differences"] == 0
+    cycles = found.json()["cycle_run"]
+    assert cycles["cycles"] == sum(cycles["functions"])
+    assert len(cycles["functions"]) == 2
+    assert cycles["cycles"] == json.loads((folder / "out" / "report.json").read_text())["cycles"]
+    info = read_folder(folder / "out").images[0, 0].info
+    assert len(info["functions"]) == 2
+
+
+def test_a_model_that_is_all_on_the_host_is_said_so(folder: Path, run: Run) -> None:
+    onnx.save(model([node("Sigmoid", "x")], {}, {"x": (1, 4)}), str(folder / "model.onnx"))
+    np.savez(folder / "samples.npz", x=np.ones((4, 4), np.float32))
+    found = run("compile", "model.onnx", "--chip", "2x2", "--calibrate", "samples.npz")
+    assert found.code == 1
+    assert "no node of it runs on a core" in found.err
+    assert Reader(folder / "model.onnx", FLOAT).read().nodes[0].kind == "host"

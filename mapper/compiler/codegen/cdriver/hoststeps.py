@@ -22,14 +22,16 @@ def driver_of(folder: CompiledFolder) -> Sources:
     shape = NpuShape(**folder.manifest["shape"])
     steps = list(_steps(folder))
     values = next(step for step in folder.host if step["do"] == "quantise")["shape"]
-    begins = {place: [0] for place in folder.images}
+    begins = {
+        place: [one["begin"] for one in folder.manifest["functions"]] for place in folder.images
+    }
     words = np.zeros((0, shape.rows, shape.columns), np.int8)
     return Sources(shape, folder.images, begins, words, steps, math.prod(values))
 
 
 def _steps(folder: CompiledFolder) -> Iterator[CoreStep]:
     plan = folder.host
-    last = max(at for at, step in enumerate(plan) if step["do"] == "cores")
+    last = max(at for at, step in enumerate(plan) if step["do"] == "start")
     between = [step for step in plan[:last] if step["do"] == "node"]
     if between:
         raise MapperError(
@@ -40,23 +42,23 @@ def _steps(folder: CompiledFolder) -> Iterator[CoreStep]:
     cores = list(folder.images)
     buffers: dict[str, int] = {}
     shapes: dict[str, list[int]] = {}
-    for step in plan[: last + 1]:
+    for step in plan:
         if step["do"] == "quantise":
-            to = buffers[step["tensor"]] = len(buffers)
+            to = buffers.setdefault(step["tensor"], len(buffers))
             shapes[step["tensor"]] = step["tensor_shape"]
             yield {"kind": "QUANTISE", "to": to, **_view(step)}
         elif step["do"] == "windows":
-            source, to = buffers.pop(step["tensor"]), len(shapes) + len(buffers)
+            source, to = buffers[step["tensor"]], len(buffers)
             buffers[step["result"]] = to
             windows = _windows(step, shapes[step["tensor"]], maps[step["result"]]["shape"])
             yield {"kind": "WINDOWS", "from": source, "to": to, **windows}
-        elif step["do"] == "cores":
-            for name, number in buffers.items():
-                yield {"kind": "WRITE", "from": number, **_map(maps[name], cores)}
-            yield {"kind": "RUN", "function": 0}
-    results = dict.fromkeys(step["tensor"] for step in plan[last:] if step["do"] == "dequantise")
-    for name in results:
-        yield {"kind": "READ", **_map(maps[name], cores)}
+        elif step["do"] == "pack":
+            number = buffers[step["tensor"]]
+            yield {"kind": "WRITE", "from": number, **_map(maps[step["tensor"]], cores)}
+        elif step["do"] == "start":
+            yield {"kind": "RUN", "function": step["function"]}
+        elif step["do"] == "unpack":
+            yield {"kind": "READ", **_map(maps[step["tensor"]], cores)}
 
 
 def _sizes(shape: list[int]) -> dict[str, int]:

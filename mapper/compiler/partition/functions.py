@@ -1,0 +1,169 @@
+"""Functions: runs of macro nodes without work of the host between them.
+
+A value has a level. What the host makes of values of level n is of level n as well: it is there
+before function n runs. What cores make of values of level n is made in function n, and the host
+takes it at level n + 1. So there are as few functions as the longest chain of changes between
+cores and host asks for.
+"""
+
+from __future__ import annotations
+
+from graphlib import TopologicalSorter
+from typing import NamedTuple
+
+from mapper.compiler.graph.graph import Graph
+from mapper.compiler.graph.macro import Macro
+from mapper.compiler.graph.node import Host, Node, Quantise, Windows
+from mapper.compiler.graph.tensor import Tensor
+
+ON_HOST = (Host, Quantise, Windows)
+
+
+class Function(NamedTuple):
+    """Macro nodes that run one behind the other.
+
+    first, behind : numbers of its macro nodes
+    inputs : maps that the host writes before, results : that it reads behind
+    host : nodes that the host runs before
+    """
+
+    first: int
+    behind: int
+    inputs: list[Tensor]
+    results: list[Tensor]
+    host: list[Node]
+
+
+class Partition(NamedTuple):
+    """macros : in the order in which they run; host : nodes that run behind the last function"""
+
+    macros: list[Macro]
+    functions: list[Function]
+    host: list[Node]
+
+    def names(self) -> list[str]:
+        """Of the functions: what runs them, their number, and the layer that they begin with."""
+        return [
+            f"npu_{number}_{self.macros[one.first].sources[0]}"
+            for number, one in enumerate(self.functions)
+        ]
+
+    def spans(self, ends: list[int]) -> list[tuple[int, int]]:
+        """Of each function the first instruction, and the one behind the last; ends : of the macro
+        nodes."""
+        whole = [0, *ends]
+        return [(whole[one.first], whole[one.behind]) for one in self.functions]
+
+    def written(self) -> dict[Tensor, int]:
+        """The maps that the host writes, and the macro node before which it does: -1 if it is the
+        first one."""
+        return {
+            tensor: one.first if one.first else -1
+            for one in self.functions
+            for tensor in one.inputs
+        }
+
+    def read(self) -> dict[Tensor, int]:
+        """The maps that the host reads, and the last macro node before it does; those that are
+        read behind the last one are kept until the end of the frame."""
+        return {
+            tensor: one.behind if one is self.functions[-1] else one.behind - 1
+            for one in self.functions
+            for tensor in one.results
+        }
+
+
+class _Unit(NamedTuple):
+    """A macro node, a node of the host, or one that only joins or parts maps."""
+
+    inputs: list[Tensor]
+    outputs: list[Tensor]
+    hosted: bool
+
+
+def divide(graph: Graph, macros: list[Macro]) -> Partition:
+    """The functions of a graph of integers, in their order.
+
+    macros : what cores run of it
+    """
+    units = _units(graph, macros)
+    levels = _levels(units)
+    order = sorted(range(len(macros)), key=lambda at: levels[at])
+    count = 1 + max((levels[at] for at in range(len(macros))), default=-1)
+    maker = {tensor: at for at, unit in enumerate(units) for tensor in unit.outputs}
+    inputs, results = _written(graph, units, levels), _read(graph, units, levels, maker)
+    nodes = _hosted(graph)
+    work: list[list[Node]] = [[] for _ in range(count + 1)]
+    for node in nodes:
+        work[min(levels[maker[node.output]], count)].append(node)
+    functions, first = [], 0
+    for number in range(count):
+        behind = first + sum(levels[at] == number for at in range(len(macros)))
+        taken = [tensor for tensor, level in inputs.items() if level == number]
+        given = [tensor for tensor, level in results.items() if level == number]
+        functions.append(Function(first, behind, taken, given, work[number]))
+        first = behind
+    return Partition([macros[at] for at in order], functions, work[count])
+
+
+def _hosted(graph: Graph) -> list[Node]:
+    """The nodes that the host runs, in order."""
+    return [node for node in graph.nodes if isinstance(node.operator, ON_HOST)]
+
+
+def _units(graph: Graph, macros: list[Macro]) -> list[_Unit]:
+    """Macro nodes, in their order, and then all other nodes."""
+    units = [_Unit(macro.inputs, macro.outputs, hosted=False) for macro in macros]
+    taken = {tensor for unit in units for tensor in unit.outputs}
+    taken |= {tensor for macro in macros for node in macro.nodes for tensor in node.outputs}
+    units += [
+        _Unit(
+            [tensor for tensor in node.inputs if tensor.value is None],
+            node.outputs,
+            isinstance(node.operator, ON_HOST),
+        )
+        for node in graph.nodes
+        if node.output not in taken
+    ]
+    return units
+
+
+def _levels(units: list[_Unit]) -> list[int]:
+    """The function that each macro node runs in, or that each other node works for."""
+    maker = {tensor: at for at, unit in enumerate(units) for tensor in unit.outputs}
+    before = {
+        at: [maker[tensor] for tensor in unit.inputs if tensor in maker]
+        for at, unit in enumerate(units)
+    }
+    levels = [0] * len(units)
+    for at in TopologicalSorter(before).static_order():
+        crosses = units[at].hosted
+        levels[at] = max(
+            (levels[other] + (crosses and not units[other].hosted) for other in before[at]),
+            default=0,
+        )
+    return levels
+
+
+def _written(graph: Graph, units: list[_Unit], levels: list[int]) -> dict[Tensor, int]:
+    """The maps that the host writes, and the function before which cores take them first."""
+    made = [view.tensor for view in graph.inputs.values()]
+    made += [tensor for unit in units if unit.hosted for tensor in unit.outputs]
+    users: dict[Tensor, list[int]] = {}
+    for unit, level in zip(units, levels, strict=True):
+        for tensor in unit.inputs if not unit.hosted else ():
+            users.setdefault(tensor, []).append(level)
+    return {tensor: min(users[tensor]) for tensor in made if tensor in users}
+
+
+def _read(
+    graph: Graph, units: list[_Unit], levels: list[int], maker: dict[Tensor, int]
+) -> dict[Tensor, int]:
+    """The maps that the host reads, and the function that makes them."""
+    taken = [tensor for unit in units if unit.hosted for tensor in unit.inputs]
+    taken += [view.tensor for view in graph.outputs.values()]
+    return {
+        tensor: levels[maker[tensor]]
+        for tensor in dict.fromkeys(taken)
+        if tensor in maker and not units[maker[tensor]].hosted
+    }
