@@ -8,6 +8,7 @@ the best ones those are taken with which the tiles of all layers, followed one b
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import NamedTuple
@@ -30,6 +31,7 @@ from mapper.compiler.schedule.tiles import (
 from mapper.errors import DoesNotFitError
 
 FOLLOWED = 12  # cuts of a layer whose tiles are followed
+FEW = 3  # cuts into equal tiles among them, which take fewer micro-ops
 AHEAD = 3  # layers that are followed behind one whose cut is chosen
 INSTRUCTION = 0.25  # cycles that an instruction less is worth
 
@@ -71,8 +73,10 @@ class Choice(NamedTuple):
 
     @property
     def micro_ops(self) -> int:
-        """In both halves of the buffers."""
-        return 2 * sum({id(tile): tile.micro_ops for tile in self.tiles}.values())
+        """Of each kind of tile, in both halves of the buffers if there is more than one of it."""
+        times = Counter(map(id, self.tiles))
+        kinds = {id(tile): tile.micro_ops for tile in self.tiles}
+        return sum(min(2, times[kind]) * ops for kind, ops in kinds.items())
 
 
 def choices(
@@ -109,7 +113,8 @@ def choices(
     found = [made(cuts[0])]
     extent, known = extent_of(macro, shape), found[0].tiles[0]
     ranked = sorted(cuts[1:], key=lambda cut: _estimate(cut, cuts[0], known, extent))
-    for cut in ranked[:FOLLOWED]:
+    alike = [cut for cut in ranked if _even_tiles(cut, extent)][:FEW]  # fewer kinds of tiles
+    for cut in dict.fromkeys([*ranked[:FOLLOWED], *alike]):
         with suppress(DoesNotFitError):  # of the small memories: others take less of them
             found.append(made(cut))
     return found
@@ -119,7 +124,7 @@ def chosen(
     macros: Sequence[Macro], options: Sequence[list[Choice]], limits: Limits, shared: bool = False
 ) -> list[Choice]:
     """One cut for each macro node: the fewest cycles up to the end of some layers behind, each in
-    turn; never more instructions or micro-ops than fit, if the cuts without a search fit.
+    turn; never more instructions or micro-ops than fit, if there are cuts that fit.
 
     shared : whether loads and stores share the way to external memory
     """
@@ -128,6 +133,10 @@ def chosen(
         [makers.get(tensor, -1) for tensor in dict.fromkeys(macro.inputs)] for macro in macros
     ]
     kept = [choice[0] for choice in options]
+    for measure, most in ((_micro_ops, limits.micro_ops), (_instructions, limits.instructions)):
+        if sum(map(measure, kept)) > most:
+            kept = [min(choice, key=measure) for choice in options]
+            break
     states = [Pipeline.empty(len(macros), shared)]
     for number, choice in enumerate(options):
         others = Limits(*(
@@ -142,12 +151,12 @@ def chosen(
                     (one.instructions, one.micro_ops), others, limits, strict=True
                 )
             ]
-            if place and any(over):
+            if one is not kept[number] and any(over):
                 continue
             trial = [*kept[:number], one, *kept[number + 1 : number + 1 + AHEAD]]
             state = states[number]
             for at in range(number, len(trial)):
-                state = state.behind(at, trial[at], sources[at], kept)
+                state = state.behind(at, trial[at], sources[at], trial)
             rank = state.end + INSTRUCTION * one.instructions
             best = min(best or (rank, place), (rank, place))
         assert best is not None
@@ -250,6 +259,21 @@ def _rows_taken(macro: Macro, tile: Tile) -> tuple[int, ...]:
                 behind = min(spans[at][0].behind, tensor.height)
                 found[tensor] = max(found.get(tensor, 1), behind)
     return tuple(found[tensor] for tensor in dict.fromkeys(macro.inputs))
+
+
+def _micro_ops(choice: Choice) -> int:
+    return choice.micro_ops
+
+
+def _instructions(choice: Choice) -> int:
+    return choice.instructions
+
+
+def _even_tiles(cut: Cut, extent: Extent) -> bool:
+    """Whether all tiles have one size."""
+    return not (
+        extent.rows % cut.rows or extent.columns % cut.columns or extent.blocks % cut.blocks
+    )
 
 
 def fixed_cut(rule: str, macro: Macro, shape: NpuShape) -> Cut:

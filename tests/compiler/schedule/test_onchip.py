@@ -104,8 +104,11 @@ def test_memories_limit_the_choice() -> None:
     cut = largest_cut(macro, SHAPE)
     slow = Choice(cut, [TileCost(9, 90, 9, 9, 1, 4, 10)], 1, [(1,)])
     fast = Choice(cut, [TileCost(9, 50, 9, 9, 1, 8, 30)], 1, [(1,)])
-    for limits, wanted in (((8, 60), fast), ((7, 60), slow), ((8, 59), slow), ((1, 1), slow)):
+    for limits, wanted in (((8, 30), fast), ((7, 30), slow), ((8, 29), slow), ((1, 1), slow)):
         assert chosen([macro], [[slow, fast]], Limits(*limits)) == [wanted]
+    # the fast one and the slow one behind it do not fit together, but two other ones
+    few = Choice(cut, [TileCost(9, 95, 9, 9, 1, 4, 5)], 1, [(1,)])
+    assert chosen([macro] * 2, [[fast, slow, few], [slow, few]], Limits(99, 16)) == [slow, few]
 
 
 def test_programs_stay_within_the_small_memories() -> None:
