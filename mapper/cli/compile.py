@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from mapper.compiler.pipeline import Compiled
     from mapper.compiler.quantise.verify import Compared
+    from mapper.compiler.schedule.packing import Packing
 
 EPILOG = """\
 examples:
@@ -67,6 +68,10 @@ def add_switches(group: argparse._ActionsContainer) -> None:
                        help="sums begin with it, or the ALU adds it (default: init)")  # fmt: skip
     group.add_argument("--dual", default="auto", choices=("off", "pixels", "kernels", "auto"),
                        help="two products at once on dual cores (default: auto)")  # fmt: skip
+    group.add_argument("--pack", default="core", choices=("core", "host"),
+                       help="who packs bits, for the cycles told (default: core)")  # fmt: skip
+    group.add_argument("--pack-chunk", type=common.positive, default=16, metavar="N",
+                       help="bytes that a host packs at once (default: 16)")  # fmt: skip
     group.add_argument("--method", default="auto",
                        choices=("auto", "minmax", "percentile", "mse", "entropy"),
                        help="how ranges are chosen (default: auto, tries all)")  # fmt: skip
@@ -172,6 +177,7 @@ def run(options: argparse.Namespace) -> int:
         options.min_signal, options.rounding, options.zero_point, options.reuse, options.bits,
         options.bias, options.dual,
         schedule=options.schedule, first_tile=options.first_tile,
+        pack=options.pack, pack_chunk=options.pack_chunk,
     )  # fmt: skip
     target = Target(chip, shape, settings)
     form = parse_form(options.normalise, options.layout)
@@ -262,6 +268,17 @@ def _require_limits(options: argparse.Namespace, compiled: Compiled) -> None:
     common.say(options, f"note: {text}; kept with --force")
 
 
+def _packing(options: argparse.Namespace, cost: Packing) -> dict[str, Any]:
+    """What packing bits costs, both ways, for a model that has some."""
+    if not cost.transfers:
+        return {}
+    asked = {"cycles, bits packed by the host": cost.by_host} if options.pack == "host" else {}
+    return asked | {
+        "cycles of packing on the core": cost.core,
+        "cycles of packing by the host": cost.host,
+    }
+
+
 def _tables(options: argparse.Namespace, compiled: Compiled) -> list[Table]:
     from mapper.results.tables import facts
 
@@ -269,6 +286,7 @@ def _tables(options: argparse.Namespace, compiled: Compiled) -> list[Table]:
         "macro nodes": len(compiled.macros),
         "nodes on the host": sum(step["do"] == "node" for step in compiled.host),
         "cycles per frame": compiled.timeline.cycles,
+        **_packing(options, compiled.packing),
         "instructions": len(compiled.program),
         "micro-ops": len(compiled.tables.micro_ops),
         "weight words": len(compiled.tables.weights),

@@ -39,6 +39,7 @@ from mapper.compiler.quantise.losses import LayerLoss, layer_losses
 from mapper.compiler.quantise.score import Dataset, Limits
 from mapper.compiler.quantise.verify import Compared, Verified, compared, verified
 from mapper.compiler.schedule.order import heavy_addends_last
+from mapper.compiler.schedule.packing import Packing, packing_cost
 from mapper.compiler.schedule.units import timeline_of_functions
 from mapper.compiler.settings import CompileSettings
 from mapper.errors import MapperError
@@ -66,6 +67,7 @@ class Compiled:
     ends: list[int]
     spans: list[tuple[int, int]]
     timeline: Timeline
+    packing: Packing
     host: list[HostStep]
     verified: Verified | None
     losses: list[LayerLoss]
@@ -211,6 +213,10 @@ def compile_model(
             program += with_tokens(emitter.steps[begin:behind], sizes)
     with stage("cycles"):
         timeline = timeline_of_functions(program, spans, shape)
+        packing = packing_cost(
+            [program[begin:behind] for begin, behind in spans], partition.macros, shape,
+            settings.pack_chunk,
+        )  # fmt: skip
     return Compiled(
         graph,
         partition,
@@ -221,6 +227,7 @@ def compile_model(
         ends,
         spans,
         timeline,
+        packing,
         host,
         found,
         losses,

@@ -54,6 +54,7 @@ def report_of(compiled: Compiled, model: str, target: Target, command: list[str]
         "losses": [one._asdict() for one in compiled.losses],
         "cycles": compiled.timeline.cycles,
         "busy": busy_shares(compiled.timeline),
+        "packing": compiled.packing._asdict() | {"by_host": compiled.packing.by_host},
         "layers": [
             {"core": core} | layer_row(macro, part, compiled.regions[macro.output], run)
             for macro, part in zip(compiled.macros, parts_of(compiled.ends), strict=True)

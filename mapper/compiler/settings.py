@@ -32,6 +32,8 @@ class CompileSettings:
     reuse : whether maps whose lives do not meet share memory
     schedule : how layers are cut into tiles: by search, or by a fixed rule
     first_tile : columns and rows of the tiles of the first layer, if they are given
+    pack : who packs signs into bits, in the count of cycles; pack_chunk : bytes that the host gets
+        at once
     """
 
     scheme: Literal["asym", "sym"] = "asym"
@@ -51,6 +53,8 @@ class CompileSettings:
     dual: Dual = "auto"
     schedule: Schedule = "search"
     first_tile: tuple[int, int] | None = None
+    pack: Literal["core", "host"] = "core"
+    pack_chunk: int = 16
 
     def __post_init__(self) -> None:
         if not 0.1 <= self.headroom <= 10:

@@ -33,7 +33,7 @@ def render_compiled(report: dict[str, Any]) -> bytes:
             layers=_layers(report),
             work=_work(report),
             timelines=timelines(report),
-            simulated=_simulated(report),
+            simulated=_packing(report) + _simulated(report),
             made=_made(report),
             command=shlex.join(report["command"]),
             host=_host(report),
@@ -124,6 +124,19 @@ def _units(report: dict[str, Any]) -> Table:
         for name, share in report["busy"].items()
     ]
     return table("Units of the core", ("Unit", "Busy"), rows)
+
+
+def _packing(report: dict[str, Any]) -> list[Table]:
+    """What packing bits costs, on the core and by the host, if there are some."""
+    cost = report["packing"]
+    if not cost["transfers"]:
+        return []
+    rows = [
+        ("on the core", Cell(cost["core"]), Cell(cost["frame"])),
+        ("by the host", Cell(cost["host"]), Cell(cost["by_host"])),
+    ]
+    heads = ("Where", "Cycles of packing", "Cycles of a frame")
+    return [table("Packing of bits", heads, rows)]
 
 
 def _share(used: int, capacity: int) -> Cell:

@@ -133,6 +133,16 @@ class Simulation(Struct):
     cycle_run: CycleRun | UnsetType = UNSET
 
 
+class Packing(Struct):
+    """Cycles of a frame with bits packed on the core or by the host, and what packing takes."""
+
+    frame: Whole
+    core: Whole
+    host: Whole
+    transfers: Whole
+    by_host: Whole
+
+
 class Chip(Struct):
     """The chip, as its file has it."""
 
@@ -157,6 +167,7 @@ class CompiledReport(Struct):
     losses: list[Loss]
     cycles: Whole
     busy: dict[str, Amount]
+    packing: Packing
     layers: list[Layer]
     host: list[HostNode]
     memories: dict[str, Memory]

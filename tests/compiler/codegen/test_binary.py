@@ -8,43 +8,19 @@ import pytest
 from chipsim.chip.npu_shape import NpuShape
 from mapper.compiler.codegen.binary import Edges
 from mapper.compiler.graph.graph import Graph
-from mapper.compiler.graph.node import Add, Affine, Conv, Pool, Sign, Window
-from mapper.compiler.graph.tensor import Pad, Tensor
+from mapper.compiler.graph.node import Add, Pool, Window
+from mapper.compiler.graph.tensor import Pad
 from mapper.compiler.integer.binary import signs
 from mapper.compiler.integer.windows import convolve
 from mapper.compiler.verify import verify_compiled
 from mapper.errors import DoesNotFitError
+from tests.compiler.binary_networks import BinaryBuilder
 from tests.compiler.networks import SAME, Builder
 from tests.compiler.programs import FOUR, SHAPE, SMALL, Made, compared, compiled
 
 pytestmark = pytest.mark.jit  # kernels have their twins in tests/chipsim/npu
 
 ONE = Window((1, 1))
-
-
-class BinaryBuilder(Builder):
-    """Signs, and layers whose kernels are +a and -a."""
-
-    def sign(self, data: Tensor) -> Tensor:
-        return self.like(Sign(), data)
-
-    def binary(
-        self, data: Tensor, outputs: int, window: Window = SAME, alpha: bool = True
-    ) -> Tensor:
-        shape = (outputs, *window.size, data.channels)
-        magnitude = self.random.uniform(0.01, 2, outputs) if alpha else np.ones(outputs)
-        weights = signs(self.random.normal(0, 1, shape)) * magnitude.reshape(-1, 1, 1, 1)
-        rows, columns = window.results(data.height, data.width)
-        return self.node(Conv(window), [data, self.constant(weights)], (rows, columns, outputs))
-
-    def normalised(self, data: Tensor, spread: float) -> Tensor:
-        """Batch normalisation, with factors below zero and of zero among others."""
-        factor = self.random.normal(0, 1, data.channels)
-        factor[:: max(5, data.channels // 3)] = 0
-        offset = self.random.normal(0, spread, data.channels)
-        return self.node(
-            Affine(), [data, self.constant(factor), self.constant(offset)], data.shape[1:]  # type: ignore[arg-type]
-        )  # fmt: skip
 
 
 def exact(build: Builder, made: Made) -> None:

@@ -1,0 +1,72 @@
+"""What packing bits costs: in the ALU of a core, beside its products, or on the host.
+
+On a core the thresholds pack; a frame takes longer only where the ALU is what others wait for. A
+host would get each map in bytes, some at a time, and send the bits of each of these pieces back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from chipsim.chip.npu_shape import NpuShape
+from chipsim.npu.cycles import run_queues
+from hw.npu.isa import Instruction
+from mapper.compiler.graph.macro import Macro
+from mapper.compiler.graph.tensor import Tensor
+from mapper.compiler.schedule.units import timed
+
+HOST_LATENCY = 32  # cycles until the host answers
+
+
+class Packing(NamedTuple):
+    """Cycles of a frame.
+
+    frame : with bits packed on the core; core : of these, by which a frame is longer
+    host : by which one would be longer if the host packed; transfers : pieces of maps
+    """
+
+    frame: int
+    core: int
+    host: int
+    transfers: int
+
+    @property
+    def by_host(self) -> int:
+        """Cycles of a frame whose bits the host packs."""
+        return self.frame - self.core + self.host
+
+
+def packing_cost(
+    functions: Sequence[Sequence[Instruction]], macros: Sequence[Macro], shape: NpuShape, chunk: int
+) -> Packing:
+    """What packing costs in the functions of a program.
+
+    chunk : bytes that the host gets at once, each time with its latency
+    """
+    frame = without = 0
+    for program in functions:
+        all_ = [timed(one, shape) for one in program]
+        frame += run_queues(all_, shape).cycles
+        rest_ = [
+            each._replace(cycles=0) if packs(one) else each
+            for each, one in zip(all_, program, strict=True)
+        ]
+        without += run_queues(rest_, shape).cycles
+    flit = shape.payload_bits
+    host = transfers = 0
+    for tensor in [one for macro in macros for one in macro.outputs if one.type == "bits"]:
+        whole, rest = divmod(_bytes(tensor, shape.columns), chunk)
+        for size, count in ((chunk, whole), (rest, min(rest, 1))):
+            host += count * (HOST_LATENCY + -(-8 * size // flit) + -(-size // flit))
+            transfers += count
+    return Packing(frame, frame - without, host, transfers)
+
+
+def packs(one: Instruction) -> bool:
+    """Whether an instruction makes packed vectors: thresholds, and what clears the last ones."""
+    return one.kind == "THRESHOLD" or (one.kind == "MOV" and not one.fields.get("source"))
+
+
+def _bytes(tensor: Tensor, columns: int) -> int:
+    return tensor.height * tensor.width * -(-tensor.channels // columns) * columns

@@ -1,0 +1,116 @@
+"""The layers of BiRealNet-18 with random weights, in bits and in bytes.
+
+Liu et al., Bi-Real Net, ECCV 2018: each 3x3 layer takes the signs of its map, is normalised, and
+has a shortcut of its own, which is not binary. The first layer, the 1x1 layers of shortcuts that
+halve the map, and the last layer are not binary either.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from chipsim.chip.npu_shape import NpuShape
+from mapper.compiler.graph.graph import View
+from mapper.compiler.graph.node import Add, Pool, Window
+from mapper.compiler.graph.tensor import Pad
+from mapper.compiler.pipeline import Compiled
+from tests.compiler.binary_networks import BinaryBuilder
+from tests.compiler.programs import compiled
+
+CORE = NpuShape("roomy", map_vectors=1 << 16, weight_words=4096, parameter_words=1024)
+"""An `npu` with memory for whole layers: what it computes in a cycle is the same."""
+MOST_OPS = 600  # micro-ops of a layer: a core has 1,024, for both halves of its buffers
+
+
+class Layer(NamedTuple):
+    """A 3x3 layer: channels, size of its map, and how often there is one like it."""
+
+    inputs: int
+    outputs: int
+    size: int
+    count: int
+
+    @property
+    def stride(self) -> int:
+        return 1 if self.inputs == self.outputs else 2
+
+
+LAYERS = [
+    Layer(64, 64, 56, 4), Layer(64, 128, 56, 1), Layer(128, 128, 28, 3), Layer(128, 256, 28, 1),
+    Layer(256, 256, 14, 3), Layer(256, 512, 14, 1), Layer(512, 512, 7, 3),
+]  # fmt: skip
+
+
+def parts_of(layer: Layer, vectors: int, most: int = MOST_OPS) -> int:
+    """Parts of a layer, of some output channels each, whose micro-ops fit the memory for them.
+
+    vectors : of a pixel of its map; most : micro-ops
+    """
+    return -(-layer.outputs // 16 * 9 * vectors // most)
+
+
+def binary_layer(layer: Layer) -> tuple[int, Compiled]:
+    """Cycles of a layer of bits: from the end of what packs its map, or of a layer like it, on.
+
+    One that does not halve the map adds its map in bytes, and packs the signs of the sum. One in
+    parts adds nothing.
+    """
+    parts = parts_of(layer, -(-layer.inputs // 128), MOST_OPS // 2)
+    outputs = layer.outputs // parts
+    whole = layer.stride == 1 and parts == 1
+    build = BinaryBuilder(layer.size, layer.size, layer.inputs)
+    window = Window((3, 3), (layer.stride,) * 2, Pad(1, 1, 1, 1))
+    tensor = build.input
+    for _ in range(2 if whole else 1):
+        made = build.normalised(build.binary(build.sign(tensor), outputs, window), 1.0)
+        tensor = build.like(Add(), made, tensor) if whole else made
+    build.end(build.binary(build.sign(tensor), 16, Window((1, 1)), alpha=False))
+    if layer.stride == 1:  # sums are stored in bytes as well, for the next addition
+        shape = (1, tensor.channels, tensor.height, tensor.width)
+        build.graph.outputs["z"] = View(tensor, shape=shape)
+    found = compiled(build, CORE).compiled
+    return parts * _cycles(found, len(found.macros) - 2), found
+
+
+def byte_layer(layer: Layer) -> int:
+    """Cycles of the same layer of bytes; it adds as that of bits does, and one in parts nothing."""
+    parts = parts_of(layer, layer.inputs // 16)
+    window = Window((3, 3), (layer.stride,) * 2, Pad(1, 1, 1, 1))
+    build = BinaryBuilder(layer.size, layer.size, layer.inputs)
+    made = build.normalised(build.conv(build.input, layer.outputs // parts, window), 1.0)
+    whole = layer.stride == 1 and parts == 1
+    build.end(build.like(Add(), made, build.input) if whole else made)
+    found = compiled(build, CORE).compiled
+    return parts * _cycles(found, len(found.macros) - 1)
+
+
+def other_layers() -> int:
+    """Cycles of what is the same in both: first layer and pooling, shortcuts, last layer.
+
+    The first and the last layer as four quarters, as they are larger than the memories.
+    """
+    first = BinaryBuilder(112, 112, 3)
+    tensor = first.relu(first.conv(first.input, 64, Window((7, 7), (2, 2), Pad(3, 3, 3, 3))))
+    first.end(first.pool(tensor, Pool("max", Window((3, 3), (2, 2), Pad(1, 1, 1, 1)))))
+    # pooling by itself: windows that overlap, in the same tile, would be multiplied for twice
+    first.graph.outputs["z"] = View(tensor, shape=(1, 64, 56, 56))
+    total = 4 * compiled(first, CORE).compiled.timeline.cycles
+    two, whole = Window((2, 2), (2, 2)), Window((7, 7))
+    for size, inputs, outputs, window in [
+        *((layer.size, layer.inputs, layer.outputs, two) for layer in LAYERS if layer.stride == 2),
+        (7, 512, 1000, whole),
+    ]:
+        parts = max(1, outputs // 128 if window is two else 4)
+        build = BinaryBuilder(size, size, inputs)
+        pooled = build.pool(build.input, Pool("average", window))
+        build.end(build.conv(pooled, outputs // parts, Window((1, 1))))
+        found = compiled(build, CORE).compiled
+        total += _cycles(found, 0) + parts * _cycles(found, 1)
+    return total
+
+
+def _cycles(found: Compiled, number: int) -> int:
+    """From the end of the macro node before to that of a macro node."""
+    ends = [0, *found.ends]
+    before = int(found.timeline.end[: ends[number]].max(initial=0))
+    return int(found.timeline.end[: ends[number + 1]].max()) - before

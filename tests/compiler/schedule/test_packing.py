@@ -1,0 +1,69 @@
+"""What packing bits costs, and what layers of bits save."""
+
+from __future__ import annotations
+
+import pytest
+
+from chipsim.npu.cycles import run_queues
+from mapper.compiler.schedule.packing import HOST_LATENCY, packing_cost, packs
+from mapper.compiler.schedule.units import timed
+from tests.compiler.binary_networks import BinaryBuilder
+from tests.compiler.bireal import CORE, LAYERS, binary_layer, byte_layer, other_layers
+from tests.compiler.networks import SAME
+from tests.compiler.programs import SHAPE, compiled
+
+pytestmark = pytest.mark.jit
+
+
+def test_b11_packing_is_hidden_on_the_core() -> None:
+    """B11: beside products; less than 2 % of a layer as those of BiRealNet-18, which packs the
+    signs of its sums."""
+    for layer in (LAYERS[0], LAYERS[2]):
+        cycles, found = binary_layer(layer)
+        first, behind = found.ends[-3:-1]
+        queue = [timed(one, CORE) for one in found.program]
+        for number in range(first, behind):
+            if packs(found.program[number]):
+                queue[number] = queue[number]._replace(cycles=0)
+        assert 0 <= found.timeline.cycles - run_queues(queue, CORE).cycles < 0.02 * cycles
+        cost = packing_cost([found.program], found.macros, CORE, 16)
+        assert cost.frame == found.timeline.cycles
+        assert cost.host > cost.core > 0
+        assert cost.by_host == cost.frame - cost.core + cost.host
+
+
+@pytest.mark.parametrize(("chunk", "transfers"), [(16, 60), (32, 30), (100, 10), (7, 138)])
+def test_b11_pieces_that_the_host_packs(chunk: int, transfers: int) -> None:
+    """A map of 5x6 pixels and 20 channels, of which two blocks are sent: 960 bytes."""
+    build = BinaryBuilder(5, 6, 3)
+    bits = build.sign(build.conv(build.input, 20))
+    build.end(build.binary(bits, 10, alpha=False))
+    found = compiled(build, SHAPE, pack_chunk=chunk).compiled
+    assert found.packing.transfers == transfers
+    whole, rest = divmod(960, chunk)
+    flits = [-(-8 * size // 64) + -(-size // 64) for size in (chunk, rest)]
+    wanted = whole * (HOST_LATENCY + flits[0]) + (rest > 0) * (HOST_LATENCY + flits[1])
+    assert found.packing.host == wanted
+
+
+def test_who_packs_changes_no_byte() -> None:
+    programs = []
+    for who in ("core", "host"):
+        build = BinaryBuilder(5, 6, 3)
+        build.end(build.binary(build.sign(build.conv(build.input, 20, SAME)), 10, alpha=False))
+        programs.append(compiled(build, SHAPE, pack=who).compiled.program)
+    assert programs[0] == programs[1]
+
+
+def test_layers_of_bits_against_bytes() -> None:
+    """The layers of BiRealNet-18: by the matrix calls 6.1 times, the whole network 4.3 times."""
+    bits = bytes_ = 0
+    for layer in LAYERS:
+        fast, slow = binary_layer(layer)[0], byte_layer(layer)
+        if layer.inputs % 128 == 0:
+            assert slow / fast >= 7.5, layer
+        bits += layer.count * fast
+        bytes_ += layer.count * slow
+    assert bytes_ / bits >= 6.0
+    others = other_layers()
+    assert (bytes_ + others) / (bits + others) >= 4.0
