@@ -261,9 +261,12 @@ def compare(
             found.float_accuracy = float((theirs == labels).mean())
         found.same = f"{int((tops(ours) == theirs).sum())}/{len(x)}"
         if peer is not None and not row.options:
-            found.peer = quantised_best(peer, path, x, row.count, labels, float_values)
+            found.peer = quantised_best(peer, path, list(made.stored), x, row.count, labels)
     elif peer is not None:
         theirs_all = integer_outputs(peer, path, x)
+        if theirs_all is None:
+            found.peer = "cannot load it"
+            return
         found.same = f"{int((tops(ours) == tops(theirs_all)).sum())}/{len(x)}"
         whole = ours.reshape(len(x), -1) == theirs_all.reshape(len(x), -1)
         found.peer = f"equal results on {int(whole.all(1).sum())}/{len(x)}"
@@ -352,7 +355,8 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
         for row in rows:
             print(row.name, "...", file=sys.stderr)
-            made.append(measure(row, data, peer))
+            with contextlib.redirect_stdout(sys.stderr):  # onnxruntime tells its progress
+                made.append(measure(row, data, peer))
     if options.json:
         print(json.dumps([vars(one) for one in made]))
     else:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib import import_module
 from itertools import product
@@ -46,19 +47,37 @@ class Peer:
         return np.concatenate([np.asarray(row).reshape(1, -1) for row in rows])
 
 
-def integer_outputs(peer: Peer, path: Path, x: Array) -> Array:
-    """What onnxruntime makes of a model that is quantised."""
-    return peer.run(path, x)
+def integer_outputs(peer: Peer, path: Path, x: Array) -> Array | None:
+    """What onnxruntime makes of a model that is quantised; None if it has no such operators."""
+    try:
+        return peer.run(path, x)
+    except Exception as error:
+        if type(error).__module__.startswith("onnxruntime"):
+            return None
+        raise
 
 
 def quantised_best(
-    peer: Peer, path: Path, x: Array, count: int, labels: Array | None, exact: Array
+    peer: Peer, path: Path, results: list[str], x: Array, count: int, labels: Array | None
 ) -> str:
-    """The best of its static quantisation, by signal over error of the results: signal, accuracy,
-    and the settings."""
+    """The best of its static quantisation, by signal over error: signal, accuracy, same classes,
+    and the settings.
+
+    results : what the cores make last; the model is cut there, so that both are compared at the
+        same place
+    """
+    name = peer.runtime.InferenceSession(str(path)).get_inputs()[0].name
+    if len(results) == 1:
+        with suppress(Exception):  # a name that only the compiler knows: then the whole model
+            import_module("onnx.utils").extract_model(str(path), "cut.onnx", [name], results)
+            path = Path("cut.onnx")
+    exact = peer.run(path, x).astype(np.float64)
+    with suppress(Exception):  # its own preparation, which not all models bear
+        prepare = import_module("onnxruntime.quantization.shape_inference").quant_pre_process
+        prepare(str(path), "prepared.onnx", skip_symbolic_shape=True)
+        path = Path("prepared.onnx")
     found = []
     reasons = set()
-    name = peer.runtime.InferenceSession(str(path)).get_inputs()[0].name
     for method, per_channel, activations in product(METHODS, (False, True), ("QUInt8", "QInt8")):
         try:
             _quantise(peer, (path, name), x[:count], method, per_channel, activations)
@@ -66,11 +85,10 @@ def quantised_best(
         except Exception as error:  # its faults are its own: the others are compared
             reasons.add(" ".join(str(error).split())[:60])
             continue
-        real = exact.reshape(len(x), -1).astype(np.float64)
-        power, error_power = (real**2).sum(), ((real - values) ** 2).sum()
-        signal = float(10 * np.log10(power / error_power)) if error_power else float("inf")
+        lost = ((exact - values) ** 2).sum()
+        signal = float(10 * np.log10((exact**2).sum() / lost)) if lost else float("inf")
         accuracy = "" if labels is None else f", {100 * (values.argmax(1) == labels).mean():.1f} %"
-        same = int((values.argmax(1) == real.argmax(1)).sum())
+        same = int((values.argmax(1) == exact.argmax(1)).sum())
         per = "channel" if per_channel else "tensor"
         found.append((signal, f"{signal:.1f} dB{accuracy}, {same}/{len(x)} ({method}, {per})"))
     return max(found)[1] if found else f"fails: {'; '.join(sorted(reasons))}"

@@ -26,7 +26,6 @@ REASONS = {
     "mapper.warmup.trust_kernels": "sets a checkout up, whose kernels are newer than their table",
     "storage.formats.export_network": "the counterpart of import_network, for users of storage",
     "storage.formats.sinks.Stream.writable": "called by pyarrow",
-    "storage.samples.samples.read_samples": "all samples at once, for users of storage",
     "storage.store.memory.MemoryGraph.from_edges": "how tests of all packages make their graphs",
 }
 

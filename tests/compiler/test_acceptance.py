@@ -1,0 +1,60 @@
+"""The acceptance list names tests that there are."""
+
+from __future__ import annotations
+
+import ast
+from functools import cache
+from pathlib import Path
+
+from tests.compiler.acceptance import OPEN, ROWS
+from tests.docs.blocks import DOCS
+
+TESTS = Path(__file__).resolve().parents[1]
+IDS = [
+    *(f"A{number:02d}" for number in range(1, 43)),
+    *(f"B{number:02d}" for number in range(3, 16)),
+    *(f"C{number:02d}" for number in range(1, 10)),
+    "C15",
+    *(f"D{number:02d}" for number in range(1, 13)),
+]
+MOST_OPEN = 15
+"""Rows without a test: fewer are better, more are not accepted."""
+
+
+@cache
+def functions(module: str) -> frozenset[str]:
+    """The tests of a module; none if it is not there."""
+    path = TESTS / module
+    if not path.is_file():
+        return frozenset()
+    return frozenset(
+        node.name
+        for node in ast.parse(path.read_text()).body
+        if isinstance(node, ast.FunctionDef) and node.name.startswith("test_")
+    )
+
+
+def test_every_row_is_there_once() -> None:
+    assert list(ROWS) == IDS
+    assert len({row.title for row in ROWS.values()}) == len(IDS)
+
+
+def test_rows_name_tests_that_there_are() -> None:
+    wrong = {
+        name
+        for row in ROWS.values()
+        for name in row.tests
+        if name.partition("::")[2] not in functions(name.partition("::")[0])
+    }
+    assert not wrong
+
+
+def test_rows_without_a_test_are_open_and_get_fewer() -> None:
+    assert {name for name, row in ROWS.items() if not row.tests} == OPEN, "take it off the list"
+    assert len(OPEN) <= MOST_OPEN
+
+
+def test_a33_four_products_in_one_multiplier_are_documented() -> None:
+    page = " ".join((DOCS / "compiler.md").read_text().split())
+    assert "Four products in one multiplier" in page
+    assert "it is not built" in page
