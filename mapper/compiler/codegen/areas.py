@@ -61,7 +61,9 @@ class Area:
             )
         return {
             "src": self.region.vector(
-                self.rows.first + top, self.columns.first + left, self.blocks.first
+                min(max(0, self.rows.first), tensor.height - 1),
+                min(max(0, self.columns.first), tensor.width - 1),
+                self.blocks.first,
             ),
             "c_size": self.blocks.size,
             "x_size": self.columns.size,

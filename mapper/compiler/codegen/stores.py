@@ -10,6 +10,9 @@ from mapper.compiler.graph.tensor import Tensor
 from mapper.compiler.memory.planner import VECTORS_OF_ENTRY, blocks_of, blocks_of_vector
 from mapper.compiler.schedule.inputs import Span
 from mapper.compiler.schedule.tiles import Tile
+from mapper.errors import MapperError
+
+WHOLE_BITS = 32  # of accumulators that are stored as they are
 
 
 def store(core: ProgramBuilder, tensor: Tensor, tile: Tile, made: Entries, up: bool) -> None:
@@ -18,6 +21,11 @@ def store(core: ProgramBuilder, tensor: Tensor, tile: Tile, made: Entries, up: b
     up : each pixel to 2x2
     """
     whole, blocks = tensor.type == "int32", tile.blocks
+    if whole and core.shape.accumulator_bits > WHOLE_BITS:
+        raise MapperError(
+            f"{core.macro.label}: its sums of 32 bits go to the host, and {core.shape.name} stores "
+            f"accumulators of {core.shape.accumulator_bits}; take a core whose multiplier is int8"
+        )
     if whole:
         blocks = Span(VECTORS_OF_ENTRY * blocks.first, VECTORS_OF_ENTRY * blocks.behind)
     elif tensor.type == "bits":

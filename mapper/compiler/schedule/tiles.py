@@ -187,7 +187,10 @@ def _can_be_said(
         max(inputs, tile.blocks.size) <= _LOAD["c_size"]
         and taken[0] <= _LOAD["y_size"]
         and taken[1] <= _LOAD["x_size"]
-        and max(pads, default=0) <= _LOAD["pad_t"]
+        and all(
+            min(pad, taken[axis]) <= _LOAD["pad_t"]
+            for pad, axis in zip(pads, (0, 0, 1, 1), strict=False)
+        )
         and (one or tile.blocks.size * inputs * kernel[0] * kernel[1] <= _ALU["uops"])
         and tile.blocks.size * max(taken[0], tile.rows.size) <= _ALU["n_out"]
     )

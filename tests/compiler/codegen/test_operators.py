@@ -178,6 +178,25 @@ def test_what_moves_or_clips_by_itself(seed: int, shape: NpuShape) -> None:
 
 
 @SHAPES
+@pytest.mark.parametrize(
+    "window",
+    [
+        Window((3, 3), (1, 1), Pad(12, 12, 12, 12), (12, 12)),
+        Window((17, 1), (2, 1), Pad(8, 8, 0, 0)),
+        Window((1, 40), (1, 3), Pad(0, 0, 20, 19)),
+    ],
+)
+def test_padding_that_no_load_can_say(window: Window, shape: NpuShape) -> None:
+    """More than seven rows or columns around a map: parts of the kernel, one after the other."""
+    build = Builder(9, 11, 20, seed=3)
+    build.end(build.conv(build.input, 18, window))
+    same(build, shape)
+    build = Builder(9, 11, 20, seed=3)
+    build.end(build.pool(build.input, Pool("average", window, count_pad=True)))
+    same(build, shape)
+
+
+@SHAPES
 @pytest.mark.parametrize("seed", range(6))
 def test_d09_bias_before_or_behind_the_products(seed: int, shape: NpuShape) -> None:
     """D09: equal bytes; sums that begin with the bias take fewer instructions of the ALU, and no

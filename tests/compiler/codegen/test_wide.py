@@ -20,6 +20,7 @@ from mapper.compiler.simulate import simulate
 from mapper.compiler.verify import verify_compiled
 from mapper.errors import DoesNotFitError, MapperError
 from storage.samples import parse_form, read_samples
+from tests.compiler.codegen.test_binary import BinaryBuilder
 from tests.compiler.codegen.test_programs import random_network
 from tests.compiler.networks import Builder, residual
 from tests.compiler.programs import DUAL, REF, Made, compared, compiled
@@ -144,3 +145,11 @@ def test_a21_resnet_8_in_16_bits_end_to_end(data_dir: Path) -> None:
     layers = simulate(folder, found.x[:10], threads=1, check=True).compared
     assert [one.differences for one in layers] == [0] * len(layers)
     verify_compiled(folder)
+
+
+def test_sums_of_32_bits_leave_no_core_of_48() -> None:
+    build = BinaryBuilder(6, 5, 17, 3)
+    first = build.sign(build.normalised(build.conv(build.input, 130), 1.0))
+    build.end(build.binary(first, 21, alpha=False))
+    with pytest.raises(MapperError, match="sums of 32 bits go to the host, and dual stores"):
+        compiled(build, DUAL)
