@@ -89,6 +89,10 @@ def add_switches(group: argparse._ActionsContainer) -> None:
                        help="ONNX nodes to keep on the host")  # fmt: skip
     group.add_argument("--keep-graphs", action="store_true",
                        help="keep the graphs of the stages in DIR/graphs")  # fmt: skip
+    group.add_argument("--explain", action="store_true",
+                       help="say where each node runs, and why")  # fmt: skip
+    group.add_argument("--explain-only", action="store_true",
+                       help="say so, then stop: needs no samples")  # fmt: skip
     group.add_argument("--emit", type=_emitted, default=(), metavar="LIST",
                        help="also write: c (a driver), loops (schedules)")  # fmt: skip
     group.add_argument("--headroom", type=_decibels, default=1.0, metavar="F",
@@ -142,8 +146,10 @@ def add_form(group: argparse._ActionsContainer) -> None:
 
 def run(options: argparse.Namespace) -> int:
     from chipsim.chip.npu_shape import NPU_SHAPES
+    from mapper.cli.explaining import explain_tables
     from mapper.compiler.codegen.cdriver.hoststeps import driver_of
     from mapper.compiler.codegen.cdriver.writer import write_driver
+    from mapper.compiler.explain import explain, explain_json, write_explain
     from mapper.compiler.frontend.model import open_model
     from mapper.compiler.manifest import (
         DRIVER,
@@ -182,6 +188,12 @@ def run(options: argparse.Namespace) -> int:
     target = Target(chip, shape, settings)
     form = parse_form(options.normalise, options.layout)
     model = open_model(options.model)
+    rows = explain(model, settings) if options.explain or options.explain_only else []
+    if options.explain_only:
+        common.emit(options, explain_json(rows), explain_tables(rows, str(options.model)))
+        return 0
+    if rows and not options.json:
+        common.emit(options, {}, explain_tables(rows, str(options.model)))
     samples = None
     if model.quantised:
         _require_no_samples(options)
@@ -205,6 +217,8 @@ def run(options: argparse.Namespace) -> int:
         write_folder(work.folder, options.model, target, compiled, form.to_json())
         if compiled.verified is not None and samples is not None:
             write_ranges(work.folder / RANGES, compiled.verified.best.ranges, len(samples.x))
+        if rows:
+            write_explain(work.folder, rows)
         if options.keep_graphs:
             write_graphs(work.folder, compiled.graphs)
         if "loops" in options.emit:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from mapper.compiler.frontend.float import FLOAT
 from mapper.compiler.frontend.onnx import ASKED, Handler, Reader
@@ -18,6 +18,7 @@ from mapper.compiler.graph.graph import Graph, View
 from mapper.compiler.graph.node import Host, Node
 from mapper.compiler.quantise.exact import exact_tails
 from mapper.errors import MapperError
+from storage.formats.layers.onnxgraph import Node as OnnxNode
 
 HANDLERS: dict[str, Handler] = {**FLOAT, **QUANTISED, **QOPERATORS, **MOVING, **INTEGERS}
 """Of all models, whatever their numbers."""
@@ -29,12 +30,22 @@ Read = Callable[[Collection[str]], tuple[Reader, dict[str, str]]]
 """Reads the model with some nodes on the host; returns why others are left in real numbers."""
 
 
+class Part(NamedTuple):
+    """A node of a model. role : what it is if no node of the graph does its work: one of constants,
+    one that only names results and is left out, or a view of others' results"""
+
+    name: str
+    kind: str
+    role: Literal["constant", "left out", "view"]
+
+
 class Model(NamedTuple):
     """A model that can be read.
 
     name, view : of its input; opsets : domains and versions of its operators
     quantised : whether it is one of integers: nothing of it is to be calibrated
     build : its graph, with some ONNX nodes on the host
+    parts : its nodes, in the order of the file
     """
 
     path: Path
@@ -43,19 +54,25 @@ class Model(NamedTuple):
     opsets: list[tuple[str, int]]
     quantised: bool
     build: Callable[[Collection[str]], Graph]
+    parts: list[Part] = []  # noqa: RUF012
 
 
 def open_model(path: Path) -> Model:
     """An ONNX model; raises `MapperError` that names file and node."""
 
+    first: list[tuple[Reader, dict[str, str]]] = []  # taken by whoever builds the whole model first
+
     def read(keep: Collection[str]) -> tuple[Reader, dict[str, str]]:
+        if first and not keep:
+            return first.pop()
         reader = Reader(path, HANDLERS, keep, EVALUATORS, OF_INTEGERS)
         reader.read()
         whys: dict[str, str] = {}
         join(reader.graph, whys)
         return reader, whys
 
-    reader, _ = read(())
+    first.append(read(()))
+    reader = first[0][0]
     graph = reader.graph
     if len(graph.inputs) != 1:
         names = ", ".join(map(repr, graph.inputs))
@@ -63,7 +80,17 @@ def open_model(path: Path) -> Model:
     ((name, view),) = graph.inputs.items()
     quantised = any(tensor.type != "float32" and tensor.value is None for tensor in graph.tensors())
     build = _on_cores_or_host(read) if quantised else _with_exact_tails(read)
-    return Model(path, name, view, reader.opsets, quantised, build)
+    return Model(path, name, view, reader.opsets, quantised, build, _parts(reader))
+
+
+def _parts(reader: Reader) -> list[Part]:
+    def role(node: OnnxNode) -> Literal["constant", "left out", "view"]:
+        if node.name in reader.graph.left_out:
+            return "left out"
+        made = next((reader.values.get(name) for name in node.proto.output), None)
+        return "view" if isinstance(made, View) else "constant"
+
+    return [Part(node.name, node.kind, role(node)) for node in reader.model.nodes]
 
 
 def _with_exact_tails(read: Read) -> Callable[[Collection[str]], Graph]:

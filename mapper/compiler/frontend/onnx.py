@@ -237,21 +237,38 @@ class Reader:
                 if tensor.value is not None and name in self.stored:
                     self.graph.quantised[tensor] = self.stored[name]
 
-    def _host(self, node: OnnxNode, inputs: list[Any]) -> None:
-        """A node for the host; its results have the shapes that zeros give them."""
-        zeros = [
-            np.zeros(value.shape, self.types.get(value.tensor.name, np.dtype(np.float32)))
+    def _shapes_of(
+        self, node: OnnxNode, inputs: list[Any]
+    ) -> list[tuple[tuple[int, ...], np.dtype[Any]]]:
+        """Shape and type of each result of a node: by inference of shapes, or, where ONNX has none,
+        by what zeros give."""
+        kinds = [
+            self.types.get(value.tensor.name, np.dtype(np.float32))
             if isinstance(value, View)
-            else value
+            else np.dtype(np.float32)
             for value in inputs
         ]
-        with np.errstate(all="ignore"):  # only the shapes of the results count
-            made = self.model.evaluate(node, zeros)
-        views = [
-            self._host_view(str(name), array.shape, inputs)
-            for name, array in zip(node.proto.output, made, strict=False)
+        given = [
+            (value.shape, kind) if isinstance(value, View) else value
+            for value, kind in zip(inputs, kinds, strict=True)
         ]
-        self.types |= {str(n): one.dtype for n, one in zip(node.proto.output, made, strict=False)}
+        if found := self.model.inferred(node, given):
+            return found
+        zeros = [
+            np.zeros(value.shape, kind) if isinstance(value, View) else value
+            for value, kind in zip(inputs, kinds, strict=True)
+        ]
+        with np.errstate(all="ignore"):  # only the shapes of the results count
+            return [(array.shape, array.dtype) for array in self._evaluate(node, zeros)]
+
+    def _host(self, node: OnnxNode, inputs: list[Any]) -> None:
+        """A node for the host; its results have the shapes that zeros give them."""
+        made = self._shapes_of(node, inputs)
+        views = [
+            self._host_view(str(name), shape, inputs)
+            for name, (shape, _) in zip(node.proto.output, made, strict=False)
+        ]
+        self.types |= {str(n): kind for n, (_, kind) in zip(node.proto.output, made, strict=False)}
         operator = Host(
             node, tuple(inputs), tuple(views), self.why, partial(self.model.evaluate, node)
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from mapper.compiler.graph.graph import Graph
 from mapper.compiler.graph.macro import Macro
 from mapper.compiler.graph.node import (
+    Activation,
     Add,
     Clamp,
     Conv,
@@ -60,7 +61,9 @@ def fuse(graph: Graph) -> list[Macro]:
     macros: list[Macro] = []
     taken: set[int] = set()
     stored = {view.tensor for view in graph.inputs.values()}
-    stored |= {node.output for node in graph.nodes if isinstance(node.operator, Windows | Quantise)}
+    stored |= {
+        node.output for node in graph.nodes if isinstance(node.operator, Host | Windows | Quantise)
+    }
     for node in graph.nodes:
         if isinstance(node.operator, SHARES):
             stored |= set(node.outputs)
@@ -95,7 +98,7 @@ def _follower(graph: Graph, macro: Macro, stored: set[Tensor]) -> Node | None:
     user = graph.only_user(macro.output)
     if user is None or isinstance(macro.nodes[-1].operator, Upsample | Sign | Threshold):
         return None
-    if isinstance(user.operator, Requantise | Clamp | Upsample | Sign | Threshold):
+    if isinstance(user.operator, Activation | Requantise | Clamp | Upsample | Sign | Threshold):
         return user
     if isinstance(user.operator, Pool) and user.operator.kind == "max" and macro.conv is not None:
         pooled = any(isinstance(node.operator, Pool) for node in macro.nodes)

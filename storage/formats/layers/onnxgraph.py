@@ -91,6 +91,10 @@ def library(path: Path) -> Any:
     return require("onnx", "onnx", path, "ONNX models")
 
 
+Sort = tuple[tuple[int, ...], np.dtype[Any]]
+"""Shape and type of a tensor."""
+
+
 class Model:
     """An ONNX model with its constants.
 
@@ -164,6 +168,41 @@ class Model:
             return Node(proto, found)
         except _ANY_FAULT as error:
             raise BadInputError(f"node {proto.name!r}: its attributes are damaged") from error
+
+    def inferred(self, node: Node, inputs: Sequence[NDArray[Any] | Sort | None]) -> list[Sort]:
+        """Shape and type of each result of a node, as ONNX infers them; none if it cannot.
+
+        inputs : arrays of constants; of others their shapes and types
+        """
+        inference = import_module("onnx.shape_inference")
+        helper, domain = self._onnx.helper, str(node.proto.domain)
+        version = next((int(o.version) for o in self._opsets if o.domain == domain), 1)
+        types, data = {}, {}
+        for name, given in zip(node.proto.input, inputs, strict=False):
+            if given is None:
+                continue
+            constant = isinstance(given, np.ndarray)
+            shape, kind = (given.shape, given.dtype) if isinstance(given, np.ndarray) else given
+            element = helper.np_dtype_to_tensor_dtype(kind)
+            types[name] = helper.make_tensor_type_proto(element, shape)
+            if constant:
+                data[name] = self._onnx.numpy_helper.from_array(given, name)
+        try:
+            schema = self._onnx.defs.get_schema(node.kind, version, domain)
+            found = inference.infer_node_outputs(
+                schema, node.proto, types, data, opset_imports=self._opsets
+            )
+            made = []
+            for name in filter(None, node.proto.output):
+                tensor = found[name].tensor_type
+                dims = tensor.shape.dim
+                if not tensor.HasField("shape") or not all(d.HasField("dim_value") for d in dims):
+                    return []
+                kind = helper.tensor_dtype_to_np_dtype(tensor.elem_type)
+                made.append((tuple(int(d.dim_value) for d in dims), np.dtype(kind)))
+        except (*_ANY_FAULT, self._onnx.defs.SchemaError, inference.InferenceError):
+            return []
+        return made
 
     def evaluate(self, node: Node, inputs: Sequence[NDArray[Any] | None]) -> list[NDArray[Any]]:
         """What a node makes of arrays; raises `BadInputError` if it makes nothing of them."""

@@ -1,0 +1,46 @@
+"""Where the nodes of a model run, on the terminal."""
+
+from __future__ import annotations
+
+from collections import Counter
+from itertools import groupby
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from mapper.compiler.explain import Row
+
+SHOWN = 22
+"""Letters of the name of a node."""
+
+
+def explain_tables(rows: list[Row], title: str) -> list[Table]:
+    """A line for each node, in 80 columns; constants that stand together are one line."""
+    from rich import box
+    from rich.table import Table
+
+    table = Table(title=title, box=box.SIMPLE, title_justify="left", width=80, padding=(0, 1, 0, 0))
+    for head, width in (("node", SHOWN), ("operator", 13), ("where", 8), ("why", None)):
+        table.add_column(head, width=width, overflow="fold")
+    for key, some in groupby(rows, lambda row: (row.kind, row.where, row.why, row.by)):
+        group = list(some)
+        kind, where, why, by = key
+        name = _short(group[0].node) if len(group) == 1 else f"{len(group)} nodes"
+        if where == "folded" and by is not None:
+            why = f"into {_short(by)}: {why}"
+        if group[0].remedy and group[0].remedy not in why:
+            why = f"{why}; {group[0].remedy}"
+        table.add_row(name, kind, where, why)
+    counts = Counter(row.where for row in rows)
+    functions = len({row.function for row in rows if row.function})
+    named = "1 function" if functions == 1 else f"{functions} functions"
+    table.caption = (
+        f"{counts['core']} on cores in {named}, {counts['folded']} folded into them, "
+        f"{counts['host']} on the host, {counts['vanished']} vanished"
+    )
+    return [table]
+
+
+def _short(name: str) -> str:
+    return name if len(name) <= SHOWN else f"...{name[3 - SHOWN :]}"

@@ -1,0 +1,133 @@
+"""Where each node of a model runs, and why: worked out before anything is quantised.
+
+Functions and macro nodes are those of the graph of floats, or of the integers of a quantised model;
+its weights are not looked at.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+from mapper.compiler.frontend.model import Model
+from mapper.compiler.graph.graph import Graph
+from mapper.compiler.graph.macro import Macro
+from mapper.compiler.graph.node import Host, Node
+from mapper.compiler.memory.regions import SHARES
+from mapper.compiler.partition.functions import Partition, divide
+from mapper.compiler.partition.support import hint
+from mapper.compiler.passes.fuse import fuse
+from mapper.compiler.passes.normalise import dense_as_conv
+from mapper.compiler.passes.registry import optimise
+from mapper.compiler.quantise.exact import ExactLayers
+from mapper.compiler.settings import CompileSettings
+from storage.files import write_file
+
+EXPLAIN, SCHEMA = "explain.json", 1
+Where = Literal["core", "host", "folded", "vanished"]
+HEAVY = ("Conv", "Gemm", "MatMul", "Pool", "Add", "Sum", "ReduceMean")
+"""Parts of the kinds of nodes that a macro node is told by."""
+
+
+class Row(NamedTuple):
+    """Where a node of the model runs.
+
+    function : name of the function that it runs in, or None
+    by : the node of the model that a macro node is told by, or None
+    why : in words; remedy : what would bring a node of the host to a core
+    """
+
+    node: str
+    kind: str
+    where: Where
+    function: str | None
+    by: str | None
+    why: str
+    remedy: str | None = None
+
+
+def explain(model: Model, settings: CompileSettings) -> list[Row]:
+    """A row for each node of a model, in the order of its file."""
+    graph = model.build(settings.keep)
+    if model.quantised:
+        dense_as_conv(graph)
+    else:
+        optimise(graph)
+    parts = divide(graph, fuse(graph))
+    kinds = {part.name: part.kind for part in model.parts}
+    found: dict[str, Row] = {}
+    for number, function in enumerate(parts.functions):
+        for macro in parts.macros[function.first : function.behind]:
+            _macro(macro, parts.names()[number], kinds, found)
+    for node in graph.nodes:
+        _other(node, parts, kinds, found)
+    if not model.quantised:
+        for line in ExactLayers(graph).notes():
+            for name, row in found.items():
+                if repr(name) in line and row.where == "core":
+                    found[name] = row._replace(why=f"{row.why}; {line.split(': ', 1)[-1]}")
+    return [found.get(part.name) or _vanished(part.name, part.kind, part.role, graph)
+            for part in model.parts]  # fmt: skip
+
+
+def _macro(macro: Macro, function: str, kinds: dict[str, str], found: dict[str, Row]) -> None:
+    """The node that a macro node is told by, and those that it does the work of as well."""
+    names = [name for name in macro.sources if name in kinds]
+    names += [name for node in (macro.sign,) if node for name in node.sources if name in kinds]
+    if not names:
+        return
+    own = macro.nodes[0].sources
+    heavy = [name for name in own if any(part in kinds.get(name, "") for part in HEAVY)]
+    leader = (heavy or names)[0]
+    first = macro.nodes[0].kind
+    what = {"conv": "the matrix unit multiplies", "pool": "the ALU pools"}
+    why = what.get(first, "the ALU computes it")
+    if kinds[leader] in ("Gemm", "MatMul", "QGemm", "QLinearMatMul"):
+        why = "a convolution with a kernel as large as its map"
+    elif first == "conv" and not heavy:
+        why = "a convolution of each channel with one factor"
+    found.setdefault(leader, Row(leader, kinds[leader], "core", function, leader, why))
+    for name in names:
+        if name != leader:
+            why = "constants of the layer" if name in own else "done on the same tile, unstored"
+            found.setdefault(name, Row(name, kinds[name], "folded", function, leader, why))
+
+
+def _other(node: Node, parts: Partition, kinds: dict[str, str], found: dict[str, Row]) -> None:
+    """A node of the host, or one that shares memory."""
+    for name in node.sources:
+        kind = kinds.get(name)
+        if kind is None or (name in found and not isinstance(node.operator, Host)):
+            continue
+        if isinstance(node.operator, Host):
+            why = node.operator.why
+            found[name] = Row(name, kind, "host", None, None, why, hint(kind, why))
+        elif isinstance(node.operator, SHARES):
+            why = "its parts lie in one region: nothing moves"
+            found[name] = Row(name, kind, "vanished", None, None, why)
+
+
+def _vanished(name: str, kind: str, role: str, graph: Graph) -> Row:
+    whys = {
+        "constant": "of constants alone: worked out at compile time",
+        "left out": "only names results for the user: left out",
+        "view": "says how elements are seen, and moves none",
+    }
+    return Row(name, kind, "vanished", None, None, whys[role])
+
+
+def explain_json(rows: list[Row]) -> dict[str, Any]:
+    """Rows, and how many there are of each kind, as an object for JSON."""
+    counts = Counter(row.where for row in rows)
+    return {
+        "schema": SCHEMA,
+        "nodes": [row._asdict() for row in rows],
+        "counts": {where: counts[where] for where in ("core", "host", "folded", "vanished")},
+        "functions": list(dict.fromkeys(row.function for row in rows if row.function)),
+    }
+
+
+def write_explain(folder: Path, rows: list[Row]) -> None:
+    write_file(folder / EXPLAIN, (json.dumps(explain_json(rows), indent=1) + "\n").encode())
