@@ -47,7 +47,7 @@ def on_a_core(graph: Graph, shape: NpuShape, data: NDArray[np.int64]) -> NDArray
     """The result of one frame."""
     macros = fuse(graph)
     x, y = (next(iter(one.values())).tensor for one in (graph.inputs, graph.outputs))
-    regions = plan_memory(Stored(macros, [x], [y], {}), shape.columns, shape.map_vectors)
+    regions = plan_memory(Stored(macros, {x: -1}, {y: 0}, {}), shape.columns, shape.map_vectors)
     core, _ = emitted(macros, shape, regions, Choices(), [])
     sizes = {"FM": shape.map_vectors, "INP": shape.input_vectors}
     sizes |= {"ACC": shape.entries, "OUT": shape.entries}
