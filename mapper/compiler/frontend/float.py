@@ -305,8 +305,8 @@ def pool(reader: Reader, node: OnnxNode, inputs: list[Any]) -> Value | None:
     counted = node.flag("count_include_pad")
     if kind == "average" and not counted:
         count = pixels(tensor.height, tensor.width, found)
-        if count.min() < count.max():
-            reader.why = "its means at the borders are over fewer pixels than inside"
+        if count.min() == 0:
+            reader.why = "a window of its means holds no pixel of the map"
             return None
     how = Pool(kind, found, counted)
     shape = (1, tensor.channels, rows, columns)

@@ -178,10 +178,10 @@ class Reader:
             raise MapperError(f"takes {missing[0]!r}, which nothing makes")
         inputs = [self.values[name] if name else None for name in names]
         if not any(isinstance(value, View) for value in inputs):
-            made = self._evaluate(node, inputs)
             if node.kind == "DequantizeLinear":
                 axis = int(node.attributes.get("axis", 1))
                 self.stored[node.proto.output[0]] = stored_constant(inputs, axis)
+            made = self._evaluate(node, inputs)
             self.values |= zip(node.proto.output, made, strict=False)
             return
         handler = self.handlers.get(node.kind)
@@ -191,11 +191,8 @@ class Reader:
         self.why = f"no core computes {node.kind}"
         if node.name in self.keep:
             self.why = self.keep[node.name]
-        if whole and node.kind not in self.of_integers:
-            raise MapperError(
-                "computes with stored integers; put DequantizeLinear before it, and QuantizeLinear "
-                "behind"
-            )
+        if node.kind not in self.of_integers:
+            require_real(inputs)
         begun = len(self.graph.nodes)
         made_here = None if handler is None else handler(self, node, inputs)
         self._remember(self.graph.nodes[begun:], names)
@@ -280,6 +277,15 @@ class Reader:
 def _is_whole(value: Any) -> bool:
     """Whether a value is a map of stored integers."""
     return isinstance(value, View) and value.tensor.type != "float32"
+
+
+def require_real(inputs: Sequence[Any]) -> None:
+    """Raise `MapperError` if an operator of real numbers takes stored integers."""
+    if any(_is_whole(value) for value in inputs):
+        raise MapperError(
+            "computes with stored integers; put DequantizeLinear before it, and QuantizeLinear "
+            "behind"
+        )
 
 
 def is_map(value: Any) -> bool:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from mapper.compiler.frontend.float import activation, arithmetic, conv, gemm, matmul, pool
-from mapper.compiler.frontend.layout import concat, upsample
+from mapper.compiler.frontend.layout import concat, same, upsample
 from mapper.compiler.frontend.onnx import Handler, Made, Reader
 from mapper.compiler.frontend.quantised import dequantised, quantised, require_same
 from mapper.compiler.frontend.stored import OFFSET, Scale, Stored, scale_of, stored_constant
@@ -17,6 +17,7 @@ from mapper.compiler.graph.graph import View
 from mapper.errors import MapperError
 from storage.formats.layers.onnxgraph import Node as OnnxNode
 
+FLOAT32 = 1  # of ONNX's types
 NOT_OF_ONNX = {"channels_last", "opset"}  # attributes that operators of real numbers have not
 
 
@@ -169,7 +170,8 @@ def qlinear_concat(reader: Reader, node: OnnxNode, inputs: list[Any]) -> Made:
 
 
 def whole_sums(axis: int, kind: str, compute: Handler) -> Handler:
-    """ConvInteger and MatMulInteger: int32 sums, a map of scale 1."""
+    """ConvInteger and MatMulInteger: int32 sums, a map of scale 1, as that of the weights undoes
+    the scale of the input."""
 
     def handler(reader: Reader, node: OnnxNode, inputs: list[Any]) -> Made:
         x, w, x_zero, w_zero = filled(inputs, 4)
@@ -181,13 +183,23 @@ def whole_sums(axis: int, kind: str, compute: Handler) -> Handler:
             raise MapperError("its zero point is not that of its input")
         tensor = x.tensor
         data = dequantised(reader, node, x, f"{node.proto.input[0]}.real")
-        weights, stored = constant(w, np.float32(1), w_zero, axis)
+        weights, stored = constant(w, np.float32(1) / np.float32(tensor.scale), w_zero, axis)
         begun = len(reader.graph.nodes)
         made = computed(reader, node, kind, compute, [data, weights])
         remember(reader, begun, weights=stored)
-        return quantised(reader, node, made, Scale(tensor.scale, 0, "int32"))
+        return quantised(reader, node, made, Scale(1.0, 0, "int32"))
 
     return handler
+
+
+def cast(reader: Reader, node: OnnxNode, inputs: list[Any]) -> Made:
+    """Cast of sums to real numbers; of other stored integers it says nothing."""
+    (data,) = inputs
+    if isinstance(data, View) and data.tensor.type != "float32":
+        if data.tensor.type != "int32" or int(node.attributes["to"]) != FLOAT32:
+            raise MapperError("casts stored integers; put DequantizeLinear there instead")
+        return dequantised(reader, node, data, str(node.proto.output[0]))
+    return same(reader, node, inputs)
 
 
 def moving(compute: Handler) -> Handler:
@@ -223,6 +235,7 @@ QOPERATORS: dict[str, Handler] = {
     "QLinearSoftmax": on_host("Softmax"),
     "ConvInteger": whole_sums(0, "Conv", conv),
     "MatMulInteger": whole_sums(1, "MatMul", matmul),
+    "Cast": cast,
 }
 VIEWS = frozenset(
     {"Flatten", "Reshape", "Squeeze", "Unsqueeze", "Transpose", "Identity", "Dropout"}

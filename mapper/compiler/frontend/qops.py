@@ -206,12 +206,22 @@ def _conv(graph: Graph, place: Place) -> Made:
         return [conv, Node(Requantise(place.how), [sums], [result], _behind(graph, place))]
     factor = unit / np.float32(result.scale)
     slope = slope_of(place.activation)
+    if result.type == "int32":
+        return _sums(place, conv, factor)
     how = Requantisation(
         multiplier(factor * np.float32(2.0**shift), label), result.zero_point, *place.bounds,
         ROUNDING, shift,
         negative=None if slope is None else multiplier(factor * slope * 2.0**shift, label),
     )  # fmt: skip
     return [conv, Node(Requantise(how), [sums], [result], place.sources)]
+
+
+def _sums(place: Place, conv: Node, factor: NDArray[np.float32]) -> Made:
+    """A layer whose sums are its result: what it stands for is what the model says of them."""
+    if place.activation is not None or not np.allclose(factor, 1.0, rtol=1e-6, atol=0):
+        return "its sums are scaled, and stored in 32 bits"
+    conv.outputs = [place.result]
+    return [conv]
 
 
 def _behind(graph: Graph, place: Place) -> tuple[str, ...]:

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mapper.compiler.frontend.float import FLOAT
-from mapper.compiler.frontend.onnx import Handler, Made, Reader
+from mapper.compiler.frontend.onnx import Handler, Made, Reader, require_real
 from mapper.compiler.frontend.quantised import dequantised
 from mapper.compiler.frontend.stored import Stored
 from mapper.compiler.graph.graph import View
@@ -78,11 +78,18 @@ def _whole(name: str, values: NDArray[Any], channels: int, limit: int) -> NDArra
     flat = np.asarray(values, np.float64).reshape(-1)
     if flat.size not in (1, channels):
         raise MapperError(f"{name} has {flat.size} values; the map has {channels} channels")
-    if not (np.isfinite(flat).all() and (flat == np.rint(flat)).all()):
-        raise MapperError(f"{name} holds {flat[flat != np.rint(flat)][0]:g}; give whole numbers")
+    _all_whole(name, flat)
     if np.abs(flat).max() >= limit:
         raise MapperError(f"{name} holds {np.abs(flat).max():.0f}; cores take less than {limit:,}")
     return np.broadcast_to(flat.astype(np.int64), (channels,))
+
+
+def _all_whole(name: str, values: NDArray[Any]) -> NDArray[Any]:
+    """The same values; raises `MapperError` if one is no whole number."""
+    wrong = values[~(np.isfinite(values) & (values == np.rint(values)))]
+    if wrong.size:
+        raise MapperError(f"{name} holds {wrong[0]:g}; give whole numbers")
+    return values
 
 
 def _real(reader: Reader, node: OnnxNode, data: View, at: int) -> View:
@@ -102,6 +109,7 @@ def of_whole_numbers(compute: Handler) -> Handler:
 
     def handler(reader: Reader, node: OnnxNode, inputs: list[Any]) -> Made:
         if not whole_numbers(reader):
+            require_real(inputs)
             return compute(reader, node, inputs)
         taken = [
             _real(reader, node, value, at) if isinstance(value, View) else value
@@ -114,7 +122,7 @@ def of_whole_numbers(compute: Handler) -> Handler:
         for one in reader.graph.nodes[begun:]:
             for tensor in one.inputs[1:]:
                 if tensor.value is not None:
-                    values = np.rint(tensor.value).astype(np.int64)
+                    values = _all_whole("a constant", tensor.value).astype(np.int64)
                     scale, zero = np.ones(1, np.float32), np.zeros((), np.int64)
                     reader.graph.quantised[tensor] = Stored(values, scale, zero, 0)
         return made

@@ -1,0 +1,339 @@
+"""C02, D01: models of integer operators (QLinearConv, QGemm, ...) beside plain numpy, and beside
+onnxruntime where it is installed: every element."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from mapper.compiler.frontend.model import open_model
+from mapper.compiler.graph.node import Clamp, Conv, Requantise
+from mapper.errors import MapperError
+from tests.compiler.quantised import Net, check, run_integers
+from tests.storage.formats.onnx_models import numpy_helper, onnx
+from tests.twins import quantised as twin
+from tests.twins.quantised import Array, How
+
+KINDS = ("uint8", "int8")
+MAP = (1, 4, 6, 7)
+
+
+def how(kind: str, scale: float, zero: int = 0) -> How:
+    """A zero point that is given for int8."""
+    return How(np.float32(scale), zero + (128 if kind == "uint8" else 0), kind)
+
+
+def begin(kind: str, shape: tuple[int, ...] = MAP, zero: int = -9) -> tuple[Net, Array, How]:
+    """A net whose input is quantised as q, and a sample of it."""
+    net, taken = Net(shape), how(kind, 0.0213, zero)
+    net.stored("x", taken, "q")
+    return net, net.sample(), taken
+
+
+def end(net: Net, made: How) -> None:
+    net.real("r", made, "y")
+
+
+def weights_of(net: Net, shape: tuple[int, ...], per_channel: bool, axis: int = 0) -> Any:
+    """Integers, their scales, and names of them and of a zero point."""
+    w = net.random.integers(-127, 128, shape).astype(np.int8)
+    scales = net.random.uniform(0.004, 0.02, shape[axis] if per_channel else ()).astype(np.float32)
+    names = [net.constant(w), net.constant(scales), net.constant(np.zeros(scales.shape, np.int8))]
+    return w.astype(np.int64), scales, names
+
+
+CONVOLUTIONS: dict[str, dict[str, Any]] = {
+    "plain": {},
+    "padded": {"pads": (1, 0, 2, 1), "strides": (2, 1)},
+    "dilated": {"dilations": (2, 1), "pads": (1, 1, 1, 1)},
+    "grouped": {"group": 2},
+    "depthwise": {"group": 4, "pads": (1, 1, 1, 1)},
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("per_channel", [False, True], ids=["tensor", "channel"])
+@pytest.mark.parametrize("name", CONVOLUTIONS)
+def test_convolutions(tmp_path: Path, name: str, kind: str, per_channel: bool) -> None:
+    """D05, D06, D07: padding holds the zero point of the input, and the bias all of it."""
+    net, x, taken = begin(kind)
+    attributes = CONVOLUTIONS[name]
+    shape = (8, 4 // attributes.get("group", 1), 3, 3)
+    w, scales, names = weights_of(net, shape, per_channel)
+    bias = net.random.integers(-3000, 3000, 8).astype(np.int32)
+    made = how(kind, 0.061, 7)
+    net.node("QLinearConv", ["q", *net.how(taken), *names, *net.how(made), net.constant(bias)],
+             "r", kernel_shape=(3, 3), **attributes)  # fmt: skip
+    end(net, made)
+    sums = twin.conv(twin.quantised(x, taken).astype(np.int64) - taken.zero, w, bias, **attributes)
+    factor = ((taken.scale * scales) / made.scale).reshape(-1, *(1, 1) * per_channel)
+    expected = twin.dequantised(twin.scaled(sums, factor, made), made)
+    graph = check(net, x, expected, tmp_path)
+    assert [type(node.operator) for node in graph.nodes] == [Conv, Requantise]
+
+
+@pytest.mark.parametrize("transposed", [0, 1])
+def test_dense_layers(tmp_path: Path, transposed: int) -> None:
+    """QGemm with weights of either order, behind a map that is flattened."""
+    net, x, taken = begin("uint8", (1, 3, 2, 4))
+    net.node("Flatten", ["q"], "flat")
+    shape = (5, 24) if transposed else (24, 5)
+    w, scales, names = weights_of(net, shape, True, 1 - transposed)
+    bias, made = net.random.integers(-900, 900, 5).astype(np.int32), how("uint8", 0.07, 11)
+    net.node("QGemm", ["flat", *net.how(taken), *names, net.constant(bias), *net.how(made)], "r",
+             transB=transposed, alpha=1.0)  # fmt: skip
+    end(net, made)
+    data = twin.quantised(x, taken).reshape(1, -1).astype(np.int64) - taken.zero
+    sums = data @ (w.T if transposed else w) + bias
+    stored = twin.scaled(sums, (taken.scale * scales) / made.scale, made)
+    check(net, x, twin.dequantised(stored, made), tmp_path)
+
+
+def test_products_with_matrices(tmp_path: Path) -> None:
+    """QLinearMatMul with unsigned weights: their zero point is taken off."""
+    net, x, taken = begin("uint8", (1, 20))
+    w = net.random.integers(20, 140, (20, 6)).astype(np.uint8)
+    scale, made = np.float32(0.011), how("uint8", 0.05, 3)
+    names = [net.constant(w), net.constant(scale), net.constant(np.uint8(77))]
+    net.node("QLinearMatMul", ["q", *net.how(taken), *names, *net.how(made)], "r")
+    end(net, made)
+    sums = (twin.quantised(x, taken).astype(np.int64) - taken.zero) @ (w.astype(np.int64) - 77)
+    stored = twin.scaled(sums, (taken.scale * scale) / made.scale, made)
+    check(net, x, twin.dequantised(stored, made), tmp_path)
+
+
+def test_weights_that_leave_eight_bits_stay_on_the_host(tmp_path: Path) -> None:
+    """w - z_w of uint8 that is no int8: the host computes it, and why is said."""
+    net, x, taken = begin("uint8", (1, 20))
+    w = net.random.integers(0, 256, (20, 6)).astype(np.uint8)
+    w[0, 0] = 255
+    scale, made = np.float32(0.011), how("uint8", 0.2, 3)
+    names = [net.constant(w), net.constant(scale), net.constant(np.uint8(77))]
+    net.node("QLinearMatMul", ["q", *net.how(taken), *names, *net.how(made)], "r")
+    end(net, made)
+    data = twin.dequantised(twin.quantised(x, taken), taken)
+    real = data @ ((w.astype(np.int64) - 77).astype(np.float32) * scale)
+    expected = twin.dequantised(twin.quantised(real, made), made)
+    graph = check(net, x, expected, tmp_path, ("MatMul", "QuantizeLinear", "DequantizeLinear"))
+    assert "less their zero point exceed 8 bits" in graph.nodes[0].operator.why  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_sums(tmp_path: Path, kind: str) -> None:
+    """Two maps with scales of their own."""
+    net, x, taken = begin(kind)
+    a, other, made = taken, how(kind, 0.034, 21), how(kind, 0.047, -4)
+    net.stored("x", other, "p")
+    net.node("QLinearAdd", ["q", *net.how(a), "p", *net.how(other), *net.how(made)], "r")
+    end(net, made)
+    parts = [(twin.quantised(x, one).astype(np.int64) - one.zero) for one in (a, other)]
+    real = sum(
+        part * (np.float64(one.scale) / np.float64(made.scale))
+        for part, one in zip(parts, (a, other), strict=True)
+    )
+    stored = np.clip(np.rint(real) + made.zero, *made.ends).astype(kind)
+    check(net, x, twin.dequantised(stored, made), tmp_path)
+
+
+@pytest.mark.parametrize("counts", [0, 1])
+@pytest.mark.parametrize("kind", KINDS)
+def test_means(tmp_path: Path, kind: str, counts: int) -> None:
+    """With padding that counts, as so many zeros, and without."""
+    net, x, taken = begin(kind)
+    made = how(kind, 0.017, 5)
+    attributes = {"kernel_shape": (3, 2), "pads": (1, 1, 1, 0), "strides": (2, 1)}
+    net.node("QLinearAveragePool", ["q", *net.how(taken), *net.how(made)], "r",
+             count_include_pad=counts, **attributes)  # fmt: skip
+    end(net, made)
+    data = twin.quantised(x, taken).astype(np.int64) - taken.zero
+    expected = np.zeros((1, 4, 3, 7), np.float32)
+    for place, part in twin.pooled(data, (3, 2), (1, 1, 1, 0), (2, 1)):
+        ratio = np.float64(taken.scale) / np.float64(made.scale) / (6 if counts else part.size)
+        stored = np.clip(np.rint(part.sum() * ratio) + made.zero, *made.ends)
+        expected[0][place] = (stored - made.zero) * made.scale
+    check(net, x, expected, tmp_path)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_means_of_whole_maps(tmp_path: Path, kind: str) -> None:
+    net, x, taken = begin(kind)
+    made = how(kind, 0.009, 5)
+    net.node("QLinearGlobalAveragePool", ["q", *net.how(taken), *net.how(made)], "r",
+             channels_last=0)  # fmt: skip
+    end(net, made)
+    data = twin.quantised(x, taken).astype(np.int64) - taken.zero
+    ratio = np.float64(taken.scale) / np.float64(made.scale) / 42
+    stored = np.clip(np.rint(data.sum((2, 3), keepdims=True) * ratio) + made.zero, *made.ends)
+    check(net, x, twin.dequantised(stored, made), tmp_path)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_largest_values(tmp_path: Path, kind: str) -> None:
+    """MaxPool of integers, whose padding is the least of them."""
+    net, x, taken = begin(kind)
+    net.node("MaxPool", ["q"], "r", kernel_shape=(3, 3), pads=(1, 1, 1, 1), strides=(2, 2))
+    end(net, taken)
+    expected = np.zeros((1, 4, 3, 4), np.float32)
+    data = twin.quantised(x, taken)
+    for place, part in twin.pooled(data, (3, 3), (1, 1, 1, 1), (2, 2)):
+        expected[0][place] = (part.max() - taken.zero) * taken.scale
+    check(net, x, expected, tmp_path)
+
+
+def test_joined_maps(tmp_path: Path) -> None:
+    """Parts of another scale are rescaled once; one of the same is not touched."""
+    net, x, taken = begin("uint8")
+    other, made = how("uint8", 0.034, 21), taken
+    net.stored("x", other, "p")
+    net.node("QLinearConcat", [*net.how(made), "q", *net.how(taken), "p", *net.how(other)], "r",
+             axis=1)  # fmt: skip
+    end(net, made)
+    data = twin.quantised(x, other).astype(np.int64) - other.zero
+    moved = twin.scaled(data, other.scale / made.scale, made)
+    stored = np.concatenate([twin.quantised(x, taken), moved], 1)
+    graph = check(net, x, twin.dequantised(stored, made), tmp_path)
+    assert sum(isinstance(node.operator, Requantise) for node in graph.nodes) == 1
+
+
+def leaky(data: Array, taken: How, slope: float, made: How) -> Array:
+    """Of stored integers less their zero point, by the sign before the one rounding."""
+    factor = taken.scale / made.scale
+    below = twin.scaled(data, factor * np.float32(slope), made)
+    return np.where(data < 0, below, twin.scaled(data, factor, made))
+
+
+def test_leaky_activations(tmp_path: Path) -> None:
+    net, x, taken = begin("uint8")
+    made = how("uint8", 0.019, -30)
+    net.node("QLinearLeakyRelu", ["q", *net.how(taken), *net.how(made)], "r", alpha=0.1)
+    end(net, made)
+    data = twin.quantised(x, taken).astype(np.int64) - taken.zero
+    check(net, x, twin.dequantised(leaky(data, taken, 0.1, made), made), tmp_path)
+
+
+@pytest.mark.parametrize("name", ["Sigmoid", "Softmax"])
+def test_functions_of_the_host(tmp_path: Path, name: str) -> None:
+    """Dequantised, computed, and rounded as the model says: by the host."""
+    net, x, taken = begin("uint8", (1, 10))
+    made = How(np.float32(1 / 256), 0, "uint8")
+    attributes = {} if name == "Sigmoid" else {"axis": 1, "opset": 13}
+    net.node(f"QLinear{name}", ["q", *net.how(taken), *net.how(made)], "r", **attributes)
+    end(net, made)
+    real = twin.dequantised(twin.quantised(x, taken), taken).astype(np.float64)
+    powers = np.exp(-real) if name == "Sigmoid" else np.exp(real)
+    values = 1 / (1 + powers) if name == "Sigmoid" else powers / powers.sum()
+    expected = twin.dequantised(twin.quantised(values, made), made)
+    graph = open_model(net.save(tmp_path)).build(())
+    assert [node.kind for node in graph.nodes] == ["host"] * 3
+    np.testing.assert_array_equal(run_integers(graph, x)["y"], expected)
+
+
+@pytest.mark.parametrize("kind", ["ConvInteger", "MatMulInteger"])
+def test_whole_sums(tmp_path: Path, kind: str) -> None:
+    """int32 sums of integers, scaled by the model as it likes: on the host."""
+    conv = kind == "ConvInteger"
+    net, x, taken = begin("uint8", MAP if conv else (1, 12))
+    w = net.random.integers(-9, 10, (3, 4, 3, 3) if conv else (12, 5)).astype(np.int8)
+    zero = net.constant(np.uint8(taken.zero))
+    net.node(kind, ["q", net.constant(w), zero], "sums")
+    net.node("Cast", ["sums"], "real", to=1)
+    net.node("Mul", ["real", net.constant(np.float32(0.0031))], "y")
+    data = twin.quantised(x, taken).astype(np.int64) - taken.zero
+    sums = twin.conv(data, w.astype(np.int64)) if conv else data @ w
+    expected = sums.astype(np.float32) * np.float32(0.0031)
+    path = net.save(tmp_path)
+    graph = open_model(path).build(())
+    np.testing.assert_allclose(run_integers(graph, x)["y"], expected, rtol=1e-6)
+    assert any(isinstance(node.operator, Conv) or node.kind == "dense" for node in graph.nodes)
+
+
+def test_clip_of_integers_is_none_where_it_changes_nothing(tmp_path: Path) -> None:
+    """D08: the lowest level is a ReLU already if it is the zero point."""
+    net, x, taken = begin("uint8")
+    made = How(np.float32(0.05), 0, "uint8")
+    w, scales, names = weights_of(net, (8, 4, 1, 1), False)
+    net.node("QLinearConv", ["q", *net.how(taken), *names, *net.how(made)], "r")
+    end(net, made)
+    sums = twin.conv(twin.quantised(x, taken).astype(np.int64) - taken.zero, w)
+    stored = twin.scaled(sums, (taken.scale * scales) / made.scale, made)
+    graph = check(net, x, twin.dequantised(stored, made), tmp_path)
+    assert not any(isinstance(node.operator, Clamp) for node in graph.nodes)
+    assert (stored == 0).any()
+
+
+# -- bad models ------------------------------------------------------------------------------------
+
+
+def good() -> Net:
+    net, _, _ = begin("uint8")
+    _, _, names = weights_of(net, (8, 4, 3, 3), True)
+    net.constants["scale"] = np.float32(0.0213)
+    net.constants["zero"] = np.uint8(119)
+    made = how("uint8", 0.06)
+    net.node("QLinearConv", ["q", "scale", "zero", *names, *net.how(made)], "r")
+    end(net, made)
+    net.constants |= {"w": net.constants[names[0]], "w_scale": net.constants[names[1]],
+                      "w_zero": net.constants[names[2]]}  # fmt: skip
+    net.nodes[1].input[3:6] = ["w", "w_scale", "w_zero"]
+    return net
+
+
+BAD: dict[str, tuple[dict[str, Any], str]] = {
+    "scale of zero": ({"scale": np.float32(0)}, "its scale is 0; scales are larger than 0"),
+    "negative scale": ({"scale": np.float32(-0.5)}, "its scale is -0.5; scales are larger than 0"),
+    "endless scale": ({"scale": np.float32(np.inf)}, "its scale is inf"),
+    "scale that is no number": ({"w_scale": np.full(8, np.nan, np.float32)}, "its scale is nan"),
+    "scales of another length": (
+        {"w_scale": np.ones(5, np.float32)}, "has 5 scales; give one, or 8, one a channel"
+    ),
+    "zero points of another length": (
+        {"w_zero": np.zeros(3, np.int8)}, "has 8 scales and 3 zero points"
+    ),
+    "zero point of another type": ({"zero": np.int32(7)}, "stores int32"),
+    "scale of another map": ({"scale": np.float32(0.5)}, "reads 'q' with scale 0.5"),
+    "zero point of another map": ({"zero": np.uint8(3)}, "zero point -125; it was stored with"),
+    "channels": ({"w": np.zeros((8, 3, 3, 3), np.int8)}, "has 4 channels, its kernels take 3"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_bad_models_name_the_node(tmp_path: Path, name: str) -> None:
+    net = good()
+    damage, says = BAD[name]
+    net.constants |= damage
+    path = net.save(tmp_path)
+    with pytest.raises(MapperError, match="node 'n_r'") as told:
+        open_model(path).build(())
+    assert says in str(told.value)
+
+
+def test_the_good_model_is_good(tmp_path: Path) -> None:
+    open_model(good().save(tmp_path)).build(())
+
+
+def test_scales_that_no_shift_makes(tmp_path: Path) -> None:
+    net = good()
+    net.constants["w_scale"] = np.full(8, 1e-30, np.float32)
+    with pytest.raises(MapperError, match=r"'n_r'.*no shift from 0 to 63"):
+        open_model(net.save(tmp_path)).build(())
+
+
+def test_sums_that_exceed_an_accumulator(tmp_path: Path) -> None:
+    """The bound, with layer, channel and size."""
+    net = good()
+    bias = np.zeros(8, np.int32)
+    bias[5] = (1 << 31) - 1000
+    net.nodes[1].input.append(net.constant(bias))
+    with pytest.raises(MapperError, match=r"'n_r'.*channel 5.*an accumulator"):
+        open_model(net.save(tmp_path)).build(())
+
+
+def test_constants_may_be_nodes(tmp_path: Path) -> None:
+    """Scales made by Constant nodes are as good as initialisers."""
+    net = good()
+    value = numpy_helper.from_array(net.constants.pop("scale"))
+    net.nodes.insert(0, onnx.helper.make_node("Constant", [], ["scale"], "made", value=value))
+    assert open_model(net.save(tmp_path)).quantised

@@ -1,0 +1,218 @@
+"""Networks of whole numbers with RequantShift, beside plain numpy; trained ones by the names of
+their nodes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from mapper.compiler.frontend.model import open_model
+from mapper.compiler.graph.execute import run_graph
+from mapper.compiler.graph.graph import Graph
+from mapper.compiler.graph.node import Host, Requantise
+from mapper.compiler.graph.tensor import Tensor
+from mapper.compiler.integer.reference import INTEGER
+from mapper.errors import MapperError
+from tests.storage.formats.onnx_models import helper, numpy_helper, onnx
+from tests.twins import quantised as twin
+
+DOMAIN = "PACTOps"
+RANDOM = np.random.default_rng(5)
+TRAINED = {
+    "AnomalyDetection": 20, "CNN_Linear2": 14, "ImageClassification": 25, "KeywordSpotting": 21,
+    "miniMobileNet": 10,
+}  # fmt: skip
+
+
+def shift(
+    inputs: list[str], output: str, div: float = 65536, levels: float = 256, signed: float = 1
+) -> Any:
+    numbers = {"div": div, "n_levels_out": levels, "signed": signed}
+    tensors = {name: numpy_helper.from_array(np.float32(one)) for name, one in numbers.items()}
+    return helper.make_node(
+        "RequantShift", inputs, [output], f"n_{output}", domain=DOMAIN, **tensors
+    )
+
+
+def saved(
+    folder: Path, nodes: list[Any], constants: dict[str, Any], shape: tuple[int, ...]
+) -> Path:
+    graph = helper.make_graph(
+        nodes, "whole",
+        [helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, shape)],
+        [helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT, None)],
+        [numpy_helper.from_array(np.asarray(v, np.float32), n) for n, v in constants.items()],
+    )  # fmt: skip
+    opsets = [helper.make_opsetid("", 11), helper.make_opsetid(DOMAIN, 1)]
+    path = folder / "model.onnx"
+    onnx.save(helper.make_model(graph, opset_imports=opsets, ir_version=10), str(path))
+    return path
+
+
+def node(kind: str, inputs: list[str], output: str, **attributes: Any) -> Any:
+    return helper.make_node(kind, inputs, [output], f"n_{output}", **attributes)
+
+
+def whole_results(graph: Graph, x: np.ndarray) -> dict[Tensor, np.ndarray]:
+    """All whole numbers that a graph makes of an input, channels first."""
+    ((_, view),) = graph.inputs.items()
+    made = [node.output for node in graph.nodes]
+    found = run_graph(graph, {view.tensor: view.stored(x) + view.tensor.zero_point}, INTEGER, made)
+    return {one: (found[one] - one.zero_point).transpose(0, 3, 1, 2) for one in made}
+
+
+def shifted(sums: np.ndarray, mul: Any, add: Any, div: int, ends: tuple[int, int]) -> np.ndarray:
+    """(x * mul + add) / div, halves up, in whole numbers of Python."""
+    mul, add = (np.broadcast_to(np.reshape(one, (1, -1, 1, 1)), sums.shape) for one in (mul, add))
+    found = [
+        min(max((2 * (int(x) * int(m) + int(a)) + div) // (2 * div), ends[0]), ends[1])
+        for x, m, a in zip(sums.ravel(), mul.ravel(), add.ravel(), strict=True)
+    ]
+    return np.array(found).reshape(sums.shape)
+
+
+@pytest.mark.parametrize(
+    ("levels", "signed", "ends"),
+    [(256, 1, (-128, 127)), (256, 0, (0, 255)), (16, 1, (-8, 7)), (16, 0, (0, 15)),
+     (129, 0, (0, 128)), (2, 0, (0, 1))],
+)  # fmt: skip
+def test_levels(tmp_path: Path, levels: int, signed: int, ends: tuple[int, int]) -> None:
+    """D07, D08: a factor and an offset of each channel, halves up, and the ends of the levels."""
+    w = RANDOM.integers(-128, 128, (6, 3, 3, 3))
+    mul = RANDOM.integers(-900, 900, (6, 1, 1)) | 1
+    mul[0] = 16384  # many halves: sums of this channel are shifted by two bits
+    add = RANDOM.integers(-(1 << 23), 1 << 23, (6, 1, 1))
+    add[0] = 0
+    path = saved(
+        tmp_path,
+        [node("Conv", ["x", "w"], "c", pads=[1, 1, 1, 1]),
+         shift(["c", "mul", "add"], "y", 65536, levels, signed)],
+        {"w": w, "mul": mul, "add": add}, (1, 3, 5, 6),
+    )  # fmt: skip
+    x = RANDOM.integers(0, 256, (1, 3, 5, 6))
+    model = open_model(path)
+    assert model.quantised
+    graph = model.build(())
+    found = whole_results(graph, x)
+    result = graph.outputs["y"].tensor
+    sums = twin.conv(x, w, pads=(1, 1, 1, 1))
+    wanted = shifted(sums, mul, add, 65536, ends)
+    np.testing.assert_array_equal(found[result], wanted)
+    assert {wanted.min(), wanted.max()} == set(ends)
+    hows = [one.operator.how for one in graph.nodes if isinstance(one.operator, Requantise)]
+    assert [how.rounding for how in hows] == ["up"]
+
+
+def test_d01_sums_pools_and_dense_layers(tmp_path: Path) -> None:
+    """A signed and an unsigned map, each requantised, are added, pooled, and seen by a Gemm with a
+    bias."""
+    wa, wb = (RANDOM.integers(-20, 21, (4, 3, 1, 1)) for _ in range(2))
+    wd, bias = RANDOM.integers(-30, 31, (5, 24)), RANDOM.integers(-2000, 2000, 5)
+    nodes = [
+        node("Conv", ["x", "wa"], "a"), shift(["a", "ma", "za"], "qa", 4096, 256, 0),
+        node("Conv", ["x", "wb"], "b"), shift(["b", "mb", "za"], "qb", 4096, 256, 1),
+        node("Add", ["qa", "qb"], "s"), shift(["s", "ms", "zs"], "qs", 256, 256, 1),
+        node("MaxPool", ["qs"], "p", kernel_shape=[2, 2], strides=[2, 2]),
+        node("Flatten", ["p"], "f"),
+        node("Gemm", ["f", "wd", "bd"], "g", transB=1), shift(["g", "mg", "zs"], "y", 1024),
+    ]  # fmt: skip
+    constants = {"wa": wa, "wb": wb, "wd": wd, "bd": bias, "ma": 211, "mb": 173, "za": 1000,
+                 "ms": 150, "zs": -77, "mg": 9}  # fmt: skip
+    graph = open_model(saved(tmp_path, nodes, constants, (1, 3, 4, 6))).build(())
+    assert not [one for one in graph.nodes if isinstance(one.operator, Host)]
+    x = RANDOM.integers(0, 256, (1, 3, 4, 6))
+    a = shifted(twin.conv(x, wa), 211, 1000, 4096, (0, 255))
+    b = shifted(twin.conv(x, wb), 173, 1000, 4096, (-128, 127))
+    s = shifted(a + b, 150, -77, 256, (-128, 127))
+    p = s.reshape(1, 4, 2, 2, 3, 2).max((3, 5))
+    g = (p.reshape(1, -1) @ wd.T + bias).reshape(1, 5, 1, 1)
+    wanted = shifted(g, 9, -77, 1024, (-128, 127))
+    found = whole_results(graph, x)
+    np.testing.assert_array_equal(found[graph.outputs["y"].tensor], wanted)
+
+
+def test_an_offset_that_no_multiplication_follows(tmp_path: Path) -> None:
+    """RequantShift of a stored map, without a layer before it."""
+    nodes = [shift(["x", "m", "z"], "q", 2, 256, 0), shift(["q", "n", "z"], "y", 8, 256, 1)]
+    path = saved(tmp_path, nodes, {"m": 1, "z": 3, "n": -5}, (1, 2, 3, 3))
+    graph = open_model(path).build(())
+    x = RANDOM.integers(0, 256, (1, 2, 3, 3))
+    q = shifted(x, 1, 3, 2, (0, 255))
+    found = whole_results(graph, x)
+    wanted = shifted(q, -5, 3, 8, (-128, 127))
+    np.testing.assert_array_equal(found[graph.outputs["y"].tensor], wanted)
+
+
+@pytest.mark.parametrize(
+    ("attributes", "constants", "says"),
+    [
+        ({"div": 65535}, {}, "div is 65535; cores shift: give a power of two"),
+        ({"div": 0.5}, {}, "div is 0.5"),
+        ({"div": 0}, {}, "div is 0"),
+        ({"div": -8}, {}, "div is -8"),
+        ({"levels": 257}, {}, "n_levels_out is 257; cores store 2 to 256 levels"),
+        ({"levels": 1}, {}, "n_levels_out is 1"),
+        ({}, {"mul": 1.5}, "mul holds 1.5; give whole numbers"),
+        ({}, {"add": np.nan}, "add holds nan"),
+        ({}, {"mul": np.ones((5, 1, 1))}, "mul has 5 values; the map has 6 channels"),
+        ({}, {"mul": 2.0**26}, "mul holds 67108864; cores take less than"),
+        ({}, {"add": 2.0**40}, "cores take less than 2,147,483,648"),
+    ],
+)
+def test_bad_models_name_the_node(
+    tmp_path: Path, attributes: dict[str, Any], constants: dict[str, Any], says: str
+) -> None:
+    values = {"w": np.ones((6, 3, 1, 1)), "mul": 3, "add": 4} | constants
+    nodes = [node("Conv", ["x", "w"], "c"), shift(["c", "mul", "add"], "y", **attributes)]
+    with pytest.raises(MapperError, match="node 'n_y' \\(RequantShift\\)") as told:
+        open_model(saved(tmp_path, nodes, values, (1, 3, 4, 4))).build(())
+    assert says in str(told.value)
+
+
+def test_weights_that_are_no_whole_numbers(tmp_path: Path) -> None:
+    """They would be rounded: the layer runs on the host, and why is said, or it is refused."""
+    values = {"w": np.full((6, 3, 1, 1), 0.4), "mul": 3, "add": 4}
+    nodes = [node("Conv", ["x", "w"], "c"), shift(["c", "mul", "add"], "y")]
+    with pytest.raises(MapperError, match=r"node 'n_c' \(Conv\).*whole numbers"):
+        open_model(saved(tmp_path, nodes, values, (1, 3, 4, 4))).build(())
+
+
+@pytest.mark.parametrize("name", TRAINED)
+def test_every_golden_activation_has_a_node_of_its_own(data_dir: Path, name: str) -> None:
+    """D07: of the 90 tensors that Deeploy keeps of five networks, sums have the names of their
+    weights; others, whose constants several nodes share, are those of a node each."""
+    folder = data_dir / "models"
+    path = folder / f"deeploy_{name}_network.onnx"
+    if not path.exists():
+        pytest.skip(f"{path.name} is not there")
+    graph = open_model(path).build(())
+    given, golden = (
+        np.load(folder / f"deeploy_{name}_{part}.npz") for part in ("inputs", "activations")
+    )
+    found = whole_results(graph, given[given.files[0]])
+    modules = {
+        one.input[1].removesuffix(".weight").replace(".", "_").lower(): one.name
+        for one in onnx.load(str(path)).graph.node
+        if one.op_type in ("Conv", "Gemm")
+    }
+    assert len(golden.files) == TRAINED[name]
+    assert modules.keys() <= set(golden.files)
+    free = list(graph.nodes)
+    for part in golden.files:
+        wanted = golden[part]
+        if part in modules:
+            (layer,) = (
+                one
+                for one in free
+                if one.sources[0] == modules[part] and not isinstance(one.operator, Requantise)
+            )
+            np.testing.assert_array_equal(found[layer.output].reshape(wanted.shape), wanted, part)
+        else:
+            values = wanted.ravel()
+            equal = (one for one in free if np.array_equal(found[one.output].ravel(), values))
+            layer = next(equal)
+        free.remove(layer)
+    assert all(one.kind == "add" for one in free)

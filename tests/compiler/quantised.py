@@ -1,0 +1,126 @@
+"""Small models that are quantised already, and what the front end makes of them."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from mapper.compiler.frontend.model import open_model
+from mapper.compiler.graph.execute import run_graph
+from mapper.compiler.graph.graph import Graph
+from mapper.compiler.graph.node import Host
+from mapper.compiler.integer.formulas import dequantise, quantise
+from mapper.compiler.integer.reference import INTEGER
+from tests.storage.formats.onnx_models import helper, numpy_helper, onnx
+from tests.twins.quantised import Array, How
+
+MICROSOFT = "com.microsoft"
+OF_ONNX = {"QuantizeLinear", "DequantizeLinear", "QLinearConv", "QLinearMatMul", "ConvInteger",
+           "MatMulInteger"}  # fmt: skip
+
+
+class Net:
+    """A model of the input x and the output y, node by node; values are (1, ...)."""
+
+    def __init__(self, shape: tuple[int, ...], opset: int = 17, seed: int = 0) -> None:
+        self.shape, self.opset = shape, opset
+        self.nodes: list[Any] = []
+        self.constants: dict[str, Array] = {}
+        self.random = np.random.default_rng(seed)
+
+    def constant(self, value: Any, name: str = "") -> str:
+        name = name or f"c{len(self.constants)}"
+        self.constants[name] = np.asarray(value)
+        return name
+
+    def node(self, kind: str, inputs: list[str], output: str, **attributes: Any) -> str:
+        own = kind.startswith("Q") and kind not in OF_ONNX
+        made = helper.make_node(
+            kind, inputs, [output], f"n_{output}", domain=MICROSOFT if own else "", **attributes
+        )
+        self.nodes.append(made)
+        return output
+
+    def how(self, how: How) -> list[str]:
+        """Names of a scale and a zero point."""
+        return [self.constant(how.scale), self.constant(np.array(how.zero, how.kind))]
+
+    def stored(self, name: str, how: How, output: str) -> str:
+        return self.node("QuantizeLinear", [name, *self.how(how)], output)
+
+    def real(self, name: str, how: How, output: str) -> str:
+        return self.node("DequantizeLinear", [name, *self.how(how)], output)
+
+    @property
+    def model(self) -> Any:
+        graph = helper.make_graph(
+            self.nodes,
+            "quantised",
+            [helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, self.shape)],
+            [helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT, None)],
+            [numpy_helper.from_array(array, name) for name, array in self.constants.items()],
+        )
+        opsets = [helper.make_opsetid("", self.opset), helper.make_opsetid(MICROSOFT, 1)]
+        return helper.make_model(graph, opset_imports=opsets, ir_version=10)
+
+    def save(self, folder: Path) -> Path:
+        path = folder / "model.onnx"
+        onnx.save(self.model, str(path))
+        return path
+
+    def sample(self) -> Array:
+        return self.random.normal(0, 1.2, self.shape).astype(np.float32)
+
+
+def run_integers(graph: Graph, x: Array) -> dict[str, Array]:
+    """What a graph of integers makes of samples, in real numbers, as ONNX sees it."""
+    ((_, view),) = graph.inputs.items()
+    data = view.stored(x)
+    taken = view.tensor
+    if taken.type != "float32":
+        data = quantise(data, taken.scale, taken.zero_point, taken.bits)
+    outputs = graph.outputs
+    made = run_graph(graph, {taken: data}, INTEGER, [one.tensor for one in outputs.values()])
+    found = {}
+    for name, one in outputs.items():
+        values, tensor = made[one.tensor], one.tensor
+        if tensor.type != "float32":
+            values = dequantise(values, tensor.scale, tensor.zero_point)
+        found[name] = one.array(values)
+    return found
+
+
+def check(net: Net, x: Array, expected: Array, folder: Path, hosts: tuple[str, ...] = ()) -> Graph:
+    """A model makes what is expected of x, here and in onnxruntime, and the host computes only
+    some of its nodes, by their operators."""
+    path = net.save(folder)
+    graph = open_model(path).build(())
+    hosted = [one.operator.node.kind for one in graph.nodes if isinstance(one.operator, Host)]
+    assert tuple(hosted) == hosts
+    if not hosts:
+        assert all(tensor.type != "float32" for node in graph.nodes for tensor in node.outputs)
+    found = run_integers(graph, x)["y"]
+    assert found.shape == expected.shape
+    assert len(np.unique(expected)) > 2, "the test shows nothing"
+    np.testing.assert_array_equal(found, expected)
+    wanted = by_onnxruntime(path, x)
+    if wanted is not None:
+        np.testing.assert_array_equal(expected, wanted)
+    return graph
+
+
+def by_onnxruntime(path: Path, x: Array) -> Array | None:
+    """Of its integer kernels; None where it is not installed."""
+    try:
+        runtime = import_module("onnxruntime")
+    except ImportError:
+        return None
+    options = runtime.SessionOptions()
+    options.add_session_config_entry("session.qdqisint8allowed", "1")
+    session = runtime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+    name = session.get_inputs()[0].name
+    rows = [session.run(None, {name: x[at : at + 1]})[0] for at in range(len(x))]
+    return np.concatenate(rows)
