@@ -4,6 +4,7 @@ manifest.json    what was compiled of what, for what; hashes of all other files
 host_plan.json   what the host does around the cores
 graph.json, graph.npz   the graph of integers, the reference that programs are compared with
 core_X_Y.npc     the program of a core
+weights.bin      weight words that cores ask the host for while they work, if there are any
 ranges.json      least, most and histogram of each map over the samples
 graphs/          with --keep-graphs: the graph after each stage
 loops/           with --emit loops: what each core visits, as nests of loops
@@ -25,6 +26,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from chipsim.chip.model import Chip
 from chipsim.chip.npu_shape import NpuShape
@@ -47,6 +49,7 @@ from storage.errors import BadInputError
 from storage.files import digest, read_input, write_file
 
 MANIFEST, SCHEMA, SEAL = "manifest.json", 1, "sha256"
+WEIGHTS = "weights.bin"
 HOST_PLAN, GRAPH, CONSTANTS, RANGES, GRAPHS, DRIVER, LOOPS = (
     "host_plan.json", "graph.json", "graph.npz", "ranges.json", "graphs", "driver", "loops",
 )  # fmt: skip
@@ -61,6 +64,8 @@ class CompiledFolder(NamedTuple):
     host : the steps of the host plan
     graph : of integers, the reference
     images : by core, (x, y)
+    weights : words of the host's memory that cores ask for, int8, shape (words, rows, columns);
+        None if there are none
     """
 
     path: Path
@@ -68,6 +73,7 @@ class CompiledFolder(NamedTuple):
     host: list[Step]
     graph: Graph
     images: dict[tuple[int, int], Image]
+    weights: NDArray[np.int8] | None = None
 
 
 def is_compiled(folder: Path) -> bool:
@@ -101,6 +107,8 @@ def write_folder(
         GRAPH: _json(graph),
         CONSTANTS: _npz(constants),
     }
+    if compiled.host_weights.size:
+        files[WEIGHTS] = compiled.host_weights.tobytes()
     for name, data in files.items():
         write_file(folder / name, data)
     manifest = manifest_of(compiled, target) | {
@@ -212,12 +220,15 @@ def _value(item: tuple[str, View]) -> dict[str, Any]:
 
 def image_of(compiled: Compiled, shape: NpuShape, core: tuple[int, int]) -> Image:
     """What is loaded into a core before its first frame."""
-    tables = compiled.tables
+    tables, preset = compiled.tables, compiled.preset
+    external = max(memory_use(compiled.regions).used, preset.behind)
     info = {
         "shape": asdict(shape),
         "core": list(core),
         "functions": [list(span) for span in compiled.spans],
-        "map_vectors": memory_use(compiled.regions).used if shape.map_vectors == 0 else 0,
+        "map_vectors": external if shape.map_vectors == 0 else 0,
+        "preset": preset.runs,
+        "static_words": compiled.static_words,
     }
     return Image(
         info,
@@ -226,7 +237,7 @@ def image_of(compiled: Compiled, shape: NpuShape, core: tuple[int, int]) -> Imag
         np.array(tables.weights, np.int8).reshape(-1, shape.rows, shape.columns),
         np.array(tables.parameters, np.int64).astype(np.int32).reshape(-1, 16),
         b"",
-        np.zeros((0, shape.columns), np.uint8),
+        preset.vectors(shape.columns),
     )
 
 
@@ -261,7 +272,11 @@ def read_folder(folder: Path) -> CompiledFolder:
             (one["x"], one["y"]): unpack_image(data[one["file"]], str(folder / one["file"]))
             for one in manifest["cores"]
         }
-    return CompiledFolder(folder, manifest, host, graph, images)
+        weights = None
+        if WEIGHTS in data:
+            rows, columns = manifest["shape"]["rows"], manifest["shape"]["columns"]
+            weights = np.frombuffer(data[WEIGHTS], np.int8).reshape(-1, rows, columns)
+    return CompiledFolder(folder, manifest, host, graph, images, weights)
 
 
 def _checked(path: Path, wanted: str) -> bytes:

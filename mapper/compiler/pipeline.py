@@ -11,12 +11,20 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from chipsim.chip.npu_shape import NPU_SHAPES, NpuShape
 from chipsim.npu.cycles import Timeline
 from hw.npu.isa import Instruction
 from mapper.compiler.codegen.builder import Choices
-from mapper.compiler.codegen.program import emitted
+from mapper.compiler.codegen.placement import plan_weights
+from mapper.compiler.codegen.program import (
+    Core,
+    Preset,
+    emitted,
+    host_words,
+    require_instructions,
+)
 from mapper.compiler.codegen.steps import Step, with_tokens
 from mapper.compiler.codegen.tables import Tables
 from mapper.compiler.frontend.model import Model
@@ -52,6 +60,9 @@ class Compiled:
 
     graph : of integers; macros : its nodes as a core runs them
     partition : macro nodes and nodes of the host as functions and what is between
+    host_weights : words that the host keeps, shape (words, rows, columns)
+    static_words : weight words that stay in the core
+    preset : of the maps, before the first frame
     ends : instructions up to the end of each macro node
     spans : first instruction of each function, and the one behind its END
     verified : how near it is to the model, and what was tried; None if it was quantised already
@@ -62,6 +73,9 @@ class Compiled:
     partition: Partition
     regions: dict[Tensor, Region]
     tables: Tables
+    host_weights: NDArray[np.int8]
+    static_words: int
+    preset: Preset
     steps: list[Step]
     program: list[Instruction]
     ends: list[int]
@@ -202,15 +216,19 @@ def compile_model(
         host = plan_host(graph, partition, regions, model.opsets)
     with stage("instructions"):
         choices = Choices(settings.bias, settings.dual, settings.schedule, settings.first_tile)
-        emitter, ends = emitted(partition, shape, regions, choices, log)
+        weights = plan_weights(partition.macros, shape, settings.weights)
+        emitter, ends = emitted(partition, Core(shape, regions, weights), choices, log)
+        used = max(memory_use(regions).used, emitter.area.behind)
         sizes = {
-            "FM": shape.map_vectors or memory_use(regions).used, "INP": shape.input_vectors,
-            "ACC": shape.entries, "OUT": shape.entries,
+            "FM": shape.map_vectors or used, "INP": shape.input_vectors, "ACC": shape.entries,
+            "OUT": shape.entries, "WM": shape.weight_words, "WQ": 1, "UM": shape.micro_ops,
+            "PM": shape.parameter_words,
         }  # fmt: skip
         spans = partition.spans(ends)
         program: list[Instruction] = []
         for begin, behind in spans:
             program += with_tokens(emitter.steps[begin:behind], sizes)
+        require_instructions(program, emitter.steps, partition.macros, shape)
     with stage("cycles"):
         timeline = timeline_of_functions(program, spans, shape)
         packing = packing_cost(
@@ -222,6 +240,9 @@ def compile_model(
         partition,
         regions,
         emitter.tables,
+        host_words(emitter.streams.words, shape),
+        weights.static,
+        Preset.of(emitter.area),
         emitter.steps,
         program,
         ends,

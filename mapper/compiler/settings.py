@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 from mapper.compiler.codegen.builder import Dual, Schedule
 from mapper.compiler.integer.formulas import Rounding
+from mapper.compiler.memory.weights import Rule
 from mapper.compiler.quantise.convert import Precision
 from mapper.compiler.quantise.methods import Method
 from mapper.compiler.quantise.verify import MOST_WIDE, Wish
@@ -34,6 +35,7 @@ class CompileSettings:
     first_tile : columns and rows of the tiles of the first layer, if they are given
     pack : who packs signs into bits, in the count of cycles; pack_chunk : bytes that the host gets
         at once
+    weights : how layers are chosen whose weights come from the host
     """
 
     scheme: Literal["asym", "sym"] = "asym"
@@ -55,6 +57,7 @@ class CompileSettings:
     first_tile: tuple[int, int] | None = None
     pack: Literal["core", "host"] = "core"
     pack_chunk: int = 16
+    weights: Rule = "optimal"
 
     def __post_init__(self) -> None:
         if not 0.1 <= self.headroom <= 10:

@@ -70,8 +70,6 @@ def program_of(image: Image, where: str) -> Program:
     """The decoded program of a core."""
     decoded = decode_program(image.instructions, where)
     headers = np.frombuffer(image.headers, "<u8").astype(np.uint64)
-    maps = np.zeros((image.map_vectors, image.maps.shape[1]), np.uint8)
-    maps[: len(image.maps)] = image.maps
     return Program(
         op=decoded.op,
         kind=decoded.kind,
@@ -81,7 +79,7 @@ def program_of(image: Image, where: str) -> Program:
         micro_ops=decode_micro_ops(image.micro_ops, where),
         weights=image.weights,
         parameters=image.parameters,
-        maps=maps,
+        maps=image.filled(),
         headers=headers,
     )
 
@@ -104,7 +102,7 @@ class Machine:
         self.folder = folder
         self.shape = NpuShape(**folder.manifest["shape"])
         self.maps: dict[str, Map] = {one["name"]: one for one in folder.manifest["maps"]}
-        self.chip = NpuChip(self.shape, programs_of(folder))
+        self.chip = NpuChip(self.shape, programs_of(folder), host_weights=folder.weights)
         self.functions: list[dict[str, Any]] = folder.manifest["functions"]
         self.layers: list[dict[str, Any]] = folder.manifest["layers"]
         self.plan = HostPlan(folder.host)

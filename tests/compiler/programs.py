@@ -19,13 +19,14 @@ from mapper.compiler.simulate import Compared, simulate
 from storage.samples import SampleArrays
 from tests.compiler.networks import Builder
 
-SMALL = NpuShape("small", input_vectors=96, entries=96, map_vectors=4096)
+SMALL = NpuShape("small", input_vectors=96, entries=96, map_vectors=4096, instructions=1 << 16)
 """Whose buffers hold a few pixels, so that layers fall into many tiles and loads."""
-FOUR = NpuShape("four", 4, 4, multiply_lanes=4, map_vectors=1 << 14, weight_words=4096)
-WIDE = NpuShape("wide", 32, 32, multiply_lanes=32)
+FOUR = NpuShape("four", 4, 4, multiply_lanes=4, map_vectors=1 << 14, weight_words=4096,
+                instructions=1 << 16)  # fmt: skip
+WIDE = NpuShape("wide", 32, 32, multiply_lanes=32, instructions=1 << 16)
 DUAL = NpuShape("dual", multiplier="dual", weight_words=4096)
 REF = replace(NPU_SHAPES["ref32"], name="ref", map_vectors=1 << 14, weight_words=2048)
-SHAPE = NpuShape("large", weight_words=4096, micro_ops=1024)
+SHAPE = NpuShape("large", weight_words=4096, micro_ops=1024, instructions=1 << 16)
 
 
 class Made(NamedTuple):
@@ -55,7 +56,8 @@ def _made(
     made = compile_model(source, shape, SampleArrays(samples, None, []), how)
     target = Target(Chip("two", 2, 2, unavailable=(0,)), shape, how)
     images = {target.core: image_of(made, shape, target.core)}
-    folder = CompiledFolder(Path("out"), manifest_of(made, target), made.host, made.graph, images)
+    folder = CompiledFolder(Path("out"), manifest_of(made, target), made.host, made.graph, images,
+                            made.host_weights)  # fmt: skip
     return Made(made, folder)
 
 

@@ -32,7 +32,7 @@ def end_sums(core: ProgramBuilder, kernels: Kernels, work: TileWork) -> None:
     if core.options.bias != "alu" or kernels.shift:
         return
     made = work.made
-    op = MicroOp(acc=made.first, inp=kernels.bias + work.tile.blocks.first * kernels.words)
+    op = MicroOp(acc=made.first, inp=kernels.bias + work.tile.blocks.first * kernels.lanes)
     fields = {
         "uop": core.tables.add_micro_ops([op], core.macro.label),
         "uops": 1,
@@ -40,7 +40,7 @@ def end_sums(core: ProgramBuilder, kernels: Kernels, work: TileWork) -> None:
         "n_in": made.pixels,
         "dst_out": made.pixels,
         "dst_in": 1,
-        "src_out": kernels.words,
+        "src_out": kernels.lanes,
         "source": PARAMETERS,
     }
     alu_step(core, Instruction("ALU", "ADD", fields=fields), [made], made)
@@ -51,7 +51,7 @@ def _load_bias(core: ProgramBuilder, kernels: Kernels, work: TileWork) -> None:
     made = work.made
     fields = {
         "dst": made.first,
-        "bm": kernels.bias + work.tile.blocks.first * kernels.words,
+        "bm": kernels.bias + work.tile.blocks.first * kernels.lanes,
         "n_out": made.blocks,
         "n_in": made.pixels,
         "dst_out": made.pixels,

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
+
+import numpy as np
 
 from chipsim.chip.npu_shape import NpuShape
-from hw.npu.isa import UNITS, Instruction
+from hw.npu.isa import MICRO_OP_BYTES, UNITS, Instruction, form_of
 from mapper.compiler.codegen.areas import Entries
+from mapper.compiler.codegen.reloads import Area, Reloaded
 from mapper.compiler.codegen.steps import Step, Touch
-from mapper.compiler.codegen.tables import Tables
+from mapper.compiler.codegen.streams import Streams
+from mapper.compiler.codegen.tables import LANES, MICRO_OPS, PARAMETERS, Tables
 from mapper.compiler.graph.macro import Macro
 from mapper.compiler.graph.tensor import Tensor
-from mapper.compiler.memory.planner import Region
+from mapper.compiler.memory.planner import Region, memory_use
 from mapper.compiler.schedule.inputs import Span
 from mapper.compiler.schedule.tiles import Cut, Tile
 
@@ -60,31 +64,105 @@ class Choices:
 DEFAULT = Choices()
 
 
+class WeightPlan(NamedTuple):
+    """dynamic : numbers of the macro nodes whose weights come from the host
+    static : words of the others
+    """
+
+    dynamic: frozenset[int]
+    static: int
+
+
+class MemoryPlan(NamedTuple):
+    """weights : which come from the host
+    reloaded : names of the small memories that are filled again while the program runs
+    """
+
+    weights: WeightPlan
+    reloaded: frozenset[str] = frozenset()
+
+
+ALL_AT_ONCE = MemoryPlan(WeightPlan(frozenset(), 0))
+TABLES = {MICRO_OPS: (0, "UM"), PARAMETERS: (1, "PM")}
+"""Numbers of the memories in LOAD.TABLE, and their names."""
+BASES = {"LOAD": ("src", 0), "STORE": ("dst", 1)}
+"""Fields that are addresses in the maps, and the space of their base, by op."""
+
+
 class ProgramBuilder:
     """Collects the steps of a core, and fills its small memories.
 
     regions : where stored maps lie
+    memory : what does not lie in the core from the begin on
     macro, number, tile : the macro node and the tile of the program that steps are made for
     """
 
     def __init__(
-        self, shape: NpuShape, regions: dict[Tensor, Region], options: Choices = DEFAULT
-    ) -> None:
+        self, shape: NpuShape, regions: dict[Tensor, Region], options: Choices = DEFAULT,
+        memory: MemoryPlan = ALL_AT_ONCE,
+    ) -> None:  # fmt: skip
         self.shape = shape
         self.options = options
         self.regions = regions
         self.tables = Tables(shape)
+        self.memory = memory
+        self.dynamic = memory.weights.dynamic
+        self.streams = Streams(memory.weights.static, shape.weight_words)
+        self.area = Area(memory_use(regions).used, shape.columns)
+        sizes = {MICRO_OPS: (shape.micro_ops, MICRO_OP_BYTES),
+                 PARAMETERS: (shape.parameter_words, 4 * LANES)}  # fmt: skip
+        self.tables.reloaded = {
+            name: Reloaded(name, *sizes[name], self.area, self._load_table)
+            for name in sorted(memory.reloaded)
+        }
         self.steps: list[Step] = []
         self.macro = Macro([])
         self.number = self.tile = -1
+        self._bases = dict.fromkeys(BASES, 0)
         self._distances: dict[str, dict[str, int]] = {}  # that units have been told last
         self._half_inputs = self._half_entries = 0  # of the buffers that come next
 
     def step(
         self, unit: str, instruction: Instruction, reads: list[Touch], writes: list[Touch]
     ) -> None:
-        """Add an instruction of a unit."""
+        """Add an instruction of a unit; what it takes of small memories is known here."""
+        used, fields = self.tables.used, instruction.fields
+        for name, (_, memory) in TABLES.items():
+            spans = used[name]
+            if name == PARAMETERS and ("bm" in fields or fields.get("source") == 2):
+                spans = spans + self.tables.bias
+            reads = reads + [Touch(memory, one.cells) for one in spans]
+        if instruction.op != "CTRL":
+            self.tables.used = {name: [] for name in used}
+        self._add(unit, instruction, reads, writes)
+
+    def _add(
+        self, unit: str, instruction: Instruction, reads: list[Touch], writes: list[Touch]
+    ) -> None:
+        """Addresses of maps beyond a field are relative to a base."""
+        name, space = BASES.get(instruction.op, ("", 0))
+        if name in instruction.fields:
+            form = form_of(instruction.op, instruction.kind)
+            most = form.fields[form.column(name)].most
+            address = instruction.fields[name]
+            if not 0 <= address - self._bases[instruction.op] <= most:
+                base = self._bases[instruction.op] = max(0, address - most // 2)
+                fields = {"queue": UNITS.index(unit), "space": space, "value": base}
+                base_step = Instruction("CTRL", "BASE", fields=fields)
+                self.steps.append(Step(unit, base_step, self.number, [], [], self.tile))
+            more = {name: address - self._bases[instruction.op]}
+            instruction = instruction._replace(fields={**instruction.fields, **more})
         self.steps.append(Step(unit, instruction, self.number, reads, writes, self.tile))
+
+    def _load_table(self, memory: str, first: int, source: int, vectors: int) -> None:
+        number, name = TABLES[memory]
+        fields = {"dst": first, "src": source, "vectors": vectors, "memory": number}
+        words = -(-vectors * self.shape.columns // (MICRO_OP_BYTES, 4 * LANES)[number])
+        self._add(
+            "LOAD", Instruction("LOAD", "TABLE", fields=fields),
+            [Touch("FM", np.arange(source, source + vectors))],
+            [Touch(name, np.arange(first, first + words))],
+        )  # fmt: skip
 
     def set_distance(self, unit: str, **distances: int) -> None:
         """Let a unit pack, or write, pairs so far apart; unless it does so already."""

@@ -11,6 +11,7 @@ from mapper.compiler.codegen.alu import add, alu, clamp, requantise
 from mapper.compiler.codegen.areas import Area, Entries
 from mapper.compiler.codegen.binary import pack_signs
 from mapper.compiler.codegen.builder import ProgramBuilder, TileWork
+from mapper.compiler.codegen.kernels import weight_words
 from mapper.compiler.codegen.loads import load_entries
 from mapper.compiler.codegen.matrix import Product, convolution
 from mapper.compiler.codegen.pooling import pool, pool_map
@@ -57,21 +58,24 @@ class Emitter(ProgramBuilder):
     def emit(self, macro: Macro, cut: Cut) -> None:
         """Raises `MapperError` that names a node that no core computes, `DoesNotFitError`."""
         self.macro, self.number = macro, self.number + 1
+        if self.number in self.dynamic:
+            self.streams.begin_layer(weight_words(macro, self.shape))
         product = self._begin()
         for tile in tiles_of(macro, cut, self.shape):
             self._make(product, tile, cut)
 
-    def ways(self, macro: Macro, plane: tuple[int, int] | None) -> list[Choice]:
+    def ways(self, macro: Macro, number: int, plane: tuple[int, int] | None) -> list[Choice]:
         """Ways to cut a macro node, by what the instructions of its tiles take; nothing is emitted.
 
         plane : rows and columns of its tiles, if they are given
         """
-        trial = Emitter(self.shape, self.regions, self.options)
-        trial.macro = macro
+        trial = Emitter(self.shape, self.regions, self.options, self.memory)
+        trial.macro, trial.number = macro, number
+        trial.tables = Tables(self.shape, bounded=False)
         product = trial._begin()
 
         def measure(tile: Tile, cut: Cut) -> TileCost:
-            trial.steps, trial.tables = [], Tables(self.shape)
+            trial.steps, trial.tables = [], Tables(self.shape, bounded=False)
             trial._make(product, tile, cut)
             return tile_cost(trial.steps, len(trial.tables.micro_ops), self.shape)
 

@@ -6,7 +6,8 @@
 
 Numbers are little-endian. Sections: INFO (JSON: shape, core, functions, sizes), IM instructions of
 16 bytes, UM micro-ops of 8, WM weight words of rows x columns bytes, BM parameter words of 16 x 4
-bytes, XM packet headers of 8, FM vectors that are set before the first frame.
+bytes, XM packet headers of 8, FM vectors that are set before the first frame, at the runs of
+addresses that INFO names (preset: first, number).
 """
 
 from __future__ import annotations
@@ -29,12 +30,14 @@ _HEAD, _SECTION = struct.Struct("<7sBI"), struct.Struct("<4sII")
 class Image(NamedTuple):
     """What is loaded into a core.
 
-    info : shape (fields of `NpuShape`), core (x, y), vectors of external memory, functions (of each
-        the first instruction and the one behind the last)
+    info : shape (fields of `NpuShape`), core (x, y), vectors of external memory, runs that are
+        preset, words of the static weights, functions (of each the first instruction and the one
+        behind the last)
     instructions, micro_ops, headers : as encoded
     weights : int8, shape (words, rows, columns)
     parameters : int32, shape (words, 16)
-    maps : uint8, shape (vectors, columns), from address 0 on; the rest of the memory is 0
+    maps : uint8, shape (vectors, columns), of the runs of addresses that info names; the rest of
+        the memory is 0
     """
 
     info: dict[str, Any]
@@ -48,7 +51,21 @@ class Image(NamedTuple):
     @property
     def map_vectors(self) -> int:
         """Of external memory, which is as large as the program needs."""
-        return max(len(self.maps), int(self.info.get("map_vectors", 0)))
+        return int(self.info.get("map_vectors", 0))
+
+    @property
+    def preset(self) -> NDArray[np.int64]:
+        """Addresses of the vectors that are set before the first frame."""
+        runs = [np.arange(first, first + count) for first, count in self.info.get("preset", [])]
+        return np.concatenate([np.zeros(0, np.int64), *runs])
+
+    def filled(self) -> NDArray[np.uint8]:
+        """The memory up to the last vector that is set, or that external memory has."""
+        places = self.preset
+        size = max(int(places.max(initial=-1)) + 1, self.map_vectors)
+        found = np.zeros((size, self.maps.shape[1]), np.uint8)
+        found[places] = self.maps
+        return found
 
 
 def pack_image(image: Image) -> bytes:
@@ -80,7 +97,7 @@ def unpack_image(data: bytes, where: str) -> Image:
     try:
         info = json.loads(parts["INFO"])
         rows, columns = int(info["shape"]["rows"]), int(info["shape"]["columns"])
-        return Image(
+        made = Image(
             info,
             parts["IM"],
             parts["UM"],
@@ -89,6 +106,9 @@ def unpack_image(data: bytes, where: str) -> Image:
             parts["XM"],
             np.frombuffer(parts["FM"], np.uint8).reshape(-1, columns),
         )
+        if len(made.preset) != len(made.maps):
+            raise ValueError
+        return made
     except (KeyError, TypeError, ValueError) as error:
         raise MapperError(f"{where}: its sections do not fit its shape; compile again") from error
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,74 +11,162 @@ from numpy.typing import NDArray
 from chipsim.chip.npu_shape import NpuShape
 from mapper.compiler.codegen.binary import binary_constants
 from mapper.compiler.codegen.tables import LANES, Tables
+from mapper.compiler.graph.macro import Macro
 from mapper.compiler.graph.node import Conv, Node
 from mapper.compiler.memory.planner import blocks_of
-from mapper.compiler.schedule.inputs import Span, is_depthwise, taken_blocks
+from mapper.compiler.schedule.inputs import MOST_TAPS, Part, Span, is_depthwise, taken_blocks
+
+if TYPE_CHECKING:
+    from mapper.compiler.codegen.builder import ProgramBuilder
 
 BIAS_BITS = 31  # but for the sign, of a parameter
-MOST_TAPS = 16  # that a micro-op tells apart in a word
+
+
+class Words(NamedTuple):
+    """Where the weight words of some output blocks lie.
+
+    first : the first word of each
+    spans : the input blocks that each has words for; part : rows and columns of the kernel
+    each : words of a product: 2 of 16 bits
+    cells : all of them, if they came from the host
+    fresh : whether they may be on their way still
+    """
+
+    first: Mapping[int, int]
+    spans: Mapping[int, Span]
+    part: Part
+    each: int
+    cells: NDArray[np.int64] | None = None
+    fresh: bool = False
+
+    def word(self, output: int, ky: int, kx: int, block: int) -> int:
+        """The weight word of a place of the kernel and an input block."""
+        rows, columns = self.part
+        place = (ky - rows.first) * columns.size + kx - columns.first
+        span = self.spans[output]
+        return self.first[output] + (place * span.size + block - span.first) * self.each
+
+    def apart(self, output: int) -> int:
+        """Words from an output block to the next."""
+        return self.first[output + 1] - self.first[output]
 
 
 class Kernels(NamedTuple):
     """The weights of a layer.
 
     kind : of the products
-    first : the first word of each output block
+    words : of each output block, shape (words, rows, columns)
     spans : the input blocks that each output block is made from
-    bias : first parameter word; words : parameter words of a block
+    static : where the words lie; None if they come from the host
+    bias : first parameter word; lanes : parameter words of a block
     shift : last zeros that a bias of more than 32 bits was stored without
-    places : of a kernel
     each : words of a product: 2 of 16 bits
+    kernel : its rows and columns
     """
 
     kind: str
-    first: tuple[int, ...]
-    spans: tuple[Span, ...]
+    words: list[NDArray[np.int64]]
+    spans: Mapping[int, Span]
+    static: Words | None
     bias: int
-    words: int
+    lanes: int
     shift: int
-    places: int
     each: int
+    kernel: tuple[int, int]
 
-    def word(self, output: int, place: int, block: int) -> int:
-        """The weight word of a place of the kernel and an input block."""
-        span = self.spans[output]
-        return self.first[output] + (place * span.size + block - span.first) * self.each
+    @property
+    def places(self) -> int:
+        """Of a kernel."""
+        return self.kernel[0] * self.kernel[1]
+
+    def bring(self, core: ProgramBuilder, outputs: Span, blocks: Span, part: Part) -> Words:
+        """The words of some output blocks, for some input blocks and a part of the kernel."""
+        if self.static is not None:
+            return self.static
+        spans = {}
+        for ob in range(*outputs):
+            first, behind = self.spans[ob]
+            span = Span(max(blocks.first, first), min(blocks.behind, behind))
+            if span.size > 0:  # of a group, or of none of these
+                spans[ob] = span
+        if self.kind == "DEPTHWISE":
+            part = Part(Span(0, 1), Span(0, 1))  # words hold places of all of the kernel
+        chosen = {ob: self._some(ob, spans[ob], part) for ob in spans}
+        key = (core.number, outputs, blocks, part)
+        lies = core.streams.bring(core, key, lambda: np.concatenate(list(chosen.values())))
+        places, at = {}, lies.first
+        for ob, words in chosen.items():
+            places[ob], at = at, at + len(words)
+        return Words(places, spans, part, self.each, lies.cells, lies.fresh)
+
+    def _some(self, output: int, blocks: Span, part: Part) -> NDArray[np.int64]:
+        """Words of an output block, in the order of `Words`."""
+        words, span = self.words[output], self.spans[output]
+        if self.kind == "DEPTHWISE":
+            return words
+        rows, columns = part
+        kw = self.kernel[1]
+        whole = words.reshape(-1, kw, span.size, self.each, *words.shape[1:])
+        some = whole[rows.first : rows.behind, columns.first : columns.behind]
+        some = some[:, :, blocks.first - span.first : blocks.behind - span.first]
+        return some.reshape(-1, *words.shape[1:])
 
 
-def place_kernels(tables: Tables, node: Node, label: str) -> Kernels:
-    """Put weights and bias of a convolution into the small memories."""
+def place_kernels(tables: Tables, node: Node, label: str, dynamic: bool) -> Kernels:
+    """Put the bias of a convolution into the small memories, and its weights, unless they come from
+    the host."""
     shape, operator = tables.shape, node.operator
-    weights, bias = node.inputs[1].value, node.inputs[2].value
+    bias = node.inputs[2].value
     assert isinstance(operator, Conv)
-    assert weights is not None
     assert bias is not None
-    count = blocks_of(weights.shape[0], shape.rows)
-    outputs = [Span(at, at + 1) for at in range(count)]
-    spans = tuple(taken_blocks(node, one, shape.rows) for one in outputs)
-    wide = node.inputs[0].bits == 16
     if node.inputs[0].type == "bits":
-        kind, (weights, bias) = "BINARY", binary_constants(node, shape)
-        words = [
-            product_words(_whole(weights, 1, at, span, shape), False)
-            for at, span in enumerate(spans)
-        ]
-    elif is_depthwise(node):
-        kind, words = "DEPTHWISE", depthwise_words(weights, shape)
-    else:
-        kind = "INT16" if wide else "INT8"
-        words = [
-            product_words(_whole(weights, operator.groups, at, span, shape), wide)
-            for at, span in enumerate(spans)
-        ]
-    first = [tables.add_words(one, label) for one in words]
+        bias = binary_constants(node, shape)[1]
+    kind, words, spans = kernel_words(node, shape)
+    each = 2 if kind == "INT16" else 1
+    static = None
+    if not dynamic:
+        first = {at: tables.add_words(one, label) for at, one in enumerate(words)}
+        kh, kw = operator.window.size
+        static = Words(first, spans, Part(Span(0, kh), Span(0, kw)), each)
     shift = max(0, int(np.abs(bias).max(initial=0)).bit_length() - BIAS_BITS)
     assert not (bias & ((1 << shift) - 1)).any()  # the shift before the multiplier is as much
     return Kernels(
-        kind, tuple(first), spans, tables.add_bias(bias >> shift, label),
-        blocks_of(shape.rows, LANES), shift,
-        weights.shape[1] * weights.shape[2], 2 if wide else 1,
+        kind, words, spans, static, tables.add_bias(bias >> shift, label),
+        blocks_of(shape.rows, LANES), shift, each, operator.window.size,
     )  # fmt: skip
+
+
+def weight_words(macro: Macro, shape: NpuShape) -> int:
+    """Weight words of a macro node."""
+    if macro.conv is None:
+        return 0
+    return sum(len(one) for one in kernel_words(macro.conv, shape)[1])
+
+
+def kernel_words(
+    node: Node, shape: NpuShape
+) -> tuple[str, list[NDArray[np.int64]], dict[int, Span]]:
+    """The kind of the products, and of each output block its words, shape (words, rows, columns),
+    and the input blocks that it is made from."""
+    weights, operator = node.inputs[1].value, node.operator
+    assert isinstance(operator, Conv)
+    assert weights is not None
+    count = blocks_of(weights.shape[0], shape.rows)
+    spans = {at: taken_blocks(node, Span(at, at + 1), shape.rows) for at in range(count)}
+    if node.inputs[0].type == "bits":
+        weights = binary_constants(node, shape)[0]
+        found = [
+            product_words(_whole(weights, 1, at, span, shape), False) for at, span in spans.items()
+        ]
+        return "BINARY", found, spans
+    if is_depthwise(node):
+        return "DEPTHWISE", depthwise_words(weights, shape), spans
+    wide = node.inputs[0].bits == 16
+    found = [
+        product_words(_whole(weights, operator.groups, at, span, shape), wide)
+        for at, span in spans.items()
+    ]
+    return "INT16" if wide else "INT8", found, spans
 
 
 def _whole(

@@ -10,10 +10,11 @@ from mapper.compiler.codegen.areas import Area, Entries
 from mapper.compiler.codegen.bias import BIAS, begin_sums, end_sums
 from mapper.compiler.codegen.binary import add_edges
 from mapper.compiler.codegen.builder import ProgramBuilder, TileWork
-from mapper.compiler.codegen.kernels import Kernels, place_kernels, taps_of
+from mapper.compiler.codegen.kernels import Kernels, Words, place_kernels, taps_of
 from mapper.compiler.codegen.loads import load_inputs
 from mapper.compiler.codegen.pairs import Pass, kernel_pairs, plan_pairs
 from mapper.compiler.codegen.steps import Touch
+from mapper.compiler.codegen.streams import ASKED
 from mapper.compiler.graph.node import Conv, Node, Window
 from mapper.compiler.schedule.inputs import Part, Span, needed, parts_of, taken_blocks
 
@@ -41,7 +42,8 @@ def convolution(core: ProgramBuilder, node: Node) -> Product:
     """The products of a convolution; its weights and bias go to the small memories."""
     operator = node.operator
     assert isinstance(operator, Conv)
-    kernels, window = place_kernels(core.tables, node, core.macro.label), operator.window
+    kernels = place_kernels(core.tables, node, core.macro.label, core.number in core.dynamic)
+    window = operator.window
 
     def product(core: ProgramBuilder, work: TileWork, _: bool) -> bool:
         """Sums of several loads go on in the accumulators."""
@@ -53,23 +55,24 @@ def convolution(core: ProgramBuilder, node: Node) -> Product:
         plan = plan_pairs(core, node, kernels, work)
         for one in plan.passes:
             for at, piece in enumerate(pieces):
+                words = kernels.bring(core, work.tile.blocks, piece.blocks, piece.part)
                 inputs = _load(core, node, one, piece)
                 steps = looped[at] if looped else _pixels(window, one, inputs, work.made)
                 for kind, blocks in kernel_pairs(work.tile.blocks, bool(plan.kernels)):
-                    where = Products(piece, inputs, work, kernels, blocks, one)
+                    where = Products(piece, inputs, work, kernels, words, blocks, one)
                     ops = (
-                        _whole_ops(window, where)
+                        _whole_ops(where)
                         if looped
                         else _micro_ops(window, where, taps_of(core.shape))
                     )
                     if kind:
-                        core.set_distance("GEMM", acc=work.made.pixels, wgt=plan.kernels)
+                        core.set_distance("GEMM", acc=work.made.pixels, wgt=words.apart(blocks[0]))
                     elif one.apart:
                         kind = "DUAL_PIXEL"
                         core.set_distance("GEMM", acc=one.apart, wgt=0)
                     fields = {"init": init, "bm": kernels.bias if init == BIAS else 0}
                     fields |= steps
-                    multiply(core, kind or kernels.kind, ops, fields, inputs, work.made)
+                    multiply(core, kind or kernels.kind, ops, fields, inputs, work.made, words)
         end_sums(core, kernels, work)
         if kernels.kind == "BINARY" and any(window.pad):
             add_edges(core, node, work)
@@ -85,6 +88,7 @@ class Products(NamedTuple):
     inputs: Entries
     work: TileWork
     kernels: Kernels
+    words: Words
     blocks: list[int]
     part: Pass
 
@@ -127,15 +131,20 @@ def _pixels(window: Window, part: Pass, inputs: Entries, sums: Entries) -> Loops
 
 def multiply(
     core: ProgramBuilder, kind: str, ops: list[MicroOp], fields: dict[str, int], inputs: Entries,
-    sums: Entries,
+    sums: Entries, words: Words | None = None,
 ) -> None:  # fmt: skip
     """Products of some inputs; as many instructions as the list of micro-ops takes."""
-    for first in range(0, len(ops), _GEMM["uops"]):
-        some = ops[first : first + _GEMM["uops"]]
+    reads = [Touch("INP", inputs.cells)]
+    if words is not None and words.cells is not None:
+        fields = fields | {"dyn": int(words.fresh)}
+        reads += [Touch("WM", words.cells)] + [ASKED] * words.fresh
+    most = min(_GEMM["uops"], core.shape.micro_ops)
+    for first in range(0, len(ops), most):
+        some = ops[first : first + most]
         more = {"uop": core.tables.add_micro_ops(some, core.macro.label), "uops": len(some)}
         core.step(
             "GEMM", Instruction("GEMM", kind, fields=more | fields),
-            [Touch("INP", inputs.cells)], [Touch("ACC", sums.cells)],
+            reads, [Touch("ACC", sums.cells)],
         )  # fmt: skip
 
 
@@ -157,7 +166,7 @@ def _micro_ops(window: Window, where: Products, taps: int) -> list[MicroOp]:
     """One micro-op for each output block, input block that it is made from, and place of the
     kernel; the first one of an output block begins its sums."""
     kw, (dh, dw) = window.size[1], window.dilation
-    piece, inputs, kernels = where.piece, where.inputs, where.kernels
+    piece, inputs, kernels, words = where.piece, where.inputs, where.kernels, where.words
     rows, columns = piece.part
     found = []
     for ob in where.blocks:
@@ -167,16 +176,17 @@ def _micro_ops(window: Window, where: Products, taps: int) -> list[MicroOp]:
                 for kx in range(*columns):
                     place = ky * kw + kx
                     y = (c - piece.blocks.first) * inputs.rows + (ky - rows.first) * dh
-                    word, tap = kernels.word(ob, place, c), 0
                     if kernels.kind == "DEPTHWISE":
-                        word, tap = kernels.first[ob] + place // taps, place % taps
+                        word, tap = words.first[ob] + place // taps, place % taps
+                    else:
+                        word, tap = words.word(ob, ky, kx, c), 0
                     found.append(
                         MicroOp(
                             acc=first,
                             inp=inputs.first + y * inputs.columns + (kx - columns.first) * dw,
                             wgt=word,
                             tap=tap,
-                            bm=ob * kernels.words,
+                            bm=ob * kernels.lanes,
                             init=int(c == span.first and place == 0),
                         )
                     )
@@ -202,7 +212,8 @@ def _loops(window: Window, piece: Piece, work: TileWork, kernels: Kernels) -> Lo
     if rows.size > 1 and columns.size < window.size[1]:
         return None
     places, blocks, each = rows.size * columns.size, piece.blocks.size, kernels.each
-    apart = next(iter(spans)).size * each  # words from a place of the kernel to the next
+    # words from a place of the kernel to the next
+    apart = (next(iter(spans)).size if kernels.static else blocks) * each
 
     def steps(outer: tuple[int, int, int], inner: tuple[int, int, int]) -> Loops:
         names = ("n", "inp", "wgt")
@@ -219,15 +230,14 @@ def _loops(window: Window, piece: Piece, work: TileWork, kernels: Kernels) -> Lo
     return None
 
 
-def _whole_ops(window: Window, where: Products) -> list[MicroOp]:
+def _whole_ops(where: Products) -> list[MicroOp]:
     """One micro-op for each output block, whose loops make all products."""
-    part = where.piece.part
-    place = part.rows.first * window.size[1] + part.columns.first
+    rows, columns = where.piece.part
     return [
         MicroOp(
             acc=where.sum(ob),
             inp=where.inputs.first,
-            wgt=where.kernels.word(ob, place, where.piece.blocks.first),
+            wgt=where.words.word(ob, rows.first, columns.first, where.piece.blocks.first),
         )
         for ob in where.blocks
     ]

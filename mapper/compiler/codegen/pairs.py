@@ -83,8 +83,7 @@ def _kernels_apart(kernels: Kernels, blocks: Span) -> int:
     """Words from an output block of a tile to the next, if all are alike; 0 if not."""
     if blocks.size < 2:
         return 0
-    first = kernels.first[blocks.first : blocks.behind]
-    apart = {after - before for before, after in zip(first[::2], first[1::2], strict=False)}
+    apart = {len(kernels.words[at]) for at in range(*blocks)}
     pairs = range(blocks.first, blocks.behind - 1, 2)
     alike = all(kernels.spans[at] == kernels.spans[at + 1] for at in pairs)
     distance = apart.pop()

@@ -1,68 +1,162 @@
-"""The steps of a whole core: which cut each macro node gets, and how products are paired."""
+"""The program of a core: which cut each macro node gets, how products are paired, and what its
+memories hold before the first frame."""
 
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
 
 from chipsim.chip.npu_shape import NpuShape
 from hw.npu.isa import Instruction
-from mapper.compiler.codegen.builder import DUAL, Choices, Dual
+from mapper.compiler.codegen.builder import DUAL, Choices, Dual, MemoryPlan, WeightPlan
 from mapper.compiler.codegen.emitter import Emitter
+from mapper.compiler.codegen.reloads import Area
+from mapper.compiler.codegen.steps import Step
+from mapper.compiler.codegen.tables import MICRO_OPS, TableFullError
 from mapper.compiler.graph.macro import Macro
 from mapper.compiler.graph.tensor import Tensor
 from mapper.compiler.memory.planner import Region
 from mapper.compiler.partition.functions import Partition
-from mapper.compiler.schedule.onchip import Limits, chosen, fixed_cut
+from mapper.compiler.schedule.onchip import Choice, Limits, chosen, fixed_cut
 from mapper.compiler.schedule.tiles import Cut
 from mapper.errors import DoesNotFitError
 
 END = Instruction("CTRL", "END", fields={"drain": 1})
 UNLIMITED = 1 << 30
-"""Instructions in external memory."""
+"""Instructions in external memory, or micro-ops that are loaded again."""
+
+
+class Preset(NamedTuple):
+    """Vectors of the maps that are set before the first frame.
+
+    runs : first address and number of vectors; data : their bytes, one run behind the other
+    """
+
+    runs: list[tuple[int, int]]
+    data: bytes
+
+    @staticmethod
+    def of(area: Area) -> Preset:
+        count = area.behind - area.first
+        return Preset([(area.first, count)] if count else [], bytes(area.data))
+
+    @property
+    def behind(self) -> int:
+        return max((first + count for first, count in self.runs), default=0)
+
+    def vectors(self, columns: int) -> NDArray[np.uint8]:
+        return np.frombuffer(self.data, np.uint8).reshape(-1, columns)
+
+
+class Core(NamedTuple):
+    """What a program is for: the core, where maps lie, and which weights stay."""
+
+    shape: NpuShape
+    regions: dict[Tensor, Region]
+    weights: WeightPlan
 
 
 def emitted(
-    partition: Partition, shape: NpuShape, regions: dict[Tensor, Region], options: Choices,
-    log: list[str],
-) -> tuple[Emitter, list[int]]:  # fmt: skip
+    partition: Partition, core: Core, options: Choices, log: list[str]
+) -> tuple[Emitter, list[int]]:
     """The steps of a core for all functions, and how many there are behind each macro node; that of
     the end of a function belongs to the last one in it.
 
     Pairs of products take micro-ops: the fastest way to pair them that fits is taken.
+    Raises `DoesNotFitError` that names the memory and the layer.
     """
-    auto = options.dual == "auto" and shape.multiplier == "dual"
+    auto = options.dual == "auto" and core.shape.multiplier == "dual"
     ways: tuple[Dual, ...] = DUAL if auto else (options.dual,)
-    last = {one.behind for one in partition.functions}
     for way in ways:
-        emitter = Emitter(shape, regions, replace(options, dual=way))
-        ends = []
         try:
-            for number, cut in enumerate(chosen_cuts(emitter, partition.macros)):
-                emitter.emit(partition.macros[number], cut)
-                if number + 1 in last:
-                    emitter.step("LOAD", END, [], [])
-                ends.append(len(emitter.steps))
+            return _emitted(partition, core, replace(options, dual=way))
         except DoesNotFitError as error:
             if way == ways[-1]:
                 raise
             log.append(f"--dual {way} is not taken: {error}")
-        else:
-            return emitter, ends
     raise AssertionError
 
 
-def chosen_cuts(emitter: Emitter, macros: list[Macro]) -> list[Cut]:
-    """Cuts by search, or by a fixed rule; that of the first layer as it is given."""
-    shape, options = emitter.shape, emitter.options
-    plane = options.first_tile
-    if options.schedule == "search":
-        ways = [
-            emitter.ways(macro, plane[::-1] if plane and not number else None)
-            for number, macro in enumerate(macros)
-        ]
-        limits = Limits(shape.instructions or UNLIMITED, shape.micro_ops)
-        return [one.cut for one in chosen(macros, ways, limits, not shape.map_vectors)]
-    cuts = [fixed_cut(options.schedule, macro, shape) for macro in macros]
-    if plane and macros:
-        cuts[0] = emitter.ways(macros[0], plane[::-1])[0].cut
-    return cuts
+def _emitted(partition: Partition, core: Core, options: Choices) -> tuple[Emitter, list[int]]:
+    """Micro-ops and parameters that do not fit at once are loaded while the program runs."""
+    macros, last = partition.macros, {one.behind for one in partition.functions}
+    shape, reloaded = core.shape, frozenset[str]()
+    plan = MemoryPlan(core.weights)
+    ways = Ways.of(Emitter(shape, core.regions, options, plan), macros)
+    while True:
+        emitter = Emitter(shape, core.regions, options, plan._replace(reloaded=reloaded))
+        ends = []
+        try:
+            for number, cut in enumerate(ways.chosen(macros, shape, reloaded)):
+                emitter.emit(macros[number], cut)
+                if number + 1 in last:
+                    emitter.step("LOAD", END, [], [])
+                ends.append(len(emitter.steps))
+        except TableFullError as error:
+            reloaded |= {error.memory}
+            continue
+        break
+    behind, tables = emitter.area.behind, emitter.area.behind - emitter.area.first
+    if shape.map_vectors and behind > shape.map_vectors:
+        raise DoesNotFitError(
+            f"feature memory: {behind:,} vectors needed, {tables:,} of them for micro-ops and "
+            f"parameters that are loaded while the program runs; a core has "
+            f"{shape.map_vectors:,} ({behind - shape.map_vectors:,} short); take a core with more"
+        )
+    return emitter, ends
+
+
+class Ways(NamedTuple):
+    """How each macro node may be cut; one way each if a fixed rule says it.
+
+    searched : choices of the search; cuts : of the rule
+    """
+
+    searched: list[list[Choice]]
+    cuts: list[Cut]
+
+    @classmethod
+    def of(cls, emitter: Emitter, macros: list[Macro]) -> Ways:
+        """By search, or by a fixed rule; that of the first layer as it is given."""
+        options = emitter.options
+        plane = options.first_tile[::-1] if options.first_tile else None
+        if options.schedule == "search":
+            found = [
+                emitter.ways(macro, number, None if number else plane)
+                for number, macro in enumerate(macros)
+            ]
+            return cls(found, [])
+        cuts = [fixed_cut(options.schedule, macro, emitter.shape) for macro in macros]
+        if plane and macros:
+            cuts[0] = emitter.ways(macros[0], 0, plane)[0].cut
+        return cls([], cuts)
+
+    def chosen(self, macros: list[Macro], shape: NpuShape, reloaded: frozenset[str]) -> list[Cut]:
+        """A cut for each macro node, with which small memories that are not reloaded hold all."""
+        if self.cuts:
+            return self.cuts
+        micro_ops = UNLIMITED if MICRO_OPS in reloaded else shape.micro_ops
+        limits = Limits(shape.instructions or UNLIMITED, micro_ops)
+        return [one.cut for one in chosen(macros, self.searched, limits, not shape.map_vectors)]
+
+
+def require_instructions(
+    program: list[Instruction], steps: list[Step], macros: list[Macro], shape: NpuShape
+) -> None:
+    """Raise `DoesNotFitError` that names the layer if the instruction memory is too small; external
+    memory holds any number."""
+    if shape.instructions and len(program) > shape.instructions:
+        label = macros[steps[min(shape.instructions, len(steps)) - 1].macro].label
+        raise DoesNotFitError(
+            f"{label}: instruction memory: {len(program):,} words needed, a core has "
+            f"{shape.instructions:,} ({len(program) - shape.instructions:,} short); take a core "
+            "with more, or more cores"
+        )
+
+
+def host_words(words: list[NDArray[np.int64]], shape: NpuShape) -> NDArray[np.int8]:
+    """Weight words as they lie in the host's memory."""
+    return np.array(words, np.int8).reshape(-1, shape.rows, shape.columns)

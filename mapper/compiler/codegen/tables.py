@@ -9,7 +9,8 @@ from numpy.typing import NDArray
 
 from chipsim.chip.npu_shape import NpuShape
 from hw.npu.isa import ROUNDINGS, MicroOp
-from hw.npu.programs import encode_scales
+from hw.npu.programs import encode_micro_ops, encode_scales
+from mapper.compiler.codegen.reloads import Reloaded, Span
 from mapper.compiler.integer.formulas import Multiplier, Requantisation
 from mapper.compiler.memory.planner import blocks_of
 from mapper.errors import DoesNotFitError
@@ -17,41 +18,74 @@ from mapper.errors import DoesNotFitError
 LANES = 16  # of a parameter word
 
 
-class Tables:
-    """What is loaded into a core before its first frame. Equal lists of micro-ops, and equal
-    parameters, are kept once."""
+MICRO_OPS, PARAMETERS = "micro-op", "parameter"
+"""Names of the memories that a program may fill again while it runs."""
 
-    def __init__(self, shape: NpuShape) -> None:
-        self.shape = shape
+
+class TableFullError(DoesNotFitError):
+    """A small memory does not hold at once what all layers need. memory : its name."""
+
+    def __init__(self, message: str, memory: str) -> None:
+        super().__init__(message)
+        self.memory = memory
+
+
+class Tables:
+    """What is loaded into a core before its first frame, or while it runs. Equal lists of
+    micro-ops, and equal parameters, are kept once.
+
+    reloaded : memories that are filled while the program runs, by name
+    used : words of them that the next instruction needs; bias : that the layer does
+    """
+
+    def __init__(self, shape: NpuShape, bounded: bool = True) -> None:
+        """bounded : whether what does not fit is refused"""
+        self.shape, self.bounded = shape, bounded
         self.micro_ops: list[MicroOp] = []
         self.parameters: list[NDArray[np.int64]] = []
         self.weights: list[NDArray[np.int64]] = []
+        self.reloaded: dict[str, Reloaded] = {}
+        self.used: dict[str, list[Span]] = {MICRO_OPS: [], PARAMETERS: []}
+        self.bias: list[Span] = []
         self._known: dict[Any, int] = {}
 
     def _require(self, used: int, have: int, memory: str, label: str) -> None:
-        if used > have:
-            raise DoesNotFitError(
+        if used > have and self.bounded:
+            raise TableFullError(
                 f"{label}: {memory} memory: {used:,} words needed, a core has {have:,} "
-                f"({used - have:,} short); take a core with more, or more cores"
+                f"({used - have:,} short); take a core with more, or more cores",
+                memory,
             )
 
     def add_micro_ops(self, ops: list[MicroOp], label: str) -> int:
         """The place of the first one of a list."""
         key = tuple(ops)
+        if MICRO_OPS in self.reloaded:
+            return self._reload(MICRO_OPS, key, encode_micro_ops(ops), label).first
         if key not in self._known:
             self._known[key] = len(self.micro_ops)
             self.micro_ops += ops
-            self._require(len(self.micro_ops), self.shape.micro_ops, "micro-op", label)
+            self._require(len(self.micro_ops), self.shape.micro_ops, MICRO_OPS, label)
         return self._known[key]
 
     def add_parameters(self, words: list[NDArray[np.int64]], label: str) -> int:
         """The place of the first one of some parameter words, shape (LANES,) each."""
         key = tuple(word.tobytes() for word in words)
+        if PARAMETERS in self.reloaded:
+            data = np.array(words).astype(np.int32).astype("<i4").tobytes()
+            return self._reload(PARAMETERS, key, data, label).first
         if key not in self._known:
             self._known[key] = len(self.parameters)
             self.parameters += words
-            self._require(len(self.parameters), self.shape.parameter_words, "parameter", label)
+            self._require(len(self.parameters), self.shape.parameter_words, PARAMETERS, label)
         return self._known[key]
+
+    def _reload(self, memory: str, key: Any, data: bytes, label: str) -> Span:
+        """Words that the next instruction needs; those of the bias stay for the layer."""
+        held = self.used[memory] + (self.bias if memory == PARAMETERS else [])
+        found = self.reloaded[memory].use(key, data, held, label)
+        self.used[memory].append(found)
+        return found
 
     def add_words(self, words: NDArray[np.int64], label: str) -> int:
         """The place of the first one of some weight words, shape (words, rows, columns)."""
@@ -62,7 +96,9 @@ class Tables:
 
     def add_bias(self, bias: NDArray[np.int64], label: str) -> int:
         words = lanes_of(bias, self.shape.rows)
-        return self.add_parameters([word for block in words for word in block], label)
+        first = self.add_parameters([word for block in words for word in block], label)
+        self.bias = self.used[PARAMETERS][-1:]
+        return first
 
     def add_record(
         self, how: Requantisation, channels: int, first: int, behind: int, label: str

@@ -15,11 +15,13 @@ class Macro:
     nodes : the first one is a convolution, or takes a map itself
     sign : a node that makes bits of the last result, which are stored beside it; or None
     copies : where the last result is stored as well
+    words : weight words of the host that a tile may take at once; None if all are there
     """
 
     nodes: list[Node]
     sign: Node | None = None
     copies: list[Tensor] = field(default_factory=list)
+    words: int | None = None
 
     @property
     def conv(self) -> Node | None:

@@ -7,6 +7,9 @@ from typing import NamedTuple
 
 from mapper.compiler.graph.node import Conv, Node, Window
 
+MOST_TAPS = 16
+"""Places of a kernel that a micro-op tells apart in a depthwise word."""
+
 
 class Span(NamedTuple):
     """Places from first to behind, which is not included; they may lie in padding."""

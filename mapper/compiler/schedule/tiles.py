@@ -11,7 +11,7 @@ from hw.npu.isa import form_of
 from mapper.compiler.graph.macro import Macro
 from mapper.compiler.graph.node import Conv, Node, Pool, Window
 from mapper.compiler.memory.planner import blocks_of, blocks_of_vector, pixel_vectors
-from mapper.compiler.schedule.inputs import Span, needed, taken_blocks
+from mapper.compiler.schedule.inputs import MOST_TAPS, Span, is_depthwise, needed, taken_blocks
 from mapper.errors import DoesNotFitError
 
 OVERLAPPED = 4
@@ -91,6 +91,19 @@ def loaded_at_once(
     return rows.size, columns.size
 
 
+def words_at_once(node: Node, size: int, cut: Cut) -> int:
+    """Weight words that a tile takes at once, of a part of the input and of the kernel, at most.
+
+    size : channels of a block
+    """
+    operator = node.operator
+    assert isinstance(operator, Conv)
+    if is_depthwise(node):
+        return cut.blocks * blocks_of(math.prod(operator.window.size), min(size, MOST_TAPS))
+    one = min(cut.inputs, taken_blocks(node, Span(0, 1), size).size)
+    return cut.blocks * one * math.prod(cut.kernel) * (2 if node.inputs[0].bits == 16 else 1)
+
+
 class Extent(NamedTuple):
     """What there is to cut: rows, columns and blocks of the result, and blocks of the input.
 
@@ -123,6 +136,8 @@ def fits(macro: Macro, shape: NpuShape, cut: Cut) -> bool:
     spans, inputs = spans_of(macro, tile), cut.inputs
     share = blocks_of_vector(shape.rows, shape.columns) if macro.packs else 1
     if macro.conv:
+        if macro.words and words_at_once(macro.conv, shape.rows, cut) > macro.words:
+            return False
         inputs = min(inputs, taken_blocks(macro.conv, tile.blocks, shape.columns).size)
         if inputs * math.prod(loaded_at_once(macro, spans, cut.kernel)) > shape.input_vectors // 2:
             return False
@@ -150,7 +165,8 @@ def largest_cut(macro: Macro, shape: NpuShape) -> Cut:
                         (r for r in range(height, 0, -1) if fits(macro, shape, Cut(r, *size))), 0
                     )
                     if rows and (rows >= min(4, height) or outputs <= share):
-                        rows = min(rows, -(-height // OVERLAPPED))
+                        if macro.words is None or inputs >= taken:  # else a tile brings all words
+                            rows = min(rows, -(-height // OVERLAPPED))
                         return Cut(_even(height, rows), *size)
         return None
 
@@ -202,15 +218,14 @@ def _even(length: int, most: int) -> int:
 
 
 def tiles_of(macro: Macro, cut: Cut, shape: NpuShape) -> Iterator[Tile]:
-    """The tiles of a macro node: row by row, then column by column, blocks innermost."""
-    made = macro.nodes[-1].output
-    up = 2 if macro.nodes[-1].kind == "upsample" else 1
-    blocks = blocks_of(made.channels, shape.columns)
-    for y in range(0, made.height // up, cut.rows):
-        for x in range(0, made.width // up, cut.columns):
-            for b in range(0, blocks, cut.blocks):
-                yield Tile(
-                    Span(y, min(y + cut.rows, made.height // up)),
-                    Span(x, min(x + cut.columns, made.width // up)),
-                    Span(b, min(b + cut.blocks, blocks)),
-                )
+    """The tiles of a macro node: row by row, then column by column, blocks innermost; outermost if
+    weights come from the host for each of them."""
+    extent = extent_of(macro, shape)
+    rows, columns, blocks = (
+        [Span(at, min(at + size, length)) for at in range(0, length, size)]
+        for length, size in zip(extent[:3], cut[:3], strict=True)
+    )
+    if macro.words is not None:
+        yield from (Tile(y, x, b) for b in blocks for y in rows for x in columns)
+    else:
+        yield from (Tile(y, x, b) for y in rows for x in columns for b in blocks)

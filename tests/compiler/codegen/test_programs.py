@@ -101,9 +101,8 @@ def test_what_is_not_built_is_said() -> None:
 def test_memory_that_is_short_is_named() -> None:
     build = residual(channels=40)
     for shape, text in (
-        (NpuShape("a", weight_words=20), "weight memory: .* words needed, a core has 20"),
-        (NpuShape("b", micro_ops=8), "micro-op memory: "),
-        (NpuShape("c", parameter_words=4), "parameter memory: "),
+        (NpuShape("a", instructions=20), "instruction memory: .* words needed, a core has 20"),
+        (NpuShape("c", parameter_words=2), "parameter memory: "),
         (NpuShape("d", map_vectors=64), "feature memory: .* vectors needed, a core has 64"),
         (NpuShape("e", entries=2, input_vectors=4), "not one pixel of it fits half"),
     ):

@@ -25,7 +25,9 @@ def driver_of(folder: CompiledFolder) -> Sources:
     begins = {
         place: [one["begin"] for one in folder.manifest["functions"]] for place in folder.images
     }
-    words = np.zeros((0, shape.rows, shape.columns), np.int8)
+    words = folder.weights
+    if words is None:
+        words = np.zeros((0, shape.rows, shape.columns), np.int8)
     return Sources(shape, folder.images, begins, words, steps, math.prod(values))
 
 

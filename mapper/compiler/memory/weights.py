@@ -1,0 +1,111 @@
+"""Which layers keep their weights in a core, and which get them from the host in every frame.
+
+The weight memory has a static part, loaded once, and behind it one dynamic part, filled while a
+layer works. The dynamic part is as large as the largest layer that uses it; all the others that are
+dynamic use it one after the other.
+
+    minimise   sum of delays of the dynamic layers
+    so that    words of the static layers + words of the largest dynamic one <= capacity
+
+Exact: for each layer as the largest dynamic one, all larger ones are static, and which of the
+smaller ones are is a knapsack. Taken in order of size, one table over capacities serves them all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal, NamedTuple
+
+import numpy as np
+
+Rule = Literal["optimal", "greedy"]
+
+
+class Need(NamedTuple):
+    """Of a layer: weight words, and cycles that a frame takes longer if it is dynamic."""
+
+    words: int
+    delay: int
+
+
+class Choice(NamedTuple):
+    """dynamic : whether each layer is; delay : cycles of all of them
+
+    part : words of the dynamic part, at least
+    """
+
+    dynamic: tuple[bool, ...]
+    delay: int
+    part: int
+
+
+def choose(needs: Sequence[Need], capacity: int, rule: Rule = "optimal") -> Choice | None:
+    """Which layers are dynamic; None if a layer is larger than the memory."""
+    if sum(one.words for one in needs) <= capacity:
+        return Choice((False,) * len(needs), 0, 0)
+    return greedy(needs, capacity) if rule == "greedy" else optimal(needs, capacity)
+
+
+def choice_of(needs: Sequence[Need], dynamic: Sequence[bool]) -> Choice:
+    """A choice with its cost."""
+    taken = [one for one, yes in zip(needs, dynamic, strict=True) if yes]
+    return Choice(
+        tuple(dynamic),
+        sum(one.delay for one in taken),
+        max((one.words for one in taken), default=0),
+    )
+
+
+def fits(needs: Sequence[Need], choice: Choice, capacity: int) -> bool:
+    static = sum(
+        one.words for one, yes in zip(needs, choice.dynamic, strict=True) if not yes
+    )  # fmt: skip
+    return static + choice.part <= capacity
+
+
+def greedy(needs: Sequence[Need], capacity: int) -> Choice | None:
+    """The largest layers become dynamic, one after the other, until the others fit."""
+    dynamic = [False] * len(needs)
+    for at in sorted(range(len(needs)), key=lambda one: (-needs[one].words, one)):
+        dynamic[at] = True
+        choice = choice_of(needs, dynamic)
+        if fits(needs, choice, capacity):
+            return choice
+    return None
+
+
+def optimal(needs: Sequence[Need], capacity: int) -> Choice | None:
+    """The least delay; ties by the smaller dynamic part, then by the order of the layers."""
+    order = sorted(range(len(needs)), key=lambda one: (needs[one].words, one))
+    saved = np.zeros(capacity + 1, np.int64)  # by static layers of some words, at most
+    taken = np.zeros((len(order), capacity + 1), bool)
+    larger = sum(one.words for one in needs)
+    whole, kept = sum(one.delay for one in needs), 0  # delays of all, of larger ones
+    kept = whole
+    best: tuple[int, int, int] | None = None  # delay, words, number
+    for number, at in enumerate(order):
+        words, delay = needs[at]
+        larger -= words
+        kept -= delay  # of layers that are static, since they are larger
+        room = capacity - words - larger
+        if room >= 0:
+            cost = whole - kept - int(saved[room])
+            if best is None or (cost, words) < best[:2]:
+                best = cost, words, number
+        if words <= capacity:
+            with_it = np.full(capacity + 1, -1, np.int64)
+            with_it[words:] = saved[: capacity + 1 - words] + delay
+            taken[number] = with_it > saved
+            saved = np.maximum(saved, with_it)
+    if best is None:
+        return None
+    dynamic, last = [False] * len(needs), best[2]
+    dynamic[order[last]] = True
+    room = capacity - best[1] - sum(needs[at].words for at in order[last + 1 :])
+    for number in range(last - 1, -1, -1):
+        at = order[number]
+        if taken[number, room]:
+            room -= needs[at].words
+        else:
+            dynamic[at] = True
+    return choice_of(needs, dynamic)

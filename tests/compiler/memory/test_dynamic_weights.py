@@ -1,0 +1,203 @@
+"""Weights that come from the host while layers work; tables loaded while a program runs."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from chipsim.chip.npu_shape import NPU_SHAPES, NpuShape
+from hw.npu.isa import Instruction
+from mapper.compiler.codegen.image import Image
+from mapper.compiler.graph.node import Add, Pool, Window
+from mapper.compiler.manifest import image_of
+from mapper.compiler.memory.checker import check_image
+from mapper.compiler.verify import verify_compiled
+from mapper.errors import CheckFailedError, DoesNotFitError
+from tests.compiler.networks import Builder
+from tests.compiler.programs import Made, compared, compiled
+
+pytestmark = pytest.mark.jit
+
+
+def little(words: int, **more: int) -> NpuShape:
+    """A core with few weight words."""
+    return NpuShape("little", weight_words=words, **{"instructions": 1 << 16, **more})  # type: ignore[arg-type]
+
+
+def network(seed: int = 0) -> Builder:
+    """Layers of 27, 18, 36, 1 and 4 weight words: 86 in all."""
+    build = Builder(9, 8, 40, seed)
+    a = build.relu(build.conv(build.input, 16))
+    b = build.relu(build.conv(a, 32))
+    c = build.relu(build.conv(b, 32))
+    d = build.pool(build.like(Add(), c, b), Pool("max", Window((2, 2), (2, 2))))
+    e = build.conv(d, 20, Window((1, 1)))
+    build.end(build.conv(e, 10, Window((e.height, e.width))))
+    return build
+
+
+def equal(build: Builder, made: Made) -> None:
+    assert {one.differences for one in compared(build, made)} == {0}
+    verify_compiled(made.folder)
+
+
+def streams(made: Made) -> list[Instruction]:
+    return [one for one in made.compiled.program if one.kind == "WSTREAM"]
+
+
+@pytest.mark.parametrize("words", [1024, 100, 80, 64, 40, 30, 17, 10, 4, 2])
+def test_c07_weights_of_the_host(words: int) -> None:
+    """C07: whatever the memory holds, the results are the same; words come when they do not fit."""
+    build = network()
+    made = compiled(build, little(words))
+    equal(build, made)
+    assert bool(streams(made)) == (words < 115)
+    assert len(made.compiled.tables.weights) <= words
+    assert len(made.compiled.host_weights) == 0 or words < 115
+
+
+@pytest.mark.parametrize("rule", ["optimal", "greedy"])
+def test_either_rule_gives_the_same_results(rule: str) -> None:
+    build = network(3)
+    made = compiled(build, little(60), weights=rule)
+    equal(build, made)
+
+
+def test_a_layer_that_fits_is_asked_for_once() -> None:
+    build = Builder(16, 16, 16)
+    a = build.relu(build.conv(build.input, 32))
+    build.end(build.conv(a, 32))
+    made = compiled(build, little(40))
+    equal(build, made)
+    asked = [one.fields["words"] for one in streams(made)]
+    assert sum(asked) == len(made.compiled.host_weights) == 18 + 36
+
+
+def test_a_large_layer_comes_by_output_blocks() -> None:
+    """All tiles of some output blocks one behind the other, so that their words come once."""
+    build = Builder(16, 16, 32)
+    build.end(build.conv(build.input, 64))
+    made = compiled(build, little(40))
+    equal(build, made)
+    assert sum(one.fields["words"] for one in streams(made)) == 72
+    assert all(one.fields["words"] <= 20 for one in streams(made))
+    waiting = [one for one in made.compiled.program if one.fields.get("dyn")]
+    products = [one for one in made.compiled.program if one.op == "GEMM"]
+    assert 0 < len(waiting) < len(products)
+
+
+def test_words_of_dense_layers() -> None:
+    build = Builder(6, 6, 40)
+    a = build.conv(build.input, 48, Window((6, 6)))
+    build.end(build.conv(a, 10, Window((1, 1))))
+    for words in (64, 12):
+        made = compiled(build, little(words))
+        equal(build, made)
+        build = Builder(6, 6, 40)
+        a = build.conv(build.input, 48, Window((6, 6)))
+        build.end(build.conv(a, 10, Window((1, 1))))
+
+
+def test_dual_cores_and_external_memory() -> None:
+    """`ref32`: 128 weight words, maps in external memory."""
+    build = Builder(12, 12, 40)
+    a = build.relu(build.conv(build.input, 96))
+    b = build.relu(build.conv(a, 100))
+    build.end(build.conv(b, 40, Window((12, 12))))
+    made = compiled(build, NPU_SHAPES["ref32"])
+    equal(build, made)
+    assert streams(made)
+
+
+def test_addresses_beyond_a_field_have_a_base() -> None:
+    """External maps of more than 65,536 vectors."""
+    build = Builder(300, 260, 3)
+    a = build.relu(build.conv(build.input, 16, Window((1, 1))))
+    build.end(build.pool(a, Pool("max", Window((10, 10), (10, 10)))))
+    shape = NpuShape("outside", map_vectors=0, instructions=0)
+    made = compiled(build, shape)
+    assert {one.differences for one in compared(build, made, frames=1)} == {0}
+    verify_compiled(made.folder)
+    assert any(one.kind == "BASE" for one in made.compiled.program)
+
+
+# ---- the checker finds damage -------------------------------------------------------------------
+
+
+def damaged(made: Made, number: int, **fields: int) -> Image:
+    """The image with some fields of an instruction changed."""
+    program = list(made.compiled.program)
+    one = program[number]
+    program[number] = one._replace(fields={**one.fields, **fields})
+    kept, made.compiled.program = made.compiled.program, program
+    image = image_of(made.compiled, made.compiled.tables.shape, (1, 0))
+    made.compiled.program = kept
+    return image
+
+
+def numbers(made: Made, kind: str) -> list[int]:
+    return [at for at, one in enumerate(made.compiled.program) if one.kind == kind]
+
+
+def refused(made: Made, image: Image, text: str) -> None:
+    shape = made.compiled.tables.shape
+    everything = np.arange(shape.map_vectors)
+    with pytest.raises(CheckFailedError, match=text):
+        check_image(image, shape, [everything], "broken")
+
+
+def test_products_that_do_not_wait_are_found() -> None:
+    made = compiled(network(), little(40))
+    check_image(damaged(made, 0), made.compiled.tables.shape, [np.arange(8192)], "whole")
+    for number, one in enumerate(made.compiled.program):
+        if one.fields.get("dyn"):
+            refused(made, damaged(made, number, dyn=0), "may be on its way|which nothing wrote")
+
+
+def test_streams_over_what_is_needed_are_found() -> None:
+    made = compiled(network(), little(60))
+    assert made.compiled.static_words > 0
+    for number in numbers(made, "WSTREAM"):
+        refused(made, damaged(made, number, dst=made.compiled.static_words - 1), "static")
+        words = made.compiled.program[number].fields["words"]
+        refused(made, damaged(made, number, words=words - 1), "never arrive|nothing wrote|way")
+
+
+# ---- tables ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("more", [
+    {"micro_ops": 64}, {"micro_ops": 40}, {"parameter_words": 24}, {"parameter_words": 12},
+    {"micro_ops": 48, "parameter_words": 16},
+])  # fmt: skip
+def test_c09_tables_are_loaded_again(more: dict[str, int]) -> None:
+    """C09: micro-ops and parameters of many layers through small memories."""
+    build = network()
+    made = compiled(build, little(1024, **more))
+    equal(build, made)
+    loads = [one for one in made.compiled.program if one.kind == "TABLE"]
+    assert {one.fields["memory"] for one in loads} == {
+        number for number, name in enumerate(("micro_ops", "parameter_words")) if name in more
+    }
+
+
+def test_c09_a_memory_that_holds_no_layer_is_named() -> None:
+    """C09: memory, need, capacity and layer."""
+    for more, text in (
+        ({"micro_ops": 2}, "micro-op memory: .* words needed at once, a core has 2 "),
+        (
+            {"parameter_words": 2},
+            "conv 'n0': parameter memory: .* words needed at once, a core has 2",
+        ),
+        ({"instructions": 20}, "instruction memory: .* words needed, a core has 20"),
+    ):
+        with pytest.raises(DoesNotFitError, match=text):
+            compiled(network(), little(1024, **more))
+
+
+def test_damaged_tables_are_found() -> None:
+    made = compiled(network(), little(1024, micro_ops=64))
+    number = numbers(made, "TABLE")[-1]
+    fields = made.compiled.program[number].fields
+    refused(made, damaged(made, number, dst=fields["dst"] + 60), r"UM\[")
+    refused(made, damaged(made, number, src=8190), "nothing wrote|table|outside|micro-op|FM")
