@@ -8,11 +8,15 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from chipsim.npu.chip_run import CAUSES, ChipTimes, run_chip
+from chipsim.chip.npu_shape import NpuShape
+from chipsim.npu.chip_run import CAUSES, DONE, FETCH, TOKEN, ChipTimes, CoreTimes, run_chip
 from chipsim.npu.cycles import UNITS
 from chipsim.npu.records import Program
+from hw.npu.isa import INSTRUCTION_BYTES, decode
 from mapper.compiler.manifest import CompiledFolder
 from mapper.compiler.partition.hostplan import Data
+from mapper.compiler.schedule.stalls import unit_of, waits_of
+from mapper.compiler.schedule.units import timeline_of
 from mapper.compiler.simulate import FrameCores, Machine, programs_of
 from mapper.errors import CheckFailedError
 
@@ -41,6 +45,8 @@ def run_cycles(folder: CompiledFolder, sample: NDArray[np.float32] | None) -> Cy
     programs = programs_of(folder)
     times = [
         run_chip(machine.shape, {place: _part(program, one) for place, program in programs.items()})
+        if machine.shape.map_vectors
+        else _external(folder, machine.shape, one)
         for one in machine.functions
     ]
     if sample is None:
@@ -48,6 +54,26 @@ def run_cycles(folder: CompiledFolder, sample: NDArray[np.float32] | None) -> Cy
     both = _Both(machine, times)
     machine.run(both, sample)
     return CycleRun(times, both.compared)
+
+
+def _external(folder: CompiledFolder, shape: NpuShape, function: dict[str, Any]) -> ChipTimes:
+    """A function of the one core that has external memory, whose loads and stores share the way
+    there."""
+    ((place, image),) = folder.images.items()
+    first, behind = (INSTRUCTION_BYTES * function[name] for name in ("begin", "end"))
+    program = [
+        decode(image.instructions[at : at + INSTRUCTION_BYTES], f"{folder.path}: offset {at}")
+        for at in range(first, behind, INSTRUCTION_BYTES)
+    ]
+    timeline = timeline_of(program, shape)
+    units = np.array([unit_of(one) for one in program], np.int64)
+    waits = np.zeros((len(UNITS), len(CAUSES)), np.int64)
+    for unit in range(len(UNITS)):
+        found = waits_of(program, timeline)[units == unit].sum(0)
+        waits[unit, TOKEN : TOKEN + len(UNITS)], waits[unit, FETCH] = found[:-1], found[-1]
+        waits[unit, DONE] = timeline.cycles - int(timeline.busy[unit]) - int(found.sum())
+    core = CoreTimes(timeline.start, timeline.end, timeline.busy, waits)
+    return ChipTimes(timeline.cycles, {place: core})
 
 
 def _part(program: Program, function: dict[str, Any]) -> Program:

@@ -317,7 +317,13 @@ ROWS = {
         "first layer as windows",
         ("compiler/codegen/test_programs.py::test_calls_of_a_first_layer",),
     ),
-    "B11": Row("packing of bits hidden"),
+    "B11": Row(
+        "packing of bits hidden",
+        (
+            "compiler/schedule/test_packing.py::test_b11_packing_is_hidden_on_the_core",
+            "compiler/schedule/test_packing.py::test_b11_pieces_that_the_host_packs",
+        ),
+    ),
     "B12": Row(
         "host and cores",
         (
@@ -375,7 +381,10 @@ ROWS = {
         "stages and usage",
         ("compiler/bad_input/test_contents.py::test_c15_stages_and_memories_are_told",),
     ),
-    "D01": Row("models that are quantised"),
+    "D01": Row(
+        "models that are quantised",
+        ("compiler/frontend/test_requantshift.py::test_d01_sums_pools_and_dense_layers",),
+    ),
     "D02": Row("patterns and functions"),
     "D03": Row("packing of maps"),
     "D04": Row("where to pack"),
@@ -383,26 +392,33 @@ ROWS = {
         "padding with the zero point",
         (
             "compiler/codegen/test_presets.py::test_d05_d10_programs_equal_the_reference",
+            "compiler/frontend/test_qdq.py::test_convolutions",
+            "compiler/frontend/test_qoperator.py::test_convolutions",
             "compiler/integer/test_against_onnxruntime.py::test_d05_convolutions_equal_onnxruntime",
-            "compiler/quantise/test_convert.py::test_d05_padding_is_the_zero_point",
         ),
     ),
     "D06": Row(
         "fused bias",
         (
             "compiler/codegen/test_presets.py::test_d05_d10_programs_equal_the_reference",
-            "compiler/integer/test_reference.py::test_a22_folding_is_subtracting_before_multiplying",
-            "compiler/integer/test_formulas.py::test_a22_the_zero_point_of_the_input_is_in_the_bias",
+            "compiler/frontend/test_qoperator.py::test_convolutions",
         ),
     ),
     "D07": Row(
         "multiply, shift, zero point",
-        ("compiler/codegen/test_operators.py::test_roundings_and_zero_points",),
+        (
+            "compiler/codegen/test_operators.py::test_roundings_and_zero_points",
+            "compiler/frontend/test_qoperator.py::test_convolutions",
+            "compiler/frontend/test_requantshift.py::test_every_golden_activation_has_a_node_of_its_own",
+            "compiler/frontend/test_requantshift.py::test_levels",
+        ),
     ),
     "D08": Row(
         "clamp",
         (
             "compiler/codegen/test_operators.py::test_roundings_and_zero_points",
+            "compiler/frontend/test_qdq.py::test_activations_alone",
+            "compiler/frontend/test_qoperator.py::test_clip_of_integers_is_none_where_it_changes_nothing",
             "compiler/frontend/test_quantised_models.py::test_d08_whole_number_networks_make_every_activation",
         ),
     ),
@@ -437,14 +453,12 @@ OPEN = frozenset(
         "A10",
         "A11",
         "A14",
-        "B11",
         "B14",
         "C03",
         "C05",
         "C06",
         "C07",
         "C08",
-        "D01",
         "D02",
         "D03",
         "D04",

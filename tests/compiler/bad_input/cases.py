@@ -223,3 +223,66 @@ case("mean of other channels", "mean has 3 numbers", "2 channels",
      options=(*USUAL, "--normalise", "mean=1,2,3"))  # fmt: skip
 case("output folder that is not there", "no/such/out", options=(*USUAL, "-o", "no/such/out"))
 case("output that is something else", "samples.npz", options=(*USUAL, "-o", "samples.npz"))
+
+
+# -- models that are quantised ---------------------------------------------------------------------
+
+
+def quantised(**values: Any) -> Callable[[Good], None]:
+    """A convolution between QuantizeLinear and DequantizeLinear; values : other constants."""
+
+    def damage(it: Good) -> None:
+        random, make = np.random.default_rng(2), onnx.helper.make_node
+        it.nodes[:] = [
+            make("QuantizeLinear", ["x", "xs", "xz"], ["xq"], "input"),
+            make("DequantizeLinear", ["xq", "xs", "xz"], ["xf"], "input.real"),
+            make("DequantizeLinear", ["wq", "ws", "wz"], ["wf"], "weights", axis=0),
+            make("Conv", ["xf", "wf"], ["c"], "conv"),
+            make("QuantizeLinear", ["c", "ys", "yz"], ["yq"], "output"),
+            make("DequantizeLinear", ["yq", "ys", "yz"], ["y"], "output.real"),
+        ]
+        it.constants = {
+            "xs": np.float32(0.02), "xz": np.int8(3), "ys": np.float32(0.05), "yz": np.int8(-4),
+            "wq": random.integers(-90, 90, (KERNELS, CHANNELS, 3, 3)).astype(np.int8),
+            "ws": np.full(KERNELS, 0.01, np.float32), "wz": np.zeros(KERNELS, np.int8),
+        } | {name: np.asarray(value) for name, value in values.items()}  # fmt: skip
+
+    return damage
+
+
+def requantised(div: float, levels: int = 256) -> Callable[[Good], None]:
+    """A convolution of integers with RequantShift behind it."""
+
+    def damage(it: Good) -> None:
+        random, make = np.random.default_rng(2), onnx.helper.make_node
+        it.nodes[:] = [
+            make("Conv", ["x", "w"], ["c"], "conv"),
+            make("RequantShift", ["c", "mul", "add"], ["y"], "shift",
+                 n_levels_out=np.float32(levels), signed=np.float32(1), div=np.float32(div)),
+        ]  # fmt: skip
+        it.constants = {
+            "w": random.integers(-9, 9, (KERNELS, CHANNELS, 3, 3)).astype(np.float32),
+            "mul": np.full((1, KERNELS, 1, 1), 5, np.float32),
+            "add": np.full((1, KERNELS, 1, 1), 2, np.float32),
+        }
+
+    return damage
+
+
+ALONE = ("--chip", "2x2")
+case("scale of zero", "good.onnx", "scale", damage=quantised(xs=np.float32(0)), options=ALONE)
+case("negative scale", "good.onnx", "scale", damage=quantised(ys=np.float32(-1)), options=ALONE)
+case("scale that is no number", "good.onnx", "scale", damage=quantised(ys=np.float32(np.nan)),
+     options=ALONE)  # fmt: skip
+case("scale without end", "good.onnx", "scale", damage=quantised(xs=np.float32(np.inf)),
+     options=ALONE)  # fmt: skip
+case("scales of other kernels", "good.onnx",
+     damage=quantised(ws=np.full(3, 0.01, np.float32)), options=ALONE)  # fmt: skip
+case("zero points of other kernels", "good.onnx",
+     damage=quantised(wz=np.zeros(3, np.int8)), options=ALONE)  # fmt: skip
+case("zero point out of range", "'input' (QuantizeLinear)", "8 or 16 bits",
+     damage=quantised(xz=np.int32(300)), options=ALONE)  # fmt: skip
+case("samples for a model that is quantised", "leave out --calibrate", code=2, damage=quantised())
+case("shift that is no power of two", "good.onnx", "'shift'", "power of two",
+     damage=requantised(3.0), options=ALONE)  # fmt: skip
+case("16 bits on a core of 8", "npu-dual", code=1, options=(*USUAL, "--bits", "16"))

@@ -47,3 +47,18 @@ def test_bytes_beside_the_functional_run(out: Path, run: Run) -> None:
         "differences",
     ):
         assert piece in text
+
+
+def test_a_core_with_external_memory(folder: Path, run: Run) -> None:
+    """Its loads and stores share a way; the times are those that the compiler gives."""
+    good().save(folder)
+    options = ("--chip", "2x2", "--npu", "ref32", "--calibrate", "samples.npz")
+    assert run("compile", "good.onnx", *QUICK, *options).code == 0
+    found = run("simulate", "out", "--input", "samples.npz", "--cycles", "--json").json()
+    assert found["cycle_run"]["cycles"] == json.loads(Path("out/report.json").read_text())["cycles"]
+    assert found["cycle_run"]["bytes_compared"] > 0
+    (core,) = found["cycle_run"]["cores"]
+    for unit in UNITS:
+        assert (
+            core["busy"][unit] + sum(core["waits"][unit].values()) == found["cycle_run"]["cycles"]
+        )
