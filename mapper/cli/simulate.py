@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import math
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,7 +28,8 @@ DIR is the output folder of `run` or of `compile`.
 
 For a compiled model, the programs of the cores run bit for bit on the samples
 of --input, with the host's steps around them. If the samples have labels,
-accuracy is printed. --check compares every layer with the integer reference.
+accuracy is printed. --check compares every layer with the integer reference,
+--dump FOLDER writes every stored map as well (N.npy, and tensors.json).
 --cycles, without a number, runs the first sample cycle by cycle: when each unit
 of a core works, and what it waits for; without --input only the times.
 
@@ -61,6 +63,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
                          help="the first N samples (default: all)")  # fmt: skip
     samples.add_argument("--check", action="store_true",
                          help="compare every layer with the integer reference")  # fmt: skip
+    samples.add_argument("--dump", type=Path, metavar="FOLDER",
+                         help="write every stored map, compared likewise")  # fmt: skip
     group = parser.add_argument_group("mappings")
     group.add_argument(
         "--cycles",
@@ -132,9 +136,10 @@ def run(options: argparse.Namespace) -> int:
 
     if is_compiled(options.path):
         return _run_compiled(options)
-    if options.input or options.limit or options.check:
+    if options.input or options.limit or options.check or options.dump:
         raise UsageError(
-            f"{options.path}: is no compiled model; --input, --limit and --check are for those"
+            f"{options.path}: is no compiled model; --input, --limit, --check and "
+            "--dump are for those"
         )
     read_report(options.path)  # what is no such folder is named before anything is locked
     with writing_into(options.path):
@@ -147,17 +152,20 @@ def _run_compiled(options: argparse.Namespace) -> int:
 
     from mapper.cli.cycling import cycle_tables
     from mapper.compiler.cycles import cycle_rows, run_cycles
+    from mapper.compiler.dump import Dump
     from mapper.compiler.manifest import read_folder
     from mapper.compiler.quantise.score import require_classes
     from mapper.compiler.report import add_simulation
-    from mapper.compiler.simulate import FRAMES_AT_ONCE, Digest, simulate
-    from mapper.results.output_folder import writing_into
+    from mapper.compiler.simulate import FRAMES_AT_ONCE, Compared, Digest, Machine, simulate
+    from mapper.results.output_folder import output_folder, writing_into
     from mapper.results.tables import columns, facts
     from storage.samples import SampleForm, open_samples
 
     if options.input is None and options.cycles is None:
         raise UsageError(f"{options.path}: is a compiled model; name samples with --input")
     folder = read_folder(options.path)
+    if options.input is None and options.dump:
+        raise UsageError("--dump: writes the maps of samples; name some with --input")
     if options.input is None:
         only = cycle_rows(run_cycles(folder, None))
         with writing_into(options.path):
@@ -168,16 +176,22 @@ def _run_compiled(options: argparse.Namespace) -> int:
     shape = tuple(folder.manifest["input"]["shape"][1:])
     last = bool(folder.manifest["input"]["channels_last"])
     common.compile_kernels(options, "cores", *(["cores/cycles"] if options.cycles else []))
-    parts, classes, digest = [], [], Digest(folder)
+    parts: list[list[Compared]] = []
+    classes: list[NDArray[np.int64]] = []
+    digest = Digest(folder)
+    machine = Machine(folder)
     with (
         open_samples(options.input, shape, form, options.limit, channels_last=last) as samples,
+        output_folder(options.dump, force=False) if options.dump else nullcontext() as work,
         common.fraction_bar(options, "simulating") as progress,
     ):
         for note in samples.notes:
             common.say(options, f"note: {note}")
         threads, labels, frames = common.threads_of(options), samples.labels, len(samples)
+        dump = None if work is None else Dump(work.folder, machine, frames)
         for some in samples.batches(FRAMES_AT_ONCE):
-            found = simulate(folder, some, threads, options.check)
+            taken = dump.from_frame(sum(map(len, classes))) if dump else None
+            found = simulate(machine, some, threads, options.check, taken)
             digest.add(found)
             parts.append(found.compared)
             classes.append(classes_of(found.values))
@@ -185,16 +199,22 @@ def _run_compiled(options: argparse.Namespace) -> int:
                 require_classes(labels, next(iter(found.values.values()))[0].size)
             progress(sum(map(len, classes)) / frames)
         timed = run_cycles(folder, samples.read(0, 1)) if options.cycles else None
+        compared = [
+            Compared(
+                rows[0].name,
+                sum(one.elements for one in rows),
+                sum(one.differences for one in rows),
+            )
+            for rows in zip(*parts, strict=True)
+        ]
+        if dump is not None:
+            dump.finish(compared)
     result: dict[str, Any] = {"frames": frames, "sha256": digest.text}
     if timed is not None:
         result["cycle_run"] = cycle_rows(timed)
     if labels is not None:
         result["accuracy"] = float((np.concatenate(classes) == labels).mean())
-    compared = [
-        (rows[0].name, sum(one.elements for one in rows), sum(one.differences for one in rows))
-        for rows in zip(*parts, strict=True)
-    ]
-    if options.check:
+    if options.check or options.dump:
         result["elements"] = sum(elements for _, elements, _ in compared)
         result["differences"] = sum(differences for _, _, differences in compared)
     with writing_into(options.path):
@@ -204,7 +224,7 @@ def _run_compiled(options: argparse.Namespace) -> int:
         rows["accuracy"] = f"{100 * result['accuracy']:.2f} %"
     rows["SHA-256 of results"] = digest.text
     shown = [facts(f"{folder.manifest['model']['name']} on {options.path}", rows)]
-    if options.check:
+    if options.check or options.dump:
         heads = ("layer", "elements", "differences")
         shown.append(columns("beside the integer reference", heads, compared))
     if timed is not None:
@@ -217,9 +237,16 @@ def _run_compiled(options: argparse.Namespace) -> int:
 
 
 def classes_of(values: dict[str, NDArray[Any]]) -> NDArray[np.int64]:
-    """The number of the largest output of each sample."""
-    first = next(iter(values.values()))
-    return first.reshape(len(first), -1).argmax(1)
+    """The number of the largest output of each sample, or the class that the model names itself."""
+    import numpy as np
+
+    rows = [one.reshape(len(one), -1) for one in values.values() if one.dtype.kind in "biuf"]
+    for row in rows:
+        if row.shape[1] > 1:
+            return row.argmax(1)
+    if rows and rows[0].dtype.kind in "iu":
+        return rows[0][:, 0].astype(np.int64)
+    return np.zeros(len(next(iter(values.values()))), np.int64)
 
 
 def _simulate(options: argparse.Namespace) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -151,25 +152,30 @@ class FrameCores:
 
 
 def simulate(
-    folder: CompiledFolder, samples: NDArray[np.float32], threads: int, check: bool
-) -> Outcome:
+    folder: CompiledFolder | Machine, samples: NDArray[np.float32], threads: int, check: bool,
+    on_frame: Callable[[int, Maps], None] | None = None,
+) -> Outcome:  # fmt: skip
     """Run samples, float32 of shape (frames, ...), through a compiled model.
 
     check : compare every stored map of every frame with the reference
+    on_frame : is given the number of each frame and all its maps, by threads that run frames
     """
-    with as_damage(folder.path):
-        return run_machine(Machine(folder), samples, threads, check)
+    machine = Machine(folder) if isinstance(folder, CompiledFolder) else folder
+    with as_damage(machine.folder.path):
+        return _simulate(machine, samples, threads, check, on_frame)
 
 
-def run_machine(
-    machine: Machine, samples: NDArray[np.float32], threads: int, check: bool
-) -> Outcome:
-    """As `simulate`, of a model that runs several times."""
+def _simulate(
+    machine: Machine, samples: NDArray[np.float32], threads: int, check: bool,
+    on_frame: Callable[[int, Maps], None] | None,
+) -> Outcome:  # fmt: skip
     outputs = machine.folder.manifest["outputs"]
 
     def work(frame: Frame, number: int) -> tuple[list[Data], Maps, list[int]]:
-        cores = FrameCores(machine, frame, check)
+        cores = FrameCores(machine, frame, check or on_frame is not None)
         values, stored = machine.run(cores, samples[number : number + 1])
+        if on_frame is not None:
+            on_frame(number, cores.written | cores.seen)
         return [values[name] for name in outputs], stored, _differences(machine, cores)
 
     rows = list(run_frames(machine.chip, range(len(samples)), work, threads))
@@ -184,7 +190,7 @@ def run_machine(
             len(rows) * math.prod(machine.maps[layer["map"]]["shape"]),
             sum(row[2][at] for row in rows),
         )
-        for at, layer in enumerate(machine.layers if check else [])
+        for at, layer in enumerate(machine.layers if check or on_frame else [])
     ]
     return Outcome(values, stored, found)
 

@@ -213,6 +213,24 @@ def arithmetic(reader: Reader, node: OnnxNode, inputs: list[Any]) -> Value | Non
     return affine(reader, node, data, *changes[node.kind])
 
 
+def summed(reader: Reader, node: OnnxNode, inputs: list[Any]) -> View | None:
+    """Sum of several maps of one shape, one after the other."""
+    views = [one for one in inputs if isinstance(one, View)]
+    first = views[0]
+    if len(views) < len(inputs):
+        reader.why = "it adds constants to maps: export with constant folding"
+        return None
+    if any((one.order, one.shape, one.tensor.shape) != (first.order, first.shape,
+           first.tensor.shape) for one in views):  # fmt: skip
+        reader.why = "it adds maps of unlike shapes"
+        return None
+    for number, other in enumerate(views[1:], 1):
+        first = reader.like(Add(), [first.tensor, other.tensor], node, first)
+        if number < len(views) - 1:
+            first.tensor.name += f".{number}"
+    return first
+
+
 def affine(
     reader: Reader, node: OnnxNode, data: View, factor: NDArray[Any], offset: NDArray[Any]
 ) -> View:
@@ -345,6 +363,7 @@ FLOAT: dict[str, Handler] = {
     **dict.fromkeys(("Add", "Sub", "Mul", "Div"), arithmetic),
     **dict.fromkeys(("Relu", "LeakyRelu", "PRelu", "Clip"), activation),
     **dict.fromkeys(("MaxPool", "AveragePool", "GlobalMaxPool", "GlobalAveragePool"), pool),
+    "Sum": summed,
     "ReduceMean": mean,
     "Concat": concat,
     "Split": split,

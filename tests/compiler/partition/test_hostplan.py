@@ -78,9 +78,16 @@ NODES = {
         node("Concat", "c s", "j", axis=1),
         conv("j w"),
     ],
+    # all on the cores: sums of three maps, and means over fewer pixels at the borders
+    "one function": [
+        conv("x a", "c"),
+        node("Relu", "c", "r"),
+        node("Sum", "x c r", "s"),
+        node("AveragePool", "s", kernel_shape=[3, 3], pads=[1, 1, 1, 1]),
+    ],
 }
 FUNCTIONS = {"between": 2, "feeds back": 3, "two branches": 2, "host first": 1,
-             "seen otherwise": 2, "joined": 2}  # fmt: skip
+             "seen otherwise": 2, "joined": 2, "one function": 1}  # fmt: skip
 
 
 def made_of(nodes: list[Any], folder: Path, outputs: tuple[str, ...] = ("y",)) -> Made:
@@ -194,3 +201,26 @@ def test_a_model_that_is_all_on_the_host_is_said_so(folder: Path, run: Run) -> N
     assert found.code == 1
     assert "no node of it runs on a core" in found.err
     assert Reader(folder / "model.onnx", FLOAT).read().nodes[0].kind == "host"
+
+
+def test_dump_of_all_maps(folder: Path, run: Run) -> None:
+    """A42: each stored map by base, size and strides; parts of a region and the whole of it."""
+    made_of(NODES["joined"], folder)
+    np.savez(folder / "samples.npz", x=samples(6))
+    how = ["--calibrate", "samples.npz", "--min-signal", "-99", "--max-loss", "100"]
+    assert run("compile", "model.onnx", "--chip", "2x2", *how, "-o", "out").code == 0
+    found = run("simulate", "out", "--input", "samples.npz", "--limit", "3", "--dump", "maps")
+    assert found.code == 0, found.err
+    assert "differences" in found.out
+    listed = json.loads((folder / "maps" / "tensors.json").read_text())["tensors"]
+    maps = {one["name"]: np.load(folder / "maps" / one["file"]) for one in listed}
+    assert set(maps) == {one["name"] for one in read_folder(folder / "out").manifest["maps"]}
+    assert {one.shape[0] for one in maps.values()} == {3}
+    assert {one["differences"] for one in listed} == {0, None}
+    assert np.array_equal(maps["j"], np.concatenate([maps["c"], maps["s"]], 3))
+    places = {one["name"]: one for one in listed}
+    assert places["s"]["address"] == places["j"]["address"] + 1  # of 16 channels
+    assert places["s"]["strides"] == places["c"]["strides"] == places["j"]["strides"]
+    again = run("simulate", "out", "--input", "samples.npz", "--dump", "maps")
+    assert again.code == 1
+    assert "maps" in again.err

@@ -1,0 +1,71 @@
+"""All stored maps of a compiled model's frames as files, each read from a core's memory by its
+base, sizes and strides when the layer that makes it has run."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from mapper.compiler.simulate import Compared, Machine, Maps
+from storage.errors import write_error
+from storage.files import write_file
+
+TENSORS, SCHEMA = "tensors.json", 1
+TYPES = {1: np.int8, 8: np.int8, 16: np.int16, 32: np.int32}
+"""By the bits of a map; of one bit +1 and -1."""
+
+
+class Dump:
+    """A folder of maps: N.npy, shape (frames, rows, columns, channels), and tensors.json: what each
+    one is of, where it lies in memory, and how it compares with the reference."""
+
+    def __init__(self, folder: Path, machine: Machine, frames: int) -> None:
+        """Raises `WriteError` if the folder cannot be written, as the other methods do."""
+        self.folder, self.machine = folder, machine
+        names = [name for one in machine.functions for name in one["inputs"]]
+        names += [layer["map"] for layer in machine.layers]
+        self.files = {name: f"{at}.npy" for at, name in enumerate(dict.fromkeys(names))}
+        self.arrays: dict[str, Any] = {}
+        for name, file in self.files.items():
+            one = machine.maps[name]
+            shape = (frames, *one["shape"][1:])
+            try:
+                self.arrays[name] = np.lib.format.open_memmap(
+                    folder / file, "w+", np.dtype(TYPES[one["bits"]]), shape
+                )
+            except OSError as error:
+                raise write_error(folder / file, error) from error
+
+    def from_frame(self, first: int) -> Callable[[int, Maps], None]:
+        """Takes the maps of a frame, by its number behind the first one of some."""
+
+        def take(number: int, maps: Maps) -> None:
+            for name, data in maps.items():
+                self.arrays[name][first + number] = data[0]
+
+        return take
+
+    def finish(self, compared: Sequence[Compared]) -> None:
+        """Write tensors.json; compared : each layer, over all frames."""
+        for array in self.arrays.values():
+            array.flush()
+        layers = {one.name: one for one in compared}
+        nodes = {layer["map"]: layer["nodes"] for layer in self.machine.layers}
+        tensors = []
+        for name, file in self.files.items():
+            one, layer = self.machine.maps[name], layers.get(name)
+            tensors.append(
+                {
+                    **one,
+                    "file": file,
+                    "nodes": nodes.get(name, []),
+                    "elements": layer.elements if layer else None,
+                    "differences": layer.differences if layer else None,
+                }
+            )
+        text = json.dumps({"schema": SCHEMA, "tensors": tensors}, indent=1)
+        write_file(self.folder / TENSORS, (text + "\n").encode())
