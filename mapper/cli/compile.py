@@ -10,11 +10,14 @@ from typing import TYPE_CHECKING, Any
 from mapper.cli import options as common
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from rich.table import Table
 
     from mapper.compiler.pipeline import Compiled
     from mapper.compiler.quantise.verify import Compared
     from mapper.compiler.schedule.packing import Packing
+    from mapper.compiler.settings import CompileSettings
 
 EPILOG = """\
 examples:
@@ -43,6 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     chip.add_argument("--npu", default="npu", metavar="SHAPE",
                       help="shape of the cores' NPU (default: npu)")  # fmt: skip
     add_schedule(parser.add_argument_group("schedule"))
+    add_passes(parser.add_argument_group("passes"))
     numbers = parser.add_argument_group("numbers")
     numbers.add_argument(
         "--calibrate", type=Path, metavar="DATA", help="samples to measure ranges with"
@@ -99,6 +103,17 @@ def add_switches(group: argparse._ActionsContainer) -> None:
                        help="also write: c (a driver), loops (schedules)")  # fmt: skip
     group.add_argument("--headroom", type=_decibels, default=1.0, metavar="F",
                        help="factor on the headroom of ranges (default: 1)")  # fmt: skip
+
+
+def add_passes(group: argparse._ActionsContainer) -> None:
+    """A switch for each pass."""
+    from mapper.compiler.passes.switches import SWITCHES
+
+    for name, about in SWITCHES.items():
+        group.add_argument(f"--no-{name}", dest="off", action="append_const", const=name,
+                           help=f"without: {about}")  # fmt: skip
+    group.add_argument("--ablate", action="store_true",
+                       help="cycles without each pass in a table, then stop")  # fmt: skip
 
 
 EMITTED = ("c", "loops")
@@ -186,7 +201,7 @@ def run(options: argparse.Namespace) -> int:
         options.bias, options.dual,
         schedule=options.schedule, first_tile=options.first_tile,
         pack=options.pack, pack_chunk=options.pack_chunk,
-        weights=options.weights,
+        weights=options.weights, off=tuple(options.off or ()),
     )  # fmt: skip
     target = Target(chip, shape, settings)
     form = parse_form(options.normalise, options.layout)
@@ -214,6 +229,8 @@ def run(options: argparse.Namespace) -> int:
         common.say(options, f"note: {note}")
     if options.compare and samples is not None:
         return _compare(options, compare_settings(model, samples, settings))
+    if options.ablate:
+        return _ablate(options, partial(compile_model, model, shape, samples), settings)
     with output_folder(options.output, options.force) as work:
         compiled = compile_model(model, shape, samples, settings, partial(_say_stage, options))
         _require_limits(options, compiled)
@@ -262,6 +279,26 @@ def _compare(options: argparse.Namespace, rows: list[Compared]) -> int:
     ]
     result = [dict(zip(heads, row, strict=True)) for row in table]
     common.emit(options, {"compared": result}, [columns(str(options.model), heads, table)])
+    return 0
+
+
+def _ablate(
+    options: argparse.Namespace, compiling: Callable[[CompileSettings], Compiled],
+    settings: CompileSettings,
+) -> int:  # fmt: skip
+    """Print the cycles of a frame with all passes, and without each of them."""
+    from mapper.compiler.ablation import ablation
+    from mapper.results.tables import columns
+
+    rows = ablation(compiling, settings)
+    heads = ("without", "cycles", "of all", "signal, dB")
+    table = [
+        (row.without or "nothing", row.cycles, f"{row.share:.3f}",
+         "" if row.signal is None else f"{row.signal:.1f}")
+        for row in rows
+    ]  # fmt: skip
+    result = {"ablation": [row._asdict() for row in rows]}
+    common.emit(options, result, [columns(f"{options.model.name} on {options.chip}", heads, table)])
     return 0
 
 

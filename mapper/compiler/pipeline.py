@@ -155,7 +155,7 @@ def compile_model(
         _require_dual(shape, "--bits 16")
     if settings.dual in ("pixels", "kernels"):
         _require_dual(shape, f"--dual {settings.dual}")
-    seconds: dict[str, float] = {}
+    off, seconds = settings.off, dict[str, float]()
     log: list[str] = []
     graphs: dict[str, Graph] = {}
 
@@ -168,7 +168,7 @@ def compile_model(
 
     def optimised(kept: Collection[str]) -> Graph:
         source = model.build(kept)
-        log.extend(optimise(source))
+        log.extend(optimise(source, settings.off))
         log.extend(ExactLayers(source).notes())
         return source
 
@@ -202,11 +202,15 @@ def compile_model(
                 _require_dual(shape, f"{tensor.name!r} is stored in 16 bits, and")
         log += pack_bits(graph, shape.binary)
         signs_in_bytes(graph)
-        log += window_inputs(graph, shape.columns) + pool_sums_first(graph)
-        log += heavy_addends_last(graph)
+        if "few-channels" not in off:
+            log += window_inputs(graph, shape.columns)
+        if "pool-first" not in off and "fuse" not in off:
+            log += pool_sums_first(graph)  # sums are pooled where they are made
+        if "addends" not in off:
+            log += heavy_addends_last(graph)
         places, shared = share(graph, {"int8": shape.columns, "bits": 8 * shape.columns})
         log += shared
-        macros = fuse(graph)
+        macros = fuse(graph, "fuse" not in off)
         if not macros:
             raise MapperError(f"{model.path}: no node of it runs on a core; nothing to compile")
         partition = divide(graph, macros)

@@ -36,6 +36,7 @@ class CompileSettings:
     pack : who packs signs into bits, in the count of cycles; pack_chunk : bytes that the host gets
         at once
     weights : how layers are chosen whose weights come from the host
+    off : passes that are not applied
     """
 
     scheme: Literal["asym", "sym"] = "asym"
@@ -58,6 +59,7 @@ class CompileSettings:
     pack: Literal["core", "host"] = "core"
     pack_chunk: int = 16
     weights: Rule = "optimal"
+    off: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if not 0.1 <= self.headroom <= 10:

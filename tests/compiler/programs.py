@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
@@ -34,26 +35,34 @@ class Made(NamedTuple):
     folder: CompiledFolder
 
 
+def source_of(build: Builder) -> tuple[Model, SampleArrays]:
+    """A network as a model, and samples to calibrate it with."""
+    view = build.graph.inputs["x"]
+    source = Model(
+        Path("model.onnx"), "x", view, [("", 17)], False, lambda _: deepcopy(build.graph)
+    )
+    return source, SampleArrays(np.ascontiguousarray(view.array(build.samples(6))), None, [])
+
+
 def compiled(build: Builder, shape: NpuShape = SHAPE, **settings: object) -> Made:
     """A network as a program for the core (1, 0) of a chip of 2x2."""
-    view = build.graph.inputs["x"]
-    source = Model(Path("model.onnx"), "x", view, [("", 17)], False, lambda kept: build.graph)
-    return _made(source, np.ascontiguousarray(view.array(build.samples(6))), shape, settings)
+    source, samples = source_of(build)
+    return _made(source, samples, shape, settings)
 
 
 def compiled_model(
     path: Path, samples: NDArray[np.float32], shape: NpuShape = SHAPE, **settings: object
 ) -> Made:
     """A model as a program for that core."""
-    return _made(open_model(path), samples, shape, settings)
+    return _made(open_model(path), SampleArrays(samples, None, []), shape, settings)
 
 
 def _made(
-    source: Model, samples: NDArray[np.float32], shape: NpuShape, settings: dict[str, object]
+    source: Model, samples: SampleArrays, shape: NpuShape, settings: dict[str, object]
 ) -> Made:
     some = {"method": "minmax", "min_signal": -100, "max_loss": 100} | settings
     how = CompileSettings(**some)  # type: ignore[arg-type]
-    made = compile_model(source, shape, SampleArrays(samples, None, []), how)
+    made = compile_model(source, shape, samples, how)
     target = Target(Chip("two", 2, 2, unavailable=(0,)), shape, how)
     images = {target.core: image_of(made, shape, target.core)}
     folder = CompiledFolder(Path("out"), manifest_of(made, target), made.host, made.graph, images,

@@ -56,8 +56,11 @@ def pool_sums_first(graph: Graph) -> list[str]:
     return told
 
 
-def fuse(graph: Graph) -> list[Macro]:
-    """The macro nodes of a graph of integers, in an order in which they can run."""
+def fuse(graph: Graph, whole: bool = True) -> list[Macro]:
+    """The macro nodes of a graph of integers, in an order in which they can run.
+
+    whole : with all that can run on the same tile; else only what makes stored integers of sums
+    """
     macros: list[Macro] = []
     taken: set[int] = set()
     stored = {view.tensor for view in graph.inputs.values()}
@@ -71,6 +74,8 @@ def fuse(graph: Graph) -> list[Macro]:
             continue
         macro = Macro([node])
         while (follower := _follower(graph, macro, stored)) is not None:
+            if not (whole or isinstance(follower.operator, Requantise | Threshold)):
+                break
             macro.nodes.append(follower)
         macro.sign = _sign_beside(graph, macro)
         copies = [node for node in graph.users(macro.output) if isinstance(node.operator, Copy)]

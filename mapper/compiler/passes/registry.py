@@ -1,4 +1,4 @@
-"""The passes over graphs of floats, in their order, and which of them can be switched off."""
+"""The passes: those over graphs of floats, in their order, and what can be switched off."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ FLOAT_PASSES: dict[str, Pass] = {
     "batchnorm": fold_affine,
     "dense": dense_as_conv,
 }
-"""By the names of their switches, ``--no-NAME``."""
+"""Over graphs of floats, in their order; cores have nothing else for dense layers."""
 
 
 def optimise(graph: Graph, off: Collection[str] = ()) -> list[str]:
-    """Apply all passes, but for some; returns the log.
+    """Apply all passes over graphs of floats, but for some; returns the log.
 
     Activations go before pooling, and what is left over becomes what cores compute, in any case.
     """

@@ -1,0 +1,88 @@
+"""R1.1: which options change numbers is known; no other option changes a byte of the results."""
+
+from __future__ import annotations
+
+import argparse
+
+import numpy as np
+import pytest
+
+from mapper.cli.compile import add_arguments
+from mapper.compiler.ablation import ablation
+from mapper.compiler.passes.switches import CHANGES_NUMBERS, SWITCHES
+from mapper.compiler.pipeline import Compiled, compile_model
+from mapper.compiler.settings import CompileSettings
+from mapper.compiler.simulate import simulate
+from tests.compiler.networks import Builder, residual
+from tests.compiler.programs import SHAPE, Made, compiled, source_of
+
+NUMBERS = {
+    "--bits", "--scheme", "--method", "--per", "--headroom", "--no-bias-correction",
+    "--zero-point", "--rounding", "--keep", "--max-loss", "--min-signal", "--calibrate",
+    "--samples", "--normalise", "--layout", *(f"--no-{name}" for name in CHANGES_NUMBERS),
+}  # fmt: skip
+"""What samples and maps are made of."""
+NEUTRAL: dict[str, list[dict[str, object]]] = {
+    "--no-reuse": [{"reuse": False}],
+    "--bias": [{"bias": "alu"}],
+    "--dual": [{"dual": "off"}],
+    "--schedule": [{"schedule": one} for one in ("rows", "plane8", "plane16")],
+    "--first-tile": [{"first_tile": (3, 2)}],
+    "--weights": [{"weights": "greedy"}],
+    "--pack": [{"pack": "host"}],
+    "--pack-chunk": [{"pack": "host", "pack_chunk": 4}],
+    **{f"--no-{name}": [{"off": (name,)}] for name in SWITCHES if name not in CHANGES_NUMBERS},
+}
+"""Settings beside the defaults that change cycles or memory alone."""
+ELSEWHERE = {
+    "--output", "--force", "--chip", "--npu", "--emit", "--keep-graphs", "--json", "--quiet",
+    "--verbose", "--debug", "--help", "--compare", "--ablate", "--explain", "--explain-only",
+}  # fmt: skip
+"""What is compiled for, written and said."""
+
+
+def test_every_option_is_told_to_change_numbers_or_not() -> None:
+    parser = argparse.ArgumentParser()
+    add_arguments(parser)
+    found = {
+        next(one for one in action.option_strings if one.startswith("--"))
+        for action in parser._actions
+        if action.option_strings
+    }
+    assert found <= NUMBERS | NEUTRAL.keys() | ELSEWHERE, found
+    assert not NUMBERS & NEUTRAL.keys()
+
+
+def results(build: Builder, made: Made) -> list[bytes]:
+    build.random = np.random.default_rng(5)
+    samples = np.ascontiguousarray(build.graph.inputs["x"].array(build.samples(2)))
+    return [one.tobytes() for one in simulate(made.folder, samples, 1, check=False).stored.values()]
+
+
+@pytest.mark.jit
+@pytest.mark.parametrize("option", list(NEUTRAL))
+def test_options_that_change_no_byte(option: str) -> None:
+    def made(**settings: object) -> tuple[list[bytes], int]:
+        build = residual(3, channels=20)
+        done = compiled(build, SHAPE, **settings)
+        return results(build, done), done.compiled.timeline.cycles
+
+    plain, _ = made()
+    for settings in NEUTRAL[option]:
+        assert made(**settings)[0] == plain, settings
+
+
+@pytest.mark.jit
+def test_b14_an_ablation_has_a_row_for_every_pass() -> None:
+    build = residual(3, channels=20)
+    source, samples = source_of(build)
+
+    def compiling(settings: CompileSettings) -> Compiled:
+        return compile_model(source, SHAPE, samples, settings)
+
+    how = CompileSettings(method="minmax", min_signal=-100, max_loss=100)
+    rows = ablation(compiling, how)
+    assert [row.without for row in rows] == [None, *SWITCHES]
+    assert rows[0].share == 1
+    worse = {row.without for row in rows if row.cycles > rows[0].cycles}
+    assert {"fuse", "few-channels"} <= worse, rows
