@@ -171,6 +171,11 @@ class ProgramBuilder:
             fields = {"queue": UNITS.index(unit), **distances}
             self.step(unit, Instruction("CTRL", "DIST", fields=fields), [], [])
 
+    def forget_distances(self) -> None:
+        """Behind the end of a function: whatever runs before the next one, it tells them again."""
+        if self.shape.multiplier == "dual":
+            self._distances = {unit: {} for unit in UNITS}
+
     def next_inputs(self) -> int:
         """The first vector of the half of the input buffer that comes next."""
         base = self._half_inputs * (self.shape.input_vectors // 2)

@@ -94,6 +94,7 @@ def _emitted(partition: Partition, core: Core, options: Choices) -> tuple[Emitte
                 emitter.emit(macros[number], cut)
                 if number + 1 in last:
                     emitter.step("LOAD", END, [], [])
+                    emitter.forget_distances()
                 ends.append(len(emitter.steps))
         except TableFullError as error:
             reloaded |= {error.memory}

@@ -9,11 +9,9 @@ from numpy.typing import NDArray
 
 from chipsim.chip.npu_shape import NpuShape
 from chipsim.npu.execute import NpuChip
-from hw.npu.isa import Instruction
 from hw.npu.programs import encode_micro_ops, encode_program
-from mapper.compiler.codegen.builder import Choices
+from mapper.compiler.codegen.emitter import Emitter
 from mapper.compiler.codegen.image import Image
-from mapper.compiler.codegen.program import emitted
 from mapper.compiler.codegen.steps import with_tokens
 from mapper.compiler.graph.execute import run_graph
 from mapper.compiler.graph.graph import Graph, View
@@ -23,6 +21,7 @@ from mapper.compiler.integer.formulas import Multiplier, Requantisation, Roundin
 from mapper.compiler.integer.reference import INTEGER
 from mapper.compiler.memory.planner import Stored, plan_memory
 from mapper.compiler.passes.fuse import fuse
+from mapper.compiler.schedule.tiles import largest_cut
 from mapper.compiler.simulate import program_of, read_map, write_map
 from mapper.errors import MapperError
 from tests.compiler.programs import DUAL, FOUR, SHAPE
@@ -48,11 +47,13 @@ def on_a_core(graph: Graph, shape: NpuShape, data: NDArray[np.int64]) -> NDArray
     macros = fuse(graph)
     x, y = (next(iter(one.values())).tensor for one in (graph.inputs, graph.outputs))
     regions = plan_memory(Stored(macros, {x: -1}, {y: 0}, {}), shape.columns, shape.map_vectors)
-    core, _ = emitted(macros, shape, regions, Choices(), [])
+    core = Emitter(shape, regions)
+    for macro in macros:
+        core.emit(macro, largest_cut(macro, shape))
     sizes = {"FM": shape.map_vectors, "INP": shape.input_vectors}
     sizes |= {"ACC": shape.entries, "OUT": shape.entries}
+    sizes |= {"UM": shape.micro_ops, "PM": shape.parameter_words}
     program = with_tokens(core.steps, sizes)
-    program.append(Instruction("CTRL", "END", fields={"drain": 1}))
     tables = core.tables
     image = Image(
         {}, encode_program(program), encode_micro_ops(tables.micro_ops),

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from chipsim.chip.npu_shape import NpuShape
 from mapper.compiler.frontend.float import FLOAT
 from mapper.compiler.frontend.onnx import Reader
 from mapper.compiler.graph.execute import run_graph
@@ -16,7 +17,7 @@ from mapper.compiler.integer.formulas import dequantise, quantise
 from mapper.compiler.integer.reference import INTEGER
 from mapper.compiler.manifest import read_folder
 from mapper.compiler.simulate import simulate
-from tests.compiler.programs import SHAPE, Made, compiled_model
+from tests.compiler.programs import DUAL, SHAPE, Made, compiled_model
 from tests.mapper.conftest import Run
 from tests.storage.formats.onnx_models import model, node, onnx
 
@@ -90,7 +91,10 @@ FUNCTIONS = {"between": 2, "feeds back": 3, "two branches": 2, "host first": 1,
              "seen otherwise": 2, "joined": 2, "one function": 1}  # fmt: skip
 
 
-def made_of(nodes: list[Any], folder: Path, outputs: tuple[str, ...] = ("y",)) -> Made:
+def made_of(
+    nodes: list[Any], folder: Path, outputs: tuple[str, ...] = ("y",), shape: NpuShape = SHAPE,
+    **settings: object,
+) -> Made:  # fmt: skip
     random = np.random.default_rng(0)
     weights = {name: random.normal(0, 0.3, (4, 4, 3, 3)) for name in "ab"}
     weights |= {
@@ -101,7 +105,7 @@ def made_of(nodes: list[Any], folder: Path, outputs: tuple[str, ...] = ("y",)) -
     kept = {name: one.astype(np.float32) for name, one in weights.items() if name in used}
     found = model(nodes, kept, {"x": (1, 4, 8, 8)}, outputs=outputs)
     onnx.save(found, str(folder / "model.onnx"))
-    return compiled_model(folder / "model.onnx", samples(8), SHAPE)
+    return compiled_model(folder / "model.onnx", samples(8), shape, **settings)
 
 
 def samples(frames: int, seed: int = 1) -> np.ndarray:
@@ -126,6 +130,19 @@ def test_work_to_and_fro(name: str, tmp_path: Path) -> None:
         if view.tensor.type != "float32":
             wanted = dequantise(wanted, view.tensor.scale, view.tensor.zero_point)
         assert np.allclose(found.values[output], view.array(wanted), atol=1e-6), output
+
+
+@pytest.mark.parametrize("bits", [8, 16])
+@pytest.mark.parametrize("name", ["between", "feeds back"])
+def test_functions_of_dual_cores(name: str, bits: int, tmp_path: Path) -> None:
+    """Each function says again how far pairs are apart."""
+    made = made_of(NODES[name], tmp_path, shape=DUAL, bits=bits)
+    found = simulate(made.folder, samples(3, 7), threads=1, check=True)
+    assert {one.differences for one in found.compared} == {0}
+    for function in made.folder.manifest["functions"]:
+        some = made.compiled.program[function["begin"] : function["end"]]
+        load = next(at for at, one in enumerate(some) if one.kind in ("INP", "ACC8"))
+        assert bits == 8 or "DIST" in {one.kind for one in some[:load]}
 
 
 def test_several_outputs(tmp_path: Path) -> None:
