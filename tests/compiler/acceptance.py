@@ -266,6 +266,7 @@ ROWS = {
     "A42": Row(
         "every stored map beside the reference",
         (
+            "compiler/partition/test_hostplan.py::test_dump_of_all_maps",
             "mapper/cli/test_compile.py::test_from_a_model_to_cores",
             "compiler/codegen/test_programs.py::test_bitx_programs_equal_the_reference",
         ),
@@ -338,7 +339,10 @@ ROWS = {
             "mapper/cli/test_compile.py::test_disassemble",
         ),
     ),
-    "B14": Row("ablation"),
+    "B14": Row(
+        "ablation",
+        ("compiler/test_options.py::test_b14_an_ablation_has_a_row_for_every_pass",),
+    ),
     "B15": Row(
         "residual sums",
         (
@@ -371,11 +375,23 @@ ROWS = {
     ),
     "C05": Row("T-mode of the feature memory"),
     "C06": Row("V-mode of the feature memory"),
-    "C07": Row("static and dynamic weights"),
-    "C08": Row("which weights are dynamic"),
+    "C07": Row(
+        "static and dynamic weights",
+        ("compiler/memory/test_dynamic_weights.py::test_c07_weights_of_the_host",),
+    ),
+    "C08": Row(
+        "which weights are dynamic",
+        (
+            "compiler/memory/test_weights.py::test_c08_fifteen_layers",
+            "compiler/memory/test_weights.py::test_c08_the_choice_equals_brute_force",
+        ),
+    ),
     "C09": Row(
         "small memories",
-        ("compiler/codegen/test_programs.py::test_memory_that_is_short_is_named",),
+        (
+            "compiler/memory/test_dynamic_weights.py::test_c09_a_memory_that_holds_no_layer_is_named",
+            "compiler/memory/test_dynamic_weights.py::test_c09_tables_are_loaded_again",
+        ),
     ),
     "C15": Row(
         "stages and usage",
@@ -453,12 +469,9 @@ OPEN = frozenset(
         "A10",
         "A11",
         "A14",
-        "B14",
         "C03",
         "C05",
         "C06",
-        "C07",
-        "C08",
         "D02",
         "D03",
         "D04",
