@@ -233,6 +233,8 @@ def run(options: argparse.Namespace) -> int:
         return _ablate(options, partial(compile_model, model, shape, samples), settings)
     with output_folder(options.output, options.force) as work:
         compiled = compile_model(model, shape, samples, settings, partial(_say_stage, options))
+        for note in compiled.notes:
+            common.say(options, f"note: {note}")
         _require_limits(options, compiled)
         write_folder(work.folder, options.model, target, compiled, form.to_json())
         if compiled.verified is not None and samples is not None:

@@ -66,6 +66,7 @@ class Compiled:
     ends : instructions up to the end of each macro node
     spans : first instruction of each function, and the one behind its END
     verified : how near it is to the model, and what was tried; None if it was quantised already
+    notes : of the log, what changes numbers or where they are computed
     losses : of each layer over the calibration samples; graphs : by stage
     """
 
@@ -88,6 +89,7 @@ class Compiled:
     graphs: dict[str, Graph]
     seconds: dict[str, float]
     log: list[str]
+    notes: list[str]
 
     @property
     def macros(self) -> list[Macro]:
@@ -157,6 +159,7 @@ def compile_model(
         _require_dual(shape, f"--dual {settings.dual}")
     off, seconds = settings.off, dict[str, float]()
     log: list[str] = []
+    notes: list[str] = []
     graphs: dict[str, Graph] = {}
 
     @contextmanager
@@ -169,7 +172,7 @@ def compile_model(
     def optimised(kept: Collection[str]) -> Graph:
         source = model.build(kept)
         log.extend(optimise(source, settings.off))
-        log.extend(ExactLayers(source).notes())
+        notes.extend(ExactLayers(source).notes())
         return source
 
     found: Verified | None = None
@@ -186,7 +189,7 @@ def compile_model(
                 Limits(settings.max_loss, settings.min_signal),
             )  # fmt: skip
             graphs["float"], graph = found.best.source, found.best.graph
-            log += found.best.notes
+            notes += found.best.notes
             losses = layer_losses(
                 found.best.source, graph, found.best.stored, calibration.of(found.best.source)
             )
@@ -258,7 +261,8 @@ def compile_model(
         losses,
         graphs,
         seconds,
-        log,
+        log + notes,
+        list(dict.fromkeys(notes)),
     )
 
 

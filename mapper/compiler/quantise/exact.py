@@ -114,8 +114,10 @@ class ExactLayers:
         return None if biased or np.unique(scales).size > 1 or not scales[0] else float(scales[0])
 
     def notes(self) -> list[str]:
-        """Layers of signs that are not binary."""
-        return [
+        """What models may not expect: that zero is +1, and layers of signs that are not binary."""
+        count = sum(isinstance(node.operator, Sign) for node in self.graph.nodes)
+        told = [f"signs of zero are +1 ({count} signs), which ONNX leaves at 0"] if count else []
+        return told + [
             f"{node.label}: takes signs, but its kernels have weights of several magnitudes: it is "
             "computed in 8 bit"
             for node in self.graph.nodes

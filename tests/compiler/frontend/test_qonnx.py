@@ -10,6 +10,7 @@ import pytest
 
 from chipsim.chip.model import Chip
 from chipsim.chip.npu_shape import NpuShape
+from mapper.compiler.codegen.cdriver.hoststeps import driver_of
 from mapper.compiler.frontend.float import FLOAT
 from mapper.compiler.frontend.model import open_model
 from mapper.compiler.frontend.onnx import Reader
@@ -39,12 +40,16 @@ def build(path: Path) -> Compiled:
     return compile_model(source, SHAPE, pixel_samples(source, settings), settings)
 
 
-def simulated(compiled: Compiled, x: np.ndarray) -> Outcome:
+def folder_of(compiled: Compiled) -> CompiledFolder:
     target = Target(Chip("one", 1, 1), SHAPE, CompileSettings())
     images = {(0, 0): image_of(compiled, SHAPE, (0, 0))}
-    folder = CompiledFolder(
+    return CompiledFolder(
         Path("out"), manifest_of(compiled, target), compiled.host, compiled.graph, images
     )
+
+
+def simulated(compiled: Compiled, x: np.ndarray) -> Outcome:
+    folder = folder_of(compiled)
     assert verify_compiled(folder)["instructions"] == len(compiled.program)
     return simulate(folder, x, threads=1, check=True)
 
@@ -248,3 +253,11 @@ def test_levels_that_no_core_has(
     path = saved(made, tmp_path / "model.onnx")
     with pytest.raises(MapperError, match=f"node 'n_y' .Quant.: .*{text}"):
         Reader(path, FLOAT, evaluators=EVALUATORS).read()
+
+
+def test_drivers_in_c_name_the_levels_that_they_do_not_make(data_dir: Path) -> None:
+    path = data_dir / "models" / "tfc_1w1a.onnx"
+    if not path.exists():
+        pytest.skip(f"{path.name} is not there")
+    with pytest.raises(MapperError, match=r"input .0. becomes levels .* leave out --emit c"):
+        driver_of(folder_of(build(path)))

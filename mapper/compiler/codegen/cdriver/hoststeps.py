@@ -46,6 +46,11 @@ def _steps(folder: CompiledFolder) -> Iterator[CoreStep]:
     shapes: dict[str, list[int]] = {}
     for step in plan:
         if step["do"] == "quantise":
+            if step.get("levels"):
+                raise MapperError(
+                    f"input {step['value']!r} becomes levels that the model gives it; a driver in "
+                    "C stores inputs by a scale alone: leave out --emit c"
+                )
             to = buffers.setdefault(step["tensor"], len(buffers))
             shapes[step["tensor"]] = step["tensor_shape"]
             yield {"kind": "QUANTISE", "to": to, **_view(step)}
