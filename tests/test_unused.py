@@ -21,6 +21,20 @@ REASONS = {
     "hw.run.ChipSimulator": "for users of hw (docs/core.md)",
     "mapper.cli.main.Parser._check_value": "called by argparse",
     "mapper.compiler.quantise.ranges.read_ranges": "undoes write_ranges",
+    **dict.fromkeys(
+        (
+            f"mapper.compiler.memory.layouts.{name}"
+            for name in (
+                "address_of",
+                "element_spot",
+                "padded_elements",
+                "plane_spot",
+                "plane_words",
+                "vector_spot",
+            )
+        ),
+        "layouts of maps, for programs written by hand",
+    ),
     "mapper.api.map_network": "what mapper/__init__.py hands out",
     "mapper.result.NetworkMapping._repr_html_": "called by notebooks",
     "mapper.warmup.trust_kernels": "sets a checkout up, whose kernels are newer than their table",

@@ -37,6 +37,7 @@ from mapper.compiler.partition.functions import Partition, divide
 from mapper.compiler.partition.hostplan import Step as HostStep
 from mapper.compiler.partition.hostplan import plan_host
 from mapper.compiler.passes.bits import pack_bits, signs_in_bytes
+from mapper.compiler.passes.blocks import whole_blocks
 from mapper.compiler.passes.few_channels import window_inputs
 from mapper.compiler.passes.fuse import fuse, pool_sums_first
 from mapper.compiler.passes.normalise import dense_as_conv
@@ -211,6 +212,7 @@ def compile_model(
             log += pool_sums_first(graph)  # sums are pooled where they are made
         if "addends" not in off:
             log += heavy_addends_last(graph)
+        log += whole_blocks(graph, shape.columns)
         places, shared = share(graph, {"int8": shape.columns, "bits": 8 * shape.columns})
         log += shared
         macros = fuse(graph, "fuse" not in off)

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from chipsim.chip.npu_shape import NpuShape
-from mapper.compiler.graph.node import Activation, Add, Concat, Pool, Window
+from mapper.compiler.graph.node import Activation, Add, Pool, Window
 from mapper.compiler.graph.tensor import Pad, Tensor
 from mapper.compiler.memory.checker import check_image
 from mapper.compiler.verify import verify_compiled
-from mapper.errors import DoesNotFitError, MapperError
+from mapper.errors import DoesNotFitError
 from tests.compiler.networks import Builder, residual
 from tests.compiler.programs import FOUR, SHAPE, SMALL, WIDE, compared, compiled
 
@@ -88,14 +88,6 @@ def test_options_that_change_no_byte() -> None:
     for a, b in zip(*results, strict=True):
         assert (a is None) == (b is None)
         assert a is None or np.array_equal(a, b)
-
-
-def test_what_is_not_built_is_said() -> None:
-    build = Builder(6, 6, 4)
-    first = build.conv(build.input, 4)
-    build.end(build.node(Concat(), [first, build.conv(build.input, 4)], (6, 6, 8)))
-    with pytest.raises(MapperError, match="begins at channel 4 of "):
-        compiled(build)
 
 
 def test_memory_that_is_short_is_named() -> None:

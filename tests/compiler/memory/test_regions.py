@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 
-from mapper.compiler.graph.node import Pool, Window
+from mapper.compiler.graph.node import Add, Pool, Window
 from mapper.compiler.graph.tensor import Pad, Tensor
 from mapper.compiler.memory.planner import Stored, plan_memory
 from mapper.compiler.memory.regions import Place
@@ -222,3 +222,22 @@ def test_a17_two_maps_of_a_yolo_network() -> None:
     assert (address(one), address(other), address(whole)) == (0x41157800, 0x41157840, 0x41157800)
     assert found[one].pixel * VECTOR == 128
     assert found[one].row * VECTOR == 120 * 128
+
+
+@pytest.mark.jit
+@pytest.mark.parametrize("shape", [SHAPE, WIDE], ids=lambda shape: shape.name)
+def test_parts_that_end_inside_of_blocks(shape: object) -> None:
+    """Blocks are filled up with z, and have zero weights in every consumer; pools, sums and layers
+    of single channels carry the gaps on, and the host sees none."""
+    build = Builder(8, 8, 5)
+    a = build.relu(build.conv(build.input, 12))
+    b = build.relu(build.conv(a, 20))
+    joined = build.concat(a, b, build.input)
+    pooled = build.pool(joined, Pool("max", Window((2, 2), (2, 2))))
+    summed = build.like(Add(), pooled, build.conv(pooled, 37))
+    c = build.conv(summed, 7)
+    part = build.slice(summed, 12, 20)
+    build.end(build.concat(c, build.conv(part, 9), part))
+    made = compiled(build, shape)  # type: ignore[arg-type]
+    equal(build, made)
+    assert any("to begin at blocks" in line for line in made.compiled.log)

@@ -1,0 +1,60 @@
+"""Literal addresses of the layouts of the feature memory."""
+
+from __future__ import annotations
+
+import pytest
+
+from mapper.compiler.memory.layouts import (
+    Spot,
+    address_of,
+    element_spot,
+    padded_elements,
+    plane_spot,
+    plane_words,
+    vector_spot,
+)
+
+
+@pytest.mark.parametrize(("vector", "bank", "word", "half"), [
+    (0, 0, 0, 0), (1, 0, 0, 1), (2, 1, 0, 0), (5, 2, 0, 1), (7, 3, 0, 1), (8, 0, 1, 0),
+    (8191, 3, 1023, 1),
+])  # fmt: skip
+def test_vectors(vector: int, bank: int, word: int, half: int) -> None:
+    """N-mode: bank (v >> 1) & 3, word v >> 3, half v & 1."""
+    assert vector_spot(vector, 5) == Spot(bank, word, 16 * half + 5)
+    assert address_of(vector_spot(vector, 5)) == (vector, 5)
+
+
+@pytest.mark.parametrize(("channel", "y", "x", "spot"), [
+    (0, 0, 0, Spot(0, 10, 0)), (1, 0, 0, Spot(1, 10, 0)), (3, 1, 4, Spot(3, 10, 14)),
+    (0, 3, 2, Spot(0, 11, 0)), (4, 0, 0, Spot(0, 14, 0)), (6, 9, 9, Spot(2, 17, 3)),
+])  # fmt: skip
+def test_c05_planes(channel: int, y: int, x: int, spot: Spot) -> None:
+    """C05: channels round the banks, the plane of 10x10 row by row; four words of it in a bank."""
+    assert plane_spot(10, channel, 10 * y + x, 100) == spot
+
+
+def test_c05_channels_are_padded_to_four() -> None:
+    """C05: three channels take as much as four."""
+    assert [plane_words(n, 100) for n in (1, 3, 4, 5)] == [4, 4, 4, 8]
+
+
+@pytest.mark.parametrize(("element", "spot"), [
+    (0, Spot(0, 7, 0)), (31, Spot(0, 7, 31)), (32, Spot(1, 7, 0)), (63, Spot(1, 7, 31)),
+    (64, Spot(2, 7, 0)), (100, Spot(3, 7, 4)), (127, Spot(3, 7, 31)), (128, Spot(0, 8, 0)),
+    (200, Spot(2, 8, 8)),
+])  # fmt: skip
+def test_c06_vectors_of_elements(element: int, spot: Spot) -> None:
+    """C06: segments of 64 in two banks."""
+    assert element_spot(7, element) == spot
+
+
+def test_c06_elements_are_padded_to_a_segment() -> None:
+    """C06: 64 and 65 elements."""
+    assert [padded_elements(n) for n in (1, 64, 65)] == [64, 64, 128]
+
+
+def test_no_two_elements_share_a_place() -> None:
+    planes = {plane_spot(0, c, p, 49) for c in range(8) for p in range(49)}
+    elements = {element_spot(0, n) for n in range(1000)}
+    assert (len(planes), len(elements)) == (8 * 49, 1000)
