@@ -26,10 +26,11 @@ examples:
   mapper compile model.onnx --chip 4x4 --calibrate digits.csv -o out \\
       --normalise scale=1/255,mean=.1307,std=.3081
 
-MODEL is a network in floating point. Its layers become integer programs for
-the matrix processors (NPUs) of the cores; what no core computes, as Softmax,
-runs on the host. --calibrate gives samples to measure the ranges of its maps
-with: .npz (x, optional y), .npy, .csv (label, pixels) or a folder of images.
+MODEL is a network in floating point, or one that is quantised already. Its
+layers become integer programs for the matrix processors (NPUs) of the cores;
+what no core computes, as Softmax, runs on the host. --calibrate gives samples
+to measure the ranges of maps with that have no scales: .npz (x, optional y),
+.npy, .csv (label, pixels) or a folder of images.
 """
 SAMPLES = 100  # to calibrate with, if nothing else is said
 
@@ -206,6 +207,11 @@ def run(options: argparse.Namespace) -> int:
     target = Target(chip, shape, settings)
     form = parse_form(options.normalise, options.layout)
     model = open_model(options.model)
+    if options.calibrate is not None:
+        model = model.to_calibrate()
+    elif model.build_in_part is not None:
+        common.say(options, "note: what the model leaves in real numbers runs on the host; give "
+                            "samples with --calibrate to run it on the cores")  # fmt: skip
     rows = explain(model, settings) if options.explain or options.explain_only else []
     if options.explain_only:
         common.emit(options, explain_json(rows), explain_tables(rows, str(options.model)))

@@ -14,7 +14,7 @@ from typing import Any, Literal, NamedTuple
 from mapper.compiler.frontend.model import Model
 from mapper.compiler.graph.graph import Graph
 from mapper.compiler.graph.macro import Macro
-from mapper.compiler.graph.node import Host, Node
+from mapper.compiler.graph.node import Dequantise, Host, Node, Quantise
 from mapper.compiler.memory.regions import SHARES
 from mapper.compiler.partition.functions import Partition, divide
 from mapper.compiler.partition.support import hint
@@ -55,6 +55,7 @@ def explain(model: Model, settings: CompileSettings) -> list[Row]:
         dense_as_conv(graph)
     else:
         optimise(graph)
+        _drop_scales(graph)
     parts = divide(graph, fuse(graph))
     kinds = {part.name: part.kind for part in model.parts}
     found: dict[str, Row] = {}
@@ -70,6 +71,13 @@ def explain(model: Model, settings: CompileSettings) -> list[Row]:
                     found[name] = row._replace(why=f"{row.why}; {line.split(': ', 1)[-1]}")
     return [found.get(part.name) or _vanished(part.name, part.kind, part.role, graph)
             for part in model.parts]  # fmt: skip
+
+
+def _drop_scales(graph: Graph) -> None:
+    """Of a graph that is quantised in part, the nodes that only say where real numbers begin."""
+    for node in list(graph.nodes):
+        if isinstance(node.operator, Dequantise | Quantise):
+            graph.remove(node, node.inputs[0])
 
 
 def _macro(macro: Macro, function: str, kinds: dict[str, str], found: dict[str, Row]) -> None:

@@ -45,6 +45,7 @@ from mapper.compiler.passes.registry import optimise
 from mapper.compiler.quantise.convert import Converter
 from mapper.compiler.quantise.exact import ExactLayers
 from mapper.compiler.quantise.losses import LayerLoss, layer_losses
+from mapper.compiler.quantise.rest import is_in_part
 from mapper.compiler.quantise.score import Dataset, Limits
 from mapper.compiler.quantise.verify import Compared, Verified, compared, verified
 from mapper.compiler.schedule.order import heavy_addends_last
@@ -191,9 +192,10 @@ def compile_model(
             )  # fmt: skip
             graphs["float"], graph = found.best.source, found.best.graph
             notes += found.best.notes
-            losses = layer_losses(
-                found.best.source, graph, found.best.stored, calibration.of(found.best.source)
-            )
+            if not is_in_part(found.best.source):
+                losses = layer_losses(
+                    found.best.source, graph, found.best.stored, calibration.of(found.best.source)
+                )
             log += [
                 f"{one.layer.conv.label}: mean error of a channel at most {one.before:.3g} -> "
                 f"{one.after:.3g} steps"

@@ -15,7 +15,8 @@ from mapper.compiler.frontend.qops import join
 from mapper.compiler.frontend.quantised import QUANTISED
 from mapper.compiler.frontend.requantshift import INTEGERS
 from mapper.compiler.graph.graph import Graph, View
-from mapper.compiler.graph.node import Host, Node
+from mapper.compiler.graph.node import Dequantise, Host, Node, Quantise
+from mapper.compiler.graph.tensor import Tensor
 from mapper.compiler.quantise.exact import exact_tails
 from mapper.errors import MapperError
 from storage.formats.layers.onnxgraph import Node as OnnxNode
@@ -45,6 +46,8 @@ class Model(NamedTuple):
     name, view : of its input; opsets : domains and versions of its operators
     quantised : whether it is one of integers: nothing of it is to be calibrated
     build : its graph, with some ONNX nodes on the host
+    build_in_part : of a quantised model that leaves something in real numbers, the graph with it,
+        for samples to give scales; None of others
     parts : its nodes, in the order of the file
     """
 
@@ -55,6 +58,13 @@ class Model(NamedTuple):
     quantised: bool
     build: Callable[[Collection[str]], Graph]
     parts: list[Part] = []  # noqa: RUF012
+    build_in_part: Callable[[Collection[str]], Graph] | None = None
+
+    def to_calibrate(self) -> Model:
+        """The same, with what a quantised model leaves in real numbers for the cores."""
+        if self.build_in_part is None:
+            return self
+        return self._replace(build=self.build_in_part, quantised=False)
 
 
 def open_model(path: Path) -> Model:
@@ -80,7 +90,9 @@ def open_model(path: Path) -> Model:
     ((name, view),) = graph.inputs.items()
     quantised = any(tensor.type != "float32" and tensor.value is None for tensor in graph.tensors())
     build = _on_cores_or_host(read) if quantised else _with_exact_tails(read)
-    return Model(path, name, view, reader.opsets, quantised, build, _parts(reader))
+    rest = any(not isinstance(node.operator, Dequantise) for node in _real(graph))
+    in_part = _with_the_rest(read) if quantised and rest else None
+    return Model(path, name, view, reader.opsets, quantised, build, _parts(reader), in_part)
 
 
 def _parts(reader: Reader) -> list[Part]:
@@ -100,6 +112,22 @@ def _with_exact_tails(read: Read) -> Callable[[Collection[str]], Graph]:
         graph = read(kept)[0].graph
         if tails := exact_tails(graph):
             graph = read(dict.fromkeys(kept, ASKED) | tails)[0].graph
+        return graph
+
+    return build
+
+
+def _with_the_rest(read: Read) -> Callable[[Collection[str]], Graph]:
+    """With the real numbers that a quantised model leaves, and those that it begins with."""
+
+    def build(kept: Collection[str]) -> Graph:
+        graph = read(kept)[0].graph
+        for name, view in graph.inputs.items():
+            if view.tensor.type != "float32":
+                real = Tensor(name, view.tensor.shape)
+                sources = graph.users(view.tensor)[0].sources
+                graph.nodes.insert(0, Node(Quantise(), [real], [view.tensor], sources))
+                graph.inputs[name] = view._replace(tensor=real)
         return graph
 
     return build

@@ -29,6 +29,7 @@ from mapper.compiler.graph.node import (
     Pool,
     Quantise,
     Requantise,
+    Slice,
     Upsample,
     Window,
 )
@@ -323,7 +324,7 @@ def _concat(_: Graph, place: Place) -> Made:
     return [*made, Node(place.node.operator, parts, [result], place.sources)]
 
 
-def _upsample(_: Graph, place: Place) -> Made:
+def _copied(_: Graph, place: Place) -> Made:
     operator, (data,) = place.node.operator, place.data
     if slope_of(place.activation) is not None:
         return "a leaky activation follows it"
@@ -366,7 +367,8 @@ _JOINED: dict[Any, Callable[[Graph, Place], Made]] = {
     Add: _add,
     Pool: _pool,
     Concat: _concat,
-    Upsample: _upsample,
+    Slice: _copied,
+    Upsample: _copied,
     Activation: _activation,
 }
 

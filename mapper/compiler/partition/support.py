@@ -13,7 +13,7 @@ _HINTS = (
     ("channels on axis 1", "export with channels on axis 1 (NCHW)"),
     ("within a channel", "use one number for each channel"),
     ("one vector and a matrix", "export for one sample"),
-    ("scales are not given", "quantise it, too, or leave the model in floating point"),
+    ("scales are not given", "quantise it, too, or give samples with --calibrate"),
     ("double the size", "resize to twice the size, nearest"),
 )
 """Of what keeps a node on the host: part of its words, and what to do."""

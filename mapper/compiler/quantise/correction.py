@@ -16,11 +16,11 @@ from numpy.typing import NDArray
 
 from mapper.compiler.graph.batches import MOST_FRAMES, batches
 from mapper.compiler.graph.execute import Data, results, run_graph
-from mapper.compiler.graph.floating import FLOATING
 from mapper.compiler.graph.graph import Graph
 from mapper.compiler.graph.node import Node
 from mapper.compiler.graph.tensor import Tensor
 from mapper.compiler.integer.formulas import half_away, quantise
+from mapper.compiler.integer.mixed import MIXED
 from mapper.compiler.integer.reference import INTEGER
 from mapper.compiler.quantise.layers import Layer
 
@@ -82,7 +82,7 @@ def channel_means(
     frames = 0
     for _, some in batches(graph, feeds):
         frames += next(iter(some.values())).shape[0]
-        for tensor, data in run_graph(graph, some, FLOATING, tensors).items():
+        for tensor, data in run_graph(graph, some, MIXED, tensors).items():
             sums[tensor] += data.sum((0, 1, 2), dtype=np.float64)
     return {
         tensor: total / (frames * tensor.height * tensor.width) for tensor, total in sums.items()

@@ -10,11 +10,11 @@ import numpy as np
 
 from mapper.compiler.graph.batches import batches
 from mapper.compiler.graph.execute import Data, results, run_graph
-from mapper.compiler.graph.floating import FLOATING
 from mapper.compiler.graph.graph import Graph
 from mapper.compiler.graph.node import Host, Node, Quantise
 from mapper.compiler.graph.tensor import Tensor
 from mapper.compiler.integer.formulas import dequantise, quantise
+from mapper.compiler.integer.mixed import MIXED
 from mapper.compiler.integer.reference import INTEGER
 
 
@@ -80,7 +80,7 @@ def layer_losses(
     outside = np.zeros(len(layers))
     numbers = np.zeros(len(layers))
     for _, some in batches(source, feeds):
-        real = run_graph(source, some, FLOATING, stored)
+        real = run_graph(source, some, MIXED, stored)
         whole = run_graph(
             made, stored_feeds(some, stored), INTEGER, [layer.stored for layer in layers]
         )

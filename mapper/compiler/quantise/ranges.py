@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 
 from mapper.compiler.graph.batches import batches
 from mapper.compiler.graph.execute import run_graph
-from mapper.compiler.graph.floating import FLOATING
 from mapper.compiler.graph.graph import Graph
 from mapper.compiler.graph.tensor import Tensor
+from mapper.compiler.integer.mixed import MIXED
 from mapper.errors import MapperError
 from storage.errors import BadInputError
 from storage.files import read_input, write_file
@@ -57,7 +57,7 @@ def measure_ranges(
     for counting in (False, True):
         for at, some in batches(graph, feeds):
             together = len(next(iter(some.values())))
-            for tensor, data in run_graph(graph, some, FLOATING, tensors).items():
+            for tensor, data in run_graph(graph, some, MIXED, tensors).items():
                 if counting:
                     if low[tensor] < high[tensor]:
                         counts[tensor] += np.histogram(data, BINS, (low[tensor], high[tensor]))[0]

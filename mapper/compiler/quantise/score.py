@@ -12,11 +12,11 @@ from numpy.typing import NDArray
 
 from mapper.compiler.graph.batches import batches
 from mapper.compiler.graph.execute import Data, run_graph
-from mapper.compiler.graph.floating import FLOATING
 from mapper.compiler.graph.graph import Graph, View
 from mapper.compiler.graph.node import Host, Quantise
 from mapper.compiler.graph.tensor import Tensor
 from mapper.compiler.integer.formulas import dequantise
+from mapper.compiler.integer.mixed import MIXED
 from mapper.compiler.integer.reference import INTEGER
 from mapper.compiler.quantise.convert import Converter, Precision
 from mapper.compiler.quantise.correction import Correction, correct_biases
@@ -24,6 +24,7 @@ from mapper.compiler.quantise.layers import Layer
 from mapper.compiler.quantise.losses import Signal, stored_feeds
 from mapper.compiler.quantise.methods import Method, chosen_ends
 from mapper.compiler.quantise.ranges import Ends, Range
+from mapper.compiler.quantise.rest import Rest, is_in_part, without_scales
 from mapper.errors import MapperError
 
 EVERY, LEAST = 4, 16  # calibration samples that are verified with: every fourth, 16 or more
@@ -111,6 +112,8 @@ def quantise_graph(
     method: Method,
 ) -> Quantised:
     """The graph of integers by one method; biases are corrected if there are samples."""
+    if is_in_part(source):
+        return _rest_quantised(source, ranges, precision, method)
     converter = Converter(source, precision)
     ends: dict[Tensor, Range | Ends] = {}
     for bits in (8, 16):
@@ -123,6 +126,32 @@ def quantise_graph(
         feeds = calibration.of(source)
         made.corrections = correct_biases(source, made.graph, made.layers, feeds)
     return made
+
+
+def _rest_quantised(
+    source: Graph, ranges: dict[Tensor, Range], precision: Precision, method: Method
+) -> Quantised:
+    """The same of a model that is quantised in part; its biases are not corrected."""
+    if precision.bits != 8 or precision.wide:
+        raise MapperError("the model is quantised in part, in 8 bits; leave out --bits 16")
+    rest = Rest(source, precision.scheme, precision.per_channel, precision.headroom)
+    made = rest.convert(chosen_ends(ranges, method, 8, precision.scheme))
+    note = "quantised in part: the rest has scales by samples, and is rounded as the model is"
+    return Quantised(source, made, rest.stored, [], ranges, notes=[note])
+
+
+def tensors_to_measure(source: Graph, precision: Precision) -> list[Tensor]:
+    """The maps whose ranges decide their scales."""
+    if is_in_part(source):
+        return without_scales(source)
+    return Converter(source, precision).quantised_tensors()
+
+
+def _real(data: Data, tensor: Tensor) -> Data:
+    """Numbers of a map, whatever it is stored as."""
+    if tensor.type == "float32":
+        return data
+    return dequantise(data, tensor.scale, tensor.zero_point)
 
 
 def scored(made: Quantised, test: Dataset) -> Score:
@@ -143,14 +172,14 @@ def scored(made: Quantised, test: Dataset) -> Score:
         require_classes(test.labels, math.prod(exact_view.shape))
     for _, some in batches(made.source, feeds):
         exact = run_graph(
-            made.source, some, FLOATING, [*(real_of[one] for one in ends), exact_view.tensor]
+            made.source, some, MIXED, [*(real_of[one] for one in ends), exact_view.tensor]
         )
         whole = run_graph(
             made.graph, stored_feeds(some, made.stored), INTEGER, [*ends, whole_view.tensor]
         )
         for tensor in ends:
             near = dequantise(whole[tensor], tensor.scale, tensor.zero_point)
-            signal.add(exact[real_of[tensor]], near)
+            signal.add(_real(exact[real_of[tensor]], real_of[tensor]), near)
         for list_, view, data in zip(tops, (exact_view, whole_view), (exact, whole), strict=True):
             list_.append(_top(data[view.tensor].transpose(view.order)))
     exact_top, whole_top = (np.concatenate(pieces) for pieces in tops)

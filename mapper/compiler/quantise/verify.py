@@ -16,7 +16,7 @@ import numpy as np
 
 from mapper.compiler.graph.graph import Graph
 from mapper.compiler.graph.tensor import Tensor
-from mapper.compiler.quantise.convert import Converter, Precision
+from mapper.compiler.quantise.convert import Precision
 from mapper.compiler.quantise.losses import LayerLoss, layer_losses
 from mapper.compiler.quantise.methods import METHODS, Method
 from mapper.compiler.quantise.parameters import SCHEMES, Scheme
@@ -28,6 +28,7 @@ from mapper.compiler.quantise.score import (
     Score,
     quantise_graph,
     scored,
+    tensors_to_measure,
 )
 
 MOST_KEPT = 4  # layers that the loop moves to the host
@@ -100,7 +101,7 @@ def verified(
     for method, precision, kept in tries:
         if kept not in sources:
             source = build(kept)
-            tensors = Converter(source, precision).quantised_tensors()
+            tensors = tensors_to_measure(source, precision)
             sources[kept] = source, measure_ranges(source, calibration.of(source), tensors)
         source, ranges = sources[kept]
         made = quantise_graph(
@@ -150,6 +151,8 @@ def _tries(
 def _worst(made: Quantised | None, test: Dataset) -> list[tuple[str, ...]]:
     """The ONNX nodes of the layers with weights, those that lose most signal of their own first."""
     assert made is not None
+    if not made.layers:
+        return []  # of a model that is quantised in part
     losses = layer_losses(made.source, made.graph, made.stored, test.of(made.source))
     own = {loss.tensor: loss for loss in losses}
     layers = [layer for layer in made.layers if own[layer.result.name].own is not None]
@@ -178,7 +181,7 @@ def compared(
     wish : of its precision the rest is kept; its method and `kept` are not used
     """
     test = test or calibration.to_verify()
-    tensors = Converter(source, wish.precision).quantised_tensors()
+    tensors = tensors_to_measure(source, wish.precision)
     ranges = measure_ranges(source, calibration.of(source), tensors)
     rows = []
     for bits, scheme, method in product((8, 16), SCHEMES, METHODS):
