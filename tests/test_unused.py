@@ -20,6 +20,7 @@ REASONS = {
     "hw.npu.assembly.assemble": "undoes disassemble, for programs written by hand",
     "hw.run.ChipSimulator": "for users of hw (docs/core.md)",
     "mapper.cli.main.Parser._check_value": "called by argparse",
+    "mapper.compiler.partition.patterns.run_function": "both levels of operators are run in tests",
     "mapper.compiler.quantise.ranges.read_ranges": "undoes write_ranges",
     **dict.fromkeys(
         (

@@ -248,7 +248,7 @@ def run(options: argparse.Namespace) -> int:
         if rows:
             write_explain(work.folder, rows)
         if options.keep_graphs:
-            write_graphs(work.folder, compiled.graphs)
+            write_graphs(work.folder, compiled.graphs, compiled.partition)
         if "loops" in options.emit:
             write_loops(work.folder, target, compiled)
         if "c" in options.emit:

@@ -40,7 +40,10 @@ from mapper.compiler.graph.node import Concat
 from mapper.compiler.graph.tensor import Tensor
 from mapper.compiler.graph.text import Arrays, graph_from_json, graph_text, graph_to_json
 from mapper.compiler.memory.planner import memory_use
+from mapper.compiler.partition.functions import Partition
 from mapper.compiler.partition.hostplan import Step
+from mapper.compiler.partition.packing import packing_lists, packing_text, parts_of
+from mapper.compiler.partition.patterns import functions_text, lowered, quantised_functions
 from mapper.compiler.pipeline import Compiled
 from mapper.compiler.settings import CompileSettings
 from mapper.errors import MapperError, shown
@@ -133,9 +136,18 @@ def write_loops(folder: Path, target: Target, compiled: Compiled) -> None:
     write_file(folder / LOOPS / f"core_{x}_{y}.txt", text.encode())
 
 
-def write_graphs(folder: Path, graphs: dict[str, Graph]) -> None:
-    """The graph after each stage, to read and to work with."""
+def write_graphs(folder: Path, graphs: dict[str, Graph], partition: Partition) -> None:
+    """The graph after each stage, to read and to work with; functions of the cores at two levels,
+    and the lists of where layouts change."""
     (folder / GRAPHS).mkdir()
+    functions = quantised_functions(partition)
+    texts = {
+        "functions": functions_text(functions),
+        "functions_lowered": functions_text(lowered(functions)),
+        "packing": packing_text(packing_lists(parts_of(partition))),
+    }
+    for name, text in texts.items():
+        write_file(folder / GRAPHS / f"{name}.txt", text.encode())
     for name, graph in graphs.items():
         write_file(folder / GRAPHS / f"{name}.txt", graph_text(graph).encode())
         write_file(folder / GRAPHS / f"{name}.json", _json(graph_to_json(graph)[0]))

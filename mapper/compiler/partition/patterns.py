@@ -1,0 +1,223 @@
+"""Functions of the cores as operators, at two levels that give equal bytes.
+
+Quantised operators say what a layer computes, scales and zero points in it: q.conv2d, q.bias_add,
+q.requantize, q.relu and their relatives. A core has no such operators; below them stand those whose
+arithmetic it has: conv2d_zp pads with the zero point and multiplies as it is, bias_add_zp has the
+zero point folded in, round_rshift and round_multiply scale, add, max and min end it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mapper.compiler.graph.execute import results
+from mapper.compiler.graph.macro import Macro
+from mapper.compiler.graph.node import Conv, Node, Requantise
+from mapper.compiler.integer.formulas import Requantisation, requantise, rounding_shift
+from mapper.compiler.integer.reference import INTEGER
+from mapper.compiler.integer.windows import convolve
+from mapper.compiler.partition.functions import Partition
+
+Data = NDArray[Any]
+TARGET = "npu"
+RELATIVES = {"pool": "q.pool", "add": "q.add", "clamp": "q.relu", "concat": "q.concat"}
+"""Of nodes that are one operator at both levels."""
+
+
+class QOperator(NamedTuple):
+    """An operator; values go by the names of their tensors.
+
+    given : numbers and arrays that it works with, by name
+    """
+
+    kind: str
+    inputs: tuple[str, ...]
+    output: str
+    given: dict[str, Any]
+
+
+class Group(NamedTuple):
+    """Operators that a core runs at one go. nodes : of the model"""
+
+    nodes: tuple[str, ...]
+    operators: list[QOperator]
+
+
+class QFunction(NamedTuple):
+    """A function that is cut out for a target, and named after it."""
+
+    name: str
+    target: str
+    groups: list[Group]
+
+
+def quantised_functions(partition: Partition) -> list[QFunction]:
+    """The functions of cores as quantised operators, in groups."""
+    return [
+        QFunction(name, TARGET, [_group(one) for one in partition.macros[f.first : f.behind]])
+        for name, f in zip(partition.names(), partition.functions, strict=True)
+    ]
+
+
+def lowered(functions: Sequence[QFunction]) -> list[QFunction]:
+    """Functions of quantised operators as those that cores have."""
+    return [
+        function._replace(
+            groups=[
+                group._replace(operators=[low for one in group.operators for low in _lower(one)])
+                for group in function.groups
+            ]
+        )
+        for function in functions
+    ]
+
+
+def _group(macro: Macro) -> Group:
+    nodes = [*macro.nodes, *([macro.sign] if macro.sign else [])]
+    return Group(macro.sources, [one for node in nodes for one in _quantised(node)])
+
+
+def _quantised(node: Node) -> list[QOperator]:
+    name = node.output.name
+    taken = tuple(tensor.name for tensor in node.inputs if tensor.value is None)
+    if isinstance(node.operator, Conv):
+        data, weights, bias = node.inputs
+        assert weights.value is not None
+        assert bias.value is not None
+        zero_point = data.zero_point if data.type != "bits" else 0
+        sums = weights.value.reshape(len(weights.value), -1).sum(1).astype(np.int64)
+        how = {"weights": weights.value, "zero_point": zero_point, "operator": node.operator}
+        return [
+            QOperator("q.conv2d", taken, f"{name}.products", how),
+            QOperator(
+                "q.bias_add", (f"{name}.products",), name, {
+                    "bias": bias.value + zero_point * sums, "zero_point": zero_point,
+                    "sums": sums,
+                },
+            ),
+        ]  # fmt: skip
+    if isinstance(node.operator, Requantise):
+        how = {"how": node.operator.how, "scale": node.output.scale}
+        return [QOperator("q.requantize", taken, name, how)]
+    return [QOperator(RELATIVES.get(node.kind, f"q.{node.kind}"), taken, name, {"node": node})]
+
+
+def _lower(one: QOperator) -> list[QOperator]:
+    if one.kind == "q.conv2d":
+        return [one._replace(kind="conv2d_zp")]
+    if one.kind == "q.bias_add":
+        given = one.given
+        bias = {"bias": given["bias"] - given["zero_point"] * given["sums"]}
+        return [one._replace(kind="bias_add_zp", given=bias)]
+    if one.kind == "q.requantize":
+        return _scaled(one, one.given["how"])
+    return [one]
+
+
+def _scaled(one: QOperator, how: Requantisation) -> list[QOperator]:
+    """A requantisation, step by step; of negative sums the factor is another one."""
+    steps: list[tuple[str, dict[str, Any]]] = []
+    if np.any(how.shift):
+        steps.append(("round_rshift", {"n": how.shift, "rounding": how.rounding}))
+    factor: dict[str, Any] = {"m0": how.factor.m0, "offset": how.offset}
+    shift: dict[str, Any] = {"n": how.factor.n, "rounding": how.rounding}
+    if how.negative is not None:
+        factor["negative_m0"], shift["negative_n"] = how.negative.m0, how.negative.n
+    steps += [
+        ("round_multiply", factor),
+        ("round_rshift", shift),
+        ("add", {"value": how.zero_point}),
+        ("max", {"value": how.low}),
+        ("min", {"value": how.high}),
+    ]
+    made, before = [], one.inputs
+    for at, (kind, given) in enumerate(steps):
+        output = one.output if at + 1 == len(steps) else f"{one.output}.{at}"
+        made.append(QOperator(kind, before, output, given))
+        before = (output,)
+    return made
+
+
+# Running both levels
+
+
+def _products(one: QOperator, inputs: list[Data], zero_point: int) -> Data:
+    operator, data = one.given["operator"], inputs[0].astype(np.float64)
+    made = convolve(data, one.given["weights"], operator.window, operator.groups, zero_point)
+    return made.astype(np.int64)
+
+
+def _shift(one: QOperator, inputs: list[Data]) -> Data:
+    n = np.asarray(one.given["n"])
+    if "negative_n" in one.given:
+        n = np.where(inputs[0] < 0, one.given["negative_n"], n)
+    return rounding_shift(inputs[0], n, one.given["rounding"])
+
+
+def _multiply(one: QOperator, inputs: list[Data]) -> Data:
+    m0 = np.asarray(one.given["m0"])
+    if "negative_m0" in one.given:
+        m0 = np.where(inputs[0] < 0, one.given["negative_m0"], m0)
+    return inputs[0] * m0 + one.given["offset"]
+
+
+def _requantize(one: QOperator, inputs: list[Data]) -> Data:
+    return requantise(inputs[0], one.given["how"])
+
+
+RULES: Mapping[str, Callable[[QOperator, list[Data]], Data]] = {
+    "q.conv2d": lambda one, x: _products(one, [x[0] - one.given["zero_point"]], 0),
+    "q.bias_add": lambda one, x: x[0] + one.given["bias"],
+    "q.requantize": _requantize,
+    "conv2d_zp": lambda one, x: _products(one, x, one.given["zero_point"]),
+    "bias_add_zp": lambda one, x: x[0] + one.given["bias"],
+    "round_rshift": _shift,
+    "round_multiply": _multiply,
+    "add": lambda one, x: x[0] + one.given["value"],
+    "max": lambda one, x: np.maximum(x[0], one.given["value"]),
+    "min": lambda one, x: np.minimum(x[0], one.given["value"]),
+}
+"""What operators compute; all others are those of the integer reference."""
+
+
+def run_function(function: QFunction, values: Mapping[str, Data]) -> dict[str, Data]:
+    """All values of a function, by the names of tensors, for those that it begins with."""
+    known = dict(values)
+    for group in function.groups:
+        for one in group.operators:
+            taken = [known[name] for name in one.inputs]
+            if rule := RULES.get(one.kind):
+                known[one.output] = rule(one, taken)
+                continue
+            node = one.given["node"]
+            data = iter(taken)
+            whole = [t.value if t.value is not None else next(data) for t in node.inputs]
+            known[one.output] = results(node, whole, INTEGER)[0]
+    return known
+
+
+def functions_text(functions: Sequence[QFunction]) -> str:
+    """A line for each operator, in its group and its function."""
+    lines = []
+    for function in functions:
+        lines.append(f"function {function.name}, target {function.target}")
+        for group in function.groups:
+            lines.append(f"  group of {', '.join(group.nodes)}")
+            for one in group.operators:
+                given = ", ".join(_said(name, value) for name, value in one.given.items())
+                lines.append(f"    {one.kind:<14} {one.output} <- {', '.join(one.inputs)}  {given}")
+    return "\n".join(lines) + "\n"
+
+
+def _said(name: str, value: Any) -> str:
+    if isinstance(value, np.ndarray) and value.size > 4:
+        return f"{name} {value.dtype}{list(value.shape)}"
+    if isinstance(value, np.ndarray):
+        return f"{name} {value.tolist()}"
+    if isinstance(value, Node):
+        return f"{name} {value.label}"
+    return f"{name} {value}"

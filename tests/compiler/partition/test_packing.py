@@ -1,0 +1,84 @@
+"""D04: where the host packs and unpacks maps."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import numpy as np
+import pytest
+
+from mapper.compiler.partition.packing import Part, packing_lists
+
+CORES, EACH, OTHER = "ceo"
+USER, PACKED = False, True
+
+
+def chain(kinds: str) -> list[Part]:
+    return [Part(f"{kind}{at}", kind == CORES, kind == EACH) for at, kind in enumerate(kinds)]
+
+
+def flags(kinds: str) -> list[tuple[bool, bool]]:
+    return [(one.pack, one.unpack) for one in packing_lists(chain(kinds)).packing]
+
+
+@pytest.mark.parametrize(
+    ("kinds", "wanted"),
+    [
+        ("oc", [(True, True)]),  # the first, work before
+        ("co", [(True, True)]),  # the last, work behind
+        ("c", [(True, True)]),  # the user's values are not packed
+        ("coc", [(True, True), (True, True)]),  # work between
+        ("cec", [(True, False), (False, True)]),  # element by element between
+        ("ceoec", [(True, True), (True, True)]),
+        ("eceece", [(True, False), (False, True)]),
+        ("cecoc", [(True, False), (False, True), (True, True)]),
+    ],
+)
+def test_rules(kinds: str, wanted: list[tuple[bool, bool]]) -> None:
+    """D04, the four rules."""
+    assert flags(kinds) == wanted
+
+
+def test_lists() -> None:
+    """All parts, those of cores with their number among all, and where layouts change."""
+    found = packing_lists(chain("oceco"))
+    assert found.parts == [("o0", 0), ("c1", 1), ("e2", 2), ("c3", 3), ("o4", 4)]
+    assert found.functions == [("c1", 1), ("c3", 3)]
+    assert [one.name for one in found.packing] == ["c1", "c3"]
+
+
+def legal(kinds: str, chosen: tuple[bool, ...]) -> bool:
+    """Whether each part of a chain sees a layout that it can work with.
+
+    chosen : for each function whether it packs and whether it unpacks
+    """
+    layout = USER
+    pairs = iter(zip(chosen[::2], chosen[1::2], strict=True))
+    for kind in kinds:
+        if kind == CORES:
+            pack, unpack = next(pairs)
+            if pack == (layout is PACKED):
+                return False  # packed twice, or not at all
+            layout = USER if unpack else PACKED
+        elif kind == OTHER and layout is PACKED:
+            return False
+    return layout is USER
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_there_are_as_few_packs_as_can_be(seed: int) -> None:
+    """D04: beside brute force over all flags on random chains."""
+    random = np.random.default_rng(seed)
+    for _ in range(12):
+        kinds = "".join(random.choice(list("cceo"), random.integers(1, 10)))
+        functions = kinds.count(CORES)
+        if functions > 5:
+            continue
+        mine = tuple(flag for pair in flags(kinds) for flag in pair)
+        assert legal(kinds, mine)
+        fewest = min(
+            sum(chosen)
+            for chosen in product((False, True), repeat=2 * functions)
+            if legal(kinds, chosen)
+        )
+        assert sum(mine) == fewest, kinds
