@@ -54,7 +54,7 @@ class Timeline(NamedTuple):
         return int(self.end.max(initial=0))
 
 
-def run_queues(program: list[Timed], shape: NpuShape) -> Timeline:
+def run_queues(program: list[Timed], shape: NpuShape, host: HostLink | None = None) -> Timeline:
     """The timeline of a frame; raises `ChipError` if a unit waits for a token that never comes.
 
     Of the units that could start an instruction, the one that can first does; so the way to
@@ -64,7 +64,7 @@ def run_queues(program: list[Timed], shape: NpuShape) -> Timeline:
     end = np.zeros(len(program), np.int64)
     busy = np.zeros(len(UNITS), np.int64)
     queues = _Queues(program, shape)
-    memory = _External(shape)
+    memory = _External(shape, host or HostLink())
     free = [0] * len(UNITS)
     for _ in program:
         begin, number = queues.next(free)
@@ -158,11 +158,23 @@ class _Queues:
         )
 
 
-class _External:
-    """The way to external memory: a number of bits a cycle, first come, first served."""
+class HostLink(NamedTuple):
+    """How weights come to a core with its own maps: cycles until the first flit of a request, and
+    flits in a cycle."""
 
-    def __init__(self, shape: NpuShape) -> None:
+    latency: int = 32
+    flits: float = 1.0
+
+
+class _External:
+    """The way to external memory: a number of bits a cycle, first come, first served. Weight words
+    of a core with its own maps come from the host instead."""
+
+    def __init__(self, shape: NpuShape, host: HostLink) -> None:
         self._bits = shape.load_bits
+        self._latency = host.latency
+        self._host_word = 8 * shape.rows * shape.columns / shape.payload_bits / host.flits
+        self._host_free = 0.0
         self._free = 0
         self._words_from, self._each = (
             0,
@@ -171,6 +183,11 @@ class _External:
 
     def end(self, one: Timed, begin: int) -> int:
         """When an instruction ends that starts in a cycle; its unit is busy until then."""
+        if not one.moved and one.words and UNITS[one.unit] == "LOAD":
+            self._words_from = math.ceil(max(begin + self._latency, self._host_free))
+            self._each = self._host_word
+            self._host_free = self._words_from + one.words * self._each
+            return begin + one.cycles
         if not one.moved:
             if one.words and self._each:  # each product waits for its word
                 pace = one.cycles / one.words

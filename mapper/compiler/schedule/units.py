@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from chipsim.chip.npu_shape import NpuShape
-from chipsim.npu.cycles import UNITS, Timed, Timeline, run_queues
+from chipsim.npu.cycles import UNITS, HostLink, Timed, Timeline, run_queues
 from chipsim.npu.timing import cycles_of, matrix_cycles, vectors_of_entry
 from hw.npu.isa import Instruction, form_of
 from mapper.compiler.codegen.steps import Step
@@ -14,9 +14,12 @@ from mapper.compiler.schedule.onchip import TileCost
 UNIT_OF = {"LOAD": 0, "GEMM": 1, "ALU": 2, "RQ": 2, "STORE": 3}
 
 
-def timeline_of(program: list[Instruction], shape: NpuShape) -> Timeline:
-    """Starts and ends of the instructions of a frame, on a core that nothing outside delays."""
-    return run_queues([timed(one, shape) for one in program], shape)
+def timeline_of(
+    program: list[Instruction], shape: NpuShape, host: HostLink | None = None
+) -> Timeline:
+    """Starts and ends of the instructions of a frame, on a core that nothing outside delays, but
+    for the weights of the host."""
+    return run_queues([timed(one, shape) for one in program], shape, host)
 
 
 def timeline_of_functions(

@@ -6,11 +6,13 @@ import numpy as np
 import pytest
 
 from chipsim.chip.npu_shape import NPU_SHAPES, NpuShape
+from chipsim.npu.cycles import HostLink
 from hw.npu.isa import Instruction
 from mapper.compiler.codegen.image import Image
 from mapper.compiler.graph.node import Add, Pool, Window
 from mapper.compiler.manifest import image_of
 from mapper.compiler.memory.checker import check_image
+from mapper.compiler.schedule.units import timeline_of
 from mapper.compiler.verify import verify_compiled
 from mapper.errors import CheckFailedError, DoesNotFitError
 from tests.compiler.networks import Builder
@@ -84,6 +86,22 @@ def test_a_large_layer_comes_by_output_blocks() -> None:
     waiting = [one for one in made.compiled.program if one.fields.get("dyn")]
     products = [one for one in made.compiled.program if one.op == "GEMM"]
     assert 0 < len(waiting) < len(products)
+
+
+def test_c07_a_slow_host_stalls_the_products() -> None:
+    """C07: the slower the host, the later the end; what waits is the matrix unit."""
+    made = compiled(network(), little(40))
+    shape, ends, busy = made.compiled.tables.shape, [], []
+    for flits in (1.0, 0.5, 0.1, 0.02):
+        found = timeline_of(made.compiled.program, shape, HostLink(32, flits))
+        ends.append(found.cycles)
+        busy.append(int(found.busy[1]))
+        # a product that waits ends behind the arrival of all its words
+        words = sum(one.fields["words"] for one in streams(made))
+        assert found.cycles > words * 32 / flits
+    assert ends == sorted(set(ends))
+    assert busy == sorted(set(busy))
+    assert made.compiled.timeline.cycles == ends[0]
 
 
 def test_words_of_dense_layers() -> None:
