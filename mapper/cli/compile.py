@@ -286,6 +286,7 @@ def _compare(options: argparse.Namespace, rows: list[Compared]) -> int:
         for one in rows
     ]
     result = [dict(zip(heads, row, strict=True)) for row in table]
+    _keep_rows(options, "compared", result)
     common.emit(options, {"compared": result}, [columns(str(options.model), heads, table)])
     return 0
 
@@ -306,8 +307,24 @@ def _ablate(
         for row in rows
     ]  # fmt: skip
     result = {"ablation": [row._asdict() for row in rows]}
+    _keep_rows(options, "ablation", result["ablation"])
     common.emit(options, result, [columns(f"{options.model.name} on {options.chip}", heads, table)])
     return 0
+
+
+def _keep_rows(options: argparse.Namespace, name: str, rows: list[dict[str, Any]]) -> None:
+    """Keep a table in the report of DIR, if that is this model compiled."""
+    from mapper.compiler.manifest import is_compiled
+    from mapper.compiler.report import read_report, write_report
+    from mapper.results.output_folder import writing_into
+
+    if not is_compiled(options.output):
+        return
+    with writing_into(options.output):
+        report = read_report(options.output)
+        if report["model"] == options.model.name:
+            write_report(options.output, report | {name: rows})
+            common.say(options, f"note: the table is on the page of {options.output}, too")
 
 
 def _require_limits(options: argparse.Namespace, compiled: Compiled) -> None:

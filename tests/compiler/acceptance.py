@@ -373,8 +373,20 @@ ROWS = {
             "compiler/bad_input/test_contents.py::test_info_of_a_folder",
         ),
     ),
-    "C05": Row("T-mode of the feature memory"),
-    "C06": Row("V-mode of the feature memory"),
+    "C05": Row(
+        "T-mode of the feature memory",
+        (
+            "compiler/memory/test_layouts.py::test_c05_channels_are_padded_to_four",
+            "compiler/memory/test_layouts.py::test_c05_planes",
+        ),
+    ),
+    "C06": Row(
+        "V-mode of the feature memory",
+        (
+            "compiler/memory/test_layouts.py::test_c06_elements_are_padded_to_a_segment",
+            "compiler/memory/test_layouts.py::test_c06_vectors_of_elements",
+        ),
+    ),
     "C07": Row(
         "static and dynamic weights",
         ("compiler/memory/test_dynamic_weights.py::test_c07_weights_of_the_host",),
@@ -470,8 +482,6 @@ OPEN = frozenset(
         "A11",
         "A14",
         "C03",
-        "C05",
-        "C06",
         "D02",
         "D03",
         "D04",

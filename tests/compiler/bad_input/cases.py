@@ -204,7 +204,7 @@ case("overflow of float32", "holds NaN or infinite numbers", damage=put(
 
 case("maps larger than memory", "feature memory:", "short", "a core has 8,192", code=3,
      damage=huge_maps)  # fmt: skip
-case("weights larger than memory", "weight memory", "512", "large", code=3, damage=many_weights)
+
 case("core too small", "memory", "short", code=3, damage=many_weights,
      options=("--chip", "2x2", "--calibrate", "samples.npz", "--npu", "tiny"))  # fmt: skip
 

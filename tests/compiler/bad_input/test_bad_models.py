@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.compiler.bad_input.cases import CASES, Case, insert, wide
+from tests.compiler.bad_input.cases import CASES, Case, insert, many_weights, wide
 from tests.compiler.bad_input.good import CHANNELS, FRAMES, QUICK, Good, good
 from tests.mapper.conftest import Run, tree
 from tests.mapper.helpers import PROGRAM
@@ -129,7 +129,7 @@ ODD = [
     (lowest_pad, (0, 1)), (one_pixel, (0,)), (one_element_wise_node, (0, 1)), (one_sum, (0,)),
     (many_inputs, (0, 3)), (open_batch, (0,)), (without_names, (0,)), (constant_channel, (0,)),
     (all_the_same, (0,)), (one_sample, (0,)), (large_numbers, (0, 1)), (small_numbers, (0, 1)),
-    (identities, (0,)), (strange_names, (0,)),
+    (identities, (0,)), (strange_names, (0,)), (many_weights, (0, 3)),
 ]  # fmt: skip
 
 

@@ -52,6 +52,17 @@ def test_what_the_page_shows(out: Path, run: Run) -> None:
         ET.fromstring(picture)
 
 
+def test_tables_that_are_made_later_are_kept(out: Path, run: Run) -> None:
+    options = ("--chip", "2x2", "--calibrate", "samples.npz")
+    for option, caption in (("--compare", "Other settings"), ("--ablate", "Without each pass")):
+        assert caption not in (out / "report.html").read_text()
+        found = run("compile", "good.onnx", *QUICK, *options, option)
+        assert found.code == 0, found.err
+        assert "note: the table is on the page of out, too" in found.err
+        assert caption in (out / "report.html").read_text()
+    assert errors("compiled-report", json.loads((out / "report.json").read_text())) == []
+
+
 def test_bars_of_the_timeline_stay_in_the_picture(out: Path) -> None:
     page = (out / "report.html").read_text()
     (picture,) = re.findall(r'<svg class="timeline".*?</svg>', page)
