@@ -54,7 +54,7 @@ def explain(model: Model, settings: CompileSettings) -> list[Row]:
     if model.quantised:
         dense_as_conv(graph)
     else:
-        optimise(graph)
+        optimise(graph, settings.off)
         _drop_scales(graph)
     parts = divide(graph, fuse(graph))
     kinds = {part.name: part.kind for part in model.parts}
