@@ -79,7 +79,13 @@ class Emitter(ProgramBuilder):
             trial._make(product, tile, cut)
             return tile_cost(trial.steps, len(trial.tables.micro_ops), self.shape)
 
-        return choices(macro, self.shape, measure, plane)
+        def count(cut: Cut) -> int:
+            trial.steps, trial.tables = [], Tables(self.shape, bounded=False)
+            for tile in tiles_of(macro, cut, self.shape):
+                trial._make(product, tile, cut)
+            return len(trial.tables.micro_ops)
+
+        return choices(macro, self.shape, measure, count, plane)
 
     def _begin(self) -> Product | None:
         """What a macro node begins with, if it takes more than a load."""

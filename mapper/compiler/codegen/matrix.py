@@ -10,6 +10,7 @@ from mapper.compiler.codegen.areas import Area, Entries
 from mapper.compiler.codegen.bias import BIAS, begin_sums, end_sums
 from mapper.compiler.codegen.binary import add_edges
 from mapper.compiler.codegen.builder import ProgramBuilder, TileWork
+from mapper.compiler.codegen.edges import Edge, edges_of
 from mapper.compiler.codegen.kernels import Kernels, Words, place_kernels, taps_of
 from mapper.compiler.codegen.loads import load_inputs
 from mapper.compiler.codegen.pairs import Pass, kernel_pairs, plan_pairs
@@ -53,26 +54,39 @@ def convolution(core: ProgramBuilder, node: Node) -> Product:
         looped = [] if work.made.pixels > 1 else _all_loops(window, pieces, work, kernels)
         init = begin_sums(core, kernels, work, bool(looped))
         plan = plan_pairs(core, node, kernels, work)
+        apart = plan.kernels or any(one.apart for one in plan.passes)
+        edges = []
+        known = kernels.static is not None and not core.tables.reloaded
+        if work.cut.edges and known and init == BIAS and not apart and kernels.kind != "BINARY":
+            edges = edges_of(core, node, kernels, work)
+        whole = Part(Span(0, window.size[0]), Span(0, window.size[1]))
         for one in plan.passes:
             for at, piece in enumerate(pieces):
                 words = kernels.bring(core, work.tile.blocks, piece.blocks, piece.part)
                 inputs = _load(core, node, one, piece)
-                steps = looped[at] if looped else _pixels(window, one, inputs, work.made)
-                for kind, blocks in kernel_pairs(work.tile.blocks, bool(plan.kernels)):
-                    where = Products(piece, inputs, work, kernels, words, blocks, one)
-                    ops = (
-                        _whole_ops(where)
-                        if looped
-                        else _micro_ops(window, where, taps_of(core.shape))
-                    )
-                    if kind:
-                        core.set_distance("GEMM", acc=work.made.pixels, wgt=words.apart(blocks[0]))
-                    elif one.apart:
-                        kind = "DUAL_PIXEL"
-                        core.set_distance("GEMM", acc=one.apart, wgt=0)
-                    fields = {"init": init, "bm": kernels.bias if init == BIAS else 0}
-                    fields |= steps
-                    multiply(core, kind or kernels.kind, ops, fields, inputs, work.made, words)
+                plain = [Edge(one, whole, kernels.bias)]
+                for edge in edges or plain:
+                    part = _common(piece.part, edge.part)
+                    if part is None:
+                        continue
+                    steps = looped[at] if looped else _pixels(window, edge.sums, inputs, work.made)
+                    for kind, blocks in kernel_pairs(work.tile.blocks, bool(plan.kernels)):
+                        where = Products(piece, inputs, work, kernels, words, blocks, edge, one)
+                        ops = (
+                            _whole_ops(where)
+                            if looped
+                            else _micro_ops(window, where, part, taps_of(core.shape))
+                        )
+                        if kind:
+                            core.set_distance(
+                                "GEMM", acc=work.made.pixels, wgt=words.apart(blocks[0])
+                            )
+                        elif one.apart:
+                            kind = "DUAL_PIXEL"
+                            core.set_distance("GEMM", acc=one.apart, wgt=0)
+                        fields = {"init": init, "bm": edge.bias if init == BIAS else 0}
+                        fields |= steps
+                        multiply(core, kind or kernels.kind, ops, fields, inputs, work.made, words)
         end_sums(core, kernels, work)
         if kernels.kind == "BINARY" and any(window.pad):
             add_edges(core, node, work)
@@ -81,8 +95,19 @@ def convolution(core: ProgramBuilder, node: Node) -> Product:
     return product
 
 
+def _common(a: Part, b: Part) -> Part | None:
+    """What two parts of a kernel have in common; None if nothing."""
+    rows, columns = (
+        Span(max(x.first, y.first), min(x.behind, y.behind)) for x, y in zip(a, b, strict=True)
+    )
+    return Part(rows, columns) if rows.size > 0 and columns.size > 0 else None
+
+
 class Products(NamedTuple):
-    """What products are made of, and for which output blocks of a tile."""
+    """What products are made of, and for which output blocks of a tile.
+
+    edge : the sums that are made; loaded : those that the inputs were loaded for
+    """
 
     piece: Piece
     inputs: Entries
@@ -90,16 +115,25 @@ class Products(NamedTuple):
     kernels: Kernels
     words: Words
     blocks: list[int]
-    part: Pass
+    edge: Edge
+    loaded: Pass
 
     @property
     def sums(self) -> Entries:
         return self.work.made
 
+    def input(self, window: Window) -> int:
+        """The vector of the first place of the kernel for the first sum."""
+        some, loaded = self.edge.sums, self.loaded
+        y = (some.rows.first - loaded.rows.first) * window.stride[0]
+        x = (some.columns.first - loaded.columns.first) * window.stride[1]
+        return self.inputs.first + y * self.inputs.columns + x
+
     def sum(self, block: int) -> int:
         """The first accumulator of an output block."""
         rows, columns = self.work.spans[1]
-        y, x = self.part.rows.first - rows.first, self.part.columns.first - columns.first
+        some = self.edge.sums
+        y, x = some.rows.first - rows.first, some.columns.first - columns.first
         at = block - self.work.tile.blocks.first
         return self.sums.first + at * self.sums.pixels + y * self.sums.columns + x
 
@@ -162,18 +196,23 @@ def _pieces(node: Node, work: TileWork, size: int) -> list[Piece]:
     ]
 
 
-def _micro_ops(window: Window, where: Products, taps: int) -> list[MicroOp]:
+def _micro_ops(window: Window, where: Products, part: Part, taps: int) -> list[MicroOp]:
     """One micro-op for each output block, input block that it is made from, and place of the
-    kernel; the first one of an output block begins its sums."""
+    kernel; the first one of an output block begins its sums.
+
+    part : of the kernel, of what the inputs are loaded for
+    """
     kw, (dh, dw) = window.size[1], window.dilation
     piece, inputs, kernels, words = where.piece, where.inputs, where.kernels, where.words
     rows, columns = piece.part
+    begins = where.edge.part.rows.first * kw + where.edge.part.columns.first
+    first_input = where.input(window)
     found = []
     for ob in where.blocks:
         span, first = kernels.spans[ob], where.sum(ob)
         for c in range(max(piece.blocks.first, span.first), min(piece.blocks.behind, span.behind)):
-            for ky in range(*rows):
-                for kx in range(*columns):
+            for ky in range(*part.rows):
+                for kx in range(*part.columns):
                     place = ky * kw + kx
                     y = (c - piece.blocks.first) * inputs.rows + (ky - rows.first) * dh
                     if kernels.kind == "DEPTHWISE":
@@ -183,11 +222,11 @@ def _micro_ops(window: Window, where: Products, taps: int) -> list[MicroOp]:
                     found.append(
                         MicroOp(
                             acc=first,
-                            inp=inputs.first + y * inputs.columns + (kx - columns.first) * dw,
+                            inp=first_input + y * inputs.columns + (kx - columns.first) * dw,
                             wgt=word,
                             tap=tap,
                             bm=ob * kernels.lanes,
-                            init=int(c == span.first and place == 0),
+                            init=int(c == span.first and place == begins),
                         )
                     )
     return found

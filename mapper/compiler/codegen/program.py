@@ -141,7 +141,11 @@ class Ways(NamedTuple):
             return self.cuts
         micro_ops = UNLIMITED if MICRO_OPS in reloaded else shape.micro_ops
         limits = Limits(shape.instructions or UNLIMITED, micro_ops)
-        return [one.cut for one in chosen(macros, self.searched, limits, not shape.map_vectors)]
+        # parts of layers with tables of their own would load them for every tile
+        ways = [
+            [one for one in choice if not (reloaded and one.cut.edges)] for choice in self.searched
+        ]
+        return [one.cut for one in chosen(macros, ways, limits, not shape.map_vectors)]
 
 
 def require_instructions(

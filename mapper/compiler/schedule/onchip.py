@@ -27,12 +27,15 @@ from mapper.compiler.schedule.tiles import (
     parts_in,
     spans_of,
     tiles_of,
+    window_of,
 )
 from mapper.errors import DoesNotFitError
 
 FOLLOWED = 12  # cuts of a layer whose tiles are followed
-FEW = 3  # cuts into equal tiles among them, which take fewer micro-ops
+PADDED = 4  # of them, in which products with padding are left out, too
+FEW = 2  # cuts into equal tiles among them, which take fewer micro-ops
 AHEAD = 3  # layers that are followed behind one whose cut is chosen
+MICRO_OP = (0.0, 0.25, 1.0, 4.0)  # cycles that a micro-op less is worth, tried one after the other
 INSTRUCTION = 0.25  # cycles that an instruction less is worth
 
 
@@ -59,13 +62,14 @@ class Choice(NamedTuple):
     """A cut, and what its tiles take, in their order.
 
     across : tiles that have the same rows; needs : rows behind those that a tile takes of
-        each map
+        each map; counted : micro-ops, if those of tiles have much in common
     """
 
     cut: Cut
     tiles: list[TileCost]
     across: int
     needs: list[tuple[int, ...]]
+    counted: int = 0
 
     @property
     def instructions(self) -> int:
@@ -74,32 +78,38 @@ class Choice(NamedTuple):
     @property
     def micro_ops(self) -> int:
         """Of each kind of tile, in both halves of the buffers if there is more than one of it."""
+        if self.counted:
+            return self.counted
         times = Counter(map(id, self.tiles))
         kinds = {id(tile): tile.micro_ops for tile in self.tiles}
         return sum(min(2, times[kind]) * ops for kind, ops in kinds.items())
 
 
 def choices(
-    macro: Macro, shape: NpuShape, measure: Measure, plane: tuple[int, int] | None = None
-) -> list[Choice]:
+    macro: Macro, shape: NpuShape, measure: Measure, count: Callable[[Cut], int],
+    plane: tuple[int, int] | None = None,
+) -> list[Choice]:  # fmt: skip
     """Cuts of a macro node, the one without a search first.
 
+    count : micro-ops of all tiles of a cut
     plane : rows and columns of its tiles, if they are given
     Raises `DoesNotFitError` if nothing fits.
     """
     measured: dict[tuple[int, ...], TileCost] = {}
+    extent = extent_of(macro, shape)
 
     def made(cut: Cut) -> Choice:
         costs, needs = [], []
         for tile in tiles_of(macro, cut, shape):
             sizes = (*(span.size for span in tile), cut.inputs, *cut.kernel)
+            if cut.edges:
+                sizes = (*sizes, len(cut.edges), *_touched(tile, extent))
             if sizes not in measured:
                 measured[sizes] = measure(tile, cut)
             costs.append(measured[sizes])
             needs.append(_rows_taken(macro, tile))
-        extent = extent_of(macro, shape)
         across = -(-extent.columns // cut.columns) * -(-extent.blocks // cut.blocks)
-        return Choice(cut, costs, across, needs)
+        return Choice(cut, costs, across, needs, count(cut) if cut.edges else 0)
 
     base = largest_cut(macro, shape)
     cuts = [base] if plane is None else []
@@ -111,13 +121,27 @@ def choices(
             "smaller ones with --first-tile"
         )
     found = [made(cuts[0])]
-    extent, known = extent_of(macro, shape), found[0].tiles[0]
+    known = found[0].tiles[0]
     ranked = sorted(cuts[1:], key=lambda cut: _estimate(cut, cuts[0], known, extent))
     alike = [cut for cut in ranked if _even_tiles(cut, extent)][:FEW]  # fewer kinds of tiles
-    for cut in dict.fromkeys([*ranked[:FOLLOWED], *alike]):
+    followed = list(dict.fromkeys([*ranked[:FOLLOWED], *alike]))
+    window = window_of(macro.nodes[0])
+    if macro.conv is not None and window is not None and any(window.pad):
+        padded = [cuts[0], *ranked[:PADDED], *alike]
+        followed += [cut._replace(edges="rows") for cut in dict.fromkeys(padded)]
+        followed += [cut._replace(edges="all") for cut in dict.fromkeys(padded)]
+    for cut in followed:
         with suppress(DoesNotFitError):  # of the small memories: others take less of them
             found.append(made(cut))
     return found
+
+
+def _touched(tile: Tile, extent: Extent) -> tuple[bool, ...]:
+    """Which edges of the map a tile lies at."""
+    ends = (
+        tile.rows.behind == extent.rows, tile.columns.behind == extent.columns,
+    )  # fmt: skip
+    return (tile.rows.first == 0, tile.columns.first == 0, *ends)
 
 
 def chosen(
@@ -126,43 +150,54 @@ def chosen(
     """One cut for each macro node: the fewest cycles up to the end of some layers behind, each in
     turn; never more instructions or micro-ops than fit, if there are cuts that fit.
 
+    What a micro-op costs is tried: the more it does, the more of them are left for layers behind.
     shared : whether loads and stores share the way to external memory
     """
     makers = {macro.output: number for number, macro in enumerate(macros)}
     sources = [
         [makers.get(tensor, -1) for tensor in dict.fromkeys(macro.inputs)] for macro in macros
     ]
-    kept = [choice[0] for choice in options]
+    start = [choice[0] for choice in options]
     for measure, most in ((_micro_ops, limits.micro_ops), (_instructions, limits.instructions)):
-        if sum(map(measure, kept)) > most:
-            kept = [min(choice, key=measure) for choice in options]
+        if sum(map(measure, start)) > most:
+            start = [min(choice, key=measure) for choice in options]
             break
-    states = [Pipeline.empty(len(macros), shared)]
-    for number, choice in enumerate(options):
-        others = Limits(*(
-            sum(amounts) - amounts[number]
-            for amounts in zip(*(Limits(o.instructions, o.micro_ops) for o in kept), strict=True)
-        ))  # fmt: skip
-        best: tuple[float, int] | None = None
-        for place, one in enumerate(choice):
-            over = [
-                more + less > most
-                for more, less, most in zip(
-                    (one.instructions, one.micro_ops), others, limits, strict=True
-                )
+    found = []
+    for price in MICRO_OP:
+        kept = list(start)
+        state = Pipeline.empty(len(macros), shared)
+        for number, choice in enumerate(options):
+            others = [*kept[:number], *kept[number + 1 :]]
+            fit = [one for one in choice if one is kept[number] or _within(limits, [*others, one])]
+            ranks = [
+                _ahead(state, number, one, kept, sources).end
+                + INSTRUCTION * one.instructions
+                + price * one.micro_ops
+                for one in fit
             ]
-            if one is not kept[number] and any(over):
-                continue
-            trial = [*kept[:number], one, *kept[number + 1 : number + 1 + AHEAD]]
-            state = states[number]
-            for at in range(number, len(trial)):
-                state = state.behind(at, trial[at], sources[at], trial)
-            rank = state.end + INSTRUCTION * one.instructions
-            best = min(best or (rank, place), (rank, place))
-        assert best is not None
-        kept[number] = choice[best[1]]
-        states.append(states[number].behind(number, kept[number], sources[number], kept))
-    return kept
+            kept[number] = fit[ranks.index(min(ranks))]
+            state = state.behind(number, kept[number], sources[number], kept)
+        found.append((state.end + INSTRUCTION * sum(map(_instructions, kept)), kept))
+        if sum(map(_micro_ops, kept)) <= limits.micro_ops // 2:
+            break  # there is more than enough for all
+    return min(found, key=lambda one: one[0])[1]
+
+
+def _ahead(
+    state: Pipeline, number: int, one: Choice, kept: Sequence[Choice], sources: list[list[int]]
+) -> Pipeline:
+    """Behind a layer with a cut that is tried, and some layers more."""
+    trial = [*kept[:number], one, *kept[number + 1 : number + 1 + AHEAD]]
+    for at in range(number, len(trial)):
+        state = state.behind(at, trial[at], sources[at], trial)
+    return state
+
+
+def _within(limits: Limits, kept: Sequence[Choice]) -> bool:
+    return (
+        sum(map(_micro_ops, kept)) <= limits.micro_ops
+        and sum(map(_instructions, kept)) <= limits.instructions
+    )
 
 
 class Limits(NamedTuple):

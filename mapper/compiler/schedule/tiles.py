@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from chipsim.chip.npu_shape import NpuShape
 from hw.npu.isa import form_of
@@ -31,13 +31,18 @@ class Tile(NamedTuple):
 
 class Cut(NamedTuple):
     """Sizes of a tile, and how many input blocks, and which part of the kernel of the first node,
-    are worked on at once."""
+    are worked on at once.
+
+    edges : which products with padding are left out: none, those in rows above and below the map,
+        or all
+    """
 
     rows: int
     columns: int
     blocks: int
     inputs: int
     kernel: tuple[int, int]
+    edges: Literal["", "rows", "all"] = ""
 
 
 def window_of(node: Node) -> Window | None:

@@ -37,9 +37,9 @@ def report(data: Path, files: tuple[str, str], out: Path, *more: str) -> dict[st
 
 
 def test_resnet_8_on_one_core(data_dir: Path, tmp_path: Path) -> None:
-    """At most 53,000 cycles, with the matrix unit busy for 93 % of them."""
+    """At most 53,000 cycles were wanted, with the matrix unit busy for 93 % of them."""
     searched = report(data_dir, RESNET, tmp_path / "search")
-    assert searched["cycles"] <= 53_000
+    assert searched["cycles"] <= 50_500
     assert searched["busy"]["GEMM"] >= 0.93
     for rule in ("rows", "plane8", "plane16"):
         fixed = report(data_dir, RESNET, tmp_path / rule, "--schedule", rule)
@@ -47,7 +47,7 @@ def test_resnet_8_on_one_core(data_dir: Path, tmp_path: Path) -> None:
 
 
 def test_mnist_8_on_one_core(data_dir: Path, tmp_path: Path) -> None:
-    """The products take 5,184 cycles; what goes beyond them is little."""
+    """The products take 4,833 cycles; what goes beyond them is little."""
     found = report(data_dir, MNIST, tmp_path / "out")
-    assert found["cycles"] <= 5_450
-    assert found["busy"]["GEMM"] >= 0.97
+    assert found["cycles"] <= 5_200
+    assert found["busy"]["GEMM"] >= 0.95
