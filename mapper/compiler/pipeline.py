@@ -225,6 +225,11 @@ def compile_model(
         stored = Stored(partition.macros, partition.written(), partition.read(), places)
         regions = plan_memory(stored, shape.columns, shape.map_vectors, settings.reuse)
         host = plan_host(graph, partition, regions, model.opsets)
+        use, vector = memory_use(regions), shape.columns
+        log.append(
+            f"feature memory: {use.used * vector:,} bytes of maps, {use.bound * vector:,} at "
+            "least: the largest sum that is alive at once"
+        )
     with stage("instructions"):
         choices = Choices(settings.bias, settings.dual, settings.schedule, settings.first_tile)
         weights = plan_weights(partition.macros, shape, settings.weights)

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+from mapper.compiler.codegen.tables import MICRO_OPS, PARAMETERS
 from mapper.compiler.graph.node import Host
 from mapper.compiler.layers import Run, layer_row, parts_of, timeline_rows
 from mapper.compiler.manifest import Target
@@ -30,9 +31,9 @@ def report_of(compiled: Compiled, model: str, target: Target, command: list[str]
     core = list(target.core)
     used = {
         "feature": max(one.first + one.vectors for one in compiled.regions.values()),
-        "weight": len(tables.weights),
-        "parameter": len(tables.parameters),
-        "micro-op": len(tables.micro_ops),
+        "weight": shape.weight_words if len(compiled.host_weights) else len(tables.weights),
+        "parameter": tables.words(PARAMETERS),
+        "micro-op": tables.words(MICRO_OPS),
         "instruction": len(compiled.program),
     }
     capacity = {

@@ -49,6 +49,13 @@ class Tables:
         self.bias: list[Span] = []
         self._known: dict[Any, int] = {}
 
+    def words(self, memory: str) -> int:
+        """Words of a small memory that are used: all of one that is filled again and again."""
+        micro_ops = memory == MICRO_OPS
+        if memory in self.reloaded:
+            return self.shape.micro_ops if micro_ops else self.shape.parameter_words
+        return len(self.micro_ops) if micro_ops else len(self.parameters)
+
     def _require(self, used: int, have: int, memory: str, label: str) -> None:
         if used > have and self.bounded:
             raise TableFullError(

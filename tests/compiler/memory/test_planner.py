@@ -6,7 +6,7 @@ from itertools import combinations
 
 import pytest
 
-from mapper.compiler.memory.planner import Region
+from mapper.compiler.memory.planner import Region, memory_use
 from mapper.errors import DoesNotFitError
 from tests.compiler.codegen.test_programs import random_network
 from tests.compiler.programs import SHAPE, compiled
@@ -31,3 +31,11 @@ def test_lives_that_meet_do_not_overlap(seed: int, reuse: bool) -> None:
     used = max(one.first + one.vectors for one in found)
     whole = sum(one.vectors for one in found)
     assert used == whole if not reuse else used <= whole
+
+
+def test_the_log_says_bytes_and_the_least_that_there_can_be() -> None:
+    made = compiled(random_network(1), SHAPE)
+    use = memory_use(made.compiled.regions)
+    assert 0 < use.bound <= use.used
+    text = f"{16 * use.used:,} bytes of maps, {16 * use.bound:,} at least"
+    assert any(text in line for line in made.compiled.log)
