@@ -17,7 +17,9 @@ from mapper.compiler.pipeline import Compiled
 from tests.compiler.binary_networks import BinaryBuilder
 from tests.compiler.programs import compiled
 
-CORE = NpuShape("roomy", map_vectors=1 << 16, weight_words=4096, parameter_words=1024)
+CORE = NpuShape(
+    "roomy", map_vectors=1 << 16, weight_words=4096, parameter_words=1024, instructions=1 << 16
+)
 """An `npu` with memory for whole layers: what it computes in a cycle is the same."""
 MOST_OPS = 600  # micro-ops of a layer: a core has 1,024, for both halves of its buffers
 

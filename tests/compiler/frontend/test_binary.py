@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from chipsim.chip.model import Chip
 from chipsim.chip.npu_shape import NpuShape
 from mapper.compiler.frontend.float import FLOAT
 from mapper.compiler.frontend.model import open_model
@@ -19,7 +18,6 @@ from mapper.compiler.graph.graph import Graph
 from mapper.compiler.graph.node import Conv
 from mapper.compiler.integer.binary import signs
 from mapper.compiler.integer.reference import INTEGER
-from mapper.compiler.manifest import CompiledFolder, Target, image_of, manifest_of
 from mapper.compiler.passes.registry import optimise
 from mapper.compiler.pipeline import Compiled, compile_model, pixel_samples
 from mapper.compiler.settings import CompileSettings
@@ -27,6 +25,7 @@ from mapper.compiler.simulate import simulate
 from mapper.compiler.verify import verify_compiled
 from mapper.errors import MapperError
 from tests.compiler.models import computed, read, values_of
+from tests.compiler.programs import compiled_model
 from tests.storage.formats.onnx_models import model, node, onnx
 
 RANDOM = np.random.default_rng(6)
@@ -179,14 +178,10 @@ def test_sums_and_classes_of_onnxruntime(gtsrb: Path) -> None:
 
 @pytest.mark.jit
 def test_program_of_a_trained_model(gtsrb: Path) -> None:
-    shape = NpuShape("large", weight_words=4096)
-    compiled = build(gtsrb, shape)
-    target = Target(Chip("one", 1, 1), shape, CompileSettings())
-    images = {(0, 0): image_of(compiled, shape, (0, 0))}
-    folder = CompiledFolder(
-        Path("out"), manifest_of(compiled, target), compiled.host, compiled.graph, images
-    )
-    outcome = simulate(folder, pictures(gtsrb.parent)[::15], threads=1, check=True)
+    """On a core of the usual size, to which the host streams the weights of the last layer."""
+    samples = pixel_samples(open_model(gtsrb), CompileSettings())
+    made = compiled_model(gtsrb, samples.x, NpuShape())
+    outcome = simulate(made.folder, pictures(gtsrb.parent)[::40], threads=1, check=True)
     assert [one.differences for one in outcome.compared] == [0, 0, 0]
-    assert verify_compiled(folder)["instructions"] == len(compiled.program)
-    assert outcome.values["activation_10"].shape == (8, 43)
+    assert verify_compiled(made.folder)["instructions"] == len(made.compiled.program)
+    assert outcome.values["activation_10"].shape == (3, 43)
