@@ -221,6 +221,19 @@ def test_activations_alone(tmp_path: Path, kind: str, same: bool) -> None:
         assert [type(node.operator) for node in graph.nodes] == [Clamp]
 
 
+@pytest.mark.parametrize("same", [True, False], ids=["same scale", "another scale"])
+def test_parts_of_maps(tmp_path: Path, same: bool) -> None:
+    """Slice by channel: of one scale it picks, by another one it is rescaled behind."""
+    net, x, taken = begin()
+    made = taken if same else how("uint8", 0.03, 4)
+    ends = [net.constant(np.int64([one])) for one in (1, 3, 1)]
+    net.node("Slice", ["d", *ends], "p")
+    pair(net, "p", made, "y")
+    data = less(x, taken)[:, 1:3]
+    expected = twin.dequantised(twin.scaled(data, taken.scale / made.scale, made), made)
+    check(net, x, expected, tmp_path)
+
+
 def test_enlarged_maps(tmp_path: Path) -> None:
     net, x, taken = begin()
     scales = net.constant(np.float32([1, 1, 2, 2]))
