@@ -335,6 +335,7 @@ ROWS = {
     "B13": Row(
         "dumps of both levels",
         (
+            "compiler/partition/test_patterns.py::test_both_levels_are_dumped",
             "mapper/cli/test_compile.py::test_keep_graphs_and_switches",
             "mapper/cli/test_compile.py::test_disassemble",
         ),
@@ -389,7 +390,10 @@ ROWS = {
     ),
     "C07": Row(
         "static and dynamic weights",
-        ("compiler/memory/test_dynamic_weights.py::test_c07_weights_of_the_host",),
+        (
+            "compiler/memory/test_dynamic_weights.py::test_c07_a_slow_host_stalls_the_products",
+            "compiler/memory/test_dynamic_weights.py::test_c07_weights_of_the_host",
+        ),
     ),
     "C08": Row(
         "which weights are dynamic",
@@ -413,9 +417,18 @@ ROWS = {
         "models that are quantised",
         ("compiler/frontend/test_requantshift.py::test_d01_sums_pools_and_dense_layers",),
     ),
-    "D02": Row("patterns and functions"),
+    "D02": Row(
+        "patterns and functions",
+        ("compiler/partition/test_patterns.py::test_groups_have_a_target_and_a_name",),
+    ),
     "D03": Row("packing of maps"),
-    "D04": Row("where to pack"),
+    "D04": Row(
+        "where to pack",
+        (
+            "compiler/partition/test_packing.py::test_rules",
+            "compiler/partition/test_packing.py::test_there_are_as_few_packs_as_can_be",
+        ),
+    ),
     "D05": Row(
         "padding with the zero point",
         (
@@ -482,9 +495,7 @@ OPEN = frozenset(
         "A11",
         "A14",
         "C03",
-        "D02",
         "D03",
-        "D04",
     )
 )
 """Rows without a test."""
