@@ -23,6 +23,7 @@ from mapper.compiler.codegen.program import (
     Preset,
     emitted,
     host_words,
+    memory_sizes,
     require_instructions,
 )
 from mapper.compiler.codegen.steps import Step, with_tokens
@@ -36,10 +37,9 @@ from mapper.compiler.memory.regions import share
 from mapper.compiler.partition.functions import Partition, divide
 from mapper.compiler.partition.hostplan import Step as HostStep
 from mapper.compiler.partition.hostplan import plan_host
-from mapper.compiler.passes.bits import pack_bits, signs_in_bytes
 from mapper.compiler.passes.blocks import whole_blocks
-from mapper.compiler.passes.few_channels import window_inputs
-from mapper.compiler.passes.fuse import fuse, pool_sums_first
+from mapper.compiler.passes.fuse import fuse
+from mapper.compiler.passes.integers import optimise_integers
 from mapper.compiler.passes.normalise import dense_as_conv
 from mapper.compiler.passes.registry import optimise
 from mapper.compiler.quantise.convert import Converter
@@ -48,7 +48,6 @@ from mapper.compiler.quantise.losses import LayerLoss, layer_losses
 from mapper.compiler.quantise.rest import is_in_part
 from mapper.compiler.quantise.score import Dataset, Limits
 from mapper.compiler.quantise.verify import Compared, Verified, compared, verified
-from mapper.compiler.schedule.order import heavy_addends_last
 from mapper.compiler.schedule.packing import Packing, packing_cost
 from mapper.compiler.schedule.units import timeline_of_functions
 from mapper.compiler.settings import CompileSettings
@@ -202,18 +201,12 @@ def compile_model(
                 for one in found.best.corrections
             ]
     graphs["integer"] = graph
+    choices = Choices(settings.bias, settings.dual, settings.schedule, settings.first_tile)
     with stage("partition"):
         for tensor in graph.tensors():
             if tensor.type == "int16":
                 _require_dual(shape, f"{tensor.name!r} is stored in 16 bits, and")
-        log += pack_bits(graph, shape.binary)
-        signs_in_bytes(graph)
-        if "few-channels" not in off:
-            log += window_inputs(graph, shape.columns)
-        if "pool-first" not in off and "fuse" not in off:
-            log += pool_sums_first(graph)  # sums are pooled where they are made
-        if "addends" not in off:
-            log += heavy_addends_last(graph)
+        log += optimise_integers(graph, shape, choices, settings.reuse, off)
         log += whole_blocks(graph, shape.columns)
         places, shared = share(graph, {"int8": shape.columns, "bits": 8 * shape.columns})
         log += shared
@@ -231,15 +224,10 @@ def compile_model(
             "least: the largest sum that is alive at once"
         )
     with stage("instructions"):
-        choices = Choices(settings.bias, settings.dual, settings.schedule, settings.first_tile)
         weights = plan_weights(partition.macros, shape, settings.weights)
         emitter, ends = emitted(partition, Core(shape, regions, weights), choices, log)
         used = max(memory_use(regions).used, emitter.area.behind)
-        sizes = {
-            "FM": shape.map_vectors or used, "INP": shape.input_vectors, "ACC": shape.entries,
-            "OUT": shape.entries, "WM": shape.weight_words, "WQ": 1, "UM": shape.micro_ops,
-            "PM": shape.parameter_words,
-        }  # fmt: skip
+        sizes = memory_sizes(shape, shape.map_vectors or used)
         spans = partition.spans(ends)
         program: list[Instruction] = []
         for begin, behind in spans:

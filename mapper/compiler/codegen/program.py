@@ -59,6 +59,14 @@ class Core(NamedTuple):
     weights: WeightPlan
 
 
+def memory_sizes(shape: NpuShape, vectors: int) -> dict[str, int]:
+    """Cells of each memory that instructions may wait for; vectors : of the feature memory."""
+    return {
+        "FM": vectors, "INP": shape.input_vectors, "ACC": shape.entries, "OUT": shape.entries,
+        "WM": shape.weight_words, "WQ": 1, "UM": shape.micro_ops, "PM": shape.parameter_words,
+    }  # fmt: skip
+
+
 def emitted(
     partition: Partition, core: Core, options: Choices, log: list[str]
 ) -> tuple[Emitter, list[int]]:

@@ -6,8 +6,11 @@ SWITCHES: dict[str, str] = {
     "input-scale": "factors on the input become part of the first layer",
     "pad": "padding becomes part of the layer behind",
     "batchnorm": "normalisation becomes part of the layer before",
+    "siblings": "convolutions on one map become one, where that saves cycles",
+    "concat": "maps are concatenated behind pooling and activations",
     "pool-first": "max pooling goes before requantisation",
     "few-channels": "the host makes windows for few channels",
+    "split-groups": "groups take only their own blocks, where that saves calls",
     "addends": "the lighter of two added layers runs first",
     "fuse": "what follows a layer runs on the same tile",
 }

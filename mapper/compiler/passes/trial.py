@@ -1,0 +1,110 @@
+"""What some nodes take on a core by themselves: passes weigh their changes with it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from chipsim.chip.npu_shape import NpuShape
+from mapper.compiler.codegen.builder import Choices
+from mapper.compiler.codegen.placement import plan_weights
+from mapper.compiler.codegen.program import Core, emitted, memory_sizes
+from mapper.compiler.codegen.steps import Step, with_tokens
+from mapper.compiler.graph.graph import Graph, View
+from mapper.compiler.graph.node import Node
+from mapper.compiler.graph.tensor import Tensor
+from mapper.compiler.memory.planner import Stored, memory_use, plan_memory
+from mapper.compiler.memory.regions import share
+from mapper.compiler.partition.functions import divide
+from mapper.compiler.passes.fuse import fuse, pool_sums_first
+from mapper.compiler.schedule.units import timeline_of_functions
+from mapper.errors import MapperError
+
+
+class Taken(NamedTuple):
+    """Cycles from the first instruction to the last; bytes loaded and stored."""
+
+    cycles: int
+    bytes: int
+
+
+Trial = Callable[[Sequence[Node], Sequence[Tensor]], Taken | None]
+"""What nodes take that make some results; None if they do not fit."""
+
+
+def trial_of(shape: NpuShape, choices: Choices) -> Trial:
+    """On a core that has nothing else to do, with maps where they fall."""
+    return lambda nodes, results: taken(nodes, results, shape, choices)
+
+
+def taken(
+    nodes: Sequence[Node], results: Sequence[Tensor], shape: NpuShape, choices: Choices
+) -> Taken | None:
+    """As a whole program, by the timeline of its instructions; the nodes stay as they are."""
+    part = part_of(nodes, results)
+    kept = [(tensor, tensor.stored, tensor.address) for tensor in part.tensors()]
+    try:
+        pool_sums_first(part)
+        places, _ = share(part, lanes_of(shape))
+        partition = divide(part, fuse(part))
+        stored = Stored(partition.macros, partition.written(), partition.read(), places)
+        regions = plan_memory(stored, shape.columns, 0)
+        weights = plan_weights(partition.macros, shape, "optimal")
+        emitter, ends = emitted(partition, Core(shape, regions, weights), choices, [])
+        used = max(memory_use(regions).used, emitter.area.behind, shape.map_vectors)
+        program = with_tokens(emitter.steps, memory_sizes(shape, used))
+        cycles = timeline_of_functions(program, partition.spans(ends), shape).cycles
+        return Taken(cycles, shape.columns * sum(map(_vectors, emitter.steps)))
+    except MapperError:  # of a memory, most often: what cannot be tried is not done
+        return None
+    finally:
+        for tensor, is_stored, address in kept:
+            tensor.stored, tensor.address = is_stored, address
+
+
+def lanes_of(shape: NpuShape) -> dict[str, int]:
+    """Channels of a vector, by the type of a map."""
+    return {"int8": shape.columns, "bits": 8 * shape.columns}
+
+
+def part_of(nodes: Sequence[Node], results: Sequence[Tensor]) -> Graph:
+    """A graph of some nodes, whose inputs are the maps that none of them makes."""
+    graph = Graph()
+    graph.nodes = [
+        Node(node.operator, list(node.inputs), list(node.outputs), node.sources) for node in nodes
+    ]
+    made = {tensor for node in nodes for tensor in node.outputs}
+    inputs = (tensor for node in nodes for tensor in node.inputs)
+    graph.inputs = {
+        tensor.name: View(tensor, shape=tensor.shape)
+        for tensor in inputs
+        if tensor.value is None and tensor not in made
+    }
+    graph.outputs = {tensor.name: View(tensor, shape=tensor.shape) for tensor in results}
+    return graph
+
+
+def memory_needed(graph: Graph, shape: NpuShape, reuse: bool) -> int:
+    """Vectors of the feature memory that all maps of a graph take; it stays as it is.
+
+    Parts that begin inside of a block count without the gaps that they will get.
+    """
+    whole = part_of(graph.nodes, [])
+    whole.inputs, whole.outputs = graph.inputs, graph.outputs
+    kept = [(tensor, tensor.stored, tensor.address) for tensor in graph.tensors()]
+    try:
+        places, _ = share(whole, {"int8": 1, "bits": 1})
+        partition = divide(whole, fuse(whole))
+        stored = Stored(partition.macros, partition.written(), partition.read(), places)
+        return memory_use(plan_memory(stored, shape.columns, 0, reuse)).used
+    finally:
+        for tensor, is_stored, address in kept:
+            tensor.stored, tensor.address = is_stored, address
+
+
+def _vectors(step: Step) -> int:
+    """Vectors that an instruction loads or stores, padding included."""
+    fields = step.instruction.fields
+    if step.unit not in ("LOAD", "STORE") or "c_size" not in fields:
+        return 0
+    return fields["c_size"] * fields["x_size"] * fields["y_size"]

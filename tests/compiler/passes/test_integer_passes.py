@@ -1,0 +1,263 @@
+"""Passes over graphs of integers: applied where they are legal, and equal to the bit without."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from chipsim.chip.npu_shape import NpuShape
+from mapper.compiler.graph.execute import run_graph
+from mapper.compiler.graph.graph import Graph
+from mapper.compiler.graph.node import Conv, Pool, Slice, Window
+from mapper.compiler.graph.tensor import Pad
+from mapper.compiler.integer.reference import INTEGER
+from mapper.compiler.passes.concat import concatenate_last
+from mapper.compiler.passes.siblings import Weighing, join_siblings
+from mapper.compiler.passes.split_groups import block_diagonal, place_groups
+from mapper.compiler.passes.trial import Taken
+from mapper.compiler.verify import verify_compiled
+from tests.compiler.networks import SAME, Builder
+from tests.compiler.programs import DUAL, SHAPE, WIDE, compared, compiled
+from tests.compiler.quantise.test_convert import quantised
+
+POINT = Window((1, 1))
+HALF = Pool("max", Window((2, 2), (2, 2)))
+
+
+class Fewer:
+    """A trial in which one convolution is better than two, and nothing else is different."""
+
+    def __call__(self, nodes: object, results: object) -> Taken:
+        convolutions = [one for one in nodes if isinstance(one.operator, Conv)]  # type: ignore[attr-defined]
+        return Taken(100 * len(convolutions), 10 * len(convolutions))
+
+
+JOIN = Weighing(16, Fewer(), lambda _: True)
+
+
+def same(build: Builder, change: Callable[[Graph], list[str]], changed: bool = True) -> Graph:
+    """Quantise a network, and compare its results with those of the changed one, to the bit."""
+    made = quantised(build).graph
+    (view,), (wanted,) = made.inputs.values(), made.outputs.values()
+    random = np.random.default_rng(5)
+    feeds = {view.tensor: random.integers(-128, 128, (2, *view.tensor.shape[1:]))}
+    before = run_graph(made, feeds, INTEGER, [wanted.tensor])[wanted.tensor]
+    lines = change(made)
+    assert bool(lines) == changed, lines
+    (wanted,) = made.outputs.values()
+    np.testing.assert_array_equal(
+        run_graph(made, feeds, INTEGER, [wanted.tensor])[wanted.tensor], before
+    )
+    return made
+
+
+def kinds(graph: Graph) -> list[str]:
+    return [node.kind for node in graph.nodes]
+
+
+def inception(channels: tuple[int, int, int] = (16, 24, 8), seed: int = 3) -> Builder:
+    """Branches of 1x1 and 3x3 kernels on one map, two of them with a layer behind, joined."""
+    build = Builder(9, 7, 8, seed)
+    first = build.relu(build.conv(build.input, 16))
+    one = build.relu(build.conv(first, channels[0], POINT))
+    other = build.relu(build.conv(first, channels[1]))
+    third = build.relu(build.conv(first, channels[2], POINT))
+    behind = build.relu(build.conv(third, 16))
+    whole = build.concat(build.conv(one, 16), build.conv(other, 16), behind)
+    build.end(build.conv(whole, 8, POINT))
+    return build
+
+
+def fire() -> Builder:
+    """Branches that are concatenated directly."""
+    build = Builder(9, 7, 8, 4)
+    first = build.relu(build.conv(build.input, 16))
+    other = build.relu(build.conv(first, 24))
+    one = build.relu(build.conv(first, 8, POINT))
+    build.end(build.conv(build.concat(one, other), 8, POINT))
+    return build
+
+
+def test_a09_siblings_become_one_convolution() -> None:
+    """A09: one convolution, then split: parts begin at blocks."""
+    made = same(inception(), lambda graph: join_siblings(graph, JOIN))
+    joined = [node for node in made.nodes if node.kind == "conv"][1]
+    assert joined.inputs[1].shape == (24, 1, 1, 16)
+    slices = [node.operator for node in made.nodes if isinstance(node.operator, Slice)]
+    assert [one.first for one in slices] == [0, 16]
+
+
+def test_a09_siblings_of_one_concatenation_are_not_parted() -> None:
+    """A09: kernels of 1x1 are in the centre of 3x3, stacked on output channels; no split."""
+    made = same(fire(), lambda graph: join_siblings(graph, JOIN))
+    assert kinds(made).count("conv") == 3
+    assert "slice" not in kinds(made)
+    (both,) = (node for node in made.nodes if node.kind == "concat")
+    assert [one.channels for one in both.inputs] == [32]
+    joined = [node for node in made.nodes if node.kind == "conv"][1]
+    value = joined.inputs[1].value
+    assert value is not None
+    assert value.shape == (32, 3, 3, 16)
+    assert not np.delete(value[:8].reshape(8, 9, 16), 4, axis=1).any()
+    assert np.delete(value[8:].reshape(24, 9, 16), 4, axis=1).any(axis=(1, 2)).all()
+
+
+def unlike(case: str) -> Builder:
+    """Two convolutions on a map that cannot be one."""
+    build = Builder(9, 9, 8)
+    first = build.relu(build.conv(build.input, 16))
+    windows = {
+        "stride": (SAME, Window((3, 3), (2, 2), Pad(1, 1, 1, 1))),
+        "padding": (SAME, Window((1, 1), pad=Pad(1, 1, 1, 1))),
+        "even": (Window((2, 2)), POINT),
+        "dilation": (SAME, Window((3, 3), pad=Pad(2, 2, 2, 2), dilation=(2, 2))),
+    }
+    a, b = windows.get(case, (SAME, SAME))
+    groups, channels = (2 if case == "groups" else 1), (24 if case == "blocks" else 16)
+    one = build.relu(build.conv(first, channels, a, groups))
+    other = build.conv(first, channels, b)
+    other = other if case == "clipped" else build.relu(other)
+    ends = [build.conv(tensor, 16) for tensor in (one, other)]
+    pooled = [build.pool(end, Pool("max", Window((end.height, end.width)))) for end in ends]
+    build.end(build.concat(*pooled))
+    return build
+
+
+@pytest.mark.parametrize(
+    "case", ["stride", "padding", "even", "dilation", "groups", "blocks", "clipped"]
+)
+def test_a09_convolutions_that_stay_apart(case: str) -> None:
+    same(unlike(case), lambda graph: join_siblings(graph, JOIN), changed=False)
+
+
+def test_a09_dilated_kernels_and_those_of_a_pixel() -> None:
+    build = Builder(9, 9, 8)
+    first = build.relu(build.conv(build.input, 16))
+    wide = Window((3, 3), pad=Pad(2, 2, 2, 2), dilation=(2, 2))
+    one = build.relu(build.conv(first, 24, wide))
+    other = build.relu(build.conv(first, 8, POINT))
+    build.end(build.conv(build.concat(other, one), 8))
+    made = same(build, lambda graph: join_siblings(graph, JOIN))
+    joined = [node for node in made.nodes if node.kind == "conv"][1]
+    assert isinstance(joined.operator, Conv)
+    assert joined.operator.window == wide
+
+
+def test_a09_nothing_is_joined_that_gains_nothing_or_does_not_fit() -> None:
+    def never(*_: object) -> Taken:
+        return Taken(1, 1)
+
+    same(inception(), lambda graph: join_siblings(graph, JOIN._replace(trial=never)), changed=False)
+    lines: list[str] = []
+    full = JOIN._replace(fits=lambda _: False)
+    made = same(inception(), lambda graph: lines.extend(join_siblings(graph, full)) or lines)
+    assert all("feature memory" in line for line in lines)
+    assert "slice" not in kinds(made)
+
+
+@pytest.mark.jit
+@pytest.mark.parametrize(
+    ("network", "shape"),
+    [(inception, SHAPE), (inception, DUAL), (fire, SHAPE), (fire, WIDE)],
+    ids=["inception", "inception, dual", "fire", "fire, wide"],
+)
+def test_a09_joined_siblings_on_cores(network: Callable[[], Builder], shape: NpuShape) -> None:
+    """A09: the cost model decides; programs of joined convolutions give the reference's bytes."""
+    build = network()
+    made = compiled(build, shape)
+    lines = [line for line in made.compiled.log if line.startswith("siblings: ")]
+    assert lines
+    assert "cycles" in lines[0]
+    assert {one.differences for one in compared(build, made)} == {0}
+    verify_compiled(made.folder)
+
+
+def pooled(axis: int = 3, both: bool = False) -> Builder:
+    """Two layers, concatenated, pooled, and clipped behind."""
+    build = Builder(8, 8, 8, 2)
+    parts = [build.relu(build.conv(build.input, 16)) for _ in range(2)]
+    whole = build.concat(*parts, axis=axis)
+    made = build.conv(build.relu(build.pool(whole, HALF)), 8, POINT)
+    if both:
+        made = build.concat(made, build.pool(build.conv(whole, 8, POINT), HALF))
+    build.end(made)
+    return build
+
+
+def test_a10_concatenation_goes_behind_pooling_and_activation() -> None:
+    """A10: concat(a, b) -> max pooling = concat(max pooling a, max pooling b)."""
+    made = same(pooled(), lambda graph: concatenate_last(graph, Fewer()))
+    order = kinds(made)
+    assert order.count("pool") == 2
+    assert order.index("concat") > max(at for at, kind in enumerate(order) if kind == "pool")
+
+
+@pytest.mark.parametrize("axis", [1, 2])
+def test_a10_concatenation_of_rows_and_columns_stays(axis: int) -> None:
+    """A10: refused for height and width."""
+    same(pooled(axis), lambda graph: concatenate_last(graph, Fewer()), changed=False)
+
+
+def test_a10_concatenation_with_other_users_stays() -> None:
+    same(pooled(both=True), lambda graph: concatenate_last(graph, Fewer()), changed=False)
+
+
+def test_a10_concatenation_of_parts_with_other_users_stays() -> None:
+    build = Builder(8, 8, 8, 2)
+    one, other = (build.relu(build.conv(build.input, 16)) for _ in range(2))
+    halves = [build.pool(build.concat(one, other), HALF), build.pool(build.conv(one, 16), HALF)]
+    build.end(build.conv(build.concat(*(build.conv(half, 16) for half in halves)), 8))
+    same(build, lambda graph: concatenate_last(graph, Fewer()), changed=False)
+
+
+@pytest.mark.jit
+def test_a10_pooled_parts_run_with_their_layers() -> None:
+    build = pooled()
+    made = compiled(build)
+    assert any(line.startswith("concat: ") for line in made.compiled.log)
+    assert {one.differences for one in compared(build, made)} == {0}
+    verify_compiled(made.folder)
+    assert all(macro.conv is not None for macro in made.compiled.macros)
+
+
+def grouped(groups: int, channels: int) -> Builder:
+    build = Builder(7, 7, 8, 6)
+    first = build.relu(build.conv(build.input, channels))
+    build.end(build.conv(build.relu(build.conv(first, channels, SAME, groups)), 8, POINT))
+    return build
+
+
+@pytest.mark.parametrize(
+    ("groups", "channels", "form"), [(2, 64, "18 -> "), (2, 16, "one convolution"), (4, 48, "")]
+)
+def test_groups_by_blocks_or_as_one_convolution(groups: int, channels: int, form: str) -> None:
+    """split-groups: of 2 groups of 32 channels each output block takes 2 of 4 input blocks."""
+    lines: list[str] = []
+
+    def change(graph: Graph) -> list[str]:
+        lines.extend(place_groups(graph, 16))
+        return lines
+
+    made = same(grouped(groups, channels), change)
+    whole = same(grouped(groups, channels), lambda graph: place_groups(graph, 16, split=False))
+    assert all(node.operator.groups == 1 for node in whole.nodes if isinstance(node.operator, Conv))
+    (line,) = lines
+    if form == "18 -> ":
+        assert line.endswith("2 groups by blocks, 144 -> 72 calls a pixel")
+        assert any(
+            node.operator.groups == 2 for node in made.nodes if isinstance(node.operator, Conv)
+        )
+    else:
+        assert form in line
+
+
+def test_kernels_of_each_channel_keep_their_unit() -> None:
+    same(grouped(16, 16), lambda graph: place_groups(graph, 16, split=False), changed=False)
+
+
+def test_block_diagonal_kernels() -> None:
+    weights = np.arange(1, 9).reshape(4, 1, 1, 2)
+    expected = [[1, 2, 0, 0], [3, 4, 0, 0], [0, 0, 5, 6], [0, 0, 7, 8]]
+    assert block_diagonal(weights, 2).reshape(4, 4).tolist() == expected
