@@ -108,11 +108,12 @@ def add_switches(group: argparse._ActionsContainer) -> None:
 
 def add_passes(group: argparse._ActionsContainer) -> None:
     """A switch for each pass."""
-    from mapper.compiler.passes.switches import SWITCHES
+    from mapper.compiler.passes.switches import CHANGES_NUMBERS, SWITCHES
 
     for name, about in SWITCHES.items():
+        more = "; changes numbers" if name in CHANGES_NUMBERS else ""
         group.add_argument(f"--no-{name}", dest="off", action="append_const", const=name,
-                           help=f"without: {about}")  # fmt: skip
+                           help=f"without: {about}{more}")  # fmt: skip
     group.add_argument("--ablate", action="store_true",
                        help="cycles without each pass in a table, then stop")  # fmt: skip
 
@@ -375,4 +376,4 @@ def _tables(options: argparse.Namespace, compiled: Compiled) -> list[Table]:
         score = compiled.verified.attempts[compiled.verified.number].score
         found = "no error" if score.signal is None else f"{score.signal:.1f} dB"
         rows["signal over error"] = found
-    return [facts(f"{options.model} on {options.chip}", rows)]
+    return [facts(f"{options.model.name} on {options.chip}", rows)]
