@@ -75,8 +75,20 @@ ROWS = {
             "compiler/frontend/test_float.py::test_a08_constants_by_nodes_and_weights_that_are_computed",
         ),
     ),
-    "A09": Row("sibling convolutions merged"),
-    "A10": Row("concatenation behind pooling"),
+    "A09": Row(
+        "sibling convolutions merged",
+        (
+            "compiler/passes/test_integer_passes.py::test_a09_siblings_become_one_convolution",
+            "compiler/passes/test_integer_passes.py::test_a09_joined_siblings_on_cores",
+        ),
+    ),
+    "A10": Row(
+        "concatenation behind pooling",
+        (
+            "compiler/passes/test_integer_passes.py::test_a10_concatenation_goes_behind_pooling_and_activation",
+            "compiler/passes/test_integer_passes.py::test_a10_concatenation_of_rows_and_columns_stays",
+        ),
+    ),
     "A11": Row("pooling before activation"),
     "A12": Row(
         "one requantisation for each macro node",
@@ -490,8 +502,6 @@ ROWS = {
 }
 OPEN = frozenset(
     (
-        "A09",
-        "A10",
         "A11",
         "A14",
         "C03",
