@@ -71,6 +71,8 @@ def convolution(core: ProgramBuilder, node: Node) -> Product:
                         continue
                     steps = looped[at] if looped else _pixels(window, edge.sums, inputs, work.made)
                     for kind, blocks in kernel_pairs(work.tile.blocks, bool(plan.kernels)):
+                        if kind and blocks[0] not in words.first:
+                            continue  # of a group whose inputs come with another load
                         where = Products(piece, inputs, work, kernels, words, blocks, edge, one)
                         ops = (
                             _whole_ops(where)
