@@ -9,8 +9,10 @@ from __future__ import annotations
 from itertools import groupby
 from typing import NamedTuple
 
+import numpy as np
+
 from mapper.compiler.codegen.builder import ProgramBuilder, TileWork
-from mapper.compiler.codegen.kernels import Kernels
+from mapper.compiler.codegen.kernels import BIAS_BITS, Kernels
 from mapper.compiler.codegen.pairs import Pass
 from mapper.compiler.graph.node import Conv, Node, Window
 from mapper.compiler.schedule.inputs import Part, Span
@@ -35,7 +37,8 @@ class Edge(NamedTuple):
 
 
 def edges_of(core: ProgramBuilder, node: Node, kernels: Kernels, work: TileWork) -> list[Edge]:
-    """A tile by what its windows have inside the map; none if a window has nothing there."""
+    """A tile by what its windows have inside the map; none if a window has nothing there, or if a
+    bias with all that its padding adds has no room in a parameter."""
     assert isinstance(node.operator, Conv)
     window, data = node.operator.window, node.inputs[0]
     rows, columns = work.spans[1]
@@ -51,6 +54,8 @@ def edges_of(core: ProgramBuilder, node: Node, kernels: Kernels, work: TileWork)
         for wide in across:
             part = Part(high.places, wide.places)
             bias = kernels.bias if part == whole else _bias(core, node, part)
+            if bias is None:
+                return []
             found.append(Edge(Pass(high.results, wide.results), part, bias))
     return found
 
@@ -73,11 +78,15 @@ def _sides(window: Window, span: Span, axis: int, length: int) -> list[Side]:
     return found
 
 
-def _bias(core: ProgramBuilder, node: Node, part: Part) -> int:
-    """The bias with what the products outside of a part of the kernel would add."""
+def _bias(core: ProgramBuilder, node: Node, part: Part) -> int | None:
+    """The bias with what the products outside of a part of the kernel would add: its first word,
+    or None where 32 bits do not hold it, as of 16 bits with a zero point far away."""
     weights, bias = node.inputs[1].value, node.inputs[2].value
     assert weights is not None
     assert bias is not None
     rows, columns = (slice(*span) for span in part)
     outside = weights.sum((1, 2, 3)) - weights[:, rows, columns].sum((1, 2, 3))
-    return core.tables.add_bias(bias + node.inputs[0].zero_point * outside, core.macro.label)
+    whole = bias + node.inputs[0].zero_point * outside
+    if np.abs(whole).max() >= 1 << BIAS_BITS:
+        return None
+    return core.tables.add_bias(whole, core.macro.label)
