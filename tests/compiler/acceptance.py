@@ -89,7 +89,13 @@ ROWS = {
             "compiler/passes/test_integer_passes.py::test_a10_concatenation_of_rows_and_columns_stays",
         ),
     ),
-    "A11": Row("pooling before activation"),
+    "A11": Row(
+        "pooling before activation",
+        (
+            "compiler/passes/test_pool_first.py::test_a11_pooling_goes_first",
+            "compiler/passes/test_pool_first.py::test_a11_pooling_stays_where_it_changes_results",
+        ),
+    ),
     "A12": Row(
         "one requantisation for each macro node",
         ("compiler/schedule/test_order.py::test_sums_end_in_one_requantisation",),
@@ -433,7 +439,13 @@ ROWS = {
         "patterns and functions",
         ("compiler/partition/test_patterns.py::test_groups_have_a_target_and_a_name",),
     ),
-    "D03": Row("packing of maps"),
+    "D03": Row(
+        "packing of maps",
+        (
+            "compiler/test_maps.py::test_d03_maps_are_read_as_they_were_packed",
+            "compiler/test_maps.py::test_d03_blocks_of_channels_lie_behind_each_other",
+        ),
+    ),
     "D04": Row(
         "where to pack",
         (
@@ -502,10 +514,8 @@ ROWS = {
 }
 OPEN = frozenset(
     (
-        "A11",
         "A14",
         "C03",
-        "D03",
     )
 )
 """Rows without a test."""

@@ -11,7 +11,7 @@ from mapper.compiler.graph.graph import Graph
 from mapper.compiler.passes.bits import pack_bits, signs_in_bytes
 from mapper.compiler.passes.concat import concatenate_last
 from mapper.compiler.passes.few_channels import window_inputs
-from mapper.compiler.passes.fuse import pool_sums_first
+from mapper.compiler.passes.pool_first import pool_sums_first
 from mapper.compiler.passes.siblings import Weighing, join_siblings
 from mapper.compiler.passes.split_groups import place_groups
 from mapper.compiler.passes.trial import memory_needed, trial_of

@@ -16,7 +16,8 @@ from mapper.compiler.graph.tensor import Tensor
 from mapper.compiler.memory.planner import Stored, memory_use, plan_memory
 from mapper.compiler.memory.regions import share
 from mapper.compiler.partition.functions import divide
-from mapper.compiler.passes.fuse import fuse, pool_sums_first
+from mapper.compiler.passes.fuse import fuse
+from mapper.compiler.passes.pool_first import pool_sums_first
 from mapper.compiler.schedule.units import timeline_of_functions
 from mapper.errors import MapperError
 
