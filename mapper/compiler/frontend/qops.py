@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mapper.compiler.graph.graph import Graph, View
+from mapper.compiler.frontend.ends import settle_host, settle_inputs
+from mapper.compiler.graph.graph import Graph
 from mapper.compiler.graph.node import (
     Activation,
     Add,
@@ -24,7 +24,6 @@ from mapper.compiler.graph.node import (
     Conv,
     Dense,
     Dequantise,
-    Host,
     Node,
     Pool,
     Quantise,
@@ -46,11 +45,9 @@ from mapper.compiler.integer.formulas import (
 )
 from mapper.compiler.quantise.layers import ACCUMULATOR, required_shift
 from mapper.compiler.quantise.operators import bounds_of, mean_nodes, slope_of
-from storage.formats.layers.onnxgraph import Node as OnnxNode
 
 ROUNDING: Rounding = "even"
 LEAST_SUM = -(1 << 15)  # of two bytes: what no sum reaches
-QUANTISING = 21  # opset with QuantizeLinear of 8 and 16 bits
 Made = list[Node] | str
 """Nodes of integers, or why there are none."""
 
@@ -95,17 +92,13 @@ def join(graph: Graph, whys: dict[str, str]) -> None:
             whys.update(dict.fromkeys(node.sources, made))
         else:
             _put(graph, place, made)
-    _settle_inputs(graph)
-    _settle_host(graph)
+    settle_inputs(graph)
+    settle_host(graph)
 
 
 def _maker(graph: Graph, tensor: Tensor, kind: type) -> Node | None:
     maker = graph.maker(tensor)
     return maker if maker is not None and isinstance(maker.operator, kind) else None
-
-
-def _same_scale(a: Tensor, b: Tensor) -> bool:
-    return (a.scale, a.zero_point, a.type) == (b.scale, b.zero_point, b.type)
 
 
 def _drop_pairs(graph: Graph) -> None:
@@ -116,7 +109,7 @@ def _drop_pairs(graph: Graph) -> None:
         if maker is None:
             continue
         data, result = maker.inputs[0], node.output
-        if _same_scale(data, result):
+        if data.same_scale(result):
             graph.remove(node, data)
         else:
             made = requantised(data, result, (result.low, result.high), node.sources)
@@ -299,10 +292,10 @@ def _pool(_: Graph, place: Place) -> Made:
 def _moved(place: Place, make: Callable[[Tensor], Node], data: Tensor) -> list[Node]:
     """What picks or copies stored integers, which are requantised behind it if scales differ."""
     result, bounds = place.result, place.bounds
-    if _same_scale(data, result) and bounds == (result.low, result.high):
+    if data.same_scale(result) and bounds == (result.low, result.high):
         return [make(result)]
     between = replace(data, name=f"{result.name}.before", shape=result.shape, stored=True)
-    if _same_scale(data, result):
+    if data.same_scale(result):
         last = Node(Clamp(*bounds), [between], [result], place.sources)
     else:
         last = requantised(between, result, bounds, place.sources)
@@ -316,7 +309,7 @@ def _concat(_: Graph, place: Place) -> Made:
     result, made, parts = place.result, [], []
     for number, data in enumerate(place.data):
         part = data
-        if not _same_scale(data, result):
+        if not data.same_scale(result):
             part = replace(result, name=f"{result.name}.part{number}", shape=data.shape)
             bounds = (result.low, result.high)
             made.append(requantised(data, part, bounds, place.node.sources))
@@ -338,7 +331,7 @@ def _activation(_: Graph, place: Place) -> Made:
     (data,), result = place.data, place.result
     bounds, slope = bounds_of(place.node, result), slope_of(place.node)
     if slope is None:
-        if _same_scale(data, result):
+        if data.same_scale(result):
             return [Node(Clamp(*bounds), [data], [result], place.sources)]
         return [requantised(data, result, bounds, place.sources)]
     # the sign is that of the data less its zero point: a convolution of each channel by 1
@@ -371,69 +364,3 @@ _JOINED: dict[Any, Callable[[Graph, Place], Made]] = {
     Upsample: _copied,
     Activation: _activation,
 }
-
-
-def _settle_inputs(graph: Graph) -> None:
-    """The host quantises what the model does with its inputs first."""
-    for name, view in graph.inputs.items():
-        users = graph.users(view.tensor)
-        stored = [one.output for one in users if isinstance(one.operator, Quantise)]
-        if stored and len(stored) == len(users) and all(_same_scale(stored[0], s) for s in stored):
-            for node in users:
-                graph.remove(node, stored[0])
-            graph.inputs[name] = view._replace(tensor=stored[0])
-
-
-def _settle_host(graph: Graph) -> None:
-    """The host dequantises what its nodes and the user take: it needs no nodes for that. Numbers
-    that it quantises for itself are rounded so, and stay real."""
-    for node in [one for one in graph.nodes if isinstance(one.operator, Dequantise)]:
-        data, real = node.inputs[0], node.output
-        maker = graph.maker(data)
-        if any(not isinstance(user.operator, Host) for user in graph.users(real)):
-            continue
-        if maker is not None and isinstance(maker.operator, Quantise):
-            if graph.only_user(data) is node:
-                _round_on_host(graph, maker, node)
-            continue
-        graph.remove(node, data)
-        for user in graph.nodes:
-            if isinstance(user.operator, Host):
-                given = tuple(_seen(one, real, data) for one in user.operator.given)
-                user.operator = replace(user.operator, given=given)
-
-
-def _seen(value: Any, real: Tensor, data: Tensor) -> Any:
-    same = isinstance(value, View) and value.tensor is real
-    return value._replace(tensor=data) if same else value
-
-
-def _round_on_host(graph: Graph, quantise: Node, dequantise: Node) -> None:
-    """Real numbers as they are after QuantizeLinear and DequantizeLinear."""
-    from onnx import helper
-
-    source, stored, real = quantise.inputs[0], quantise.output, dequantise.output
-    zero = np.array(stored.zero_point, np.int8 if stored.bits == 8 else np.int16)
-    scale = np.array(stored.scale, np.float32)
-    for node, kind, taken, made in (
-        (quantise, "QuantizeLinear", source, stored),
-        (dequantise, "DequantizeLinear", stored, real),
-    ):
-        constants = [f"{made.name}.scale", f"{made.name}.zero_point"]
-        proto = helper.make_node(kind, [taken.name, *constants], [made.name], node.sources[0])
-        onnx_node = OnnxNode(proto, {})
-        views = [View(one, shape=(1, *one.shape[1:]), order=(0, 1, 2, 3)) for one in (taken, made)]
-        given = (views[0], scale, zero)
-        why = "its result goes to no core"
-        evaluate = partial(_rounded, kind, given)
-        node.operator = Host(onnx_node, given, (views[1],), why, evaluate, QUANTISING)
-        node.inputs = [taken]
-    stored.type, stored.stored = "float32", False
-
-
-def _rounded(kind: str, given: tuple[Any, ...], inputs: list[Any]) -> list[Any]:
-    data, (_, scale, zero) = inputs[0], given
-    if kind == "DequantizeLinear":
-        return [(np.asarray(data, np.float32) - np.float32(zero)) * scale]
-    ends = np.iinfo(zero.dtype)
-    return [np.clip(np.rint(data / scale) + zero, ends.min, ends.max).astype(zero.dtype)]

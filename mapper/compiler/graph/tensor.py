@@ -65,6 +65,11 @@ class Tensor:
         """The most that an element can be."""
         return 1 if self.type == "bits" else (1 << (self.bits - 1)) - 1
 
+    def same_scale(self, other: Tensor) -> bool:
+        """Whether the same integers stand for the same real numbers."""
+        mine, others = ((one.scale, one.zero_point, one.type) for one in (self, other))
+        return mine == others
+
     @property
     def height(self) -> int:
         return self.shape[1]
