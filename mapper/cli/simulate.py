@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from mapper.compiler.simulate import Clipped
+
 MEASURED = 10_000  # cycles of the mesh, if nothing else is said
 EPILOG = """\
 examples:
@@ -156,7 +158,14 @@ def _run_compiled(options: argparse.Namespace) -> int:
     from mapper.compiler.manifest import read_folder
     from mapper.compiler.quantise.score import require_classes
     from mapper.compiler.report import add_simulation
-    from mapper.compiler.simulate import FRAMES_AT_ONCE, Compared, Digest, Machine, simulate
+    from mapper.compiler.simulate import (
+        FRAMES_AT_ONCE,
+        Compared,
+        Digest,
+        Machine,
+        clipped_inputs,
+        simulate,
+    )
     from mapper.results.output_folder import output_folder, writing_into
     from mapper.results.tables import columns, facts
     from storage.samples import SampleForm, open_samples
@@ -178,6 +187,7 @@ def _run_compiled(options: argparse.Namespace) -> int:
     common.compile_kernels(options, "cores", *(["cores/cycles"] if options.cycles else []))
     parts: list[list[Compared]] = []
     classes: list[NDArray[np.int64]] = []
+    clipped: list[Clipped | None] = []
     digest = Digest(folder)
     machine = Machine(folder)
     with (
@@ -193,6 +203,7 @@ def _run_compiled(options: argparse.Namespace) -> int:
             taken = dump.from_frame(sum(map(len, classes))) if dump else None
             found = simulate(machine, some, threads, options.check, taken)
             digest.add(found)
+            clipped.append(clipped_inputs(folder, some))
             parts.append(found.compared)
             classes.append(classes_of(found.values))
             if labels is not None:
@@ -210,6 +221,9 @@ def _run_compiled(options: argparse.Namespace) -> int:
         if dump is not None:
             dump.finish(compared)
     result: dict[str, Any] = {"frames": frames, "sha256": digest.text}
+    if counted := [one for one in clipped if one is not None]:
+        result["clipped"] = sum(one.values for one in counted)
+        _say_clipped(options, result["clipped"], counted[0])
     if timed is not None:
         result["cycle_run"] = cycle_rows(timed)
     if labels is not None:
@@ -234,6 +248,16 @@ def _run_compiled(options: argparse.Namespace) -> int:
         common.complain(f"{result['differences']:,} elements differ from the integer reference")
         return BAD_INPUT
     return 0
+
+
+def _say_clipped(options: argparse.Namespace, count: int, one: Clipped) -> None:
+    """That samples hold what the scale of the model's input does not reach."""
+    if count:
+        common.say(
+            options,
+            f"note: {count:,} values of the samples lie outside of {one.low:.4g} to "
+            f"{one.high:.4g}, the range of the model's input, and were clipped",
+        )
 
 
 def classes_of(values: dict[str, NDArray[Any]]) -> NDArray[np.int64]:

@@ -181,6 +181,7 @@ def compile_model(
     if samples is None:
         with stage("read"):
             graph = model.build(settings.keep)
+            notes += graph.notes
             log += dense_as_conv(graph)
     else:
         with stage("read, optimise, quantise, verify"):

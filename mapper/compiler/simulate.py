@@ -49,6 +49,29 @@ class Outcome(NamedTuple):
     compared: list[Compared]
 
 
+class Clipped(NamedTuple):
+    """How many values of the model's input its scale does not reach. low, high : what it does"""
+
+    values: int
+    low: float
+    high: float
+
+
+def clipped_inputs(folder: CompiledFolder, samples: NDArray[np.float32]) -> Clipped | None:
+    """How many values of samples are clipped when the host quantises them; None if it has no scale
+    to clip by."""
+    name = next(iter(folder.graph.inputs))
+    for step in folder.host:
+        if step["do"] == "quantise" and step["value"] == name and not step.get("levels"):
+            half = 1 << (step["bits"] - 1)
+            ends = (np.array([-half, half - 1]) - step["zero_point"]).astype(np.float32)
+            steps = np.rint(samples / np.float32(step["scale"]))
+            outside = int(((steps < ends[0]) | (steps > ends[1])).sum())
+            low, high = (float(end * np.float32(step["scale"])) for end in ends)
+            return Clipped(outside, low, high)
+    return None
+
+
 class Digest:
     """SHA-256 of what the cores make: frame by frame, map by map, little-endian integers. The
     driver in C prints the same."""

@@ -98,6 +98,12 @@ def _real(reader: Reader, node: OnnxNode, data: View, at: int) -> View:
         name = f"{data.tensor.name}.stored"
         stored = Tensor(name, data.tensor.shape, "int8", 1.0, -128, stored=True)
         reader.graph.nodes.append(Node(Quantise(), [data.tensor], [stored], (node.name,)))
+        note = (
+            f"input {data.tensor.name!r} is taken for whole numbers from 0 to 255: such networks "
+            "do not say what theirs holds"
+        )
+        if note not in reader.graph.notes:
+            reader.graph.notes.append(note)
         data = data._replace(tensor=stored)
     if data.tensor.type == "float32":
         return data

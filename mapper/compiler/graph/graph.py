@@ -60,6 +60,7 @@ class Graph:
 
     inputs, outputs : by the names of the model's
     left_out : names of nodes that only name results for the user
+    notes : what was taken for granted, for the user
     quantised : constants that the model stores as integers, by the tensor of their real numbers
     """
 
@@ -68,6 +69,7 @@ class Graph:
         self.inputs: dict[str, View] = {}
         self.outputs: dict[str, View] = {}
         self.left_out: list[str] = []
+        self.notes: list[str] = []
         self.quantised: dict[Tensor, Any] = {}
 
     def users(self, tensor: Tensor) -> list[Node]:

@@ -128,6 +128,7 @@ class Simulation(Struct):
     frames: Whole | UnsetType = UNSET
     accuracy: Amount | UnsetType = UNSET
     sha256: str | UnsetType = UNSET
+    clipped: Whole | UnsetType = UNSET
     elements: Whole | UnsetType = UNSET
     differences: Whole | UnsetType = UNSET
     cycle_run: CycleRun | UnsetType = UNSET

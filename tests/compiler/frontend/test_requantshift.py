@@ -216,3 +216,18 @@ def test_every_golden_activation_has_a_node_of_its_own(data_dir: Path, name: str
             layer = next(equal)
         free.remove(layer)
     assert all(one.kind == "add" for one in free)
+
+
+def test_what_is_taken_for_granted_is_said(tmp_path: Path) -> None:
+    """The range of the input, once, though two nodes take it."""
+    nodes = [
+        node("Conv", ["x", "w"], "a"), shift(["a", "m", "o"], "b"),
+        node("Conv", ["x", "w"], "c"), shift(["c", "m", "o"], "d"),
+        node("Add", ["b", "d"], "e"), shift(["e", "m", "o"], "y"),
+    ]  # fmt: skip
+    constants = {"w": np.ones((2, 3, 1, 1)), "m": 1, "o": 0}
+    model = open_model(saved(tmp_path, nodes, constants, (1, 3, 4, 4)))
+    assert model.build(()).notes == [
+        "input 'x' is taken for whole numbers from 0 to 255: such networks do not say what theirs "
+        "holds"
+    ]

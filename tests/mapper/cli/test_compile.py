@@ -190,6 +190,18 @@ def test_damage_of_a_program_alone(out: Path, fails: Callable[..., str]) -> None
     assert "cut short" in fails("disassemble", "broken.npc")
 
 
+def test_values_that_are_clipped_are_counted(out: Path, run: Run) -> None:
+    x = np.zeros((2, 2, SIZE, SIZE), np.float32)
+    x[0, 0, 0, :3] = 1e6, -1e6, 1e7
+    np.savez("far.npz", x=x)
+    found = run("simulate", out, "--input", "far.npz", "--json")
+    assert found.json()["clipped"] == 3
+    assert "note: 3 values of the samples lie outside of -" in found.err
+    found = run("simulate", out, "--input", "samples.npz", "--limit", "1", "--json")
+    assert found.json()["clipped"] == 0
+    assert "outside" not in found.err
+
+
 def test_work_of_the_host_between_layers(model: Path, run: Run) -> None:
     """A node that is kept on the host parts the programs in two functions."""
     samples = ("--calibrate", "samples.npz")
