@@ -1,0 +1,18 @@
+"""The acceptance list of the compiler: each mechanism, and tests that show it.
+
+`test_acceptance.py` holds it to the tests that there are. A row without a test stands in `OPEN`,
+which may only get shorter.
+"""
+
+from __future__ import annotations
+
+from tests.compiler.acceptance import binary, convolution, memories, quantised
+
+ROWS = {**convolution.ROWS, **binary.ROWS, **memories.ROWS, **quantised.ROWS}
+OPEN = frozenset(
+    (
+        "A14",
+        "C03",
+    )
+)
+"""Rows without a test."""

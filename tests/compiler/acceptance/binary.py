@@ -1,0 +1,90 @@
+"""B: a matrix unit for bits."""
+
+from __future__ import annotations
+
+from tests.compiler.acceptance.row import Row
+
+ROWS = {
+    "B03": Row(
+        "products of bits",
+        (
+            "compiler/codegen/test_binary.py::test_b03_layers_of_bits",
+            "compiler/integer/test_binary.py::test_b03_convolutions_of_bits_have_zeros_around_them",
+            "compiler/integer/test_binary.py::test_b04_popcount_of_like_bits_is_the_product",
+        ),
+    ),
+    "B04": Row(
+        "popcount with a tail",
+        (
+            "compiler/codegen/test_binary.py::test_b03_layers_of_bits",
+            "compiler/integer/test_binary.py::test_b04_popcount_of_like_bits_is_the_product",
+        ),
+    ),
+    "B05": Row(
+        "signs before a layer",
+        ("compiler/frontend/test_binary.py::test_b05_signs_before_a_layer",),
+    ),
+    "B06": Row(
+        "packed bits",
+        ("compiler/integer/test_binary.py::test_b06_channel_c_is_bit_c_of_its_vector",),
+    ),
+    "B07": Row(
+        "magnitude of kernels",
+        (
+            "compiler/codegen/test_binary.py::test_b07_kernels_of_several_magnitudes_are_computed_in_bytes",
+            "compiler/integer/test_binary.py::test_b07_binary_weights_have_one_magnitude_a_kernel",
+        ),
+    ),
+    "B08": Row(
+        "normalisation behind a binary layer",
+        ("compiler/codegen/test_binary.py::test_b15_residual_sums_stay_in_bytes",),
+    ),
+    "B09": Row(
+        "thresholds",
+        (
+            "compiler/codegen/test_binary.py::test_b09_pooled_sums_become_bits",
+            "compiler/frontend/test_binary.py::test_b09_sums_of_a_trained_model",
+            "compiler/integer/test_binary.py::test_b09_literal_thresholds",
+            "compiler/frontend/test_binary.py::test_b09_what_becomes_part_of_a_sign",
+        ),
+    ),
+    "B10": Row(
+        "first layer as windows",
+        ("compiler/codegen/test_programs.py::test_calls_of_a_first_layer",),
+    ),
+    "B11": Row(
+        "packing of bits hidden",
+        (
+            "compiler/schedule/test_packing.py::test_b11_packing_is_hidden_on_the_core",
+            "compiler/schedule/test_packing.py::test_b11_pieces_that_the_host_packs",
+        ),
+    ),
+    "B12": Row(
+        "host and cores",
+        (
+            "compiler/frontend/test_refused.py::test_other_operators_go_to_the_host_with_a_reason",
+            "compiler/frontend/test_refused.py::test_kernels_that_are_not_constant_go_to_the_host",
+        ),
+    ),
+    "B13": Row(
+        "dumps of both levels",
+        (
+            "compiler/partition/test_patterns.py::test_both_levels_are_dumped",
+            "mapper/cli/test_compile.py::test_keep_graphs_and_switches",
+            "mapper/cli/test_compile.py::test_disassemble",
+        ),
+    ),
+    "B14": Row(
+        "ablation",
+        ("compiler/test_options.py::test_b14_an_ablation_has_a_row_for_every_pass",),
+    ),
+    "B15": Row(
+        "residual sums",
+        (
+            "compiler/codegen/test_binary.py::test_b15_residual_sums_stay_in_bytes",
+            "compiler/integer/test_against_onnxruntime.py::test_b15_sums_equal_onnxruntime",
+            "compiler/integer/test_formulas.py::test_b15_addition_with_two_scales",
+            "compiler/integer/test_reference.py::test_b15_sums_of_maps",
+        ),
+    ),
+}

@@ -1,0 +1,68 @@
+"""C: from ONNX to an accelerator with memories for maps, weights and packets."""
+
+from __future__ import annotations
+
+from tests.compiler.acceptance.row import Row
+
+ROWS = {
+    "C01": Row(
+        "verification loop",
+        (
+            "compiler/codegen/test_wide.py::test_c01_some_layers_in_16_bits",
+            "compiler/quantise/test_verify.py::test_c01_a_method_that_was_asked_for_is_the_only_one",
+            "compiler/quantise/test_verify.py::test_c01_attempts_are_a_finite_list_in_their_order",
+            "compiler/quantise/test_verify.py::test_c01_every_fourth_sample_is_verified_with_at_least_16",
+        ),
+    ),
+    "C02": Row(
+        "models of integer operators",
+        ("compiler/frontend/test_quantised_models.py::test_c02_logits_equal_those_of_onnxruntime",),
+    ),
+    "C03": Row("macro records"),
+    "C04": Row(
+        "files of a compiled model",
+        (
+            "mapper/cli/test_compile.py::test_from_a_model_to_cores",
+            "compiler/bad_input/test_contents.py::test_info_of_a_folder",
+        ),
+    ),
+    "C05": Row(
+        "T-mode of the feature memory",
+        (
+            "compiler/memory/test_layouts.py::test_c05_channels_are_padded_to_four",
+            "compiler/memory/test_layouts.py::test_c05_planes",
+        ),
+    ),
+    "C06": Row(
+        "V-mode of the feature memory",
+        (
+            "compiler/memory/test_layouts.py::test_c06_elements_are_padded_to_a_segment",
+            "compiler/memory/test_layouts.py::test_c06_vectors_of_elements",
+        ),
+    ),
+    "C07": Row(
+        "static and dynamic weights",
+        (
+            "compiler/memory/test_dynamic_weights.py::test_c07_a_slow_host_stalls_the_products",
+            "compiler/memory/test_dynamic_weights.py::test_c07_weights_of_the_host",
+        ),
+    ),
+    "C08": Row(
+        "which weights are dynamic",
+        (
+            "compiler/memory/test_weights.py::test_c08_fifteen_layers",
+            "compiler/memory/test_weights.py::test_c08_the_choice_equals_brute_force",
+        ),
+    ),
+    "C09": Row(
+        "small memories",
+        (
+            "compiler/memory/test_dynamic_weights.py::test_c09_a_memory_that_holds_no_layer_is_named",
+            "compiler/memory/test_dynamic_weights.py::test_c09_tables_are_loaded_again",
+        ),
+    ),
+    "C15": Row(
+        "stages and usage",
+        ("compiler/bad_input/test_contents.py::test_c15_stages_and_memories_are_told",),
+    ),
+}

@@ -1,0 +1,88 @@
+"""D: models that are quantised already."""
+
+from __future__ import annotations
+
+from tests.compiler.acceptance.row import Row
+
+ROWS = {
+    "D01": Row(
+        "models that are quantised",
+        ("compiler/frontend/test_requantshift.py::test_d01_sums_pools_and_dense_layers",),
+    ),
+    "D02": Row(
+        "patterns and functions",
+        ("compiler/partition/test_patterns.py::test_groups_have_a_target_and_a_name",),
+    ),
+    "D03": Row(
+        "packing of maps",
+        (
+            "compiler/test_maps.py::test_d03_maps_are_read_as_they_were_packed",
+            "compiler/test_maps.py::test_d03_blocks_of_channels_lie_behind_each_other",
+        ),
+    ),
+    "D04": Row(
+        "where to pack",
+        (
+            "compiler/partition/test_packing.py::test_rules",
+            "compiler/partition/test_packing.py::test_there_are_as_few_packs_as_can_be",
+        ),
+    ),
+    "D05": Row(
+        "padding with the zero point",
+        (
+            "compiler/codegen/test_presets.py::test_d05_d10_programs_equal_the_reference",
+            "compiler/frontend/test_qdq.py::test_convolutions",
+            "compiler/frontend/test_qoperator.py::test_convolutions",
+            "compiler/integer/test_against_onnxruntime.py::test_d05_convolutions_equal_onnxruntime",
+        ),
+    ),
+    "D06": Row(
+        "fused bias",
+        (
+            "compiler/codegen/test_presets.py::test_d05_d10_programs_equal_the_reference",
+            "compiler/frontend/test_qoperator.py::test_convolutions",
+        ),
+    ),
+    "D07": Row(
+        "multiply, shift, zero point",
+        (
+            "compiler/codegen/test_operators.py::test_roundings_and_zero_points",
+            "compiler/frontend/test_qoperator.py::test_convolutions",
+            "compiler/frontend/test_requantshift.py::test_every_golden_activation_has_a_node_of_its_own",
+            "compiler/frontend/test_requantshift.py::test_levels",
+        ),
+    ),
+    "D08": Row(
+        "clamp",
+        (
+            "compiler/codegen/test_operators.py::test_roundings_and_zero_points",
+            "compiler/frontend/test_qdq.py::test_activations_alone",
+            "compiler/frontend/test_qoperator.py::test_clip_of_integers_is_none_where_it_changes_nothing",
+            "compiler/frontend/test_quantised_models.py::test_d08_whole_number_networks_make_every_activation",
+        ),
+    ),
+    "D09": Row(
+        "two schedules of the bias",
+        ("compiler/codegen/test_operators.py::test_d09_bias_before_or_behind_the_products",),
+    ),
+    "D10": Row(
+        "operations of the ALU",
+        (
+            "compiler/codegen/test_presets.py::test_d05_d10_programs_equal_the_reference",
+            "chipsim/npu/test_execute.py::test_random_programs_equal_the_twin",
+            "hw/npu/test_isa.py::test_codes_of_ops_and_kinds",
+        ),
+    ),
+    "D11": Row(
+        "driver in C",
+        (
+            "compiler/codegen/test_cdriver.py::test_a_compiled_network_prints_the_hash_of_what_the_simulator_makes",
+            "compiler/codegen/test_cdriver.py::test_d11_binary_layers_end_in_sums_of_32_bits",
+            "compiler/codegen/test_cdriver.py::test_random_programs_leave_the_memories_of_the_simulator",
+        ),
+    ),
+    "D12": Row(
+        "nodes of the host",
+        ("compiler/partition/test_hostplan.py::test_work_to_and_fro",),
+    ),
+}
