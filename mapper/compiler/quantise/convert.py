@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from typing import Any, Literal
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,14 +33,12 @@ from mapper.compiler.graph.tensor import Tensor, Type
 from mapper.compiler.integer.binary import thresholds
 from mapper.compiler.integer.formulas import (
     Requantisation,
-    Rounding,
     add_factors,
     folded_bias,
     half_away,
     multiplier,
 )
 from mapper.compiler.quantise.exact import (
-    ExactLayers,
     as_requantisation,
     differences,
     end_steps,
@@ -48,170 +46,24 @@ from mapper.compiler.quantise.exact import (
 )
 from mapper.compiler.quantise.layers import ACCUMULATOR, Layer, require_whole_sums
 from mapper.compiler.quantise.operators import bounds_of, mean_nodes, slope_of
-from mapper.compiler.quantise.parameters import (
-    HEADROOM,
-    Scaling,
-    Scheme,
-    quantised_weights,
-    scaling,
-)
+from mapper.compiler.quantise.parameters import Precision, Scaling, quantised_weights
 from mapper.compiler.quantise.ranges import Ends, Range
+from mapper.compiler.quantise.scales import ScalePlan, is_mean
 from mapper.errors import MapperError
 
-COMPUTES = (Conv, Dense, Add)
 
-
-@dataclass(frozen=True, slots=True)
-class Precision:
-    """How numbers are stored.
-
-    headroom : multiplies that of inner tensors and of outputs
-    rounding : of all shifts
-    zero_point : added behind the "shift", or in the "bias" of layers that have one and no leaky
-        activation, which must see sums without it
-    wide : ONNX nodes whose maps, results and weights have 16 bits where others have 8
-    """
-
-    bits: int = 8
-    scheme: Scheme = "asym"
-    per_channel: bool = True
-    headroom: float = 1.0
-    rounding: Rounding = "away"
-    zero_point: Literal["shift", "bias"] = "shift"
-    wide: tuple[str, ...] = ()
-
-
-def is_mean(node: Node) -> bool:
-    return isinstance(node.operator, Pool) and node.operator.kind == "average"
-
-
-class Converter:
+class Converter(ScalePlan):
     """Makes the graph of integers, node by node.
 
-    graph : of floats, whose activations follow what they belong to
     layers : those with weights, in order, of the graph of integers that `convert` made
     """
 
     def __init__(self, graph: Graph, precision: Precision) -> None:
-        self.source = graph
-        self.precision = precision
+        super().__init__(graph, precision)
         self.made = Graph()
         self.stored: dict[Tensor, Tensor] = {}
         self.layers: list[Layer] = []
-        self.exact = ExactLayers(graph)
         self.notes: list[str] = []
-        self.covered = {id(node): self._activation(node) for node in graph.nodes}
-        self.members = self._sharing()
-        self.wide = self._wide()
-
-    def quantised_tensors(self) -> list[Tensor]:
-        """The tensors of the float graph whose ranges are needed."""
-        inputs = [
-            view.tensor
-            for view in self.source.inputs.values()
-            if view.tensor not in self.exact.hosted
-        ]
-        return (
-            inputs
-            + [
-                tensor
-                for node in self.source.nodes
-                for tensor in (self._from_host(node) if isinstance(node.operator, Host) else ())
-            ]
-            + [
-                self._result(node)
-                for node in self._own_nodes()
-                if self._result(node) not in self.exact.scales
-                and self.exact.whole_scale(node) is None
-            ]
-        )
-
-    def _from_host(self, node: Node) -> list[Tensor]:
-        """What cores take of a node of the host."""
-        taken = {tensor for own in self._own_nodes() for tensor in own.inputs}
-        return [tensor for tensor in node.outputs if tensor in taken]
-
-    def _own_nodes(self) -> list[Node]:
-        """The nodes that make stored integers; activations belong to the nodes before them."""
-        followers = {id(one) for one in self.covered.values() if one is not None}
-        followers |= self.exact.covered()
-        return [
-            node
-            for node in self.source.nodes
-            if id(node) not in followers and not isinstance(node.operator, Host)
-        ]
-
-    def _activation(self, node: Node) -> Node | None:
-        """The activation that is part of a node's requantisation."""
-        if not isinstance(node.operator, COMPUTES) and not is_mean(node):
-            return None
-        user = self.source.only_user(node.output)
-        if user is None or not isinstance(user.operator, Activation):
-            return None
-        plain = len(user.inputs) == 1 and user.operator.slope in (0.0, 1.0)
-        return user if plain or isinstance(node.operator, Conv | Dense) else None
-
-    def _result(self, node: Node) -> Tensor:
-        if chain := self.exact.chains.get(id(node)):
-            return chain.end.output
-        follower = self.covered[id(node)]
-        return node.output if follower is None else follower.output
-
-    def _sharing(self) -> dict[Tensor, list[Tensor]]:
-        """The tensors that share a scale with each: what only moves, or picks, stored integers."""
-        group: dict[Tensor, list[Tensor]] = {}
-        for node in self._own_nodes():
-            result = self._result(node)
-            group.setdefault(result, [result])
-            moves = isinstance(node.operator, Concat | Slice | Upsample | Activation)
-            if moves or (isinstance(node.operator, Pool) and not is_mean(node)):
-                for tensor in (
-                    node.inputs[:1] if not isinstance(node.operator, Concat) else node.inputs
-                ):
-                    merged = group.setdefault(tensor, [tensor])
-                    if merged is not group[result]:
-                        merged += group[result]
-                        for one in group[result]:
-                            group[one] = merged
-        return group
-
-    def _wide(self) -> set[Tensor]:
-        """The tensors of 16 bits where others have 8: what wide nodes take and make, and what
-        shares a scale with it."""
-        found: set[Tensor] = set()
-        for node in self._own_nodes():
-            follower = self.covered[id(node)]
-            sources = node.sources + (follower.sources if follower else ())
-            if not set(sources) & set(self.precision.wide):
-                continue
-            maps = [tensor for tensor in node.inputs if tensor.value is None]
-            for tensor in (*maps, self._result(node)):
-                found |= set(self.members.get(tensor, [tensor]))
-        return found
-
-    def bits_of(self, tensor: Tensor) -> int:
-        """Of the stored integers of a tensor of the float graph."""
-        return 16 if tensor in self.wide else self.precision.bits
-
-    def scalings(self, ranges: Mapping[Tensor, Range | Ends]) -> dict[Tensor, Scaling]:
-        """Of each tensor with a range; those of outputs, and of what shares with them, have more
-        headroom."""
-        found = {}
-        inputs = {view.tensor for view in self.source.inputs.values()}
-        last = {view.tensor for view in self.source.outputs.values()}
-        last |= {t for n in self.source.nodes if isinstance(n.operator, Host) for t in n.inputs}
-        for tensor in ranges:
-            bits = self.bits_of(tensor)
-            inside, outside = HEADROOM[bits]
-            members = [one for one in self.members.get(tensor, [tensor]) if one in ranges]
-            factor = outside if last & set(members) else inside
-            if inputs & set(members):
-                factor = 1.0
-            factor *= self.precision.headroom
-            low = min(ranges[one].low for one in members) * factor
-            high = max(ranges[one].high for one in members) * factor
-            found[tensor] = scaling(low, high, bits, self.precision.scheme)
-        return found
 
     def convert(self, ranges: Mapping[Tensor, Range | Ends]) -> Graph:
         """The graph of integers; raises `MapperError` that names the layer that has none."""
@@ -222,7 +74,7 @@ class Converter:
                 self.stored[view.tensor] = view.tensor
                 continue
             self.made.inputs[name] = view._replace(tensor=self._store(view.tensor, scales))
-        own = {id(node) for node in self._own_nodes()}
+        own = {id(node) for node in self.own_nodes()}
         for node in self.source.nodes:
             if isinstance(node.operator, Host):
                 self._host(node, scales)
@@ -235,7 +87,7 @@ class Converter:
         return self.made
 
     def _stored_result(self, node: Node, scales: dict[Tensor, Scaling]) -> Tensor:
-        tensor = self._result(node)
+        tensor = self.result(node)
         whole = self.exact.whole_scale(node)
         given = self.exact.scales.get(tensor)
         if whole is None and given is None:
@@ -269,7 +121,7 @@ class Converter:
         inputs = [one.tensor for one in given if isinstance(one, View)]
         made = replace(operator, given=given)
         self.made.nodes.append(Node(made, inputs, node.outputs, node.sources))
-        for tensor in self._from_host(node):
+        for tensor in self.from_host(node):
             stored = self._store(tensor, scales)
             self.made.nodes.append(Node(Quantise(), [tensor], [stored], node.sources))
 
@@ -416,7 +268,7 @@ class Converter:
             zero_point = 0
         how = Requantisation(multiplier(0.0, node.label), zero_point, low, high, rounding)
         requantise = Node(Requantise(how), [sums], [result], sources)
-        layer = Layer(self._result(node), conv, requantise, unit, slope)
+        layer = Layer(self.result(node), conv, requantise, unit, slope)
         layer.set_bias(whole)
         self.layers.append(layer)
         self.made.nodes += [conv, requantise]

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Literal, NamedTuple, get_args
 
 import numpy as np
 from numpy.typing import NDArray
+
+from mapper.compiler.integer.formulas import Rounding
 
 Scheme = Literal["asym", "sym"]
 SCHEMES: tuple[Scheme, ...] = get_args(Scheme)
@@ -13,6 +16,26 @@ SCHEMES: tuple[Scheme, ...] = get_args(Scheme)
 HEADROOM = {8: (1.05, 1.2), 16: (2.0, 2.0)}
 """Of tensors inside a network and of its outputs: unseen samples reach beyond seen ones."""
 LEAST_SCALE = float(np.finfo(np.float32).tiny) * 2**30
+
+
+@dataclass(frozen=True, slots=True)
+class Precision:
+    """How numbers are stored.
+
+    headroom : multiplies that of inner tensors and of outputs
+    rounding : of all shifts
+    zero_point : added behind the "shift", or in the "bias" of layers that have one and no leaky
+        activation, which must see sums without it
+    wide : ONNX nodes whose maps, results and weights have 16 bits where others have 8
+    """
+
+    bits: int = 8
+    scheme: Scheme = "asym"
+    per_channel: bool = True
+    headroom: float = 1.0
+    rounding: Rounding = "away"
+    zero_point: Literal["shift", "bias"] = "shift"
+    wide: tuple[str, ...] = ()
 
 
 class Scaling(NamedTuple):

@@ -18,11 +18,12 @@ from mapper.compiler.graph.tensor import Tensor
 from mapper.compiler.integer.formulas import dequantise
 from mapper.compiler.integer.mixed import MIXED
 from mapper.compiler.integer.reference import INTEGER
-from mapper.compiler.quantise.convert import Converter, Precision
+from mapper.compiler.quantise.convert import Converter
 from mapper.compiler.quantise.correction import Correction, correct_biases
 from mapper.compiler.quantise.layers import Layer
 from mapper.compiler.quantise.losses import Signal, stored_feeds
 from mapper.compiler.quantise.methods import Method, chosen_ends
+from mapper.compiler.quantise.parameters import Precision
 from mapper.compiler.quantise.ranges import Ends, Range
 from mapper.compiler.quantise.rest import Rest, is_in_part, without_scales
 from mapper.errors import MapperError

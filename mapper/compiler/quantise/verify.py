@@ -16,10 +16,9 @@ import numpy as np
 
 from mapper.compiler.graph.graph import Graph
 from mapper.compiler.graph.tensor import Tensor
-from mapper.compiler.quantise.convert import Precision
 from mapper.compiler.quantise.losses import LayerLoss, layer_losses
 from mapper.compiler.quantise.methods import METHODS, Method
-from mapper.compiler.quantise.parameters import SCHEMES, Scheme
+from mapper.compiler.quantise.parameters import SCHEMES, Precision, Scheme
 from mapper.compiler.quantise.ranges import Range, measure_ranges
 from mapper.compiler.quantise.score import (
     Dataset,

@@ -24,9 +24,9 @@ from mapper.compiler.graph.node import (
 from mapper.compiler.graph.tensor import Pad, Tensor
 from mapper.compiler.integer.reference import INTEGER
 from mapper.compiler.passes.registry import optimise
-from mapper.compiler.quantise.convert import Converter, Precision
+from mapper.compiler.quantise.convert import Converter
 from mapper.compiler.quantise.losses import Signal, layer_losses, stored_feeds
-from mapper.compiler.quantise.parameters import HEADROOM, scaling
+from mapper.compiler.quantise.parameters import HEADROOM, Precision, scaling
 from mapper.compiler.quantise.ranges import Ends, measure_ranges
 from mapper.compiler.quantise.score import Dataset, Quantised, scored
 from mapper.errors import MapperError

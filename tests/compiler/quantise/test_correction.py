@@ -13,9 +13,10 @@ from mapper.compiler.graph.graph import Graph
 from mapper.compiler.graph.node import Conv, Window
 from mapper.compiler.integer.formulas import dequantise, quantise, rounding_shift
 from mapper.compiler.integer.reference import INTEGER
-from mapper.compiler.quantise.convert import Converter, Precision
+from mapper.compiler.quantise.convert import Converter
 from mapper.compiler.quantise.correction import correct_biases
 from mapper.compiler.quantise.layers import Layer, fitted_bias, required_shift
+from mapper.compiler.quantise.parameters import Precision
 from mapper.compiler.quantise.ranges import measure_ranges
 from mapper.errors import MapperError
 from tests.compiler.networks import Builder, residual

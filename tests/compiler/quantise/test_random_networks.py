@@ -19,8 +19,9 @@ from mapper.compiler.graph.node import (
 )
 from mapper.compiler.graph.tensor import Pad, Tensor
 from mapper.compiler.passes.registry import FLOAT_PASSES, optimise
-from mapper.compiler.quantise.convert import Converter, Precision
+from mapper.compiler.quantise.convert import Converter
 from mapper.compiler.quantise.losses import layer_losses
+from mapper.compiler.quantise.parameters import Precision
 from mapper.compiler.quantise.ranges import measure_ranges
 from mapper.compiler.quantise.score import Dataset, quantise_graph, scored
 from tests.compiler.networks import SAME, Builder

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from mapper.compiler.graph.execute import run_graph
 from mapper.compiler.graph.floating import FLOATING
 from mapper.compiler.graph.tensor import Tensor
-from mapper.compiler.quantise.convert import Converter, Precision
+from mapper.compiler.quantise.convert import Converter
 from mapper.compiler.quantise.methods import FACTORS, METHODS, Method, chosen_ends, squared_error
-from mapper.compiler.quantise.parameters import quantised_weights, scaling
+from mapper.compiler.quantise.parameters import Precision, quantised_weights, scaling
 from mapper.compiler.quantise.ranges import (
     BINS,
     Ends,

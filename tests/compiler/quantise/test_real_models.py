@@ -11,7 +11,8 @@ from mapper.compiler.frontend.float import FLOAT
 from mapper.compiler.frontend.onnx import Reader
 from mapper.compiler.graph.graph import Graph
 from mapper.compiler.passes.registry import optimise
-from mapper.compiler.quantise.convert import Converter, Precision
+from mapper.compiler.quantise.convert import Converter
+from mapper.compiler.quantise.parameters import Precision
 from mapper.compiler.quantise.ranges import measure_ranges
 from mapper.compiler.quantise.score import Dataset, Score, quantise_graph, scored
 from storage.samples import parse_form, read_samples

@@ -13,7 +13,7 @@ from mapper.compiler.frontend.model import Model, open_model
 from mapper.compiler.graph.node import Host, Requantise
 from mapper.compiler.manifest import CompiledFolder, Target, image_of, manifest_of
 from mapper.compiler.pipeline import Compiled, compile_model
-from mapper.compiler.quantise.convert import Precision
+from mapper.compiler.quantise.parameters import Precision
 from mapper.compiler.quantise.score import Dataset, quantise_graph
 from mapper.compiler.settings import CompileSettings
 from mapper.compiler.simulate import simulate

@@ -17,9 +17,10 @@ from mapper.compiler.graph.graph import Graph
 from mapper.compiler.graph.node import Host, Quantise
 from mapper.compiler.integer.reference import INTEGER
 from mapper.compiler.passes.normalise import activate_first, dense_as_conv, fold_affine
-from mapper.compiler.quantise.convert import Converter, Precision
+from mapper.compiler.quantise.convert import Converter
 from mapper.compiler.quantise.losses import layer_losses, stored_feeds
 from mapper.compiler.quantise.methods import METHODS
+from mapper.compiler.quantise.parameters import Precision
 from mapper.compiler.quantise.ranges import Ends, measure_ranges
 from mapper.compiler.quantise.score import (
     Dataset,
