@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from mapper.graph.csr import Subgraph
 from mapper.graph.rows import HeldRows, Rows
 from storage.store.memory import MemoryGraph
+from storage.store.network import NetworkFile
 from storage.store.writer import NetworkWriter
 
 Links = list[list[tuple[int, int]]]
@@ -148,3 +149,16 @@ def links_of(rows: Rows) -> Links:
         assert chunk.first == len(lists)
         lists += adjacency(chunk.indptr, chunk.ids, chunk.weights)
     return lists
+
+
+def synapses_of(path: Path) -> dict[tuple[int, int], float]:
+    """(source, target) -> weight in real units."""
+    with NetworkFile(path) as network:
+        found = {}
+        for index in range(network.block_count):
+            indptr, ids, weights = network.read_outgoing(index)
+            first = network.block_bounds(index)[0]
+            source = np.repeat(np.arange(indptr.size - 1) + first, np.diff(indptr))
+            rows = zip(source.tolist(), ids.tolist(), weights.tolist(), strict=True)
+            found.update({(s, t): w * network.meta.weight_unit for s, t, w in rows})
+        return found

@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 
 from storage.errors import BadInputError
-from storage.formats import import_network
+from storage.formats import EXPORTS, import_network
 from storage.store.meta import NetworkMeta
 from storage.store.network import NetworkFile
+from tests.storage.formats.nets import NEEDS
 
 Edges = dict[tuple[int, int], float]
 
@@ -85,3 +86,12 @@ def refused(tmp_path: Path) -> Callable[..., str]:
         return message.removeprefix(str(source))
 
     return refuse
+
+
+@pytest.fixture(params=EXPORTS)
+def format(request: pytest.FixtureRequest) -> str:
+    """Each format that networks are written to, if what it needs is there."""
+    name: str = request.param
+    if name in NEEDS:
+        pytest.importorskip(NEEDS[name])
+    return name
