@@ -106,7 +106,7 @@ def compare_settings(
 ) -> list[Compared]:
     """How near a model is in 8 and 16 bits, with zero points and without, by all methods."""
     source = model.build(settings.keep)
-    optimise(source)
+    optimise(source, settings.off)
     return compared(source, _calibration(model, samples, settings), settings.wish())
 
 
@@ -117,7 +117,7 @@ def pixel_samples(model: Model, settings: CompileSettings) -> SampleArrays:
     Raises `MapperError` if more does: ranges of maps are measured with samples of its own.
     """
     source = model.build(settings.keep)
-    optimise(source)
+    optimise(source, settings.off)
     inputs = {view.tensor for view in source.inputs.values()}
     needed = Converter(source, settings.wish().precision).quantised_tensors()
     if not inputs >= set(needed):
@@ -173,6 +173,7 @@ def compile_model(
     def optimised(kept: Collection[str]) -> Graph:
         source = model.build(kept)
         log.extend(optimise(source, settings.off))
+        notes.extend(source.notes)
         notes.extend(ExactLayers(source).notes())
         return source
 

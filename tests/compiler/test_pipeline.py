@@ -1,0 +1,61 @@
+"""What the stages of a compilation hand on: switches and notes reach all of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from mapper.compiler.frontend.model import open_model
+from mapper.compiler.graph.node import Affine
+from mapper.compiler.pipeline import compare_settings, pixel_samples
+from mapper.compiler.settings import CompileSettings
+from mapper.errors import MapperError
+from tests.compiler.networks import Builder
+from tests.compiler.programs import compiled, source_of
+from tests.storage.formats.onnx_models import model, node, onnx
+
+
+def normalised() -> Builder:
+    """A convolution whose channels are scaled behind it."""
+    build = Builder(6, 6, 3, 4)
+    sums = build.conv(build.input, 4)
+    constants = [build.constant(build.random.uniform(0.2, 3, 4)), build.constant(np.ones(4))]
+    build.end(build.relu(build.like(Affine(), sums, *constants)))
+    return build
+
+
+def test_comparisons_of_settings_know_the_switches() -> None:
+    """R1.1: a map that is quantised between layer and normalisation costs some of the signal."""
+    source, samples = source_of(normalised())
+    plain, without = (
+        compare_settings(source, samples, CompileSettings(off=off)) for off in ((), ("batchnorm",))
+    )
+    assert [row[:3] for row in plain] == [row[:3] for row in without]
+    assert all(a.score.signal != b.score.signal for a, b in zip(plain, without, strict=True))
+
+
+def test_samples_of_pixels_know_the_switches(tmp_path: Path) -> None:
+    """R1.1: a factor that stays before the first layer makes a map whose range is not known."""
+    constants = {
+        "f": np.float32([[[2.0]], [[0.5]]]),
+        "w": np.random.default_rng(3).normal(0, 1, (4, 2, 3, 3)).astype(np.float32),
+    }
+    path = tmp_path / "model.onnx"
+    nodes = [node("Mul", "x f", "m"), node("Conv", "m w", "a"), node("Sign", "a")]
+    onnx.save(model(nodes, constants), str(path))
+    source = open_model(path)
+    assert pixel_samples(source, CompileSettings()).x.shape == (16, 2, 5, 6)
+    with pytest.raises(MapperError, match="give samples with --calibrate"):
+        pixel_samples(source, CompileSettings(off=("input-scale",)))
+
+
+@pytest.mark.jit
+def test_what_a_model_is_taken_for_is_a_note() -> None:
+    """Whatever its numbers: of models in floating point, too."""
+    build = normalised()
+    build.graph.notes = ["input 'x' is taken for pixels"]
+    made = compiled(build).compiled
+    assert made.notes.count("input 'x' is taken for pixels") == 1
+    assert "input 'x' is taken for pixels" in made.log
