@@ -17,10 +17,10 @@ from mapper.compiler.graph.macro import Macro
 from mapper.compiler.graph.node import Dequantise, Host, Node, Quantise
 from mapper.compiler.memory.regions import SHARES
 from mapper.compiler.partition.functions import Partition, divide
+from mapper.compiler.partition.islands import optimised
 from mapper.compiler.partition.support import hint
 from mapper.compiler.passes.fuse import fuse
 from mapper.compiler.passes.normalise import dense_as_conv
-from mapper.compiler.passes.registry import optimise
 from mapper.compiler.quantise.exact import ExactLayers
 from mapper.compiler.settings import CompileSettings
 from storage.files import write_file
@@ -50,11 +50,11 @@ class Row(NamedTuple):
 
 def explain(model: Model, settings: CompileSettings) -> list[Row]:
     """A row for each node of a model, in the order of its file."""
-    graph = model.build(settings.keep)
     if model.quantised:
+        graph = model.build(settings.keep)
         dense_as_conv(graph)
     else:
-        optimise(graph, settings.off)
+        graph, _ = optimised(model, settings.keep, settings.off)
         _drop_scales(graph)
     parts = divide(graph, fuse(graph))
     kinds = {part.name: part.kind for part in model.parts}

@@ -37,11 +37,11 @@ from mapper.compiler.memory.regions import share
 from mapper.compiler.partition.functions import Partition, divide
 from mapper.compiler.partition.hostplan import Step as HostStep
 from mapper.compiler.partition.hostplan import plan_host
+from mapper.compiler.partition.islands import optimised
 from mapper.compiler.passes.blocks import whole_blocks
 from mapper.compiler.passes.fuse import fuse
 from mapper.compiler.passes.integers import optimise_integers
 from mapper.compiler.passes.normalise import dense_as_conv
-from mapper.compiler.passes.registry import optimise
 from mapper.compiler.quantise.convert import Converter
 from mapper.compiler.quantise.exact import ExactLayers
 from mapper.compiler.quantise.losses import LayerLoss, layer_losses
@@ -105,8 +105,7 @@ def compare_settings(
     model: Model, samples: SampleArrays, settings: CompileSettings
 ) -> list[Compared]:
     """How near a model is in 8 and 16 bits, with zero points and without, by all methods."""
-    source = model.build(settings.keep)
-    optimise(source, settings.off)
+    source = optimised(model, settings.keep, settings.off)[0]
     return compared(source, _calibration(model, samples, settings), settings.wish())
 
 
@@ -116,8 +115,7 @@ def pixel_samples(model: Model, settings: CompileSettings) -> SampleArrays:
 
     Raises `MapperError` if more does: ranges of maps are measured with samples of its own.
     """
-    source = model.build(settings.keep)
-    optimise(source, settings.off)
+    source = optimised(model, settings.keep, settings.off)[0]
     inputs = {view.tensor for view in source.inputs.values()}
     needed = Converter(source, settings.wish().precision).quantised_tensors()
     if not inputs >= set(needed):
@@ -170,9 +168,9 @@ def compile_model(
         seconds[name] = time.perf_counter() - started
         on_stage(name, seconds[name])
 
-    def optimised(kept: Collection[str]) -> Graph:
-        source = model.build(kept)
-        log.extend(optimise(source, settings.off))
+    def source_of(kept: Collection[str]) -> Graph:
+        source, told = optimised(model, kept, settings.off)
+        log.extend(told)
         notes.extend(source.notes)
         notes.extend(ExactLayers(source).notes())
         return source
@@ -188,7 +186,7 @@ def compile_model(
         with stage("read, optimise, quantise, verify"):
             calibration = _calibration(model, samples, settings)
             found = verified(
-                optimised, calibration, settings.wish(shape.multiplier == "dual"),
+                source_of, calibration, settings.wish(shape.multiplier == "dual"),
                 Limits(settings.max_loss, settings.min_signal),
             )  # fmt: skip
             graphs["float"], graph = found.best.source, found.best.graph

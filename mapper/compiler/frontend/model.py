@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Literal, NamedTuple
@@ -45,7 +45,7 @@ class Model(NamedTuple):
 
     name, view : of its input; opsets : domains and versions of its operators
     quantised : whether it is one of integers: nothing of it is to be calibrated
-    build : its graph, with some ONNX nodes on the host
+    build : its graph, with some ONNX nodes on the host, perhaps with the reason of each
     build_in_part : of a quantised model that leaves something in real numbers, the graph with it,
         for samples to give scales; None of others
     parts : its nodes, in the order of the file
@@ -111,7 +111,8 @@ def _with_exact_tails(read: Read) -> Callable[[Collection[str]], Graph]:
     def build(kept: Collection[str]) -> Graph:
         graph = read(kept)[0].graph
         if tails := exact_tails(graph):
-            graph = read(dict.fromkeys(kept, ASKED) | tails)[0].graph
+            asked = kept if isinstance(kept, Mapping) else dict.fromkeys(kept, ASKED)
+            graph = read({**asked, **tails})[0].graph
         return graph
 
     return build

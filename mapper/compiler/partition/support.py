@@ -14,6 +14,7 @@ _HINTS = (
     ("within a channel", "use one number for each channel"),
     ("one vector and a matrix", "export for one sample"),
     ("scales are not given", "quantise it, too, or give samples with --calibrate"),
+    ("packing takes", "run its neighbours on cores, too, or give its layers more channels"),
     ("double the size", "resize to twice the size, nearest"),
 )
 """Of what keeps a node on the host: part of its words, and what to do."""

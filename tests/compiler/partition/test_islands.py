@@ -1,0 +1,134 @@
+"""R6.1, B12: nodes among work of the host that cost more in packing than a core saves."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from chipsim.chip.npu_shape import NPU_SHAPES
+from mapper.compiler.explain import Row, explain
+from mapper.compiler.frontend.model import open_model
+from mapper.compiler.partition.islands import HOST_LATENCY, islands, lonely, optimised
+from mapper.compiler.settings import CompileSettings
+from mapper.compiler.simulate import simulate
+from tests.compiler.programs import compiled_model
+from tests.storage.formats.onnx_models import model, node, onnx
+
+BIG = [node("Conv", "x w", "a", pads=[1, 1, 1, 1]), node("Relu", "a", "b")]
+"""Nine products for each of 16 channels of an element."""
+
+
+def saved(folder: Path, nodes: list[Any], channels: int = 16, size: int = 8) -> Path:
+    random = np.random.default_rng(0)
+    weights = {
+        "w": random.normal(0, 0.1, (channels, channels, 3, 3)),
+        "v": random.normal(0, 0.3, (channels, channels, 1, 1)),
+    }
+    used = {name: one.astype(np.float32) for name, one in weights.items()
+            if any(name in each.input for each in nodes)}  # fmt: skip
+    path = folder / "model.onnx"
+    onnx.save(model(nodes, used, {"x": (1, channels, size, size)}), str(path))
+    return path
+
+
+def rows_of(path: Path, **settings: Any) -> dict[str, Row]:
+    return {one.node: one for one in explain(open_model(path), CompileSettings(**settings))}
+
+
+def between(*nodes: Any) -> list[Any]:
+    """A large layer, and work from "c" to "d" between two nodes of the host."""
+    return [*BIG, node("Sigmoid", "b", "c"), *nodes, node("Softmax", "d", axis=1)]
+
+
+ALONE = {
+    "activation": [node("LeakyRelu", "c", "d")],
+    "sum": [node("Exp", "c", "e"), node("Add", "c e", "d")],
+    "two": [node("Clip", "c", "e"), node("LeakyRelu", "e", "d")],
+    "pooled": [node("MaxPool", "c", "d", kernel_shape=[2, 2], strides=[2, 2])],
+}
+WORTH = {
+    "layer": [node("Conv", "c v", "e"), node("Relu", "e", "d")],
+    "large windows": [node("MaxPool", "c", "d", kernel_shape=[3, 3])],
+}
+
+
+@pytest.mark.parametrize("name", ALONE)
+def test_what_packing_costs_more_stays_on_the_host(name: str, tmp_path: Path) -> None:
+    nodes = between(*ALONE[name])
+    rows = rows_of(saved(tmp_path, nodes))
+    assert rows["n_a"].where == "core"
+    row = rows["n_d"]
+    assert (row.where, row.function) == ("host", None)
+    assert "alone among nodes of the host: packing takes" in row.why
+    assert row.remedy == "run its neighbours on cores, too, or give its layers more channels"
+
+
+@pytest.mark.parametrize("name", WORTH)
+def test_what_saves_more_runs_on_a_core(name: str, tmp_path: Path) -> None:
+    rows = rows_of(saved(tmp_path, between(*WORTH[name])))
+    assert {rows[one].where for one in ("n_d", "n_e") if one in rows} <= {"core", "folded"}
+
+
+def test_cost_of_packing(tmp_path: Path) -> None:
+    """Literal: 4x4 pixels of 20 channels are 32 vectors of two flits, there and back."""
+    found = saved(tmp_path, between(*ALONE["activation"]), channels=20, size=4)
+    graph = open_model(found).build(())
+    island = islands(graph)[1]
+    assert island.names == ["n_d"]
+    assert island.packing == 2 * HOST_LATENCY + 2 * 4 * 4 * (2 * 2 + 20)
+    assert island.saved == 4 * 4 * (20 - 2)
+    assert list(lonely(graph, {"n_d"})) == ["n_d"]
+    assert lonely(graph, ()) == {}
+
+
+def test_of_islands_that_all_cost_more_the_best_stays(tmp_path: Path) -> None:
+    """Somebody who compiles a model wants it on cores."""
+    nodes = [node("Relu", "x", "c"), node("Exp", "c", "d"), node("Clip", "d", "e"),
+             node("LeakyRelu", "e")]  # fmt: skip
+    rows = rows_of(saved(tmp_path, nodes))
+    assert {name for name, one in rows.items() if one.where == "host"} == {"n_c", "n_d"}
+    single = rows_of(saved(tmp_path, [*nodes[:1], node("Exp", "c")]))
+    assert single["n_c"].where == "core"
+
+
+def test_signs_stay_on_cores(tmp_path: Path) -> None:
+    """The host would make 0 of 0, and cores make +1."""
+    rows = rows_of(saved(tmp_path, between(node("Sign", "c", "d"))))
+    assert rows["n_d"].why != rows["n_y"].why
+    assert "packing takes" not in rows["n_d"].why
+
+
+def test_nodes_that_are_kept_keep_their_reason(tmp_path: Path) -> None:
+    found = saved(tmp_path, between(*WORTH["layer"]))
+    assert rows_of(found, keep=("n_e",))["n_e"].remedy == "leave it out of --keep"
+    rows = rows_of(found, keep=("n_e",))
+    assert "packing takes" in rows["n_d"].why  # its layer is gone
+
+
+def test_passes_that_are_off_decide_the_same(tmp_path: Path) -> None:
+    """Whatever is off, the same nodes are judged."""
+    found = open_model(saved(tmp_path, between(*ALONE["activation"])))
+    hosts = {
+        tuple(node.sources[0] for node in optimised(found, (), off)[0].nodes if node.kind == "host")
+        for off in ((), ("dense",), ("pad", "batchnorm"))
+    }
+    assert hosts == {("n_c", "n_d", "n_y")}
+
+
+@pytest.mark.jit
+def test_programs_are_the_same_on_all_cores(tmp_path: Path) -> None:
+    """The shape of a core changes no result; every layer equals the reference."""
+    path = saved(tmp_path, between(*ALONE["activation"]))
+    samples = np.random.default_rng(2).normal(0, 1, (6, 16, 8, 8)).astype(np.float32)
+    results = []
+    for shape in ("npu", "ref32"):
+        made = compiled_model(path, samples, NPU_SHAPES[shape])
+        assert len(made.folder.manifest["functions"]) == 1
+        assert any("n_d: stays on the host" in line for line in made.compiled.log)
+        found = simulate(made.folder, samples[:2], 1, check=True)
+        assert {one.differences for one in found.compared} == {0}
+        results.append(found.values["y"].tobytes())
+    assert results[0] == results[1]
