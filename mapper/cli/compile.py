@@ -77,6 +77,8 @@ def add_switches(group: argparse._ActionsContainer) -> None:
                        help="who packs bits, for the cycles told (default: core)")  # fmt: skip
     group.add_argument("--pack-chunk", type=common.positive, default=16, metavar="N",
                        help="bytes that a host packs at once (default: 16)")  # fmt: skip
+    group.add_argument("--padding", default="load", choices=("load", "stored"),
+                       help="loads write padding, or maps lie in it (default: load)")  # fmt: skip
     group.add_argument("--weights", default="optimal", choices=("optimal", "greedy"),
                        help="how layers are chosen whose weights come from the host")  # fmt: skip
     group.add_argument("--method", default="auto",
@@ -203,7 +205,7 @@ def run(options: argparse.Namespace) -> int:
         options.bias, options.dual,
         schedule=options.schedule, first_tile=options.first_tile,
         pack=options.pack, pack_chunk=options.pack_chunk,
-        weights=options.weights, off=tuple(options.off or ()),
+        weights=options.weights, padding=options.padding, off=tuple(options.off or ()),
     )  # fmt: skip
     target = Target(chip, shape, settings)
     form = parse_form(options.normalise, options.layout)

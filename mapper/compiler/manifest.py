@@ -174,6 +174,7 @@ def manifest_of(compiled: Compiled, target: Target) -> dict[str, Any]:
                 "bits": tensor.bits,
                 "strides": [region.row, region.pixel],
                 "high": region.high,
+                "pad": list(region.border.pad),
                 "scale": tensor.scale,
                 "zero_point": tensor.zero_point,
             }

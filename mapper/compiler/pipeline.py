@@ -18,9 +18,9 @@ from chipsim.npu.cycles import Timeline
 from hw.npu.isa import Instruction
 from mapper.compiler.codegen.builder import Choices
 from mapper.compiler.codegen.placement import plan_weights
+from mapper.compiler.codegen.presets import Preset
 from mapper.compiler.codegen.program import (
     Core,
-    Preset,
     emitted,
     host_words,
     memory_sizes,
@@ -32,7 +32,8 @@ from mapper.compiler.frontend.model import Model
 from mapper.compiler.graph.graph import Graph
 from mapper.compiler.graph.macro import Macro
 from mapper.compiler.graph.tensor import Tensor
-from mapper.compiler.memory.planner import Region, Stored, memory_use, plan_memory
+from mapper.compiler.memory.padding import NO_BORDERS, borders_of
+from mapper.compiler.memory.planner import Region, Stored, border_log, memory_use, plan_memory
 from mapper.compiler.memory.regions import share
 from mapper.compiler.partition.functions import Partition, divide
 from mapper.compiler.partition.hostplan import Step as HostStep
@@ -216,13 +217,18 @@ def compile_model(
         partition = divide(graph, macros)
     with stage("feature memory"):
         stored = Stored(partition.macros, partition.written(), partition.read(), places)
-        regions = plan_memory(stored, shape.columns, shape.map_vectors, settings.reuse)
+        borders = NO_BORDERS
+        if settings.padding == "stored":
+            borders, told = borders_of(partition.macros, places)
+            log += told
+        regions = plan_memory(stored, shape.columns, shape.map_vectors, settings.reuse, borders)
         host = plan_host(graph, partition, regions, model.opsets)
         use, vector = memory_use(regions), shape.columns
         log.append(
             f"feature memory: {use.used * vector:,} bytes of maps, {use.bound * vector:,} at "
             "least: the largest sum that is alive at once"
         )
+        log += border_log(regions, vector)
     with stage("instructions"):
         weights = plan_weights(partition.macros, shape, settings.weights)
         emitter, ends = emitted(partition, Core(shape, regions, weights), choices, log)
@@ -246,7 +252,7 @@ def compile_model(
         emitter.tables,
         host_words(emitter.streams.words, shape),
         weights.static,
-        Preset.of(emitter.area),
+        Preset.of(regions, emitter.area),
         emitter.steps,
         program,
         ends,

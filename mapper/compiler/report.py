@@ -10,6 +10,7 @@ from mapper.compiler.codegen.tables import MICRO_OPS, PARAMETERS
 from mapper.compiler.graph.node import Host
 from mapper.compiler.layers import Run, layer_row, parts_of, timeline_rows
 from mapper.compiler.manifest import Target
+from mapper.compiler.memory.planner import memory_use
 from mapper.compiler.pipeline import Compiled
 from mapper.compiler.quantise.verify import Attempt, Verified
 from mapper.compiler.schedule.units import busy_shares
@@ -30,7 +31,7 @@ def report_of(compiled: Compiled, model: str, target: Target, command: list[str]
     run = Run.of(compiled.steps, compiled.program, compiled.timeline, shape)
     core = list(target.core)
     used = {
-        "feature": max(one.first + one.vectors for one in compiled.regions.values()),
+        "feature": memory_use(compiled.regions).used,
         "weight": shape.weight_words if len(compiled.host_weights) else len(tables.weights),
         "parameter": tables.words(PARAMETERS),
         "micro-op": tables.words(MICRO_OPS),
@@ -69,8 +70,8 @@ def report_of(compiled: Compiled, model: str, target: Target, command: list[str]
         "maps": [
             {
                 "name": tensor.name,
-                "first": region.first,
-                "vectors": region.vectors,
+                "first": region.first if region.owner else region.base,
+                "vectors": region.vectors if region.owner else region.size,
                 "born": region.born,
                 "dies": region.dies,
             }

@@ -31,6 +31,7 @@ class CompileSettings:
     bits : of stored integers; 16 need a core whose multiplier is dual
     bias : what sums begin with, or added to them behind; dual : pairs of products at once
     reuse : whether maps whose lives do not meet share memory
+    padding : whether loads write the padding of maps, or it is stored around them
     schedule : how layers are cut into tiles: by search, or by a fixed rule
     first_tile : columns and rows of the tiles of the first layer, if they are given
     pack : who packs signs into bits, in the count of cycles; pack_chunk : bytes that the host gets
@@ -59,6 +60,7 @@ class CompileSettings:
     pack: Literal["core", "host"] = "core"
     pack_chunk: int = 16
     weights: Rule = "optimal"
+    padding: Literal["load", "stored"] = "load"
     off: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:

@@ -29,6 +29,7 @@ NEUTRAL: dict[str, list[dict[str, object]]] = {
     "--schedule": [{"schedule": one} for one in ("rows", "plane8", "plane16")],
     "--first-tile": [{"first_tile": (3, 2)}],
     "--weights": [{"weights": "greedy"}],
+    "--padding": [{"padding": "stored"}],
     "--pack": [{"pack": "host"}],
     "--pack-chunk": [{"pack": "host", "pack_chunk": 4}],
     **{f"--no-{name}": [{"off": (name,)}] for name in SWITCHES if name not in CHANGES_NUMBERS},

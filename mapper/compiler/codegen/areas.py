@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hw.npu.isa import form_of
+from mapper.compiler.graph.tensor import NO_PAD
 from mapper.compiler.memory.planner import Region
 from mapper.compiler.schedule.inputs import Span
 from mapper.errors import DoesNotFitError
@@ -41,17 +42,23 @@ class Entries(NamedTuple):
 
 @dataclass(slots=True)
 class Area:
-    """The part of a map that a load brings: pixels of the map, and how many of padding around."""
+    """The part of a map that a load brings: pixels of the map, and how many of padding around.
+
+    Padding that the map has around itself in memory is read from there, if it holds what a load is
+    to bring; whatever else is outside, the load writes.
+    """
 
     region: Region
     rows: Span
     columns: Span
     blocks: Span
 
-    def fields(self) -> dict[str, int]:
+    def fields(self, padding: int | None = None) -> dict[str, int]:
+        """padding : what pixels outside of the map hold; None if there are none"""
         tensor = self.region.tensor
-        top, bottom = _outside(self.rows, tensor.height)
-        left, right = _outside(self.columns, tensor.width)
+        rows, columns = self._there(padding)
+        top, bottom = _outside(self.rows, rows)
+        left, right = _outside(self.columns, columns)
         pixel = self.blocks.size if self.columns.size == 1 else self.region.pixel
         row = 0 if self.rows.size == 1 else self.region.row
         if pixel > MOST_PIXEL or row > MOST_ROW:
@@ -61,8 +68,8 @@ class Area:
             )
         return {
             "src": self.region.vector(
-                min(max(0, self.rows.first), tensor.height - 1),
-                min(max(0, self.columns.first), tensor.width - 1),
+                min(max(rows.first, self.rows.first), rows.behind - 1),
+                min(max(columns.first, self.columns.first), columns.behind - 1),
                 self.blocks.first,
             ),
             "c_size": self.blocks.size,
@@ -76,19 +83,29 @@ class Area:
             "pad_r": right,
         }
 
-    def cells(self) -> NDArray[np.int64]:
+    def cells(self, padding: int | None = None) -> NDArray[np.int64]:
         """The vectors in memory."""
-        tensor = self.region.tensor
-        rows = np.arange(max(0, self.rows.first), min(tensor.height, self.rows.behind))
-        columns = np.arange(max(0, self.columns.first), min(tensor.width, self.columns.behind))
+        rows, columns = (
+            np.arange(max(there.first, span.first), min(there.behind, span.behind))
+            for there, span in zip(self._there(padding), (self.rows, self.columns), strict=True)
+        )
         blocks = np.arange(self.blocks.first, self.blocks.behind)
         found = self.region.vector(rows[:, None, None], columns[:, None], blocks).ravel()
         if self.region.high:
             return np.concatenate([found, found + self.region.high])
         return np.asarray(found)
 
+    def _there(self, padding: int | None) -> tuple[Span, Span]:
+        """The rows and columns in memory, padding included."""
+        tensor, (pad, value) = self.region.tensor, self.region.border
+        if value != padding:
+            pad = NO_PAD
+        return (
+            Span(-pad.top, tensor.height + pad.bottom), Span(-pad.left, tensor.width + pad.right)
+        )  # fmt: skip
 
-def _outside(span: Span, length: int) -> tuple[int, int]:
-    """Places of a span before the first and behind the last one of a map."""
-    before = min(max(0, -span.first), span.size)
-    return before, min(max(0, span.behind - length), span.size - before)
+
+def _outside(span: Span, there: Span) -> tuple[int, int]:
+    """Places of a span before the first and behind the last one that are there."""
+    before = min(max(0, there.first - span.first), span.size)
+    return before, min(max(0, span.behind - there.behind), span.size - before)

@@ -54,9 +54,14 @@ class Image(NamedTuple):
         return int(self.info.get("map_vectors", 0))
 
     @property
+    def runs(self) -> list[tuple[int, int]]:
+        """First address and number of the vectors that are set before the first frame."""
+        return [(int(first), int(count)) for first, count in self.info.get("preset", [])]
+
+    @property
     def preset(self) -> NDArray[np.int64]:
         """Addresses of the vectors that are set before the first frame."""
-        runs = [np.arange(first, first + count) for first, count in self.info.get("preset", [])]
+        runs = [np.arange(first, first + count) for first, count in self.runs]
         return np.concatenate([np.zeros(0, np.int64), *runs])
 
     def filled(self) -> NDArray[np.uint8]:

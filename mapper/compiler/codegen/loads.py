@@ -17,11 +17,12 @@ def load_inputs(core: ProgramBuilder, area: Area, far: int = 0) -> Entries:
     """
     base = core.next_inputs()
     inputs = Entries(base, area.blocks.size, area.rows.size, area.columns.size)
-    value, cells = area.region.tensor.zero_point, area.cells()
+    value = padding = area.region.tensor.zero_point
+    cells = area.cells(padding)
     if far:
         value, cells = (value << 8) + (value & 255), np.concatenate([cells, cells + far])
     core.set_distance("LOAD", src=far or area.region.high)
-    fields = area.fields() | {"dst": base, "value": value}
+    fields = area.fields(padding) | {"dst": base, "value": value}
     core.step(
         "LOAD", Instruction("LOAD", "INP", fields=fields),
         [Touch("FM", cells)], [Touch("INP", inputs.cells)],
@@ -36,9 +37,9 @@ def load_entries(core: ProgramBuilder, area: Area, first: int, padding: int = 0)
     """
     made = Entries(first, area.blocks.size, area.rows.size, area.columns.size)
     core.set_distance("LOAD", src=area.region.high)
-    fields = area.fields() | {"dst": first, "value": padding}
+    fields = area.fields(padding) | {"dst": first, "value": padding}
     core.step(
         "LOAD", Instruction("LOAD", "ACC8", fields=fields),
-        [Touch("FM", area.cells())], [Touch("ACC", made.cells)],
+        [Touch("FM", area.cells(padding))], [Touch("ACC", made.cells)],
     )  # fmt: skip
     return made

@@ -9,6 +9,7 @@ from mapper.compiler.codegen.builder import ProgramBuilder, TileWork
 from mapper.compiler.codegen.loads import load_entries
 from mapper.compiler.codegen.matrix import Product
 from mapper.compiler.graph.node import Node, Pool, Window
+from mapper.compiler.memory.padding import padding_value
 from mapper.compiler.schedule.inputs import Part, needed, parts_of
 
 
@@ -28,8 +29,7 @@ def pool_map(core: ProgramBuilder, node: Node) -> Product:
     """Pool a map in memory; windows that are larger than the accumulators in several loads."""
     operator, data = node.operator, node.inputs[0]
     assert isinstance(operator, Pool)
-    window = operator.window
-    padding = data.low if operator.kind == "max" else data.zero_point
+    window, padding = operator.window, padding_value(node)
 
     def product(core: ProgramBuilder, work: TileWork, last: bool) -> bool:
         rows, columns = work.spans[1]

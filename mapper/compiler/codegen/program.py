@@ -1,5 +1,4 @@
-"""The program of a core: which cut each macro node gets, how products are paired, and what its
-memories hold before the first frame."""
+"""The program of a core: which cut each macro node gets, and how products are paired."""
 
 from __future__ import annotations
 
@@ -13,7 +12,6 @@ from chipsim.chip.npu_shape import NpuShape
 from hw.npu.isa import Instruction
 from mapper.compiler.codegen.builder import DUAL, Choices, Dual, MemoryPlan, WeightPlan
 from mapper.compiler.codegen.emitter import Emitter
-from mapper.compiler.codegen.reloads import Area
 from mapper.compiler.codegen.steps import Step
 from mapper.compiler.codegen.tables import MICRO_OPS, TableFullError
 from mapper.compiler.graph.macro import Macro
@@ -27,28 +25,6 @@ from mapper.errors import DoesNotFitError
 END = Instruction("CTRL", "END", fields={"drain": 1})
 UNLIMITED = 1 << 30
 """Instructions in external memory, or micro-ops that are loaded again."""
-
-
-class Preset(NamedTuple):
-    """Vectors of the maps that are set before the first frame.
-
-    runs : first address and number of vectors; data : their bytes, one run behind the other
-    """
-
-    runs: list[tuple[int, int]]
-    data: bytes
-
-    @staticmethod
-    def of(area: Area) -> Preset:
-        count = area.behind - area.first
-        return Preset([(area.first, count)] if count else [], bytes(area.data))
-
-    @property
-    def behind(self) -> int:
-        return max((first + count for first, count in self.runs), default=0)
-
-    def vectors(self, columns: int) -> NDArray[np.uint8]:
-        return np.frombuffer(self.data, np.uint8).reshape(-1, columns)
 
 
 class Core(NamedTuple):

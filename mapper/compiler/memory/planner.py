@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from mapper.compiler.graph.macro import Macro
-from mapper.compiler.graph.tensor import Tensor
+from mapper.compiler.graph.tensor import NO_PAD, Tensor
+from mapper.compiler.memory.padding import NO_BORDERS, Border, outer
 from mapper.compiler.memory.regions import Place, Places
 from mapper.errors import DoesNotFitError
 
@@ -16,13 +17,19 @@ VECTORS = {"int16": 2, "int32": VECTORS_OF_ENTRY}
 """Of a block of a pixel."""
 
 
+NO_BORDER = Border(NO_PAD, 0)
+
+
 class Region(NamedTuple):
     """A map in memory.
 
+    first : the vector of its first pixel, behind its border
+    vectors : of the map without its border
     born, dies : numbers of the macro nodes that write it and read it last
     pixel, row : vectors from a pixel to the next, and from a row to the next
     high : vectors from the low bytes of 16 bits to the high ones, which are of the same pixel
     owner : the map whose region it is a part of; None if it has one of its own
+    border : pixels around it that are preset with a value, and read as padding
     """
 
     tensor: Tensor
@@ -34,6 +41,28 @@ class Region(NamedTuple):
     row: int
     high: int = 0
     owner: Tensor | None = None
+    border: Border = NO_BORDER
+
+    @property
+    def base(self) -> int:
+        """The first vector of its border: reads of the whole begin there."""
+        pad = self.border.pad
+        return self.first - pad.top * self.row - pad.left * self.pixel
+
+    @property
+    def size(self) -> int:
+        """Vectors of a region of its own, border included."""
+        pad = self.border.pad
+        return (
+            (self.tensor.height + pad.top + pad.bottom)
+            * (self.tensor.width + pad.left + pad.right)
+            * self.pixel
+        )
+
+    @property
+    def behind(self) -> int:
+        """The vector behind a region of its own."""
+        return self.base + self.size
 
     def vector(self, row: Any, column: Any, block: Any) -> Any:
         """Where a block of a pixel lies; numbers or arrays."""
@@ -109,54 +138,106 @@ class Stored(NamedTuple):
         return found
 
 
+class Slot(NamedTuple):
+    """Vectors that some maps have one after the other, and when they may not be another's.
+
+    size : vectors, border included
+    """
+
+    tensors: list[Tensor]
+    lives: Lives
+    size: int
+
+
 def plan_memory(
-    stored: Stored, columns: int, capacity: int, reuse: bool = True
-) -> dict[Tensor, Region]:
+    stored: Stored, columns: int, capacity: int, reuse: bool = True,
+    borders: Mapping[Tensor, Border] = NO_BORDERS,
+) -> dict[Tensor, Region]:  # fmt: skip
     """Addresses of all stored maps; maps whose lives do not meet may share vectors.
 
     capacity : vectors of a core; 0 for external memory, which is as large as it has to be
+    borders : of maps that own a region; they are preset, so that only maps with the same border
+        around as many pixels may share vectors with them
     Best fit in order of falling size; without reuse one behind the other.
     Raises `DoesNotFitError` that names the largest sum of maps that are alive at once.
     """
     lives, members = stored.lives(), stored.members()
-    sizes = {t: t.height * t.width * pixel_vectors(t, columns) for t in lives}
-    placed: list[Region] = []
-    order = sorted(lives, key=lambda one: (-sizes[one] * reuse, lives[one].born))
-    for tensor in order:
+    slots = list(_slots(stored, lives, columns, borders, reuse))
+    slots.sort(key=lambda one: (-one.size * reuse, lives[one.tensors[0]].born))
+    placed: list[tuple[int, Slot]] = []
+    for slot in slots:
         busy = sorted(
-            (one.first, one.first + one.vectors)
-            for one in placed
-            if not reuse or lives[tensor].meet(Lives(one.born, one.dies))
+            (at, at + one.size) for at, one in placed if not reuse or slot.lives.meet(one.lives)
         )
         gaps, end = [], 0
         for first, behind in busy:
-            if first - end >= sizes[tensor]:
+            if first - end >= slot.size:
                 gaps.append((first - end, end))
             end = max(end, behind)
-        first = min(gaps)[1] if gaps else end
-        pixel = pixel_vectors(tensor, columns)
-        row, high = tensor.width * pixel, pixel // 2 if tensor.type == "int16" else 0
-        placed.append(Region(tensor, first, sizes[tensor], *lives[tensor], pixel, row, high))
-    used = max((one.first + one.vectors for one in placed), default=0)
+        placed.append((min(gaps)[1] if gaps else end, slot))
+    used = max((at + one.size for at, one in placed), default=0)
     if capacity and used > capacity:
-        most = max(
-            range(-1, len(stored.macros) + 1),
-            key=lambda at: sum(one.vectors for one in placed if one.born <= at <= one.dies),
-        )
-        names = [one.tensor.name for one in placed if one.born <= most <= one.dies]
+        help_ = "take a core with more, or more cores"
+        if borders:
+            help_ = f"leave out --padding stored, {help_}"
+        most = _most_alive(slots, len(stored.macros))
         raise DoesNotFitError(
             f"feature memory: {used:,} vectors needed, a core has {capacity:,} "
-            f"({used - capacity:,} short); most at {', '.join(names[:4])}; take a core with more, "
-            "or more cores"
+            f"({used - capacity:,} short); most at {', '.join(most[:4])}; {help_}"
         )
     found = {}
-    for one in placed:
-        found[one.tensor] = one
-        for tensor in members.get(one.tensor, []):
-            found[tensor] = _part(one, tensor, stored.places[tensor], columns)
+    for base, slot in placed:
+        for owner in slot.tensors:
+            region = _region(owner, base, lives[owner], columns, borders.get(owner, NO_BORDER))
+            found[owner] = region
+            for tensor in members.get(owner, []):
+                found[tensor] = _part(region, tensor, stored.places[tensor], columns)
     for tensor, region in found.items():
-        tensor.address = region.first
+        tensor.address, tensor.pad = region.first, region.border.pad
     return found
+
+
+def _slots(
+    stored: Stored, lives: Mapping[Tensor, Lives], columns: int,
+    borders: Mapping[Tensor, Border], reuse: bool,
+) -> Iterator[Slot]:  # fmt: skip
+    """Maps with a border keep their vectors for ever; those whose borders lie at the same places
+    and hold the same share them, each when the ones before are dead."""
+    ever = Lives(-1, len(stored.macros))
+    alike: dict[tuple[object, ...], list[list[Tensor]]] = {}
+    for tensor in sorted(lives, key=lambda one: lives[one].born):
+        region = _region(tensor, 0, lives[tensor], columns, borders.get(tensor, NO_BORDER))
+        if tensor not in borders:
+            yield Slot([tensor], lives[tensor], region.size)
+            continue
+        key = (tensor.height, tensor.width, region.pixel, region.high, region.border)
+        shared = alike.setdefault(key, [])
+        free = [one for one in shared if reuse and lives[one[-1]].dies < lives[tensor].born]
+        if free:
+            free[0].append(tensor)
+        else:
+            shared.append([tensor])
+            yield Slot(shared[-1], ever, region.size)
+
+
+def _region(tensor: Tensor, base: int, lives: Lives, columns: int, border: Border) -> Region:
+    """A region of its own from a vector on."""
+    pixel, pad = pixel_vectors(tensor, columns), border.pad
+    row = (tensor.width + pad.left + pad.right) * pixel
+    high = pixel // 2 if tensor.type == "int16" else 0
+    first = base + pad.top * row + pad.left * pixel
+    vectors = tensor.height * tensor.width * pixel
+    return Region(tensor, first, vectors, *lives, pixel, row, high, border=border)
+
+
+def _most_alive(slots: list[Slot], count: int) -> list[str]:
+    """The maps that are alive when most are; count : of the macro nodes"""
+
+    def alive(at: int) -> list[Slot]:
+        return [one for one in slots if one.lives.born <= at <= one.lives.dies]
+
+    most = max(range(-1, count + 1), key=lambda at: sum(one.size for one in alive(at)))
+    return [one.tensors[0].name for one in alive(most)]
 
 
 def _part(region: Region, tensor: Tensor, place: Place, columns: int) -> Region:
@@ -165,7 +246,11 @@ def _part(region: Region, tensor: Tensor, place: Place, columns: int) -> Region:
     block = place.channel // lanes * (VECTORS_OF_ENTRY if tensor.type == "int32" else 1)
     first = int(region.vector(place.row, place.column, block))
     vectors = tensor.height * tensor.width * pixel_vectors(tensor, columns)
-    return region._replace(tensor=tensor, first=first, vectors=vectors, owner=region.tensor)
+    pad = outer(region.border.pad, tensor, place)
+    return region._replace(
+        tensor=tensor, first=first, vectors=vectors, owner=region.tensor,
+        border=region.border._replace(pad=pad),
+    )  # fmt: skip
 
 
 class Use(NamedTuple):
@@ -176,10 +261,33 @@ class Use(NamedTuple):
     bound: int
 
 
-def memory_use(regions: dict[Tensor, Region]) -> Use:
+def memory_use(regions: Mapping[Tensor, Region]) -> Use:
+    """Borders are alive for ever."""
     owners = [one for one in regions.values() if one.owner is None]
-    ends = sorted({one.born for one in owners})
+    borders = sum({one.base: one.size - one.vectors for one in owners}.values())
     bound = max(
-        (sum(one.vectors for one in owners if one.born <= at <= one.dies) for at in ends), default=0
+        (
+            sum(one.vectors for one in owners if one.born <= at <= one.dies)
+            for at in {one.born for one in owners}
+        ),
+        default=0,
     )
-    return Use(max((one.first + one.vectors for one in owners), default=0), bound)
+    return Use(max((one.behind for one in owners), default=0), bound + borders)
+
+
+def border_log(regions: Mapping[Tensor, Region], columns: int) -> list[str]:
+    """What borders of maps take, if there are some."""
+    owners = [one for one in regions.values() if one.owner is None]
+    around = [one for one in owners if one.border.pad != NO_PAD]
+    if not around:
+        return []
+    slots = {one.base: one for one in around}.values()
+    whole, border = (
+        columns * sum(sizes)
+        for sizes in ([one.size for one in slots], [one.size - one.vectors for one in slots])
+    )
+    return [
+        f"stored padding: {border:,} bytes around {len(around)} maps, set before the first frame; "
+        f"the {whole:,} bytes of these maps are reused by none but {len(around) - len(slots)} of "
+        "them that have the same border"
+    ]

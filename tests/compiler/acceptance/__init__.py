@@ -9,10 +9,5 @@ from __future__ import annotations
 from tests.compiler.acceptance import binary, convolution, memories, quantised
 
 ROWS = {**convolution.ROWS, **binary.ROWS, **memories.ROWS, **quantised.ROWS}
-OPEN = frozenset(
-    (
-        "A14",
-        "C03",
-    )
-)
+OPEN = frozenset(("C03",))
 """Rows without a test."""

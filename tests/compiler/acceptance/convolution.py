@@ -92,7 +92,16 @@ ROWS = {
         "addresses one behind the other",
         ("compiler/memory/test_planner.py::test_lives_that_meet_do_not_overlap",),
     ),
-    "A14": Row("padding that is stored"),
+    "A14": Row(
+        "padding that is stored",
+        (
+            "compiler/memory/test_padding.py::test_a14_addresses",
+            "compiler/memory/test_padding.py::test_a14_what_is_read_from_base_is_the_padded_map",
+            "compiler/memory/test_padding.py::test_a14_residual_networks_on_all_cores",
+            "compiler/memory/test_padding.py::test_a14_resnet_8",
+            "compiler/memory/test_padding.py::test_a14_parts_of_a_concatenation_have_one_border",
+        ),
+    ),
     "A15": Row(
         "concatenation in shared memory",
         (

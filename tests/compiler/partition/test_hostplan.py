@@ -220,12 +220,16 @@ def test_a_model_that_is_all_on_the_host_is_said_so(folder: Path, run: Run) -> N
     assert Reader(folder / "model.onnx", FLOAT).read().nodes[0].kind == "host"
 
 
-def test_dump_of_all_maps(folder: Path, run: Run) -> None:
-    """A42: each stored map by base, size and strides; parts of a region and the whole of it."""
+@pytest.mark.parametrize("padding", ["load", "stored"])
+def test_dump_of_all_maps(folder: Path, run: Run, padding: str) -> None:
+    """A42: each stored map by base, size and strides; parts of a region and the whole of it, with
+    padding around them too."""
     made_of(NODES["joined"], folder)
     np.savez(folder / "samples.npz", x=samples(6))
     how = ["--calibrate", "samples.npz", "--min-signal", "-99", "--max-loss", "100"]
+    how += ["--padding", padding]
     assert run("compile", "model.onnx", "--chip", "2x2", *how, "-o", "out").code == 0
+    assert run("verify", "out").code == 0
     found = run("simulate", "out", "--input", "samples.npz", "--limit", "3", "--dump", "maps")
     assert found.code == 0, found.err
     assert "differences" in found.out

@@ -623,14 +623,19 @@ static int is_end(const uint32_t *w)
 
 void npu_reset(int frame)
 {
-    int core;
+    int core, run;
+    const int8_t *maps;
     odd = frame & 1;
     npu_sent_count = 0;
     memset(memories, 0, sizeof memories);
     for (core = 0; core < CORES; core++) {
         const struct core *from = &cores[core];
         struct memory *m = &memories[core];
-        memcpy(m->maps, from->maps, (size_t)from->map_vectors * COLUMNS);
+        for (run = 0, maps = from->maps; run < from->runs; run++) {
+            size_t bytes = (size_t)from->preset[run][1] * COLUMNS;
+            memcpy(m->maps[from->preset[run][0]], maps, bytes);
+            maps += bytes;
+        }
         memcpy(m->weights, from->weights, (size_t)from->weight_words * ROWS * COLUMNS);
         memcpy(m->parameters, from->parameters, (size_t)from->parameter_words * LANES * 4);
         memcpy(m->micro_ops, from->micro_ops, (size_t)from->micro_op_words * 8);

@@ -122,15 +122,17 @@ def program_header(sources: Sources) -> str:
 
 
 _STRUCTS = """\
-/* A core: its program, and what its memories hold before a frame; the rest of them is 0. */
+/* A core: its program, and what its memories hold before a frame; the rest of them is 0.
+ * preset: first address and number of vectors of each run of maps. */
 struct core {
     int x, y;
     const uint32_t (*instructions)[4];
     const int *begin; /* first instruction of each function */
+    const int32_t (*preset)[2];
     const int8_t *maps, *weights;
     const int32_t *parameters;
     const uint32_t *micro_ops, *headers;
-    int map_vectors, weight_words, parameter_words, micro_op_words, header_words;
+    int runs, weight_words, parameter_words, micro_op_words, header_words;
 };
 
 /* What the host does: quantise the input into a buffer, make windows of one buffer in another,
@@ -161,6 +163,10 @@ def _arrays(sources: Sources) -> Iterable[str]:
         )
         yield "};"
         yield f"static const int begin_{number}[] = {{{begins}}};"
+        runs = image.runs or [(0, 0)]
+        yield f"static const int32_t preset_{number}[][2] = {{"
+        yield from (f"{{{first}, {count}}}," for first, count in runs)
+        yield "};"
         memories: dict[str, tuple[str, NDArray[Any]]] = {
             "maps": ("int8_t", image.maps.view(np.int8)),
             "weights": ("int8_t", image.weights),
@@ -172,12 +178,12 @@ def _arrays(sources: Sources) -> Iterable[str]:
             yield from _numbers(f"static const {kind} {name}_{number}[]", data)
         names = ", ".join(f"{name}_{number}" for name in memories)
         counts = (
-            len(image.maps), len(image.weights), len(image.parameters),
+            len(image.runs), len(image.weights), len(image.parameters),
             len(image.micro_ops) // 8, len(image.headers) // 8,
         )  # fmt: skip
         entries.append(
-            f"    {{{place[0]}, {place[1]}, instructions_{number}, begin_{number}, {names}, "
-            f"{', '.join(map(str, counts))}}},"
+            f"    {{{place[0]}, {place[1]}, instructions_{number}, begin_{number}, "
+            f"preset_{number}, {names}, {', '.join(map(str, counts))}}},"
         )
     yield "static const struct core cores[CORES] = {"
     yield from entries

@@ -1,0 +1,65 @@
+"""What the feature memory of a core holds before the first frame: borders of maps, and small
+memories that are loaded while the program runs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mapper.compiler.codegen.reloads import Area
+from mapper.compiler.graph.tensor import Tensor
+from mapper.compiler.memory.planner import Region
+
+Vectors = NDArray[np.int64]
+
+
+class Preset(NamedTuple):
+    """Vectors of the maps that are set before the first frame.
+
+    runs : first address and number of vectors; data : their bytes, one run behind the other
+    """
+
+    runs: list[tuple[int, int]]
+    data: bytes
+
+    @staticmethod
+    def of(regions: Mapping[Tensor, Region], area: Area) -> Preset:
+        """The borders of the regions, each once, and what lies behind the maps."""
+        bases = {one.base: one for one in regions.values() if one.owner is None}
+        runs: list[tuple[int, int]] = []
+        data = b""
+        for _, region in sorted(bases.items()):
+            vectors = border_vectors(region)
+            breaks = np.flatnonzero(np.diff(vectors) > 1) + 1
+            runs += [(int(run[0]), run.size) for run in np.split(vectors, breaks) if run.size]
+            data += _bytes(region, vectors, area.columns)
+        if area.behind > area.first:
+            runs.append((area.first, area.behind - area.first))
+        return Preset(runs, data + bytes(area.data))
+
+    @property
+    def behind(self) -> int:
+        return max((first + count for first, count in self.runs), default=0)
+
+    def vectors(self, columns: int) -> NDArray[np.uint8]:
+        return np.frombuffer(self.data, np.uint8).reshape(-1, columns)
+
+
+def border_vectors(region: Region) -> Vectors:
+    """The vectors around a map that owns its region, in order."""
+    tensor, pad = region.tensor, region.border.pad
+    rows = tensor.height + pad.top + pad.bottom
+    outside = np.ones((rows, region.row // region.pixel, region.pixel), bool)
+    outside[pad.top : pad.top + tensor.height, pad.left : pad.left + tensor.width] = False
+    return region.base + np.flatnonzero(outside)
+
+
+def _bytes(region: Region, vectors: Vectors, columns: int) -> bytes:
+    """All bytes of a vector are alike: of 16 bits the low bytes, then the high ones of a pixel."""
+    value = np.full(vectors.size, region.border.value, np.int64)
+    if region.high:
+        value >>= np.where((vectors - region.base) % region.pixel >= region.high, 8, 0)
+    return np.repeat((value & 255).astype(np.uint8), columns).tobytes()
