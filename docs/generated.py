@@ -166,6 +166,22 @@ def chips() -> str:
     return table(["name", "cores", *(f"`{name}`" for name in (*names, *costs))], rows)
 
 
+def npus() -> str:
+    """The parameters of an NPU and their values in the presets."""
+    from chipsim.chip.npu_shape import NPU_SHAPES, npu_meanings
+
+    rows = [
+        [f"`{key}`", *(_toml(getattr(shape, key)) for shape in NPU_SHAPES.values()), plain(meaning)]
+        for key, meaning in npu_meanings().items()
+    ]
+    return table(["key of `[npu]`", *(f"`{name}`" for name in NPU_SHAPES), "meaning"], rows)
+
+
+def _toml(found: Any) -> str:
+    """A value as a file has it."""
+    return str(found).lower() if isinstance(found, bool) else str(found)
+
+
 # ---- formats --------------------------------------------------------------------------------
 
 
@@ -256,6 +272,7 @@ PARTS: dict[str, Callable[[], str]] = {
     "settings": settings,
     **{f"settings-{group}": partial(settings_table, group) for group in GROUPS},
     "chips": chips,
+    "npus": npus,
     "formats": formats,
     "exports": exports,
     "isa-head": partial(isa_fields, HEAD),

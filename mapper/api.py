@@ -11,6 +11,7 @@ import shutil
 import tempfile
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -224,7 +225,7 @@ def _chip(chip: Any) -> Chip:
     if isinstance(chip, Chip):
         return chip
     if isinstance(chip, str | os.PathLike):
-        return parse_chip(os.fspath(chip))
+        return replace(parse_chip(os.fspath(chip)), npu=None)  # neurons need none
     raise UsageError(f'chip is {chip!r}; give "16x16", a preset, the path of a .toml, or a Chip')
 
 

@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 
 from chipsim.chip.model import Chip
+from chipsim.chip.npu_shape import NPU_SHAPES
 from mapper.limits.constraints import TABLES
 from mapper.report.compiled.report_file import CompiledReport
 from mapper.results.report_file import Report
@@ -30,6 +31,12 @@ def schemas() -> dict[str, str]:
     about["required"].remove("name")  # of the file
     about["additionalProperties"] = False
     about["properties"]["unavailable"]["items"] = CORE
+    npu = chip["$defs"]["NpuShape"]
+    npu["additionalProperties"] = False
+    parameters = [{"required": [key for key in npu["properties"] if key != "name"]}]
+    npu["anyOf"] = [{"required": ["preset"]}, *parameters]
+    preset = {"description": "what is left out is that of this preset", "enum": list(NPU_SHAPES)}
+    npu["properties"] = {"preset": preset} | npu["properties"]
     tables = msgspec.defstruct(
         "Constraints", [(key, list[kind], []) for key, kind in TABLES.items()],
         forbid_unknown_fields=True,

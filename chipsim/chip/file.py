@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import textwrap
 
 from chipsim.chip.model import Chip, meanings
+from chipsim.chip.npu_table import npu_lines
 from chipsim.chip.presets import PRESETS
 from chipsim.chip.sources import ABOUT, source_of, unit_of
+from chipsim.chip.toml_text import toml_string
 
 _WIDTH = 96
 _LISTED = 12  # cores a line
@@ -21,16 +22,22 @@ def chip_toml(chip: Chip) -> str:
     lines = _comment(
         f"{chip.name}: {ABOUT[chip.name]}."
         if PRESETS.get(chip.name) == chip
-        else f"The chip {_text(chip.name)}."
+        else f"The chip {toml_string(chip.name)}."
     )
     lines += _comment(
         "For --chip FILE.toml; see `mapper docs chips`. Core id = y * width + x, from 0."
     )
     for field, meaning in meanings().items():
+        if field == "npu":  # a table, which stands behind all keys
+            continue
         unit, source = unit_of(chip.name, field), source_of(chip, field, PRESETS)
         text = meaning + (f", {unit}" if unit and unit not in (field, "cores") else "")
         lines += ["", *_comment(text + (f" ({source})" if source else ""))]
         lines += _entry(field, getattr(chip, field))
+    if chip.npu is None:
+        lines += ["", "# [npu]  # the matrix processor of each core; this chip has none"]
+    else:
+        lines += npu_lines(chip.npu)
     return "\n".join(lines) + "\n"
 
 
@@ -51,10 +58,5 @@ def _entry(field: str, value: object) -> list[str]:
         rows = [value[at : at + _LISTED] for at in range(0, len(value), _LISTED)]
         return [f"{field} = [", *(f"  {', '.join(map(str, row))}," for row in rows), "]"]
     if isinstance(value, str):
-        return [f"{field} = {_text(value)}"]
+        return [f"{field} = {toml_string(value)}"]
     return [f"{field} = {value!r}"]
-
-
-def _text(value: str) -> str:
-    """A text in quotes: JSON's escapes are TOML's, which has one more for DEL."""
-    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")

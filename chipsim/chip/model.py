@@ -11,6 +11,7 @@ import msgspec
 import numpy as np
 from msgspec import Meta
 
+from chipsim.chip.npu_shape import NpuShape
 from chipsim.errors import ChipError
 from chipsim.protocols import BoolArray, Int32Array
 
@@ -77,10 +78,13 @@ class Chip:
     latency_link: Annotated[Cost, Meta(description="time of a spike on a link between routers")] = (
         0.01
     )
+    npu: Annotated[
+        NpuShape | None, Meta(description="the matrix processor (NPU) of each core, for `compile`")
+    ] = None
 
     def __post_init__(self) -> None:
         for field, kind in _kinds().items():
-            if field != "unavailable":
+            if field not in ("unavailable", "npu"):
                 self._check(field, kind)
         if self.width * self.height > MAX_CORES:
             raise ChipError(
@@ -88,6 +92,8 @@ class Chip:
                 "try a smaller mesh"
             )
         self._check_unavailable()
+        if self.npu is not None and not isinstance(self.npu, NpuShape):
+            raise ChipError(f"chip {self.name}: npu is {self.npu!r}; give an NpuShape")
 
     def _check(self, field: str, kind: Any) -> None:
         value = getattr(self, field)
@@ -154,10 +160,14 @@ class Chip:
         return replace(self, **{k: v for k, v in given.items() if v is not None})  # type: ignore[arg-type]
 
     def to_json(self) -> dict[str, Any]:
-        """All fields by name, for ``json.dumps``; `chipsim.chip.presets.from_fields` undoes it."""
+        """All fields by name, for ``json.dumps``; `chipsim.chip.presets.from_fields` undoes it.
+
+        A chip without an NPU has no ``npu``.
+        """
         out = {field.name: getattr(self, field.name) for field in fields(self)}
         out["unavailable"] = list(self.unavailable)
-        return out
+        npu = out.pop("npu")
+        return out if npu is None else out | {"npu": npu.to_json()}
 
 
 @cache

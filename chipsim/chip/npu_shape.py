@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
+from functools import cache
+from typing import Annotated, Any, Literal, get_args, get_type_hints
 
 import numpy as np
+from msgspec import Meta
 
 from chipsim.errors import ChipError
 
-MULTIPLIERS = ("int8", "dual")
-WEIGHT_PORTS = ("word", "row")
+
+def _count(low: int, high: int, meaning: str) -> Meta:
+    return Meta(ge=low, le=high, description=meaning)
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,74 +21,94 @@ class NpuShape:
     """An NPU core; raises `ChipError` that names a value out of range.
 
     A vector holds one byte for each column. Maps in external memory (`map_vectors` of 0) are on a
-    core of its own, with memory attached.
-
-    name : what the shape is called; programs name the shape that they were made for
-    rows, columns : output and input channels of the matrix unit
-    multiplier : int8, or dual (25x16 bits: int16, or two int8 with a common factor)
-    binary : whether binary products of 8 bits a lane can be made
-    multiply_lanes : of the ALU, 1 to rows
-    weight_port : what enters the matrix unit in a cycle, a weight word or a row of it
-    map_vectors : feature memory (FM), in vectors; 0 for external memory
-    input_vectors : input buffer (INP), in vectors
-    weight_words : weight memory (WM), in words of rows x columns bytes
-    entries : accumulators (ACC) and results (OUT), in entries of one lane a row
-    parameter_words : parameter memory (PM), in words of 16 x 32 bits
-    micro_ops, instructions, headers : UM, IM and HM; 0 instructions for external memory
-    load_bits : that a load moves in a cycle
-    filters : of the window unit, 0 for none
-    queue_places, token_bits : instructions waiting for a unit, and width of a counter of tokens
-    payload_bits : of a flit
-    loop_overhead : cycles that each iteration of a loop around another one adds in the matrix unit
+    core of its own, with memory attached. Least and most of every number are those of the fields
+    of the instructions.
     """
 
-    name: str = "npu"
-    rows: int = 16
-    columns: int = 16
-    multiplier: str = "int8"
-    binary: bool = True
-    multiply_lanes: int = 8
-    weight_port: str = "word"
-    map_vectors: int = 8192
-    input_vectors: int = 2048
-    weight_words: int = 512
-    entries: int = 1024
-    parameter_words: int = 512
-    micro_ops: int = 1024
-    instructions: int = 1024
-    headers: int = 512
-    load_bits: int = 256
-    filters: int = 4
-    queue_places: int = 8
-    token_bits: int = 8
-    payload_bits: int = 64
-    loop_overhead: int = 0
+    name: Annotated[str, Meta(min_length=1, description="what programs call it")] = "npu"
+    rows: Annotated[int, _count(1, 64, "output channels of the matrix unit")] = 16
+    columns: Annotated[int, _count(1, 64, "input channels of it; a vector has a byte for each")] = (
+        16
+    )
+    multiplier: Annotated[
+        Literal["int8", "dual"],
+        Meta(description="int8, or dual (25x16 bits: int16, or two int8 with a common factor)"),
+    ] = "int8"
+    binary: Annotated[
+        bool, Meta(description="whether there are binary products, of 8 bits per lane")
+    ] = True
+    multiply_lanes: Annotated[
+        int, _count(1, 64, "multipliers of the ALU, for requantising, 1 to rows")
+    ] = 8
+    weight_port: Annotated[
+        Literal["word", "row"],
+        Meta(description="what enters the matrix unit per cycle, a weight word or a row of it"),
+    ] = "word"
+    map_vectors: Annotated[int, _count(0, 1 << 16, "feature memory, in vectors; 0 if external")] = (
+        8192
+    )
+    input_vectors: Annotated[int, _count(2, 1 << 12, "input buffer, in vectors")] = 2048
+    weight_words: Annotated[
+        int, _count(2, 1 << 12, "weight memory, in words of rows x columns bytes")
+    ] = 512
+    entries: Annotated[
+        int, _count(2, 1 << 12, "accumulators and results, in entries of one lane per row")
+    ] = 1024
+    parameter_words: Annotated[
+        int, _count(2, 1 << 10, "parameter memory, in words of 16 x 32 bits")
+    ] = 512
+    micro_ops: Annotated[int, _count(2, 1 << 10, "micro-op memory, in micro-ops")] = 1024
+    instructions: Annotated[
+        int, _count(0, 1 << 16, "instruction memory, in instructions; 0 if external")
+    ] = 1024
+    headers: Annotated[int, _count(0, 1 << 10, "packet headers of the window unit")] = 512
+    load_bits: Annotated[
+        int, _count(8, 1 << 12, "bits that a load moves per cycle, of whole vectors")
+    ] = 256
+    filters: Annotated[int, _count(0, 64, "filters of the window unit; 0 for none")] = 4
+    queue_places: Annotated[int, _count(1, 64, "instructions that wait for a unit")] = 8
+    token_bits: Annotated[int, _count(1, 16, "width of a counter of tokens")] = 8
+    payload_bits: Annotated[int, _count(8, 512, "payload of a flit")] = 64
+    loop_overhead: Annotated[
+        int, _count(0, 16, "cycles that an iteration of a loop around another one adds")
+    ] = 0
 
     def __post_init__(self) -> None:
-        for field in fields(self):
-            value = getattr(self, field.name)
-            if field.name in _RANGES:
-                low, high = _RANGES[field.name]
-                whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
-                if not whole or not low <= value <= high:
-                    raise ChipError(
-                        f"npu {self.name}: {field.name} is {value!r}; give a whole number from "
-                        f"{low} to {high}"
-                    )
-                object.__setattr__(self, field.name, int(value))
-        for name, allowed in (("multiplier", MULTIPLIERS), ("weight_port", WEIGHT_PORTS)):
-            if getattr(self, name) not in allowed:
-                raise ChipError(
-                    f"npu {self.name}: {name} is {getattr(self, name)!r}; give one of "
-                    f"{', '.join(allowed)}"
-                )
-        if not isinstance(self.binary, bool):
-            raise ChipError(f"npu {self.name}: binary is {self.binary!r}; give true or false")
+        for field, kind in _kinds().items():
+            object.__setattr__(self, field, self._checked(field, kind))
         if self.multiply_lanes > self.rows:
             raise ChipError(
                 f"npu {self.name}: multiply_lanes is {self.multiply_lanes}; the array has "
                 f"{self.rows} rows"
             )
+        if self.load_bits % (8 * self.columns):
+            raise ChipError(
+                f"npu {self.name}: load_bits is {self.load_bits}; give a multiple of "
+                f"{8 * self.columns}, the bits of a vector of {self.columns} columns"
+            )
+
+    def _checked(self, field: str, kind: Any) -> Any:
+        """The value of a field, as a plain Python object."""
+        value = getattr(self, field)
+        plain = value.item() if isinstance(value, np.generic) else value
+        base, meta = get_args(kind)
+        if base is int:
+            if type(plain) is int and meta.ge <= plain <= meta.le:
+                return plain
+            asked = f"a whole number from {meta.ge} to {meta.le}"
+        elif base is bool:
+            if isinstance(plain, bool):
+                return plain
+            asked = "true or false"
+        elif base is str:
+            if isinstance(plain, str) and plain:
+                return plain
+            raise ChipError(f"npu: name is {value!r}; give a non-empty text")
+        else:
+            if plain in get_args(base):
+                return plain
+            asked = f"one of {', '.join(get_args(base))}"
+        raise ChipError(f"npu {self.name}: {field} is {value!r}; give {asked}")
 
     @property
     def accumulator_bits(self) -> int:
@@ -94,28 +118,25 @@ class NpuShape:
     @property
     def vectors_per_cycle(self) -> int:
         """Vectors that a load moves in a cycle."""
-        return max(1, self.load_bits // (8 * self.columns))
+        return self.load_bits // (8 * self.columns)
+
+    def to_json(self) -> dict[str, Any]:
+        """The name of a preset, or all fields; `npu_from_table` of the next module undoes it."""
+        if NPU_SHAPES.get(self.name) == self:
+            return {"preset": self.name}
+        return {field.name: getattr(self, field.name) for field in fields(self)}
 
 
-_RANGES = {  # least and most of every number, by the fields of the instructions
-    "rows": (1, 64),
-    "columns": (1, 64),
-    "multiply_lanes": (1, 64),
-    "map_vectors": (0, 1 << 16),
-    "input_vectors": (2, 1 << 12),
-    "weight_words": (2, 1 << 12),
-    "entries": (2, 1 << 12),
-    "parameter_words": (2, 1 << 10),
-    "micro_ops": (2, 1 << 10),
-    "instructions": (0, 1 << 16),
-    "headers": (0, 1 << 10),
-    "load_bits": (8, 1 << 12),
-    "filters": (0, 64),
-    "queue_places": (1, 64),
-    "token_bits": (1, 16),
-    "payload_bits": (8, 512),
-    "loop_overhead": (0, 16),
-}
+@cache
+def _kinds() -> dict[str, Any]:
+    """Of every field what it must be; the name, which messages begin with, comes first."""
+    return get_type_hints(NpuShape, include_extras=True)
+
+
+def npu_meanings() -> dict[str, str]:
+    """What each parameter of an NPU is, in the order in which a chip file has them."""
+    return {field: get_args(kind)[1].description for field, kind in _kinds().items()}
+
 
 NPU_SHAPES: dict[str, NpuShape] = {
     shape.name: shape

@@ -14,6 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from chipsim.chip.model import Chip
+from chipsim.chip.npu_shape import NpuShape
+from chipsim.chip.npu_table import npu_from_table
 from chipsim.chip.toml_text import parse_toml, read_toml_bytes
 from chipsim.errors import ChipError
 
@@ -62,7 +64,8 @@ def parse_chip(text: str) -> Chip:
     A file holds Chip's fields as top-level keys: ``width`` and ``height``, and any of ``name``
     (else the file's stem), ``neurons``, ``synapses``, ``axons_in``, ``axons_out``,
     ``energy_router``, ``energy_link``, ``latency_router``, ``latency_link``, ``unavailable`` (a
-    list of core ids, of [x, y] pairs, or of both).
+    list of core ids, of [x, y] pairs, or of both), and a table ``npu`` (`npu_from_table`). A bare
+    WIDTHxHEIGHT has the default NPU, the presets and files without that table have none.
 
     Raises
     ------
@@ -74,7 +77,7 @@ def parse_chip(text: str) -> Chip:
     if mesh:
         if len(text) > 24:  # int() refuses digits by the thousand with an error of its own
             raise ChipError(f"chip {text[:24]}...: the mesh is too large")
-        return Chip(text.replace(" ", "").lower(), int(mesh[1]), int(mesh[2]))
+        return Chip(text.replace(" ", "").lower(), int(mesh[1]), int(mesh[2]), npu=NpuShape())
     if text in PRESETS:
         return PRESETS[text]
     if text.lower().endswith(".toml"):
@@ -124,6 +127,8 @@ def from_fields(values: Mapping[str, Any], where: str = "chip") -> Chip:
     given = dict(values)
     pairs = given.pop("unavailable", [])
     try:
+        if given.get("npu") is not None:
+            given["npu"] = npu_from_table(given["npu"], str(given["name"]))
         # First without the faults: their [x, y] pairs need a width known to be good.
         chip = Chip(**given)
         ids = _core_ids(pairs, chip)

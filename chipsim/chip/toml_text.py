@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import stat
 import tomllib
@@ -50,6 +51,11 @@ def parse_toml(raw: bytes) -> dict[str, Any]:
         raise ValueError(f"a number of more than {MOST_DIGITS} digits") from error
     _check(list(found.values()))
     return found
+
+
+def toml_string(value: str) -> str:
+    """A text in quotes: JSON's escapes are TOML's, which has one more for DEL."""
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
 def _check(values: list[Any]) -> None:

@@ -4,16 +4,25 @@ from __future__ import annotations
 
 import argparse
 import sys
-from typing import Any
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
 
 from mapper.cli import options as common
 from mapper.errors import UsageError
+
+if TYPE_CHECKING:
+    from chipsim.chip.npu_shape import NpuShape
 
 EPILOG = """\
 examples:
   mapper chips
   mapper chips show loihi > mine.toml
   mapper run net.bin --chip mine.toml
+  mapper chips show 4x4 > npus.toml
+
+The list ends with the presets of the NPU, the matrix processor that `mapper
+compile` compiles for: --npu of that command takes them, and [npu] of a chip
+file. Chips of a bare size, such as 4x4, have the first one.
 
 `show` prints a chip, any that --chip takes, as a TOML file: every limit and
 constant with its meaning, its unit and, for the presets, its source.
@@ -48,7 +57,8 @@ def _show(options: argparse.Namespace) -> int:
         fields = chip.to_json()
         units = {field: unit for field in fields if (unit := unit_of(chip.name, field))}
         sources = {field: text for field in fields if (text := source_of(chip, field, PRESETS))}
-        common.emit(options, {"chip": fields, "units": units, "sources": sources}, [])
+        npu = {} if chip.npu is None else {"npu": asdict(chip.npu)}
+        common.emit(options, {"chip": fields, "units": units, "sources": sources} | npu, [])
     else:
         sys.stdout.write(chip_toml(chip))
     return 0
@@ -56,6 +66,7 @@ def _show(options: argparse.Namespace) -> int:
 
 def _list(options: argparse.Namespace) -> int:
     from chipsim.chip.limits import LIMITS
+    from chipsim.chip.npu_shape import NPU_SHAPES
     from chipsim.chip.presets import PRESETS
     from chipsim.chip.sources import ABOUT, SOURCES, unit_of
     from mapper.results.tables import columns
@@ -78,13 +89,30 @@ def _list(options: argparse.Namespace) -> int:
     about = "costs of a spike in a router and on a link"
     common.emit(
         options,
-        {"chips": chips},
+        {"chips": chips, "npus": [asdict(shape) for shape in NPU_SHAPES.values()]},
         [
             columns("limits of a core", ["chip", "mesh", *LIMITS], limits),
             columns(about, ["chip", "energy", "latency", "units"], costs),
+            columns("presets of the NPU", list(_NPU), list(map(_npu_row, NPU_SHAPES.values()))),
         ],
     )
     return 0
+
+
+_NPU = ("NPU", "array", "multiplier", "binary", "ALU lanes", "maps", "weights")
+
+
+def _npu_row(shape: NpuShape) -> tuple[Any, ...]:
+    """The parameters that decide most, as the columns of `_NPU`."""
+    from mapper.results.tables import size
+
+    maps = size(shape.map_vectors * shape.columns) if shape.map_vectors else "external"
+    weights = size(shape.weight_words * shape.rows * shape.columns)
+    binary = "yes" if shape.binary else "no"
+    return (
+        shape.name, f"{shape.rows}x{shape.columns}", shape.multiplier, binary,
+        shape.multiply_lanes, maps, weights,
+    )  # fmt: skip
 
 
 def unit_of_costs(name: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,6 +15,8 @@ if TYPE_CHECKING:
 
     from rich.table import Table
 
+    from chipsim.chip.model import Chip
+    from chipsim.chip.npu_shape import NpuShape
     from mapper.compiler.pipeline import Compiled
     from mapper.compiler.quantise.verify import Compared
     from mapper.compiler.schedule.packing import Packing
@@ -44,8 +47,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     chip.add_argument(
         "--chip", required=True, metavar="C", help="WIDTHxHEIGHT, a preset's name, or FILE.toml"
     )
-    chip.add_argument("--npu", default="npu", metavar="SHAPE",
-                      help="shape of the cores' NPU (default: npu)")  # fmt: skip
+    chip.add_argument("--npu", metavar="PRESET",
+                      help="NPU of each core (default: that of the chip)")  # fmt: skip
     add_schedule(parser.add_argument_group("schedule"))
     add_passes(parser.add_argument_group("passes"))
     numbers = parser.add_argument_group("numbers")
@@ -166,7 +169,6 @@ def add_form(group: argparse._ActionsContainer) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    from chipsim.chip.npu_shape import NPU_SHAPES
     from mapper.cli.explaining import explain_tables
     from mapper.compiler.codegen.cdriver.hoststeps import driver_of
     from mapper.compiler.codegen.cdriver.writer import write_driver
@@ -189,14 +191,10 @@ def run(options: argparse.Namespace) -> int:
     from mapper.compiler.quantise.ranges import write_ranges
     from mapper.compiler.report import report_of, write_report
     from mapper.compiler.settings import CompileSettings
-    from mapper.errors import UsageError
     from mapper.results.output_folder import output_folder
     from storage.samples import SampleArrays, open_samples, parse_form
 
-    chip = common.named_chip(options.chip)
-    shape = NPU_SHAPES.get(options.npu)
-    if shape is None:
-        raise UsageError(f"--npu {options.npu!r} is not known; give one of {', '.join(NPU_SHAPES)}")
+    chip, shape = _chip_and_shape(options)
     settings = CompileSettings(
         options.scheme, options.per, options.method, options.headroom,
         options.samples or SAMPLES,
@@ -260,6 +258,25 @@ def run(options: argparse.Namespace) -> int:
         write_report(work.folder, report)
     common.emit(options, report, _tables(options, compiled))
     return 0
+
+
+def _chip_and_shape(options: argparse.Namespace) -> tuple[Chip, NpuShape]:
+    """The chip with the NPU that is compiled for, and that NPU."""
+    from chipsim.chip.npu_shape import NPU_SHAPES
+    from mapper.errors import MapperError, UsageError
+
+    chip, presets = common.named_chip(options.chip), ", ".join(NPU_SHAPES)
+    if options.npu is not None:
+        if options.npu not in NPU_SHAPES:
+            raise UsageError(f"--npu {options.npu!r} is not known; give one of {presets}")
+        chip = replace(chip, npu=NPU_SHAPES[options.npu])
+    if chip.npu is None:
+        raise MapperError(
+            f"chip {chip.name}: its cores have no NPU; give a size such as "
+            f"{chip.width}x{chip.height}, whose cores have the NPU {next(iter(NPU_SHAPES))}, a "
+            f"chip file with a table [npu], or --npu with one of {presets}"
+        )
+    return chip, chip.npu
 
 
 def _require_no_samples(options: argparse.Namespace) -> None:

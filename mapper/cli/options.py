@@ -7,6 +7,7 @@ import json
 import sys
 from collections.abc import Callable, Collection, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -195,8 +196,9 @@ def named_chip(text: str) -> Chip:
 
 
 def chip_of(options: argparse.Namespace) -> Chip:
-    """The chip of the command line, its limits changed as asked."""
-    return named_chip(options.chip).with_limits(
+    """The chip of the command line, its limits changed as asked; neurons need no NPU."""
+    chip = replace(named_chip(options.chip), npu=None)
+    return chip.with_limits(
         neurons=options.neurons_per_core,
         synapses=options.synapses_per_core,
         axons_in=options.axons_per_core,

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from chipsim.chip.npu_shape import NPU_SHAPES, NpuShape
+from chipsim.chip.npu_shape import NpuShape
 from chipsim.npu.cycles import Timeline
 from hw.npu.isa import Instruction
 from mapper.compiler.codegen.builder import Choices
@@ -49,6 +49,7 @@ from mapper.compiler.quantise.losses import LayerLoss, layer_losses
 from mapper.compiler.quantise.rest import is_in_part
 from mapper.compiler.quantise.score import Dataset, Limits
 from mapper.compiler.quantise.verify import Compared, Verified, compared, verified
+from mapper.compiler.requirements import require_core, require_dual
 from mapper.compiler.schedule.packing import Packing, packing_cost
 from mapper.compiler.schedule.units import timeline_of_functions
 from mapper.compiler.settings import CompileSettings
@@ -153,10 +154,7 @@ def compile_model(
     on_stage : is told the name of each stage that has ended, and its seconds
     Raises `MapperError` that names the node, `DoesNotFitError` that names the memory.
     """
-    if settings.bits == 16:
-        _require_dual(shape, "--bits 16")
-    if settings.dual in ("pixels", "kernels"):
-        _require_dual(shape, f"--dual {settings.dual}")
+    require_core(shape, settings)
     off, seconds = settings.off, dict[str, float]()
     log: list[str] = []
     notes: list[str] = []
@@ -206,7 +204,7 @@ def compile_model(
     with stage("partition"):
         for tensor in graph.tensors():
             if tensor.type == "int16":
-                _require_dual(shape, f"{tensor.name!r} is stored in 16 bits, and")
+                require_dual(shape, f"{tensor.name!r} is stored in 16 bits, and")
         log += optimise_integers(graph, shape, choices, settings.reuse, off)
         log += whole_blocks(graph, shape.columns)
         places, shared = share(graph, {"int8": shape.columns, "bits": 8 * shape.columns})
@@ -267,13 +265,3 @@ def compile_model(
         log + notes,
         list(dict.fromkeys(notes)),
     )
-
-
-def _require_dual(shape: NpuShape, what: str) -> None:
-    """Raise `MapperError` if a core has no multiplier of 16 bits."""
-    if shape.multiplier != "dual":
-        names = ", ".join(name for name, one in NPU_SHAPES.items() if one.multiplier == "dual")
-        raise MapperError(
-            f"{what} needs a core with a dual multiplier, which {shape.name} has not; take --npu "
-            f"with one of {names}"
-        )

@@ -150,7 +150,7 @@ def test_weights_that_enter_row_by_row() -> None:
     [
         {"rows": 8, "columns": 8, "multiply_lanes": 2, "load_bits": 64},
         {"rows": 16, "columns": 16, "entries": 512, "input_vectors": 640, "queue_places": 3},
-        {"rows": 32, "columns": 32, "multiply_lanes": 16, "load_bits": 128, "token_bits": 12},
+        {"rows": 32, "columns": 32, "multiply_lanes": 16, "load_bits": 512, "token_bits": 12},
     ],
 )
 def test_cores_of_any_size(sizes: dict[str, int]) -> None:

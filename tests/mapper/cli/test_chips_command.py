@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import tomllib
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
 
+from chipsim.chip.npu_shape import NPU_SHAPES, NpuShape
 from chipsim.chip.presets import PRESETS, parse_chip
 from tests.mapper.conftest import Run
 from tests.mapper.helpers import random_network
@@ -26,6 +28,10 @@ def test_list(run: Run) -> None:
     assert [entry["chip"] for entry in listed] == [chip.to_json() for chip in PRESETS.values()]
     assert "Davies" in listed[0]["sources"]["energy_link"]
     assert listed[0]["units"]["energy_link"] == "pJ"
+    for name in NPU_SHAPES:
+        assert f"  {name} " in found.out
+    npus = run("chips", "list", "--json").json()["npus"]
+    assert [NpuShape(**npu) for npu in npus] == list(NPU_SHAPES.values())
 
 
 def test_show_as_json(run: Run) -> None:
@@ -33,6 +39,15 @@ def test_show_as_json(run: Run) -> None:
     assert found["chip"] == PRESETS["truenorth"].to_json()
     assert found["units"]["energy_link"] == "relative units"
     assert "Akopyan" in found["sources"]["neurons"]
+    assert "npu" not in found
+    assert run("chips", "show", "4x4", "--json").json()["npu"] == asdict(NpuShape())
+
+
+def test_a_chip_shows_its_npu(run: Run) -> None:
+    assert "# [npu]" in run("chips", "show", "loihi").out
+    text = run("chips", "show", "4x4").out
+    assert '\n[npu]\npreset = "npu"' in text
+    assert "# weight_words = 512 " in text
 
 
 @pytest.mark.usefixtures("light_placement")

@@ -1,0 +1,69 @@
+"""The table ``[npu]`` of a chip file: a preset with parameters of its own, or all of them."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from dataclasses import asdict, fields
+
+from chipsim.chip.npu_shape import NPU_SHAPES, NpuShape, npu_meanings
+from chipsim.chip.toml_text import toml_string
+from chipsim.errors import ChipError
+
+PRESET = "preset"
+_FIELDS = tuple(field.name for field in fields(NpuShape))
+
+
+def npu_from_table(values: object, chip: str) -> NpuShape:
+    """The NPU that a table describes: a parsed file's, or what `NpuShape.to_json` gave.
+
+    chip : name of the chip, which a shape that is no preset has if the table gives it none
+    Raises `ChipError` that names the key.
+    """
+    if not isinstance(values, Mapping):
+        raise ChipError(f"npu is {values!r}; give a table [npu] with preset, or all parameters")
+    known = (PRESET, *_FIELDS)
+    for key in sorted(set(values) - set(known)):
+        alike = difflib.get_close_matches(key, known, 1)
+        meant = f"did you mean {alike[0]!r}? " if alike else ""
+        raise ChipError(f"npu: unknown key {key!r}; {meant}known are {', '.join(known)}")
+    given = dict(values)
+    preset = given.pop(PRESET, None)
+    if preset is None:
+        for key in _FIELDS[1:]:
+            if key not in given:
+                raise ChipError(
+                    f"npu: key {key!r} is missing; add it, or a preset for what is left out: "
+                    f"preset = one of {', '.join(NPU_SHAPES)}"
+                )
+        return NpuShape(**{"name": chip, **given})
+    if not isinstance(preset, str) or preset not in NPU_SHAPES:
+        raise ChipError(f"npu: preset is {preset!r}; give one of {', '.join(NPU_SHAPES)}")
+    base = asdict(NPU_SHAPES[preset])
+    changed = any(repr(base[key]) != repr(value) for key, value in given.items())
+    return NpuShape(**{**base, "name": chip if changed else preset, **given})
+
+
+def npu_lines(npu: NpuShape) -> list[str]:
+    """The table as TOML: that of a preset has its parameters as comments, to be changed."""
+    found = npu.to_json()
+    preset = found.get(PRESET)
+    lines = ["", "[npu]"]
+    if preset is not None:
+        lines += [
+            f'preset = "{preset}"  # of {", ".join(NPU_SHAPES)}; a key below replaces its own'
+        ]
+    else:
+        lines += [f"# all parameters; or preset = one of {', '.join(NPU_SHAPES)}, and what differs"]
+    for key, meaning in npu_meanings().items():
+        if preset is not None and key == "name":
+            continue
+        entry = f"{key} = {_value(getattr(npu, key))}"
+        lines.append(f"{'# ' if preset is not None else ''}{entry:<26}  # {meaning}")
+    return lines
+
+
+def _value(value: object) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return toml_string(value) if isinstance(value, str) else str(value)

@@ -1,0 +1,30 @@
+"""What a core must have for what a compilation asks of it."""
+
+from __future__ import annotations
+
+from chipsim.chip.npu_shape import NPU_SHAPES, NpuShape
+from mapper.compiler.settings import CompileSettings
+from mapper.errors import MapperError
+
+
+def require_core(shape: NpuShape, settings: CompileSettings) -> None:
+    """Raise `MapperError` that names what a core has not, and which presets have it."""
+    if shape.rows != shape.columns:
+        raise MapperError(
+            f"npu {shape.name}: {shape.rows} rows and {shape.columns} columns; programs are made "
+            "for as many of both, since results of one layer are vectors of the next"
+        )
+    if settings.bits == 16:
+        require_dual(shape, "--bits 16")
+    if settings.dual in ("pixels", "kernels"):
+        require_dual(shape, f"--dual {settings.dual}")
+
+
+def require_dual(shape: NpuShape, what: str) -> None:
+    """Raise `MapperError` if a core has no multiplier of 16 bits."""
+    if shape.multiplier != "dual":
+        names = ", ".join(name for name, one in NPU_SHAPES.items() if one.multiplier == "dual")
+        raise MapperError(
+            f"{what} needs a core with a dual multiplier, which {shape.name} has not; take --npu "
+            f"with one of {names}"
+        )

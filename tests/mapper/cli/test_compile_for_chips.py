@@ -1,0 +1,82 @@
+"""`mapper compile --chip`: the NPU of a chip file, of a bare size, of --npu, and chips without."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from mapper.api import map_network
+from tests.compiler.bad_input.good import QUICK, good
+from tests.mapper.conftest import Run
+from tests.mapper.helpers import random_network
+
+pytestmark = pytest.mark.jit
+
+
+@pytest.fixture
+def model(folder: Path) -> Path:
+    good().save(folder)
+    return folder / "good.onnx"
+
+
+def chip_file(text: str) -> None:
+    Path("mine.toml").write_text(f"width = 2\nheight = 2\n{text}\n")
+
+
+def shape_of(run: Run, *options: str) -> dict[str, object]:
+    words = ("--calibrate", "samples.npz", *QUICK, "--force", "--json", *options)
+    report = run("compile", "good.onnx", *words).json()
+    capacity = {name: memory["capacity"] for name, memory in report["memories"].items()}
+    return {"npu": report["npu"], "chip": report["chip"], **capacity}
+
+
+def test_which_npu_is_compiled_for(model: Path, run: Run) -> None:
+    """C16, R1.1: that of the chip's file, the default for a bare size, and --npu before both."""
+    chip_file('[npu]\npreset = "npu"\nweight_words = 300')
+    found = shape_of(run, "--chip", "mine.toml")
+    assert (found["npu"], found["weight"]) == ("mine", 300)
+    assert found["chip"]["npu"]["weight_words"] == 300  # type: ignore[index]
+    assert run("simulate", "out", "--input", "samples.npz", "--check", "-q").code == 0
+    assert "mine" in run("info", "out").out
+    other = shape_of(run, "--chip", "mine.toml", "--npu", "npu-dual")
+    assert (other["npu"], other["weight"]) == ("npu-dual", 512)
+    assert other["chip"]["npu"] == {"preset": "npu-dual"}  # type: ignore[index]
+    bare = shape_of(run, "--chip", "2x2")
+    assert (bare["npu"], bare["weight"]) == ("npu", 512)
+    assert shape_of(run, "--chip", "loihi", "--npu", "npu")["npu"] == "npu"
+
+
+@pytest.mark.parametrize("chip", ["loihi", "mine.toml"])
+def test_a_chip_without_an_npu(model: Path, chip: str, fails: Callable[..., str]) -> None:
+    """R13.1"""
+    chip_file("")
+    said = fails("compile", "good.onnx", "--chip", chip, "--calibrate", "samples.npz")
+    assert f"chip {chip.removesuffix('.toml')}: its cores have no NPU" in said
+    assert "npu, npu-dual, ref32, tiny" in said
+    assert not Path("out").exists()
+
+
+def test_bad_npus(model: Path, fails: Callable[..., str]) -> None:
+    chip_file('[npu]\npreset = "npu"\nrows = 99')
+    words = ("compile", "good.onnx", "--calibrate", "samples.npz", "--chip")
+    assert "chip file mine.toml: npu mine: rows is 99" in fails(*words, "mine.toml")
+    chip_file('[npu]\npreset = "npu"\nrows = 8')
+    assert "npu mine: 8 rows and 16 columns" in fails(*words, "mine.toml")
+    assert "--npu 'big' is not known" in fails(*words, "2x2", "--npu", "big", code=2)
+    assert not Path("out").exists()
+
+
+@pytest.mark.usefixtures("light_placement")
+def test_neurons_are_mapped_as_without_an_npu(run: Run, folder: Path) -> None:
+    random_network(folder / "net.bin", 50, 200)
+    chip_file("neurons = 20")
+    run("run", "net.bin", "--chip", "mine.toml", "-o", "plain", "-q")
+    plain = Path("mine.toml").read_text()
+    Path("mine.toml").write_text(plain + '[npu]\npreset = "tiny"\n')
+    run("run", "net.bin", "--chip", "mine.toml", "-o", "with", "-q")
+    assert Path("plain/mapping.npz").read_bytes() == Path("with/mapping.npz").read_bytes()
+    reports = [run("info", name, "--json").json() for name in ("plain", "with")]
+    assert reports[0]["chip"] == reports[1]["chip"]
+    assert map_network("net.bin", "mine.toml").chip.npu is None
