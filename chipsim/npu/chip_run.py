@@ -85,6 +85,7 @@ def parts_of(
     number : of each core; where : the core, for errors
     """
     parts = []
+    headers = program.headers.tolist()
     behind = 0  # distance of the high bytes of results, which go as vectors of their own
     for at, (op, kind) in enumerate(zip(program.op.tolist(), program.kind.tolist(), strict=True)):
         names = FIELDS[op, kind]
@@ -112,7 +113,7 @@ def parts_of(
                 dual = shape.multiplier == "dual" and behind > 0 and not f["bits"]
                 count *= 1 + dual
             gives = to, f["stream"], count
-        cycles = cycles_of(word, name, f, each, shape)
+        cycles = cycles_of(word, name, f, each, shape, headers)
         wait, signal = int(program.wait[at]), int(program.signal[at])
         parts.append(Part(unit, wait, signal, cycles, takes, gives))
         if name == "END":

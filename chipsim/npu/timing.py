@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from chipsim.chip.npu_shape import NpuShape
 from chipsim.errors import ChipError
+from chipsim.npu.windows import cycles_of_windows, windows_of
 
 
 class Latency(NamedTuple):
@@ -31,16 +32,18 @@ PART_BITS = 8  # of a lane that a vector holds
 
 
 def cycles_of(
-    op: str, kind: str, fields: Mapping[str, int], weights_change: Sequence[int], shape: NpuShape
-) -> int:
+    op: str, kind: str, fields: Mapping[str, int], weights_change: Sequence[int], shape: NpuShape,
+    headers: Sequence[int] = (),
+) -> int:  # fmt: skip
     """Cycles of an instruction that nothing delays, of a core's shape.
 
     fields : by name; weights_change : of GEMM alone, see `matrix_cycles`
+    headers : what the header memory holds, for LOAD.WIN alone
     """
     if op == "CTRL":
         return LATENCY.control
     if op == "LOAD":
-        return _load(kind, fields, shape)
+        return _load(kind, fields, shape, headers)
     if op == "GEMM":
         return LATENCY.matrix + sum(weights_change)
     if op == "STORE":
@@ -74,7 +77,7 @@ def matrix_cycles(fields: Mapping[str, int], shape: NpuShape) -> int:
     return max(outer * inner, enter) + loops
 
 
-def _load(kind: str, fields: Mapping[str, int], shape: NpuShape) -> int:
+def _load(kind: str, fields: Mapping[str, int], shape: NpuShape, headers: Sequence[int]) -> int:
     if kind == "BIAS":
         return LATENCY.load + fields["n_out"] * fields["n_in"]
     if kind == "TABLE":
@@ -82,7 +85,13 @@ def _load(kind: str, fields: Mapping[str, int], shape: NpuShape) -> int:
     if kind == "WSTREAM":
         return LATENCY.stream
     if kind == "WIN":
-        raise ChipError("LOAD.WIN: the time of the window unit is not modelled; load areas")
+        first, behind = fields["head"], fields["head"] + fields["packets"]
+        if behind > len(headers):
+            raise ChipError(
+                f"LOAD.WIN: takes headers {first} to {behind - 1}, of {len(headers)} that are there"
+            )
+        unit = windows_of(fields, shape.filters, shape.columns)
+        return LATENCY.load + cycles_of_windows(unit, tuple(headers[first:behind]))
     each = fields["c_size"] * (vectors_of_entry(shape) if kind == "ACC32" else 1)
     width, ports = fields["x_size"], shape.vectors_per_cycle
     if fields["x_stride"] == fields["c_size"]:
