@@ -14,7 +14,7 @@ from chipsim.npu.cycles import UNITS
 from chipsim.npu.records import Program
 from hw.npu.isa import INSTRUCTION_BYTES, decode
 from mapper.compiler.manifest import CompiledFolder
-from mapper.compiler.partition.hostplan import Data
+from mapper.compiler.partition.hostrun import Data
 from mapper.compiler.schedule.stalls import unit_of, waits_of
 from mapper.compiler.schedule.units import timeline_of
 from mapper.compiler.simulate import FrameCores, Machine, programs_of
@@ -110,6 +110,13 @@ class _Both:
                     f"first in vector {wrong[0][0]:,}; compile the model again"
                 )
             self.compared += mine.size
+
+    def put(self, tensor: str, vectors: Data) -> None:
+        self.ours.put(tensor, vectors)
+        self.others.put(tensor, vectors)
+
+    def take(self, tensor: str) -> Data:
+        return self.ours.take(tensor)
 
     def read(self, tensor: str) -> Data:
         return self.ours.read(tensor)

@@ -21,7 +21,7 @@ from mapper.compiler.integer.binary import packed, unpacked
 from mapper.compiler.integer.reference import INTEGER
 from mapper.compiler.manifest import CompiledFolder, as_damage
 from mapper.compiler.memory.planner import VECTORS_OF_ENTRY, blocks_of
-from mapper.compiler.partition.hostplan import Cores, Data, HostPlan
+from mapper.compiler.partition.hostrun import Cores, Data, HostPlan, without_gaps
 
 Maps = dict[str, NDArray[np.int64]]
 Map = dict[str, Any]
@@ -169,6 +169,15 @@ class FrameCores:
         if behind > first:
             self.frame.run(parts=dict.fromkeys(self.machine.chip.cores, (first, behind)))
 
+    def put(self, tensor: str, vectors: Data) -> None:
+        one = self.machine.maps[tensor]
+        self.written[tensor] = without_gaps(vectors, one["shape"])
+        write_vectors(self.frame, one, vectors[0])
+
+    def take(self, tensor: str) -> Data:
+        machine = self.machine
+        return read_vectors(self.frame, machine.maps[tensor], machine.shape.columns)[None]
+
     def read(self, tensor: str) -> Data:
         machine = self.machine
         return read_map(self.frame, machine.maps[tensor], machine.shape.columns)[None]
@@ -244,7 +253,12 @@ def write_map(frame: Frame, one: Map, pixels: NDArray[np.int64], columns: int) -
     blocks = blocks_of(channels, columns)
     whole = np.full((height, width, blocks * columns), one["zero_point"], np.int64)
     whole[:, :, :channels] = pixels
-    vectors = whole.reshape(height, width, blocks, columns)
+    write_vectors(frame, one, whole.reshape(height, width, blocks, columns))
+
+
+def write_vectors(frame: Frame, one: Map, vectors: NDArray[np.int64]) -> None:
+    """A map of 8 or 16 bits as it lies, shape (rows, columns, blocks, channels of a block)."""
+    core, first, strides = tuple(one["core"]), one["address"], (*one["strides"], 1)
     for byte in range(one["bits"] // 8):
         part = (vectors >> 8 * byte & 255).astype(np.uint8)
         frame.write(core, first + byte * one["high"], strides, part)
@@ -253,19 +267,25 @@ def write_map(frame: Frame, one: Map, pixels: NDArray[np.int64], columns: int) -
 def read_map(frame: Frame, one: Map, columns: int) -> NDArray[np.int64]:
     """A map from a core's memory, shape (rows, columns, channels)."""
     _, height, width, channels = one["shape"]
+    if one["bits"] in (8, 16):
+        return read_vectors(frame, one, columns).reshape(height, width, -1)[:, :, :channels]
     blocks = blocks_of(channels, columns if one["bits"] > 1 else 8 * columns)
     blocks *= VECTORS_OF_ENTRY if one["bits"] == 32 else 1
     core, first, strides = tuple(one["core"]), one["address"], (*one["strides"], 1)
     found = frame.read(core, first, (height, width, blocks), strides)
     if one["bits"] == 1:
         return unpacked(np.ascontiguousarray(found).view(np.uint8), channels)
-    whole = np.ascontiguousarray(found).reshape(height, width, -1)
-    if one["bits"] == 32:
-        whole = whole.view("<i4")
-    made = whole[:, :, :channels].astype(np.int64)
+    whole = np.ascontiguousarray(found).reshape(height, width, -1).view("<i4")
+    return whole[:, :, :channels].astype(np.int64)
+
+
+def read_vectors(frame: Frame, one: Map, columns: int) -> NDArray[np.int64]:
+    """A map of 8 or 16 bits as it lies, shape (rows, columns, blocks, channels of a block)."""
+    _, height, width, channels = one["shape"]
+    area = (height, width, blocks_of(channels, columns))
+    core, first, strides = tuple(one["core"]), one["address"], (*one["strides"], 1)
+    made = frame.read(core, first, area, strides).astype(np.int64)
     if one["bits"] == 16:
-        found = frame.read(core, first + one["high"], (height, width, blocks), strides)
-        made = (found.reshape(height, width, -1)[:, :, :channels].astype(np.int64) << 8) + (
-            made & 255
-        )
+        found = frame.read(core, first + one["high"], area, strides)
+        made = (found.astype(np.int64) << 8) + (made & 255)
     return made

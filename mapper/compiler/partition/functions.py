@@ -35,11 +35,14 @@ class Function(NamedTuple):
 
 
 class Partition(NamedTuple):
-    """macros : in the order in which they run; host : nodes that run behind the last function"""
+    """macros : in the order in which they run; host : nodes that run behind the last function
+    outputs : maps and values that the user gets
+    """
 
     macros: list[Macro]
     functions: list[Function]
     host: list[Node]
+    outputs: list[Tensor]
 
     def names(self) -> list[str]:
         """Of the functions: what runs them, their number, and the layer that they begin with."""
@@ -103,7 +106,8 @@ def divide(graph: Graph, macros: list[Macro]) -> Partition:
         given = [tensor for tensor, level in results.items() if level == number]
         functions.append(Function(first, behind, taken, given, work[number]))
         first = behind
-    return Partition([macros[at] for at in order], functions, work[count])
+    outputs = [view.tensor for view in graph.outputs.values()]
+    return Partition([macros[at] for at in order], functions, work[count], outputs)
 
 
 def _hosted(graph: Graph) -> list[Node]:

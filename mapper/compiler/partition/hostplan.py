@@ -1,4 +1,4 @@
-"""What the host does around the cores, step by step: the plan, and running it.
+"""What the host does around the cores, step by step.
 
 `simulate` runs the plan, and nothing else does work of the host. Its steps, by `do`:
 
@@ -8,6 +8,8 @@ quantise    real numbers as stored integers; windows: the windows of a map as it
 pack        stored integers into the memory of a core, in vectors of its channels
 start       a function of the cores, which runs to its end
 unpack      stored integers from the memory of a core; dequantise: as real numbers
+take, put   vectors from and to the memory of a core as they lie, where all between two functions
+            goes element by element: steps between them that are `packed` work on those
 """
 
 from __future__ import annotations
@@ -15,82 +17,68 @@ from __future__ import annotations
 import base64
 from collections.abc import Mapping
 from dataclasses import asdict
-from threading import Lock
-from typing import Any, Protocol, cast
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mapper.compiler.graph.graph import Graph, View
 from mapper.compiler.graph.node import (
     Host,
-    Levels,
     Node,
-    Operator,
     Quantise,
-    Sign,
-    Window,
     Windows,
 )
-from mapper.compiler.graph.tensor import BITS, Pad, Tensor
+from mapper.compiler.graph.tensor import Tensor
 from mapper.compiler.integer.binary import steps_of
-from mapper.compiler.integer.formulas import dequantise, quantise
-from mapper.compiler.integer.levels import stored_input
-from mapper.compiler.integer.windows import pixels_of_windows
 from mapper.compiler.memory.planner import Region
 from mapper.compiler.partition.functions import Partition
-from mapper.errors import MapperError
+from mapper.compiler.partition.packing import Lists, packing_lists, parts_of
 
 Step = dict[str, Any]
-Data = NDArray[Any]
-Maps = dict[str, Data]
-"""Stored integers by the names of their tensors, shape (1, rows, columns, channels)."""
-
-
-class Cores(Protocol):
-    """The cores of a chip, as the host sees them in a frame."""
-
-    def write(self, tensor: str, maps: Data) -> None:
-        """Stored integers into the memory of a core."""
-
-    def start(self, function: int) -> None:
-        """Run a function to its end."""
-
-    def read(self, tensor: str) -> Data:
-        """Stored integers from the memory of a core."""
+"""What the host does, and of what; as JSON has it."""
 
 
 def plan_host(
     graph: Graph, partition: Partition, regions: Mapping[Tensor, Region],
-    opsets: list[tuple[str, int]],
+    opsets: list[tuple[str, int]], lists: Lists | None = None,
 ) -> list[Step]:  # fmt: skip
-    """The host's steps around the functions of a graph of integers, in their order."""
-    return _Planner(graph, partition, regions, opsets).steps
+    """The host's steps around the functions of a graph of integers, in their order.
+
+    lists : where layouts change; None works it out, with as few changes as can be
+    """
+    lists = lists or packing_lists(parts_of(partition))
+    return _Planner(graph, partition, regions, opsets, lists).steps
 
 
 class _Planner:
     """Adds steps, and what they need before.
 
     values : name and view of what the host has as real numbers, by tensor
-    known : names of such values
+    known : names of such values; real : maps that it has as real numbers in vectors
     """
 
     def __init__(
         self, graph: Graph, partition: Partition, regions: Mapping[Tensor, Region],
-        opsets: list[tuple[str, int]],
+        opsets: list[tuple[str, int]], lists: Lists,
     ) -> None:  # fmt: skip
         self.graph, self.regions, self.opsets = graph, regions, opsets
+        self.real: set[Tensor] = set()
         self.steps: list[Step] = []
         self.known = set(graph.inputs)
         self.values = {view.tensor: (name, view) for name, view in graph.inputs.items()}
         for number, function in enumerate(partition.functions):
+            changes = lists.packing[number]
             for node in function.host:
-                self._node(node)
+                (self._node if changes.pack else self._packed_node)(node)
             for tensor in function.inputs:
-                self._pack(tensor)
+                if changes.pack:
+                    self._pack(tensor)
+                else:
+                    self.steps.append({"do": "put", **self._place(tensor)})
             self.steps.append({"do": "start", "function": number})
             for tensor in function.results:
-                self.steps.append({"do": "unpack", **self._place(tensor)})
+                what = "unpack" if changes.unpack else "take"
+                self.steps.append({"do": what, **self._place(tensor)})
         for node in partition.host:
             self._node(node)
         for name, view in graph.outputs.items():
@@ -136,6 +124,21 @@ class _Planner:
         else:
             self._host(node)
 
+    def _packed_node(self, node: Node) -> None:
+        """A node that goes element by element, on maps in vectors."""
+        for tensor in node.inputs:
+            if tensor.type != "float32" and tensor not in self.real:
+                self.real.add(tensor)
+                step = {"do": "dequantise", "packed": True, "value": tensor.name}
+                self.steps.append({**step, **_stored(View(tensor))})
+        if isinstance(node.operator, Quantise):
+            step = {"do": "quantise", "packed": True, "value": node.inputs[0].name}
+            self.steps.append({**step, **_stored(View(node.output))})
+            return
+        what = {"kind": node.kind, "sources": list(node.sources), "packed": True}
+        maps = {"values": [one.name for one in node.inputs], "results": [node.output.name]}
+        self.steps.append({"do": "node", **what, **maps, **_model(node, self.opsets)})
+
     def _windows(self, node: Node, operator: Windows) -> None:
         for name, view in self.graph.inputs.items():
             if view.tensor is node.inputs[0]:
@@ -179,14 +182,6 @@ def _levels(node: Node) -> Step | None:
     return {"kind": operator.levels.name, **asdict(operator.levels), "steps": steps}
 
 
-def _stored_by_levels(how: Step, maps: Data) -> Data:
-    fields = {name: value for name, value in how.items() if name not in ("kind", "steps")}
-    operator: Operator = (Sign if how["kind"] == Sign.name else Levels)(**fields)
-    parts = [np.array(part) for pair in how["steps"] for part in pair]
-    tensors = [Tensor("", part.shape, value=part) for part in parts]
-    return stored_input(Node(operator, [Tensor("", maps.shape), *tensors], [], ()), maps)
-
-
 def _stored(view: View) -> Step:
     tensor = view.tensor
     return {
@@ -227,97 +222,3 @@ def _model(node: Any, opsets: list[tuple[str, int]]) -> Step:
         "outputs": [name for name in proto.output if name],
         "model": base64.b64encode(model.SerializeToString(deterministic=True)).decode(),
     }
-
-
-def view_of(step: Step) -> View:
-    """The view that a step of quantising or dequantising is about."""
-    kind = next(name for name, bits in BITS.items() if bits == step["bits"])
-    tensor = Tensor(
-        step["tensor"], tuple(step["tensor_shape"]), cast(Any, kind), step["scale"],
-        step["zero_point"],
-    )  # fmt: skip
-    return View(tensor, tuple(step["order"]), tuple(step["shape"]))
-
-
-class HostPlan:
-    """The steps of a compiled model, ready to run; several threads may."""
-
-    def __init__(self, steps: list[Step]) -> None:
-        self.steps = steps
-        self._ready: dict[int, Any] = {}
-        self._lock = Lock()
-
-    def run(self, values: Mapping[str, Data], cores: Cores) -> tuple[dict[str, Data], Maps]:
-        """A frame: all values by name, as ONNX sees them, and what the cores made for the host, as
-        stored integers.
-
-        values : float32, shape (1, ...), the inputs of the model
-        """
-        known: dict[str, Data] = dict(values)
-        stored: Maps = {}
-        results: Maps = {}
-        for number, step in enumerate(self.steps):
-            match step["do"]:
-                case "quantise":
-                    view = view_of(step)
-                    maps, to = _map_of(view, known[step["value"]]), view.tensor
-                    stored[to.name] = (
-                        _stored_by_levels(step["levels"], maps)
-                        if step.get("levels")
-                        else quantise(maps, to.scale, to.zero_point, to.bits)
-                    )
-                case "windows":
-                    stored[step["result"]] = _windows(step, stored[step["tensor"]])
-                case "pack":
-                    cores.write(step["tensor"], stored[step["tensor"]])
-                case "start":
-                    cores.start(step["function"])
-                case "unpack":
-                    results[step["tensor"]] = cores.read(step["tensor"])
-                case "dequantise":
-                    view = view_of(step)
-                    of = view.tensor
-                    real = dequantise(results[of.name], of.scale, of.zero_point)
-                    known[step["value"]] = view.frame(real)
-                case "view":
-                    seen, made = _view(step["seen"]), _view(step["as"])
-                    known[step["result"]] = made.frame(_map_of(seen, known[step["value"]]))
-                case _:
-                    known |= self._node(number, step, known)
-        return known, results
-
-    def _node(self, number: int, step: Step, known: Mapping[str, Data]) -> dict[str, Data]:
-        """What a node of the host makes; the reference implementation is built once."""
-        from onnx import load_model_from_string
-        from onnx.reference import ReferenceEvaluator
-
-        with self._lock:
-            if number not in self._ready:
-                model = load_model_from_string(base64.b64decode(step["model"]))
-                self._ready[number] = ReferenceEvaluator(model)
-            try:
-                made = self._ready[number].run(None, {name: known[name] for name in step["inputs"]})
-            except Exception as error:
-                reason = " ".join(str(error).split())[:120]
-                name = f"node {step['sources'][0]!r} ({step['op']})"
-                raise MapperError(f"{name}: {reason}") from error
-        arrays = (np.asarray(one) for one in made)
-        return dict(zip(step["outputs"], arrays, strict=True))
-
-
-def _map_of(view: View, array: Data) -> Data:
-    """The tensor's data of one frame, whose first axis need not be that of the batch."""
-    return array.reshape(view.ordered).transpose(np.argsort(view.order))
-
-
-def _view(step: Step) -> View:
-    tensor = Tensor("", tuple(step["tensor_shape"]))
-    return View(tensor, tuple(step["order"]), tuple(step["shape"]))
-
-
-def _windows(step: Step, maps: Data) -> Data:
-    made = step["window"]
-    window = Window(
-        tuple(made["size"]), tuple(made["stride"]), Pad(*made["pad"]), tuple(made["dilation"])
-    )
-    return pixels_of_windows(maps, window, step["value"])

@@ -193,4 +193,5 @@ def optimised(
     if found:
         graph = model.build({**dict.fromkeys(kept, ASKED), **found})
         told = optimise(graph, off)
-    return graph, told + [f"{name}: stays on the host: {why}" for name, why in found.items()]
+    graph.notes += [f"{name}: stays on the host: {why}" for name, why in found.items()]
+    return graph, told

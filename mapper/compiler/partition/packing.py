@@ -1,8 +1,10 @@
 """Where the host changes the layout of maps: packs values in vectors of channels, and unpacks them.
 
 A core reads and writes maps packed. Work of the host between two functions of the cores that goes
-element by element can run on the packed layout as well, and then nothing is packed or unpacked
-there. Values of the user, a model's inputs and outputs, are never packed.
+element by element runs on the packed layout as well, and nothing is packed or unpacked there: the
+host's plan follows the lists that are made here. Values of the user, a model's inputs and outputs,
+are never packed, nor is what later functions or work behind them take: where such a value is made
+or taken between two functions, it counts as work that is not element by element.
 """
 
 from __future__ import annotations
@@ -13,8 +15,9 @@ from typing import NamedTuple
 import numpy as np
 
 from mapper.compiler.graph.graph import View
-from mapper.compiler.graph.node import Host, Node
-from mapper.compiler.partition.functions import Partition
+from mapper.compiler.graph.node import Host, Node, Quantise
+from mapper.compiler.graph.tensor import Tensor
+from mapper.compiler.partition.functions import Function, Partition
 
 ELEMENTWISE = frozenset(
     {"Abs", "Acos", "Asin", "Atan", "Ceil", "Celu", "Clip", "Cos", "Elu", "Erf", "Exp", "Floor"}
@@ -25,10 +28,15 @@ ELEMENTWISE = frozenset(
 """Operators of ONNX that compute each element by itself; of several maps, if they are alike."""
 
 
-class Part(NamedTuple):
-    """A function of cores, or a node of the host, of a model in the order in which it runs.
+IN_VECTORS = ("int8", "int16")
+"""Types of maps whose vectors the host works on as they lie; not bits, nor sums of 32 bits."""
 
-    elementwise : of the host's, whether each element of its result is made of those at its place
+
+class Part(NamedTuple):
+    """A function of cores, or work of the host, of a model in the order in which it runs.
+
+    elementwise : of the host's, whether each element of its result is made of those at its place,
+        and all that it takes is there in vectors
     """
 
     name: str
@@ -56,17 +64,59 @@ class Lists(NamedTuple):
 
 
 def parts_of(partition: Partition) -> list[Part]:
-    """The functions of a partition and the nodes of the host between them."""
+    """The functions of a partition and the work of the host between them."""
     parts: list[Part] = []
-    for name, function in zip(partition.names(), partition.functions, strict=True):
-        parts += [_part(node) for node in function.host if isinstance(node.operator, Host)]
+    before: Function | None = None
+    for number, name in enumerate(partition.names()):
+        function = partition.functions[number]
+        if before is None:
+            parts += [_part(node) for node in function.host if isinstance(node.operator, Host)]
+        else:
+            parts += _between(before, function, _elsewhere(partition, number))
         parts.append(Part(name, on_cores=True))
+        before = function
     parts += [_part(node) for node in partition.host if isinstance(node.operator, Host)]
     return parts
 
 
 def _part(node: Node) -> Part:
     return Part(node.sources[0], on_cores=False, elementwise=is_elementwise(node))
+
+
+def _between(before: Function, function: Function, elsewhere: set[Tensor]) -> list[Part]:
+    """The work between two functions, nodes and then values that must not be packed.
+
+    elsewhere : what is taken there and by the user
+    """
+    parts: list[Part] = []
+    packed = {tensor for tensor in before.results if tensor.type in IN_VECTORS}
+    seen = set(before.results)
+    for node in function.host:
+        alike = is_elementwise(node) or _stores_alone(node)
+        fits = alike and all(one in packed for one in node.inputs)
+        if fits:
+            packed |= set(node.outputs)
+        if isinstance(node.operator, Host):
+            parts.append(Part(node.sources[0], on_cores=False, elementwise=fits))
+        seen |= set(node.outputs)
+    loose = [one for one in seen if one in elsewhere]
+    loose += [one for one in function.inputs if one not in packed]
+    return parts + [Part(name, on_cores=False) for name in sorted({one.name for one in loose})]
+
+
+def _elsewhere(partition: Partition, number: int) -> set[Tensor]:
+    """What the user gets, and what is taken behind a function, by the host or for cores."""
+    later = partition.functions[number + 1 :]
+    hosted = [*partition.host, *(node for one in later for node in one.host)]
+    taken = [tensor for node in hosted for tensor in node.inputs]
+    return {*partition.outputs, *taken, *(tensor for one in later for tensor in one.inputs)}
+
+
+def _stores_alone(node: Node) -> bool:
+    """Whether a node stores real numbers by a scale and nothing else."""
+    operator = node.operator
+    alone = isinstance(operator, Quantise) and operator.levels is None
+    return alone and node.output.type in IN_VECTORS
 
 
 def is_elementwise(node: Node) -> bool:

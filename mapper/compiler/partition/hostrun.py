@@ -1,0 +1,193 @@
+"""Running the host's plan of a compiled model, whose steps `hostplan` lists."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Mapping, Sequence
+from threading import Lock
+from typing import Any, Protocol, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mapper.compiler.graph.graph import View
+from mapper.compiler.graph.node import Levels, Node, Operator, Sign, Window
+from mapper.compiler.graph.tensor import BITS, Pad, Tensor
+from mapper.compiler.integer.formulas import dequantise, quantise
+from mapper.compiler.integer.levels import stored_input
+from mapper.compiler.integer.windows import pixels_of_windows
+from mapper.compiler.partition.hostplan import Step
+from mapper.errors import MapperError
+
+Data = NDArray[Any]
+Maps = dict[str, Data]
+"""Stored integers by the names of their tensors, shape (1, rows, columns, channels)."""
+
+
+class Cores(Protocol):
+    """The cores of a chip, as the host sees them in a frame."""
+
+    def write(self, tensor: str, maps: Data) -> None:
+        """Stored integers into the memory of a core."""
+
+    def start(self, function: int) -> None:
+        """Run a function to its end."""
+
+    def read(self, tensor: str) -> Data:
+        """Stored integers from the memory of a core."""
+
+    def put(self, tensor: str, vectors: Data) -> None:
+        """The same, into it, in vectors: shape (1, rows, columns, blocks, channels of a block)."""
+
+    def take(self, tensor: str) -> Data:
+        """The same, from it."""
+
+
+def view_of(step: Step) -> View:
+    """The view that a step of quantising or dequantising is about."""
+    kind = next(name for name, bits in BITS.items() if bits == step["bits"])
+    tensor = Tensor(
+        step["tensor"], tuple(step["tensor_shape"]), cast(Any, kind), step["scale"],
+        step["zero_point"],
+    )  # fmt: skip
+    return View(tensor, tuple(step["order"]), tuple(step["shape"]))
+
+
+class HostPlan:
+    """The steps of a compiled model, ready to run; several threads may."""
+
+    def __init__(self, steps: list[Step]) -> None:
+        self.steps = steps
+        self._ready: dict[int, Any] = {}
+        self._lock = Lock()
+
+    def run(self, values: Mapping[str, Data], cores: Cores) -> tuple[dict[str, Data], Maps]:
+        """A frame: all values by name, as ONNX sees them, and what the cores made for the host, as
+        stored integers.
+
+        values : float32, shape (1, ...), the inputs of the model
+        """
+        known: dict[str, Data] = dict(values)
+        stored: Maps = {}
+        results: Maps = {}
+        vectors = Vectors()
+        for number, step in enumerate(self.steps):
+            if step.get("packed"):
+                self._on_vectors(number, step, vectors)
+                continue
+            match step["do"]:
+                case "quantise":
+                    view = view_of(step)
+                    maps, to = _map_of(view, known[step["value"]]), view.tensor
+                    stored[to.name] = (
+                        _stored_by_levels(step["levels"], maps)
+                        if step.get("levels")
+                        else quantise(maps, to.scale, to.zero_point, to.bits)
+                    )
+                case "windows":
+                    stored[step["result"]] = _windows(step, stored[step["tensor"]])
+                case "pack":
+                    cores.write(step["tensor"], stored[step["tensor"]])
+                case "start":
+                    cores.start(step["function"])
+                case "unpack":
+                    results[step["tensor"]] = cores.read(step["tensor"])
+                case "put":
+                    cores.put(step["tensor"], vectors.stored[step["tensor"]])
+                case "take":
+                    found = vectors.stored[step["tensor"]] = cores.take(step["tensor"])
+                    results[step["tensor"]] = without_gaps(found, step["shape"])
+                case "dequantise":
+                    view = view_of(step)
+                    of = view.tensor
+                    real = dequantise(results[of.name], of.scale, of.zero_point)
+                    known[step["value"]] = view.frame(real)
+                case "view":
+                    seen, made = _view(step["seen"]), _view(step["as"])
+                    known[step["result"]] = made.frame(_map_of(seen, known[step["value"]]))
+                case _:
+                    known |= self._node(number, step, known)
+        return known, results
+
+    def _on_vectors(self, number: int, step: Step, vectors: Vectors) -> None:
+        """A step on maps in vectors."""
+        if step["do"] == "node":
+            names = zip(step["inputs"], step["values"], strict=True)
+            given = {name: vectors.real[value] for name, value in names}
+            with np.errstate(all="ignore"):  # of zeros behind the last channel
+                (made,) = self._node(number, step, given).values()
+            vectors.real[step["results"][0]] = made
+            return
+        of = view_of(step).tensor
+        if step["do"] == "dequantise":
+            real = dequantise(vectors.stored[of.name], of.scale, of.zero_point)
+            vectors.real[step["value"]] = real
+            return
+        with np.errstate(invalid="ignore"):  # behind the last channel there may be any number
+            made = quantise(vectors.real[step["value"]], of.scale, of.zero_point, of.bits)
+        vectors.stored[of.name] = with_filled_blocks(made, of.channels, of.zero_point)
+
+    def _node(self, number: int, step: Step, known: Mapping[str, Data]) -> dict[str, Data]:
+        """What a node of the host makes; the reference implementation is built once."""
+        from onnx import load_model_from_string
+        from onnx.reference import ReferenceEvaluator
+
+        with self._lock:
+            if number not in self._ready:
+                model = load_model_from_string(base64.b64decode(step["model"]))
+                self._ready[number] = ReferenceEvaluator(model)
+            try:
+                made = self._ready[number].run(None, {name: known[name] for name in step["inputs"]})
+            except Exception as error:
+                reason = " ".join(str(error).split())[:120]
+                name = f"node {step['sources'][0]!r} ({step['op']})"
+                raise MapperError(f"{name}: {reason}") from error
+        arrays = (np.asarray(one) for one in made)
+        return dict(zip(step["outputs"], arrays, strict=True))
+
+
+class Vectors:
+    """Maps in vectors, shape (1, rows, columns, blocks, channels of a block), by their names: as
+    stored integers, and as real numbers."""
+
+    def __init__(self) -> None:
+        self.stored: Maps = {}
+        self.real: Maps = {}
+
+
+def without_gaps(vectors: Data, shape: Sequence[int]) -> Data:
+    """Maps of vectors without what fills the last block of a pixel."""
+    return vectors.reshape(*shape[:3], -1)[..., : shape[3]]
+
+
+def with_filled_blocks(vectors: Data, channels: int, zero_point: int) -> Data:
+    """The same vectors, with the zero point behind the last channel."""
+    whole = vectors.reshape(*vectors.shape[:3], -1).copy()
+    whole[..., channels:] = zero_point
+    return whole.reshape(vectors.shape)
+
+
+def _stored_by_levels(how: Step, maps: Data) -> Data:
+    fields = {name: value for name, value in how.items() if name not in ("kind", "steps")}
+    operator: Operator = (Sign if how["kind"] == Sign.name else Levels)(**fields)
+    parts = [np.array(part) for pair in how["steps"] for part in pair]
+    tensors = [Tensor("", part.shape, value=part) for part in parts]
+    return stored_input(Node(operator, [Tensor("", maps.shape), *tensors], [], ()), maps)
+
+
+def _map_of(view: View, array: Data) -> Data:
+    """The tensor's data of one frame, whose first axis need not be that of the batch."""
+    return array.reshape(view.ordered).transpose(np.argsort(view.order))
+
+
+def _view(step: Step) -> View:
+    tensor = Tensor("", tuple(step["tensor_shape"]))
+    return View(tensor, tuple(step["order"]), tuple(step["shape"]))
+
+
+def _windows(step: Step, maps: Data) -> Data:
+    made = step["window"]
+    window = Window(
+        tuple(made["size"]), tuple(made["stride"]), Pad(*made["pad"]), tuple(made["dilation"])
+    )
+    return pixels_of_windows(maps, window, step["value"])
