@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from functools import cache
 from pathlib import Path
 
@@ -47,6 +48,18 @@ def test_rows_name_tests_that_there_are() -> None:
         if name.partition("::")[2] not in functions(name.partition("::")[0])
     }
     assert not wrong
+
+
+def test_rows_name_all_tests_that_carry_their_id() -> None:
+    """So who changes a mechanism finds all that holds it."""
+    missing = {
+        f"{number.upper()}: {path.relative_to(TESTS)}::{name}"
+        for path in TESTS.rglob("test_*.py")
+        for name in functions(str(path.relative_to(TESTS)))
+        for number in re.findall(r"(?<=_)[abcd]\d\d(?=_|$)", name)
+        if number.upper() in ROWS
+    } - {f"{number}: {name}" for number, row in ROWS.items() for name in row.tests}
+    assert not missing
 
 
 def test_rows_without_a_test_are_open_and_get_fewer() -> None:

@@ -49,6 +49,18 @@ def rounded(x: int, n: int, mode: int) -> int:
     return whole + {0: x >= 0, 1: True, 2: whole % 2 == 1}[mode]
 
 
+def parted(total: Any, shift: int) -> tuple[Any, Any]:
+    """The high and the low part of a sum of products (a * 2^shift + b) * c: those of a and of b,
+    where the low one fits its bits. The sign of the low part has been taken off the high one."""
+    low = ((total + (1 << shift - 1)) & ((1 << shift) - 1)) - (1 << shift - 1)
+    return (total >> shift) + (total >> shift - 1 & 1), low
+
+
+def two_products(a: Any, b: Any, c: Any) -> tuple[Any, Any]:
+    """a * c and b * c of bytes, by one multiplier; numbers or arrays."""
+    return parted(((a << 16) + b) * c, 16)
+
+
 class Twin:
     """A core of `rows` rows and columns.
 
@@ -247,12 +259,11 @@ class Twin:
                             first = bias + place * self.per_block * (kind == "DUAL_KERNEL")
                             start = self.words(first) if f("init") == 2 else [0] * self.rows
                             self.sums[a + place * acc_far] = start
-                    if kind == "DUAL_PIXEL":
-                        self.add(a, self.products("INT8", w, x, tap))
-                        self.add(a + acc_far, self.products("INT8", w, [v >> 8 for v in x], tap))
-                    elif kind == "DUAL_KERNEL":
-                        self.add(a, self.products("INT8", w, x, tap))
-                        self.add(a + acc_far, self.products("INT8", w + wgt_far, x, tap))
+                    if pair:
+                        second = w + wgt_far if kind == "DUAL_KERNEL" else None
+                        high, low = self.pairs(w, x, second)
+                        self.add(a, low)
+                        self.add(a + acc_far, high)
                     else:
                         self.add(a, self.products(kind, w, x, tap))
 
@@ -276,6 +287,22 @@ class Twin:
             )
             for r in places
         ]
+
+    def pairs(self, w: int, x: Sequence[int], second: int | None) -> list[list[int]]:
+        """Sums of the high and of the low products of a row: of two words with a vector, or of a
+        word with the two pixels that are packed in it."""
+        low, high = [signed(each, 8) for each in x], [each >> 8 for each in x]
+        word, sums = self.weights[w], []
+        other = None if second is None else self.weights[second]
+        for r in range(self.rows):
+            made = [
+                two_products(high[c], low[c], word[r][c])
+                if other is None
+                else two_products(other[r][c], word[r][c], low[c])
+                for c in range(self.rows)
+            ]
+            sums.append([sum(part) for part in zip(*made, strict=True)])
+        return [list(part) for part in zip(*sums, strict=True)]
 
     def add(self, a: int, products: Sequence[int]) -> None:
         both = zip(self.sums[a], products, strict=True)

@@ -16,8 +16,9 @@ ROWS = {
     "D03": Row(
         "packing of maps",
         (
-            "compiler/test_maps.py::test_d03_maps_are_read_as_they_were_packed",
             "compiler/test_maps.py::test_d03_blocks_of_channels_lie_behind_each_other",
+            "compiler/test_maps.py::test_d03_maps_are_read_as_they_were_packed",
+            "compiler/test_maps.py::test_d03_rows_and_pixels_may_lie_apart",
         ),
     ),
     "D04": Row(
@@ -34,6 +35,7 @@ ROWS = {
             "compiler/frontend/test_qdq.py::test_convolutions",
             "compiler/frontend/test_qoperator.py::test_convolutions",
             "compiler/integer/test_against_onnxruntime.py::test_d05_convolutions_equal_onnxruntime",
+            "compiler/quantise/test_convert.py::test_d05_padding_is_the_zero_point",
         ),
     ),
     "D06": Row(

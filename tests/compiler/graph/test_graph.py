@@ -1,0 +1,83 @@
+"""Graphs: nodes in an order in which they can run, and what is written of them is all of it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from mapper.compiler.frontend.model import open_model
+from mapper.compiler.graph.execute import run_graph
+from mapper.compiler.graph.graph import Graph
+from mapper.compiler.graph.text import graph_from_json, graph_text, graph_to_json
+from mapper.compiler.integer.formulas import quantise
+from mapper.compiler.integer.reference import INTEGER
+from mapper.compiler.passes.registry import optimise
+from tests.compiler.codegen.test_programs import random_network
+from tests.compiler.quantise.test_convert import quantised
+
+MODELS = ("mnist-8", "mnist_pytorch_ort", "mlperf_resnet8_fp32", "mlperf_resnet8_pc_QDQ",
+          "mlperf_resnet8_pt_QOperator", "deeploy_miniMobileNet_network", "squeezenet_winml",
+          "tfc_2w2a")  # fmt: skip
+
+
+def require_order(graph: Graph) -> None:
+    """Each node takes constants, inputs, and what nodes before it make; each map is made once."""
+    made = {view.tensor for view in graph.inputs.values()}
+    for node in graph.nodes:
+        assert {tensor for tensor in node.inputs if tensor.value is None} <= made, node.label
+        assert not made & set(node.outputs), node.label
+        assert node.sources, "the nodes of the model that it does the work of"
+        made |= set(node.outputs)
+    assert {view.tensor for view in graph.outputs.values()} <= made
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_a01_nodes_of_models_are_in_an_order_in_which_they_can_run(
+    name: str, data_dir: Path
+) -> None:
+    """A01: as they are read, and behind the passes."""
+    path = data_dir / "models" / f"{name}.onnx"
+    if not path.exists():
+        pytest.skip(f"{path.name} is not there")
+    graph = open_model(path).build(())
+    require_order(graph)
+    optimise(graph)
+    require_order(graph)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a01_graphs_come_back_from_what_is_written_of_them(seed: int) -> None:
+    """A01: nodes, tensors with type, shape, scale, zero point and place, and who takes them."""
+    build = random_network(seed)
+    require_order(build.graph)
+    optimise(build.graph)
+    graph = quantised(build).graph
+    require_order(graph)
+    for at, tensor in enumerate(graph.tensors()):
+        tensor.address = at if tensor.stored else None
+    data, arrays = graph_to_json(graph)
+    back = graph_from_json(json.loads(json.dumps(data)), arrays)
+    require_order(back)
+    for one, other in zip(graph.tensors(), back.tensors(), strict=True):
+        fields = ("name", "shape", "type", "scale", "zero_point", "stored", "address")
+        for field in fields:
+            assert getattr(one, field) == getattr(other, field), field
+        users = ([node.label for node in made.users(one if made is graph else other)]
+                 for made in (graph, back))  # fmt: skip
+        assert len({tuple(found) for found in users}) == 1
+    assert [(node.kind, node.sources) for node in graph.nodes] == [
+        (node.kind, node.sources) for node in back.nodes
+    ]
+    ((_, view),) = graph.inputs.items()
+    stored = quantise(build.samples(2), view.tensor.scale, view.tensor.zero_point, view.tensor.bits)
+    results = []
+    for made in (graph, back):
+        taken, wanted = made.inputs["x"].tensor, made.outputs["y"].tensor
+        results.append(run_graph(made, {taken: stored}, INTEGER, [wanted])[wanted])
+    assert np.array_equal(*results)
+    lines = graph_text(graph).splitlines()
+    assert [line.split()[0] for line in lines] == [node.kind for node in graph.nodes]
+    assert all(node.output.name in line for node, line in zip(graph.nodes, lines, strict=True))
