@@ -170,12 +170,13 @@ def per_channel(data: View, constant: NDArray[Any]) -> NDArray[np.float32] | Non
     if constant.size == 1 and constant.ndim <= len(data.shape):
         return np.full(data.tensor.channels, constant.reshape(()), np.float32)
     shape = (1,) * max(0, len(data.shape) - constant.ndim) + constant.shape
-    if len(shape) > len(data.shape) or not data.whole:
+    channels = data.tensor.channels
+    if len(shape) > len(data.shape) or not data.whole or constant.size != channels:
         return None
     axes = (*shape, *(1,) * (4 - len(shape)))
     if any(size != 1 for axis, size in enumerate(axes) if axis != data.order.index(3)):
         return None
-    return np.broadcast_to(constant.reshape(-1), (data.tensor.channels,)).astype(np.float32)
+    return constant.reshape(channels).astype(np.float32)
 
 
 def arithmetic(reader: Reader, node: OnnxNode, inputs: list[Any]) -> Value | None:
@@ -335,7 +336,8 @@ def mean(reader: Reader, node: OnnxNode, inputs: list[Any]) -> Value | None:
     """ReduceMean over the rows and columns of a map, whichever axes they are."""
     data = inputs[0]
     axes = inputs[1] if len(inputs) > 1 else node.attributes.get("axes")
-    if not isinstance(data, View) or not data.whole or axes is None or isinstance(axes, View):
+    seen = isinstance(data, View) and (data.aligned or data.shape == data.ordered)
+    if not seen or axes is None or isinstance(axes, View):
         reader.why = "it is no mean over rows and columns of a map"
         return None
     count = len(data.shape)

@@ -115,6 +115,9 @@ def pad(reader: Reader, node: OnnxNode, inputs: list[Any]) -> Value | None:
             reader.why = "its pads are not constant"
             return None
         pads = inputs[1].tolist()
+        if len(inputs) > 2 and isinstance(inputs[2], View):
+            reader.why = "the number that it pads with is not constant"
+            return None
         if len(inputs) > 2 and inputs[2] is not None:
             value = float(np.asarray(inputs[2]).reshape(()))
     if not is_map(data) or len(data.shape) != 4 or len(pads) != 8 or len(inputs) > 3:
@@ -124,9 +127,19 @@ def pad(reader: Reader, node: OnnxNode, inputs: list[Any]) -> Value | None:
     if any((*before[:2], *after[:2])) or min(pads) < 0:
         reader.why = "it pads frames or channels, or cuts"
         return None
+    if value and not _before_pooling(reader, node):
+        reader.why = "cores pad with zeros"
+        return None
     around = Pad(before[2], after[2], before[3], after[3])
     shape = [n + a + b for n, a, b in zip(data.shape, before, after, strict=True)]
     return reader.add(PadMap(around, value), [data.tensor], node, shape)
+
+
+def _before_pooling(reader: Reader, node: OnnxNode) -> bool:
+    """Whether max pooling takes the result, and nobody else: it pads with the least there is."""
+    name = node.proto.output[0]
+    users = [one.kind for one in reader.model.nodes if name in one.proto.input]
+    return users == ["MaxPool"] and reader.model.uses[name] == 1
 
 
 def upsample(reader: Reader, node: OnnxNode, inputs: list[Any]) -> Value | None:

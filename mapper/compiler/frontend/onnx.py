@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mapper.compiler.frontend.stored import Stored, stored_constant
-from mapper.compiler.graph.graph import CHANNELS_FIRST, Graph, View
+from mapper.compiler.graph.graph import CHANNELS_FIRST, Graph, View, four_axes
 from mapper.compiler.graph.node import Host, Node, Operator
 from mapper.compiler.graph.tensor import Tensor
 from mapper.errors import MapperError
@@ -36,6 +36,7 @@ of the only one. None if the host is to compute it."""
 
 NAMES_CLASSES = frozenset({"ZipMap"})
 """Operators that only name classes for the user, and that nothing here computes: left out."""
+OLDEST = 7  # opset
 ASKED = "it is kept on the host, as asked"
 TRANSPOSED = (0, 3, 1, 2)  # of a Transpose from channels last to channels first
 
@@ -62,6 +63,7 @@ class Reader:
             raise MapperError(
                 str(error) if str(path) in str(error) else f"{path}: {error}"
             ) from error
+        self._require_opset(path)
         self.path = path
         self.handlers = handlers
         self.evaluators = dict(evaluators)
@@ -78,7 +80,16 @@ class Reader:
         self.unread: set[str] = set()  # what nodes that are left out would make
         self.why = ""
         self.stored: dict[str, Stored] = {}  # constants that are dequantised, by name
-        self.types: dict[str, np.dtype[Any]] = {}  # of what the host makes, by name
+        self.types: dict[str, np.dtype[Any]] = {}  # of inputs and what the host makes, by name
+
+    def _require_opset(self, path: Path) -> None:
+        """Constants were broadcast by other rules before."""
+        versions = [version for domain, version in self.opsets if domain in ("", "ai.onnx")]
+        if min(versions, default=OLDEST) < OLDEST:
+            raise MapperError(
+                f"{path}: opset {min(versions)} is not read, {OLDEST} and later are; convert the "
+                "model with onnx.version_converter"
+            )
 
     @property
     def opsets(self) -> list[tuple[str, int]]:
@@ -110,6 +121,12 @@ class Reader:
         return self.graph
 
     def _input(self, name: str, shape: tuple[int, ...]) -> View:
+        kind = self.model.types[name]
+        if kind is None:
+            raise MapperError(f"{name!r} holds no numbers; cores compute with nothing else")
+        self.types[name] = kind
+        if len(shape) < 2 and max(shape, default=1) == 1:
+            raise MapperError(f"{name!r} is one number; cores take vectors and maps")
         if shape[0] != 1:
             raise MapperError(
                 f"{name!r} has a batch of {shape[0]}; export the model for one sample, or with an "
@@ -128,12 +145,12 @@ class Reader:
     ) -> View:
         """A new tensor for an ONNX value of some shape; a missing axis is 1."""
         shape = tuple(int(size) for size in shape)
+        if 0 in shape:
+            raise MapperError(f"{name!r} has shape {shape}: no elements; nothing to compute")
         if not 1 <= len(shape) <= 4:
             raise MapperError(f"{name!r} has {len(shape)} axes; cores take 1 to 4")
-        axes = {1: (1, *shape, 1, 1), 2: (*shape, 1, 1), 3: (shape[0], shape[1], 1, shape[-1])}
-        full = axes.get(len(shape), shape)
         map_shape = [0, 0, 0, 0]
-        for axis, size in zip(order, full, strict=True):
+        for axis, size in zip(order, four_axes(shape), strict=True):
             map_shape[axis] = size
         return View(Tensor(name, tuple(map_shape)), order, shape)
 
@@ -239,12 +256,7 @@ class Reader:
     ) -> list[tuple[tuple[int, ...], np.dtype[Any]]]:
         """Shape and type of each result of a node: by inference of shapes, or, where ONNX has none,
         by what zeros give."""
-        kinds = [
-            self.types.get(value.tensor.name, np.dtype(np.float32))
-            if isinstance(value, View)
-            else np.dtype(np.float32)
-            for value in inputs
-        ]
+        kinds = self._kinds(inputs)
         given = [
             (value.shape, kind) if isinstance(value, View) else value
             for value, kind in zip(inputs, kinds, strict=True)
@@ -258,6 +270,21 @@ class Reader:
         with np.errstate(all="ignore"):  # only the shapes of the results count
             return [(array.shape, array.dtype) for array in self._evaluate(node, zeros)]
 
+    def _kinds(self, inputs: list[Any]) -> list[np.dtype[Any]]:
+        """The types of numbers that a node takes; whatever cores make is real, and as wide as the
+        other real numbers of the node."""
+        known = [
+            self.types.get(one.tensor.name) if isinstance(one, View) else one.dtype
+            for one in inputs
+            if one is not None
+        ]
+        kinds = (kind for kind in known if kind is not None and kind.kind == "f")
+        real = next(kinds, np.dtype(np.float32))
+        return [
+            self.types.get(one.tensor.name, real) if isinstance(one, View) else real
+            for one in inputs
+        ]
+
     def _host(self, node: OnnxNode, inputs: list[Any]) -> None:
         """A node for the host; its results have the shapes that zeros give them."""
         made = self._shapes_of(node, inputs)
@@ -267,8 +294,9 @@ class Reader:
         ]
         self.types |= {str(n): kind for n, (_, kind) in zip(node.proto.output, made, strict=False)}
         operator = Host(
-            node, tuple(inputs), tuple(views), self.why, partial(self.model.evaluate, node)
-        )
+            node, tuple(inputs), tuple(views), self.why, partial(self.model.evaluate, node),
+            kinds=tuple(self._kinds(inputs)),
+        )  # fmt: skip
         taken = [value.tensor for value in inputs if isinstance(value, View)]
         self.graph.nodes.append(Node(operator, taken, [v.tensor for v in views], (node.name,)))
         self.values |= zip(node.proto.output, views, strict=False)
@@ -290,4 +318,4 @@ def require_real(inputs: Sequence[Any]) -> None:
 
 def is_map(value: Any) -> bool:
     """Whether a value is a map with its channels first, or a vector."""
-    return isinstance(value, View) and value.order == CHANNELS_FIRST and value.whole
+    return isinstance(value, View) and value.aligned

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
@@ -11,6 +12,8 @@ from numpy.typing import NDArray
 from mapper.compiler.graph.graph import Graph, View
 from mapper.compiler.graph.node import Host, Node, Operator, Slice
 from mapper.compiler.graph.tensor import Tensor
+from mapper.errors import MapperError
+from storage.errors import BadInputError
 
 Data = NDArray[Any]
 Rule = Callable[[Node, list[Data]], Data | list[Data]]
@@ -62,22 +65,29 @@ def on_host(node: Node, inputs: list[Data]) -> list[Data]:
     rows = []
     for at in range(inputs[0].shape[0]):
         data = iter(inputs)
-        rows.append(
-            operator.evaluate(
-                [
-                    one.frame(next(data)[at : at + 1]) if isinstance(one, View) else one
-                    for one in operator.given
-                ]
-            )
-        )
+        given = [
+            one.frame(next(data)[at : at + 1]).astype(operator.kind(number), copy=False)
+            if isinstance(one, View)
+            else one
+            for number, one in enumerate(operator.given)
+        ]
+        try:
+            rows.append(operator.evaluate(given))
+        except BadInputError as error:
+            raise MapperError(f"{node.label}: {error}") from error
     return [
-        np.concatenate([_stored(view, row[number]) for row in rows])
+        np.concatenate([_stored(view, row[number], node) for row in rows])
         for number, view in enumerate(operator.results)
     ]
 
 
-def _stored(view: View, array: Data) -> Data:
+def _stored(view: View, array: Data, node: Node) -> Data:
     """One frame of a tensor; real numbers are float32."""
+    if array.size != math.prod(view.shape):
+        raise MapperError(
+            f"{node.label}: makes shape {array.shape} of one sample, {view.shape} of another; "
+            "export the model without shapes that depend on data"
+        )
     real = array.dtype.kind == "f"
     whole = (array.astype(np.float32) if real else array).reshape(view.ordered)
     return whole.transpose(np.argsort(view.order))

@@ -36,6 +36,12 @@ class View(NamedTuple):
         """Whether the axes of its shape are the axes of the tensor, but for axes of 1."""
         return _wide(self.shape) == _wide(self.ordered)
 
+    @property
+    def aligned(self) -> bool:
+        """Whether ONNX sees frames, channels, rows and columns on the axes that they have by its
+        convention; of three axes the last one has the columns."""
+        return self.order == CHANNELS_FIRST and four_axes(self.shape) == self.ordered
+
     def array(self, stored: NDArray[Any]) -> NDArray[Any]:
         """What ONNX sees of a tensor's data, shape (frames, rows, columns, channels)."""
         return stored.transpose(self.order).reshape(stored.shape[0], *self.shape[1:])
@@ -49,6 +55,17 @@ class View(NamedTuple):
         frames = array.shape[0] * math.prod(self.shape[:1]) // max(1, self.shape[0])
         whole = array.reshape(frames, *self.ordered[1:])
         return whole.transpose(np.argsort(self.order))
+
+
+def four_axes(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """The frames, channels, rows and columns of an ONNX value of 1 to 4 axes."""
+    match shape:
+        case (size,):
+            return (1, size, 1, 1)
+        case (frames, channels, columns):
+            return (frames, channels, 1, columns)
+        case _:
+            return (*shape, 1, 1)[:4]
 
 
 def _wide(shape: Iterable[int]) -> tuple[int, ...]:

@@ -6,6 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
+import numpy as np
+
 from mapper.compiler.graph.tensor import NO_PAD, Pad, Tensor
 from mapper.compiler.integer.binary import Int64
 from mapper.compiler.integer.formulas import AddFactors, Requantisation, Rounding
@@ -243,6 +245,7 @@ class Host(Operator):
     why : what keeps it from the cores
     evaluate : what it makes of arrays, one for each input, for one frame
     opset : of the operator, if it is not that of the model
+    kinds : types of the numbers that it takes, one for each input; all float32 if empty
     """
 
     name: ClassVar[str] = "host"
@@ -252,6 +255,11 @@ class Host(Operator):
     why: str
     evaluate: Callable[[list[Any]], list[Any]]
     opset: int | None = None
+    kinds: tuple[np.dtype[Any], ...] = ()
+
+    def kind(self, number: int) -> np.dtype[Any]:
+        """The type of the numbers of an input."""
+        return self.kinds[number] if self.kinds else np.dtype(np.float32)
 
 
 @dataclass(slots=True, eq=False)

@@ -204,8 +204,10 @@ def _model(node: Any, opsets: list[tuple[str, int]]) -> Step:
         if isinstance(value, np.ndarray)
     ]
     taken = [
-        helper.make_tensor_value_info(name, 1, list(value.shape))
-        for name, value in zip(proto.input, given, strict=True)
+        helper.make_tensor_value_info(
+            name, helper.np_dtype_to_tensor_dtype(node.operator.kind(number)), list(value.shape)
+        )
+        for number, (name, value) in enumerate(zip(proto.input, given, strict=True))
         if isinstance(value, View)
     ]
     results = [helper.make_empty_tensor_value_info(name) for name in proto.output if name]

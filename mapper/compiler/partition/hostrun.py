@@ -129,15 +129,21 @@ class HostPlan:
 
     def _node(self, number: int, step: Step, known: Mapping[str, Data]) -> dict[str, Data]:
         """What a node of the host makes; the reference implementation is built once."""
-        from onnx import load_model_from_string
+        from onnx import helper, load_model_from_string
         from onnx.reference import ReferenceEvaluator
 
         with self._lock:
             if number not in self._ready:
                 model = load_model_from_string(base64.b64decode(step["model"]))
-                self._ready[number] = ReferenceEvaluator(model)
+                kinds = {
+                    one.name: helper.tensor_dtype_to_np_dtype(one.type.tensor_type.elem_type)
+                    for one in model.graph.input
+                }
+                self._ready[number] = ReferenceEvaluator(model), kinds
+            evaluator, kinds = self._ready[number]
             try:
-                made = self._ready[number].run(None, {name: known[name] for name in step["inputs"]})
+                given = {name: known[name].astype(kinds[name], copy=False) for name in kinds}
+                made = evaluator.run(None, given)
             except Exception as error:
                 reason = " ".join(str(error).split())[:120]
                 name = f"node {step['sources'][0]!r} ({step['op']})"

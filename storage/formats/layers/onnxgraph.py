@@ -100,6 +100,7 @@ class Model:
 
     nodes : in the order of the file, which is one to compute them in
     inputs : name and shape of each input; the first axis is 1 if the model leaves it open
+    types : of the inputs' numbers, by name; None of what holds no numbers
     outputs : their names
     constants : by name
     uses : number of nodes and outputs that take a value
@@ -132,6 +133,7 @@ class Model:
             for given in graph.input
             if given.name not in self.constants
         ]
+        self.types = {str(given.name): self._type(given) for given in graph.input}
         self.outputs = [str(given.name) for given in graph.output]
         self.uses: dict[str, int] = {}
         for name in [name for node in graph.node for name in node.input]:
@@ -143,6 +145,15 @@ class Model:
     def opsets(self) -> list[tuple[str, int]]:
         """Domain and version of each set of operators."""
         return [(str(opset.domain), int(opset.version)) for opset in self._opsets]
+
+    def _type(self, given: Any) -> np.dtype[Any] | None:
+        try:
+            kind = np.dtype(
+                self._onnx.helper.tensor_dtype_to_np_dtype(given.type.tensor_type.elem_type)
+            )
+        except _ANY_FAULT:
+            return None
+        return kind if kind.kind in "biuf" else None
 
     def _check_versions(self, model: Any) -> None:
         """Raise `BadInputError` if the installed library does not know what the model means."""
@@ -175,6 +186,7 @@ class Model:
         inputs : arrays of constants; of others their shapes and types
         """
         inference = import_module("onnx.shape_inference")
+        checking = import_module("onnx.checker").ValidationError
         helper, domain = self._onnx.helper, str(node.proto.domain)
         version = next((int(o.version) for o in self._opsets if o.domain == domain), 1)
         types, data = {}, {}
@@ -200,7 +212,7 @@ class Model:
                     return []
                 kind = helper.tensor_dtype_to_np_dtype(tensor.elem_type)
                 made.append((tuple(int(d.dim_value) for d in dims), np.dtype(kind)))
-        except (*_ANY_FAULT, self._onnx.defs.SchemaError, inference.InferenceError):
+        except (*_ANY_FAULT, self._onnx.defs.SchemaError, checking, inference.InferenceError):
             return []
         return made
 
