@@ -33,11 +33,16 @@ ROWS = {
         (
             "compiler/codegen/test_binary.py::test_b07_kernels_of_several_magnitudes_are_computed_in_bytes",
             "compiler/integer/test_binary.py::test_b07_binary_weights_have_one_magnitude_a_kernel",
+            "compiler/quantise/test_binary_layers.py::test_b07_b08_results_are_rounded_once",
         ),
     ),
     "B08": Row(
         "normalisation behind a binary layer",
-        ("compiler/codegen/test_binary.py::test_b15_residual_sums_stay_in_bytes",),
+        (
+            "compiler/codegen/test_binary.py::test_b15_residual_sums_stay_in_bytes",
+            "compiler/quantise/test_binary_layers.py::test_b07_b08_results_are_rounded_once",
+            "compiler/quantise/test_binary_layers.py::test_b08_scales_and_offsets_of_normalisation_join_those_of_the_kernels",
+        ),
     ),
     "B09": Row(
         "thresholds",
@@ -52,7 +57,11 @@ ROWS = {
     ),
     "B10": Row(
         "first layer as windows",
-        ("compiler/codegen/test_programs.py::test_calls_of_a_first_layer",),
+        (
+            "compiler/codegen/test_programs.py::test_calls_of_a_first_layer",
+            "compiler/passes/test_few_channels.py::test_b10_literal_calls_of_a_first_layer",
+            "compiler/passes/test_few_channels.py::test_b10_sums_over_windows_are_those_of_the_layer",
+        ),
     ),
     "B11": Row(
         "packing of bits hidden",

@@ -9,8 +9,10 @@ import numpy as np
 import pytest
 
 from chipsim.chip.npu_shape import NPU_SHAPES, NpuShape
+from mapper.compiler.codegen.pairs import kernel_pairs
 from mapper.compiler.graph.node import Pool, Window
 from mapper.compiler.graph.tensor import Pad
+from mapper.compiler.schedule.inputs import Span
 from mapper.compiler.verify import verify_compiled
 from mapper.errors import DoesNotFitError, MapperError
 from tests.compiler.codegen.test_programs import random_network
@@ -66,6 +68,13 @@ def test_a30_halves_and_neighbours(pad: Pad) -> None:
         told = [one.fields for one in made.compiled.program if one.kind == "DIST"]
         apart |= {one["acc"] == 1 for one in told if one["queue"] == 1}
     assert apart == {True, False}
+
+
+def test_a31_output_blocks_in_pairs() -> None:
+    """A31: the first of each pair; an odd one ends alone."""
+    assert list(kernel_pairs(Span(2, 7), True)) == [("DUAL_KERNEL", [2, 4]), ("", [6])]
+    assert list(kernel_pairs(Span(0, 4), True)) == [("DUAL_KERNEL", [0, 2])]
+    assert list(kernel_pairs(Span(0, 3), False)) == [("", [0, 1, 2])]
 
 
 @pytest.mark.parametrize("outputs", [32, 40, 48, 80])
