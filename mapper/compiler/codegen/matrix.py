@@ -71,8 +71,10 @@ def convolution(core: ProgramBuilder, node: Node) -> Product:
                         continue
                     steps = looped[at] if looped else _pixels(window, edge.sums, inputs, work.made)
                     for kind, blocks in kernel_pairs(work.tile.blocks, bool(plan.kernels)):
-                        if kind and blocks[0] not in words.first:
-                            continue  # of a group whose inputs come with another load
+                        if kind:  # not of groups whose inputs come with another load
+                            blocks = [ob for ob in blocks if ob in words.first]
+                            if not blocks:
+                                continue
                         where = Products(piece, inputs, work, kernels, words, blocks, edge, one)
                         ops = (
                             _whole_ops(where)

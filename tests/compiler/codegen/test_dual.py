@@ -112,3 +112,13 @@ def test_cores_without_it_are_refused() -> None:
         with pytest.raises(MapperError, match=f"--dual {dual} needs .* npu-dual"):
             compiled(residual(), NPU_SHAPES["npu"], dual=dual)
     assert kinds(same(residual(), SHAPE, "auto")) == {"INT8"}
+
+
+def test_kernels_in_pairs_of_groups_whose_weights_come_from_the_host() -> None:
+    """A tile of four output blocks is of two groups of six: each load of inputs is for the blocks
+    of one group."""
+    build = Builder(12, 12, 192)
+    build.end(build.relu(build.conv(build.input, 192, groups=2)))
+    made = same(build, replace(DUAL, weight_words=80), "kernels")
+    assert "DUAL_KERNEL" in kinds(made)
+    assert any(one.kind == "WSTREAM" for one in made.compiled.program)
