@@ -43,6 +43,7 @@ from mapper.compiler.passes.blocks import whole_blocks
 from mapper.compiler.passes.fuse import fuse
 from mapper.compiler.passes.integers import optimise_integers
 from mapper.compiler.passes.normalise import dense_as_conv
+from mapper.compiler.passes.split_outputs import split_outputs
 from mapper.compiler.quantise.convert import Converter
 from mapper.compiler.quantise.exact import ExactLayers
 from mapper.compiler.quantise.losses import LayerLoss, layer_losses
@@ -206,6 +207,7 @@ def compile_model(
             if tensor.type == "int16":
                 require_dual(shape, f"{tensor.name!r} is stored in 16 bits, and")
         log += optimise_integers(graph, shape, choices, settings.reuse, off)
+        log += split_outputs(graph, shape)
         log += whole_blocks(graph, shape.columns)
         places, shared = share(graph, {"int8": shape.columns, "bits": 8 * shape.columns})
         log += shared

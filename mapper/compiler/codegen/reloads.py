@@ -14,6 +14,8 @@ from numpy.typing import NDArray
 
 from mapper.errors import DoesNotFitError
 
+LARGE = 8
+"""Part of a memory above which words are placed so that they leave no gaps."""
 Load = Callable[[str, int, int, int], None]
 """Adds an instruction: memory, first word there, first vector of the maps, number of vectors."""
 
@@ -83,8 +85,9 @@ class Reloaded:
         return place
 
     def _room(self, size: int, held: list[Span], label: str) -> int:
-        """Behind what was loaded last, or from the begin on; not over what is held."""
-        at, wrapped = self._next, False
+        """Behind what was loaded last, or from the begin on; not over what is held. Large words
+        that are the first of a layer begin there, so that what is left is in one piece."""
+        at, wrapped = self._next if held or size <= self.most // LARGE else 0, False
         while True:
             if at + size > self.most:
                 if wrapped:

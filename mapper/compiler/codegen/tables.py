@@ -103,6 +103,7 @@ class Tables:
 
     def add_bias(self, bias: NDArray[np.int64], label: str) -> int:
         words = lanes_of(bias, self.shape.rows)
+        self.bias = []  # that of the layer before may go
         first = self.add_parameters([word for block in words for word in block], label)
         self.bias = self.used[PARAMETERS][-1:]
         return first

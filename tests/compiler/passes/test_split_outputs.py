@@ -1,0 +1,93 @@
+"""Layers with more parameters than a core holds: parted by outputs, and loaded while it runs."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from chipsim.chip.npu_shape import NpuShape
+from mapper.compiler.codegen.tables import PARAMETERS
+from mapper.compiler.graph.graph import Graph
+from mapper.compiler.graph.node import Activation, Concat, Conv, Window
+from mapper.compiler.graph.tensor import Pad
+from mapper.compiler.passes.split_outputs import split_outputs
+from mapper.compiler.simulate import simulate
+from tests.compiler.networks import Builder
+from tests.compiler.programs import FOUR, Made, compared, compiled
+
+FEW = replace(FOUR, name="few", parameter_words=64, weight_words=256, map_vectors=1 << 14)
+DUAL = replace(FEW, multiplier="dual", weight_words=512)
+POINT = Window((1, 1))
+
+
+def dense(*outputs: int, slope: float = 0.0) -> Builder:
+    """Layers of one pixel, as those at the end of AlexNet and VGG."""
+    build = Builder(1, 1, 8)
+    made = build.input
+    for count in outputs:
+        made = build.like(Activation(slope), build.conv(made, count, POINT))
+    build.end(made)
+    return build
+
+
+def values(build: Builder, made: Made) -> bytes:
+    build.random = np.random.default_rng(9)
+    samples = np.ascontiguousarray(build.graph.inputs["x"].array(build.samples(2)))
+    return simulate(made.folder, samples, 1, check=False).values["y"].tobytes()
+
+
+def layers(graph: Graph) -> list[int]:
+    return [one.output.channels for one in graph.nodes if isinstance(one.operator, Conv)]
+
+
+@pytest.mark.jit
+@pytest.mark.parametrize(
+    ("outputs", "wanted"),
+    [
+        ((112, 112), [112, 112]),  # the bias of both is more than the memory
+        ((112, 124, 100), [112, 124, 100]),
+        ((300, 8), [100, 100, 100, 8]),
+        ((8, 129), [8, 68, 61]),
+    ],
+)
+def test_parameters_that_are_too_many(outputs: tuple[int, ...], wanted: list[int]) -> None:
+    """R7.10: 64 parameter words of four channels; every layer equals the reference."""
+    build = dense(*outputs)
+    made = compiled(build, FEW)
+    assert layers(made.compiled.graph) == wanted
+    assert PARAMETERS in made.compiled.tables.reloaded
+    assert {one.differences for one in compared(build, made)} == {0}
+    whole = compiled(dense(*outputs), FOUR)
+    assert values(build, made) == values(build, whole)
+
+
+@pytest.mark.jit
+@pytest.mark.parametrize("shape", [FEW, DUAL], ids=["leaky", "16 bit"])
+def test_of_leaky_layers_and_of_16_bits(shape: NpuShape) -> None:
+    """Two scales of each output, so smaller parts."""
+    build = dense(160, 8, slope=0.1)
+    made = compiled(build, shape, bits=16 if shape is DUAL else 8)
+    assert layers(made.compiled.graph) == [80, 80, 8]
+    assert {one.differences for one in compared(build, made)} == {0}
+
+
+@pytest.mark.jit
+def test_of_whole_maps(tmp_path: object) -> None:
+    """Parts are one map to all that takes them."""
+    build = Builder(4, 3, 4)
+    window = Window((3, 3), pad=Pad(1, 1, 1, 1))
+    wide = build.relu(build.conv(build.input, 150, window))
+    build.end(build.conv(build.concat(wide, build.relu(build.conv(wide, 4, POINT))), 8, POINT))
+    made = compiled(build, FEW)
+    assert sum(isinstance(one.operator, Concat) for one in made.compiled.graph.nodes) >= 1
+    assert any("in 2 parts by outputs" in line for line in made.compiled.log)
+    assert {one.differences for one in compared(build, made)} == {0}
+
+
+def test_layers_that_fit_stay_whole() -> None:
+    graph = compiled(dense(124, 8), FOUR).compiled.graph
+    count = len(graph.nodes)
+    assert split_outputs(graph, FOUR) == []
+    assert len(graph.nodes) == count
