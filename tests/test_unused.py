@@ -21,7 +21,6 @@ REASONS = {
     "hw.run.ChipSimulator": "for users of hw (docs/core.md)",
     "mapper.cli.main.Parser._check_value": "called by argparse",
     "mapper.compiler.partition.patterns.run_function": "both levels of operators are run in tests",
-    "mapper.compiler.quantise.ranges.read_ranges": "undoes write_ranges",
     **dict.fromkeys(
         (
             f"mapper.compiler.memory.layouts.{name}"

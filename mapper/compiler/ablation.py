@@ -32,7 +32,7 @@ def ablation(
         off = settings.off if name is None else (*settings.off, name)
         made = compiling(replace(settings, off=off))
         verified, signal = made.verified, None
-        if verified is not None:
+        if verified is not None and verified.attempts:
             signal = verified.attempts[verified.number].score.signal
         cycles = made.timeline.cycles
         found.append(Row(name, cycles, cycles / (found[0].cycles if found else cycles), signal))

@@ -26,7 +26,10 @@ MOST_REPORT = 1 << 28  # bytes
 
 
 def report_of(compiled: Compiled, model: str, target: Target, command: list[str]) -> Report:
-    """All that the page shows, and more, as an object for JSON; command : words of its line."""
+    """All that the page shows, and more, as an object for JSON, but for the time of stages.
+
+    command : words of its line
+    """
     tables, shape = compiled.tables, target.shape
     run = Run.of(compiled.steps, compiled.program, compiled.timeline, shape)
     core = list(target.core)
@@ -79,7 +82,7 @@ def report_of(compiled: Compiled, model: str, target: Target, command: list[str]
         ],
         "timelines": [{"core": core, "units": timeline_rows(compiled.program, compiled.timeline)}],
         "log": compiled.log,
-        "seconds": compiled.seconds,
+        "seconds": {},
     }
 
 
@@ -128,8 +131,9 @@ def attempt_row(attempt: Attempt) -> Report:
 
 
 def _verification(found: Verified | None) -> dict[str, Any]:
-    """What was tried, and how near the best is; nothing of a model that was quantised already."""
-    if found is None:
+    """What was tried, and how near the best is; nothing of a model that was quantised already, or
+    with nothing to verify with."""
+    if found is None or not found.attempts:
         return {"signal_db": None, "attempts": [], "kept": None}
     return {
         "signal_db": found.attempts[found.number].score.signal,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from chipsim.chip.npu_shape import NPU_SHAPES, NpuShape
+from mapper.compiler.graph.graph import Graph
 from mapper.compiler.settings import CompileSettings
 from mapper.errors import MapperError
 
@@ -18,6 +19,13 @@ def require_core(shape: NpuShape, settings: CompileSettings) -> None:
         require_dual(shape, "--bits 16")
     if settings.dual in ("pixels", "kernels"):
         require_dual(shape, f"--dual {settings.dual}")
+
+
+def require_bits(graph: Graph, shape: NpuShape) -> None:
+    """Raise `MapperError` that names a map of 16 bits on a core without a multiplier of 16."""
+    for tensor in graph.tensors():
+        if tensor.type == "int16":
+            require_dual(shape, f"{tensor.name!r} is stored in 16 bits, and")
 
 
 def require_dual(shape: NpuShape, what: str) -> None:

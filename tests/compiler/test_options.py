@@ -7,7 +7,7 @@ import argparse
 import numpy as np
 import pytest
 
-from mapper.cli.compile import add_arguments
+from mapper.cli.compile_options import add_arguments
 from mapper.compiler.ablation import ablation
 from mapper.compiler.passes.switches import CHANGES_NUMBERS, SWITCHES
 from mapper.compiler.pipeline import Compiled, compile_model
@@ -19,7 +19,8 @@ from tests.compiler.programs import SHAPE, Made, compiled, source_of
 NUMBERS = {
     "--bits", "--scheme", "--method", "--per", "--headroom", "--no-bias-correction",
     "--zero-point", "--rounding", "--keep", "--max-loss", "--min-signal", "--calibrate",
-    "--samples", "--normalise", "--layout", *(f"--no-{name}" for name in CHANGES_NUMBERS),
+    "--samples", "--verify", "--normalise", "--layout",
+    *(f"--no-{name}" for name in CHANGES_NUMBERS),
 }  # fmt: skip
 """What samples and maps are made of."""
 NEUTRAL: dict[str, list[dict[str, object]]] = {

@@ -15,6 +15,7 @@ from mapper.compiler.graph.macro import Macro
 from mapper.compiler.graph.node import Conv, Node
 from mapper.compiler.memory.planner import blocks_of
 from mapper.compiler.schedule.inputs import MOST_TAPS, Part, Span, is_depthwise, taken_blocks
+from mapper.compiler.stages import stage
 
 if TYPE_CHECKING:
     from mapper.compiler.codegen.builder import ProgramBuilder
@@ -121,7 +122,9 @@ def place_kernels(tables: Tables, node: Node, label: str, dynamic: bool) -> Kern
     assert bias is not None
     if node.inputs[0].type == "bits":
         bias = binary_constants(node, shape)[1]
-    kind, words, spans = kernel_words(node, shape)
+    dense = node.output.height == node.output.width == 1
+    with stage("dense weights" if dense else "weight memory"):
+        kind, words, spans = kernel_words(node, shape)
     each = 2 if kind == "INT16" else 1
     static = None
     if not dynamic:

@@ -20,6 +20,7 @@ from mapper.compiler.memory.planner import Region
 from mapper.compiler.partition.functions import Partition
 from mapper.compiler.schedule.onchip import Choice, Limits, chosen, fixed_cut
 from mapper.compiler.schedule.tiles import Cut
+from mapper.compiler.stages import stage
 from mapper.errors import DoesNotFitError
 
 END = Instruction("CTRL", "END", fields={"drain": 1})
@@ -69,12 +70,15 @@ def _emitted(partition: Partition, core: Core, options: Choices) -> tuple[Emitte
     macros, last = partition.macros, {one.behind for one in partition.functions}
     shape, reloaded = core.shape, frozenset[str]()
     plan = MemoryPlan(core.weights)
-    ways = Ways.of(Emitter(shape, core.regions, options, plan), macros)
+    with stage("tiles and cores"):
+        ways = Ways.of(Emitter(shape, core.regions, options, plan), macros)
     while True:
         emitter = Emitter(shape, core.regions, options, plan._replace(reloaded=reloaded))
         ends = []
+        with stage("tiles and cores"):
+            cuts = ways.chosen(macros, shape, reloaded)
         try:
-            for number, cut in enumerate(ways.chosen(macros, shape, reloaded)):
+            for number, cut in enumerate(cuts):
                 emitter.emit(macros[number], cut)
                 if number + 1 in last:
                     emitter.step("LOAD", END, [], [])

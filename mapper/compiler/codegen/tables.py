@@ -13,6 +13,7 @@ from hw.npu.programs import encode_micro_ops, encode_scales
 from mapper.compiler.codegen.reloads import Reloaded, Span
 from mapper.compiler.integer.formulas import Multiplier, Requantisation
 from mapper.compiler.memory.planner import blocks_of
+from mapper.compiler.stages import stage
 from mapper.errors import DoesNotFitError
 
 LANES = 16  # of a parameter word
@@ -77,6 +78,10 @@ class Tables:
 
     def add_parameters(self, words: list[NDArray[np.int64]], label: str) -> int:
         """The place of the first one of some parameter words, shape (LANES,) each."""
+        with stage("parameters"):
+            return self._add_parameters(words, label)
+
+    def _add_parameters(self, words: list[NDArray[np.int64]], label: str) -> int:
         key = tuple(word.tobytes() for word in words)
         if PARAMETERS in self.reloaded:
             data = np.array(words).astype(np.int32).astype("<i4").tobytes()

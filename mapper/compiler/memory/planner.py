@@ -275,6 +275,15 @@ def memory_use(regions: Mapping[Tensor, Region]) -> Use:
     return Use(max((one.behind for one in owners), default=0), bound + borders)
 
 
+def memory_log(regions: Mapping[Tensor, Region], columns: int) -> list[str]:
+    """What maps take, and the least that they can. columns : bytes of a vector"""
+    use = memory_use(regions)
+    return [
+        f"feature memory: {use.used * columns:,} bytes of maps, {use.bound * columns:,} at least: "
+        "the largest sum that is alive at once"
+    ]
+
+
 def border_log(regions: Mapping[Tensor, Region], columns: int) -> list[str]:
     """What borders of maps take, if there are some."""
     owners = [one for one in regions.values() if one.owner is None]

@@ -37,6 +37,7 @@ from mapper.compiler.memory.planner import blocks_of
 from mapper.compiler.passes.registry import optimise
 from mapper.compiler.quantise.rest import is_in_part
 from mapper.compiler.schedule.packing import HOST_LATENCY
+from mapper.compiler.stages import stage
 
 HOST_OPERATION = 1
 """Cycles of a core that the host takes for a product with its sum, for a comparison, or to store or
@@ -181,8 +182,10 @@ def optimised(
 
     kept : ONNX nodes on the host; off : passes that are not applied
     """
-    graph = model.build(kept)
-    told = optimise(graph, off)
+    with stage("read"):
+        graph = model.build(kept)
+    with stage("optimise"):
+        told = optimise(graph, off)
     if is_in_part(graph):
         return graph, told
     judged = graph
@@ -191,7 +194,9 @@ def optimised(
         optimise(judged)
     found = lonely(judged, {part.name for part in model.parts})
     if found:
-        graph = model.build({**dict.fromkeys(kept, ASKED), **found})
-        told = optimise(graph, off)
+        with stage("read"):
+            graph = model.build({**dict.fromkeys(kept, ASKED), **found})
+        with stage("optimise"):
+            told = optimise(graph, off)
     graph.notes += [f"{name}: stays on the host: {why}" for name, why in found.items()]
     return graph, told

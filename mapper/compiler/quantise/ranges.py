@@ -1,11 +1,9 @@
-"""Ranges of tensors, from samples that a model runs on, or from a file of an earlier run."""
+"""Ranges of tensors, from samples that a model runs on."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,13 +14,8 @@ from mapper.compiler.graph.graph import Graph
 from mapper.compiler.graph.tensor import Tensor
 from mapper.compiler.integer.mixed import MIXED
 from mapper.errors import MapperError
-from storage.errors import BadInputError
-from storage.files import read_input, write_file
-from storage.jsontext import parse_json
 
 BINS = 2048
-SCHEMA = 1  # of ranges.json
-LARGEST_FILE = 1 << 28  # bytes
 
 
 class Ends(NamedTuple):
@@ -70,61 +63,3 @@ def measure_ranges(
                         )
                     low[tensor], high[tensor] = min(low[tensor], least), max(high[tensor], most)
     return {tensor: Range(low[tensor], high[tensor], counts[tensor]) for tensor in tensors}
-
-
-def write_ranges(path: Path, ranges: Mapping[Tensor, Range], samples: int) -> None:
-    """Save ranges by the names of their tensors.
-
-    samples : how many they were measured with
-    Raises `WriteError` of `storage.errors`.
-    """
-    found = {
-        "schema": SCHEMA,
-        "bins": BINS,
-        "samples": samples,
-        "tensors": {
-            tensor.name: {"low": one.low, "high": one.high, "counts": one.counts.tolist()}
-            for tensor, one in ranges.items()
-        },
-    }
-    write_file(path, (json.dumps(found) + "\n").encode())
-
-
-def read_ranges(path: Path, tensors: Sequence[Tensor]) -> dict[Tensor, Range]:
-    """The ranges of some tensors in a file that `write_ranges` made.
-
-    Raises `MapperError` that names the file, and the tensor that it has no sound range of.
-    """
-    try:
-        found = parse_json(read_input(path, LARGEST_FILE))
-    except BadInputError as error:
-        raise MapperError(str(error)) from error
-    except ValueError as error:
-        raise MapperError(f"{path}: is no file of ranges ({error})") from error
-    listed = found.get("tensors") if isinstance(found, dict) else None
-    if not isinstance(listed, dict) or (found.get("schema"), found.get("bins")) != (SCHEMA, BINS):
-        raise MapperError(
-            f"{path}: is no file of ranges of this version (schema {SCHEMA}, {BINS} bins); "
-            "measure them anew with samples"
-        )
-    missing = [tensor.name for tensor in tensors if tensor.name not in listed]
-    if missing:
-        raise MapperError(
-            f"{path}: has no range of {missing[0]!r} ({len(missing)} of {len(tensors)} are "
-            "missing); it belongs to another model, or to other passes"
-        )
-    return {tensor: _range(path, tensor.name, listed[tensor.name]) for tensor in tensors}
-
-
-def _range(path: Path, name: str, found: Any) -> Range:
-    try:
-        low, high = float(found["low"]), float(found["high"])
-        counts = np.array(found["counts"], np.int64)
-        sound = low <= 0 <= high and counts.shape == (BINS,) and (counts >= 0).all()
-    except (KeyError, TypeError, ValueError, OverflowError):
-        sound = False
-    if not sound:
-        raise MapperError(
-            f"{path}: the range of {name!r} is none; give low <= 0, high >= 0, and {BINS} counts"
-        )
-    return Range(low, high, counts)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -24,7 +24,7 @@ from mapper.compiler.quantise.layers import Layer
 from mapper.compiler.quantise.losses import Signal, stored_feeds
 from mapper.compiler.quantise.methods import Method, chosen_ends
 from mapper.compiler.quantise.parameters import Precision
-from mapper.compiler.quantise.ranges import Ends, Range
+from mapper.compiler.quantise.ranges import Ends, Range, measure_ranges
 from mapper.compiler.quantise.rest import Rest, is_in_part, without_scales
 from mapper.errors import MapperError
 
@@ -97,10 +97,17 @@ class Dataset:
     def of(self, graph: Graph) -> dict[Tensor, Frames]:
         return {view.tensor: self.feeds[name] for name, view in graph.inputs.items()}
 
+    def ranges(self, graph: Graph, wanted: Sequence[Tensor]) -> dict[Tensor, Range]:
+        """Of some tensors of a graph of floats, measured."""
+        return measure_ranges(graph, self.of(graph), wanted)
+
+    @property
+    def frames(self) -> int:
+        return len(next(iter(self.feeds.values())))
+
     def to_verify(self) -> Dataset:
         """Every fourth of them, at least 16, or all."""
-        frames = len(next(iter(self.feeds.values())))
-        step = max(min(EVERY, frames // LEAST), 1)
+        step = max(min(EVERY, self.frames // LEAST), 1)
         labels = None if self.labels is None else self.labels[::step]
         return Dataset({name: data[::step] for name, data in self.feeds.items()}, labels)
 

@@ -19,7 +19,8 @@ from mapper.compiler.graph.tensor import Tensor
 from mapper.compiler.quantise.losses import LayerLoss, layer_losses
 from mapper.compiler.quantise.methods import METHODS, Method
 from mapper.compiler.quantise.parameters import SCHEMES, Precision, Scheme
-from mapper.compiler.quantise.ranges import Range, measure_ranges
+from mapper.compiler.quantise.ranges import Range
+from mapper.compiler.quantise.ranges_file import RangesFile
 from mapper.compiler.quantise.score import (
     Dataset,
     Limits,
@@ -29,6 +30,7 @@ from mapper.compiler.quantise.score import (
     scored,
     tensors_to_measure,
 )
+from mapper.compiler.stages import stage
 
 MOST_KEPT = 4  # layers that the loop moves to the host
 MOST_WIDE = 8  # layers that the loop gives 16 bits
@@ -53,12 +55,17 @@ class Attempt(NamedTuple):
 
 
 class Verified(NamedTuple):
-    """The best of all attempts, whether it reaches the limits, and its number among them."""
+    """The best of all attempts, whether it reaches the limits, and its number among them; without
+    samples to verify with there is no attempt, but a network as it was asked for.
+
+    frames : it was verified with
+    """
 
     best: Quantised
     attempts: list[Attempt]
     number: int
     reached: bool
+    frames: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +87,7 @@ class Wish:
 
 def verified(
     build: Build,
-    calibration: Dataset,
+    calibration: Dataset | RangesFile,
     wish: Wish,
     limits: Limits,
     test: Dataset | None = None,
@@ -88,10 +95,18 @@ def verified(
 ) -> Verified:
     """Quantise a network, and try again in other ways while it is not good enough.
 
+    calibration : samples, or ranges of some; biases are corrected with samples alone
     test : samples to verify with; if None, some of the calibration samples
     Raises `MapperError` of ranges and layers; that no attempt reaches the limits is no error here.
     """
-    test = test or calibration.to_verify()
+    samples = calibration if isinstance(calibration, Dataset) else None
+    correcting = samples if wish.correct else None
+    test = test or (None if samples is None else samples.to_verify())
+    if test is None:
+        source, ranges = _measured(build, calibration, wish.precision, wish.kept)
+        with stage("quantise"):
+            made = quantise_graph(source, ranges, None, wish.precision, wish.method or METHODS[0])
+        return Verified(made, [], 0, reached=True)
     sources: dict[tuple[str, ...], tuple[Graph, dict[Tensor, Range]]] = {}
     attempts: list[Attempt] = []
     best: Quantised | None = None
@@ -99,14 +114,12 @@ def verified(
     tries = _tries(wish, lambda: _worst(best, test), lambda: attempts[number])
     for method, precision, kept in tries:
         if kept not in sources:
-            source = build(kept)
-            tensors = tensors_to_measure(source, precision)
-            sources[kept] = source, measure_ranges(source, calibration.of(source), tensors)
+            sources[kept] = _measured(build, calibration, precision, kept)
         source, ranges = sources[kept]
-        made = quantise_graph(
-            source, ranges, calibration if wish.correct else None, precision, method
-        )
-        score = scored(made, test)
+        with stage("quantise"):
+            made = quantise_graph(source, ranges, correcting, precision, method)
+        with stage("verify"):
+            score = scored(made, test)
         attempt = Attempt(
             method, "channel" if precision.per_channel else "tensor", precision.bits, kept, score,
             score.reaches(limits), precision.wide,
@@ -118,7 +131,16 @@ def verified(
         if attempt.reached:
             break
     assert best is not None
-    return Verified(best, attempts, number, attempts[number].reached)
+    return Verified(best, attempts, number, attempts[number].reached, test.frames)
+
+
+def _measured(
+    build: Build, calibration: Dataset | RangesFile, precision: Precision, kept: Collection[str]
+) -> tuple[Graph, dict[Tensor, Range]]:
+    """A float graph, and the ranges of its maps."""
+    source = build(kept)
+    with stage("quantise"):
+        return source, calibration.ranges(source, tensors_to_measure(source, precision))
 
 
 def _tries(
@@ -173,21 +195,22 @@ class Compared(NamedTuple):
 
 
 def compared(
-    source: Graph, calibration: Dataset, wish: Wish, test: Dataset | None = None
+    source: Graph, calibration: Dataset | RangesFile, wish: Wish, test: Dataset
 ) -> list[Compared]:
     """8 and 16 bits, with zero points and without, by all methods.
 
+    calibration : samples, or ranges of some; biases are corrected with samples alone
     wish : of its precision the rest is kept; its method and `kept` are not used
+    test : samples to compare with
     """
-    test = test or calibration.to_verify()
-    tensors = tensors_to_measure(source, wish.precision)
-    ranges = measure_ranges(source, calibration.of(source), tensors)
+    ranges = calibration.ranges(source, tensors_to_measure(source, wish.precision))
+    samples = calibration if isinstance(calibration, Dataset) else None
     rows = []
     for bits, scheme, method in product((8, 16), SCHEMES, METHODS):
         if method == "entropy" and bits > 8:
             continue
         precision = replace(wish.precision, bits=bits, scheme=scheme)
-        correcting = calibration if wish.correct else None
+        correcting = samples if wish.correct else None
         made = quantise_graph(source, ranges, correcting, precision, method)
         rows.append(Compared(bits, scheme, method, scored(made, test)))
     return rows

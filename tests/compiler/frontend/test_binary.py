@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from chipsim.chip.npu_shape import NpuShape
+from mapper.compiler.calibration import pixel_samples
 from mapper.compiler.frontend.float import FLOAT
 from mapper.compiler.frontend.model import open_model
 from mapper.compiler.frontend.onnx import Reader
@@ -19,7 +20,7 @@ from mapper.compiler.graph.node import Conv
 from mapper.compiler.integer.binary import signs
 from mapper.compiler.integer.reference import INTEGER
 from mapper.compiler.passes.registry import optimise
-from mapper.compiler.pipeline import Compiled, compile_model, pixel_samples
+from mapper.compiler.pipeline import Compiled, compile_model
 from mapper.compiler.settings import CompileSettings
 from mapper.compiler.simulate import simulate
 from mapper.compiler.verify import verify_compiled

@@ -10,6 +10,7 @@ import pytest
 
 from chipsim.chip.model import Chip
 from chipsim.chip.npu_shape import NpuShape
+from mapper.compiler.calibration import pixel_samples
 from mapper.compiler.codegen.cdriver.hoststeps import driver_of
 from mapper.compiler.frontend.float import FLOAT
 from mapper.compiler.frontend.model import open_model
@@ -21,7 +22,7 @@ from mapper.compiler.integer.formulas import dequantise
 from mapper.compiler.integer.levels import bipolar, quant, trunc
 from mapper.compiler.integer.reference import INTEGER
 from mapper.compiler.manifest import CompiledFolder, Target, image_of, manifest_of
-from mapper.compiler.pipeline import Compiled, compile_model, pixel_samples
+from mapper.compiler.pipeline import Compiled, compile_model
 from mapper.compiler.quantise.exact import whole_kernels
 from mapper.compiler.settings import CompileSettings
 from mapper.compiler.simulate import Outcome, simulate

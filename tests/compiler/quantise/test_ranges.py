@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import numpy as np
@@ -21,8 +20,6 @@ from mapper.compiler.quantise.ranges import (
     Ends,
     Range,
     measure_ranges,
-    read_ranges,
-    write_ranges,
 )
 from mapper.errors import MapperError
 from tests.compiler.networks import Builder, residual
@@ -169,53 +166,6 @@ def test_a20_weights_are_symmetric_by_channel_or_tensor() -> None:
     assert len(set(scales.tolist())) == 1
     stored, _ = quantised_weights(weights, 16, True)
     assert stored.min() == -32767
-
-
-# -- ranges.json -----------------------------------------------------------------------------------
-
-
-def test_a20_ranges_are_read_back(tmp_path: Path) -> None:
-    build = residual()
-    feeds = {build.input: build.samples(5)}
-    tensors = Converter(build.graph, Precision()).quantised_tensors()
-    ranges = measure_ranges(build.graph, feeds, tensors)
-    write_ranges(tmp_path / "ranges.json", ranges, 5)
-    found = read_ranges(tmp_path / "ranges.json", tensors)
-    for tensor, one in ranges.items():
-        assert (found[tensor].low, found[tensor].high) == (one.low, one.high)
-        assert np.array_equal(found[tensor].counts, one.counts)
-    with pytest.raises(MapperError, match=r"ranges\.json: has no range of 'other' \(1 of 1 are"):
-        read_ranges(tmp_path / "ranges.json", [Tensor("other", (1, 1, 1, 1))])
-
-
-@pytest.mark.parametrize(
-    ("change", "says"),
-    [
-        ({"schema": 2}, "is no file of ranges of this version"),
-        ({"bins": 3}, "is no file of ranges of this version"),
-        ({"tensors": []}, "is no file of ranges of this version"),
-        ({"tensors": {"t": {"low": 1, "high": 2, "counts": [0] * BINS}}}, "of 't' is none"),
-        ({"tensors": {"t": {"low": 0, "high": 2, "counts": [0] * 7}}}, "of 't' is none"),
-        ({"tensors": {"t": {"low": 0, "high": 2}}}, "of 't' is none"),
-        ({"tensors": {"t": {"low": 0, "high": 2, "counts": [-1] * BINS}}}, "of 't' is none"),
-        ({"tensors": {"t": 3}}, "of 't' is none"),
-    ],
-)  # fmt: skip
-def test_bad_files_of_ranges(tmp_path: Path, change: dict, says: str) -> None:
-    good = {"low": -1.0, "high": 2.0, "counts": [1] * BINS}
-    content = {"schema": 1, "bins": BINS, "samples": 1, "tensors": {"t": good}}
-    path = tmp_path / "ranges.json"
-    path.write_text(json.dumps(content))
-    assert read_ranges(path, [TENSOR])[TENSOR].high == 2
-    path.write_text(json.dumps(content | change))
-    with pytest.raises(MapperError, match=says) as error:
-        read_ranges(path, [TENSOR])
-    assert str(error.value).startswith(str(path))
-    path.write_text("{")
-    with pytest.raises(MapperError, match="is no file of ranges"):
-        read_ranges(path, [TENSOR])
-    with pytest.raises(MapperError, match="cannot read"):
-        read_ranges(tmp_path / "missing.json", [TENSOR])
 
 
 def test_a20_chosen_ends_make_the_scales(tmp_path: Path) -> None:

@@ -1,0 +1,120 @@
+"""What `mapper compile` prints: its result, and tables of ways to compile."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING, Any
+
+from mapper.cli import options as common
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from rich.table import Table
+
+    from mapper.compiler.pipeline import Compiled
+    from mapper.compiler.quantise.verify import Compared
+    from mapper.compiler.schedule.packing import Packing
+    from mapper.compiler.settings import CompileSettings
+
+
+def compare(options: argparse.Namespace, rows: list[Compared]) -> int:
+    """Print how near a model is in all precisions, schemes and methods."""
+    from mapper.results.tables import columns
+
+    heads = ("method", "bits", "scheme", "signal, dB", "points lost")
+    table = [
+        (one.method, one.bits, one.scheme, one.score.signal or "no error", one.score.loss)
+        for one in rows
+    ]
+    result = [dict(zip(heads, row, strict=True)) for row in table]
+    _keep_rows(options, "compared", result)
+    common.emit(options, {"compared": result}, [columns(str(options.model), heads, table)])
+    return 0
+
+
+def ablate(
+    options: argparse.Namespace, compiling: Callable[[CompileSettings], Compiled],
+    settings: CompileSettings,
+) -> int:  # fmt: skip
+    """Print the cycles of a frame with all passes, and without each of them."""
+    from mapper.compiler.ablation import ablation
+    from mapper.results.tables import columns
+
+    rows = ablation(compiling, settings)
+    heads = ("without", "cycles", "of all", "signal, dB")
+    table = [
+        (row.without or "nothing", row.cycles, f"{row.share:.3f}",
+         "" if row.signal is None else f"{row.signal:.1f}")
+        for row in rows
+    ]  # fmt: skip
+    result = {"ablation": [row._asdict() for row in rows]}
+    _keep_rows(options, "ablation", result["ablation"])
+    common.emit(options, result, [columns(f"{options.model.name} on {options.chip}", heads, table)])
+    return 0
+
+
+def _keep_rows(options: argparse.Namespace, name: str, rows: list[dict[str, Any]]) -> None:
+    """Keep a table in the report of DIR, if that is this model compiled."""
+    from mapper.compiler.manifest import is_compiled
+    from mapper.compiler.report import read_report, write_report
+    from mapper.results.output_folder import writing_into
+
+    if not is_compiled(options.output):
+        return
+    with writing_into(options.output):
+        report = read_report(options.output)
+        if report["model"] == options.model.name:
+            write_report(options.output, report | {name: rows})
+            common.say(options, f"note: the table is on the page of {options.output}, too")
+
+
+def require_limits(options: argparse.Namespace, compiled: Compiled) -> None:
+    """Raise `CheckFailedError` if no attempt was good enough; with --force the best one is kept."""
+    from mapper.errors import CheckFailedError
+
+    found = compiled.verified
+    if found is None or found.reached:
+        return
+    score = found.attempts[found.number].score
+    signal = "no error" if score.signal is None else f"{score.signal:.1f} dB"
+    text = (
+        f"{options.model}: {signal} and {score.loss:.1f} points lost is the best of "
+        f"{len(found.attempts)} attempts"
+    )
+    if not options.force:
+        raise CheckFailedError(
+            f"{text}; allow more with --max-loss and --min-signal, or keep it with --force"
+        )
+    common.say(options, f"note: {text}; kept with --force")
+
+
+def _packing(options: argparse.Namespace, cost: Packing) -> dict[str, Any]:
+    """What packing bits costs, both ways, for a model that has some."""
+    if not cost.transfers:
+        return {}
+    asked = {"cycles, bits packed by the host": cost.by_host} if options.pack == "host" else {}
+    return asked | {
+        "cycles of packing on the core": cost.core,
+        "cycles of packing by the host": cost.host,
+    }
+
+
+def result_tables(options: argparse.Namespace, compiled: Compiled) -> list[Table]:
+    from mapper.results.tables import facts
+
+    rows: dict[str, Any] = {
+        "macro nodes": len(compiled.macros),
+        "nodes on the host": sum(step["do"] == "node" for step in compiled.host),
+        "cycles per frame": compiled.timeline.cycles,
+        **_packing(options, compiled.packing),
+        "instructions": len(compiled.program),
+        "micro-ops": len(compiled.tables.micro_ops),
+        "weight words": len(compiled.tables.weights),
+        "parameter words": len(compiled.tables.parameters),
+    }
+    if compiled.verified is not None and compiled.verified.attempts:
+        score = compiled.verified.attempts[compiled.verified.number].score
+        found = "no error" if score.signal is None else f"{score.signal:.1f} dB"
+        rows["signal over error"] = found
+    return [facts(f"{options.model.name} on {options.chip}", rows)]

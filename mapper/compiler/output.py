@@ -1,0 +1,78 @@
+"""The folder of a compiled model from its last stages on: images, their check, dumps, report."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from mapper.compiler.codegen.cdriver.hoststeps import driver_of
+from mapper.compiler.codegen.cdriver.writer import write_driver
+from mapper.compiler.explain import Row, write_explain
+from mapper.compiler.manifest import (
+    DRIVER,
+    RANGES,
+    Target,
+    read_folder,
+    write_folder,
+    write_graphs,
+    write_loops,
+)
+from mapper.compiler.pipeline import Compiled
+from mapper.compiler.quantise.ranges_file import write_ranges
+from mapper.compiler.report import Report, report_of, write_report
+from mapper.compiler.stages import Clock, stage
+from mapper.compiler.verify import verify_compiled
+
+
+class Origin(NamedTuple):
+    """Where a compiled model comes from.
+
+    model : its file; form : how samples become its input
+    calibrated : samples that ranges were measured with
+    command : words of the command line
+    """
+
+    model: Path
+    form: dict[str, Any]
+    calibrated: int
+    command: list[str]
+
+
+class Dumps(NamedTuple):
+    """What is written beside what runs: where nodes run, if it was worked out; the graphs of the
+    stages; of `c` and `loops` what was asked for."""
+
+    rows: list[Row]
+    graphs: bool = False
+    emit: tuple[str, ...] = ()
+
+
+def write_compiled(
+    folder: Path, compiled: Compiled, target: Target, origin: Origin, dumps: Dumps, clock: Clock
+) -> Report:
+    """Write all files of a compiled model; returns what is in report.json.
+
+    clock : that measured the stages before
+    Raises `CheckFailedError` if a program reads or waits for what nothing gives.
+    """
+    with stage("memory images"):
+        write_folder(folder, origin.model, target, compiled, origin.form)
+        if compiled.verified is not None:
+            ranges = compiled.verified.best.ranges
+            write_ranges(folder / RANGES, ranges, origin.model, origin.calibrated)
+    with stage("check"):
+        verify_compiled(read_folder(folder))
+    with stage("dumps"):
+        if dumps.rows:
+            write_explain(folder, dumps.rows)
+        if dumps.graphs:
+            write_graphs(folder, compiled.graphs, compiled.partition)
+        if "loops" in dumps.emit:
+            write_loops(folder, target, compiled)
+        if "c" in dumps.emit:
+            write_driver(folder / DRIVER, driver_of(read_folder(folder)))
+    with stage("usage report"):
+        report = report_of(compiled, origin.model.name, target, origin.command)
+    report["seconds"] = clock.seconds
+    write_report(folder, report)
+    return report

@@ -1,0 +1,101 @@
+"""The stages of a compilation, in their order, and the time of each.
+
+Whatever does the work of a stage says so, however deep it lies. While it works the clock of its
+stage runs, and the one of the stage around it stands still:
+
+    clock = Clock()
+    with clock.running():
+        with stage("instructions"):
+            with stage("parameters"):
+                ...
+
+Without a clock that runs nothing is measured.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+
+ORDER = (
+    "read", "optimise", "quantise", "verify", "partition", "execution order", "feature memory",
+    "weight memory", "dense weights", "parameters", "packet headers", "host memory",
+    "tiles and cores", "instructions", "cycles", "memory images", "check", "dumps", "usage report",
+)  # fmt: skip
+"""Weights of dense layers are apart from those of other convolutions."""
+
+
+class Clock:
+    """Measures stages, which may come again and again, and lie inside each other.
+
+    on_stage : is told of each stage that was not inside another one, and of those inside it, how
+        long they took this time, in seconds
+    """
+
+    def __init__(self, on_stage: Callable[[str, float], None] = lambda _, __: None) -> None:
+        self._on_stage = on_stage
+        self._seconds: dict[str, float] = {}
+        self._names: list[str] = []  # of the stages around
+        self._since = 0.0
+
+    @property
+    def seconds(self) -> dict[str, float]:
+        """Of the stages that there were, in their order."""
+        return {name: self._seconds[name] for name in ORDER if name in self._seconds}
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        """Let `stage` measure with this clock."""
+        token = _running.set(self)
+        try:
+            yield
+        finally:
+            _running.reset(token)
+
+    @contextmanager
+    def stage(self, name: str) -> Iterator[None]:
+        if name not in ORDER:
+            raise ValueError(f"{name} is no stage")
+        before = self.seconds if not self._names else {}
+        self._count()
+        self._names.append(name)
+        try:
+            yield
+        finally:
+            self._count()
+            self._names.pop()
+        if not self._names:
+            for one, spent in self.seconds.items():
+                if (more := spent - before.get(one, 0.0)) > 0 or one == name:
+                    self._on_stage(one, more)
+
+    def _count(self) -> None:
+        """The time since the last change belongs to the innermost stage."""
+        now = time.perf_counter()
+        if self._names:
+            name = self._names[-1]
+            self._seconds[name] = self._seconds.get(name, 0.0) + now - self._since
+        self._since = now
+
+
+_running: ContextVar[Clock | None] = ContextVar("clock", default=None)
+
+
+@contextmanager
+def stage(name: str, whole: bool = False) -> Iterator[None]:
+    """Work of a stage; whole : so are all stages inside it, which only try something."""
+    clock = _running.get()
+    if clock is None:
+        yield
+        return
+    with clock.stage(name):
+        if not whole:
+            yield
+            return
+        token = _running.set(None)
+        try:
+            yield
+        finally:
+            _running.reset(token)

@@ -1,0 +1,161 @@
+"""R1.1: every option of `mapper compile` does something, and what it may change."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+
+from mapper.cli import compile_options
+from mapper.compiler.passes.switches import SWITCHES
+from tests.mapper.conftest import Run, tree
+from tests.storage.formats.onnx_models import onnx
+
+pytestmark = pytest.mark.jit
+SIZE, CHANNELS, CLASSES = 8, 20, 40
+PLAIN = ("--chip", "2x2", "--calibrate", "samples.npz", "--method", "minmax", "--min-signal", "5",
+         "--max-loss", "100")  # fmt: skip
+
+
+@pytest.fixture
+def model(folder: Path) -> Path:
+    """Convolutions with padding, a sum, pooling, a dense layer and Softmax, with random weights."""
+    random = np.random.default_rng(7)
+
+    def constant(name: str, *shape: int) -> Any:
+        values = random.normal(0, max(1, np.prod(shape[1:])) ** -0.5, shape).astype(np.float32)
+        return onnx.numpy_helper.from_array(values, name)
+
+    make, values = onnx.helper.make_node, onnx.helper.make_tensor_value_info
+    nodes = [
+        make("Conv", ["x", "w1", "b1"], ["c1"], "first", pads=[1, 1, 1, 1]),
+        make("Relu", ["c1"], ["r1"], "relu"),
+        make("Conv", ["r1", "w2", "b2"], ["c2"], "second", pads=[1, 1, 1, 1]),
+        make("Add", ["c2", "r1"], ["s"], "sum"),
+        make("Conv", ["s", "w4", "b2"], ["c3"], "third", pads=[1, 1, 1, 1]),
+        make("MaxPool", ["c3"], ["p"], "pool", kernel_shape=[2, 2], strides=[2, 2]),
+        make("Flatten", ["p"], ["f"], "flatten"),
+        make("Gemm", ["f", "w3", "b3"], ["g"], "dense"),
+        make("Softmax", ["g"], ["y"], "softmax"),
+    ]
+    constants = [
+        constant("w1", CHANNELS, 2, 3, 3), constant("b1", CHANNELS),
+        constant("w2", CHANNELS, CHANNELS, 3, 3), constant("b2", CHANNELS),
+        constant("w4", CHANNELS, CHANNELS, 3, 3),
+        constant("w3", CHANNELS * SIZE * SIZE // 4, CLASSES), constant("b3", CLASSES),
+    ]  # fmt: skip
+    graph = onnx.helper.make_graph(
+        nodes, "net", [values("x", 1, [1, 2, SIZE, SIZE])], [values("y", 1, [1, CLASSES])],
+        constants,
+    )  # fmt: skip
+    opset = onnx.helper.make_opsetid("", 17)
+    onnx.save(onnx.helper.make_model(graph, opset_imports=[opset], ir_version=10), "net.onnx")
+    x = random.normal(0, 1, (64, 2, SIZE, SIZE)).astype(np.float32)
+    np.savez("samples.npz", x=x, y=random.integers(0, CLASSES, 64))
+    np.savez("plain.npz", x=x)
+    np.savez("others.npz", x=3 * x[:20], y=random.integers(0, CLASSES, 20))
+    np.save("last.npy", x.transpose(0, 2, 3, 1))
+    Path("small.toml").write_text(
+        'width = 2\nheight = 2\n[npu]\npreset = "npu"\nweight_words = 105\nmicro_ops = 1000\n'
+    )
+    return folder / "net.onnx"
+
+
+class Done(NamedTuple):
+    """results : hash of the outputs of some samples; files : of the folder, by name"""
+
+    report: dict[str, Any]
+    results: str
+    files: dict[str, bytes]
+
+
+def compiled(run: Run, *words: str) -> Done:
+    report = run("compile", "net.onnx", *words, "--force", "--json").json()
+    found = run("simulate", "out", "--input", "samples.npz", "--limit", "8", "--json").json()
+    return Done(report, found["sha256"], tree(Path("out")))
+
+
+Words = tuple[str, ...]
+NUMBERS: dict[str, tuple[Words, Words]] = {
+    "--calibrate": (("--calibrate", "others.npz"), ()),
+    "--samples": (("--samples", "5"), ()),
+    "--normalise": (("--normalise", "scale=0.5"), ()),
+    "--bits": (("--bits", "16"), ("--npu", "npu-dual")),
+    "--scheme": (("--scheme", "sym"), ()),
+    "--per": (("--per", "tensor"), ()),
+    "--method": (("--method", "mse"), ()),
+    "--headroom": (("--headroom", "1.5"), ()),
+    "--no-bias-correction": (("--no-bias-correction",), ()),
+    "--rounding": (("--rounding", "even"), ()),
+    "--zero-point": (("--zero-point", "bias"), ()),
+    "--min-signal": (("--min-signal", "90"), ("--method", "auto")),
+    "--max-loss": (
+        ("--max-loss", "0"),
+        ("--method", "auto", "--headroom", "8", "--calibrate", "plain.npz", "--min-signal", "-9"),
+    ),
+    "--keep": (("--keep", "third"), ()),
+}
+"""Options that change the integers of a model, and what else they need to act."""
+SAME: dict[str, tuple[Words, Words]] = {
+    "--npu": (("--npu", "ref32"), ()),
+    "--schedule": (("--schedule", "plane8"), ()),
+    "--first-tile": (("--first-tile", "3x2"), ()),
+    "--bias": (("--bias", "alu"), ()),
+    "--dual": (("--dual", "off"), ("--npu", "npu-dual")),
+    "--padding": (("--padding", "stored"), ()),
+    "--weights": (("--weights", "greedy"), ("--chip", "small.toml")),
+}
+"""The same results by another program."""
+ELSEWHERE = {
+    "--output", "--force", "--chip", "--layout", "--verify", "--no-reuse", "--explain",
+    "--explain-only", "--compare", "--ablate", "--keep-graphs", "--emit", "--pack", "--pack-chunk",
+}  # fmt: skip
+"""Tested below, or where chips, passes, packing, drivers and tables are."""
+
+
+def test_every_option_is_tested_to_act() -> None:
+    parser = argparse.ArgumentParser()
+    compile_options.add_arguments(parser)
+    found = {action.option_strings[-1] for action in parser._actions if action.option_strings}
+    found -= {"--help", *(f"--no-{name}" for name in SWITCHES)}
+    assert found == NUMBERS.keys() | SAME.keys() | ELSEWHERE
+
+
+@pytest.mark.parametrize("option", NUMBERS)
+def test_options_that_change_numbers(model: Path, run: Run, option: str) -> None:
+    given, beside = NUMBERS[option]
+    both = []
+    for words in (beside, (*beside, *given)):
+        assert run("compile", "net.onnx", *PLAIN, *words, "--force", "-q").code == 0
+        both.append([Path("out", name).read_bytes() for name in ("graph.json", "graph.npz")])
+    assert both[0] != both[1]
+
+
+@pytest.mark.parametrize("option", SAME)
+def test_options_that_change_the_program_alone(model: Path, run: Run, option: str) -> None:
+    given, beside = SAME[option]
+    plain, other = (compiled(run, *PLAIN, *beside, *words) for words in ((), given))
+    assert plain.results == other.results
+    assert plain.files["core_0_0.npc"] != other.files["core_0_0.npc"]
+
+
+def test_maps_of_their_own_take_more_memory(model: Path, run: Run) -> None:
+    plain, other = compiled(run, *PLAIN), compiled(run, *PLAIN, "--no-reuse")
+    used = [done.report["memories"]["feature"]["used"] for done in (plain, other)]
+    assert used[0] < used[1]
+    assert plain.results == other.results
+
+
+def test_axes_of_samples(model: Path, run: Run) -> None:
+    plain = compiled(run, *PLAIN)
+    other = compiled(run, *PLAIN, "--calibrate", "last.npy", "--layout", "nhwc", "-o", "other")
+    assert plain.report["losses"] == other.report["losses"]
+
+
+def test_graphs_and_listings_are_written_beside(model: Path, run: Run) -> None:
+    found = compiled(run, *PLAIN, "--keep-graphs", "--emit", "loops,c", "--explain").files
+    for name in ("graphs/integer.json", "loops/core_0_0.txt", "driver/driver.c", "explain.json"):
+        assert name in found, name
