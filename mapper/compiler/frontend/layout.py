@@ -5,12 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from mapper.compiler.frontend.onnx import Reader, Value, is_map
 from mapper.compiler.graph.graph import CHANNELS_FIRST, View
-from mapper.compiler.graph.node import Concat, PadMap, Slice, Upsample
+from mapper.compiler.graph.node import Concat, Conv, PadMap, Slice, Upsample, Window
 from mapper.compiler.graph.node import Node as GraphNode
-from mapper.compiler.graph.tensor import Pad
+from mapper.compiler.graph.tensor import Pad, Tensor
+from mapper.compiler.passes.shuffles import shuffle_weights
 from mapper.errors import MapperError
 from storage.formats.layers.onnxgraph import Node as OnnxNode
 
@@ -184,10 +186,28 @@ def transpose(reader: Reader, node: OnnxNode, inputs: list[Any]) -> Value | None
     moved = [axis for axis in perm if data.shape[axis] > 1]
     if moved == sorted(moved):
         return data._replace(shape=shape)  # only axes of 1 move
+    if (order := _channel_order(data, perm)) is not None:
+        tensor = Tensor(str(node.proto.output[0]), data.tensor.shape)
+        inputs_ = [data.tensor, shuffle_weights(order)]
+        reader.graph.nodes.append(GraphNode(Conv(Window((1, 1))), inputs_, [tensor], (node.name,)))
+        return View(tensor, shape=shape)
     if data.shape != data.ordered or perm[0] != 0:
         reader.why = "it mixes the axes of a value that was reshaped"
         return None
     return data._replace(order=tuple(data.order[axis] for axis in perm), shape=shape)
+
+
+def _channel_order(data: View, perm: tuple[int, ...]) -> NDArray[np.int64] | None:
+    """The order in which a map's channels come if its axes are reshaped, mixed, and reshaped again;
+    None if more than channels move."""
+    tensor = data.tensor
+    if tensor.type != "float32" or data.order != CHANNELS_FIRST or data.shape == data.ordered:
+        return None
+    pixels = tensor.height * tensor.width
+    probe = np.arange(pixels * tensor.channels).reshape(data.shape).transpose(perm)
+    rows = probe.reshape(tensor.channels, pixels)
+    moved = (rows == rows[:, :1] + np.arange(pixels)).all() and (rows[:, 0] % pixels == 0).all()
+    return rows[:, 0] // pixels if moved and perm[0] == 0 else None
 
 
 def same(reader: Reader, node: OnnxNode, inputs: list[Any]) -> Value | None:

@@ -33,6 +33,7 @@ from mapper.compiler.graph.node import (
 )
 from mapper.compiler.graph.tensor import Tensor
 from mapper.compiler.integer.formulas import Multiplier, Requantisation
+from mapper.compiler.passes.split_groups import block_diagonal
 from mapper.errors import MapperError
 
 ALIKE = (Add, Clamp, Copy, Pool, Requantise, Upsample)
@@ -246,14 +247,11 @@ def _fill_layer(node: Node, operator: Conv, cuts: Cuts, size: int) -> None:
         whole = np.zeros((high, *weights.shape[1:]), weights.dtype)
         whole[results] = weights
         node.operator = replace(operator, groups=high)
-    elif operator.groups == 1:
+    else:
+        weights = block_diagonal(weights, operator.groups)  # groups need not begin at blocks
         whole = np.zeros((high, *weights.shape[1:3], wide), weights.dtype)
         whole[np.ix_(results, *(np.arange(n) for n in weights.shape[1:3]), taken)] = weights
-    else:
-        raise MapperError(
-            f"{node.label}: its groups take or make parts that do not begin at blocks of {size} "
-            "channels"
-        )
+        node.operator = replace(operator, groups=1)
     node.inputs[1] = replace(node.inputs[1], shape=whole.shape, value=whole)
     if len(node.inputs) > 2:
         bias = node.inputs[2].value

@@ -9,6 +9,7 @@ from mapper.compiler.passes.input_scale import fold_input_scale
 from mapper.compiler.passes.legalise import channel_convolutions
 from mapper.compiler.passes.normalise import activate_first, dense_as_conv, fold_affine
 from mapper.compiler.passes.pad import fold_padding
+from mapper.compiler.passes.shuffles import fold_shuffles
 from mapper.compiler.passes.signs import simplify_signs
 
 Pass = Callable[[Graph], list[str]]
@@ -29,6 +30,7 @@ def optimise(graph: Graph, off: Collection[str] = ()) -> list[str]:
     Activations go before pooling, and what is left over becomes what cores compute, in any case.
     """
     told = [f"signs: {line}" for line in simplify_signs(graph)]
+    told += [f"shuffles: {line}" for line in fold_shuffles(graph)]
     for name, change in FLOAT_PASSES.items():
         if name not in off:
             told += [f"{name}: {line}" for line in change(graph)]

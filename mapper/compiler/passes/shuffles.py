@@ -1,0 +1,141 @@
+"""Channels in another order, as between the groups of ShuffleNet: in the layers around, not moved.
+
+The front end makes a convolution of single pixels of such a Reshape, Transpose and Reshape. Kernels
+of the layer before are put in that order, across what works channel by channel; where that cannot
+be, the layer behind takes its channels in the other one. Groups become one convolution with zeros,
+since their channels no longer lie side by side. What has neither stays a convolution.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mapper.compiler.graph.graph import Graph
+from mapper.compiler.graph.node import Activation, Affine, Conv, Node, Pool, Window
+from mapper.compiler.graph.tensor import Tensor
+from mapper.compiler.passes.split_groups import block_diagonal
+
+Order = NDArray[np.int64]
+"""Of each channel of a result, the channel that it was."""
+EACH = (Activation, Affine, Pool)
+"""Work on each channel by itself, with constants of channels as further inputs."""
+
+
+def shuffle_weights(order: Order) -> Tensor:
+    """Kernels of single pixels that put channels in an order."""
+    weights = np.eye(len(order), dtype=np.float32)[order].reshape(len(order), 1, 1, -1)
+    return Tensor("shuffle", weights.shape, value=weights)
+
+
+def order_of(node: Node) -> Order | None:
+    """The order that a convolution puts channels in; None if it does more than that."""
+    operator = node.operator
+    if not isinstance(operator, Conv) or operator.window != Window((1, 1)) or operator.groups > 1:
+        return None
+    weights = node.inputs[1].value
+    if weights is None or len(node.inputs) > 2 or weights.shape[0] != weights.shape[3]:
+        return None
+    flat = weights.reshape(weights.shape[0], -1)
+    order = flat.argmax(1)
+    one = np.eye(len(flat), dtype=flat.dtype)
+    return (
+        order if np.array_equal(flat, one[order]) and np.unique(order).size == len(flat) else None
+    )
+
+
+def fold_shuffles(graph: Graph) -> list[str]:
+    """Returns a line for each order that went into other layers."""
+    told = []
+    for node in [node for node in graph.nodes if order_of(node) is not None]:
+        order = order_of(node)
+        assert order is not None
+        found = _before(graph, node)
+        change: Callable[[Node, Order], None] = _give
+        if found is None:
+            found, change = _behind(graph, node), _take
+        if found is None:
+            continue
+        for one in found:
+            change(one, order)
+        layer = found[-1]
+        layer.sources = (*layer.sources, *node.sources)
+        graph.remove(node, node.inputs[0])
+        told.append(f"{node.sources[0]!r}: channels in another order, into {layer.label}")
+    return told
+
+
+def _is_each(node: Node) -> bool:
+    operator = node.operator
+    if isinstance(operator, Conv):
+        return operator.groups == node.inputs[0].channels == node.output.channels
+    return isinstance(operator, EACH)
+
+
+def _before(graph: Graph, node: Node) -> list[Node] | None:
+    """What makes the map, up to a layer of all channels."""
+    found: list[Node] = []
+    while True:
+        maker = graph.maker(node.inputs[0])
+        if maker is None or graph.only_user(maker.output) is not node:
+            return None
+        found.append(maker)
+        if isinstance(maker.operator, Conv) and not _is_each(maker):
+            return found
+        if not _is_each(maker):
+            return None
+        node = maker
+
+
+def _behind(graph: Graph, node: Node) -> list[Node] | None:
+    """What takes the map, down to a layer of all channels."""
+    found: list[Node] = []
+    while True:
+        user = graph.only_user(node.output)
+        if user is None or user.inputs[0] is not node.output:
+            return None
+        found.append(user)
+        if isinstance(user.operator, Conv) and not _is_each(user):
+            return found
+        if not _is_each(user):
+            return None
+        node = user
+
+
+def _give(node: Node, order: Order) -> None:
+    """Let a node make its channels in an order."""
+    _ungroup(node)
+    node.inputs[1:] = [_chosen(one, order) for one in node.inputs[1:]]
+
+
+def _take(node: Node, order: Order) -> None:
+    """Let a node take channels as they were before they were put in an order: of what works channel
+    by channel the constants follow, a layer gets the same back."""
+    back = np.argsort(order)
+    if isinstance(node.operator, Conv) and not _is_each(node):
+        _ungroup(node)
+        weights = node.inputs[1]
+        assert weights.value is not None
+        node.inputs[1] = replace(weights, value=np.ascontiguousarray(weights.value[..., back]))
+    else:
+        node.inputs[1:] = [_chosen(one, back) for one in node.inputs[1:]]
+
+
+def _chosen(constant: Tensor, order: Order) -> Tensor:
+    value = constant.value
+    assert value is not None
+    return replace(constant, value=value[order]) if value.shape[0] == len(order) else constant
+
+
+def _ungroup(node: Node) -> None:
+    operator = node.operator
+    if not isinstance(operator, Conv) or operator.groups == 1 or _is_each(node):
+        return
+    weights = node.inputs[1]
+    assert weights.value is not None
+    value = block_diagonal(weights.value, operator.groups)
+    node.inputs[1] = replace(weights, shape=value.shape, value=value)
+    node.operator = replace(operator, groups=1)
