@@ -29,7 +29,6 @@ REASONS = {
                 "element_spot",
                 "padded_elements",
                 "plane_spot",
-                "plane_words",
                 "vector_spot",
             )
         ),

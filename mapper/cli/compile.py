@@ -123,7 +123,8 @@ def _settings(options: argparse.Namespace) -> CompileSettings:
         options.bias, options.dual,
         schedule=options.schedule, first_tile=options.first_tile,
         pack=options.pack, pack_chunk=options.pack_chunk,
-        weights=options.weights, padding=options.padding, off=tuple(options.off or ()),
+        weights=options.weights, padding=options.padding,
+        few_channels=options.few_channels, off=tuple(options.off or ()),
     )  # fmt: skip
 
 

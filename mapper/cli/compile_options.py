@@ -177,6 +177,12 @@ def add_schedule(group: argparse._ActionsContainer) -> None:
         "fit (default: optimal)",
     )
     group.add_argument(
+        "--few-channels",
+        default="auto",
+        choices=("auto", "core", "host", "off"),
+        help="who makes windows of inputs with few channels (default: auto)",
+    )
+    group.add_argument(
         "--padding",
         default="load",
         choices=("load", "stored"),

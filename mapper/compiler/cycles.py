@@ -65,7 +65,8 @@ def _external(folder: CompiledFolder, shape: NpuShape, function: dict[str, Any])
         decode(image.instructions[at : at + INSTRUCTION_BYTES], f"{folder.path}: offset {at}")
         for at in range(first, behind, INSTRUCTION_BYTES)
     ]
-    timeline = timeline_of(program, shape)
+    headers = np.frombuffer(image.headers, "<u8").tolist()
+    timeline = timeline_of(program, shape, headers=headers)
     units = np.array([unit_of(one) for one in program], np.int64)
     waits = np.zeros((len(UNITS), len(CAUSES)), np.int64)
     for unit in range(len(UNITS)):

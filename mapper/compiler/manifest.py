@@ -175,6 +175,7 @@ def manifest_of(compiled: Compiled, target: Target) -> dict[str, Any]:
                 "strides": [region.row, region.pixel],
                 "high": region.high,
                 "pad": list(region.border.pad),
+                "planes": tensor.planes,
                 "scale": tensor.scale,
                 "zero_point": tensor.zero_point,
             }
@@ -249,7 +250,7 @@ def image_of(compiled: Compiled, shape: NpuShape, core: tuple[int, int]) -> Imag
         encode_micro_ops(tables.micro_ops),
         np.array(tables.weights, np.int8).reshape(-1, shape.rows, shape.columns),
         np.array(tables.parameters, np.int64).astype(np.int32).reshape(-1, 16),
-        b"",
+        np.array(tables.headers, "<u8").tobytes(),
         preset.vectors(shape.columns),
     )
 

@@ -138,7 +138,9 @@ def compile_model(
     choices = Choices(settings.bias, settings.dual, settings.schedule, settings.first_tile)
     with stage("optimise", whole=True):
         require_bits(graph, shape)
-        log += optimise_integers(graph, shape, choices, settings.reuse, settings.off)
+        log += optimise_integers(
+            graph, shape, choices, settings.reuse, settings.off, settings.few_channels
+        )
         log += split_outputs(graph, shape)
         log += whole_blocks(graph, shape.columns)
     with stage("partition"):
@@ -172,10 +174,11 @@ def compile_model(
         host = plan_host(graph, partition, regions, model.opsets)
         words = host_words(emitter.streams.words, shape)
     with stage("cycles"):
-        timeline = timeline_of_functions(program, spans, shape)
+        headers = emitter.tables.headers
+        timeline = timeline_of_functions(program, spans, shape, headers)
         packing = packing_cost(
             [program[begin:behind] for begin, behind in spans], partition.macros, shape,
-            settings.pack_chunk,
+            settings.pack_chunk, headers,
         )  # fmt: skip
     return Compiled(
         graph,

@@ -15,6 +15,12 @@ def require_core(shape: NpuShape, settings: CompileSettings) -> None:
             f"npu {shape.name}: {shape.rows} rows and {shape.columns} columns; programs are made "
             "for as many of both, since results of one layer are vectors of the next"
         )
+    if settings.few_channels == "core" and not shape.filters:
+        names = ", ".join(name for name, one in NPU_SHAPES.items() if one.filters)
+        raise MapperError(
+            f"--few-channels core needs a window unit, which {shape.name} has not; take auto or "
+            f"host, or --npu with one of {names}"
+        )
     if settings.bits == 16:
         require_dual(shape, "--bits 16")
     if settings.dual in ("pixels", "kernels"):

@@ -9,6 +9,7 @@ from typing import Any, Literal
 from mapper.compiler.codegen.builder import Dual, Schedule
 from mapper.compiler.integer.formulas import Rounding
 from mapper.compiler.memory.weights import Rule
+from mapper.compiler.passes.few_channels import FewChannels
 from mapper.compiler.quantise.methods import Method
 from mapper.compiler.quantise.parameters import Precision
 from mapper.compiler.quantise.verify import MOST_WIDE, Wish
@@ -37,6 +38,8 @@ class CompileSettings:
     pack : who packs signs into bits, in the count of cycles; pack_chunk : bytes that the host gets
         at once
     weights : how layers are chosen whose weights come from the host
+    few_channels : who makes the windows of layers of few channels: the core, the host, nobody, or
+        whatever takes the fewest cycles
     off : passes that are not applied
     """
 
@@ -61,6 +64,7 @@ class CompileSettings:
     pack_chunk: int = 16
     weights: Rule = "optimal"
     padding: Literal["load", "stored"] = "load"
+    few_channels: FewChannels = "auto"
     off: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:

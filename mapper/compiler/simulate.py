@@ -20,6 +20,7 @@ from mapper.compiler.graph.node import Host
 from mapper.compiler.integer.binary import packed, unpacked
 from mapper.compiler.integer.reference import INTEGER
 from mapper.compiler.manifest import CompiledFolder, as_damage
+from mapper.compiler.memory.layouts import in_planes
 from mapper.compiler.memory.planner import VECTORS_OF_ENTRY, blocks_of
 from mapper.compiler.partition.hostrun import Cores, Data, HostPlan, without_gaps
 
@@ -242,9 +243,13 @@ def _differences(machine: Machine, cores: FrameCores) -> list[int]:
 
 def write_map(frame: Frame, one: Map, pixels: NDArray[np.int64], columns: int) -> None:
     """A map, shape (rows, columns, channels), into a core's memory. Channels that fill the last
-    block of a pixel hold the zero point; high bytes of 16 bits lie behind the low ones."""
+    block of a pixel, and what fills up planes, hold the zero point; high bytes of 16 bits lie
+    behind the low ones."""
     height, width, channels = pixels.shape
     core, first, strides = tuple(one["core"]), one["address"], (*one["strides"], 1)
+    if one["planes"]:
+        frame.load(core, first, in_planes(pixels, columns, one["zero_point"]))
+        return
     if one["bits"] == 1:
         frame.write(
             core, first, strides, packed(pixels, columns).reshape(height, width, -1, columns)

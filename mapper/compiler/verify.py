@@ -18,6 +18,8 @@ from storage.files import read_input
 
 def vectors_in(one: dict[str, Any]) -> NDArray[np.int64]:
     """The addresses of a map of the manifest."""
+    if one["planes"]:
+        return np.arange(one["address"], one["address"] + int(one["vectors"]))
     _, rows, columns, _ = one["shape"]
     row, pixel = one["strides"]
     blocks = one["vectors"] // (rows * columns)

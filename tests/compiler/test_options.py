@@ -31,6 +31,7 @@ NEUTRAL: dict[str, list[dict[str, object]]] = {
     "--first-tile": [{"first_tile": (3, 2)}],
     "--weights": [{"weights": "greedy"}],
     "--padding": [{"padding": "stored"}],
+    "--few-channels": [{"few_channels": one} for one in ("core", "host", "off")],
     "--pack": [{"pack": "host"}],
     "--pack-chunk": [{"pack": "host", "pack_chunk": 4}],
     **{f"--no-{name}": [{"off": (name,)}] for name in SWITCHES if name not in CHANGES_NUMBERS},

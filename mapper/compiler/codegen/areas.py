@@ -19,13 +19,30 @@ MOST_PIXEL, MOST_ROW = _LOAD["x_stride"], _LOAD["y_stride"]
 
 
 class Entries(NamedTuple):
-    """A part of a map in accumulators: entry (block, row, column) at
-    first + (block * rows + row) * columns + column."""
+    """A part of a map in accumulators or in the input buffer: entry (block, row, column) at
+    first + (block * rows + row) * columns + column; `together`: the blocks of a pixel side by side,
+    at first + (row * columns + column) * blocks + block."""
 
     first: int
     blocks: int
     rows: int
     columns: int
+    together: bool = False
+
+    @property
+    def column_step(self) -> int:
+        """Entries from a pixel to the next of its row."""
+        return self.blocks if self.together else 1
+
+    @property
+    def row_step(self) -> int:
+        """Entries from a pixel to the one below."""
+        return self.columns * self.column_step
+
+    @property
+    def block_step(self) -> int:
+        """Entries from a block of a pixel to the next."""
+        return 1 if self.together else self.pixels
 
     @property
     def pixels(self) -> int:

@@ -77,7 +77,8 @@ class Emitter(ProgramBuilder):
         def measure(tile: Tile, cut: Cut) -> TileCost:
             trial.steps, trial.tables = [], Tables(self.shape, bounded=False)
             trial._make(product, tile, cut)
-            return tile_cost(trial.steps, len(trial.tables.micro_ops), self.shape)
+            tables = trial.tables
+            return tile_cost(trial.steps, len(tables.micro_ops), self.shape, tables.headers)
 
         def count(cut: Cut) -> int:
             trial.steps, trial.tables = [], Tables(self.shape, bounded=False)

@@ -16,6 +16,7 @@ from mapper.compiler.codegen.loads import load_inputs
 from mapper.compiler.codegen.pairs import Pass, kernel_pairs, plan_pairs
 from mapper.compiler.codegen.steps import Touch
 from mapper.compiler.codegen.streams import ASKED
+from mapper.compiler.codegen.windows import load_windows
 from mapper.compiler.graph.node import Conv, Node, Window
 from mapper.compiler.schedule.inputs import Part, Span, needed, parts_of, taken_blocks
 
@@ -131,7 +132,7 @@ class Products(NamedTuple):
         some, loaded = self.edge.sums, self.loaded
         y = (some.rows.first - loaded.rows.first) * window.stride[0]
         x = (some.columns.first - loaded.columns.first) * window.stride[1]
-        return self.inputs.first + y * self.inputs.columns + x
+        return self.inputs.first + y * self.inputs.row_step + x * self.inputs.column_step
 
     def sum(self, block: int) -> int:
         """The first accumulator of an output block."""
@@ -146,6 +147,8 @@ def _load(core: ProgramBuilder, node: Node, part: Pass, piece: Piece) -> Entries
     """The pixels that some sums take, or pairs of pixels."""
     assert isinstance(node.operator, Conv)
     window = node.operator.window
+    if core.macro.windows is not None:
+        return load_windows(core, core.macro.windows, part.rows, part.columns)
     area = Area(
         core.regions[node.inputs[0]],
         needed(part.rows, window, 0, piece.part.rows),
@@ -162,8 +165,8 @@ def _pixels(window: Window, part: Pass, inputs: Entries, sums: Entries) -> Loops
         n_in=-(-part.columns.size // part.step),
         acc_out=sums.columns,
         acc_in=part.step,
-        inp_out=window.stride[0] * inputs.columns,
-        inp_in=window.stride[1] * part.step,
+        inp_out=window.stride[0] * inputs.row_step,
+        inp_in=window.stride[1] * part.step * inputs.column_step,
     )
 
 
@@ -218,7 +221,8 @@ def _micro_ops(window: Window, where: Products, part: Part, taps: int) -> list[M
             for ky in range(*part.rows):
                 for kx in range(*part.columns):
                     place = ky * kw + kx
-                    y = (c - piece.blocks.first) * inputs.rows + (ky - rows.first) * dh
+                    block = (c - piece.blocks.first) * inputs.block_step
+                    y, x = (ky - rows.first) * dh, (kx - columns.first) * dw
                     if kernels.kind == "DEPTHWISE":
                         word, tap = words.first[ob] + place // taps, place % taps
                     else:
@@ -226,7 +230,7 @@ def _micro_ops(window: Window, where: Products, part: Part, taps: int) -> list[M
                     found.append(
                         MicroOp(
                             acc=first,
-                            inp=first_input + y * inputs.columns + (kx - columns.first) * dw,
+                            inp=first_input + block + y * inputs.row_step + x * inputs.column_step,
                             wgt=word,
                             tap=tap,
                             bm=ob * kernels.lanes,

@@ -58,7 +58,7 @@ def plan_pairs(core: ProgramBuilder, node: Node, kernels: Kernels, work: TileWor
     distance = _kernels_apart(kernels, work.tile.blocks)
     if how != "pixels" and distance:
         found.append(Plan(plain.passes, distance))
-    if how != "kernels":
+    if how != "kernels" and core.macro.windows is None:  # which come one by one
         region = core.regions[node.inputs[0]]
         found += [
             Plan(one) for one in (_halves(node, region, work), _neighbours(node, region, work))

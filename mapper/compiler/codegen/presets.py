@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mapper.compiler.codegen.reloads import Area
-from mapper.compiler.graph.tensor import Tensor
+from mapper.compiler.graph.tensor import NO_PAD, Tensor
 from mapper.compiler.memory.planner import Region
 
 Vectors = NDArray[np.int64]
@@ -51,6 +51,8 @@ class Preset(NamedTuple):
 def border_vectors(region: Region) -> Vectors:
     """The vectors around a map that owns its region, in order."""
     tensor, pad = region.tensor, region.border.pad
+    if pad == NO_PAD:
+        return np.zeros(0, np.int64)
     rows = tensor.height + pad.top + pad.bottom
     outside = np.ones((rows, region.row // region.pixel, region.pixel), bool)
     outside[pad.top : pad.top + tensor.height, pad.left : pad.left + tensor.width] = False

@@ -41,6 +41,7 @@ def memory_sizes(shape: NpuShape, vectors: int) -> dict[str, int]:
     return {
         "FM": vectors, "INP": shape.input_vectors, "ACC": shape.entries, "OUT": shape.entries,
         "WM": shape.weight_words, "WQ": 1, "UM": shape.micro_ops, "PM": shape.parameter_words,
+        "HM": shape.headers,
     }  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""The small memories of a core as they fill: micro-ops, parameter words, weight words."""
+"""The small memories of a core as they fill: micro-ops, parameters, weights, packet headers."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class TableFullError(DoesNotFitError):
 
 class Tables:
     """What is loaded into a core before its first frame, or while it runs. Equal lists of
-    micro-ops, and equal parameters, are kept once.
+    micro-ops or headers, and equal parameters, are kept once.
 
     reloaded : memories that are filled while the program runs, by name
     used : words of them that the next instruction needs; bias : that the layer does
@@ -45,6 +45,7 @@ class Tables:
         self.micro_ops: list[MicroOp] = []
         self.parameters: list[NDArray[np.int64]] = []
         self.weights: list[NDArray[np.int64]] = []
+        self.headers: list[int] = []
         self.reloaded: dict[str, Reloaded] = {}
         self.used: dict[str, list[Span]] = {MICRO_OPS: [], PARAMETERS: []}
         self.bias: list[Span] = []
@@ -90,6 +91,24 @@ class Tables:
             self._known[key] = len(self.parameters)
             self.parameters += words
             self._require(len(self.parameters), self.shape.parameter_words, PARAMETERS, label)
+        return self._known[key]
+
+    def add_headers(self, headers: list[int], label: str) -> int:
+        """The place of the first one of a list of packet headers.
+
+        Raises `DoesNotFitError`: they are not loaded while a program runs.
+        """
+        key = ("headers", *headers)
+        if key not in self._known:
+            self._known[key] = len(self.headers)
+            self.headers += headers
+            used, have = len(self.headers), self.shape.headers
+            if used > have and self.bounded:
+                raise DoesNotFitError(
+                    f"{label}: header memory: {used:,} headers needed, a core has {have:,} "
+                    f"({used - have:,} short); let the host make windows with --few-channels host, "
+                    "or take a core with more"
+                )
         return self._known[key]
 
     def _reload(self, memory: str, key: Any, data: bytes, label: str) -> Span:

@@ -15,6 +15,7 @@ class Macro:
     nodes : the first one is a convolution, or takes a map itself
     sign : a node that makes bits of the last result, which are stored beside it; or None
     copies : where the last result is stored as well
+    windows : what the window unit makes for the first node as it loads, or None
     words : weight words of the host that a tile may take at once; None if all are there
     """
 
@@ -22,6 +23,7 @@ class Macro:
     sign: Node | None = None
     copies: list[Tensor] = field(default_factory=list)
     words: int | None = None
+    windows: Node | None = None
 
     @property
     def conv(self) -> Node | None:
@@ -47,9 +49,11 @@ class Macro:
     def inputs(self) -> list[Tensor]:
         """The maps that it reads from memory; the first one is that of its first node."""
         made = {tensor for node in self.nodes for tensor in node.outputs}
+        first = [] if self.windows is None else [self.windows]
+        made |= {tensor for node in first for tensor in node.outputs}
         return [
             tensor
-            for node in self.nodes
+            for node in (*first, *self.nodes)
             for tensor in node.inputs
             if tensor.value is None and tensor not in made
         ]

@@ -227,6 +227,16 @@ class Windows(Operator):
 
 
 @dataclass(frozen=True, slots=True)
+class WindowColumns(Operator):
+    """Windows as the window unit of a core makes them: channels filled up to whole groups of four,
+    and each pixel of the result is a window: group, kernel rows, kernel columns, channel of the
+    group. The map lies in planes; the result is never stored."""
+
+    name: ClassVar[str] = "window_columns"
+    window: Window
+
+
+@dataclass(frozen=True, slots=True)
 class PadMap(Operator):
     """Pixels of one value around a map."""
 

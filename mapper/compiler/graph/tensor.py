@@ -38,6 +38,7 @@ class Tensor:
         q of "bits" is +1 or -1
     pad : pixels around it in memory
     stored : whether it gets memory, from `address` (a vector) on
+    planes : whether it lies there channel by channel (T-mode), for the window unit
     value : of a constant, or None
     """
 
@@ -49,6 +50,7 @@ class Tensor:
     pad: Pad = NO_PAD
     stored: bool = False
     address: int | None = None
+    planes: bool = False
     value: NDArray[Any] | None = None
 
     @property

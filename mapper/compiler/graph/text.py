@@ -33,7 +33,7 @@ def graph_to_json(graph: Graph) -> tuple[dict[str, Any], Arrays]:
     arrays: Arrays = {
         f"c{at}": tensor.value for at, tensor in enumerate(tensors) if tensor.value is not None
     }
-    fields = ("name", "type", "scale", "zero_point", "stored", "address", "pad")
+    fields = ("name", "type", "scale", "zero_point", "stored", "address", "pad", "planes")
     return {
         "tensors": [
             {name: getattr(tensor, name) for name in fields}
@@ -75,6 +75,7 @@ def graph_from_json(data: dict[str, Any], arrays: Arrays) -> Graph:
             zero_point=int(one["zero_point"]),
             stored=bool(one["stored"]),
             address=one["address"],
+            planes=bool(one["planes"]),
             pad=Pad(*map(int, one["pad"])),
             value=arrays[f"c{at}"] if one["constant"] else None,
         )

@@ -26,12 +26,20 @@ from mapper.compiler.graph.node import (
     Slice,
     Threshold,
     Upsample,
+    WindowColumns,
     Windows,
 )
 from mapper.compiler.integer.binary import Thresholds, signs
 from mapper.compiler.integer.formulas import added, dequantise, quantise, requantise
 from mapper.compiler.integer.levels import stored_input
-from mapper.compiler.integer.windows import convolve, kernel_of, pixels, pixels_of_windows, windows
+from mapper.compiler.integer.windows import (
+    columns_of_windows,
+    convolve,
+    kernel_of,
+    pixels,
+    pixels_of_windows,
+    windows,
+)
 
 
 def conv(node: Node, inputs: list[Data]) -> Data:
@@ -57,6 +65,12 @@ def made_windows(node: Node, inputs: list[Data]) -> Data:
     """The pixels of each window; padding holds the zero point."""
     assert isinstance(node.operator, Windows)
     return pixels_of_windows(inputs[0], node.operator.window, node.inputs[0].zero_point)
+
+
+def made_columns(node: Node, inputs: list[Data]) -> Data:
+    """The same, as the window unit of a core makes them."""
+    assert isinstance(node.operator, WindowColumns)
+    return columns_of_windows(inputs[0], node.operator.window, node.inputs[0].zero_point)
 
 
 def requantised(node: Node, inputs: list[Data]) -> Data:
@@ -117,4 +131,5 @@ INTEGER: Rules = {
     Quantise: of_real_numbers,
     Host: on_real_numbers,
     Windows: made_windows,
+    WindowColumns: made_columns,
 }

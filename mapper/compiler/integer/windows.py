@@ -46,6 +46,30 @@ def pixels_of_windows(maps: NDArray[Any], window: Window, value: float) -> NDArr
     return found.transpose(0, 1, 2, 4, 5, 3).reshape(frames, rows, columns, -1)
 
 
+GROUP = 4
+"""Channels that the window unit takes at once."""
+
+
+def columns_of_windows(maps: NDArray[Any], window: Window, value: int) -> NDArray[Any]:
+    """The pixels of each window as channels: group of four channels, kernel rows, kernel columns,
+    channel of the group. Channels that fill the last group hold the value of padding."""
+    more = -maps.shape[3] % GROUP
+    whole = np.pad(maps, ((0, 0), (0, 0), (0, 0), (0, more)), constant_values=value)
+    found = windows(whole, window, value)
+    frames, rows, columns, channels = found.shape[:4]
+    grouped = found.reshape(frames, rows, columns, channels // GROUP, GROUP, *window.size)
+    return grouped.transpose(0, 1, 2, 3, 5, 6, 4).reshape(frames, rows, columns, -1)
+
+
+def columns_of_kernels(weights: NDArray[Any]) -> NDArray[Any]:
+    """Kernels, shape (outputs, rows, columns, inputs), in that order: (outputs, 1, 1, all)."""
+    more = -weights.shape[3] % GROUP
+    whole = np.pad(weights, ((0, 0), (0, 0), (0, 0), (0, more)))
+    outputs, kh, kw, channels = whole.shape
+    grouped = whole.reshape(outputs, kh, kw, channels // GROUP, GROUP)
+    return grouped.transpose(0, 3, 1, 2, 4).reshape(outputs, 1, 1, -1)
+
+
 def convolve(
     maps: NDArray[Any], weights: NDArray[Any], window: Window, groups: int, value: float
 ) -> NDArray[Any]:

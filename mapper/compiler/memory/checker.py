@@ -67,6 +67,7 @@ class Replay:
         self.preset("WM", np.arange(len(image.weights)))
         self.preset("PM", np.arange(len(image.parameters)))
         self.preset("UM", np.arange(len(image.micro_ops) // 8))
+        self.preset("HM", np.arange(len(image.headers) // 8))
 
     def preset(self, memory: str, places: Cells) -> None:
         """Places that hold something before a frame."""

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from mapper.compiler.graph.macro import Macro
 from mapper.compiler.graph.tensor import NO_PAD, Tensor
+from mapper.compiler.memory.layouts import WORD_VECTORS, plane_words
 from mapper.compiler.memory.padding import NO_BORDERS, Border, outer
 from mapper.compiler.memory.regions import Place, Places
 from mapper.errors import DoesNotFitError
@@ -26,7 +27,7 @@ class Region(NamedTuple):
     first : the vector of its first pixel, behind its border
     vectors : of the map without its border
     born, dies : numbers of the macro nodes that write it and read it last
-    pixel, row : vectors from a pixel to the next, and from a row to the next
+    pixel, row : vectors from a pixel to the next, and from a row to the next; 0 of planes
     high : vectors from the low bytes of 16 bits to the high ones, which are of the same pixel
     owner : the map whose region it is a part of; None if it has one of its own
     border : pixels around it that are preset with a value, and read as padding
@@ -52,6 +53,8 @@ class Region(NamedTuple):
     @property
     def size(self) -> int:
         """Vectors of a region of its own, border included."""
+        if self.tensor.planes:
+            return self.vectors
         pad = self.border.pad
         return (
             (self.tensor.height + pad.top + pad.bottom)
@@ -148,6 +151,11 @@ class Slot(NamedTuple):
     lives: Lives
     size: int
 
+    def begin(self, vector: int) -> int:
+        """The first place from a vector on where it may be: planes begin at whole words."""
+        step = WORD_VECTORS if self.tensors[0].planes else 1
+        return -(-vector // step) * step
+
 
 def plan_memory(
     stored: Stored, columns: int, capacity: int, reuse: bool = True,
@@ -173,7 +181,7 @@ def plan_memory(
         for first, behind in busy:
             if first - end >= slot.size:
                 gaps.append((first - end, end))
-            end = max(end, behind)
+            end = slot.begin(max(end, behind))
         placed.append((min(gaps)[1] if gaps else end, slot))
     used = max((at + one.size for at, one in placed), default=0)
     if capacity and used > capacity:
@@ -222,6 +230,9 @@ def _slots(
 
 def _region(tensor: Tensor, base: int, lives: Lives, columns: int, border: Border) -> Region:
     """A region of its own from a vector on."""
+    if tensor.planes:
+        words = plane_words(tensor.channels, tensor.height * tensor.width, 2 * columns)
+        return Region(tensor, base, WORD_VECTORS * words, *lives, 0, 0)
     pixel, pad = pixel_vectors(tensor, columns), border.pad
     row = (tensor.width + pad.left + pad.right) * pixel
     high = pixel // 2 if tensor.type == "int16" else 0

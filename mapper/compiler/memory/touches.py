@@ -16,6 +16,7 @@ from chipsim.chip.npu_shape import NpuShape
 from hw.npu.isa import FORMS, MICRO_OP_BYTES, OPS, UNITS
 from hw.npu.programs import decode_micro_ops, decode_program
 from mapper.compiler.codegen.image import Image
+from mapper.compiler.memory.window_touches import WORD_VECTORS, window_touches
 from mapper.errors import CheckFailedError
 
 Cells = NDArray[np.int64]
@@ -94,6 +95,9 @@ def instructions_of(image: Image, shape: NpuShape, where: str) -> Iterator[Instr
     micro_ops = np.zeros((shape.micro_ops, 6), np.int32)
     known = decode_micro_ops(image.micro_ops, where)
     micro_ops[: len(known)] = known[: shape.micro_ops]
+    headers = [0] * shape.headers
+    known_headers = np.frombuffer(image.headers, "<u8").tolist()[: shape.headers]
+    headers[: len(known_headers)] = known_headers
     maps, weights = image.filled().tobytes(), Weights()
     bases = {"LOAD": 0, "STORE": 0}
     decoded = decode_program(image.instructions, where)
@@ -117,14 +121,16 @@ def instructions_of(image: Image, shape: NpuShape, where: str) -> Iterator[Instr
         elif kind == "BASE":
             bases["LOAD" if fields["space"] == 0 else "STORE"] = fields["value"]
         address = {"LOAD": "src", "STORE": "dst"}.get(form.op, "")
-        if address in fields:
-            fields[address] += bases[form.op]
+        if address in fields:  # that of windows counts words
+            fields[address] += bases[form.op] // (WORD_VECTORS if kind == "WIN" else 1)
         reads, writes = _touches(form.op, kind, fields, micro_ops, image.info["shape"])
         reads, writes = _with_pairs(form.op, kind, fields, distances, (reads, writes))
         if kind == "WSTREAM":
             writes = [("WM", weights.ask(number, fields, what)), ASKED]
+        elif kind == "WIN":
+            reads, writes = window_touches(fields, headers, shape, what)
         elif kind == "TABLE":
-            reads, writes = _table(fields, micro_ops, maps, shape, where)
+            reads, writes = _table(fields, micro_ops, headers, maps, shape, where)
         elif form.op == "GEMM":
             words = np.concatenate([cells.ravel() for memory, cells in reads if memory == "WM"])
             if weights.take(words, bool(fields["dyn"]), what):
@@ -140,9 +146,10 @@ ASKED: tuple[str, Cells] = ("WQ", np.zeros(1, np.int64))
 
 
 def _table(
-    f: Fields, micro_ops: NDArray[np.int32], maps: bytes, shape: NpuShape, where: str
-) -> Touches:
-    """A small memory filled; micro-ops are known from here on."""
+    f: Fields, micro_ops: NDArray[np.int32], headers: list[int], maps: bytes, shape: NpuShape,
+    where: str,
+) -> Touches:  # fmt: skip
+    """A small memory filled; micro-ops and headers are known from here on."""
     memory, columns = TABLES[f["memory"]], shape.columns
     words = f["vectors"] * columns // WORD_BYTES[memory]
     places = np.arange(f["dst"], f["dst"] + words)
@@ -150,6 +157,10 @@ def _table(
         first = f["src"] * columns
         data = maps[first : first + words * MICRO_OP_BYTES].ljust(words * MICRO_OP_BYTES, b"\0")
         micro_ops[places] = decode_micro_ops(data, where)
+    if memory == "HM" and f["dst"] + words <= len(headers):
+        first = f["src"] * columns
+        data = maps[first : first + 8 * words].ljust(8 * words, b"\0")
+        headers[f["dst"] : f["dst"] + words] = np.frombuffer(data, "<u8").tolist()
     return [("FM", np.arange(f["src"], f["src"] + f["vectors"]))], [(memory, places)]
 
 

@@ -120,6 +120,7 @@ def _units(graph: Graph, macros: list[Macro]) -> list[_Unit]:
     units = [_Unit(macro.inputs, macro.outputs, hosted=False) for macro in macros]
     taken = {tensor for unit in units for tensor in unit.outputs}
     taken |= {tensor for macro in macros for node in macro.nodes for tensor in node.outputs}
+    taken |= {macro.windows.output for macro in macros if macro.windows is not None}
     units += [
         _Unit(
             [tensor for tensor in node.inputs if tensor.value is None],

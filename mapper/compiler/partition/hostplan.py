@@ -91,6 +91,7 @@ class _Planner:
             "address": region.first,
             "strides": [region.row, region.pixel],
             "shape": list(tensor.shape),
+            "planes": tensor.planes,
         }
 
     def _pack(self, tensor: Tensor) -> None:

@@ -113,10 +113,10 @@ def _elsewhere(partition: Partition, number: int) -> set[Tensor]:
 
 
 def _stores_alone(node: Node) -> bool:
-    """Whether a node stores real numbers by a scale and nothing else."""
+    """Whether a node stores real numbers by a scale and nothing else, pixel by pixel."""
     operator = node.operator
     alone = isinstance(operator, Quantise) and operator.levels is None
-    return alone and node.output.type in IN_VECTORS
+    return alone and node.output.type in IN_VECTORS and not node.output.planes
 
 
 def is_elementwise(node: Node) -> bool:

@@ -77,7 +77,8 @@ def lowered(functions: Sequence[QFunction]) -> list[QFunction]:
 
 
 def _group(macro: Macro) -> Group:
-    nodes = [*macro.nodes, *([macro.sign] if macro.sign else [])]
+    around = [[one] if one else [] for one in (macro.windows, macro.sign)]
+    nodes = [*around[0], *macro.nodes, *around[1]]
     return Group(macro.sources, [one for node in nodes for one in _quantised(node)])
 
 

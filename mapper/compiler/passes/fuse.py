@@ -17,6 +17,7 @@ from mapper.compiler.graph.node import (
     Sign,
     Threshold,
     Upsample,
+    WindowColumns,
     Windows,
 )
 from mapper.compiler.graph.tensor import Tensor
@@ -37,9 +38,11 @@ def fuse(graph: Graph, whole: bool = True) -> list[Macro]:
     for node in graph.nodes:
         if isinstance(node.operator, SHARES):
             stored |= set(node.outputs)
-        if id(node) in taken or isinstance(node.operator, (Host, Windows, Quantise, *SHARES)):
+        if id(node) in taken or isinstance(
+            node.operator, (Host, Windows, WindowColumns, Quantise, *SHARES)
+        ):
             continue
-        macro = Macro([node])
+        macro = Macro([node], windows=_windows_of(graph, node))
         while (follower := _follower(graph, macro, stored)) is not None:
             if not (whole or isinstance(follower.operator, Requantise | Threshold)):
                 break
@@ -55,6 +58,12 @@ def fuse(graph: Graph, whole: bool = True) -> list[Macro]:
         stored |= set(macro.outputs)
         macros.append(macro)
     return macros
+
+
+def _windows_of(graph: Graph, node: Node) -> Node | None:
+    """The node whose result the window unit makes of a map as it loads it."""
+    maker = graph.maker(node.inputs[0])
+    return maker if maker is not None and isinstance(maker.operator, WindowColumns) else None
 
 
 def _sign_beside(graph: Graph, macro: Macro) -> Node | None:

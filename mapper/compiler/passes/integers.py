@@ -8,9 +8,10 @@ from dataclasses import replace
 from chipsim.chip.npu_shape import NpuShape
 from mapper.compiler.codegen.builder import Choices
 from mapper.compiler.graph.graph import Graph
+from mapper.compiler.passes import few_channels
 from mapper.compiler.passes.bits import pack_bits, signs_in_bytes
 from mapper.compiler.passes.concat import concatenate_last
-from mapper.compiler.passes.few_channels import window_inputs
+from mapper.compiler.passes.few_channels import FewChannels
 from mapper.compiler.passes.pool_first import pool_sums_first
 from mapper.compiler.passes.siblings import Weighing, join_siblings
 from mapper.compiler.passes.split_groups import place_groups
@@ -19,10 +20,12 @@ from mapper.compiler.schedule.order import heavy_addends_last
 
 
 def optimise_integers(
-    graph: Graph, shape: NpuShape, choices: Choices, reuse: bool, off: Collection[str] = ()
-) -> list[str]:
+    graph: Graph, shape: NpuShape, choices: Choices, reuse: bool, off: Collection[str] = (),
+    few: FewChannels = "auto",
+) -> list[str]:  # fmt: skip
     """Apply all passes, but for some; returns the log.
 
+    few : who makes the windows of layers of few channels
     reuse : whether maps whose lives do not meet share memory
     """
 
@@ -38,7 +41,8 @@ def optimise_integers(
     if "concat" not in off:
         told += [f"concat: {line}" for line in concatenate_last(graph, trial)]
     if "few-channels" not in off:
-        told += window_inputs(graph, shape.columns)
+        how = few_channels.Weighing(shape, trial, fits)
+        told += few_channels.window_inputs(graph, few, how)
     if "pool-first" not in off and "fuse" not in off:
         told += pool_sums_first(graph)  # sums are pooled where they are made
     told += [

@@ -9,7 +9,7 @@ SWITCHES: dict[str, str] = {
     "siblings": "convolutions on one map become one, where that saves cycles",
     "concat": "maps are concatenated behind pooling and activations",
     "pool-first": "max pooling goes before requantisation",
-    "few-channels": "the host makes windows for few channels",
+    "few-channels": "layers of few channels take whole windows",
     "split-groups": "groups take only their own blocks, where that saves calls",
     "addends": "the lighter of two added layers runs first",
     "fuse": "what follows a layer runs on the same tile",

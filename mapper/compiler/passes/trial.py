@@ -54,7 +54,9 @@ def taken(
         emitter, ends = emitted(partition, Core(shape, regions, weights), choices, [])
         used = max(memory_use(regions).used, emitter.area.behind, shape.map_vectors)
         program = with_tokens(emitter.steps, memory_sizes(shape, used))
-        cycles = timeline_of_functions(program, partition.spans(ends), shape).cycles
+        cycles = timeline_of_functions(
+            program, partition.spans(ends), shape, emitter.tables.headers
+        ).cycles
         return Taken(cycles, shape.columns * sum(map(_vectors, emitter.steps)))
     except MapperError:  # of a memory, most often: what cannot be tried is not done
         return None

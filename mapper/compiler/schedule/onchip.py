@@ -122,7 +122,8 @@ def choices(
         )
     found = [made(cuts[0])]
     known = found[0].tiles[0]
-    ranked = sorted(cuts[1:], key=lambda cut: _estimate(cut, cuts[0], known, extent))
+    around = 2 if macro.windows is None else 0  # windows have all pixels that they take
+    ranked = sorted(cuts[1:], key=lambda cut: _estimate(cut, cuts[0], known, extent, around))
     alike = [cut for cut in ranked if _even_tiles(cut, extent)][:FEW]  # fewer kinds of tiles
     followed = list(dict.fromkeys([*ranked[:FOLLOWED], *alike]))
     window = window_of(macro.nodes[0])
@@ -293,7 +294,8 @@ def _rows_taken(macro: Macro, tile: Tile) -> tuple[int, ...]:
             if tensor in macro.inputs:
                 behind = min(spans[at][0].behind, tensor.height)
                 found[tensor] = max(found.get(tensor, 1), behind)
-    return tuple(found[tensor] for tensor in dict.fromkeys(macro.inputs))
+    # windows are made of maps of the host, which are there
+    return tuple(found.get(tensor, 1) for tensor in dict.fromkeys(macro.inputs))
 
 
 def _micro_ops(choice: Choice) -> int:
@@ -343,9 +345,12 @@ def _cuts(macro: Macro, shape: NpuShape, base: Cut, plane: tuple[int, int] | Non
     return found
 
 
-def _estimate(cut: Cut, base: Cut, known: TileCost, extent: Extent) -> float:
+def _estimate(cut: Cut, base: Cut, known: TileCost, extent: Extent, around: int) -> float:
     """Cycles of a cut, in proportion to what a tile of another one takes: the slowest unit over the
-    whole map, half of what the others take of one tile, and a bit for each instruction."""
+    whole map, half of what the others take of one tile, and a bit for each instruction.
+
+    around : rows and columns that tiles load besides their own, about
+    """
     share = cut.rows * cut.columns * cut.blocks / (base.rows * base.columns * base.blocks)
     tiles = (
         -(-extent.rows // cut.rows)
@@ -354,7 +359,8 @@ def _estimate(cut: Cut, base: Cut, known: TileCost, extent: Extent) -> float:
     )
     whole = extent.rows * extent.columns * extent.blocks
     even = whole / (base.rows * base.columns * base.blocks)
-    first = (cut.rows + 2) * (cut.columns + 2) / ((base.rows + 2) * (base.columns + 2))
+    area, known_area = ((one.rows + around) * (one.columns + around) for one in (cut, base))
+    first = area / known_area
     load = first * known.load + 4
     units = [known.matrix * even + 5 * tiles, known.alu * even + 10 * tiles,
              known.store * even + 3 * tiles, load * tiles]  # fmt: skip

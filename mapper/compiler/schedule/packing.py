@@ -38,15 +38,17 @@ class Packing(NamedTuple):
 
 
 def packing_cost(
-    functions: Sequence[Sequence[Instruction]], macros: Sequence[Macro], shape: NpuShape, chunk: int
-) -> Packing:
+    functions: Sequence[Sequence[Instruction]], macros: Sequence[Macro], shape: NpuShape,
+    chunk: int, headers: Sequence[int] = (),
+) -> Packing:  # fmt: skip
     """What packing costs in the functions of a program.
 
     chunk : bytes that the host gets at once, each time with its latency
+    headers : of packets of the window unit
     """
     frame = without = 0
     for program in functions:
-        all_ = [timed(one, shape) for one in program]
+        all_ = [timed(one, shape, headers) for one in program]
         frame += run_queues(all_, shape).cycles
         rest_ = [
             each._replace(cycles=0) if packs(one) else each

@@ -11,6 +11,7 @@ from hw.npu.isa import form_of
 from mapper.compiler.graph.macro import Macro
 from mapper.compiler.graph.node import Conv, Node, Pool, Window
 from mapper.compiler.memory.planner import blocks_of, blocks_of_vector, pixel_vectors
+from mapper.compiler.schedule import windows
 from mapper.compiler.schedule.inputs import MOST_TAPS, Span, is_depthwise, needed, taken_blocks
 from mapper.errors import DoesNotFitError
 
@@ -130,7 +131,7 @@ def extent_of(macro: Macro, shape: NpuShape) -> Extent:
         made.height // up,
         made.width // up,
         blocks_of(made.channels, shape.columns),
-        pixel_vectors(macro.inputs[0], shape.columns) if macro.conv else 1,
+        pixel_vectors(macro.conv.inputs[0], shape.columns) if macro.conv else 1,
         blocks_of_vector(shape.rows, shape.columns) if macro.packs else 1,
     )
 
@@ -144,11 +145,33 @@ def fits(macro: Macro, shape: NpuShape, cut: Cut) -> bool:
         if macro.words and words_at_once(macro.conv, shape.rows, cut) > macro.words:
             return False
         inputs = min(inputs, taken_blocks(macro.conv, tile.blocks, shape.columns).size)
-        if inputs * math.prod(loaded_at_once(macro, spans, cut.kernel)) > shape.input_vectors // 2:
+        loaded = inputs * math.prod(loaded_at_once(macro, spans, cut.kernel))
+        if macro.windows is not None:  # whole ones
+            if cut.inputs < windows.window_vectors(macro.windows, shape.columns):
+                return False
+            if not windows.can_be_said(macro.windows, *spans[1], shape):
+                return False
+            loaded = windows.input_vectors(macro.windows, *spans[1], shape)
+        if loaded > shape.input_vectors // 2:
             return False
-    return entries_of(macro, tile, cut.kernel, share) <= shape.entries // 2 and _can_be_said(
-        macro, tile, spans, inputs, cut.kernel
+    return (
+        entries_of(macro, tile, cut.kernel, share) <= shape.entries // 2
+        and _can_be_said(macro, tile, spans, inputs, cut.kernel)
+        and (macro.windows is None or _headers(macro, cut, shape) <= shape.headers)
     )
+
+
+def _headers(macro: Macro, cut: Cut, shape: NpuShape) -> int:
+    """Headers of the packets of all tiles of a cut."""
+    assert macro.windows is not None
+    extent = extent_of(macro, shape)
+    found: list[list[Span]] = []
+    for axis, (size, length) in enumerate(zip(cut[:2], extent[:2], strict=True)):
+        parts = [Span(at, min(at + size, length)) for at in range(0, length, size)]
+        spans = [Tile(part, part, Span(0, 1)) for part in parts]
+        found.append([spans_of(macro, one)[1][axis] for one in spans])
+    rows, columns = found
+    return windows.headers_needed(rows, columns, macro.windows.output.width, shape.filters)
 
 
 def largest_cut(macro: Macro, shape: NpuShape) -> Cut:

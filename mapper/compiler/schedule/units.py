@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from chipsim.chip.npu_shape import NpuShape
@@ -15,16 +17,18 @@ UNIT_OF = {"LOAD": 0, "GEMM": 1, "ALU": 2, "RQ": 2, "STORE": 3}
 
 
 def timeline_of(
-    program: list[Instruction], shape: NpuShape, host: HostLink | None = None
-) -> Timeline:
+    program: list[Instruction], shape: NpuShape, host: HostLink | None = None,
+    headers: Sequence[int] = (),
+) -> Timeline:  # fmt: skip
     """Starts and ends of the instructions of a frame, on a core that nothing outside delays, but
-    for the weights of the host."""
-    return run_queues([timed(one, shape) for one in program], shape, host)
+    for the weights of the host. headers : of packets of the window unit"""
+    return run_queues([timed(one, shape, headers) for one in program], shape, host)
 
 
 def timeline_of_functions(
-    program: list[Instruction], spans: list[tuple[int, int]], shape: NpuShape
-) -> Timeline:
+    program: list[Instruction], spans: list[tuple[int, int]], shape: NpuShape,
+    headers: Sequence[int] = (),
+) -> Timeline:  # fmt: skip
     """As `timeline_of`, of functions one behind the other: units are idle between them.
 
     spans : the first instruction of each function, and the one behind the last
@@ -32,7 +36,7 @@ def timeline_of_functions(
     parts = []
     cycles = 0
     for begin, end in spans:
-        one = timeline_of(program[begin:end], shape)
+        one = timeline_of(program[begin:end], shape, headers=headers)
         parts.append(Timeline(one.start + cycles, one.end + cycles, one.busy))
         cycles += one.cycles
     return Timeline(
@@ -42,12 +46,12 @@ def timeline_of_functions(
     )
 
 
-def timed(one: Instruction, shape: NpuShape) -> Timed:
-    """An instruction as the units see it."""
+def timed(one: Instruction, shape: NpuShape, headers: Sequence[int] = ()) -> Timed:
+    """An instruction as the units see it; headers : of packets of the window unit"""
     fields = dict.fromkeys((field.name for field in form_of(one.op, one.kind).fields), 0)
     fields |= one.fields
     weights = [matrix_cycles(fields, shape)] * fields["uops"] if one.op == "GEMM" else []
-    cycles = cycles_of(one.op, one.kind, fields, weights, shape)
+    cycles = cycles_of(one.op, one.kind, fields, weights, shape, headers)
     unit = UNIT_OF.get(one.op, fields.get("queue", 0))
     words = fields.get("words", 0) or (fields["uops"] if fields.get("dyn") else 0)
     moved = 0 if shape.map_vectors else _moved(one, fields, shape)
@@ -68,11 +72,13 @@ def _moved(one: Instruction, fields: dict[str, int], shape: NpuShape) -> int:
     return fields["vectors"] * vector if one.kind == "TABLE" else 0
 
 
-def tile_cost(steps: list[Step], micro_ops: int, shape: NpuShape) -> TileCost:
+def tile_cost(
+    steps: list[Step], micro_ops: int, shape: NpuShape, headers: Sequence[int]
+) -> TileCost:
     """What the instructions of a tile take of each unit."""
     busy = dict.fromkeys(UNITS, 0)
     for step in steps:
-        busy[step.unit] += timed(step.instruction, shape).cycles
+        busy[step.unit] += timed(step.instruction, shape, headers).cycles
     loads = sum(step.instruction.kind == "INP" for step in steps)
     load, matrix, alu, store = (busy[name] for name in UNITS)
     return TileCost(load, matrix, alu, store, loads, len(steps), micro_ops)

@@ -39,11 +39,14 @@ ROWS = {
         (
             "compiler/memory/test_layouts.py::test_c05_channels_are_padded_to_four",
             "compiler/memory/test_layouts.py::test_c05_planes",
+            "compiler/memory/test_layouts.py::test_c05_planes_as_vectors",
+            "compiler/codegen/test_windows.py::test_b10_windows_on_the_core_give_the_same_bytes",
         ),
     ),
     "C06": Row(
         "V-mode of the feature memory",
         (
+            "compiler/memory/test_layouts.py::test_c06_a_map_of_one_pixel_is_a_vector_of_elements",
             "compiler/memory/test_layouts.py::test_c06_elements_are_padded_to_a_segment",
             "compiler/memory/test_layouts.py::test_c06_vectors_of_elements",
         ),

@@ -222,3 +222,7 @@ def test_a_compiled_network_prints_the_hash_of_what_the_simulator_makes(
     require_same_results(build, made, "<i2", tmp_path)
     windows = [step for step in driver_of(made.folder).steps if step["kind"] == "WINDOWS"]
     assert len(windows) == (channels == 2)  # few channels: the host makes windows
+    if channels == 2:
+        made = compiled_network(build, few_channels="core")
+        assert made.compiled.macros[0].windows is not None
+        require_same_results(build, made, "i1", tmp_path)

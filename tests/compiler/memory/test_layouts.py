@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from mapper.compiler.memory.layouts import (
+    WORD_VECTORS,
     Spot,
     address_of,
     element_spot,
+    in_planes,
     padded_elements,
     plane_spot,
     plane_words,
@@ -52,6 +55,25 @@ def test_c06_vectors_of_elements(element: int, spot: Spot) -> None:
 def test_c06_elements_are_padded_to_a_segment() -> None:
     """C06: 64 and 65 elements."""
     assert [padded_elements(n) for n in (1, 64, 65)] == [64, 64, 128]
+
+
+def test_c05_planes_as_vectors() -> None:
+    """C05: what the host writes is at the places of T-mode; what fills up is the zero point."""
+    pixels = np.random.default_rng(1).integers(-128, 128, (7, 9, 6))
+    vectors = in_planes(pixels, 16, -3)
+    assert vectors.shape == (WORD_VECTORS * plane_words(6, 63), 16)
+    rest = np.ones(vectors.shape, bool)
+    for y, x, c in np.ndindex(*pixels.shape):
+        vector, byte = address_of(plane_spot(0, c, 9 * y + x, 63))
+        assert vectors[vector, byte] == pixels[y, x, c] % 256
+        rest[vector, byte] = False
+    assert (vectors[rest] == 253).all()
+
+
+def test_c06_a_map_of_one_pixel_is_a_vector_of_elements() -> None:
+    """C06: channels of a pixel, 16 in a vector, from a word on, are V-mode."""
+    for channel in range(300):
+        assert address_of(element_spot(5, channel)) == (8 * 5 + channel // 16, channel % 16)
 
 
 def test_no_two_elements_share_a_place() -> None:

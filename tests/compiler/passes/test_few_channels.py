@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import numpy as np
 import pytest
 
+from chipsim.chip.npu_shape import NPU_SHAPES, NpuShape
 from mapper.compiler.graph.graph import Graph
-from mapper.compiler.graph.node import Conv, Window, Windows
-from mapper.compiler.graph.tensor import Pad
-from mapper.compiler.passes.few_channels import window_inputs
+from mapper.compiler.graph.node import Conv, Node, Window, WindowColumns, Windows
+from mapper.compiler.graph.tensor import Pad, Tensor
+from mapper.compiler.integer.windows import columns_of_kernels, columns_of_windows
+from mapper.compiler.passes.few_channels import FewChannels, Weighing, window_inputs
+from mapper.compiler.passes.trial import Taken, Trial
+from mapper.compiler.requirements import require_core
+from mapper.compiler.settings import CompileSettings
+from mapper.errors import DoesNotFitError, MapperError
 from tests.compiler.networks import SAME, Builder
 from tests.compiler.passes.test_integer_passes import kinds, same
 
@@ -18,8 +29,22 @@ WINDOWS = {
 }
 
 
-def windowed(graph: Graph) -> list[str]:
-    return window_inputs(graph, 16)
+SIX = NpuShape("six", 6, 6, multiply_lanes=6, load_bits=48)
+
+
+def never(nodes: Sequence[Node], results: Sequence[Tensor]) -> Taken | None:
+    raise AssertionError
+
+
+def weighing(
+    trial: Trial = never, fits: Callable[[Graph], bool] = lambda _: True,
+    shape: NpuShape = NPU_SHAPES["npu"],
+) -> Weighing:  # fmt: skip
+    return Weighing(shape, trial, fits)
+
+
+def windowed(graph: Graph, wish: FewChannels = "host") -> list[str]:
+    return window_inputs(graph, wish, weighing())
 
 
 def first_layer(window: Window, channels: int = 3, outputs: int = 20) -> Builder:
@@ -66,3 +91,110 @@ def test_only_inputs_of_the_model_get_windows() -> None:
     sizes = [one.operator.window.size for one in made.nodes if isinstance(one.operator, Conv)]
     assert sizes == [(1, 1), (3, 3)]
     assert made.nodes[0].output.channels == 27
+
+
+@pytest.mark.parametrize("name", list(WINDOWS)[:2])
+def test_b10_windows_of_the_core_give_the_same_sums(name: str) -> None:
+    """B10: with channels filled up to four, in the order of the window unit, to the bit."""
+    window = WINDOWS[name]
+    made = same(first_layer(window, 5), lambda graph: windowed(graph, "core"))
+    assert kinds(made) == ["window_columns", "conv", "requantise"]
+    assert made.nodes[0].operator == WindowColumns(window)
+    assert made.nodes[1].inputs[1].shape[1:] == (1, 1, 8 * window.size[0] * window.size[1])
+    data, windows = made.nodes[0].inputs[0], made.nodes[0].output
+    assert (data.planes, data.stored, windows.stored) == (True, True, False)
+
+
+def test_c12_order_of_columns() -> None:
+    """R9.6, C12: group of four channels, kernel row, kernel column, channel of the group."""
+    random, window = np.random.default_rng(2), Window((2, 3), (2, 1), Pad(1, 0, 0, 2))
+    maps, weights = random.integers(-9, 9, (1, 5, 6, 6)), random.integers(-9, 9, (2, 2, 3, 6))
+    columns, kernels = columns_of_windows(maps, window, -7), columns_of_kernels(weights)
+    rows, wide = window.results(5, 6)
+    assert columns.shape == (1, rows, wide, 2 * 2 * 3 * 4)
+    for y, x, c, ky, kx in np.ndindex(rows, wide, 8, 2, 3):
+        at = ((c // 4 * 2 + ky) * 3 + kx) * 4 + c % 4
+        py, px = 2 * y + ky - 1, x + kx
+        inside = 0 <= py < 5 and 0 <= px < 6 and c < 6
+        assert columns[0, y, x, at] == (maps[0, py, px, c] if inside else -7)
+        assert (kernels[:, 0, 0, at] == (weights[:, ky, kx, c] if c < 6 else 0)).all()
+
+
+def way_of(wish: FewChannels, how: Weighing, window: Window = SAME) -> tuple[list[str], list[str]]:
+    """The kinds of nodes that come of a first layer, and the log."""
+    lines: list[str] = []
+    made = first_layer(window)
+    graph = same(made, lambda graph: lines.extend(window_inputs(graph, wish, how)) or ["one"])
+    return kinds(graph), lines
+
+
+def test_auto_takes_windows_of_the_host_that_come_while_cores_work() -> None:
+    """Nothing takes fewer calls: no trial is needed. Another layer works meanwhile."""
+    build = first_layer(SAME, outputs=32)
+    made = same(build, lambda graph: window_inputs(graph, "auto", weighing()))
+    assert kinds(made)[0] == "windows"
+
+
+@pytest.mark.parametrize(("cycles", "way"), [
+    ({"host": 100, "core": 300, "off": 400}, "window_columns"),  # 528 flits of the host, 40 of it
+    ({"host": 100, "core": 600, "off": 550}, "windows"),
+    ({"host": None, "core": None, "off": 700}, "conv"),
+])  # fmt: skip
+def test_auto_counts_the_longer_of_work_and_transfer(
+    cycles: dict[str, int | None], way: str
+) -> None:
+    def trial(nodes: Sequence[Node], results: Sequence[Tensor]) -> Taken | None:
+        by_core = nodes[0].kind == "window_columns"
+        points = by_core or nodes[0].inputs[1].shape[1:3] == (1, 1)
+        found = cycles["core" if by_core else "host" if points else "off"]
+        return None if found is None else Taken(found, 0)
+
+    build = Builder(12, 11, 3, 6)
+    build.end(build.relu(build.conv(build.input, 16)))
+    lines: list[str] = []
+    how = weighing(trial)
+    made = same(build, lambda graph: lines.extend(window_inputs(graph, "auto", how)) or ["one"])
+    assert kinds(made)[0] == way
+    assert "and 528 flits" in lines[0] or cycles["host"] is None
+
+
+def test_auto_leaves_out_what_does_not_fit() -> None:
+    """Windows of the host take more memory than the map itself."""
+
+    def fits(graph: Graph) -> bool:
+        return all(node.kind != "windows" for node in graph.nodes)
+
+    found, (line,) = way_of("auto", weighing(lambda *_: Taken(5, 0), fits))
+    assert found[0] == "window_columns"
+    assert "by the host it does not fit" in line
+    assert (
+        way_of("auto", weighing(never, lambda _: False))[0][0] == "windows"
+    )  # which is said later
+
+
+@pytest.mark.parametrize(("shape", "window", "text"), [
+    (NPU_SHAPES["npu"], WINDOWS["dilated"], "its kernel is dilated"),
+    (NPU_SHAPES["npu"], Window((3, 3), (8, 1), Pad(1, 1, 1, 1)), r"LOAD.WIN: sh 8 \(7\)"),
+    (NPU_SHAPES["ref32"], SAME, "ref32 has no window unit"),
+    (replace(NPU_SHAPES["ref32"], filters=4), SAME, "maps of ref32 are in external memory"),
+    (SIX, SAME, "no whole groups of 4"),
+])  # fmt: skip
+def test_what_the_window_unit_cannot_do_is_said(shape: NpuShape, window: Window, text: str) -> None:
+    kind, (line,) = way_of("core", weighing(shape=shape), window)
+    assert kind[0] == "conv"
+    assert re.search(text, line), line
+
+
+def test_headers_of_a_core_are_limited() -> None:
+    """C09: the layer is named."""
+    how = weighing(lambda *_: Taken(5, 0), shape=replace(NPU_SHAPES["npu"], headers=32))
+    with pytest.raises(DoesNotFitError, match=r"conv .n0.: header memory: 33 headers needed"):
+        way_of("core", how)
+    assert way_of("auto", how)[0][0] in ("windows", "conv")
+
+
+def test_a_core_without_a_window_unit_is_refused_for_its_windows() -> None:
+    settings = CompileSettings(few_channels="core")
+    with pytest.raises(MapperError, match="--few-channels core needs a window unit, which ref32"):
+        require_core(NPU_SHAPES["ref32"], settings)
+    require_core(NPU_SHAPES["npu"], settings)

@@ -110,4 +110,5 @@ def _map(one: dict[str, Any], cores: list[tuple[int, int]]) -> dict[str, Any]:
         "bits": one["bits"],
         "strides": one["strides"],
         "high": one["high"],
+        "planes": int(one["planes"]),
     }

@@ -162,6 +162,16 @@ static int8_t *sign_of(const struct step *step, int y, int x, int c)
                    + c / (8 * COLUMNS)) + c / 8 % COLUMNS;
 }
 
+/* A byte of a map that lies in planes: a word is two vectors in each of four banks. */
+static int8_t *plane_of(const struct step *step, int y, int x, int c)
+{
+    int bank = 2 * COLUMNS, pixel = y * step->columns + x;
+    int words = (step->rows * step->columns + bank - 1) / bank;
+    int32_t word = c / 4 * words + pixel / bank;
+    int32_t vector = step->address + 8 * word + c % 4 * 2 + pixel % bank / COLUMNS;
+    return npu_map(step->core, vector) + pixel % COLUMNS;
+}
+
 static void write_map(const struct step *step)
 {
     const int16_t *from = buffers[step->from];
@@ -170,7 +180,7 @@ static void write_map(const struct step *step)
         for (x = 0; x < step->columns; x++)
             for (c = 0; c < step->channels; c++, from++)
                 for (byte = 0; byte < step->bits / 8; byte++)
-                    *place_of(step, y, x, c, byte) =
+                    *(step->planes ? plane_of(step, y, x, c) : place_of(step, y, x, c, byte)) =
                         (int8_t)((((uint16_t)*from >> (8 * byte) & 255) ^ 128) - 128);
 }
 

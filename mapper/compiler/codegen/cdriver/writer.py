@@ -138,11 +138,11 @@ struct core {
 /* What the host does: quantise the input into a buffer, make windows of one buffer in another,
  * write a buffer to a map, run a function, read a map. strides: of rows, columns and channels of
  * the input in values, of rows and columns of a map in vectors. high: vectors from low to high
- * bytes of 16 bits. */
+ * bytes of 16 bits. planes: a map lies channel by channel, four of them in as many banks. */
 struct step {
     int kind, from, to, core, function;
     int32_t address, high;
-    int rows, columns, channels, bits;
+    int rows, columns, channels, bits, planes;
     long strides[3];
     float scale;
     long zero_point;

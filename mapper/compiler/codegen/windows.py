@@ -1,0 +1,63 @@
+"""Loads by the window unit: windows of a map in planes, each as vectors one behind the other."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from chipsim.npu.windows import Header
+from hw.npu.isa import Instruction
+from mapper.compiler.codegen.areas import Entries
+from mapper.compiler.codegen.builder import ProgramBuilder
+from mapper.compiler.codegen.steps import Touch
+from mapper.compiler.graph.node import Node, WindowColumns
+from mapper.compiler.integer.windows import GROUP
+from mapper.compiler.memory.layouts import WORD_VECTORS
+from mapper.compiler.memory.planner import Region, blocks_of
+from mapper.compiler.schedule.inputs import Span
+from mapper.compiler.schedule.windows import headers_of, packets_of, runs_of, window_vectors
+from mapper.compiler.stages import stage
+
+
+def load_windows(core: ProgramBuilder, node: Node, rows: Span, columns: Span) -> Entries:
+    """The windows of a part of a result into the input buffer; node : says which windows."""
+    operator, shape = node.operator, core.shape
+    assert isinstance(operator, WindowColumns)
+    window, data = operator.window, node.inputs[0]
+    region, vectors = core.regions[data], window_vectors(node, shape.columns)
+    base = at = core.next_inputs()
+    for run in runs_of(rows, columns, node.output.width):
+        with stage("packet headers"):
+            headers = headers_of(node, run, shape)
+            head = core.tables.add_headers([one.bits for one in headers], core.macro.label)
+        packets = packets_of(run, shape.filters)
+        fields = {
+            "dst": at, "src": region.first // WORD_VECTORS, "head": head, "packets": packets,
+            "width": data.width, "height": data.height,
+            "kh": window.size[0], "kw": window.size[1],
+            "sh": window.stride[0], "sw": window.stride[1],
+            "pad_t": window.pad.top, "pad_l": window.pad.left,
+            "columns": node.output.width, "groups": blocks_of(data.channels, GROUP),
+            "value": data.zero_point,
+        }  # fmt: skip
+        core.step(
+            "LOAD", Instruction("LOAD", "WIN", fields=fields),
+            [Touch("FM", _words(region, headers, shape.columns)),
+             Touch("HM", np.arange(head, head + packets))],
+            [Touch("INP", np.arange(at, at + packets * shape.filters * vectors))],
+        )  # fmt: skip
+        at += run.windows * vectors
+    return Entries(base, vectors, rows.size, columns.size, together=True)
+
+
+def _words(region: Region, headers: list[Header], lanes: int) -> NDArray[np.int64]:
+    """The vectors of all words that packets bring."""
+    data = region.tensor
+    words = -(-data.height * data.width // (2 * lanes))
+    taken = np.zeros(words, bool)
+    for one in headers:
+        taken[one.start : one.start + one.length] = True
+    plane = np.flatnonzero(taken)
+    groups = np.arange(blocks_of(data.channels, GROUP)) * words
+    found = (groups[:, None] + plane).ravel() * WORD_VECTORS
+    return np.asarray(region.first + (found[:, None] + np.arange(WORD_VECTORS)).ravel())
