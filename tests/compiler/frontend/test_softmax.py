@@ -1,0 +1,101 @@
+"""R2.15, R2.16: a quantised Softmax at the end of a model is what the model says, on the host."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from mapper.compiler.frontend.model import open_model
+from mapper.compiler.graph.execute import run_graph
+from mapper.compiler.integer.mixed import MIXED
+from tests.storage.formats.onnx_models import helper, onnx
+
+TAKEN, ZERO = np.float32(0.14922504), 46
+OF_255, OF_256 = np.float32(0.003921568859368563), np.float32(1 / 256)
+"""What QDQ tools write for 1/255, and the scale that QLinearSoftmax is meant for."""
+
+
+def saved(path: Path, scale: np.float32, fused: bool) -> Path:
+    """Ten numbers that are stored in 8 bits, their Softmax, stored again, and real in the end."""
+    constants = {
+        "s": TAKEN, "z": np.int8(ZERO), "t": scale, "u": np.int8(-128),
+    }  # fmt: skip
+
+    def node(kind: str, inputs: str, output: str, **more: Any) -> Any:
+        return helper.make_node(kind, inputs.split(), [output], name=f"n_{output}", **more)
+
+    middle = [node("DequantizeLinear", "q s z", "a"), node("Softmax", "a", "b", axis=-1),
+              node("QuantizeLinear", "b t u", "c")]  # fmt: skip
+    if fused:
+        more = {"domain": "com.microsoft", "axis": -1, "opset": 13}
+        middle = [node("QLinearSoftmax", "q s z t u", "c", **more)]
+    nodes = [node("QuantizeLinear", "x s z", "q"), *middle, node("DequantizeLinear", "c t u", "y")]
+    graph = helper.make_graph(
+        nodes, "softmax",
+        [helper.make_tensor_value_info("x", 1, [1, 10])],
+        [helper.make_tensor_value_info("y", 1, [1, 10])],
+        [onnx.numpy_helper.from_array(np.asarray(one), name) for name, one in constants.items()],
+    )  # fmt: skip
+    opsets = [helper.make_opsetid("", 13), helper.make_opsetid("com.microsoft", 1)]
+    onnx.save(helper.make_model(graph, opset_imports=opsets, ir_version=8), str(path))
+    return path
+
+
+def logits() -> np.ndarray:
+    random = np.random.default_rng(0)
+    stored = np.clip(np.rint(random.normal(0, 30, (300, 10))), -128, 127)
+    return ((stored - ZERO) * TAKEN).astype(np.float32)
+
+
+def ours(path: Path) -> np.ndarray:
+    graph = open_model(path).build(())
+    ((_, given),) = graph.inputs.items()
+    stored = logits()
+    if given.tensor.type != "float32":
+        stored = np.rint(stored / TAKEN).astype(np.int64) + ZERO
+    view = graph.outputs["y"]
+    made = run_graph(graph, {given.tensor: given.stored(stored)}, MIXED, [view.tensor])
+    return np.rint(view.array(made[view.tensor]) * 4096).astype(int)
+
+
+def theirs(path: Path, *, integer: bool) -> np.ndarray:
+    runtime = pytest.importorskip("onnxruntime", reason="the comparison needs onnxruntime")
+    options = runtime.SessionOptions()
+    if integer:
+        options.add_session_config_entry("session.qdqisint8allowed", "1")
+    else:
+        options.graph_optimization_level = runtime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    session = runtime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+    rows = [session.run(None, {"x": one[None]})[0] for one in logits()]
+    return np.rint(np.concatenate(rows) * 4096).astype(int)
+
+
+@pytest.mark.parametrize("scale", [OF_255, OF_256], ids=["255", "256"])
+@pytest.mark.parametrize("fused", [False, True], ids=["QDQ", "QOperator"])
+def test_a_quantised_softmax_is_what_the_standard_says(
+    fused: bool, scale: np.float32, tmp_path: Path
+) -> None:
+    """Softmax in float32, then QuantizeLinear, halves to even."""
+    real = logits().astype(np.float64)
+    powers = np.exp(real - real.max(1, keepdims=True))
+    stored = np.rint(powers / powers.sum(1, keepdims=True) / np.float64(scale)) - 128
+    wanted = (np.clip(stored, -128, 127) + 128) * scale
+    found = ours(saved(tmp_path / "model.onnx", scale, fused))
+    assert np.array_equal(found, np.rint(wanted * 4096).astype(int))
+
+
+def test_beside_onnxruntime(tmp_path: Path) -> None:
+    """Its nodes equal ours in every element, and so does its kernel for a scale of 1/256. For 1/255
+    that kernel takes the whole part of 1 / scale, which is 254: a tenth of the elements differ."""
+    plain = saved(tmp_path / "plain.onnx", OF_255, fused=False)
+    assert np.array_equal(ours(plain), theirs(plain, integer=False))
+    kernel = saved(tmp_path / "kernel.onnx", OF_256, fused=True)
+    assert np.array_equal(ours(kernel), theirs(kernel, integer=True))
+    wrong = theirs(plain, integer=True) != ours(plain)
+    assert 0.02 < wrong.mean() < 0.3
+    other = ours(saved(tmp_path / "other.onnx", np.float32(1 / 254), fused=False))
+    steps = np.rint(theirs(plain, integer=True) / 4096 / OF_255)
+    assert np.array_equal(np.clip(np.rint(other / 4096 * 254), 0, 255), steps)
