@@ -176,6 +176,7 @@ def manifest_of(compiled: Compiled, target: Target) -> dict[str, Any]:
                 "high": region.high,
                 "pad": list(region.border.pad),
                 "planes": tensor.planes,
+                "owner": None if region.owner is None else region.owner.name,
                 "scale": tensor.scale,
                 "zero_point": tensor.zero_point,
             }

@@ -11,20 +11,26 @@ from numpy.typing import NDArray
 from chipsim.chip.npu_shape import NpuShape
 from mapper.compiler.codegen.loops.check import check_listing
 from mapper.compiler.manifest import LOOPS, MOST_JSON, CompiledFolder
-from mapper.compiler.memory.checker import check_image
+from mapper.compiler.memory.areas import MapPlace
+from mapper.compiler.memory.checker import Declared, check_image
+from mapper.compiler.memory.layers import Stored, stored_maps
 from mapper.errors import CheckFailedError
 from storage.files import read_input
 
 
 def vectors_in(one: dict[str, Any]) -> NDArray[np.int64]:
-    """The addresses of a map of the manifest."""
+    """The addresses of a map of the manifest; of 16 bits those of the high bytes, too."""
     if one["planes"]:
         return np.arange(one["address"], one["address"] + int(one["vectors"]))
     _, rows, columns, _ = one["shape"]
     row, pixel = one["strides"]
     blocks = one["vectors"] // (rows * columns)
     found = np.arange(rows)[:, None, None] * row + np.arange(columns)[:, None] * pixel
-    return (one["address"] + found + np.arange(blocks)).ravel()
+    places = np.arange(blocks)
+    if one["high"]:
+        low = places[: blocks // 2]
+        places = np.concatenate([low, low + one["high"]])
+    return (one["address"] + found + places).ravel()
 
 
 def _presets(folder: CompiledFolder, place: tuple[int, int]) -> list[NDArray[np.int64]]:
@@ -39,6 +45,30 @@ def _presets(folder: CompiledFolder, place: tuple[int, int]) -> list[NDArray[np.
     ]
 
 
+def _stored(folder: CompiledFolder, place: tuple[int, int]) -> list[Stored]:
+    """What is in the memory of a core when layers have ended."""
+    maps = {one["name"]: one for one in folder.manifest["maps"] if tuple(one["core"]) == place}
+    ends = {
+        one["map"]: int(one["end"]) for one in folder.manifest["layers"] if one["map"] in maps
+    }  # fmt: skip
+    cells = {name: vectors_in(maps[name]) for name in ends}
+    owners = {name: one["owner"] for name, one in maps.items()}
+    return stored_maps(list(ends.items()), owners, cells)
+
+
+def _maps(folder: CompiledFolder, place: tuple[int, int]) -> list[MapPlace]:
+    """The maps of a core that loads may bring areas of; those in planes have none."""
+    found = []
+    for one in folder.manifest["maps"]:
+        if tuple(one["core"]) == place and not one["planes"]:
+            _, height, width, _ = one["shape"]
+            blocks = one["vectors"] // (height * width) // (2 if one["high"] else 1)
+            row, pixel = one["strides"]
+            place_of = MapPlace(one["address"], height, width, blocks, row, pixel, one["pad"])
+            found.append(place_of)
+    return found
+
+
 def verify_compiled(folder: CompiledFolder) -> dict[str, Any]:
     """What was checked; raises `CheckFailedError` that names program and instruction."""
     shape = NpuShape(**folder.manifest["shape"])
@@ -47,7 +77,8 @@ def verify_compiled(folder: CompiledFolder) -> dict[str, Any]:
         where = str(folder.path / f"core_{place[0]}_{place[1]}.npc")
         if image.info["shape"] != folder.manifest["shape"]:
             raise CheckFailedError(f"{where}: made for another shape than that of the manifest")
-        instructions += check_image(image, shape, _presets(folder, place), where)
+        declared = Declared(_stored(folder, place), _maps(folder, place))
+        instructions += check_image(image, shape, _presets(folder, place), where, declared)
         listing = folder.path / LOOPS / f"core_{place[0]}_{place[1]}.txt"
         if listing.is_file():
             text = read_input(listing, MOST_JSON).decode("ascii", "replace")

@@ -5,11 +5,16 @@ the order of the program every vector that is read was written in this frame, or
 units, whatever reads or overwrites a place is behind the one that wrote it or still reads it: by
 tokens (vector clocks), not by luck. Every address is inside its memory, and no unit waits for a
 token that nobody gives.
+
+What a tile leaves behind is not there for another one: once a load overwrites a part of an earlier
+one, what is left of that is nothing that may be read; likewise of results, and of sums that became
+results. Every result is stored, and every layer stores its maps, whole, and nothing else.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,29 +22,49 @@ from numpy.typing import NDArray
 from chipsim.chip.npu_shape import NpuShape
 from hw.npu.isa import UNITS
 from mapper.compiler.codegen.image import Image
+from mapper.compiler.memory.areas import MapPlace
+from mapper.compiler.memory.layers import Layers, Stored
 from mapper.compiler.memory.touches import Cells, Instruction, instructions_of
 from mapper.errors import CheckFailedError
 
 
-def check_image(image: Image, shape: NpuShape, presets: Sequence[Cells], where: str) -> int:
+class Declared(NamedTuple):
+    """stored : what is in the feature memory when layers have ended
+    maps : that loads bring parts of; none of both if that is not known"""
+
+    stored: Sequence[Stored] = ()
+    maps: Sequence[MapPlace] = ()
+
+
+NOTHING_DECLARED = Declared()
+
+
+def check_image(
+    image: Image, shape: NpuShape, presets: Sequence[Cells], where: str,
+    declared: Declared = NOTHING_DECLARED,
+) -> int:  # fmt: skip
     """Check the program of a core; returns the number of its instructions.
 
     presets : the vectors of maps that the host writes before each function of the program
     where : the file, for errors
+    declared : what the manifest says of maps
     Raises `CheckFailedError` that names the instruction and the place.
     """
     memory = Replay(shape, image, where)
     count = len(image.instructions) // 16
-    program = list(instructions_of(image, shape, where))
+    program = list(instructions_of(image, shape, where, declared.maps))
     memory.preset("FM", image.preset)
     memory.forget(program)
+    layers = Layers(declared.stored, memory.known["FM"].size, where)
     drained, coming = True, iter(presets)
     for one in program:
         if drained:
             memory.preset("FM", next(coming, np.zeros(0, np.int64)))
         memory.step(one)
+        layers.step(one)
         drained = one.drains
         if drained:
+            memory.require_stored(f"{where}: instruction {one.number}")
             memory.drain()
     if not drained:
         memory.require_balance()
@@ -64,6 +89,10 @@ class Replay:
         self.given: dict[tuple[int, int], list[NDArray[np.int64]]] = {}  # clocks of tokens
         self.taken: dict[tuple[int, int], int] = {}
         self.count = [0] * units
+        self.made = {name: np.full(sizes[name], -1, np.int64) for name in ("INP", "ACC", "OUT")}
+        self.waiting = np.zeros(sizes["OUT"], bool)  # results that nobody has stored
+        self._windows = -1, -1, -1  # the last load of windows, its first vector, the one behind
+        self._first: dict[int, int] = {}  # of loads of windows that follow each other
         self.preset("WM", np.arange(len(image.weights)))
         self.preset("PM", np.arange(len(image.parameters)))
         self.preset("UM", np.arange(len(image.micro_ops) // 8))
@@ -106,6 +135,7 @@ class Replay:
             self.require_inside(memory, places, f"{what}: writes")
             self._require_order(unit, self.wrote[memory][:, places], what, f"writes {memory}")
             self._require_order(unit, self.read[memory][:, places], what, f"overwrites {memory}")
+        self._begin(one, what)
         for memory, places in one.reads:
             self.read[memory][unit, places] = here
         for memory, places in one.writes:
@@ -116,6 +146,59 @@ class Replay:
         for other in range(len(UNITS)):
             if one.signal >> other & 1:
                 self.given.setdefault((unit, other), []).append(self.clock[unit].copy())
+
+    def _begin(self, one: Instruction, what: str) -> None:
+        """Let what an instruction overwrites in part be gone: all of an earlier load, of earlier
+        results, or of the sums that these came from."""
+        results = any(memory == "OUT" for memory, _ in one.writes)
+        for memory, places in one.reads:
+            if memory == "OUT":
+                self.waiting[places] = False
+            elif memory == "INP" and self._loads(places) > 1:
+                raise CheckFailedError(f"{what}: takes inputs of several loads")
+            elif memory == "ACC" and one.unit == UNITS.index("GEMM"):
+                done = places[self.made["ACC"][places] >= 0]
+                if done.size:
+                    raise CheckFailedError(f"{what}: adds to ACC[{done[0]}], which is a result")
+            elif memory == "ACC" and (results or one.name == "STORE.PARTIAL"):
+                self.made["ACC"][places] = one.number
+        for memory, places in one.writes:
+            if memory not in self.made or (memory == "ACC" and results):
+                continue
+            made = self.made[memory]
+            before = np.unique(made[places])
+            if one.name == "LOAD.WIN" and places.size:
+                first = self._follow(one, places)
+                before = before[[self._first.get(each, each) != first for each in before.tolist()]]
+            gone = np.isin(made, before[before >= 0])
+            gone[places] = False
+            self.known[memory][gone] = False
+            made[gone] = -1
+            made[places] = -1 if memory == "ACC" else one.number
+            if memory == "OUT":
+                self.require_stored(what, places)
+                self.waiting[places] = True
+
+    def _follow(self, one: Instruction, places: Cells) -> int:
+        """The load of windows that this one continues: it begins behind windows of that, or over
+        those behind the end of a row that nobody wants."""
+        last, begin, behind = self._windows
+        follows = begin < int(places[0]) <= behind
+        first = self._first[last] if follows else one.number
+        self._first[one.number] = first
+        self._windows = one.number, int(places[0]), int(places[-1]) + 1
+        return first
+
+    def _loads(self, places: Cells) -> int:
+        """How many loads brought inputs; rows of windows one behind the other count as one."""
+        numbers = np.unique(self.made["INP"][places]).tolist()
+        return len({self._first.get(number, number) for number in numbers})
+
+    def require_stored(self, what: str, places: Cells | None = None) -> None:
+        """Raise if a result, or one of some, would be lost."""
+        left = np.flatnonzero(self.waiting) if places is None else places[self.waiting[places]]
+        if left.size:
+            raise CheckFailedError(f"{what}: OUT[{int(left[0])}] holds a result that is not stored")
 
     def _take(self, unit: int, other: int, what: str) -> None:
         """A token from another unit: what that one knew is known here, too."""

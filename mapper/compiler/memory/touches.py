@@ -6,29 +6,27 @@ from those that it loads while it runs.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from chipsim.chip.npu_shape import NpuShape
-from hw.npu.isa import FORMS, MICRO_OP_BYTES, OPS, UNITS
-from hw.npu.programs import decode_micro_ops, decode_program
+from chipsim.npu.timing import vectors_of_entry
+from hw.npu.isa import FORMS, OPS, UNITS
+from hw.npu.programs import decode_program
 from mapper.compiler.codegen.image import Image
+from mapper.compiler.memory.areas import Areas, MapPlace
+from mapper.compiler.memory.products import require_sums
+from mapper.compiler.memory.small import TABLES, SmallMemories
 from mapper.compiler.memory.window_touches import WORD_VECTORS, window_touches
 from mapper.errors import CheckFailedError
 
 Cells = NDArray[np.int64]
 Fields = dict[str, int]
+Touches = tuple[list[tuple[str, Cells]], list[tuple[str, Cells]]]
 UNIT_OF = {"LOAD": 0, "GEMM": 1, "ALU": 2, "RQ": 2, "STORE": 3}
-VECTORS_OF_WORD = 4  # 32-bit lanes, in vectors
-LANES_OF_WORD = 16  # of parameters
-
-
-TABLES = ("UM", "PM", "HM")
-"""Memories that LOAD.TABLE fills, by number."""
-WORD_BYTES = {"UM": MICRO_OP_BYTES, "PM": 64, "HM": 8}
 
 
 class Instruction(NamedTuple):
@@ -74,7 +72,7 @@ class Weights:
 
     def take(self, words: Cells, waits: bool, what: str) -> bool:
         """Words of a product; whether it is the one after which all have arrived."""
-        ours = words[words >= self.static] if self.static is not None else words[:0]
+        ours = words[words >= (self.static or 0)] if waits or self.static is not None else words[:0]
         if not waits:
             early = ours[(ours >= self.first) & (ours < self.behind)]
             if early.size and not self.there:
@@ -89,16 +87,16 @@ class Weights:
         return last
 
 
-def instructions_of(image: Image, shape: NpuShape, where: str) -> Iterator[Instruction]:
+def instructions_of(
+    image: Image, shape: NpuShape, where: str, maps: Sequence[MapPlace] = ()
+) -> Iterator[Instruction]:
     """The instructions of a program in order; raises `CheckFailedError` for weights that are not
-    waited for."""
-    micro_ops = np.zeros((shape.micro_ops, 6), np.int32)
-    known = decode_micro_ops(image.micro_ops, where)
-    micro_ops[: len(known)] = known[: shape.micro_ops]
-    headers = [0] * shape.headers
-    known_headers = np.frombuffer(image.headers, "<u8").tolist()[: shape.headers]
-    headers[: len(known_headers)] = known_headers
-    maps, weights = image.filled().tobytes(), Weights()
+    waited for, sums that no layer has, and loads of what is no map.
+
+    maps : that loads bring parts of; none if they are not known
+    """
+    areas = Areas(maps)
+    small, weights = SmallMemories(image, shape, where), Weights()
     bases = {"LOAD": 0, "STORE": 0}
     decoded = decode_program(image.instructions, where)
     forms = {
@@ -112,7 +110,7 @@ def instructions_of(image: Image, shape: NpuShape, where: str) -> Iterator[Instr
         names = [field.name for field in form.fields]
         fields = dict(zip(names, decoded.fields[number].tolist(), strict=False))
         unit = fields["queue"] if form.op == "CTRL" else UNIT_OF[form.op]
-        if kind == "DIST" and image.info["shape"]["multiplier"] == "dual":
+        if kind == "DIST" and shape.multiplier == "dual":
             queue = UNITS[fields["queue"]]
             distances |= {f"{queue}.{name}": value for name, value in fields.items()}
         what = f"{where}: instruction {number} ({form.op}.{kind})"
@@ -123,16 +121,25 @@ def instructions_of(image: Image, shape: NpuShape, where: str) -> Iterator[Instr
         address = {"LOAD": "src", "STORE": "dst"}.get(form.op, "")
         if address in fields:  # that of windows counts words
             fields[address] += bases[form.op] // (WORD_VECTORS if kind == "WIN" else 1)
-        reads, writes = _touches(form.op, kind, fields, micro_ops, image.info["shape"])
+        if kind in AREAS and all(fields[name] for name in COUNTS if name in fields):
+            areas.require(fields, vectors_of_entry(shape) if kind == "ACC32" else 1, what)
+        reads, writes = _touches(form.op, kind, fields, small)
         reads, writes = _with_pairs(form.op, kind, fields, distances, (reads, writes))
+        reads, writes = _in_slots(fields.get("pp", 0), (reads, writes))
         if kind == "WSTREAM":
             writes = [("WM", weights.ask(number, fields, what)), ASKED]
         elif kind == "WIN":
-            reads, writes = window_touches(fields, headers, shape, what)
+            reads, writes = window_touches(fields, small.headers, shape, what)
         elif kind == "TABLE":
-            reads, writes = _table(fields, micro_ops, headers, maps, shape, where)
+            memory = TABLES[fields["memory"]]
+            source, vectors = fields["src"], fields["vectors"]
+            writes = [(memory, small.load(memory, fields["dst"], source, vectors))]
+            reads = [("FM", np.arange(source, source + vectors))]
         elif form.op == "GEMM":
-            words = np.concatenate([cells.ravel() for memory, cells in reads if memory == "WM"])
+            ops = small.micro_ops[fields["uop"] : fields["uop"] + fields["uops"]]
+            require_sums(fields, ops, what)
+            some = [cells.ravel() for memory, cells in reads if memory == "WM"]
+            words = np.concatenate([np.zeros(0, np.int64), *some])
             if weights.take(words, bool(fields["dyn"]), what):
                 reads = [*reads, ASKED]
         yield Instruction(
@@ -145,53 +152,35 @@ ASKED: tuple[str, Cells] = ("WQ", np.zeros(1, np.int64))
 """The one stream that may be on its way: who asks for the next waits for who takes its end."""
 
 
-def _table(
-    f: Fields, micro_ops: NDArray[np.int32], headers: list[int], maps: bytes, shape: NpuShape,
-    where: str,
-) -> Touches:  # fmt: skip
-    """A small memory filled; micro-ops and headers are known from here on."""
-    memory, columns = TABLES[f["memory"]], shape.columns
-    words = f["vectors"] * columns // WORD_BYTES[memory]
-    places = np.arange(f["dst"], f["dst"] + words)
-    if memory == "UM" and f["dst"] + words <= len(micro_ops):
-        first = f["src"] * columns
-        data = maps[first : first + words * MICRO_OP_BYTES].ljust(words * MICRO_OP_BYTES, b"\0")
-        micro_ops[places] = decode_micro_ops(data, where)
-    if memory == "HM" and f["dst"] + words <= len(headers):
-        first = f["src"] * columns
-        data = maps[first : first + 8 * words].ljust(8 * words, b"\0")
-        headers[f["dst"] : f["dst"] + words] = np.frombuffer(data, "<u8").tolist()
-    return [("FM", np.arange(f["src"], f["src"] + f["vectors"]))], [(memory, places)]
-
-
-def _touches(
-    op: str, kind: str, f: Fields, micro_ops: NDArray[np.int32], shape: Mapping[str, int]
-) -> tuple[list[tuple[str, Cells]], list[tuple[str, Cells]]]:
-    if op == "LOAD" and kind in ("INP", "ACC8", "ACC32"):
+def _touches(op: str, kind: str, f: Fields, small: SmallMemories) -> Touches:
+    if not all(f.get(name, 1) for name in COUNTS):
+        return [], []
+    shape = small.shape
+    if op == "LOAD" and kind in AREAS:
         rows = f["y_size"] - f["pad_t"] - f["pad_b"]
         columns = f["x_size"] - f["pad_l"] - f["pad_r"]
-        each = VECTORS_OF_WORD if kind == "ACC32" else 1
+        each = vectors_of_entry(shape) if kind == "ACC32" else 1
         taken = _area(f["src"], f, rows, columns, each)
         made = np.arange(f["dst"], f["dst"] + f["c_size"] * f["y_size"] * f["x_size"])
         return [("FM", taken)], [("INP" if kind == "INP" else "ACC", made)]
     if op == "LOAD" and kind == "BIAS":
-        return [("PM", np.arange(f["bm"], f["bm"] + f["n_out"]))], [
+        return [("PM", np.arange(f["bm"], f["bm"] + f["n_out"] * small.each))], [
             ("ACC", _grid(f["dst"], f["n_out"], f["n_in"], f["dst_out"], f["dst_in"]))
         ]
     if op in ("GEMM", "ALU"):
-        ops = micro_ops[f["uop"] : f["uop"] + f["uops"]]
+        ops = small.micro_ops[f["uop"] : f["uop"] + f["uops"]]
         if len(ops) < f["uops"]:
             return [("UM", np.arange(f["uop"], f["uop"] + f["uops"]))], []
-        reads, writes = _gemm(f, ops) if op == "GEMM" else _alu(kind, f, ops)
+        make = _gemm if op == "GEMM" else _alu
+        reads, writes = make(kind, f, ops, small.each)
         return [*reads, ("UM", np.arange(f["uop"], f["uop"] + f["uops"]))], writes
     if op == "RQ" and kind == "THRESHOLD":
-        return _threshold(f, shape)
+        return _threshold(f, small)
     if op == "RQ":
         made = _grid(f["dst"], f["n_out"], f["n_in"], f["dst_out"], f["dst_in"])
         writes = [("OUT", made)] if f["out"] else []
-        return [("ACC", made), ("PM", np.arange(f["rec"], f["rec"] + 1 + f["n_out"]))], [
-            ("ACC", made), *writes,
-        ]  # fmt: skip
+        words = np.arange(f["rec"], f["rec"] + small.record_words(f["rec"], f["n_out"]))
+        return [("ACC", made), ("PM", words)], [("ACC", made), *writes]
     if op == "STORE" and kind in ("LOCAL", "REMOTE", "HOST"):
         taken = np.arange(f["src"], f["src"] + f["c_size"] * f["y_size"] * f["x_size"])
         scale = 1 + f["up"]
@@ -199,12 +188,15 @@ def _touches(
         return [("OUT", taken)], [("FM", made)] if kind == "LOCAL" else []
     if op == "STORE":  # PARTIAL
         taken = np.arange(f["src"], f["src"] + f["c_size"] * f["y_size"] * f["x_size"])
-        made = _area(f["dst"], f, f["y_size"], f["x_size"], VECTORS_OF_WORD)
+        made = _area(f["dst"], f, f["y_size"], f["x_size"], vectors_of_entry(shape))
         return [("ACC", taken)], [("FM", made)]
     return [], []
 
 
-Touches = tuple[list[tuple[str, Cells]], list[tuple[str, Cells]]]
+AREAS = ("INP", "ACC8", "ACC32")
+"""Loads of parts of maps."""
+COUNTS = ("c_size", "x_size", "y_size", "n_out", "n_in", "uops")
+"""An instruction with one of them at 0 does nothing."""
 
 
 def _with_pairs(
@@ -227,25 +219,39 @@ def _with_pairs(
     return reads, writes
 
 
+def _in_slots(pp: int, touches: Touches) -> Touches:
+    """Both places of maps in two slots: those of even frames, and of odd ones."""
+    reads, writes = (
+        [
+            (memory, _paired(cells, (1 << pp + 2) if pp and memory == "FM" else 0))
+            for memory, cells in some
+        ]
+        for some in touches
+    )
+    return reads, writes
+
+
 def _paired(cells: Cells, distance: int) -> Cells:
     return np.concatenate([cells, cells + distance]) if distance else cells
 
 
-def _threshold(
-    f: Fields, shape: Mapping[str, int]
-) -> tuple[list[tuple[str, Cells]], list[tuple[str, Cells]]]:
-    """Bits of blocks go to their vectors, of which each holds those of several blocks."""
+def _threshold(f: Fields, small: SmallMemories) -> Touches:
+    """Bits of blocks go to their vectors, of which each holds those of several blocks; vectors of
+    which only some blocks are made keep the bits of the others."""
+    shape = small.shape
     taken = _grid(f["dst"], f["n_out"], f["n_in"], f["dst_out"], f["dst_in"])
-    vectors = (f["block"] + np.arange(f["n_out"])) // (8 * shape["columns"] // shape["rows"])
+    share = 8 * shape.columns // shape.rows
+    vectors, counts = np.unique(
+        (f["block"] + np.arange(f["n_out"])) // share, return_counts=True
+    )  # fmt: skip
     made = f["bits"] + vectors[:, None] * f["n_in"] + np.arange(f["n_in"])
-    words = 1 + 2 * f["n_out"] * -(-shape["rows"] // LANES_OF_WORD)
-    reads = [("ACC", taken), ("PM", np.arange(f["rec"], f["rec"] + words))]
-    return reads, [("OUT", np.unique(made).astype(np.int64))]
+    words = np.arange(f["rec"], f["rec"] + small.threshold_words(f["n_out"]))
+    kept = made[counts < share].ravel()
+    return [("ACC", taken), ("PM", words), ("OUT", kept)], [("OUT", made.ravel())]
 
 
-def _gemm(
-    f: Fields, ops: NDArray[np.int32]
-) -> tuple[list[tuple[str, Cells]], list[tuple[str, Cells]]]:
+def _gemm(kind: str, f: Fields, ops: NDArray[np.int32], each: int) -> Touches:
+    """Of dual kernels each block has parameter words of its own. each : words of a block"""
     first = ops[:, 5] != 0  # of an accumulator: it is initialised, and not read before
     entries = _grids(ops[:, 0], f, "acc")
     inputs = _grids(ops[:, 1], f, "inp")
@@ -254,24 +260,34 @@ def _gemm(
     reads = [("INP", np.unique(inputs)), ("WM", np.unique(words))]
     reads.append(("ACC", np.setdiff1d(entries, begun)))
     if f["init"] == 2:
-        reads.append(("PM", np.unique(f["bm"] + ops[first, 4]).astype(np.int64)))
+        count = each * (2 if kind == "DUAL_KERNEL" else 1)
+        reads.append(("PM", _groups(f["bm"] + ops[first, 4], count)))
     return reads, [("ACC", np.unique(entries))]
 
 
-def _alu(
-    kind: str, f: Fields, ops: NDArray[np.int32]
-) -> tuple[list[tuple[str, Cells]], list[tuple[str, Cells]]]:
+def _alu(kind: str, f: Fields, ops: NDArray[np.int32], each: int) -> Touches:
+    """each : parameter words with a number for each row"""
     made = np.unique(_grids(ops[:, 0], f, "dst"))
     reads = []
-    if f["source"] == 1 or kind == "MAC2":
+    taken = f["source"] if kind in SOURCED else int(kind == "MAC2")
+    if taken == 1:
         reads.append(("ACC", np.unique(_grids(ops[:, 1], f, "src"))))
-    if f["source"] == 2:
-        reads.append(("PM", np.unique(_grids(ops[:, 1], f, "src"))))
+    elif taken == 2:
+        reads.append(("PM", _groups(_grids(ops[:, 1], f, "src"), each)))
     if kind != "MOV":
         reads.append(("ACC", made))
     if kind in ("RMUL", "MAC2"):
-        reads.append(("PM", np.arange(f["rec"], f["rec"] + 1 + (kind == "RMUL"))))
+        reads.append(("PM", np.arange(f["rec"], f["rec"] + 1 + each * (kind == "RMUL"))))
     return reads, [("ACC", made)] + ([("OUT", made)] if f["out"] else [])
+
+
+SOURCED = ("ADD", "MAX", "MIN", "MOV")
+"""Operations of the ALU whose second operand is what `source` says."""
+
+
+def _groups(firsts: NDArray[np.int64], each: int) -> Cells:
+    """Some words from each place on."""
+    return np.unique(firsts.ravel().astype(np.int64)[:, None] + np.arange(each))
 
 
 def _area(first: int, f: Fields, rows: int, columns: int, each: int) -> Cells:

@@ -1,0 +1,75 @@
+"""Whether what loads bring are parts of maps that a manifest declares: inside of one, in its steps,
+with padding only at its edges."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from mapper.errors import CheckFailedError
+
+
+class MapPlace(NamedTuple):
+    """A map in memory. first : vector of its first pixel; row, pixel : vectors between those that
+    follow each other; blocks : vectors of a pixel that are loaded at once; pad : pixels of padding
+    around it, at its top, bottom, left and right."""
+
+    first: int
+    height: int
+    width: int
+    blocks: int
+    row: int
+    pixel: int
+    pad: Sequence[int] = (0, 0, 0, 0)
+
+    def holds(self, f: dict[str, int], each: int) -> bool:
+        """Whether an area is a part of it. f : fields of the load; each : vectors of a block"""
+        top, bottom, left, right = self.pad
+        rows = f["y_size"] - f["pad_t"] - f["pad_b"]
+        columns = f["x_size"] - f["pad_l"] - f["pad_r"]
+        offset = f["src"] - self.first + top * self.row + left * self.pixel
+        if offset < 0 or (rows > 1 and f["y_stride"] != self.row):
+            return False
+        if columns > 1 and f["x_stride"] != self.pixel:
+            return False
+        row, rest = divmod(offset, self.row)
+        column, block = divmod(rest, self.pixel)
+        return (
+            block + f["c_size"] * each <= self.blocks
+            and _along(row, rows, (f["pad_t"], f["pad_b"]), (top, self.height, bottom))
+            and _along(column, columns, (f["pad_l"], f["pad_r"]), (left, self.width, right))
+        )
+
+
+def _along(
+    first: int, count: int, padded: tuple[int, int], sizes: tuple[int, int, int]
+) -> bool:  # fmt: skip
+    """Whether places lie in a map with its border, and end at an edge where padding is beside.
+
+    padded : by the load, before and behind; sizes : of the border before, the map, and behind
+    """
+    before, size, behind = sizes
+    whole = before + size + behind
+    if first + count > whole or (padded[0] and first not in (0, before)):
+        return False
+    return not padded[1] or first + count in (whole, before + size)
+
+
+class Areas:
+    """The maps of a core; none if they are not known."""
+
+    def __init__(self, places: Sequence[MapPlace]) -> None:
+        self.places = sorted(places)
+
+    def require(self, f: dict[str, int], each: int, what: str) -> None:
+        """Raise `CheckFailedError` if an area is a part of no map."""
+        empty = f["y_size"] <= f["pad_t"] + f["pad_b"] or f["x_size"] <= f["pad_l"] + f["pad_r"]
+        if self.places and not empty and not any(one.holds(f, each) for one in self._near(f)):
+            raise CheckFailedError(f"{what}: brings what is a part of no map")
+
+    def _near(self, f: dict[str, int]) -> Iterator[MapPlace]:
+        for one in self.places:
+            top, bottom, left, _ = one.pad
+            begin = one.first - top * one.row - left * one.pixel
+            if begin <= f["src"] < begin + (top + one.height + bottom) * one.row:
+                yield one

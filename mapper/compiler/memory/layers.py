@@ -1,0 +1,89 @@
+"""What the layers of a program store, as its manifest declares it: each its maps, whole, and
+nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from mapper.compiler.memory.touches import Cells, Instruction
+from mapper.errors import CheckFailedError
+
+
+class Stored(NamedTuple):
+    """A map that is there when a layer has ended.
+
+    end : the instruction behind the layer
+    cells : vectors of the map; joined : of several layers, each of which stores a part
+    """
+
+    name: str
+    end: int
+    cells: Cells
+    joined: bool = False
+
+
+class Layers:
+    """Follows the stores of a program; size : vectors of the feature memory."""
+
+    def __init__(self, stored: Iterable[Stored], size: int, where: str) -> None:
+        self.where = where
+        self.ends: dict[int, list[Stored]] = {}
+        for one in stored:
+            self.ends.setdefault(one.end, []).append(one)
+        self._written = np.full(size, -1, np.int64)  # in the layer, at this instruction
+
+    def step(self, one: Instruction) -> None:
+        """Note what an instruction stores, and look at what is there if a layer ends with it.
+
+        Raises `CheckFailedError` that names the map or the instruction.
+        """
+        if not self.ends:
+            return
+        for memory, cells in one.writes:
+            if memory == "FM":
+                self._written[cells] = one.number
+        ended = self.ends.get(one.number + 1)
+        if ended is None:
+            return
+        allowed = np.zeros(self._written.size, bool)
+        for stored in ended:
+            allowed[stored.cells] = True
+            left = stored.cells[self._written[stored.cells] < 0]
+            if left.size and not stored.joined:
+                raise CheckFailedError(
+                    f"{self.where}: {left.size} vectors of {stored.name} are not stored by the end "
+                    f"of its layer, instruction {one.number}; the first one is FM[{left[0]}]"
+                )
+        other = np.flatnonzero((self._written >= 0) & ~allowed)
+        if other.size:
+            raise CheckFailedError(
+                f"{self.where}: instruction {self._written[other[0]]}: stores to FM[{other[0]}], "
+                "which is of no map that its layer makes"
+            )
+        self._written[:] = -1
+
+
+def joined(name: str, owners: dict[str, str | None], cells: dict[str, Cells]) -> bool:
+    """Whether a map is made of others that layers store: those of its region that lie in it."""
+    region = owners[name] or name
+    mine = cells[name]
+    return any(
+        other != name
+        and (owners[other] or other) == region
+        and cells[other].size < mine.size
+        and bool(np.isin(cells[other], mine).all())
+        for other in cells
+    )
+
+
+def stored_maps(
+    names: Sequence[tuple[str, int]], owners: dict[str, str | None], cells: dict[str, Cells]
+) -> list[Stored]:
+    """What layers store. names : of maps, and where their layers end, in any order
+
+    owners : of each map the one whose region it lies in; cells : vectors of the maps of layers
+    """
+    return [Stored(name, end, cells[name], joined(name, owners, cells)) for name, end in names]

@@ -1,0 +1,69 @@
+"""What the small memories of a core hold while its program is replayed: micro-ops say which places
+instructions use, records how many parameter words they read."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from chipsim.chip.npu_shape import NpuShape
+from hw.npu.isa import MICRO_OP_BYTES, RECORD
+from hw.npu.programs import decode_micro_ops
+from mapper.compiler.codegen.image import Image
+
+TABLES = ("UM", "PM", "HM")
+"""Memories that LOAD.TABLE fills, by number."""
+LANES = 16
+"""Of a parameter word."""
+WORD_BYTES = {"UM": MICRO_OP_BYTES, "PM": 4 * LANES, "HM": 8}
+FLAGS = list(RECORD).index("flags")
+OFFSETS, LEAKY = 1, 2
+"""Flags of a record: words that blocks have beside their scales."""
+
+
+class SmallMemories:
+    """Micro-ops, shape (micro-ops, 6), parameters, shape (words, 16), and packet headers; what was
+    never loaded is 0.
+
+    each : parameter words that hold a number for each row of the array
+    """
+
+    def __init__(self, image: Image, shape: NpuShape, where: str) -> None:
+        self.shape, self.where = shape, where
+        self.each = -(-shape.rows // LANES)
+        self.micro_ops = np.zeros((shape.micro_ops, 6), np.int32)
+        self.parameters = np.zeros((shape.parameter_words, LANES), np.int32)
+        known = decode_micro_ops(image.micro_ops, where)
+        self.micro_ops[: len(known)] = known[: shape.micro_ops]
+        self.parameters[: len(image.parameters)] = image.parameters[: shape.parameter_words]
+        self.headers = [0] * shape.headers
+        headers = np.frombuffer(image.headers, "<u8").tolist()[: shape.headers]
+        self.headers[: len(headers)] = headers
+        self._maps = image.filled().tobytes()
+
+    def load(self, memory: str, first: int, source: int, vectors: int) -> NDArray[np.int64]:
+        """LOAD.TABLE; returns the words that are filled: whole ones only.
+
+        first : of them; source : first vector of the maps, which are as before the first frame
+        """
+        columns, size = self.shape.columns, WORD_BYTES[memory]
+        count = vectors * columns // size
+        data = self._maps[source * columns :][: count * size].ljust(count * size, b"\0")
+        if memory == "UM" and first + count <= len(self.micro_ops):
+            self.micro_ops[first : first + count] = decode_micro_ops(data, self.where)
+        elif memory == "PM" and first + count <= len(self.parameters):
+            words = np.frombuffer(data, "<i4").reshape(-1, LANES)
+            self.parameters[first : first + count] = words
+        elif memory == "HM" and first + count <= len(self.headers):
+            self.headers[first : first + count] = np.frombuffer(data, "<u8").tolist()
+        return np.arange(first, first + count)
+
+    def record_words(self, rec: int, blocks: int) -> int:
+        """Words of a record of requantisation and of what its blocks have, which its flags say."""
+        flags = int(self.parameters[rec, FLAGS]) if rec < len(self.parameters) else 0
+        of_block = 1 + bool(flags & OFFSETS) + bool(flags & LEAKY)
+        return 1 + blocks * of_block * self.each
+
+    def threshold_words(self, blocks: int) -> int:
+        """Words of a record of thresholds: of each block the least sums, and what is flipped."""
+        return 1 + 2 * blocks * self.each
