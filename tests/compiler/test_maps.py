@@ -24,7 +24,7 @@ def entry(channels: int, bits: int, **more: Any) -> dict[str, Any]:
     blocks = -(-channels // (SHAPE.columns * (8 if bits == 1 else 1)))
     return {
         "core": list(CORE), "address": 7, "shape": [1, 3, 2, channels], "bits": bits,
-        "strides": [2 * blocks, blocks], "high": 6 * blocks, "zero_point": 5,
+        "strides": [2 * blocks, blocks], "high": 6 * blocks, "planes": False, "zero_point": 5,
     } | more  # fmt: skip
 
 

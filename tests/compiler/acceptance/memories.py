@@ -20,6 +20,7 @@ ROWS = {
             "compiler/quantise/test_verify.py::test_c01_the_best_of_all_attempts_is_kept",
             "compiler/quantise/test_verify.py::test_c01_the_first_attempt_that_is_good_enough_ends_the_loop",
             "compiler/quantise/test_verify.py::test_c01_the_worst_layers_get_16_bits_one_by_one",
+            "mapper/cli/test_compile_samples.py::test_c01_samples_to_verify_with",
         ),
     ),
     "C02": Row(

@@ -70,6 +70,7 @@ def on_a_core(graph: Graph, shape: NpuShape, data: NDArray[np.int64]) -> NDArray
             "bits": one.bits,
             "strides": [region.row, region.pixel],
             "high": region.high,
+            "planes": False,
             "zero_point": one.zero_point,
         }
         for one, region in ((x, regions[x]), (y, regions[y]))

@@ -59,7 +59,7 @@ def model(folder: Path) -> Path:
     np.savez("others.npz", x=3 * x[:20], y=random.integers(0, CLASSES, 20))
     np.save("last.npy", x.transpose(0, 2, 3, 1))
     Path("small.toml").write_text(
-        'width = 2\nheight = 2\n[npu]\npreset = "npu"\nweight_words = 105\nmicro_ops = 1000\n'
+        'width = 2\nheight = 2\n[npu]\npreset = "npu"\nweight_words = 84\nmicro_ops = 1000\n'
     )
     return folder / "net.onnx"
 
@@ -106,6 +106,7 @@ SAME: dict[str, tuple[Words, Words]] = {
     "--bias": (("--bias", "alu"), ()),
     "--dual": (("--dual", "off"), ("--npu", "npu-dual")),
     "--padding": (("--padding", "stored"), ()),
+    "--few-channels": (("--few-channels", "off"), ()),
     "--weights": (("--weights", "greedy"), ("--chip", "small.toml")),
 }
 """The same results by another program."""
