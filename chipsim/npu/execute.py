@@ -381,7 +381,8 @@ def _merge(
         bits=np.zeros(
             (cores, shape.weight_words if binary else 0, -(-rows // 8), lanes), np.uint64
         ),
-        host_weights=np.ascontiguousarray(host_weights, np.int8),
+        # those of a file cannot be written: another type, for which all kernels were compiled again
+        host_weights=np.require(host_weights, np.int8, ["C", "W"]),
         node=np.full(1 << 16, -1, np.int32),
     )
     code.sizes[s.ROWS] = code.sizes[s.COLUMNS] = rows

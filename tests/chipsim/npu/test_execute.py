@@ -47,6 +47,15 @@ def expected(case: Case, odd: bool) -> tuple[Any, ...]:
     return *([list(row) for row in memory] for memory in memories), sent
 
 
+def test_words_that_cannot_be_written_need_no_other_kernels() -> None:
+    """Those of a compiled folder lie in the bytes of its file."""
+    words = host_words(TINY)
+    fixed = np.frombuffer(words.tobytes(), np.int8).reshape(words.shape)
+    chips = [NpuChip(TINY, {}, host_weights=one) for one in (None, words, fixed)]
+    assert len({numba.typeof(chip._code) for chip in chips}) == 1
+    assert (chips[2]._code.host_weights == words).all()
+
+
 @pytest.mark.parametrize("name", list(SHAPES))
 @pytest.mark.parametrize("wild", [False, True])
 def test_random_programs_equal_the_twin(name: str, wild: bool) -> None:
