@@ -21,6 +21,7 @@ ROUNDINGS: tuple[Rounding, ...] = ("away", "up", "even", "floor")
 """By the number that a parameter record gives them."""
 MANTISSA = 24  # bits of a multiplier, which float32 has, too
 MOST_SHIFT = 63
+AT_ONCE = 1 << 16  # numbers that stay in caches while one step follows another
 
 
 class Multiplier(NamedTuple):
@@ -61,18 +62,20 @@ def rounding_shift(x: ArrayLike, n: ArrayLike, rounding: Rounding) -> Int64:
     Halves go away from zero, up, or to the even neighbour; `floor` rounds down.
     """
     x, n = np.asarray(x, np.int64), np.asarray(n, np.int64)
-    low = x >> n
     if rounding == "floor":
-        return low
-    half = np.where(n > 0, np.int64(1) << np.maximum(n - 1, 0), 0)
-    rest = x - (low << n)  # from 0 to 2^n - 1
-    if rounding == "up":
-        more = rest >= half
-    elif rounding == "away":
-        more = (rest > half) | ((rest == half) & (x >= 0))
+        return np.asarray(x >> n)
+    last = np.minimum(n, 1)  # this much is shifted behind the others: halves go up there
+    if rounding == "away":
+        found = x - ((x < 0) & last)
+    elif rounding == "even":
+        found = (x >> n) & last
+        found += x - last
     else:
-        more = (rest > half) | ((rest == half) & ((low & 1) == 1))
-    return np.where(n > 0, low + more, x)
+        found = x
+    found = found >> (n - last)
+    found += last
+    found >>= last
+    return np.asarray(found)
 
 
 def multiplier(factor: ArrayLike, where: str) -> Multiplier:
@@ -98,13 +101,29 @@ def multiplier(factor: ArrayLike, where: str) -> Multiplier:
 
 def requantise(sums: ArrayLike, how: Requantisation) -> Int64:
     """Sums, shape (..., channels), as stored integers of the same shape."""
-    sums = rounding_shift(sums, how.shift, how.rounding)
+    sums = np.asarray(sums, np.int64)
+    if sums.ndim < 2 or sums.size <= AT_ONCE:
+        return _requantised(sums, how)
+    made = np.empty(sums.shape, np.int64)
+    rows, results = (each.reshape(-1, sums.shape[-1]) for each in (sums, made))
+    step = max(AT_ONCE // sums.shape[-1], 1)
+    for at in range(0, len(rows), step):
+        results[at : at + step] = _requantised(rows[at : at + step], how)
+    return made
+
+
+def _requantised(sums: Int64, how: Requantisation) -> Int64:
+    if how.shift:
+        sums = rounding_shift(sums, how.shift, how.rounding)
     m0, n = how.factor
     if how.negative is not None:
         below = sums < 0
         m0, n = np.where(below, how.negative.m0, m0), np.where(below, how.negative.n, n)
-    rounded = rounding_shift(sums * m0 + how.offset, n, how.rounding)
-    return np.clip(rounded + how.zero_point, how.low, how.high)
+    product = sums * m0
+    product += how.offset
+    rounded = rounding_shift(product, n, how.rounding)
+    rounded += how.zero_point
+    return np.clip(rounded, how.low, how.high, out=rounded)
 
 
 def quantise(values: ArrayLike, scale: float, zero_point: int, bits: int) -> Int64:

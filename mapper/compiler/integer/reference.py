@@ -1,10 +1,12 @@
 """What nodes compute of stored integers: the reference that programs are compared with.
 
-Frames are int64. Sums of products are made in float64, which holds all whole numbers up to 2^53;
-accumulators are bounded by 2^47.
+Frames are int64. Sums of products are made in float64, which holds all whole numbers up to 2^53 -
+accumulators are bounded by 2^47 - or in float32, where a layer's stay below 2^24.
 """
 
 from __future__ import annotations
+
+from typing import Any
 
 import numpy as np
 
@@ -46,8 +48,17 @@ def conv(node: Node, inputs: list[Data]) -> Data:
     """Sums, with the bias that the zero point of the input is folded into: padding holds it."""
     window, groups = kernel_of(node.operator, inputs[1])
     zero_point = node.inputs[0].zero_point
-    sums = convolve(inputs[0].astype(np.float64), inputs[1], window, groups, zero_point)
-    return sums.astype(np.int64) + inputs[2]
+    maps = inputs[0].astype(_exact(inputs[0], inputs[1], zero_point))
+    sums = convolve(maps, inputs[1], window, groups, zero_point).astype(np.int64)
+    sums += inputs[2]
+    return sums
+
+
+def _exact(maps: Data, weights: Data, zero_point: int) -> type[np.floating[Any]]:
+    """The smallest type of numbers that holds whatever is summed of products, in any order."""
+    most = max(int(maps.max(initial=0)), -int(maps.min(initial=0)), abs(zero_point))
+    sums = np.abs(weights.astype(np.int64)).reshape(len(weights), -1).sum(1)
+    return np.float32 if most * int(sums.max(initial=0)) < 1 << 24 else np.float64
 
 
 def pool(node: Node, inputs: list[Data]) -> Data:

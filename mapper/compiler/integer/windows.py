@@ -77,21 +77,39 @@ def convolve(
 
     weights : shape (outputs, kernel rows, kernel columns, inputs / groups)
     """
-    found = windows(maps, window, value)
-    frames, rows, columns, channels = found.shape[:4]
+    found = windows(maps, window, value).transpose(0, 1, 2, 4, 5, 3)  # channels lie together
+    frames, rows, columns, kh, kw, channels = found.shape
     share, outputs = channels // groups, weights.shape[0] // groups
     made = np.empty((frames, rows, columns, weights.shape[0]), maps.dtype)
-    step = max(MOST_NUMBERS // max(rows * columns * share * window.size[0] * window.size[1], 1), 1)
+    if share == 1:
+        _each_channel(found, weights, made)
+        return made
+    step = max(MOST_NUMBERS // max(rows * columns * share * kh * kw, 1), 1)
     for group in range(groups):
-        kernels = weights[group * outputs : (group + 1) * outputs].transpose(3, 1, 2, 0)
-        matrix = kernels.reshape(-1, outputs).astype(maps.dtype)
+        kernels = weights[group * outputs : (group + 1) * outputs]
+        matrix = kernels.reshape(outputs, -1).T.astype(maps.dtype)
         for at in range(0, frames, step):
-            taken = found[at : at + step, ..., group * share : (group + 1) * share, :, :]
+            taken = found[at : at + step, ..., group * share : (group + 1) * share]
             pixels_of_some = taken.reshape(-1, matrix.shape[0])
             made[at : at + step, ..., group * outputs : (group + 1) * outputs] = (
                 pixels_of_some @ matrix
             ).reshape(-1, rows, columns, outputs)
     return made
+
+
+def _each_channel(found: NDArray[Any], weights: NDArray[Any], made: NDArray[Any]) -> None:
+    """Sums of groups of one channel each, pixel of the kernel by pixel.
+
+    found : shape (frames, rows, columns, kernel rows, kernel columns, channels)
+    """
+    kh, kw, channels = found.shape[3:]
+    kernels = weights.reshape(channels, -1, kh, kw).transpose(2, 3, 0, 1).astype(made.dtype)
+    for sums, maps in zip(made, found, strict=True):  # of a frame, which stay in caches
+        split = sums.reshape(*sums.shape[:2], channels, -1)
+        split[:] = 0
+        for ky in range(kh):
+            for kx in range(kw):
+                split += maps[:, :, ky, kx, :, None] * kernels[ky, kx]
 
 
 def pixels(height: int, width: int, window: Window) -> NDArray[np.int64]:

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mapper.compiler.integer.formulas import (
+    AT_ONCE,
     ROUNDINGS,
     Multiplier,
     Requantisation,
@@ -150,6 +151,16 @@ def test_a23_all_sums_of_a_layer() -> None:
             for one in sums[::7, 0]
         ]
         assert requantise(sums[::7], how).tolist() == expected
+
+
+def test_large_maps_are_requantised_part_by_part() -> None:
+    sums = np.random.default_rng(7).integers(-(2**30), 2**30, (2, 3, AT_ONCE // 96, 48))
+    factor = multiplier(np.linspace(1e-8, 1e-6, 48), "t")
+    how = Requantisation(factor, 5, -128, 127, "even", shift=1, offset=np.arange(48))
+    made = requantise(sums, how)
+    assert made.shape == sums.shape
+    assert np.unique(made).size > 200
+    assert (made == [[requantise(row, how) for row in frame] for frame in sums]).all()
 
 
 def test_a23_the_zero_point_is_added_behind_the_shift() -> None:

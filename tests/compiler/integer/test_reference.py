@@ -60,17 +60,17 @@ def how(window: Window, value: int = 0) -> dict[str, Any]:
 
 @settings(max_examples=60, deadline=None)
 @given(
-    windows(), st.sampled_from([8, 16]), st.sampled_from([1, 2, 4]), st.integers(-128, 127),
-    st.integers(0, 2**32),
+    windows(), st.sampled_from([8, 16]), st.sampled_from([1, 2, 4]), st.sampled_from([4, 8]),
+    st.integers(-128, 127), st.integers(0, 2**32),
 )  # fmt: skip
 def test_a22_convolutions_with_the_zero_point_around_the_map(
-    window: Window, bits: int, groups: int, zero_point: int, seed: int
+    window: Window, bits: int, groups: int, outputs: int, zero_point: int, seed: int
 ) -> None:
     random = np.random.default_rng(seed)
     half = 1 << (bits - 1)
     data = random.integers(-half, half, (2, 5, 6, 4))
-    weights = random.integers(-half + 1, half, (4, *window.size, 4 // groups))
-    bias = random.integers(-(2**30), 2**30, 4)
+    weights = random.integers(-half + 1, half, (outputs, *window.size, 4 // groups))
+    bias = random.integers(-(2**30), 2**30, outputs)
     tensor = stored(5, 6, 4, bits=bits, zero_point=zero_point)
     if min(window.results(5, 6)) < 1:
         return
@@ -106,6 +106,18 @@ def test_sums_are_exact_at_the_largest_numbers() -> None:
     tensor = stored(8, 8, 512, bits=16)
     made = run(Conv(Window((8, 8))), [tensor], [data, weights, np.array([1])], tensor)
     assert made.item() == -(2**15) * ((2**15 - 1) * 2**15 - 1) + 1
+
+
+@pytest.mark.parametrize("channels", [1032, 1033])
+def test_sums_are_exact_on_both_sides_of_float32(channels: int) -> None:
+    """Products of 127 * 128: below 2^24, which float32 holds, and above."""
+    assert (channels * 127 * 128 < 2**24) == (channels == 1032)
+    data = np.full((1, 1, 2, channels), -128)
+    data[0, 0, 1, -1] += 1
+    weights = np.full((1, 1, 1, channels), 127)
+    tensor = stored(1, 2, channels)
+    made = run(Conv(Window((1, 1))), [tensor], [data, weights, np.array([3])], tensor)
+    assert made.ravel().tolist() == [3 - channels * 127 * 128, 130 - channels * 127 * 128]
 
 
 def test_dense_layers_see_the_whole_map() -> None:
