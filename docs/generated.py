@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from hw.npu.isa import FORMS, HEAD, MICRO_OP, RECORD, SCALE, UNITS, Field, Form
 from mapper.cli.main import COMMANDS, build_whole_parser, subparsers
+from mapper.compiler.passes.registry import PASSES
 from mapper.settings import GROUPS, PRESETS, SETTINGS, UNLIMITED
 
 if TYPE_CHECKING:
@@ -267,6 +268,20 @@ def isa_units() -> str:
     return table(["bit", "unit"], [[str(bit), f"`{unit}`"] for bit, unit in enumerate(UNITS)])
 
 
+# ---- passes ---------------------------------------------------------------------------------
+
+
+def passes() -> str:
+    """What the passes of the compiler do, in their order."""
+    heads = ["pass", "what", "legal if", "applied if", "gain in the log"]
+    rows = [
+        [f"`{one.name}`", one.what, one.legal_if, one.applied_if,
+         f"{one.gains}{'' if one.measured else '; estimated'}"]
+        for one in PASSES
+    ]  # fmt: skip
+    return table(heads, rows)
+
+
 PARTS: dict[str, Callable[[], str]] = {
     "commands": commands,
     "settings": settings,
@@ -275,6 +290,7 @@ PARTS: dict[str, Callable[[], str]] = {
     "npus": npus,
     "formats": formats,
     "exports": exports,
+    "passes": passes,
     "isa-head": partial(isa_fields, HEAD),
     "isa-units": isa_units,
     **{

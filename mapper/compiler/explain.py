@@ -11,7 +11,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from mapper.compiler.frontend.model import Model
+from mapper.compiler.frontend.model import Model, built
 from mapper.compiler.graph.graph import Graph
 from mapper.compiler.graph.macro import Macro
 from mapper.compiler.graph.node import Dequantise, Host, Node, Quantise
@@ -19,8 +19,10 @@ from mapper.compiler.memory.regions import SHARES
 from mapper.compiler.partition.functions import Partition, divide
 from mapper.compiler.partition.islands import optimised
 from mapper.compiler.partition.support import hint
-from mapper.compiler.passes.fuse import fuse
-from mapper.compiler.passes.normalise import dense_as_conv
+from mapper.compiler.passes.constants import CONSTANTS
+from mapper.compiler.passes.dense import flatten_rest
+from mapper.compiler.passes.fuse import FUSE, fuse
+from mapper.compiler.passes.registry import optimise_quantised
 from mapper.compiler.quantise.exact import ExactLayers
 from mapper.compiler.settings import CompileSettings
 from storage.files import write_file
@@ -51,12 +53,13 @@ class Row(NamedTuple):
 def explain(model: Model, settings: CompileSettings) -> list[Row]:
     """A row for each node of a model, in the order of its file."""
     if model.quantised:
-        graph = model.build(settings.keep)
-        dense_as_conv(graph)
+        graph = built(model, settings.keep, CONSTANTS.name not in settings.off)
+        optimise_quantised(graph, settings.off)
     else:
         graph, _ = optimised(model, settings.keep, settings.off)
         _drop_scales(graph)
-    parts = divide(graph, fuse(graph))
+    flatten_rest(graph)
+    parts = divide(graph, fuse(graph, FUSE.name not in settings.off))
     kinds = {part.name: part.kind for part in model.parts}
     found: dict[str, Row] = {}
     for number, function in enumerate(parts.functions):

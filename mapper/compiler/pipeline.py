@@ -28,7 +28,7 @@ from mapper.compiler.codegen.program import (
 )
 from mapper.compiler.codegen.steps import Step, with_tokens
 from mapper.compiler.codegen.tables import Tables
-from mapper.compiler.frontend.model import Model
+from mapper.compiler.frontend.model import Model, built
 from mapper.compiler.graph.graph import Graph
 from mapper.compiler.graph.macro import Macro
 from mapper.compiler.graph.tensor import Tensor
@@ -41,16 +41,18 @@ from mapper.compiler.memory.planner import (
     memory_use,
     plan_memory,
 )
-from mapper.compiler.memory.regions import share
 from mapper.compiler.partition.functions import Partition, divide
 from mapper.compiler.partition.hostplan import Step as HostStep
 from mapper.compiler.partition.hostplan import plan_host
 from mapper.compiler.partition.islands import optimised
-from mapper.compiler.passes.blocks import whole_blocks
-from mapper.compiler.passes.fuse import fuse
-from mapper.compiler.passes.integers import optimise_integers
-from mapper.compiler.passes.normalise import dense_as_conv
-from mapper.compiler.passes.split_outputs import split_outputs
+from mapper.compiler.passes.base import Context
+from mapper.compiler.passes.constants import CONSTANTS
+from mapper.compiler.passes.registry import (
+    context_of,
+    lay_out,
+    optimise_integers,
+    optimise_quantised,
+)
 from mapper.compiler.quantise.exact import ExactLayers
 from mapper.compiler.quantise.losses import LayerLoss, layer_losses
 from mapper.compiler.quantise.ranges_file import RangesFile
@@ -127,10 +129,10 @@ def compile_model(
     losses: list[LayerLoss] = []
     if samples is None:
         with stage("read"):
-            graph = model.build(settings.keep)
+            graph = built(model, settings.keep, CONSTANTS.name not in settings.off)
         with stage("optimise"):
             notes += graph.notes
-            log += dense_as_conv(graph)
+            log += optimise_quantised(graph, settings.off, Context(shape))
     else:
         found, losses = _quantised(model, shape, samples, settings, test, log, notes)
         graphs["float"], graph = found.best.source, found.best.graph
@@ -138,15 +140,11 @@ def compile_model(
     choices = Choices(settings.bias, settings.dual, settings.schedule, settings.first_tile)
     with stage("optimise", whole=True):
         require_bits(graph, shape)
-        log += optimise_integers(
-            graph, shape, choices, settings.reuse, settings.off, settings.few_channels
-        )
-        log += split_outputs(graph, shape)
-        log += whole_blocks(graph, shape.columns)
+        context = context_of(shape, choices, settings.reuse, settings.few_channels)
+        log += optimise_integers(graph, context, settings.off)
     with stage("partition"):
-        places, shared = share(graph, {"int8": shape.columns, "bits": 8 * shape.columns})
-        log += shared
-        macros = fuse(graph, "fuse" not in settings.off)
+        macros, places, told = lay_out(graph, context, settings.off)
+        log += told
         if not macros:
             raise MapperError(f"{model.path}: no node of it runs on a core; nothing to compile")
     with stage("execution order"):
@@ -215,7 +213,7 @@ def _quantised(
     beside = None if test is None else dataset(model, test)
 
     def source_of(kept: Collection[str]) -> Graph:
-        source, told = optimised(model, kept, settings.off)
+        source, told = optimised(model, kept, settings.off, shape)
         log.extend(told)
         notes.extend(source.notes)
         notes.extend(ExactLayers(source).notes())

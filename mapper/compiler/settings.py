@@ -9,7 +9,7 @@ from typing import Any, Literal
 from mapper.compiler.codegen.builder import Dual, Schedule
 from mapper.compiler.integer.formulas import Rounding
 from mapper.compiler.memory.weights import Rule
-from mapper.compiler.passes.few_channels import FewChannels
+from mapper.compiler.passes.base import FewChannels
 from mapper.compiler.quantise.methods import Method
 from mapper.compiler.quantise.parameters import Precision
 from mapper.compiler.quantise.verify import MOST_WIDE, Wish

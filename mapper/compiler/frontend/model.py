@@ -23,6 +23,7 @@ from storage.formats.layers.onnxgraph import Node as OnnxNode
 
 HANDLERS: dict[str, Handler] = {**FLOAT, **QUANTISED, **QOPERATORS, **MOVING, **INTEGERS}
 """Of all models, whatever their numbers."""
+UNFOLDED = "constants are not worked out, as asked"
 OF_INTEGERS = VIEWS.union(QUANTISED, QOPERATORS, MOVING, INTEGERS)
 """Operators that take stored integers as they are, or say so."""
 
@@ -95,6 +96,18 @@ def open_model(path: Path) -> Model:
     return Model(path, name, view, reader.opsets, quantised, build, _parts(reader), in_part)
 
 
+def built(model: Model, kept: Collection[str], fold: bool = True) -> Graph:
+    """The graph of a model; without `fold` what makes real numbers of constants stays on the host.
+
+    kept : ONNX nodes on the host, perhaps with the reason of each
+    """
+    graph = model.build(kept)
+    if fold or not graph.folded:
+        return graph
+    asked = dict(kept) if isinstance(kept, Mapping) else dict.fromkeys(kept, ASKED)
+    return model.build({**dict.fromkeys(graph.folded, UNFOLDED), **asked})
+
+
 def _parts(reader: Reader) -> list[Part]:
     def role(node: OnnxNode) -> Literal["constant", "left out", "view"]:
         if node.name in reader.graph.left_out:
@@ -138,7 +151,7 @@ def _on_cores_or_host(read: Read) -> Callable[[Collection[str]], Graph]:
     """What a quantised model leaves in real numbers, the host computes."""
 
     def build(kept: Collection[str]) -> Graph:
-        keep, said = set(kept), dict[str, str]()
+        keep, said = set(kept), dict(kept) if isinstance(kept, Mapping) else {}
         while True:
             reader, whys = read(keep)
             left = {name for node in _real(reader.graph) for name in node.sources} - keep

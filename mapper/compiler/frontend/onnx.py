@@ -198,8 +198,7 @@ class Reader:
             if node.kind == "DequantizeLinear":
                 axis = int(node.attributes.get("axis", 1))
                 self.stored[node.proto.output[0]] = stored_constant(inputs, axis)
-            made = self._evaluate(node, inputs)
-            self.values |= zip(node.proto.output, made, strict=False)
+            self._fold(node, inputs)
             return
         handler = self.handlers.get(node.kind)
         whole = any(_is_whole(value) for value in inputs)
@@ -221,6 +220,26 @@ class Reader:
         else:
             results = made_here if isinstance(made_here, list) else [made_here]
             self.values |= zip(node.proto.output, results, strict=False)
+
+    def _fold(self, node: OnnxNode, inputs: list[Any]) -> None:
+        """Work out a node of constants; one that is kept runs on the host, if it makes real numbers
+        of real numbers: shapes, axes and stored integers must be known here."""
+        made = self._evaluate(node, inputs)
+        real = all(np.asarray(one).dtype == np.float32 for one in made)
+        stores = node.kind == "DequantizeLinear" or node.kind in self.evaluators
+        if real and inputs and not stores:
+            if node.name in self.keep:
+                self.why = self.keep[node.name]
+                self._host(node, inputs)
+                return
+            size = sum(np.asarray(one).nbytes for one in made)
+            self.graph.folded[node.name] = node.kind, size
+        elif node.name in self.keep:
+            self.graph.notes.append(
+                f"node {node.name!r} ({node.kind}): not kept on the host, as other nodes are read "
+                "by what it makes of constants"
+            )
+        self.values |= zip(node.proto.output, made, strict=False)
 
     def _evaluate(self, node: OnnxNode, inputs: list[Any]) -> list[Any]:
         """A node of constants, by ONNX, or by those who add operators to it."""

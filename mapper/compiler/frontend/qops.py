@@ -120,8 +120,10 @@ def _drop_pairs(graph: Graph) -> None:
 def _shift_maps(graph: Graph) -> None:
     """RequantShift of a stored map: its zero point goes into the offset."""
     for node in graph.nodes:
+        if not isinstance(node.operator, Requantise):
+            continue
         maker = _maker(graph, node.inputs[0], Dequantise)
-        if maker is not None and isinstance(node.operator, Requantise):
+        if maker is not None:
             data, how = maker.inputs[0], node.operator.how
             offset = how.offset - data.zero_point * how.factor.m0
             node.inputs, node.operator = [data], Requantise(how._replace(offset=offset))

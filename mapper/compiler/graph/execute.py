@@ -45,17 +45,19 @@ def run_graph(
             tensor.value if tensor.value is not None else data[tensor] for tensor in node.inputs
         ]
         with np.errstate(over="ignore", invalid="ignore"):  # whoever reads them looks for both
-            data |= zip(node.outputs, results(node, taken, rules), strict=True)
+            made = results(node, taken, rules, next(iter(feeds.values())).shape[0])
+        data |= zip(node.outputs, made, strict=True)
         for tensor in node.inputs:
             if last[tensor] == at and tensor not in kept:
                 data.pop(tensor, None)
     return {tensor: data[tensor] for tensor in kept}
 
 
-def results(node: Node, taken: list[Data], rules: Rules) -> list[Data]:
-    """What a node makes, an array for each output."""
-    made = rules[type(node.operator)](node, taken)
-    return made if isinstance(made, list) else [made]
+def results(node: Node, taken: list[Data], rules: Rules, frames: int = 1) -> list[Data]:
+    """What a node makes, an array for each output; of constants alone the same in all frames."""
+    found = rules[type(node.operator)](node, taken)
+    made = found if isinstance(found, list) else [found]
+    return made if node.inputs else [np.repeat(one, frames, 0) for one in made]
 
 
 def on_host(node: Node, inputs: list[Data]) -> list[Data]:
@@ -63,7 +65,7 @@ def on_host(node: Node, inputs: list[Data]) -> list[Data]:
     operator = node.operator
     assert isinstance(operator, Host)
     rows = []
-    for at in range(inputs[0].shape[0]):
+    for at in range(inputs[0].shape[0] if inputs else 1):
         data = iter(inputs)
         given = [
             one.frame(next(data)[at : at + 1]).astype(operator.kind(number), copy=False)

@@ -58,6 +58,10 @@ class HostPlan:
 
     def __init__(self, steps: list[Step]) -> None:
         self.steps = steps
+        taken = {step["tensor"] for step in steps if step["do"] == "dequantise"}
+        laid_out = {step["tensor"] for step in steps if step["do"] == "windows"}
+        self._inner = laid_out - taken
+        """Maps that cores make for cores, and that the host only lays out in between."""
         self._ready: dict[int, Any] = {}
         self._lock = Lock()
 
@@ -85,7 +89,8 @@ class HostPlan:
                         else quantise(maps, to.scale, to.zero_point, to.bits)
                     )
                 case "windows":
-                    stored[step["result"]] = _windows(step, stored[step["tensor"]])
+                    made_by = stored if step["tensor"] in stored else results  # host, or cores
+                    stored[step["result"]] = _windows(step, made_by[step["tensor"]])
                 case "pack":
                     cores.write(step["tensor"], stored[step["tensor"]])
                 case "start":
@@ -107,7 +112,7 @@ class HostPlan:
                     known[step["result"]] = made.frame(_map_of(seen, known[step["value"]]))
                 case _:
                     known |= self._node(number, step, known)
-        return known, results
+        return known, {name: one for name, one in results.items() if name not in self._inner}
 
     def _on_vectors(self, number: int, step: Step, vectors: Vectors) -> None:
         """A step on maps in vectors."""

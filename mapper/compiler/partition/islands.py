@@ -17,7 +17,8 @@ import math
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 
-from mapper.compiler.frontend.model import Model
+from chipsim.chip.npu_shape import NpuShape
+from mapper.compiler.frontend.model import Model, built
 from mapper.compiler.frontend.onnx import ASKED
 from mapper.compiler.graph.graph import Graph
 from mapper.compiler.graph.node import (
@@ -34,6 +35,8 @@ from mapper.compiler.graph.node import (
 )
 from mapper.compiler.graph.tensor import Tensor
 from mapper.compiler.memory.planner import blocks_of
+from mapper.compiler.passes.base import Context
+from mapper.compiler.passes.constants import CONSTANTS
 from mapper.compiler.passes.registry import optimise
 from mapper.compiler.quantise.rest import is_in_part
 from mapper.compiler.schedule.packing import HOST_LATENCY
@@ -44,6 +47,7 @@ HOST_OPERATION = 1
 read an element as an integer: a processor of the same clock that does one thing at a time."""
 FLIT, BLOCK = 8, 16
 """Bytes of the host port in a cycle, and channels of a vector, of the default core."""
+DEFAULT_SHAPE = NpuShape()
 MOVES = (Concat, Slice, Upsample)
 
 
@@ -176,16 +180,18 @@ def _why(island: Island) -> str:
 
 
 def optimised(
-    model: Model, kept: Collection[str], off: Collection[str] = ()
+    model: Model, kept: Collection[str], off: Collection[str] = (), shape: NpuShape = DEFAULT_SHAPE
 ) -> tuple[Graph, list[str]]:
     """The graph of floats of a model, passes done, lonely islands on the host; and the log.
 
     kept : ONNX nodes on the host; off : passes that are not applied
+    shape : of the core, for what the log says that they save
     """
+    fold = CONSTANTS.name not in off
     with stage("read"):
-        graph = model.build(kept)
+        graph = built(model, kept, fold)
     with stage("optimise"):
-        told = optimise(graph, off)
+        told = optimise(graph, off, Context(shape))
     if is_in_part(graph):
         return graph, told
     judged = graph
@@ -195,8 +201,8 @@ def optimised(
     found = lonely(judged, {part.name for part in model.parts})
     if found:
         with stage("read"):
-            graph = model.build({**dict.fromkeys(kept, ASKED), **found})
+            graph = built(model, {**dict.fromkeys(kept, ASKED), **found}, fold)
         with stage("optimise"):
-            told = optimise(graph, off)
+            told = optimise(graph, off, Context(shape))
     graph.notes += [f"{name}: stays on the host: {why}" for name, why in found.items()]
     return graph, told

@@ -4,59 +4,60 @@ memory."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from mapper.compiler.graph.graph import Graph
 from mapper.compiler.graph.node import Clamp, Concat, Node, Operator, Pool, Requantise
 from mapper.compiler.graph.tensor import Tensor
 from mapper.compiler.integer.formulas import Int64, Multiplier, Requantisation
-from mapper.compiler.passes.trial import Trial
+from mapper.compiler.passes.base import Context, Pass, Site, Taken
 
 CHANNELS = 3
 
 
-def concatenate_last(graph: Graph, trial: Trial) -> list[str]:
-    """Everywhere where it is legal; trial : what nodes take on a core, for the log."""
-    told = []
-    changed = True
-    while changed:
-        changed = False
-        for node in [node for node in graph.nodes if isinstance(node.operator, Concat)]:
+def sites(graph: Graph, context: Context) -> Iterator[Site]:
+    """Concatenations, and what alone takes their result."""
+    for node in graph.nodes:
+        if isinstance(node.operator, Concat):
             user = graph.only_user(node.output)
-            if user is not None and legal(graph, node, user):
-                told.append(_told(graph, node, user, trial))
-                apply(graph, node, user)
-                changed = True
-    return told
+            if user is not None:
+                yield node, user
 
 
-def legal(graph: Graph, node: Node, user: Node) -> bool:
+def legal(graph: Graph, site: Site, context: Context) -> str | None:
     """Of channels only: windows reach over the border between rows or columns of two parts.
 
     Parts that others take as well stay where they are, in the region of the whole.
     """
-    parts = node.inputs
-    if node.operator != Concat(CHANNELS) or None in [graph.only_user(one) for one in parts]:
-        return False
+    node, user = site
+    if node.operator != Concat(CHANNELS):
+        return "rows or columns are joined, and windows reach over the border"
+    if None in [graph.only_user(one) for one in node.inputs]:
+        return "others take a part as well"
     if isinstance(user.operator, Requantise):
         # one factor for each pixel is of a mean, of which there is one for all parts
-        return user.operator.how.factor.m0.ndim < CHANNELS
+        return None if user.operator.how.factor.m0.ndim < CHANNELS else "its factors are of pixels"
     largest = isinstance(user.operator, Pool) and user.operator.kind == "max"
-    return largest or isinstance(user.operator, Clamp)
+    if largest or isinstance(user.operator, Clamp):
+        return None
+    return "no max pooling, activation or requantisation follows"
 
 
-def _told(graph: Graph, node: Node, user: Node, trial: Trial) -> str:
-    """A line for the log: what it saves, with the layers that make the parts."""
+def gain(graph: Graph, site: Site, context: Context) -> Taken | None:
+    """With the layers that make the parts."""
+    node, user = site
+    if context.trial is None:
+        return None
     layers: list[Node] = []
     for tensor in dict.fromkeys(node.inputs):
         while (maker := graph.maker(tensor)) is not None and maker.kind in ("requantise", "conv"):
             layers.insert(0, maker)
             tensor = maker.inputs[0]
-    before = trial([*layers, node, user], [user.output])
-    after = trial([*layers, *parted(node, user)], [user.output])
-    line = f"{node.label}: behind {user.label}"
+    before = context.trial([*layers, node, user], [user.output])
+    after = context.trial([*layers, *parted(node, user)], [user.output])
     if before is None or after is None:
-        return line
-    cycles, size = before.cycles - after.cycles, before.bytes - after.bytes
-    return f"{line}; {cycles:,} cycles and {size:,} bytes less"
+        return None
+    return Taken(before.cycles - after.cycles, before.bytes - after.bytes)
 
 
 def parted(node: Node, user: Node) -> list[Node]:
@@ -91,8 +92,21 @@ def _of_channels(operator: Operator, first: int, count: int) -> Operator:
     return Requantise(how._replace(factor=factors(how.factor), offset=offset, negative=negative))
 
 
-def apply(graph: Graph, node: Node, user: Node) -> None:
+def apply(graph: Graph, site: Site, context: Context) -> str:
     """Everything comes at the place of what works on the parts: all of them are there by then."""
+    node, user = site
     at = graph.nodes.index(user)
     graph.nodes[at : at + 1] = parted(node, user)
     graph.nodes.remove(node)
+    return f"{node.label}: behind {user.label}"
+
+
+CONCAT = Pass(
+    "concat", sites, legal, gain, apply,
+    what="a concatenation of channels goes behind the max pooling, activation or requantisation "
+    "that takes it, so that these run with the layers of the parts, and the result shares memory",
+    legal_if="channels only, not rows or columns; nobody else takes the parts or the whole",
+    applied_if="always",
+    gains="trial of the layers of the parts, before and after",
+    measured=True,
+)  # fmt: skip

@@ -8,7 +8,7 @@ then the host sends the map itself, in planes, with channels filled up to groups
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Literal, NamedTuple
 
@@ -27,12 +27,12 @@ from mapper.compiler.graph.tensor import Tensor
 from mapper.compiler.integer.windows import GROUP, columns_of_kernels
 from mapper.compiler.memory.layouts import WORD_VECTORS, plane_words
 from mapper.compiler.memory.planner import blocks_of, pixel_vectors
+from mapper.compiler.passes.base import Context, Pass, Site, Taken
 from mapper.compiler.passes.fuse import fuse
-from mapper.compiler.passes.trial import Trial
 from mapper.compiler.schedule.windows import headers_short, refusal
 from mapper.errors import DoesNotFitError
 
-FewChannels = Literal["auto", "core", "host", "off"]
+NAME = "few-channels"
 Way = Literal["core", "host", "off"]
 """Who makes the windows of a layer, if somebody does."""
 SAYS: dict[Way, str] = {"core": "by the window unit", "host": "by the host", "off": "not at all"}
@@ -68,65 +68,115 @@ class Ways(NamedTuple):
         return f"windows {SAYS[way]}, {self.calls['off']} -> {self.calls[way]} calls a pixel"
 
 
-class Weighing(NamedTuple):
-    """What decides who makes windows.
+class Choice(NamedTuple):
+    """Who makes the windows of a layer, why, and what there was to choose from."""
 
-    trial : what nodes take on a core
-    fits : whether all maps of a graph fit the feature memory
-    """
-
-    shape: NpuShape
-    trial: Trial
-    fits: Callable[[Graph], bool]
+    way: Way
+    why: str
+    ways: Ways
 
 
-def window_inputs(graph: Graph, wish: FewChannels, how: Weighing) -> list[str]:
-    """Replace convolutions on maps of the host where that saves calls; returns the log.
+def sites(graph: Graph, context: Context) -> Iterator[Site]:
+    """The one convolution that takes a map that the host makes."""
+    inputs = [view.tensor for view in graph.inputs.values()]
+    inputs += [node.output for node in graph.nodes if isinstance(node.operator, Quantise)]
+    for tensor in inputs:
+        node = graph.only_user(tensor)
+        if node is not None and isinstance(node.operator, Conv):
+            yield (node,)
 
-    wish : who makes windows; auto takes the way of the fewest cycles for each layer
-    Raises `DoesNotFitError` that names a layer for whose packets a core has too few headers.
-    """
-    told = []
-    for tensor, node in _first_layers(graph):
-        ways = legal(tensor, node, how.shape)
-        if not ways.calls or wish == "off":
-            continue
+
+def legal(graph: Graph, site: Site, context: Context) -> str | None:
+    (node,) = site
+    window, bits = _window(node), node.inputs[0].type == "bits"
+    assert isinstance(node.operator, Conv)
+    if node.operator.groups != 1:
+        return "it has groups"
+    if window.size == (1, 1):
+        return "its windows are pixels"
+    if bits and any(window.pad):
+        return "there is no bit for the zeros around a map"
+    ways = ways_of(node, context.shape)
+    if ways.calls["host"] >= ways.calls["off"]:
+        return "windows save no matrix calls"
+    if context.few_channels == "off":
+        return "nobody is asked to make windows"
+    if context.few_channels == "core" and ways.why:
+        if not context.is_marked(NAME, node):
+            context.mark(NAME, node)
+            context.told.append(f"{node.label}: no windows by the window unit: {ways.why}")
+        return ways.why
+    return None
+
+
+def ways_of(node: Node, shape: NpuShape) -> Ways:
+    """The ways to make a layer."""
+    columns, tensor = shape.columns, node.inputs[0]
+    _, kh, kw, inputs = node.inputs[1].shape
+    size = 8 * columns if tensor.type == "bits" else columns
+    calls: dict[Way, int] = {
+        "off": kh * kw * blocks_of(inputs, size),
+        "host": blocks_of(kh * kw * inputs, size),
+    }
+    by_core = blocks_of(kh * kw * GROUP * blocks_of(inputs, GROUP), size)
+    why = refusal(_window(node), tensor, node.output, shape)
+    if not why and by_core >= calls["off"]:
+        why = f"{calls['off']} calls a pixel would be {by_core}"
+    return Ways(calls if why else {**calls, "core": by_core}, why)
+
+
+def gain(graph: Graph, site: Site, context: Context) -> Taken | None:
+    """Matrix calls; what the host sends, and the core loads, may be more. None where the layer is
+    best as it is."""
+    (node,) = site
+    found = _choice(graph, node, context)
+    way, ways = found.way, found.ways
+    if way == "off":
+        return None
+    shape, made, data = context.shape, node.output, node.inputs[0]
+    pixels = made.height * made.width
+    calls = (ways.calls["off"] - ways.calls[way]) * pixels * blocks_of(made.channels, shape.rows)
+    plain = data.height * data.width * pixel_vectors(data, shape.columns)
+    sent = pixels * ways.calls[way] if way == "host" else _plane_vectors(data, shape)
+    return Taken(calls, shape.columns * (plain - sent))
+
+
+def _choice(graph: Graph, node: Node, context: Context) -> Choice:
+    """Who is to make the windows of a layer."""
+    key = NAME, node
+    if key not in context.known:
+        ways, wish = ways_of(node, context.shape), context.few_channels
         if wish == "auto":
-            way, why = _fewest(graph, tensor, node, ways, how)
-        elif wish == "core" and "core" not in ways.calls:
-            told.append(f"{node.label}: no windows by the window unit: {ways.why}")
-            continue
+            way, why = _fewest(graph, node, ways, context)
         else:
             way, why = wish, ""
-        if way == "core" and (short := headers_short(node.output, how.shape)):
-            raise DoesNotFitError(
-                f"{node.label}: {short}; let the host make windows with --few-channels host, or "
-                "take a core with more"
-            )
-        apply(graph, tensor, node, way)
-        told.append(f"{node.label}: {ways.said(way)}{why}")
-    return told
+        context.known[key] = Choice(way, why, ways)
+        if way == "off":
+            context.told.append(f"{node.label}: {ways.said(way)}{why}")
+    found: Choice = context.known[key]
+    return found
 
 
-def _fewest(graph: Graph, tensor: Tensor, node: Node, ways: Ways, how: Weighing) -> tuple[Way, str]:
+def _fewest(graph: Graph, node: Node, ways: Ways, context: Context) -> tuple[Way, str]:
     """The way of the fewest cycles, and why.
 
     The host's windows take the fewest calls, and no longer to load than to multiply. So nothing is
     faster if they fit, and come while cores work.
     """
-    others = sum(_calls(one, how.shape) for one in graph.nodes if one is not node)
+    shape, tensor = context.shape, node.inputs[0]
+    others = sum(_calls(one, shape) for one in graph.nodes if one is not node)
     found: dict[Way, Cost | None] = {}
     for way in ("host", "core", "off"):
-        if way not in ways.calls or (way == "core" and headers_short(node.output, how.shape)):
+        if way not in ways.calls or (way == "core" and headers_short(node.output, shape)):
             continue
-        with _applied(graph, tensor, node, way):
-            if not how.fits(graph):
+        with _applied(graph, node, way):
+            if not context.fits(graph):
                 found[way] = None
                 continue
-            flits = _flits(tensor if way == "core" else node.inputs[0], how.shape)
-            if way == "host" and flits <= others + _calls(node, how.shape):
+            flits = _flits(tensor if way == "core" else node.inputs[0], shape)
+            if way == "host" and flits <= others + _calls(node, shape):
                 return way, f", and their {flits:,} flits come while cores work"
-            found[way] = gain(graph, node, flits, others, how)
+            found[way] = _cost(graph, node, flits, others, context)
     known = {way: cost for way, cost in found.items() if cost is not None}
     said = [
         f"{SAYS[way]} {cost.cycles:,} cycles and {cost.flits:,} flits"
@@ -138,52 +188,20 @@ def _fewest(graph: Graph, tensor: Tensor, node: Node, ways: Ways, how: Weighing)
     return best, f"; {', '.join(said)}"
 
 
-def _first_layers(graph: Graph) -> Iterator[tuple[Tensor, Node]]:
-    """Maps that the host makes, and the one convolution that takes them."""
-    inputs = [view.tensor for view in graph.inputs.values()]
-    inputs += [node.output for node in graph.nodes if isinstance(node.operator, Quantise)]
-    for tensor in inputs:
-        node = graph.only_user(tensor)
-        if node is not None and isinstance(node.operator, Conv) and node.operator.groups == 1:
-            yield tensor, node
-
-
-def legal(tensor: Tensor, node: Node, shape: NpuShape) -> Ways:
-    """The ways to make a layer, none if windows save no calls."""
-    operator, columns = node.operator, shape.columns
-    assert isinstance(operator, Conv)
-    window, (_, kh, kw, inputs) = operator.window, node.inputs[1].shape
-    bits = tensor.type == "bits"
-    size = 8 * columns if bits else columns
-    calls: dict[Way, int] = {
-        "off": kh * kw * blocks_of(inputs, size),
-        "host": blocks_of(kh * kw * inputs, size),
-    }
-    if calls["host"] >= calls["off"] or (kh, kw) == (1, 1) or (bits and any(window.pad)):
-        return Ways({})  # there is no bit for the zeros around a map
-    by_core = blocks_of(kh * kw * GROUP * blocks_of(inputs, GROUP), size)
-    why = refusal(window, tensor, node.output, shape)
-    if not why and by_core >= calls["off"]:
-        why = f"{calls['off']} calls a pixel would be {by_core}"
-    return Ways(calls if why else {**calls, "core": by_core}, why)
-
-
-def gain(graph: Graph, node: Node, flits: int, others: int, how: Weighing) -> Cost | None:
+def _cost(graph: Graph, node: Node, flits: int, others: int, context: Context) -> Cost | None:
     """What a layer costs as it is; None if it does not fit. others : calls of all other layers"""
     macro = next(one for one in fuse(graph) if one.conv is node)
     first = [macro.windows] if macro.windows is not None else []
-    taken = how.trial([*first, *macro.nodes], [macro.output])
-    if taken is None:
-        return None
-    return Cost(taken.cycles, others, flits)
+    taken = context.trial and context.trial([*first, *macro.nodes], [macro.output])
+    return None if taken is None else Cost(taken.cycles, others, flits)
 
 
 @contextmanager
-def _applied(graph: Graph, tensor: Tensor, node: Node, way: Way) -> Iterator[None]:
+def _applied(graph: Graph, node: Node, way: Way) -> Iterator[None]:
     """The graph with a layer made one way, and afterwards as it was."""
     operator, inputs, nodes = node.operator, list(node.inputs), list(graph.nodes)
     kept = [(one, one.stored, one.planes) for one in graph.tensors()]
-    apply(graph, tensor, node, way)
+    _make(graph, node, way)
     try:
         yield
     finally:
@@ -195,11 +213,15 @@ def _applied(graph: Graph, tensor: Tensor, node: Node, way: Way) -> Iterator[Non
 def _flits(tensor: Tensor, shape: NpuShape) -> int:
     """That the host sends of a map."""
     pixels = tensor.height * tensor.width
-    if tensor.planes:
-        vectors = WORD_VECTORS * plane_words(tensor.channels, pixels, 2 * shape.columns)
-    else:
-        vectors = pixels * pixel_vectors(tensor, shape.columns)
+    whole = pixels * pixel_vectors(tensor, shape.columns)
+    vectors = _plane_vectors(tensor, shape) if tensor.planes else whole
     return -(-vectors * 8 * shape.columns // shape.payload_bits)
+
+
+def _plane_vectors(tensor: Tensor, shape: NpuShape) -> int:
+    """Of a map in planes."""
+    pixels = tensor.height * tensor.width
+    return WORD_VECTORS * plane_words(tensor.channels, pixels, 2 * shape.columns)
 
 
 def _calls(node: Node, shape: NpuShape) -> int:
@@ -212,14 +234,26 @@ def _calls(node: Node, shape: NpuShape) -> int:
     return node.output.height * node.output.width * kh * kw * blocks
 
 
-def apply(graph: Graph, tensor: Tensor, node: Node, way: Way) -> None:
-    """Let the host or the core make the windows of a convolution."""
+def apply(graph: Graph, site: Site, context: Context) -> str:
+    """Let the host or the core make the windows; raises `DoesNotFitError` that names a layer for
+    whose packets a core has too few headers."""
+    (node,) = site
+    way, why, ways = _choice(graph, node, context)
+    if way == "core" and (short := headers_short(node.output, context.shape)):
+        raise DoesNotFitError(
+            f"{node.label}: {short}; let the host make windows with --few-channels host, or take a "
+            "core with more"
+        )
+    _make(graph, node, way)
+    return f"{node.label}: {ways.said(way)}{why}"
+
+
+def _make(graph: Graph, node: Node, way: Way) -> None:
+    """Windows by the host or the core, before a convolution over them."""
     if way == "off":
         return
-    operator, weights = node.operator, node.inputs[1]
-    assert isinstance(operator, Conv)
+    tensor, weights, window = node.inputs[0], node.inputs[1], _window(node)
     assert weights.value is not None
-    window = operator.window
     made, flat = (
         (WindowColumns(window), columns_of_kernels(weights.value))
         if way == "core"
@@ -235,7 +269,25 @@ def apply(graph: Graph, tensor: Tensor, node: Node, way: Way) -> None:
     node.inputs[:2] = [result, Tensor(weights.name, flat.shape, weights.type, value=flat)]
 
 
+def _window(node: Node) -> Window:
+    assert isinstance(node.operator, Conv)
+    return node.operator.window
+
+
 def _insert(graph: Graph, node: Node, made: Operator, tensor: Tensor, result: Tensor) -> None:
     """A node that makes windows, before the convolution that takes them."""
     at = graph.nodes.index(node)
     graph.nodes.insert(at, Node(made, [tensor], [result], node.sources))
+
+
+FEW_CHANNELS = Pass(
+    NAME, sites, legal, gain, apply,
+    what="a convolution with few input channels becomes a 1x1 convolution over its windows, "
+    "7x7x3 one of 1x1x147, made by the host, or by the window unit, with channels filled up to "
+    "fours",
+    legal_if="no groups, more than one pixel; on a map that the host stores, for nobody else; of "
+    "bits without padding; windows that the window unit can make",
+    applied_if="cycles from frame to frame are saved, what the host sends included",
+    gains="matrix calls; bytes of the windows, which may be more than those of the map",
+    weighed=True,
+)  # fmt: skip

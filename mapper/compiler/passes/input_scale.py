@@ -1,41 +1,60 @@
-"""Factors and offsets on the model's input go into the first layer behind it."""
+"""Factors and offsets on the model's input go into the first layer behind it: w' = w * factor of
+each input channel, b' = b + sum of w * offset."""
 
 from __future__ import annotations
+
+from collections.abc import Iterator
 
 import numpy as np
 
 from mapper.compiler.graph.graph import Graph
 from mapper.compiler.graph.node import Affine, Conv, Dense, Node
 from mapper.compiler.graph.tensor import Tensor
+from mapper.compiler.passes.base import Context, Pass, Site, Taken
+from mapper.compiler.passes.estimate import of_each_channel
 
 
-def fold_input_scale(graph: Graph) -> list[str]:
-    """w' = w * factor of each input channel, b' = b + sum of w * offset.
-
-    Legal if the layer does not pad, or nothing is added: its padding is zero behind the factor.
-    """
-    told = []
-    for tensor in [view.tensor for view in graph.inputs.values()]:
-        while (node := graph.only_user(tensor)) is not None and isinstance(node.operator, Affine):
-            layer = graph.only_user(node.output)
-            if layer is None or not _legal(node, layer):
-                break
-            told.append(f"{node.label}: into {layer.label}")
-            if isinstance(layer.operator, Affine):
-                _join(node, layer)
-            else:
-                _fold(node, layer)
-            graph.nodes.remove(node)
-    return told
+def sites(graph: Graph, context: Context) -> Iterator[Site]:
+    """The first factors behind each input."""
+    for view in graph.inputs.values():
+        for node in graph.users(view.tensor):
+            if isinstance(node.operator, Affine):
+                yield (node,)
 
 
-def _legal(node: Node, layer: Node) -> bool:
-    if layer.inputs[0] is not node.output:
-        return False
+def legal(graph: Graph, site: Site, context: Context) -> str | None:
+    """The layer must not pad, unless nothing is added: its padding is zero behind the factor."""
+    (node,) = site
+    if graph.only_user(node.inputs[0]) is not node:
+        return "others take the input as well"
+    layer = graph.only_user(node.output)
+    if layer is None or layer.inputs[0] is not node.output:
+        return "several nodes take the result"
     if isinstance(layer.operator, Dense | Affine):
-        return True
-    padded = isinstance(layer.operator, Conv) and any(layer.operator.window.pad)
-    return isinstance(layer.operator, Conv) and (not padded or not np.any(node.inputs[2].value))
+        return None
+    if not isinstance(layer.operator, Conv):
+        return "no layer follows"
+    if any(layer.operator.window.pad) and np.any(node.inputs[2].value):
+        return "the layer pads, with zeros that are none before the offset"
+    return None
+
+
+def gain(graph: Graph, site: Site, context: Context) -> Taken | None:
+    (node,) = site
+    return of_each_channel(node.inputs[0], node.output, context.shape)
+
+
+def apply(graph: Graph, site: Site, context: Context) -> str:
+    (node,) = site
+    layer = graph.only_user(node.output)
+    assert layer is not None
+    told = f"{node.label}: into {layer.label}"
+    if isinstance(layer.operator, Affine):
+        _join(node, layer)
+    else:
+        _fold(node, layer)
+    graph.nodes.remove(node)
+    return told
 
 
 def _join(node: Node, layer: Node) -> None:
@@ -69,3 +88,13 @@ def _fold(node: Node, layer: Node) -> None:
         Tensor(f"{layer.sources[0]}.bias", bias.shape, value=bias.astype(np.float32)),
     ]
     layer.sources = node.sources + layer.sources
+
+
+INPUT_SCALE = Pass(
+    "input-scale", sites, legal, gain, apply,
+    what="Mul, Sub, Div, Add of constants, BatchNormalization and ImageScaler on the input go into "
+    "the weights and the bias of the first layer",
+    legal_if="nobody else takes the input; the layer does not pad, or nothing is added",
+    applied_if="always",
+    gains="the convolution of each channel that the factors would be",
+)  # fmt: skip

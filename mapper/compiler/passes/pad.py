@@ -2,46 +2,61 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 
 from mapper.compiler.graph.graph import Graph
-from mapper.compiler.graph.node import Activation, Concat, Conv, Node, PadMap, Pool, Upsample
+from mapper.compiler.graph.node import Activation, Concat, Conv, PadMap, Pool, Upsample
 from mapper.compiler.graph.tensor import Pad, Tensor
+from mapper.compiler.passes.base import Context, Pass, Site, Taken
+from mapper.compiler.passes.estimate import of_each_channel
 
 
-def fold_padding(graph: Graph) -> list[str]:
-    """Where it is legal: zeros before a convolution, and before max pooling what is never larger
-    than the map. A pad of -inf that stayed would be part of the calibrated range."""
-    told = []
-    for node in [node for node in graph.nodes if isinstance(node.operator, PadMap)]:
-        user = graph.only_user(node.output)
-        if user is None or user.inputs[0] is not node.output or not _legal(graph, node, user):
-            continue
-        assert isinstance(user.operator, Conv | Pool)
-        assert isinstance(node.operator, PadMap)
-        window = user.operator.window
-        both = zip(window.pad, node.operator.pad, strict=True)
-        pad = Pad(*(one + other for one, other in both))
-        user.operator = replace(user.operator, window=replace(window, pad=pad))
-        told.append(f"{node.label}: into {user.label}")
-        user.inputs[0] = node.inputs[0]
-        user.sources = node.sources + user.sources
-        graph.nodes.remove(node)
-    return told
+def sites(graph: Graph, context: Context) -> Iterator[Site]:
+    return ((node,) for node in graph.nodes if isinstance(node.operator, PadMap))
 
 
-def _legal(graph: Graph, node: Node, user: Node) -> bool:
+def legal(graph: Graph, site: Site, context: Context) -> str | None:
+    """Zeros before a convolution, and before max pooling what is never larger than the map. A pad
+    of -inf that stayed would be part of the calibrated range."""
+    (node,) = site
     assert isinstance(node.operator, PadMap)
-    value = node.operator.value
+    user, value = graph.only_user(node.output), node.operator.value
+    if user is None or user.inputs[0] is not node.output:
+        return "several nodes take the padded map"
     if isinstance(user.operator, Conv):
-        return value == 0
+        return None if value == 0 else "a convolution pads with zeros"
     if not isinstance(user.operator, Pool) or user.operator.kind != "max":
-        return False
+        return "no convolution or max pooling follows"
     reach, window = user.operator.window.reach, user.operator.window
     sides = [one + other for one, other in zip(window.pad, node.operator.pad, strict=True)]
-    # a window of padding alone is `value`, and not the least that there is
-    inside = max(sides[:2]) < reach[0] and max(sides[2:]) < reach[1]
-    return value <= _least(graph, node.inputs[0]) and inside
+    if max(sides[:2]) >= reach[0] or max(sides[2:]) >= reach[1]:
+        return "a window of padding alone has its value, and not the least that there is"
+    if value > _least(graph, node.inputs[0]):
+        return "the padding may be larger than the map"
+    return None
+
+
+def gain(graph: Graph, site: Site, context: Context) -> Taken | None:
+    (node,) = site
+    return of_each_channel(node.inputs[0], node.output, context.shape)
+
+
+def apply(graph: Graph, site: Site, context: Context) -> str:
+    (node,) = site
+    user = graph.only_user(node.output)
+    assert user is not None
+    assert isinstance(user.operator, Conv | Pool)
+    assert isinstance(node.operator, PadMap)
+    told = f"{node.label}: into {user.label}"
+    window = user.operator.window
+    both = zip(window.pad, node.operator.pad, strict=True)
+    pad = Pad(*(one + other for one, other in both))
+    user.operator = replace(user.operator, window=replace(window, pad=pad))
+    user.inputs[0] = node.inputs[0]
+    user.sources = node.sources + user.sources
+    graph.nodes.remove(node)
+    return told
 
 
 def _least(graph: Graph, tensor: Tensor) -> float:
@@ -53,3 +68,13 @@ def _least(graph: Graph, tensor: Tensor) -> float:
     if maker is not None and isinstance(maker.operator, Concat | Pool | Upsample) and not mean:
         return min(_least(graph, one) for one in maker.inputs)
     return float("-inf")
+
+
+PAD = Pass(
+    "pad", sites, legal, gain, apply,
+    what="Pad goes into the convolution or the max pooling behind it",
+    legal_if="one user, rows and columns only; zeros before a convolution; before max pooling "
+    "nothing that is larger than the map, and no window of padding alone",
+    applied_if="always: the number would else be part of the range of the map",
+    gains="the convolution of each channel that the padding would be",
+)  # fmt: skip

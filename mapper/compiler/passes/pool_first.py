@@ -2,36 +2,86 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from mapper.compiler.graph.graph import Graph
-from mapper.compiler.graph.node import Conv, Pool, Requantise
+from mapper.compiler.graph.macro import Macro
+from mapper.compiler.graph.node import Clamp, Conv, Node, Pool, Requantise
 from mapper.compiler.graph.tensor import Tensor
+from mapper.compiler.passes.base import Context, Pass, Site, Taken
+from mapper.compiler.passes.estimate import vectors
+from mapper.compiler.schedule.tiles import least_fits
 
 
-def pool_sums_first(graph: Graph) -> list[str]:
-    """Legal where no channel's factor is negative, for requantisation never decreases then, and the
-    sums stay in the accumulators of one macro node."""
-    told = []
-    for node in list(graph.nodes):
+def sites(graph: Graph, context: Context) -> Iterator[Site]:
+    """Max pooling behind requantisation, perhaps with bounds of an activation between."""
+    for node in graph.nodes:
         if not isinstance(node.operator, Pool) or node.operator.kind != "max":
             continue
         maker = graph.maker(node.inputs[0])
-        if maker is None or any(node.operator.window.pad):
-            continue
-        if not isinstance(maker.operator, Requantise) or graph.only_user(maker.output) is not node:
-            continue
-        before = graph.maker(maker.inputs[0])
-        if before is None or not isinstance(before.operator, Conv):
-            continue
-        how = maker.operator.how
-        factors = [how.factor.m0] + ([] if how.negative is None else [how.negative.m0])
-        if any((m0 < 0).any() for m0 in factors):
-            continue
-        sums = maker.inputs[0]
-        pooled = Tensor(f"{node.output.name}.sums", node.output.shape, sums.type)
-        node.inputs, maker.inputs = [sums], [pooled]
-        node.outputs, maker.outputs = [pooled], node.outputs
-        at = graph.nodes.index(maker)
-        graph.nodes.remove(node)
-        graph.nodes.insert(at, node)
-        told.append(f"{node.label}: before the requantisation of {maker.label}")
+        if maker is not None and isinstance(maker.operator, Requantise | Clamp):
+            yield node, maker
+
+
+def legal(graph: Graph, site: Site, context: Context) -> str | None:
+    """No channel's factor may be negative, for requantisation never decreases then; and sums stay
+    in the accumulators of one macro node."""
+    node, maker = site
+    assert isinstance(node.operator, Pool)
+    if any(node.operator.window.pad):
+        return "the pooling pads, with the least of stored integers"
+    if graph.only_user(maker.output) is not node:
+        return "others take the map as well"
+    before = graph.maker(maker.inputs[0])
+    if isinstance(maker.operator, Clamp):
+        known = before is not None and isinstance(before.operator, Requantise)
+        alone = graph.only_user(maker.inputs[0]) is maker
+        return None if known and alone else "no requantisation alone is before the bounds"
+    if before is None or not isinstance(before.operator, Conv):
+        return "no convolution is before"
+    if graph.only_user(before.output) is not maker:
+        return "others take the sums as well"
+    assert isinstance(maker.operator, Requantise)
+    how = maker.operator.how
+    if any((one.m0 < 0).any() for one in (how.factor, how.negative) if one is not None):
+        return "a factor is negative"
+    sums = Tensor("", node.output.shape, before.output.type)
+    macro = Macro([before, Node(node.operator, [before.output], [sums], node.sources)])
+    return None if least_fits(macro, context.shape) else "no window of sums fits the accumulators"
+
+
+def gain(graph: Graph, site: Site, context: Context) -> Taken | None:
+    """What is not requantised any more."""
+    node, maker = site
+    shape = context.shape
+    less = vectors(maker.output, shape) - vectors(node.output, shape)
+    slow = isinstance(maker.operator, Requantise)
+    return Taken(less * (-(-shape.rows // shape.multiply_lanes) if slow else 1), 0)
+
+
+def apply(graph: Graph, site: Site, context: Context) -> str:
+    node, maker = site
+    told = f"{node.label}: before the requantisation of {maker.label}"
+    taken = maker.inputs[0]
+    if isinstance(maker.operator, Clamp):
+        told = f"{node.label}: before the bounds of {maker.label}"
+    pooled = Tensor(
+        f"{node.output.name}.{'sums' if taken.bits > 16 else 'pooled'}", node.output.shape,
+        taken.type, taken.scale, taken.zero_point,
+    )  # fmt: skip
+    node.inputs, maker.inputs = [taken], [pooled]
+    node.outputs, maker.outputs = [pooled], node.outputs
+    at = graph.nodes.index(maker)
+    graph.nodes.remove(node)
+    graph.nodes.insert(at, node)
     return told
+
+
+POOL_FIRST = Pass(
+    "pool-first", sites, legal, gain, apply,
+    what="max pooling goes before the requantisation and the activation of the layer before",
+    legal_if="no factor of a channel is negative, so that nothing decreases: ReLU, Clip, leaky "
+    "slopes of 0 and more; no padding; a window of sums fits the accumulators",
+    applied_if="always; with `fuse` off sums cannot be pooled where they are made",
+    gains="cycles of the ALU for what is not requantised any more",
+)  # fmt: skip

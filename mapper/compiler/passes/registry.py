@@ -1,37 +1,131 @@
-"""The passes: those over graphs of floats, in their order, and what can be switched off."""
+"""All passes, in their order, and the places where they run."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Collection
+from dataclasses import replace
+from typing import NamedTuple
 
+from chipsim.chip.npu_shape import NpuShape
+from mapper.compiler.codegen.builder import Choices
 from mapper.compiler.graph.graph import Graph
-from mapper.compiler.passes.input_scale import fold_input_scale
+from mapper.compiler.graph.macro import Macro
+from mapper.compiler.memory.regions import Places
+from mapper.compiler.memory.regions import share as share_regions
+from mapper.compiler.passes.addends import ADDENDS
+from mapper.compiler.passes.base import Context, FewChannels, Pass, sweep
+from mapper.compiler.passes.batchnorm import BATCHNORM, before_signs
+from mapper.compiler.passes.bits import pack_bits, signs_in_bytes
+from mapper.compiler.passes.blocks import whole_blocks
+from mapper.compiler.passes.concat import CONCAT
+from mapper.compiler.passes.constants import CONSTANTS, folded
+from mapper.compiler.passes.copies import COPY, load_rest
+from mapper.compiler.passes.dense import DENSE, flatten_rest
+from mapper.compiler.passes.few_channels import FEW_CHANNELS
+from mapper.compiler.passes.fuse import FUSE, fuse
+from mapper.compiler.passes.input_scale import INPUT_SCALE
 from mapper.compiler.passes.legalise import channel_convolutions
-from mapper.compiler.passes.normalise import activate_first, dense_as_conv, fold_affine
-from mapper.compiler.passes.pad import fold_padding
+from mapper.compiler.passes.normalise import activate_first
+from mapper.compiler.passes.pad import PAD
+from mapper.compiler.passes.pool_first import POOL_FIRST
+from mapper.compiler.passes.share import SHARE, copy_parts
 from mapper.compiler.passes.shuffles import fold_shuffles
+from mapper.compiler.passes.siblings import SIBLINGS
 from mapper.compiler.passes.signs import simplify_signs
+from mapper.compiler.passes.split_groups import SPLIT_GROUPS, join_groups
+from mapper.compiler.passes.split_outputs import split_outputs
+from mapper.compiler.passes.trial import lanes_of, memory_needed, trial_of
 
-Pass = Callable[[Graph], list[str]]
-"""Changes a graph; returns a line for each node that it changed."""
+PASSES: tuple[Pass, ...] = (
+    CONSTANTS, INPUT_SCALE, PAD, BATCHNORM, DENSE,
+    SIBLINGS, CONCAT, POOL_FIRST, FUSE, FEW_CHANNELS, SPLIT_GROUPS, ADDENDS, SHARE, COPY,
+)  # fmt: skip
+"""In the order of their switches. Macro nodes are made behind all of them: fusion changes no node,
+and so its place among them is all the same."""
+ON_FLOATS = (CONSTANTS, INPUT_SCALE, PAD, BATCHNORM, DENSE)
+ON_INTEGERS = (SIBLINGS, CONCAT, POOL_FIRST, FEW_CHANNELS, SPLIT_GROUPS, ADDENDS)
+SIGNS = replace(BATCHNORM, sites=before_signs)
+NEEDS = {POOL_FIRST: FUSE}
+"""Passes that are not applied without another one: sums are pooled where they are made."""
 
-FLOAT_PASSES: dict[str, Pass] = {
-    "input-scale": fold_input_scale,
-    "pad": fold_padding,
-    "batchnorm": fold_affine,
-    "dense": dense_as_conv,
-}
-"""Over graphs of floats, in their order; cores have nothing else for dense layers."""
+
+class LaidOut(NamedTuple):
+    """macros : of a graph of integers, in the order in which they can run
+    places : of the maps that lie inside of others; log : of it
+    """
+
+    macros: list[Macro]
+    places: Places
+    log: list[str]
 
 
-def optimise(graph: Graph, off: Collection[str] = ()) -> list[str]:
+def context_of(
+    shape: NpuShape, choices: Choices, reuse: bool, few_channels: FewChannels = "auto"
+) -> Context:
+    """What passes on a core are weighed by. reuse : whether maps whose lives do not meet share
+    memory; few_channels : who makes windows of layers of few channels"""
+
+    def fits(graph: Graph) -> bool:
+        return not shape.map_vectors or memory_needed(graph, shape, reuse) <= shape.map_vectors
+
+    trial = trial_of(shape, replace(choices, first_tile=None))
+    return Context(shape, trial, fits, few_channels)
+
+
+def optimise(graph: Graph, off: Collection[str] = (), context: Context | None = None) -> list[str]:
     """Apply all passes over graphs of floats, but for some; returns the log.
 
-    Activations go before pooling, and what is left over becomes what cores compute, in any case.
+    What only moves thresholds becomes part of signs first. Activations go before pooling, and what
+    is left over becomes what cores compute, in any case.
     """
-    told = [f"signs: {line}" for line in simplify_signs(graph)]
+    context = context or Context()
+    told = folded(graph) + _signs(graph, off, context)
     told += [f"shuffles: {line}" for line in fold_shuffles(graph)]
-    for name, change in FLOAT_PASSES.items():
-        if name not in off:
-            told += [f"{name}: {line}" for line in change(graph)]
+    for one in ON_FLOATS:
+        told += run(one, graph, context, off)
     return told + activate_first(graph) + channel_convolutions(graph)
+
+
+def optimise_quantised(
+    graph: Graph, off: Collection[str] = (), context: Context | None = None
+) -> list[str]:
+    """The same for a model that is quantised already: its numbers stay what they are."""
+    return folded(graph) + run(DENSE, graph, context or Context(), off)
+
+
+def _signs(graph: Graph, off: Collection[str], context: Context) -> list[str]:
+    told: list[str] = []
+    while True:
+        lines = [f"signs: {line}" for line in simplify_signs(graph)]
+        lines += run(SIGNS, graph, context, off)
+        if not lines:
+            return told
+        told += lines
+
+
+def optimise_integers(graph: Graph, context: Context, off: Collection[str] = ()) -> list[str]:
+    """Apply all passes over graphs of integers, but for some; returns the log. None of them changes
+    a result. Dense layers, signs and groups that are left become what cores compute."""
+    told = flatten_rest(graph) + pack_bits(graph, context.shape.binary)
+    signs_in_bytes(graph)
+    for one in ON_INTEGERS:
+        told += run(one, graph, context, off)
+        if one is SPLIT_GROUPS:
+            told += [f"{one.name}: {line}" for line in join_groups(graph, context)]
+    return told + split_outputs(graph, context.shape) + whole_blocks(graph, context.shape.columns)
+
+
+def lay_out(graph: Graph, context: Context, off: Collection[str] = ()) -> LaidOut:
+    """Which maps share memory, which are stored twice, and the macro nodes."""
+    told = run(SHARE, graph, context, off) + copy_parts(graph, context)
+    places, shared = share_regions(graph, lanes_of(context.shape))
+    told += shared + run(COPY, graph, context, off) + load_rest(graph, context)
+    return LaidOut(fuse(graph, FUSE.name not in off, context, told), places, told)
+
+
+def run(one: Pass, graph: Graph, context: Context, off: Collection[str]) -> list[str]:
+    """Apply a pass, unless it is switched off; returns the log."""
+    needed = NEEDS.get(one)
+    if one.name in off or (needed is not None and needed.name in off):
+        return []
+    return sweep(one, graph, context)

@@ -6,7 +6,7 @@ result is parted by sharing memory. Sums are the same, for a zero weight adds no
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import combinations
 from typing import NamedTuple
 
@@ -31,7 +31,7 @@ from mapper.compiler.graph.node import (
 from mapper.compiler.graph.tensor import Pad, Tensor
 from mapper.compiler.integer.formulas import Multiplier, Requantisation
 from mapper.compiler.memory.planner import blocks_of
-from mapper.compiler.passes.trial import Trial
+from mapper.compiler.passes.base import Context, Pass, Site, Taken
 
 WORTH_A_TRIAL = 4.0
 """Matrix calls that may be added for each vector that is not loaded: beyond, nothing is gained."""
@@ -65,84 +65,97 @@ class Joined(NamedTuple):
     slices: list[Node]
 
 
-class Weighing(NamedTuple):
-    """What decides whether convolutions are joined.
-
-    columns : channels of a vector; trial : what nodes take on a core
-    fits : whether all maps of a graph fit the feature memory
-    """
-
-    columns: int
-    trial: Trial
-    fits: Callable[[Graph], bool]
-
-
-def join_siblings(graph: Graph, how: Weighing) -> list[str]:
-    """Join the convolutions on each map, two at a time, while cycles are gained."""
-    told = []
-    for tensor in [node.output for node in graph.nodes] + [v.tensor for v in graph.inputs.values()]:
-        refused: set[frozenset[Tensor]] = set()
-        while (best := _best(graph, tensor, how, refused)) is not None:
-            names = ", ".join(one.conv.label for one in best.order)
-            before = [(node, list(node.inputs)) for node in graph.nodes]
-            apply(graph, best.order, best.made)
-            if not how.fits(graph):
-                graph.nodes = [node for node, _ in before]
-                for node, inputs in before:
-                    node.inputs = inputs
-                refused.add(_key(best.order))
-                told.append(f"{names}: not joined, as the feature memory is too small for it")
-                continue
-            kernel = "x".join(map(str, _kernel(best.order)))
-            told.append(
-                f"{names}: one of {kernel}; {best.cycles:,} cycles and {best.bytes:,} bytes less"
-            )
-    return told
-
-
 class Gain(NamedTuple):
-    """What joining two convolutions saves; made : what comes in their place."""
+    """What joining two convolutions saves; None if it saves no cycles, or they do not fit."""
 
-    cycles: int
-    bytes: int
+    taken: Taken
     order: list[Sibling]
-    made: Joined
 
 
-def _best(
-    graph: Graph, tensor: Tensor, how: Weighing, refused: set[frozenset[Tensor]]
-) -> Gain | None:
-    """The two convolutions on a map that gain most; None if none do.
+def sites(graph: Graph, context: Context) -> Iterator[Site]:
+    """The convolutions on each map, if there are several."""
+    maps = [node.output for node in graph.nodes] + [view.tensor for view in graph.inputs.values()]
+    for tensor in maps:
+        found = tuple(one.conv for one in _siblings(graph, tensor))
+        if len(found) > 1:
+            yield found
 
-    refused : pairs that need no trial any more
+
+def legal(graph: Graph, site: Site, context: Context) -> str | None:
+    """Whether some two of them may be joined; otherwise what keeps the first two apart."""
+    whys = [apart(graph, pair, context.shape.columns) for pair in _pairs(graph, site)]
+    return None if None in whys else whys[0]
+
+
+def gain(graph: Graph, site: Site, context: Context) -> Taken | None:
+    """Of the two that gain most."""
+    best = _best(graph, site, context)
+    return None if best is None else best.taken
+
+
+def apply(graph: Graph, site: Site, context: Context) -> str:
+    """Put one convolution at the place of the first of the two that gain most."""
+    best = _best(graph, site, context)
+    assert best is not None
+    _put(graph, best.order, join(graph, best.order))
+    names = ", ".join(one.conv.label for one in best.order)
+    return f"{names}: one of {'x'.join(map(str, _kernel(best.order)))}"
+
+
+def _pairs(graph: Graph, site: Site) -> Iterator[tuple[Sibling, Sibling]]:
+    """All pairs, each convolution with its requantisation."""
+    both = [Sibling(conv, graph.users(conv.output)[0]) for conv in site]
+    yield from combinations(both, 2)
+
+
+def _best(graph: Graph, site: Site, context: Context) -> Gain | None:
+    """The two convolutions on a map that gain most, and fit; None if none do.
+
+    Each pair is tried once; what does not fit the feature memory is told, and not tried again.
     """
     found = []
-    for pair in combinations(list(_siblings(graph, tensor)), 2):
-        known = _key(pair) in refused or not _promising(pair, how.columns)
-        if known or not legal(graph, pair, how.columns):
-            continue
-        one = gain(graph, pair, how.trial)
-        if one is None:
-            refused.add(_key(pair))
-        else:
-            found.append(one)
-    return max(found, key=lambda one: (one.cycles, one.bytes), default=None)
+    for pair in _pairs(graph, site):
+        key = (frozenset(one.requantise for one in pair), beside(graph, in_order(graph, pair)))
+        if key not in context.known:
+            known = not _promising(pair, context.shape.columns)
+            illegal = known or apart(graph, pair, context.shape.columns) is not None
+            context.known[key] = None if illegal else weighed(graph, pair, context)
+        taken = context.known[key]
+        if taken is not None:
+            found.append((taken, key, in_order(graph, pair)))
+    found.sort(key=lambda one: one[0], reverse=True)
+    for taken, key, order in found:
+        if _fits(graph, order, context):
+            return Gain(taken, order)
+        context.known[key] = None
+        names = ", ".join(one.conv.label for one in order)
+        context.told.append(f"{names}: not joined, as the feature memory is too small for it")
+    return None
 
 
-def _key(pair: Sequence[Sibling]) -> frozenset[Tensor]:
-    return frozenset(one.result for one in pair)
+def _fits(graph: Graph, order: Sequence[Sibling], context: Context) -> bool:
+    """Whether the feature memory holds all maps if some are joined; the graph stays as it is."""
+    before = [(node, list(node.inputs)) for node in graph.nodes]
+    _put(graph, order, join(graph, order))
+    found = context.fits(graph)
+    graph.nodes = [node for node, _ in before]
+    for node, inputs in before:
+        node.inputs = inputs
+    return found
 
 
-def gain(graph: Graph, pair: Sequence[Sibling], trial: Trial) -> Gain | None:
+def weighed(graph: Graph, pair: Sequence[Sibling], context: Context) -> Taken | None:
     """What it saves to join two convolutions; None if it saves no cycles."""
+    if context.trial is None:
+        return None
     order = in_order(graph, pair)
     made = join(graph, order)
-    before = trial([node for one in order for node in one], [one.result for one in order])
+    before = context.trial([node for one in order for node in one], [one.result for one in order])
     results = [node.output for node in made.slices] or [made.nodes[-1].output]
-    after = trial([*made.nodes, *made.slices], results)
+    after = context.trial([*made.nodes, *made.slices], results)
     if before is None or after is None or after.cycles >= before.cycles:
         return None
-    return Gain(before.cycles - after.cycles, before.bytes - after.bytes, order, made)
+    return Taken(before.cycles - after.cycles, before.bytes - after.bytes)
 
 
 def _siblings(graph: Graph, tensor: Tensor) -> Iterator[Sibling]:
@@ -166,28 +179,33 @@ def _runs_behind(graph: Graph, tensor: Tensor) -> bool:
     return largest or isinstance(user.operator, Add | Clamp | Sign | Threshold | Upsample)
 
 
-def legal(graph: Graph, pair: Sequence[Sibling], columns: int) -> bool:
-    """Equal strides and dilations, paddings that differ by half of the kernels' difference, one
-    kind of requantisation; parts begin at blocks, or stay beside each other."""
+def apart(graph: Graph, pair: Sequence[Sibling], columns: int) -> str | None:
+    """What keeps two convolutions from being joined.
+
+    Equal strides and dilations, paddings that differ by half of the kernels' difference, one kind
+    of requantisation; parts begin at blocks, or stay beside each other.
+    """
     a, b = pair
     size, dilation = _kernel(pair), _dilation(pair)
     if dilation is None:
-        return False
+        return "their dilations differ"
     windows = {_grown(one.window, size, dilation) for one in pair}
+    if None in windows:
+        return "the smaller kernel is not in the centre of the larger one"
+    if len(windows) > 1:
+        return "their strides or paddings differ"
     kinds = {(*one.how[1:6], one.how.negative is None, one.result.type) for one in pair}
-    if None in windows or len(windows) > 1 or len(kinds) > 1:
-        return False
+    if len(kinds) > 1:
+        return "zero points, bounds or rounding of their results differ"
     if a.result.shape[1:3] != b.result.shape[1:3]:
-        return False
+        return "their results have unlike sizes"
     if beside(graph, in_order(graph, pair)):
-        return True
-    joins = [
-        user
-        for one in pair
-        for user in graph.users(one.result)
-        if isinstance(user.operator, Concat)
-    ]
-    return not joins and any(one.result.channels % columns == 0 for one in pair)
+        return None
+    if any(isinstance(user.operator, Concat) for one in pair for user in graph.users(one.result)):
+        return "their results are joined with others"
+    if all(one.result.channels % columns for one in pair):
+        return "neither ends at a block"
+    return None
 
 
 def _kernel(pair: Sequence[Sibling]) -> tuple[int, int]:
@@ -320,7 +338,7 @@ def _stacked(order: Sequence[Sibling]) -> Requantisation:
     )
 
 
-def apply(graph: Graph, order: Sequence[Sibling], made: Joined) -> None:
+def _put(graph: Graph, order: Sequence[Sibling], made: Joined) -> None:
     """Put one convolution at the place of the first of them."""
     join_of = beside(graph, order)
     if not made.slices:
@@ -334,3 +352,16 @@ def apply(graph: Graph, order: Sequence[Sibling], made: Joined) -> None:
         *graph.nodes[:at], *made.nodes, *made.slices,
         *(node for node in graph.nodes[at:] if id(node) not in gone),
     ]  # fmt: skip
+
+
+SIBLINGS = Pass(
+    "siblings", sites, legal, gain, apply,
+    what="convolutions on one map become one: a small kernel is padded with zeros to the size of "
+    "the larger one, kernels are stacked, and the result is parted by sharing memory",
+    legal_if="equal strides, dilations and sizes of results, no groups, kernels that differ by an "
+    "even number and paddings by half of it; equal zero points and bounds, for one requantisation "
+    "has one of each; parts begin at blocks, or are beside each other in a concatenation",
+    applied_if="cycles are saved, and the feature memory holds the whole",
+    gains="trial of both convolutions, and of the one",
+    weighed=True, measured=True,
+)  # fmt: skip

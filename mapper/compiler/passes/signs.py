@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from mapper.compiler.graph.graph import Graph
-from mapper.compiler.graph.node import Activation, Affine, Levels, Node, Operator, Pool, Sign
+from mapper.compiler.graph.node import Activation, Levels, Node, Operator, Pool, Sign
 from mapper.compiler.integer.binary import applied, signs, steps_of
 from mapper.compiler.integer.levels import levels_of
 
@@ -17,10 +17,10 @@ ENDS = Sign | Levels
 
 
 def simplify_signs(graph: Graph) -> list[str]:
-    """Factors and offsets directly before signs and levels, and what changes none of them.
+    """What changes no sign and no level goes; factors and offsets before them are another pass.
 
-    BatchNormalization becomes part of them; of a sign of another sign and an offset (Sign, Add 0.1,
-    Sign) one is left; activations go, or clip levels; max pooling goes before.
+    Of a sign of another sign and an offset (Sign, Add 0.1, Sign) one is left; activations go, or
+    clip levels; max pooling goes before.
     """
     told = []
     changed = True
@@ -54,15 +54,13 @@ def _simplify(graph: Graph, node: Node) -> str | None:
             maker.sources += node.sources
             return f"{node.label}: is {maker.label}"
         return None
-    if graph.only_user(maker.output) is not node:
+    if graph.only_user(maker.output) is not node or len(node.inputs) > 1:
         return None
-    if isinstance(maker.operator, Affine):
-        node.inputs = [maker.inputs[0], *maker.inputs[1:], *node.inputs[1:]]
-    elif len(node.inputs) == 1 and (clipped := _without(maker, node)) is not None:
-        node.operator = clipped
-        node.inputs = [maker.inputs[0]]
-    else:
+    clipped = _without(maker, node)
+    if clipped is None:
         return None
+    node.operator = clipped
+    node.inputs = [maker.inputs[0]]
     graph.nodes.remove(maker)
     node.sources = maker.sources + node.sources
     return f"{maker.label}: into {node.label}"

@@ -7,6 +7,7 @@ kernels on dual cores. Kernels of each channel alone have a unit of their own, a
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
@@ -16,41 +17,65 @@ from mapper.compiler.graph.graph import Graph
 from mapper.compiler.graph.node import Conv, Node
 from mapper.compiler.graph.tensor import Tensor
 from mapper.compiler.memory.planner import blocks_of
+from mapper.compiler.passes.base import Context, Pass, Site, Taken
 from mapper.compiler.schedule.inputs import Span, is_depthwise, taken_blocks
 
+NAME = "split-groups"
 
-def place_groups(graph: Graph, size: int, split: bool = True) -> list[str]:
-    """The form of each grouped convolution; a line for each.
 
-    size : channels of a block; split : False makes all of them one block-diagonal convolution
-    """
-    told = []
+def sites(graph: Graph, context: Context) -> Iterator[Site]:
+    """Convolutions with groups of several channels, whose form is not chosen yet."""
     for node in graph.nodes:
         operator = node.operator
         if not isinstance(operator, Conv) or operator.groups == 1 or is_depthwise(node):
             continue
-        if node.inputs[0].type not in ("int8", "int16"):
-            continue
-        calls, whole = gain(node, size)
-        if split and calls < whole:
-            told.append(
-                f"{node.label}: {operator.groups} groups by blocks, "
-                f"{whole} -> {calls} calls a pixel"
-            )
-            continue
-        weights = node.inputs[1]
+        whole = node.inputs[0].type in ("int8", "int16")
+        if whole and not context.is_marked(NAME, node):
+            yield (node,)
+
+
+def legal(graph: Graph, site: Site, context: Context) -> str | None:
+    """Always: sums over the channels of its groups are all that a kernel has."""
+    return None
+
+
+def gain(graph: Graph, site: Site, context: Context) -> Taken | None:
+    """The matrix calls; the same maps are loaded and stored."""
+    (node,) = site
+    calls, whole = calls_of_pixel(node, context.shape.columns)
+    return Taken((whole - calls) * node.output.height * node.output.width, 0)
+
+
+def apply(graph: Graph, site: Site, context: Context) -> str:
+    (node,) = site
+    calls, whole = calls_of_pixel(node, context.shape.columns)
+    assert isinstance(node.operator, Conv)
+    context.mark(NAME, node)
+    return (
+        f"{node.label}: {node.operator.groups} groups by blocks, {whole} -> {calls} calls a pixel"
+    )
+
+
+def join_groups(graph: Graph, context: Context) -> list[str]:
+    """Make one convolution of the groups that the pass does not part; returns the log."""
+    told = []
+    for (node,) in list(sites(graph, context)):
+        assert isinstance(node.operator, Conv)
+        weights, groups = node.inputs[1], node.operator.groups
         assert weights.value is not None
-        value = block_diagonal(weights.value, operator.groups)
+        whole = calls_of_pixel(node, context.shape.columns)[1]
+        value = block_diagonal(weights.value, groups)
         node.inputs[1] = Tensor(weights.name, value.shape, weights.type, value=value)
-        node.operator = replace(operator, groups=1)
-        told.append(
-            f"{node.label}: {operator.groups} groups as one convolution, {whole} calls a pixel"
-        )
+        node.operator = replace(node.operator, groups=1)
+        told.append(f"{node.label}: {groups} groups as one convolution, {whole} calls a pixel")
     return told
 
 
-def gain(node: Node, size: int) -> tuple[int, int]:
-    """Matrix calls of a pixel: by groups, and of one convolution over all channels."""
+def calls_of_pixel(node: Node, size: int) -> tuple[int, int]:
+    """Matrix calls of a pixel: by groups, and of one convolution over all channels.
+
+    size : channels of a block
+    """
     outputs, rows, columns, _ = node.inputs[1].shape
     blocks = blocks_of(outputs, size)
     taken = sum(taken_blocks(node, Span(at, at + 1), size).size for at in range(blocks))
@@ -66,3 +91,14 @@ def block_diagonal(weights: NDArray[np.int64], groups: int) -> NDArray[np.int64]
         mine = slice(group * outputs // groups, (group + 1) * outputs // groups)
         made[mine, :, :, group * taken : (group + 1) * taken] = weights[mine]
     return made
+
+
+SPLIT_GROUPS = Pass(
+    NAME, sites, legal, gain, apply,
+    what="each output block of a grouped convolution takes only the input blocks of its groups; "
+    "without, the kernels of all groups become one block-diagonal convolution",
+    legal_if="groups of several channels; a kernel for each channel has a unit of its own",
+    applied_if="matrix calls are saved",
+    gains="matrix calls",
+    weighed=True,
+)  # fmt: skip

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from collections.abc import Sequence
 
 from chipsim.chip.npu_shape import NpuShape
 from mapper.compiler.codegen.builder import Choices
@@ -16,21 +15,11 @@ from mapper.compiler.graph.tensor import Tensor
 from mapper.compiler.memory.planner import Stored, memory_use, plan_memory
 from mapper.compiler.memory.regions import share
 from mapper.compiler.partition.functions import divide
+from mapper.compiler.passes.base import Context, Taken, Trial, sweep
 from mapper.compiler.passes.fuse import fuse
-from mapper.compiler.passes.pool_first import pool_sums_first
+from mapper.compiler.passes.pool_first import POOL_FIRST
 from mapper.compiler.schedule.units import timeline_of_functions
 from mapper.errors import MapperError
-
-
-class Taken(NamedTuple):
-    """Cycles from the first instruction to the last; bytes loaded and stored."""
-
-    cycles: int
-    bytes: int
-
-
-Trial = Callable[[Sequence[Node], Sequence[Tensor]], Taken | None]
-"""What nodes take that make some results; None if they do not fit."""
 
 
 def trial_of(shape: NpuShape, choices: Choices) -> Trial:
@@ -45,9 +34,10 @@ def taken(
     part = part_of(nodes, results)
     kept = [(tensor, tensor.stored, tensor.address) for tensor in part.tensors()]
     try:
-        pool_sums_first(part)
+        context = Context(shape)
+        sweep(POOL_FIRST, part, context)
         places, _ = share(part, lanes_of(shape))
-        partition = divide(part, fuse(part))
+        partition = divide(part, fuse(part, context=context))
         stored = Stored(partition.macros, partition.written(), partition.read(), places)
         regions = plan_memory(stored, shape.columns, 0)
         weights = plan_weights(partition.macros, shape, "optimal")

@@ -133,7 +133,8 @@ class _Walk:
         some: dict[Tensor, Data] = {}
         made: list[Data] = []
         for node in nodes:
-            made = results(node, [self._taken(one, some, at) for one in node.inputs], INTEGER)
+            taken = [self._taken(one, some, at) for one in node.inputs]
+            made = results(node, taken, INTEGER, min(MOST_FRAMES, self._frames - at))
             some |= zip(node.outputs, made, strict=True)
         return made
 

@@ -6,28 +6,16 @@ from mapper.compiler.graph.graph import Graph
 from mapper.compiler.graph.node import Add, Clamp, Conv, Node, Requantise
 
 
-def heavy_addends_last(graph: Graph) -> list[str]:
-    """Of two convolutions whose results are added, the one with more products runs last: the ALU
-    adds to its tiles, and has the most time to hide that in. Returns a line for each change."""
-    told = []
-    for node in list(graph.nodes):
-        if not isinstance(node.operator, Add) or node.inputs[0] is node.inputs[1]:
-            continue
-        chains = [_chain(graph, tensor, node) for tensor in node.inputs]
-        if not all(chains):
-            continue
-        light, heavy = sorted(chains, key=lambda chain: _products(chain[0]))
-        at = graph.nodes.index(heavy[0])
-        if graph.nodes.index(light[0]) < at or _products(light[0]) == _products(heavy[0]):
-            continue
-        maker = graph.maker(light[0].inputs[0])
-        if maker is not None and graph.nodes.index(maker) >= at:
-            continue
-        for one in light:
-            graph.nodes.remove(one)
-        graph.nodes[at:at] = light
-        told.append(f"{light[0].label}: before {heavy[0].label}, which {node.label} runs behind")
-    return told
+def addends(graph: Graph, node: Node) -> tuple[list[Node], list[Node]] | None:
+    """Of a sum of two convolutions' results, the nodes that make the addend with fewer products,
+    and those of the other one; None if there are no two, or they have as many."""
+    if not isinstance(node.operator, Add) or node.inputs[0] is node.inputs[1]:
+        return None
+    chains = [_chain(graph, tensor, node) for tensor in node.inputs]
+    if not all(chains):
+        return None
+    light, heavy = sorted(chains, key=lambda chain: _products(chain[0]))
+    return None if _products(light[0]) == _products(heavy[0]) else (light, heavy)
 
 
 def _products(conv: Node) -> int:

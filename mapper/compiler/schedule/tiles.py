@@ -174,6 +174,12 @@ def _headers(macro: Macro, cut: Cut, shape: NpuShape) -> int:
     return windows.headers_needed(rows, columns, macro.windows.output.width, shape.filters)
 
 
+def least_fits(macro: Macro, shape: NpuShape) -> bool:
+    """Whether one pixel of the result can be made at one go, of a part of the input at a time."""
+    extent = extent_of(macro, shape)
+    return fits(macro, shape, Cut(1, 1, min(extent.share, extent.blocks), 1, (1, 1)))
+
+
 def largest_cut(macro: Macro, shape: NpuShape) -> Cut:
     """Whole rows, as many as fit half of the buffers with as many output blocks as fit beside them,
     but at most a quarter of the map, so that the units work on different tiles at the same time.

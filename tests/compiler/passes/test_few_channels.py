@@ -14,8 +14,8 @@ from mapper.compiler.graph.graph import Graph
 from mapper.compiler.graph.node import Conv, Node, Window, WindowColumns, Windows
 from mapper.compiler.graph.tensor import Pad, Tensor
 from mapper.compiler.integer.windows import columns_of_kernels, columns_of_windows
-from mapper.compiler.passes.few_channels import FewChannels, Weighing, window_inputs
-from mapper.compiler.passes.trial import Taken, Trial
+from mapper.compiler.passes.base import Context, FewChannels, Taken, Trial, sweep
+from mapper.compiler.passes.few_channels import FEW_CHANNELS
 from mapper.compiler.requirements import require_core
 from mapper.compiler.settings import CompileSettings
 from mapper.errors import DoesNotFitError, MapperError
@@ -39,8 +39,13 @@ def never(nodes: Sequence[Node], results: Sequence[Tensor]) -> Taken | None:
 def weighing(
     trial: Trial = never, fits: Callable[[Graph], bool] = lambda _: True,
     shape: NpuShape = NPU_SHAPES["npu"],
-) -> Weighing:  # fmt: skip
-    return Weighing(shape, trial, fits)
+) -> Context:  # fmt: skip
+    return Context(shape, trial, fits)
+
+
+def window_inputs(graph: Graph, wish: FewChannels, how: Context) -> list[str]:
+    how.few_channels = wish
+    return sweep(FEW_CHANNELS, graph, how)
 
 
 def windowed(graph: Graph, wish: FewChannels = "host") -> list[str]:
@@ -120,7 +125,7 @@ def test_c12_order_of_columns() -> None:
         assert (kernels[:, 0, 0, at] == (weights[:, ky, kx, c] if c < 6 else 0)).all()
 
 
-def way_of(wish: FewChannels, how: Weighing, window: Window = SAME) -> tuple[list[str], list[str]]:
+def way_of(wish: FewChannels, how: Context, window: Window = SAME) -> tuple[list[str], list[str]]:
     """The kinds of nodes that come of a first layer, and the log."""
     lines: list[str] = []
     made = first_layer(window)

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from mapper.compiler.graph.node import Add, Pool, Requantise, Upsample, Window
+from mapper.compiler.passes.base import Context, sweep
 from mapper.compiler.passes.fuse import fuse
-from mapper.compiler.passes.pool_first import pool_sums_first
+from mapper.compiler.passes.pool_first import POOL_FIRST
 from mapper.compiler.passes.registry import optimise
 from tests.compiler.codegen.test_programs import random_network
 from tests.compiler.networks import Builder
@@ -32,7 +33,7 @@ def test_a07_operators_behind_a_layer_are_one_macro_node() -> None:
     build = network()
     optimise(build.graph)
     graph = quantised(build).graph
-    pool_sums_first(graph)
+    sweep(POOL_FIRST, graph, Context())
     macros = fuse(graph)
     assert [[node.kind for node in macro.nodes] for macro in macros] == [
         ["conv", "requantise"],

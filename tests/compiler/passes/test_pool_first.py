@@ -13,7 +13,8 @@ from mapper.compiler.graph.node import Conv, Node, Pool, Requantise, Window
 from mapper.compiler.graph.tensor import Pad, Tensor
 from mapper.compiler.integer.formulas import Multiplier, Requantisation, multiplier
 from mapper.compiler.integer.reference import INTEGER
-from mapper.compiler.passes.pool_first import pool_sums_first
+from mapper.compiler.passes.base import Context, sweep
+from mapper.compiler.passes.pool_first import POOL_FIRST
 
 POOL = Pool("max", Window((2, 2), (2, 2)))
 
@@ -57,7 +58,11 @@ def test_a11_pooling_goes_first(negative: Multiplier | None) -> None:
     """ReLU and leaky slopes of 0 and more; a quarter of the elements is requantised."""
     plain = network(FACTOR, negative)
     graph = deepcopy(plain)
-    assert pool_sums_first(graph) == ["pool 'pool': before the requantisation of requantise 'conv'"]
+    (line,) = sweep(POOL_FIRST, graph, Context())
+    assert line.startswith(
+        "pool-first: pool 'pool': before the requantisation of requantise 'conv';"
+    )
+    assert line.endswith("about 66 cycles and 0 bytes less")  # 42 - 9 vectors, two cycles each
     assert [node.kind for node in graph.nodes] == ["conv", "pool", "requantise"]
     assert np.array_equal(results(graph), results(plain))
     before, after = (
@@ -78,5 +83,5 @@ def test_a11_pooling_goes_first(negative: Multiplier | None) -> None:
     ids=["falling", "falling below zero", "padded", "mean"],
 )
 def test_a11_pooling_stays_where_it_changes_results(graph: Graph) -> None:
-    assert pool_sums_first(graph) == []
+    assert sweep(POOL_FIRST, graph, Context()) == []
     assert [node.kind for node in graph.nodes] == ["conv", "requantise", "pool"]

@@ -18,7 +18,7 @@ from mapper.compiler.graph.node import (
     Window,
 )
 from mapper.compiler.graph.tensor import Pad, Tensor
-from mapper.compiler.passes.registry import FLOAT_PASSES, optimise
+from mapper.compiler.passes.registry import ON_FLOATS, optimise
 from mapper.compiler.quantise.convert import Converter
 from mapper.compiler.quantise.losses import layer_losses
 from mapper.compiler.quantise.parameters import Precision
@@ -83,7 +83,7 @@ def network(kinds: list[tuple[str, int]], seed: int) -> Builder:
 @given(
     st.lists(st.tuples(st.sampled_from(STEPS), st.integers(0, 5)), min_size=1, max_size=8),
     st.integers(0, 1000),
-    st.sets(st.sampled_from(list(FLOAT_PASSES))),
+    st.sets(st.sampled_from([one.name for one in ON_FLOATS])),
 )
 def test_random_networks_in_all_precisions(
     kinds: list[tuple[str, int]], seed: int, off: set[str]

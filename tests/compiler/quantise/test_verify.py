@@ -16,7 +16,7 @@ from mapper.compiler.graph.floating import FLOATING
 from mapper.compiler.graph.graph import Graph
 from mapper.compiler.graph.node import Host, Quantise
 from mapper.compiler.integer.reference import INTEGER
-from mapper.compiler.passes.normalise import activate_first, dense_as_conv, fold_affine
+from mapper.compiler.passes.registry import optimise
 from mapper.compiler.quantise.convert import Converter
 from mapper.compiler.quantise.losses import layer_losses, stored_feeds
 from mapper.compiler.quantise.methods import METHODS
@@ -58,9 +58,7 @@ def build(folder: Path, kept: Collection[str] = ()) -> Graph:
     if not path.exists():
         onnx.save(model(nodes, WEIGHTS, {"x": (1, 2, 6, 6)}), str(path))
     graph = Reader(path, FLOAT, kept).read()
-    fold_affine(graph)
-    activate_first(graph)
-    dense_as_conv(graph)
+    optimise(graph)
     return graph
 
 

@@ -55,6 +55,11 @@ def _steps(folder: CompiledFolder) -> Iterator[CoreStep]:
             shapes[step["tensor"]] = step["tensor_shape"]
             yield {"kind": "QUANTISE", "to": to, **_view(step)}
         elif step["do"] == "windows":
+            if step["tensor"] not in buffers:
+                raise MapperError(
+                    f"the host lays out {step['tensor']!r}, which cores make, for cores behind; a "
+                    "driver in C does so with inputs alone: leave out --emit c or --no-dense"
+                )
             source, to = buffers[step["tensor"]], len(buffers)
             buffers[step["result"]] = to
             windows = _windows(step, shapes[step["tensor"]], maps[step["result"]]["shape"])

@@ -1,0 +1,61 @@
+"""Of two convolutions whose results are added, the one with more products runs last: the ALU adds
+to its tiles, and has the most time to hide that in."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from mapper.compiler.graph.graph import Graph
+from mapper.compiler.graph.node import Add
+from mapper.compiler.passes.base import Context, Pass, Site, Taken
+from mapper.compiler.passes.estimate import calls, vectors
+from mapper.compiler.schedule.order import addends
+
+
+def sites(graph: Graph, context: Context) -> Iterator[Site]:
+    return ((node,) for node in graph.nodes if isinstance(node.operator, Add))
+
+
+def legal(graph: Graph, site: Site, context: Context) -> str | None:
+    (node,) = site
+    found = addends(graph, node)
+    if found is None:
+        return "its addends are not two layers of their own"
+    light, heavy = found
+    at = graph.nodes.index(heavy[0])
+    if graph.nodes.index(light[0]) < at:
+        return "the lighter one runs first already"
+    maker = graph.maker(light[0].inputs[0])
+    if maker is not None and graph.nodes.index(maker) >= at:
+        return "the lighter one takes what comes behind the heavier one"
+    return None
+
+
+def gain(graph: Graph, site: Site, context: Context) -> Taken | None:
+    """Of the passes of the ALU for the sum, what more products hide; all bytes stay."""
+    found = addends(graph, site[0])
+    assert found is not None
+    light, heavy = (calls(chain[0], context.shape) for chain in found)
+    return Taken(min(heavy - light, vectors(site[0].output, context.shape)), 0)
+
+
+def apply(graph: Graph, site: Site, context: Context) -> str:
+    (node,) = site
+    found = addends(graph, node)
+    assert found is not None
+    light, heavy = found
+    at = graph.nodes.index(heavy[0])
+    for one in light:
+        graph.nodes.remove(one)
+    graph.nodes[at:at] = light
+    return f"{light[0].label}: before {heavy[0].label}, which {node.label} runs behind"
+
+
+ADDENDS = Pass(
+    "addends", sites, legal, gain, apply,
+    what="of two layers whose results are added the one with more products runs last, and the "
+    "sum runs on its tiles",
+    legal_if="both are layers that nobody else takes; the lighter does not need the heavier",
+    applied_if="one has more products",
+    gains="passes of the ALU that more products hide",
+)  # fmt: skip

@@ -1,0 +1,91 @@
+"""What joins and parts maps owns no work: parts lie inside the region of the whole.
+
+`mapper.compiler.memory.regions` gives the places. Where a node does not share, each part has a
+region of its own as well: a node of the core copies it into the whole, or out of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from mapper.compiler.graph.graph import Graph
+from mapper.compiler.graph.node import Concat, Copy, Host, Node, Quantise, Slice, Windows
+from mapper.compiler.graph.tensor import Tensor
+from mapper.compiler.passes.base import Context, Pass, Site, Taken
+from mapper.compiler.passes.estimate import round_trip
+
+NAME = "share"
+HOST = Host | Quantise | Windows
+
+
+def sites(graph: Graph, context: Context) -> Iterator[Site]:
+    for node in graph.nodes:
+        if isinstance(node.operator, Concat | Slice) and not context.is_marked(NAME, node):
+            yield (node,)
+
+
+def _parts(node: Node) -> list[Tensor]:
+    return node.outputs if isinstance(node.operator, Slice) else node.inputs
+
+
+def legal(graph: Graph, site: Site, context: Context) -> str | None:
+    """Parts begin at vectors by now, and have the scale of the whole."""
+    (node,) = site
+    owner = node.inputs[0] if isinstance(node.operator, Slice) else node.output
+    if any(not one.same_scale(owner) for one in _parts(node)):
+        return "a part has another scale than the whole"
+    return None
+
+
+def gain(graph: Graph, site: Site, context: Context) -> Taken | None:
+    """Each part would be stored once more, and loaded for it."""
+    (node,) = site
+    found = [round_trip(one, context.shape) for one in _parts(node)]
+    return Taken(sum(one.cycles for one in found), sum(one.bytes for one in found))
+
+
+def apply(graph: Graph, site: Site, context: Context) -> str:
+    (node,) = site
+    context.mark(NAME, node)
+    return f"{node.label}: its parts lie in one region"
+
+
+def copy_parts(graph: Graph, context: Context) -> list[str]:
+    """Give the parts of what does not share regions of their own; returns the log."""
+    told = []
+    for (node,) in list(sites(graph, context)):
+        context.mark(NAME, node)
+        if any(one.type == "bits" for one in _parts(node)):
+            continue  # the ALU of a core moves no bits
+        made = [_copied(one, number, node) for number, one in enumerate(_parts(node), 1)]
+        at = graph.nodes.index(node)
+        if isinstance(node.operator, Slice):
+            users = [one for one in graph.users(node.output) if not isinstance(one.operator, HOST)]
+            for user in users:
+                user.inputs = [made[0].output if one is node.output else one for one in user.inputs]
+            made = made if users else []  # the host takes parts from where they are
+            graph.nodes[at + 1 : at + 1] = made
+        else:
+            node.inputs = [one.output for one in made]
+            graph.nodes[at:at] = made
+        told += [
+            f"{node.label}: {one.inputs[0].name} has a region of its own, and is copied"
+            for one in made
+        ]
+    return told
+
+
+def _copied(part: Tensor, number: int, node: Node) -> Node:
+    name = f"{part.name}.part{number}"
+    copy = Tensor(name, part.shape, part.type, part.scale, part.zero_point, stored=True)
+    return Node(Copy(), [part], [copy], node.sources)
+
+
+SHARE = Pass(
+    NAME, sites, legal, gain, apply,
+    what="parts of concatenations, in channels, rows or columns, and of splits lie inside the "
+    "region of the whole; without, each has a region of its own and is copied",
+    legal_if="parts begin at vectors, which blocks are filled up for, and have one scale",
+    applied_if="always",
+    gains="a load and a store of each part",
+)  # fmt: skip
