@@ -14,7 +14,7 @@ from importlib import import_module
 from typing import Any
 
 from mapper.errors import BAD_INPUT, CLOSED_PIPE, DOES_NOT_FIT, INTERRUPTED, MapperError
-from mapper.runtime.installation import prepare
+from mapper.runtime.installation import bound_products, prepare
 from mapper.runtime.stopping import leave
 from mapper.version import version
 
@@ -150,6 +150,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _main(argv: Sequence[str] | None) -> int:
     try:
+        bound_products()
         prepare()
     except (ImportError, OSError) as error:
         print(f"mapper: {error}", file=sys.stderr)  # noqa: T201

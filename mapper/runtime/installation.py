@@ -1,6 +1,7 @@
-"""What surrounds the installed package: folders that hide parts of it, and a place for kernels.
+"""What surrounds the installed package: folders that hide parts of it, a place for kernels, and
+threads of numpy.
 
-Both are looked at before anything heavy is imported, so this module needs nothing but the standard
+All are looked at before anything heavy is imported, so this module needs nothing but the standard
 library.
 """
 
@@ -20,6 +21,17 @@ def prepare() -> None:
     """Do both, before anything of `PACKAGES` or numba is imported by `mapper`."""
     check_packages()
     ensure_kernel_cache()
+
+
+def bound_products() -> None:
+    """Have numpy multiply matrices with one thread, unless the environment says otherwise.
+
+    Programs are simulated frame by frame in threads; if each started one for every core, they would
+    wait for each other more than they work. And sums may differ with the number of threads. Of the
+    command line alone: what a caller's process does with numpy is its own choice.
+    """
+    for name in ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS"):
+        os.environ.setdefault(name, "1")
 
 
 def check_packages() -> None:

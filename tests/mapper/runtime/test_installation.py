@@ -12,7 +12,7 @@ import pytest
 import mapper
 from mapper.runtime import installation
 
-ROOT = Path(mapper.__file__).resolve().parents[2]
+ROOT = Path(mapper.__file__).resolve().parents[1]
 
 
 def python(*words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
@@ -48,6 +48,24 @@ def test_a_folder_that_hides_a_package_is_named(name: str, kind: str, tmp_path: 
 
 def test_nothing_is_hidden_here() -> None:
     installation.check_packages()
+
+
+@pytest.mark.parametrize(("given", "wanted"), [(None, 1), ("2", 2)])
+def test_products_of_the_command_line_take_one_thread(given: str | None, wanted: int) -> None:
+    """Said before numpy is there, which looks once; a number of the user's stays."""
+    lines = (
+        "import os, sys, mapper.cli.main as program; assert 'numpy' not in sys.modules; "
+        "program.main(['chips']); import numpy; "
+        "print('threads', os.environ['OPENBLAS_NUM_THREADS'])"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    environment.pop("OPENBLAS_NUM_THREADS", None)
+    if given:
+        environment["OPENBLAS_NUM_THREADS"] = given
+    found = subprocess.run(
+        [sys.executable, "-c", lines], env=environment, capture_output=True, text=True
+    )
+    assert found.stdout.endswith(f"threads {wanted}\n"), found.stderr
 
 
 @pytest.fixture
