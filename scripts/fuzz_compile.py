@@ -101,6 +101,10 @@ def with_checksums(data: bytes) -> bytes:
     return bytes(found)
 
 
+SECTIONED = {"macros.bin": b"REC "}
+"""Other files with sections than programs, and the first one that is damaged."""
+
+
 def spoil(folder: Path, random: np.random.Generator) -> tuple[str, tuple[tuple[str, ...], ...]]:
     """Damage one file; returns what was done, and the commands that are to meet it."""
     way = int(random.integers(10))
@@ -112,9 +116,10 @@ def spoil(folder: Path, random: np.random.Generator) -> tuple[str, tuple[tuple[s
     files = sorted(path for path in (folder / "out").iterdir() if path.is_file())
     path = files[int(random.integers(len(files)))]
     whole, seal = path.read_bytes(), bool(random.integers(2))
-    if seal and path.suffix == ".npc":
+    programs = path.name in SECTIONED or path.suffix == ".npc"
+    if seal and programs:
         inside = bytearray(whole)
-        head = whole.index(b"IM  ") + 12
+        head = whole.index(SECTIONED.get(path.name, b"IM  ")) + 12
         at = head + int(random.integers(len(whole) - head))
         inside[at] ^= 1 << int(random.integers(8))
         path.write_bytes(with_checksums(bytes(inside)))
@@ -123,7 +128,7 @@ def spoil(folder: Path, random: np.random.Generator) -> tuple[str, tuple[tuple[s
     if seal and path.name != "manifest.json":
         sealed(folder / "out")
     more = (("disassemble", f"out/{path.name}"), ("info", f"out/{path.name}"))
-    return f"{path.name}{', sealed' * seal}", (*FOLDER, *(more if path.suffix == ".npc" else ()))
+    return f"{path.name}{', sealed' * seal}", (*FOLDER, *(more if programs else ()))
 
 
 def names(folder: Path) -> set[str]:

@@ -1,4 +1,4 @@
-"""`mapper disassemble`: the program of a core as text."""
+"""`mapper disassemble`: the program of a core, or its macro records, as text."""
 
 from __future__ import annotations
 
@@ -12,14 +12,17 @@ EPILOG = """\
 examples:
   mapper disassemble out/core_0_0.npc
   mapper disassemble out/core_0_0.npc > program.txt
+  mapper disassemble out/macros.bin
 
 One instruction a line, then the micro-ops; fields of 0 are left out. The page
-`isa` of the reference explains instructions and fields.
+`isa` of the reference explains instructions and fields. Of macro records one a
+line, below the name of their layer.
 """
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("path", type=Path, metavar="FILE.npc", help="program of a core")
+    parser.add_argument("path", type=Path, metavar="FILE",
+                        help="program of a core (.npc), or macro records (macros.bin)")  # fmt: skip
 
 
 def run(options: argparse.Namespace) -> int:
@@ -27,11 +30,20 @@ def run(options: argparse.Namespace) -> int:
     from hw.npu.assembly import disassemble
     from hw.npu.isa import INSTRUCTION_BYTES, MICRO_OP_BYTES, decode, decode_micro_op
     from mapper.compiler.codegen.image import unpack_image
+    from mapper.compiler.codegen.macros.listing import listing_text
+    from mapper.compiler.contents import is_records
     from mapper.compiler.manifest import MOST_FILE
     from mapper.errors import MapperError
     from storage.files import read_input
 
     where = str(options.path)
+    if is_records(options.path):
+        text = listing_text(read_input(options.path, MOST_FILE), where)
+        if options.json:
+            common.emit(options, {"text": text}, [])
+        else:
+            sys.stdout.write(text)
+        return 0
     image = unpack_image(read_input(options.path, MOST_FILE), where)
     try:
         instructions = [

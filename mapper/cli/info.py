@@ -21,13 +21,14 @@ examples:
   mapper info result      (an output folder; with its scratch, if that was kept)
   mapper info out         (of compile)
   mapper info out/core_0_0.npc
+  mapper info out/macros.bin
 """
 SHOWN = 40  # populations in the table; all are in the JSON
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("path", type=Path, metavar="NET|DIR|NPC",
-                        help="network file, output folder, or program of a core")  # fmt: skip
+                        help="network file, output folder, program or macro records")  # fmt: skip
 
 
 def run(options: argparse.Namespace) -> int:
@@ -40,7 +41,7 @@ def run(options: argparse.Namespace) -> int:
         found = read_folder(options.path, lambda: _folder(options))
         common.emit(options, *found)
         return 0
-    from mapper.compiler.contents import is_program
+    from mapper.compiler.contents import is_program, is_records
     from mapper.inputs.source import is_network_name
     from mapper.results.tables import columns, facts, size
     from storage.formats import recognise
@@ -49,6 +50,8 @@ def run(options: argparse.Namespace) -> int:
 
     if is_program(options.path):
         return _program(options)
+    if is_records(options.path):
+        return _records(options)
     if not is_network_name(options.path):
         importer = recognise(options.path)
         raise MapperError(
@@ -120,6 +123,7 @@ def _compiled(options: argparse.Namespace) -> int:
         "samples": ", ".join(f"{name} {value}" for name, value in samples.items() if value),
         "outputs": ", ".join(found["outputs"]),
         "layers": found["layers"],
+        "macro records": found["macro_records"],
         "maps": found["maps"],
         "nodes on the host": found["host_nodes"],
     }
@@ -152,6 +156,23 @@ def _program(options: argparse.Namespace) -> int:
     tables = [
         facts(str(options.path), rows), columns("instructions", ("kind", "number"), kinds)
     ]  # fmt: skip
+    common.emit(options, found, tables)
+    return 0
+
+
+def _records(options: argparse.Namespace) -> int:
+    """What a file of macro records holds."""
+    from mapper.compiler.contents import record_contents
+    from mapper.results.tables import columns, facts
+
+    found = record_contents(options.path)
+    rows = {
+        name.replace("_", " "): value
+        for name, value in found.items()
+        if name not in ("path", "ops")
+    }
+    ops = list(found["ops"].items())
+    tables = [facts(str(options.path), rows), columns("records", ("op", "number"), ops)]
     common.emit(options, found, tables)
     return 0
 

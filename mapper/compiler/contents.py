@@ -11,7 +11,9 @@ from chipsim.npu.records import KINDS, Op
 from hw.npu.isa import INSTRUCTION_BYTES, MICRO_OP_BYTES
 from hw.npu.programs import decode_program
 from mapper.compiler.codegen.image import MAGIC, Image, unpack_image
-from mapper.compiler.manifest import MOST_FILE, CompiledFolder
+from mapper.compiler.codegen.macros.file import MACROS, record_count
+from mapper.compiler.codegen.macros.listing import contents
+from mapper.compiler.manifest import MOST_FILE, RECORDS, CompiledFolder
 from storage.files import open_input, read_input
 
 HEADER_BYTES = 8
@@ -21,6 +23,17 @@ def is_program(path: Path) -> bool:
     """Whether a file is the program of a core (.npc)."""
     with open_input(path) as file:
         return file.read(len(MAGIC)) == MAGIC
+
+
+def is_records(path: Path) -> bool:
+    """Whether a file is one of macro records (macros.bin)."""
+    with open_input(path) as file:
+        return file.read(len(MACROS.magic)) == MACROS.magic
+
+
+def record_contents(path: Path) -> dict[str, Any]:
+    """What a file of macro records holds; raises `MapperError` if it is damaged."""
+    return {"path": str(path), **contents(read_input(path, MOST_FILE), str(path))}
 
 
 def program_contents(path: Path) -> dict[str, Any]:
@@ -77,5 +90,6 @@ def folder_contents(folder: CompiledFolder) -> dict[str, Any]:
         "maps": len(manifest["maps"]),
         "host_nodes": sum(step["do"] == "node" for step in folder.host),
         "cores": cores,
+        "macro_records": record_count(folder.records, str(folder.path / RECORDS)),
         "files": files,
     }

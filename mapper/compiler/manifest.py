@@ -3,6 +3,7 @@
 manifest.json    what was compiled of what, for what; hashes of all other files
 host_plan.json   what the host does around the cores
 graph.json, graph.npz   the graph of integers, the reference that programs are compared with
+macros.bin       macro records: the layers that programs are made from, and from nothing else
 core_X_Y.npc     the program of a core
 weights.bin      weight words that cores ask the host for while they work, if there are any
 ranges.json      least, most and histogram of each map over the samples
@@ -32,9 +33,10 @@ from chipsim.chip.model import Chip
 from chipsim.chip.npu_shape import NpuShape
 from chipsim.errors import ChipError
 from hw.errors import HwError
-from hw.npu.programs import encode_micro_ops, encode_program
 from mapper.compiler.codegen.image import Image, pack_image, unpack_image
+from mapper.compiler.codegen.loaded import Loaded
 from mapper.compiler.codegen.loops.listing import listing_text
+from mapper.compiler.codegen.macros.file import at_core
 from mapper.compiler.graph.graph import Graph, View
 from mapper.compiler.graph.node import Concat
 from mapper.compiler.graph.tensor import Tensor
@@ -52,7 +54,7 @@ from storage.errors import BadInputError
 from storage.files import digest, read_input, write_file
 
 MANIFEST, SCHEMA, SEAL = "manifest.json", 1, "sha256"
-WEIGHTS = "weights.bin"
+WEIGHTS, RECORDS = "weights.bin", "macros.bin"
 HOST_PLAN, GRAPH, CONSTANTS, RANGES, GRAPHS, DRIVER, LOOPS = (
     "host_plan.json", "graph.json", "graph.npz", "ranges.json", "graphs", "driver", "loops",
 )  # fmt: skip
@@ -69,6 +71,7 @@ class CompiledFolder(NamedTuple):
     images : by core, (x, y)
     weights : words of the host's memory that cores ask for, int8, shape (words, rows, columns);
         None if there are none
+    records : the file of macro records
     """
 
     path: Path
@@ -77,6 +80,7 @@ class CompiledFolder(NamedTuple):
     graph: Graph
     images: dict[tuple[int, int], Image]
     weights: NDArray[np.int8] | None = None
+    records: bytes = b""
 
 
 def is_compiled(folder: Path) -> bool:
@@ -106,6 +110,7 @@ def write_folder(
     graph, constants = graph_to_json(compiled.graph)
     files = {
         f"core_{x}_{y}.npc": pack_image(image_of(compiled, target.shape, (x, y))),
+        RECORDS: at_core(compiled.records, (x, y)),
         HOST_PLAN: _json({"steps": compiled.host}),
         GRAPH: _json(graph),
         CONSTANTS: _npz(constants),
@@ -235,25 +240,11 @@ def _value(item: tuple[str, View]) -> dict[str, Any]:
 
 def image_of(compiled: Compiled, shape: NpuShape, core: tuple[int, int]) -> Image:
     """What is loaded into a core before its first frame."""
-    tables, preset = compiled.tables, compiled.preset
-    external = max(memory_use(compiled.regions).used, preset.behind)
-    info = {
-        "shape": asdict(shape),
-        "core": list(core),
-        "functions": [list(span) for span in compiled.spans],
-        "map_vectors": external if shape.map_vectors == 0 else 0,
-        "preset": preset.runs,
-        "static_words": compiled.static_words,
-    }
-    return Image(
-        info,
-        encode_program(compiled.program),
-        encode_micro_ops(tables.micro_ops),
-        np.array(tables.weights, np.int8).reshape(-1, shape.rows, shape.columns),
-        np.array(tables.parameters, np.int64).astype(np.int32).reshape(-1, 16),
-        np.array(tables.headers, "<u8").tobytes(),
-        preset.vectors(shape.columns),
-    )
+    used = memory_use(compiled.regions).used
+    return Loaded(
+        shape, compiled.program, compiled.spans, compiled.tables, compiled.preset, used,
+        compiled.static_words,
+    ).image(core)  # fmt: skip
 
 
 @contextmanager
@@ -291,7 +282,8 @@ def read_folder(folder: Path) -> CompiledFolder:
         if WEIGHTS in data:
             rows, columns = manifest["shape"]["rows"], manifest["shape"]["columns"]
             weights = np.frombuffer(data[WEIGHTS], np.int8).reshape(-1, rows, columns)
-    return CompiledFolder(folder, manifest, host, graph, images, weights)
+        records = data[RECORDS]
+    return CompiledFolder(folder, manifest, host, graph, images, weights, records)
 
 
 def _checked(path: Path, wanted: str) -> bytes:

@@ -23,10 +23,9 @@ from mapper.compiler.codegen.program import (
     Core,
     emitted,
     host_words,
-    memory_sizes,
     require_instructions,
 )
-from mapper.compiler.codegen.steps import Step, with_tokens
+from mapper.compiler.codegen.steps import Step
 from mapper.compiler.codegen.tables import Tables
 from mapper.compiler.frontend.model import Model, built
 from mapper.compiler.graph.graph import Graph
@@ -38,7 +37,6 @@ from mapper.compiler.memory.planner import (
     Stored,
     border_log,
     memory_log,
-    memory_use,
     plan_memory,
 )
 from mapper.compiler.partition.functions import Partition, divide
@@ -77,6 +75,7 @@ class Compiled:
     host_weights : words that the host keeps, shape (words, rows, columns)
     static_words : weight words that stay in the core
     preset : of the maps, before the first frame
+    records : the file of macro records that the program is made from
     ends : instructions up to the end of each macro node
     spans : first instruction of each function, and the one behind its END
     verified : how near it is to the model, and what was tried; None if it was quantised already
@@ -93,6 +92,7 @@ class Compiled:
     preset: Preset
     steps: list[Step]
     program: list[Instruction]
+    records: bytes
     ends: list[int]
     spans: list[tuple[int, int]]
     timeline: Timeline
@@ -160,13 +160,9 @@ def compile_model(
     with stage("weight memory"):
         weights = plan_weights(partition.macros, shape, settings.weights)
     with stage("instructions"):
-        emitter, ends = emitted(partition, Core(shape, regions, weights), choices, log)
-        used = max(memory_use(regions).used, emitter.area.behind)
-        sizes = memory_sizes(shape, shape.map_vectors or used)
-        spans = partition.spans(ends)
-        program: list[Instruction] = []
-        for begin, behind in spans:
-            program += with_tokens(emitter.steps[begin:behind], sizes)
+        made = emitted(partition, Core(shape, regions, weights), choices, log)
+        emitter, spans = made.emitter, partition.spans(made.ends)
+        program = made.program(spans)
         require_instructions(program, emitter.steps, partition.macros, shape)
     with stage("host memory"):
         host = plan_host(graph, partition, regions, model.opsets)
@@ -185,10 +181,11 @@ def compile_model(
         emitter.tables,
         words,
         weights.static,
-        Preset.of(regions, emitter.area),
+        made.preset,
         emitter.steps,
         program,
-        ends,
+        made.records,
+        made.ends,
         spans,
         timeline,
         packing,

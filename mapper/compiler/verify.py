@@ -1,5 +1,5 @@
-"""Checks a compiled folder: hashes, checksums, and the addresses and tokens of every program, and
-those of its listing of loops, if it has one."""
+"""Checks a compiled folder: hashes, checksums, that its macro records make its programs, and the
+addresses and tokens of every program, and those of its listing of loops, if it has one."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from mapper.compiler.manifest import LOOPS, MOST_JSON, CompiledFolder
 from mapper.compiler.memory.areas import MapPlace
 from mapper.compiler.memory.checker import Declared, check_image
 from mapper.compiler.memory.layers import Stored, stored_maps
+from mapper.compiler.verify_records import verify_records
 from mapper.errors import CheckFailedError
 from storage.files import read_input
 
@@ -69,8 +70,12 @@ def _maps(folder: CompiledFolder, place: tuple[int, int]) -> list[MapPlace]:
     return found
 
 
-def verify_compiled(folder: CompiledFolder) -> dict[str, Any]:
-    """What was checked; raises `CheckFailedError` that names program and instruction."""
+def verify_compiled(folder: CompiledFolder, made: bool = False) -> dict[str, Any]:
+    """What was checked. made : the programs have just been made of the macro records in the folder
+
+    Raises `CheckFailedError` that names program and instruction.
+    """
+    records = {} if made else {"macro records": verify_records(folder)}
     shape = NpuShape(**folder.manifest["shape"])
     instructions = 0
     for place, image in folder.images.items():
@@ -86,5 +91,6 @@ def verify_compiled(folder: CompiledFolder) -> dict[str, Any]:
     return {
         "cores": len(folder.images),
         "instructions": instructions,
+        **records,
         "maps": len(folder.manifest["maps"]),
     }

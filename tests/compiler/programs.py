@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from chipsim.chip.model import Chip
 from chipsim.chip.npu_shape import NPU_SHAPES, NpuShape
+from mapper.compiler.codegen.macros.file import at_core
 from mapper.compiler.frontend.model import Model, open_model
 from mapper.compiler.manifest import CompiledFolder, Target, image_of, manifest_of
 from mapper.compiler.pipeline import Compiled, compile_model
@@ -66,7 +67,7 @@ def _made(
     target = Target(Chip("two", 2, 2, unavailable=(0,)), shape, how)
     images = {target.core: image_of(made, shape, target.core)}
     folder = CompiledFolder(Path("out"), manifest_of(made, target), made.host, made.graph, images,
-                            made.host_weights)  # fmt: skip
+                            made.host_weights, at_core(made.records, target.core))  # fmt: skip
     return Made(made, folder)
 
 

@@ -76,10 +76,12 @@ class WeightPlan(NamedTuple):
 class MemoryPlan(NamedTuple):
     """weights : which come from the host
     reloaded : names of the small memories that are filled again while the program runs
+    behind : the first vector behind all maps; None if the regions say it
     """
 
     weights: WeightPlan
     reloaded: frozenset[str] = frozenset()
+    behind: int | None = None
 
 
 ALL_AT_ONCE = MemoryPlan(WeightPlan(frozenset(), 0))
@@ -108,7 +110,8 @@ class ProgramBuilder:
         self.memory = memory
         self.dynamic = memory.weights.dynamic
         self.streams = Streams(memory.weights.static, shape.weight_words)
-        self.area = Area(memory_use(regions).used, shape.columns)
+        behind = memory_use(regions).used if memory.behind is None else memory.behind
+        self.area = Area(behind, shape.columns)
         sizes = {MICRO_OPS: (shape.micro_ops, MICRO_OP_BYTES),
                  PARAMETERS: (shape.parameter_words, 4 * LANES)}  # fmt: skip
         self.tables.reloaded = {

@@ -1,30 +1,24 @@
 """The program of a core as a file (.npc): instructions, small memories, weights, preset maps.
 
-    8 bytes   b"NPUCORE" and the version, 1
-    4 bytes   number of sections
-    then for each section: tag of 4 letters, length and CRC-32 of its bytes (4 bytes each), bytes
-
-Numbers are little-endian. Sections: INFO (JSON: shape, core, functions, sizes), IM instructions of
-16 bytes, UM micro-ops of 8, WM weight words of rows x columns bytes, BM parameter words of 16 x 4
-bytes, XM packet headers of 8, FM vectors that are set before the first frame, at the runs of
-addresses that INFO names (preset: first, number).
+Sections: INFO (JSON: shape, core, functions, sizes), IM instructions of 16 bytes, UM micro-ops of
+8, WM weight words of rows x columns bytes, BM parameter words of 16 x 4 bytes, XM packet headers of
+8, FM vectors that are set before the first frame, at the runs of addresses that INFO names (preset:
+first, number).
 """
 
 from __future__ import annotations
 
 import json
-import struct
 from typing import Any, NamedTuple
-from zlib import crc32
 
 import numpy as np
 from numpy.typing import NDArray
 
+from mapper.compiler.codegen.sections import Sort, pack_sections, unpack_sections
 from mapper.errors import MapperError
 
-MAGIC, VERSION = b"NPUCORE", 1
-SECTIONS = ("INFO", "IM", "UM", "WM", "BM", "XM", "FM")
-_HEAD, _SECTION = struct.Struct("<7sBI"), struct.Struct("<4sII")
+MAGIC = b"NPUCORE"
+PROGRAM = Sort(MAGIC, 1, "program of a core", ".npc", ("INFO", "IM", "UM", "WM", "BM", "XM", "FM"))
 
 
 class Image(NamedTuple):
@@ -84,10 +78,7 @@ def pack_image(image: Image) -> bytes:
         "XM": image.headers,
         "FM": image.maps.tobytes(),
     }
-    out = [_HEAD.pack(MAGIC, VERSION, len(parts))]
-    for tag, data in parts.items():
-        out += [_SECTION.pack(tag.ljust(4).encode(), len(data), crc32(data)), data]
-    return b"".join(out)
+    return pack_sections(PROGRAM, parts)
 
 
 def unpack_image(data: bytes, where: str) -> Image:
@@ -95,10 +86,7 @@ def unpack_image(data: bytes, where: str) -> Image:
 
     Raises `MapperError` if it is no such file, of another version, cut short or damaged.
     """
-    parts = dict(_sections(data, where))
-    missing = [tag for tag in SECTIONS if tag not in parts]
-    if missing:
-        raise MapperError(f"{where}: has no section {missing[0]}; compile the model again")
+    parts = unpack_sections(PROGRAM, data, where)
     try:
         info = json.loads(parts["INFO"])
         rows, columns = int(info["shape"]["rows"]), int(info["shape"]["columns"])
@@ -116,32 +104,3 @@ def unpack_image(data: bytes, where: str) -> Image:
         return made
     except (KeyError, TypeError, ValueError) as error:
         raise MapperError(f"{where}: its sections do not fit its shape; compile again") from error
-
-
-def _sections(data: bytes, where: str) -> list[tuple[str, bytes]]:
-    if len(data) < _HEAD.size:
-        raise MapperError(f"{where}: cut short; compile the model again")
-    magic, version, count = _HEAD.unpack_from(data)
-    if magic != MAGIC:
-        raise MapperError(f"{where}: is no program of a core (.npc)")
-    if version != VERSION:
-        raise MapperError(
-            f"{where}: a program of version {version}, this mapper reads {VERSION}; compile again"
-        )
-    found, at = [], _HEAD.size
-    for _ in range(count):
-        if at + _SECTION.size > len(data):
-            raise MapperError(f"{where}: cut short; compile the model again")
-        tag, length, check = _SECTION.unpack_from(data, at)
-        at += _SECTION.size
-        part = data[at : at + length]
-        if len(part) != length:
-            raise MapperError(f"{where}: cut short; compile the model again")
-        if crc32(part) != check:
-            name = tag.decode("ascii", "replace").strip()
-            raise MapperError(f"{where}: section {name} is damaged (checksum); compile again")
-        found.append((tag.decode("ascii", "replace").strip(), part))
-        at += length
-    if at != len(data):
-        raise MapperError(f"{where}: has {len(data) - at} bytes too many; compile again")
-    return found

@@ -26,8 +26,8 @@ class Preset(NamedTuple):
     data: bytes
 
     @staticmethod
-    def of(regions: Mapping[Tensor, Region], area: Area) -> Preset:
-        """The borders of the regions, each once, and what lies behind the maps."""
+    def around(regions: Mapping[Tensor, Region], columns: int) -> Preset:
+        """The borders of the regions, each once. columns : bytes of a vector"""
         bases = {one.base: one for one in regions.values() if one.owner is None}
         runs: list[tuple[int, int]] = []
         data = b""
@@ -35,10 +35,13 @@ class Preset(NamedTuple):
             vectors = border_vectors(region)
             breaks = np.flatnonzero(np.diff(vectors) > 1) + 1
             runs += [(int(run[0]), run.size) for run in np.split(vectors, breaks) if run.size]
-            data += _bytes(region, vectors, area.columns)
-        if area.behind > area.first:
-            runs.append((area.first, area.behind - area.first))
-        return Preset(runs, data + bytes(area.data))
+            data += _bytes(region, vectors, columns)
+        return Preset(runs, data)
+
+    def with_area(self, area: Area) -> Preset:
+        """And what lies behind the maps."""
+        runs = [(area.first, area.behind - area.first)] if area.behind > area.first else []
+        return Preset(self.runs + runs, self.data + bytes(area.data))
 
     @property
     def behind(self) -> int:

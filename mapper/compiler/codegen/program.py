@@ -1,4 +1,7 @@
-"""The program of a core: which cut each macro node gets, and how products are paired."""
+"""The program of a core: which cut each macro node gets, and how products are paired.
+
+What is chosen becomes a list of macro records, and instructions are made from these alone.
+"""
 
 from __future__ import annotations
 
@@ -12,11 +15,14 @@ from chipsim.chip.npu_shape import NpuShape
 from hw.npu.isa import Instruction
 from mapper.compiler.codegen.builder import DUAL, Choices, Dual, MemoryPlan, WeightPlan
 from mapper.compiler.codegen.emitter import Emitter
-from mapper.compiler.codegen.steps import Step
+from mapper.compiler.codegen.macros.file import MACROS, pack_layers, unpack_layers
+from mapper.compiler.codegen.macros.layers import Layers
+from mapper.compiler.codegen.presets import Preset
+from mapper.compiler.codegen.steps import Step, with_tokens
 from mapper.compiler.codegen.tables import MICRO_OPS, TableFullError
 from mapper.compiler.graph.macro import Macro
 from mapper.compiler.graph.tensor import Tensor
-from mapper.compiler.memory.planner import Region
+from mapper.compiler.memory.planner import Region, memory_use
 from mapper.compiler.partition.functions import Partition
 from mapper.compiler.schedule.onchip import Choice, Limits, chosen, fixed_cut
 from mapper.compiler.schedule.tiles import Cut
@@ -45,11 +51,36 @@ def memory_sizes(shape: NpuShape, vectors: int) -> dict[str, int]:
     }  # fmt: skip
 
 
-def emitted(
-    partition: Partition, core: Core, options: Choices, log: list[str]
-) -> tuple[Emitter, list[int]]:
-    """The steps of a core for all functions, and how many there are behind each macro node; that of
-    the end of a function belongs to the last one in it.
+class Emitted(NamedTuple):
+    """What a core runs.
+
+    ends : steps up to the end of each macro node; that of a function belongs to the last one in it
+    records : the file of macro records that they are made from
+    borders : what is around maps before the first frame
+    """
+
+    emitter: Emitter
+    ends: list[int]
+    records: bytes
+    borders: Preset
+
+    @property
+    def preset(self) -> Preset:
+        """Of the maps, before the first frame."""
+        return self.borders.with_area(self.emitter.area)
+
+    def program(self, spans: list[tuple[int, int]]) -> list[Instruction]:
+        """The instructions of some functions, by first step and the one behind the last."""
+        shape, area = self.emitter.shape, self.emitter.area
+        sizes = memory_sizes(shape, shape.map_vectors or area.behind)
+        found: list[Instruction] = []
+        for begin, behind in spans:
+            found += with_tokens(self.emitter.steps[begin:behind], sizes)
+        return found
+
+
+def emitted(partition: Partition, core: Core, options: Choices, log: list[str]) -> Emitted:
+    """The steps of a core for all functions.
 
     Pairs of products take micro-ops: the fastest way to pair them that fits is taken.
     Raises `DoesNotFitError` that names the memory and the layer.
@@ -66,37 +97,59 @@ def emitted(
     raise AssertionError
 
 
-def _emitted(partition: Partition, core: Core, options: Choices) -> tuple[Emitter, list[int]]:
+def _emitted(partition: Partition, core: Core, options: Choices) -> Emitted:
     """Micro-ops and parameters that do not fit at once are loaded while the program runs."""
-    macros, last = partition.macros, {one.behind for one in partition.functions}
+    macros = partition.macros
     shape, reloaded = core.shape, frozenset[str]()
-    plan = MemoryPlan(core.weights)
+    plan = MemoryPlan(core.weights, behind=memory_use(core.regions).used)
+    functions = [(one.first, one.behind) for one in partition.functions]
+    borders = Preset.around(core.regions, shape.columns)
     with stage("tiles and cores"):
         ways = Ways.of(Emitter(shape, core.regions, options, plan), macros)
     while True:
-        emitter = Emitter(shape, core.regions, options, plan._replace(reloaded=reloaded))
-        ends = []
         with stage("tiles and cores"):
             cuts = ways.chosen(macros, shape, reloaded)
+        plan = plan._replace(reloaded=reloaded)
+        records = pack_layers(
+            Layers(shape, macros, cuts, functions, core.regions, options, plan, borders)
+        )
         try:
-            for number, cut in enumerate(cuts):
-                emitter.emit(macros[number], cut)
-                if number + 1 in last:
-                    emitter.step("LOAD", END, [], [])
-                    emitter.forget_distances()
-                ends.append(len(emitter.steps))
+            made = from_records(records, MACROS.ending)
         except TableFullError as error:
             reloaded |= {error.memory}
             continue
         break
-    behind, tables = emitter.area.behind, emitter.area.behind - emitter.area.first
+    area = made.emitter.area
+    behind, tables = area.behind, area.behind - area.first
     if shape.map_vectors and behind > shape.map_vectors:
         raise DoesNotFitError(
             f"feature memory: {behind:,} vectors needed, {tables:,} of them for micro-ops and "
             f"parameters that are loaded while the program runs; a core has "
             f"{shape.map_vectors:,} ({behind - shape.map_vectors:,} short); take a core with more"
         )
-    return emitter, ends
+    return made
+
+
+def from_records(records: bytes, where: str) -> Emitted:
+    """The steps of the functions in a file of macro records; where : the file, for errors.
+
+    Raises `MapperError` if it is damaged, `TableFullError` that names a small memory.
+    """
+    return steps_of(unpack_layers(records, where), records)
+
+
+def steps_of(layers: Layers, records: bytes) -> Emitted:
+    """The same of its layers."""
+    last = {behind for _, behind in layers.functions}
+    emitter = Emitter(layers.shape, layers.regions, layers.options, layers.memory)
+    ends = []
+    for number, (macro, cut) in enumerate(zip(layers.macros, layers.cuts, strict=True), 1):
+        emitter.emit(macro, cut)
+        if number in last:
+            emitter.step("LOAD", END, [], [])
+            emitter.forget_distances()
+        ends.append(len(emitter.steps))
+    return Emitted(emitter, ends, records, layers.borders)
 
 
 class Ways(NamedTuple):

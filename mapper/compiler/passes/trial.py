@@ -41,7 +41,7 @@ def taken(
         stored = Stored(partition.macros, partition.written(), partition.read(), places)
         regions = plan_memory(stored, shape.columns, 0)
         weights = plan_weights(partition.macros, shape, "optimal")
-        emitter, ends = emitted(partition, Core(shape, regions, weights), choices, [])
+        emitter, ends, *_ = emitted(partition, Core(shape, regions, weights), choices, [])
         used = max(memory_use(regions).used, emitter.area.behind, shape.map_vectors)
         program = with_tokens(emitter.steps, memory_sizes(shape, used))
         cycles = timeline_of_functions(

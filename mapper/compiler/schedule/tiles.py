@@ -157,11 +157,11 @@ def fits(macro: Macro, shape: NpuShape, cut: Cut) -> bool:
     return (
         entries_of(macro, tile, cut.kernel, share) <= shape.entries // 2
         and _can_be_said(macro, tile, spans, inputs, cut.kernel)
-        and (macro.windows is None or _headers(macro, cut, shape) <= shape.headers)
+        and (macro.windows is None or headers_of_cut(macro, cut, shape) <= shape.headers)
     )
 
 
-def _headers(macro: Macro, cut: Cut, shape: NpuShape) -> int:
+def headers_of_cut(macro: Macro, cut: Cut, shape: NpuShape) -> int:
     """Headers of the packets of all tiles of a cut."""
     assert macro.windows is not None
     extent = extent_of(macro, shape)

@@ -27,7 +27,17 @@ ROWS = {
         "models of integer operators",
         ("compiler/frontend/test_quantised_models.py::test_c02_logits_equal_those_of_onnxruntime",),
     ),
-    "C03": Row("macro records"),
+    "C03": Row(
+        "macro records",
+        (
+            "compiler/bad_input/test_contents.py::test_c03_macro_records_of_a_folder",
+            "compiler/codegen/test_macros.py::test_c03_a_literal_record",
+            "compiler/codegen/test_macros.py::test_c03_files_come_back",
+            "compiler/codegen/test_macros.py::test_c03_ops_and_flags_have_their_numbers",
+            "compiler/codegen/test_macros.py::test_c03_programs_are_made_of_the_records_alone",
+            "compiler/codegen/test_macros.py::test_c03_random_records_come_back",
+        ),
+    ),
     "C04": Row(
         "files of a compiled model",
         (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -11,6 +12,8 @@ import pytest
 from hw.npu.assembly import assemble
 from hw.npu.programs import encode_program
 from mapper.compiler.codegen.image import unpack_image
+from mapper.compiler.codegen.macros.file import MACROS
+from mapper.compiler.codegen.sections import pack_sections, unpack_sections
 from mapper.compiler.stages import ORDER
 from tests.compiler.bad_input.good import QUICK, good
 from tests.mapper.conftest import Run
@@ -75,3 +78,52 @@ def test_a_program_as_text_and_back(out: Path, run: Run) -> None:
     whole = unpack_image((out / "core_0_0.npc").read_bytes(), "core")
     assert encode_program(made.instructions) == whole.instructions
     assert run("disassemble", out / "core_0_0.npc", "--json").json()["text"] == text
+
+
+def test_c03_macro_records_of_a_folder(out: Path, run: Run, fails: Callable[..., str]) -> None:
+    """C03: the manifest lists them; they are told, listed, and checked against the program."""
+    manifest = json.loads((out / "manifest.json").read_text())
+    assert "macros.bin" in manifest["files"]
+    found = run("info", "out/macros.bin", "--json").json()
+    assert found["layers"] == 2
+    assert sum(found["ops"].values()) == found["records"]
+    assert run("info", "out", "--json").json()["macro_records"] == found["records"]
+    assert "pool words" in run("info", "out/macros.bin").out
+    text = run("disassemble", "out/macros.bin").out
+    assert text.startswith("# function 0\n# layer 0 ")
+    assert len([line for line in text.splitlines() if line[0] != "#"]) == found["records"]
+    assert run("disassemble", "out/macros.bin", "--json").json()["text"] == text
+    assert run("verify", "out", "--json").json()["macro records"] == found["records"]
+    whole = (out / "macros.bin").read_bytes()
+    Path("cut.bin").write_bytes(whole[:-3])
+    assert "cut.bin: cut short" in fails("info", "cut.bin")
+    assert "cut.bin: cut short" in fails("disassemble", "cut.bin")
+
+
+def test_records_that_make_another_program(out: Path, fails: Callable[..., str]) -> None:
+    """Whoever changes a record and all checksums and hashes is found out."""
+    whole = (out / "macros.bin").read_bytes()
+    parts = unpack_sections(MACROS, whole, "it")
+    words = bytearray(parts["WM"])
+    words[0] ^= 1
+    rehashed(out, pack_sections(MACROS, parts | {"WM": bytes(words)}))
+    assert "out/macros.bin: makes other weight words than those of core_0_0.npc" in fails(
+        "verify", "out"
+    )
+    record = bytearray(parts["REC"])
+    record[0] = 9
+    rehashed(out, pack_sections(MACROS, parts | {"REC": bytes(record)}))
+    assert "out/macros.bin: macro record 0: op 9 is none of a macro record" in fails(
+        "verify", "out"
+    )
+
+
+def rehashed(out: Path, data: bytes) -> None:
+    """Other macro records, with hashes that fit them."""
+    (out / "macros.bin").write_bytes(data)
+    manifest = json.loads((out / "manifest.json").read_text())
+    del manifest["sha256"]
+    manifest["files"]["macros.bin"] = hashlib.sha256(data).hexdigest()
+    text = json.dumps(manifest, indent=1, sort_keys=True) + "\n"
+    manifest["sha256"] = hashlib.sha256(text.encode()).hexdigest()
+    (out / "manifest.json").write_text(json.dumps(manifest))

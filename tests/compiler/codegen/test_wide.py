@@ -10,6 +10,7 @@ import pytest
 
 from chipsim.chip.model import Chip
 from chipsim.chip.npu_shape import NPU_SHAPES, NpuShape
+from mapper.compiler.codegen.macros.file import at_core
 from mapper.compiler.frontend.model import open_model
 from mapper.compiler.graph.node import Activation, Add, Pool, Upsample, Window
 from mapper.compiler.graph.tensor import Pad
@@ -140,8 +141,9 @@ def test_a21_resnet_8_in_16_bits_end_to_end(data_dir: Path) -> None:
     target = Target(Chip("one", 1, 1), shape, settings)
     image = image_of(made, shape, target.core)
     folder = CompiledFolder(
-        Path("out"), manifest_of(made, target), made.host, made.graph, {target.core: image}
-    )
+        Path("out"), manifest_of(made, target), made.host, made.graph, {target.core: image},
+        records=at_core(made.records, target.core),
+    )  # fmt: skip
     layers = simulate(folder, found.x[:10], threads=1, check=True).compared
     assert [one.differences for one in layers] == [0] * len(layers)
     verify_compiled(folder)

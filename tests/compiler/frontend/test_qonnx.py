@@ -12,6 +12,7 @@ from chipsim.chip.model import Chip
 from chipsim.chip.npu_shape import NpuShape
 from mapper.compiler.calibration import pixel_samples
 from mapper.compiler.codegen.cdriver.hoststeps import driver_of
+from mapper.compiler.codegen.macros.file import at_core
 from mapper.compiler.frontend.float import FLOAT
 from mapper.compiler.frontend.model import open_model
 from mapper.compiler.frontend.onnx import Reader
@@ -45,8 +46,9 @@ def folder_of(compiled: Compiled) -> CompiledFolder:
     target = Target(Chip("one", 1, 1), SHAPE, CompileSettings())
     images = {(0, 0): image_of(compiled, SHAPE, (0, 0))}
     return CompiledFolder(
-        Path("out"), manifest_of(compiled, target), compiled.host, compiled.graph, images
-    )
+        Path("out"), manifest_of(compiled, target), compiled.host, compiled.graph, images,
+        records=at_core(compiled.records, (0, 0)),
+    )  # fmt: skip
 
 
 def simulated(compiled: Compiled, x: np.ndarray) -> Outcome:

@@ -69,8 +69,8 @@ def out(model: Path, run: Run) -> Path:
 def test_from_a_model_to_cores(out: Path, run: Run) -> None:
     names = sorted(path.name for path in out.iterdir())
     assert names == [
-        "core_0_0.npc", "graph.json", "graph.npz", "host_plan.json", "manifest.json",
-        "ranges.json", "report.html", "report.json",
+        "core_0_0.npc", "graph.json", "graph.npz", "host_plan.json", "macros.bin",
+        "manifest.json", "ranges.json", "report.html", "report.json",
     ]  # fmt: skip
     found = run("simulate", out, "--input", "samples.npz", "--check", "--json").json()
     assert found["frames"] == 20
@@ -169,7 +169,7 @@ def test_not_a_compiled_folder(out: Path, run: Run, fails: Callable[..., str]) -
     assert "is no compiled model" in fails("simulate", "empty", "--input", "samples.npz", code=2)
 
 
-@pytest.mark.parametrize("name", ["core_0_0.npc", "graph.npz", "host_plan.json", "graph.json"])
+@pytest.mark.parametrize("name", ["core_0_0.npc", "graph.npz", "macros.bin", "graph.json"])
 def test_damage_is_named(out: Path, fails: Callable[..., str], name: str) -> None:
     path = out / name
     data = bytearray(path.read_bytes())

@@ -1,0 +1,92 @@
+"""What is loaded into a core before its first frame, from what code generation makes."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import NamedTuple
+
+import numpy as np
+
+from chipsim.chip.npu_shape import NpuShape
+from hw.errors import HwError
+from hw.npu.isa import Instruction
+from hw.npu.programs import encode_micro_ops, encode_program
+from mapper.compiler.codegen.image import Image
+from mapper.compiler.codegen.macros.file import require_canonical, unpack_layers
+from mapper.compiler.codegen.macros.layers import Layers
+from mapper.compiler.codegen.presets import Preset
+from mapper.compiler.codegen.program import host_words, steps_of
+from mapper.compiler.codegen.tables import Tables
+from mapper.errors import MapperError
+
+DAMAGE = (
+    KeyError, ValueError, TypeError, IndexError, AttributeError, ArithmeticError, AssertionError,
+    HwError,
+)  # fmt: skip
+"""What a list that contradicts itself may raise on the way."""
+
+
+class Loaded(NamedTuple):
+    """spans : first instruction of each function, and the one behind its END
+    used : vectors of the maps, without what lies behind them
+    """
+
+    shape: NpuShape
+    program: list[Instruction]
+    spans: list[tuple[int, int]]
+    tables: Tables
+    preset: Preset
+    used: int
+    static_words: int
+
+    def image(self, core: tuple[int, int]) -> Image:
+        """For a core, (x, y)."""
+        tables, shape = self.tables, self.shape
+        external = max(self.used, self.preset.behind)
+        info = {
+            "shape": asdict(shape),
+            "core": list(core),
+            "functions": [list(span) for span in self.spans],
+            "map_vectors": external if shape.map_vectors == 0 else 0,
+            "preset": [list(one) for one in self.preset.runs],
+            "static_words": self.static_words,
+        }
+        return Image(
+            info,
+            encode_program(self.program),
+            encode_micro_ops(tables.micro_ops),
+            np.array(tables.weights, np.int8).reshape(-1, shape.rows, shape.columns),
+            np.array(tables.parameters, np.int64).astype(np.int32).reshape(-1, 16),
+            np.array(tables.headers, "<u8").tobytes(),
+            self.preset.vectors(shape.columns),
+        )
+
+
+def image_of_records(data: bytes, where: str) -> tuple[Image, bytes, Layers]:
+    """The program that a file of macro records makes, what the host keeps for it (weights.bin), and
+    the layers in the file; where : the file, for errors.
+
+    Raises `MapperError` if it is damaged or makes no program.
+    """
+    layers = unpack_layers(data, where)
+    try:
+        require_canonical(data, layers, where)
+        return (*_made(layers, data), layers)
+    except DAMAGE as error:
+        said = " ".join(f"{type(error).__name__}: {error}".split())[:80]
+        raise MapperError(
+            f"{where}: its records make no program ({said}); compile the model again"
+        ) from error
+
+
+def _made(layers: Layers, data: bytes) -> tuple[Image, bytes]:
+    made = steps_of(layers, data)
+    whole = [0, *made.ends]
+    spans = [(whole[first], whole[behind]) for first, behind in layers.functions]
+    emitter = made.emitter
+    loaded = Loaded(
+        layers.shape, made.program(spans), spans, emitter.tables, made.preset, emitter.area.first,
+        layers.memory.weights.static,
+    )  # fmt: skip
+    words = host_words(emitter.streams.words, layers.shape)
+    return loaded.image(layers.core), words.tobytes()

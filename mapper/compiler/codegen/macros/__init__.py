@@ -1,0 +1,1 @@
+"""Macro records: what stands between graph and instructions, as a file."""

@@ -1,0 +1,264 @@
+"""From macro records and their pool to layers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import groupby
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from chipsim.chip.npu_shape import NpuShape
+from mapper.compiler.codegen.macros.encode import EDGES, Encoded
+from mapper.compiler.codegen.macros.layout import (
+    BEHIND,
+    FLAGS,
+    LAYOUT,
+    OPS,
+    RECORD_BYTES,
+    decode_record,
+)
+from mapper.compiler.codegen.macros.operators import TYPES, operator_of, window_of
+from mapper.compiler.codegen.macros.pool import Sort, decode_items, wholes
+from mapper.compiler.codegen.macros.words import weights_of
+from mapper.compiler.codegen.tables import LANES
+from mapper.compiler.graph.macro import Macro
+from mapper.compiler.graph.node import (
+    Conv,
+    Node,
+    Operator,
+    Pool,
+    Upsample,
+    Window,
+    WindowColumns,
+)
+from mapper.compiler.graph.tensor import Pad, Tensor
+from mapper.compiler.integer.windows import GROUP
+from mapper.compiler.memory.padding import Border
+from mapper.compiler.memory.planner import Region, blocks_of
+from mapper.compiler.schedule.tiles import Cut
+from mapper.errors import MapperError
+
+_DAMAGE = (KeyError, ValueError, TypeError, IndexError, AttributeError, ArithmeticError)
+
+
+class Record(NamedTuple):
+    """A record with all that the pool says of it.
+
+    values : of its fields, those without room as well; items : the last one of each sort
+    copies : words of the items of copies; bias : lanes of the pool
+    """
+
+    where: str
+    values: dict[str, int]
+    items: dict[Sort, tuple[int, ...]]
+    copies: list[tuple[int, ...]]
+    bias: NDArray[np.int32]
+
+    @property
+    def op(self) -> str:
+        return OPS[self.values["op"]]
+
+    def flag(self, name: str) -> bool:
+        return bool(self.values["flags"] >> FLAGS.index(name) & 1)
+
+
+class Decoded(NamedTuple):
+    """What records say. dynamic : numbers of the layers whose weights come from the host"""
+
+    macros: list[Macro]
+    cuts: list[Cut]
+    regions: dict[Tensor, Region]
+    dynamic: frozenset[int]
+
+
+def records_of(encoded: Encoded, where: str) -> list[Record]:
+    """The records of a list; where : the file, for errors.
+
+    Raises `MapperError` that names the record.
+    """
+    if len(encoded.records) % RECORD_BYTES:
+        raise MapperError(f"{where}: its last macro record is cut short; compile the model again")
+    found, behind = [], 0
+    for number in range(len(encoded.records) // RECORD_BYTES):
+        here = f"{where}: macro record {number}"
+        data = encoded.records[number * RECORD_BYTES : (number + 1) * RECORD_BYTES]
+        values = decode_record(data, here)
+        first = values["record"] * LANES if values["record"] != BEHIND else behind
+        items, behind = decode_items(encoded.pool, first, here)
+        for item in items:
+            if item.sort is Sort.LONG:
+                number_, *pair = item.words
+                if number_ not in range(len(LAYOUT)) or len(pair) != len(("low", "high")):
+                    raise MapperError(f"{here}: names a field that there is none; compile again")
+                (values[LAYOUT[number_].name],) = wholes(pair)
+        bias = encoded.pool[:0]
+        if OPS[values["op"]] in ("CONV", "FC"):
+            if values["bias"] != BEHIND:
+                behind = values["bias"] * LANES
+            bias = encoded.pool[behind : behind + values["output_channels"]]
+            behind += blocks_of(len(bias), LANES) * LANES
+        copies = [item.words for item in items if item.sort is Sort.COPY]
+        found.append(Record(here, values, {one.sort: one.words for one in items}, copies, bias))
+    return found
+
+
+def decode_layers(encoded: Encoded, shape: NpuShape, where: str) -> Decoded:
+    """Macro nodes that hold what instructions are made from; where : the file, for errors.
+
+    Raises `MapperError` that names the record that makes no sense.
+    """
+    reader = _Reader(encoded, shape)
+    macros, cuts, dynamic = [], [], set()
+    records = records_of(encoded, where)
+    layers = [list(group) for _, group in groupby(records, lambda one: one.values["layer"])]
+    for number, group in enumerate(layers):
+        first = group[0]
+        try:
+            if first.values["layer"] != number:
+                raise ValueError(f"layer {first.values['layer']}")
+            macro = reader.macro(group)
+            cuts.append(_cut(first.items[Sort.CUT]))
+        except _DAMAGE as error:
+            said = " ".join(f"{type(error).__name__}: {error}".split())[:80]
+            raise MapperError(
+                f"{first.where}: does not fit together ({said}); compile the model again"
+            ) from error
+        macros.append(macro)
+        if first.flag("dynamic_weights"):
+            dynamic.add(number)
+    return Decoded(macros, cuts, reader.regions, frozenset(dynamic))
+
+
+class _Reader:
+    """Makes macro nodes, and the regions of their maps."""
+
+    def __init__(self, encoded: Encoded, shape: NpuShape) -> None:
+        self.encoded, self.shape = encoded, shape
+        self.regions: dict[Tensor, Region] = {}
+
+    def macro(self, group: list[Record]) -> Macro:
+        """The layer of some records, the first of which takes a map."""
+        macro = Macro([])
+        made: Tensor | None = None
+        for record in group:
+            side = Sort.SIDE in record.items
+            node = self._node(record, macro.output if side else made, macro)
+            if side:
+                macro.sign = node
+            else:
+                macro.nodes.append(node)
+                made = node.output
+            if Sort.TARGET in record.items:
+                values, lies = record.values, record.items[Sort.TARGET]
+                self._place(node.output, values["output"], values["output_stride"], lies)
+                macro.copies += self._copies(record, node.output)
+        if Sort.WORDS in group[0].items:
+            (macro.words,) = group[0].items[Sort.WORDS]
+        return macro
+
+    def _node(self, record: Record, made: Tensor | None, macro: Macro) -> Node:
+        """An operator with its tensors. made : what is in the accumulators"""
+        values, items = record.values, record.items
+        operator = operator_of(record.op, values, items)
+        name = items.get(Sort.NAME)
+        sources = () if name is None else (self._name(name[0]),)
+        rows, columns, kind, result = items[Sort.RESULT]
+        data = self._source(record) if made is None else made
+        output = Tensor(
+            self._name(result), (1, rows, columns, values["output_channels"]), TYPES[kind],
+            zero_point=values["output_zero"],
+        )  # fmt: skip
+        node = Node(operator, [data], [output], sources)
+        _require_size(operator, data, output)
+        if isinstance(operator, Conv):
+            if values["headers"]:
+                macro.windows = self._windows(record, node)
+                operator = node.operator = Conv(Window((1, 1)))
+                node.inputs = [macro.windows.output]
+            node.inputs += self._constants(record, node)
+        elif record.op == "ADD":
+            node.inputs = self._addends(record, data, output)
+        return node
+
+    def _source(self, record: Record) -> Tensor:
+        """The map that a layer takes from memory."""
+        values = record.values
+        kind, name, *lies = record.items[Sort.SOURCE]
+        shape = (1, values["height"], values["width"], values["input_channels"])
+        data = Tensor(self._name(name), shape, TYPES[kind], zero_point=values["input_zero"])
+        self._place(data, values["input"], values["input_stride"], tuple(lies))
+        return data
+
+    def _windows(self, record: Record, conv: Node) -> Node:
+        """What the window unit makes of the map of a convolution."""
+        data, window = conv.inputs[0], window_of(record.values)
+        kh, kw = window.size
+        channels = blocks_of(data.channels, GROUP) * GROUP * kh * kw
+        made = Tensor(
+            f"{data.name}.windows", (1, conv.output.height, conv.output.width, channels),
+            data.type, zero_point=data.zero_point,
+        )  # fmt: skip
+        return Node(WindowColumns(window), [data], [made], conv.sources)
+
+    def _constants(self, record: Record, conv: Node) -> list[Tensor]:
+        """Weights and bias."""
+        values = record.values
+        words = self.encoded.words[values["weights"] :][: values["weight_words"]]
+        weights = weights_of(words, conv, self.shape)
+        (shift,) = record.items.get(Sort.SHIFT, (0,))
+        bias = record.bias.astype(np.int64) << shift
+        if len(bias) != conv.output.channels:
+            raise ValueError("a bias that is cut short")
+        return [
+            Tensor("weights", weights.shape, "int32", value=weights),
+            Tensor("bias", bias.shape, "int64", value=bias),
+        ]
+
+    def _addends(self, record: Record, here: Tensor, made: Tensor) -> list[Tensor]:
+        """The inputs of an addition in their order."""
+        first = record.items[Sort.ADD][-1]
+        pixel, zero, kind, name, *lies = record.items[Sort.BESIDE]
+        if first == len(("here", "other")):
+            return [here, here]
+        other = Tensor(self._name(name), made.shape, TYPES[kind], zero_point=zero)
+        self._place(other, record.values["second_input"], pixel, tuple(lies))
+        return [other, here] if first else [here, other]
+
+    def _copies(self, record: Record, made: Tensor) -> Iterator[Tensor]:
+        for address, pixel, name, *lies in record.copies:
+            copy = Tensor(self._name(name), made.shape, made.type, zero_point=made.zero_point)
+            self._place(copy, address & 0xFFFFFFFF, pixel, tuple(lies))
+            yield copy
+
+    def _place(self, tensor: Tensor, first: int, pixel: int, lies: tuple[int, ...]) -> None:
+        """Where a map lies. When it is alive is no more of interest: its place is settled."""
+        row, high, planes, top, bottom, left, right, value = lies
+        tensor.planes, tensor.stored = bool(planes), True
+        tensor.address, tensor.pad = first, Pad(top, bottom, left, right)
+        border = Border(tensor.pad, value)
+        vectors = tensor.height * tensor.width * pixel
+        self.regions[tensor] = Region(tensor, first, vectors, 0, 0, pixel, row, high, border=border)
+
+    def _name(self, number: int) -> str:
+        return self.encoded.names[number]
+
+
+def _require_size(operator: Operator, data: Tensor, made: Tensor) -> None:
+    """Raise `ValueError` if a result has another size than an operator makes of its map."""
+    size, sizes = (made.height, made.width), [(data.height, data.width)]
+    if isinstance(operator, Conv | Pool):
+        window = operator.window
+        sizes = [window.results(data.height, data.width, ceil=ceil) for ceil in (False, True)]
+    elif isinstance(operator, Upsample):
+        sizes = [(data.height * operator.rows, data.width * operator.columns)]
+    if any(one not in axis for one, axis in zip(size, zip(*sizes, strict=True), strict=True)):
+        raise ValueError(f"a result of {size[0]}x{size[1]}")
+    if not isinstance(operator, Conv) and made.channels != data.channels:
+        raise ValueError(f"a result of {made.channels} channels")
+
+
+def _cut(words: tuple[int, ...]) -> Cut:
+    rows, columns, blocks, inputs, high, wide, edges = words
+    return Cut(rows, columns, blocks, inputs, (high, wide), EDGES[edges])  # type: ignore[arg-type]

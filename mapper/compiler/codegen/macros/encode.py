@@ -1,0 +1,253 @@
+"""From layers to the list of macro records and its pool."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mapper.compiler.codegen.kernels import BIAS_BITS, kernel_words
+from mapper.compiler.codegen.macros.layers import Layers
+from mapper.compiler.codegen.macros.layout import (
+    BEHIND,
+    NOWHERE,
+    OPS,
+    encode_record,
+    flags_of,
+)
+from mapper.compiler.codegen.macros.operators import (
+    TYPES,
+    add_item,
+    items_of,
+    op_of,
+    window_fields,
+)
+from mapper.compiler.codegen.macros.pool import (
+    Item,
+    Sort,
+    encode_items,
+    filled,
+    halves,
+)
+from mapper.compiler.codegen.tables import LANES
+from mapper.compiler.graph.macro import Macro
+from mapper.compiler.graph.node import Add, Conv, Node, Pool, Requantise, Upsample
+from mapper.compiler.graph.tensor import Tensor
+from mapper.compiler.memory.planner import Region
+from mapper.compiler.schedule.tiles import Cut, headers_of_cut
+
+EDGES = ("", "rows", "all")
+
+
+class Encoded(NamedTuple):
+    """records : bytes, 64 each; pool : int32
+    words : weight words in canonical order, int8, shape (words, rows, columns)
+    """
+
+    records: bytes
+    pool: NDArray[np.int32]
+    words: NDArray[np.int8]
+    names: list[str]
+
+
+def encode_layers(layers: Layers) -> Encoded:
+    """Raises `MapperError` that names the layer of a number that has no room."""
+    writer = _Writer(layers)
+    for number, (macro, cut) in enumerate(zip(layers.macros, layers.cuts, strict=True)):
+        writer.add(number, macro, cut)
+    rows, columns = layers.shape.rows, layers.shape.columns
+    empty = np.zeros((0, rows, columns), np.int8)
+    return Encoded(
+        b"".join(writer.records),
+        np.array(writer.pool, np.int64).astype(np.int32),
+        np.concatenate([empty, *writer.words]),
+        list(writer.names),
+    )
+
+
+class _Writer:
+    """Collects records; words : of each output block; taken : weight words so far."""
+
+    def __init__(self, layers: Layers) -> None:
+        self.layers = layers
+        self.records: list[bytes] = []
+        self.pool: list[int] = []
+        self.words: list[NDArray[np.int8]] = []
+        self.names: dict[str, int] = {}
+        self._taken = self._headers = 0
+
+    def add(self, number: int, macro: Macro, cut: Cut) -> None:
+        """The records of a layer: its nodes, and the one that makes bits beside them."""
+        for at, node in enumerate(macro.nodes):
+            values, items = self._node(macro, node)
+            values["layer"] = number
+            if at == 0:
+                items.append(_cut_item(cut))
+                if macro.words is not None:
+                    items.append(Item(Sort.WORDS, (macro.words,)))
+                self._first(macro, cut, number, values, items)
+            if node is macro.nodes[-1]:
+                self._last(macro, values, items)
+            self._write(node, values, items)
+        if macro.sign is not None:
+            values, items = self._node(macro, macro.sign)
+            values["layer"] = number
+            items.append(Item(Sort.SIDE))
+            self._target(macro.sign.output, values, items)
+            self._write(macro.sign, values, items)
+
+    def _node(self, macro: Macro, node: Node) -> tuple[dict[str, int], list[Item]]:
+        """What all records say."""
+        operator, made = node.operator, node.output
+        conv = isinstance(operator, Conv)
+        source = macro.windows if conv and macro.windows is not None else node
+        data = source.inputs[0]
+        if isinstance(operator, Add):
+            data = self._addends(macro, node)[0]
+        window = getattr(source.operator, "window", None)
+        dense = window is not None and not any(window.pad) and (
+            window.size == (data.height, data.width)
+        )  # fmt: skip
+        how = operator.how if isinstance(operator, Requantise) else None
+        first = node is macro.nodes[0]
+        behind = [type(one.operator) for one in macro.nodes[1:]] if first else []
+        pooling = [one.operator for one in macro.nodes[1:] if isinstance(one.operator, Pool)]
+        flags = {
+            "relu": how is not None and how.low == how.zero_point,
+            "leaky": how is not None and how.negative is not None,
+            "binary_in": data.type == "bits",
+            "sign_out": made.type == "bits" or (node is macro.nodes[-1] and macro.sign is not None),
+            "pooled": Pool in behind,
+            "added": Add in behind,
+            "wide": data.type == "int16",
+        }
+        values = {
+            "op": OPS.index(op_of(operator, dense)),
+            "flags": flags_of(flags),
+            "x": self.layers.core[0],
+            "y": self.layers.core[1],
+            "input": NOWHERE,
+            "second_input": NOWHERE,
+            "output": NOWHERE,
+            "second_output": NOWHERE,
+            "height": data.height,
+            "width": data.width,
+            "input_channels": data.channels,
+            "output_channels": made.channels,
+            "input_zero": data.zero_point,
+            "output_zero": made.zero_point,
+        }
+        if first and pooling:
+            values |= {
+                "pool": pooling[0].window.size[0],
+                "pool_stride": pooling[0].window.stride[0],
+            }
+        if window is not None:
+            values |= window_fields(window)
+        if isinstance(operator, Upsample):
+            values |= {"kernel_height": operator.rows, "kernel_width": operator.columns}
+        items = items_of(operator)
+        if node.sources:
+            items.insert(0, Item(Sort.NAME, (self._name(node.sources[0]),)))
+        result = (made.height, made.width, TYPES.index(made.type), self._name(made.name))
+        items.append(Item(Sort.RESULT, result))
+        if isinstance(operator, Add):
+            self._add(macro, node, values, items)
+        return values, items
+
+    def _addends(self, macro: Macro, node: Node) -> tuple[Tensor, Tensor]:
+        """What is in the accumulators first, and what is loaded beside it."""
+        at = macro.nodes.index(node)
+        here = macro.nodes[at - 1].output if at else node.inputs[0]
+        return here, next((tensor for tensor in node.inputs if tensor is not here), here)
+
+    def _add(self, macro: Macro, node: Node, values: dict[str, int], items: list[Item]) -> None:
+        operator = node.operator
+        assert isinstance(operator, Add)
+        here, other = self._addends(macro, node)
+        items.append(add_item(operator, 2 if here is other else int(node.inputs[0] is other)))
+        region = self.layers.regions[other]
+        values["second_input"] = region.first
+        name, kind = self._name(other.name), TYPES.index(other.type)
+        beside = (region.pixel, other.zero_point, kind, name, *_lies(region))
+        items.append(Item(Sort.BESIDE, beside))
+
+    def _first(
+        self, macro: Macro, cut: Cut, number: int, values: dict[str, int], items: list[Item]
+    ) -> None:
+        """The map that a layer takes, its weights and its packets."""
+        data = macro.inputs[0]
+        region = self.layers.regions[data]
+        values |= {"input": region.first, "input_stride": region.pixel}
+        source = (TYPES.index(data.type), self._name(data.name), *_lies(region))
+        items.append(Item(Sort.SOURCE, source))
+        if macro.windows is not None:
+            count = headers_of_cut(macro, cut, self.layers.shape)
+            values |= {"first_header": self._headers, "headers": count}
+            self._headers += count
+        if macro.conv is not None:
+            words = kernel_words(macro.conv, self.layers.shape)[1]
+            values["weights"] = self._taken
+            values["weight_words"] = sum(map(len, words))
+            self._taken += values["weight_words"]
+            self.words += [one.astype(np.int8) for one in words]
+            if number in self.layers.memory.weights.dynamic:
+                values["flags"] |= flags_of({"dynamic_weights": True})
+            shift, _ = stored_bias(macro.conv)
+            if shift:
+                items.append(Item(Sort.SHIFT, (shift,)))
+
+    def _last(self, macro: Macro, values: dict[str, int], items: list[Item]) -> None:
+        """Where the result lies, and copies of it, or bits of it."""
+        self._target(macro.output, values, items)
+        for tensor in macro.copies:
+            region = self.layers.regions[tensor]
+            address = halves([region.first])[0]
+            words = (address, region.pixel, self._name(tensor.name), *_lies(region))
+            items.append(Item(Sort.COPY, words))
+        if len(macro.outputs) > 1:
+            values["second_output"] = self.layers.regions[macro.outputs[1]].first
+
+    def _target(self, tensor: Tensor, values: dict[str, int], items: list[Item]) -> None:
+        region = self.layers.regions[tensor]
+        values |= {"output": region.first, "output_stride": region.pixel}
+        items.append(Item(Sort.TARGET, _lies(region)))
+
+    def _name(self, name: str) -> int:
+        return self.names.setdefault(name, len(self.names))
+
+    def _write(self, node: Node, values: dict[str, int], items: list[Item]) -> None:
+        """A record, and its words in the pool."""
+        values["record"] = min(len(self.pool) // LANES, BEHIND)
+        _, longer = encode_record(values, node.label)
+        for number, value in longer:
+            items.append(Item(Sort.LONG, (number, *halves([value]))))
+        self.pool += encode_items(items, node.label)
+        if isinstance(node.operator, Conv):
+            values["bias"] = min(len(self.pool) // LANES, BEHIND)
+            self.pool += filled(stored_bias(node)[1])
+        self.records.append(encode_record(values, node.label)[0])
+
+
+def stored_bias(conv: Node) -> tuple[int, list[int]]:
+    """The last zeros that a bias is stored without, and what is stored of it."""
+    bias = conv.inputs[2].value
+    assert bias is not None
+    shift = max(0, int(np.abs(bias).max(initial=0)).bit_length() - BIAS_BITS)
+    assert not (bias & ((1 << shift) - 1)).any()
+    return shift, (np.asarray(bias, np.int64) >> shift).tolist()
+
+
+def _cut_item(cut: Cut) -> Item:
+    sizes = (cut.rows, cut.columns, cut.blocks, cut.inputs, *cut.kernel)
+    return Item(Sort.CUT, (*sizes, EDGES.index(cut.edges)))
+
+
+def _lies(region: Region) -> tuple[int, ...]:
+    """Row stride, vectors to the high bytes, whether in planes, and the border and its value."""
+    pad, value = region.border
+    return (
+        region.row, region.high, int(region.tensor.planes), pad.top, pad.bottom, pad.left,
+        pad.right, value,
+    )  # fmt: skip

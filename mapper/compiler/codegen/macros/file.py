@@ -1,0 +1,142 @@
+"""The file of macro records of a core, `macros.bin`.
+
+Sections: INFO (JSON: shape and coordinates of the core; first and last layers of functions; how
+products are paired and the bias added; memories that are loaded while the program runs; static
+weight words, vectors of maps, runs of the borders), NAME (JSON: names for messages), REC records of
+64 bytes, POOL words of 4 bytes, WM weight words of rows x columns bytes, FM the vectors of borders.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+
+from chipsim.chip.npu_shape import NpuShape
+from mapper.compiler.codegen.builder import Choices, MemoryPlan, WeightPlan
+from mapper.compiler.codegen.macros.decode import decode_layers
+from mapper.compiler.codegen.macros.encode import Encoded, encode_layers
+from mapper.compiler.codegen.macros.layers import Layers
+from mapper.compiler.codegen.macros.layout import NUMBERS, RECORD_BYTES, decode_record
+from mapper.compiler.codegen.presets import Preset
+from mapper.compiler.codegen.sections import Sort, pack_sections, unpack_sections
+from mapper.errors import MapperError
+
+MAGIC = b"NPUMACR"
+MACROS = Sort(
+    MAGIC, 1, "file of macro records", "macros.bin", ("INFO", "NAME", "REC", "POOL", "WM", "FM")
+)
+
+
+def pack_layers(layers: Layers) -> bytes:
+    """The file of some layers; raises `MapperError` that names a layer."""
+    return _pack(encode_layers(layers), _info(layers), layers.borders.data)
+
+
+def _info(layers: Layers) -> dict[str, Any]:
+    return {
+        "shape": asdict(layers.shape),
+        "core": list(layers.core),
+        "functions": [list(one) for one in layers.functions],
+        "bias": layers.options.bias,
+        "dual": layers.options.dual,
+        "reloaded": sorted(layers.memory.reloaded),
+        "static_words": layers.memory.weights.static,
+        "map_vectors": layers.memory.behind,
+        "preset": layers.borders.runs,
+    }
+
+
+def _pack(encoded: Encoded, info: dict[str, Any], borders: bytes) -> bytes:
+    return pack_sections(
+        MACROS,
+        {
+            "INFO": json.dumps(info, sort_keys=True).encode(),
+            "NAME": json.dumps(encoded.names).encode(),
+            "REC": encoded.records,
+            "POOL": encoded.pool.astype("<i4").tobytes(),
+            "WM": encoded.words.tobytes(),
+            "FM": borders,
+        },
+    )
+
+
+def read_encoded(data: bytes, where: str) -> tuple[Encoded, dict[str, Any], bytes]:
+    """Records, pool, weight words and names of a file, what INFO says, and borders.
+
+    Raises `MapperError` if it is no such file, cut short or damaged.
+    """
+    parts = unpack_sections(MACROS, data, where)
+    try:
+        info = json.loads(parts["INFO"])
+        names = json.loads(parts["NAME"])
+        rows, columns = int(info["shape"]["rows"]), int(info["shape"]["columns"])
+        encoded = Encoded(
+            parts["REC"],
+            np.frombuffer(parts["POOL"], "<i4").astype(np.int32),
+            np.frombuffer(parts["WM"], np.int8).reshape(-1, rows, columns),
+            [str(name) for name in names],
+        )
+    except (KeyError, TypeError, ValueError, RecursionError) as error:
+        raise MapperError(f"{where}: its sections do not fit its shape; compile again") from error
+    return encoded, info, parts["FM"]
+
+
+def unpack_layers(data: bytes, where: str) -> Layers:
+    """The layers in a file's bytes; where : the file, for errors.
+
+    Raises `MapperError` if it is no such file, cut short or damaged, or says what makes no sense.
+    """
+    encoded, info, borders = read_encoded(data, where)
+    try:
+        shape = NpuShape(**info["shape"])
+        functions = [(int(first), int(behind)) for first, behind in info["functions"]]
+        preset = Preset([(int(first), int(count)) for first, count in info["preset"]], borders)
+        options = Choices(bias=info["bias"], dual=info["dual"])
+        static, behind = int(info["static_words"]), int(info["map_vectors"])
+        reloaded = frozenset(str(name) for name in info["reloaded"])
+        x, y = map(int, info["core"])
+    except (KeyError, TypeError, ValueError) as error:
+        raise MapperError(f"{where}: its INFO is none of macro records; compile again") from error
+    found = decode_layers(encoded, shape, where)
+    if [0, *(end for _, end in functions)] != [*(one for one, _ in functions), len(found.macros)]:
+        raise MapperError(f"{where}: its functions are not its layers; compile the model again")
+    memory = MemoryPlan(WeightPlan(found.dynamic, static), reloaded, behind)
+    return Layers(
+        shape, found.macros, found.cuts, functions, found.regions, options, memory, preset, (x, y)
+    )
+
+
+def record_count(data: bytes, where: str) -> int:
+    """How many records a file has."""
+    return len(read_encoded(data, where)[0].records) // RECORD_BYTES
+
+
+def require_canonical(data: bytes, layers: Layers, where: str) -> None:
+    """Raise `MapperError` that names the record and the field if a file says what no instruction is
+    made from, or what contradicts itself: made from its layers again it must be the same."""
+    again = pack_layers(layers)
+    if again == data:
+        return
+    mine, made = read_encoded(data, where)[0].records, read_encoded(again, where)[0].records
+    for at in range(0, min(len(mine), len(made)), RECORD_BYTES):
+        here = f"{where}: macro record {at // RECORD_BYTES}"
+        said, wanted = (decode_record(one[at : at + RECORD_BYTES], here) for one in (mine, made))
+        for name in NUMBERS:
+            if said[name] != wanted[name]:
+                raise MapperError(
+                    f"{here}: {name} is {said[name]:,}, the rest of it says {wanted[name]:,}; "
+                    "compile the model again"
+                )
+    raise MapperError(f"{where}: is not what its records make; compile the model again")
+
+
+def at_core(data: bytes, core: tuple[int, int]) -> bytes:
+    """The same file for a core of a chip."""
+    encoded, info, borders = read_encoded(data, MACROS.ending)
+    records = np.frombuffer(encoded.records, np.uint8).reshape(-1, RECORD_BYTES).copy()
+    records[:, NUMBERS["x"]], records[:, NUMBERS["y"]] = core
+    moved = encoded._replace(records=records.tobytes())
+    return _pack(moved, info | {"core": list(core)}, borders)

@@ -1,0 +1,59 @@
+"""Macro records as text: a line for each, and a line for each layer before it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from mapper.compiler.codegen.macros.decode import Record, records_of
+from mapper.compiler.codegen.macros.file import read_encoded
+from mapper.compiler.codegen.macros.layout import FLAGS, LAYOUT, NOWHERE, OPS
+from mapper.compiler.codegen.macros.pool import Sort
+from mapper.compiler.codegen.tables import LANES
+
+
+def listing_text(data: bytes, where: str) -> str:
+    """The records of a file; fields of 0, and addresses that are none, are left out.
+
+    where : the file, for errors; raises `MapperError` if it is damaged
+    """
+    encoded, info, _ = read_encoded(data, where)
+    begins = {first: number for number, (first, _) in enumerate(info["functions"])}
+    lines, layer = [], -1
+    for record in records_of(encoded, where):
+        if record.values["layer"] != layer:
+            layer = record.values["layer"]
+            if layer in begins:
+                lines.append(f"# function {begins[layer]}")
+            name = record.items.get(Sort.NAME)
+            said = "" if name is None else f" {encoded.names[name[0]]}"
+            lines.append(f"# layer {layer}{said}")
+        lines.append(" ".join([f"{record.op:5}", *_fields(record)]))
+    return "\n".join([*lines, ""])
+
+
+def _fields(record: Record) -> Iterator[str]:
+    """Flags by name, then the fields."""
+    flags = [name for name in FLAGS if record.flag(name)]
+    if flags:
+        yield "flags=" + "+".join(flags)
+    for field in LAYOUT[2:]:
+        value = record.values[field.name]
+        if value and not (field.form == "I" and value == NOWHERE):
+            yield f"{field.name}={value}"
+
+
+def contents(data: bytes, where: str) -> dict[str, Any]:
+    """What a file of records holds, counted."""
+    encoded, info, _ = read_encoded(data, where)
+    ops = [record.op for record in records_of(encoded, where)]
+    return {
+        "core": info["core"],
+        "npu": info["shape"].get("name"),
+        "records": len(ops),
+        "layers": info["functions"][-1][-1] if info["functions"] else 0,
+        "functions": len(info["functions"]),
+        "pool_words": len(encoded.pool) // LANES,
+        "weight_words": len(encoded.words),
+        "ops": {op: ops.count(op) for op in OPS if op in ops},
+    }

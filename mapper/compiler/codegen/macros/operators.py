@@ -1,0 +1,168 @@
+"""Operators and the items that say what a record's fields do not, both ways."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from math import prod
+from typing import Any, get_args
+
+import numpy as np
+
+from hw.npu.programs import encode_scales
+from mapper.compiler.codegen.macros.pool import Int64, Item, Sort, halves, wholes
+from mapper.compiler.graph.node import (
+    Add,
+    Clamp,
+    Conv,
+    Copy,
+    Operator,
+    Pool,
+    Requantise,
+    Sign,
+    Threshold,
+    Upsample,
+    Window,
+)
+from mapper.compiler.graph.tensor import Pad, Type
+from mapper.compiler.integer.formulas import (
+    ROUNDINGS,
+    AddFactors,
+    Multiplier,
+    Requantisation,
+)
+
+TYPES: tuple[Type, ...] = get_args(Type)
+_N_BITS = 6  # of a scale word, below its multiplier
+Items = Mapping[Sort, tuple[int, ...]]
+
+
+def op_of(operator: Operator, dense: bool) -> str:
+    """The name of a record's op; dense : its kernel is as large as its map."""
+    match operator:
+        case Conv():
+            return "FC" if dense else "CONV"
+        case Pool():
+            return "MAXP" if operator.kind == "max" else "AVGP"
+        case Add():
+            return "ADD"
+        case Upsample():
+            return "UP"
+        case Copy():
+            return "COPY"
+        case Requantise() | Clamp() | Sign() | Threshold():
+            return "REMAP"
+    raise AssertionError(operator)
+
+
+def window_fields(window: Window) -> dict[str, int]:
+    return {
+        "kernel_height": window.size[0], "kernel_width": window.size[1],
+        "stride_height": window.stride[0], "stride_width": window.stride[1],
+        "pad_top": window.pad.top, "pad_bottom": window.pad.bottom,
+        "pad_left": window.pad.left, "pad_right": window.pad.right,
+        "dilation_height": window.dilation[0], "dilation_width": window.dilation[1],
+    }  # fmt: skip
+
+
+def window_of(values: Mapping[str, int]) -> Window:
+    """Undoes `window_fields`."""
+    pair = {
+        name: (values[f"{name}_height"], values[f"{name}_width"])
+        for name in ("kernel", "stride", "dilation")
+    }
+    pad = Pad(*(values[f"pad_{side}"] for side in ("top", "bottom", "left", "right")))
+    return Window(pair["kernel"], pair["stride"], pad, pair["dilation"])
+
+
+def items_of(operator: Operator) -> list[Item]:
+    """What an operator that has no window is told."""
+    match operator:
+        case Requantise():
+            return _requantise_items(operator.how)
+        case Clamp():
+            return [Item(Sort.CLAMP, (operator.low, operator.high))]
+        case Threshold():
+            words = (*halves(operator.least), *map(int, operator.flip))
+            return [Item(Sort.THRESHOLD, words)]
+        case Sign():
+            return [Item(Sort.SIGN)]
+        case Conv() if operator.groups != 1:
+            return [Item(Sort.GROUPS, (operator.groups,))]
+    return []
+
+
+def operator_of(op: str, values: Mapping[str, int], items: Items) -> Operator:
+    """Undoes `op_of`, `window_fields` and `items_of`; raises `KeyError` or `ValueError`."""
+    match op:
+        case "CONV" | "FC":
+            return Conv(window_of(values), items.get(Sort.GROUPS, (1,))[0])
+        case "MAXP" | "AVGP":
+            return Pool("max" if op == "MAXP" else "average", window_of(values))
+        case "ADD":
+            a, b, shift, low, high, clip_low, clip_high, rounding, _ = items[Sort.ADD]
+            (constant,) = wholes((low, high))
+            factors = AddFactors(a, b, shift, constant)
+            return Add(factors, clip_low, clip_high, ROUNDINGS[rounding])
+        case "UP":
+            return Upsample(values["kernel_height"], values["kernel_width"])
+        case "COPY":
+            return Copy()
+    if Sort.REQUANTISE in items:
+        return Requantise(_requantisation(items))
+    if Sort.CLAMP in items:
+        return Clamp(*items[Sort.CLAMP])
+    if Sort.THRESHOLD in items:
+        words = items[Sort.THRESHOLD]
+        count = len(words) // 3
+        least, flip = wholes(words[: 2 * count]), words[2 * count :]
+        return Threshold(np.array(least, np.int64), np.array(flip, np.int64))
+    if Sort.SIGN in items:
+        return Sign()
+    raise ValueError("a remap of nothing")
+
+
+def add_item(operator: Add, first: int) -> Item:
+    """first : which input comes first: 0 that of `input`, 1 the second one, 2 both are one map"""
+    assert operator.factors is not None
+    a, b, shift, constant = operator.factors
+    rounding = ROUNDINGS.index(operator.rounding)
+    words = (a, b, shift, *halves([constant]), operator.low, operator.high, rounding, first)
+    return Item(Sort.ADD, words)
+
+
+def _requantise_items(how: Requantisation) -> list[Item]:
+    rounding = ROUNDINGS.index(how.rounding)
+    found = [
+        Item(Sort.REQUANTISE, (how.low, how.high, how.zero_point, how.shift, rounding)),
+        Item(Sort.FACTOR, _scale_words(how.factor)),
+    ]
+    offset = np.asarray(how.offset, np.int64)
+    if offset.any():
+        found.append(Item(Sort.OFFSET, halves(offset.ravel().tolist())))
+    if how.negative is not None:
+        found.append(Item(Sort.NEGATIVE, _scale_words(how.negative)))
+    return found
+
+
+def _requantisation(items: Items) -> Requantisation:
+    low, high, zero, shift, rounding = items[Sort.REQUANTISE]
+    offset: Any = wholes(items.get(Sort.OFFSET, (0, 0)))
+    negative = _multiplier(items[Sort.NEGATIVE]) if Sort.NEGATIVE in items else None
+    return Requantisation(
+        _multiplier(items[Sort.FACTOR]), zero, low, high, ROUNDINGS[rounding], shift,
+        offset[0] if len(offset) == 1 else np.array(offset, np.int64), negative,
+    )  # fmt: skip
+
+
+def _scale_words(factor: Multiplier) -> tuple[int, ...]:
+    words: Int64 = encode_scales(factor.m0, factor.n).astype(np.int64)
+    return (words.ndim, *words.shape, *words.ravel().tolist())
+
+
+def _multiplier(words: tuple[int, ...]) -> Multiplier:
+    axes = words[0]
+    sizes, scales = words[1 : 1 + axes], np.array(words[1 + axes :], np.int64)
+    if scales.size != prod(sizes):
+        raise ValueError("scale words that are missing")
+    whole = scales.reshape(sizes)
+    return Multiplier(whole >> _N_BITS, whole & (1 << _N_BITS) - 1)
