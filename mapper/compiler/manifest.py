@@ -282,8 +282,9 @@ def read_folder(folder: Path) -> CompiledFolder:
         if WEIGHTS in data:
             rows, columns = manifest["shape"]["rows"], manifest["shape"]["columns"]
             weights = np.frombuffer(data[WEIGHTS], np.int8).reshape(-1, rows, columns)
-        records = data[RECORDS]
-    return CompiledFolder(folder, manifest, host, graph, images, weights, records)
+        if RECORDS not in data:
+            raise MapperError(f"{folder / RECORDS}: is missing; compile the model again")
+    return CompiledFolder(folder, manifest, host, graph, images, weights, data[RECORDS])
 
 
 def _checked(path: Path, wanted: str) -> bytes:
