@@ -3,6 +3,8 @@ instructions use, records how many parameter words they read."""
 
 from __future__ import annotations
 
+from collections.abc import Hashable, Mapping
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -57,6 +59,18 @@ class SmallMemories:
         elif memory == "HM" and first + count <= len(self.headers):
             self.headers[first : first + count] = np.frombuffer(data, "<u8").tolist()
         return np.arange(first, first + count)
+
+    def ops(self, f: Mapping[str, int]) -> NDArray[np.int32]:
+        """The micro-ops of an instruction, as far as there are some, shape (uops, 6)."""
+        return self.micro_ops[f["uop"] : f["uop"] + f["uops"]]
+
+    def said(self, op: str, kind: str, f: Mapping[str, int]) -> Hashable:
+        """What these memories say of the places of an instruction; None if nothing."""
+        if op in ("GEMM", "ALU"):
+            return self.ops(f).tobytes()
+        if op == "RQ" and kind != "THRESHOLD":
+            return self.record_words(f["rec"], f["n_out"])
+        return None
 
     def record_words(self, rec: int, blocks: int) -> int:
         """Words of a record of requantisation and of what its blocks have, which its flags say."""

@@ -6,7 +6,7 @@ from those that it loads while it runs.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -104,6 +104,7 @@ def instructions_of(
         for form in FORMS
         for kind, (code, _) in form.kinds.items()
     }
+    known: dict[Hashable, Touches] = {}
     distances: dict[str, int] = {}  # of pairs, as the units were told last
     for number, (op, code) in enumerate(zip(decoded.op, decoded.kind, strict=True)):
         form, kind = forms[int(op), int(code)]
@@ -123,7 +124,12 @@ def instructions_of(
             fields[address] += bases[form.op] // (WORD_VECTORS if kind == "WIN" else 1)
         if kind in AREAS and all(fields[name] for name in COUNTS if name in fields):
             areas.require(fields, vectors_of_entry(shape) if kind == "ACC32" else 1, what)
-        reads, writes = _touches(form.op, kind, fields, small)
+        key = form.op, kind, *fields.values(), small.said(form.op, kind, fields)
+        if key not in known:  # programs repeat themselves, tile by tile and stream by stream
+            if form.op == "GEMM":
+                require_sums(fields, small.ops(fields), what)
+            known[key] = _touches(form.op, kind, fields, small)
+        reads, writes = known[key]
         reads, writes = _with_pairs(form.op, kind, fields, distances, (reads, writes))
         reads, writes = _in_slots(fields.get("pp", 0), (reads, writes))
         if kind == "WSTREAM":
@@ -136,8 +142,6 @@ def instructions_of(
             writes = [(memory, small.load(memory, fields["dst"], source, vectors))]
             reads = [("FM", np.arange(source, source + vectors))]
         elif form.op == "GEMM":
-            ops = small.micro_ops[fields["uop"] : fields["uop"] + fields["uops"]]
-            require_sums(fields, ops, what)
             some = [cells.ravel() for memory, cells in reads if memory == "WM"]
             words = np.concatenate([np.zeros(0, np.int64), *some])
             if weights.take(words, bool(fields["dyn"]), what):
@@ -168,7 +172,7 @@ def _touches(op: str, kind: str, f: Fields, small: SmallMemories) -> Touches:
             ("ACC", _grid(f["dst"], f["n_out"], f["n_in"], f["dst_out"], f["dst_in"]))
         ]
     if op in ("GEMM", "ALU"):
-        ops = small.micro_ops[f["uop"] : f["uop"] + f["uops"]]
+        ops = small.ops(f)
         if len(ops) < f["uops"]:
             return [("UM", np.arange(f["uop"], f["uop"] + f["uops"]))], []
         make = _gemm if op == "GEMM" else _alu
