@@ -125,6 +125,15 @@ class Slice(Operator):
 
 
 @dataclass(frozen=True, slots=True)
+class Unfold(Operator):
+    """Columns side by side in the channels of a pixel become pixels: of (rows, columns, channels)
+    a map (rows, columns * count, channels / count), the same numbers in the same order."""
+
+    name: ClassVar[str] = "unfold"
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
 class Copy(Operator):
     """The same stored integers at a second place in memory."""
 

@@ -27,6 +27,7 @@ from mapper.compiler.graph.node import (
     Sign,
     Slice,
     Threshold,
+    Unfold,
     Upsample,
     WindowColumns,
     Windows,
@@ -84,6 +85,11 @@ def made_columns(node: Node, inputs: list[Data]) -> Data:
     return columns_of_windows(inputs[0], node.operator.window, node.inputs[0].zero_point)
 
 
+def unfolded(node: Node, inputs: list[Data]) -> Data:
+    """Columns in the channels of a pixel as pixels."""
+    return inputs[0].reshape(len(inputs[0]), *node.output.shape[1:])
+
+
 def requantised(node: Node, inputs: list[Data]) -> Data:
     assert isinstance(node.operator, Requantise)
     return requantise(inputs[0], node.operator.how)
@@ -138,6 +144,7 @@ INTEGER: Rules = {
     Concat: concatenated,
     Slice: sliced,
     Copy: copied,
+    Unfold: unfolded,
     Upsample: upsample,
     Quantise: of_real_numbers,
     Host: on_real_numbers,

@@ -81,6 +81,8 @@ def borders_of(macros: Sequence[Macro], places: Places) -> tuple[dict[Tensor, Bo
 def outer(pad: Pad, tensor: Tensor, place: Place) -> Pad:
     """The sides of a part on which nothing of its region is in the way."""
     owner = place.owner
+    if place.columns > 1:
+        return NO_PAD
     return Pad(
         pad.top if place.row == 0 else 0,
         pad.bottom if place.row + tensor.height == owner.height else 0,

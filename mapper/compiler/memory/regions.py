@@ -2,7 +2,8 @@
 
 The largest map owns the region: the result of a concatenation, the input of a split. The others
 have a place inside it, and its strides. Who makes a part writes it there; who takes the whole reads
-all parts at once. Regions nest: a part may be a concatenation, and own parts of its own.
+all parts at once. Regions nest: a part may be a concatenation, and own parts of its own. Columns in
+the channels of a pixel become pixels in the same way, where each begins at a vector.
 """
 
 from __future__ import annotations
@@ -11,21 +12,25 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from mapper.compiler.graph.graph import Graph
-from mapper.compiler.graph.node import Concat, Copy, Node, Operator, Slice
+from mapper.compiler.graph.node import Concat, Copy, Node, Operator, Slice, Unfold
 from mapper.compiler.graph.tensor import Tensor
 from mapper.errors import MapperError
 
-SHARES: tuple[type[Operator], ...] = (Concat, Slice)
+SHARES: tuple[type[Operator], ...] = (Concat, Slice, Unfold)
 """Operators that own no work."""
 
 
 class Place(NamedTuple):
-    """Where a map lies in the one that owns its region: row, column, and channel."""
+    """Where a map lies in the one that owns its region: row, column, and channel.
+
+    columns : that a pixel of the owner holds in its channels; it has no other owner then
+    """
 
     owner: Tensor
     row: int = 0
     column: int = 0
     channel: int = 0
+    columns: int = 1
 
     def inside(self, other: Place) -> Place:
         """The same map in the region that its owner lies in."""
@@ -54,6 +59,8 @@ def share(graph: Graph, lanes: Mapping[str, int]) -> tuple[dict[Tensor, Place], 
     for node in graph.nodes:
         if isinstance(node.operator, Slice):
             homes[node.output] = _place(node.inputs[0], node.operator.axis, node.operator.first)
+        elif isinstance(node.operator, Unfold):
+            homes[node.output] = Place(node.inputs[0], columns=node.operator.count)
     for node in reversed([one for one in graph.nodes if isinstance(one.operator, Concat)]):
         told += _share_parts(graph, node, homes)
     for tensor, place in homes.items():

@@ -248,6 +248,14 @@ def apply(graph: Graph, site: Site, context: Context) -> str:
     return f"{node.label}: {ways.said(way)}{why}"
 
 
+def make_windows(graph: Graph, node: Node, context: Context) -> None:
+    """Windows by whom they are asked of, by the host if that is open, where they save calls."""
+    ways, wish = ways_of(node, context.shape).calls, context.few_channels
+    way: Way = "host" if wish == "auto" else wish
+    if ways["host"] < ways["off"] and _window(node).size != (1, 1) and way in ways:
+        _make(graph, node, way)
+
+
 def _make(graph: Graph, node: Node, way: Way) -> None:
     """Windows by the host or the core, before a convolution over them."""
     if way == "off":

@@ -22,6 +22,7 @@ from mapper.compiler.passes.constants import CONSTANTS, folded
 from mapper.compiler.passes.copies import COPY, load_rest
 from mapper.compiler.passes.dense import DENSE, flatten_rest
 from mapper.compiler.passes.few_channels import FEW_CHANNELS
+from mapper.compiler.passes.fold import FOLD
 from mapper.compiler.passes.fuse import FUSE, fuse
 from mapper.compiler.passes.input_scale import INPUT_SCALE
 from mapper.compiler.passes.legalise import channel_convolutions
@@ -38,12 +39,12 @@ from mapper.compiler.passes.trial import lanes_of, memory_needed, trial_of
 
 PASSES: tuple[Pass, ...] = (
     CONSTANTS, INPUT_SCALE, PAD, BATCHNORM, DENSE,
-    SIBLINGS, CONCAT, POOL_FIRST, FUSE, FEW_CHANNELS, SPLIT_GROUPS, ADDENDS, SHARE, COPY,
+    SIBLINGS, CONCAT, FOLD, POOL_FIRST, FUSE, FEW_CHANNELS, SPLIT_GROUPS, ADDENDS, SHARE, COPY,
 )  # fmt: skip
 """In the order of their switches. Macro nodes are made behind all of them: fusion changes no node,
 and so its place among them is all the same."""
 ON_FLOATS = (CONSTANTS, INPUT_SCALE, PAD, BATCHNORM, DENSE)
-ON_INTEGERS = (SIBLINGS, CONCAT, POOL_FIRST, FEW_CHANNELS, SPLIT_GROUPS, ADDENDS)
+ON_INTEGERS = (SIBLINGS, CONCAT, FOLD, POOL_FIRST, FEW_CHANNELS, SPLIT_GROUPS, ADDENDS)
 SIGNS = replace(BATCHNORM, sites=before_signs)
 NEEDS = {POOL_FIRST: FUSE}
 """Passes that are not applied without another one: sums are pooled where they are made."""

@@ -10,6 +10,7 @@ SWITCHES: dict[str, str] = {
     "dense": "dense layers take maps as cores store them",
     "siblings": "convolutions on one map become one, where that saves cycles",
     "concat": "maps are concatenated behind pooling and activations",
+    "fold": "pixels of few channels hold several columns",
     "pool-first": "max pooling goes before requantisation",
     "fuse": "what follows a layer runs on the same tile",
     "few-channels": "layers of few channels take whole windows",

@@ -38,6 +38,7 @@ from mapper.compiler.passes.base import Context, Pass, sweep
 from mapper.compiler.passes.registry import ON_FLOATS, PASSES
 from mapper.compiler.passes.switches import CHANGES_NUMBERS, SWITCHES
 from tests.compiler.networks import SAME, Builder, residual
+from tests.compiler.passes.test_fold import Calls
 from tests.compiler.passes.test_integer_passes import (
     Fewer,
     fire,
@@ -202,6 +203,9 @@ CASES = {
     ),
     "siblings": Case(integers(inception), integers(lambda: unlike("stride")), "strides"),
     "concat": Case(integers(pooled), integers(lambda: pooled(1)), "rows or columns"),
+    "fold": Case(
+        integers(lambda: eight_channels(8)), integers(lambda: eight_channels(7)), "left over"
+    ),
     "pool-first": Case(integers(halves), integers(padded_pool), "pads"),
     "fuse": Case(integers(doubled), integers(mean), "mean"),
     "few-channels": Case(
@@ -216,14 +220,21 @@ CASES = {
 }  # fmt: skip
 
 
+def eight_channels(width: int) -> Builder:
+    build = Builder(6, width, 16, 5)
+    made = build.relu(build.conv(build.input, 8))
+    build.end(build.conv(build.relu(build.conv(made, 16)), 4))
+    return build
+
+
 def one_layer(groups: int) -> Builder:
     build = Builder(8, 8, 3, 5)
     build.end(build.conv(build.input, 6, SAME, groups))
     return build
 
 
-def context() -> Context:
-    return Context(trial=Fewer())
+def context(name: str = "") -> Context:
+    return Context(trial=Calls() if name == "fold" else Fewer())
 
 
 def results(graph: Graph) -> np.ndarray:
@@ -279,7 +290,7 @@ def test_every_pass_is_a_module_that_says_all_about_itself(one: Pass) -> None:
 def test_results_stay_and_a_second_run_changes_nothing(name: str) -> None:
     """R4.1: floats to 1e-5 of the largest, integers to the bit; a line for what is applied, with
     its gain in cycles and bytes."""
-    one, known = BY_NAME[name], context()
+    one, known = BY_NAME[name], context(name)
     graph = CASES[name].changed()
     before = results(graph)
     lines = sweep(one, graph, known)
@@ -295,13 +306,13 @@ def test_results_stay_and_a_second_run_changes_nothing(name: str) -> None:
         assert np.array_equal(after, before)
     assert sweep(one, graph, known) == []
     nodes = [(node.operator, list(node.inputs)) for node in graph.nodes]
-    sweep(one, deepcopy(graph), context())
+    sweep(one, deepcopy(graph), context(name))
     assert [(node.operator, list(node.inputs)) for node in graph.nodes] == nodes
 
 
 @pytest.mark.parametrize("name", list(CASES))
 def test_illegal_sites_stay_and_say_why(name: str) -> None:
-    one, known, graph = BY_NAME[name], context(), CASES[name].illegal()
+    one, known, graph = BY_NAME[name], context(name), CASES[name].illegal()
     whys = [one.legal(graph, site, known) for site in one.sites(graph, known)]
     if CASES[name].why:
         assert any(CASES[name].why in (why or "") for why in whys), whys

@@ -47,7 +47,9 @@ def test_resnet_8_on_one_core(data_dir: Path, tmp_path: Path) -> None:
 
 
 def test_mnist_8_on_one_core(data_dir: Path, tmp_path: Path) -> None:
-    """The products take 4,833 cycles; what goes beyond them is little."""
-    found = report(data_dir, MNIST, tmp_path / "out")
+    """At most 5,000 cycles were wanted. With pixels of two columns between the convolutions it is
+    less; without, the products take 4,833 cycles, and what goes beyond them is little."""
+    assert report(data_dir, MNIST, tmp_path / "out")["cycles"] <= 4_500
+    found = report(data_dir, MNIST, tmp_path / "plain", "--no-fold")
     assert found["cycles"] <= 5_200
     assert found["busy"]["GEMM"] >= 0.95
