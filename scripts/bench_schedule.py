@@ -18,6 +18,7 @@ from chipsim.chip.npu_shape import NPU_SHAPES
 from mapper.compiler.schedule.external import simulated
 from mapper.compiler.schedule.fixed import RULES, fixed
 from mapper.compiler.schedule.search import Found, search_all
+from mapper.compiler.schedule.steps import network_cost, steps_of
 from mapper.compiler.schedule.traffic import DEPENDS, Layer, layer_of, partial_sums, replacements
 from tests.compiler.schedule.topologies import NETWORKS
 
@@ -38,11 +39,13 @@ def main() -> None:
             found = search_all(layers, shape)
             seconds = time.perf_counter() - began
             cycles = sum(one.cost.cycles for one in found)
-            stalls = sum(one.cost.stalls for one in found) / cycles
+            tiled = [(layer, one.tiling) for layer, one in zip(layers, found, strict=True)]
+            behind = network_cost([steps_of(*one, shape) for one in tiled], shape)
+            stalls = behind.stalls / behind.cycles
             off = max(abs(one.modelled / one.cost.cycles - 1) for one in found)
             apart = max(
-                abs(simulated(layer, one.tiling, shape).cycles / one.cost.cycles - 1)
-                for layer, one in zip(layers, found, strict=True)
+                abs(simulated([tile], shape).cycles / one.cost.cycles - 1)
+                for tile, one in zip(tiled, found, strict=True)
             )
             less = []
             for rule in RULES:
@@ -63,6 +66,7 @@ def _print_layers(layers: list[Layer], found: list[Found]) -> None:
         print(f"    {'x'.join(map(str, layer.counts)):>18} kernel {layer.kernel[0]}  tile "
               f"{'x'.join(map(str, one.tiling.sizes)):16} {outer:24} {one.cost.cycles:9,} cycles "
               f"{one.cost.stalls:8,} stalls; replaced {brought}"
+              f"{', input held' * one.tiling.held}"
               f"{', partial sums leave' * partial_sums(one.tiling, layer)}")  # fmt: skip
 
 

@@ -1,6 +1,8 @@
-"""A tiled layer as instructions of a core with external memory, for the cycle simulator."""
+"""Tiled layers as instructions of a core with external memory, for the cycle simulator."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -15,13 +17,14 @@ from mapper.compiler.schedule.traffic import Layer, Tiling
 HALVES = {"INP": 2, "WM": 2, "ACC": 2, "OUT": 2}
 
 
-def simulated(layer: Layer, tiling: Tiling, shape: NpuShape) -> Timeline:
-    """When the instructions of a layer work: loads, products, requantisation and stores, tile by
-    tile, with tokens between the units and halves of the buffers in turn."""
+def simulated(layers: Sequence[tuple[Layer, Tiling]], shape: NpuShape) -> Timeline:
+    """When the instructions of layers work, one layer behind the other: loads, products,
+    requantisation and stores, tile by tile, with tokens between the units and halves of the buffers
+    in turn. The input of a layer waits for all results of the one before, its weights for a buffer.
+    """
     program: list[Step] = []
     timed: list[Timed] = []
     turns = dict.fromkeys(HALVES, 1)
-    steps = steps_of(layer, tiling, shape)
 
     def half(name: str, turn: bool = False) -> Touch:
         turns[name] ^= turn
@@ -31,32 +34,42 @@ def simulated(layer: Layer, tiling: Tiling, shape: NpuShape) -> Timeline:
         program.append(Step(unit, Instruction(unit, ""), 0, reads=reads, writes=writes))
         timed.append(Timed(UNITS.index(unit), 0, 0, cycles, moved))
 
-    for at in range(steps.load.size):
-        _, ow, oh, ic, oc = (int(size) for size in steps.sizes[:, at])
-        inputs, words, sums = (
-            int(bits[at]) for bits in (steps.input, steps.weights, steps.partial)
-        )
-        if inputs:
-            cycles = LATENCY.load + -(-inputs // shape.load_bits)
-            add("LOAD", cycles, inputs, [], [half("INP", turn=True)])
-        if words:
-            add("LOAD", LATENCY.stream, words, [], [half("WM", turn=True)])
-        entries = half("ACC", turn=bool(steps.fresh[at]))
-        if sums:
-            add("LOAD", LATENCY.load + -(-sums // shape.load_bits), sums, [], [entries])
-        fields = {"n_out": min(ow, oh), "n_in": max(ow, oh), "wgt_out": 0, "wgt_in": 0}
-        calls = ic * oc * layer.kernel[0] * layer.kernel[1] * int(steps.sizes[0, at])
-        add(
-            "GEMM", LATENCY.matrix + calls * matrix_cycles(fields, shape), 0,
-            [half("INP"), half("WM")], [entries],
-        )  # fmt: skip
-        if stored := int(steps.store[at]):
-            source = entries
-            if steps.whole[at]:
-                source = half("OUT", turn=True)
-                add("ALU", LATENCY.requantise + int(steps.alu[at]), 0, [entries], [entries, source])
-            add("STORE", LATENCY.store + -(-stored // shape.load_bits), stored, [source], [])
-    tokens = with_tokens(program, HALVES)
+    for number, (layer, tiling) in enumerate(layers):
+        taken, made = (Touch("FM", np.array([number + more])) for more in (0, 1))
+        steps = steps_of(layer, tiling, shape)
+        both = steps.input.max() > shape.input_vectors // 2 * layer.input_bits
+
+        def inputs_of(turn: bool = False, both: bool = bool(both)) -> Touch:
+            return Touch("INP", np.arange(2)) if both else half("INP", turn)
+
+        for at in range(steps.load.size):
+            _, ow, oh, ic, oc = (int(size) for size in steps.sizes[:, at])
+            inputs, words, sums = (
+                int(bits[at]) for bits in (steps.input, steps.weights, steps.partial)
+            )
+            if words:
+                add("LOAD", LATENCY.stream, words, [], [half("WM", turn=True)])
+            if inputs:
+                cycles = LATENCY.load + -(-inputs // shape.load_bits)
+                add("LOAD", cycles, inputs, [taken], [inputs_of(turn=True)])
+            entries = half("ACC", turn=bool(steps.fresh[at]))
+            if sums:
+                add("LOAD", LATENCY.load + -(-sums // shape.load_bits), sums, [], [entries])
+            fields = {"n_out": min(ow, oh), "n_in": max(ow, oh), "wgt_out": 0, "wgt_in": 0}
+            calls = ic * oc * layer.kernel[0] * layer.kernel[1] * int(steps.sizes[0, at])
+            add(
+                "GEMM", LATENCY.matrix + calls * matrix_cycles(fields, shape), 0,
+                [inputs_of(), half("WM")], [entries],
+            )  # fmt: skip
+            if stored := int(steps.store[at]):
+                source = entries
+                if steps.whole[at]:
+                    source = half("OUT", turn=True)
+                    cycles = LATENCY.requantise + int(steps.alu[at])
+                    add("ALU", cycles, 0, [entries], [entries, source])
+                cycles = LATENCY.store + -(-stored // shape.load_bits)
+                add("STORE", cycles, stored, [source], [made])
+    tokens = with_tokens(program, HALVES | {"FM": len(layers) + 1})
     return run_queues(
         [one._replace(wait=t.wait, signal=t.signal) for one, t in zip(timed, tokens, strict=True)],
         shape,

@@ -17,10 +17,15 @@ from chipsim.chip.npu_shape import NpuShape
 from mapper.compiler.schedule.steps import Cost, cost_of, matrix_cycles, requantise_cycles, steps_of
 from mapper.compiler.schedule.tiles import parts_in
 from mapper.compiler.schedule.traffic import (
+    BATCH,
     DEPENDS,
+    HELD,
     IC,
     LOOPS,
+    OC,
+    OH,
     ORDERS,
+    OW,
     Layer,
     Tiling,
     contents_of,
@@ -30,6 +35,9 @@ from mapper.errors import DoesNotFitError
 from storage.parallel import map_ordered
 
 BEST = 64  # tilings that are computed step by step
+SOME = 64  # sizes of tiles that are ranked, at least
+WIDE = 1.15  # times the fewest cycles that any size may take: sizes that are ranked in any case
+NEAR = 0.97  # these are about right: of all sizes that come so near to the best, none is left out
 
 
 class Found(NamedTuple):
@@ -46,15 +54,20 @@ def search(layer: Layer, shape: NpuShape, fixed: Mapping[int, int] | None = None
     fixed : sizes that are given, by loop
     Raises `DoesNotFitError` if no tile fits half of the buffers.
     """
-    sizes = _candidates(layer, shape, fixed or {})
-    cycles, bits = modelled(layer, sizes, shape)
-    ranked = np.lexsort((bits.ravel(), cycles.ravel()))[:BEST]
-    found = []
-    for place in ranked.tolist():
+    sizes, held = _candidates(layer, shape, fixed or {})
+    least = _least_cycles(layer, sizes, held, shape)
+    kept = least <= max(np.sort(least)[:SOME][-1], WIDE * least.min())
+    cycles, bits = modelled(layer, sizes[:, kept], held[kept], shape)
+    others = least * NEAR <= np.sort(cycles, axis=None)[:BEST][-1]
+    if (others & ~kept).any():
+        kept |= others
+        cycles, bits = modelled(layer, sizes[:, kept], held[kept], shape)
+    sizes, held, found = sizes[:, kept], held[kept], []
+    for place in np.lexsort((bits.ravel(), cycles.ravel()))[:BEST].tolist():
         order, at = divmod(place, sizes.shape[1])
         if not np.isfinite(cycles[order, at]):
             break
-        tiling = Tiling(tuple(sizes[:, at].tolist()), ORDERS[order])
+        tiling = Tiling(tuple(sizes[:, at].tolist()), ORDERS[order], bool(held[at]))
         cost = cost_of(steps_of(layer, tiling, shape), shape)
         found.append(Found(tiling, cost, float(cycles[order, at])))
     return min(found, key=lambda one: (one.cost.cycles, one.cost.bits))
@@ -74,21 +87,42 @@ def search_all(
     return [made[one] for one in asked]
 
 
-def _candidates(layer: Layer, shape: NpuShape, fixed: Mapping[int, int]) -> NDArray[np.int64]:
-    """Sizes of tiles that fit, shape (loops, tiles)."""
+def _candidates(
+    layer: Layer, shape: NpuShape, fixed: Mapping[int, int]
+) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    """Sizes of tiles that fit, shape (loops, tiles), and whether the input is held, shape (tiles,).
+
+    It is not where it would make no difference.
+    """
     choices = [
         [min(fixed[loop], count)] if loop in fixed else parts_in(count)
         for loop, count in enumerate(layer.counts)
     ]
     sizes = np.array(np.meshgrid(*choices, indexing="ij"), np.int64).reshape(len(choices), -1)
-    sizes = sizes[:, np.flatnonzero(fits(layer, sizes, shape))]
-    if not sizes.shape[1]:
+    plain = sizes[:, fits(layer, sizes, shape)]
+    if not plain.shape[1]:
         raise DoesNotFitError(
             f"a kernel of {layer.kernel[0]}x{layer.kernel[1]}: no tile fits half of the buffers "
             f"({shape.input_vectors // 2} input vectors, {shape.weight_words // 2} weight words, "
             f"{shape.entries // 2} accumulators); take a core with more"
         )
-    return sizes
+    held = sizes[:, (sizes[IC] < layer.counts[IC]) & fits(layer, sizes, shape, held=True)]
+    return np.hstack((plain, held)), np.arange(plain.shape[1] + held.shape[1]) >= plain.shape[1]
+
+
+def _least_cycles(
+    layer: Layer, sizes: NDArray[np.int64], held: NDArray[np.bool_], shape: NpuShape
+) -> NDArray[np.float64]:
+    """About the least that tiles take, whatever the order: to compute, or to bring all inputs once
+    and to store all results."""
+    counts = -(-np.array(layer.counts)[:, None] // sizes)
+    means = np.array(layer.counts)[:, None] / counts
+    compute = counts.prod(0) * matrix_cycles(layer, means, shape)
+    found = contents_of(layer, means, held)
+    inputs = found.input * np.where(held, 1, counts[IC]) * counts[[BATCH, OW, OH]].prod(0)
+    results = found.output * counts[[BATCH, OW, OH, OC]].prod(0)
+    bits = inputs * layer.input_bits + results * layer.output_bits
+    return np.asarray(np.maximum(compute, bits / shape.load_bits), np.float64)
 
 
 @cache
@@ -107,16 +141,17 @@ def _firsts() -> NDArray[np.bool_]:
 
 
 def modelled(
-    layer: Layer, sizes: NDArray[np.int64], shape: NpuShape
+    layer: Layer, sizes: NDArray[np.int64], held: NDArray[np.bool_], shape: NpuShape
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Cycles and bits of all orders with some sizes, shape (orders, tiles).
 
+    held : whether the input buffer holds all input blocks, shape (tiles,)
     Infinite where an order equals an earlier one.
     """
     counts = -(-np.array(layer.counts)[:, None] // sizes)
     mask = ((counts > 1) << np.arange(len(LOOPS))[:, None]).sum(0)
     firsts = _firsts()[:, mask]
-    terms = _Terms(layer, sizes, counts, shape)
+    terms = _Terms(layer, sizes, held, counts, shape)
     cycles = np.full(firsts.shape, np.inf)
     bits = np.full(firsts.shape, np.inf)
     for number, order in enumerate(ORDERS):
@@ -135,27 +170,29 @@ class _Terms:
     """
 
     def __init__(
-        self, layer: Layer, sizes: NDArray[np.int64], counts: NDArray[np.int64], shape: NpuShape
-    ) -> None:
+        self, layer: Layer, sizes: NDArray[np.int64], held: NDArray[np.bool_],
+        counts: NDArray[np.int64], shape: NpuShape,
+    ) -> None:  # fmt: skip
         self.layer, self.shape, self.sizes, self.counts = layer, shape, sizes, counts
+        self.held = held
         whole = np.array(layer.counts)[:, None]
         self.ends = whole - (counts - 1) * sizes  # of the last tile of each loop
         self.means = whole / counts
         self.later = (whole - sizes) / np.maximum(counts - 1, 1)  # of all tiles but the first
-        self.begin = self._bits(sizes)
+        self.begin = self._bits(sizes, held)
         self.compute_first = matrix_cycles(layer, sizes, shape)
         self.compute_last = matrix_cycles(layer, self.ends, shape)
         last = contents_of(layer, self.ends).output
         self.last = last * layer.output_bits
         self.drain = last * requantise_cycles(layer, shape)
 
-    def _bits(self, sizes: NDArray[Any]) -> dict[str, NDArray[Any]]:
+    def _bits(self, sizes: NDArray[Any], held: NDArray[np.bool_]) -> dict[str, NDArray[Any]]:
         """What comes for a tile."""
-        held, layer = contents_of(self.layer, sizes), self.layer
+        found, layer = contents_of(self.layer, sizes, held), self.layer
         return {
-            "input": held.input * layer.input_bits,
-            "weights": held.weights * (layer.weight_bits / layer.weight_words),
-            "bias": held.bias * layer.bias_bits,
+            "input": found.input * layer.input_bits,
+            "weights": found.weights * (layer.weight_bits / layer.weight_words),
+            "bias": found.bias * layer.bias_bits,
         }
 
     def of(
@@ -163,12 +200,12 @@ class _Terms:
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Cycles and bits of an order, for some candidates."""
         layer, shape, width = self.layer, self.shape, self.shape.load_bits
-        counts = self.counts[:, kept]
+        counts, held = self.counts[:, kept], self.held[kept]
         ordered = counts[list(order)]
         more = ordered > 1
         before = np.cumprod(ordered, 0) // ordered  # iterations of the loops outside
         moves = (ordered - 1) * before  # steps behind which a loop is the outermost to move on
-        unfinished = self._unfinished(order, counts)
+        unfinished = self._unfinished(order, counts, held)
         first = sum(bits[kept] for bits in self.begin.values())
         ends = (first + self.last[kept]) / width + self.drain[kept]
         total = np.asarray(first + self.last[kept], np.float64)
@@ -191,8 +228,10 @@ class _Terms:
             )
             loop = order[place]
             following[loop], leaving[loop] = self.later[loop, kept], self.sizes[loop, kept]
-            changes = self._changes(order[place:], counts)
-            load = sum(np.where(changes[name], b, 0) for name, b in self._bits(following).items())
+            changes = self._changes(order[place:], counts, held)
+            load = sum(
+                np.where(changes[name], b, 0) for name, b in self._bits(following, held).items()
+            )
             sums = np.where(changes["output"], unfinished, 0)
             load = load + contents_of(layer, following).output * sums * layer.partial_bits
             left = np.where(changes["output"], contents_of(layer, leaving).output, 0)
@@ -231,8 +270,8 @@ class _Terms:
     ) -> NDArray[np.float64]:  # fmt: skip
         """Cycles of the steps between two moves of the innermost loop that moves; the loops outside
         have their full or their last sizes."""
-        layer, counts = self.layer, self.counts[:, kept]
-        changes = self._changes(order[place:], counts)
+        layer, counts, held = self.layer, self.counts[:, kept], self.held[kept]
+        changes = self._changes(order[place:], counts, held)
         sums = np.where(changes["output"], unfinished, 0)
         entry = (1 - sums) * layer.output_bits + 2 * sums * layer.partial_bits
         slow = np.where(sums > 0, 0, requantise_cycles(layer, self.shape))
@@ -253,23 +292,29 @@ class _Terms:
             coming = sizes.copy()
             coming[inner] = self.ends[inner, kept]
             for times, brought in ((counts[inner] - 3, sizes), (1, coming)):
-                bits = sum(np.where(changes[name], b, 0) for name, b in self._bits(brought).items())
+                bits = sum(
+                    np.where(changes[name], b, 0) for name, b in self._bits(brought, held).items()
+                )
                 memory = (bits + left * entry) / self.shape.load_bits
                 total += share * times * np.maximum(working, memory)
         return total
 
     def _changes(
-        self, moving: tuple[int, ...], counts: NDArray[np.int64]
+        self, moving: tuple[int, ...], counts: NDArray[np.int64], held: NDArray[np.bool_]
     ) -> dict[str, NDArray[np.bool_]]:
         """Whether buffers are replaced when some loops move on."""
-        return {
-            name: np.asarray((counts[[loop for loop in loops if loop in moving]] > 1).any(0))
-            for name, loops in DEPENDS.items()
-        }
 
-    def _unfinished(self, order: tuple[int, ...], counts: NDArray[np.int64]) -> NDArray[np.float64]:
+        def moves(loops: tuple[int, ...]) -> NDArray[np.bool_]:
+            return np.asarray((counts[[loop for loop in loops if loop in moving]] > 1).any(0))
+
+        found = {name: moves(loops) for name, loops in DEPENDS.items()}
+        return found | {"input": np.where(held, moves(HELD["input"]), found["input"])}
+
+    def _unfinished(
+        self, order: tuple[int, ...], counts: NDArray[np.int64], held: NDArray[np.bool_]
+    ) -> NDArray[np.float64]:
         """The share of tiles whose sums leave unfinished: all but the last of the loop over input
         channels, if the output changes inside of it."""
         inside = order[order.index(IC) + 1 :]
-        outputs = self._changes(inside, counts)["output"]
+        outputs = self._changes(inside, counts, held)["output"]
         return np.where(outputs, 1 - 1 / counts[IC], 0)

@@ -8,6 +8,7 @@ results have nothing to hide behind.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,7 +16,6 @@ from numpy.typing import NDArray
 
 from chipsim.chip.npu_shape import NpuShape
 from mapper.compiler.schedule.traffic import (
-    DEPENDS,
     IC,
     Layer,
     Sizes,
@@ -102,10 +102,12 @@ def steps_of(layer: Layer, tiling: Tiling, shape: NpuShape) -> Steps:
     count = np.array(layer.counts)[:, None]
     size = np.array(tiling.sizes)[:, None]
     sizes = np.minimum(size, count - index * size)
-    held = contents_of(layer, sizes)
+    held = contents_of(layer, sizes, tiling.held)
     moved = np.ones_like(index, dtype=bool)
     moved[:, 1:] = index[:, 1:] != index[:, :-1]
-    changes = {name: np.asarray(moved[list(loops)].any(0)) for name, loops in DEPENDS.items()}
+    changes = {
+        name: np.asarray(moved[list(loops)].any(0)) for name, loops in tiling.depends.items()
+    }
     words = held.weights // layer.weight_words * layer.weight_bits
     again = changes["output"] & (index[IC] > 0)
     leaves = np.append(changes["output"][1:], True)
@@ -133,3 +135,22 @@ def cost_of(steps: Steps, shape: NpuShape) -> Cost:
     cycles = int(np.maximum(steps.compute, others).sum() + steps.alu[-1])
     cycles += -(-int(steps.load[0]) // bits) + -(-int(steps.store[-1]) // bits)
     return Cost(cycles, int(steps.compute.sum()), int(steps.load.sum() + steps.store.sum()))
+
+
+def overlaps(first: Steps, second: Steps, shape: NpuShape) -> int:
+    """Cycles that a layer's first weights come earlier, behind another layer: while the last tile
+    of that one is computed and its results are made, nothing else comes. The input of a layer waits
+    for the results."""
+    bits = shape.load_bits
+    leaving = int(first.store[-2]) if first.store.size > 1 else 0
+    idle = max(0, int(first.compute[-1]) - -(-leaving // bits)) + int(first.alu[-1])
+    come = -(-int(second.load[0]) // bits) - -(-int(second.input[0]) // bits)
+    return min(idle, come)
+
+
+def network_cost(steps: Sequence[Steps], shape: NpuShape) -> Cost:
+    """Layers one behind the other, each with its first weights in the buffer as early as can be."""
+    costs = [cost_of(one, shape) for one in steps]
+    saved = sum(overlaps(*pair, shape) for pair in pairwise(steps))
+    cycles, compute, moved = (sum(one[at] for one in costs) for at in range(3))
+    return Cost(cycles - saved, compute, moved)

@@ -26,6 +26,8 @@ DEPENDS: dict[str, tuple[int, ...]] = {
     "bias": (OC,),
 }
 """The loops that the content of a buffer depends on."""
+HELD: dict[str, tuple[int, ...]] = DEPENDS | {"input": (BATCH, OW, OH)}
+"""The same where the input buffer holds all input blocks."""
 ORDERS: tuple[tuple[int, ...], ...] = tuple(permutations(range(len(LOOPS))))
 """All orders of the loops, the outermost first."""
 
@@ -97,10 +99,20 @@ def layer_of(form: Convolution, shape: NpuShape, numbers: str = "int8") -> Layer
 
 
 class Tiling(NamedTuple):
-    """Sizes of a tile, one for each of `LOOPS`, and the order of the outer loops."""
+    """Sizes of a tile, one for each of `LOOPS`, and the order of the outer loops.
+
+    held : the input buffer holds all input blocks of a tile's pixels, the weight buffer only the
+        tile's: the input stays while the loop over input blocks moves on
+    """
 
     sizes: tuple[int, ...]
     order: tuple[int, ...]
+    held: bool = False
+
+    @property
+    def depends(self) -> dict[str, tuple[int, ...]]:
+        """The loops that the content of a buffer depends on."""
+        return HELD if self.held else DEPENDS
 
     def counts(self, layer: Layer) -> tuple[int, ...]:
         """Iterations of the outer loops, in the order of `LOOPS`."""
@@ -125,23 +137,31 @@ class Contents(NamedTuple):
     bias: NDArray[np.int64]
 
 
-def contents_of(layer: Layer, sizes: Sizes) -> Contents:
-    """Contents of tiles, the frame around a tile included; sizes may be arrays."""
+def contents_of(layer: Layer, sizes: Sizes, held: bool | NDArray[np.bool_] = False) -> Contents:
+    """Contents of tiles, the frame around a tile included; sizes may be arrays.
+
+    held : the input buffer holds all input blocks
+    """
     batch, ow, oh, ic, oc = (np.asarray(size) for size in sizes)
     high = (oh - 1) * layer.stride[0] + layer.reach[0]
     wide = (ow - 1) * layer.stride[1] + layer.reach[1]
     kernel = layer.kernel[0] * layer.kernel[1]
     return Contents(
-        batch * high * wide * ic, ic * oc * kernel * layer.weight_words, batch * ow * oh * oc, oc
+        batch * high * wide * np.where(held, layer.counts[IC], ic),
+        ic * oc * kernel * layer.weight_words,
+        batch * ow * oh * oc,
+        oc,
     )
 
 
-def fits(layer: Layer, sizes: Sizes, shape: NpuShape) -> NDArray[np.bool_]:
-    """Whether tiles fit half of each buffer, so that the next one fits beside it."""
-    found = contents_of(layer, sizes)
+def fits(layer: Layer, sizes: Sizes, shape: NpuShape, held: bool = False) -> NDArray[np.bool_]:
+    """Whether tiles fit half of each buffer, so that the next one fits beside it. The input has all
+    of its buffer if there is no next one: if it is held for the whole result."""
+    found = contents_of(layer, sizes, held)
+    once = held & np.all([np.equal(sizes[loop], layer.counts[loop]) for loop in (BATCH, OW, OH)], 0)
     words = -(-shape.rows // 16)  # parameter words of a block
     return np.asarray(
-        (found.input <= shape.input_vectors // 2)
+        (found.input <= shape.input_vectors // np.where(once, 1, 2))
         & (found.weights <= shape.weight_words // 2)
         & (found.output <= shape.entries // 2)
         & (found.bias * words <= shape.parameter_words // 2)
@@ -154,7 +174,7 @@ def replacements(tiling: Tiling, layer: Layer, buffer: str) -> int:
     moved, at = 1, 1
     for loop in tiling.order:
         at *= counts[loop]
-        if loop in DEPENDS[buffer] and counts[loop] > 1:
+        if loop in tiling.depends[buffer] and counts[loop] > 1:
             moved = at
     return moved
 
