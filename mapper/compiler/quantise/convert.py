@@ -44,7 +44,12 @@ from mapper.compiler.quantise.exact import (
     end_steps,
     scaled_offset,
 )
-from mapper.compiler.quantise.layers import ACCUMULATOR, Layer, require_whole_sums
+from mapper.compiler.quantise.layers import (
+    ACCUMULATOR,
+    Layer,
+    require_whole_sums,
+    scales_for_bias,
+)
 from mapper.compiler.quantise.operators import bounds_of, mean_nodes, slope_of
 from mapper.compiler.quantise.parameters import Precision, Scaling, quantised_weights
 from mapper.compiler.quantise.ranges import Ends, Range
@@ -245,11 +250,19 @@ class Converter(ScalePlan):
         if not np.isfinite(weights.value).all():
             raise MapperError(f"{node.label}: its weights are not finite")
         stored, scales = quantised_weights(weights.value, bits, self.precision.per_channel)
-        unit = np.float64(data.scale) * scales.astype(np.float64)
         bias: NDArray[Any] = np.zeros(stored.shape[0])
         if len(node.inputs) > 2:
             assert node.inputs[2].value is not None
-            bias = node.inputs[2].value.astype(np.float64) / unit
+            bias = node.inputs[2].value.astype(np.float64)
+        least = scales_for_bias(bias, data, result, stored[0].size)
+        if (coarser := int((least > scales).sum())) and self.precision.per_channel:
+            stored, scales = quantised_weights(weights.value, bits, True, least)
+            self.notes.append(
+                f"{node.label}: weights of channels ({coarser}) that are tiny beside their bias "
+                "have larger steps, so that it fits an accumulator"
+            )
+        unit = np.float64(data.scale) * scales.astype(np.float64)
+        bias = bias / unit
         if not (np.abs(bias) < 2.0 ** ACCUMULATOR[bits]).all():
             raise MapperError(f"{node.label}: its bias does not fit an accumulator")
         whole = folded_bias(half_away(bias), stored, data.zero_point)

@@ -75,6 +75,19 @@ def requantisation(how: Requantisation, layer: Layer, shift: int) -> Requantisat
     return how._replace(factor=multiplier(factor, where), shift=shift, negative=negative)
 
 
+def scales_for_bias(
+    bias: NDArray[np.float64], data: Tensor, result: Tensor, count: int
+) -> NDArray[np.float64]:
+    """The least scales of weights with which each bias takes at most half of an accumulator, shape
+    (outputs,); 0 where they would round weights so much that results could tell.
+
+    count : of the weights of an output
+    """
+    least = np.abs(bias) / 2.0 ** (ACCUMULATOR[data.bits] - 1) / data.scale
+    error = least / 2 * data.scale * count * 2.0 ** (data.bits - 1)
+    return np.where(error <= result.scale / 16, least, 0.0)
+
+
 def fitted_bias(weights: Int64, bias: Int64, bits: int, where: str) -> tuple[Int64, int]:
     """The bias as a multiple of 2^shift, and the shift that makes sums fit the multiplier.
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple, get_args
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from mapper.compiler.integer.formulas import Rounding
 
@@ -59,16 +59,17 @@ def scaling(low: float, high: float, bits: int, scheme: Scheme) -> Scaling:
 
 
 def quantised_weights(
-    weights: NDArray[np.float32], bits: int, per_channel: bool
+    weights: NDArray[np.float32], bits: int, per_channel: bool, least: ArrayLike = 0.0
 ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
     """Symmetric integers, and the scale of each output channel.
 
     weights : shape (outputs, ...); the scale of a channel of zeros is 1
+    least : scales, shape () or (outputs,)
     """
     most = (1 << (bits - 1)) - 1
     flat = np.abs(weights.reshape(weights.shape[0], -1)).max(1, initial=0.0)
     largest = flat if per_channel else np.full_like(flat, flat.max(initial=0.0))
     scales = np.where(largest > 0, largest / np.float32(most), 1.0).astype(np.float32)
-    scales = np.maximum(scales, np.float32(LEAST_SCALE))
+    scales = np.maximum(scales, np.asarray(np.maximum(least, LEAST_SCALE), np.float32))
     steps = weights / scales.reshape(-1, *(1,) * (weights.ndim - 1))
     return np.clip(np.rint(steps), -most, most).astype(np.int64), scales

@@ -312,6 +312,25 @@ def test_biases_that_no_accumulator_holds_name_the_layer() -> None:
             converter.convert(ends)
 
 
+def test_channels_whose_weights_are_tiny_beside_their_bias_fit() -> None:
+    """As those that training has switched off: of the weights nothing is left, of the bias all."""
+    build = Builder(4, 4, 2)
+    build.end(build.conv(build.input, 3))
+    weights, bias = (tensor.value for tensor in build.graph.nodes[0].inputs[1:])
+    assert weights is not None
+    assert bias is not None
+    weights[1] *= 1e-10
+    bias[1] = 0.75
+    converter = Converter(build.graph, Precision())
+    ends = dict.fromkeys(converter.quantised_tensors(), Ends(-1.0, 1.0))
+    made = converter.convert(ends)
+    assert "weights of channels (1) that are tiny beside their bias" in converter.notes[0]
+    feeds = stored_feeds({build.input: build.samples(4)}, converter.stored)
+    end = made.nodes[-1].output
+    found = run_graph(made, feeds, INTEGER, [end])[end][..., 1]
+    assert np.abs((found - end.zero_point) * end.scale - 0.75).max() <= end.scale
+
+
 def test_signals_without_error_have_no_decibels() -> None:
     found = Signal()
     assert found.decibels is None
