@@ -84,10 +84,8 @@ def legal(graph: Graph, site: Site, context: Context) -> str | None:
     shape, count = context.shape, _count(chain, context.shape)
     if count < 2 or count * taken.channels != shape.columns or shape.rows != shape.columns:
         return f"{taken.channels} channels go not several times into {shape.columns}"
-    if any(
-        tensor.type != "int8"
-        for tensor in (chain.first[0].inputs[0], made, chain.second[-1].output)
-    ):
+    maps = (chain.first[0].inputs[0], made, chain.second[-1].output)
+    if any(tensor.type != "int8" for tensor in maps):
         return "a map is not of bytes"
     if made.width % (count * chain.pooled):
         return "columns are left over"
@@ -112,10 +110,9 @@ def _count(chain: Chain, shape: NpuShape) -> int:
 
 def gain(graph: Graph, site: Site, context: Context) -> Taken | None:
     """By trials of both ways, with what pools the result; None if maps do not fit afterwards."""
-    key = NAME, site
-    if key not in context.known:
-        context.known[key] = _gain(graph, site[0], context)
-    found: Taken | None = context.known[key]
+    if (NAME, site) not in context.known:
+        context.known[NAME, site] = _gain(graph, site[0], context)
+    found: Taken | None = context.known[NAME, site]
     return found
 
 
@@ -383,9 +380,8 @@ def _trial(graph: Graph, nodes: list[Node], result: Tensor, context: Context) ->
     maker, kept = graph.maker(data), (data.stored, data.planes)
     if (maker is None or isinstance(maker.operator, Quantise)) and len(graph.users(data)) == 1:
         make_windows(part, conv, context)
-    taken = context.trial(
-        [one for one in part.nodes if not isinstance(one.operator, Windows)], [result]
-    )
+    tried = [one for one in part.nodes if not isinstance(one.operator, Windows)]
+    taken = context.trial(tried, [result])
     data.stored, data.planes = kept
     return taken
 
