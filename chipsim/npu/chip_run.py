@@ -18,14 +18,15 @@ from numpy.typing import ArrayLike, NDArray
 
 from chipsim.chip.npu_shape import NpuShape
 from chipsim.errors import ChipError
+from chipsim.npu.arrivals import Arriving, Asked, HostLink, HostWords, Taken, WordOrder
 from chipsim.npu.cycles import UNITS
 from chipsim.npu.records import FIELDS, KINDS, STREAMS, Op, Program
 from chipsim.npu.timing import cycles_of, matrix_cycles
 
 Place = tuple[int, int]
-CAUSES = ("fetch", *(f"token of {unit}" for unit in UNITS), "stream", "no more work")
+CAUSES = ("fetch", *(f"token of {unit}" for unit in UNITS), "stream", "weights", "no more work")
 """What a unit that does not work waits for."""
-FETCH, TOKEN, STREAM, DONE = 0, 1, 5, 6
+FETCH, TOKEN, STREAM, WEIGHTS, DONE = 0, 1, 5, 6, 7
 SHOWN = 6  # waits in a message
 _ENDS, _WAKES = 0, 1  # kinds of events, in the order in which those of a cycle are worked off
 
@@ -35,6 +36,7 @@ class Part(NamedTuple):
 
     takes : stream and count that it waits for, else None
     gives : number of a core, stream and count that it adds when it ends, else None
+    words : weight words that it asks the host for, or that its products wait for
     """
 
     unit: int
@@ -43,12 +45,13 @@ class Part(NamedTuple):
     cycles: int
     takes: tuple[int, int] | None = None
     gives: tuple[int, int, int] | None = None
+    words: Asked | Taken | None = None
 
 
 class CoreTimes(NamedTuple):
     """Cycles of one core.
 
-    start, end : int64, shape (instructions,), -1 for those behind END
+    start, end : int64, shape (instructions up to END,)
     busy : cycles that each unit works, int64, shape (4,)
     waits : cycles that each unit does not, by cause, int64, shape (4, len(CAUSES))
     """
@@ -78,19 +81,26 @@ class ChipTimes(NamedTuple):
 
 
 def parts_of(
-    program: Program, shape: NpuShape, number: Mapping[Place, int], where: str
+    program: Program, shape: NpuShape, number: Mapping[Place, int], where: str, begin: int = 0
 ) -> list[Part]:
     """The instructions of a core up to its END.
 
-    number : of each core; where : the core, for errors
+    number : of each core; where : the core, for errors; begin : of a function, the number of its
+    first instruction
     """
     parts = []
+    order = WordOrder(
+        shape, program.micro_ops[:, 2], lambda at, count: _vectors(program, at, count)
+    )
     headers = program.headers.tolist()
     behind = 0  # distance of the high bytes of results, which go as vectors of their own
     for at, (op, kind) in enumerate(zip(program.op.tolist(), program.kind.tolist(), strict=True)):
         names = FIELDS[op, kind]
         f = dict(zip(names, program.fields[at, : len(names)].tolist(), strict=True))
         word, name = Op(op).name, KINDS[Op(op)][kind]
+        words = order.follow(word, name, f)
+        if at < begin:
+            continue
         unit = {Op.LOAD: 0, Op.GEMM: 1, Op.ALU: 2, Op.RQ: 2, Op.STORE: 3}.get(Op(op))
         if unit is None:
             unit = f.get("queue", 0)
@@ -115,10 +125,14 @@ def parts_of(
             gives = to, f["stream"], count
         cycles = cycles_of(word, name, f, each, shape, headers)
         wait, signal = int(program.wait[at]), int(program.signal[at])
-        parts.append(Part(unit, wait, signal, cycles, takes, gives))
+        parts.append(Part(unit, wait, signal, cycles, takes, gives, words))
         if name == "END":
             break
     return parts
+
+
+def _vectors(program: Program, first: int, count: int) -> bytes:
+    return program.maps[first : first + count].tobytes()
 
 
 @dataclass(slots=True)
@@ -139,16 +153,20 @@ class _Core:
     works: list[bool] = field(default_factory=lambda: [False] * len(UNITS))
     waiting: list[int] = field(default_factory=list)  # instructions that wait for streams
     tokens: dict[tuple[int, int], deque[int]] = field(default_factory=dict)  # cycles of arrival
+    arriving: Arriving | None = None  # the last weight words that it asked for
 
 
 def run_chip(
     shape: NpuShape,
     programs: Mapping[Place, Program],
     credits: Mapping[Place, ArrayLike] | None = None,
+    host: HostLink | None = None,
+    begin: int = 0,
 ) -> ChipTimes:
     """One frame of all cores.
 
     credits : what the streams of a core have counted before, shape (STREAMS,); 0 if not named
+    host : how weight words come; begin : the number of the first instruction, of a function
 
     Raises `ChipError` that says which units wait for what if none can go on, and if more tokens
     wait than a counter holds.
@@ -157,11 +175,13 @@ def run_chip(
     given = {place: np.asarray(counts).tolist() for place, counts in (credits or {}).items()}
     cores = []
     for place, program in programs.items():
-        count, name = len(program.op), f"core ({place[0]}, {place[1]})"
+        name = f"core ({place[0]}, {place[1]})"
+        parts = parts_of(program, shape, number, name, begin)
+        count = len(parts)
         cores.append(
             _Core(
                 name,
-                parts_of(program, shape, number, name),
+                parts,
                 np.full(count, -1, np.int64),
                 np.full(count, -1, np.int64),
                 np.zeros(len(UNITS), np.int64),
@@ -169,7 +189,7 @@ def run_chip(
                 list(given.get(place, [0] * STREAMS)),
             )
         )
-    cycles = _work(cores, shape)
+    cycles = _work(cores, shape, HostWords(shape, host))
     for core in cores:
         core.waits[:, DONE] += cycles - np.array(core.free)
     return ChipTimes(
@@ -181,7 +201,7 @@ def run_chip(
     )
 
 
-def _work(cores: list[_Core], shape: NpuShape) -> int:
+def _work(cores: list[_Core], shape: NpuShape, host: HostWords) -> int:
     """All events; returns the cycle of the last one."""
     events: list[tuple[int, int, int, int]] = []  # cycle, kind, core, instruction
     for at in range(len(cores)):
@@ -199,7 +219,7 @@ def _work(cores: list[_Core], shape: NpuShape) -> int:
         while events and events[0] == (now, _WAKES, number, 0):
             heappop(events)
         again = _fetch(core, now, shape)
-        for one in _start(core, now):
+        for one in _start(core, now, host):
             heappush(events, (int(core.end[one]), _ENDS, number, one))
             again = True
         if again:
@@ -242,7 +262,7 @@ def _fetch(core: _Core, now: int, shape: NpuShape) -> bool:
     return True
 
 
-def _start(core: _Core, now: int) -> list[int]:
+def _start(core: _Core, now: int, host: HostWords) -> list[int]:
     """Start what can start; returns the instructions whose end is known now."""
     known = []
     for unit, queue in enumerate(core.queues):
@@ -263,7 +283,9 @@ def _start(core: _Core, now: int) -> list[int]:
         core.start[at] = now
         core.busy[unit] += part.cycles
         if part.takes is None:
-            core.end[at] = now + part.cycles
+            late = _wait(core, part, now, host)
+            core.waits[unit, WEIGHTS] += late
+            core.end[at] = now + part.cycles + late
             known.append(at)
         else:
             core.waiting.append(at)
@@ -278,6 +300,18 @@ def _start(core: _Core, now: int) -> list[int]:
             core.waits[part.unit, STREAM] += now - core.start[at]
             known.append(at)
     return known
+
+
+def _wait(core: _Core, part: Part, now: int, host: HostWords) -> int:
+    """Cycles that products wait for their weights; an instruction that asks for some waits not."""
+    if isinstance(part.words, Asked):
+        core.arriving = host.ask(part.words, now)
+    if not isinstance(part.words, Taken) or core.arriving is None:
+        return 0
+    try:
+        return core.arriving.wait(part.words, now)
+    except ChipError as error:
+        raise ChipError(f"{core.name}: {error}") from None
 
 
 def _say_waits(cores: list[_Core]) -> str:

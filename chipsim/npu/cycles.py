@@ -8,8 +8,8 @@ it for all.
 
 from __future__ import annotations
 
-import math
 from collections import deque
+from fractions import Fraction
 from typing import NamedTuple
 
 import numpy as np
@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from chipsim.chip.npu_shape import NpuShape
 from chipsim.errors import ChipError
+from chipsim.npu.arrivals import Arriving, Asked, HostLink, HostWords, Taken
 
 UNITS = ("LOAD", "GEMM", "ALU", "STORE")
 
@@ -25,8 +26,8 @@ class Timed(NamedTuple):
     """An instruction as the units see it: its unit, masks of tokens, and cycles.
 
     moved : bits that it moves to or from external memory
-    words : weight words that it asks for, which come while others work (WSTREAM), or that it
-        multiplies with as they come (`dyn`)
+    words : weight words that it asks for, which come while others work, or that its products wait
+        for
     """
 
     unit: int
@@ -34,7 +35,7 @@ class Timed(NamedTuple):
     signal: int
     cycles: int
     moved: int = 0
-    words: int = 0
+    words: Asked | Taken | None = None
 
 
 class Timeline(NamedTuple):
@@ -42,11 +43,14 @@ class Timeline(NamedTuple):
 
     start, end : int64, shape (instructions,); in `end` the next one of its unit may start
     busy : cycles that each unit works, int64, shape (4,)
+    late : cycles of them in which an instruction waits for weights, int64, shape (instructions,);
+        they are not in `busy`
     """
 
     start: NDArray[np.int64]
     end: NDArray[np.int64]
     busy: NDArray[np.int64]
+    late: NDArray[np.int64]
 
     @property
     def cycles(self) -> int:
@@ -62,20 +66,24 @@ def run_queues(program: list[Timed], shape: NpuShape, host: HostLink | None = No
     """
     start = np.zeros(len(program), np.int64)
     end = np.zeros(len(program), np.int64)
+    late = np.zeros(len(program), np.int64)
     busy = np.zeros(len(UNITS), np.int64)
     queues = _Queues(program, shape)
-    memory = _External(shape, host or HostLink())
+    memory = _External(shape, host)
     free = [0] * len(UNITS)
     for _ in program:
         begin, number = queues.next(free)
         one = program[number]
         until = memory.end(one, begin)
+        if isinstance(one.words, Taken):
+            late[number] = memory.wait(one.words, begin)
+            until += int(late[number])
         start[number], end[number] = begin, until
         free[one.unit] = until
-        busy[one.unit] += until - begin
+        busy[one.unit] += until - begin - int(late[number])
         queues.started(number, begin, until)
     _require_counters(program, start, queues.tokens, shape)
-    return Timeline(start, end, busy)
+    return Timeline(start, end, busy, late)
 
 
 class _Queues:
@@ -158,49 +166,34 @@ class _Queues:
         )
 
 
-class HostLink(NamedTuple):
-    """How weights come to a core with its own maps: cycles until the first flit of a request, and
-    flits in a cycle."""
-
-    latency: int = 32
-    flits: float = 1.0
-
-
 class _External:
     """The way to external memory: a number of bits a cycle, first come, first served. Weight words
     of a core with its own maps come from the host instead."""
 
-    def __init__(self, shape: NpuShape, host: HostLink) -> None:
+    def __init__(self, shape: NpuShape, host: HostLink | None) -> None:
         self._bits = shape.load_bits
-        self._latency = host.latency
-        self._host_word = 8 * shape.rows * shape.columns / shape.payload_bits / host.flits
-        self._host_free = 0.0
+        self._host = HostWords(shape, host)
         self._free = 0
-        self._words_from, self._each = (
-            0,
-            0.0,
-        )  # when the last weight words begin, and cycles between
+        self._arriving: Arriving | None = None  # the last weight words that were asked for
 
     def end(self, one: Timed, begin: int) -> int:
         """When an instruction ends that starts in a cycle; its unit is busy until then."""
-        if not one.moved and one.words and UNITS[one.unit] == "LOAD":
-            self._words_from = math.ceil(max(begin + self._latency, self._host_free))
-            self._each = self._host_word
-            self._host_free = self._words_from + one.words * self._each
-            return begin + one.cycles
         if not one.moved:
-            if one.words and self._each:  # each product waits for its word
-                pace = one.cycles / one.words
-                last = self._words_from + self._each * one.words
-                late = max(self._words_from + self._each + one.cycles, last + pace)
-                return max(begin + one.cycles, math.ceil(late))
+            if isinstance(one.words, Asked):
+                self._arriving = self._host.ask(one.words, begin)
             return begin + one.cycles
         at = max(begin, self._free)
         self._free = at + -(-one.moved // self._bits)
-        if one.words:
-            self._words_from, self._each = at, (self._free - at) / one.words
+        if isinstance(one.words, Asked):
+            each = Fraction(self._free - at, max(1, one.words.words))
+            self._arriving = Arriving(one.words, at, each)
             return begin + one.cycles
         return max(at + one.cycles, self._free)
+
+    def wait(self, taken: Taken, begin: int) -> int:
+        """Cycles by which products that start in a cycle end later; none if no word is asked
+        for."""
+        return self._arriving.wait(taken, begin) if self._arriving else 0
 
 
 def _require_counters(

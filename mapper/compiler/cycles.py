@@ -9,16 +9,28 @@ import numpy as np
 from numpy.typing import NDArray
 
 from chipsim.chip.npu_shape import NpuShape
-from chipsim.npu.chip_run import CAUSES, DONE, FETCH, TOKEN, ChipTimes, CoreTimes, run_chip
+from chipsim.npu.chip_run import (
+    CAUSES,
+    DONE,
+    FETCH,
+    TOKEN,
+    WEIGHTS,
+    ChipTimes,
+    CoreTimes,
+    run_chip,
+)
 from chipsim.npu.cycles import UNITS
-from chipsim.npu.records import Program
 from hw.npu.isa import INSTRUCTION_BYTES, decode
 from mapper.compiler.manifest import CompiledFolder
 from mapper.compiler.partition.hostrun import Data
+from mapper.compiler.schedule.preloaded import Preloaded
 from mapper.compiler.schedule.stalls import unit_of, waits_of
-from mapper.compiler.schedule.units import timeline_of
+from mapper.compiler.schedule.units import timeline_of_functions
 from mapper.compiler.simulate import FrameCores, Machine, programs_of
 from mapper.errors import CheckFailedError
+
+SHOWN = [*range(TOKEN, TOKEN + len(UNITS)), WEIGHTS, FETCH]
+"""The causes that `waits_of` has, in its order."""
 
 
 class CycleRun(NamedTuple):
@@ -44,7 +56,7 @@ def run_cycles(folder: CompiledFolder, sample: NDArray[np.float32] | None) -> Cy
     machine = Machine(folder)
     programs = programs_of(folder)
     times = [
-        run_chip(machine.shape, {place: _part(program, one) for place, program in programs.items()})
+        run_chip(machine.shape, programs, begin=one["begin"])
         if machine.shape.map_vectors
         else _external(folder, machine.shape, one)
         for one in machine.functions
@@ -60,28 +72,22 @@ def _external(folder: CompiledFolder, shape: NpuShape, function: dict[str, Any])
     """A function of the one core that has external memory, whose loads and stores share the way
     there."""
     ((place, image),) = folder.images.items()
-    first, behind = (INSTRUCTION_BYTES * function[name] for name in ("begin", "end"))
     program = [
         decode(image.instructions[at : at + INSTRUCTION_BYTES], f"{folder.path}: offset {at}")
-        for at in range(first, behind, INSTRUCTION_BYTES)
+        for at in range(0, len(image.instructions), INSTRUCTION_BYTES)
     ]
-    headers = np.frombuffer(image.headers, "<u8").tolist()
-    timeline = timeline_of(program, shape, headers=headers)
+    before = Preloaded.of_image(image, f"{folder.path}: micro-ops")
+    span = function["begin"], function["end"]
+    timeline = timeline_of_functions(program, [span], shape, before)
+    program = program[slice(*span)]
     units = np.array([unit_of(one) for one in program], np.int64)
     waits = np.zeros((len(UNITS), len(CAUSES)), np.int64)
     for unit in range(len(UNITS)):
         found = waits_of(program, timeline)[units == unit].sum(0)
-        waits[unit, TOKEN : TOKEN + len(UNITS)], waits[unit, FETCH] = found[:-1], found[-1]
+        waits[unit, SHOWN] = found
         waits[unit, DONE] = timeline.cycles - int(timeline.busy[unit]) - int(found.sum())
     core = CoreTimes(timeline.start, timeline.end, timeline.busy, waits)
     return ChipTimes(timeline.cycles, {place: core})
-
-
-def _part(program: Program, function: dict[str, Any]) -> Program:
-    """The instructions of a function."""
-    span = slice(function["begin"], function["end"])
-    names = ("op", "kind", "wait", "signal", "fields")
-    return program._replace(**{name: getattr(program, name)[span] for name in names})
 
 
 class _Both:

@@ -102,6 +102,7 @@ def _busy(run: Run, unit: int, first: int, last: int) -> float:
     own = run.units == unit
     start, end = run.timeline.start[own], run.timeline.end[own]
     worked = np.clip(end, first, last) - np.clip(start, first, last)
+    worked -= np.minimum(worked, run.timeline.late[own])  # it waits for weights
     return float(worked.sum()) / max(1, last - first)
 
 

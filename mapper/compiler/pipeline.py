@@ -59,6 +59,7 @@ from mapper.compiler.quantise.score import Limits
 from mapper.compiler.quantise.verify import Verified, verified
 from mapper.compiler.requirements import require_bits, require_core
 from mapper.compiler.schedule.packing import Packing, packing_cost
+from mapper.compiler.schedule.preloaded import Preloaded
 from mapper.compiler.schedule.units import timeline_of_functions
 from mapper.compiler.settings import CompileSettings
 from mapper.compiler.stages import stage
@@ -168,11 +169,11 @@ def compile_model(
         host = plan_host(graph, partition, regions, model.opsets)
         words = host_words(emitter.streams.words, shape)
     with stage("cycles"):
-        headers = emitter.tables.headers
-        timeline = timeline_of_functions(program, spans, shape, headers)
+        before = Preloaded.of(emitter.tables, made.preset)
+        timeline = timeline_of_functions(program, spans, shape, before)
         packing = packing_cost(
             [program[begin:behind] for begin, behind in spans], partition.macros, shape,
-            settings.pack_chunk, headers,
+            settings.pack_chunk, before,
         )  # fmt: skip
     return Compiled(
         graph,

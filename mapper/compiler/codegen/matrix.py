@@ -63,8 +63,7 @@ def convolution(core: ProgramBuilder, node: Node) -> Product:
         whole = Part(Span(0, window.size[0]), Span(0, window.size[1]))
         for one in plan.passes:
             for at, piece in enumerate(pieces):
-                words = kernels.bring(core, work.tile.blocks, piece.blocks, piece.part)
-                inputs = _load(core, node, one, piece)
+                words, inputs = _brought(core, node, kernels, work, one, piece)
                 plain = [Edge(one, whole, kernels.bias)]
                 for edge in edges or plain:
                     part = _common(piece.part, edge.part)
@@ -98,6 +97,18 @@ def convolution(core: ProgramBuilder, node: Node) -> Product:
         return False
 
     return product
+
+
+def _brought(
+    core: ProgramBuilder, node: Node, kernels: Kernels, work: TileWork, part: Pass, piece: Piece
+) -> tuple[Words, Entries]:
+    """Weights and inputs of some products. Where both come over one way to external memory, the
+    weights are the last: products begin with the first of their words, but need all inputs."""
+    if core.shape.map_vectors:
+        words = kernels.bring(core, work.tile.blocks, piece.blocks, piece.part)
+        return words, _load(core, node, part, piece)
+    inputs = _load(core, node, part, piece)
+    return kernels.bring(core, work.tile.blocks, piece.blocks, piece.part), inputs
 
 
 def _common(a: Part, b: Part) -> Part | None:
@@ -205,7 +216,8 @@ def _pieces(node: Node, work: TileWork, size: int) -> list[Piece]:
 
 def _micro_ops(window: Window, where: Products, part: Part, taps: int) -> list[MicroOp]:
     """One micro-op for each output block, input block that it is made from, and place of the
-    kernel; the first one of an output block begins its sums.
+    kernel; the first one of an output block begins its sums. Weights of the host are taken in the
+    order in which they come.
 
     part : of the kernel, of what the inputs are loaded for
     """
@@ -237,7 +249,7 @@ def _micro_ops(window: Window, where: Products, part: Part, taps: int) -> list[M
                             init=int(c == span.first and place == begins),
                         )
                     )
-    return found
+    return found if kernels.static is not None else sorted(found, key=lambda op: op.wgt)
 
 
 def _all_loops(

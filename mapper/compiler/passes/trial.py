@@ -18,6 +18,7 @@ from mapper.compiler.partition.functions import divide
 from mapper.compiler.passes.base import Context, Taken, Trial, sweep
 from mapper.compiler.passes.fuse import fuse
 from mapper.compiler.passes.pool_first import POOL_FIRST
+from mapper.compiler.schedule.preloaded import Preloaded
 from mapper.compiler.schedule.units import timeline_of_functions
 from mapper.errors import MapperError
 
@@ -41,12 +42,12 @@ def taken(
         stored = Stored(partition.macros, partition.written(), partition.read(), places)
         regions = plan_memory(stored, shape.columns, 0)
         weights = plan_weights(partition.macros, shape, "optimal")
-        emitter, ends, *_ = emitted(partition, Core(shape, regions, weights), choices, [])
+        made = emitted(partition, Core(shape, regions, weights), choices, [])
+        emitter, ends = made.emitter, made.ends
         used = max(memory_use(regions).used, emitter.area.behind, shape.map_vectors)
         program = with_tokens(emitter.steps, memory_sizes(shape, used))
-        cycles = timeline_of_functions(
-            program, partition.spans(ends), shape, emitter.tables.headers
-        ).cycles
+        before = Preloaded.of(emitter.tables, made.preset)
+        cycles = timeline_of_functions(program, partition.spans(ends), shape, before).cycles
         return Taken(cycles, shape.columns * sum(map(_vectors, emitter.steps)))
     except MapperError:  # of a memory, most often: what cannot be tried is not done
         return None

@@ -14,7 +14,8 @@ from chipsim.npu.cycles import run_queues
 from hw.npu.isa import Instruction
 from mapper.compiler.graph.macro import Macro
 from mapper.compiler.graph.tensor import Tensor
-from mapper.compiler.schedule.units import timed
+from mapper.compiler.schedule.preloaded import Preloaded
+from mapper.compiler.schedule.units import NOTHING, timed_program
 
 HOST_LATENCY = 32  # cycles until the host answers
 
@@ -39,16 +40,17 @@ class Packing(NamedTuple):
 
 def packing_cost(
     functions: Sequence[Sequence[Instruction]], macros: Sequence[Macro], shape: NpuShape,
-    chunk: int, headers: Sequence[int] = (),
+    chunk: int, before: Preloaded = NOTHING,
 ) -> Packing:  # fmt: skip
     """What packing costs in the functions of a program.
 
     chunk : bytes that the host gets at once, each time with its latency
-    headers : of packets of the window unit
+    before : what is in the core
     """
     frame = without = 0
+    whole = timed_program([one for program in functions for one in program], shape, before)
     for program in functions:
-        all_ = [timed(one, shape, headers) for one in program]
+        all_, whole = whole[: len(program)], whole[len(program) :]
         frame += run_queues(all_, shape).cycles
         rest_ = [
             each._replace(cycles=0) if packs(one) else each
@@ -58,8 +60,8 @@ def packing_cost(
     flit = shape.payload_bits
     host = transfers = 0
     for tensor in [one for macro in macros for one in macro.outputs if one.type == "bits"]:
-        whole, rest = divmod(_bytes(tensor, shape.columns), chunk)
-        for size, count in ((chunk, whole), (rest, min(rest, 1))):
+        pieces, rest = divmod(_bytes(tensor, shape.columns), chunk)
+        for size, count in ((chunk, pieces), (rest, min(rest, 1))):
             host += count * (HOST_LATENCY + -(-8 * size // flit) + -(-size // flit))
             transfers += count
     return Packing(frame, frame - without, host, transfers)

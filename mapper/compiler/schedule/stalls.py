@@ -12,8 +12,10 @@ from chipsim.npu.cycles import UNITS, Timeline
 from hw.npu.isa import Instruction
 from mapper.compiler.schedule.units import UNIT_OF
 
-CAUSES = (*UNITS, "fetch")
-"""Units whose tokens are waited for, and the instruction itself, not yet there."""
+CAUSES = (*UNITS, "weights", "fetch")
+"""Units whose tokens are waited for, weights of the host, and the instruction itself, not yet
+there."""
+WEIGHTS = len(UNITS)
 
 
 def unit_of(one: Instruction) -> int:
@@ -22,12 +24,13 @@ def unit_of(one: Instruction) -> int:
 
 
 def waits_of(program: Sequence[Instruction], timeline: Timeline) -> NDArray[np.int64]:
-    """Cycles that the unit of each instruction stands still before it, by cause, shape
-    (instructions, len(CAUSES)).
+    """Cycles that the unit of each instruction stands still before it or, for weights, in it, by
+    cause, shape (instructions, len(CAUSES)).
 
     Up to the last token that it takes, it waits for the unit that gives it; the rest is fetch.
     """
     found = np.zeros((len(program), len(CAUSES)), np.int64)
+    found[:, WEIGHTS] = timeline.late
     free = [0] * len(UNITS)
     tokens: dict[tuple[int, int], deque[int]] = {}
     for at, one in enumerate(program):

@@ -7,55 +7,73 @@ from collections.abc import Sequence
 import numpy as np
 
 from chipsim.chip.npu_shape import NpuShape
-from chipsim.npu.cycles import UNITS, HostLink, Timed, Timeline, run_queues
+from chipsim.npu.arrivals import HostLink, WordOrder
+from chipsim.npu.cycles import UNITS, Timed, Timeline, run_queues
 from chipsim.npu.timing import cycles_of, matrix_cycles, vectors_of_entry
 from hw.npu.isa import Instruction, form_of
 from mapper.compiler.codegen.steps import Step
 from mapper.compiler.schedule.onchip import TileCost
+from mapper.compiler.schedule.preloaded import Preloaded
 
+NOTHING = Preloaded()
 UNIT_OF = {"LOAD": 0, "GEMM": 1, "ALU": 2, "RQ": 2, "STORE": 3}
 
 
-def timeline_of(
-    program: list[Instruction], shape: NpuShape, host: HostLink | None = None,
-    headers: Sequence[int] = (),
-) -> Timeline:  # fmt: skip
-    """Starts and ends of the instructions of a frame, on a core that nothing outside delays, but
-    for the weights of the host. headers : of packets of the window unit"""
-    return run_queues([timed(one, shape, headers) for one in program], shape, host)
-
-
 def timeline_of_functions(
-    program: list[Instruction], spans: list[tuple[int, int]], shape: NpuShape,
-    headers: Sequence[int] = (),
+    program: Sequence[Instruction], spans: Sequence[tuple[int, int]], shape: NpuShape,
+    before: Preloaded = NOTHING, host: HostLink | None = None,
 ) -> Timeline:  # fmt: skip
-    """As `timeline_of`, of functions one behind the other: units are idle between them.
+    """Starts and ends of the instructions of a frame, of functions one behind the other: units are
+    idle between them. Nothing outside of the core delays it, but for the weights of the host.
 
     spans : the first instruction of each function, and the one behind the last
+    before : what is in the core
     """
+    all_ = timed_program(program, shape, before)
     parts = []
     cycles = 0
     for begin, end in spans:
-        one = timeline_of(program[begin:end], shape, headers=headers)
-        parts.append(Timeline(one.start + cycles, one.end + cycles, one.busy))
+        one = run_queues(all_[begin:end], shape, host)
+        parts.append(one._replace(start=one.start + cycles, end=one.end + cycles))
         cycles += one.cycles
     return Timeline(
         np.concatenate([one.start for one in parts]),
         np.concatenate([one.end for one in parts]),
         np.sum([one.busy for one in parts], axis=0),
+        np.concatenate([one.late for one in parts]),
     )
 
 
+def timed_program(
+    program: Sequence[Instruction], shape: NpuShape, before: Preloaded = NOTHING
+) -> list[Timed]:
+    """The instructions as the units see them, of functions one behind the other."""
+    order = WordOrder(shape, before.words, before.vectors)
+    return [
+        timed(one, shape, before.headers)._replace(
+            words=order.follow(one.op, one.kind, _fields(one))
+        )
+        for one in program
+    ]
+
+
 def timed(one: Instruction, shape: NpuShape, headers: Sequence[int] = ()) -> Timed:
-    """An instruction as the units see it; headers : of packets of the window unit"""
-    fields = dict.fromkeys((field.name for field in form_of(one.op, one.kind).fields), 0)
-    fields |= one.fields
+    """An instruction as its unit sees it, but for the weights of the host.
+
+    headers : of packets of the window unit
+    """
+    fields = _fields(one)
     weights = [matrix_cycles(fields, shape)] * fields["uops"] if one.op == "GEMM" else []
     cycles = cycles_of(one.op, one.kind, fields, weights, shape, headers)
     unit = UNIT_OF.get(one.op, fields.get("queue", 0))
-    words = fields.get("words", 0) or (fields["uops"] if fields.get("dyn") else 0)
     moved = 0 if shape.map_vectors else _moved(one, fields, shape)
-    return Timed(unit, one.wait, one.signal, cycles, moved, words)
+    return Timed(unit, one.wait, one.signal, cycles, moved)
+
+
+def _fields(one: Instruction) -> dict[str, int]:
+    """All that there are, those that are not named 0."""
+    fields = dict.fromkeys((field.name for field in form_of(one.op, one.kind).fields), 0)
+    return fields | dict(one.fields)
 
 
 def _moved(one: Instruction, fields: dict[str, int], shape: NpuShape) -> int:

@@ -98,14 +98,3 @@ def test_units_share_the_way_to_external_memory() -> None:
     # the store asks in cycle 3, the second load in cycle 11: the way is free in 11, then in 16
     assert found.start.tolist() == [1, 11, 3, 26, 19]
     assert found.end.tolist() == [11, 26, 19, 55, 34]
-
-
-def test_products_wait_for_the_words_they_take() -> None:
-    """Four words of 8 cycles each, asked for in cycle 1; products of 4 cycles each."""
-    load, gemm = 0, 1
-    program = [Timed(load, 0, 0, 2, 256 * 32, 4), Timed(gemm, 0, 0, 16, 0, 4)]
-    found = run_queues(program, REF)
-    assert found.end.tolist() == [3, 33 + 4]  # the last word is there in cycle 33
-    slow = [program[0], Timed(gemm, 0, 0, 80, 0, 4)]
-    assert run_queues(slow, REF).end.tolist() == [3, 9 + 80]  # the first one in cycle 9
-    assert run_queues([program[1]], REF).end.tolist() == [17]

@@ -65,7 +65,11 @@ ROWS = {
     "C07": Row(
         "static and dynamic weights",
         (
+            "chipsim/npu/test_arrivals.py::test_c07_one_core_equals_its_queues",
+            "chipsim/npu/test_arrivals.py::test_c07_waiting_equals_the_twin_that_goes_cycle_by_cycle",
             "compiler/memory/test_dynamic_weights.py::test_c07_a_slow_host_stalls_the_products",
+            "compiler/memory/test_dynamic_weights.py::"
+            "test_c07_the_cycles_of_the_compiler_are_those_of_the_simulator",
             "compiler/memory/test_dynamic_weights.py::test_c07_weights_of_the_host",
         ),
     ),

@@ -6,13 +6,16 @@ import numpy as np
 import pytest
 
 from chipsim.chip.npu_shape import NPU_SHAPES, NpuShape
-from chipsim.npu.cycles import HostLink
+from chipsim.npu.arrivals import HostLink
+from chipsim.npu.chip_run import WEIGHTS
 from hw.npu.isa import Instruction
 from mapper.compiler.codegen.image import Image
+from mapper.compiler.cycles import run_cycles
 from mapper.compiler.graph.node import Add, Pool, Window
 from mapper.compiler.manifest import image_of
 from mapper.compiler.memory.checker import check_image
-from mapper.compiler.schedule.units import timeline_of
+from mapper.compiler.schedule.preloaded import Preloaded
+from mapper.compiler.schedule.units import timeline_of_functions
 from mapper.compiler.verify import verify_compiled
 from mapper.errors import CheckFailedError, DoesNotFitError
 from tests.compiler.networks import Builder
@@ -91,17 +94,50 @@ def test_a_large_layer_comes_by_output_blocks() -> None:
 def test_c07_a_slow_host_stalls_the_products() -> None:
     """C07: the slower the host, the later the end; what waits is the matrix unit."""
     made = compiled(network(), little(40))
-    shape, ends, busy = made.compiled.tables.shape, [], []
+    compiled_ = made.compiled
+    shape, ends, late = compiled_.tables.shape, [], []
+    before = Preloaded.of(compiled_.tables, compiled_.preset)
     for flits in (1.0, 0.5, 0.1, 0.02):
-        found = timeline_of(made.compiled.program, shape, HostLink(32, flits))
+        link = HostLink(32, flits)
+        found = timeline_of_functions(compiled_.program, compiled_.spans, shape, before, link)
         ends.append(found.cycles)
-        busy.append(int(found.busy[1]))
+        late.append(int(found.late.sum()))
+        assert found.busy.tolist() == compiled_.timeline.busy.tolist()
         # a product that waits ends behind the arrival of all its words
         words = sum(one.fields["words"] for one in streams(made))
         assert found.cycles > words * 32 / flits
     assert ends == sorted(set(ends))
-    assert busy == sorted(set(busy))
-    assert made.compiled.timeline.cycles == ends[0]
+    assert late == sorted(set(late))
+    assert compiled_.timeline.cycles == ends[0]
+
+
+@pytest.mark.parametrize(("words", "more"), [(64, {}), (40, {}), (10, {}), (30, {"micro_ops": 40})])
+def test_c07_the_cycles_of_the_compiler_are_those_of_the_simulator(
+    words: int, more: dict[str, int]
+) -> None:
+    """C07, R11.3: both wait for the words of the host; micro-ops may be loaded again."""
+    made = compiled(network(), little(words, **more))
+    timeline, (times,) = made.compiled.timeline, run_cycles(made.folder, None).times
+    (core,) = times.cores.values()
+    assert times.cycles == timeline.cycles
+    assert core.start.tolist() == timeline.start.tolist()
+    assert core.end.tolist() == timeline.end.tolist()
+    assert core.busy.tolist() == timeline.busy.tolist()
+    assert core.waits[:, WEIGHTS].tolist() == [0, int(timeline.late.sum()), 0, 0]
+    assert timeline.late.sum() > 0
+
+
+def test_weights_come_behind_the_inputs_over_one_way() -> None:
+    """On a core with external memory products begin with the first of their words."""
+    build = Builder(12, 12, 40)
+    a = build.relu(build.conv(build.input, 96))
+    build.end(build.conv(a, 40, Window((12, 12))))
+    made = compiled(build, NPU_SHAPES["ref32"])
+    timeline = made.compiled.timeline
+    assert 0 < timeline.late.sum() < 0.06 * timeline.cycles
+    assert timeline.busy[1] > 0.9 * timeline.cycles
+    (times,) = run_cycles(made.folder, None).times
+    assert times.cycles == timeline.cycles
 
 
 def test_words_of_dense_layers() -> None:
