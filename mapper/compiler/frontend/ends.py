@@ -73,7 +73,9 @@ def _round_on_host(graph: Graph, quantise: Node, dequantise: Node) -> None:
         given = (views[0], scale, zero)
         why = "its result goes to no core"
         evaluate = partial(_rounded, kind, given)
-        node.operator = Host(onnx_node, given, (views[1],), why, evaluate, QUANTISING)
+        takes = zero.dtype if taken is stored else scale.dtype
+        kinds = (takes, scale.dtype, zero.dtype)
+        node.operator = Host(onnx_node, given, (views[1],), why, evaluate, QUANTISING, kinds=kinds)
         node.inputs = [taken]
     stored.type, stored.stored = "float32", False
 
