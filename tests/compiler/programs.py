@@ -52,14 +52,15 @@ def compiled(build: Builder, shape: NpuShape = SHAPE, **settings: object) -> Mad
 
 
 def compiled_model(
-    path: Path, samples: NDArray[np.float32], shape: NpuShape = SHAPE, **settings: object
+    path: Path, samples: NDArray[np.float32] | None, shape: NpuShape = SHAPE, **settings: object
 ) -> Made:
-    """A model as a program for that core."""
-    return _made(open_model(path), SampleArrays(samples, None, []), shape, settings)
+    """A model as a program for that core; samples : of one in floating point"""
+    arrays = None if samples is None else SampleArrays(samples, None, [])
+    return _made(open_model(path), arrays, shape, settings)
 
 
 def _made(
-    source: Model, samples: SampleArrays, shape: NpuShape, settings: dict[str, object]
+    source: Model, samples: SampleArrays | None, shape: NpuShape, settings: dict[str, object]
 ) -> Made:
     some = {"method": "minmax", "min_signal": -100, "max_loss": 100} | settings
     how = CompileSettings(**some)  # type: ignore[arg-type]

@@ -8,9 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from chipsim.chip.npu_shape import NpuShape
 from mapper.compiler.frontend.model import open_model
 from mapper.compiler.graph.execute import run_graph
 from mapper.compiler.integer.mixed import MIXED
+from mapper.compiler.simulate import simulate
+from tests.compiler.programs import compiled_model
 from tests.storage.formats.onnx_models import helper, onnx
 
 TAKEN, ZERO = np.float32(0.14922504), 46
@@ -36,6 +39,35 @@ def saved(path: Path, scale: np.float32, fused: bool) -> Path:
     graph = helper.make_graph(
         nodes, "softmax",
         [helper.make_tensor_value_info("x", 1, [1, 10])],
+        [helper.make_tensor_value_info("y", 1, [1, 10])],
+        [onnx.numpy_helper.from_array(np.asarray(one), name) for name, one in constants.items()],
+    )  # fmt: skip
+    opsets = [helper.make_opsetid("", 13), helper.make_opsetid("com.microsoft", 1)]
+    onnx.save(helper.make_model(graph, opset_imports=opsets, ir_version=8), str(path))
+    return path
+
+
+def classifier(path: Path) -> Path:
+    """A convolution of stored bytes before them, as classifiers end."""
+    random = np.random.default_rng(3)
+    constants = {
+        "s": TAKEN, "z": np.int8(ZERO), "t": OF_256, "u": np.int8(-128), "v": np.float32(0.01),
+        "o": np.int8(0), "w": random.integers(-20, 20, (10, 3, 4, 4)).astype(np.int8),
+    }  # fmt: skip
+    kernel = {"domain": "com.microsoft", "axis": -1, "opset": 13}
+    nodes = [
+        helper.make_node(kind, inputs.split(), [output], name=f"n_{output}", **more)
+        for kind, inputs, output, more in (
+            ("QuantizeLinear", "x s z", "q", {}),
+            ("QLinearConv", "q s z w v o s z", "a", {}),
+            ("Flatten", "a", "b", {}),
+            ("QLinearSoftmax", "b s z t u", "c", kernel),
+            ("DequantizeLinear", "c t u", "y", {}),
+        )
+    ]
+    graph = helper.make_graph(
+        nodes, "classifier",
+        [helper.make_tensor_value_info("x", 1, [1, 3, 4, 4])],
         [helper.make_tensor_value_info("y", 1, [1, 10])],
         [onnx.numpy_helper.from_array(np.asarray(one), name) for name, one in constants.items()],
     )  # fmt: skip
@@ -85,6 +117,16 @@ def test_a_quantised_softmax_is_what_the_standard_says(
     wanted = (np.clip(stored, -128, 127) + 128) * scale
     found = ours(saved(tmp_path / "model.onnx", scale, fused))
     assert np.array_equal(found, np.rint(wanted * 4096).astype(int))
+
+
+@pytest.mark.jit
+def test_the_host_takes_what_it_quantises_as_integers(tmp_path: Path) -> None:
+    """What the host stores and takes back itself goes through ONNX's nodes, which want bytes."""
+    made = compiled_model(classifier(tmp_path / "model.onnx"), None, NpuShape())
+    samples = np.random.default_rng(5).normal(0, 6, (4, 3, 4, 4)).astype(np.float32)
+    found = simulate(made.folder, samples, threads=1, check=True)
+    assert {one.differences for one in found.compared} == {0}
+    assert np.allclose(found.values["y"].sum(1), 1, atol=0.05)
 
 
 def test_beside_onnxruntime(tmp_path: Path) -> None:
