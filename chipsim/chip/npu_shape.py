@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields
 from functools import cache
-from typing import Annotated, Any, Literal, get_args, get_type_hints
+from typing import Annotated, Any, Literal, NamedTuple, get_args, get_type_hints
 
 import numpy as np
 from msgspec import Meta
@@ -14,6 +14,18 @@ from chipsim.errors import ChipError
 
 def _count(low: int, high: int, meaning: str) -> Meta:
     return Meta(ge=low, le=high, description=meaning)
+
+
+class Latency(NamedTuple):
+    """Cycles from the start of an instruction that has nothing to do until its end, by unit."""
+
+    control: int = 1
+    load: int = 4
+    stream: int = 2
+    matrix: int = 5
+    alu: int = 4
+    requantise: int = 5
+    store: int = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +121,15 @@ class NpuShape:
                 return plain
             asked = f"one of {', '.join(get_args(base))}"
         raise ChipError(f"npu {self.name}: {field} is {value!r}; give {asked}")
+
+    @property
+    def latency(self) -> Latency:
+        """Depths of the pipelines of its units. With a weight port of one row the matrix unit
+        begins when all rows of the first word are there; models of cores with external memory,
+        as published, do not count that."""
+        if self.weight_port == "row" and self.map_vectors:
+            return Latency(matrix=Latency().matrix + self.rows)
+        return Latency()
 
     @property
     def accumulator_bits(self) -> int:

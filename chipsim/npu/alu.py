@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from chipsim.npu.arithmetic import _outside, _round, _wrap
+from chipsim.npu.arithmetic import _outside, _round, _too_early, _wrap
 from chipsim.npu.state import (
     ACC,
     ACC_BITS,
@@ -50,7 +50,8 @@ def _reject(code, memory, core, kind, f, micro_op):
 
 @njit(cache=True, nogil=True)
 def _calculate(code, memory, core, kind, f):
-    """ADD to MAC2, entry by entry: what one entry got the next one may read.
+    """ADD to MAC2, entry by entry: what one entry got the next one may read, but of RMUL and MAC2,
+    whose results take a cycle longer.
 
     Shifts take the low 6 bits of the immediate, multipliers the low 32 bits of an accumulator.
     """
@@ -66,6 +67,7 @@ def _calculate(code, memory, core, kind, f):
     sums, results = memory.sums[core], memory.results[core]
     shift = imm & 63
     ka, kb, kc = np.int64(0), np.int64(0), np.int64(0)
+    last = np.int64(-1)  # the entry before
     for u in range(uop, uop + uops):
         micro_op = micro_ops[u]
         if _reject(code, memory, core, kind, f, micro_op):
@@ -77,6 +79,12 @@ def _calculate(code, memory, core, kind, f):
             for i in range(n_in):
                 to = micro_op[0] + o * f[4] + i * f[5]
                 at = micro_op[1] + o * f[6] + i * f[7]
+                if kind >= RMUL:
+                    if _too_early(memory.fault, to, last):
+                        return True
+                    if kind == MAC2 and _too_early(memory.fault, at, last):
+                        return True
+                    last = to
                 for r in range(rows):
                     x = sums[to, r]
                     s = imm
@@ -114,6 +122,7 @@ def _calculate(code, memory, core, kind, f):
 def _requantise(code, memory, core, kind, f):
     """RQ and LEAKY: accumulator to result, by the record at `rec`.
 
+    An entry may not be that of the step before, whose result takes a cycle longer.
     Shift and rounding are the low 6 and 2 bits of their lanes; what was shifted by p is cut to 32
     bits.
     """
@@ -138,10 +147,14 @@ def _requantise(code, memory, core, kind, f):
     group = (1 + offsets + leaks) * words
     if _outside(fault, PM, rec + n_out * group, parameters.shape[0]):
         return True
+    last_to = np.int64(-1)
     for o in range(n_out):
         first = rec + 1 + o * group
         for i in range(n_in):
             to = dst + o * dst_out + i * dst_in
+            if _too_early(fault, to, last_to):
+                return True
+            last_to = to
             for r in range(rows):
                 word, lane = first + r // 16, r % 16
                 t = _wrap(_round(sums[to, r], before, mode), 32)

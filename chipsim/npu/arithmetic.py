@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from chipsim.npu.state import ADDRESS, CAUSE, OUTSIDE, SIZE, WHERE
+from chipsim.npu.state import ADDRESS, CAUSE, EARLY, OUTSIDE, SIZE, WHERE
 
 AWAY, UP, EVEN, FLOOR = range(4)
 
@@ -37,6 +37,15 @@ def _wrap(x, bits):
 def _low(x):
     """The low byte of a lane as a signed number."""
     return ((np.int64(x) & 255) ^ 128) - 128
+
+
+@njit(cache=True, nogil=True)
+def _too_early(fault, entry, last):
+    """Whether an entry is the one whose result is still on its way; if so, the fault says it."""
+    if entry != last:
+        return False
+    fault[CAUSE], fault[ADDRESS] = EARLY, entry
+    return True
 
 
 @njit(cache=True, nogil=True)

@@ -21,7 +21,7 @@ from chipsim.errors import ChipError
 from chipsim.npu.arrivals import Arriving, Asked, HostLink, HostWords, Taken, WordOrder
 from chipsim.npu.cycles import UNITS
 from chipsim.npu.records import FIELDS, KINDS, STREAMS, Op, Program
-from chipsim.npu.timing import cycles_of, matrix_cycles
+from chipsim.npu.timing import cycles_of, matrix_cycles, stores_pairs
 
 Place = tuple[int, int]
 CAUSES = ("fetch", *(f"token of {unit}" for unit in UNITS), "stream", "weights", "no more work")
@@ -107,6 +107,7 @@ def parts_of(
         if (word, name) == ("CTRL", "DIST") and unit == 3:
             behind = f["src"]
         each = [matrix_cycles(f, shape)] * f["uops"] if word == "GEMM" else []
+        pairs = word == "STORE" and stores_pairs(name, f, behind, shape)
         takes, gives = None, None
         if name == "WAIT":
             takes = f["stream"], f["count"]
@@ -119,11 +120,9 @@ def parts_of(
                 )
             count = f.get("count", 0)
             if name == "REMOTE":
-                count = f["c_size"] * f["y_size"] * f["x_size"] * (1 + 3 * f["up"])
-                dual = shape.multiplier == "dual" and behind > 0 and not f["bits"]
-                count *= 1 + dual
+                count = f["c_size"] * f["y_size"] * f["x_size"] * (1 + 3 * f["up"]) * (1 + pairs)
             gives = to, f["stream"], count
-        cycles = cycles_of(word, name, f, each, shape, headers)
+        cycles = cycles_of(word, name, f, each, shape, headers, pairs)
         wait, signal = int(program.wait[at]), int(program.signal[at])
         parts.append(Part(unit, wait, signal, cycles, takes, gives, words))
         if name == "END":

@@ -254,6 +254,8 @@ class Frame:
             )
         if cause == s.UNCOVERED:
             return f"{what}: packet header {address:,} leaves out word {size:,} of the map"
+        if cause == s.EARLY:
+            return f"{what}: uses accumulator {address:,} again before its result is written"
         if cause == s.DEADLOCK:
             return "deadlock: " + self._say_waits()
         return f"{what}: unknown instruction"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from chipsim.npu.arithmetic import _low, _outside, _wrap
+from chipsim.npu.arithmetic import _low, _outside, _too_early, _wrap
 from chipsim.npu.state import (
     ACC,
     ACC_BITS,
@@ -164,6 +164,9 @@ def _multiply(code, memory, core, kind, f):
     uop, uops, n_out, n_in = f[0], f[1], f[2], f[3]
     if uops * n_out * n_in == 0:
         return False
+    pair = kind in (DUAL_PIXEL, DUAL_KERNEL)
+    if pair and _too_early(fault, memory.registers[core, DIST_ACC], 0):
+        return True  # both sums of a pair would go to one entry
     micro_ops, parameters = code.micro_ops[core], code.parameters[core]
     if _outside(fault, UM, uop + uops - 1, micro_ops.shape[0]):
         return True
@@ -177,7 +180,6 @@ def _multiply(code, memory, core, kind, f):
     count = np.zeros(LANES, dtype=np.uint64)
     packed = np.zeros((inputs.shape[0] if kind == BITS else 0, signs.shape[1]), dtype=np.uint64)
     _pack(inputs, columns, packed)
-    pair = kind in (DUAL_PIXEL, DUAL_KERNEL)
     for u in range(uop, uop + uops):
         micro_op = micro_ops[u]
         if _reject(code, memory, core, kind, f, micro_op):

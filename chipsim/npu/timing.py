@@ -1,31 +1,16 @@
 """How many cycles an instruction takes, from its start until the next one may start.
 
-The constants are the depths of the units' pipelines; they are defined here alone.
+The constants are the depths of the units' pipelines: `NpuShape.latency`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
 
 from chipsim.chip.npu_shape import NpuShape
 from chipsim.errors import ChipError
 from chipsim.npu.windows import cycles_of_windows, windows_of
 
-
-class Latency(NamedTuple):
-    """Cycles from the start of an instruction until its first result, by unit."""
-
-    control: int = 1
-    load: int = 4
-    stream: int = 2
-    matrix: int = 5
-    alu: int = 4
-    requantise: int = 5
-    store: int = 3
-
-
-LATENCY = Latency()
 SLOW = ("RMUL", "MAC2", "RQ", "LEAKY")
 """Kinds of the ALU that need a multiplier for each lane."""
 PART_BITS = 8  # of a lane that a vector holds
@@ -33,30 +18,38 @@ PART_BITS = 8  # of a lane that a vector holds
 
 def cycles_of(
     op: str, kind: str, fields: Mapping[str, int], weights_change: Sequence[int], shape: NpuShape,
-    headers: Sequence[int] = (),
+    headers: Sequence[int] = (), pairs: bool = False,
 ) -> int:  # fmt: skip
     """Cycles of an instruction that nothing delays, of a core's shape.
 
     fields : by name; weights_change : of GEMM alone, see `matrix_cycles`
     headers : what the header memory holds, for LOAD.WIN alone
+    pairs : of STORE, see `stores_pairs`
     """
     if op == "CTRL":
-        return LATENCY.control
+        return shape.latency.control
     if op == "LOAD":
         return _load(kind, fields, shape, headers)
     if op == "GEMM":
-        return LATENCY.matrix + sum(weights_change)
+        return shape.latency.matrix + sum(weights_change)
     if op == "STORE":
         vectors = fields["c_size"] * fields["x_size"] * fields["y_size"] * (1 + 3 * fields["up"])
         if kind == "PARTIAL":
             vectors *= vectors_of_entry(shape)
+        vectors *= 1 + pairs
         if kind in ("REMOTE", "HOST"):
             vectors = -(-vectors * 8 * shape.columns // shape.payload_bits)
-        return LATENCY.store + vectors
+        return shape.latency.store + vectors
     entries = fields["n_out"] * fields["n_in"] * (1 if op == "RQ" else fields["uops"])
     if kind in SLOW:
         entries *= -(-shape.rows // shape.multiply_lanes)
-    return (LATENCY.requantise if op == "RQ" else LATENCY.alu) + entries
+    return (shape.latency.requantise if op == "RQ" else shape.latency.alu) + entries
+
+
+def stores_pairs(kind: str, fields: Mapping[str, int], distance: int, shape: NpuShape) -> bool:
+    """Whether a STORE writes results of 16 bits: low bytes, and high ones `distance` behind."""
+    dual = shape.multiplier == "dual"
+    return dual and distance > 0 and kind != "PARTIAL" and not fields["bits"]
 
 
 def vectors_of_entry(shape: NpuShape) -> int:
@@ -69,6 +62,8 @@ def matrix_cycles(fields: Mapping[str, int], shape: NpuShape) -> int:
     take to enter, where they change or stay too short; and the overhead of its two loops."""
     enter = shape.rows if shape.weight_port == "row" else 1
     outer, inner = fields["n_out"], fields["n_in"]
+    if not outer * inner:
+        return 0
     loops = (outer + 1) * shape.loop_overhead
     if fields["wgt_in"]:
         return outer * inner * enter + loops
@@ -79,11 +74,11 @@ def matrix_cycles(fields: Mapping[str, int], shape: NpuShape) -> int:
 
 def _load(kind: str, fields: Mapping[str, int], shape: NpuShape, headers: Sequence[int]) -> int:
     if kind == "BIAS":
-        return LATENCY.load + fields["n_out"] * fields["n_in"]
+        return shape.latency.load + fields["n_out"] * fields["n_in"]
     if kind == "TABLE":
-        return LATENCY.load + fields["vectors"]
+        return shape.latency.load + fields["vectors"]
     if kind == "WSTREAM":
-        return LATENCY.stream
+        return shape.latency.stream
     if kind == "WIN":
         first, behind = fields["head"], fields["head"] + fields["packets"]
         if behind > len(headers):
@@ -91,9 +86,9 @@ def _load(kind: str, fields: Mapping[str, int], shape: NpuShape, headers: Sequen
                 f"LOAD.WIN: takes headers {first} to {behind - 1}, of {len(headers)} that are there"
             )
         unit = windows_of(fields, shape.filters, shape.columns)
-        return LATENCY.load + cycles_of_windows(unit, tuple(headers[first:behind]))
+        return shape.latency.load + cycles_of_windows(unit, tuple(headers[first:behind]))
     each = fields["c_size"] * (vectors_of_entry(shape) if kind == "ACC32" else 1)
     width, ports = fields["x_size"], shape.vectors_per_cycle
     if fields["x_stride"] == fields["c_size"]:
-        return LATENCY.load + fields["y_size"] * -(-width * each // ports)
-    return LATENCY.load + fields["y_size"] * width * -(-each // ports)
+        return shape.latency.load + fields["y_size"] * -(-width * each // ports)
+    return shape.latency.load + fields["y_size"] * width * -(-each // ports)

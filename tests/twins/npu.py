@@ -243,6 +243,8 @@ class Twin:
         if kind in ("DUAL_PIXEL", "DUAL_KERNEL", "INT16") and not self.dual:
             raise IndexError
         acc_far, wgt_far = self.dist[1]["acc"], self.dist[1]["wgt"]
+        if kind.startswith("DUAL") and not acc_far and f("uops") * f("n_out") * f("n_in"):
+            raise IndexError
         for u in range(f("uop"), f("uop") + f("uops")):
             acc, inp, wgt, tap, bm, init = self.micro_ops[u]
             for o in range(f("n_out")):
@@ -312,12 +314,17 @@ class Twin:
         self.results[a] = [signed(y, 16 if self.dual else 8) for y in lanes]
 
     def alu(self, kind: str, f: Callable[[str], int]) -> None:
+        last = -1
         for u in range(f("uop"), f("uop") + f("uops")):
             acc, inp = self.micro_ops[u][:2]
             for o in range(f("n_out")):
                 for i in range(f("n_in")):
                     to = acc + o * f("dst_out") + i * f("dst_in")
                     at = inp + o * f("src_out") + i * f("src_in")
+                    if kind in ("RMUL", "MAC2"):
+                        if to == last or (kind == "MAC2" and at == last):
+                            raise IndexError
+                        last = to
                     lanes = [
                         signed(y, self.sum_bits)
                         for y in self.calculated(kind, f, self.sums[to], at)
@@ -356,7 +363,7 @@ class Twin:
         if f("n_out") * f("n_in") == 0:
             return
         z, lo, hi, p, mode, flags = self.parameters[f("rec")][:6]
-        at = f("rec") + 1
+        at, last = f("rec") + 1, -1
         for ob in range(f("n_out")):
             scale, c, leaky = self.words(at), [0] * self.rows, self.words(at)
             at += self.per_block
@@ -368,6 +375,9 @@ class Twin:
                 at += self.per_block
             for i in range(f("n_in")):
                 a = f("dst") + ob * f("dst_out") + i * f("dst_in")
+                if a == last:
+                    raise IndexError
+                last = a
                 lanes = []
                 for r in range(self.rows):
                     t = signed(rounded(self.sums[a][r], p % 64, mode % 4), 32)

@@ -8,7 +8,7 @@ import numpy as np
 
 from chipsim.chip.npu_shape import NpuShape
 from chipsim.npu.cycles import Timed, Timeline, run_queues
-from chipsim.npu.timing import LATENCY, matrix_cycles
+from chipsim.npu.timing import matrix_cycles
 from hw.npu.isa import UNITS, Instruction
 from mapper.compiler.codegen.steps import Step, Touch, with_tokens
 from mapper.compiler.schedule.steps import steps_of
@@ -48,26 +48,26 @@ def simulated(layers: Sequence[tuple[Layer, Tiling]], shape: NpuShape) -> Timeli
                 int(bits[at]) for bits in (steps.input, steps.weights, steps.partial)
             )
             if words:
-                add("LOAD", LATENCY.stream, words, [], [half("WM", turn=True)])
+                add("LOAD", shape.latency.stream, words, [], [half("WM", turn=True)])
             if inputs:
-                cycles = LATENCY.load + -(-inputs // shape.load_bits)
+                cycles = shape.latency.load + -(-inputs // shape.load_bits)
                 add("LOAD", cycles, inputs, [taken], [inputs_of(turn=True)])
             entries = half("ACC", turn=bool(steps.fresh[at]))
             if sums:
-                add("LOAD", LATENCY.load + -(-sums // shape.load_bits), sums, [], [entries])
+                add("LOAD", shape.latency.load + -(-sums // shape.load_bits), sums, [], [entries])
             fields = {"n_out": min(ow, oh), "n_in": max(ow, oh), "wgt_out": 0, "wgt_in": 0}
             calls = ic * oc * layer.kernel[0] * layer.kernel[1] * int(steps.sizes[0, at])
             add(
-                "GEMM", LATENCY.matrix + calls * matrix_cycles(fields, shape), 0,
+                "GEMM", shape.latency.matrix + calls * matrix_cycles(fields, shape), 0,
                 [inputs_of(), half("WM")], [entries],
             )  # fmt: skip
             if stored := int(steps.store[at]):
                 source = entries
                 if steps.whole[at]:
                     source = half("OUT", turn=True)
-                    cycles = LATENCY.requantise + int(steps.alu[at])
+                    cycles = shape.latency.requantise + int(steps.alu[at])
                     add("ALU", cycles, 0, [entries], [entries, source])
-                cycles = LATENCY.store + -(-stored // shape.load_bits)
+                cycles = shape.latency.store + -(-stored // shape.load_bits)
                 add("STORE", cycles, stored, [source], [made])
     tokens = with_tokens(program, HALVES | {"FM": len(layers) + 1})
     return run_queues(

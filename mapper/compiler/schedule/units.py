@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 
 from chipsim.chip.npu_shape import NpuShape
 from chipsim.npu.arrivals import HostLink, WordOrder
 from chipsim.npu.cycles import UNITS, Timed, Timeline, run_queues
-from chipsim.npu.timing import cycles_of, matrix_cycles, vectors_of_entry
+from chipsim.npu.timing import cycles_of, matrix_cycles, stores_pairs, vectors_of_entry
 from hw.npu.isa import Instruction, form_of
 from mapper.compiler.codegen.steps import Step
 from mapper.compiler.schedule.onchip import TileCost
@@ -50,23 +50,35 @@ def timed_program(
     """The instructions as the units see them, of functions one behind the other."""
     order = WordOrder(shape, before.words, before.vectors)
     return [
-        timed(one, shape, before.headers)._replace(
+        timed(one, shape, before.headers, pairs)._replace(
             words=order.follow(one.op, one.kind, _fields(one))
         )
-        for one in program
+        for one, pairs in zip(program, _pairs(program, shape), strict=True)
     ]
 
 
-def timed(one: Instruction, shape: NpuShape, headers: Sequence[int] = ()) -> Timed:
+def _pairs(program: Iterable[Instruction], shape: NpuShape) -> Iterator[bool]:
+    """Whether instructions store results of 16 bits, at the distance that was set before."""
+    distance = 0
+    for one in program:
+        fields = _fields(one)
+        if (one.op, one.kind) == ("CTRL", "DIST") and UNITS[fields["queue"]] == "STORE":
+            distance = fields["src"]
+        yield one.op == "STORE" and stores_pairs(one.kind, fields, distance, shape)
+
+
+def timed(
+    one: Instruction, shape: NpuShape, headers: Sequence[int] = (), pairs: bool = False
+) -> Timed:
     """An instruction as its unit sees it, but for the weights of the host.
 
-    headers : of packets of the window unit
+    headers : of packets of the window unit; pairs : it stores results of 16 bits
     """
     fields = _fields(one)
     weights = [matrix_cycles(fields, shape)] * fields["uops"] if one.op == "GEMM" else []
-    cycles = cycles_of(one.op, one.kind, fields, weights, shape, headers)
+    cycles = cycles_of(one.op, one.kind, fields, weights, shape, headers, pairs)
     unit = UNIT_OF.get(one.op, fields.get("queue", 0))
-    moved = 0 if shape.map_vectors else _moved(one, fields, shape)
+    moved = 0 if shape.map_vectors else _moved(one, fields, shape) * (1 + pairs)
     return Timed(unit, one.wait, one.signal, cycles, moved)
 
 
@@ -95,8 +107,9 @@ def tile_cost(
 ) -> TileCost:
     """What the instructions of a tile take of each unit."""
     busy = dict.fromkeys(UNITS, 0)
-    for step in steps:
-        busy[step.unit] += timed(step.instruction, shape, headers).cycles
+    program = [step.instruction for step in steps]
+    for step, pairs in zip(steps, _pairs(program, shape), strict=True):
+        busy[step.unit] += timed(step.instruction, shape, headers, pairs).cycles
     loads = sum(step.instruction.kind == "INP" for step in steps)
     load, matrix, alu, store = (busy[name] for name in UNITS)
     return TileCost(load, matrix, alu, store, loads, len(steps), micro_ops)

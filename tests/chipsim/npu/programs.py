@@ -158,7 +158,8 @@ def _random_steps(shape: NpuShape, rng: Any, below: Any, table: Any) -> Iterable
     steps = {"n_out": below(4), "n_in": below(5)}
     if op == "CTRL":
         if below(2):
-            return [(op, "BASE", {"queue": 0, "space": below(2), "value": below(9)})]
+            space = below(2)
+            return [(op, "BASE", {"queue": (0, 3)[space], "space": space, "value": below(9)})]
         far = {name: below(5) for name in ("inp", "acc", "wgt", "src")}
         return [(op, "DIST", {"queue": (0, 1, 3)[below(3)], **far})]
     if op == "LOAD":
@@ -190,7 +191,7 @@ def _random_steps(shape: NpuShape, rng: Any, below: Any, table: Any) -> Iterable
         }  # fmt: skip
         far["wgt_in"] = below(2) if shape.weight_words > 16 else 0
         far["wgt_out"] = below(2) if shape.weight_words > 16 else 0
-        dist = {"inp": 0, "acc": below(4), "wgt": below(2), "src": 0}
+        dist = {"inp": 0, "acc": 1 + below(4), "wgt": below(2), "src": 0}
         before: list[Step] = [("CTRL", "DIST", {"queue": 1, **dist})] if dual else []
         return [*before, (op, kind, {**loops, **steps, **far})]
     if op == "ALU":
@@ -200,6 +201,8 @@ def _random_steps(shape: NpuShape, rng: Any, below: Any, table: Any) -> Iterable
             "source": below(3), "imm": int(rng.integers(-(1 << 15), 1 << 15)),
             "round": below(4), "rec": below(16), "out": below(2),
         }  # fmt: skip
+        if kind in ("RMUL", "MAC2"):
+            far |= _apart(below, steps)
         if far["source"] == 2 and kind in KINDS[Op.ALU][:4]:
             table["micro_ops"][loops["uop"] : loops["uop"] + loops["uops"], 1] %= 8
             far["src_out"] = far["src_in"] = 1
@@ -211,12 +214,19 @@ def _random_steps(shape: NpuShape, rng: Any, below: Any, table: Any) -> Iterable
         head[3] &= 31
         low, high = sorted((int(head[1]), int(head[2])))
         head[1], head[2] = low, high
-        far = {"dst": below(16), "dst_out": below(6), "dst_in": below(3), "rec": rec}
+        far = {"dst": below(16), "rec": rec, **_apart(below, steps)}
         more = {"bits": below(16), "block": below(20)} if kind == "THRESHOLD" else {"out": below(2)}
         return [(op, kind, {**steps, **far, **more})]
     kind = ("LOCAL", "HOST", "PARTIAL")[below(3)]
     more = {"up": below(2), "bits": below(2)}
     return [(op, kind, {"src": below(30), "dst": below(32), **area, **more})]
+
+
+def _apart(below: Any, steps: dict[str, int]) -> dict[str, int]:
+    """Strides with which no entry is that of the step before."""
+    inner = 1 + below(2)
+    outer = 1 + below(5)
+    return {"dst_in": inner, "dst_out": outer + (outer == (steps["n_in"] - 1) * inner)}
 
 
 def _random_windows(shape: NpuShape, below: Any, table: Any) -> dict[str, int]:

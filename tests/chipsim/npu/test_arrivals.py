@@ -15,7 +15,7 @@ from chipsim.npu.arrivals import Asked, HostLink, HostWords, Taken, WordOrder
 from chipsim.npu.chip_run import CAUSES, parts_of, run_chip
 from chipsim.npu.cycles import Timed, run_queues
 from chipsim.npu.records import FIELDS, Op, Program
-from chipsim.npu.timing import LATENCY, matrix_cycles
+from chipsim.npu.timing import matrix_cycles
 from tests.chipsim.npu.programs import program_of
 
 NPU, REF, TINY = (NPU_SHAPES[name] for name in ("npu", "ref32", "tiny"))
@@ -66,7 +66,7 @@ def ends_by_cycle(
             if left and len(left) % each == 0:
                 free += shape.loop_overhead
         now += 1
-    return free + LATENCY.matrix
+    return free + shape.latency.matrix
 
 
 def random_case(seed: int) -> Any:
@@ -101,7 +101,7 @@ def test_c07_waiting_equals_the_twin_that_goes_cycle_by_cycle(seed: int) -> None
     order = products(f, micro_ops, shape)
     assert taken.words.tolist() == [word for word, _ in order]
     late = HostWords(shape, host).ask(asked, 0).wait(taken, start)
-    whole = LATENCY.matrix + f["uops"] * matrix_cycles(f, shape)
+    whole = shape.latency.matrix + f["uops"] * matrix_cycles(f, shape)
     assert start + whole + late == ends_by_cycle(order, f, shape, host, start, asked)
 
 

@@ -14,7 +14,7 @@ from chipsim.errors import ChipError
 from chipsim.npu.chip_run import run_chip
 from chipsim.npu.execute import NpuChip
 from chipsim.npu.records import Program
-from chipsim.npu.timing import LATENCY, cycles_of
+from chipsim.npu.timing import cycles_of
 from chipsim.npu.windows import CACHE, Header, cycles_of_windows, windows_of
 from tests.chipsim.npu.programs import program_of
 from tests.twins import windows as twin
@@ -209,9 +209,9 @@ def test_times_by_hand() -> None:
     headers = (header, Header(0, 1, 0, 2).bits)
     assert cycles_of_windows(windows_of(two, 1, 16), headers) == 12
     shape = replace(NPU_SHAPES["npu"], filters=1)
-    assert cycles_of("LOAD", "WIN", two, [], shape, headers) == LATENCY.load + 12
+    assert cycles_of("LOAD", "WIN", two, [], shape, headers) == shape.latency.load + 12
     assert cycles_of("LOAD", "WIN", {**two, "head": 1, "packets": 1}, [], shape, headers) == (
-        LATENCY.load + 7
+        shape.latency.load + 7
     )
     with pytest.raises(ChipError, match="headers 1 to 2, of 2 that are there"):
         cycles_of("LOAD", "WIN", {**two, "head": 1}, [], shape, headers)
@@ -222,7 +222,7 @@ def test_the_cycle_simulator_takes_the_same_time() -> None:
     shape = core_of(case.filters, case.lanes)
     times = run_chip(shape, {(0, 0): program_for(case)}).cores[0, 0]
     unit = windows_of(case.f, case.filters, case.lanes)
-    took = LATENCY.load + cycles_of_windows(unit, tuple(case.headers))
+    took = shape.latency.load + cycles_of_windows(unit, tuple(case.headers))
     assert (times.end - times.start).tolist() == [took]
 
 
