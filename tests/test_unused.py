@@ -18,6 +18,7 @@ from tests.test_structure import PACKAGES, ROOT, modules
 REASONS = {
     "hw.core.arithmetic.simulate": "what cores agree with, for users of hw (docs/core.md)",
     "hw.npu.assembly.assemble": "undoes disassemble, for programs written by hand",
+    "hw.npu.core.NpuCore": "for users of hw (docs/npu.md)",
     "hw.run.ChipSimulator": "for users of hw (docs/core.md)",
     "mapper.cli.main.Parser._check_value": "called by argparse",
     "mapper.compiler.partition.patterns.run_function": "both levels of operators are run in tests",

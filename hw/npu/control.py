@@ -1,0 +1,197 @@
+"""Fetch, the four queues, the tokens between units, and the instructions that order them.
+
+One instruction a cycle is dispatched, in order, to the queue of its unit, if that has a place; it
+can start in the next cycle. A unit starts the first of its queue when the one before has ended and
+every counter of tokens that it waits for is above 0; it takes them in that cycle. A token that is
+given in a cycle counts from the next one on.
+
+CTRL is done here, in the cycle of its start; WAIT when its stream has counted.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from amaranth.hdl import Array, Assert, Cat, MemoryData, Module, Mux, Signal
+from amaranth.lib import fifo, wiring
+from amaranth.lib.memory import Memory
+from amaranth.lib.wiring import In, Out
+from amaranth.utils import ceil_log2
+
+from hw.npu.instruction import WORD_BITS, fields_of, head_of, is_kind, is_op
+from hw.npu.isa import FORMS, OPS, UNITS
+from hw.npu.shape import STREAMS, NpuShape
+
+BASES = ("load", "store", "weights")
+COUNT_BITS = 16 + 1
+"""Of what a stream has counted; a WAIT takes up to 2^16 - 1."""
+DISTANCES = {"LOAD": ("src",), "GEMM": ("acc", "wgt"), "STORE": ("src",)}
+"""What DIST sets, by the queue that it is in."""
+
+
+def _registers() -> dict[str, int]:
+    """Names and bits of the registers that instructions set."""
+    bits = {f.name: f.width for form in FORMS for f in form.fields if "DIST" in form.kinds}
+    base = fields_of(Signal(WORD_BITS), "CTRL", "BASE").value
+    found = {f"base_{name}": len(base) for name in BASES}
+    for unit, names in DISTANCES.items():
+        found |= {f"{unit.lower()}_{name}": bits[name] for name in names}
+    return found
+
+
+REGISTERS = _registers()
+
+
+class Control(wiring.Component):
+    """Ports
+
+    start : begins a frame; busy : it is under way
+    word, starts : per unit, its next instruction, and that it starts in this cycle
+    ends : per unit, that what it does ends with this cycle
+    registers : what BASE and DIST have set
+    counts : of each stream, added in this cycle; sends : SEND is done in this cycle
+    started, ended : per unit, to watch: an instruction, CTRL too, starts, or ends with the cycle
+    """
+
+    start: Signal
+    busy: Signal
+
+    def __init__(self, shape: NpuShape, memory: MemoryData) -> None:
+        self.shape, self.memory = shape, memory
+        units = len(UNITS)
+        super().__init__(
+            {
+                "start": In(1),
+                "busy": Out(1),
+                "word": Out(WORD_BITS).array(units),
+                "starts": Out(units),
+                "ends": In(units),
+                "registers": Out(wiring.Signature({n: Out(b) for n, b in REGISTERS.items()})),
+                "counts": In(COUNT_BITS).array(STREAMS),
+                "sends": Out(units),
+                "started": Out(units),
+                "ended": Out(units),
+            }
+        )
+
+    def elaborate(self, platform: Any) -> Module:
+        m = Module()
+        queues = self._fetch(m)
+        tokens = [
+            [Signal(self.shape.token_bits, name=f"tokens_{one}_{other}") for other in UNITS]
+            for one in UNITS
+        ]
+        counted = [Signal(COUNT_BITS, name=f"stream_{number}") for number in range(STREAMS)]
+        takes: list[Any] = []
+        busy = Signal(len(UNITS))
+        self.counted, self.tokens = counted, tokens
+        for unit, queue in enumerate(queues):
+            takes.append(self._unit(m, unit, queue, busy, tokens, counted))
+        for one in range(len(UNITS)):
+            for other in range(len(UNITS)):
+                gives = self.ended[one] & self._signal[one][other]
+                taken = self.started[other] & head_of(queues[other].r_data).wait[one]
+                m.d.sync += [
+                    tokens[one][other].eq(tokens[one][other] + gives - taken),
+                    Assert(
+                        ~(gives & ~taken & tokens[one][other].all()),
+                        f"npu: tokens of {UNITS[one]} for {UNITS[other]} overflow",
+                    ),
+                ]
+        for number, count in enumerate(counted):
+            taken = sum(Mux(done & (stream == number), value, 0) for done, stream, value in takes)
+            m.d.sync += count.eq(count + self.counts[number] - taken)
+        m.d.comb += self.busy.eq(
+            self._fetching | busy.any() | Cat(*(q.r_rdy for q in queues)).any()
+        )
+        return m
+
+    def _fetch(self, m: Module) -> list[Any]:
+        """Read the program, and dispatch it; returns the queues."""
+        m.submodules.program = program = Memory(self.memory)
+        port: Any = program.read_port()
+        queues = []
+        for name in UNITS:
+            queue = fifo.SyncFIFO(width=WORD_BITS, depth=self.shape.queue_places)
+            m.submodules[f"queue_{name.lower()}"] = queue
+            queues.append(queue)
+        self._fetching = fetching = Signal()
+        at = Signal(ceil_log2(self.memory.depth))
+        word = port.data
+        unit, goes = Signal(range(len(UNITS))), Signal()
+        control = fields_of(word, "CTRL", "WAIT")
+        with m.Switch(head_of(word).op):
+            with m.Case(OPS["CTRL"]):
+                m.d.comb += unit.eq(control.queue)
+            with m.Case(OPS["ALU"], OPS["RQ"]):
+                m.d.comb += unit.eq(UNITS.index("ALU"))
+            for name in ("LOAD", "GEMM", "STORE"):
+                with m.Case(OPS[name]):
+                    m.d.comb += unit.eq(UNITS.index(name))
+        places = Array(queue.w_rdy for queue in queues)
+        m.d.comb += [
+            goes.eq(fetching & places[unit]),
+            port.addr.eq(Mux(self.start, 0, at + goes)),
+        ]
+        m.d.sync += at.eq(port.addr)
+        for number, queue in enumerate(queues):
+            m.d.comb += [queue.w_data.eq(word), queue.w_en.eq(goes & (unit == number))]
+        with m.If(self.start):
+            m.d.sync += fetching.eq(1)
+        with m.Elif(goes & is_kind(word, "CTRL", "END")):
+            m.d.sync += fetching.eq(0)
+        self._signal: list[Any] = []
+        return queues
+
+    def _unit(
+        self, m: Module, unit: int, queue: Any, busy: Signal, tokens: Any, counted: list[Signal]
+    ) -> tuple[Any, Any, Any]:
+        """What starts and ends in a queue; returns whether a WAIT takes, of which stream, and how
+        much."""
+        name = UNITS[unit].lower()
+        word, waits = queue.r_data, Signal(name=f"{name}_waits")
+        held = Signal(WORD_BITS, name=f"{name}_word")
+        ready = Cat(
+            ~head_of(word).wait[other] | (tokens[other][unit] != 0) for other in range(len(UNITS))
+        ).all()
+        goes, is_control = Signal(name=f"{name}_goes"), is_op(word, "CTRL")
+        now = Mux(waits, held, word)
+        wait = fields_of(now, "CTRL", "WAIT")
+        enough, takes = Signal(name=f"{name}_enough"), Signal(name=f"{name}_takes")
+        stops = Signal(name=f"{name}_stops")
+        signals = Signal(len(UNITS), name=f"{name}_signals")
+        m.d.comb += [
+            goes.eq(queue.r_rdy & ~busy[unit] & ready),
+            queue.r_en.eq(goes),
+            enough.eq(Array(counted)[wait.stream] >= wait.count),
+            takes.eq(enough & (waits | (goes & is_kind(word, "CTRL", "WAIT")))),
+            stops.eq(goes & is_kind(word, "CTRL", "WAIT") & ~enough),
+            self.word[unit].eq(word),
+            self.starts[unit].eq(goes & ~is_control),
+            self.started[unit].eq(goes),
+            self.ended[unit].eq((goes & is_control & ~stops) | (waits & enough) | self.ends[unit]),
+            self.sends[unit].eq(goes & is_kind(word, "CTRL", "SEND")),
+            signals.eq(head_of(Mux(goes, word, held)).signal),
+        ]
+        self._signal.append(signals)
+        with m.If(goes):
+            m.d.sync += held.eq(word)
+        m.d.sync += [
+            busy[unit].eq((busy[unit] | goes) & ~self.ended[unit]),
+            waits.eq(stops | (waits & ~enough)),
+        ]
+        self._set_registers(m, unit, goes, word)
+        return takes, wait.stream, wait.count
+
+    def _set_registers(self, m: Module, unit: int, goes: Signal, word: Any) -> None:
+        """BASE sets one of three, whichever queue it is in; DIST those of its queue."""
+        base, distances = fields_of(word, "CTRL", "BASE"), fields_of(word, "CTRL", "DIST")
+        registers: Any = self.registers
+        with m.If(goes & is_kind(word, "CTRL", "BASE")), m.Switch(base.space):
+            for number, name in enumerate(BASES):
+                with m.Case(number):
+                    m.d.sync += getattr(registers, f"base_{name}").eq(base.value)
+        with m.If(goes & is_kind(word, "CTRL", "DIST")):
+            for name in DISTANCES.get(UNITS[unit], ()):
+                register = getattr(registers, f"{UNITS[unit].lower()}_{name}")
+                m.d.sync += register.eq(getattr(distances, name))

@@ -1,0 +1,82 @@
+"""The memories of an NPU core, and who reads and writes them.
+
+All are synchronous. The feature memory (FM) has four banks with words of two vectors: vector v is
+half v & 1 of word v >> 3 in bank (v >> 1) & 3; a plane of four channels has a bank for each, and
+its words are read at once. The other memories hold whole words, of which loads write several
+in a cycle. A read sees what was written in cycles before it; accumulators are also read in the
+cycle in which their own unit writes them, so that sums into one entry follow each other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from amaranth.hdl import MemoryData
+from numpy.typing import NDArray
+
+from hw.npu.instruction import MICRO_OP_BITS, WORD_BITS
+from hw.npu.shape import BANKS, PARAMETER_LANES, NpuShape, Widths
+
+HEADER_BITS = 64
+
+
+class Contents(NamedTuple):
+    """What the memories of a core hold before its first frame; what is not given is 0.
+
+    instructions, micro_ops, headers : words
+    parameters : int32, shape (words, PARAMETER_LANES)
+    weights : int8, shape (words, rows, columns)
+    maps : bytes, shape (vectors, columns)
+    """
+
+    instructions: Sequence[int] = ()
+    micro_ops: Sequence[int] = ()
+    headers: Sequence[int] = ()
+    parameters: NDArray[np.int32] | None = None
+    weights: NDArray[np.int8] | None = None
+    maps: NDArray[np.uint8] | None = None
+
+
+class NpuMemories:
+    """Shapes and first contents of all memories, by name; simulations look into them.
+
+    fm : the banks of the feature memory
+    """
+
+    def __init__(self, shape: NpuShape, contents: Contents = Contents()) -> None:  # noqa: B008
+        size = Widths(shape)
+        whole = shape.weight_port == "word"
+        rows = shape.rows if whole else 1  # of a word of the memory
+        weights = _words(contents.weights, rows * shape.columns)
+        maps = _words(contents.maps, 2 * shape.columns)
+        parameters = _words(contents.parameters, 4 * PARAMETER_LANES)
+        self.fm = [
+            MemoryData(
+                shape=2 * size.vector,
+                depth=shape.map_vectors // (2 * BANKS),
+                init=maps[bank::BANKS],
+            )
+            for bank in range(BANKS)
+        ]
+        self.inp = MemoryData(shape=size.lane * shape.columns, depth=shape.input_vectors, init=[])
+        self.wm = MemoryData(
+            shape=size.vector * rows, depth=shape.weight_words * shape.rows // rows, init=weights
+        )
+        self.acc = MemoryData(shape=size.acc * shape.rows, depth=shape.entries, init=[])
+        self.out = MemoryData(shape=size.lane * shape.rows, depth=shape.entries, init=[])
+        self.pm = MemoryData(
+            shape=32 * PARAMETER_LANES, depth=shape.parameter_words, init=parameters
+        )
+        self.um = MemoryData(shape=MICRO_OP_BITS, depth=shape.micro_ops, init=contents.micro_ops)
+        self.im = MemoryData(shape=WORD_BITS, depth=shape.instructions, init=contents.instructions)
+        self.hm = MemoryData(shape=HEADER_BITS, depth=max(1, shape.headers), init=contents.headers)
+
+
+def _words(values: NDArray[Any] | None, size: int) -> list[int]:
+    """Numbers of `size` bytes each, little-endian; the last one is filled up."""
+    data = b"" if values is None else np.ascontiguousarray(values).tobytes()
+    return [
+        int.from_bytes(data[first : first + size], "little") for first in range(0, len(data), size)
+    ]

@@ -1,0 +1,145 @@
+"""What the hardware of an NPU core needs to know of its shape, and what follows from it."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from amaranth.hdl import Shape, signed, unsigned
+from amaranth.utils import ceil_log2
+
+from hw.errors import HwError
+
+PARAMETER_LANES = 16
+"""Numbers of 32 bits in a parameter word."""
+BANKS = 4
+"""Of the feature memory; each has words of two vectors."""
+STREAMS = 16
+SIDES = (4, 8, 16, 32, 64)
+"""Rows and columns of an array: words of tables are whole vectors, or vectors whole words."""
+LOAD_SIZES = (1, 2, 4)
+"""Vectors in a cycle that a load can move: those of neighbouring banks, whole entries of ACC32."""
+
+
+class Latency(Protocol):
+    """Cycles of an instruction that is done with everything at once, by unit."""
+
+    @property
+    def control(self) -> int: ...
+    @property
+    def load(self) -> int: ...
+    @property
+    def stream(self) -> int: ...
+    @property
+    def matrix(self) -> int: ...
+    @property
+    def alu(self) -> int: ...
+    @property
+    def requantise(self) -> int: ...
+    @property
+    def store(self) -> int: ...
+
+
+class NpuShape(Protocol):
+    """The parameters of a core, as chip files have them in `[npu]`."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def rows(self) -> int: ...
+    @property
+    def columns(self) -> int: ...
+    @property
+    def multiplier(self) -> str: ...
+    @property
+    def binary(self) -> bool: ...
+    @property
+    def multiply_lanes(self) -> int: ...
+    @property
+    def weight_port(self) -> str: ...
+    @property
+    def map_vectors(self) -> int: ...
+    @property
+    def input_vectors(self) -> int: ...
+    @property
+    def weight_words(self) -> int: ...
+    @property
+    def entries(self) -> int: ...
+    @property
+    def parameter_words(self) -> int: ...
+    @property
+    def micro_ops(self) -> int: ...
+    @property
+    def instructions(self) -> int: ...
+    @property
+    def headers(self) -> int: ...
+    @property
+    def filters(self) -> int: ...
+    @property
+    def queue_places(self) -> int: ...
+    @property
+    def token_bits(self) -> int: ...
+    @property
+    def payload_bits(self) -> int: ...
+    @property
+    def loop_overhead(self) -> int: ...
+    @property
+    def accumulator_bits(self) -> int: ...
+    @property
+    def vectors_per_cycle(self) -> int: ...
+    @property
+    def latency(self) -> Latency: ...
+
+
+class Widths:
+    """Numbers that follow from a shape; raises `HwError` for a core that is not built.
+
+    lane : bits of a lane of INP and OUT; vector : bits of a vector in the maps
+    words : parameter words that hold a number a row
+    entry : vectors that an accumulator entry takes in the maps
+    """
+
+    def __init__(self, shape: NpuShape) -> None:
+        self.shape = shape
+        _require_buildable(shape)
+        self.rows = self.columns = shape.rows
+        self.dual = shape.multiplier == "dual"
+        self.lane = 16 if self.dual else 8
+        self.acc = shape.accumulator_bits
+        self.vector = 8 * shape.columns
+        self.words = -(-shape.rows // PARAMETER_LANES)
+        self.entry = 1 << ceil_log2(-(-self.acc // 8))
+        self.loads = shape.vectors_per_cycle
+        self.phases = -(-shape.rows // shape.multiply_lanes)
+        self.blocks = 8  # of a packed vector
+
+    @property
+    def sum(self) -> Shape:
+        """A lane of an accumulator entry."""
+        return signed(self.acc)
+
+    @property
+    def map_address(self) -> Shape:
+        return unsigned(ceil_log2(self.shape.map_vectors))
+
+
+def _require_buildable(shape: NpuShape) -> None:
+    def refuse(field: str, asked: str) -> None:
+        raise HwError(f"npu {shape.name}: {field} is {getattr(shape, field)!r}; give {asked}")
+
+    if shape.rows != shape.columns:
+        refuse("columns", f"{shape.rows}, as many as rows")
+    if shape.rows not in SIDES:
+        refuse("rows", f"one of {', '.join(map(str, SIDES))}")
+    if shape.map_vectors == 0 or shape.map_vectors % (2 * BANKS):
+        refuse("map_vectors", f"a multiple of {2 * BANKS}; maps in external memory are simulated")
+    if shape.instructions == 0:
+        refuse("instructions", "how many the core holds; external ones are simulated")
+    if shape.loop_overhead:
+        refuse("loop_overhead", "0; the loops of the hardware cost nothing")
+    if shape.vectors_per_cycle not in LOAD_SIZES:
+        raise HwError(
+            f"npu {shape.name}: loads move {shape.vectors_per_cycle} vectors a cycle; give a "
+            f"load_bits for {', '.join(map(str, LOAD_SIZES))}"
+        )
+    if shape.multiplier == "dual" and shape.binary and shape.rows % 8:
+        refuse("rows", "a multiple of 8, so that the packed bits of a block are whole bytes")
