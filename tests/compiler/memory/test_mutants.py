@@ -24,6 +24,7 @@ from hw.npu.isa import (
 from hw.npu.programs import decode_micro_ops, encode_micro_ops
 from mapper.compiler.codegen.image import Image
 from mapper.compiler.graph.node import Activation, Pool, Window
+from mapper.compiler.memory.checker import check_image
 from mapper.compiler.memory.small import SmallMemories
 from mapper.compiler.simulate import simulate
 from mapper.compiler.verify import verify_compiled
@@ -137,7 +138,7 @@ def test_records_with_leaky_words_are_counted_whole() -> None:
     build = Builder(6, 6, 3)
     build.end(build.like(Activation(slope=0.1), build.conv(build.input, 20)))
     made = compiled(build, SHAPE)
-    ((place, image),) = made.folder.images.items()
+    (image,) = made.folder.images.values()
     (leaky,) = {
         (one.fields["rec"], one.fields["n_out"])
         for one in made.compiled.program
@@ -149,7 +150,7 @@ def test_records_with_leaky_words_are_counted_whole() -> None:
     assert not found(made)
     short = image._replace(parameters=image.parameters[:-1])
     with pytest.raises(CheckFailedError, match=rf"reads PM\[{len(short.parameters)}\], which"):
-        verify_compiled(made.folder._replace(images={place: short}))
+        check_image(short, SHAPE, [np.arange(SHAPE.map_vectors)], "program")
 
 
 def test_words_of_wide_arrays_and_of_pairs_are_counted_whole() -> None:
