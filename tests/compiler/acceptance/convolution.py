@@ -125,6 +125,7 @@ ROWS = {
         "concatenation in shared memory",
         (
             "compiler/memory/test_regions.py::test_a15_concatenation_takes_no_instruction",
+            "compiler/memory/test_regions.py::test_a15_eight_concatenations_of_squeezenet",
             "compiler/memory/test_regions.py::test_a15_split_owns_the_region",
         ),
     ),

@@ -76,6 +76,7 @@ ROWS = {
     "C08": Row(
         "which weights are dynamic",
         (
+            "compiler/memory/test_dynamic_weights.py::test_c08_a_layer_larger_than_the_memory",
             "compiler/memory/test_weights.py::test_c08_fifteen_layers",
             "compiler/memory/test_weights.py::test_c08_the_choice_equals_brute_force",
         ),
@@ -85,6 +86,8 @@ ROWS = {
         (
             "compiler/memory/test_dynamic_weights.py::test_c09_a_memory_that_holds_no_layer_is_named",
             "compiler/memory/test_dynamic_weights.py::test_c09_tables_are_loaded_again",
+            "compiler/codegen/test_windows.py::test_headers_that_do_not_fit_are_named",
+            "compiler/bad_input/test_contents.py::test_c15_stages_and_memories_are_told",
         ),
     ),
     "C15": Row(

@@ -7,11 +7,19 @@ from tests.compiler.acceptance.row import Row
 ROWS = {
     "D01": Row(
         "models that are quantised",
-        ("compiler/frontend/test_requantshift.py::test_d01_sums_pools_and_dense_layers",),
+        (
+            "compiler/frontend/test_qdq.py::test_convolutions",
+            "compiler/frontend/test_qonnx.py::test_levels_of_all_sorts",
+            "compiler/frontend/test_qoperator.py::test_convolutions",
+            "compiler/frontend/test_requantshift.py::test_d01_sums_pools_and_dense_layers",
+        ),
     ),
     "D02": Row(
         "patterns and functions",
-        ("compiler/partition/test_patterns.py::test_groups_have_a_target_and_a_name",),
+        (
+            "compiler/partition/test_patterns.py::test_d02_groups_have_a_target_and_a_name",
+            "compiler/partition/test_patterns.py::test_d02_groups_of_a_residual_block",
+        ),
     ),
     "D03": Row(
         "packing of maps",
@@ -65,7 +73,10 @@ ROWS = {
     ),
     "D09": Row(
         "two schedules of the bias",
-        ("compiler/codegen/test_operators.py::test_d09_bias_before_or_behind_the_products",),
+        (
+            "compiler/codegen/test_operators.py::test_d09_bias_before_or_behind_the_products",
+            "compiler/codegen/test_operators.py::test_d09_bias_first_saves_cycles_of_the_alu",
+        ),
     ),
     "D10": Row(
         "operations of the ALU",

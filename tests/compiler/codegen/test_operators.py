@@ -211,6 +211,18 @@ def test_d09_bias_before_or_behind_the_products(seed: int, shape: NpuShape) -> N
     assert reloads or found["init"][1] <= found["alu"][1]
 
 
+def test_d09_bias_first_saves_cycles_of_the_alu() -> None:
+    """D09: an entry less for each pixel and block, where the ALU is what a layer waits for."""
+    found = {}
+    for bias in ("init", "alu"):
+        build = Builder(8, 8, 16, 3)
+        build.end(build.conv(build.input, 32, Window((1, 1))))
+        timeline = same(build, NpuShape(), bias=bias).compiled.timeline
+        found[bias] = int(timeline.busy[2]), timeline.cycles
+    assert found["alu"][0] - found["init"][0] >= 8 * 8 * 2
+    assert found["init"][1] < found["alu"][1]
+
+
 @SHAPES
 @pytest.mark.parametrize("rounding", ["away", "up", "even"])
 @pytest.mark.parametrize("zero_point", ["shift", "bias"])

@@ -91,6 +91,17 @@ def test_a_large_layer_comes_by_output_blocks() -> None:
     assert 0 < len(waiting) < len(products)
 
 
+@pytest.mark.parametrize("words", [16, 2])
+def test_c08_a_layer_larger_than_the_memory(words: int) -> None:
+    """C08: 72 words, of which a block of outputs needs 18: parts of a block come one behind the
+    other, so no layer is refused, and what is asked for leaves room for what is used."""
+    build = Builder(9, 8, 32)
+    build.end(build.conv(build.input, 64))
+    made = compiled(build, little(words))
+    equal(build, made)
+    assert all(one.fields["words"] <= words // 2 for one in streams(made))
+
+
 def test_c07_a_slow_host_stalls_the_products() -> None:
     """C07: the slower the host, the later the end; what waits is the matrix unit."""
     made = compiled(network(), little(40))

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections import Counter
+from pathlib import Path
 
+import numpy as np
 import pytest
 
-from mapper.compiler.graph.node import Add, Pool, Window
+from chipsim.chip.npu_shape import NPU_SHAPES
+from mapper.compiler.graph.node import Add, Concat, Copy, Pool, Window
 from mapper.compiler.graph.tensor import Pad, Tensor
 from mapper.compiler.memory.planner import Stored, plan_memory
 from mapper.compiler.memory.regions import Place
 from mapper.compiler.verify import verify_compiled
 from tests.compiler.networks import Builder
-from tests.compiler.programs import SHAPE, SMALL, WIDE, Made, compared, compiled
+from tests.compiler.programs import SHAPE, SMALL, WIDE, Made, compared, compiled, compiled_model
 
 POINT = Window((1, 1))
 VECTOR = 16
@@ -60,6 +63,33 @@ def test_a15_concatenation_takes_no_instruction(shape: object) -> None:
     without = kinds(compiled(fire_apart(), shape))  # type: ignore[arg-type]
     assert kinds(made)["STORE.LOCAL"] <= without["STORE.LOCAL"] + 9
     assert kinds(made)["ALU.MOV"] == 0 == kinds(made)["LOAD.ACC8"]
+
+
+@pytest.mark.jit
+def test_a15_eight_concatenations_of_squeezenet(data_dir: Path) -> None:
+    """A15: no instruction moves a part, and each vector of a map is stored once."""
+    samples = np.random.default_rng(1).normal(0, 60, (1, 3, 227, 227)).astype(np.float32)
+    path = data_dir / "models" / "squeezenet_winml.onnx"
+    made = compiled_model(path, samples, NPU_SHAPES["ref32"])
+    nodes = made.compiled.graph.nodes
+    joined = [node for node in nodes if isinstance(node.operator, Concat)]
+    assert len(joined) == 8
+    assert not any(isinstance(node.operator, Copy) for node in nodes)
+    moved = {
+        step.macro
+        for step in made.compiled.steps
+        if step.instruction.kind in ("MOV", "ACC8") and step.macro >= 0
+    }
+    pools = {
+        number
+        for number, macro in enumerate(made.compiled.macros)
+        if any(isinstance(node.operator, Pool) for node in macro.nodes)
+    }
+    assert moved <= pools  # which begins with a pixel of its window
+    stores = [one.fields for one in made.compiled.program if one.op == "STORE"]
+    stored = sum(f["c_size"] * f["x_size"] * f["y_size"] for f in stores)
+    maps = [tensor for macro in made.compiled.macros for tensor in macro.outputs]
+    assert stored == sum(one.height * one.width * -(-one.channels // 32) for one in maps)
 
 
 def fire_apart() -> Builder:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from mapper.compiler.graph.execute import run_graph
-from mapper.compiler.graph.node import Activation
+from mapper.compiler.graph.node import Activation, Add
 from mapper.compiler.integer.reference import INTEGER
 from mapper.compiler.partition.patterns import (
     functions_text,
@@ -62,8 +62,21 @@ def test_both_levels_give_equal_bytes(build: object, scheme: str) -> None:
 
 
 @pytest.mark.jit
-def test_groups_have_a_target_and_a_name(tmp_path: Path) -> None:
-    """D02: q.conv2d, q.bias_add, q.requantize and q.relu are grouped, cut out and renamed."""
+def test_d02_groups_of_a_residual_block() -> None:
+    """D02: q.conv2d, q.bias_add and q.requantize of a layer are one group, and what is behind them;
+    ReLU is the least result of q.requantize, or q.relu where its input is used, too."""
+    build = Builder(6, 6, 16, 2)
+    first = build.conv(build.input, 16)
+    build.end(build.like(Add(), build.conv(build.relu(first), 16), first))
+    (function,) = quantised_functions(compiled(build).compiled.partition)
+    layer = ["q.conv2d", "q.bias_add", "q.requantize"]
+    groups = [[one.kind for one in group.operators] for group in function.groups]
+    assert groups == [layer, ["q.relu"], [*layer, "q.add"]]
+
+
+@pytest.mark.jit
+def test_d02_groups_have_a_target_and_a_name(tmp_path: Path) -> None:
+    """D02: they are cut out and renamed; what cores do not have stays on the host, between them."""
     made = made_of(NODES["between"], tmp_path)
     text = functions_text(quantised_functions(made.compiled.partition))
     assert "function npu_0_n_c, target npu" in text
@@ -71,6 +84,9 @@ def test_groups_have_a_target_and_a_name(tmp_path: Path) -> None:
     assert [line.split()[0] for line in text.splitlines() if line.startswith("    ")] == [
         "q.conv2d", "q.bias_add", "q.requantize", "q.conv2d", "q.bias_add", "q.requantize"
     ]  # fmt: skip
+    assert "Sigmoid" not in text
+    steps = [one for one in made.compiled.host if one["do"] in ("start", "node")]
+    assert [one.get("op") for one in steps] == [None, "Sigmoid", None]
 
 
 @pytest.mark.jit
