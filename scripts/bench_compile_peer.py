@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 Array = NDArray[Any]
+TYPES = ("tensor(float)", "tensor(double)", "tensor(int8)", "tensor(uint8)")
 METHODS = ("MinMax", "Entropy", "Percentile")
 
 
@@ -32,25 +33,47 @@ class Peer:
         except ImportError:
             return None
 
-    def run(self, path: Path, x: Array) -> Array:
-        """The first output of a model, image by image, as its batch is one."""
+    def run(self, path: Path, x: Array, result: str | None = None) -> Array:
+        """A tensor of a model, or its first output of numbers, image by image, as its batch is one.
+
+        Raises `ValueError` if it has no such tensor.
+        """
         options = self.runtime.SessionOptions()
         options.log_severity_level = 3
         options.add_session_config_entry("session.qdqisint8allowed", "1")
         session = self.runtime.InferenceSession(
-            str(path), options, providers=["CPUExecutionProvider"]
-        )
+            str(path) if result is None else _with_result(path, result), options,
+            providers=["CPUExecutionProvider"],
+        )  # fmt: skip
         given = session.get_inputs()[0]
         kinds = {"tensor(float)": np.float32, "tensor(uint8)": np.uint8, "tensor(int8)": np.int8}
         x = x.astype(kinds[given.type])
-        rows = [session.run(None, {given.name: one[None]})[0] for one in x]
+        numbers = (one.name for one in session.get_outputs() if one.type in TYPES)
+        name = result or next(numbers, None)
+        if name is None:
+            raise ValueError(f"{path.name} has no output of numbers")
+        rows = [session.run([name], {given.name: one[None]})[0] for one in x]
         return np.concatenate([np.asarray(row).reshape(1, -1) for row in rows])
 
 
-def integer_outputs(peer: Peer, path: Path, x: Array) -> Array | None:
-    """What onnxruntime makes of a model that is quantised; None if it has no such operators."""
+def _with_result(path: Path, name: str) -> bytes:
+    """A model that has a tensor of its own as an output, too."""
+    onnx = import_module("onnx")
+    model = onnx.load(str(path))
+    if name not in {output for node in model.graph.node for output in node.output}:
+        raise ValueError(f"{path}: no tensor {name}")
+    if name not in {output.name for output in model.graph.output}:
+        model.graph.output.append(onnx.helper.make_empty_tensor_value_info(name))
+    return bytes(model.SerializeToString())
+
+
+def integer_outputs(peer: Peer, path: Path, x: Array, result: str | None = None) -> Array | None:
+    """What onnxruntime makes of a model that is quantised, of a tensor or the first output; None if
+    it has no such operators or no such tensor."""
     try:
-        return peer.run(path, x)
+        return peer.run(path, x, result)
+    except ValueError:
+        return None
     except Exception as error:
         if type(error).__module__.startswith("onnxruntime"):
             return None

@@ -102,7 +102,11 @@ def _macro(macro: Macro, function: str, kinds: dict[str, str], found: dict[str, 
     found.setdefault(leader, Row(leader, kinds[leader], "core", function, leader, why))
     for name in names:
         if name != leader:
-            why = "constants of the layer" if name in own else "done on the same tile, unstored"
+            why = (
+                "constants of the layer"
+                if name in own
+                else "done behind it, on the same tile unless a pass parts them"
+            )
             found.setdefault(name, Row(name, kinds[name], "folded", function, leader, why))
 
 
