@@ -102,7 +102,9 @@ def multiplier(factor: ArrayLike, where: str) -> Multiplier:
 def requantise(sums: ArrayLike, how: Requantisation) -> Int64:
     """Sums, shape (..., channels), as stored integers of the same shape."""
     sums = np.asarray(sums, np.int64)
-    if sums.ndim < 2 or sums.size <= AT_ONCE:
+    numbers = [*how.factor, *(how.negative or ()), how.offset]
+    by_pixel = any(np.ndim(one) > 1 for one in numbers)  # means without padding
+    if sums.ndim < 2 or sums.size <= AT_ONCE or by_pixel:
         return _requantised(sums, how)
     made = np.empty(sums.shape, np.int64)
     rows, results = (each.reshape(-1, sums.shape[-1]) for each in (sums, made))

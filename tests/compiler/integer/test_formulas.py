@@ -163,6 +163,17 @@ def test_large_maps_are_requantised_part_by_part() -> None:
     assert (made == [[requantise(row, how) for row in frame] for frame in sums]).all()
 
 
+def test_large_maps_may_have_a_factor_for_each_pixel() -> None:
+    """Means that count the pixels inside of the map."""
+    sums = np.random.default_rng(8).integers(-(2**20), 2**20, (2, 24, AT_ONCE // 24 // 40, 48))
+    factor = multiplier(1 / np.linspace(1e4, 9e4, sums[0, :, :, 0].size), "t")
+    by_pixel = Multiplier(*(one.reshape(*sums.shape[1:3], 1) for one in factor))
+    made = requantise(sums, Requantisation(by_pixel, 3, -128, 127))
+    for y, x in ((0, 0), (7, 5), (23, -1)):
+        one = Multiplier(*(each[y, x, 0] for each in by_pixel))
+        assert (made[:, y, x] == requantise(sums[:, y, x], Requantisation(one, 3, -128, 127))).all()
+
+
 def test_a23_the_zero_point_is_added_behind_the_shift() -> None:
     """Halves below zero go away from zero, whatever is added then."""
     half = multiplier(0.5, "here")
