@@ -1,4 +1,4 @@
-"""The one error that this package raises on bad parameters.
+"""The errors that this package raises on bad parameters.
 
 A message is one line: what is wrong, where, and what to try. The command line prints it as it is.
 """
@@ -11,6 +11,10 @@ class HwError(ValueError):
 
     def __init__(self, message: str) -> None:
         super().__init__(" ".join(message.split()))
+
+
+class NotBuiltError(HwError):
+    """A shape that simulators know and that is not built as hardware."""
 
 
 def check_count(what: str, value: object, least: int = 1, most: int | None = None) -> int:

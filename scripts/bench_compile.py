@@ -197,7 +197,7 @@ def flattened(
 
 def compiled(row: Row, path: Path) -> str:
     """Compile into `out`; returns what went wrong."""
-    words = ["compile", str(path), "--chip", "4x4", "--npu", row.npu, "-o", "out", "--force", "-q"]
+    words = ["compile", str(path), "--chip", "1x1", "--npu", row.npu, "-o", "out", "--force", "-q"]
     if row.count:
         words += ["--calibrate", "samples.npz", "--samples", str(row.count)]
     with silence() as said:

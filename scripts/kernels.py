@@ -116,24 +116,28 @@ def prepare() -> None:
 
 
 def _model(rng: np.random.Generator) -> None:
-    """A compiled model, and samples for it."""
+    """A model that is compiled for one core and for several, and samples for it."""
     from onnx import TensorProto, helper, numpy_helper, save
 
-    weights = rng.normal(0, 1, (4, 1, 3, 3)).astype(np.float32)
+    first, second = (rng.normal(0, 1, (4, size, 3, 3)).astype(np.float32) for size in (1, 4))
     graph = helper.make_graph(
-        [helper.make_node("Conv", ["x", "w"], ["y"])],
-        "one",
-        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 1, 6, 6])],
+        [
+            helper.make_node("Conv", ["x", "v"], ["h"]),
+            helper.make_node("Conv", ["h", "w"], ["y"]),
+        ],
+        "two",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 1, 8, 8])],
         [helper.make_tensor_value_info("y", TensorProto.FLOAT, [1, 4, 4, 4])],
-        [numpy_helper.from_array(weights, "w")],
+        [numpy_helper.from_array(first, "v"), numpy_helper.from_array(second, "w")],
     )
     save(
         helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=10),
         "model.onnx",
     )
-    np.savez("samples.npz", x=rng.normal(0, 1, (8, 1, 6, 6)).astype(np.float32))
-    options = ("--chip", "2x2", "--calibrate", "samples.npz", "-o", "compiled")
-    run("compile", "model.onnx", *options, "--min-signal", "0")
+    np.savez("samples.npz", x=rng.normal(0, 1, (8, 1, 8, 8)).astype(np.float32))
+    for chip, folder in (("1x1", "compiled"), ("2x2", "spread")):
+        options = ("--chip", chip, "--calibrate", "samples.npz", "-o", folder)
+        run("compile", "model.onnx", *options, "--min-signal", "0", "--max-loss", "100")
 
 
 CHIP = ("--chip", "6x6", "--neurons-per-core", "80", "--memory", "2GiB")
@@ -179,6 +183,7 @@ def works() -> Iterator[tuple[str, list[list[str]]]]:
     yield "simulate", [["simulate", "result", "--cycles", "20"]]
     yield "cores", [["simulate", "compiled", "--input", "samples.npz"]]
     yield "cores/cycles", [["simulate", "compiled", "--input", "samples.npz", "--cycles"]]
+    yield "cores/frames", [["simulate", "spread", "--input", "samples.npz", "--cycles"]]
 
 
 def _runs(*options: str, names: tuple[str, ...] = NAMES) -> list[list[str]]:

@@ -18,7 +18,8 @@ from tests.test_structure import PACKAGES, ROOT, modules
 REASONS = {
     "hw.core.arithmetic.simulate": "what cores agree with, for users of hw (docs/core.md)",
     "hw.npu.assembly.assemble": "undoes disassemble, for programs written by hand",
-    "hw.npu.core.NpuCore": "for users of hw (docs/npu.md)",
+    "hw.npu.loading.contents_flits": "for users of hw (docs/npu.md)",
+    "hw.npu.loading.frames_flit": "for users of hw (docs/npu.md)",
     "hw.run.ChipSimulator": "for users of hw (docs/core.md)",
     "mapper.cli.main.Parser._check_value": "called by argparse",
     "mapper.compiler.partition.patterns.run_function": "both levels of operators are run in tests",
@@ -49,7 +50,7 @@ LOOKED_UP = {
     "mapper.cli": ("add_arguments", "run", "EPILOG"),
     "mapper.exports": ("save",),
     "storage.formats": ("load", "save"),
-    "hw": ("elaborate",),
+    "hw": ("elaborate", "clocked"),
 }
 KEYS = (
     "mapper.results.report_file",

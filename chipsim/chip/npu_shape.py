@@ -17,7 +17,10 @@ def _count(low: int, high: int, meaning: str) -> Meta:
 
 
 class Latency(NamedTuple):
-    """Cycles from the start of an instruction that has nothing to do until its end, by unit."""
+    """Cycles from the start of an instruction that has nothing to do until its end, by unit.
+
+    restart : from the end of a frame until the first fetch of the next one
+    """
 
     control: int = 1
     load: int = 4
@@ -26,6 +29,7 @@ class Latency(NamedTuple):
     alu: int = 4
     requantise: int = 5
     store: int = 3
+    restart: int = 2
 
 
 @dataclass(frozen=True, slots=True)

@@ -88,7 +88,7 @@ def deliver(
     )
     run = Run(mesh, feed, new_tally(mesh.nodes, len(times)), (0, NEVER))
     run.until(NEVER if limit is None else limit, 0, advance)
-    return Delivery(run.tally.delivered, link_flits(mesh, run.tally), run.cycle)
+    return Delivery(run.tally.delivered, link_flits(mesh, run.tally.passed), run.cycle)
 
 
 def _whole(name: str, values: _Whole, highest: int) -> Int64Array:

@@ -178,7 +178,7 @@ def _count_rest(sources, feed, tally, scalars, bits, begin, end):
 
 
 @njit(cache=True, nogil=True)
-def _route(column, v, target):
+def route(column, v, target):
     """The output that a flit takes at node v: its row first."""
     # Looked up, as branches that cannot be foreseen would take more time than all the rest.
     across = np.int64(column[target]) - np.int64(column[v])
@@ -224,7 +224,7 @@ def _decide_entries(level, pending, entering, waiting, depth):
 
 
 @njit(cache=True, nogil=True)
-def _decide_moves(level, request, pointer, active, listed, moves, working, depth, ahead):
+def decide_moves(level, request, pointer, active, listed, moves, working, depth, ahead):
     """Which flits move in this cycle; how many do, and how many routers stay on the list."""
     count = 0
     kept = 0
@@ -283,7 +283,7 @@ def _advance(routers, sources, feed, tally, scalars, layout, times):
         counting = np.int64(begin <= t < end)
         waiting = _wake(time, pending, bucket, after, waiting, t)
         entries, waiting = _decide_entries(level, pending, entering, waiting, depth)
-        count, working = _decide_moves(
+        count, working = decide_moves(
             level, request, pointer, active, listed, moves, working, depth, ahead
         )
         # Everything is decided; from here on it happens. First flits move, then packets enter.
@@ -304,7 +304,7 @@ def _advance(routers, sources, feed, tally, scalars, layout, times):
                 level[fifo] = left
                 asking = request[v] & ~(1 << (5 * output + port))
                 if left > 0:
-                    following = _route(column, v, flits[fifo * depth + head] & node_mask)
+                    following = route(column, v, flits[fifo * depth + head] & node_mask)
                     asking |= 1 << (5 * following + port)
                 request[v] = asking
                 pointer[leaving] = port + 1 if port < LOCAL else 0
@@ -338,7 +338,7 @@ def _advance(routers, sources, feed, tally, scalars, layout, times):
                     listed[v] = True
                     active[working] = v
                     working += 1
-                request[v] |= 1 << (5 * _route(column, v, moving & node_mask) + fifo - 5 * v)
+                request[v] |= 1 << (5 * route(column, v, moving & node_mask) + fifo - 5 * v)
         t += 1
         if entries > 0:
             more, fewer = _refill(sources, feed, tally, entering, entries, bits, begin, end, t)

@@ -165,7 +165,7 @@ def result_of(run: Run, waits: Int64Array) -> Load:
         delivered=arrived,
         sent=run.tally.offered,
         received=run.tally.passed.reshape(-1, 5)[:, LOCAL].copy(),
-        links=link_flits(run.mesh, run.tally),
+        links=link_flits(run.mesh, run.tally.passed),
         histogram=histogram[: np.flatnonzero(histogram)[-1] + 1 if arrived else 0].copy(),
         latency_sum=int(run.scalars[LATENCY]),
         waits=waits,

@@ -84,9 +84,28 @@ def new_tally(nodes: int, packets: int = 0) -> Tally:
     )
 
 
-def link_flits(mesh: Mesh, tally: Tally) -> Int64Array:
-    """Flits on each link, shape (4, height, width), in the form of `chipsim.traffic.links`."""
-    outputs = tally.passed.reshape(mesh.height, mesh.width, 5)
+def new_routers(mesh: Mesh) -> Routers:
+    """All routers at reset."""
+    nodes = mesh.nodes
+    return Routers(
+        column=(np.arange(nodes) % mesh.width).astype(np.int32),
+        level=np.zeros(5 * nodes, dtype=np.int32),
+        first=np.zeros(5 * nodes, dtype=np.int32),
+        flits=np.zeros(5 * nodes * mesh.depth, dtype=np.int64),
+        request=np.zeros(nodes, dtype=np.int32),
+        pointer=np.zeros(5 * nodes, dtype=np.int8),
+        active=np.zeros(nodes, dtype=np.int32),
+        listed=np.zeros(nodes, dtype=np.bool_),
+        moves=np.zeros(5 * nodes, dtype=np.int64),
+    )
+
+
+def link_flits(mesh: Mesh, passed: Int64Array) -> Int64Array:
+    """Flits on each link, shape (4, height, width), in the form of `chipsim.traffic.links`.
+
+    passed : shape (5 * nodes,), flits through output o of node v at 5 * v + o
+    """
+    outputs = passed.reshape(mesh.height, mesh.width, 5)
     return np.stack([outputs[:, :, port] for port in (EAST, WEST, SOUTH, NORTH)])
 
 
@@ -108,18 +127,8 @@ class Run:
         self.tally = tally
         self.window = window
         self.scalars = np.zeros(SCALARS, dtype=np.int64)
-        nodes, slots = mesh.nodes, 5 * mesh.nodes * mesh.depth
-        self.routers = Routers(
-            column=(np.arange(nodes) % mesh.width).astype(np.int32),
-            level=np.zeros(5 * nodes, dtype=np.int32),
-            first=np.zeros(5 * nodes, dtype=np.int32),
-            flits=np.zeros(slots, dtype=np.int64),
-            request=np.zeros(nodes, dtype=np.int32),
-            pointer=np.zeros(5 * nodes, dtype=np.int8),
-            active=np.zeros(nodes, dtype=np.int32),
-            listed=np.zeros(nodes, dtype=np.bool_),
-            moves=np.zeros(5 * nodes, dtype=np.int64),
-        )
+        nodes = mesh.nodes
+        self.routers = new_routers(mesh)
         self.sources = Sources(
             time=np.full(nodes, NEVER, dtype=np.int64),
             flit=np.zeros(nodes, dtype=np.int64),

@@ -127,6 +127,8 @@ class WordOrder:
         first = self._words[f["uop"] : f["uop"] + f["uops"]]
         more = {"INT16": 1, "DUAL_KERNEL": self._apart}.get(kind, 0)
         whole = matrix_cycles(f, self._shape)
+        if not f["n_out"] * f["n_in"]:
+            first = first[:0]
         outer = f["n_out"] if f["wgt_out"] or f["wgt_in"] else 1
         inner = f["n_in"] if f["wgt_in"] else 1
         overhead = self._shape.loop_overhead

@@ -21,7 +21,7 @@ from numpy.typing import ArrayLike, NDArray
 from chipsim.chip.npu_shape import NpuShape
 from chipsim.errors import ChipError
 from chipsim.npu import state as s
-from chipsim.npu.kernels import _run, _run_in_order
+from chipsim.npu.kernels import _run, _run_in_order, _show_store
 from chipsim.npu.records import (
     FIELDS,
     KINDS,
@@ -31,6 +31,7 @@ from chipsim.npu.records import (
     Op,
     Program,
 )
+from chipsim.npu.stores import HOST, PARTIAL_HOST
 from chipsim.workers import map_ordered
 
 Item = TypeVar("Item")
@@ -104,7 +105,7 @@ class Frame:
             else code
         )
         lanes = code.weights.shape[3]
-        most = _host_vectors(code)
+        most = _host_vectors(code) + _largest_store(code)
         self._behind = code.start[1:]  # of each core, when it runs
         self._memory = s.Memory(
             maps=np.zeros_like(chip._maps),
@@ -183,6 +184,45 @@ class Frame:
         count = int(memory.host_count[0])
         mine = np.flatnonzero(memory.host_core[:count] == self.chip.number(core))
         return memory.host_address[mine], memory.host_vectors[mine]
+
+    def forget_host(self) -> None:
+        """The host has taken what was sent to it."""
+        self._memory.host_count[0] = 0
+
+    def receive(self, core: Place, address: int, vector: NDArray[np.int8], stream: int) -> None:
+        """A vector, shape (columns,), comes to a core, whose stream counts it."""
+        self.load(core, address, vector[None])
+        self._memory.streams[self.chip.number(core), stream] += 1
+
+    def stored(
+        self, core: Place, place: int, odd: bool
+    ) -> tuple[NDArray[np.int64], NDArray[np.int8]]:
+        """What a store to another core would write now, in order: addresses, shape (count,), and
+        vectors, shape (count, columns). It is not written."""
+        memory, number = self._memory, self.chip.number(core)
+        memory.registers[number, s.ODD] = odd
+        before = int(memory.host_count[0])
+        _show_store(self._code, memory, number, place)
+        if memory.fault[s.CAUSE]:
+            raise ChipError(self._say_fault())
+        sent = slice(before, int(memory.host_count[0]))
+        memory.host_count[0] = before
+        return memory.host_address[sent].copy(), memory.host_vectors[sent].copy()
+
+    def loaded(self, core: Place, place: int, odd: bool) -> NDArray[np.generic]:
+        """What a load of maps would put into its buffer now: inputs, or the accumulators from its
+        first one on. Nothing is changed."""
+        memory, number = self._memory, self.chip.number(core)
+        at = int(self._code.start[number]) + place
+        f, kind = self._code.fields[at], KINDS[Op.LOAD][int(self._code.kind[at])]
+        buffer: NDArray[np.generic] = memory.inputs[number]
+        if kind in ("ACC8", "ACC32"):
+            buffer = memory.sums[number, f[0] : f[0] + f[2] * f[3] * f[4]]
+        before = buffer.copy()
+        self.run_in_order(np.array([number]), np.array([place]), odd)
+        found = buffer.copy()
+        buffer[:] = before
+        return found
 
     def memory(self, core: Place) -> dict[str, NDArray[np.int64]]:
         """Copies of a core's memories by name, without the lanes that fill up: FM, INP, ACC, OUT,
@@ -421,6 +461,15 @@ def _writes_tables(code: s.Code) -> bool:
 
 def _host_vectors(code: s.Code) -> int:
     """How many vectors the host gets in a frame, at most."""
-    f = code.fields[(code.op == Op.STORE) & (code.kind == 2)]
-    times = (1 + 3 * f[:, 7]) * (1 + code.sizes[s.DUAL])
-    return int((f[:, 2] * f[:, 3] * f[:, 4] * times).sum())
+    whole = code.kind == PARTIAL_HOST
+    sends = (code.op == Op.STORE) & ((code.kind == HOST) | whole)
+    f = code.fields[sends]
+    each = np.where(whole[sends], 8 if code.sizes[s.DUAL] else 4, 1 + code.sizes[s.DUAL])
+    return int((f[:, 2] * f[:, 3] * f[:, 4] * (1 + 3 * f[:, 7]) * each).sum())
+
+
+def _largest_store(code: s.Code) -> int:
+    """Vectors of the largest store to another core."""
+    f = code.fields[(code.op == Op.STORE) & (code.kind == KINDS[Op.STORE].index("REMOTE"))]
+    vectors = f[:, 2] * f[:, 3] * f[:, 4] * (1 + 3 * f[:, 7]) * (1 + code.sizes[s.DUAL])
+    return int(vectors.max(initial=0))

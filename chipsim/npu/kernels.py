@@ -32,7 +32,7 @@ from chipsim.npu.state import (
     NO_CORE,
     UNKNOWN,
 )
-from chipsim.npu.stores import _store
+from chipsim.npu.stores import HOST, _store
 
 CTRL, LOAD, GEMM, ALU, REQUANTISE, STORE = range(6)
 NOP, WAIT, SEND, END, BASE, DIST = range(6)
@@ -46,6 +46,8 @@ def _control(code, memory, core, kind, f):
         if memory.streams[core, f[1]] < f[2]:
             return WAITS
         memory.streams[core, f[1]] -= f[2]
+    elif kind == SEND and f[6] == 1:  # credits for the host, which sends a frame at a time here
+        return WENT
     elif kind == SEND:
         to = code.node[256 * f[4] + f[3]]
         if to < 0:
@@ -95,7 +97,7 @@ def _execute(code, memory, core, at):
         wrong = _requantise(code, memory, core, kind, f)
     elif op == REQUANTISE and kind == THRESHOLD:
         wrong = _threshold(code, memory, core, f)
-    elif op == STORE and kind <= 3:
+    elif op == STORE and kind <= 4:
         wrong = _store(code, memory, core, kind, f)
     else:
         memory.fault[CAUSE] = UNKNOWN
@@ -150,3 +152,13 @@ def _run_in_order(code, memory, cores, places):
             memory.fault[CORE] = core
             memory.fault[INSTRUCTION] = places[one]
             return
+
+
+@njit(cache=True, nogil=True)
+def _show_store(code, memory, core, place):
+    """Vectors of a store to another core as if they went to the host; a fault is in
+    `memory.fault`."""
+    at = code.start[core] + place
+    if _store(code, memory, core, HOST, code.fields[at]):
+        memory.fault[CORE] = core
+        memory.fault[INSTRUCTION] = place

@@ -35,11 +35,11 @@ KINDS: dict[Op, tuple[str, ...]] = {
     Op.GEMM: ("INT8", "BINARY", "DUAL_PIXEL", "DUAL_KERNEL", "INT16", "DEPTHWISE"),
     Op.ALU: ("ADD", "MAX", "MIN", "MOV", "RSHR", "SHL", "RMUL", "MAC2"),
     Op.RQ: ("RQ", "LEAKY", "THRESHOLD"),
-    Op.STORE: ("LOCAL", "REMOTE", "HOST", "PARTIAL"),
+    Op.STORE: ("LOCAL", "REMOTE", "HOST", "PARTIAL", "PARTIAL_HOST"),
 }
 """Names of the kinds of each op, by code."""
 
-_CTRL = ("queue", "stream", "count", "x", "y", "drain")
+_CTRL = ("queue", "stream", "count", "x", "y", "drain", "host")
 _LOAD = (
     "dst", "src", "c_size", "x_size", "y_size", "x_stride", "y_stride",
     "pad_t", "pad_b", "pad_l", "pad_r", "value", "pp",
@@ -74,7 +74,7 @@ FIELDS: dict[tuple[int, int], tuple[str, ...]] = {
     **{(Op.GEMM, kind): _GEMM for kind in range(6)},
     **{(Op.ALU, kind): _ALU for kind in range(8)},
     **{(Op.RQ, kind): _RQ for kind in range(3)},
-    **{(Op.STORE, kind): _STORE for kind in range(4)},
+    **{(Op.STORE, kind): _STORE for kind in range(5)},
 }
 """Names of the fields of an instruction by op and kind: its columns in `Program.fields`."""
 

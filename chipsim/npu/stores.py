@@ -21,14 +21,14 @@ from chipsim.npu.state import (
     OUT,
 )
 
-LOCAL, REMOTE, HOST, PARTIAL = range(4)
+LOCAL, REMOTE, HOST, PARTIAL, PARTIAL_HOST = range(5)
 
 
 @njit(cache=True, nogil=True)
 def _write(memory, core, kind, at):
     """The byte lanes of the scratch vector to a map, or to what the host gets."""
     lanes = memory.scratch[1]
-    if kind == HOST:
+    if kind in (HOST, PARTIAL_HOST):
         place = memory.host_count[0]
         memory.host_core[place], memory.host_address[place] = core, at
         vector = memory.host_vectors[place]
@@ -41,7 +41,7 @@ def _write(memory, core, kind, at):
 
 @njit(cache=True, nogil=True)
 def _store(code, memory, core, kind, f):
-    """LOCAL, REMOTE and HOST from results, PARTIAL from accumulators.
+    """LOCAL, REMOTE and HOST from results, PARTIAL and PARTIAL_HOST from accumulators.
 
     With 16-bit results and a distance `src` of the queue STORE above 0, high bytes are written that
     far behind the low ones.
@@ -59,7 +59,8 @@ def _store(code, memory, core, kind, f):
             return True
     if count == 0:
         return False
-    if kind == PARTIAL:
+    whole = kind in (PARTIAL, PARTIAL_HOST)
+    if whole:
         if _outside(fault, ACC, src + count - 1, memory.sums.shape[1]):
             return True
     elif _outside(fault, OUT, src + count - 1, memory.results.shape[1]):
@@ -67,14 +68,14 @@ def _store(code, memory, core, kind, f):
     base = memory.registers[core, BASE_STORE] + f[1]
     if f[12] > 0 and memory.registers[core, ODD] == 1:
         base += np.int64(1) << (f[12] + 2)
-    width = 1 if kind != PARTIAL else 4 if bits == 32 else 8
+    width = 1 if not whole else 4 if bits == 32 else 8
     high = np.int64(0)
-    if code.sizes[DUAL] == 1 and f[8] == 0 and kind != PARTIAL:
+    if code.sizes[DUAL] == 1 and f[8] == 0 and not whole:
         high = memory.registers[core, DIST_STORE]
     times = 2 if up else 1
     most = base + (y_size * times - 1) * y_stride + (x_size * times - 1) * x_stride
     most += c_size * width - 1 + high
-    if kind != HOST and _outside(fault, FM, most, memory.maps.shape[1]):
+    if kind not in (HOST, PARTIAL_HOST) and _outside(fault, FM, most, memory.maps.shape[1]):
         return True
     sums, results, lanes = memory.sums[core], memory.results[core], memory.scratch[1]
     written = np.int64(0)
@@ -84,7 +85,7 @@ def _store(code, memory, core, kind, f):
                 entry = src + (c * y_size + y) * x_size + x
                 for k in range(width + (high > 0)):
                     for r in range(columns):
-                        if kind == PARTIAL:
+                        if whole:
                             place = k * columns + r
                             byte = sums[entry, place // width] >> (place % width * 8)
                         else:

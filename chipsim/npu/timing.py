@@ -34,10 +34,10 @@ def cycles_of(
         return shape.latency.matrix + sum(weights_change)
     if op == "STORE":
         vectors = fields["c_size"] * fields["x_size"] * fields["y_size"] * (1 + 3 * fields["up"])
-        if kind == "PARTIAL":
+        if kind.startswith("PARTIAL"):
             vectors *= vectors_of_entry(shape)
         vectors *= 1 + pairs
-        if kind in ("REMOTE", "HOST"):
+        if kind in ("REMOTE", "HOST", "PARTIAL_HOST"):
             vectors = -(-vectors * 8 * shape.columns // shape.payload_bits)
         return shape.latency.store + vectors
     entries = fields["n_out"] * fields["n_in"] * (1 if op == "RQ" else fields["uops"])
@@ -49,7 +49,7 @@ def cycles_of(
 def stores_pairs(kind: str, fields: Mapping[str, int], distance: int, shape: NpuShape) -> bool:
     """Whether a STORE writes results of 16 bits: low bytes, and high ones `distance` behind."""
     dual = shape.multiplier == "dual"
-    return dual and distance > 0 and kind != "PARTIAL" and not fields["bits"]
+    return dual and distance > 0 and not kind.startswith("PARTIAL") and not fields["bits"]
 
 
 def vectors_of_entry(shape: NpuShape) -> int:

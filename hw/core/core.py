@@ -65,7 +65,7 @@ class Core(wiring.Component):
         )
 
     @property
-    def parameters(self) -> tuple[Any, ...]:
+    def module_parameters(self) -> tuple[Any, ...]:
         """What makes two cores the same module."""
         return (self.shape, self.tables)
 

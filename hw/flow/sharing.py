@@ -5,9 +5,9 @@ and five arbiters each, written out one by one. Converted with a `SharedModules`
 a design has instances of modules by name instead, and each of those is converted once
 (`hw.flow.netlist`). Simulation does without, since it can't look into instances.
 
-A component takes part if it has a ``module_name`` and ``parameters`` (a tuple; equal ones make
-equal logic), and its ``elaborate`` is decorated by `shared`. It must work in the clock domain
-``sync``.
+A component takes part if it has a ``module_name`` and ``module_parameters`` (a tuple; equal ones
+make equal logic), and its ``elaborate`` is decorated by `shared`. It must work in the clock domain
+``sync``, or have ``clocked = False`` if nothing in it is registered.
 """
 
 from __future__ import annotations
@@ -50,14 +50,16 @@ class SharedModules:
 
     def instance(self, component: Any) -> Instance:
         """An instance of the module of ``component``, which is put on the list when it is new."""
-        key = (type(component), component.parameters)
+        key = (type(component), component.module_parameters)
         if key not in self._names:
             name, taken = component.module_name, {self.top, *self._names.values()}
             if name in taken:  # the same kind with other parameters
                 name = next(n for i in range(2, 10**6) if (n := f"{name}_{i}") not in taken)
             self._names[key] = name
             self.waiting.append((name, component))
-        ports: dict[str, Any] = {"i_clk": ClockSignal(), "i_rst": ResetSignal()}
+        ports: dict[str, Any] = {}
+        if getattr(component, "clocked", True):
+            ports = {"i_clk": ClockSignal(), "i_rst": ResetSignal()}
         for path, member, value in component.signature.flatten(component):
             kind = "i" if member.flow == In else "o"
             ports[f"{kind}_{'__'.join(map(str, path))}"] = Value.cast(value)

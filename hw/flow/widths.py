@@ -53,9 +53,37 @@ module none_of (A, Y);
   assign Y = !(|A);
 endmodule
 """
+_SHIFTED = """\
+(* techmap_celltype = "{cell}" *)
+module widen{number} (A, B, Y);
+  parameter A_SIGNED = 0;
+  parameter B_SIGNED = 0;
+  parameter A_WIDTH = 1;
+  parameter B_WIDTH = 1;
+  parameter Y_WIDTH = 1;
+  input [A_WIDTH-1:0] A;
+  input [B_WIDTH-1:0] B;
+  output [Y_WIDTH-1:0] Y;
+  localparam WIDTH = A_WIDTH > Y_WIDTH ? A_WIDTH : Y_WIDTH;
+  wire signed [A_WIDTH-1:0] a = A;
+  wire [WIDTH-1:0] wide_a, wide_y;
+  generate
+    if (A_SIGNED)
+      assign wide_a = a;
+    else
+      assign wide_a = A;
+  endgenerate
+  wire _TECHMAP_FAIL_ = A_WIDTH == Y_WIDTH;
+  \\{cell} #(.A_SIGNED(A_SIGNED), .B_SIGNED(B_SIGNED), .A_WIDTH(WIDTH), .B_WIDTH(B_WIDTH),
+    .Y_WIDTH(WIDTH)) _TECHMAP_REPLACE_ (.A(wide_a), .B(B), .Y(wide_y));
+  assign Y = wide_y;
+endmodule
+"""
+_SHIFTS = ("$shl", "$shr", "$sshl", "$sshr", "$shift", "$shiftx")
+"""Of these the first operand and the result are as wide as each other."""
 _RESULT = ("$add", "$sub", "$mul", "$and", "$or", "$xor")
 """Of these the result modulo 2^width depends on no more bits of the operands."""
-_COMPARED = ("$eq", "$ne", "$lt", "$le", "$gt", "$ge")
+_COMPARED = ("$eq", "$ne", "$lt", "$le", "$gt", "$ge", "$divfloor", "$modfloor")
 
 
 def techmap_rules() -> str:
@@ -68,4 +96,5 @@ def techmap_rules() -> str:
             _BINARY.format(cell=cell, number=cell.replace("$", "_"), extended=extended)
             for cell in cells
         ]
+    rules += [_SHIFTED.format(cell=cell, number=cell.replace("$", "_")) for cell in _SHIFTS]
     return "\n".join(rules)

@@ -38,7 +38,7 @@ class Arbiter(wiring.Component):
         super().__init__({"requests": In(count), "ready": In(1), "grants": Out(count)})
 
     @property
-    def parameters(self) -> tuple[Any, ...]:
+    def module_parameters(self) -> tuple[Any, ...]:
         """What makes two arbiters the same module."""
         return (self.count,)
 

@@ -53,7 +53,7 @@ class Buffer(wiring.Component):
         )
 
     @property
-    def parameters(self) -> tuple[Any, ...]:
+    def module_parameters(self) -> tuple[Any, ...]:
         """What makes two buffers the same module."""
         return (self.layout, self.depth)
 

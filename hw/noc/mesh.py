@@ -26,7 +26,7 @@ from amaranth.lib.wiring import In, Out
 from hw.errors import HwError, check_count
 from hw.flow.sharing import SharedModules
 from hw.noc.buffer import check_depth
-from hw.noc.packet import Packet, coordinate_bits, packet_layout
+from hw.noc.packet import Flit, Packet, coordinate_bits, packet_layout
 from hw.noc.router import EAST, NORTH, PORTS, SOUTH, WEST, Router
 
 MAX_SIDE = 256
@@ -64,16 +64,24 @@ class Mesh(wiring.Component):
     """Mesh of width x height routers (sides 1 to 256) with buffers of ``depth`` packets.
 
     axon_bits : width of the axon index in a packet
+    layout : of flits that are no spikes; its coordinates must hold those of the mesh
     router : function of the layout and the depth that makes a router
 
-    `layout` is the `hw.noc.packet.Packet` of all streams. Raises `HwError` on other sizes;
+    `layout` is the `hw.noc.packet.Flit` of all streams. Raises `HwError` on other sizes;
     elaboration does on more than 256 routers for simulation, more than 1,024 for export.
     """
 
     def __init__(
-        self, width: int, height: int, axon_bits: int = 10, depth: int = 4, *, router: Any = Router
-    ) -> None:
-        self.layout = mesh_layout(width, height, axon_bits)
+        self, width: int, height: int, axon_bits: int = 10, depth: int = 4, *,
+        layout: Flit | None = None, router: Any = Router,
+    ) -> None:  # fmt: skip
+        spikes = mesh_layout(width, height, axon_bits)
+        self.layout: Any = spikes if layout is None else layout
+        if self.layout.x_bits < spikes.x_bits or self.layout.y_bits < spikes.y_bits:
+            raise HwError(
+                f"mesh: {width}x{height} needs {spikes.x_bits} and {spikes.y_bits} bits of x and "
+                f"y; the layout has {self.layout.x_bits} and {self.layout.y_bits}"
+            )
         self.width, self.height = width, height
         self.depth = check_depth("mesh", depth)
         self.make_router = router

@@ -42,7 +42,7 @@ from hw.errors import HwError
 from hw.flow.sharing import shared
 from hw.noc.arbiter import Arbiter
 from hw.noc.buffer import Buffer, check_depth
-from hw.noc.packet import Packet
+from hw.noc.packet import Flit
 
 PORTS = ("north", "east", "south", "west", "local")
 NORTH, EAST, SOUTH, WEST, LOCAL = range(5)
@@ -53,20 +53,20 @@ class Router(wiring.Component):
 
     arbiter, buffer : classes of the parts, for others with the same ports
 
-    Raises `HwError` if the layout is no `Packet` or the depth is not 1 to 1024.
+    Raises `HwError` if the layout is no `Flit` or the depth is not 1 to 1024.
     """
 
     module_name = "router"
 
     def __init__(
         self,
-        layout: Packet,
+        layout: Flit,
         depth: int = 4,
         *,
         arbiter: type[Arbiter] = Arbiter,
         buffer: type[Buffer] = Buffer,
     ) -> None:
-        if not isinstance(layout, Packet):
+        if not isinstance(layout, Flit):
             raise HwError(f"router: layout is {layout!r}; make one with packet_layout()")
         self.layout = layout
         self.depth = check_depth("router", depth)
@@ -78,7 +78,7 @@ class Router(wiring.Component):
         super().__init__(members)
 
     @property
-    def parameters(self) -> tuple[Any, ...]:
+    def module_parameters(self) -> tuple[Any, ...]:
         """What makes two routers the same module."""
         return (self.layout, self.depth, self.make_arbiter, self.make_buffer)
 

@@ -15,19 +15,18 @@ from __future__ import annotations
 
 from typing import Any
 
-from amaranth.hdl import Array, Cat, Const, Module, Mux, Signal, Value, signed
+from amaranth.hdl import Array, Cat, Module, Mux, Signal, Value, signed
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-from hw.npu.arithmetic import clamp, rounded
+from hw.flow.sharing import shared
 from hw.npu.drain import drained
 from hw.npu.instruction import MICRO_OP_BITS, WORD_BITS, fields_of, is_kind, is_op, micro_op_of
-from hw.npu.isa import RECORD, SCALE
+from hw.npu.isa import RECORD
+from hw.npu.lanes import PARAMETERS, AluLane, AluRow
 from hw.npu.shape import PARAMETER_LANES, NpuShape, Widths
 from hw.npu.steps import ADDRESS, Loops
 
-ACCUMULATOR, PARAMETERS = 1, 2
-M0_BITS = SCALE[0].width
 BLOCKS = 8
 """Of a vector of packed bits."""
 SCALES, OFFSETS, LEAKS = range(3)
@@ -43,6 +42,8 @@ class AluUnit(wiring.Component):
     words, parameters : up to three numbers a row; head, record : the first word of a record
     sums : a write to an accumulator; results : to a result, some bits of it
     """
+
+    module_name = "npu_alu"
 
     def __init__(self, shape: NpuShape) -> None:
         self.shape, self.size = shape, Widths(shape)
@@ -75,6 +76,12 @@ class AluUnit(wiring.Component):
             }
         )
 
+    @property
+    def module_parameters(self) -> tuple[Any, ...]:
+        """What makes two of them the same module."""
+        return (self.shape,)
+
+    @shared
     def elaborate(self, platform: Any) -> Module:
         m = Module()
         me: Any = self
@@ -134,8 +141,7 @@ class AluUnit(wiring.Component):
         stage2 = _Stage(m, valid, me.entry[0], phase1)
         packed2, slot2 = Signal.like(packed), Signal.like(slot)
         m.d.sync += [packed2.eq(packed), slot2.eq(slot)]
-        simple = self._simple(m, word)
-        bits = self._threshold(m)
+        simple, bits = self._rows(m, word, k)
         slow = self._slow(m, word, k, record, stage2)
         self._write(m, k, f, stage2, simple, slow, (bits, packed2, slot2))
         return m
@@ -172,43 +178,27 @@ class AluUnit(wiring.Component):
                 m.d.sync += found.packed.eq(found.packed + f.n_in)
         return found
 
-    def _simple(self, m: Module, word: Signal) -> list[Value]:
-        """Results of ADD to SHL, of all rows."""
+    def _rows(self, m: Module, word: Signal, k: _Kinds) -> tuple[list[Value], Value]:
+        """Results of ADD to SHL, and bits of THRESHOLD, of all rows."""
         me: Any = self
         bits = self.size.acc
         f = fields_of(word, "ALU", "ADD")
-        results = []
+        source = Signal(2, name="source_kind")
+        m.d.comb += source.eq(Mux(k.threshold, PARAMETERS, f.source))
+        results, found = [], []
         for r in range(self.shape.rows):
-            x, other = (acc[bits * r : bits * (r + 1)].as_signed() for acc in me.acc)
-            number = me.parameters[SCALES][32 * r : 32 * r + 32].as_signed()
-            s = Signal(signed(bits), name=f"source_{r}")
-            result = Signal(signed(bits), name=f"simple_{r}")
-            m.d.comb += s.eq(
-                Mux(f.source == ACCUMULATOR, other, Mux(f.source == PARAMETERS, number, f.imm))
-            )
-            shift = f.imm[:6]
-            with m.Switch(f.kind):
-                for code, value in enumerate(
-                    (
-                        x + s, Mux(x > s, x, s), Mux(x < s, x, s), s,
-                        rounded(x, shift, f.round), (x << shift)[:bits],
-                    )
-                ):  # fmt: skip
-                    with m.Case(code):
-                        m.d.comb += result.eq(value)
-            results.append(result)
-        return results
-
-    def _threshold(self, m: Module) -> Value:
-        """A bit of each row."""
-        me: Any = self
-        bits = self.size.acc
-        found = []
-        for r in range(self.shape.rows):
-            x = me.acc[0][bits * r : bits * (r + 1)].as_signed()
-            bound = me.parameters[SCALES][32 * r : 32 * r + 32].as_signed()
-            found.append((x >= bound) ^ me.parameters[OFFSETS][32 * r])
-        return Cat(*found)
+            m.submodules[f"row{r}"] = row = AluRow(self.shape)
+            own: Any = row
+            m.d.comb += [
+                own.kind.eq(f.kind), own.source.eq(source), own.immediate.eq(f.imm),
+                own.mode.eq(f.round),
+                own.x.eq(me.acc[0][bits * r :][:bits]), own.other.eq(me.acc[1][bits * r :][:bits]),
+                own.number.eq(me.parameters[SCALES][32 * r :][:32]),
+                own.turns.eq(me.parameters[OFFSETS][32 * r]),
+            ]  # fmt: skip
+            results.append(own.result)
+            found.append(own.bit)
+        return results, Cat(*found)
 
     def _slow(
         self, m: Module, word: Signal, k: _Kinds, record: _Record, stage: _Stage
@@ -217,50 +207,37 @@ class AluUnit(wiring.Component):
         me: Any = self
         bits, lanes = self.size.acc, self.shape.multiply_lanes
         f = fields_of(word, "ALU", "RMUL")
-        mode = Mux(k.record, record.rounding, f.round)
-        shift_first = Mux(k.record, record.before, 0)
+        mode, shifted = Signal(2), Signal(6)
+        leaky, offsets = Signal(name="leaky"), Signal(name="offsets")
+        m.d.comb += [
+            mode.eq(Mux(k.record, record.rounding, f.round)),
+            shifted.eq(Mux(k.record, record.before, 0)),
+            leaky.eq(k.is_rq("LEAKY") & record.leaks),
+            offsets.eq(record.offsets & k.record),
+        ]
         results = []
-        for lane in range(lanes):
+        for number in range(lanes):
 
-            def of_phase(value: Value, width: int, lane: int = lane) -> Value:
+            def of_phase(value: Value, width: int, first: int = number) -> Value:
                 rows = [
-                    value[width * r : width * (r + 1)] for r in range(lane, self.shape.rows, lanes)
+                    value[width * r : width * (r + 1)] for r in range(first, self.shape.rows, lanes)
                 ]
                 rows += [rows[-1]] * (self.size.phases - len(rows))
                 return (Array(rows)[stage.phase] if len(rows) > 1 else rows[0])[:width].as_signed()
 
+            m.submodules[f"lane{number}"] = lane = AluLane(self.shape)
+            own: Any = lane
             x, other = (of_phase(acc, bits) for acc in me.acc)
             scale, offset, leak = (of_phase(each, 32) for each in me.parameters)
-            t = Signal(signed(32), name=f"before_{lane}")
-            chosen = Signal(signed(32), name=f"scale_{lane}")
-            factor = Signal(signed(32), name=f"factor_{lane}")
             m.d.comb += [
-                t.eq(rounded(x, shift_first, mode)),
-                chosen.eq(Mux(k.is_rq("LEAKY") & record.leaks & (t < 0), leak, scale)),
-                factor.eq(Mux(k.mac, record.lane(0), chosen >> (32 - M0_BITS))),
-            ]
-            product = Signal(signed(64), name=f"product_{lane}")
-            second = Signal(signed(bits), name=f"second_{lane}")
-            added = Signal(signed(32), name=f"added_{lane}")
-            shift = Signal(6, name=f"shift_{lane}")
-            m.d.sync += [
-                product.eq(t * factor),
-                second.eq(other[:32].as_signed() * record.lane(1)),
-                added.eq(Mux(record.offsets & k.record, offset, 0)),
-                shift.eq(chosen[: 32 - M0_BITS]),
-            ]
-            total = Signal(signed(64), name=f"total_{lane}")
-            scaled = Signal(signed(65), name=f"scaled_{lane}")
-            result = Signal(signed(bits), name=f"slow_{lane}")
-            m.d.comb += [total.eq(product + added), scaled.eq(rounded(total, shift, mode))]
-            ends = Const(-(1 << 31), signed(32)), Const((1 << 31) - 1, signed(32))
-            with m.If(k.mac):
-                m.d.comb += result.eq(product[:bits].as_signed() + second + record.lane(2))
-            with m.Elif(k.record):
-                m.d.comb += result.eq(clamp(scaled + record.zero, record.low, record.high))
-            with m.Else():
-                m.d.comb += result.eq(clamp(scaled, *ends))
-            results.append(result)
+                own.mac.eq(k.mac), own.record.eq(k.record), own.mode.eq(mode),
+                own.leaky.eq(leaky), own.shifted.eq(shifted), own.x.eq(x), own.other.eq(other),
+                own.scale.eq(scale), own.offset.eq(Mux(offsets, offset, 0)), own.leak.eq(leak),
+                own.first.eq(record.lane(0)), own.second.eq(record.lane(1)),
+                own.third.eq(record.lane(2)), own.zero.eq(record.zero), own.low.eq(record.low),
+                own.high.eq(record.high),
+            ]  # fmt: skip
+            results.append(own.result)
         return results
 
     def _write(

@@ -5,11 +5,13 @@ can start in the next cycle. A unit starts the first of its queue when the one b
 every counter of tokens that it waits for is above 0; it takes them in that cycle. A token that is
 given in a cycle counts from the next one on.
 
-CTRL is done here, in the cycle of its start; WAIT when its stream has counted.
+CTRL is done here, in the cycle of its start; WAIT when its stream has counted, SEND when its flit
+has a place.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from amaranth.hdl import Array, Assert, Cat, MemoryData, Module, Mux, Signal
@@ -18,9 +20,12 @@ from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import ceil_log2
 
+from hw.flow.sharing import shared
 from hw.npu.instruction import WORD_BITS, fields_of, head_of, is_kind, is_op
 from hw.npu.isa import FORMS, OPS, UNITS
+from hw.npu.memories import loads
 from hw.npu.shape import STREAMS, NpuShape
+from hw.npu.steps import ADDRESS
 
 BASES = ("load", "store", "weights")
 COUNT_BITS = 16 + 1
@@ -45,35 +50,53 @@ REGISTERS = _registers()
 class Control(wiring.Component):
     """Ports
 
-    start : begins a frame; busy : it is under way
+    start, first : begins a frame with an instruction; busy : it is under way
+    load : words for the program
     word, starts : per unit, its next instruction, and that it starts in this cycle
     ends : per unit, that what it does ends with this cycle
     registers : what BASE and DIST have set
-    counts : of each stream, added in this cycle; sends : SEND is done in this cycle
+    counts : of each stream, added in this cycle
+    sends, words, blocked : SEND wants to be done in this cycle; it; and cannot
     started, ended : per unit, to watch: an instruction, CTRL too, starts, or ends with the cycle
     """
+
+    module_name = "npu_control"
 
     start: Signal
     busy: Signal
 
-    def __init__(self, shape: NpuShape, memory: MemoryData) -> None:
-        self.shape, self.memory = shape, memory
+    def __init__(
+        self, shape: NpuShape, memory: MemoryData, lanes: int = 1, streams: Sequence[int] = ()
+    ) -> None:
+        """lanes : of an instruction that is loaded; streams : what they have counted at first"""
+        self.shape, self.memory, self.lanes = shape, memory, lanes
+        self.streams = [*streams, *[0] * (STREAMS - len(streams))]
         units = len(UNITS)
         super().__init__(
             {
                 "start": In(1),
+                "first": In(ADDRESS),
                 "busy": Out(1),
+                "load": In(loads(WORD_BITS, lanes)),
                 "word": Out(WORD_BITS).array(units),
                 "starts": Out(units),
                 "ends": In(units),
                 "registers": Out(wiring.Signature({n: Out(b) for n, b in REGISTERS.items()})),
                 "counts": In(COUNT_BITS).array(STREAMS),
                 "sends": Out(units),
+                "words": Out(WORD_BITS).array(units),
+                "blocked": In(units),
                 "started": Out(units),
                 "ended": Out(units),
             }
         )
 
+    @property
+    def module_parameters(self) -> tuple[Any, ...]:
+        """What makes two of them the same module."""
+        return (self.shape, self.memory, self.lanes, *self.streams)
+
+    @shared
     def elaborate(self, platform: Any) -> Module:
         m = Module()
         queues = self._fetch(m)
@@ -81,18 +104,22 @@ class Control(wiring.Component):
             [Signal(self.shape.token_bits, name=f"tokens_{one}_{other}") for other in UNITS]
             for one in UNITS
         ]
-        counted = [Signal(COUNT_BITS, name=f"stream_{number}") for number in range(STREAMS)]
+        counted = [
+            Signal(COUNT_BITS, name=f"stream_{number}", init=count)
+            for number, count in enumerate(self.streams)
+        ]
         takes: list[Any] = []
         busy = Signal(len(UNITS))
         self.counted, self.tokens = counted, tokens
         for unit, queue in enumerate(queues):
             takes.append(self._unit(m, unit, queue, busy, tokens, counted))
+        clears = Signal()
         for one in range(len(UNITS)):
             for other in range(len(UNITS)):
                 gives = self.ended[one] & self._signal[one][other]
                 taken = self.started[other] & head_of(queues[other].r_data).wait[one]
                 m.d.sync += [
-                    tokens[one][other].eq(tokens[one][other] + gives - taken),
+                    tokens[one][other].eq(Mux(clears, 0, tokens[one][other] + gives - taken)),
                     Assert(
                         ~(gives & ~taken & tokens[one][other].all()),
                         f"npu: tokens of {UNITS[one]} for {UNITS[other]} overflow",
@@ -104,6 +131,9 @@ class Control(wiring.Component):
         m.d.comb += self.busy.eq(
             self._fetching | busy.any() | Cat(*(q.r_rdy for q in queues)).any()
         )
+        m.d.comb += clears.eq(self._drains & ~self.busy)
+        with m.If(clears):
+            m.d.sync += self._drains.eq(0)
         return m
 
     def _fetch(self, m: Module) -> list[Any]:
@@ -115,7 +145,11 @@ class Control(wiring.Component):
             queue = fifo.SyncFIFO(width=WORD_BITS, depth=self.shape.queue_places)
             m.submodules[f"queue_{name.lower()}"] = queue
             queues.append(queue)
+        write: Any = program.write_port(granularity=WORD_BITS // self.lanes)
+        load: Any = self.load
+        m.d.comb += [write.en.eq(load.en), write.addr.eq(load.addr), write.data.eq(load.data)]
         self._fetching = fetching = Signal()
+        self._drains = Signal()  # END clears the tokens when all is idle
         at = Signal(ceil_log2(self.memory.depth))
         word = port.data
         unit, goes = Signal(range(len(UNITS))), Signal()
@@ -131,7 +165,7 @@ class Control(wiring.Component):
         places = Array(queue.w_rdy for queue in queues)
         m.d.comb += [
             goes.eq(fetching & places[unit]),
-            port.addr.eq(Mux(self.start, 0, at + goes)),
+            port.addr.eq(Mux(self.start, self.first, at + goes)),
         ]
         m.d.sync += at.eq(port.addr)
         for number, queue in enumerate(queues):
@@ -139,7 +173,7 @@ class Control(wiring.Component):
         with m.If(self.start):
             m.d.sync += fetching.eq(1)
         with m.Elif(goes & is_kind(word, "CTRL", "END")):
-            m.d.sync += fetching.eq(0)
+            m.d.sync += [fetching.eq(0), self._drains.eq(control.drain)]
         self._signal: list[Any] = []
         return queues
 
@@ -158,19 +192,23 @@ class Control(wiring.Component):
         now = Mux(waits, held, word)
         wait = fields_of(now, "CTRL", "WAIT")
         enough, takes = Signal(name=f"{name}_enough"), Signal(name=f"{name}_takes")
+        sends, may_wait = Signal(name=f"{name}_sends"), Signal(name=f"{name}_may_wait")
         stops = Signal(name=f"{name}_stops")
         signals = Signal(len(UNITS), name=f"{name}_signals")
         m.d.comb += [
             goes.eq(queue.r_rdy & ~busy[unit] & ready),
             queue.r_en.eq(goes),
-            enough.eq(Array(counted)[wait.stream] >= wait.count),
-            takes.eq(enough & (waits | (goes & is_kind(word, "CTRL", "WAIT")))),
-            stops.eq(goes & is_kind(word, "CTRL", "WAIT") & ~enough),
+            sends.eq(is_kind(now, "CTRL", "SEND")),
+            may_wait.eq(sends | is_kind(now, "CTRL", "WAIT")),
+            enough.eq(Mux(sends, ~self.blocked[unit], Array(counted)[wait.stream] >= wait.count)),
+            takes.eq(enough & ~sends & (waits | (goes & may_wait))),
+            stops.eq(goes & may_wait & ~enough),
             self.word[unit].eq(word),
             self.starts[unit].eq(goes & ~is_control),
             self.started[unit].eq(goes),
             self.ended[unit].eq((goes & is_control & ~stops) | (waits & enough) | self.ends[unit]),
-            self.sends[unit].eq(goes & is_kind(word, "CTRL", "SEND")),
+            self.sends[unit].eq(sends & (goes | waits)),
+            self.words[unit].eq(now),
             signals.eq(head_of(Mux(goes, word, held)).signal),
         ]
         self._signal.append(signals)

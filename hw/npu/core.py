@@ -7,27 +7,36 @@ from __future__ import annotations
 
 from typing import Any
 
-from amaranth.hdl import Cat, Module
-from amaranth.lib import wiring
+from amaranth.hdl import Cat, Module, Mux
+from amaranth.lib import stream, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
+from hw.flow.sharing import shared
 from hw.npu.alu import AluUnit
 from hw.npu.control import Control
 from hw.npu.feature import FeatureMemory
+from hw.npu.flit import SIDE_BITS, Loaded, NpuFlit
 from hw.npu.gemm import GemmUnit
 from hw.npu.isa import UNITS
 from hw.npu.load import LoadUnit
-from hw.npu.memories import Contents, NpuMemories
+from hw.npu.memories import NOTHING, Contents, NpuMemories
+from hw.npu.receive import Receive, lanes_of
+from hw.npu.sending import SOURCES, Sending, place
 from hw.npu.shape import NpuShape, Widths
+from hw.npu.steps import ADDRESS
 from hw.npu.store import StoreUnit
+from hw.strobe import strobe
 
 
 class NpuCore(wiring.Component):
     """Ports
 
-    start : begins a frame, 1 for one cycle in which `busy` is 0; odd : it is an odd one
+    start : begins a frame, 1 for one cycle in which `busy` is 0; first : its first instruction
+    odd : it is an odd one
     busy : the frame is under way
+    here, port : places of the core, and of the host port that it asks for weights
+    flit : what it receives, in any cycle; sources : what it sends, see `hw.npu.sending`
     started, ended : per unit, an instruction starts in this cycle, or ends with it; to watch
 
     memories : what they hold, for simulations
@@ -35,24 +44,43 @@ class NpuCore(wiring.Component):
 
     module_name = "npu_core"
 
-    def __init__(self, shape: NpuShape, contents: Contents = Contents()) -> None:  # noqa: B008
+    def __init__(
+        self, shape: NpuShape, contents: Contents = NOTHING,
+        layout: NpuFlit | None = None,
+    ) -> None:  # fmt: skip
+        """layout : of flits; without it that of the largest mesh"""
         self.shape, self.contents = shape, contents
+        self.layout = layout or NpuFlit(shape, SIDE_BITS, SIDE_BITS)
         self.memories = NpuMemories(shape, contents)
         super().__init__(
             {
                 "start": In(1),
+                "first": In(ADDRESS),
                 "odd": In(1),
                 "busy": Out(1),
                 "started": Out(len(UNITS)),
                 "ended": Out(len(UNITS)),
+                "here": In(place()),
+                "port": In(place()),
+                "flit": In(strobe(self.layout)),
+                "sources": Out(stream.Signature(self.layout)).array(SOURCES),
             }
         )
 
+    @property
+    def module_parameters(self) -> tuple[Any, ...]:
+        """What makes two of them the same module."""
+        own = None if self.contents is NOTHING else self.memories
+        return (self.shape, self.layout, own)
+
+    @shared
     def elaborate(self, platform: Any) -> Module:
         m = Module()
         me: Any = self
         shape, memories = self.shape, self.memories
-        m.submodules.control = control = Control(shape, memories.im)
+        m.submodules.control = control = Control(
+            shape, memories.im, lanes_of(shape, self.layout, Loaded.IM), self.contents.streams
+        )
         m.submodules.maps = maps = FeatureMemory(shape, memories.fm)
         m.submodules.load = load = LoadUnit(shape, memories)
         m.submodules.gemm = gemm = GemmUnit(shape)
@@ -60,8 +88,9 @@ class NpuCore(wiring.Component):
         m.submodules.store = store = StoreUnit(shape)
         c: Any = control
         m.d.comb += [
-            c.start.eq(me.start), me.busy.eq(c.busy), me.started.eq(c.started),
-            me.ended.eq(c.ended), load.odd.eq(me.odd), store.odd.eq(me.odd),
+            c.start.eq(me.start), c.first.eq(me.first), me.busy.eq(c.busy),
+            me.started.eq(c.started), me.ended.eq(c.ended),
+            load.odd.eq(me.odd), store.odd.eq(me.odd),
             load.base.eq(c.registers.base_load), load.distance.eq(c.registers.load_src),
             store.base.eq(c.registers.base_store), store.distance.eq(c.registers.store_src),
             gemm.base.eq(c.registers.base_weights),
@@ -76,15 +105,46 @@ class NpuCore(wiring.Component):
             ]
         for read, port in zip(load.maps, maps.reads, strict=True):
             wiring.connect(m, read, port)
-        m.d.comb += [
-            maps.stored.en.eq(store.vector.en), maps.stored.vector.eq(store.vector.vector),
-            maps.stored.data.eq(store.vector.data), store.vector.waits.eq(maps.stored.waits),
-        ]  # fmt: skip
-        self._buffers(m, load, gemm, alu, store)
-        self._tables(m, load, gemm, alu)
+        m.submodules.receive = receive = Receive(shape, self.layout)
+        m.submodules.sending = sending = Sending(shape, self.layout)
+        mesh: tuple[Any, Any] = receive, sending
+        self._connect_mesh(m, c, maps, load, store, mesh)
+        self._buffers(m, load, gemm, alu, store, receive)
+        self._tables(m, load, gemm, alu, receive)
         return m
 
-    def _buffers(self, m: Module, load: Any, gemm: Any, alu: Any, store: Any) -> None:
+    def _connect_mesh(
+        self, m: Module, control: Any, maps: Any, load: Any, store: Any, mesh: tuple[Any, Any]
+    ) -> None:  # fmt: skip
+        """What is received, and what is sent."""
+        me: Any = self
+        receive, sending = mesh
+        vector = store.vector
+        m.d.comb += [
+            receive.flit.valid.eq(me.flit.valid), receive.flit.payload.eq(me.flit.payload),
+            receive.asks.eq(load.asks), receive.first.eq(load.first),
+            receive.base.eq(control.registers.base_weights),
+            maps.stored.en.eq(vector.en & vector.local), maps.stored.vector.eq(vector.vector),
+            maps.stored.data.eq(vector.data),
+            *(getattr(to, axis).eq(getattr(at, axis)) for axis in "xy"
+              for to, at in ((sending.here, me.here), (sending.port, me.port))),
+            vector.waits.eq(Mux(vector.local, maps.stored.waits, sending.vector.waits)),
+            sending.vector.en.eq(vector.en & ~vector.local),
+            *(getattr(sending.vector, name).eq(getattr(vector, name))
+              for name in ("vector", "data", "local", "host", "x", "y", "stream")),
+            sending.sends.eq(control.sends), control.blocked.eq(sending.blocked),
+            *(to.eq(word) for to, word in zip(sending.words, control.words, strict=True)),
+            *(control.counts[number].eq(count) for number, count in enumerate(receive.counts)),
+        ]  # fmt: skip
+        wiring.connect(m, receive.map, maps.received)
+        wiring.connect(m, load.request, sending.request)
+        wiring.connect(m, receive.im, control.load)
+        for source, own in zip(sending.sources, me.sources, strict=True):
+            wiring.connect(m, source, wiring.flipped(own))
+
+    def _buffers(
+        self, m: Module, load: Any, gemm: Any, alu: Any, store: Any, receive: Any
+    ) -> None:  # fmt: skip
         """INP, WM, ACC and OUT."""
         memories, size = self.memories, Widths(self.shape)
         m.submodules.inp = inp = Memory(memories.inp)
@@ -93,7 +153,11 @@ class NpuCore(wiring.Component):
         read = inp.read_port()
         m.d.comb += [read.addr.eq(gemm.input), gemm.vector.eq(read.data)]
 
+        m.d.comb += gemm.arrived.eq(receive.arrived)
         m.submodules.wm = wm = Memory(memories.wm)
+        lanes = len(receive.weights.en)
+        write = wm.write_port(granularity=len(receive.weights.data) // lanes)
+        _connect_write(m, write, receive.weights)
         for address, rows in zip(gemm.weights, gemm.rows, strict=True):
             read = wm.read_port()
             m.d.comb += [read.addr.eq(address), rows.eq(read.data)]
@@ -119,11 +183,11 @@ class NpuCore(wiring.Component):
             read = memory.read_port()
             m.d.comb += [read.addr.eq(store.entry), read.en.eq(~store.holds), found.eq(read.data)]
 
-    def _tables(self, m: Module, load: Any, gemm: Any, alu: Any) -> None:
+    def _tables(self, m: Module, load: Any, gemm: Any, alu: Any, receive: Any) -> None:
         """PM, UM and HM."""
         memories, size = self.memories, Widths(self.shape)
         m.submodules.pm = pm = Memory(memories.pm)
-        _connect_write(m, pm.write_port(), load.parameters)
+        _connect_both(m, pm, load.parameters, receive.pm)
         asks = [(load.parameter, load.words)]
         asks += list(zip(gemm.words, gemm.bias, strict=True))
         asks += list(zip(alu.words, alu.parameters, strict=True))
@@ -138,7 +202,8 @@ class NpuCore(wiring.Component):
         m.d.comb += [read.addr.eq(alu.head), alu.record.eq(read.data)]
 
         m.submodules.um = um = Memory(memories.um)
-        for write in load.micro_ops:
+        _connect_both(m, um, load.micro_ops[0], receive.um)
+        for write in list(load.micro_ops)[1:]:
             _connect_write(m, um.write_port(), write)
         for unit in (gemm, alu):
             read = um.read_port()
@@ -146,12 +211,25 @@ class NpuCore(wiring.Component):
             if unit is gemm:
                 m.d.comb += read.en.eq(~gemm.holds)
         m.submodules.hm = hm = Memory(memories.hm)
-        for write in load.headers:
+        _connect_both(m, hm, load.headers[0], receive.hm)
+        for write in list(load.headers)[1:]:
             _connect_write(m, hm.write_port(), write)
         read = hm.read_port()
         m.d.comb += [
             read.addr.eq(load.head), read.en.eq(load.reads_header), load.header.eq(read.data),
         ]  # fmt: skip
+
+
+def _connect_both(m: Module, memory: Memory, write: Any, loaded: Any) -> None:
+    """A port for what LOAD writes, and what is loaded before the first frame."""
+    lanes = len(loaded.en)
+    port: Any = memory.write_port(granularity=len(loaded.data) // lanes)
+    loads = loaded.en.any()
+    m.d.comb += [
+        port.addr.eq(Mux(loads, loaded.addr, write.addr)),
+        port.data.eq(Mux(loads, loaded.data, write.data)),
+        port.en.eq(Mux(loads, loaded.en, write.en.replicate(lanes))),
+    ]
 
 
 def _connect_write(m: Module, port: Any, write: Any) -> None:

@@ -13,6 +13,7 @@ from amaranth.lib import wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
+from hw.flow.sharing import shared
 from hw.npu.shape import BANKS, NpuShape, Widths
 
 HALVES = 2 * BANKS
@@ -45,6 +46,8 @@ class FeatureMemory(wiring.Component):
     received : a part of a vector to write, in any cycle
     """
 
+    module_name = "npu_maps"
+
     def __init__(self, shape: NpuShape, banks: list[MemoryData]) -> None:
         self.shape, self.size, self.banks = shape, Widths(shape), banks
         size = self.size
@@ -63,6 +66,12 @@ class FeatureMemory(wiring.Component):
             }
         )  # fmt: skip
 
+    @property
+    def module_parameters(self) -> tuple[Any, ...]:
+        """What makes two of them the same module."""
+        return (self.shape, *self.banks)
+
+    @shared
     def elaborate(self, platform: Any) -> Module:
         m = Module()
         size, parts = self.size, self.size.vector // self.part

@@ -19,6 +19,7 @@ from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import ceil_log2
 
+from hw.flow.sharing import shared
 from hw.npu.shape import BANKS, Widths
 
 CACHE = 8
@@ -85,6 +86,8 @@ class Filter(wiring.Component):
         the first one
     """
 
+    module_name = "npu_filter"
+
     def __init__(self, size: Widths) -> None:
         self.size = size
         item = item_layout(size)
@@ -103,6 +106,12 @@ class Filter(wiring.Component):
             }
         )
 
+    @property
+    def module_parameters(self) -> tuple[Any, ...]:
+        """What makes two of them the same module."""
+        return (self.size.shape,)
+
+    @shared
     def elaborate(self, platform: Any) -> Module:
         m = Module()
         me: Any = self

@@ -23,10 +23,12 @@ from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value, signed
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-from hw.npu.array import KINDS, MacArray
+from hw.flow.sharing import shared
+from hw.npu.array import MacArray
 from hw.npu.control import REGISTERS
 from hw.npu.drain import drained
 from hw.npu.instruction import MICRO_OP_BITS, WORD_BITS, fields_of, micro_op_of
+from hw.npu.row import KINDS
 from hw.npu.shape import NpuShape, Widths
 from hw.npu.steps import ADDRESS, Loops
 
@@ -47,6 +49,8 @@ class GemmUnit(wiring.Component):
     entry, acc : accumulators that are read, one or two; words, bias : parameters
     sums : writes to accumulators, one or two
     """
+
+    module_name = "npu_gemm"
 
     def __init__(self, shape: NpuShape) -> None:
         self.shape, self.size = shape, Widths(shape)
@@ -81,6 +85,12 @@ class GemmUnit(wiring.Component):
             }
         )
 
+    @property
+    def module_parameters(self) -> tuple[Any, ...]:
+        """What makes two of them the same module."""
+        return (self.shape,)
+
+    @shared
     def elaborate(self, platform: Any) -> Module:
         m = Module()
         me: Any = self

@@ -89,7 +89,7 @@ FORMS = (
     Form("CTRL", "order and synchronisation", {
         "NOP": (0, "does nothing; still waits and signals"),
         "WAIT": (1, "the queue waits until `stream` has counted `count`, and takes them"),
-        "SEND": (2, "adds `count` to `stream` of core (`x`, `y`)"),
+        "SEND": (2, "adds `count` to `stream` of core (`x`, `y`), or gives the host credits"),
         "END": (3, "the last instruction of a frame"),
     }, (
         _QUEUE,
@@ -98,6 +98,7 @@ FORMS = (
         Field("x", 45, 38, "column of the core that is sent to"),
         Field("y", 53, 46, "row of the core that is sent to"),
         Field("drain", 54, 54, "END: 1 waits until all units are idle and clears all tokens"),
+        Field("host", 55, 55, "SEND: 1: credits for the host, whose port is at (`x`, `y`)"),
     )),
     Form("CTRL", "base addresses", {"BASE": (4, "sets a base register")}, (
         _QUEUE,
@@ -229,6 +230,7 @@ FORMS = (
         "REMOTE": (1, "results to a map of core (`x`, `y`)"),
         "HOST": (2, "results to the host"),
         "PARTIAL": (3, "accumulators to a map of this core, four vectors an entry"),
+        "PARTIAL_HOST": (4, "accumulators to the host, four vectors an entry"),
     }, (
         Field("src", 27, 16, "first entry that is read"),
         Field("dst", 43, 28, "first vector that is written, behind the base of stores"),

@@ -13,6 +13,7 @@ from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value, signed
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
+from hw.flow.sharing import shared
 from hw.npu.areas import ADDRESS, Area
 from hw.npu.control import REGISTERS
 from hw.npu.drain import drained
@@ -20,19 +21,28 @@ from hw.npu.feature import reads
 from hw.npu.filter import PLACE
 from hw.npu.instruction import WORD_BITS, fields_of, is_kind
 from hw.npu.memories import NpuMemories
-from hw.npu.shape import PARAMETER_LANES, NpuShape, Widths
-from hw.npu.windows import HEADER_BITS, WindowUnit
+from hw.npu.shape import HEADER_BITS, PARAMETER_LANES, NpuShape, Widths
+from hw.npu.windows import WindowUnit
 
 SETUP = 1
 """Cycles between the start and the first step."""
 PIPELINE = 4
 """Cycles from the start to the last write, both counted, of a load that has nothing to do."""
+WORDS = 12
+"""Bits of a number of weight words."""
 WORD_BYTES = {"micro_ops": 8, "parameters": 4 * PARAMETER_LANES, "headers": 8}
 
 
 def writes(address: int, data: int) -> wiring.Signature:
     """A word for a memory."""
     return wiring.Signature({"en": Out(1), "addr": Out(address), "data": Out(data)})
+
+
+def request() -> wiring.Signature:
+    """What WSTREAM asks the host for: weight words, from an address on; not yet if it waits."""
+    return wiring.Signature(
+        {"en": Out(1), "words": Out(WORDS), "host": Out(32), "waits": In(1)}
+    )  # fmt: skip
 
 
 class LoadUnit(wiring.Component):
@@ -44,8 +54,10 @@ class LoadUnit(wiring.Component):
     maps : of the feature memory; parameter, words : address of a word, and it and those behind it,
         a cycle later
     inputs, sums : writes to INP and ACC; micro_ops, parameters, headers : to the tables
-    request, host, count : WSTREAM asks for weights
+    asks, first : WSTREAM starts, and the first word that it asks for; request : see `request`
     """
+
+    module_name = "npu_load"
 
     def __init__(self, shape: NpuShape, memories: NpuMemories) -> None:
         self.shape, self.size = shape, Widths(shape)
@@ -67,6 +79,9 @@ class LoadUnit(wiring.Component):
                 "head": Out(PLACE),
                 "header": In(HEADER_BITS),
                 "reads_header": Out(1),
+                "asks": Out(1),
+                "first": Out(ADDRESS),
+                "request": Out(request()),
                 "parameter": Out(ADDRESS),
                 "words": In(32 * shape.rows),
                 "inputs": Out(writes(ADDRESS, size.lane * shape.columns)).array(size.loads),
@@ -76,6 +91,12 @@ class LoadUnit(wiring.Component):
             }
         )
 
+    @property
+    def module_parameters(self) -> tuple[Any, ...]:
+        """What makes two of them the same module."""
+        return (self.shape,)
+
+    @shared
     def elaborate(self, platform: Any) -> Module:
         m = Module()
         me: Any = self
@@ -117,9 +138,7 @@ class LoadUnit(wiring.Component):
         ended = (sets_up & empty & ~elsewhere) | (works & last)
         m.d.comb += [
             me.ends.eq(
-                drained(m, ended, latency.load - 1 - SETUP)
-                | (sets_up & kinds["WSTREAM"])
-                | windows_end
+                drained(m, ended, latency.load - 1 - SETUP) | self._ask(m, word) | windows_end
             ),
             me.parameter.eq(bias.word),
         ]
@@ -145,6 +164,23 @@ class LoadUnit(wiring.Component):
         with m.If(maps.plane):
             m.d.comb += maps.en.eq(unit.reads)
         return drained(m, unit.ends, self.shape.latency.load - PIPELINE)
+
+    def _ask(self, m: Module, word: Signal) -> Value:
+        """LOAD.WSTREAM; returns when it ends."""
+        me: Any = self
+        waits = Signal(name="request_waits")
+        f = fields_of(Mux(waits, word, me.word), "LOAD", "WSTREAM")
+        asked = fields_of(me.word, "LOAD", "WSTREAM")
+        m.d.comb += [
+            me.asks.eq(me.starts & is_kind(me.word, "LOAD", "WSTREAM")),
+            me.first.eq(asked.dst),
+            me.request.en.eq(waits | (me.asks & (asked.words != 0))),
+            me.request.words.eq(f.words),
+            me.request.host.eq(f.host),
+        ]
+        m.d.sync += waits.eq(me.request.en & me.request.waits)
+        done = (me.asks & (asked.words == 0)) | (me.request.en & ~me.request.waits)
+        return drained(m, done, self.shape.latency.stream - 1)
 
     def _area(self, m: Module, word: Signal, kinds: dict[str, Value]) -> Area:
         me: Any = self

@@ -13,13 +13,14 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from amaranth.hdl import MemoryData
+from amaranth.hdl import MemoryData, Shape
+from amaranth.lib import wiring
+from amaranth.lib.wiring import Out
 from numpy.typing import NDArray
 
 from hw.npu.instruction import MICRO_OP_BITS, WORD_BITS
-from hw.npu.shape import BANKS, PARAMETER_LANES, NpuShape, Widths
-
-HEADER_BITS = 64
+from hw.npu.shape import BANKS, HEADER_BITS, PARAMETER_LANES, NpuShape, Widths
+from hw.npu.steps import ADDRESS
 
 
 class Contents(NamedTuple):
@@ -29,6 +30,7 @@ class Contents(NamedTuple):
     parameters : int32, shape (words, PARAMETER_LANES)
     weights : int8, shape (words, rows, columns)
     maps : bytes, shape (vectors, columns)
+    streams : what streams have counted, of those that have
     """
 
     instructions: Sequence[int] = ()
@@ -37,6 +39,15 @@ class Contents(NamedTuple):
     parameters: NDArray[np.int32] | None = None
     weights: NDArray[np.int8] | None = None
     maps: NDArray[np.uint8] | None = None
+    streams: Sequence[int] = ()
+
+
+def loads(bits: int, lanes: int) -> wiring.Signature:
+    """A word for a memory, of which some lanes are written."""
+    return wiring.Signature({"en": Out(lanes), "addr": Out(ADDRESS), "data": Out(bits)})
+
+
+NOTHING = Contents()
 
 
 class NpuMemories:
@@ -45,13 +56,13 @@ class NpuMemories:
     fm : the banks of the feature memory
     """
 
-    def __init__(self, shape: NpuShape, contents: Contents = Contents()) -> None:  # noqa: B008
+    def __init__(self, shape: NpuShape, contents: Contents = NOTHING) -> None:
         size = Widths(shape)
         whole = shape.weight_port == "word"
         rows = shape.rows if whole else 1  # of a word of the memory
-        weights = _words(contents.weights, rows * shape.columns)
-        maps = _words(contents.maps, 2 * shape.columns)
-        parameters = _words(contents.parameters, 4 * PARAMETER_LANES)
+        weights = words_of(contents.weights, rows * shape.columns)
+        maps = words_of(contents.maps, 2 * shape.columns)
+        parameters = words_of(contents.parameters, 4 * PARAMETER_LANES)
         self.fm = [
             MemoryData(
                 shape=2 * size.vector,
@@ -73,8 +84,16 @@ class NpuMemories:
         self.im = MemoryData(shape=WORD_BITS, depth=shape.instructions, init=contents.instructions)
         self.hm = MemoryData(shape=HEADER_BITS, depth=max(1, shape.headers), init=contents.headers)
 
+    def bits(self) -> dict[str, int]:
+        """Of every memory, by the name that instructions use."""
+        names = {"INP": self.inp, "WM": self.wm, "ACC": self.acc, "OUT": self.out}
+        names |= {"PM": self.pm, "UM": self.um, "IM": self.im, "HM": self.hm}
+        sizes = {name: Shape.cast(each.shape).width * each.depth for name, each in names.items()}
+        maps = sum(Shape.cast(bank.shape).width * bank.depth for bank in self.fm)
+        return {"FM": maps, **sizes}
 
-def _words(values: NDArray[Any] | None, size: int) -> list[int]:
+
+def words_of(values: NDArray[Any] | None, size: int) -> list[int]:
     """Numbers of `size` bytes each, little-endian; the last one is filled up."""
     data = b"" if values is None else np.ascontiguousarray(values).tobytes()
     return [

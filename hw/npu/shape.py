@@ -7,13 +7,14 @@ from typing import Protocol
 from amaranth.hdl import Shape, signed, unsigned
 from amaranth.utils import ceil_log2
 
-from hw.errors import HwError
+from hw.errors import NotBuiltError
 
 PARAMETER_LANES = 16
 """Numbers of 32 bits in a parameter word."""
 BANKS = 4
 """Of the feature memory; each has words of two vectors."""
 STREAMS = 16
+HEADER_BITS = 64
 SIDES = (4, 8, 16, 32, 64)
 """Rows and columns of an array: words of tables are whole vectors, or vectors whole words."""
 LOAD_SIZES = (1, 2, 4)
@@ -37,6 +38,8 @@ class Latency(Protocol):
     def requantise(self) -> int: ...
     @property
     def store(self) -> int: ...
+    @property
+    def restart(self) -> int: ...
 
 
 class NpuShape(Protocol):
@@ -91,7 +94,7 @@ class NpuShape(Protocol):
 
 
 class Widths:
-    """Numbers that follow from a shape; raises `HwError` for a core that is not built.
+    """Numbers that follow from a shape; raises `NotBuiltError` for a core that is not built.
 
     lane : bits of a lane of INP and OUT; vector : bits of a vector in the maps
     words : parameter words that hold a number a row
@@ -124,7 +127,7 @@ class Widths:
 
 def _require_buildable(shape: NpuShape) -> None:
     def refuse(field: str, asked: str) -> None:
-        raise HwError(f"npu {shape.name}: {field} is {getattr(shape, field)!r}; give {asked}")
+        raise NotBuiltError(f"npu {shape.name}: {field} is {getattr(shape, field)!r}; give {asked}")
 
     if shape.rows != shape.columns:
         refuse("columns", f"{shape.rows}, as many as rows")
@@ -137,7 +140,7 @@ def _require_buildable(shape: NpuShape) -> None:
     if shape.loop_overhead:
         refuse("loop_overhead", "0; the loops of the hardware cost nothing")
     if shape.vectors_per_cycle not in LOAD_SIZES:
-        raise HwError(
+        raise NotBuiltError(
             f"npu {shape.name}: loads move {shape.vectors_per_cycle} vectors a cycle; give a "
             f"load_bits for {', '.join(map(str, LOAD_SIZES))}"
         )

@@ -13,14 +13,32 @@ from amaranth.hdl import Array, Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
+from hw.flow.sharing import shared
 from hw.npu.areas import ADDRESS
 from hw.npu.control import REGISTERS
 from hw.npu.drain import drained
+from hw.npu.flit import SIDE_BITS, STREAM_BITS
 from hw.npu.instruction import WORD_BITS, fields_of, is_kind
 from hw.npu.shape import NpuShape, Widths
 
 PIPELINE = 3
 """Cycles from the start to the first write, both counted."""
+
+
+def vectors(size: Widths) -> wiring.Signature:
+    """A vector of a store, and where it goes.
+
+    en : it is there, as long as `waits`
+    local, host : to the maps of the core; to the host, else to another core
+    x, y, stream : of those that are not local
+    """
+    return wiring.Signature(
+        {
+            "en": Out(1), "vector": Out(ADDRESS), "data": Out(size.vector), "waits": In(1),
+            "local": Out(1), "host": Out(1), "x": Out(SIDE_BITS), "y": Out(SIDE_BITS),
+            "stream": Out(STREAM_BITS),
+        }
+    )  # fmt: skip
 
 
 class StoreUnit(wiring.Component):
@@ -29,8 +47,10 @@ class StoreUnit(wiring.Component):
     word, starts, ends : see `hw.npu.control.Control`
     base, distance : of stores; odd : whether the frame is an odd one
     entry, result, acc : an entry, and what it holds a cycle later
-    vector : what is written to the maps of the core, or leaves it; waits : not in this cycle
+    vector : see `vectors`
     """
+
+    module_name = "npu_store"
 
     def __init__(self, shape: NpuShape) -> None:
         self.shape, self.size = shape, Widths(shape)
@@ -47,13 +67,16 @@ class StoreUnit(wiring.Component):
                 "holds": Out(1),
                 "result": In(size.lane * shape.rows),
                 "acc": In(size.acc * shape.rows),
-                "vector": Out(wiring.Signature({
-                    "en": Out(1), "vector": Out(ADDRESS), "data": Out(size.vector),
-                    "waits": In(1),
-                })),
+                "vector": Out(vectors(size)),
             }
-        )  # fmt: skip
+        )
 
+    @property
+    def module_parameters(self) -> tuple[Any, ...]:
+        """What makes two of them the same module."""
+        return (self.shape,)
+
+    @shared
     def elaborate(self, platform: Any) -> Module:
         m = Module()
         me: Any = self
@@ -63,7 +86,7 @@ class StoreUnit(wiring.Component):
             m.d.sync += word.eq(me.word)
         m.d.sync += sets_up.eq(me.starts)
         f = fields_of(word, "STORE", "LOCAL")
-        partial = is_kind(word, "STORE", "PARTIAL")
+        partial = is_kind(word, "STORE", "PARTIAL", "PARTIAL_HOST")
         pairs = Const(0)
         if size.dual:
             pairs = (me.distance != 0) & ~f.bits & ~partial
@@ -132,8 +155,11 @@ class StoreUnit(wiring.Component):
             me.ends.eq(drained(m, last & ~holds, self.shape.latency.store - PIPELINE)),
             me.vector.en.eq(writes),
             me.vector.vector.eq(at),
+            me.vector.local.eq(is_kind(word, "STORE", "LOCAL", "PARTIAL")),
+            me.vector.host.eq(is_kind(word, "STORE", "HOST", "PARTIAL_HOST")),
+            me.vector.x.eq(f.x), me.vector.y.eq(f.y), me.vector.stream.eq(f.stream),
             me.vector.data.eq(Mux(partial, self._part(m, piece), self._result(piece))),
-        ]
+        ]  # fmt: skip
         return m
 
     def _part(self, m: Module, piece: Signal) -> Value:

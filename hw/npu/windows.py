@@ -18,12 +18,11 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import ceil_log2
 
+from hw.flow.sharing import shared
 from hw.npu.areas import ADDRESS
 from hw.npu.filter import CHANNELS, HEADER, LAYER, PLACE, Filter, behind, item_layout
 from hw.npu.instruction import WORD_BITS, fields_of
-from hw.npu.shape import BANKS, NpuShape, Widths
-
-HEADER_BITS = 64
+from hw.npu.shape import BANKS, HEADER_BITS, NpuShape, Widths
 
 
 class WindowUnit(wiring.Component):
@@ -37,6 +36,8 @@ class WindowUnit(wiring.Component):
     en, to, vector : a write to the input buffer
     ends : the instruction is done with this cycle
     """
+
+    module_name = "npu_windows"
 
     def __init__(self, shape: NpuShape) -> None:
         self.shape, self.size = shape, Widths(shape)
@@ -59,6 +60,12 @@ class WindowUnit(wiring.Component):
             }
         )
 
+    @property
+    def module_parameters(self) -> tuple[Any, ...]:
+        """What makes two of them the same module."""
+        return (self.shape,)
+
+    @shared
     def elaborate(self, platform: Any) -> Module:
         m = Module()
         me: Any = self

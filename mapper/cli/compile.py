@@ -55,11 +55,14 @@ def run(options: argparse.Namespace) -> int:
     from mapper.compiler.output import Dumps, Origin, write_compiled
     from mapper.compiler.pipeline import compile_model
     from mapper.compiler.stages import Clock, stage
+    from mapper.errors import UsageError
     from mapper.results.output_folder import output_folder
     from storage.samples import parse_form
 
     chip, shape = _chip_and_shape(options)
     settings = _settings(options)
+    if "c" in options.emit and chip.usable_count > 1 and settings.cores != 1:
+        raise UsageError("--emit c: a driver in C runs one core; give --cores 1")
     form = parse_form(options.normalise, options.layout)
     clock = Clock(partial(_say_stage, options))
     with clock.running():
@@ -77,10 +80,10 @@ def run(options: argparse.Namespace) -> int:
             found = compare_settings(model, samples, settings, test)
             return compile_tables.compare(options, found)
         if options.ablate:
-            compiling = partial(compile_model, model, shape, samples, test=test)
+            compiling = partial(compile_model, model, shape, samples, test=test, chip=chip)
             return compile_tables.ablate(options, compiling, settings)
         with output_folder(options.output, options.force) as work:
-            compiled = compile_model(model, shape, samples, settings, test)
+            compiled = compile_model(model, shape, samples, settings, test, chip)
             for note in compiled.notes:
                 common.say(options, f"note: {note}")
             compile_tables.require_limits(options, compiled)
@@ -124,7 +127,7 @@ def _settings(options: argparse.Namespace) -> CompileSettings:
         schedule=options.schedule, first_tile=options.first_tile,
         pack=options.pack, pack_chunk=options.pack_chunk,
         weights=options.weights, padding=options.padding,
-        few_channels=options.few_channels, off=tuple(options.off or ()),
+        few_channels=options.few_channels, cores=options.cores, off=tuple(options.off or ()),
     )  # fmt: skip
 
 

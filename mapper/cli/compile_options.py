@@ -152,6 +152,12 @@ def add_schedule(group: argparse._ActionsContainer) -> None:
         help="tile layers by search, or by a fixed rule (default: search)",
     )
     group.add_argument(
+        "--cores",
+        type=int,
+        metavar="N",
+        help="use at most N cores of the chip; 1 puts the whole model on one (default: all)",
+    )
+    group.add_argument(
         "--first-tile",
         type=_plane,
         metavar="WxH",

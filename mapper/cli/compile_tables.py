@@ -100,18 +100,26 @@ def _packing(options: argparse.Namespace, cost: Packing) -> dict[str, Any]:
     }
 
 
+def _cycles(compiled: Compiled) -> dict[str, int]:
+    """Of a frame, or of the core that works longest at one."""
+    most = compiled.cycles
+    if len(compiled.codes) == 1:
+        return {"cycles per frame": most}
+    return {"cores": len(compiled.codes), "cycles of the busiest core": most}
+
+
 def result_tables(options: argparse.Namespace, compiled: Compiled) -> list[Table]:
     from mapper.results.tables import facts
 
     rows: dict[str, Any] = {
         "macro nodes": len(compiled.macros),
         "nodes on the host": sum(step["do"] == "node" for step in compiled.host),
-        "cycles per frame": compiled.timeline.cycles,
+        **_cycles(compiled),
         **_packing(options, compiled.packing),
-        "instructions": len(compiled.program),
-        "micro-ops": len(compiled.tables.micro_ops),
-        "weight words": len(compiled.tables.weights),
-        "parameter words": len(compiled.tables.parameters),
+        "instructions": sum(len(code.program) for code in compiled.codes),
+        "micro-ops": sum(len(code.tables.micro_ops) for code in compiled.codes),
+        "weight words": sum(len(code.tables.weights) for code in compiled.codes),
+        "parameter words": sum(len(code.tables.parameters) for code in compiled.codes),
     }
     if compiled.verified is not None and compiled.verified.attempts:
         score = compiled.verified.attempts[compiled.verified.number].score

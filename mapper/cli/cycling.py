@@ -7,16 +7,22 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from rich.table import Table
 
+OUTSIDE = ("stream", "credit", "router", "weights")
+"""Causes that other cores, the host and the mesh have to do with."""
+MOST_TABLES = 4
+"""Cores that have a table of their own, at most; of more there is one of all."""
+
 
 def cycle_tables(found: dict[str, Any], title: str) -> list[Table]:
-    """What `cycle_rows` made: the cycles of a frame, and what the units of each core do in them."""
+    """What `cycle_rows` or `frames_rows` made: cycles, and what the units of each core do in
+    them."""
     from mapper.results.tables import columns, facts
 
     cycles = max(1, found["cycles"])
-    rows: dict[str, Any] = {"cycles per frame": found["cycles"]}
-    if found["bytes_compared"]:
-        rows["bytes equal to the functional run"] = found["bytes_compared"]
-    tables = [facts(f"{title}, cycle by cycle", rows)]
+    tables = [facts(f"{title}, cycle by cycle", _summary(found))]
+    if len(found["cores"]) > MOST_TABLES:
+        heads = ("core", "cycles", *found["cores"][0]["busy"], "waits longest for")
+        return [*tables, columns("cores", heads, [_row(one, cycles) for one in found["cores"]])]
     for core in found["cores"]:
         x, y = core["core"]
         units = list(core["busy"])
@@ -27,6 +33,45 @@ def cycle_tables(found: dict[str, Any], title: str) -> list[Table]:
                 body.append((f"waits: {cause}", *(_share(one, cycles) for one in waits)))
         tables.append(columns(f"units of core ({x}, {y})", ("", *units), body))
     return tables
+
+
+def _summary(found: dict[str, Any]) -> dict[str, Any]:
+    """The first lines."""
+    rows: dict[str, Any] = {}
+    if "frames" not in found:
+        rows["cycles per frame"] = found["cycles"]
+    else:
+        bound = found["bound"]
+        rows["frames"] = found["frames"]
+        rows["cycles that fill the memories before"] = found["loading"]
+        rows["cycles until the first is done"] = found["latency"]
+        if found["period"] is not None:
+            rows["cycles from frame to frame"] = found["period"]
+        rows["at least, by what takes longest"] = f"{bound['cycles']:,.0f}, {bound['where']}"
+        rows["frames per second"] = (
+            f"{found['frames_per_second']:,.0f} at {found['clock_mhz']:g} MHz"
+        )
+        rows["flits of a frame on the busiest link"] = found["busiest_link"]
+        rows["hops of all flits of a frame"] = found["flit_hops"]
+    if found["bytes_compared"]:
+        rows["bytes equal to the functional run"] = found["bytes_compared"]
+    return rows
+
+
+def _row(core: dict[str, Any], cycles: int) -> tuple[Any, ...]:
+    """A core in a line: its cycles alone, shares of its units, and what one of them waits longest
+    for that comes from outside."""
+    outside = [
+        (count, f"{cause} ({unit})")
+        for unit, waits in core["waits"].items()
+        for cause, count in waits.items()
+        if cause in OUTSIDE and count
+    ]
+    x, y = core["core"]
+    shares = (_share(count, cycles) for count in core["busy"].values())
+    longest = max(outside, default=(0, ""))
+    waits_for = f"{longest[1]}, {_share(longest[0], cycles)}" if outside else ""
+    return f"({x}, {y})", core["alone"], *shares, waits_for
 
 
 def _share(part: int, whole: int) -> str:

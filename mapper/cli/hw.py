@@ -7,18 +7,22 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mapper.cli import options as common
+from mapper.cli.hw_cells import DEPTH
 from mapper.exports.core_shape import DEFAULT_AXON_BITS, ROUTES_FOR_EACH, SYNAPSES_FOR_EACH
 
 if TYPE_CHECKING:
     from chipsim.chip.model import Chip
     from hw.core.shape import CoreShape
-    from hw.flow.netlist import Cells, Netlist
+    from hw.flow.netlist import Netlist
 
 EPILOG = """\
 examples:
   mapper hw --chip 4x4
   mapper hw --chip 4x4 --depth 8 --weight-bits 4 --verilog chip.v
   mapper hw --chip loihi --mesh-only --stats --json
+  mapper hw --npu tiny --verilog core.v
+  mapper hw --npu npu --stats --keep-multipliers
+  mapper hw --chip 2x2 --npu tiny --verilog chip.v
 
 A router and a core for every core of the chip, usable or not; what they do is
 in `mapper docs hardware` and `core`. The memories of a core have room for what
@@ -26,6 +30,12 @@ the chip's limits allow, and powers of two: the next above a limit is taken.
 Verilog and cells need a Yosys, which the extra neuromapper[hw] brings; its
 first run takes a minute or two more. --stats counts the gates and flip-flops of
 generic synthesis, buffers of routers in flip-flops, and the bits of memories.
+
+--npu makes one core of the NPU, the matrix processor (`mapper docs npu`): a
+preset of `mapper chips`, or that of the table [npu] of a chip file. With --chip
+it makes a mesh of them, with a host port at node 0,0. --stats of one core
+synthesises it again without its binary unit, and with the other multiplier,
+for what these take: minutes for a core of 16x16.
 """
 
 CORE_OPTIONS = {  # fields of `CoreShape`
@@ -41,15 +51,17 @@ CORE_OPTIONS = {  # fields of `CoreShape`
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--chip", metavar="C", help="WIDTHxHEIGHT, a preset's name, or FILE.toml")
     parser.add_argument(
-        "--chip", required=True, metavar="C", help="WIDTHxHEIGHT, a preset's name, or FILE.toml"
+        "--npu",
+        metavar="NAME",
+        help="a core of an NPU (a preset's name, or a chip FILE.toml); with --chip a chip of them",
     )
     parser.add_argument(
         "--depth",
         type=common.positive,
-        default=4,
         metavar="D",
-        help="packets in the buffer of each router input (default: 4)",
+        help=f"packets in the buffer of each router input (default: {DEPTH})",
     )
     parser.add_argument(
         "--axon-bits",
@@ -61,6 +73,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--mesh-only", action="store_true", help="the network without the cores")
     parser.add_argument("--verilog", type=Path, metavar="FILE", help="Verilog 2005 to write")
     parser.add_argument("--stats", action="store_true", help="cells of every module")
+    parser.add_argument(
+        "--keep-multipliers",
+        action="store_true",
+        help="count cells without the gates of multipliers (for chips with blocks for them)",
+    )
     group = parser.add_argument_group("cores")
     for name, text in CORE_OPTIONS.items():
         group.add_argument(
@@ -70,17 +87,27 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     from hw.flow.netlist import cells
+    from mapper.cli.hw_cells import cells_row, cells_table, teller
+    from mapper.cli.hw_npu import core_result
     from mapper.errors import UsageError
     from mapper.exports.core_shape import core_shape, describe_core, describe_mesh
-    from mapper.results.tables import columns, facts
+    from mapper.results.tables import facts
 
-    chip = common.named_chip(options.chip)
+    if options.keep_multipliers and not options.stats:
+        raise UsageError("--keep-multipliers is of --stats; give that too")
+    if options.npu is not None:
+        said = core_result(options, lambda design: _write(options, design), tuple(CORE_OPTIONS))
+        common.emit(options, *said)
+        return 0
+    if options.chip is None:
+        raise UsageError("give a --chip, or an --npu; `mapper chips` lists both")
+    chip, depth = common.named_chip(options.chip), options.depth or DEPTH
     given = {name: getattr(options, name) for name in CORE_OPTIONS}
     given = {name: value for name, value in given.items() if value is not None}
     if options.mesh_only and given:
         option = next(iter(given)).replace("_", "-")
         raise UsageError(f"--{option} is of the cores; leave it or --mesh-only out")
-    mesh = describe_mesh(chip, options.depth, options.axon_bits)
+    mesh = describe_mesh(chip, depth, options.axon_bits)
     shape = None if options.mesh_only else core_shape(chip, mesh["axon_bits"], given)
     core = None if shape is None else describe_core(shape)
     result: dict[str, Any] = {"chip": chip.name, "width": chip.width, "height": chip.height}
@@ -91,23 +118,15 @@ def run(options: argparse.Namespace) -> int:
     if options.verilog is not None or options.stats:
         # locked, or refused, before the time is spent
         with common.lock_output(options.verilog):
-            found = _convert(chip, options.depth, mesh["axon_bits"], shape)
+            found = _convert(chip, depth, mesh["axon_bits"], shape)
             size = None if options.verilog is None else _write(options, found)
         if size is not None:
             result["verilog"] = {"path": str(options.verilog), "bytes": size}
             tables.append(facts("written", [(str(options.verilog), f"{size:,} B")]))
         if options.stats:
-            counted = cells(found, _teller(options))
-            result["modules"] = [_row(module) for module in counted]
-            heads = [
-                "module", "copies", "cells", "flip-\nflops", "memory\nbits", "all cells",
-                "all memory\nbits",
-            ]  # fmt: skip
-            rows: list[tuple[Any, ...]] = [tuple(_row(module).values()) for module in counted]
-            total = sum(module.count * module.cells for module in counted)
-            bits = sum(module.count * module.memory_bits for module in counted)
-            rows.append(("sum", "", "", "", "", total, bits))
-            tables.append(columns("one of each, and all, without modules within", heads, rows))
+            counted = cells(found, teller(options), options.keep_multipliers)
+            result["modules"] = [cells_row(module) for module in counted]
+            tables.append(cells_table(counted, options.keep_multipliers))
     common.emit(options, result, tables)
     return 0
 
@@ -129,25 +148,10 @@ def _convert(chip: Chip, depth: int, axon_bits: int, shape: CoreShape | None) ->
 def _write(options: argparse.Namespace, found: Netlist) -> int:
     """Write the Verilog; returns its size in bytes."""
     from hw.flow.netlist import verilog
+    from mapper.cli.hw_cells import teller
     from storage.files import PartialFile
 
     with PartialFile(options.verilog) as file:  # opened first: a bad place is named at once
-        file.write(verilog(found, _teller(options)).encode())
+        file.write(verilog(found, teller(options)).encode())
         file.commit()
         return file.position
-
-
-def _teller(options: argparse.Namespace) -> Any:
-    return lambda line: common.say(options, f"note: {line}")
-
-
-def _row(module: Cells) -> dict[str, Any]:
-    return {
-        "module": module.module,
-        "instances": module.count,
-        "cells_of_one": module.cells,
-        "flip_flops_of_one": module.flip_flops,
-        "memory_bits_of_one": module.memory_bits,
-        "cells": module.count * module.cells,
-        "memory_bits": module.count * module.memory_bits,
-    }

@@ -215,12 +215,12 @@ def _run_told(options: argparse.Namespace) -> int:
 def _known_error(error: Exception) -> tuple[str, int] | None:
     """Message and exit code of an error that a user can do something about."""
     from chipsim.errors import ChipError
-    from hw.errors import HwError
+    from hw.errors import HwError, NotBuiltError
     from storage.errors import MemoryShortError, StorageError
 
     if isinstance(error, MapperError):
         return str(error), error.exit_code
-    if isinstance(error, MemoryShortError):
+    if isinstance(error, MemoryShortError | NotBuiltError):
         return str(error), DOES_NOT_FIT
     if isinstance(error, StorageError | ChipError | HwError):
         return str(error), BAD_INPUT

@@ -15,16 +15,18 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from mapper.compiler.manifest import CompiledFolder
     from mapper.compiler.simulate import Clipped
 
 MEASURED = 10_000  # cycles of the mesh, if nothing else is said
+CLOCK = 500.0  # MHz, likewise
 EPILOG = """\
 examples:
   mapper simulate result
   mapper simulate result --load-scale 1.5 --depth 8 --no-saturation
   mapper simulate result --tick-cycles 20000 --packets core --json
   mapper simulate out --input samples.npz
-  mapper simulate out --cycles
+  mapper simulate out --cycles --frames 100 --clock 400
 
 DIR is the output folder of `run` or of `compile`.
 
@@ -32,8 +34,11 @@ For a compiled model, the programs of the cores run bit for bit on the samples
 of --input, with the host's steps around them. If the samples have labels,
 accuracy is printed. --check compares every layer with the integer reference,
 --dump FOLDER writes every stored map as well (N.npy, and tensors.json).
---cycles, without a number, runs the first sample cycle by cycle: when each unit
-of a core works, and what it waits for; without --input only the times.
+--cycles, without a number, runs cycle by cycle: when each unit of a core works,
+and what it waits for; without --input only the times. On one core that is the
+first sample. On several cores --frames follow each other, with the mesh flit by
+flit and the host: latency, period, what bounds it, and load of the links; the
+bytes of the first three are compared.
 
 For a mapping, its traffic is simulated. The result is added to report.json as
 `simulation`, and report.html is made again.
@@ -67,6 +72,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
                          help="compare every layer with the integer reference")  # fmt: skip
     samples.add_argument("--dump", type=Path, metavar="FOLDER",
                          help="write every stored map, compared likewise")  # fmt: skip
+    samples.add_argument("--frames", type=common.positive, metavar="N",
+                         help="with --cycles, of a model on several cores: frames that follow "
+                         "each other (default: 20)")  # fmt: skip
+    samples.add_argument("--hardware", action="store_true",
+                         help="run the first samples on the chip in Amaranth as well: bytes and "
+                         "cycles have to be equal (several cores, chips up to 2x2)")  # fmt: skip
+    samples.add_argument("--clock", type=above_zero, metavar="MHZ",
+                         help="clock, for frames per second (default: 500)")  # fmt: skip
     group = parser.add_argument_group("mappings")
     group.add_argument(
         "--cycles",
@@ -138,10 +151,11 @@ def run(options: argparse.Namespace) -> int:
 
     if is_compiled(options.path):
         return _run_compiled(options)
-    if options.input or options.limit or options.check or options.dump:
+    of_models = ("input", "limit", "check", "dump", "frames", "clock", "hardware")
+    if any(getattr(options, name) for name in of_models):
         raise UsageError(
-            f"{options.path}: is no compiled model; --input, --limit, --check and "
-            "--dump are for those"
+            f"{options.path}: is no compiled model; --input, --limit, --check, --dump, --frames, "
+            "--clock and --hardware are for those"
         )
     read_report(options.path)  # what is no such folder is named before anything is locked
     with writing_into(options.path):
@@ -153,7 +167,7 @@ def _run_compiled(options: argparse.Namespace) -> int:
     import numpy as np
 
     from mapper.cli.cycling import cycle_tables
-    from mapper.compiler.cycles import cycle_rows, run_cycles
+    from mapper.compiler.chip_cycles import CHECKED
     from mapper.compiler.dump import Dump
     from mapper.compiler.manifest import read_folder
     from mapper.compiler.quantise.score import require_classes
@@ -173,10 +187,22 @@ def _run_compiled(options: argparse.Namespace) -> int:
     if options.input is None and options.cycles is None:
         raise UsageError(f"{options.path}: is a compiled model; name samples with --input")
     folder = read_folder(options.path)
+    if (options.frames or options.clock) and not options.cycles:
+        raise UsageError("--frames, --clock: are of runs cycle by cycle; give --cycles, too")
+    if (options.frames or options.clock) and not folder.is_spread:
+        raise UsageError(
+            f"--frames, --clock: {options.path} runs on one core, one frame after the other"
+        )
+    if options.hardware and (options.input is None or not folder.is_spread):
+        raise UsageError(
+            "--hardware: runs samples (--input) of a model that several cores share; compile it "
+            "for a chip such as 2x2"
+        )
     if options.input is None and options.dump:
         raise UsageError("--dump: writes the maps of samples; name some with --input")
     if options.input is None:
-        only = cycle_rows(run_cycles(folder, None))
+        _compile_kernels(options, folder)
+        only = _cycles(options, folder, None)
         with writing_into(options.path):
             add_simulation(options.path, {"cycle_run": only})
         common.emit(options, {"cycle_run": only}, cycle_tables(only, str(options.path)))
@@ -184,7 +210,7 @@ def _run_compiled(options: argparse.Namespace) -> int:
     form = SampleForm.from_json(folder.manifest["samples"])
     shape = tuple(folder.manifest["input"]["shape"][1:])
     last = bool(folder.manifest["input"]["channels_last"])
-    common.compile_kernels(options, "cores", *(["cores/cycles"] if options.cycles else []))
+    _compile_kernels(options, folder)
     parts: list[list[Compared]] = []
     classes: list[NDArray[np.int64]] = []
     clipped: list[Clipped | None] = []
@@ -209,7 +235,8 @@ def _run_compiled(options: argparse.Namespace) -> int:
             if labels is not None:
                 require_classes(labels, next(iter(found.values.values()))[0].size)
             progress(sum(map(len, classes)) / frames)
-        timed = run_cycles(folder, samples.read(0, 1)) if options.cycles else None
+        checks = options.cycles or options.hardware
+        first = samples.read(0, min(CHECKED, frames)) if checks else None
         compared = [
             Compared(
                 rows[0].name,
@@ -220,12 +247,16 @@ def _run_compiled(options: argparse.Namespace) -> int:
         ]
         if dump is not None:
             dump.finish(compared)
+    timed = None if first is None or not options.cycles else _cycles(options, folder, first)
+    on_chip = _hardware(folder, first) if options.hardware and first is not None else None
     result: dict[str, Any] = {"frames": frames, "sha256": digest.text}
     if counted := [one for one in clipped if one is not None]:
         result["clipped"] = sum(one.values for one in counted)
         _say_clipped(options, result["clipped"], counted[0])
     if timed is not None:
-        result["cycle_run"] = cycle_rows(timed)
+        result["cycle_run"] = timed
+    if on_chip is not None:
+        result["hardware"] = on_chip
     if labels is not None:
         result["accuracy"] = float((np.concatenate(classes) == labels).mean())
     if options.check or options.dump:
@@ -243,11 +274,43 @@ def _run_compiled(options: argparse.Namespace) -> int:
         shown.append(columns("beside the integer reference", heads, compared))
     if timed is not None:
         shown += cycle_tables(result["cycle_run"], str(options.path))
+    if on_chip is not None:
+        shown.append(facts("in Amaranth, equal to the simulators", on_chip))
     common.emit(options, result, shown)
     if result.get("differences"):
         common.complain(f"{result['differences']:,} elements differ from the integer reference")
         return BAD_INPUT
     return 0
+
+
+def _hardware(folder: CompiledFolder, samples: NDArray[np.float32]) -> dict[str, int]:
+    """What was equal in Amaranth's simulator, counted."""
+    from mapper.compiler.chip_hardware import check_hardware
+
+    return check_hardware(folder, samples)._asdict()
+
+
+def _compile_kernels(options: argparse.Namespace, folder: CompiledFolder) -> None:
+    """Those that runs of a compiled model call."""
+    works = ["cores"] if options.input else []
+    if options.cycles or options.hardware:
+        works += ["cores/frames" if folder.is_spread else "cores/cycles"]
+    common.compile_kernels(options, *works)
+
+
+def _cycles(
+    options: argparse.Namespace, folder: CompiledFolder, samples: NDArray[np.float32] | None
+) -> dict[str, Any]:
+    """A cycle-true run as an object for JSON: a frame on one core, or many on several."""
+    from mapper.compiler.chip_cycles import FRAMES, frames_rows, run_frames
+    from mapper.compiler.cycles import cycle_rows, run_cycles
+
+    if not folder.is_spread:
+        return cycle_rows(run_cycles(folder, None if samples is None else samples[:1]))
+    frames = options.frames or FRAMES
+    with common.fraction_bar(options, "running frames") as progress:
+        run = run_frames(folder, samples, frames, lambda done: progress(done / frames))
+    return frames_rows(run, options.clock or CLOCK)
 
 
 def _say_clipped(options: argparse.Namespace, count: int, one: Clipped) -> None:

@@ -40,7 +40,7 @@ def ablation(
     What a model cannot do without is said in the row of the pass.
     """
     made = compiling(settings)
-    rows = [_row(None, made, made.timeline.cycles)]
+    rows = [_row(None, made, made.cycles)]
     for name in (name for name in SWITCHES if name not in settings.off):
         try:
             found = compiling(replace(settings, off=(*settings.off, name)))
@@ -48,12 +48,12 @@ def ablation(
             what = "does not fit" if isinstance(error, DoesNotFitError) else "does not compile"
             rows.append(Row(name, None, None, None, None, f"{what}: {error}"))
         else:
-            rows.append(_row(name, found, made.timeline.cycles))
+            rows.append(_row(name, found, made.cycles))
     return rows
 
 
 def _row(without: str | None, made: Compiled, whole: int) -> Row:
-    verified, cycles, signal = made.verified, made.timeline.cycles, None
+    verified, cycles, signal = made.verified, made.cycles, None
     if verified is not None and verified.attempts:
         signal = verified.attempts[verified.number].score.signal
     host = sum(step["do"] in HOST_WORK for step in made.host)

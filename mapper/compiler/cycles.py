@@ -1,5 +1,6 @@
-"""Cycle-true runs of a compiled model: how long a frame takes on each core, and what units wait
-for. The bytes are those of the functional run, which is checked."""
+"""Cycle-true runs of a model on one core: how long a frame takes, and what units wait for. The
+bytes are those of the functional run, which is checked. `mapper.compiler.chip_cycles` has those of
+several cores."""
 
 from __future__ import annotations
 
@@ -9,16 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from chipsim.chip.npu_shape import NpuShape
-from chipsim.npu.chip_run import (
-    CAUSES,
-    DONE,
-    FETCH,
-    TOKEN,
-    WEIGHTS,
-    ChipTimes,
-    CoreTimes,
-    run_chip,
-)
+from chipsim.npu.causes import CAUSES, DONE, FETCH, TOKEN, WEIGHTS
+from chipsim.npu.core_run import CoreTimes, run_core
 from chipsim.npu.cycles import UNITS
 from hw.npu.isa import INSTRUCTION_BYTES, decode
 from mapper.compiler.manifest import CompiledFolder
@@ -36,12 +29,13 @@ SHOWN = [*range(TOKEN, TOKEN + len(UNITS)), WEIGHTS, FETCH]
 class CycleRun(NamedTuple):
     """A frame of a compiled model.
 
-    times : of the cores in each function, from their first instruction to their last
-    bytes : of all feature memories, equal to those of the functional run behind each function; 0
+    core : its place; times : of each function, from its first instruction to its last
+    bytes : of the feature memory, equal to those of the functional run behind each function; 0
         without a sample
     """
 
-    times: list[ChipTimes]
+    core: tuple[int, int]
+    times: list[CoreTimes]
     bytes: int
 
 
@@ -54,30 +48,30 @@ def run_cycles(folder: CompiledFolder, sample: NDArray[np.float32] | None) -> Cy
     Raises `CheckFailedError` if the bytes differ, `ChipError` if units wait for ever.
     """
     machine = Machine(folder)
-    programs = programs_of(folder)
+    ((place, program),) = programs_of(folder).items()
     times = [
-        run_chip(machine.shape, programs, begin=one["begin"])
+        run_core(machine.shape, program, begin=one["spans"][0][0])
         if machine.shape.map_vectors
         else _external(folder, machine.shape, one)
         for one in machine.functions
     ]
     if sample is None:
-        return CycleRun(times, 0)
+        return CycleRun(place, times, 0)
     both = _Both(machine, times)
     machine.run(both, sample)
-    return CycleRun(times, both.compared)
+    return CycleRun(place, times, both.compared)
 
 
-def _external(folder: CompiledFolder, shape: NpuShape, function: dict[str, Any]) -> ChipTimes:
+def _external(folder: CompiledFolder, shape: NpuShape, function: dict[str, Any]) -> CoreTimes:
     """A function of the one core that has external memory, whose loads and stores share the way
     there."""
-    ((place, image),) = folder.images.items()
+    (image,) = folder.images.values()
     program = [
         decode(image.instructions[at : at + INSTRUCTION_BYTES], f"{folder.path}: offset {at}")
         for at in range(0, len(image.instructions), INSTRUCTION_BYTES)
     ]
     before = Preloaded.of_image(image, f"{folder.path}: micro-ops")
-    span = function["begin"], function["end"]
+    (span,) = map(tuple, function["spans"])
     timeline = timeline_of_functions(program, [span], shape, before)
     program = program[slice(*span)]
     units = np.array([unit_of(one) for one in program], np.int64)
@@ -86,14 +80,13 @@ def _external(folder: CompiledFolder, shape: NpuShape, function: dict[str, Any])
         found = waits_of(program, timeline)[units == unit].sum(0)
         waits[unit, SHOWN] = found
         waits[unit, DONE] = timeline.cycles - int(timeline.busy[unit]) - int(found.sum())
-    core = CoreTimes(timeline.start, timeline.end, timeline.busy, waits)
-    return ChipTimes(timeline.cycles, {place: core})
+    return CoreTimes(timeline.cycles, timeline.start, timeline.end, timeline.busy, waits)
 
 
 class _Both:
-    """Two sets of the cores: one runs in the order of the cycle-true run, one as programs say."""
+    """Two sets of memories: one in the order of the cycle-true run, one in that of the program."""
 
-    def __init__(self, machine: Machine, times: list[ChipTimes]) -> None:
+    def __init__(self, machine: Machine, times: list[CoreTimes]) -> None:
         self.machine, self.times = machine, times
         self.ours, self.others = (FrameCores(machine, machine.chip.frame()) for _ in range(2))
         self.compared = 0
@@ -103,9 +96,9 @@ class _Both:
         self.others.write(tensor, maps)
 
     def start(self, function: int) -> None:
-        cores, places = self.times[function].order()
-        begin = self.machine.functions[function]["begin"]
-        self.ours.frame.run_in_order(cores, places + begin)
+        order = self.times[function].order()
+        (first, _) = self.machine.functions[function]["spans"][0]
+        self.ours.frame.run_in_order(np.zeros_like(order), order + first)
         self.others.start(function)
         for place in self.machine.chip.cores:
             mine, its = (one.frame.memory(place)["FM"] for one in (self.ours, self.others))
@@ -131,24 +124,19 @@ class _Both:
 
 def cycle_rows(run: CycleRun) -> dict[str, Any]:
     """A cycle-true run as an object for JSON; functions run one behind the other."""
-    cores = []
-    for place in run.times[0].cores:
-        parts = [times.cores[place] for times in run.times]
-        busy = np.sum([part.busy for part in parts], axis=0).tolist()
-        waits = np.sum([part.waits for part in parts], axis=0).tolist()
-        cores.append(
-            {
-                "core": list(place),
-                "busy": dict(zip(UNITS, busy, strict=True)),
-                "waits": {
-                    unit: dict(zip(CAUSES, row, strict=True))
-                    for unit, row in zip(UNITS, waits, strict=True)
-                },
-            }
-        )
+    busy = np.sum([one.busy for one in run.times], axis=0).tolist()
+    waits = np.sum([one.waits for one in run.times], axis=0).tolist()
+    core = {
+        "core": list(run.core),
+        "busy": dict(zip(UNITS, busy, strict=True)),
+        "waits": {
+            unit: dict(zip(CAUSES, row, strict=True))
+            for unit, row in zip(UNITS, waits, strict=True)
+        },
+    }
     return {
         "cycles": sum(times.cycles for times in run.times),
         "functions": [times.cycles for times in run.times],
         "bytes_compared": run.bytes,
-        "cores": cores,
+        "cores": [core],
     }

@@ -19,9 +19,13 @@ TYPES = {1: np.int8, 8: np.int8, 16: np.int16, 32: np.int32}
 """By the bits of a map; of one bit +1 and -1."""
 
 
+OF_ALL = ("name", "bits", "planes", "owner", "scale", "zero_point")
+"""What the parts of a map have in common."""
+
+
 class Dump:
     """A folder of maps: N.npy, shape (frames, rows, columns, channels), and tensors.json: what each
-    one is of, where it lies in memory, and how it compares with the reference."""
+    one is of, where its parts lie in memory, and how it compares with the reference."""
 
     def __init__(self, folder: Path, machine: Machine, frames: int) -> None:
         """Raises `WriteError` if the folder cannot be written, as the other methods do."""
@@ -31,8 +35,8 @@ class Dump:
         self.files = {name: f"{at}.npy" for at, name in enumerate(dict.fromkeys(names))}
         self.arrays: dict[str, Any] = {}
         for name, file in self.files.items():
-            one = machine.maps[name]
-            shape = (frames, *one["shape"][1:])
+            one = machine.parts(name)[0]
+            shape = (frames, *one["whole"][1:])
             try:
                 self.arrays[name] = np.lib.format.open_memmap(
                     folder / file, "w+", np.dtype(TYPES[one["bits"]]), shape
@@ -57,10 +61,12 @@ class Dump:
         nodes = {layer["map"]: layer["nodes"] for layer in self.machine.layers}
         tensors = []
         for name, file in self.files.items():
-            one, layer = self.machine.maps[name], layers.get(name)
+            parts, layer = self.machine.parts(name), layers.get(name)
             tensors.append(
                 {
-                    **one,
+                    **{key: parts[0][key] for key in OF_ALL},
+                    "shape": parts[0]["whole"],
+                    "parts": [{key: one[key] for key in one if key not in OF_ALL} for one in parts],
                     "file": file,
                     "nodes": nodes.get(name, []),
                     "elements": layer.elements if layer else None,

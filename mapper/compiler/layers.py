@@ -55,8 +55,9 @@ def parts_of(ends: Sequence[int]) -> list[Part]:
     return [Part(first, end) for first, end in zip([0, *ends], ends, strict=False)]
 
 
-def layer_row(macro: Macro, part: Part, region: Region, run: Run) -> dict[str, Any]:
-    """A layer: what it is of, what it makes, and what it takes.
+def layer_row(macro: Macro, part: Part, region: Region | None, run: Run) -> dict[str, Any]:
+    """A layer: what it is of, what it makes, and what it takes. region : of its result, if that
+    stays on the core
 
     Its cycles, and the busy shares of the units, are those from the end of the layers before it to
     its own; waits are those before its own instructions.
@@ -92,7 +93,7 @@ def layer_row(macro: Macro, part: Part, region: Region, run: Run) -> dict[str, A
         },
         "bytes_loaded": run.shape.columns * _vectors(run.program[own], "LOAD", run.shape),
         "bytes_stored": run.shape.columns * _vectors(run.program[own], "STORE", run.shape),
-        "vectors": region.vectors,
+        "vectors": 0 if region is None else region.vectors,
         "instructions": {name: int((units == unit).sum()) for unit, name in enumerate(UNITS)},
     }  # fmt: skip
 
@@ -106,21 +107,19 @@ def _busy(run: Run, unit: int, first: int, last: int) -> float:
     return float(worked.sum()) / max(1, last - first)
 
 
-def tile_row(steps: Sequence[Step], region: Region) -> dict[str, Any]:
+def tile_row(steps: Sequence[Step], region: Region | None) -> dict[str, Any]:
     """How a map is cut, of the stores to it: the number of its tiles, the size of the largest, and
     along what they follow each other, the slowest axis first."""
     stores = [
-        (step.tile, step.instruction.fields)
-        for step in steps
-        if step.unit == "STORE" and step.instruction.kind == "LOCAL"
+        (step.tile, step.instruction.fields) for step in steps if step.instruction.op == "STORE"
     ]
     sizes = [(f["y_size"], f["x_size"], f["c_size"]) for _, f in stores]
     rows, columns, blocks = np.array(sizes, np.int64).reshape(-1, 3).max(0, initial=0).tolist()
     places = []
     for _, fields in stores:
-        offset = fields.get("dst", 0) - region.first
-        row, rest = divmod(offset, max(1, region.row))
-        places.append((row, *divmod(rest, max(1, region.pixel))))
+        offset = fields.get("dst", 0) - (region.first if region else 0)
+        row, rest = divmod(offset, max(1, region.row if region else fields["y_stride"]))
+        places.append((row, *divmod(rest, max(1, region.pixel if region else fields["x_stride"]))))
     found = np.array(places, np.int64).reshape(-1, 3)
     steps_along = (np.diff(found, axis=0) != 0).sum(0)
     names = ("rows", "columns", "blocks")
@@ -179,7 +178,9 @@ def _vectors(program: Sequence[Instruction], op: str, shape: NpuShape) -> int:
         f = one.fields
         if "y_size" in f:
             moved = f["c_size"] * f["x_size"] * f["y_size"] * (1 + 3 * f.get("up", 0))
-            count += moved * (vectors_of_entry(shape) if one.kind in ("ACC32", "PARTIAL") else 1)
+            count += moved * (
+                vectors_of_entry(shape) if one.kind in ("ACC32", "PARTIAL", "PARTIAL_HOST") else 1
+            )
         elif one.kind == "TABLE":
             count += f["vectors"]
     return count

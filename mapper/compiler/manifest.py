@@ -20,7 +20,7 @@ import io
 import json
 import zipfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
@@ -33,15 +33,15 @@ from chipsim.chip.model import Chip
 from chipsim.chip.npu_shape import NpuShape
 from chipsim.errors import ChipError
 from hw.errors import HwError
+from mapper.compiler.codegen.code import Lying
 from mapper.compiler.codegen.image import Image, pack_image, unpack_image
-from mapper.compiler.codegen.loaded import Loaded
 from mapper.compiler.codegen.loops.listing import listing_text
-from mapper.compiler.codegen.macros.file import at_core
+from mapper.compiler.cores.tiles import flits_of, mapping_file, tiles_file
 from mapper.compiler.graph.graph import Graph, View
 from mapper.compiler.graph.node import Concat
 from mapper.compiler.graph.tensor import Tensor
 from mapper.compiler.graph.text import Arrays, graph_from_json, graph_text, graph_to_json
-from mapper.compiler.memory.planner import memory_use
+from mapper.compiler.memory.planner import pixel_vectors
 from mapper.compiler.partition.functions import Partition
 from mapper.compiler.partition.hostplan import Step
 from mapper.compiler.partition.packing import packing_lists, packing_text, parts_of
@@ -55,6 +55,7 @@ from storage.files import digest, read_input, write_file
 
 MANIFEST, SCHEMA, SEAL = "manifest.json", 1, "sha256"
 WEIGHTS, RECORDS = "weights.bin", "macros.bin"
+TILES, MAPPING = "tiles.bin", "mapping.npz"
 HOST_PLAN, GRAPH, CONSTANTS, RANGES, GRAPHS, DRIVER, LOOPS = (
     "host_plan.json", "graph.json", "graph.npz", "ranges.json", "graphs", "driver", "loops",
 )  # fmt: skip
@@ -82,6 +83,11 @@ class CompiledFolder(NamedTuple):
     weights: NDArray[np.int8] | None = None
     records: bytes = b""
 
+    @property
+    def is_spread(self) -> bool:
+        """Whether several cores share the model, and send each other what they make."""
+        return bool(self.manifest["host_maps"])
+
 
 def is_compiled(folder: Path) -> bool:
     """Whether a folder is that of a compiled model, though its manifest may be lost."""
@@ -95,26 +101,24 @@ class Target(NamedTuple):
     shape: NpuShape
     settings: CompileSettings
 
-    @property
-    def core(self) -> tuple[int, int]:
-        """The core that takes the program: the first one that may be used."""
-        y, x = divmod(int(np.flatnonzero(self.chip.usable)[0]), self.chip.width)
-        return x, y
-
 
 def write_folder(
     folder: Path, model: Path, target: Target, compiled: Compiled, form: dict[str, Any]
 ) -> None:
     """Write a compiled model. form : how samples become the model's input."""
-    x, y = target.core
     graph, constants = graph_to_json(compiled.graph)
     files = {
-        f"core_{x}_{y}.npc": pack_image(image_of(compiled, target.shape, (x, y))),
-        RECORDS: at_core(compiled.records, (x, y)),
+        program_file(one.place): pack_image(one.image(target.shape)) for one in compiled.codes
+    } | {
+        RECORDS: b"".join(one.records for one in compiled.codes),
         HOST_PLAN: _json({"steps": compiled.host}),
         GRAPH: _json(graph),
         CONSTANTS: _npz(constants),
     }
+    if compiled.port is not None:
+        flits = flits_of(compiled.codes, target.shape)
+        files[TILES] = tiles_file(flits, compiled.codes)
+        files[MAPPING] = mapping_file(compiled.codes, compiled.port, target.chip)
     if compiled.host_weights.size:
         files[WEIGHTS] = compiled.host_weights.tobytes()
     for name, data in files.items():
@@ -132,13 +136,18 @@ def _seal(manifest: dict[str, Any]) -> str:
     return hashlib.sha256(_json(manifest)).hexdigest()
 
 
-def write_loops(folder: Path, target: Target, compiled: Compiled) -> None:
-    """The schedule of a core as a listing of loops."""
-    x, y = target.core
-    layers = [macro.label for macro in compiled.macros]
-    text = listing_text(compiled.steps, compiled.tables, layers)
+def program_file(core: tuple[int, int]) -> str:
+    """The name of the file with the program of a core."""
+    return f"core_{core[0]}_{core[1]}.npc"
+
+
+def write_loops(folder: Path, compiled: Compiled) -> None:
+    """The schedules of all cores as listings of loops."""
     (folder / LOOPS).mkdir()
-    write_file(folder / LOOPS / f"core_{x}_{y}.txt", text.encode())
+    for one in compiled.codes:
+        text = listing_text(one.steps, one.tables, [macro.label for macro in one.macros])
+        name = Path(program_file(one.place)).with_suffix(".txt")
+        write_file(folder / LOOPS / name, text.encode())
 
 
 def write_graphs(folder: Path, graphs: dict[str, Graph], partition: Partition) -> None:
@@ -160,91 +169,124 @@ def write_graphs(folder: Path, graphs: dict[str, Graph], partition: Partition) -
 
 def manifest_of(compiled: Compiled, target: Target) -> dict[str, Any]:
     """What the manifest says of a compiled model itself."""
-    x, y = target.core
-    shape = target.shape
+    columns, cores = target.shape.columns, []
+    for one in compiled.codes:
+        x, y = one.place
+        counts = [list(pair) for pair in sorted(one.links.counts.items())]
+        brought = [
+            {"stream": each.stream, "slots": each.slots, "runs": [list(run) for run in each.runs]}
+            for each in one.links.brought
+        ]
+        cores.append(
+            {
+                "x": x,
+                "y": y,
+                "file": program_file(one.place),
+                "streams": counts,
+                "brought": brought,
+            }
+        )
+    functions = []
+    for number, (name, one_) in enumerate(
+        zip(compiled.partition.names(), compiled.partition.functions, strict=True)
+    ):
+        functions.append(
+            {
+                "name": name,
+                "spans": [list(code.spans[number]) for code in compiled.codes],
+                "inputs": [tensor.name for tensor in one_.inputs],
+                "results": [tensor.name for tensor in one_.results],
+            }
+        )
     return {
         "schema": SCHEMA,
         "tool": f"mapper {version()}",
         "settings": target.settings.as_json(),
         "chip": target.chip.to_json(),
-        "shape": asdict(shape),
-        "cores": [{"x": x, "y": y, "file": f"core_{x}_{y}.npc"}],
+        "shape": asdict(target.shape),
+        "cores": cores,
         "maps": [
-            {
-                "name": tensor.name,
-                "core": [x, y],
-                "address": region.first,
-                "vectors": region.vectors,
-                "shape": list(tensor.shape),
-                "bits": tensor.bits,
-                "strides": [region.row, region.pixel],
-                "high": region.high,
-                "pad": list(region.border.pad),
-                "planes": tensor.planes,
-                "owner": None if region.owner is None else region.owner.name,
-                "scale": tensor.scale,
-                "zero_point": tensor.zero_point,
-            }
-            for tensor, region in compiled.regions.items()
+            _map(one, list(code.place), columns) for code in compiled.codes for one in code.maps
         ],
-        "functions": [
-            {
-                "name": name,
-                "begin": begin,
-                "end": end,
-                "inputs": [tensor.name for tensor in one.inputs],
-                "results": [tensor.name for tensor in one.results],
-            }
-            for name, one, (begin, end) in zip(
-                compiled.partition.names(),
-                compiled.partition.functions,
-                compiled.spans,
-                strict=True,
-            )
-        ],
+        "host_maps": [_map(one, None, columns) for one in compiled.results],
+        "functions": functions,
         "layers": _layers(compiled),
         "input": _value(next(iter(compiled.graph.inputs.items()))),
         "outputs": list(compiled.graph.outputs),
     }
 
 
+def _map(one: Lying, core: list[int] | None, columns: int) -> dict[str, Any]:
+    """A map, or the part of one that a core, or the host, has. columns : bytes of a vector"""
+    tensor, region = one.tensor, one.region
+    return {
+        "name": tensor.name,
+        "core": core,
+        "rows": list(one.rows),
+        "channels": list(one.channels),
+        "address": region.first,
+        "vectors": region.vectors,
+        "pixel": pixel_vectors(region.tensor, columns),
+        "shape": list(region.tensor.shape),
+        "whole": list(tensor.shape),
+        "bits": tensor.bits,
+        "strides": [region.row, region.pixel],
+        "high": region.high,
+        "slots": region.slots,
+        "pad": list(region.border.pad),
+        "planes": tensor.planes,
+        "owner": None if region.owner is None else region.owner.name,
+        "scale": tensor.scale,
+        "zero_point": tensor.zero_point,
+    }
+
+
 def _layers(compiled: Compiled) -> list[dict[str, Any]]:
-    """What each macro node stores; of maps that several make parts of, when the last one has."""
-    ends: dict[Tensor, tuple[int, int]] = {}  # function, and instruction
+    """What each macro node stores; of maps that several make parts of, when the last one has.
+
+    end : of each core the instruction behind the last one that works for it, or for layers before
+    """
+    after = _ends(compiled)
+    ends: dict[Tensor, tuple[int, int]] = {}  # function, and macro node
     sources: dict[Tensor, tuple[str, ...]] = {}
     for number, one in enumerate(compiled.partition.functions):
-        ends |= dict.fromkeys(one.inputs, (number, compiled.spans[number][0]))
+        ends |= dict.fromkeys(one.inputs, (number, one.first - 1))
         for at in range(one.first, one.behind):
             for tensor in compiled.macros[at].outputs:
-                ends[tensor] = number, compiled.ends[at]
+                ends[tensor] = number, at
                 sources[tensor] = compiled.macros[at].sources
     for node in compiled.graph.nodes:
         if isinstance(node.operator, Concat):
-            ends[node.output] = max(ends.get(tensor, (0, 0)) for tensor in node.inputs)
+            ends[node.output] = max(ends.get(tensor, (0, -1)) for tensor in node.inputs)
             sources[node.output] = node.sources
     return [
         {
             "map": tensor.name,
             "nodes": list(names),
             "function": ends[tensor][0],
-            "end": ends[tensor][1],
+            "end": after(*ends[tensor]),
         }
         for tensor, names in sources.items()
     ]
 
 
+def _ends(compiled: Compiled) -> Callable[[int, int], list[int]]:
+    """Of each core the instruction behind a macro node of a function."""
+
+    def after(function: int, number: int) -> list[int]:
+        found = []
+        for code in compiled.codes:
+            begin = code.spans[function][0]
+            done = [end for at, end in zip(code.numbers, code.ends, strict=True) if at <= number]
+            found.append(max(begin, *done, begin))
+        return found
+
+    return after
+
+
 def _value(item: tuple[str, View]) -> dict[str, Any]:
     name, view = item
     return {"name": name, "shape": list(view.shape), "channels_last": view.order[-1] == 3}
-
-
-def image_of(compiled: Compiled, shape: NpuShape, core: tuple[int, int]) -> Image:
-    """What is loaded into a core before its first frame."""
-    used = memory_use(compiled.regions).used
-    return Loaded(
-        shape, compiled.program, compiled.spans, compiled.tables, compiled.preset, used,
-        compiled.static_words,
-    ).image(core)  # fmt: skip
 
 
 @contextmanager

@@ -12,33 +12,18 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from chipsim.chip.model import Chip
 from chipsim.chip.npu_shape import NpuShape
-from chipsim.npu.cycles import Timeline
-from hw.npu.isa import Instruction
 from mapper.compiler.calibration import calibration_of, dataset, left_out
 from mapper.compiler.codegen.builder import Choices
-from mapper.compiler.codegen.placement import plan_weights
-from mapper.compiler.codegen.presets import Preset
-from mapper.compiler.codegen.program import (
-    Core,
-    emitted,
-    host_words,
-    require_instructions,
-)
-from mapper.compiler.codegen.steps import Step
-from mapper.compiler.codegen.tables import Tables
+from mapper.compiler.codegen.code import CoreCode, Lying
+from mapper.compiler.codegen.program import host_words
+from mapper.compiler.cores.job import Job, Made
+from mapper.compiler.cores.one import on_one_core
+from mapper.compiler.cores.spread import refusal, spread, usable_places
 from mapper.compiler.frontend.model import Model, built
 from mapper.compiler.graph.graph import Graph
 from mapper.compiler.graph.macro import Macro
-from mapper.compiler.graph.tensor import Tensor
-from mapper.compiler.memory.padding import NO_BORDERS, borders_of
-from mapper.compiler.memory.planner import (
-    Region,
-    Stored,
-    border_log,
-    memory_log,
-    plan_memory,
-)
 from mapper.compiler.partition.functions import Partition, divide
 from mapper.compiler.partition.hostplan import Step as HostStep
 from mapper.compiler.partition.hostplan import plan_host
@@ -60,7 +45,6 @@ from mapper.compiler.quantise.verify import Verified, verified
 from mapper.compiler.requirements import require_bits, require_core
 from mapper.compiler.schedule.packing import Packing, packing_cost
 from mapper.compiler.schedule.preloaded import Preloaded
-from mapper.compiler.schedule.units import timeline_of_functions
 from mapper.compiler.settings import CompileSettings
 from mapper.compiler.stages import stage
 from mapper.errors import MapperError
@@ -69,16 +53,13 @@ from storage.samples import SampleArrays
 
 @dataclass(slots=True)
 class Compiled:
-    """A model as a program for one core, and how it came about.
+    """A model as a program for each core, and how it came about.
 
-    graph : of integers; macros : its nodes as a core runs them
+    graph : of integers; macros : its nodes as cores run them
     partition : macro nodes and nodes of the host as functions and what is between
+    codes : of the cores, by their places
     host_weights : words that the host keeps, shape (words, rows, columns)
-    static_words : weight words that stay in the core
-    preset : of the maps, before the first frame
-    records : the file of macro records that the program is made from
-    ends : instructions up to the end of each macro node
-    spans : first instruction of each function, and the one behind its END
+    results : where the host keeps what several cores send it; port : the node of its port
     verified : how near it is to the model, and what was tried; None if it was quantised already
     notes : of the log, what changes numbers or where they are computed
     losses : of each layer over the calibration samples; graphs : by stage
@@ -86,17 +67,10 @@ class Compiled:
 
     graph: Graph
     partition: Partition
-    regions: dict[Tensor, Region]
-    tables: Tables
+    codes: list[CoreCode]
     host_weights: NDArray[np.int8]
-    static_words: int
-    preset: Preset
-    steps: list[Step]
-    program: list[Instruction]
-    records: bytes
-    ends: list[int]
-    spans: list[tuple[int, int]]
-    timeline: Timeline
+    results: list[Lying]
+    port: tuple[int, int] | None
     packing: Packing
     host: list[HostStep]
     verified: Verified | None
@@ -110,16 +84,28 @@ class Compiled:
         """In the order in which they run."""
         return self.partition.macros
 
+    @property
+    def cycles(self) -> int:
+        """Of a frame, or of the core that works longest at one."""
+        return max(code.timeline.cycles for code in self.codes)
+
+    @property
+    def code(self) -> CoreCode:
+        """Of the only core."""
+        (only,) = self.codes
+        return only
+
 
 def compile_model(
     model: Model, shape: NpuShape, samples: SampleArrays | RangesFile | None,
-    settings: CompileSettings, test: SampleArrays | None = None,
+    settings: CompileSettings, test: SampleArrays | None = None, chip: Chip | None = None,
 ) -> Compiled:  # fmt: skip
-    """Compile a model for a core. The clock of `mapper.compiler.stages` that runs is told the time
-    of each stage.
+    """Compile a model for the cores of a chip, or for one core. The clock of
+    `mapper.compiler.stages` that runs is told the time of each stage.
 
     samples : to calibrate with, or ranges of some; none for a model that is quantised already
     test : samples to verify with; None takes some of `samples`
+    chip : that has such cores; None is one core
     Raises `MapperError` that names the node, `DoesNotFitError` that names the memory.
     """
     require_core(shape, settings)
@@ -141,7 +127,11 @@ def compile_model(
     choices = Choices(settings.bias, settings.dual, settings.schedule, settings.first_tile)
     with stage("optimise", whole=True):
         require_bits(graph, shape)
-        context = context_of(shape, choices, settings.reuse, settings.few_channels)
+        chip = chip or Chip("one core", 1, 1, npu=shape)
+        cores = min(chip.usable_count, settings.cores or chip.usable_count)
+        if not shape.map_vectors or settings.padding == "stored":
+            cores = 1  # such models run on one
+        context = context_of(shape, choices, settings.reuse, settings.few_channels, cores)
         log += optimise_integers(graph, context, settings.off)
     with stage("partition"):
         macros, places, told = lay_out(graph, context, settings.off)
@@ -150,45 +140,27 @@ def compile_model(
             raise MapperError(f"{model.path}: no node of it runs on a core; nothing to compile")
     with stage("execution order"):
         partition = divide(graph, macros)
-    with stage("feature memory"):
-        stored = Stored(partition.macros, partition.written(), partition.read(), places)
-        borders = NO_BORDERS
-        if settings.padding == "stored":
-            borders, told = borders_of(partition.macros, places)
-            log += told
-        regions = plan_memory(stored, shape.columns, shape.map_vectors, settings.reuse, borders)
-        log += memory_log(regions, shape.columns) + border_log(regions, shape.columns)
-    with stage("weight memory"):
-        weights = plan_weights(partition.macros, shape, settings.weights)
-    with stage("instructions"):
-        made = emitted(partition, Core(shape, regions, weights), choices, log)
-        emitter, spans = made.emitter, partition.spans(made.ends)
-        program = made.program(spans)
-        require_instructions(program, emitter.steps, partition.macros, shape)
+    job = Job(partition, places, shape, choices, settings)
+    made = _on_cores(job, chip, log, notes)
     with stage("host memory"):
+        regions = {
+            tensor: region
+            for code in made.codes for tensor, region in code.regions.items()
+        } | {one.tensor: one.region for one in made.results}  # fmt: skip
         host = plan_host(graph, partition, regions, model.opsets)
-        words = host_words(emitter.streams.words, shape)
+        words = host_words(made.host_words, shape)
     with stage("cycles"):
-        before = Preloaded.of(emitter.tables, made.preset)
-        timeline = timeline_of_functions(program, spans, shape, before)
-        packing = packing_cost(
-            [program[begin:behind] for begin, behind in spans], partition.macros, shape,
-            settings.pack_chunk, before,
-        )  # fmt: skip
+        packing = max(
+            (_packing(code, partition.macros, shape, settings.pack_chunk) for code in made.codes),
+            key=lambda one: one.frame,
+        )
     return Compiled(
         graph,
         partition,
-        regions,
-        emitter.tables,
+        made.codes,
         words,
-        weights.static,
-        made.preset,
-        emitter.steps,
-        program,
-        made.records,
-        made.ends,
-        spans,
-        timeline,
+        made.results,
+        made.port,
         packing,
         host,
         found,
@@ -197,6 +169,23 @@ def compile_model(
         log + notes,
         list(dict.fromkeys(notes)),
     )
+
+
+def _on_cores(job: Job, chip: Chip, log: list[str], notes: list[str]) -> Made:
+    """Programs of all cores, or of one if only one may be used, or can be."""
+    places = usable_places(chip)
+    if len(places) > 1 and job.settings.cores != 1:
+        why = refusal(job)
+        if not why:
+            return spread(job, chip, log)
+        notes.append(f"the model runs on one core: {why}")
+    return on_one_core(job, places[0], log)
+
+
+def _packing(code: CoreCode, macros: list[Macro], shape: NpuShape, chunk: int) -> Packing:
+    """What packing costs on a core, beside that of a host which packs all maps."""
+    functions = [code.program[begin:behind] for begin, behind in code.spans]
+    return packing_cost(functions, macros, shape, chunk, Preloaded.of(code.tables, code.preset))
 
 
 def _quantised(

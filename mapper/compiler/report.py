@@ -6,11 +6,12 @@ import json
 from pathlib import Path
 from typing import Any
 
+from chipsim.chip.npu_shape import NpuShape
+from mapper.compiler.codegen.code import CoreCode
 from mapper.compiler.codegen.tables import MICRO_OPS, PARAMETERS
 from mapper.compiler.graph.node import Host
 from mapper.compiler.layers import Run, layer_row, parts_of, timeline_rows
 from mapper.compiler.manifest import Target
-from mapper.compiler.memory.planner import memory_use
 from mapper.compiler.pipeline import Compiled
 from mapper.compiler.quantise.verify import Attempt, Verified
 from mapper.compiler.schedule.units import busy_shares
@@ -30,23 +31,8 @@ def report_of(compiled: Compiled, model: str, target: Target, command: list[str]
 
     command : words of its line
     """
-    tables, shape = compiled.tables, target.shape
-    run = Run.of(compiled.steps, compiled.program, compiled.timeline, shape)
-    core = list(target.core)
-    used = {
-        "feature": memory_use(compiled.regions).used,
-        "weight": shape.weight_words if len(compiled.host_weights) else len(tables.weights),
-        "parameter": tables.words(PARAMETERS),
-        "micro-op": tables.words(MICRO_OPS),
-        "instruction": len(compiled.program),
-    }
-    capacity = {
-        "feature": shape.map_vectors,
-        "weight": shape.weight_words,
-        "parameter": shape.parameter_words,
-        "micro-op": shape.micro_ops,
-        "instruction": shape.instructions,
-    }
+    shape = target.shape
+    busiest = max(compiled.codes, key=lambda one: one.timeline.cycles)
     return {
         "schema": 1,
         "kind": "compiled",
@@ -57,33 +43,79 @@ def report_of(compiled: Compiled, model: str, target: Target, command: list[str]
         "settings": target.settings.as_json(),
         **_verification(compiled.verified),
         "losses": [one._asdict() for one in compiled.losses],
-        "cycles": compiled.timeline.cycles,
-        "busy": busy_shares(compiled.timeline),
+        "cycles": busiest.timeline.cycles,
+        "busy": busy_shares(busiest.timeline),
         "packing": compiled.packing._asdict() | {"by_host": compiled.packing.by_host},
-        "layers": [
-            {"core": core} | layer_row(macro, part, compiled.regions[macro.output], run)
-            for macro, part in zip(compiled.macros, parts_of(compiled.ends), strict=True)
-        ],
+        "layers": [row for code in compiled.codes for row in _layers(code, shape)],
         "host": [
             {"nodes": list(node.sources), "op": node.operator.node.kind, "why": node.operator.why}
             for node in compiled.graph.nodes
             if isinstance(node.operator, Host)
         ],
-        "memories": {name: {"used": used[name], "capacity": capacity[name]} for name in used},
-        "maps": [
-            {
-                "name": tensor.name,
-                "first": region.first if region.owner else region.base,
-                "vectors": region.vectors if region.owner else region.size,
-                "born": region.born,
-                "dies": region.dies,
-            }
-            for tensor, region in compiled.regions.items()
+        "memories": _memories(compiled, shape),
+        "maps": [row for code in compiled.codes for row in _maps(code)],
+        "timelines": [
+            {"core": list(code.place), "units": timeline_rows(code.program, code.timeline)}
+            for code in compiled.codes
         ],
-        "timelines": [{"core": core, "units": timeline_rows(compiled.program, compiled.timeline)}],
         "log": compiled.log,
         "seconds": {},
     }
+
+
+def _layers(code: CoreCode, shape: NpuShape) -> list[Report]:
+    """What each layer of a core takes."""
+    run = Run.of(code.steps, code.program, code.timeline, shape)
+    regions = {one.region.tensor: one.region for one in code.maps}
+    return [
+        {"core": list(code.place)} | layer_row(macro, part, regions.get(macro.output), run)
+        for macro, part in zip(code.macros, parts_of(code.ends), strict=True)
+    ]
+
+
+def _maps(code: CoreCode) -> list[Report]:
+    """Where maps lie in a core, from the layer that writes each to the last that reads it."""
+    return [
+        {
+            "core": list(code.place),
+            "name": one.tensor.name,
+            "first": one.region.first if one.region.owner else one.region.base,
+            "vectors": one.region.vectors if one.region.owner else one.region.size,
+            "born": one.region.born,
+            "dies": one.region.dies,
+        }
+        for one in code.maps
+    ]
+
+
+def _memories(compiled: Compiled, shape: NpuShape) -> Report:
+    """The most that a core uses of each memory, and what it has."""
+    capacity = {
+        "feature": shape.map_vectors,
+        "weight": shape.weight_words,
+        "parameter": shape.parameter_words,
+        "micro-op": shape.micro_ops,
+        "instruction": shape.instructions,
+    }
+    used = [
+        {
+            "feature": code.used,
+            "weight": shape.weight_words if _streams(code) else len(code.tables.weights),
+            "parameter": code.tables.words(PARAMETERS),
+            "micro-op": code.tables.words(MICRO_OPS),
+            "instruction": len(code.program),
+        }
+        for code in compiled.codes
+    ]
+    return {
+        name: {"used": max(one[name] for one in used), "capacity": most}
+        for name, most in capacity.items()
+    }
+
+
+def _streams(code: CoreCode) -> bool:
+    """Whether weights come from the host while a core works."""
+    return any(one.kind == "WSTREAM" for one in code.program)
 
 
 def write_report(folder: Path, report: Report) -> None:

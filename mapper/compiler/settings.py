@@ -40,6 +40,7 @@ class CompileSettings:
     weights : how layers are chosen whose weights come from the host
     few_channels : who makes the windows of layers of few channels: the core, the host, nobody, or
         whatever takes the fewest cycles
+    cores : that are used, at most; None is all of the chip
     off : passes that are not applied
     """
 
@@ -65,6 +66,7 @@ class CompileSettings:
     weights: Rule = "optimal"
     padding: Literal["load", "stored"] = "load"
     few_channels: FewChannels = "auto"
+    cores: int | None = None
     off: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
@@ -74,6 +76,8 @@ class CompileSettings:
             raise UsageError(f"--max-loss is {self.max_loss:g}; give points from 0 to 100")
         if not math.isfinite(self.min_signal):
             raise UsageError(f"--min-signal is {self.min_signal:g}; give a number of dB")
+        if self.cores is not None and self.cores < 1:
+            raise UsageError(f"--cores is {self.cores}; give a number from 1")
         if self.first_tile is not None and min(self.first_tile) < 1:
             sizes = "x".join(map(str, self.first_tile))
             raise UsageError(f"--first-tile is {sizes}; give columns and rows of at least 1")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -12,21 +11,21 @@ from numpy.typing import NDArray
 
 from chipsim.chip.npu_shape import NpuShape
 from chipsim.npu.execute import Frame, NpuChip, run_frames
-from chipsim.npu.records import Program
+from chipsim.npu.records import STREAMS, Program
 from hw.npu.programs import decode_micro_ops, decode_program
 from mapper.compiler.codegen.image import Image
 from mapper.compiler.graph.execute import run_graph
 from mapper.compiler.graph.node import Host
 from mapper.compiler.integer.binary import packed, unpacked
 from mapper.compiler.integer.reference import INTEGER
-from mapper.compiler.manifest import CompiledFolder, as_damage
+from mapper.compiler.manifest import CompiledFolder, as_damage, program_file
 from mapper.compiler.memory.layouts import in_planes
 from mapper.compiler.memory.planner import VECTORS_OF_ENTRY, blocks_of
 from mapper.compiler.partition.hostrun import Cores, Data, HostPlan, without_gaps
 
 Maps = dict[str, NDArray[np.int64]]
 Map = dict[str, Any]
-"""A stored map, as the manifest has it: name, core, address, shape."""
+"""A stored map, or a part of one, as the manifest has it: name, core, address, shape."""
 FRAMES_AT_ONCE = 64
 ON_CORES = {kind: rule for kind, rule in INTEGER.items() if kind is not Host}
 """The reference; what the host makes is given to it."""
@@ -78,7 +77,8 @@ class Digest:
     driver in C prints the same."""
 
     def __init__(self, folder: CompiledFolder) -> None:
-        self.bytes = {one["name"]: max(1, one["bits"] // 8) for one in folder.manifest["maps"]}
+        maps = folder.manifest["maps"] + folder.manifest["host_maps"]
+        self.bytes = {one["name"]: max(1, one["bits"] // 8) for one in maps}
         self.made = hashlib.sha256()
 
     def add(self, outcome: Outcome) -> None:
@@ -111,27 +111,61 @@ def program_of(image: Image, where: str) -> Program:
 
 def programs_of(folder: CompiledFolder) -> dict[tuple[int, int], Program]:
     """The decoded programs of all cores."""
-    return {
-        place: program_of(image, f"core_{place[0]}_{place[1]}.npc")
-        for place, image in folder.images.items()
-    }
+    return {place: program_of(image, program_file(place)) for place, image in folder.images.items()}
+
+
+def streams_of(folder: CompiledFolder) -> dict[tuple[int, int], NDArray[np.int64]]:
+    """What the streams of each core have counted before a frame: credits, and what the host sends
+    before, shape (STREAMS,)."""
+    found = {}
+    for one in folder.manifest["cores"]:
+        counts = np.zeros(STREAMS, np.int64)
+        for stream, count in one["streams"]:
+            counts[stream] += count
+        for each in one["brought"]:
+            counts[each["stream"]] += sum(count for _, count, _ in each["runs"])
+        found[one["x"], one["y"]] = counts
+    return found
+
+
+def _by_name(maps: list[Map]) -> dict[str, list[Map]]:
+    found: dict[str, list[Map]] = {}
+    for one in maps:
+        found.setdefault(one["name"], []).append(one)
+    return found
 
 
 class Machine:
     """A compiled model, ready to run: the cores and the host's plan.
 
-    maps : of the manifest, by name
+    maps : parts of maps on cores, by name; results : those that the host is sent
     """
 
     def __init__(self, folder: CompiledFolder) -> None:
         self.folder = folder
         self.shape = NpuShape(**folder.manifest["shape"])
-        self.maps: dict[str, Map] = {one["name"]: one for one in folder.manifest["maps"]}
-        self.chip = NpuChip(self.shape, programs_of(folder), host_weights=folder.weights)
+        self.maps = _by_name(folder.manifest["maps"])
+        self.results = _by_name(folder.manifest["host_maps"])
+        self.chip = NpuChip(
+            self.shape, programs_of(folder), streams_of(folder), host_weights=folder.weights
+        )
         self.functions: list[dict[str, Any]] = folder.manifest["functions"]
         self.layers: list[dict[str, Any]] = folder.manifest["layers"]
         self.plan = HostPlan(folder.host)
         self.input = next(iter(folder.graph.inputs))
+
+    def parts(self, tensor: str) -> list[Map]:
+        """Where a map is read from: the host, if it is sent there, or cores."""
+        return self.results.get(tensor) or self.maps[tensor]
+
+    def covered(self, tensor: str) -> NDArray[np.bool_]:
+        """Which elements of a map lie anywhere, shape (rows, columns, channels); what no layer
+        takes goes nowhere."""
+        parts = self.parts(tensor)
+        found = np.zeros(parts[0]["whole"][1:], bool)
+        for one in parts:
+            found[slice(*one["rows"]), :, slice(*one["channels"])] = True
+        return found
 
     def run(self, cores: Cores, sample: NDArray[np.float32]) -> tuple[dict[str, Data], Maps]:
         """A frame: values by name, and stored maps; sample : shape (1, ...)."""
@@ -154,34 +188,68 @@ class FrameCores:
     def write(self, tensor: str, maps: Data) -> None:
         machine = self.machine
         self.written[tensor] = maps
-        write_map(self.frame, machine.maps[tensor], maps[0], machine.shape.columns)
+        for one in machine.maps[tensor]:
+            part = maps[0][slice(*one["rows"]), :, slice(*one["channels"])]
+            write_map(self.frame, one, part, machine.shape.columns)
 
     def start(self, function: int) -> None:
-        one = self.machine.functions[function]
-        at = one["begin"]
+        spans = self.machine.functions[function]["spans"]
+        at = [first for first, _ in spans]
         layers = [layer for layer in self.machine.layers if layer["function"] == function]
-        for layer in sorted(layers if self.watched else [], key=lambda layer: int(layer["end"])):
+        for layer in sorted(layers if self.watched else [], key=lambda layer: layer["end"]):
             self._run(at, layer["end"])
             at = layer["end"]
             self.seen[layer["map"]] = self.read(layer["map"])
-        self._run(at, one["end"])
+        self._run(at, [behind for _, behind in spans])
 
-    def _run(self, first: int, behind: int) -> None:
-        if behind > first:
-            self.frame.run(parts=dict.fromkeys(self.machine.chip.cores, (first, behind)))
+    def _run(self, first: list[int], behind: list[int]) -> None:
+        """Some instructions of each core."""
+        spans = zip(self.machine.chip.cores, first, behind, strict=True)
+        parts = {core: (begin, end) for core, begin, end in spans if end > begin}
+        if parts:
+            self.frame.run(parts=parts)
 
     def put(self, tensor: str, vectors: Data) -> None:
-        one = self.machine.maps[tensor]
+        (one,) = self.machine.maps[tensor]
         self.written[tensor] = without_gaps(vectors, one["shape"])
         write_vectors(self.frame, one, vectors[0])
 
     def take(self, tensor: str) -> Data:
         machine = self.machine
-        return read_vectors(self.frame, machine.maps[tensor], machine.shape.columns)[None]
+        (one,) = machine.maps[tensor]
+        return read_vectors(self.frame, one, machine.shape.columns)[None]
 
     def read(self, tensor: str) -> Data:
         machine = self.machine
-        return read_map(self.frame, machine.maps[tensor], machine.shape.columns)[None]
+        parts = machine.parts(tensor)
+        source = self.frame if parts[0]["core"] is not None else Sent(machine, self.frame)
+        found = np.zeros(parts[0]["whole"], np.int64)
+        for one in parts:
+            place = (0, slice(*one["rows"]), slice(None), slice(*one["channels"]))
+            found[place] = read_map(source, one, machine.shape.columns)
+        return found
+
+
+class Sent:
+    """What a host has been sent in a frame; it is read as maps of cores are."""
+
+    def __init__(self, machine: Machine, frame: Frame) -> None:
+        parts = [one for parts in machine.results.values() for one in parts]
+        behind = max(one["address"] + one["vectors"] for one in parts)
+        self.vectors = np.zeros((behind, machine.shape.columns), np.int8)
+        for core in machine.chip.cores:
+            addresses, vectors = frame.host(core)
+            self.vectors[addresses] = vectors
+
+    def read(
+        self, core: tuple[int, int] | None, base: int, sizes: tuple[int, ...],
+        strides: tuple[int, ...],
+    ) -> NDArray[np.int8]:  # fmt: skip
+        """See `Frame.read`."""
+        places = np.asarray(base)
+        for size, stride in zip(sizes, strides, strict=True):
+            places = places[..., None] + np.arange(size) * stride
+        return np.asarray(self.vectors[places])
 
 
 def simulate(
@@ -220,7 +288,7 @@ def _simulate(
     found = [
         Compared(
             layer["map"],
-            len(rows) * math.prod(machine.maps[layer["map"]]["shape"]),
+            len(rows) * int(machine.covered(layer["map"]).sum()),
             sum(row[2][at] for row in rows),
         )
         for at, layer in enumerate(machine.layers if check or on_frame else [])
@@ -238,7 +306,10 @@ def _differences(machine: Machine, cores: FrameCores) -> list[int]:
     feeds = {tensors[name]: maps for name, maps in cores.written.items()}
     names = [layer["map"] for layer in machine.layers]
     wanted = run_graph(graph, feeds, ON_CORES, [tensors[name] for name in names])
-    return [int((cores.seen[name] != wanted[tensors[name]]).sum()) for name in names]
+    return [
+        int(((cores.seen[name] != wanted[tensors[name]]) & machine.covered(name)).sum())
+        for name in names
+    ]
 
 
 def write_map(frame: Frame, one: Map, pixels: NDArray[np.int64], columns: int) -> None:
@@ -269,14 +340,19 @@ def write_vectors(frame: Frame, one: Map, vectors: NDArray[np.int64]) -> None:
         frame.write(core, first + byte * one["high"], strides, part)
 
 
-def read_map(frame: Frame, one: Map, columns: int) -> NDArray[np.int64]:
+def _core(one: Map) -> Any:
+    """The core of a map; None is the host."""
+    return None if one["core"] is None else tuple(one["core"])
+
+
+def read_map(frame: Frame | Sent, one: Map, columns: int) -> NDArray[np.int64]:
     """A map from a core's memory, shape (rows, columns, channels)."""
     _, height, width, channels = one["shape"]
     if one["bits"] in (8, 16):
         return read_vectors(frame, one, columns).reshape(height, width, -1)[:, :, :channels]
     blocks = blocks_of(channels, columns if one["bits"] > 1 else 8 * columns)
     blocks *= VECTORS_OF_ENTRY if one["bits"] == 32 else 1
-    core, first, strides = tuple(one["core"]), one["address"], (*one["strides"], 1)
+    core, first, strides = _core(one), one["address"], (*one["strides"], 1)
     found = frame.read(core, first, (height, width, blocks), strides)
     if one["bits"] == 1:
         return unpacked(np.ascontiguousarray(found).view(np.uint8), channels)
@@ -284,11 +360,11 @@ def read_map(frame: Frame, one: Map, columns: int) -> NDArray[np.int64]:
     return whole[:, :, :channels].astype(np.int64)
 
 
-def read_vectors(frame: Frame, one: Map, columns: int) -> NDArray[np.int64]:
+def read_vectors(frame: Frame | Sent, one: Map, columns: int) -> NDArray[np.int64]:
     """A map of 8 or 16 bits as it lies, shape (rows, columns, blocks, channels of a block)."""
     _, height, width, channels = one["shape"]
     area = (height, width, blocks_of(channels, columns))
-    core, first, strides = tuple(one["core"]), one["address"], (*one["strides"], 1)
+    core, first, strides = _core(one), one["address"], (*one["strides"], 1)
     made = frame.read(core, first, area, strides).astype(np.int64)
     if one["bits"] == 16:
         found = frame.read(core, first + one["high"], area, strides)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import numpy as np
 
 from mapper.compiler.codegen.image import Image
-from mapper.compiler.codegen.loaded import image_of_records
+from mapper.compiler.codegen.loaded import images_of_records
 from mapper.compiler.codegen.macros.file import record_count
-from mapper.compiler.manifest import RECORDS, WEIGHTS, CompiledFolder
+from mapper.compiler.manifest import RECORDS, WEIGHTS, CompiledFolder, program_file
 from mapper.errors import CheckFailedError
 
 SAID = {
@@ -29,19 +31,28 @@ def verify_records(folder: CompiledFolder) -> int:
     where = str(folder.path / RECORDS)
     if not folder.records:
         raise CheckFailedError(f"{where}: is missing; compile the model again")
-    image, words, layers = image_of_records(folder.records, where)
-    place = layers.core
-    if place not in folder.images:
-        raise CheckFailedError(f"{where}: its core {place} has no program; compile again")
-    kept = folder.images[place]
-    for name in Image._fields:
-        mine, made = getattr(kept, name), getattr(image, name)
-        if not (np.array_equal(mine, made) if isinstance(made, np.ndarray) else mine == made):
-            raise CheckFailedError(
-                f"{where}: makes other {SAID.get(name, name)} than those of "
-                f"core_{place[0]}_{place[1]}.npc; compile the model again"
-            )
+    made = images_of_records(folder.records, where)
+    places = [one.core for one in made.layers]
+    if places != list(folder.images):
+        raise CheckFailedError(
+            f"{where}: of cores {_named(places)}, programs of {_named(folder.images)}; compile the "
+            "model again"
+        )
+    for place, image in zip(places, made.images, strict=True):
+        _require_same(folder.images[place], image, f"{where}: makes other {{}} than those of "
+                      f"{program_file(place)}; compile the model again")  # fmt: skip
     stored = b"" if folder.weights is None else folder.weights.tobytes()
-    if words != stored:
+    if made.words != stored:
         raise CheckFailedError(f"{where}: makes other words than {WEIGHTS}; compile again")
     return record_count(folder.records, where)
+
+
+def _named(places: Iterable[tuple[int, int]]) -> str:
+    return ", ".join(f"({x}, {y})" for x, y in places) or "none"
+
+
+def _require_same(kept: Image, made: Image, message: str) -> None:
+    for name in Image._fields:
+        mine, its = getattr(kept, name), getattr(made, name)
+        if not (np.array_equal(mine, its) if isinstance(its, np.ndarray) else mine == its):
+            raise CheckFailedError(message.format(SAID.get(name, name)))

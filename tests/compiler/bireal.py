@@ -96,7 +96,7 @@ def other_layers() -> int:
     first.end(first.pool(tensor, Pool("max", Window((3, 3), (2, 2), Pad(1, 1, 1, 1)))))
     # pooling by itself: windows that overlap, in the same tile, would be multiplied for twice
     first.graph.outputs["z"] = View(tensor, shape=(1, 64, 56, 56))
-    total = 4 * compiled(first, CORE).compiled.timeline.cycles
+    total = 4 * compiled(first, CORE).compiled.code.timeline.cycles
     two, whole = Window((2, 2), (2, 2)), Window((7, 7))
     for size, inputs, outputs, window in [
         *((layer.size, layer.inputs, layer.outputs, two) for layer in LAYERS if layer.stride == 2),
@@ -113,6 +113,6 @@ def other_layers() -> int:
 
 def _cycles(found: Compiled, number: int) -> int:
     """From the end of the macro node before to that of a macro node."""
-    ends = [0, *found.ends]
-    before = int(found.timeline.end[: ends[number]].max(initial=0))
-    return int(found.timeline.end[: ends[number + 1]].max()) - before
+    ends = [0, *found.code.ends]
+    before = int(found.code.timeline.end[: ends[number]].max(initial=0))
+    return int(found.code.timeline.end[: ends[number + 1]].max()) - before

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from copy import deepcopy
 from dataclasses import replace
 from pathlib import Path
@@ -12,9 +13,11 @@ from numpy.typing import NDArray
 
 from chipsim.chip.model import Chip
 from chipsim.chip.npu_shape import NPU_SHAPES, NpuShape
-from mapper.compiler.codegen.macros.file import at_core
+from mapper.compiler.codegen.image import Image
 from mapper.compiler.frontend.model import Model, open_model
-from mapper.compiler.manifest import CompiledFolder, Target, image_of, manifest_of
+from mapper.compiler.manifest import CompiledFolder, Target, manifest_of
+from mapper.compiler.memory.checker import check_program
+from mapper.compiler.memory.touches import Cells, instructions_of
 from mapper.compiler.pipeline import Compiled, compile_model
 from mapper.compiler.settings import CompileSettings
 from mapper.compiler.simulate import Compared, simulate
@@ -62,14 +65,28 @@ def compiled_model(
 def _made(
     source: Model, samples: SampleArrays | None, shape: NpuShape, settings: dict[str, object]
 ) -> Made:
-    some = {"method": "minmax", "min_signal": -100, "max_loss": 100} | settings
+    some = {"method": "minmax", "min_signal": -100, "max_loss": 100, "cores": 1} | settings
     how = CompileSettings(**some)  # type: ignore[arg-type]
-    made = compile_model(source, shape, samples, how)
     target = Target(Chip("two", 2, 2, unavailable=(0,)), shape, how)
-    images = {target.core: image_of(made, shape, target.core)}
-    folder = CompiledFolder(Path("out"), manifest_of(made, target), made.host, made.graph, images,
-                            made.host_weights, at_core(made.records, target.core))  # fmt: skip
-    return Made(made, folder)
+    made = compile_model(source, shape, samples, how, chip=target.chip)
+    return Made(made, folder_of(made, target))
+
+
+def folder_of(made: Compiled, target: Target) -> CompiledFolder:
+    """What a folder of it would hold."""
+    images = {one.place: one.image(target.shape) for one in made.codes}
+    records = b"".join(one.records for one in made.codes)
+    words = made.host_weights if made.host_weights.size else None
+    return CompiledFolder(
+        Path("out"), manifest_of(made, target), made.host, made.graph, images, words, records
+    )
+
+
+def check_image(image: Image, shape: NpuShape, presets: Sequence[Cells], where: str) -> int:
+    """Check the program of a core that works alone; returns the number of its instructions."""
+    program = list(instructions_of(image, shape, where))
+    check_program(program, image, shape, presets, where)
+    return len(program)
 
 
 def compared(build: Builder, made: Made, frames: int = 3) -> list[Compared]:

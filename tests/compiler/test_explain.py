@@ -83,12 +83,12 @@ def test_kernels_that_are_not_constant_say_what_to_do(tmp_path: Path) -> None:
 def test_on_the_command_line(folder: Path, run: Run) -> None:
     """Without samples; in 80 columns."""
     onnx.save(mixed(), str(folder / "model.onnx"))
-    found = run("compile", "model.onnx", "--chip", "2x2", "--explain-only")
+    found = run("compile", "model.onnx", "--chip", "1x1", "--explain-only")
     assert found.code == 0, found.err
     assert max(map(len, found.out.splitlines())) <= 80
     assert "2 on cores in 2 functions, 2 folded into them, 2 on the host, 3 vanished" in found.out
     assert not (folder / "out").exists()
-    data = run("compile", "model.onnx", "--chip", "2x2", "--explain-only", "--json").json()
+    data = run("compile", "model.onnx", "--chip", "1x1", "--explain-only", "--json").json()
     assert data["counts"] == {"core": 2, "host": 2, "folded": 2, "vanished": 3}
     assert [one["node"] for one in data["nodes"]][:2] == ["n_u", "n_a"]
 
@@ -99,7 +99,7 @@ def test_explain_json_of_a_compiled_folder(folder: Path, run: Run) -> None:
     samples = np.random.default_rng(1).normal(0, 1, (6, 4, 8, 8)).astype(np.float32)
     np.savez(folder / "samples.npz", x=samples)
     how = ["--calibrate", "samples.npz", "--min-signal", "-99", "--max-loss", "100", "--explain"]
-    found = run("compile", "model.onnx", "--chip", "2x2", *how)
+    found = run("compile", "model.onnx", "--chip", "1x1", *how)
     assert found.code == 0, found.err
     assert "no core computes Sigmoid" in found.out
     data = json.loads((folder / "out" / "explain.json").read_text())

@@ -29,6 +29,7 @@ NEUTRAL: dict[str, list[dict[str, object]]] = {
     "--dual": [{"dual": "off"}],
     "--schedule": [{"schedule": one} for one in ("rows", "plane8", "plane16")],
     "--first-tile": [{"first_tile": (3, 2)}],
+    "--cores": [{"cores": None}, {"cores": 2}],
     "--weights": [{"weights": "greedy"}],
     "--padding": [{"padding": "stored"}],
     "--few-channels": [{"few_channels": one} for one in ("core", "host", "off")],
@@ -68,7 +69,7 @@ def test_options_that_change_no_byte(option: str) -> None:
     def made(**settings: object) -> tuple[list[bytes], int]:
         build = residual(3, channels=20)
         done = compiled(build, SHAPE, **settings)
-        return results(build, done), done.compiled.timeline.cycles
+        return results(build, done), done.compiled.cycles
 
     plain, _ = made()
     for settings in NEUTRAL[option]:

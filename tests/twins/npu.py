@@ -252,7 +252,8 @@ class Twin:
                     a = acc + o * f("acc_out") + i * f("acc_in")
                     x = self.inputs[inp + o * f("inp_out") + i * f("inp_in")]
                     w = wgt + o * f("wgt_out") + i * f("wgt_in")
-                    if f("dyn") and w >= self.base[2] and w >= self.arrived:
+                    last = w + {"INT16": 1, "DUAL_KERNEL": wgt_far}.get(kind, 0)
+                    if f("dyn") and last >= self.base[2] and last >= self.arrived:
                         raise IndexError
                     pair = kind.startswith("DUAL")
                     if init and f("init"):
@@ -418,7 +419,7 @@ class Twin:
             for y in range(f("y_size")):
                 for x in range(f("x_size")):
                     entry = f("src") + (c * f("y_size") + y) * f("x_size") + x
-                    if kind == "PARTIAL":
+                    if kind.startswith("PARTIAL"):
                         flat = [
                             signed(lane >> 8 * k, 8)
                             for lane in self.sums[entry]
@@ -437,7 +438,7 @@ class Twin:
                         for ty in range(times * y, times * (y + 1)):
                             for tx in range(times * x, times * (x + 1)):
                                 at = base + ty * f("y_stride") + tx * f("x_stride") + behind
-                                if kind == "HOST":
+                                if kind.endswith("HOST"):
                                     self.host.append((at, vector))
                                 else:
                                     self.maps[at] = vector

@@ -98,6 +98,7 @@ class Area:
             "pad_b": bottom,
             "pad_l": left,
             "pad_r": right,
+            "pp": self.region.slots,
         }
 
     def cells(self, padding: int | None = None) -> NDArray[np.int64]:

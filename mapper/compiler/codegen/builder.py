@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -10,13 +12,14 @@ import numpy as np
 from chipsim.chip.npu_shape import NpuShape
 from hw.npu.isa import MICRO_OP_BYTES, UNITS, Instruction, form_of
 from mapper.compiler.codegen.areas import Entries
+from mapper.compiler.codegen.links import Sent, Target
 from mapper.compiler.codegen.reloads import Area, Reloaded
 from mapper.compiler.codegen.steps import Step, Touch
 from mapper.compiler.codegen.streams import Streams
 from mapper.compiler.codegen.tables import LANES, MICRO_OPS, PARAMETERS, Tables
 from mapper.compiler.graph.macro import Macro
 from mapper.compiler.graph.tensor import Tensor
-from mapper.compiler.memory.planner import Region, memory_use
+from mapper.compiler.memory.planner import Region, memory_use, pixel_vectors
 from mapper.compiler.schedule.inputs import Span
 from mapper.compiler.schedule.tiles import Cut, Tile
 
@@ -77,11 +80,15 @@ class MemoryPlan(NamedTuple):
     """weights : which come from the host
     reloaded : names of the small memories that are filled again while the program runs
     behind : the first vector behind all maps; None if the regions say it
+    host_first : the first word in the host's memory that is free
+    targets : where results go, of maps that do not simply go to their regions
     """
 
     weights: WeightPlan
     reloaded: frozenset[str] = frozenset()
     behind: int | None = None
+    host_first: int = 0
+    targets: Mapping[Tensor, tuple[Target, ...]] = MappingProxyType({})
 
 
 ALL_AT_ONCE = MemoryPlan(WeightPlan(frozenset(), 0))
@@ -109,7 +116,7 @@ class ProgramBuilder:
         self.tables = Tables(shape)
         self.memory = memory
         self.dynamic = memory.weights.dynamic
-        self.streams = Streams(memory.weights.static, shape.weight_words)
+        self.streams = Streams(memory.weights.static, shape.weight_words, memory.host_first)
         behind = memory_use(regions).used if memory.behind is None else memory.behind
         self.area = Area(behind, shape.columns)
         sizes = {MICRO_OPS: (shape.micro_ops, MICRO_OP_BYTES),
@@ -126,9 +133,13 @@ class ProgramBuilder:
         self._half_inputs = self._half_entries = 0  # of the buffers that come next
 
     def step(
-        self, unit: str, instruction: Instruction, reads: list[Touch], writes: list[Touch]
-    ) -> None:
-        """Add an instruction of a unit; what it takes of small memories is known here."""
+        self, unit: str, instruction: Instruction, reads: list[Touch], writes: list[Touch],
+        sent: Sent | None = None,
+    ) -> None:  # fmt: skip
+        """Add an instruction of a unit; what it takes of small memories is known here.
+
+        sent : what it sends to another core
+        """
         used, fields = self.tables.used, instruction.fields
         for name, (_, memory) in TABLES.items():
             spans = used[name]
@@ -138,6 +149,7 @@ class ProgramBuilder:
         if instruction.op != "CTRL":
             self.tables.used = {name: [] for name in used}
         self._add(unit, instruction, reads, writes)
+        self.steps[-1].sent = sent
 
     def _add(
         self, unit: str, instruction: Instruction, reads: list[Touch], writes: list[Touch]
@@ -178,6 +190,15 @@ class ProgramBuilder:
         """Behind the end of a function: whatever runs before the next one, it tells them again."""
         if self.shape.multiplier == "dual":
             self._distances = {unit: {} for unit in UNITS}
+
+    def targets_of(self, tensor: Tensor) -> tuple[Target, ...]:
+        """Where a result goes."""
+        found = self.memory.targets.get(tensor)
+        if found is None:
+            pixel = pixel_vectors(tensor, self.shape.columns)
+            rows, blocks = Span(0, tensor.height), Span(0, pixel)
+            return (Target("LOCAL", self.regions[tensor], rows, blocks),)
+        return found
 
     def next_inputs(self) -> int:
         """The first vector of the half of the input buffer that comes next."""

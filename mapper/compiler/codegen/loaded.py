@@ -6,16 +6,19 @@ from dataclasses import asdict
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from chipsim.chip.npu_shape import NpuShape
 from hw.errors import HwError
 from hw.npu.isa import Instruction
 from hw.npu.programs import encode_micro_ops, encode_program
 from mapper.compiler.codegen.image import Image
+from mapper.compiler.codegen.links import NO_LINKS, sent_to
 from mapper.compiler.codegen.macros.file import require_canonical, unpack_layers
 from mapper.compiler.codegen.macros.layers import Layers
 from mapper.compiler.codegen.presets import Preset
 from mapper.compiler.codegen.program import host_words, steps_of
+from mapper.compiler.codegen.sections import split_files
 from mapper.compiler.codegen.tables import Tables
 from mapper.errors import MapperError
 
@@ -62,16 +65,27 @@ class Loaded(NamedTuple):
         )
 
 
-def image_of_records(data: bytes, where: str) -> tuple[Image, bytes, Layers]:
-    """The program that a file of macro records makes, what the host keeps for it (weights.bin), and
-    the layers in the file; where : the file, for errors.
+class Remade(NamedTuple):
+    """What files of macro records make. layers : in them; images : of the cores, in their order
+    words : what the host keeps for them (weights.bin)"""
+
+    layers: list[Layers]
+    images: list[Image]
+    words: bytes
+
+
+def images_of_records(data: bytes, where: str) -> Remade:
+    """The programs that files of macro records make, one behind the other; where : the file, for
+    errors.
 
     Raises `MapperError` if it is damaged or makes no program.
     """
-    layers = unpack_layers(data, where)
+    parts = split_files(data, where)
+    layers = [unpack_layers(part, where) for part in parts]
     try:
-        require_canonical(data, layers, where)
-        return (*_made(layers, data), layers)
+        for one, part in zip(layers, parts, strict=True):
+            require_canonical(part, one, where)
+        return _made(layers, parts)
     except DAMAGE as error:
         said = " ".join(f"{type(error).__name__}: {error}".split())[:80]
         raise MapperError(
@@ -79,14 +93,22 @@ def image_of_records(data: bytes, where: str) -> tuple[Image, bytes, Layers]:
         ) from error
 
 
-def _made(layers: Layers, data: bytes) -> tuple[Image, bytes]:
-    made = steps_of(layers, data)
-    whole = [0, *made.ends]
-    spans = [(whole[first], whole[behind]) for first, behind in layers.functions]
-    emitter = made.emitter
-    loaded = Loaded(
-        layers.shape, made.program(spans), spans, emitter.tables, made.preset, emitter.area.first,
-        layers.memory.weights.static,
-    )  # fmt: skip
-    words = host_words(emitter.streams.words, layers.shape)
-    return loaded.image(layers.core), words.tobytes()
+def _made(layers: list[Layers], parts: list[bytes]) -> Remade:
+    all_ = [steps_of(one, part) for one, part in zip(layers, parts, strict=True)]
+    steps = [made.emitter.steps for made in all_]
+    images = []
+    words: list[NDArray[np.int64]] = []
+    for one, made_ in zip(layers, all_, strict=True):
+        made = made_
+        if len(layers) > 1 or one.links != NO_LINKS:
+            made = made_.linked(one.links, sent_to(one.core, steps) | one.links.comes)
+        words += made.emitter.streams.words
+        whole = [0, *made.ends]
+        spans = [(whole[first], whole[behind]) for first, behind in one.functions]
+        emitter = made.emitter
+        loaded = Loaded(
+            one.shape, made.program(spans), spans, emitter.tables, made.preset,
+            emitter.area.first, one.memory.weights.static,
+        )  # fmt: skip
+        images.append(loaded.image(one.core))
+    return Remade(layers, images, host_words(words, layers[0].shape).tobytes())

@@ -3,7 +3,7 @@ memories that are loaded while the program runs."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -37,6 +37,12 @@ class Preset(NamedTuple):
             runs += [(int(run[0]), run.size) for run in np.split(vectors, breaks) if run.size]
             data += _bytes(region, vectors, columns)
         return Preset(runs, data)
+
+    @staticmethod
+    def filled(runs: Sequence[tuple[int, int, int]], columns: int) -> Preset:
+        """Runs of vectors whose bytes are all alike. runs : first, number, value"""
+        data = b"".join(bytes([value & 255]) * (count * columns) for _, count, value in runs)
+        return Preset([(first, count) for first, count, _ in runs], data)
 
     def with_area(self, area: Area) -> Preset:
         """And what lies behind the maps."""

@@ -5,6 +5,7 @@ What is chosen becomes a list of macro records, and instructions are made from t
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -15,6 +16,7 @@ from chipsim.chip.npu_shape import NpuShape
 from hw.npu.isa import Instruction
 from mapper.compiler.codegen.builder import DUAL, Choices, Dual, MemoryPlan, WeightPlan
 from mapper.compiler.codegen.emitter import Emitter
+from mapper.compiler.codegen.links import NO_LINKS, Links, Place, linked
 from mapper.compiler.codegen.macros.file import MACROS, pack_layers, unpack_layers
 from mapper.compiler.codegen.macros.layers import Layers
 from mapper.compiler.codegen.presets import Preset
@@ -23,7 +25,6 @@ from mapper.compiler.codegen.tables import MICRO_OPS, TableFullError
 from mapper.compiler.graph.macro import Macro
 from mapper.compiler.graph.tensor import Tensor
 from mapper.compiler.memory.planner import Region, memory_use
-from mapper.compiler.partition.functions import Partition
 from mapper.compiler.schedule.onchip import Choice, Limits, chosen, fixed_cut
 from mapper.compiler.schedule.tiles import Cut
 from mapper.compiler.stages import stage
@@ -35,11 +36,27 @@ UNLIMITED = 1 << 30
 
 
 class Core(NamedTuple):
-    """What a program is for: the core, where maps lie, and which weights stay."""
+    """What a program is for: the core, where maps lie, what else is in memory, and what comes from
+    other cores, and goes there.
+
+    preset : of maps; None are the borders of the regions
+    """
 
     shape: NpuShape
     regions: dict[Tensor, Region]
-    weights: WeightPlan
+    memory: MemoryPlan
+    links: Links = NO_LINKS
+    place: Place = (0, 0)
+    preset: Preset | None = None
+
+    @classmethod
+    def alone(
+        cls, shape: NpuShape, regions: dict[Tensor, Region], weights: WeightPlan,
+        place: Place = (0, 0),
+    ) -> Core:  # fmt: skip
+        """A core that has all of a model. weights : which stay"""
+        memory = MemoryPlan(weights, behind=memory_use(regions).used)
+        return cls(shape, regions, memory, place=place)
 
 
 def memory_sizes(shape: NpuShape, vectors: int) -> dict[str, int]:
@@ -69,6 +86,14 @@ class Emitted(NamedTuple):
         """Of the maps, before the first frame."""
         return self.borders.with_area(self.emitter.area)
 
+    def linked(self, links: Links, comes: Mapping[int, NDArray[np.int64]]) -> Emitted:
+        """With waits and credits, see `mapper.compiler.codegen.links.linked`."""
+        shape = self.emitter.shape
+        self.emitter.steps = linked(self.emitter.steps, links, comes, shape.map_vectors)
+        numbers = np.array([step.macro for step in self.emitter.steps])
+        ends = [int(np.flatnonzero(numbers <= at)[-1]) + 1 for at in range(len(self.ends))]
+        return self._replace(ends=ends)
+
     def program(self, spans: list[tuple[int, int]]) -> list[Instruction]:
         """The instructions of some functions, by first step and the one behind the last."""
         shape, area = self.emitter.shape, self.emitter.area
@@ -79,8 +104,11 @@ class Emitted(NamedTuple):
         return found
 
 
-def emitted(partition: Partition, core: Core, options: Choices, log: list[str]) -> Emitted:
-    """The steps of a core for all functions.
+def emitted(
+    macros: list[Macro], functions: list[tuple[int, int]], core: Core, options: Choices,
+    log: list[str],
+) -> Emitted:  # fmt: skip
+    """The steps of a core for all functions, each from a macro node to the one behind its last.
 
     Pairs of products take micro-ops: the fastest way to pair them that fits is taken.
     Raises `DoesNotFitError` that names the memory and the layer.
@@ -89,7 +117,7 @@ def emitted(partition: Partition, core: Core, options: Choices, log: list[str]) 
     ways: tuple[Dual, ...] = DUAL if auto else (options.dual,)
     for way in ways:
         try:
-            return _emitted(partition, core, replace(options, dual=way))
+            return _emitted(macros, functions, core, replace(options, dual=way))
         except DoesNotFitError as error:
             if way == ways[-1]:
                 raise
@@ -97,22 +125,23 @@ def emitted(partition: Partition, core: Core, options: Choices, log: list[str]) 
     raise AssertionError
 
 
-def _emitted(partition: Partition, core: Core, options: Choices) -> Emitted:
+def _emitted(
+    macros: list[Macro], functions: list[tuple[int, int]], core: Core, options: Choices
+) -> Emitted:
     """Micro-ops and parameters that do not fit at once are loaded while the program runs."""
-    macros = partition.macros
-    shape, reloaded = core.shape, frozenset[str]()
-    plan = MemoryPlan(core.weights, behind=memory_use(core.regions).used)
-    functions = [(one.first, one.behind) for one in partition.functions]
-    borders = Preset.around(core.regions, shape.columns)
+    shape, reloaded, plan = core.shape, frozenset[str](), core.memory
+    borders = core.preset or Preset.around(core.regions, shape.columns)
     with stage("tiles and cores"):
         ways = Ways.of(Emitter(shape, core.regions, options, plan), macros)
     while True:
         with stage("tiles and cores"):
             cuts = ways.chosen(macros, shape, reloaded)
         plan = plan._replace(reloaded=reloaded)
-        records = pack_layers(
-            Layers(shape, macros, cuts, functions, core.regions, options, plan, borders)
-        )
+        layers = Layers(
+            shape, macros, cuts, functions, core.regions, options, plan, borders, core.place,
+            core.links,
+        )  # fmt: skip
+        records = pack_layers(layers)
         try:
             made = from_records(records, MACROS.ending)
         except TableFullError as error:

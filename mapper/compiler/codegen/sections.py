@@ -54,6 +54,26 @@ def unpack_sections(sort: Sort, data: bytes, where: str) -> dict[str, bytes]:
     return parts
 
 
+def split_files(data: bytes, where: str) -> list[bytes]:
+    """The bytes of files that follow each other; raises `MapperError` if one is cut short."""
+    found: list[bytes] = []
+    at, magic = 0, data[: len(_HEAD.unpack(bytes(_HEAD.size))[0])]
+    while at < len(data) or not found:
+        end = at + _HEAD.size
+        if end <= len(data):
+            for _ in range(_HEAD.unpack_from(data, at)[2]):
+                if end + _SECTION.size > len(data):
+                    break
+                end += _SECTION.size + _SECTION.unpack_from(data, end)[1]
+        if end > len(data):
+            raise MapperError(f"{where}: cut short; compile the model again")
+        if data[end : end + len(magic)] != magic:
+            end = len(data)  # whoever reads the last file says what is behind it
+        found.append(data[at:end])
+        at = end
+    return found
+
+
 def _sections(sort: Sort, data: bytes, where: str) -> list[tuple[str, bytes]]:
     if len(data) < _HEAD.size:
         raise MapperError(f"{where}: cut short; compile the model again")

@@ -8,12 +8,15 @@ of it.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hw.npu.isa import UNITS, Instruction
+
+if TYPE_CHECKING:
+    from mapper.compiler.codegen.links import Sent
 
 
 class Touch(NamedTuple):
@@ -28,6 +31,7 @@ class Step:
     """An instruction of a unit.
 
     macro, tile : numbers of the macro node, and of the tile of the program, that it works for
+    sent : what it sends to another core
     """
 
     unit: str
@@ -36,6 +40,7 @@ class Step:
     reads: list[Touch] = field(default_factory=list)
     writes: list[Touch] = field(default_factory=list)
     tile: int = 0
+    sent: Sent | None = None
 
 
 def with_tokens(steps: list[Step], sizes: dict[str, int]) -> list[Instruction]:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import numpy as np
+from numpy.typing import NDArray
+
 from hw.npu.isa import Instruction
 from mapper.compiler.codegen.areas import Area, Entries
 from mapper.compiler.codegen.builder import ProgramBuilder
+from mapper.compiler.codegen.links import Sent, Target
 from mapper.compiler.codegen.steps import Touch
 from mapper.compiler.graph.tensor import Tensor
 from mapper.compiler.memory.planner import VECTORS_OF_ENTRY, blocks_of, blocks_of_vector
@@ -16,7 +20,8 @@ WHOLE_BITS = 32  # of accumulators that are stored as they are
 
 
 def store(core: ProgramBuilder, tensor: Tensor, tile: Tile, made: Entries, up: bool) -> None:
-    """A tile of results to a map: bytes, packed vectors of bits, or whole accumulators.
+    """A tile of results to wherever the map goes: bytes, packed vectors of bits, or whole
+    accumulators.
 
     up : each pixel to 2x2
     """
@@ -32,24 +37,76 @@ def store(core: ProgramBuilder, tensor: Tensor, tile: Tile, made: Entries, up: b
         share = blocks_of_vector(core.shape.rows, core.shape.columns)
         blocks = Span(blocks.first // share, blocks_of(blocks.behind, share))
     scale = 2 if up else 1
-    rows = Span(tile.rows.first * scale, tile.rows.behind * scale)
-    columns = Span(tile.columns.first * scale, tile.columns.behind * scale)
-    area = Area(core.regions[tensor], rows, columns, blocks)
+    rows, columns = (
+        Span(span.first * scale, span.behind * scale) for span in (tile.rows, tile.columns)
+    )
+    for target in core.targets_of(tensor):
+        for one in _parts(target, rows, blocks):
+            _store(core, Area(target.region, one[0], columns, one[1]), target, made, (
+                made.first
+                + (one[0].first - rows.first) // scale * made.columns
+                + (one[1].first - blocks.first) // (VECTORS_OF_ENTRY if whole else 1) * made.pixels
+            ), scale)  # fmt: skip
+
+
+def _parts(target: Target, rows: Span, blocks: Span) -> list[tuple[Span, Span]]:
+    """The rows and blocks of a tile that a target gets, by instruction: entries of a block follow
+    each other, those of some of its rows do not."""
+    some = Span(max(rows.first, target.rows.first), min(rows.behind, target.rows.behind))
+    of = Span(max(blocks.first, target.blocks.first), min(blocks.behind, target.blocks.behind))
+    if some.size <= 0 or of.size <= 0:
+        return []
+    if some == rows or of.size == 1:
+        return [(some, of)]
+    return [(some, Span(at, at + 1)) for at in range(*of)]
+
+
+def _store(
+    core: ProgramBuilder, area: Area, target: Target, made: Entries, src: int, scale: int
+) -> None:
+    """An area of a map, from an entry on."""
+    tensor, high = area.region.tensor, area.region.high
+    whole = tensor.type == "int32"
+    each = VECTORS_OF_ENTRY if whole else 1
     place = area.fields()
+    blocks, height = area.blocks.size // each, area.rows.size // scale
     fields = {
-        "src": made.first,
+        "src": src,
         "dst": place["src"],
-        "c_size": made.blocks,
+        "c_size": blocks,
         "x_size": made.columns,
-        "y_size": made.rows,
+        "y_size": height,
         "x_stride": place["x_stride"],
         "y_stride": place["y_stride"],
-        "up": int(up),
+        "up": int(scale > 1),
         "bits": int(tensor.type == "bits"),
+        "pp": place["pp"],
     }
-    core.set_distance("STORE", src=area.region.high)
-    kind = "PARTIAL" if whole else "LOCAL"
+    kinds = {"LOCAL": "PARTIAL", "HOST": "PARTIAL_HOST"} if whole else {}
+    kind = kinds.get(target.kind, target.kind)
+    if target.kind != "LOCAL":
+        fields |= {"x": target.core[0], "y": target.core[1], "stream": target.stream}
+    core.set_distance("STORE", src=high)
+    pixels = src + np.arange(height * made.columns)
+    entries = (np.arange(blocks)[:, None] * made.pixels + pixels).ravel()
+    cells = area.cells()
+    sent = None
+    if target.kind == "REMOTE":
+        sent = Sent(target.core, target.stream, target.credit, _in_order(area, scale))
     core.step(
         "STORE", Instruction("STORE", kind, fields=fields),
-        [Touch("ACC" if whole else "OUT", made.cells)], [Touch("FM", area.cells())],
+        [Touch("ACC" if whole else "OUT", entries)],
+        [Touch("FM", cells)] if target.kind == "LOCAL" else [], sent,
     )  # fmt: skip
+
+
+def _in_order(area: Area, scale: int) -> NDArray[np.int64]:
+    """The vectors of an area in the order in which the unit writes them: blocks, rows, columns,
+    parts of 16 bits, and the pixels that one becomes."""
+    parts = np.array([0, area.region.high]) if area.region.high else np.zeros(1, np.int64)
+    blocks = np.arange(*area.blocks)[:, None, None, None, None, None]
+    rows = np.arange(area.rows.first, area.rows.behind, scale)[:, None, None, None, None]
+    columns = np.arange(area.columns.first, area.columns.behind, scale)[:, None, None, None]
+    below, right = np.arange(scale)[:, None], np.arange(scale)
+    found = area.region.vector(rows + below, columns + right, blocks) + parts[:, None, None]
+    return np.asarray(found).ravel()

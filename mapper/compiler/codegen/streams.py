@@ -47,8 +47,8 @@ class Streams:
     words : in the host's memory, shape (rows, columns) each
     """
 
-    def __init__(self, first: int, behind: int) -> None:
-        self.first, self.behind = first, behind
+    def __init__(self, first: int, behind: int, host_first: int = 0) -> None:
+        self.first, self.behind, self.host_first = first, behind, host_first
         self.words: list[Words] = []
         self._next = first
         self._begun = False
@@ -78,7 +78,7 @@ class Streams:
                 "with more"
             )
         if key not in self._host:
-            self._host[key] = len(self.words)
+            self._host[key] = self.host_first + len(self.words)
             self.words += list(made)
         first = self._next if self._next + count <= self.behind else self.first
         self._next = first + count

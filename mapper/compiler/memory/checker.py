@@ -13,7 +13,8 @@ results. Every result is stored, and every layer stores its maps, whole, and not
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import NamedTuple
 
 import numpy as np
@@ -24,7 +25,7 @@ from hw.npu.isa import UNITS
 from mapper.compiler.codegen.image import Image
 from mapper.compiler.memory.areas import MapPlace
 from mapper.compiler.memory.layers import Layers, Stored
-from mapper.compiler.memory.touches import Cells, Instruction, instructions_of
+from mapper.compiler.memory.touches import Cells, Instruction
 from mapper.errors import CheckFailedError
 
 
@@ -37,38 +38,43 @@ class Declared(NamedTuple):
 
 
 NOTHING_DECLARED = Declared()
+NOTHING_COMES: Mapping[int, Cells] = MappingProxyType({})
 
 
-def check_image(
-    image: Image, shape: NpuShape, presets: Sequence[Cells], where: str,
-    declared: Declared = NOTHING_DECLARED,
-) -> int:  # fmt: skip
-    """Check the program of a core; returns the number of its instructions.
+def check_program(
+    program: list[Instruction], image: Image, shape: NpuShape, presets: Sequence[Cells],
+    where: str, declared: Declared = NOTHING_DECLARED, comes: Mapping[int, Cells] = NOTHING_COMES,
+) -> None:  # fmt: skip
+    """Check the instructions of a core.
 
     presets : the vectors of maps that the host writes before each function of the program
     where : the file, for errors
     declared : what the manifest says of maps
+    comes : what other cores, or the host, send while it runs, in order, by the stream that counts
+        it, shape (count, slots)
     Raises `CheckFailedError` that names the instruction and the place.
     """
     memory = Replay(shape, image, where)
-    count = len(image.instructions) // 16
-    program = list(instructions_of(image, shape, where, declared.maps))
     memory.preset("FM", image.preset)
     memory.forget(program)
     layers = Layers(declared.stored, memory.known["FM"].size, where)
     drained, coming = True, iter(presets)
+    taken = dict.fromkeys(comes, 0)
     for one in program:
         if drained:
             memory.preset("FM", next(coming, np.zeros(0, np.int64)))
         memory.step(one)
         layers.step(one)
+        if one.name == "CTRL.WAIT" and one.fields["stream"] in comes:
+            stream, first = one.fields["stream"], taken[one.fields["stream"]]
+            taken[stream] += one.fields["count"]
+            memory.arrive(one, comes[stream][first : taken[stream]])
         drained = one.drains
         if drained:
             memory.require_stored(f"{where}: instruction {one.number}")
             memory.drain()
     if not drained:
         memory.require_balance()
-    return count
 
 
 class Replay:
@@ -102,6 +108,13 @@ class Replay:
         """Places that hold something before a frame."""
         self.require_inside(memory, places, f"{self.where}: preset contents")
         self.known[memory][places] = True
+
+    def arrive(self, one: Instruction, cells: Cells) -> None:
+        """What a unit has waited for is there: loads alone read it, and come behind the wait."""
+        what = f"{self.where}: instruction {one.number} ({one.name})"
+        if UNITS[one.unit] != "LOAD":
+            raise CheckFailedError(f"{what}: waits for maps in the queue of {UNITS[one.unit]}")
+        self.preset("FM", cells.ravel())
 
     def forget(self, program: list[Instruction]) -> None:
         """What is overwritten in a frame is not preset in the next one."""
@@ -160,7 +173,7 @@ class Replay:
                 done = places[self.made["ACC"][places] >= 0]
                 if done.size:
                     raise CheckFailedError(f"{what}: adds to ACC[{done[0]}], which is a result")
-            elif memory == "ACC" and (results or one.name == "STORE.PARTIAL"):
+            elif memory == "ACC" and (results or one.name.startswith("STORE.PARTIAL")):
                 self.made["ACC"][places] = one.number
         for memory, places in one.writes:
             if memory not in self.made or (memory == "ACC" and results):

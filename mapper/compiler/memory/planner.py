@@ -31,6 +31,8 @@ class Region(NamedTuple):
     high : vectors from the low bytes of 16 bits to the high ones, which are of the same pixel
     owner : the map whose region it is a part of; None if it has one of its own
     border : pixels around it that are preset with a value, and read as padding
+    slots : of maps that other cores send, field `pp` of loads and stores: of two frames in flight
+        the odd one lies that far behind; 0 if there is one slot
     """
 
     tensor: Tensor
@@ -43,6 +45,7 @@ class Region(NamedTuple):
     high: int = 0
     owner: Tensor | None = None
     border: Border = NO_BORDER
+    slots: int = 0
 
     @property
     def base(self) -> int:

@@ -34,6 +34,8 @@ class Instruction(NamedTuple):
 
     drains : it ends a frame so
     table : it loads a small memory, with what must be as it was before the first frame
+    fields : with the bases of their units added to addresses
+    sends : vectors of another core that it writes, in order, shape (count, slots)
     """
 
     number: int
@@ -45,6 +47,8 @@ class Instruction(NamedTuple):
     writes: list[tuple[str, Cells]]
     drains: bool
     table: bool
+    fields: Fields
+    sends: Cells
 
 
 class Weights:
@@ -149,6 +153,7 @@ def instructions_of(
         yield Instruction(
             number, f"{form.op}.{kind}", unit, int(decoded.wait[number]),
             int(decoded.signal[number]), reads, writes, bool(fields.get("drain")), kind == "TABLE",
+            fields, _sends(form.op, kind, fields, distances.get("STORE.src", 0)),
         )  # fmt: skip
 
 
@@ -190,11 +195,33 @@ def _touches(op: str, kind: str, f: Fields, small: SmallMemories) -> Touches:
         scale = 1 + f["up"]
         made = _area(f["dst"], f, f["y_size"] * scale, f["x_size"] * scale, 1)
         return [("OUT", taken)], [("FM", made)] if kind == "LOCAL" else []
-    if op == "STORE":  # PARTIAL
+    if op == "STORE":  # PARTIAL, PARTIAL_HOST
         taken = np.arange(f["src"], f["src"] + f["c_size"] * f["y_size"] * f["x_size"])
         made = _area(f["dst"], f, f["y_size"], f["x_size"], vectors_of_entry(shape))
-        return [("ACC", taken)], [("FM", made)]
+        return [("ACC", taken)], [("FM", made)] if kind == "PARTIAL" else []
     return [], []
+
+
+def _sends(op: str, kind: str, f: Fields, high: int) -> Cells:
+    """Vectors that a store writes elsewhere, in the order in which it does. high : distance of
+    high bytes of 16 bits"""
+    if op != "STORE" or kind != "REMOTE":
+        return np.zeros((0, 1), np.int64)
+    scale = 1 + f["up"]
+    parts = np.array([0, high]) if high and not f["bits"] else np.zeros(1, np.int64)
+    blocks = np.arange(f["c_size"])[:, None, None, None, None, None]
+    rows = np.arange(f["y_size"])[:, None, None, None, None] * scale
+    columns = np.arange(f["x_size"])[:, None, None, None] * scale
+    below, right = np.arange(scale)[:, None], np.arange(scale)
+    found = (rows + below) * f["y_stride"] + (columns + right) * f["x_stride"] + blocks
+    cells = np.asarray(f["dst"] + found + parts[:, None, None], np.int64).ravel()
+    return in_slots(cells, f["pp"])
+
+
+def in_slots(cells: Cells, pp: int) -> Cells:
+    """Vectors of even frames, and those of odd ones beside them if there are two slots: shape
+    (count, slots)."""
+    return np.stack([cells, cells + (1 << pp + 2)], 1) if pp else cells[:, None]
 
 
 AREAS = ("INP", "ACC8", "ACC32")

@@ -45,6 +45,7 @@ class Context:
     stored : maps that are in memory when a macro node runs, for the one that is made
     known : trials that need not be made again
     told : lines of the log about what was not applied
+    cores : that share the layers
     """
 
     shape: NpuShape = field(default_factory=NpuShape)
@@ -55,6 +56,7 @@ class Context:
     stored: set[Tensor] = field(default_factory=set)
     known: dict[Any, Any] = field(default_factory=dict)
     told: list[str] = field(default_factory=list)
+    cores: int = 1
 
     def mark(self, name: str, node: Node) -> None:
         self.marked.setdefault(name, set()).add(node)

@@ -48,11 +48,11 @@ class Cost(NamedTuple):
     others: int
     flits: int
 
-    @property
-    def rank(self) -> tuple[int, int, int]:
-        """What decides, smaller first: cycles from a frame to the next. The host sends the map of
-        the next frame while cores work, a flit a cycle: whatever takes longer counts."""
-        return max(self.cycles + self.others, self.flits), self.cycles, self.flits
+    def rank(self, cores: int) -> tuple[int, int, int]:
+        """What decides, smaller first: cycles from a frame to the next, of cores that share the
+        layers. The host sends the map of the next frame while cores work, a flit a cycle: whatever
+        takes longer counts."""
+        return max((self.cycles + self.others) // cores, self.flits), self.cycles, self.flits
 
 
 class Ways(NamedTuple):
@@ -163,18 +163,18 @@ def _fewest(graph: Graph, node: Node, ways: Ways, context: Context) -> tuple[Way
     The host's windows take the fewest calls, and no longer to load than to multiply. So nothing is
     faster if they fit, and come while cores work.
     """
-    shape, tensor = context.shape, node.inputs[0]
+    shape, tensor, cores = context.shape, node.inputs[0], context.cores
     others = sum(_calls(one, shape) for one in graph.nodes if one is not node)
     found: dict[Way, Cost | None] = {}
     for way in ("host", "core", "off"):
-        if way not in ways.calls or (way == "core" and headers_short(node.output, shape)):
+        if way not in ways.calls or (way == "core" and headers_short(node.output, shape, cores)):
             continue
         with _applied(graph, node, way):
             if not context.fits(graph):
                 found[way] = None
                 continue
-            flits = _flits(tensor if way == "core" else node.inputs[0], shape)
-            if way == "host" and flits <= others + _calls(node, shape):
+            flits = _flits(tensor if way == "core" else node.inputs[0], shape, cores)
+            if way == "host" and flits <= (others + _calls(node, shape)) // cores:
                 return way, f", and their {flits:,} flits come while cores work"
             found[way] = _cost(graph, node, flits, others, context)
     known = {way: cost for way, cost in found.items() if cost is not None}
@@ -184,7 +184,7 @@ def _fewest(graph: Graph, node: Node, ways: Ways, context: Context) -> tuple[Way
         else f"{SAYS[way]} it does not fit"
         for way, cost in found.items()
     ]
-    best: Way = min(known, key=lambda way: known[way].rank) if known else "host"
+    best: Way = min(known, key=lambda way: known[way].rank(cores)) if known else "host"
     return best, f"; {', '.join(said)}"
 
 
@@ -193,6 +193,8 @@ def _cost(graph: Graph, node: Node, flits: int, others: int, context: Context) -
     macro = next(one for one in fuse(graph) if one.conv is node)
     first = [macro.windows] if macro.windows is not None else []
     taken = context.trial and context.trial([*first, *macro.nodes], [macro.output])
+    if taken is None and context.cores > 1:  # no core has to hold all of it
+        return Cost(_calls(node, context.shape), others, flits)
     return None if taken is None else Cost(taken.cycles, others, flits)
 
 
@@ -210,9 +212,11 @@ def _applied(graph: Graph, node: Node, way: Way) -> Iterator[None]:
             one.stored, one.planes = stored, planes
 
 
-def _flits(tensor: Tensor, shape: NpuShape) -> int:
-    """That the host sends of a map."""
+def _flits(tensor: Tensor, shape: NpuShape, cores: int) -> int:
+    """That the host sends of a map; to several cores only the planes that there are."""
     pixels = tensor.height * tensor.width
+    if tensor.planes and cores > 1:
+        return -(-pixels * tensor.channels * 8 // shape.payload_bits)
     whole = pixels * pixel_vectors(tensor, shape.columns)
     vectors = _plane_vectors(tensor, shape) if tensor.planes else whole
     return -(-vectors * 8 * shape.columns // shape.payload_bits)
@@ -239,7 +243,7 @@ def apply(graph: Graph, site: Site, context: Context) -> str:
     whose packets a core has too few headers."""
     (node,) = site
     way, why, ways = _choice(graph, node, context)
-    if way == "core" and (short := headers_short(node.output, context.shape)):
+    if way == "core" and (short := headers_short(node.output, context.shape, context.cores)):
         raise DoesNotFitError(
             f"{node.label}: {short}; let the host make windows with --few-channels host, or take a "
             "core with more"

@@ -61,16 +61,18 @@ class LaidOut(NamedTuple):
 
 
 def context_of(
-    shape: NpuShape, choices: Choices, reuse: bool, few_channels: FewChannels = "auto"
-) -> Context:
-    """What passes on a core are weighed by. reuse : whether maps whose lives do not meet share
-    memory; few_channels : who makes windows of layers of few channels"""
+    shape: NpuShape, choices: Choices, reuse: bool, few_channels: FewChannels = "auto",
+    cores: int = 1,
+) -> Context:  # fmt: skip
+    """What passes are weighed by. reuse : whether maps whose lives do not meet share memory;
+    few_channels : who makes windows of layers of few channels; cores : that share the layers"""
 
     def fits(graph: Graph) -> bool:
-        return not shape.map_vectors or memory_needed(graph, shape, reuse) <= shape.map_vectors
+        most = cores * shape.map_vectors
+        return not most or memory_needed(graph, shape, reuse) <= most
 
     trial = trial_of(shape, replace(choices, first_tile=None))
-    return Context(shape, trial, fits, few_channels)
+    return Context(shape, trial, fits, few_channels, cores=cores)
 
 
 def optimise(graph: Graph, off: Collection[str] = (), context: Context | None = None) -> list[str]:

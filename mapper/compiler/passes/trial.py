@@ -42,7 +42,9 @@ def taken(
         stored = Stored(partition.macros, partition.written(), partition.read(), places)
         regions = plan_memory(stored, shape.columns, 0)
         weights = plan_weights(partition.macros, shape, "optimal")
-        made = emitted(partition, Core(shape, regions, weights), choices, [])
+        functions = [(one.first, one.behind) for one in partition.functions]
+        core = Core.alone(shape, regions, weights)
+        made = emitted(partition.macros, functions, core, choices, [])
         emitter, ends = made.emitter, made.ends
         used = max(memory_use(regions).used, emitter.area.behind, shape.map_vectors)
         program = with_tokens(emitter.steps, memory_sizes(shape, used))

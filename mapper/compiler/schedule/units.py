@@ -97,7 +97,7 @@ def _moved(one: Instruction, fields: dict[str, int], shape: NpuShape) -> int:
         rows = fields["y_size"] - fields.get("pad_t", 0) - fields.get("pad_b", 0)
         columns = fields["x_size"] - fields.get("pad_l", 0) - fields.get("pad_r", 0)
         vectors = max(0, rows) * max(0, columns) * fields["c_size"]
-        each = vectors_of_entry(shape) if one.kind in ("ACC32", "PARTIAL") else 1
+        each = vectors_of_entry(shape) if one.kind in ("ACC32", "PARTIAL", "PARTIAL_HOST") else 1
         return vectors * vector * each * (1 + 3 * fields.get("up", 0))
     return fields["vectors"] * vector if one.kind == "TABLE" else 0
 

@@ -110,9 +110,12 @@ def _pixels(window: Window, data: Tensor, row: int, column: int) -> tuple[int, i
     return rows[0] * data.width + columns[0], (rows[1] - 1) * data.width + columns[1] - 1
 
 
-def headers_short(made: Tensor, shape: NpuShape) -> str:
-    """What the header memory of a core lacks for the windows of a result, whatever its tiles."""
-    need = packets_of(Run(0, 0, made.height * made.width), shape.filters)
+def headers_short(made: Tensor, shape: NpuShape, cores: int = 1) -> str:
+    """What the header memory of a core lacks for the windows of a result, whatever its tiles.
+
+    cores : that may share it
+    """
+    need = -(-packets_of(Run(0, 0, made.height * made.width), shape.filters) // cores)
     if need <= shape.headers:
         return ""
     return (

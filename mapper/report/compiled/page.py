@@ -228,7 +228,7 @@ def _simulated(report: dict[str, Any]) -> list[Table]:
     if not run:
         return []
     cycles = max(1, run["cycles"])
-    tables = []
+    tables = [_frames(run)] if "frames" in run else []
     for core in run["cores"]:
         units = list(core["busy"])
         rows: list[Any] = [["busy", *(_share(core["busy"][unit], cycles) for unit in units)]]
@@ -241,6 +241,21 @@ def _simulated(report: dict[str, Any]) -> list[Table]:
         )
         tables.append(table(caption, ("", *units), rows))
     return tables
+
+
+def _frames(run: dict[str, Any]) -> Table:
+    """How fast frames follow each other on several cores, and what bounds it."""
+    period = run["period"]
+    rows = [
+        ("Cycles that fill the memories before", f"{run['loading']:,}"),
+        ("Cycles until the first frame is done", f"{run['latency']:,}"),
+        ("Cycles from frame to frame", "" if period is None else f"{period:,.0f}"),
+        ("At least", f"{run['bound']['cycles']:,.0f}: {run['bound']['where']}"),
+        ("Frames per second", f"{run['frames_per_second']:,.0f} at {run['clock_mhz']:g} MHz"),
+        ("Flits of a frame on the busiest link", f"{run['busiest_link']:,.0f}"),
+        ("Hops of all flits of a frame", f"{run['flit_hops']:,.0f}"),
+    ]
+    return table(f"Cycle-true run of {run['frames']:,} frames", ("", ""), rows)
 
 
 def _made(report: dict[str, Any]) -> list[Table]:

@@ -107,19 +107,56 @@ class Timeline(Struct):
 
 
 class CoreCycles(Struct):
-    """A core in a cycle-true run: cycles that units work, and wait, by cause."""
+    """A core in a cycle-true run: cycles that units work, and wait, by cause; of several cores
+    also those of a frame if it waited for nobody."""
 
     core: tuple[Whole, Whole]
     busy: dict[str, Whole]
     waits: dict[str, dict[str, Whole]]
+    alone: Whole | UnsetType = UNSET
+
+
+class Bound(Struct):
+    """Cycles that a frame takes at least, and the core, link or port where it does."""
+
+    cycles: Amount
+    where: str
+
+
+class LinkFlits(Struct):
+    """Flits of a frame on a link: from a node to a side."""
+
+    at: tuple[Whole, Whole]
+    to: Literal["east", "west", "south", "north"]
+    flits: Amount
 
 
 class CycleRun(Struct):
-    """A cycle-true run of a frame."""
+    """A cycle-true run of a frame on one core, or of many frames on several."""
 
     cycles: Whole
     bytes_compared: Whole
     cores: list[CoreCycles]
+    frames: Whole | UnsetType = UNSET
+    loading: Whole | UnsetType = UNSET
+    latency: Whole | UnsetType = UNSET
+    period: Amount | UnsetType | None = UNSET
+    clock_mhz: Amount | UnsetType = UNSET
+    frames_per_second: Amount | UnsetType = UNSET
+    bound: Bound | UnsetType = UNSET
+    busiest_link: Amount | UnsetType = UNSET
+    flit_hops: Amount | UnsetType = UNSET
+    links: list[LinkFlits] | UnsetType = UNSET
+
+
+class Hardware(Struct):
+    """What was equal in Amaranth's simulator, counted; cycles until the last frame was done."""
+
+    frames: Whole
+    cycles: Whole
+    instructions: Whole
+    flits: Whole
+    bytes: Whole
 
 
 class Simulation(Struct):
@@ -132,6 +169,7 @@ class Simulation(Struct):
     elements: Whole | UnsetType = UNSET
     differences: Whole | UnsetType = UNSET
     cycle_run: CycleRun | UnsetType = UNSET
+    hardware: Hardware | UnsetType = UNSET
 
 
 class Packing(Struct):

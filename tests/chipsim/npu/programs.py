@@ -217,7 +217,7 @@ def _random_steps(shape: NpuShape, rng: Any, below: Any, table: Any) -> Iterable
         far = {"dst": below(16), "rec": rec, **_apart(below, steps)}
         more = {"bits": below(16), "block": below(20)} if kind == "THRESHOLD" else {"out": below(2)}
         return [(op, kind, {**steps, **far, **more})]
-    kind = ("LOCAL", "HOST", "PARTIAL")[below(3)]
+    kind = ("LOCAL", "HOST", "PARTIAL", "PARTIAL_HOST")[below(4)]
     more = {"up": below(2), "bits": below(2)}
     return [(op, kind, {"src": below(30), "dst": below(32), **area, **more})]
 

@@ -12,7 +12,8 @@ import pytest
 from chipsim.chip.npu_shape import NPU_SHAPES, NpuShape
 from chipsim.errors import ChipError
 from chipsim.npu.arrivals import Asked, HostLink, HostWords, Taken, WordOrder
-from chipsim.npu.chip_run import CAUSES, parts_of, run_chip
+from chipsim.npu.causes import CAUSES
+from chipsim.npu.core_run import parts_of, run_core
 from chipsim.npu.cycles import Timed, run_queues
 from chipsim.npu.records import FIELDS, Op, Program
 from chipsim.npu.timing import matrix_cycles
@@ -202,30 +203,20 @@ def test_c07_one_core_equals_its_queues(seed: int) -> None:
     waits."""
     program = streamed(seed)
     host = HostLink(seed * 7, [1.0, 0.5, 0.02][seed % 3])
-    parts = parts_of(program, TINY, {(0, 0): 0}, "core")
+    parts = parts_of(program, TINY)
     wanted = run_queues(
         [Timed(*part[:4], words=part.words) for part in parts], TINY, host
     )  # fmt: skip
-    found = run_chip(TINY, {(0, 0): program}, host=host)
-    times = found.cores[0, 0]
+    times = run_core(TINY, program, host)
     assert times.start.tolist() == wanted.start.tolist()
     assert times.end.tolist() == wanted.end.tolist()
     assert times.busy.tolist() == wanted.busy.tolist()
     assert times.waits[GEMM, CAUSES.index("weights")] == wanted.late.sum() > 0
-    assert (times.busy + times.waits.sum(1) == found.cycles).all()
+    assert (times.busy + times.waits.sum(1) == times.cycles).all()
 
 
-def test_cores_share_the_host() -> None:
-    alone = run_chip(TINY, {(0, 0): streamed(1)})
-    both = run_chip(TINY, {(0, 0): streamed(1), (1, 0): streamed(1)})
-    assert both.cycles > alone.cycles
-    assert [one.busy.tolist() for one in both.cores.values()] == [
-        alone.cores[0, 0].busy.tolist()
-    ] * 2
-
-
-def test_words_that_never_come_name_the_core() -> None:
+def test_words_that_never_come_are_named() -> None:
     program = streamed(3)
     program.fields[0, FIELDS[Op.LOAD, 5].index("words")] = 0
-    with pytest.raises(ChipError, match=r"core \(0, 0\): deadlock: a product waits for weight"):
-        run_chip(TINY, {(0, 0): program})
+    with pytest.raises(ChipError, match="deadlock: a product waits for weight"):
+        run_core(TINY, program)

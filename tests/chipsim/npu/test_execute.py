@@ -74,7 +74,7 @@ def test_random_programs_equal_the_twin(name: str, wild: bool) -> None:
         assert faults or numba.config.DISABLE_JIT  # a few cases may all be legal
     elif not numba.config.DISABLE_JIT:
         assert ran > PROGRAMS // 4
-        everything = 29 if SHAPES[name].multiplier == "dual" else 26
+        everything = 30 if SHAPES[name].multiplier == "dual" else 27
         assert len(kinds) == everything, sorted(kinds)
 
 

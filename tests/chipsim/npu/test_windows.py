@@ -11,7 +11,7 @@ from numpy.lib.stride_tricks import sliding_window_view
 
 from chipsim.chip.npu_shape import NPU_SHAPES, NpuShape
 from chipsim.errors import ChipError
-from chipsim.npu.chip_run import run_chip
+from chipsim.npu.core_run import run_core
 from chipsim.npu.execute import NpuChip
 from chipsim.npu.records import Program
 from chipsim.npu.timing import cycles_of
@@ -220,7 +220,7 @@ def test_times_by_hand() -> None:
 def test_the_cycle_simulator_takes_the_same_time() -> None:
     case = cases(1, 5)[0]
     shape = core_of(case.filters, case.lanes)
-    times = run_chip(shape, {(0, 0): program_for(case)}).cores[0, 0]
+    times = run_core(shape, program_for(case))
     unit = windows_of(case.f, case.filters, case.lanes)
     took = shape.latency.load + cycles_of_windows(unit, tuple(case.headers))
     assert (times.end - times.start).tolist() == [took]

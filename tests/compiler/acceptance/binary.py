@@ -5,6 +5,21 @@ from __future__ import annotations
 from tests.compiler.acceptance.row import Row
 
 ROWS = {
+    "B01": Row(
+        "integer and binary products in one program",
+        (
+            "hw/npu/test_core.py::test_three_ways",
+            "hw/npu/test_isa.py::test_codes_of_ops_and_kinds",
+        ),
+    ),
+    "B02": Row(
+        "a binary unit in the same core",
+        (
+            "hw/npu/test_array.py::test_b02_cores_with_and_without_bits_have_the_same_buffers",
+            "hw/npu/test_array.py::test_b02_b04_sums_of_bits_share_the_ports_of_the_integer_ones",
+            "mapper/cli/test_hw_npu_command.py::test_b02_cells_of_a_core",
+        ),
+    ),
     "B03": Row(
         "products of bits",
         (
@@ -16,6 +31,7 @@ ROWS = {
     "B04": Row(
         "popcount with a tail",
         (
+            "hw/npu/test_array.py::test_b02_b04_sums_of_bits_share_the_ports_of_the_integer_ones",
             "compiler/codegen/test_binary.py::test_b03_layers_of_bits",
             "compiler/integer/test_binary.py::test_b04_popcount_of_like_bits_is_the_product",
         ),

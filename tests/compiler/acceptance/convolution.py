@@ -237,6 +237,9 @@ ROWS = {
         "two products of one multiplier",
         (
             "chipsim/npu/test_dual_multiplier.py::test_a28_all_triples_of_bytes",
+            "hw/npu/test_array.py::test_a28_a_million_random_triples_in_hardware",
+            "hw/npu/test_array.py::test_a28_all_triples_of_the_elaborated_multiplier",
+            "hw/npu/test_array.py::test_a28_corners_and_random_triples_in_hardware",
             "compiler/codegen/test_dual.py::test_a28_bytes_are_those_of_the_plain_program_in_fewer_cycles",
         ),
     ),
@@ -303,6 +306,7 @@ ROWS = {
         "weights row by row",
         (
             "compiler/schedule/test_onchip.py::test_weights_that_enter_row_by_row",
+            "hw/npu/test_core.py::test_three_ways",
             "compiler/schedule/test_search.py::test_small_planes_wait_for_weights",
         ),
     ),

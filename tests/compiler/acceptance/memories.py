@@ -90,8 +90,51 @@ ROWS = {
             "compiler/bad_input/test_contents.py::test_c15_stages_and_memories_are_told",
         ),
     ),
+    "C10": Row(
+        "windows of a map in planes",
+        (
+            "chipsim/npu/test_windows.py::test_c10_four_filters_keep_up_with_the_array",
+            "chipsim/npu/test_windows.py::test_c10_windows_are_columns_of_im2col",
+            "compiler/codegen/test_windows.py::test_b10_windows_on_the_core_give_the_same_bytes",
+            "hw/npu/test_window_unit.py::test_c10_c12_random_windows_in_hardware",
+        ),
+    ),
+    "C11": Row(
+        "packet headers",
+        (
+            "chipsim/npu/test_windows.py::test_c11_header",
+            "compiler/codegen/test_windows.py::test_c11_headers_of_a_layer",
+        ),
+    ),
+    "C12": Row(
+        "a chain of filters",
+        (
+            "chipsim/npu/test_windows.py::test_c12_filters_cycle_by_cycle",
+            "compiler/passes/test_few_channels.py::test_c12_order_of_columns",
+            "hw/npu/test_window_unit.py::test_c10_c12_random_windows_in_hardware",
+        ),
+    ),
+    "C13": Row(
+        "multiplier of 26 bits, shift of 6",
+        (
+            "hw/npu/test_core.py::test_three_ways",
+            "hw/npu/test_isa.py::test_bits_of_scales",
+        ),
+    ),
+    "C14": Row(
+        "one clock: documented",
+        ("compiler/test_acceptance.py::test_c14_a_second_clock_is_left_out",),
+    ),
     "C15": Row(
         "stages and usage",
         ("compiler/bad_input/test_contents.py::test_c15_stages_and_memories_are_told",),
+    ),
+    "C16": Row(
+        "sizes of a core",
+        (
+            "chipsim/test_npu_table.py::test_bad_values_name_file_and_key",
+            "hw/npu/test_core.py::test_cores_that_are_not_built_are_named",
+            "hw/npu/test_core.py::test_three_ways",
+        ),
     ),
 }

@@ -24,7 +24,7 @@ class Case:
     damage: Callable[[Good], object] = lambda _: None
     after: Callable[[Path], object] = lambda _: None
     code: int = 1
-    options: tuple[str, ...] = ("--chip", "2x2", "--calibrate", "samples.npz")
+    options: tuple[str, ...] = ("--chip", "1x1", "--calibrate", "samples.npz")
 
 
 CASES: list[Case] = []
@@ -195,8 +195,8 @@ case("labels are no numbers", "samples.npz", damage=put("samples", y=np.full(6, 
 case("samples without x", "samples.npz",
      damage=lambda it: setattr(it, "samples", {"z": np.ones(3)}))  # fmt: skip
 case("samples cut short", "samples.npz", after=cut("samples.npz", 0.6))
-case("samples are a model", "good.onnx", options=("--chip", "2x2", "--calibrate", "good.onnx"))
-case("no samples named", "--calibrate", options=("--chip", "2x2"))
+case("samples are a model", "good.onnx", options=("--chip", "1x1", "--calibrate", "good.onnx"))
+case("no samples named", "--calibrate", options=("--chip", "1x1"))
 case("overflow of float32", "holds NaN or infinite numbers", damage=put(
     "constants", w=np.full((KERNELS, CHANNELS, 3, 3), 3e38, np.float32)))  # fmt: skip
 
@@ -206,11 +206,11 @@ case("maps larger than memory", "feature memory:", "short", "a core has 8,192", 
      damage=huge_maps)  # fmt: skip
 
 case("core too small", "memory", "short", code=3, damage=many_weights,
-     options=("--chip", "2x2", "--calibrate", "samples.npz", "--npu", "tiny"))  # fmt: skip
+     options=("--chip", "1x1", "--calibrate", "samples.npz", "--npu", "tiny"))  # fmt: skip
 
 # -- the command line ------------------------------------------------------------------------------
 
-USUAL = ("--chip", "2x2", "--calibrate", "samples.npz")
+USUAL = ("--chip", "1x1", "--calibrate", "samples.npz")
 case("unknown NPU", "--npu 'huge' is not known", "give one of", code=2,
      options=(*USUAL, "--npu", "huge"))  # fmt: skip
 case("no chip", "chip", code=1, options=("--chip", "none.toml", "--calibrate", "samples.npz"))
@@ -269,7 +269,7 @@ def requantised(div: float, levels: int = 256) -> Callable[[Good], None]:
     return damage
 
 
-ALONE = ("--chip", "2x2")
+ALONE = ("--chip", "1x1")
 case("scale of zero", "good.onnx", "scale", damage=quantised(xs=np.float32(0)), options=ALONE)
 case("negative scale", "good.onnx", "scale", damage=quantised(ys=np.float32(-1)), options=ALONE)
 case("scale that is no number", "good.onnx", "scale", damage=quantised(ys=np.float32(np.nan)),

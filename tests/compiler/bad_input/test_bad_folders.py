@@ -23,7 +23,7 @@ COMMANDS = (
 @pytest.fixture
 def out(folder: Path, run: Run) -> Path:
     good().save(folder)
-    found = run("compile", "good.onnx", *QUICK, "--chip", "2x2", "--calibrate", "samples.npz")
+    found = run("compile", "good.onnx", *QUICK, "--chip", "1x1", "--calibrate", "samples.npz")
     assert found.code == 0, found.err
     return folder / "out"
 

@@ -21,7 +21,7 @@ from tests.mapper.helpers import PROGRAM
 from tests.storage.formats.onnx_models import onnx
 
 pytestmark = pytest.mark.jit
-USUAL = ("--chip", "2x2", "--calibrate", "samples.npz")
+USUAL = ("--chip", "1x1", "--calibrate", "samples.npz")
 RANDOM = np.random.default_rng(7)
 
 

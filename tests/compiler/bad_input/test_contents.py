@@ -24,7 +24,7 @@ pytestmark = pytest.mark.jit
 @pytest.fixture
 def out(folder: Path, run: Run) -> Path:
     good().save(folder)
-    options = ("--chip", "2x2", "--calibrate", "samples.npz", "--normalise", "scale=0.5", "-v")
+    options = ("--chip", "1x1", "--calibrate", "samples.npz", "--normalise", "scale=0.5", "-v")
     found = run("compile", "good.onnx", *QUICK, *options)
     assert found.code == 0, found.err
     (folder / "said.txt").write_text(found.err)

@@ -1,23 +1,35 @@
-"""`simulate --cycles` of a compiled model: R11.3, as far as one core goes."""
+"""`simulate --cycles` of a compiled model: R11.3, N12.1, N12.2."""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from chipsim.chip.npu_shape import NpuShape
+from chipsim.npu.execute import Frame
+from chipsim.npu.mesh_chip import MeshChip
+from chipsim.npu.records import FIELDS, KINDS, Op
+from chipsim.npu.replay import Results, overlapped
+from hw.npu.flit import NpuFlit
+from hw.npu.loading import contents_flits
+from hw.npu.memories import Contents
+from mapper.compiler import chip_cycles
+from mapper.compiler.manifest import CompiledFolder, read_folder
 from tests.compiler.bad_input.good import QUICK, good
 from tests.mapper.conftest import Run
 
 pytestmark = pytest.mark.jit
+ROOT = Path(__file__).resolve().parents[3]
 UNITS = ["LOAD", "GEMM", "ALU", "STORE"]
 
 
 @pytest.fixture
 def out(folder: Path, run: Run) -> Path:
     good().save(folder)
-    found = run("compile", "good.onnx", *QUICK, "--chip", "2x2", "--calibrate", "samples.npz")
+    found = run("compile", "good.onnx", *QUICK, "--chip", "1x1", "--calibrate", "samples.npz")
     assert found.code == 0, found.err
     return folder / "out"
 
@@ -52,7 +64,7 @@ def test_bytes_beside_the_functional_run(out: Path, run: Run) -> None:
 def test_a_core_with_external_memory(folder: Path, run: Run) -> None:
     """Its loads and stores share a way; the times are those that the compiler gives."""
     good().save(folder)
-    options = ("--chip", "2x2", "--npu", "ref32", "--calibrate", "samples.npz")
+    options = ("--chip", "1x1", "--npu", "ref32", "--calibrate", "samples.npz")
     assert run("compile", "good.onnx", *QUICK, *options).code == 0
     found = run("simulate", "out", "--input", "samples.npz", "--cycles", "--json").json()
     assert found["cycle_run"]["cycles"] == json.loads(Path("out/report.json").read_text())["cycles"]
@@ -62,3 +74,116 @@ def test_a_core_with_external_memory(folder: Path, run: Run) -> None:
         assert (
             core["busy"][unit] + sum(core["waits"][unit].values()) == found["cycle_run"]["cycles"]
         )
+
+
+@pytest.fixture
+def spread(folder: Path, run: Run) -> Path:
+    good().save(folder)
+    found = run("compile", "good.onnx", *QUICK, "--chip", "2x2", "--calibrate", "samples.npz")
+    assert found.code == 0, found.err
+    return folder / "out"
+
+
+def flits_that_load(out: Path) -> int:
+    """Those that the hardware's host sends before the first frame."""
+    folder = read_folder(out)
+    shape = NpuShape(**folder.manifest["shape"])
+    layout = NpuFlit(shape, 1, 1)
+    count = len(folder.images)  # of frames
+    for (x, y), image in folder.images.items():
+        mine = [one for one in folder.manifest["cores"] if (one["x"], one["y"]) == (x, y)]
+        streams = mine[0]["streams"]
+        counts = [dict(map(tuple, streams)).get(stream, 0) for stream in range(16)]
+        held = Contents(
+            [0] * (len(image.instructions) // 16), [0] * (len(image.micro_ops) // 8),
+            [0] * (len(image.headers) // 8), image.parameters, image.weights, image.maps, counts,
+        )  # fmt: skip
+        count += len(list(contents_flits(shape, layout, (x, y), held)))
+    return count
+
+
+def test_frames_on_several_cores(spread: Path, run: Run) -> None:
+    """N12.2: latency, period, frames per second, what bounds the period, loads of links."""
+    options = ("--cycles", "--frames", "30", "--clock", "100", "--json")
+    found = run("simulate", "out", "--input", "samples.npz", *options).json()["cycle_run"]
+    assert found["frames"] == 30
+    assert found["bytes_compared"] > 8192 * 16
+    assert len(found["cores"]) > 1
+    assert found["loading"] == flits_that_load(spread)
+    assert found["latency"] > found["period"] >= found["bound"]["cycles"] > 0
+    assert found["frames_per_second"] == pytest.approx(1e8 / found["period"])
+    for core in found["cores"]:
+        assert core["alone"] <= found["period"]
+        for unit in UNITS:
+            assert core["busy"][unit] + sum(core["waits"][unit].values()) == found["cycles"]
+    assert found["busiest_link"] == max(one["flits"] for one in found["links"])
+    assert found["flit_hops"] == sum(one["flits"] for one in found["links"])
+    report = json.loads((spread / "report.json").read_text())
+    assert report["simulation"]["cycle_run"] == found
+    schema = json.loads((ROOT / "docs/schemas/compiled-report.schema.json").read_text())
+    assert set(found) <= set(schema["$defs"]["CycleRun"]["properties"])
+
+
+def test_times_of_several_cores_alone(spread: Path, run: Run) -> None:
+    found = run("simulate", "out", "--cycles", "--json").json()["cycle_run"]
+    assert (found["frames"], found["bytes_compared"]) == (20, 0)
+    text = run("simulate", "out", "--cycles", "--frames", "3").out
+    for piece in ("cycles from frame to frame", "at least", "at 500 MHz", "(0, 0)"):
+        assert piece in text
+    page = (spread / "report.html").read_text()
+    assert "Cycle-true run of 3 frames" in page
+    assert "Cycles from frame to frame" in page
+
+
+@pytest.mark.parametrize("option", [("--frames", "3"), ("--clock", "100")])
+def test_frames_need_cycles_and_several_cores(out: Path, run: Run, option: tuple[str, str]) -> None:
+    found = run("simulate", "out", "--cycles", *option)
+    assert found.code == 2
+    assert "--frames, --clock: out runs on one core, one frame after the other" in found.err
+    found = run("simulate", "out", "--input", "samples.npz", *option)
+    assert found.code == 2
+    assert "give --cycles" in found.err
+
+
+def test_what_is_read_too_early_is_told(
+    spread: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Loads that do not wait for what others send."""
+    chip_of = chip_cycles.chip_of
+
+    def hasty(folder: CompiledFolder) -> MeshChip:
+        chip = chip_of(folder)
+        for program in chip.programs.values():
+            waits = (program.op == Op.CTRL) & (program.kind == KINDS[Op.CTRL].index("WAIT"))
+            program.fields[waits, FIELDS[Op.CTRL, 1].index("count")] = 0
+        return chip
+
+    monkeypatch.setattr(chip_cycles, "chip_of", hasty)
+    found = run("simulate", "out", "--input", "samples.npz", "--cycles")
+    assert found.code == 1
+    assert "changes while it works" in found.err or "differ from" in found.err
+
+
+@pytest.mark.parametrize("what", ["results", "maps"])
+def test_bytes_that_differ_are_told(
+    spread: Path, run: Run, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    """One byte of what the host got of frame 1, or of the maps of a core behind the last frame."""
+
+    def damaged(*arguments: Any) -> tuple[list[Results], Frame]:
+        found, frame = overlapped(*arguments)
+        if what == "results":
+            found[1].vectors[0, 0] ^= 1
+        else:
+            core = frame.chip.cores[-1]
+            frame.load(core, 5, frame.read(core, 5, (1,), (1,)) ^ 1)
+        return found, frame
+
+    monkeypatch.setattr(chip_cycles, "overlapped", damaged)
+    found = run("simulate", "out", "--input", "samples.npz", "--cycles")
+    assert found.code == 1
+    told = {
+        "results": "results of frame 1 differ from those of frames one after the other",
+        "maps": "bytes differ from those of frames one after the other, the first in vector 5",
+    }
+    assert told[what] in found.err

@@ -28,7 +28,7 @@ def exact(build: Builder, made: Made) -> None:
     found = compared(build, made)
     assert found
     assert {one.differences for one in found} == {0}, found
-    assert verify_compiled(made.folder)["instructions"] == len(made.compiled.program)
+    assert verify_compiled(made.folder)["instructions"] == len(made.compiled.code.program)
 
 
 def fitting(build: Builder, shape: NpuShape) -> Made:
@@ -67,7 +67,7 @@ def test_b03_layers_of_bits(channels: int, shape: NpuShape) -> None:
     assert kinds(made) == [["conv", "threshold"], ["conv", "threshold"], ["conv"]]
     types = [[tensor.type for tensor in macro.outputs] for macro in made.compiled.macros]
     assert types == [["bits"], ["bits"], ["int32"]]
-    layers = [step.instruction.kind for step in made.compiled.steps if step.unit == "GEMM"]
+    layers = [step.instruction.kind for step in made.compiled.code.steps if step.unit == "GEMM"]
     assert set(layers) == {"INT8", "BINARY"}
 
 
@@ -140,9 +140,9 @@ def test_cores_without_a_binary_unit_take_bytes() -> None:
     made = [compiled(build, NpuShape("x", binary=has, weight_words=4096)) for has in (True, False)]
     for one in made:
         exact(build, one)
-    assert {step.instruction.kind for step in made[1].compiled.steps if step.unit == "GEMM"} == {
-        "INT8"
-    }
+    assert {
+        step.instruction.kind for step in made[1].compiled.code.steps if step.unit == "GEMM"
+    } == {"INT8"}
     names = [one.compiled.graph.outputs["y"].tensor.name for one in made]
     assert names[0] == names[1]
 

@@ -216,7 +216,7 @@ def test_a_compiled_network_prints_the_hash_of_what_the_simulator_makes(
     first = build.relu(build.conv(build.input, 20, window))
     build.end(build.conv(first, 5))
     made = compiled_network(build, padding="stored")  # set before the first frame
-    assert made.compiled.preset.runs or channels == 2
+    assert made.compiled.code.preset.runs or channels == 2
     require_same_results(build, made, "i1", tmp_path)
     made = compiled_network(build, replace(DUAL, map_vectors=1024), bits=16)
     require_same_results(build, made, "<i2", tmp_path)

@@ -38,11 +38,11 @@ def same(build: Builder, shape: NpuShape, dual: str, **settings: object) -> Made
 
 
 def kinds(made: Made) -> set[str]:
-    return {one.kind for one in made.compiled.program if one.op == "GEMM"}
+    return {one.kind for one in made.compiled.code.program if one.op == "GEMM"}
 
 
 def calls(made: Made) -> int:
-    fields = [one.fields for one in made.compiled.program if one.op == "GEMM"]
+    fields = [one.fields for one in made.compiled.code.program if one.op == "GEMM"]
     return sum(one["uops"] * one["n_out"] * one["n_in"] for one in fields)
 
 
@@ -65,7 +65,7 @@ def test_a30_halves_and_neighbours(pad: Pad) -> None:
         build.end(build.conv(build.input, 16, Window((3, 3), (1, 1), pad)))
         made = same(build, DUAL, "pixels")
         assert "DUAL_PIXEL" in kinds(made)
-        told = [one.fields for one in made.compiled.program if one.kind == "DIST"]
+        told = [one.fields for one in made.compiled.code.program if one.kind == "DIST"]
         apart |= {one["acc"] == 1 for one in told if one["queue"] == 1}
     assert apart == {True, False}
 
@@ -98,7 +98,7 @@ def test_a28_bytes_are_those_of_the_plain_program_in_fewer_cycles() -> None:
         first = build.relu(build.conv(build.input, 32))
         build.end(build.pool(build.conv(first, 48), Pool("max", Window((2, 2), (2, 2)))))
         made = same(build, replace(DUAL, multiply_lanes=16), dual)
-        cycles[dual] = made.compiled.timeline.cycles
+        cycles[dual] = made.compiled.code.timeline.cycles
         outputs[dual] = [t.value for t in made.compiled.graph.tensors() if t.value is not None]
     assert cycles["auto"] < 0.65 * cycles["off"]
     assert cycles["pixels"] < 0.8 * cycles["off"]
@@ -121,4 +121,4 @@ def test_kernels_in_pairs_of_groups_whose_weights_come_from_the_host() -> None:
     build.end(build.relu(build.conv(build.input, 192, groups=2)))
     made = same(build, replace(DUAL, weight_words=80), "kernels")
     assert "DUAL_KERNEL" in kinds(made)
-    assert any(one.kind == "WSTREAM" for one in made.compiled.program)
+    assert any(one.kind == "WSTREAM" for one in made.compiled.code.program)

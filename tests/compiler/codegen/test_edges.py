@@ -35,7 +35,7 @@ def only(monkeypatch: pytest.MonkeyPatch, edges: str) -> None:
 
 
 def products(made: Made) -> int:
-    fields = [step.instruction.fields for step in made.compiled.steps if step.unit == "GEMM"]
+    fields = [step.instruction.fields for step in made.compiled.code.steps if step.unit == "GEMM"]
     return sum(f["uops"] * f["n_out"] * f["n_in"] for f in fields)
 
 

@@ -13,7 +13,7 @@ import pytest
 from chipsim.chip.npu_shape import NpuShape
 from mapper.compiler.codegen.image import pack_image
 from mapper.compiler.codegen.kernels import kernel_words
-from mapper.compiler.codegen.loaded import image_of_records
+from mapper.compiler.codegen.loaded import images_of_records
 from mapper.compiler.codegen.macros.decode import records_of
 from mapper.compiler.codegen.macros.encode import Encoded
 from mapper.compiler.codegen.macros.file import (
@@ -254,9 +254,9 @@ ALONE = """
 import sys
 from pathlib import Path
 from mapper.compiler.codegen.image import pack_image
-from mapper.compiler.codegen.loaded import image_of_records
+from mapper.compiler.codegen.loaded import images_of_records
 for path in sorted(Path(sys.argv[1]).glob("*/macros.bin")):
-    image, words, _ = image_of_records(path.read_bytes(), str(path))
+    _, (image,), words = images_of_records(path.read_bytes(), str(path))
     path.with_name("core.npc").write_bytes(pack_image(image))
     path.with_name("weights.bin").write_bytes(words)
 """
@@ -306,8 +306,8 @@ def test_records_say_where_maps_lie(made: dict[str, Made]) -> None:
     first = records_of(read_encoded(one.folder.records, "it")[0], "it")[0]
     assert first.op == "CONV"
     assert first.values["kernel_height"] == first.values["kernel_width"] == 3
-    assert first.values["headers"] == len(one.compiled.tables.headers)
-    image = one.compiled.regions[one.compiled.graph.inputs["x"].tensor]
+    assert first.values["headers"] == len(one.compiled.code.tables.headers)
+    image = one.compiled.code.regions[one.compiled.graph.inputs["x"].tensor]
     assert first.values["input"] == image.first
     text = listing_text(one.folder.records, "it")
     assert text.startswith("# function 0\n# layer 0 n0\nCONV ")
@@ -323,7 +323,7 @@ def test_damaged_files_are_refused(made: dict[str, Made]) -> None:
 
     def refused(other: bytes, text: str) -> None:
         with pytest.raises(MapperError) as error:
-            image_of_records(other, "it")
+            images_of_records(other, "it")
         assert str(error.value).startswith("it: ")
         assert text in str(error.value)
         assert "\n" not in str(error.value)
@@ -372,7 +372,7 @@ def test_records_that_contradict_themselves_are_refused(
 
         other = changed(one.folder.records, "REC", flip)
         try:
-            found, _, _ = image_of_records(other, "it")
+            _, (found,), _ = images_of_records(other, "it")
         except MapperError as error:
             assert "\n" not in str(error)
         else:
@@ -391,7 +391,7 @@ def test_other_sections_that_make_no_sense_are_refused(made: dict[str, Made]) ->
         ("WM", lambda part: part.clear(), "does not fit together"),
     ):
         with pytest.raises(MapperError, match=text) as error:
-            image_of_records(changed(data, tag, change), "it")  # type: ignore[arg-type]
+            images_of_records(changed(data, tag, change), "it")  # type: ignore[arg-type]
         assert str(error.value).startswith("it: ")
 
 

@@ -35,7 +35,7 @@ def same(build: Builder, shape: NpuShape, **settings: object) -> Made:
 
 
 def kinds(made: Made, op: str) -> set[str]:
-    return {one.kind for one in made.compiled.program if one.op == op}
+    return {one.kind for one in made.compiled.code.program if one.op == op}
 
 
 def random_window(rng: np.random.Generator, build: Builder, tensor: Tensor, most: int) -> Window:
@@ -84,7 +84,7 @@ def test_groups_of_whole_blocks_take_no_other_blocks() -> None:
         build = Builder(4, 4, 64)
         build.end(build.conv(build.input, 64, Window((1, 1)), groups))
         made = same(build, SHAPE)
-        fields = [one.fields for one in made.compiled.program if one.op == "GEMM"]
+        fields = [one.fields for one in made.compiled.code.program if one.op == "GEMM"]
         calls.append(sum(one["uops"] * one["n_out"] * one["n_in"] for one in fields))
     assert calls[0] == 4 * calls[1]
 
@@ -110,7 +110,7 @@ def test_means_of_nine_border_classes() -> None:
     window = Window((3, 3), (1, 1), Pad(1, 1, 1, 1))
     build.end(build.pool(build.input, Pool("average", window)))
     made = same(build, SHAPE)
-    heads = {one.fields["rec"] for one in made.compiled.program if one.op == "RQ"}
+    heads = {one.fields["rec"] for one in made.compiled.code.program if one.op == "RQ"}
     assert 3 <= len(heads) <= 9  # corners, edges, inside; records of equal factors are one
 
 
@@ -124,7 +124,7 @@ def test_pooling_of_more_pixels_than_accumulators(
     build = Builder(*size, 5)
     build.end(build.pool(build.input, Pool(kind, Window(size))))  # type: ignore[arg-type]
     made = same(build, shape)
-    loads = [one for one in made.compiled.program if one.op == "LOAD"]
+    loads = [one for one in made.compiled.code.program if one.op == "LOAD"]
     assert len(loads) > 1 or shape.entries // 2 > size[0] * size[1]
 
 
@@ -134,7 +134,7 @@ def test_large_dense_layer(shape: NpuShape) -> None:
     build = Builder(30, 20, 5, seed=1)
     build.end(build.conv(build.input, 20, Window((30, 20))))
     made = same(build, shape)
-    assert len(made.compiled.tables.micro_ops) < 100
+    assert len(made.compiled.code.tables.micro_ops) < 100
 
 
 @pytest.mark.parametrize("pixels", [True, False])
@@ -145,7 +145,7 @@ def test_dense_layer_of_23328_inputs(pixels: bool) -> None:
         build = Builder(1, 1, 23328, seed=2)
     build.end(build.conv(build.input, 20, Window((18, 18) if pixels else (1, 1))))
     made = same(build, shape)
-    assert sum(one.size for one in made.compiled.tables.weights) >= 23328 * 20
+    assert sum(one.size for one in made.compiled.code.tables.weights) >= 23328 * 20
 
 
 @SHAPES
@@ -204,8 +204,8 @@ def test_d09_bias_before_or_behind_the_products(seed: int, shape: NpuShape) -> N
     found, reloads = {}, False
     for bias in ("init", "alu"):
         made = same(random_network(seed), shape, bias=bias)
-        count = sum(one.op == "ALU" for one in made.compiled.program)
-        found[bias] = count, made.compiled.timeline.cycles
+        count = sum(one.op == "ALU" for one in made.compiled.code.program)
+        found[bias] = count, made.compiled.code.timeline.cycles
         reloads |= bool({"TABLE", "WSTREAM"} & set(kinds(made, "LOAD")))
     assert found["init"][0] < found["alu"][0]
     assert reloads or found["init"][1] <= found["alu"][1]
@@ -217,7 +217,7 @@ def test_d09_bias_first_saves_cycles_of_the_alu() -> None:
     for bias in ("init", "alu"):
         build = Builder(8, 8, 16, 3)
         build.end(build.conv(build.input, 32, Window((1, 1))))
-        timeline = same(build, NpuShape(), bias=bias).compiled.timeline
+        timeline = same(build, NpuShape(), bias=bias).compiled.code.timeline
         found[bias] = int(timeline.busy[2]), timeline.cycles
     assert found["alu"][0] - found["init"][0] >= 8 * 8 * 2
     assert found["init"][1] < found["alu"][1]

@@ -8,11 +8,10 @@ import pytest
 from chipsim.chip.npu_shape import NpuShape
 from mapper.compiler.graph.node import Activation, Add, Pool, Window
 from mapper.compiler.graph.tensor import Pad, Tensor
-from mapper.compiler.memory.checker import check_image
 from mapper.compiler.verify import verify_compiled
 from mapper.errors import DoesNotFitError
 from tests.compiler.networks import Builder, residual
-from tests.compiler.programs import FOUR, SHAPE, SMALL, WIDE, compared, compiled
+from tests.compiler.programs import FOUR, SHAPE, SMALL, WIDE, check_image, compared, compiled
 
 pytestmark = pytest.mark.jit  # kernels have their twins in tests/chipsim/npu
 
@@ -60,7 +59,7 @@ def test_bitx_programs_equal_the_reference(seed: int, shape: NpuShape) -> None:
             assert "micro-op memory" in str(error) or "weight memory" in str(error)
         pytest.skip(str(error))
     assert {one.differences for one in compared(build, made)} == {0}
-    assert verify_compiled(made.folder)["instructions"] == len(made.compiled.program)
+    assert verify_compiled(made.folder)["instructions"] == len(made.compiled.code.program)
 
 
 def test_residual_network() -> None:
@@ -105,7 +104,6 @@ def test_memory_that_is_short_is_named() -> None:
 
 def test_every_token_is_needed() -> None:
     """Without any one wait the checker finds a place that two units would use at once."""
-    from mapper.compiler.manifest import image_of
     from mapper.errors import CheckFailedError
 
     build = Builder(9, 9, 3)
@@ -114,18 +112,18 @@ def test_every_token_is_needed() -> None:
     build.end(build.pool(summed, Pool("max", Window((2, 2), (2, 2)))))
     made = compiled(build, SMALL)
     assert {one.differences for one in compared(build, made)} == {0}
-    image = image_of(made.compiled, SMALL, (1, 0))
+    image = made.compiled.code.image(SMALL)
     everything = np.arange(SMALL.map_vectors)
     check_image(image, SMALL, [everything], "whole")
-    program = made.compiled.program
+    program = made.compiled.code.program
     waits = [(n, bit) for n, one in enumerate(program) for bit in range(4) if one.wait >> bit & 1]
     assert len(waits) > 20
     for number, bit in waits:
         broken = list(program)
         broken[number] = program[number]._replace(wait=program[number].wait & ~(1 << bit))
-        made.compiled.program = broken
+        made.compiled.code.program = broken
         with pytest.raises(CheckFailedError, match="instruction"):
-            check_image(image_of(made.compiled, SMALL, (1, 0)), SMALL, [everything], "broken")
+            check_image(made.compiled.code.image(SMALL), SMALL, [everything], "broken")
 
 
 def test_calls_of_a_first_layer() -> None:

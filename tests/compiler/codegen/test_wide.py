@@ -10,11 +10,10 @@ import pytest
 
 from chipsim.chip.model import Chip
 from chipsim.chip.npu_shape import NPU_SHAPES, NpuShape
-from mapper.compiler.codegen.macros.file import at_core
 from mapper.compiler.frontend.model import open_model
 from mapper.compiler.graph.node import Activation, Add, Pool, Upsample, Window
 from mapper.compiler.graph.tensor import Pad
-from mapper.compiler.manifest import CompiledFolder, Target, image_of, manifest_of
+from mapper.compiler.manifest import Target
 from mapper.compiler.pipeline import compile_model
 from mapper.compiler.settings import CompileSettings
 from mapper.compiler.simulate import simulate
@@ -24,7 +23,7 @@ from storage.samples import parse_form, read_samples
 from tests.compiler.codegen.test_binary import BinaryBuilder
 from tests.compiler.codegen.test_programs import random_network
 from tests.compiler.networks import Builder, residual
-from tests.compiler.programs import DUAL, REF, Made, compared, compiled
+from tests.compiler.programs import DUAL, REF, Made, compared, compiled, folder_of
 
 pytestmark = pytest.mark.jit  # kernels have their twins in tests/chipsim/npu
 
@@ -52,7 +51,7 @@ def same(build: Builder, shape: NpuShape, **settings: object) -> Made:
 @pytest.mark.parametrize("seed", range(10))
 def test_random_networks(seed: int, shape: NpuShape) -> None:
     made = same(random_network(seed), shape)
-    kinds = {one.kind for one in made.compiled.program if one.op == "GEMM"}
+    kinds = {one.kind for one in made.compiled.code.program if one.op == "GEMM"}
     assert kinds <= {"INT16"}
 
 
@@ -66,7 +65,7 @@ def test_biases_of_more_than_32_bits(shape: NpuShape) -> None:
     build.graph.nodes[-1].inputs[1] = weights
     build.end(second)
     made = same(build, shape)
-    assert any(one.kind == "SHL" for one in made.compiled.program)
+    assert any(one.kind == "SHL" for one in made.compiled.code.program)
 
 
 @SHAPES
@@ -107,7 +106,7 @@ def test_c01_some_layers_in_16_bits(seed: int) -> None:
     assert made.compiled.verified.attempts[made.compiled.verified.number].wide
     stored = {one["bits"] for one in made.folder.manifest["maps"]}
     assert stored == {8, 16}
-    kinds = {one.kind for one in made.compiled.program if one.op == "GEMM"}
+    kinds = {one.kind for one in made.compiled.code.program if one.op == "GEMM"}
     assert "INT16" in kinds
     assert {row.wide for row in plain.compiled.verified.attempts} == {()}
 
@@ -138,12 +137,7 @@ def test_a21_resnet_8_in_16_bits_end_to_end(data_dir: Path) -> None:
     score = made.verified.attempts[made.verified.number].score
     assert score.signal is not None
     assert score.signal >= 70
-    target = Target(Chip("one", 1, 1), shape, settings)
-    image = image_of(made, shape, target.core)
-    folder = CompiledFolder(
-        Path("out"), manifest_of(made, target), made.host, made.graph, {target.core: image},
-        records=at_core(made.records, target.core),
-    )  # fmt: skip
+    folder = folder_of(made, Target(Chip("one", 1, 1), shape, settings))
     layers = simulate(folder, found.x[:10], threads=1, check=True).compared
     assert [one.differences for one in layers] == [0] * len(layers)
     verify_compiled(folder)

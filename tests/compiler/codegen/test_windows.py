@@ -13,13 +13,21 @@ from chipsim.npu.windows import Header
 from mapper.compiler.cycles import run_cycles
 from mapper.compiler.graph.node import Pool, Window, WindowColumns
 from mapper.compiler.graph.tensor import Pad
-from mapper.compiler.manifest import image_of
-from mapper.compiler.memory.checker import check_image
 from mapper.compiler.simulate import simulate
 from mapper.compiler.verify import verify_compiled
 from mapper.errors import CheckFailedError, DoesNotFitError
 from tests.compiler.networks import SAME, Builder
-from tests.compiler.programs import DUAL, FOUR, SHAPE, SMALL, WIDE, Made, compared, compiled
+from tests.compiler.programs import (
+    DUAL,
+    FOUR,
+    SHAPE,
+    SMALL,
+    WIDE,
+    Made,
+    check_image,
+    compared,
+    compiled,
+)
 
 pytestmark = pytest.mark.jit
 UNEVEN = Window((3, 5), (2, 1), Pad(1, 0, 2, 1))
@@ -35,7 +43,7 @@ def network(window: Window, channels: int = 3, outputs: int = 20, pooled: bool =
 
 
 def windows_loaded(made: Made) -> int:
-    return sum(one.kind == "WIN" for one in made.compiled.program)
+    return sum(one.kind == "WIN" for one in made.compiled.code.program)
 
 
 @pytest.mark.parametrize(("window", "channels", "shape", "pooled"), [
@@ -65,7 +73,7 @@ def test_b10_windows_on_the_core_give_the_same_bytes(
         found.append(simulate(made.folder, samples, 1, check=False).stored)
         if by_core:
             run = run_cycles(made.folder, samples[:1])
-            assert run.times[0].cycles == made.compiled.timeline.cycles
+            assert run.times[0].cycles == made.compiled.code.timeline.cycles
             assert run.bytes > 0
     for one in found[1:]:
         assert [data.tobytes() for data in one.values()] == [
@@ -79,7 +87,7 @@ def test_c11_headers_of_a_layer() -> None:
     build = Builder(8, 8, 3, 1)
     build.end(build.conv(build.input, 4))
     made = compiled(build, SHAPE, few_channels="core")
-    image = image_of(made.compiled, SHAPE, (1, 0))
+    image = made.compiled.code.image(SHAPE)
     headers = [Header.of(bits) for bits in np.frombuffer(image.headers, "<u8").tolist()]
     # rows 0 to 2 lie in the first word, rows 3 to 5 in both, rows 5 to 7 in the second
     assert headers[:2] == [Header(0, 1, 0, 0), Header(0, 1, 4, 0)]
@@ -87,7 +95,7 @@ def test_c11_headers_of_a_layer() -> None:
     assert headers[14:] == [Header(1, 1, 0, 7), Header(1, 1, 4, 7)]
     (stored,) = [one for one in made.folder.manifest["maps"] if one["planes"]]
     assert (stored["address"] % 8, stored["vectors"]) == (0, 16)
-    loads = [one.fields for one in made.compiled.program if one.kind == "WIN"]
+    loads = [one.fields for one in made.compiled.code.program if one.kind == "WIN"]
     assert {one["src"] for one in loads} == {stored["address"] // 8}
     assert sum(one["packets"] for one in loads) == len(headers) == 16
     assert {
@@ -108,15 +116,15 @@ def test_headers_that_do_not_fit_are_named() -> None:
 def test_tiles_fit_the_header_memory() -> None:
     """Parts of rows take more packets than whole rows: cuts with too many headers are not taken."""
     made = compiled(network(SAME), replace(SHAPE, headers=79), few_channels="core")
-    assert len(made.compiled.tables.headers) == 79
+    assert len(made.compiled.code.tables.headers) == 79
 
 
 def test_the_checker_reads_headers() -> None:
     """R7.9: words that no packet brings, and words behind the map."""
     made = compiled(network(SAME), SHAPE, few_channels="core")
-    image = image_of(made.compiled, SHAPE, (1, 0))
+    image = made.compiled.code.image(SHAPE)
     everything = np.arange(SHAPE.map_vectors)
-    assert check_image(image, SHAPE, [everything], "good") == len(made.compiled.program)
+    assert check_image(image, SHAPE, [everything], "good") == len(made.compiled.code.program)
     headers = np.frombuffer(image.headers, "<u8").copy()
     for bits, text in (
         (Header(0, 0, 0, 0).bits, "the window at .* has pixels outside of them"),
@@ -139,5 +147,5 @@ def test_b10_cycles_of_a_first_layer() -> None:
         build = Builder(32, 32, 3, 1)
         build.end(build.relu(build.conv(build.input, 16)))
         made = compiled(build, NpuShape(), few_channels=few)
-        cycles[few] = made.compiled.timeline.cycles
+        cycles[few] = made.compiled.code.timeline.cycles
     assert 2.5 * cycles["core"] <= cycles["off"], cycles

@@ -184,5 +184,5 @@ def test_program_of_a_trained_model(gtsrb: Path) -> None:
     made = compiled_model(gtsrb, samples.x, NpuShape())
     outcome = simulate(made.folder, pictures(gtsrb.parent)[::40], threads=1, check=True)
     assert [one.differences for one in outcome.compared] == [0, 0, 0]
-    assert verify_compiled(made.folder)["instructions"] == len(made.compiled.program)
+    assert verify_compiled(made.folder)["instructions"] == len(made.compiled.code.program)
     assert outcome.values["activation_10"].shape == (3, 43)

@@ -12,7 +12,6 @@ from chipsim.chip.model import Chip
 from chipsim.chip.npu_shape import NpuShape
 from mapper.compiler.calibration import pixel_samples
 from mapper.compiler.codegen.cdriver.hoststeps import driver_of
-from mapper.compiler.codegen.macros.file import at_core
 from mapper.compiler.frontend.float import FLOAT
 from mapper.compiler.frontend.model import open_model
 from mapper.compiler.frontend.onnx import Reader
@@ -22,19 +21,21 @@ from mapper.compiler.graph.node import Host, Requantise, Threshold
 from mapper.compiler.integer.formulas import dequantise
 from mapper.compiler.integer.levels import bipolar, quant, trunc
 from mapper.compiler.integer.reference import INTEGER
-from mapper.compiler.manifest import CompiledFolder, Target, image_of, manifest_of
+from mapper.compiler.manifest import Target
 from mapper.compiler.pipeline import Compiled, compile_model
 from mapper.compiler.quantise.exact import whole_kernels
 from mapper.compiler.settings import CompileSettings
 from mapper.compiler.simulate import Outcome, simulate
 from mapper.compiler.verify import verify_compiled
 from mapper.errors import MapperError
+from tests.compiler.programs import folder_of
 from tests.storage.formats.onnx_models import helper, model, node, onnx
 from tests.twins import qonnx as twin
 
 RANDOM = np.random.default_rng(8)
 DOMAIN = "onnx.brevitas"
 SHAPE = NpuShape("large", weight_words=2048)
+TARGET = Target(Chip("one", 1, 1), SHAPE, CompileSettings())
 
 
 def build(path: Path) -> Compiled:
@@ -42,18 +43,9 @@ def build(path: Path) -> Compiled:
     return compile_model(source, SHAPE, pixel_samples(source, settings), settings)
 
 
-def folder_of(compiled: Compiled) -> CompiledFolder:
-    target = Target(Chip("one", 1, 1), SHAPE, CompileSettings())
-    images = {(0, 0): image_of(compiled, SHAPE, (0, 0))}
-    return CompiledFolder(
-        Path("out"), manifest_of(compiled, target), compiled.host, compiled.graph, images,
-        records=at_core(compiled.records, (0, 0)),
-    )  # fmt: skip
-
-
 def simulated(compiled: Compiled, x: np.ndarray) -> Outcome:
-    folder = folder_of(compiled)
-    assert verify_compiled(folder)["instructions"] == len(compiled.program)
+    folder = folder_of(compiled, TARGET)
+    assert verify_compiled(folder)["instructions"] == len(compiled.code.program)
     return simulate(folder, x, threads=1, check=True)
 
 
@@ -263,4 +255,4 @@ def test_drivers_in_c_name_the_levels_that_they_do_not_make(data_dir: Path) -> N
     if not path.exists():
         pytest.skip(f"{path.name} is not there")
     with pytest.raises(MapperError, match=r"input .0. becomes levels .* leave out --emit c"):
-        driver_of(folder_of(build(path)))
+        driver_of(folder_of(build(path), TARGET))

@@ -7,19 +7,17 @@ import pytest
 
 from chipsim.chip.npu_shape import NPU_SHAPES, NpuShape
 from chipsim.npu.arrivals import HostLink
-from chipsim.npu.chip_run import WEIGHTS
+from chipsim.npu.causes import WEIGHTS
 from hw.npu.isa import Instruction
 from mapper.compiler.codegen.image import Image
 from mapper.compiler.cycles import run_cycles
 from mapper.compiler.graph.node import Add, Pool, Window
-from mapper.compiler.manifest import image_of
-from mapper.compiler.memory.checker import check_image
 from mapper.compiler.schedule.preloaded import Preloaded
 from mapper.compiler.schedule.units import timeline_of_functions
 from mapper.compiler.verify import verify_compiled
 from mapper.errors import CheckFailedError, DoesNotFitError
 from tests.compiler.networks import Builder
-from tests.compiler.programs import Made, compared, compiled
+from tests.compiler.programs import Made, check_image, compared, compiled
 
 pytestmark = pytest.mark.jit
 
@@ -47,7 +45,7 @@ def equal(build: Builder, made: Made) -> None:
 
 
 def streams(made: Made) -> list[Instruction]:
-    return [one for one in made.compiled.program if one.kind == "WSTREAM"]
+    return [one for one in made.compiled.code.program if one.kind == "WSTREAM"]
 
 
 @pytest.mark.parametrize("words", [1024, 100, 80, 64, 40, 30, 17, 10, 4, 2])
@@ -57,7 +55,7 @@ def test_c07_weights_of_the_host(words: int) -> None:
     made = compiled(build, little(words))
     equal(build, made)
     assert bool(streams(made)) == (words < 115)
-    assert len(made.compiled.tables.weights) <= words
+    assert len(made.compiled.code.tables.weights) <= words
     assert len(made.compiled.host_weights) == 0 or words < 115
 
 
@@ -86,8 +84,8 @@ def test_a_large_layer_comes_by_output_blocks() -> None:
     equal(build, made)
     assert sum(one.fields["words"] for one in streams(made)) == 72
     assert all(one.fields["words"] <= 20 for one in streams(made))
-    waiting = [one for one in made.compiled.program if one.fields.get("dyn")]
-    products = [one for one in made.compiled.program if one.op == "GEMM"]
+    waiting = [one for one in made.compiled.code.program if one.fields.get("dyn")]
+    products = [one for one in made.compiled.code.program if one.op == "GEMM"]
     assert 0 < len(waiting) < len(products)
 
 
@@ -106,20 +104,21 @@ def test_c07_a_slow_host_stalls_the_products() -> None:
     """C07: the slower the host, the later the end; what waits is the matrix unit."""
     made = compiled(network(), little(40))
     compiled_ = made.compiled
-    shape, ends, late = compiled_.tables.shape, [], []
-    before = Preloaded.of(compiled_.tables, compiled_.preset)
+    code = compiled_.code
+    shape, ends, late = code.tables.shape, [], []
+    before = Preloaded.of(compiled_.code.tables, compiled_.code.preset)
     for flits in (1.0, 0.5, 0.1, 0.02):
         link = HostLink(32, flits)
-        found = timeline_of_functions(compiled_.program, compiled_.spans, shape, before, link)
+        found = timeline_of_functions(code.program, code.spans, shape, before, link)
         ends.append(found.cycles)
         late.append(int(found.late.sum()))
-        assert found.busy.tolist() == compiled_.timeline.busy.tolist()
+        assert found.busy.tolist() == compiled_.code.timeline.busy.tolist()
         # a product that waits ends behind the arrival of all its words
         words = sum(one.fields["words"] for one in streams(made))
         assert found.cycles > words * 32 / flits
     assert ends == sorted(set(ends))
     assert late == sorted(set(late))
-    assert compiled_.timeline.cycles == ends[0]
+    assert compiled_.code.timeline.cycles == ends[0]
 
 
 @pytest.mark.parametrize(("words", "more"), [(64, {}), (40, {}), (10, {}), (30, {"micro_ops": 40})])
@@ -128,9 +127,8 @@ def test_c07_the_cycles_of_the_compiler_are_those_of_the_simulator(
 ) -> None:
     """C07, R11.3: both wait for the words of the host; micro-ops may be loaded again."""
     made = compiled(network(), little(words, **more))
-    timeline, (times,) = made.compiled.timeline, run_cycles(made.folder, None).times
-    (core,) = times.cores.values()
-    assert times.cycles == timeline.cycles
+    timeline, (core,) = made.compiled.code.timeline, run_cycles(made.folder, None).times
+    assert core.cycles == timeline.cycles
     assert core.start.tolist() == timeline.start.tolist()
     assert core.end.tolist() == timeline.end.tolist()
     assert core.busy.tolist() == timeline.busy.tolist()
@@ -144,7 +142,7 @@ def test_weights_come_behind_the_inputs_over_one_way() -> None:
     a = build.relu(build.conv(build.input, 96))
     build.end(build.conv(a, 40, Window((12, 12))))
     made = compiled(build, NPU_SHAPES["ref32"])
-    timeline = made.compiled.timeline
+    timeline = made.compiled.code.timeline
     assert 0 < timeline.late.sum() < 0.06 * timeline.cycles
     assert timeline.busy[1] > 0.9 * timeline.cycles
     (times,) = run_cycles(made.folder, None).times
@@ -183,7 +181,7 @@ def test_addresses_beyond_a_field_have_a_base() -> None:
     made = compiled(build, shape)
     assert {one.differences for one in compared(build, made, frames=1)} == {0}
     verify_compiled(made.folder)
-    assert any(one.kind == "BASE" for one in made.compiled.program)
+    assert any(one.kind == "BASE" for one in made.compiled.code.program)
 
 
 # ---- the checker finds damage -------------------------------------------------------------------
@@ -191,21 +189,21 @@ def test_addresses_beyond_a_field_have_a_base() -> None:
 
 def damaged(made: Made, number: int, **fields: int) -> Image:
     """The image with some fields of an instruction changed."""
-    program = list(made.compiled.program)
+    program = list(made.compiled.code.program)
     one = program[number]
     program[number] = one._replace(fields={**one.fields, **fields})
-    kept, made.compiled.program = made.compiled.program, program
-    image = image_of(made.compiled, made.compiled.tables.shape, (1, 0))
-    made.compiled.program = kept
+    kept, made.compiled.code.program = made.compiled.code.program, program
+    image = made.compiled.code.image(made.compiled.code.tables.shape)
+    made.compiled.code.program = kept
     return image
 
 
 def numbers(made: Made, kind: str) -> list[int]:
-    return [at for at, one in enumerate(made.compiled.program) if one.kind == kind]
+    return [at for at, one in enumerate(made.compiled.code.program) if one.kind == kind]
 
 
 def refused(made: Made, image: Image, text: str) -> None:
-    shape = made.compiled.tables.shape
+    shape = made.compiled.code.tables.shape
     everything = np.arange(shape.map_vectors)
     with pytest.raises(CheckFailedError, match=text):
         check_image(image, shape, [everything], "broken")
@@ -213,18 +211,18 @@ def refused(made: Made, image: Image, text: str) -> None:
 
 def test_products_that_do_not_wait_are_found() -> None:
     made = compiled(network(), little(40))
-    check_image(damaged(made, 0), made.compiled.tables.shape, [np.arange(8192)], "whole")
-    for number, one in enumerate(made.compiled.program):
+    check_image(damaged(made, 0), made.compiled.code.tables.shape, [np.arange(8192)], "whole")
+    for number, one in enumerate(made.compiled.code.program):
         if one.fields.get("dyn"):
             refused(made, damaged(made, number, dyn=0), "may be on its way|which nothing wrote")
 
 
 def test_streams_over_what_is_needed_are_found() -> None:
     made = compiled(network(), little(60))
-    assert made.compiled.static_words > 0
+    assert made.compiled.code.static_words > 0
     for number in numbers(made, "WSTREAM"):
-        refused(made, damaged(made, number, dst=made.compiled.static_words - 1), "static")
-        words = made.compiled.program[number].fields["words"]
+        refused(made, damaged(made, number, dst=made.compiled.code.static_words - 1), "static")
+        words = made.compiled.code.program[number].fields["words"]
         refused(made, damaged(made, number, words=words - 1), "never arrive|nothing wrote|way")
 
 
@@ -240,7 +238,7 @@ def test_c09_tables_are_loaded_again(more: dict[str, int]) -> None:
     build = network()
     made = compiled(build, little(1024, **more))
     equal(build, made)
-    loads = [one for one in made.compiled.program if one.kind == "TABLE"]
+    loads = [one for one in made.compiled.code.program if one.kind == "TABLE"]
     assert {one.fields["memory"] for one in loads} == {
         number for number, name in enumerate(("micro_ops", "parameter_words")) if name in more
     }
@@ -263,6 +261,6 @@ def test_c09_a_memory_that_holds_no_layer_is_named() -> None:
 def test_damaged_tables_are_found() -> None:
     made = compiled(network(), little(1024, micro_ops=64))
     number = numbers(made, "TABLE")[-1]
-    fields = made.compiled.program[number].fields
+    fields = made.compiled.code.program[number].fields
     refused(made, damaged(made, number, dst=fields["dst"] + 60), r"UM\[")
     refused(made, damaged(made, number, src=8190), "nothing wrote|table|outside|micro-op|FM|twice")

@@ -24,13 +24,12 @@ from hw.npu.isa import (
 from hw.npu.programs import decode_micro_ops, encode_micro_ops
 from mapper.compiler.codegen.image import Image
 from mapper.compiler.graph.node import Activation, Pool, Window
-from mapper.compiler.memory.checker import check_image
 from mapper.compiler.memory.small import SmallMemories
 from mapper.compiler.simulate import simulate
 from mapper.compiler.verify import verify_compiled
 from mapper.errors import CheckFailedError, MapperError
 from tests.compiler.networks import Builder, residual
-from tests.compiler.programs import SHAPE, SMALL, WIDE, Made, compiled
+from tests.compiler.programs import SHAPE, SMALL, WIDE, Made, check_image, compiled
 
 pytestmark = pytest.mark.jit
 
@@ -141,7 +140,7 @@ def test_records_with_leaky_words_are_counted_whole() -> None:
     (image,) = made.folder.images.values()
     (leaky,) = {
         (one.fields["rec"], one.fields["n_out"])
-        for one in made.compiled.program
+        for one in made.compiled.code.program
         if one.kind == "LEAKY"
     }
     words = SmallMemories(image, SHAPE, "program").record_words(*leaky)

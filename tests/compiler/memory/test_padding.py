@@ -59,7 +59,7 @@ def both(build: Builder, shape: NpuShape = SHAPE, **settings: object) -> tuple[M
 def loads(made: Made) -> list[dict[str, int]]:
     return [
         one.fields
-        for one in made.compiled.program
+        for one in made.compiled.code.program
         if one.op == "LOAD" and one.kind in ("INP", "ACC8", "ACC32")
     ]
 
@@ -98,13 +98,13 @@ def test_a14_what_is_read_from_base_is_the_padded_map() -> None:
     build = Builder(6, 7, 16)
     build.end(build.conv(build.relu(build.conv(build.input, 16)), 16))
     _, made = both(build, schedule="plane16")
-    regions = made.compiled.regions
+    regions = made.compiled.code.regions
     bordered = [one for one in regions.values() if one.border.pad != NO_PAD]
     assert [one.border.pad for one in bordered] == [Pad(1, 1, 1, 1)] * 2
     assert not pads(made)
     inner = bordered[1]
     assert inner.first == inner.base + inner.pixel * (1 * 9 + 1)
-    fields = [one.fields for one in made.compiled.program]
+    fields = [one.fields for one in made.compiled.code.program]
     assert inner.base in {f["src"] for f in loads(made)}
     assert inner.first in {f["dst"] for f in fields if "up" in f}
     (image,) = made.folder.images.values()
@@ -152,7 +152,7 @@ def test_a14_consumers_take_the_largest_border() -> None:
     build.graph.outputs["z"] = build.graph.inputs["x"]._replace(tensor=c, shape=(1, 16, 4, 4))
     build.end(build.like(Add(), a, b))
     _, made = both(build, off=("siblings",))
-    borders = {one.border.pad for one in made.compiled.regions.values()}
+    borders = {one.border.pad for one in made.compiled.code.regions.values()}
     assert Pad(2, 2, 2, 2) in borders
     assert not pads(made)
     assert said(made, "stored padding: ")
@@ -166,7 +166,7 @@ def test_a14_parts_of_a_concatenation_have_one_border() -> None:
     joined = build.concat(a, b)
     build.end(build.conv(build.conv(joined, 8), 8, WINDOW))
     _, made = both(build, off=("concat", "siblings"))
-    parts = [one for one in made.compiled.regions.values() if one.owner is not None]
+    parts = [one for one in made.compiled.code.regions.values() if one.owner is not None]
     assert len(parts) == 2
     assert {one.border.pad for one in parts} == {Pad(1, 1, 1, 1)}
     assert {one.first - one.base for one in parts} == {3 * (10 + 1)}
@@ -205,7 +205,7 @@ def test_pooling_beside_a_convolution_is_padded_by_loads() -> None:
     alone = Builder(8, 8, 16)
     alone.end(alone.pool(alone.pool(alone.input, pool), Pool("average", WINDOW, count_pad=True)))
     _, made = both(alone)
-    borders = [one.border for one in made.compiled.regions.values()]
+    borders = [one.border for one in made.compiled.code.regions.values()]
     assert next(one.value for one in borders if one.pad != NO_PAD) == -128
     assert not pads(made)
 
@@ -223,7 +223,7 @@ def test_a14_resnet_8(data_dir: Path) -> None:
         outcome = simulate(made.folder, samples, threads=1, check=True)
         assert not any(one.differences for one in outcome.compared)
         results.append([one.tobytes() for one in outcome.stored.values()])
-        cycles.append(made.compiled.timeline.cycles)
+        cycles.append(made.compiled.code.timeline.cycles)
         verify_compiled(made.folder)
     assert results[0] == results[1]
     assert cycles[0] == cycles[1]
@@ -247,7 +247,9 @@ def test_maps_of_bits() -> None:
     second = build.sign(build.normalised(build.binary(first, 140), 1.0))
     build.end(build.binary(second, 21, alpha=False))
     _, made = both(build)
-    kinds = {one.tensor.type for one in made.compiled.regions.values() if one.border.pad != NO_PAD}
+    kinds = {
+        one.tensor.type for one in made.compiled.code.regions.values() if one.border.pad != NO_PAD
+    }
     assert "bits" in kinds
     assert not pads(made)
 
@@ -262,7 +264,7 @@ def test_borders_are_overwritten_by_nobody() -> None:
         data = build.relu(build.conv(data, 16))
     build.end(build.conv(data, 16, Window((1, 1))))
     plain, made = both(build)
-    regions = list(made.compiled.regions.values())
+    regions = list(made.compiled.code.regions.values())
     bordered = [one for one in regions if one.border.pad != NO_PAD]
     assert len(bordered) == 6
     assert len({one.base for one in bordered}) == 3  # the input has another zero point
@@ -275,12 +277,12 @@ def test_borders_are_overwritten_by_nobody() -> None:
             for one, other in ((a, b), (b, a)):
                 free = np.arange(other.first, other.first + other.vectors)
                 assert not np.isin(border_vectors(one), free).any()
-    use = memory_use(made.compiled.regions)
+    use = memory_use(made.compiled.code.regions)
     assert use.bound <= use.used
-    assert memory_use(plain.compiled.regions).used < use.used
+    assert memory_use(plain.compiled.code.regions).used < use.used
     assert said(made, "reused by none but 3 of them")
     unshared = compiled(build, padding="stored", reuse=False)
-    found = [one for one in unshared.compiled.regions.values() if one.border.pad != NO_PAD]
+    found = [one for one in unshared.compiled.code.regions.values() if one.border.pad != NO_PAD]
     assert len({one.base for one in found}) == 6
 
 

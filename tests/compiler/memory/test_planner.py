@@ -22,7 +22,9 @@ def meet(a: Region, b: Region) -> bool:
 @pytest.mark.parametrize("seed", range(20))
 def test_lives_that_meet_do_not_overlap(seed: int, reuse: bool) -> None:
     try:
-        found = list(compiled(random_network(seed), SHAPE, reuse=reuse).compiled.regions.values())
+        found = list(
+            compiled(random_network(seed), SHAPE, reuse=reuse).compiled.code.regions.values()
+        )
     except DoesNotFitError as error:
         pytest.skip(str(error))
     for a, b in combinations(found, 2):
@@ -35,7 +37,7 @@ def test_lives_that_meet_do_not_overlap(seed: int, reuse: bool) -> None:
 
 def test_the_log_says_bytes_and_the_least_that_there_can_be() -> None:
     made = compiled(random_network(1), SHAPE)
-    use = memory_use(made.compiled.regions)
+    use = memory_use(made.compiled.code.regions)
     assert 0 < use.bound <= use.used
     text = f"{16 * use.used:,} bytes of maps, {16 * use.bound:,} at least"
     assert any(text in line for line in made.compiled.log)

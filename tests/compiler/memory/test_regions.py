@@ -27,12 +27,12 @@ def equal(build: Builder, made: Made) -> None:
 
 
 def kinds(made: Made) -> Counter[str]:
-    return Counter(f"{one.op}.{one.kind}" for one in made.compiled.program)
+    return Counter(f"{one.op}.{one.kind}" for one in made.compiled.code.program)
 
 
 def region(made: Made, name: str) -> tuple[int, int, int]:
     """Address, strides of rows and pixels of a map."""
-    (found,) = (r for t, r in made.compiled.regions.items() if t.name == name)
+    (found,) = (r for t, r in made.compiled.code.regions.items() if t.name == name)
     return found.first, found.row, found.pixel
 
 
@@ -54,7 +54,7 @@ def test_a15_concatenation_takes_no_instruction(shape: object) -> None:
     made = compiled(build, shape)  # type: ignore[arg-type]
     equal(build, made)
     whole, rows, pixels = region(made, "n6.out")
-    blocks = 64 // made.compiled.tables.shape.columns
+    blocks = 64 // made.compiled.code.tables.shape.columns
     assert (rows, pixels) == (9 * blocks, blocks)
     # A16: the stride of a pixel is that of all channels of the region, cc + c
     assert region(made, "n3.out") == (whole, rows, pixels)
@@ -77,7 +77,7 @@ def test_a15_eight_concatenations_of_squeezenet(data_dir: Path) -> None:
     assert not any(isinstance(node.operator, Copy) for node in nodes)
     moved = {
         step.macro
-        for step in made.compiled.steps
+        for step in made.compiled.code.steps
         if step.instruction.kind in ("MOV", "ACC8") and step.macro >= 0
     }
     pools = {
@@ -86,7 +86,7 @@ def test_a15_eight_concatenations_of_squeezenet(data_dir: Path) -> None:
         if any(isinstance(node.operator, Pool) for node in macro.nodes)
     }
     assert moved <= pools  # which begins with a pixel of its window
-    stores = [one.fields for one in made.compiled.program if one.op == "STORE"]
+    stores = [one.fields for one in made.compiled.code.program if one.op == "STORE"]
     stored = sum(f["c_size"] * f["x_size"] * f["y_size"] for f in stores)
     maps = [tensor for macro in made.compiled.macros for tensor in macro.outputs]
     assert stored == sum(one.height * one.width * -(-one.channels // 32) for one in maps)
@@ -149,7 +149,7 @@ def test_nested_concatenations_form_one_region() -> None:
     build.end(build.conv(build.pool(whole, Pool("max", Window((2, 2), (2, 2)))), 8))
     made = compiled(build)
     equal(build, made)
-    owners = {one.owner for one in made.compiled.regions.values() if one.owner is not None}
+    owners = {one.owner for one in made.compiled.code.regions.values() if one.owner is not None}
     assert [one.name for one in owners] == [whole.name]
     first = region(made, whole.name)[0]
     starts = [region(made, one.name)[0] - first for one in (a, b, ab, c, abc, d)]
@@ -180,7 +180,9 @@ def test_a18_a_map_in_two_regions_is_stored_twice() -> None:
     made = compiled(build, off=("siblings",))
     equal(build, made)
     mine = kinds(made)
-    stores = Counter((one.macro, one.tile) for one in made.compiled.steps if one.unit == "STORE")
+    stores = Counter(
+        (one.macro, one.tile) for one in made.compiled.code.steps if one.unit == "STORE"
+    )
     assert {number: count for (number, _), count in stores.items()} == {
         0: 2, 1: 1, 2: 1, 3: 1, 4: 1, 5: 1, 6: 1,
     }  # fmt: skip

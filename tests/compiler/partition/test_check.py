@@ -55,7 +55,7 @@ def test_a42_differences_end_the_command_with_an_error(
     folder: Path, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     good().save(folder)
-    options = ("--chip", "2x2", "--calibrate", "samples.npz", *QUICK)
+    options = ("--chip", "1x1", "--calibrate", "samples.npz", *QUICK)
     assert run("compile", "good.onnx", *options, "-o", "out").code == 0
     check = ("simulate", "out", "--input", "samples.npz", "--check")
     assert run(*check).code == 0

@@ -140,7 +140,7 @@ def test_functions_of_dual_cores(name: str, bits: int, tmp_path: Path) -> None:
     found = simulate(made.folder, samples(3, 7), threads=1, check=True)
     assert {one.differences for one in found.compared} == {0}
     for function in made.folder.manifest["functions"]:
-        some = made.compiled.program[function["begin"] : function["end"]]
+        some = made.compiled.code.program[function["spans"][0][0] : function["spans"][0][1]]
         load = next(at for at, one in enumerate(some) if one.kind in ("INP", "ACC8"))
         assert bits == 8 or "DIST" in {one.kind for one in some[:load]}
 
@@ -167,16 +167,16 @@ def test_what_is_in_the_plan(tmp_path: Path) -> None:
         assert step["address"] == maps[step["tensor"]]["address"]
         assert step["shape"] == maps[step["tensor"]]["shape"]
     functions = made.folder.manifest["functions"]
-    assert [one["begin"] for one in functions] == [0, functions[0]["end"]]
-    assert functions[1]["end"] == len(made.compiled.program)
+    assert [one["spans"][0][0] for one in functions] == [0, functions[0]["spans"][0][1]]
+    assert functions[1]["spans"][0][1] == len(made.compiled.code.program)
     assert [one["name"] for one in functions] == ["npu_0_n_c", "npu_1_n_d"]
-    ends = [n for n, one in enumerate(made.compiled.program) if one.kind == "END"]
-    assert ends == [one["end"] - 1 for one in functions]
+    ends = [n for n, one in enumerate(made.compiled.code.program) if one.kind == "END"]
+    assert ends == [one["spans"][0][1] - 1 for one in functions]
 
 
 def test_maps_of_functions_share_memory(tmp_path: Path) -> None:
     """What the host writes between functions lives from there on only."""
-    regions = made_of(NODES["between"], tmp_path).compiled.regions
+    regions = made_of(NODES["between"], tmp_path).compiled.code.regions
     assert {one.tensor.name: (one.born, one.dies) for one in regions.values()} == {
         "x.windows": (-1, 0), "c": (0, 0), "s.windows": (1, 1), "y": (1, 2)
     }  # fmt: skip
@@ -214,7 +214,7 @@ def test_commands(folder: Path, run: Run) -> None:
 def test_a_model_that_is_all_on_the_host_is_said_so(folder: Path, run: Run) -> None:
     onnx.save(model([node("Sigmoid", "x")], {}, {"x": (1, 4)}), str(folder / "model.onnx"))
     np.savez(folder / "samples.npz", x=np.ones((4, 4), np.float32))
-    found = run("compile", "model.onnx", "--chip", "2x2", "--calibrate", "samples.npz")
+    found = run("compile", "model.onnx", "--chip", "1x1", "--calibrate", "samples.npz")
     assert found.code == 1
     assert "no node of it runs on a core" in found.err
     assert Reader(folder / "model.onnx", FLOAT).read().nodes[0].kind == "host"
@@ -228,7 +228,7 @@ def test_dump_of_all_maps(folder: Path, run: Run, padding: str) -> None:
     np.savez(folder / "samples.npz", x=samples(6))
     how = ["--calibrate", "samples.npz", "--min-signal", "-99", "--max-loss", "100"]
     how += ["--padding", padding]
-    assert run("compile", "model.onnx", "--chip", "2x2", *how, "-o", "out").code == 0
+    assert run("compile", "model.onnx", "--chip", "1x1", *how, "-o", "out").code == 0
     assert run("verify", "out").code == 0
     found = run("simulate", "out", "--input", "samples.npz", "--limit", "3", "--dump", "maps")
     assert found.code == 0, found.err
@@ -239,7 +239,7 @@ def test_dump_of_all_maps(folder: Path, run: Run, padding: str) -> None:
     assert {one.shape[0] for one in maps.values()} == {3}
     assert {one["differences"] for one in listed} == {0, None}
     assert np.array_equal(maps["j"], np.concatenate([maps["c"], maps["s"]], 3))
-    places = {one["name"]: one for one in listed}
+    places = {one["name"]: one["parts"][0] for one in listed}
     assert places["s"]["address"] == places["j"]["address"] + 1  # of 16 channels
     assert places["s"]["strides"] == places["c"]["strides"] == places["j"]["strides"]
     again = run("simulate", "out", "--input", "samples.npz", "--dump", "maps")

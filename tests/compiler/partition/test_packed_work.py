@@ -111,7 +111,7 @@ def test_results_are_those_of_unpacked_work(name: str, bits: int, tmp_path: Path
     lain = simulate(made.folder, given, 1, check=True)
     assert {one.differences for one in lain.compared} == {0}
     made.folder.host[:] = plan_host(
-        whole.graph, whole.partition, whole.regions, [("", 17)], always(whole.partition)
+        whole.graph, whole.partition, whole.code.regions, [("", 17)], always(whole.partition)
     )
     assert not {"take", "put"} & set(steps(made))
     plain = simulate(Machine(made.folder), given, 1, check=True)
@@ -174,7 +174,7 @@ def test_filled_blocks_hold_the_zero_point(tmp_path: Path) -> None:
             written[tensor] = vectors
 
     machine.run(Cores(), samples(1))
-    one = machine.maps[place["tensor"]]
+    (one,) = machine.maps[place["tensor"]]
     vectors = written[place["tensor"]].reshape(6, 5, -1)
     assert vectors.shape[2] == 32
     assert (vectors[..., CHANNELS:] == one["zero_point"]).all()
@@ -196,7 +196,7 @@ def test_commands(folder: Path, run: Run) -> None:
     """Cycle-true runs and the checker know of it; the lists say it."""
     made_of(chain("cec"), folder)
     np.savez(folder / "samples.npz", x=samples(6))
-    how = ["--chip", "2x2", "--calibrate", "samples.npz", "--keep-graphs", *HOW]
+    how = ["--chip", "1x1", "--calibrate", "samples.npz", "--keep-graphs", *HOW]
     found = run("compile", "model.onnx", *how, "-o", "out")
     assert found.code == 0, found.err
     assert "npu_1_n_y: pack no, unpack yes" in (folder / "out/graphs/packing.txt").read_text()

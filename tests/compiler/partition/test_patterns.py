@@ -96,7 +96,7 @@ def test_both_levels_are_dumped(folder: Path, run: Run) -> None:
     assert onnx.load(str(folder / "model.onnx")).graph.node
     np.savez(folder / "samples.npz", x=samples(6))
     how = ["--calibrate", "samples.npz", "--min-signal", "-99", "--max-loss", "100"]
-    assert run("compile", "model.onnx", "--chip", "2x2", *how, "--keep-graphs").code == 0
+    assert run("compile", "model.onnx", "--chip", "1x1", *how, "--keep-graphs").code == 0
     graphs = folder / "out" / "graphs"
     assert "q.requantize" in (graphs / "functions.txt").read_text()
     assert "round_multiply" in (graphs / "functions_lowered.txt").read_text()

@@ -181,7 +181,7 @@ def test_folded_programs_are_valid_and_equal_the_reference(name: str, padding: s
     assert "columns in a pixel" in line
     assert {one.differences for one in compared(build, made)} == {0}
     verify_compiled(made.folder)
-    assert made.compiled.timeline.cycles < without.compiled.timeline.cycles
+    assert made.compiled.code.timeline.cycles < without.compiled.code.timeline.cycles
     assert not any(node.kind == "unfold" for node in without.compiled.graph.nodes)
 
 

@@ -49,7 +49,7 @@ def test_a07_operators_behind_a_layer_are_one_macro_node() -> None:
 
 def stores(made: Made) -> int:
     """Vectors that leave for memory."""
-    found = [one.fields for one in made.compiled.program if one.op == "STORE"]
+    found = [one.fields for one in made.compiled.code.program if one.op == "STORE"]
     return sum(one["c_size"] * one["y_size"] * one["x_size"] for one in found)
 
 
@@ -61,7 +61,7 @@ def test_a07_fewer_maps_get_memory_and_less_is_stored() -> None:
         build = network()
         made = compiled(build, off=off)
         assert {one.differences for one in compared(build, made)} == {0}
-        found.append((len(made.compiled.regions), stores(made)))
+        found.append((len(made.compiled.code.regions), stores(made)))
     (maps, vectors), (more_maps, more_vectors) = found
     assert (maps, more_maps) == (
         5,

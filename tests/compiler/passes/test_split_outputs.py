@@ -57,7 +57,7 @@ def test_parameters_that_are_too_many(outputs: tuple[int, ...], wanted: list[int
     build = dense(*outputs)
     made = compiled(build, FEW)
     assert layers(made.compiled.graph) == wanted
-    assert PARAMETERS in made.compiled.tables.reloaded
+    assert PARAMETERS in made.compiled.code.tables.reloaded
     assert {one.differences for one in compared(build, made)} == {0}
     whole = compiled(dense(*outputs), FOUR)
     assert values(build, made) == values(build, whole)

@@ -11,7 +11,7 @@ import pytest
 from chipsim.chip.model import Chip
 from mapper.compiler.frontend.model import Model, open_model
 from mapper.compiler.graph.node import Host, Requantise
-from mapper.compiler.manifest import CompiledFolder, Target, image_of, manifest_of
+from mapper.compiler.manifest import Target
 from mapper.compiler.pipeline import Compiled, compile_model
 from mapper.compiler.quantise.parameters import Precision
 from mapper.compiler.quantise.score import Dataset, quantise_graph
@@ -19,7 +19,7 @@ from mapper.compiler.settings import CompileSettings
 from mapper.compiler.simulate import simulate
 from mapper.errors import MapperError
 from storage.samples import SampleArrays
-from tests.compiler.programs import SHAPE
+from tests.compiler.programs import SHAPE, folder_of
 from tests.compiler.quantised import Net, run_integers
 from tests.storage.formats.onnx_models import reference
 from tests.twins.quantised import Array, How
@@ -82,10 +82,7 @@ def test_the_rest_runs_on_cores_with_samples(tmp_path: Path) -> None:
     assert any("quantised in part" in line for line in made.notes)
     settings = CompileSettings()
     target = Target(Chip("one", 1, 1), SHAPE, settings)
-    folder = CompiledFolder(
-        Path("out"), manifest_of(made, target), made.host, graph,
-        {(0, 0): image_of(made, SHAPE, (0, 0))},
-    )  # fmt: skip
+    folder = folder_of(made, target)
     outcome = simulate(folder, x[:2], threads=1, check=True)
     assert sum(one.differences for one in outcome.compared) == 0
     np.testing.assert_array_equal(outcome.values["y"], found[:2])

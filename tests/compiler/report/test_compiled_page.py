@@ -22,7 +22,7 @@ def out(folder: Path, run: Run) -> Path:
     it = good()
     it.nodes[0].name = "conv <b>&amp;"
     it.save(folder)
-    found = run("compile", "good.onnx", *QUICK, "--chip", "2x2", "--calibrate", "samples.npz")
+    found = run("compile", "good.onnx", *QUICK, "--chip", "1x1", "--calibrate", "samples.npz")
     assert found.code == 0, found.err
     return folder / "out"
 
@@ -53,7 +53,7 @@ def test_what_the_page_shows(out: Path, run: Run) -> None:
 
 
 def test_tables_that_are_made_later_are_kept(out: Path, run: Run) -> None:
-    options = ("--chip", "2x2", "--calibrate", "samples.npz")
+    options = ("--chip", "1x1", "--calibrate", "samples.npz")
     for option, caption in (("--compare", "Other settings"), ("--ablate", "Without each pass")):
         assert caption not in (out / "report.html").read_text()
         found = run("compile", "good.onnx", *QUICK, *options, option)

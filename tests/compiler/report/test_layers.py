@@ -43,20 +43,20 @@ def test_waits_by_hand() -> None:
 
 def test_layers_add_up(made: Made) -> None:
     compiled = made.compiled
-    run = Run.of(compiled.steps, compiled.program, compiled.timeline, SMALL)
+    run = Run.of(compiled.code.steps, compiled.code.program, compiled.code.timeline, SMALL)
     rows = [
-        layer_row(macro, part, compiled.regions[macro.output], run)
-        for macro, part in zip(compiled.macros, parts_of(compiled.ends), strict=True)
+        layer_row(macro, part, compiled.code.regions[macro.output], run)
+        for macro, part in zip(compiled.macros, parts_of(compiled.code.ends), strict=True)
     ]
-    assert sum(row["cycles"] for row in rows) == compiled.timeline.cycles
+    assert sum(row["cycles"] for row in rows) == compiled.code.timeline.cycles
     for unit, name in enumerate(UNITS):
         assert sum(row["instructions"][name] for row in rows) == sum(
-            step.unit == name for step in compiled.steps
+            step.unit == name for step in compiled.code.steps
         )
         busy = sum(row["busy"][name] * row["cycles"] for row in rows)
-        assert busy == pytest.approx(int(compiled.timeline.busy[unit]), abs=2)
+        assert busy == pytest.approx(int(compiled.code.timeline.busy[unit]), abs=2)
         waits = sum(sum(row["waits"][name].values()) for row in rows)
-        assert waits <= compiled.timeline.cycles - int(compiled.timeline.busy[unit])
+        assert waits <= compiled.code.timeline.cycles - int(compiled.code.timeline.busy[unit])
     for row, macro in zip(rows, compiled.macros, strict=True):
         tile, (_, height, width, channels) = row["tile"], macro.output.shape
         assert row["bytes_stored"] == height * width * -(-channels // 16) * 16
@@ -69,8 +69,8 @@ def test_layers_add_up(made: Made) -> None:
 
 
 def test_the_timeline_closes_gaps_that_no_picture_shows(made: Made) -> None:
-    timeline = made.compiled.timeline
-    found = timeline_rows(made.compiled.program, timeline)
+    timeline = made.compiled.code.timeline
+    found = timeline_rows(made.compiled.code.program, timeline)
     assert list(found) == list(UNITS)
     for unit, name in enumerate(UNITS):
         bars = np.array(found[name])

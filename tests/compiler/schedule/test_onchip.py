@@ -32,7 +32,7 @@ def network(seed: int = 4) -> Builder:
 
 
 def cycles(made: Made) -> int:
-    return made.compiled.timeline.cycles
+    return made.compiled.code.timeline.cycles
 
 
 def test_schedules_change_cycles_and_no_result() -> None:
@@ -76,7 +76,7 @@ def test_first_tiles_that_do_not_fit() -> None:
     with pytest.raises(UsageError, match="--first-tile is 0x4"):
         CompileSettings(first_tile=(0, 4))
     with pytest.raises(SystemExit):
-        main(["compile", "model.onnx", "--chip", "2x2", "--first-tile", "8"])
+        main(["compile", "model.onnx", "--chip", "1x1", "--first-tile", "8"])
 
 
 def tile(load: int, matrix: int, alu: int, store: int) -> TileCost:
@@ -114,8 +114,8 @@ def test_memories_limit_the_choice() -> None:
 def test_programs_stay_within_the_small_memories() -> None:
     tight = NpuShape("tight", instructions=100, micro_ops=560, weight_words=4096)
     made = compiled(network(), tight)
-    assert len(made.compiled.program) <= 100
-    assert len(made.compiled.tables.micro_ops) <= 560
+    assert len(made.compiled.code.program) <= 100
+    assert len(made.compiled.code.tables.micro_ops) <= 560
     assert cycles(made) >= cycles(compiled(network()))
 
 

@@ -59,6 +59,6 @@ def test_sums_end_in_one_requantisation() -> None:
         build = shortcut("heavy")
         made = compiled(build, NpuShape("lanes", multiply_lanes=lanes, weight_words=4096))
         assert {one.differences for one in compared(build, made)} == {0}
-        units = np.array([step.instruction.kind for step in made.compiled.steps])
+        units = np.array([step.instruction.kind for step in made.compiled.code.steps])
         kinds.append({kind for kind in ("RSHR", "MIN") if kind in units})
     assert kinds == [set(), {"RSHR", "MIN"}]

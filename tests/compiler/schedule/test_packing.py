@@ -20,14 +20,14 @@ def test_b11_packing_is_hidden_on_the_core() -> None:
     signs of its sums."""
     for layer in (LAYERS[0], LAYERS[2]):
         cycles, found = binary_layer(layer)
-        first, behind = found.ends[-3:-1]
-        queue = [timed(one, CORE) for one in found.program]
+        first, behind = found.code.ends[-3:-1]
+        queue = [timed(one, CORE) for one in found.code.program]
         for number in range(first, behind):
-            if packs(found.program[number]):
+            if packs(found.code.program[number]):
                 queue[number] = queue[number]._replace(cycles=0)
-        assert 0 <= found.timeline.cycles - run_queues(queue, CORE).cycles < 0.02 * cycles
-        cost = packing_cost([found.program], found.macros, CORE, 16)
-        assert cost.frame == found.timeline.cycles
+        assert 0 <= found.code.timeline.cycles - run_queues(queue, CORE).cycles < 0.02 * cycles
+        cost = packing_cost([found.code.program], found.macros, CORE, 16)
+        assert cost.frame == found.code.timeline.cycles
         assert cost.host > cost.core > 0
         assert cost.by_host == cost.frame - cost.core + cost.host
 
@@ -51,7 +51,7 @@ def test_who_packs_changes_no_byte() -> None:
     for who in ("core", "host"):
         build = BinaryBuilder(5, 6, 3)
         build.end(build.binary(build.sign(build.conv(build.input, 20, SAME)), 10, alpha=False))
-        programs.append(compiled(build, SHAPE, pack=who).compiled.program)
+        programs.append(compiled(build, SHAPE, pack=who).compiled.code.program)
     assert programs[0] == programs[1]
 
 

@@ -25,7 +25,7 @@ def report(data: Path, files: tuple[str, str], out: Path, *more: str) -> dict[st
         "compile",
         str(model),
         "--chip",
-        "4x4",
+        "1x1",
         "--calibrate",
         str(samples),
         "-o",

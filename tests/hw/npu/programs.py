@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from chipsim.chip.npu_shape import NPU_SHAPES, NpuShape
-from chipsim.npu.records import Program
-from hw.npu.isa import UNITS, Instruction
+from chipsim.npu.records import FIELDS, KINDS, Op, Program
+from hw.npu.isa import UNITS, Instruction, form_of
 from mapper.compiler.codegen.program import memory_sizes
 from mapper.compiler.codegen.steps import Step, Touch, with_tokens
 from tests.chipsim.npu.programs import Case, program_of
@@ -64,6 +64,21 @@ def unit_of(instruction: Instruction) -> int:
     return UNITS.index({"RQ": "ALU"}.get(instruction.op, instruction.op))
 
 
+def with_products(case: Case, seed: int) -> Case:
+    """All products wait for weights of the host, which fill the upper half of the memory; behind
+    each request one product takes all words up to the last one, before the next request."""
+    half, last = case.shape.weight_words // 2, case.shape.micro_ops - 1
+    case.table["micro_ops"][last] = [seed % 8, seed % 5, half, seed % 4, 0, 0]
+    steps: list[Any] = [("CTRL", "BASE", {"queue": seed % 4, "space": 2, "value": half})]
+    for op, kind, fields in case.steps:
+        steps.append((op, kind, {**fields, "dyn": 1} if op == "GEMM" else fields))
+        if kind == "WSTREAM" and fields["words"]:
+            words = fields["dst"] + fields["words"] - half
+            products = {"uop": last, "uops": 1, "n_out": words, "n_in": 1, "wgt_out": 1, "dyn": 1}
+            steps.append(("GEMM", "INT8", products))
+    return replace(case, steps=steps)
+
+
 def one_by_one(case: Case) -> list[Instruction]:
     """The instructions of a case, each of which waits for the one before."""
     found = [Instruction(op, kind, 0, 0, fields) for op, kind, fields in case.steps]
@@ -89,6 +104,9 @@ def side_by_side(case: Case, odd: bool) -> list[Instruction]:
             memory.read, memory.written = set(), set()
         twin.step(op, kind, lambda name, fields=fields: fields.get(name, 0))
         instruction = Instruction(op, kind, 0, 0, fields)
+        if op == "GEMM" or kind in ("BASE", "WSTREAM"):  # the pointer of words that came
+            dynamic = range(case.shape.weight_words // 2, case.shape.weight_words)
+            (twin.weights.read if op == "GEMM" else twin.weights.written).update(dynamic)
         steps.append(
             Step(
                 UNITS[unit_of(instruction)], instruction, 0,
@@ -101,6 +119,18 @@ def side_by_side(case: Case, odd: bool) -> list[Instruction]:
 
 def _touch(name: str, places: set[int]) -> Touch:
     return Touch(MEMORIES[name], np.array(sorted(places), np.int64))
+
+
+def instructions_of(program: Program) -> list[Instruction]:
+    found = []
+    for at, (op, kind) in enumerate(zip(program.op.tolist(), program.kind.tolist(), strict=True)):
+        form = form_of(Op(op).name, KINDS[Op(op)][kind])
+        own = {field.name for field in form.fields}
+        values = zip(FIELDS[op, kind], program.fields[at].tolist(), strict=False)
+        fields = {name: value for name, value in values if name in own}
+        wait, signal = int(program.wait[at]), int(program.signal[at])
+        found.append(Instruction(Op(op).name, KINDS[Op(op)][kind], wait, signal, fields))
+    return found
 
 
 def simulated(case: Case, instructions: Sequence[Instruction]) -> Program:

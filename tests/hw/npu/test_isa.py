@@ -39,15 +39,16 @@ KINDS = {
     "GEMM": "INT8 BINARY DUAL_PIXEL DUAL_KERNEL INT16 DEPTHWISE",
     "ALU": "ADD MAX MIN MOV RSHR SHL RMUL MAC2",
     "RQ": "RQ LEAKY THRESHOLD",
-    "STORE": "LOCAL REMOTE HOST PARTIAL",
+    "STORE": "LOCAL REMOTE HOST PARTIAL PARTIAL_HOST",
 }
 """In the order of their codes."""
 
 # Each field has its highest and its lowest bit set, unless that value means nothing; bits 127:0.
 BITS = [
     (
-        "CTRL.END wait=LOAD,ALU signal=GEMM,STORE queue=3 stream=9 count=32769 x=129 y=129 drain=1",
-        "00000000000000000060606000673a50",
+        "CTRL.END wait=LOAD,ALU signal=GEMM,STORE queue=3 stream=9 count=32769 x=129 y=129 "
+        "drain=1 host=1",
+        "000000000000000000e0606000673a50",
     ),
     (
         "CTRL.BASE wait=LOAD,ALU signal=GEMM,STORE queue=3 space=2 value=2147483649",
@@ -228,8 +229,11 @@ def test_micro_ops_and_scales_without_room_are_named() -> None:
 UNDECODABLE = [
     (6, "f: unknown op 6; ops are 0 CTRL, 1 LOAD, 2 GEMM, 3 ALU, 4 RQ, 5 STORE"),
     (0x6000, "f: CTRL: unknown kind 6; kinds are 0 NOP, 1 WAIT, 2 SEND, 3 END, 4 BASE, 5 DIST"),
-    (0x4005, "f: STORE: unknown kind 4; kinds are 0 LOCAL, 1 REMOTE, 2 HOST, 3 PARTIAL"),
-    (1 << 55, "f: CTRL.NOP: bit 55 is set, and is of no field"),
+    (
+        0x5005,
+        "f: STORE: unknown kind 5; kinds are 0 LOCAL, 1 REMOTE, 2 HOST, 3 PARTIAL, 4 PARTIAL_HOST",
+    ),
+    (1 << 56, "f: CTRL.NOP: bit 56 is set, and is of no field"),
     (0x4000 | 1 << 52 | 1 << 127, "f: CTRL.BASE: bit 52 is set, and is of no field"),
     (2 | 1 << 121, "f: GEMM.INT8: bit 121 is set, and is of no field"),
     (2 | 3 << 108, "f: GEMM.INT8: init is 3; give 0 none, 1 zero, 2 bias"),

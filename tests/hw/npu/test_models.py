@@ -10,16 +10,15 @@ import numpy as np
 import pytest
 
 from chipsim.chip.npu_shape import NPU_SHAPES, NpuShape
-from chipsim.npu.chip_run import run_chip
+from chipsim.npu.core_run import run_core
 from chipsim.npu.execute import Frame
-from chipsim.npu.records import FIELDS, KINDS, Op, Program
-from hw.npu.isa import Instruction, form_of
 from mapper.compiler.graph.node import Activation, Pool, Window
 from mapper.compiler.manifest import CompiledFolder
 from mapper.compiler.simulate import FrameCores, Machine, programs_of
 from tests.compiler.networks import Builder, residual
 from tests.compiler.programs import compiled, compiled_model
 from tests.hw.npu.core_bench import CoreBench
+from tests.hw.npu.programs import instructions_of
 
 NPU = NPU_SHAPES["npu"]
 FOUR = replace(NPU_SHAPES["tiny"], map_vectors=4096, weight_words=512, parameter_words=512,
@@ -39,18 +38,6 @@ class Watched(FrameCores):
         super().start(function)
 
 
-def instructions_of(program: Program) -> list[Instruction]:
-    found = []
-    for at, (op, kind) in enumerate(zip(program.op.tolist(), program.kind.tolist(), strict=True)):
-        form = form_of(Op(op).name, KINDS[Op(op)][kind])
-        own = {field.name for field in form.fields}
-        values = zip(FIELDS[op, kind], program.fields[at].tolist(), strict=False)
-        fields = {name: value for name, value in values if name in own}
-        wait, signal = int(program.wait[at]), int(program.signal[at])
-        found.append(Instruction(Op(op).name, KINDS[Op(op)][kind], wait, signal, fields))
-    return found
-
-
 def require_equal(folder: CompiledFolder, sample: np.ndarray[Any, Any]) -> int:
     """Run a frame on simulator and hardware; returns its cycles."""
     machine = Machine(folder)
@@ -67,7 +54,7 @@ def require_equal(folder: CompiledFolder, sample: np.ndarray[Any, Any]) -> int:
     wanted = frame.memory(place)
     for name, values in found.memories.items():
         assert np.array_equal(values, wanted[name]), name
-    times = run_chip(machine.shape, {place: program}).cores[place]
+    times = run_core(machine.shape, program)
     assert found.start == times.start.tolist()
     assert found.end == times.end.tolist()
     return found.cycles
@@ -88,7 +75,7 @@ def test_small_networks(network: Any, shape: NpuShape) -> None:
     build = network()
     made = compiled(build, shape)
     sample = np.ascontiguousarray(build.graph.inputs["x"].array(build.samples(1)))
-    assert require_equal(made.folder, sample) == made.compiled.timeline.cycles
+    assert require_equal(made.folder, sample) == made.compiled.code.timeline.cycles
 
 
 @pytest.mark.jit
@@ -98,4 +85,4 @@ def test_mnist(data_dir: Path) -> None:
     pixels = np.load(data_dir / "models" / "mnist_test_1000.npz")["x"][:100]
     samples = pixels.reshape(-1, 1, 28, 28).astype(np.float32)
     made = compiled_model(data_dir / "models" / "mnist-8.onnx", samples, NPU)
-    assert require_equal(made.folder, samples[:1]) == made.compiled.timeline.cycles
+    assert require_equal(made.folder, samples[:1]) == made.compiled.code.timeline.cycles

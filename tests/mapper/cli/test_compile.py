@@ -61,7 +61,7 @@ def model(folder: Path) -> Path:
 
 @pytest.fixture
 def out(model: Path, run: Run) -> Path:
-    found = run("compile", "small.onnx", "--chip", "2x2", "--calibrate", "samples.npz")
+    found = run("compile", "small.onnx", "--chip", "1x1", "--calibrate", "samples.npz")
     assert found.code == 0, found.err
     return Path("out")
 
@@ -87,7 +87,7 @@ def test_from_a_model_to_cores(out: Path, run: Run) -> None:
 
 
 def test_the_same_bytes_twice(out: Path, run: Run) -> None:
-    options = ("--chip", "2x2", "--calibrate", "samples.npz", "-o", "again")
+    options = ("--chip", "1x1", "--calibrate", "samples.npz", "-o", "again")
     assert run("compile", "small.onnx", *options).code == 0
     ours, others = tree(out), tree(Path("again"))
     for name in ours.keys() - {"report.json", "report.html"}:  # which hold the time of stages
@@ -102,7 +102,7 @@ def test_disassemble(out: Path, run: Run) -> None:
 
 
 def test_keep_graphs_and_switches(model: Path, run: Run) -> None:
-    options = ("--chip", "2x2", "--calibrate", "samples.npz", "--keep-graphs", "--scheme", "sym",
+    options = ("--chip", "1x1", "--calibrate", "samples.npz", "--keep-graphs", "--scheme", "sym",
                "--per", "tensor", "--method", "mse", "--no-bias-correction", "--no-reuse",
                "--rounding", "even", "--zero-point", "bias",
                "--samples", "8", "--min-signal", "5")  # fmt: skip
@@ -119,7 +119,7 @@ def test_compare(model: Path, run: Run) -> None:
         "compile",
         "small.onnx",
         "--chip",
-        "2x2",
+        "1x1",
         "--calibrate",
         "samples.npz",
         "--compare",
@@ -133,7 +133,7 @@ def test_compare(model: Path, run: Run) -> None:
 
 
 def test_limits_that_no_attempt_reaches(model: Path, run: Run) -> None:
-    options = ("--chip", "2x2", "--calibrate", "samples.npz", "--min-signal", "200")
+    options = ("--chip", "1x1", "--calibrate", "samples.npz", "--min-signal", "200")
     found = run("compile", "small.onnx", *options)
     assert found.code == 1
     assert "is the best of" in found.err
@@ -151,6 +151,8 @@ BAD = [
     (("--calibrate", "samples.npz", "--headroom", "0"), 2, "--headroom is 0"),
     (("--calibrate", "samples.npz", "--keep", "nobody"), 1, "has no node 'nobody'"),
     (("--calibrate", "wide.npy"), 1, "wide.npy"),
+    (("--calibrate", "samples.npz", "--chip", "2x2", "--emit", "c"), 2, "give --cores 1"),
+    (("--calibrate", "samples.npz", "--cores", "0"), 2, "--cores is 0"),
 ]
 
 
@@ -159,7 +161,7 @@ def test_bad_input(
     model: Path, fails: Callable[..., str], options: tuple[str, ...], code: int, text: str
 ) -> None:
     np.save("wide.npy", np.ones((4, 2, SIZE, SIZE + 1), np.float32))
-    assert text in fails("compile", "small.onnx", "--chip", "2x2", *options, code=code)
+    assert text in fails("compile", "small.onnx", "--chip", "1x1", *options, code=code)
 
 
 def test_not_a_compiled_folder(out: Path, run: Run, fails: Callable[..., str]) -> None:
@@ -205,7 +207,7 @@ def test_values_that_are_clipped_are_counted(out: Path, run: Run) -> None:
 def test_work_of_the_host_between_layers(model: Path, run: Run) -> None:
     """A node that is kept on the host parts the programs in two functions."""
     samples = ("--calibrate", "samples.npz")
-    found = run("compile", "small.onnx", "--chip", "2x2", *samples, "--keep", "sum")
+    found = run("compile", "small.onnx", "--chip", "1x1", *samples, "--keep", "sum")
     assert found.code == 0, found.err
     found = run("simulate", "out", "--input", "samples.npz", "--limit", "3", "--check", "--json")
     assert found.json()["differences"] == 0
@@ -218,7 +220,7 @@ def test_digits(data_dir: Path, run: Run) -> None:
     models = data_dir / "models"
     samples = models / "mnist_test_1000.npz"
     mnist = models / "mnist-8.onnx"
-    found = run("compile", mnist, "--chip", "4x4", "--calibrate", samples, "--emit", "c")
+    found = run("compile", mnist, "--chip", "1x1", "--calibrate", samples, "--emit", "c")
     assert found.code == 0, found.err
     result = run("simulate", "out", "--input", samples, "--json").json()
     assert result["frames"] == 1000

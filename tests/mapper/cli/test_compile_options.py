@@ -16,7 +16,7 @@ from tests.storage.formats.onnx_models import onnx
 
 pytestmark = pytest.mark.jit
 SIZE, CHANNELS, CLASSES = 8, 20, 40
-PLAIN = ("--chip", "2x2", "--calibrate", "samples.npz", "--method", "minmax", "--min-signal", "5",
+PLAIN = ("--chip", "1x1", "--calibrate", "samples.npz", "--method", "minmax", "--min-signal", "5",
          "--max-loss", "100")  # fmt: skip
 
 
@@ -59,7 +59,7 @@ def model(folder: Path) -> Path:
     np.savez("others.npz", x=3 * x[:20], y=random.integers(0, CLASSES, 20))
     np.save("last.npy", x.transpose(0, 2, 3, 1))
     Path("small.toml").write_text(
-        'width = 2\nheight = 2\n[npu]\npreset = "npu"\nweight_words = 84\nmicro_ops = 1000\n'
+        'width = 1\nheight = 1\n[npu]\npreset = "npu"\nweight_words = 84\nmicro_ops = 1000\n'
     )
     return folder / "net.onnx"
 
@@ -104,6 +104,7 @@ SAME: dict[str, tuple[Words, Words]] = {
     "--schedule": (("--schedule", "plane8"), ()),
     "--first-tile": (("--first-tile", "3x2"), ()),
     "--bias": (("--bias", "alu"), ()),
+    "--cores": (("--cores", "1"), ("--chip", "2x2")),
     "--dual": (("--dual", "off"), ("--npu", "npu-dual")),
     "--padding": (("--padding", "stored"), ()),
     "--few-channels": (("--few-channels", "off"), ()),

@@ -506,9 +506,9 @@ static void store(struct memory *m, const uint32_t *w, int kind)
     int64_t x_stride = field(w, STORE_LOCAL_X_STRIDE), y_stride = field(w, STORE_LOCAL_Y_STRIDE);
     int64_t base = m->base[BASE_STORE] + field(w, STORE_LOCAL_DST);
     int64_t times = 1 + field(w, STORE_LOCAL_UP), slots = field(w, STORE_LOCAL_PP);
-    int64_t high = DUAL && !field(w, STORE_LOCAL_BITS) && kind != STORE_PARTIAL
-        ? m->distance[DIST_STORE] : 0;
-    int64_t width = kind == STORE_PARTIAL ? SUM_BYTES : 1, parts = width + (high > 0);
+    int whole = kind == STORE_PARTIAL || kind == STORE_PARTIAL_HOST;
+    int64_t high = DUAL && !field(w, STORE_LOCAL_BITS) && !whole ? m->distance[DIST_STORE] : 0;
+    int64_t width = whole ? SUM_BYTES : 1, parts = width + (high > 0);
     int64_t c, y, x, k, copy, at, entry, written = 0;
     struct memory *to = kind == STORE_REMOTE
         ? memory_of(field(w, STORE_LOCAL_X), field(w, STORE_LOCAL_Y)) : m;
@@ -523,7 +523,7 @@ static void store(struct memory *m, const uint32_t *w, int kind)
                     entry = src + (c * y_size + y) * x_size + x;
                     for (lane = 0; lane < COLUMNS; lane++) {
                         int64_t place = k * COLUMNS + lane;
-                        int64_t byte = kind == STORE_PARTIAL
+                        int64_t byte = whole
                             ? shifted(sum_at(m, entry)[place / width], (int)(place % width * 8))
                             : shifted(result_at(m, entry)[lane], (int)(8 * k));
                         vector[lane] = (int8_t)wrapped(byte, 8);
@@ -532,7 +532,7 @@ static void store(struct memory *m, const uint32_t *w, int kind)
                         at = base + (times * y + copy / times) * y_stride
                              + (times * x + copy % times) * x_stride + c * width
                              + (high > 0 ? high * k : k);
-                        if (kind == STORE_HOST)
+                        if (kind == STORE_HOST || kind == STORE_PARTIAL_HOST)
                             send(at, vector);
                         else
                             memcpy(map_at(to, at), vector, COLUMNS);
@@ -560,6 +560,8 @@ static int control(struct memory *m, const uint32_t *w, int kind)
         *counted -= count;
         break;
     case CTRL_SEND:
+        if (field(w, CTRL_NOP_HOST))
+            break; /* the host sends a frame at a time here */
         memory_of(field(w, CTRL_NOP_X), field(w, CTRL_NOP_Y))
             ->streams[field(w, CTRL_NOP_STREAM)] += count;
         break;

@@ -23,7 +23,8 @@ def driver_of(folder: CompiledFolder) -> Sources:
     steps = list(_steps(folder))
     values = next(step for step in folder.host if step["do"] == "quantise")["shape"]
     begins = {
-        place: [one["begin"] for one in folder.manifest["functions"]] for place in folder.images
+        place: [one["spans"][at][0] for one in folder.manifest["functions"]]
+        for at, place in enumerate(folder.images)
     }
     words = folder.weights
     if words is None:

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from chipsim.chip.npu_shape import NpuShape
+from chipsim.npu.timing import vectors_of_entry
 from mapper.compiler.codegen.cdriver.layout import layout_header
 from mapper.compiler.codegen.image import Image
 from mapper.errors import MapperError
@@ -235,8 +236,8 @@ def _sent(sources: Sources) -> int:
     for place, image in sources.images.items():
         for at in range(0, len(image.instructions), 16):
             one = decode(image.instructions[at : at + 16], f"core {place}: offset {at}")
-            if (one.op, one.kind) == ("STORE", "HOST"):
+            if one.op == "STORE" and one.kind in ("HOST", "PARTIAL_HOST"):
                 f = one.fields
-                times = (1 + 3 * f["up"]) * (1 + dual)
-                total += f["c_size"] * f["x_size"] * f["y_size"] * times
+                each = 1 + dual if one.kind == "HOST" else vectors_of_entry(sources.shape)
+                total += f["c_size"] * f["x_size"] * f["y_size"] * (1 + 3 * f["up"]) * each
     return total

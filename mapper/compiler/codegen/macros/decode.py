@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from chipsim.chip.npu_shape import NpuShape
+from mapper.compiler.codegen.links import KINDS, Target
 from mapper.compiler.codegen.macros.encode import EDGES, Encoded
 from mapper.compiler.codegen.macros.layout import (
     BEHIND,
@@ -37,6 +38,7 @@ from mapper.compiler.graph.tensor import Pad, Tensor
 from mapper.compiler.integer.windows import GROUP
 from mapper.compiler.memory.padding import Border
 from mapper.compiler.memory.planner import Region, blocks_of
+from mapper.compiler.schedule.inputs import Span
 from mapper.compiler.schedule.tiles import Cut
 from mapper.errors import MapperError
 
@@ -47,13 +49,14 @@ class Record(NamedTuple):
     """A record with all that the pool says of it.
 
     values : of its fields, those without room as well; items : the last one of each sort
-    copies : words of the items of copies; bias : lanes of the pool
+    copies, sends : words of their items; bias : lanes of the pool
     """
 
     where: str
     values: dict[str, int]
     items: dict[Sort, tuple[int, ...]]
     copies: list[tuple[int, ...]]
+    sends: list[tuple[int, ...]]
     bias: NDArray[np.int32]
 
     @property
@@ -65,12 +68,17 @@ class Record(NamedTuple):
 
 
 class Decoded(NamedTuple):
-    """What records say. dynamic : numbers of the layers whose weights come from the host"""
+    """What records say.
+
+    dynamic : numbers of the layers whose weights come from the host
+    targets : where results go that do not simply stay
+    """
 
     macros: list[Macro]
     cuts: list[Cut]
     regions: dict[Tensor, Region]
     dynamic: frozenset[int]
+    targets: dict[Tensor, tuple[Target, ...]]
 
 
 def records_of(encoded: Encoded, where: str) -> list[Record]:
@@ -99,8 +107,11 @@ def records_of(encoded: Encoded, where: str) -> list[Record]:
                 behind = values["bias"] * LANES
             bias = encoded.pool[behind : behind + values["output_channels"]]
             behind += blocks_of(len(bias), LANES) * LANES
-        copies = [item.words for item in items if item.sort is Sort.COPY]
-        found.append(Record(here, values, {one.sort: one.words for one in items}, copies, bias))
+        copies, sends = (
+            [item.words for item in items if item.sort is sort] for sort in (Sort.COPY, Sort.SEND)
+        )
+        said = {one.sort: one.words for one in items}
+        found.append(Record(here, values, said, copies, sends, bias))
     return found
 
 
@@ -128,7 +139,7 @@ def decode_layers(encoded: Encoded, shape: NpuShape, where: str) -> Decoded:
         macros.append(macro)
         if first.flag("dynamic_weights"):
             dynamic.add(number)
-    return Decoded(macros, cuts, reader.regions, frozenset(dynamic))
+    return Decoded(macros, cuts, reader.regions, frozenset(dynamic), reader.targets)
 
 
 class _Reader:
@@ -137,6 +148,7 @@ class _Reader:
     def __init__(self, encoded: Encoded, shape: NpuShape) -> None:
         self.encoded, self.shape = encoded, shape
         self.regions: dict[Tensor, Region] = {}
+        self.targets: dict[Tensor, tuple[Target, ...]] = {}
 
     def macro(self, group: list[Record]) -> Macro:
         """The layer of some records, the first of which takes a map."""
@@ -153,7 +165,9 @@ class _Reader:
             if Sort.TARGET in record.items:
                 values, lies = record.values, record.items[Sort.TARGET]
                 self._place(node.output, values["output"], values["output_stride"], lies)
-                macro.copies += self._copies(record, node.output)
+                copies = list(self._copies(record, node.output))
+                macro.copies += copies
+                self._send(record, [node.output, *copies])
         if Sort.WORDS in group[0].items:
             (macro.words,) = group[0].items[Sort.WORDS]
         return macro
@@ -232,14 +246,29 @@ class _Reader:
             self._place(copy, address & 0xFFFFFFFF, pixel, tuple(lies))
             yield copy
 
+    def _send(self, record: Record, results: list[Tensor]) -> None:
+        """Where parts of a result and its copies go, if they do not simply stay."""
+        for words in record.sends:
+            number, kind, first, pixel, *rest = words
+            spans, core, lies = rest[:4], rest[4:6], tuple(rest[8:])
+            tensor = results[number]
+            self._place(tensor, first, pixel, lies)
+            one = Target(
+                KINDS[kind], self.regions.pop(tensor), Span(*spans[:2]), Span(*spans[2:]),
+                (core[0], core[1]), *rest[6:8],
+            )  # fmt: skip
+            self.targets[tensor] = (*self.targets.get(tensor, ()), one)
+
     def _place(self, tensor: Tensor, first: int, pixel: int, lies: tuple[int, ...]) -> None:
         """Where a map lies. When it is alive is no more of interest: its place is settled."""
-        row, high, planes, top, bottom, left, right, value = lies
+        row, high, planes, slots, top, bottom, left, right, value = lies
         tensor.planes, tensor.stored = bool(planes), True
         tensor.address, tensor.pad = first, Pad(top, bottom, left, right)
         border = Border(tensor.pad, value)
         vectors = tensor.height * tensor.width * pixel
-        self.regions[tensor] = Region(tensor, first, vectors, 0, 0, pixel, row, high, border=border)
+        self.regions[tensor] = Region(
+            tensor, first, vectors, 0, 0, pixel, row, high, border=border, slots=slots
+        )
 
     def _name(self, number: int) -> str:
         return self.encoded.names[number]

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mapper.compiler.codegen.kernels import BIAS_BITS, kernel_words
+from mapper.compiler.codegen.links import KINDS
 from mapper.compiler.codegen.macros.layers import Layers
 from mapper.compiler.codegen.macros.layout import (
     BEHIND,
@@ -201,18 +202,34 @@ class _Writer:
     def _last(self, macro: Macro, values: dict[str, int], items: list[Item]) -> None:
         """Where the result lies, and copies of it, or bits of it."""
         self._target(macro.output, values, items)
-        for tensor in macro.copies:
-            region = self.layers.regions[tensor]
+        for number, tensor in enumerate(macro.copies, 1):
+            region = self._region(tensor)
+            self._sends(number, tensor, items)
             address = halves([region.first])[0]
             words = (address, region.pixel, self._name(tensor.name), *_lies(region))
             items.append(Item(Sort.COPY, words))
         if len(macro.outputs) > 1:
-            values["second_output"] = self.layers.regions[macro.outputs[1]].first
+            values["second_output"] = self._region(macro.outputs[1]).first & 0xFFFFFFFF
 
     def _target(self, tensor: Tensor, values: dict[str, int], items: list[Item]) -> None:
-        region = self.layers.regions[tensor]
-        values |= {"output": region.first, "output_stride": region.pixel}
+        region = self._region(tensor)
+        values |= {"output": region.first & 0xFFFFFFFF, "output_stride": region.pixel}
         items.append(Item(Sort.TARGET, _lies(region)))
+        self._sends(0, tensor, items)
+
+    def _region(self, tensor: Tensor) -> Region:
+        """Where a result lies, or would lie where a part of it goes first."""
+        targets = self.layers.memory.targets.get(tensor)
+        return targets[0].region if targets else self.layers.regions[tensor]
+
+    def _sends(self, number: int, tensor: Tensor, items: list[Item]) -> None:
+        """Where parts of a result go; number : 0, or that of the copy."""
+        for one in self.layers.memory.targets.get(tensor, ()):
+            region = one.region
+            items.append(Item(Sort.SEND, (
+                number, KINDS.index(one.kind), region.first, region.pixel, *one.rows, *one.blocks,
+                *one.core, one.stream, one.credit, *_lies(region),
+            )))  # fmt: skip
 
     def _name(self, name: str) -> int:
         return self.names.setdefault(name, len(self.names))
@@ -245,9 +262,9 @@ def _cut_item(cut: Cut) -> Item:
 
 
 def _lies(region: Region) -> tuple[int, ...]:
-    """Row stride, vectors to the high bytes, whether in planes, and the border and its value."""
+    """Row stride, vectors to the high bytes, whether in planes, slots, the border and its value."""
     pad, value = region.border
     return (
-        region.row, region.high, int(region.tensor.planes), pad.top, pad.bottom, pad.left,
-        pad.right, value,
+        region.row, region.high, int(region.tensor.planes), region.slots, pad.top, pad.bottom,
+        pad.left, pad.right, value,
     )  # fmt: skip

@@ -2,7 +2,8 @@
 
 Sections: INFO (JSON: shape and coordinates of the core; first and last layers of functions; how
 products are paired and the bias added; memories that are loaded while the program runs; static
-weight words, vectors of maps, runs of the borders), NAME (JSON: names for messages), REC records of
+weight words, vectors of maps, runs of the borders, first word in the host's memory, links with
+other cores), NAME (JSON: names for messages), REC records of
 64 bytes, POOL words of 4 bytes, WM weight words of rows x columns bytes, FM the vectors of borders.
 """
 
@@ -16,12 +17,13 @@ import numpy as np
 
 from chipsim.chip.npu_shape import NpuShape
 from mapper.compiler.codegen.builder import Choices, MemoryPlan, WeightPlan
+from mapper.compiler.codegen.links import links_from_json, links_to_json
 from mapper.compiler.codegen.macros.decode import decode_layers
 from mapper.compiler.codegen.macros.encode import Encoded, encode_layers
 from mapper.compiler.codegen.macros.layers import Layers
 from mapper.compiler.codegen.macros.layout import NUMBERS, RECORD_BYTES, decode_record
 from mapper.compiler.codegen.presets import Preset
-from mapper.compiler.codegen.sections import Sort, pack_sections, unpack_sections
+from mapper.compiler.codegen.sections import Sort, pack_sections, split_files, unpack_sections
 from mapper.errors import MapperError
 
 MAGIC = b"NPUMACR"
@@ -46,6 +48,8 @@ def _info(layers: Layers) -> dict[str, Any]:
         "static_words": layers.memory.weights.static,
         "map_vectors": layers.memory.behind,
         "preset": layers.borders.runs,
+        "host_first": layers.memory.host_first,
+        "links": links_to_json(layers.links),
     }
 
 
@@ -98,20 +102,27 @@ def unpack_layers(data: bytes, where: str) -> Layers:
         static, behind = int(info["static_words"]), int(info["map_vectors"])
         reloaded = frozenset(str(name) for name in info["reloaded"])
         x, y = map(int, info["core"])
+        host_first, links = int(info["host_first"]), links_from_json(info["links"])
     except (KeyError, TypeError, ValueError) as error:
         raise MapperError(f"{where}: its INFO is none of macro records; compile again") from error
     found = decode_layers(encoded, shape, where)
     if [0, *(end for _, end in functions)] != [*(one for one, _ in functions), len(found.macros)]:
         raise MapperError(f"{where}: its functions are not its layers; compile the model again")
-    memory = MemoryPlan(WeightPlan(found.dynamic, static), reloaded, behind)
-    return Layers(
-        shape, found.macros, found.cuts, functions, found.regions, options, memory, preset, (x, y)
+    memory = MemoryPlan(
+        WeightPlan(found.dynamic, static), reloaded, behind, host_first, found.targets
     )
+    return Layers(
+        shape, found.macros, found.cuts, functions, found.regions, options, memory, preset, (x, y),
+        links,
+    )  # fmt: skip
 
 
 def record_count(data: bytes, where: str) -> int:
-    """How many records a file has."""
-    return len(read_encoded(data, where)[0].records) // RECORD_BYTES
+    """How many records a file has, or several, one behind the other."""
+    return sum(
+        len(read_encoded(part, where)[0].records) // RECORD_BYTES
+        for part in split_files(data, where)
+    )
 
 
 def require_canonical(data: bytes, layers: Layers, where: str) -> None:
@@ -131,12 +142,3 @@ def require_canonical(data: bytes, layers: Layers, where: str) -> None:
                     "compile the model again"
                 )
     raise MapperError(f"{where}: is not what its records make; compile the model again")
-
-
-def at_core(data: bytes, core: tuple[int, int]) -> bytes:
-    """The same file for a core of a chip."""
-    encoded, info, borders = read_encoded(data, MACROS.ending)
-    records = np.frombuffer(encoded.records, np.uint8).reshape(-1, RECORD_BYTES).copy()
-    records[:, NUMBERS["x"]], records[:, NUMBERS["y"]] = core
-    moved = encoded._replace(records=records.tobytes())
-    return _pack(moved, info | {"core": list(core)}, borders)

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from chipsim.chip.npu_shape import NpuShape
 from mapper.compiler.codegen.builder import Choices, MemoryPlan
+from mapper.compiler.codegen.links import NO_LINKS, Links
 from mapper.compiler.codegen.presets import Preset
 from mapper.compiler.graph.macro import Macro
 from mapper.compiler.graph.tensor import Tensor
@@ -21,6 +22,7 @@ class Layers(NamedTuple):
     regions : of the maps that macro nodes take and make
     options : `dual` as it is done, not auto
     borders : around maps, before the first frame
+    links : with other cores
     """
 
     shape: NpuShape
@@ -32,3 +34,4 @@ class Layers(NamedTuple):
     memory: MemoryPlan
     borders: Preset
     core: tuple[int, int] = (0, 0)
+    links: Links = NO_LINKS

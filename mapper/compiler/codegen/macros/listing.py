@@ -9,14 +9,26 @@ from mapper.compiler.codegen.macros.decode import Record, records_of
 from mapper.compiler.codegen.macros.file import read_encoded
 from mapper.compiler.codegen.macros.layout import FLAGS, LAYOUT, NOWHERE, OPS
 from mapper.compiler.codegen.macros.pool import Sort
+from mapper.compiler.codegen.sections import split_files
 from mapper.compiler.codegen.tables import LANES
 
 
 def listing_text(data: bytes, where: str) -> str:
-    """The records of a file; fields of 0, and addresses that are none, are left out.
+    """The records of a file, core by core; fields of 0, and addresses that are none, are left out.
 
     where : the file, for errors; raises `MapperError` if it is damaged
     """
+    parts = split_files(data, where)
+    texts = [_listing(part, where) for part in parts]
+    if len(parts) == 1:
+        return texts[0]
+    cores = [read_encoded(part, where)[1]["core"] for part in parts]
+    return "\n".join(
+        f"# core ({x}, {y})\n{text}" for (x, y), text in zip(cores, texts, strict=True)
+    )
+
+
+def _listing(data: bytes, where: str) -> str:
     encoded, info, _ = read_encoded(data, where)
     begins = {first: number for number, (first, _) in enumerate(info["functions"])}
     lines, layer = [], -1
@@ -45,15 +57,16 @@ def _fields(record: Record) -> Iterator[str]:
 
 def contents(data: bytes, where: str) -> dict[str, Any]:
     """What a file of records holds, counted."""
-    encoded, info, _ = read_encoded(data, where)
-    ops = [record.op for record in records_of(encoded, where)]
+    parts = [read_encoded(part, where) for part in split_files(data, where)]
+    ops = [record.op for encoded, _, _ in parts for record in records_of(encoded, where)]
+    infos = [info for _, info, _ in parts]
     return {
-        "core": info["core"],
-        "npu": info["shape"].get("name"),
+        "cores": [info["core"] for info in infos],
+        "npu": infos[0]["shape"].get("name"),
         "records": len(ops),
-        "layers": info["functions"][-1][-1] if info["functions"] else 0,
-        "functions": len(info["functions"]),
-        "pool_words": len(encoded.pool) // LANES,
-        "weight_words": len(encoded.words),
+        "layers": sum(info["functions"][-1][-1] for info in infos if info["functions"]),
+        "functions": len(infos[0]["functions"]),
+        "pool_words": sum(len(encoded.pool) for encoded, _, _ in parts) // LANES,
+        "weight_words": sum(len(encoded.words) for encoded, _, _ in parts),
         "ops": {op: ops.count(op) for op in OPS if op in ops},
     }

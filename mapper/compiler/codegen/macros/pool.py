@@ -44,6 +44,8 @@ class Sort(IntEnum):
     THRESHOLD thresholds of the channels in halves, then their flips
     SIGN nothing: of the zero point
     SIDE nothing: made of the result, and stored beside it
+    SEND where a part of a result goes: 0 of it, 1 and more of its copies; kind, address, pixel
+        stride, rows and blocks (first and behind), core, stream, credits, and how all would lie
     """
 
     NAME = 1
@@ -66,6 +68,7 @@ class Sort(IntEnum):
     THRESHOLD = 18
     SIGN = 19
     SIDE = 20
+    SEND = 21
 
 
 class Item(NamedTuple):

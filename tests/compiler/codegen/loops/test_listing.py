@@ -68,7 +68,7 @@ def walked(steps: list[Step], tables: Any) -> Iterator[tuple[str, list[int]]]:
 
 
 def require_same_visits(made: Made) -> list[Word]:
-    steps, tables = made.compiled.steps, made.compiled.tables
+    steps, tables = made.compiled.code.steps, made.compiled.code.tables
     words = listing_of(steps, tables)
     found = [(buffer, at.tolist()) for buffer, at in visits_of(words, "here")]
     assert found == list(walked(steps, tables))
@@ -107,7 +107,7 @@ def test_a41_tiles_that_are_alike_are_loops() -> None:
     made = compiled(build, first_tile=(16, 1))
     words = require_same_visits(made)
     lines = [line.split("  ")[1] for line in text_of(words)]
-    tiles = 1 + made.compiled.steps[-1].tile
+    tiles = 1 + made.compiled.code.steps[-1].tile
     assert tiles > 1
     assert lines.count("START 4") == 1
     assert f"LOOP outer {tiles}" in lines
@@ -171,7 +171,7 @@ def test_words_without_room_and_damaged_text() -> None:
 @pytest.mark.jit
 def test_verify_compares_a_listing_with_its_program(tmp_path: Path) -> None:
     made = compiled(network(3), SHAPE)
-    steps, tables = made.compiled.steps, made.compiled.tables
+    steps, tables = made.compiled.code.steps, made.compiled.code.tables
     layers = [macro.label for macro in made.compiled.macros]
     text = listing_text(steps, tables, layers)
     ((place, image),) = made.folder.images.items()

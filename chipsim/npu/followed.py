@@ -1,0 +1,76 @@
+"""The instructions of a program one after the other: units, cycles, and what registers say then."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+from chipsim.chip.npu_shape import NpuShape
+from chipsim.npu.arrivals import Asked, Taken, WordOrder
+from chipsim.npu.cycles import UNITS
+from chipsim.npu.records import FIELDS, KINDS, Op, Program
+from chipsim.npu.timing import cycles_of, matrix_cycles, stores_pairs
+
+
+class Followed(NamedTuple):
+    """An instruction.
+
+    at : its number; fields : by name; cycles : if nothing delays it
+    words : weight words that it asks the host for, or that its products wait for
+    base : of stores; high : distance of the high bytes that it stores, 0 for none
+    """
+
+    at: int
+    op: str
+    kind: str
+    fields: Mapping[str, int]
+    unit: int
+    cycles: int
+    words: Asked | Taken | None
+    base: int
+    high: int
+
+
+class Registers:
+    """What a program sets while it runs, and what the next frame begins with."""
+
+    def __init__(self, program: Program, shape: NpuShape) -> None:
+        self.program, self.shape = program, shape
+        maps = program.maps
+        self._order = WordOrder(
+            shape, program.micro_ops[:, 2], lambda at, count: maps[at : at + count].tobytes()
+        )
+        self._store = self._high = 0
+
+    def follow(self, begin: int = 0) -> Iterator[Followed]:
+        """The instructions of a frame up to END.
+
+        begin : the first one that is given; those before it only set registers
+        """
+        program, shape = self.program, self.shape
+        headers = program.headers.tolist()
+        for at in range(len(program.op)):
+            op, kind, f = fields_by_name(program, at)
+            words = self._order.follow(op, kind, f)
+            if kind == "BASE" and f["space"] == 1:
+                self._store = f["value"]
+            if kind == "DIST" and f["queue"] == UNITS.index("STORE"):
+                self._high = f["src"]
+            if at < begin:
+                continue
+            unit = {"LOAD": 0, "GEMM": 1, "ALU": 2, "RQ": 2, "STORE": 3}.get(op, f.get("queue", 0))
+            each = [matrix_cycles(f, shape)] * f["uops"] if op == "GEMM" else []
+            pairs = op == "STORE" and stores_pairs(kind, f, self._high, shape)
+            cycles = cycles_of(op, kind, f, each, shape, headers, pairs)
+            high = self._high if pairs else 0
+            yield Followed(at, op, kind, f, unit, cycles, words, self._store, high)
+            if kind == "END":
+                return
+
+
+def fields_by_name(program: Program, at: int) -> tuple[str, str, dict[str, int]]:
+    """Op, kind, and fields of an instruction."""
+    op, kind = int(program.op[at]), int(program.kind[at])
+    names = FIELDS[op, kind]
+    values = program.fields[at, : len(names)].tolist()
+    return Op(op).name, KINDS[Op(op)][kind], dict(zip(names, values, strict=True))

@@ -1,0 +1,198 @@
+"""The kernel that runs NPU cores on a mesh, many cycles in one call.
+
+In each cycle hosts choose what they offer and nodes what enters the mesh; the routers decide what
+moves; cores do what is due; then flits move, and what they bring counts from the next cycle on.
+Units are events: a core is looked at when an instruction of it ends, or when something came that
+it may wait for. Only flits, and the stores and requests that make them, go cycle by cycle. A
+stretch in which no flit is anywhere is skipped.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+from chipsim.noc.kernel import EAST, LOCAL, NEVER, NORTH, SOUTH, WEST, decide_moves, route
+from chipsim.npu.mesh_core import STORE_UNIT, STORING, _receive, _store_address, _work
+from chipsim.npu.mesh_flit import _pack
+from chipsim.npu.mesh_host import _choose, _next_of_host, _to_host
+from chipsim.npu.mesh_state import (
+    ACTIVE,
+    CYCLE,
+    FAULT,
+    FLITS,
+    HOST,
+    SOURCES,
+    TOP,
+)
+from chipsim.npu.mesh_steps import (
+    COUNT,
+    KIND,
+    STREAM_OF,
+    TARGET,
+    TO_HOST,
+)
+
+
+@njit(cache=True, nogil=True)
+def _grant(turn, mask):
+    """The first source at or behind a turn."""
+    for step in range(SOURCES):
+        source = turn + step
+        if source >= SOURCES:
+            source -= SOURCES
+        if mask >> source & 1:
+            return source
+    return -1
+
+
+@njit(cache=True, nogil=True)
+def _enter(steps, cores, hosts, nodes, sizes, level, t):
+    """Which flits enter the mesh in cycle t; returns how many, and whether a source has, or will
+    have, one."""
+    count, wanting = 0, False
+    for v in range(len(nodes.wants)):
+        mask = nodes.wants[v]
+        if mask == 0:
+            continue
+        wanting = True
+        c = nodes.core[v]
+        if mask & STORING and cores.offers[c] > t:
+            mask ^= STORING
+            if mask == 0:
+                continue
+        source = _grant(nodes.turn[v], mask)
+        if level[5 * v + LOCAL] >= sizes.depth:
+            nodes.turn[v] = source  # and so it is offered again
+            continue
+        nodes.turn[v] = source + 1 if source + 1 < SOURCES else 0
+        nodes.entering[count] = v
+        if source == HOST:
+            h = nodes.host[v]
+            nodes.flits[count] = hosts.offered[h]
+            hosts.offered[h] = -1
+            nodes.wants[v] ^= 1 << HOST
+        elif source > 0:
+            nodes.flits[count] = cores.register[c, source - 1]
+            cores.register[c, source - 1] = -1
+            nodes.wants[v] ^= 1 << source
+            cores.wakes[c] = min(cores.wakes[c], t)
+        else:
+            at = cores.job[c, STORE_UNIT]
+            more, sent = steps.more[at], cores.sent[c]
+            vector = sent // sizes.parts
+            address = _store_address(more, vector, cores.frame[c] & 1 == 1)
+            nodes.flits[count] = _pack(
+                sizes.bits, more[TARGET], np.int64(v), more[KIND], more[STREAM_OF],
+                address * sizes.parts + sent - vector * sizes.parts,
+            )  # fmt: skip
+            cores.sent[c] = sent + 1
+            cores.offers[c] = t + 1
+            if sent + 1 == more[COUNT] * sizes.parts:
+                nodes.wants[v] ^= STORING
+                cores.end[c, STORE_UNIT] = t + 1
+                cores.wakes[c] = min(cores.wakes[c], t + 1)
+        count += 1
+    return count, wanting
+
+
+@njit(cache=True, nogil=True)
+def _advance_chip(steps, cores, hosts, nodes, routers, seen, sizes, pause):
+    """Run from scalars[CYCLE] to the pause, or until nothing more can happen, or a fault; returns
+    whether it goes on."""
+    width, depth, bits = sizes.width, sizes.depth, sizes.bits
+    column, level, first, request = routers.column, routers.level, routers.first, routers.request
+    flits, pointer = routers.flits, routers.pointer
+    active, listed, moves = routers.active, routers.listed, routers.moves
+    passed, scalars = nodes.passed, seen.scalars
+    ahead = np.array([SOUTH - 5 * width, WEST + 5, NORTH + 5 * width, EAST - 5, 0])
+    mask = (1 << bits) - 1
+    t, working = scalars[CYCLE], scalars[ACTIVE]
+    goes_on = True
+    while goes_on and t < pause:
+        for h in range(len(hosts.node)):
+            if hosts.offered[h] < 0:
+                hosts.offered[h] = _choose(hosts, sizes, h, t)
+                if hosts.offered[h] >= 0:
+                    nodes.wants[hosts.node[h]] |= 1 << HOST
+        entries, wanting = _enter(steps, cores, hosts, nodes, sizes, level, t)
+        count, working = decide_moves(
+            level, request, pointer, active, listed, moves, working, depth, ahead
+        )
+        for c in range(len(cores.wakes)):
+            if cores.wakes[c] <= t and _work(steps, cores, nodes, seen, sizes, c, t):
+                goes_on = False
+        # Everything is decided; first flits move, then others enter.
+        for i in range(count + entries):
+            if i < count:
+                leaving = moves[i] // 5
+                port = moves[i] - 5 * leaving
+                v = leaving // 5
+                output = leaving - 5 * v
+                fifo = 5 * v + port
+                head = first[fifo]
+                moving = flits[fifo * depth + head]
+                head += 1
+                if head == depth:
+                    head = 0
+                first[fifo] = head
+                left = level[fifo] - 1
+                level[fifo] = left
+                asking = request[v] & ~(1 << (5 * output + port))
+                if left > 0:
+                    following = route(column, v, flits[fifo * depth + head] & mask)
+                    asking |= 1 << (5 * following + port)
+                request[v] = asking
+                pointer[leaving] = port + 1 if port < LOCAL else 0
+                passed[leaving] += 1
+                if output == LOCAL:
+                    kept = scalars[FLITS]
+                    if kept < len(seen.cycle):
+                        seen.cycle[kept], seen.flit[kept] = t, moving
+                    scalars[FLITS] = kept + 1
+                    source = moving >> bits & mask
+                    kind, stream = moving >> (2 * bits) & 15, moving >> (2 * bits + 4) & 15
+                    if kind >= TO_HOST:
+                        _to_host(
+                            hosts, seen, sizes, nodes.host[v], source, kind, stream, moving // TOP,
+                            t,
+                        )  # fmt: skip
+                        goes_on = goes_on and scalars[FAULT] == 0
+                    else:
+                        c = nodes.core[v]
+                        _receive(steps, cores, sizes, c, kind, stream, moving // TOP, t)
+                    continue
+                fifo = 5 * v + ahead[output]
+            else:
+                v = nodes.entering[i - count]
+                fifo = 5 * v + LOCAL
+                moving = nodes.flits[i - count]
+            held = level[fifo]
+            level[fifo] = held + 1
+            place = first[fifo] + held
+            if place >= depth:
+                place -= depth
+            flits[fifo * depth + place] = moving
+            if held == 0:
+                v = fifo // 5
+                if not listed[v]:
+                    listed[v] = True
+                    active[working] = v
+                    working += 1
+                request[v] |= 1 << (5 * route(column, v, moving & mask) + fifo - 5 * v)
+        t += 1
+        if not wanting and count + entries + working == 0:
+            coming = NEVER
+            for c in range(len(cores.wakes)):
+                coming = min(coming, cores.wakes[c])
+            for v in range(len(nodes.wants)):
+                if nodes.wants[v] != 0:
+                    coming = t
+            for h in range(len(hosts.node)):
+                coming = min(coming, _next_of_host(hosts, sizes, h, t))
+            if coming == NEVER:
+                goes_on = False
+            else:
+                t = max(t, coming)
+    scalars[CYCLE], scalars[ACTIVE] = t, working
+    return goes_on

@@ -1,0 +1,105 @@
+"""What a run of cores on a mesh says of a chip: latency, period, and what bounds it.
+
+A core works on one frame at a time, and a link passes a flit a cycle; so no period is shorter than
+the cycles that a frame takes on a core that waits for nobody, nor than the flits of a frame on a
+link.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from chipsim.npu.cycles import Timed, run_queues
+from chipsim.npu.mesh_chip import MeshChip, Place, say
+from chipsim.npu.mesh_run import MeshTimes
+from chipsim.npu.mesh_setup import steps_of_chip
+from chipsim.npu.mesh_steps import Steps
+
+SETTLED = 3
+"""The first frame whose distance from the one before counts for the period."""
+SIDES = ("east", "west", "south", "north")
+"""Of links, in the order of `MeshTimes.links`."""
+
+
+class Bound(NamedTuple):
+    """cycles : that a frame takes there at least; where : a core, link or port of a node"""
+
+    cycles: float
+    where: str
+
+
+class CoreReport(NamedTuple):
+    """cycles : of a frame, if nothing from other cores, the host or the mesh is waited for
+    busy : of the cycles of the run, by unit, float64, shape (4,)
+    waits : likewise, by unit and cause, float64, shape (4, len(CAUSES))
+    """
+
+    cycles: int
+    busy: NDArray[np.float64]
+    waits: NDArray[np.float64]
+
+
+class ChipReport(NamedTuple):
+    """latency : cycles until the host has all results of the first frame
+    period : median of the cycles from frame to frame, from frame 3 on; of fewer frames the last
+        ones; None of a single frame
+    links : flits of a frame on each link, float64, shape (4, height, width)
+    bound : what takes longest
+    """
+
+    frames: int
+    cycles: int
+    latency: int
+    period: float | None
+    cores: dict[Place, CoreReport]
+    links: NDArray[np.float64]
+    bound: Bound
+
+    def frames_per_second(self, megahertz: float) -> float:
+        """At a clock; of a single frame as many as follow each other without overlap."""
+        return 1e6 * megahertz / (self.period or self.latency)
+
+
+def chip_report(chip: MeshChip, times: MeshTimes) -> ChipReport:
+    """The report of a run."""
+    frames = len(times.completed)
+    apart = np.diff(times.completed)
+    settled = apart[SETTLED - 1 :] if frames > SETTLED else apart[-1:]
+    period = float(np.median(settled)) if settled.size else None
+    steps = steps_of_chip(chip)
+    cores = {
+        place: CoreReport(
+            _alone(chip, steps, number), work.busy / times.cycles, work.waits / times.cycles
+        )
+        for number, (place, work) in enumerate(times.cores.items())
+    }
+    links = times.links / frames
+    bound = max(_bounds(chip, times, cores), key=lambda one: one.cycles)
+    return ChipReport(
+        frames, times.cycles, int(times.completed[0]), period, cores, links, bound
+    )  # fmt: skip
+
+
+def _alone(chip: MeshChip, steps: Steps, number: int) -> int:
+    """Cycles from frame to frame of a core that waits for nobody."""
+    span = slice(int(steps.first[number]), int(steps.first[number + 1]))
+    columns = (steps.unit, steps.wait, steps.signal, steps.cycles)
+    rows = zip(*(column[span].tolist() for column in columns), strict=True)
+    program = [Timed(unit, wait, signal, cycles) for unit, wait, signal, cycles in rows]
+    return run_queues(program, chip.shape).cycles + chip.shape.latency.restart
+
+
+def _bounds(chip: MeshChip, times: MeshTimes, cores: dict[Place, CoreReport]) -> list[Bound]:
+    frames, width = len(times.completed), chip.mesh.width
+    found = [Bound(core.cycles, f"core {say(place)}") for place, core in cores.items()]
+    side, y, x = np.unravel_index(int(times.links.argmax()), times.links.shape)
+    busiest = float(times.links[side, y, x]) / frames
+    found.append(Bound(busiest, f"link {say((int(x), int(y)))} {SIDES[side]}"))
+    for flits, what in ((times.entered, "into"), (times.left, "out of")):
+        node = int(flits.argmax())
+        place = (node % width, node // width)
+        found.append(Bound(float(flits[node]) / frames, f"port {what} the mesh at {say(place)}"))
+    return found

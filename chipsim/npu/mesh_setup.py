@@ -1,0 +1,224 @@
+"""The state of cores on a mesh before cycle 0, made of what a `MeshChip` says."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from chipsim.chip.npu_shape import NpuShape
+from chipsim.errors import ChipError
+from chipsim.noc.mesh import Mesh
+from chipsim.npu.arrivals import FINEST
+from chipsim.npu.mesh_chip import MeshChip, Place, say
+from chipsim.npu.mesh_state import (
+    Cores,
+    Hosts,
+    Nodes,
+    Seen,
+    Sizes,
+    new_cores,
+    new_hosts,
+    new_nodes,
+    new_seen,
+)
+from chipsim.npu.mesh_steps import (
+    ASK,
+    COUNT,
+    CREDITS,
+    KIND,
+    SEND,
+    STORE,
+    STREAM_OF,
+    TARGET,
+    TO_HOST,
+    Ends,
+    Steps,
+    require_streams,
+    steps_of,
+    store_vectors,
+)
+
+MOST_FLITS = 1 << 26
+"""Delivered flits that are kept, at most: a GiB."""
+
+
+class MeshState(NamedTuple):
+    """All that the kernel works on, but the routers."""
+
+    steps: Steps
+    cores: Cores
+    hosts: Hosts
+    nodes: Nodes
+    seen: Seen
+    sizes: Sizes
+
+
+def new_state(chip: MeshChip, frames: int, keep: list[int], flits: bool) -> MeshState:
+    """A chip before cycle 0; raises `ChipError` if its parts do not fit together.
+
+    keep : frames whose instructions are kept, ascending; flits : whether delivered ones are
+    """
+    shape, mesh = chip.shape, chip.mesh
+    if not shape.map_vectors:
+        raise ChipError(f"npu {shape.name}: has external memory; such a core runs alone")
+    if frames < 1 or (keep and not 0 <= keep[0] <= keep[-1] < frames):
+        raise ChipError(f"{frames} frames, of which {keep} are kept; give 1 or more, and some")
+    steps = steps_of_chip(chip, frames)
+    _require_ports(steps, list(chip.programs))
+    hosts = _hosts(chip)
+    _require_credits(steps, hosts, chip)
+    cores = new_cores([_node(mesh, place) for place in chip.programs], steps.first, shape)
+    numbers = {place: number for number, place in enumerate(chip.programs)}
+    for place, counts in chip.streams.items():
+        if place not in numbers:
+            raise ChipError(f"streams of core {say(place)}, which has no program")
+        cores.streams[numbers[place]] = require_streams(counts, f"core {say(place)}")
+    to_host = steps.more[(steps.what == STORE) & (steps.more[:, KIND] == TO_HOST)].tolist()
+    sizes = _sizes(chip, frames, sum(row[COUNT] for row in to_host))
+    nodes = new_nodes(mesh.nodes)
+    nodes.core[cores.node] = np.arange(cores.node.size)
+    nodes.host[hosts.node] = np.arange(hosts.node.size)
+    written = [store_vectors(row, odd) for row in to_host for odd in (False, True)]
+    addresses = 1 + max((int(some.max(initial=-1)) for some in written), default=-1)
+    kept = _flits_of(steps, hosts, sizes) if flits else 0
+    if kept > MOST_FLITS:
+        raise ChipError(f"{kept:,} flits in {frames} frames; at most {MOST_FLITS:,} are kept")
+    seen = new_seen(cores.node.size, len(steps.unit), frames, keep, addresses * _parts(shape), kept)
+    return MeshState(steps, cores, hosts, nodes, seen, sizes)
+
+
+def _parts(shape: NpuShape) -> int:
+    """Flits of a vector."""
+    return -(-8 * shape.columns // shape.payload_bits)
+
+
+def _sizes(chip: MeshChip, frames: int, results: int) -> Sizes:
+    """results : vectors of a frame that go to the host"""
+    shape, mesh, parts = chip.shape, chip.mesh, _parts(chip.shape)
+    rate = Fraction(chip.link.flits).limit_denominator(FINEST)
+    if rate <= 0 or chip.link.latency < 1:
+        raise ChipError(
+            f"host: {chip.link.flits} flits in a cycle, {chip.link.latency} cycles behind a "
+            "request; give more than 0, and 1 or more"
+        )
+    latency = shape.latency
+    return Sizes(
+        width=mesh.width, depth=mesh.depth, bits=mesh.node_bits, parts=parts,
+        word=shape.rows * parts, queue=shape.queue_places, tokens=(1 << shape.token_bits) - 1,
+        control=latency.control, store=latency.store, stream=latency.stream,
+        matrix=latency.matrix, restart=latency.restart, frames=frames, results=results * parts,
+        latency=chip.link.latency, numerator=rate.numerator, denominator=rate.denominator,
+    )  # fmt: skip
+
+
+def steps_of_chip(chip: MeshChip, frames: int = 1) -> Steps:
+    """The programs of a chip as the kernel sees them; raises `ChipError` if something is outside
+    of the mesh, or sent to nowhere."""
+    mesh = chip.mesh
+    for what, places in (("core", chip.programs), ("host port", [one.place for one in chip.hosts])):
+        for x, y in places:
+            if not (0 <= x < mesh.width and 0 <= y < mesh.height):
+                raise ChipError(
+                    f"{what} ({x}, {y}) is outside of the mesh, {mesh.width}x{mesh.height}"
+                )
+    host_at = {port.place: _node(mesh, port.place) for port in chip.hosts}
+    if len(host_at) < len(chip.hosts):
+        raise ChipError("two host ports are at one node")
+
+    def host(place: Place) -> int:
+        if place not in host_at:
+            known = ", ".join(map(say, host_at)) or "none"
+            raise ChipError(f"node {say(place)} has no host port; host ports: {known}")
+        return host_at[place]
+
+    def core(place: Place) -> int:
+        return _core_node(chip, place)
+
+    first = next(iter(host_at), (-1, -1))
+    ends = {
+        place: Ends(core, host, host_at.get(chip.ports.get(place, first), -1))
+        for place in chip.programs
+    }
+    return steps_of(chip.programs, chip.shape, ends, frames, chip.begins)
+
+
+def _node(mesh: Mesh, place: Place) -> int:
+    return place[1] * mesh.width + place[0]
+
+
+def _core_node(chip: MeshChip, place: Place) -> int:
+    if place not in chip.programs:
+        raise ChipError(f"core {say(place)} has no program")
+    return _node(chip.mesh, place)
+
+
+def _require_ports(steps: Steps, places: list[Place]) -> None:
+    """That who asks for weights has a host port to ask."""
+    rows = np.flatnonzero((steps.what == ASK) & (steps.more[:, TARGET] < 0))
+    if rows.size:
+        core = int(np.searchsorted(steps.first, rows[0], "right")) - 1
+        raise ChipError(
+            f"core {say(places[core])}: instruction {rows[0] - steps.first[core]} (LOAD.WSTREAM) "
+            "asks the host for weights; there is no host port that it knows"
+        )
+
+
+def _hosts(chip: MeshChip) -> Hosts:
+    """All host ports before cycle 0."""
+    parts = _parts(chip.shape)
+    hosts = new_hosts([_node(chip.mesh, port.place) for port in chip.hosts], chip.mesh.nodes)
+    credits: list[int] = []
+    columns: list[list[NDArray[np.int64]]] = []
+    for number, port in enumerate(chip.hosts):
+        inputs = port.inputs
+        if len({len(column) for column in inputs}) > 1:
+            raise ChipError(f"host port {say(port.place)}: columns of inputs of several lengths")
+        nodes = [_core_node(chip, (x, y)) for x, y in inputs.core.tolist()]
+        targets = np.array(nodes, np.int64)
+        taken = np.full((targets.size, parts), -1, np.int64)
+        pairs = hosts.pairs[number]
+        for at, who in enumerate(zip(targets.tolist(), inputs.stream.tolist(), strict=True)):
+            if pairs[who] < 0:
+                taken[at, 0] = pairs[who] = len(credits)
+                credits.append(int(inputs.slots[at]))
+        part = np.tile(np.arange(parts), targets.size)
+        columns.append([
+            np.repeat(targets, parts), np.repeat(inputs.stream, parts),
+            np.repeat(inputs.vector * parts, parts) + part, np.repeat(inputs.odd * parts, parts),
+            taken.ravel(),
+        ])  # fmt: skip
+    target, stream, address, odd, pair = (
+        np.concatenate([np.zeros(0, np.int64), *(rows[at] for rows in columns)]) for at in range(5)
+    )
+    first = np.cumsum([0, *(rows[0].size for rows in columns)]).astype(np.int64)
+    return hosts._replace(
+        first=first, target=target, stream=stream, address=address, odd=odd, pair=pair,
+        credits=np.array(credits, np.int64).reshape(-1), at=first[:-1].copy(),
+    )  # fmt: skip
+
+
+def _require_credits(steps: Steps, hosts: Hosts, chip: MeshChip) -> None:
+    """That credits for the host are for something that it sends."""
+    rows = np.flatnonzero((steps.what == SEND) & (steps.more[:, KIND] == CREDITS))
+    for at in rows.tolist():
+        number = int(np.searchsorted(steps.first, at, "right")) - 1
+        (x, y), more = list(chip.programs)[number], steps.more[at]
+        port = int(np.flatnonzero(hosts.node == more[TARGET])[0])
+        if hosts.pairs[port, y * chip.mesh.width + x, more[STREAM_OF]] < 0:
+            raise ChipError(
+                f"core ({x}, {y}): instruction {at - steps.first[number]} (CTRL.SEND) gives the "
+                f"host a credit for stream {more[STREAM_OF]}, to which it sends nothing"
+            )
+
+
+def _flits_of(steps: Steps, hosts: Hosts, sizes: Sizes) -> int:
+    """Flits in all frames."""
+    count, away = steps.more[:, COUNT], steps.more[:, TARGET] >= 0
+    asked = count[steps.what == ASK]
+    each = int(count[(steps.what == STORE) & away].sum()) * sizes.parts
+    each += int((steps.what == SEND).sum()) + int((asked > 0).sum())
+    each += int(asked.sum()) * sizes.word + int(hosts.first[-1])
+    return each * sizes.frames

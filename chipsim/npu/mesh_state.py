@@ -1,0 +1,256 @@
+"""The arrays that the kernel of cores on a mesh works on, in tuples of what belongs together."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from chipsim.chip.npu_shape import NpuShape
+from chipsim.noc.kernel import NEVER
+from chipsim.npu.causes import CAUSES
+from chipsim.npu.cycles import UNITS
+from chipsim.npu.records import STREAMS
+
+REGISTERS = len(UNITS) + 1
+"""Of a core, for flits that wait for the router: a SEND of each queue, and WSTREAM."""
+ASKED = len(UNITS)
+"""The register of WSTREAM."""
+SOURCES = REGISTERS + 2
+"""Of a node: STORE, the registers, the host port."""
+HOST = SOURCES - 1
+TOP = 1 << 32
+"""A flit is value * TOP + its other parts; see `pack`."""
+
+# Entries of `Chip.scalars`.
+CYCLE, ACTIVE, FINISHED, FAULT, FAULT_CORE, FAULT_FROM, FAULT_TO, FLITS = range(8)
+SCALARS = 8
+MOST_REQUESTS = 1 << 12
+"""Requests for weights that wait at a host port."""
+# What `FAULT` says; 0 is none.
+TOKENS, REQUESTS = 1, 2
+
+
+class Sizes(NamedTuple):
+    """Numbers that a run does not change.
+
+    width, depth, bits : as `chipsim.noc.state.Layout` has them
+    parts, word : flits of a vector and of a weight word
+    queue, tokens : places of a queue, the most that a counter of tokens holds
+    control, store, stream, matrix, restart : of `NpuShape.latency`
+    frames : that each core runs; results : flits of a frame that go to the host
+    latency, numerator, denominator : of the host's answers; flits in a cycle as a fraction
+    """
+
+    width: int
+    depth: int
+    bits: int
+    parts: int
+    word: int
+    queue: int
+    tokens: int
+    control: int
+    store: int
+    stream: int
+    matrix: int
+    restart: int
+    frames: int
+    results: int
+    latency: int
+    numerator: int
+    denominator: int
+
+
+class Cores(NamedTuple):
+    """State of n cores; cycles are NEVER where they are not known.
+
+    node : int64, shape (n,)
+    position, frame : int64, shape (n,), next instruction to fetch, number of the frame
+    fetches, wakes : int64, shape (n,), cycle of a frame's first fetch; next one with work
+    queue, dispatched : int64, shape (n, 4, places), instructions, and when they were dispatched
+    head, level : int64, shape (n, 4)
+    job, begun, end, free : int64, shape (n, 4), instruction at work or -1, its start, the cycle
+        in which it ends, and since when the unit is free
+    lacking : int64, shape (n, 4), units whose tokens the next one waited for last
+    tokens : int64, shape (n, 4, 4), by unit that gives and unit that takes
+    streams : int64, shape (n, STREAMS)
+    register : int64, shape (n, REGISTERS), flits, or -1
+    offers, sent : int64, shape (n,), of a store: first cycle of its flit, flits or cycles of delay
+    base, pointer, filled : int64, shape (n,), weights of the host: the first, the one behind the
+        last that came, flits of the next one
+    place, offset, delay : int64, shape (n,), of products: the next one's place in `Steps.words`,
+        cycles from the first one on, and how long they waited
+    """
+
+    node: NDArray[np.int64]
+    position: NDArray[np.int64]
+    frame: NDArray[np.int64]
+    fetches: NDArray[np.int64]
+    wakes: NDArray[np.int64]
+    queue: NDArray[np.int64]
+    dispatched: NDArray[np.int64]
+    head: NDArray[np.int64]
+    level: NDArray[np.int64]
+    job: NDArray[np.int64]
+    begun: NDArray[np.int64]
+    end: NDArray[np.int64]
+    free: NDArray[np.int64]
+    lacking: NDArray[np.int64]
+    tokens: NDArray[np.int64]
+    streams: NDArray[np.int64]
+    register: NDArray[np.int64]
+    offers: NDArray[np.int64]
+    sent: NDArray[np.int64]
+    base: NDArray[np.int64]
+    pointer: NDArray[np.int64]
+    filled: NDArray[np.int64]
+    place: NDArray[np.int64]
+    offset: NDArray[np.int64]
+    delay: NDArray[np.int64]
+
+
+class Hosts(NamedTuple):
+    """State of n host ports.
+
+    node : int64, shape (n,)
+    first : int64, shape (n + 1,), where the input of each begins in the next four
+    target, stream, address, odd : int64, shape (flits,): node, stream and address of a flit of a
+        frame, and what odd frames add to the address
+    pair : int64, shape (flits,), number of the credits that it takes one of, or -1
+    credits : int64, shape (pairs,); pairs : int64, shape (n, nodes, STREAMS), their numbers
+    at, frame : int64, shape (n,), the next flit of the input, and its frame
+    offered : int64, shape (n,), flit, or -1
+    asked, begin, flits : int64, shape (n, places), requests: node, first cycle, flits
+    head, level, answered, free : int64, shape (n,), of the requests; flits of the first one that
+        were offered; the cycle in which the next request may begin
+    """
+
+    node: NDArray[np.int64]
+    first: NDArray[np.int64]
+    target: NDArray[np.int64]
+    stream: NDArray[np.int64]
+    address: NDArray[np.int64]
+    odd: NDArray[np.int64]
+    pair: NDArray[np.int64]
+    credits: NDArray[np.int64]
+    pairs: NDArray[np.int64]
+    at: NDArray[np.int64]
+    frame: NDArray[np.int64]
+    offered: NDArray[np.int64]
+    asked: NDArray[np.int64]
+    begin: NDArray[np.int64]
+    flits: NDArray[np.int64]
+    head: NDArray[np.int64]
+    level: NDArray[np.int64]
+    answered: NDArray[np.int64]
+    free: NDArray[np.int64]
+
+
+class Nodes(NamedTuple):
+    """What is at each node. core, host : int64, shape (nodes,), a number, or -1
+    wants : int64, shape (nodes,), bits of the sources that have a flit
+    turn : int64, shape (nodes,), of the arbiter of the sources
+    passed : int64, shape (5 * nodes,), flits through output o of node v at 5 * v + o
+    entering, flits : int64, shape (nodes,), scratch: nodes and the flits that enter there
+    """
+
+    core: NDArray[np.int64]
+    host: NDArray[np.int64]
+    wants: NDArray[np.int64]
+    turn: NDArray[np.int64]
+    passed: NDArray[np.int64]
+    entering: NDArray[np.int64]
+    flits: NDArray[np.int64]
+
+
+class Seen(NamedTuple):
+    """What is counted and kept.
+
+    scalars : int64, shape (SCALARS,)
+    busy, waits : int64, shape (cores, 4) and (cores, 4, causes)
+    ended : int64, shape (cores, frames), cycle behind the last of each frame
+    kept : int64, shape (frames,), row of a frame in the next two, or -1
+    starts, ends : int64, shape (rows, instructions)
+    written : int64, shape (addresses,), flits that the host got at each
+    came, completed : int64, shape (frames,), flits of each; cycle in which it was whole, or -1
+    cycle, flit : int64, shape (flits that are kept,), delivered ones
+    """
+
+    scalars: NDArray[np.int64]
+    busy: NDArray[np.int64]
+    waits: NDArray[np.int64]
+    ended: NDArray[np.int64]
+    kept: NDArray[np.int64]
+    starts: NDArray[np.int64]
+    ends: NDArray[np.int64]
+    written: NDArray[np.int64]
+    came: NDArray[np.int64]
+    completed: NDArray[np.int64]
+    cycle: NDArray[np.int64]
+    flit: NDArray[np.int64]
+
+
+def new_cores(nodes: list[int], first: NDArray[np.int64], shape: NpuShape) -> Cores:
+    """Before the first fetch, in cycle 0."""
+    n, units = len(nodes), len(UNITS)
+
+    def zeros(*sizes: int) -> NDArray[np.int64]:
+        return np.zeros((n, *sizes), np.int64)
+
+    return Cores(
+        node=np.array(nodes, np.int64).reshape(-1),
+        position=first[:-1].copy(), frame=zeros(), fetches=zeros(), wakes=zeros(),
+        queue=zeros(units, shape.queue_places), dispatched=zeros(units, shape.queue_places),
+        head=zeros(units), level=zeros(units), job=zeros(units) - 1, begun=zeros(units),
+        end=np.full((n, units), NEVER, np.int64), free=zeros(units), lacking=zeros(units),
+        tokens=zeros(units, units), streams=zeros(STREAMS), register=zeros(REGISTERS) - 1,
+        offers=np.full(n, NEVER, np.int64), sent=zeros(), base=zeros(), pointer=zeros(),
+        filled=zeros(), place=zeros(), offset=zeros(), delay=zeros(),
+    )  # fmt: skip
+
+
+def new_hosts(nodes: list[int], all_nodes: int) -> Hosts:
+    """Hosts that send no input."""
+    n = len(nodes)
+
+    def zeros(*sizes: int) -> NDArray[np.int64]:
+        return np.zeros((n, *sizes), np.int64)
+
+    none = np.zeros(0, np.int64)
+    return Hosts(
+        node=np.array(nodes, np.int64).reshape(-1), first=np.zeros(n + 1, np.int64), target=none,
+        stream=none, address=none, odd=none, pair=none, credits=none,
+        pairs=zeros(all_nodes, STREAMS) - 1, at=zeros(), frame=zeros(), offered=zeros() - 1,
+        asked=zeros(MOST_REQUESTS), begin=zeros(MOST_REQUESTS), flits=zeros(MOST_REQUESTS),
+        head=zeros(), level=zeros(), answered=zeros(), free=zeros(),
+    )  # fmt: skip
+
+
+def new_nodes(count: int) -> Nodes:
+    """Nodes with nothing at them."""
+    none = np.full(count, -1, np.int64)
+    wants, turn, entering, flits = (np.zeros(count, np.int64) for _ in range(4))
+    return Nodes(none, none.copy(), wants, turn, np.zeros(5 * count, np.int64), entering, flits)
+
+
+def new_seen(
+    cores: int, instructions: int, frames: int, keep: list[int], addresses: int, flits: int
+) -> Seen:
+    """keep : frames whose instructions are kept; flits : delivered ones that are"""
+    kept = np.full(frames, -1, np.int64)
+    kept[keep] = np.arange(len(keep))
+
+    def none(*sizes: int) -> NDArray[np.int64]:
+        return np.full(sizes, -1, np.int64)
+
+    def zeros(*sizes: int) -> NDArray[np.int64]:
+        return np.zeros(sizes, np.int64)
+
+    return Seen(
+        scalars=zeros(SCALARS), busy=zeros(cores, len(UNITS)),
+        waits=zeros(cores, len(UNITS), len(CAUSES)), ended=none(cores, frames), kept=kept,
+        starts=none(len(keep), instructions), ends=none(len(keep), instructions),
+        written=zeros(addresses), came=zeros(frames), completed=none(frames),
+        cycle=zeros(flits), flit=zeros(flits),
+    )  # fmt: skip

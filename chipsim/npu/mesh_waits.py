@@ -1,0 +1,68 @@
+"""What the units of cores on a mesh wait for when none can go on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from chipsim.npu.cycles import UNITS
+from chipsim.npu.mesh_chip import MeshChip
+from chipsim.npu.mesh_state import Cores, Hosts
+from chipsim.npu.mesh_steps import ASK, COUNT, PRODUCTS, SEND, STREAM_OF, WAIT, Steps
+
+SHOWN = 6
+"""Waits in a message."""
+
+
+def say_waits(chip: MeshChip, steps: Steps, cores: Cores, hosts: Hosts) -> str:
+    """Which units, and which host ports, wait for what; the first few."""
+    found = []
+    for number, port in enumerate(chip.hosts):
+        at = int(hosts.at[number])
+        if hosts.pair[at : at + 1].max(initial=-1) >= 0 and not hosts.credits[hosts.pair[at]]:
+            target = int(hosts.target[at])
+            x, y = target % chip.mesh.width, target // chip.mesh.width
+            found.append(
+                f"host port ({port.place[0]}, {port.place[1]}): frame {hosts.frame[number]} waits "
+                f"for a credit of stream {hosts.stream[at]} of core ({x}, {y})"
+            )
+    for number, (x, y) in enumerate(chip.programs):
+        if cores.position[number] < steps.first[number + 1] or _works(cores, number):
+            begin = chip.begins.get((x, y), 0) - int(steps.first[number])
+            found += [f"core ({x}, {y}): {one}" for one in _waits(steps, cores, number, begin)]
+    more = f"; and {len(found) - SHOWN:,} more" if len(found) > SHOWN else ""
+    return "; ".join(found[:SHOWN]) + more
+
+
+def _works(cores: Cores, number: int) -> bool:
+    return bool((cores.job[number] >= 0).any() or cores.level[number].any())
+
+
+def _waits(steps: Steps, cores: Cores, number: int, begin: int) -> Iterator[str]:
+    """begin : what turns the number of a step into that of its instruction"""
+    frame = f" of frame {cores.frame[number]}" if cores.frame[number] else ""
+    for unit, name in enumerate(UNITS):
+        at = int(cores.job[number, unit])
+        if at >= 0:
+            here = f"{name} waits at instruction {at + begin}{frame}"
+            stream, count = steps.more[at, [STREAM_OF, COUNT]].tolist()
+            if steps.what[at] == WAIT:
+                counted = int(cores.streams[number, stream])
+                yield f"{here} for {count:,} of stream {stream}, which has counted {counted:,}"
+            elif steps.what[at] == PRODUCTS:
+                word = int(steps.most[cores.place[number]])
+                arrived = int(max(cores.base[number], cores.pointer[number]))
+                yield f"{here} for weight word {word:,}; those before {arrived:,} are there"
+            elif steps.what[at] in (SEND, ASK):
+                yield f"{here} for the router"
+        elif cores.level[number, unit]:
+            at = int(cores.queue[number, unit, cores.head[number, unit]])
+            lacking = [
+                UNITS[other]
+                for other in range(len(UNITS))
+                if steps.wait[at] >> other & 1 and not cores.tokens[number, other, unit]
+            ]
+            if lacking:
+                yield (
+                    f"{name} waits at instruction {at + begin}{frame} for a token of "
+                    f"{' and '.join(lacking)}"
+                )

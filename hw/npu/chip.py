@@ -1,0 +1,178 @@
+# amaranth: UnusedElaboratable=no
+# (parts of a chip that is then refused, or of modules that are shared, are never elaborated)
+"""A chip of NPU cores: a mesh, and at its nodes cores, spiking cores and host ports.
+
+Ports
+    ``begin``   In, strobe   all NPU cores run so many frames; flits of kind 7 begin those of one
+    ``firsts``  In           for each NPU core, in their order, the instruction with which frames
+                             begin that `begin` starts
+    ``active``  Out          one bit for each NPU core, in their order: frames are under way
+    ``hosts``   one for each host port, in their order: ``i``, a stream of flits that enter there,
+                and ``o``, of those for the host
+    ``tick``, ``done``, ``fired``   of spiking cores, as `hw.chip.Chip` has them: `fired` is a
+                strobe for each, in their order. Missing without spiking cores
+
+Timing
+    The first fetch of a frame is `STARTING` cycles behind `begin`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from amaranth.hdl import Module
+from amaranth.lib import stream, wiring
+from amaranth.lib.wiring import In, Out
+
+from hw.barrier import Barrier
+from hw.core.core import Core
+from hw.core.shape import CoreShape
+from hw.errors import HwError
+from hw.noc.mesh import Mesh
+from hw.noc.packet import coordinate_bits
+from hw.noc.router import PORTS
+from hw.npu.core import NpuCore
+from hw.npu.flit import COUNT_BITS, Kind, NpuFlit
+from hw.npu.memories import Contents
+from hw.npu.node import Node
+from hw.npu.shape import NpuShape
+from hw.strobe import strobe
+
+if TYPE_CHECKING:
+    from hw.tables import CoreTables
+
+Place = tuple[int, int]
+"""Column and row of a node."""
+STARTING = 3
+
+
+class ChipParts(NamedTuple):
+    """What is where on a chip.
+
+    npus : of NPU cores, what their memories hold at first
+    hosts : nodes with a host port
+    ports : of NPU cores, the host port that they ask for weights; the first one if not named
+    cores : of spiking cores, their tables; None for empty ones
+    core_shape : of spiking cores; its coordinates become those of the mesh
+    """
+
+    npus: Mapping[Place, Contents]
+    hosts: Sequence[Place] = ((0, 0),)
+    ports: Mapping[Place, Place] = {}
+    cores: Mapping[Place, CoreTables | None] = {}
+    core_shape: CoreShape = CoreShape()
+
+
+class MixedChip(wiring.Component):
+    """Chip of width x height nodes; raises `HwError` for parts that are outside of it, and for
+    shapes of which none can be built."""
+
+    def __init__(
+        self, width: int, height: int, shape: NpuShape, parts: ChipParts, depth: int = 4
+    ) -> None:
+        self.shape, self.parts = shape, parts
+        x_bits, y_bits = coordinate_bits(width), coordinate_bits(height)
+        self.layout = NpuFlit(shape, x_bits, y_bits)
+        self.mesh = Mesh(width, height, depth=depth, layout=self.layout)
+        self._require_inside()
+        core_shape = replace(parts.core_shape, x_bits=x_bits, y_bits=y_bits)
+        if parts.cores and core_shape.axon_bits > shape.payload_bits:
+            raise HwError(
+                f"chip: axons have {core_shape.axon_bits} bits; a flit has {shape.payload_bits}"
+            )
+        self.npus = {
+            place: NpuCore(shape, contents, self.layout) for place, contents in parts.npus.items()
+        }
+        self.cores = {place: Core(core_shape, tables) for place, tables in parts.cores.items()}
+        flits = stream.Signature(self.layout)
+        members: dict[str, Any] = {
+            "begin": In(strobe(COUNT_BITS)),
+            "firsts": In(COUNT_BITS).array(len(self.npus)),
+            "active": Out(len(self.npus)),
+            "hosts": Out(wiring.Signature({"i": In(flits), "o": Out(flits)})).array(
+                len(parts.hosts)
+            ),
+        }
+        if self.cores:
+            members |= {
+                "tick": In(1), "done": Out(1),
+                "fired": Out(strobe(core_shape.neuron_bits)).array(len(self.cores)),
+            }  # fmt: skip
+        super().__init__(members)
+
+    def _require_inside(self) -> None:
+        parts, mesh = self.parts, self.mesh
+        width, height = mesh.width, mesh.height
+        for what, places in (
+            ("NPU core", parts.npus), ("host port", parts.hosts), ("spiking core", parts.cores),
+            ("host port", parts.ports.values()),
+        ):  # fmt: skip
+            for x, y in places:
+                if not (0 <= x < width and 0 <= y < height):
+                    raise HwError(
+                        f"chip: {what} ({x}, {y}) is outside of the {width}x{height} mesh"
+                    )
+        if len(set(parts.hosts)) < len(parts.hosts):
+            raise HwError("chip: two host ports are at one node; give each a node of its own")
+        for (x, y), port in parts.ports.items():
+            if port not in parts.hosts:
+                raise HwError(f"chip: core ({x}, {y}) asks host port {port}, which is not there")
+
+    def elaborate(self, platform: Any) -> Module:
+        m = Module()
+        me: Any = self
+        parts = self.parts
+        m.submodules.mesh = mesh = self.mesh
+        first = parts.hosts[0] if parts.hosts else (0, 0)
+        self.nodes: list[Node] = []
+        for number in range(mesh.nodes):
+            y, x = divmod(number, mesh.width)
+            place = x, y
+            node = Node(
+                self.layout, self.npus.get(place), self.cores.get(place), place in parts.hosts
+            )
+            self.nodes.append(node)
+            m.submodules[f"node_{x}_{y}"] = node
+            n: Any = node
+            port = parts.ports.get(place, first)
+            m.d.comb += [
+                n.here.x.eq(x), n.here.y.eq(y), n.port.x.eq(port[0]), n.port.y.eq(port[1]),
+            ]  # fmt: skip
+            wiring.connect(m, mesh.local_out[number], n.incoming)
+            wiring.connect(m, n.outgoing, mesh.local_in[number])
+            if place in self.npus:
+                at = list(self.npus).index(place)
+                m.d.comb += [
+                    n.begin.valid.eq(me.begin.valid),
+                    n.begin.payload.count.eq(me.begin.payload),
+                    n.begin.payload.first.eq(me.firsts[at]),
+                    me.active[at].eq(n.active),
+                ]  # fmt: skip
+            if place in parts.hosts:
+                host = me.hosts[list(parts.hosts).index(place)]
+                wiring.connect(m, wiring.flipped(host.i), n.from_host)
+                wiring.connect(m, n.to_host, wiring.flipped(host.o))
+        if self.cores:
+            self._tick(m)
+        return m
+
+    def _tick(self, m: Module) -> None:
+        """Ticks of the spiking cores: over when no spike is in the mesh."""
+        me: Any = self
+        mesh = self.mesh
+        m.submodules.barrier = barrier = Barrier(mesh.nodes, mesh.nodes * len(PORTS) * mesh.depth)
+        m.d.comb += me.done.eq(barrier.quiet)
+        for counted, ports in ((barrier.sent, mesh.local_in), (barrier.received, mesh.local_out)):
+            for number, port in enumerate(ports):
+                packet: Any = port.payload
+                m.d.comb += counted[number].eq(
+                    port.valid & port.ready & (packet.kind == Kind.SPIKE)
+                )
+        for (x, y), fired in zip(self.cores, me.fired, strict=True):
+            node: Any = self.nodes[y * mesh.width + x]
+            m.d.comb += [
+                node.tick.eq(me.tick & me.done), barrier.busy[y * mesh.width + x].eq(node.busy),
+                fired.valid.eq(node.fired.valid), fired.payload.eq(node.fired.payload),
+            ]  # fmt: skip

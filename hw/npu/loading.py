@@ -1,0 +1,51 @@
+"""Flits that a host sends before the first frame: what memories hold, and what streams counted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from hw.npu.flit import Kind, Loaded, NpuFlit
+from hw.npu.memories import Contents, words_of
+from hw.npu.shape import PARAMETER_LANES, NpuShape
+
+
+class FlitFields(NamedTuple):
+    """A flit, as numbers."""
+
+    x: int
+    y: int
+    kind: int
+    stream: int = 0
+    address: int = 0
+    data: int = 0
+
+
+def contents_flits(
+    shape: NpuShape, layout: NpuFlit, place: tuple[int, int], contents: Contents
+) -> Iterator[FlitFields]:
+    """Flits that give the core at a place its contents; what these leave out stays as it is."""
+    vector = shape.columns
+    words = {
+        Loaded.FM: words_of(contents.maps, vector),
+        Loaded.WM: words_of(contents.weights, vector * shape.rows),
+        Loaded.PM: words_of(contents.parameters, 4 * PARAMETER_LANES),
+        Loaded.UM: contents.micro_ops,
+        Loaded.IM: contents.instructions,
+        Loaded.HM: contents.headers,
+    }
+    mask = (1 << layout.payload) - 1
+    for memory in Loaded:
+        parts = layout.parts[memory]
+        for at, word in enumerate(words[memory]):
+            for part in range(parts):
+                data = int(word) >> layout.payload * part & mask
+                yield FlitFields(*place, Kind.LOAD, memory, at * parts + part, data)
+    for stream, count in enumerate(contents.streams):
+        if count:
+            yield FlitFields(*place, Kind.TOKEN, stream, 0, count)
+
+
+def frames_flit(place: tuple[int, int], count: int, first: int = 0) -> FlitFields:
+    """The flit that lets a core run so many frames, from an instruction on."""
+    return FlitFields(*place, Kind.FRAMES, data=count | first << 16)

@@ -1,0 +1,135 @@
+"""A row of the array: it multiplies its weights with the columns, and adds up the products.
+
+The row's own column, which alone counts in depthwise products, comes first in all of its ports; the
+order of the others changes no sum. So all rows are one module.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from amaranth.hdl import Cat, Module, Mux, Signal, Value, signed
+from amaranth.lib import wiring
+from amaranth.lib.wiring import In, Out
+
+from hw.flow.sharing import shared
+from hw.npu import multiplier
+from hw.npu.popcount import BinaryProduct
+from hw.npu.shape import NpuShape, Widths
+
+KINDS = ("INT8", "BINARY", "DUAL_PIXEL", "DUAL_KERNEL", "INT16", "DEPTHWISE")
+
+
+def sum_bits(shape: NpuShape) -> int:
+    """Of the sum of the products of a row."""
+    product = 32 if shape.multiplier == "dual" else 16
+    return product + shape.columns.bit_length() - 1
+
+
+class ArrayRow(wiring.Component):
+    """Ports
+
+    kind : of the product, as instructions have it; tap : weight of depthwise ones
+    x : input vector; w, v : weights of the row, and of a second word of dual cores
+    sum, other : a cycle later; other : second one of pairs
+    """
+
+    module_name = "npu_row"
+
+    def __init__(self, shape: NpuShape) -> None:
+        self.shape, self.size = shape, Widths(shape)
+        size, bits = self.size, sum_bits(shape)
+        super().__init__(
+            {
+                "kind": In(range(len(KINDS))),
+                "tap": In(8),
+                "x": In(size.lane * shape.columns),
+                "w": In(size.vector),
+                **({"v": In(size.vector), "other": Out(bits)} if size.dual else {}),
+                "sum": Out(bits),
+            }
+        )
+
+    @property
+    def module_parameters(self) -> tuple[Any, ...]:
+        """What makes two of them the same module."""
+        return (self.shape,)
+
+    @shared
+    def elaborate(self, platform: Any) -> Module:
+        m = Module()
+        me: Any = self
+        size, columns = self.size, self.shape.columns
+        is_kind = {name: me.kind == code for code, name in enumerate(KINDS)}
+        x = [me.x[size.lane * c : size.lane * (c + 1)].as_signed() for c in range(columns)]
+        w = _bytes(me.w)
+        own = multiplier.chosen(m, is_kind["DEPTHWISE"], me.tap.as_signed(), w[0], 8)
+        weights = [own, *w[1:]]
+        if size.dual:
+            total, other = self._dual(m, is_kind, x, weights)
+            m.d.sync += me.other.eq(other)
+        else:
+            products = [multiplier.product(m, a, b) for a, b in zip(weights, x, strict=True)]
+            total = _tree(m, _kept(m, is_kind["DEPTHWISE"], products))
+        if self.shape.binary:
+            m.submodules.binary = unit = BinaryProduct(size.vector)
+            binary: Any = unit
+            m.d.comb += [binary.one.eq(me.w), binary.other.eq(Cat(*(each[:8] for each in x)))]
+            total = Mux(is_kind["BINARY"], binary.agreement, total)
+        found = Signal(signed(sum_bits(self.shape)), name="total")
+        m.d.comb += found.eq(total)
+        m.d.sync += me.sum.eq(found)
+        return m
+
+    def _dual(
+        self, m: Module, is_kind: dict[str, Value], x: list[Value], w: list[Value]
+    ) -> tuple[Value, Value]:
+        """Sums of a row of a dual core: of low or single products, and of high ones.
+
+        wide : two pixels, two kernels, or a number of 16 bits; narrow : what they share
+        """
+        me: Any = self
+        firsts, seconds = [], []
+        kernels, halves = is_kind["DUAL_KERNEL"], is_kind["INT16"]
+        first, others = _bytes(me.w), _bytes(me.v)
+        for c, pixel in enumerate(x):
+            low, high = pixel[:8].as_signed(), pixel[8:].as_signed()
+            two_pixels = multiplier.pair(m, high, low)
+            two_kernels = multiplier.pair(m, others[c], first[c])
+            number = Cat(first[c], others[c]).as_signed()
+            wide = multiplier.chosen(
+                m, halves, number, Mux(kernels, two_kernels, two_pixels), multiplier.WIDE
+            )
+            narrow = multiplier.chosen(m, halves, pixel, Mux(kernels, low, w[c]), multiplier.NARROW)
+            found = multiplier.dual_product(m, wide, narrow)
+            up, down = multiplier.parted(found)
+            # A single product of bytes is the low one of a pair, whose high one nobody adds.
+            firsts.append(multiplier.chosen(m, halves, found, down, 32))
+            seconds.append(up)
+        return _tree(m, _kept(m, is_kind["DEPTHWISE"], firsts)), _tree(m, seconds)
+
+
+def _kept(m: Module, depthwise: Value, products: list[Value]) -> list[Value]:
+    """All products, but depthwise that of the row's own column alone."""
+    kept = [products[0]]
+    for one in products[1:]:
+        found = Signal(signed(len(one)), name="kept")
+        m.d.comb += found.eq(Mux(depthwise, 0, one))
+        kept.append(found)
+    return kept
+
+
+def _bytes(weights: Value) -> list[Value]:
+    return [weights[first : first + 8].as_signed() for first in range(0, len(weights), 8)]
+
+
+def _tree(m: Module, values: list[Value]) -> Value:
+    """The sum of signed numbers, two by two."""
+    while len(values) > 1:
+        sums = []
+        for one, other in zip(values[::2], values[1::2], strict=True):
+            found = Signal(signed(max(len(one), len(other)) + 1), name="sum")
+            m.d.comb += found.eq(one + other)
+            sums.append(found)
+        values = sums
+    return values[0]

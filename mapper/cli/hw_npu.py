@@ -1,0 +1,124 @@
+"""`mapper hw --npu`: a core of the NPU as hardware."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING, Any
+
+from mapper.cli import options as common
+from mapper.cli.hw_cells import DEPTH
+from mapper.errors import MapperError, UsageError
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from chipsim.chip.npu_shape import NpuShape
+    from hw.flow.netlist import Cells, Netlist
+    from hw.npu.synthesis import Difference
+
+OTHERS = ("axon_bits", "mesh_only")
+"""Options of chips without NPUs."""
+
+
+def named_npu(text: str) -> NpuShape:
+    """The NPU that --npu names: a preset, or that of a chip file."""
+    from chipsim.chip.npu_shape import NPU_SHAPES
+
+    if text in NPU_SHAPES:
+        return NPU_SHAPES[text]
+    if not text.strip().lower().endswith(".toml"):
+        presets = ", ".join(NPU_SHAPES)
+        raise UsageError(f"--npu {text!r} is not known; give one of {presets}, or a chip FILE.toml")
+    found = common.named_chip(text).npu
+    if found is None:
+        raise MapperError(f"{text}: its cores have no NPU; add a table [npu]")
+    return found
+
+
+def core_result(
+    options: argparse.Namespace, write: Any, others: tuple[str, ...]
+) -> tuple[dict[str, Any], list[Table]]:
+    """What `mapper hw` says of a core, or with --chip of a chip of them.
+
+    write : writes the Verilog of a netlist, and returns its size in bytes
+    others : options that are of cores with neurons
+    """
+    from hw.flow.yosys import require_yosys
+    from hw.npu.memories import NpuMemories
+    from hw.npu.synthesis import chip_netlist, core_netlist
+    from mapper.results.tables import facts
+
+    for name in (*OTHERS, *others):
+        if getattr(options, name) not in (None, False):
+            option = name.replace("_", "-")
+            raise UsageError(f"--{option} is of chips without NPUs; leave it or --npu out")
+    if options.chip is None and options.depth is not None:
+        raise UsageError("--depth is of the mesh; give a --chip, or leave it out")
+    shape = named_npu(options.npu)
+    bits = NpuMemories(shape).bits()
+    described = _described(shape)
+    result: dict[str, Any] = {"npu": described, "memory_bits": bits}
+    result |= {"chip": None, "verilog": None, "modules": None, "differences": None}
+    tables = [facts(f"NPU {shape.name}", described), facts("bits of memories", bits)]
+    chip = None if options.chip is None else common.named_chip(options.chip)
+    if chip is not None:
+        result["chip"] = {"name": chip.name, "width": chip.width, "height": chip.height}
+        tables.append(facts("chip", result["chip"]))
+    if options.verilog is None and not options.stats:
+        return result, tables
+    require_yosys()
+    with common.lock_output(options.verilog):
+        if chip is None:
+            design = core_netlist(shape)
+        else:
+            design = chip_netlist(chip.width, chip.height, shape, options.depth or DEPTH)
+        size = None if options.verilog is None else write(design)
+    if size is not None:
+        result["verilog"] = {"path": str(options.verilog), "bytes": size}
+        tables.append(facts("written", [(str(options.verilog), f"{size:,} B")]))
+    if options.stats:
+        _count(options, shape, design, result, tables)
+    return result, tables
+
+
+def _described(shape: NpuShape) -> dict[str, Any]:
+    """Its parameters; the name stands in the title."""
+    from dataclasses import asdict
+
+    return asdict(shape)
+
+
+def _count(
+    options: argparse.Namespace, shape: NpuShape, design: Netlist, result: dict[str, Any],
+    tables: list[Table],
+) -> None:  # fmt: skip
+    from hw.flow.netlist import cells
+    from hw.npu.synthesis import differences
+    from mapper.cli.hw_cells import cells_row, cells_table, teller
+    from mapper.results.tables import columns
+
+    note, keep = teller(options), options.keep_multipliers
+    counted: list[Cells] = cells(design, note, keep)
+    result["modules"] = [cells_row(module) for module in counted]
+    tables.append(cells_table(counted, keep))
+    if options.chip is not None:
+        return
+    found: list[Difference] = differences(shape, design, counted, keep, note)
+    result["differences"] = [
+        {
+            "part": one.part, "of": one.whole, "cells_without": one.without,
+            "cells_with": one.within, "share": one.share, "multipliers": one.multipliers,
+            "memory_bits": one.memory_bits,
+        }
+        for one in found
+    ]  # fmt: skip
+    heads = ["part", "of the", "cells\nwithout", "with", "more", "multipliers\nmore",
+             "memory bits\nmore"]  # fmt: skip
+    rows = [
+        (
+            one.part, one.whole, one.without, one.within, f"{100 * one.share:+.1f} %",
+            one.multipliers, one.memory_bits,
+        )
+        for one in found
+    ]  # fmt: skip
+    tables.append(columns("parts that a shape may have", heads, rows))

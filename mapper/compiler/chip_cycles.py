@@ -1,0 +1,246 @@
+"""Cycle-true runs of a model that several cores share: cores, mesh and host, many frames.
+
+The bytes are those of frames that run one after the other in the functional simulator, which is
+checked for the first few.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from chipsim.chip.npu_shape import NpuShape
+from chipsim.noc.mesh import Mesh
+from chipsim.npu.causes import CAUSES
+from chipsim.npu.cycles import UNITS
+from chipsim.npu.execute import NpuChip
+from chipsim.npu.followed import fields_by_name
+from chipsim.npu.mesh_chip import HostInputs, HostPort, MeshChip, Place
+from chipsim.npu.mesh_report import SIDES, ChipReport, chip_report
+from chipsim.npu.mesh_run import Advance, MeshTimes, run_mesh
+from chipsim.npu.records import STREAMS, Program
+from chipsim.npu.replay import Bytes, in_turn, overlapped
+from hw.npu.isa import INSTRUCTION_BYTES, MICRO_OP_BYTES
+from mapper.compiler.manifest import CompiledFolder
+from mapper.compiler.simulate import FrameCores, Machine, programs_of
+from mapper.errors import CheckFailedError
+
+CHECKED = 3
+"""Frames whose bytes are checked: from the third on both slots are used again."""
+HEADER_BYTES = 8
+FRAMES = 20
+"""That run if nobody says how many."""
+
+
+class FramesRun(NamedTuple):
+    """times, report : of all frames
+    bytes : that the host got of the first ones, and those of the maps behind them: equal to those
+        of frames one after the other; 0 without samples
+    loading : flits that fill all memories before the first frame, one a cycle
+    """
+
+    times: MeshTimes
+    report: ChipReport
+    bytes: int
+    loading: int
+
+
+def run_frames(
+    folder: CompiledFolder, samples: NDArray[np.float32] | None, frames: int,
+    advance: Advance | None = None,
+) -> FramesRun:  # fmt: skip
+    """So many frames of a model that several cores share.
+
+    samples : float32, shape (1 or more, ...), of which the first few are checked; without them only
+        the times are worked out: they depend on no data
+
+    Raises `CheckFailedError` if bytes differ, `ChipError` if units wait for ever.
+    """
+    chip = chip_of(folder)
+    times = run_mesh(chip, frames, advance=advance)
+    compared = 0 if samples is None else _check(folder, chip, samples[: min(frames, CHECKED)])
+    return FramesRun(times, chip_report(chip, times), compared, loading_flits(folder))
+
+
+def chip_of(folder: CompiledFolder) -> MeshChip:
+    """The cores of a compiled model, and what the host sends them."""
+    mesh = Mesh(folder.manifest["chip"]["width"], folder.manifest["chip"]["height"])
+    programs = programs_of(folder)
+    shape = NpuShape(**folder.manifest["shape"])
+    streams = {}
+    for one in folder.manifest["cores"]:
+        counts = np.zeros(STREAMS, np.int64)
+        for stream, count in one["streams"]:
+            counts[stream] += count
+        streams[one["x"], one["y"]] = counts
+    ports: dict[Place, list[tuple[int, ...]]] = {place: [] for place in _ports(programs)}
+    credits = _credits(programs)
+    first = next(iter(ports))
+    for one in folder.manifest["cores"]:
+        place = one["x"], one["y"]
+        for each in one["brought"]:
+            port = credits.get((place, each["stream"]), first)
+            ports[port] += _vectors(place, each)
+    hosts = [HostPort(place, _inputs(rows)) for place, rows in ports.items()]
+    return MeshChip(shape, mesh, programs, streams, hosts)
+
+
+def loading_flits(folder: CompiledFolder) -> int:
+    """Flits that the host sends before the first frame: what memories hold and streams have
+    counted, and one that lets each core begin."""
+    from hw.npu.flit import Loaded, word_bits
+
+    shape = NpuShape(**folder.manifest["shape"])
+    bits = {memory: each for memory, (each, _) in word_bits(shape).items()}
+    found = len(folder.images)
+    for image in folder.images.values():
+        words = {
+            Loaded.FM: len(image.maps),
+            Loaded.WM: len(image.weights),
+            Loaded.PM: len(image.parameters),
+            Loaded.UM: len(image.micro_ops) // MICRO_OP_BYTES,
+            Loaded.IM: len(image.instructions) // INSTRUCTION_BYTES,
+            Loaded.HM: len(image.headers) // HEADER_BYTES,
+        }
+        found += sum(count * -(-bits[one] // shape.payload_bits) for one, count in words.items())
+    return found + sum(len(one["streams"]) for one in folder.manifest["cores"])
+
+
+def _ports(programs: dict[Place, Program]) -> list[Place]:
+    """The nodes of host ports: those that programs send to, the first one that is named first."""
+    found: dict[Place, None] = {}
+    for program in programs.values():
+        for at in range(len(program.op)):
+            _, kind, f = fields_by_name(program, at)
+            if "HOST" in kind or (f.get("host") and kind == "SEND"):
+                found[f["x"], f["y"]] = None
+    return list(found) or [(0, 0)]
+
+
+def _credits(programs: dict[Place, Program]) -> dict[tuple[Place, int], Place]:
+    """The host port that a core gives the credits of a stream."""
+    found = {}
+    for place, program in programs.items():
+        for at in range(len(program.op)):
+            _, kind, f = fields_by_name(program, at)
+            if kind == "SEND" and f["host"]:
+                found[place, f["stream"]] = f["x"], f["y"]
+    return found
+
+
+def _vectors(place: Place, brought: dict[str, Any]) -> list[tuple[int, ...]]:
+    """Row of the map, core, stream, address, what odd frames add, slots: of each vector that the
+    host sends to a region."""
+    pp = brought["slots"]
+    odd, slots = (1 << (pp + 2), 2) if pp else (0, 1)
+    return [
+        (row, *place, brought["stream"], vector, odd, slots)
+        for first, count, row in brought["runs"]
+        for vector in range(first, first + count)
+    ]
+
+
+def _inputs(rows: list[tuple[int, ...]]) -> HostInputs:
+    """A frame's input, the upper rows of maps first."""
+    table = np.array(rows, np.int64).reshape(-1, 7)
+    table = table[np.argsort(table[:, 0], kind="stable")]
+    return HostInputs(table[:, 1:3], table[:, 3], table[:, 4], table[:, 5], table[:, 6])
+
+
+class _Sends(FrameCores):
+    """Keeps what the host sends in a frame, by host port."""
+
+    def __init__(self, machine: Machine, chip: MeshChip) -> None:
+        super().__init__(machine, machine.chip.frame())
+        self.ports = [one.inputs for one in chip.hosts]
+        self.sent: list[Bytes] = []
+
+    def start(self, function: int) -> None:
+        columns = self.machine.shape.columns
+        for inputs in self.ports:
+            rows = zip(inputs.core.tolist(), inputs.vector.tolist(), strict=True)
+            vectors = [self.frame.read((x, y), vector, (1,), (1,))[0] for (x, y), vector in rows]
+            self.sent.append(np.array(vectors, np.int8).reshape(-1, columns))
+        super().start(function)
+
+
+def inputs_of(
+    folder: CompiledFolder, chip: MeshChip, samples: NDArray[np.float32]
+) -> list[list[Bytes]]:
+    """What the host sends in each frame by each of its ports, int8, shape (vectors, columns)."""
+    machine = Machine(folder)
+    inputs = []
+    for at in range(len(samples)):
+        cores = _Sends(machine, chip)
+        machine.run(cores, samples[at : at + 1])
+        inputs.append(cores.sent)
+    return inputs
+
+
+def _check(folder: CompiledFolder, chip: MeshChip, samples: NDArray[np.float32]) -> int:
+    """That frames which overlap make the bytes of frames one after the other; how many bytes."""
+    inputs = inputs_of(folder, chip, samples)
+    frames = len(inputs)
+    times = run_mesh(chip, frames, keep=range(frames), flits=True)
+    functional = NpuChip(chip.shape, chip.programs, chip.streams, folder.weights)
+    wanted, behind = in_turn(chip, functional, inputs)
+    found, after = overlapped(chip, functional, inputs, times)
+    compared = 0
+    for number, (one, other) in enumerate(zip(wanted, found, strict=True)):
+        if not (
+            np.array_equal(one.address, other.address)
+            and np.array_equal(one.vectors, other.vectors)
+        ):
+            raise CheckFailedError(
+                f"{folder.path}: results of frame {number} differ from those of frames one after "
+                "the other; compile the model again"
+            )
+        compared += one.vectors.size
+    for place in chip.programs:
+        maps = behind.memory(place)["FM"]
+        wrong = np.argwhere(maps != after.memory(place)["FM"])
+        if wrong.size:
+            raise CheckFailedError(
+                f"{folder.path}: core ({place[0]}, {place[1]}): {len(wrong):,} bytes differ from "
+                f"those of frames one after the other, the first in vector {wrong[0][0]:,}; "
+                "compile the model again"
+            )
+        compared += maps.size
+    return compared
+
+
+def frames_rows(run: FramesRun, megahertz: float) -> dict[str, Any]:
+    """A run as an object for JSON. megahertz : the clock"""
+    times, report = run.times, run.report
+    busiest = float(report.links.max(initial=0))
+    cores = []
+    for place, work in times.cores.items():
+        waits = zip(UNITS, work.waits.tolist(), strict=True)
+        cores.append(
+            {
+                "core": list(place),
+                "alone": report.cores[place].cycles,
+                "busy": dict(zip(UNITS, work.busy.tolist(), strict=True)),
+                "waits": {unit: dict(zip(CAUSES, row, strict=True)) for unit, row in waits},
+            }
+        )
+    return {
+        "cycles": times.cycles,
+        "bytes_compared": run.bytes,
+        "cores": cores,
+        "frames": report.frames,
+        "loading": run.loading,
+        "latency": report.latency,
+        "period": report.period,
+        "clock_mhz": megahertz,
+        "frames_per_second": report.frames_per_second(megahertz),
+        "bound": report.bound._asdict(),
+        "busiest_link": busiest,
+        "flit_hops": float(report.links.sum()),
+        "links": [
+            {"at": [x, y], "to": SIDES[side], "flits": float(report.links[side, y, x])}
+            for side, y, x in np.argwhere(report.links).tolist()
+        ],
+    }

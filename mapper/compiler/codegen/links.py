@@ -1,0 +1,219 @@
+"""What cores of a chip send to each other: where results go, streams that count them, and credits.
+
+A store to another core names a stream of that core, which counts the vectors. A load there waits
+until those that it reads have come: they come in the order in which they are stored. When a core
+has read a region for the last time in a frame, it gives each core that writes there a credit; that
+one takes it before it writes there in a frame. Credits begin with the number of slots of a region.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hw.npu.isa import UNITS, Instruction, form_of
+from mapper.compiler.codegen.steps import Step
+from mapper.compiler.memory.planner import Region
+from mapper.compiler.schedule.inputs import Span
+from mapper.errors import DoesNotFitError
+
+Place = tuple[int, int]
+MOST_COUNT = next(f.most for f in form_of("CTRL", "WAIT").fields if f.name == "count")
+
+
+Kind = Literal["LOCAL", "REMOTE", "HOST"]
+KINDS: tuple[Kind, ...] = ("LOCAL", "REMOTE", "HOST")
+
+
+class Target(NamedTuple):
+    """Where a part of a result goes.
+
+    kind : to a map of this core, of another one, or to the host
+    region : where all of the result would lie there; rows, blocks : which part of it goes there
+    core : the other core, or the node of the host's port
+    stream : that counts it there; credit : stream of this core that counts its credits
+    """
+
+    kind: Kind
+    region: Region
+    rows: Span
+    blocks: Span
+    core: Place = (0, 0)
+    stream: int = 0
+    credit: int = 0
+
+
+class Credit(NamedTuple):
+    """Given when a region has been read for the last time in a frame.
+
+    to : the core that writes there, or the node of the host's port; stream : of that core, or of
+        this one if it is the host
+    first, behind : vectors of the region
+    """
+
+    to: Place
+    host: bool
+    stream: int
+    first: int
+    behind: int
+
+
+class Brought(NamedTuple):
+    """What the host sends into a region: a stream that counts it, and its vectors, in order.
+
+    slots : see `Region`; runs : first vectors, how many follow each, and the row of the map that
+        they are of
+    """
+
+    stream: int
+    slots: int
+    runs: tuple[tuple[int, int, int], ...]
+
+    @property
+    def cells(self) -> NDArray[np.int64]:
+        runs = [np.arange(first, first + count) for first, count, _ in self.runs]
+        return np.concatenate([np.zeros(0, np.int64), *runs])
+
+
+@dataclass(frozen=True, slots=True)
+class Links:
+    """Of a core. counts : of its streams before the first frame, by stream"""
+
+    credits: tuple[Credit, ...] = ()
+    brought: tuple[Brought, ...] = ()
+    counts: Mapping[int, int] = field(default_factory=dict)
+
+    @property
+    def comes(self) -> dict[int, NDArray[np.int64]]:
+        """What the host sends, by stream."""
+        return {one.stream: one.cells for one in self.brought}
+
+
+NO_LINKS = Links()
+
+
+def links_to_json(links: Links) -> dict[str, Any]:
+    """As plain lists and numbers."""
+    return {
+        "credits": [[*one.to, int(one.host), *one[2:]] for one in links.credits],
+        "brought": [
+            [one.stream, one.slots, [list(run) for run in one.runs]] for one in links.brought
+        ],
+        "counts": sorted([stream, count] for stream, count in links.counts.items()),
+    }
+
+
+def links_from_json(data: Mapping[str, Any]) -> Links:
+    """Undoes `links_to_json`; raises `TypeError` or `ValueError` if it is something else."""
+    given = []
+    for x, y, host, stream, first, behind in data["credits"]:
+        given.append(Credit((int(x), int(y)), bool(host), int(stream), int(first), int(behind)))
+    brought = [
+        Brought(int(stream), int(slots), tuple((int(a), int(b), int(c)) for a, b, c in runs))
+        for stream, slots, runs in data["brought"]
+    ]
+    counts = {int(stream): int(count) for stream, count in data["counts"]}
+    return Links(tuple(given), tuple(brought), counts)
+
+
+class Sent(NamedTuple):
+    """Vectors that a step sends, in order; credit : stream that counts the credits for them."""
+
+    core: Place
+    stream: int
+    credit: int
+    cells: NDArray[np.int64]
+
+
+def sent_to(place: Place, cores: Iterable[Sequence[Step]]) -> dict[int, NDArray[np.int64]]:
+    """What comes to a core, by stream, in the order in which it does. cores : steps of all"""
+    found: dict[int, list[NDArray[np.int64]]] = {}
+    for steps in cores:
+        for step in steps:
+            if step.sent is not None and step.sent.core == place:
+                found.setdefault(step.sent.stream, []).append(step.sent.cells)
+    return {stream: np.concatenate(cells) for stream, cells in found.items()}
+
+
+def linked(
+    steps: Sequence[Step], links: Links, comes: Mapping[int, NDArray[np.int64]], vectors: int
+) -> list[Step]:
+    """The steps of a core with waits for what comes, and for credits, and with credits given.
+
+    comes : by stream, the vectors in order; vectors : of the feature memory
+    The last step is END.
+    """
+    arrival = {stream: np.zeros(vectors, np.int64) for stream in comes}
+    for stream, cells in comes.items():
+        arrival[stream][cells] = np.arange(1, cells.size + 1)
+    taken = dict.fromkeys(comes, 0)
+    last = _last_reads(steps, links.credits)
+    asked: set[int] = set()
+    found: list[Step] = []
+    for number, step in enumerate(steps):
+        if step is steps[-1]:
+            for stream, cells in comes.items():
+                found += _waits("LOAD", stream, cells.size - taken[stream], step)
+            found += [_gives(one, step) for one in last.get(-1, [])]  # of what is padding alone
+        elif step.unit == "LOAD":
+            read = [some for memory, some in step.reads if memory == "FM" and some.size]
+            for stream in comes if read else ():
+                need = max(int(arrival[stream][some].max()) for some in read)
+                found += _waits("LOAD", stream, need - taken[stream], step)
+                taken[stream] = max(taken[stream], need)
+        if step.sent is not None and step.sent.credit not in asked:
+            asked.add(step.sent.credit)
+            found += _waits("STORE", step.sent.credit, 1, step)
+        found.append(step)
+        found += [_gives(one, step) for one in last.get(number, [])]
+    return found
+
+
+def _last_reads(steps: Sequence[Step], credits_: Sequence[Credit]) -> dict[int, list[Credit]]:
+    """The steps behind which credits are given."""
+    found: dict[int, list[Credit]] = {}
+    spans = {(one.first, one.behind): -1 for one in credits_}
+    for number, step in enumerate(steps):
+        for memory, cells in step.reads:
+            if memory != "FM" or not cells.size:
+                continue
+            low, high = int(cells.min()), int(cells.max())
+            for first, behind in spans:
+                if low < behind and high >= first:
+                    inside = (cells >= first) & (cells < behind)
+                    if inside.any():
+                        spans[first, behind] = number
+    for one in credits_:
+        found.setdefault(spans[one.first, one.behind], []).append(one)
+    return found
+
+
+def _waits(queue: str, stream: int, count: int, step: Step) -> list[Step]:
+    made = []
+    while count > 0:
+        some = min(count, MOST_COUNT)
+        made.append(_control(queue, "WAIT", {"stream": stream, "count": some}, step))
+        count -= some
+    return made
+
+
+def _gives(one: Credit, step: Step) -> Step:
+    fields = {"stream": one.stream, "count": 1, "x": one.to[0], "y": one.to[1]}
+    return _control("LOAD", "SEND", fields | ({"host": 1} if one.host else {}), step)
+
+
+def _control(queue: str, kind: str, fields: dict[str, int], step: Step) -> Step:
+    made = Instruction("CTRL", kind, fields={"queue": UNITS.index(queue), **fields})
+    return Step(queue, made, step.macro, [], [], step.tile)
+
+
+def require_streams(place: Place, count: int, most: int) -> None:
+    if count > most:
+        raise DoesNotFitError(
+            f"core ({place[0]}, {place[1]}): {count} streams needed for what other cores send and "
+            f"for credits, a core has {most}; take more cores, or larger ones"
+        )

@@ -1,0 +1,133 @@
+"""Which parts of maps lie on which core, as boxes of the maps that own regions.
+
+Parts of concatenations and splits share a region on one core, and so they do on several: whoever
+takes the whole gets each part from the core that makes it. A core keeps what its layers take of an
+owner in one region, the least box around it; of a map in planes each layer has one of its own.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import NamedTuple
+
+from mapper.compiler.cores.slices import Held, Sliced
+from mapper.compiler.graph.tensor import Tensor
+from mapper.compiler.memory.layouts import WORD_VECTORS, plane_words
+from mapper.compiler.memory.planner import VECTORS_OF_ENTRY, Region, blocks_of
+from mapper.compiler.memory.regions import Place, Places
+from mapper.compiler.schedule.inputs import Span
+
+
+class Box(NamedTuple):
+    """Rows of an owner, and blocks of its pixels (of 16 bits a block is two vectors)."""
+
+    rows: Span
+    blocks: Span
+
+    def meet(self, other: Box) -> Box | None:
+        """What two boxes have in common, or None."""
+        rows, blocks = (
+            Span(max(a.first, b.first), min(a.behind, b.behind))
+            for a, b in zip(self, other, strict=True)
+        )
+        return Box(rows, blocks) if rows.size > 0 and blocks.size > 0 else None
+
+    def holds(self, other: Box) -> bool:
+        """Whether all of another one is inside."""
+        return self.meet(other) == other
+
+    def around(self, other: Box) -> Box:
+        """The least box that holds both."""
+        rows, blocks = (
+            Span(min(a.first, b.first), max(a.behind, b.behind))
+            for a, b in zip(self, other, strict=True)
+        )
+        return Box(rows, blocks)
+
+
+class Kept(NamedTuple):
+    """A region of a core before it has an address: a box of an owner."""
+
+    owner: Tensor
+    box: Box
+
+
+class Homes:
+    """Where maps lie in those that own regions. lanes : channels of a vector of bytes"""
+
+    def __init__(self, places: Places, lanes: int) -> None:
+        self.places, self.lanes = places, lanes
+
+    def of(self, tensor: Tensor) -> Place:
+        return self.places.get(tensor, Place(tensor))
+
+    def blocks(self, tensor: Tensor, channels: Span) -> Span:
+        """Blocks of a pixel that hold some channels."""
+        lanes = 8 * self.lanes if tensor.type == "bits" else self.lanes
+        each = VECTORS_OF_ENTRY if tensor.type == "int32" else 1
+        return Span(channels.first // lanes * each, blocks_of(channels.behind, lanes) * each)
+
+    def whole(self, tensor: Tensor) -> Box:
+        """All of a map, as a box of its owner."""
+        return self.box(tensor, Held(Span(0, tensor.height), Span(0, tensor.channels)))
+
+    def box(self, tensor: Tensor, held: Held) -> Box:
+        """The box of its owner that a part of a map is; where its columns lie in channels of a
+        pixel all of these are there."""
+        place = self.of(tensor)
+        rows = Span(held.rows.first + place.row, held.rows.behind + place.row)
+        if place.columns > 1:
+            return Box(rows, self.blocks(place.owner, Span(0, place.owner.channels)))
+        first = self.blocks(place.owner, Span(place.channel, place.channel)).first
+        blocks = self.blocks(tensor, held.channels)
+        return Box(rows, Span(blocks.first + first, blocks.behind + first))
+
+    def held(self, tensor: Tensor, box: Box) -> Held | None:
+        """The part of a map that a box of its owner holds, if any."""
+        some = self.whole(tensor).meet(box)
+        if some is None:
+            return None
+        place = self.of(tensor)
+        rows = Span(some.rows.first - place.row, some.rows.behind - place.row)
+        if place.columns > 1:
+            return Held(rows, Span(0, tensor.channels))
+        first = self.whole(tensor).blocks.first
+        lanes = 8 * self.lanes if tensor.type == "bits" else self.lanes
+        each = VECTORS_OF_ENTRY if tensor.type == "int32" else 1
+        ends = [(at - first) // each * lanes for at in some.blocks]
+        return Held(rows, Span(ends[0], min(ends[1], tensor.channels)))
+
+    def size(self, kept: Kept) -> int:
+        """Vectors of a region."""
+        owner, box = kept
+        if owner.planes:
+            words = plane_words(owner.channels, box.rows.size * owner.width, 2 * self.lanes)
+            return WORD_VECTORS * words
+        return box.rows.size * owner.width * self._pixel(kept)
+
+    def _pixel(self, kept: Kept) -> int:
+        return kept.box.blocks.size * (2 if kept.owner.type == "int16" else 1)
+
+    def region(self, kept: Kept, one: Sliced, base: int, slots: int = 0) -> Region:
+        """Where a part of a map lies in a region; it may reach beyond.
+
+        base : the first vector of the region; slots : see `Region`
+        """
+        place, box = self.of(one.whole), self.box(one.whole, one.held)
+        owner, around = kept
+        size = self.size(kept)
+        if owner.planes:
+            return Region(one.part, base, size, 0, 0, 0, 0, slots=slots)
+        pixel = self._pixel(kept)
+        row = owner.width * pixel
+        first = base + (box.rows.first - around.rows.first) * row + place.column * pixel
+        if place.columns == 1:
+            first += box.blocks.first - around.blocks.first
+        high = around.blocks.size if owner.type == "int16" else 0
+        return Region(one.part, first, size, 0, 0, pixel // place.columns, row, high, slots=slots)
+
+    def part(self, tensor: Tensor, held: Held) -> Sliced:
+        """A part of a map as a map of its own."""
+        frames, _, width, _ = tensor.shape
+        shape = (frames, held.rows.size, width, held.channels.size)
+        return Sliced(tensor, replace(tensor, shape=shape, address=None), held)

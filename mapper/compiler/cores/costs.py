@@ -1,0 +1,125 @@
+"""What a part of a layer takes of a core: cycles, and room in each memory."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from chipsim.chip.npu_shape import NpuShape
+from mapper.compiler.codegen.builder import ALL_AT_ONCE, Choices
+from mapper.compiler.codegen.emitter import Emitter
+from mapper.compiler.codegen.kernels import weight_words
+from mapper.compiler.codegen.links import Target
+from mapper.compiler.codegen.presets import Preset
+from mapper.compiler.codegen.program import memory_sizes
+from mapper.compiler.codegen.steps import with_tokens
+from mapper.compiler.cores.areas import Homes, Kept
+from mapper.compiler.cores.plan import Piece, Whole
+from mapper.compiler.cores.slices import Slice, Sliced, slice_macro
+from mapper.compiler.graph.tensor import Tensor
+from mapper.compiler.memory.planner import Region, pixel_vectors
+from mapper.compiler.schedule.inputs import Span
+from mapper.compiler.schedule.onchip import Limits, chosen
+from mapper.compiler.schedule.preloaded import Preloaded
+from mapper.compiler.schedule.tiles import extent_of
+from mapper.compiler.schedule.units import timeline_of_functions
+from mapper.errors import DoesNotFitError
+
+
+class Cost(NamedTuple):
+    """cycles : of a frame, with every result sent to a core for each layer that takes it
+
+    words, parameters... : entries of the memories; vectors : of the maps that it takes
+    """
+
+    cycles: int
+    vectors: int
+    words: int
+    parameters: int
+    micro_ops: int
+    instructions: int
+    headers: int
+
+
+class Costs:
+    """Costs of parts of macro nodes, each worked out once: parts of the middle of a map that are as
+    large take as much."""
+
+    def __init__(self, whole: Whole, shape: NpuShape, choices: Choices) -> None:
+        self.whole, self.macros, self.shape, self.choices = whole, whole.macros, shape, choices
+        self.homes = Homes(whole.places, shape.columns)
+        self._known: dict[tuple[object, ...], Cost | DoesNotFitError] = {}
+
+    def of(self, piece: Piece) -> Cost:
+        """Raises `DoesNotFitError` if no core holds it."""
+        extent = extent_of(self.macros[piece.macro], self.shape)
+        ends = piece.rows.first == 0, piece.rows.behind == extent.rows
+        last = piece.blocks.behind == extent.blocks
+        key = (piece.macro, piece.rows.size, piece.blocks.size, *ends, last)
+        if key not in self._known:
+            try:
+                self._known[key] = self._measured(piece)
+            except DoesNotFitError as error:
+                self._known[key] = error
+        found = self._known[key]
+        if isinstance(found, DoesNotFitError):
+            raise found
+        return found
+
+    def words(self, number: int) -> int:
+        """Weight words of a layer."""
+        return weight_words(self.macros[number], self.shape)
+
+    def _measured(self, piece: Piece) -> Cost:
+        shape = self.shape
+        made = slice_macro(self.macros[piece.macro], piece.rows, piece.blocks, shape.columns)
+        regions, vectors = self._regions(made)
+        if vectors > shape.map_vectors:
+            raise DoesNotFitError(
+                f"{made.macro.label}: feature memory: {vectors:,} vectors needed for what it "
+                f"takes, a core has {shape.map_vectors:,} "
+                f"({vectors - shape.map_vectors:,} short)"
+            )
+        targets = {
+            one.part: (self._elsewhere(one),) * self._takers(one.whole) for one in made.outputs
+        }
+        memory = ALL_AT_ONCE._replace(behind=vectors, targets=targets)
+        emitter = Emitter(shape, regions, self.choices, memory)
+        limits = Limits(shape.instructions, shape.micro_ops)
+        ways = [emitter.ways(made.macro, 0, None)]
+        (best,) = chosen([made.macro], ways, limits)
+        emitter.emit(made.macro, best.cut)
+        tables = emitter.tables
+        program = with_tokens(emitter.steps, memory_sizes(shape, shape.map_vectors))
+        before = Preloaded.of(tables, Preset([], b""))
+        timeline = timeline_of_functions(program, [(0, len(program))], shape, before)
+        return Cost(
+            timeline.cycles, vectors, weight_words(made.macro, shape), len(tables.parameters),
+            len(tables.micro_ops), len(program), len(tables.headers),
+        )  # fmt: skip
+
+    def _regions(self, made: Slice) -> tuple[dict[Tensor, Region], int]:
+        """Regions of what it takes, and the vectors of all."""
+        found, at = {}, 0
+        for one in made.inputs:
+            kept = Kept(self.homes.of(one.whole).owner, self.homes.box(one.whole, one.held))
+            found[one.part] = self.homes.region(kept, one, at)
+            at += self.homes.size(kept)
+        return found, at
+
+    def _takers(self, tensor: Tensor) -> int:
+        """Layers that take some of a map, and the host."""
+        owner, box = self.homes.of(tensor).owner, self.homes.whole(tensor)
+        others = [macro.inputs for macro in self.macros] + [[one] for one in self.whole.read]
+        return sum(
+            any(
+                self.homes.of(one).owner is owner and self.homes.whole(one).meet(box)
+                for one in dict.fromkeys(inputs)
+            )
+            for inputs in others
+        )
+
+    def _elsewhere(self, one: Sliced) -> Target:
+        kept = Kept(self.homes.of(one.whole).owner, self.homes.box(one.whole, one.held))
+        pixel = pixel_vectors(one.part, self.shape.columns)
+        region = self.homes.region(kept, one, 0)
+        return Target("REMOTE", region, Span(0, one.part.height), Span(0, pixel))

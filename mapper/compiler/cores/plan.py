@@ -1,0 +1,444 @@
+"""What each core of a chip gets of a model: layers, regions of its memory, and where results go.
+
+A piece is a part of a macro node on a core. A core runs its pieces in the order of the macro nodes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from chipsim.chip.npu_shape import NpuShape
+from chipsim.npu.records import STREAMS
+from mapper.compiler.codegen.links import Brought, Credit, Links, Place, Target, require_streams
+from mapper.compiler.cores.areas import Box, Homes, Kept
+from mapper.compiler.cores.rooms import Address, Room, place_rooms
+from mapper.compiler.cores.slices import Slice, Sliced, slice_macro
+from mapper.compiler.graph.macro import Macro
+from mapper.compiler.graph.node import Upsample
+from mapper.compiler.graph.tensor import Tensor
+from mapper.compiler.integer.windows import GROUP
+from mapper.compiler.memory.layouts import WORD_VECTORS, plane_words
+from mapper.compiler.memory.planner import Lives, Region, pixel_vectors
+from mapper.compiler.memory.regions import Places
+from mapper.compiler.schedule.inputs import Span
+from mapper.errors import DoesNotFitError
+
+HOST: Place = (-1, -1)
+"""Stands for the host where a core is expected."""
+HOST_VECTORS = 1 << 16
+"""Of the memory that the host keeps for results."""
+UP = 2
+"""Rows that one becomes where a map is upsampled."""
+
+
+class Piece(NamedTuple):
+    """A part of a macro node, by its number: rows, before they are upsampled, and output blocks."""
+
+    macro: int
+    rows: Span
+    blocks: Span
+
+
+class Whole(NamedTuple):
+    """What is spread over cores.
+
+    macros : in the order in which they run; places : of maps that lie in others
+    written, read : maps that the host writes, and reads
+    """
+
+    macros: list[Macro]
+    places: Places
+    written: list[Tensor]
+    read: list[Tensor]
+
+
+class Part(NamedTuple):
+    """A part of a map that a core, or the host, holds.
+
+    region : of `one.part`; slots are those of the region
+    """
+
+    one: Sliced
+    region: Region
+
+
+@dataclass(slots=True)
+class CorePlan:
+    """What a core gets.
+
+    pieces : in the order in which they run; macros : as many, over parts of maps
+    regions : of the maps that these take; targets : of those that they make
+    parts : of maps of the model that lie there; brought : streams of those that the host sends, by
+        the map's name
+    used : vectors of the feature memory
+    filled : first vectors, how many follow, and the value of their bytes before the first frame:
+        channels of planes that there are none of
+    """
+
+    pieces: list[Piece]
+    macros: list[Macro] = field(default_factory=list)
+    regions: dict[Tensor, Region] = field(default_factory=dict)
+    targets: dict[Tensor, tuple[Target, ...]] = field(default_factory=dict)
+    links: Links = field(default_factory=Links)
+    parts: list[Part] = field(default_factory=list)
+    used: int = 0
+    filled: list[tuple[int, int, int]] = field(default_factory=list)
+
+
+class ChipPlan(NamedTuple):
+    """results : where the host keeps what it is sent
+    slots : of each region that the host sends something to, by core and stream
+    """
+
+    cores: dict[Place, CorePlan]
+    results: list[Part]
+    slots: dict[tuple[Place, int], int]
+
+
+def plan_cores(
+    whole: Whole, placed: Sequence[tuple[Piece, Place]], shape: NpuShape, port: Place
+) -> ChipPlan:
+    """Regions, streams and credits of all cores.
+
+    port : the node of the host's port
+    Raises `DoesNotFitError` that names the core and what it lacks.
+    """
+    return _Planner(whole, placed, shape, port).made()
+
+
+class _Core:
+    """A core on the way to its plan."""
+
+    def __init__(self, place: Place) -> None:
+        self.place = place
+        self.pieces: list[Piece] = []
+        self.slices: list[Slice] = []
+        self.kept: dict[Hashable, Kept] = {}
+        self.lives: dict[Hashable, Lives] = {}
+        self.feeds: dict[Hashable, list[Place]] = {}  # by region, cores that write there
+        self.streams: dict[tuple[Hashable, Place], int] = {}  # that count what comes
+        self.credits: dict[tuple[Place, Hashable], int] = {}  # for what goes to a region of a core
+        self.addresses: dict[Hashable, Address] = {}
+
+    @property
+    def name(self) -> str:
+        return f"core ({self.place[0]}, {self.place[1]})"
+
+    def touch(self, key: Hashable, number: int) -> None:
+        one = self.lives.setdefault(key, Lives(number, number))
+        self.lives[key] = Lives(min(one.born, number), max(one.dies, number))
+
+
+class _Planner:
+    def __init__(
+        self, whole: Whole, placed: Sequence[tuple[Piece, Place]], shape: NpuShape, port: Place
+    ) -> None:
+        self.whole, self.shape, self.port = whole, shape, port
+        self.homes = Homes(whole.places, shape.columns)
+        self.cores: dict[Place, _Core] = {}
+        for piece, place in sorted(placed, key=lambda one: one[0].macro):
+            core = self.cores.setdefault(place, _Core(place))
+            core.pieces.append(piece)
+            macro = whole.macros[piece.macro]
+            core.slices.append(slice_macro(macro, piece.rows, piece.blocks, shape.columns))
+        self.cores = {place: self.cores[place] for place in sorted(self.cores)}
+        self.host = {  # owners of what the host reads
+            owner: self._box([one for one in whole.read if self.homes.of(one).owner is owner])
+            for owner in dict.fromkeys(self.homes.of(one).owner for one in whole.read)
+        }
+
+    def made(self) -> ChipPlan:
+        for core in self.cores.values():
+            self._keep(core)
+        self._fill_gaps()
+        for core in self.cores.values():
+            self._feed(core)
+        for core in self.cores.values():
+            self._number_streams(core)
+        for core in self.cores.values():
+            self._place(core)
+        results = self._results()
+        plans = {place: self._plan(core, results) for place, core in self.cores.items()}
+        slots = {
+            (core.place, stream): 1 + (core.addresses[key].slots > 0)
+            for core in self.cores.values()
+            for (key, source), stream in core.streams.items()
+            if source == HOST
+        }
+        parts = [
+            Part(one, self.homes.region(Kept(owner, box), one, base))
+            for owner, (box, base) in results.items()
+            for one in self._held(owner, box)
+        ]
+        return ChipPlan(plans, parts, slots)
+
+    def _box(self, tensors: list[Tensor]) -> Box:
+        found = self.homes.whole(tensors[0])
+        for tensor in tensors[1:]:
+            found = found.around(self.homes.whole(tensor))
+        return found
+
+    def _key(self, core: _Core, one: Sliced) -> Hashable:
+        """The region of a core that holds what a layer takes."""
+        owner, box = self._even_box(one)
+        return next(
+            key
+            for key, kept in core.kept.items()
+            if kept.owner is owner and (kept.box == box if owner.planes else kept.box.holds(box))
+        )
+
+    def _even_box(self, one: Sliced) -> tuple[Tensor, Box]:
+        owner = self.homes.of(one.whole).owner
+        return owner, self._even(owner, self.homes.box(one.whole, one.held))
+
+    def _keep(self, core: _Core) -> None:
+        """The regions of what the layers of a core take: boxes that have nothing in common are
+        apart."""
+        boxes: dict[Tensor, list[Box]] = {}
+        for one in (one for made in core.slices for one in made.inputs):
+            owner, box = self._even_box(one)
+            mine = boxes.setdefault(owner, [])
+            if owner.planes:
+                mine += [] if box in mine else [box]
+                continue
+            while meets := [other for other in mine if other.meet(box)]:
+                for other in meets:
+                    mine.remove(other)
+                    box = box.around(other)
+            mine.append(box)
+        for owner, mine in boxes.items():
+            for number, box in enumerate(sorted(mine)):
+                core.kept[owner, number] = Kept(owner, box)
+        for number, made in enumerate(core.slices):
+            for one in made.inputs:
+                core.touch(self._key(core, one), number)
+
+    def _even(self, owner: Tensor, box: Box) -> Box:
+        """Maps that are upsampled come in pairs of rows."""
+        if not any(
+            isinstance(macro.nodes[-1].operator, Upsample)
+            for macro in self.whole.macros
+            for tensor in macro.outputs
+            if self.homes.of(tensor).owner is owner
+        ):
+            return box
+        first = box.rows.first // UP * UP
+        return box._replace(rows=Span(first, min(-(-box.rows.behind // UP) * UP, owner.height)))
+
+    def _fill_gaps(self) -> None:
+        """Rows that a window steps over go to whoever takes those behind, or before: whatever is
+        made is stored."""
+        owners = {self.homes.of(one.whole).owner for core in self.cores.values()
+                  for made in core.slices for one in made.outputs}  # fmt: skip
+        for owner in owners:
+            if owner in self.host:
+                continue  # it gets all of them
+            kept = [
+                (one.box.rows, core, key)
+                for core in self.cores.values()
+                for key, one in core.kept.items()
+                if one.owner is owner
+            ]
+            behind = None
+            for rows, core, key in sorted(kept, key=lambda one: one[0]):
+                if behind is not None and rows.first > behind:
+                    one = core.kept[key]
+                    wider = one.box._replace(rows=Span(behind, rows.behind))
+                    core.kept[key] = one._replace(box=wider)
+                behind = max(behind or 0, rows.behind)
+
+    def _regions_of(self, one: Sliced) -> Iterator[tuple[_Core, Hashable, Box]]:
+        """The regions that a part of a result goes to, and their common box."""
+        owner, box = self.homes.of(one.whole).owner, self.homes.box(one.whole, one.held)
+        for core in self.cores.values():
+            for key, kept in core.kept.items():
+                if kept.owner is owner and (some := kept.box.meet(box)) is not None:
+                    yield core, key, some
+
+    def _feed(self, core: _Core) -> None:
+        """Who writes to which region."""
+        for number, made in enumerate(core.slices):
+            for one in made.outputs:
+                for other, key, _ in self._regions_of(one):
+                    feeds = other.feeds.setdefault(key, [])
+                    if core.place not in feeds:
+                        feeds.append(core.place)
+                    if other is core:
+                        core.touch(key, number)
+        for key, kept in core.kept.items():
+            for tensor in self.whole.written:
+                if self.homes.of(tensor).owner is kept.owner:
+                    feeds = core.feeds.setdefault(key, [])
+                    if HOST not in feeds and self.homes.whole(tensor).meet(kept.box):
+                        feeds.append(HOST)
+
+    def _number_streams(self, core: _Core) -> None:
+        """A stream for each core, or host, that sends to a region, and one for the credits of each
+        region of another core that this one sends to."""
+        count = 0
+        for key in core.kept:
+            for source in sorted(core.feeds.get(key, [])):
+                if source != core.place:
+                    core.streams[key, source] = count
+                    count += 1
+        for other in self.cores.values():
+            for key, feeds in other.feeds.items():
+                if other is not core and core.place in feeds:
+                    core.credits[other.place, key] = count
+                    count += 1
+        require_streams(core.place, count, STREAMS)
+
+    def _place(self, core: _Core) -> None:
+        rooms = []
+        for key, kept in core.kept.items():
+            far = any(source != core.place for source in core.feeds.get(key, []))
+            lives = None if far else core.lives[key]
+            planes = kept.owner.planes
+            rooms.append(
+                Room(key, kept.owner.name, self.homes.size(kept), lives, planes, far and not planes)
+            )
+        found = place_rooms(rooms, self.shape.map_vectors, core.name)
+        core.addresses = found.addresses
+
+    def _results(self) -> dict[Tensor, tuple[Box, int]]:
+        """Where the host keeps results: of each owner the box, and its first vector."""
+        found, at = {}, 0
+        for owner, box in self.host.items():
+            found[owner] = box, at
+            at += self.homes.size(Kept(owner, box))
+        if at > HOST_VECTORS:
+            raise DoesNotFitError(
+                f"results of {at:,} vectors; the host's port has addresses for {HOST_VECTORS:,}"
+            )
+        return found
+
+    def _plan(self, core: _Core, results: dict[Tensor, tuple[Box, int]]) -> CorePlan:
+        made = CorePlan(core.pieces, [one.macro for one in core.slices])
+        for one in (one for each in core.slices for one in each.inputs):
+            key = self._key(core, one)
+            address = core.addresses[key]
+            made.regions[one.part] = self.homes.region(
+                core.kept[key], one, address.base, address.slots
+            )
+        for one in (one for each in core.slices for one in each.outputs):
+            made.targets[one.part] = tuple(self._targets(core, one, results))
+        for key, kept in core.kept.items():
+            address = core.addresses[key]
+            size = self.homes.size(kept)
+            made.used = max(made.used, address.base + size)
+            if address.slots:
+                made.used = max(made.used, address.base + (1 << address.slots + 2) + size)
+            for one in self._held(kept.owner, kept.box):
+                region = self.homes.region(kept, one, address.base, address.slots)
+                made.parts.append(Part(one, region))
+            if kept.owner.planes:
+                made.filled += self._filled(kept, address.base)
+        made.links = self._links(core)
+        return made
+
+    def _filled(self, kept: Kept, base: int) -> Iterator[tuple[int, int, int]]:
+        """What the host does not send of planes."""
+        value, behind = kept.owner.zero_point, WORD_VECTORS // GROUP * GROUP
+        for at, count, _ in self._planes(kept):
+            if count < behind:
+                yield base + at + count, behind - count, value
+
+    def _held(self, owner: Tensor, box: Box) -> list[Sliced]:
+        """The parts of maps in a box of their owner."""
+        tensors = dict.fromkeys([owner, *self.whole.written, *self.whole.read])
+        tensors |= dict.fromkeys(
+            tensor for macro in self.whole.macros for tensor in (*macro.inputs, *macro.outputs)
+        )
+        found = []
+        for tensor in tensors:
+            if self.homes.of(tensor).owner is owner:
+                held = self.homes.held(tensor, box)
+                if held is not None:
+                    found.append(self.homes.part(tensor, held))
+        return found
+
+    def _targets(
+        self, core: _Core, one: Sliced, results: dict[Tensor, tuple[Box, int]]
+    ) -> Iterator[Target]:
+        """Where a part of a result goes: to cores in their order, then to the host."""
+        for other, key, some in self._regions_of(one):
+            address = other.addresses[key]
+            region = self.homes.region(other.kept[key], one, address.base, address.slots)
+            rows, blocks = self._local(one, some)
+            if other is core:
+                yield Target("LOCAL", region, rows, blocks)
+            else:
+                stream, credit = other.streams[key, core.place], core.credits[other.place, key]
+                yield Target("REMOTE", region, rows, blocks, other.place, stream, credit)
+        owner = self.homes.of(one.whole).owner
+        if owner in results:
+            box, base = results[owner]
+            some_ = box.meet(self.homes.box(one.whole, one.held))
+            if some_ is not None:
+                region = self.homes.region(Kept(owner, box), one, base)
+                yield Target("HOST", region, *self._local(one, some_), self.port)
+
+    def _local(self, one: Sliced, some: Box) -> tuple[Span, Span]:
+        """A box of the owner as rows and blocks of a part of a map."""
+        box = self.homes.box(one.whole, one.held)
+        rows = Span(some.rows.first - box.rows.first, some.rows.behind - box.rows.first)
+        if self.homes.of(one.whole).columns > 1:
+            return rows, Span(0, pixel_vectors(one.part, self.shape.columns))
+        return rows, Span(
+            some.blocks.first - box.blocks.first, some.blocks.behind - box.blocks.first
+        )
+
+    def _links(self, core: _Core) -> Links:
+        given, brought = [], []
+        for key, kept in core.kept.items():
+            address = core.addresses[key]
+            behind = address.base + self.homes.size(kept)
+            for source in sorted(core.feeds.get(key, [])):
+                if source == HOST:
+                    stream = core.streams[key, source]
+                    given.append(Credit(self.port, True, stream, address.base, behind))
+                    runs = tuple(self._runs(kept, address.base))
+                    brought.append(Brought(stream, address.slots, runs))
+                elif source != core.place:
+                    stream = self.cores[source].credits[core.place, key]
+                    given.append(Credit(source, False, stream, address.base, behind))
+        counts = {
+            stream: 1 + (self.cores[place].addresses[key].slots > 0)
+            for (place, key), stream in core.credits.items()
+        }
+        return Links(tuple(given), tuple(brought), counts)
+
+    def _planes(self, kept: Kept) -> Iterator[tuple[int, int, int]]:
+        """Vectors of planes, word by word: those of channels that there are, and their row."""
+        owner, bank = kept.owner, 2 * self.shape.columns
+        words = plane_words(1, kept.box.rows.size * owner.width, bank)
+        for word in range(words):
+            for first in range(0, owner.channels, GROUP):
+                at = WORD_VECTORS * (first // GROUP * words + word)
+                count = WORD_VECTORS // GROUP * min(GROUP, owner.channels - first)
+                yield at, count, word * bank // owner.width
+
+    def _runs(self, kept: Kept, base: int) -> Iterator[tuple[int, int, int]]:
+        """The vectors of a region that the host sends, row by row; planes word by word."""
+        for tensor in self.whole.written:
+            if self.homes.of(tensor).owner is not kept.owner:
+                continue
+            held = self.homes.held(tensor, kept.box)
+            if held is None:
+                continue
+            if kept.owner.planes:
+                for at, count, row in self._planes(kept):
+                    yield base + at, count, held.rows.first + row
+                continue
+            region = self.homes.region(kept, self.homes.part(tensor, held), base)
+            part = region.tensor
+            each = pixel_vectors(part, self.shape.columns)
+            for row in range(part.height):
+                number = held.rows.first + row
+                if each == region.pixel:
+                    yield int(region.vector(row, 0, 0)), part.width * each, number
+                else:
+                    for column in range(part.width):
+                        yield int(region.vector(row, column, 0)), each, number

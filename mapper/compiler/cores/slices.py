@@ -1,0 +1,220 @@
+"""A part of a macro node as one of its own, over the parts of maps that it takes and makes.
+
+Rows of a result repeat the weights, and take what their windows reach of the rows around; output
+blocks repeat the input. Whatever a core does with a part, it does as with a whole layer.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mapper.compiler.graph.macro import Macro
+from mapper.compiler.graph.node import (
+    Conv,
+    Node,
+    Operator,
+    Pool,
+    Requantise,
+    Threshold,
+    Upsample,
+    Window,
+    WindowColumns,
+)
+from mapper.compiler.graph.tensor import Tensor
+from mapper.compiler.integer.formulas import Multiplier, Requantisation
+from mapper.compiler.memory.planner import blocks_of
+from mapper.compiler.schedule.inputs import Span, needed
+from mapper.compiler.schedule.tiles import window_of
+
+
+class Held(NamedTuple):
+    """A part of a map: rows, and channels of its pixels."""
+
+    rows: Span
+    channels: Span
+
+
+class Sliced(NamedTuple):
+    """whole : a map of the graph; part : the one of the slice; held : which part of it that is"""
+
+    whole: Tensor
+    part: Tensor
+    held: Held
+
+
+class Slice(NamedTuple):
+    """A part of a macro node, and the parts of maps that it takes and makes."""
+
+    macro: Macro
+    inputs: list[Sliced]
+    outputs: list[Sliced]
+
+
+def can_split_blocks(macro: Macro) -> bool:
+    """Whether output blocks may be on different cores: groups that are no single channels are kept
+    together, since their blocks take inputs that begin inside of vectors."""
+    conv = macro.conv
+    if conv is None:
+        return True
+    assert isinstance(conv.operator, Conv)
+    return conv.operator.groups in (1, conv.inputs[0].channels)
+
+
+def slice_macro(macro: Macro, rows: Span, blocks: Span, lanes: int) -> Slice:
+    """Rows and output blocks of a macro node; rows : before its result is upsampled; lanes :
+    channels of a block."""
+    return _Slicer(macro, rows, blocks, lanes).made()
+
+
+class _Slicer:
+    def __init__(self, macro: Macro, rows: Span, blocks: Span, lanes: int) -> None:
+        self.macro = macro
+        self.channels = Span(
+            blocks.first * lanes, min(blocks.behind * lanes, macro.output.channels)
+        )
+        self.whole = blocks == Span(0, blocks_of(macro.output.channels, lanes))
+        self.rows = self._rows(rows)
+        self.parts: dict[Tensor, Tensor] = {}  # what the slice itself makes
+        self.inputs: list[Sliced] = []
+
+    def _rows(self, rows: Span) -> list[Span]:
+        """Rows of the input of the first node, and of the result of each; all inside of maps but
+        the first, which may reach into padding."""
+        found = [rows]
+        for at in range(len(self.macro.nodes) - 1, -1, -1):
+            node = self.macro.nodes[at]
+            if isinstance(node.operator, Upsample):
+                found.insert(0, found[0])
+                found[1] = Span(
+                    found[1].first * node.operator.rows, found[1].behind * node.operator.rows
+                )
+                continue
+            taken = needed(found[0], window_of(node), 0)
+            found.insert(0, taken if at == 0 else _inside(taken, node.inputs[0].height))
+        return found
+
+    def made(self) -> Slice:
+        macro = self.macro
+        windows = None
+        first = self.rows[0]
+        if macro.windows is not None:
+            windows = self._windows(macro.windows, first)
+        nodes = []
+        for at, node in enumerate(macro.nodes):
+            nodes.append(self._node(node, self.rows[at], self.rows[at + 1]))
+        last = Held(self.rows[-1], self.channels)
+        outputs = [Sliced(macro.output, nodes[-1].output, last)]
+        copies = []
+        for tensor in macro.copies:
+            copies.append(_part(tensor, last))
+            outputs.append(Sliced(tensor, copies[-1], last))
+        sign = None
+        if macro.sign is not None:
+            sign = self._node(macro.sign, last.rows, last.rows)
+            outputs.append(Sliced(macro.sign.output, sign.output, last))
+        made = Macro(nodes, sign, copies, None, windows)
+        return Slice(made, self.inputs, outputs)
+
+    def _windows(self, node: Node, rows: Span) -> Node:
+        """Windows are whole pixels of a map of few channels."""
+        operator = node.operator
+        assert isinstance(operator, WindowColumns)
+        taken = needed(rows, operator.window, 0)
+        data = self._input(node.inputs[0], taken, Span(0, node.inputs[0].channels))
+        made = _part(node.output, Held(rows, Span(0, node.output.channels)))
+        self.parts[node.output] = made
+        window = _cut(operator.window, taken, node.inputs[0].height)
+        return Node(WindowColumns(window), [data], [made], node.sources)
+
+    def _node(self, node: Node, taken: Span, rows: Span) -> Node:
+        operator: Operator = node.operator
+        channels = self._taken(node)
+        inputs = []
+        for tensor in node.inputs:
+            if tensor.value is not None:
+                value = (
+                    tensor.value
+                    if self.whole
+                    else tensor.value[self.channels.first :][: self.channels.size]
+                )
+                inputs.append(
+                    replace(tensor, value=value, shape=(value.shape[0], *tensor.shape[1:]))
+                )
+            elif tensor in self.parts:
+                inputs.append(self.parts[tensor])
+            else:
+                inputs.append(self._input(tensor, taken, channels))
+        window = window_of(node)
+        if window is not None and isinstance(operator, Conv | Pool):
+            operator = replace(operator, window=_cut(window, taken, node.inputs[0].height))
+        if isinstance(operator, Conv) and operator.groups > 1 and not self.whole:
+            operator = replace(operator, groups=self.channels.size)
+        made = _part(node.output, Held(rows, self.channels))
+        self.parts[node.output] = made
+        return Node(self._operator(operator, rows), inputs, [made], node.sources)
+
+    def _taken(self, node: Node) -> Span:
+        """Channels of the input: a convolution takes all, or one for each that it makes."""
+        data = node.inputs[0]
+        if isinstance(node.operator, Conv) and (node.operator.groups == 1 or self.whole):
+            return Span(0, data.channels)
+        return self.channels
+
+    def _input(self, tensor: Tensor, rows: Span, channels: Span) -> Tensor:
+        held = Held(_inside(rows, tensor.height), channels)
+        for one in self.inputs:
+            if one.whole is tensor and one.held == held:
+                return one.part
+        part = _part(tensor, held)
+        self.inputs.append(Sliced(tensor, part, held))
+        return part
+
+    def _operator(self, operator: Operator, rows: Span) -> Operator:
+        """Its constants of these channels, and rows."""
+        if isinstance(operator, Requantise):
+            return Requantise(self._how(operator.how, rows))
+        if isinstance(operator, Threshold) and not self.whole:
+            least, flip = (
+                one[self.channels.first : self.channels.behind]
+                for one in (operator.least, operator.flip)
+            )
+            return Threshold(least, flip)
+        return operator
+
+    def _how(self, how: Requantisation, rows: Span) -> Requantisation:
+        def cut(value: NDArray[np.int64]) -> NDArray[np.int64]:
+            found = np.asarray(value)
+            if found.ndim == 3:
+                found = found[rows.first : rows.behind]
+            if found.ndim and found.shape[-1] > 1:
+                found = found[..., self.channels.first : self.channels.behind]
+            return found
+
+        def factor(one: Multiplier) -> Multiplier:
+            return Multiplier(cut(one.m0), cut(one.n))
+
+        offset = how.offset if isinstance(how.offset, int) else cut(how.offset)
+        return how._replace(
+            factor=factor(how.factor),
+            negative=None if how.negative is None else factor(how.negative),
+            offset=offset,
+        )
+
+
+def _inside(rows: Span, height: int) -> Span:
+    return Span(max(0, rows.first), min(rows.behind, height))
+
+
+def _cut(window: Window, rows: Span, height: int) -> Window:
+    """A window over the rows of a map that it takes: padding only where they reach beyond it."""
+    pad = window.pad._replace(top=max(0, -rows.first), bottom=max(0, rows.behind - height))
+    return replace(window, pad=pad)
+
+
+def _part(tensor: Tensor, held: Held) -> Tensor:
+    frames, _, width, _ = tensor.shape
+    return replace(tensor, shape=(frames, held.rows.size, width, held.channels.size), address=None)

@@ -1,0 +1,124 @@
+"""tiles.bin: the parts of layers as a network, with all flits that their programs send in a frame.
+
+Vertices are the parts in the order of the cores, then the host's port; an edge has the flits from
+one to another: results, credits, requests for weights and these, what the host sends and gets. With
+`mapping.npz` beside it, `mapper score` counts the flits of a frame on every link.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from chipsim.chip.model import Chip
+from chipsim.chip.npu_shape import NpuShape
+from chipsim.npu.timing import vectors_of_entry
+from mapper.compiler.codegen.code import CoreCode
+from mapper.compiler.codegen.links import Place
+from mapper.compiler.codegen.steps import Step
+from mapper.compiler.cores.vertices import WHOLE
+from storage.errors import write_error
+
+Flits = Counter[tuple[int, int]]
+
+
+def flits_of(codes: Sequence[CoreCode], shape: NpuShape) -> Flits:
+    """Flits of a frame between parts, by their numbers; that of the host's port is behind the last.
+
+    What goes to a core is for the first of its parts that takes some of it.
+    """
+    parts = -(-8 * shape.columns // shape.payload_bits)
+    first = np.cumsum([0] + [len(code.macros) for code in codes]).tolist()
+    host, at = first[-1], {code.place: number for number, code in enumerate(codes)}
+    found: Flits = Counter()
+    for number, code in enumerate(codes):
+        for step in code.steps:
+            mine, fields = first[number] + step.macro, step.instruction.fields
+            kind = step.instruction.kind
+            if step.sent is not None:
+                other = at[step.sent.core]
+                target = first[other] + _taker(codes[other], step.sent.cells)
+                found[mine, target] += parts * step.sent.cells.size
+            elif kind in ("HOST", "PARTIAL_HOST"):
+                found[mine, host] += parts * _vectors(step, shape)
+            elif kind == "SEND" and fields.get("host"):
+                found[mine, host] += 1
+            elif kind == "SEND":
+                other = at[fields["x"], fields["y"]]
+                found[mine, first[other] + _giver(codes[other], fields["stream"])] += 1
+            elif kind == "WSTREAM" and fields["words"]:
+                found[mine, host] += 1
+                found[host, mine] += fields["words"] * shape.rows * parts
+        for brought in code.links.brought:
+            cells = brought.cells
+            found[host, first[number] + _taker(code, cells)] += parts * cells.size
+    return found
+
+
+def _taker(code: CoreCode, cells: NDArray[np.int64]) -> int:
+    """The first part of a core that reads some vectors."""
+    for step in code.steps:
+        for memory, some in step.reads:
+            if memory == "FM" and np.isin(some, cells).any():
+                return step.macro
+    return 0
+
+
+def _giver(code: CoreCode, stream: int) -> int:
+    """The first part of a core that waits for a stream."""
+    for step in code.steps:
+        if step.instruction.kind == "WAIT" and step.instruction.fields["stream"] == stream:
+            return step.macro
+    return 0
+
+
+def _vectors(step: Step, shape: NpuShape) -> int:
+    """Vectors that a store sends to the host."""
+    f = step.instruction.fields
+    each = vectors_of_entry(shape) if step.instruction.kind == "PARTIAL_HOST" else 1
+    return int(f["c_size"] * f["x_size"] * f["y_size"] * (1 + 3 * f["up"]) * each)
+
+
+def tiles_file(flits: Flits, codes: Sequence[CoreCode]) -> bytes:
+    """The network file. Raises `WriteError` if there is no room for temporary files."""
+    from mapper.inputs.listener import Listener
+    from mapper.inputs.source import Effort, Source, open_source
+
+    pairs = sorted(flits)
+    cycles = [
+        [max(1, end - begin) for begin, end in zip([0, *code.ends], code.ends, strict=False)]
+        for code in codes
+    ]
+    sizes = [WHOLE * one // sum(mine) for mine in cycles for one in mine]
+    source = Source(
+        (
+            np.array([a for a, _ in pairs], np.int64),
+            np.array([b for _, b in pairs], np.int64),
+            np.array([flits[pair] for pair in pairs], np.float64),
+        ),
+        neurons=len(sizes) + 1, sizes=np.array([*sizes, 0], np.int64),
+    )  # fmt: skip
+    with tempfile.TemporaryDirectory(prefix="mapper-") as folder:
+        try:
+            effort = Effort(1, 1 << 28)
+            with open_source(source, effort, Listener(), Path(folder)) as network:
+                return network.path.read_bytes()
+        except OSError as error:
+            raise write_error(Path(folder), error) from error
+
+
+def mapping_file(codes: Sequence[CoreCode], port: Place, chip: Chip) -> bytes:
+    """Where the parts are: the bytes of `mapping.npz`."""
+    from mapper.results.mapping_file import save_mapping
+
+    places = [code.place for code in codes for _ in code.macros] + [port]
+    core = np.array([y * chip.width + x for x, y in places], np.int32)
+    with tempfile.TemporaryDirectory(prefix="mapper-") as folder:
+        path = Path(folder) / "mapping.npz"
+        save_mapping(path, core, chip)
+        return path.read_bytes()

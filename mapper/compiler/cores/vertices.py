@@ -1,0 +1,113 @@
+"""Pieces of layers as vertices of a network, and what flows between them in a frame.
+
+Pieces that share a core are a group, which fills it. An edge is the flits of a frame from one
+piece to another, credits included. The host's port is a vertex without size.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from chipsim.chip.npu_shape import NpuShape
+from mapper.compiler.cores.areas import Box, Homes
+from mapper.compiler.cores.costs import Cost
+from mapper.compiler.cores.plan import Piece, Whole
+from mapper.compiler.cores.slices import slice_macro
+from mapper.compiler.graph.tensor import Tensor
+
+WHOLE = 1 << 20
+"""Size of a core."""
+SHARES = (
+    "cycles", "feature memory", "weight memory", "parameter memory", "micro-op memory",
+    "instruction memory", "header memory",
+)  # fmt: skip
+"""Of a core, in the order of `Cost`."""
+CREDIT = 1
+"""Flits of a credit."""
+
+
+class Vertices(NamedTuple):
+    """sizes : int64, shape (pieces + 1,), in parts of `WHOLE`; the last one is the host's port
+    source, target, flits : int64, shape (edges,)
+    groups : int64, shape (pieces,); those of a group share a core
+    """
+
+    sizes: NDArray[np.int64]
+    source: NDArray[np.int64]
+    target: NDArray[np.int64]
+    flits: NDArray[np.int64]
+    groups: NDArray[np.int64]
+
+
+def shares(cost: Cost, shape: NpuShape, period: int) -> list[float]:
+    """The parts of a core that a piece takes: of a period, then of each memory."""
+    most = (
+        period, shape.map_vectors, shape.weight_words, shape.parameter_words, shape.micro_ops,
+        shape.instructions, shape.headers,
+    )  # fmt: skip
+    return [
+        taken / limit if limit else float(taken > 0)
+        for taken, limit in zip(cost, most, strict=True)
+    ]
+
+
+def vertices_of(
+    whole: Whole, pieces: Sequence[Piece], costs: Sequence[Cost], groups: Sequence[int],
+    shape: NpuShape,
+) -> Vertices:  # fmt: skip
+    """The network of some pieces. costs : of each; groups : number of its group, which has a core
+    for itself: its pieces share it as they share the cycles of a frame"""
+    cycles = np.array([max(1, one.cycles) for one in costs], np.float64)
+    all_ = np.bincount(groups, weights=cycles)
+    sizes = np.floor(cycles / all_[np.array(groups)] * WHOLE).astype(np.int64)
+    first = np.unique(np.array(groups), return_index=True)[1]
+    sizes[first] += WHOLE - np.bincount(groups, weights=sizes).astype(np.int64)
+    flows = flows_of(whole, pieces, shape)
+    pairs = sorted(flows)
+    return Vertices(
+        np.append(sizes, 0),
+        np.array([source for source, _ in pairs], np.int64),
+        np.array([target for _, target in pairs], np.int64),
+        np.array([flows[pair] for pair in pairs], np.int64),
+        np.array(groups, np.int64),
+    )
+
+
+def flows_of(whole: Whole, pieces: Sequence[Piece], shape: NpuShape) -> Counter[tuple[int, int]]:
+    """Flits of a frame from piece to piece, by their numbers; that of the host is behind the
+    last."""
+    homes, host = Homes(whole.places, shape.columns), len(pieces)
+    parts = -(-8 * shape.columns // shape.payload_bits)
+    made: dict[Tensor, list[tuple[int, Box]]] = {}
+    taken: dict[Tensor, list[tuple[int, Box]]] = {}
+    for number, piece in enumerate(pieces):
+        macro = whole.macros[piece.macro]
+        part = slice_macro(macro, piece.rows, piece.blocks, shape.columns)
+        for side, found in ((part.outputs, made), (part.inputs, taken)):
+            for one in side:
+                box = homes.box(one.whole, one.held)
+                found.setdefault(homes.of(one.whole).owner, []).append((number, box))
+    for tensors, found in ((whole.written, made), (whole.read, taken)):
+        for tensor in tensors:
+            found.setdefault(homes.of(tensor).owner, []).append((host, homes.whole(tensor)))
+    flows: Counter[tuple[int, int]] = Counter()
+    for owner, sources in made.items():
+        each = owner.width * (2 if owner.type == "int16" else 1) * parts
+        for source, box in sources:
+            for target, other in taken.get(owner, []):
+                some = box.meet(other)
+                if some is not None and source != target:
+                    vectors = some.rows.size * some.blocks.size
+                    if owner.planes:  # of channels in groups of four
+                        vectors = -(
+                            -some.rows.size * owner.channels // shape.columns
+                        )  # / width, below
+                    flows[source, target] += vectors * each
+                    if target != host:
+                        flows[target, source] += CREDIT
+    return flows

@@ -1,0 +1,234 @@
+"""Small random programs of several cores that send each other maps, and the twin that runs them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from chipsim.chip.npu_shape import NPU_SHAPES, NpuShape
+from chipsim.noc.mesh import Mesh
+from chipsim.npu.arrivals import HostLink
+from chipsim.npu.followed import fields_by_name
+from chipsim.npu.mesh_chip import HostInputs, HostPort, MeshChip
+from chipsim.npu.records import Program
+from tests.chipsim.npu.programs import program_of
+from tests.twins.npu_mesh import Core, Host, Input, Step, Twin
+
+Place = tuple[int, int]
+LOAD, GEMM, ALU, STORE = range(4)
+TINY = NPU_SHAPES["tiny"]
+CREDITS = 8  # the first stream for credits; those below are for maps
+
+
+def twin_of(chip: MeshChip, frames: int) -> Twin:
+    """The same chip for the twin."""
+    cores = []
+    for place, program in chip.programs.items():
+        steps = []
+        for at in range(len(program.op)):
+            op, kind, fields = fields_by_name(program, at)
+            steps.append(Step(op, kind, int(program.wait[at]), int(program.signal[at]), fields))
+        streams = list(np.asarray(chip.streams.get(place, [0] * 16)).tolist())
+        port = chip.ports.get(place, chip.hosts[0].place if chip.hosts else (0, 0))
+        words = program.micro_ops[:, 2].tolist()
+        cores.append(Core(place, chip.shape, steps, words, streams, port, frames))
+    parts = -(-8 * chip.shape.columns // chip.shape.payload_bits)
+    hosts = []
+    for one in chip.hosts:
+        inputs = [
+            Input((x, y), stream, vector * parts + part, odd * parts, slots)
+            for (x, y), stream, vector, odd, slots in zip(
+                *(column.tolist() for column in one.inputs), strict=True
+            )
+            for part in range(parts)
+        ]
+        link = chip.link.latency, Fraction(chip.link.flits).limit_denominator(1 << 16)
+        hosts.append(Host(one.place, chip.shape, inputs, link, frames))
+    results = sum(
+        step["c_size"] * step["y_size"] * step["x_size"] * (1 + 3 * step["up"]) * parts
+        * (4 if "PARTIAL" in step.kind else 1)
+        for core in cores for step in core.program if "HOST" in step.kind
+    )  # fmt: skip
+    size = chip.mesh.width, chip.mesh.height, chip.mesh.depth
+    return Twin(size, cores, hosts, results, frames)
+
+
+class Writer:
+    """A program of one core in the making; tokens balance within a frame."""
+
+    def __init__(self, rng: np.random.Generator, tokens: int) -> None:
+        self.rng, self.tokens = rng, tokens
+        self.steps: list[Any] = []
+        self.masks: list[tuple[int, int]] = []
+        self.given = np.zeros((4, 4), int)
+
+    def add(self, op: str, kind: str, unit: int, **fields: int) -> None:
+        if op == "CTRL":
+            fields["queue"] = unit
+        self.steps.append((op, kind, fields))
+        wait = sum(1 << u for u in range(4) if self.given[u, unit] and self.rng.integers(3) == 0)
+        for u in range(4):
+            self.given[u, unit] -= wait >> u & 1
+        signal = int(self.rng.integers(16)) & int(self.rng.integers(16))
+        for u in range(4):
+            if self.given[unit, u] >= self.tokens:
+                signal &= ~(1 << u)
+            self.given[unit, u] += signal >> u & 1
+        self.masks.append((wait, signal))
+
+    def program(self, words: Any) -> Program:
+        made = program_of(self.steps, [[0, 0, int(word), 0, 0, 0] for word in words])
+        wait, signal = np.array(self.masks, np.uint8).T
+        return made._replace(wait=np.ascontiguousarray(wait), signal=np.ascontiguousarray(signal))
+
+
+def random_shape(rng: np.random.Generator) -> NpuShape:
+    return replace(
+        TINY, queue_places=int(rng.integers(1, 5)), payload_bits=int(rng.choice([8, 16, 32])),
+        weight_port=str(rng.choice(["word", "row"])), name="random",
+    )  # fmt: skip
+
+
+def random_chip(seed: int) -> MeshChip:
+    """Cores that send maps to later ones, with credits; some take weights and input of a host."""
+    rng = np.random.default_rng(seed)
+    shape = random_shape(rng)
+    mesh = Mesh(int(rng.integers(1, 4)), int(rng.integers(1, 4)), int(rng.integers(1, 4)))
+    places = [(x, y) for y in range(mesh.height) for x in range(mesh.width)]
+    order = [places[at] for at in rng.permutation(len(places))[: int(rng.integers(1, 6))]]
+    ports = [places[at] for at in rng.permutation(len(places))[: int(rng.integers(1, 3))]]
+    flows = []  # from, to, stream there, vectors, stream of credits here
+    taken: dict[Place, int] = dict.fromkeys(order, 0)
+    back: dict[Place, int] = dict.fromkeys(order, CREDITS)
+    for number, place in enumerate(order):
+        for other in order[number + 1 :]:
+            if rng.integers(3) and taken[other] < CREDITS and back[place] < 16:
+                flows.append((place, other, taken[other], int(rng.integers(1, 7)), back[place]))
+                taken[other] += 1
+                back[place] += 1
+    inputs: dict[Place, list[tuple[int, ...]]] = {port: [] for port in ports}
+    fed = []  # core, stream, vectors, port
+    for place in order:
+        if rng.integers(2) and taken[place] < CREDITS:
+            port = ports[int(rng.integers(len(ports)))]
+            vectors = int(rng.integers(1, 6))
+            fed.append((place, taken[place], vectors, port))
+            inputs[port] += [
+                (*place, taken[place], int(rng.integers(64)), 8) for _ in range(vectors)
+            ]
+            taken[place] += 1
+    slots = int(rng.integers(1, 3))
+    programs, streams = {}, {}
+    for place in order:
+        programs[place] = _program(rng, shape, place, flows, fed, ports)
+        counts = [0] * 16
+        for one, _, _, _, credit in flows:
+            if one == place:
+                counts[credit] = slots
+        streams[place] = counts
+    hosts = [HostPort(port, _inputs(rng, inputs[port], slots)) for port in ports]
+    link = HostLink(int(rng.integers(1, 40)), float(rng.choice([1.0, 0.7, 0.3, 0.15])))
+    asks = {place: ports[int(rng.integers(len(ports)))] for place in order}
+    return MeshChip(shape, mesh, programs, streams, hosts, link, asks)
+
+
+def _inputs(rng: np.random.Generator, rows: list[tuple[int, ...]], slots: int) -> HostInputs:
+    table = np.array(rows, np.int64).reshape(-1, 5)
+    if rng.integers(2):
+        table = table[rng.permutation(len(table))]
+    held = np.full(len(table), slots)
+    return HostInputs(table[:, :2], table[:, 2], table[:, 3], table[:, 4], held)
+
+
+def _program(
+    rng: np.random.Generator, shape: NpuShape, place: Place, flows: list[Any], fed: list[Any],
+    ports: list[Place],
+) -> Program:  # fmt: skip
+    writer = Writer(rng, (1 << shape.token_bits) - 1)
+    words = rng.integers(0, 6, 8)
+    base = int(rng.integers(0, 6))
+    writer.add("CTRL", "BASE", LOAD, space=2, value=base)
+    writer.add("CTRL", "BASE", STORE, space=1, value=int(rng.integers(0, 32)))
+    jobs: list[Any] = []
+    for source, target, stream, vectors, credit in flows:
+        if target == place:
+            jobs.append(("take", stream, vectors, source, credit))
+        if source == place:
+            jobs.append(("give", stream, vectors, target, credit))
+    for target, stream, vectors, port in fed:
+        if target == place:
+            jobs.append(("take", stream, vectors, port, -1))
+    # what comes in before what goes out, so that nothing waits in a circle
+    jobs.sort(key=lambda job: job[0] == "give")
+    for what, stream, vectors, other, credit in jobs:
+        _work(rng, writer, base)
+        if what == "take":
+            first = int(rng.integers(0, vectors + 1))
+            for count in (first, vectors - first):
+                writer.add("CTRL", "WAIT", LOAD, stream=stream, count=count)
+                _work(rng, writer, base)
+            queue = int(rng.integers(4))
+            where = {"x": other[0], "y": other[1], "count": 1}
+            if credit >= 0:
+                writer.add("CTRL", "SEND", queue, stream=credit, **where)
+            else:
+                writer.add("CTRL", "SEND", queue, stream=stream, host=1, **where)
+        else:
+            writer.add("CTRL", "WAIT", STORE, stream=credit, count=1)
+            _store(rng, writer, "REMOTE", vectors, {"stream": stream}, other)
+    for at in range(int(rng.integers(3))):
+        port = ports[int(rng.integers(len(ports)))]
+        kind = str(rng.choice(["HOST", "PARTIAL_HOST"]))
+        dst = 1000 + 50 * at + 200 * place[0] + 1000 * place[1]
+        fields = {"dst": dst, "x": port[0], "y": port[1]}
+        more = {"x_size": 1 + at, "y_size": 1, "c_size": 1, "x_stride": 4}
+        writer.add("STORE", kind, STORE, **fields, **more)
+    writer.add("CTRL", "END", STORE, drain=1)
+    return writer.program(words)
+
+
+def _store(
+    rng: np.random.Generator, writer: Writer, kind: str, vectors: int,
+    more: Mapping[str, int], to: Place,
+) -> None:  # fmt: skip
+    sides = [side for side in range(1, vectors + 1) if vectors % side == 0]
+    x_size = int(rng.choice(sides))
+    fields = {
+        "c_size": 1, "x_size": x_size, "y_size": vectors // x_size, "dst": int(rng.integers(64)),
+        "x_stride": int(rng.integers(1, 4)), "y_stride": int(rng.integers(1, 9)),
+        "pp": int(rng.integers(0, 3)), "x": to[0], "y": to[1],
+    }  # fmt: skip
+    writer.add("STORE", kind, STORE, **fields, **more)
+
+
+def _work(rng: np.random.Generator, writer: Writer, base: int) -> None:
+    """Some instructions of the units."""
+    for _ in range(int(rng.integers(4))):
+        size = int(rng.integers(0, 4))
+        area = {"x_size": size, "y_size": 1 + size % 2, "c_size": 1, "x_stride": 1}
+        which = int(rng.integers(7))
+        if which == 0:
+            writer.add("LOAD", "INP", LOAD, **area)
+        elif which == 1:
+            writer.add("ALU", "MOV", ALU, uops=1, n_out=1, n_in=size)
+        elif which in (2, 3):
+            kind = "LOCAL" if which == 2 else "PARTIAL"
+            wide = {"up": int(rng.integers(2)), "y_stride": 16, "dst": int(rng.integers(64))}
+            writer.add("STORE", kind, STORE, **{**area, **wide, "c_size": 1 + size % 3})
+        elif which == 4:
+            unit = int(rng.integers(4))
+            writer.add("CTRL", "NOP", unit)
+        else:
+            if which == 5:
+                asked = int(rng.integers(0, 5))
+                writer.add("LOAD", "WSTREAM", LOAD, dst=base, words=9 - base if asked else 0)
+            dyn = int(rng.integers(2))
+            strides = {"wgt_out": int(rng.integers(2)), "wgt_in": int(rng.integers(2))}
+            writer.add(
+                "GEMM", "INT8", GEMM, uop=int(rng.integers(4)), uops=int(rng.integers(0, 3)),
+                n_out=int(rng.integers(0, 3)), n_in=size, dyn=dyn, **strides,
+            )  # fmt: skip

@@ -1,0 +1,159 @@
+"""Models over several cores compute what they do on one, wherever their parts are."""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from dataclasses import replace
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+from chipsim.chip.model import Chip
+from mapper.compiler.codegen.links import Place
+from mapper.compiler.cores import spread as module
+from mapper.compiler.cores.areas import Homes
+from mapper.compiler.cores.job import Job, Made
+from mapper.compiler.cores.period import taken_rows
+from mapper.compiler.cores.plan import Piece, Whole
+from mapper.compiler.cores.slices import can_split_blocks
+from mapper.compiler.manifest import CompiledFolder, Target
+from mapper.compiler.pipeline import compile_model
+from mapper.compiler.schedule.inputs import Span
+from mapper.compiler.schedule.tiles import extent_of
+from mapper.compiler.settings import CompileSettings
+from mapper.compiler.simulate import Compared, simulate
+from mapper.compiler.verify import verify_compiled
+from mapper.errors import CheckFailedError, DoesNotFitError
+from tests.compiler.codegen.test_binary import BinaryBuilder
+from tests.compiler.codegen.test_programs import random_network
+from tests.compiler.networks import Builder, residual
+from tests.compiler.programs import DUAL, FOUR, SHAPE, folder_of, source_of
+
+pytestmark = pytest.mark.jit
+CHIP = Chip("mesh", 3, 2, unavailable=(4,))
+
+
+def parted(length: int, rng: np.random.Generator) -> list[Span]:
+    cuts = np.unique(np.append(rng.integers(1, length, 2) if length > 1 else [], [0, length]))
+    return [Span(int(a), int(b)) for a, b in pairwise(cuts)]
+
+
+def anywhere(seed: int, job: Job, chip: Chip, log: list[str]) -> Made:
+    """Parts of layers at random, each on a core at random."""
+    rng, macros, columns = np.random.default_rng(seed), job.partition.macros, job.shape.columns
+    function = job.partition.functions[0]
+    whole = Whole(macros, job.places, function.inputs, function.results)
+    places = module.usable_places(chip)
+    placed: list[tuple[Piece, Place]] = []
+    rows = taken_rows(whole, Homes(job.places, columns), columns)
+    for number, macro in enumerate(macros):
+        extent = extent_of(macro, job.shape)
+        units = -(-extent.blocks // extent.share)
+        blocks = parted(units, rng) if can_split_blocks(macro) else [Span(0, units)]
+        for y in parted(rows[number].size, rng):
+            for b in blocks:
+                high = Span(y.first + rows[number].first, y.behind + rows[number].first)
+                wide = Span(b.first * extent.share, min(b.behind * extent.share, extent.blocks))
+                where = places[int(rng.integers(len(places)))]
+                placed.append((Piece(number, high, wide), where))
+    return module.on_cores(job, placed, places[0], log)
+
+
+def folder(
+    build: Builder, settings: CompileSettings, shape: object, chip: Chip = CHIP
+) -> CompiledFolder:
+    source, samples = source_of(build)
+    made = compile_model(source, shape, samples, settings, chip=chip)  # type: ignore[arg-type]
+    return folder_of(made, Target(chip, shape, settings))  # type: ignore[arg-type]
+
+
+def checked(build: Builder, found: CompiledFolder) -> list[Compared]:
+    """That its programs are sound, and its layers beside the reference."""
+    verify_compiled(found)
+    samples = np.ascontiguousarray(build.graph.inputs["x"].array(build.samples(2)))
+    return simulate(found, samples, threads=1, check=True).compared
+
+
+HOW = CompileSettings(method="minmax", min_signal=-100, max_loss=100)
+CASES = {
+    "16": (SHAPE, {}),
+    "4": (FOUR, {}),
+    "dual": (DUAL, {"bits": 16}),
+    "windows": (SHAPE, {"few_channels": "core"}),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("seed", range(10))
+def test_parts_anywhere(seed: int, case: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Random networks, cut at random, on cores at random: every layer equals the reference, and the
+    checker finds nothing in the bytes of the programs; records make them again."""
+    shape, settings = CASES[case]
+    build = random_network(seed)
+    monkeypatch.setattr("mapper.compiler.pipeline.spread", lambda *a: anywhere(seed, *a))
+    try:
+        found = folder(deepcopy(build), replace(HOW, **settings), shape)  # type: ignore[arg-type]
+    except DoesNotFitError as error:
+        pytest.skip(str(error))
+    layers = checked(build, found)
+    assert [one.differences for one in layers] == [0] * len(layers)
+    assert sum(one.elements for one in layers) > 0
+
+
+def test_residual_sums_and_bits(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mapper.compiler.pipeline.spread", lambda *a: anywhere(5, *a))
+    build = residual(3, channels=40)
+    assert {one.differences for one in checked(build, folder(deepcopy(build), HOW, SHAPE))} == {0}
+    binary = BinaryBuilder(9, 8, 17, 3)
+    first = binary.sign(binary.normalised(binary.conv(binary.input, 130), 1.0))
+    binary.end(binary.binary(first, 21, alpha=False))
+    found = folder(deepcopy(binary), HOW, SHAPE)
+    assert {one.differences for one in checked(binary, found)} == {0}
+
+
+def test_the_mapper_places_what_the_search_cuts() -> None:
+    """All of the chip, or some cores of it; the log says how it is cut."""
+    build = residual(3, channels=40)
+    for cores in (None, 2):
+        found = folder(deepcopy(build), replace(HOW, cores=cores), SHAPE)
+        assert 1 < len(found.images) <= (cores or CHIP.usable_count)
+        assert {one.differences for one in checked(build, found)} == {0}
+
+
+DAMAGE = {
+    "counts": ("CTRL.WAIT", "count", "in a frame, and"),
+    "stream": ("STORE.REMOTE", "stream", "stream"),
+    "address": ("STORE.REMOTE", "dst", "core_"),
+    "credit": ("CTRL.SEND", "stream", "core_"),
+}
+
+
+@pytest.mark.parametrize("kind", DAMAGE)
+def test_damaged_exchange_is_found(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A count, a stream, an address or a credit that is another: the checker names the program."""
+    from hw.npu.isa import decode, encode
+
+    monkeypatch.setattr("mapper.compiler.pipeline.spread", lambda *a: anywhere(2, *a))
+    found = folder(residual(3, channels=20), HOW, SHAPE)
+    name, field, text = DAMAGE[kind]
+    broken = 0
+    for place, image in found.images.items():
+        words = [image.instructions[at : at + 16] for at in range(0, len(image.instructions), 16)]
+        for number, word in enumerate(words):
+            one = decode(word, "it")
+            if f"{one.op}.{one.kind}" != name or broken > 5:
+                continue
+            changed = one._replace(fields={**one.fields, field: one.fields[field] ^ 1})
+            damaged = [*words[:number], encode(changed), *words[number + 1 :]]
+            images = {**found.images, place: image._replace(instructions=b"".join(damaged))}
+            with pytest.raises(CheckFailedError, match=text):
+                verify_compiled(found._replace(images=images), made=True)
+            broken += 1
+    assert broken
+
+
+def test_a_model_that_fits_no_chip_says_what_lacks() -> None:
+    small = replace(SHAPE, name="small", map_vectors=64)
+    with pytest.raises(DoesNotFitError, match=r"feature memory: .* vectors needed"):
+        folder(residual(3, channels=64), HOW, small, Chip("pair", 2, 1))

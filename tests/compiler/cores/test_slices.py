@@ -1,0 +1,72 @@
+"""Parts of layers make the parts of maps that whole layers make."""
+
+from __future__ import annotations
+
+from copy import deepcopy
+
+import numpy as np
+import pytest
+
+from mapper.compiler.cores.slices import Held, can_split_blocks, slice_macro
+from mapper.compiler.graph.execute import Data, run_graph
+from mapper.compiler.graph.macro import Macro
+from mapper.compiler.graph.tensor import Tensor
+from mapper.compiler.integer.reference import INTEGER
+from mapper.compiler.schedule.inputs import Span
+from mapper.compiler.schedule.tiles import extent_of
+from mapper.errors import DoesNotFitError
+from tests.compiler.codegen.test_programs import random_network
+from tests.compiler.programs import SHAPE, compiled
+
+pytestmark = pytest.mark.jit
+
+
+def some(length: int, rng: np.random.Generator) -> Span:
+    first = int(rng.integers(0, length))
+    return Span(first, int(rng.integers(first + 1, length + 1)))
+
+
+def part(data: Data, held: Held) -> Data:
+    return data[:, slice(*held.rows), :, slice(*held.channels)]
+
+
+def made(macro: Macro, feeds: dict[Tensor, Data]) -> dict[Tensor, Data]:
+    """What a macro node stores, by the reference, node by node."""
+    values = dict(feeds)
+    nodes = [] if macro.windows is None else [macro.windows]
+    nodes += macro.nodes + ([] if macro.sign is None else [macro.sign])
+    for node in nodes:
+        inputs = [values[one] if one.value is None else one.value for one in node.inputs]
+        values[node.output] = INTEGER[type(node.operator)](node, inputs)  # type: ignore[assignment]
+    values |= dict.fromkeys(macro.copies, values[macro.output])
+    return values
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_parts_of_random_layers(seed: int) -> None:
+    """Rows and blocks at random, of each layer of a network: the elements are those of the whole,
+    and the parts of inputs that it names are all that it takes."""
+    rng = np.random.default_rng(seed)
+    build = random_network(seed)
+    try:
+        one = compiled(deepcopy(build), SHAPE, few_channels=("core", "off")[seed % 2])
+    except DoesNotFitError as error:
+        pytest.skip(str(error))
+    graph, macros = one.compiled.graph, one.compiled.macros
+    wanted = list(dict.fromkeys(t for macro in macros for t in (*macro.inputs, *macro.outputs)))
+    inputs = {
+        view.tensor: rng.integers(-128, 128, view.tensor.shape) for view in graph.inputs.values()
+    }
+    values = run_graph(graph, inputs, INTEGER, wanted)
+    for macro in macros:
+        extent = extent_of(macro, SHAPE)
+        for _ in range(4):
+            rows, blocks = some(extent.rows, rng), Span(0, extent.blocks)
+            if can_split_blocks(macro) and extent.share == 1:
+                blocks = some(extent.blocks, rng)
+            piece = slice_macro(macro, rows, blocks, SHAPE.columns)
+            feeds = {each.part: part(values[each.whole], each.held) for each in piece.inputs}
+            found = made(piece.macro, feeds)
+            for each in piece.outputs:
+                assert each.part.shape == found[each.part].shape
+                assert np.array_equal(found[each.part], part(values[each.whole], each.held))

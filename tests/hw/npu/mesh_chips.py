@@ -1,0 +1,60 @@
+"""Chips of the simulator of cores on a mesh as hardware, and what both did side by side."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from chipsim.npu.mesh_chip import MeshChip, Place
+from chipsim.npu.mesh_run import MeshTimes
+from chipsim.npu.records import Program
+from hw.npu.chip import MixedChip
+from hw.npu.isa import MicroOp, encode, encode_micro_op
+from hw.npu.memories import Contents
+from hw.npu.run import HostSide, NpuRun
+from mapper.compiler import chip_hardware
+from tests.hw.npu.programs import instructions_of
+
+
+def contents_of_all(chip: MeshChip) -> dict[Place, Contents]:
+    return {
+        place: contents_of(program, chip.streams.get(place, ()))
+        for place, program in chip.programs.items()
+    }
+
+
+def hardware_of(chip: MeshChip, contents: dict[Place, Contents] | None = None) -> MixedChip:
+    """contents : in place of its own"""
+    return chip_hardware.hardware_of(chip, contents or contents_of_all(chip))
+
+
+def contents_of(program: Program, streams: object) -> Contents:
+    return Contents(
+        [int.from_bytes(encode(each), "little") for each in instructions_of(program)],
+        [
+            int.from_bytes(encode_micro_op(MicroOp(*row)), "little")
+            for row in program.micro_ops.tolist()
+        ],
+        program.headers.tolist(),
+        program.parameters,
+        program.weights,
+        program.maps,
+        np.asarray(streams, np.int64).tolist(),
+    )
+
+
+def sides_of(chip: MeshChip, frames: int, rng: np.random.Generator) -> list[HostSide]:
+    """Random input and weights; all ports have the same weights."""
+    shape = chip.shape
+    weights = rng.integers(-128, 128, (16, shape.rows, shape.columns)).astype(np.int8)
+    inputs = [
+        [
+            rng.integers(-128, 128, (len(port.inputs.stream), shape.columns)).astype(np.int8)
+            for port in chip.hosts
+        ]
+        for _ in range(frames)
+    ]
+    return chip_hardware.sides_of(chip, inputs, weights)
+
+
+def require_equal(chip: MeshChip, found: NpuRun, wanted: MeshTimes) -> None:
+    assert chip_hardware.first_difference(chip, found, wanted) is None

