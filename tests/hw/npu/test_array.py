@@ -148,7 +148,9 @@ def test_a28_corners_and_random_triples_in_hardware() -> None:
 
 @pytest.mark.slow_hw
 def test_a28_a_million_random_triples_in_hardware() -> None:
-    require_products(np.random.default_rng(2).integers(-128, 128, (1_000_000, 3)), 1024)
+    # The simulator of Amaranth writes masks as decimals, and Python writes 4,300 digits at most:
+    # ports of 8,192 bits pass, of 16,384 do not.
+    require_products(np.random.default_rng(2).integers(-128, 128, (1_000_000, 3)), 512)
 
 
 ALL_TRIPLES = """\
