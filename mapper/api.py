@@ -225,7 +225,7 @@ def _chip(chip: Any) -> Chip:
     if isinstance(chip, Chip):
         return chip
     if isinstance(chip, str | os.PathLike):
-        return replace(parse_chip(os.fspath(chip)), npu=None)  # neurons need none
+        return replace(parse_chip(os.fspath(chip)), npu=None, host=None)  # neurons need none
     raise UsageError(f'chip is {chip!r}; give "16x16", a preset, the path of a .toml, or a Chip')
 
 

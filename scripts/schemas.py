@@ -31,6 +31,9 @@ def schemas() -> dict[str, str]:
     about["required"].remove("name")  # of the file
     about["additionalProperties"] = False
     about["properties"]["unavailable"]["items"] = CORE
+    host = chip["$defs"]["ChipHost"]
+    host["additionalProperties"] = False
+    host["properties"]["ports"] |= {"items": CORE, "minItems": 1}
     npu = chip["$defs"]["NpuShape"]
     npu["additionalProperties"] = False
     parameters = [{"required": [key for key in npu["properties"] if key != "name"]}]

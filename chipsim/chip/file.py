@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import textwrap
 
+from chipsim.chip.host import host_lines
 from chipsim.chip.model import Chip, meanings
 from chipsim.chip.npu_table import npu_lines
 from chipsim.chip.presets import PRESETS
@@ -28,7 +29,7 @@ def chip_toml(chip: Chip) -> str:
         "For --chip FILE.toml; see `mapper docs chips`. Core id = y * width + x, from 0."
     )
     for field, meaning in meanings().items():
-        if field == "npu":  # a table, which stands behind all keys
+        if field in ("npu", "host"):  # tables, which stand behind all keys
             continue
         unit, source = unit_of(chip.name, field), source_of(chip, field, PRESETS)
         text = meaning + (f", {unit}" if unit and unit not in (field, "cores") else "")
@@ -38,6 +39,7 @@ def chip_toml(chip: Chip) -> str:
         lines += ["", "# [npu]  # the matrix processor of each core; this chip has none"]
     else:
         lines += npu_lines(chip.npu)
+    lines += host_lines(chip.host, chip.host_ports, chip.width)
     return "\n".join(lines) + "\n"
 
 

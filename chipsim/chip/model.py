@@ -11,6 +11,7 @@ import msgspec
 import numpy as np
 from msgspec import Meta
 
+from chipsim.chip.host import ChipHost
 from chipsim.chip.npu_shape import NpuShape
 from chipsim.errors import ChipError
 from chipsim.protocols import BoolArray, Int32Array
@@ -81,10 +82,14 @@ class Chip:
     npu: Annotated[
         NpuShape | None, Meta(description="the matrix processor (NPU) of each core, for `compile`")
     ] = None
+    host: Annotated[
+        ChipHost | None,
+        Meta(description="where frames enter and leave, and the memory of weights, for `compile`"),
+    ] = None
 
     def __post_init__(self) -> None:
         for field, kind in _kinds().items():
-            if field not in ("unavailable", "npu"):
+            if field not in ("unavailable", "npu", "host"):
                 self._check(field, kind)
         if self.width * self.height > MAX_CORES:
             raise ChipError(
@@ -94,6 +99,7 @@ class Chip:
         self._check_unavailable()
         if self.npu is not None and not isinstance(self.npu, NpuShape):
             raise ChipError(f"chip {self.name}: npu is {self.npu!r}; give an NpuShape")
+        self._check_host()
 
     def _check(self, field: str, kind: Any) -> None:
         value = getattr(self, field)
@@ -120,6 +126,31 @@ class Chip:
         if len(ids) == self.cores:
             raise ChipError(f"chip {self.name}: all {self.cores} cores are unavailable; leave one")
         object.__setattr__(self, "unavailable", ids)
+
+    def _check_host(self) -> None:
+        if self.host is None:
+            return
+        if not isinstance(self.host, ChipHost):
+            raise ChipError(f"chip {self.name}: host is {self.host!r}; give a ChipHost")
+        faulty = set(self.unavailable)
+        for core in self.host.ports:
+            if not 0 <= core < self.cores:
+                raise ChipError(
+                    f"chip {self.name}: host: port {core!r} is outside the "
+                    f"{self.width}x{self.height} mesh; core ids run from 0 to {self.cores - 1}"
+                )
+            if core in faulty:
+                raise ChipError(
+                    f"chip {self.name}: host: port [{core % self.width}, {core // self.width}] is "
+                    "at an unavailable core; give cores that may be used"
+                )
+
+    @property
+    def host_ports(self) -> tuple[int, ...]:
+        """Cores with a port of the host: those that `host` lists, or the first that may be used."""
+        if self.host is not None and self.host.ports:
+            return self.host.ports
+        return (int(self.usable.argmax()),)
 
     @property
     def cores(self) -> int:
@@ -162,12 +193,12 @@ class Chip:
     def to_json(self) -> dict[str, Any]:
         """All fields by name, for ``json.dumps``; `chipsim.chip.presets.from_fields` undoes it.
 
-        A chip without an NPU has no ``npu``.
+        A chip without an NPU has no ``npu``, one that says nothing of its host no ``host``.
         """
         out = {field.name: getattr(self, field.name) for field in fields(self)}
         out["unavailable"] = list(self.unavailable)
-        npu = out.pop("npu")
-        return out if npu is None else out | {"npu": npu.to_json()}
+        tables = {name: out.pop(name) for name in ("npu", "host")}
+        return out | {name: one.to_json() for name, one in tables.items() if one is not None}
 
 
 @cache

@@ -13,9 +13,11 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
+from chipsim.chip.host import host_from_table
 from chipsim.chip.model import Chip
 from chipsim.chip.npu_shape import NpuShape
 from chipsim.chip.npu_table import npu_from_table
+from chipsim.chip.places import core_ids
 from chipsim.chip.toml_text import parse_toml, read_toml_bytes
 from chipsim.errors import ChipError
 
@@ -64,8 +66,9 @@ def parse_chip(text: str) -> Chip:
     A file holds Chip's fields as top-level keys: ``width`` and ``height``, and any of ``name``
     (else the file's stem), ``neurons``, ``synapses``, ``axons_in``, ``axons_out``,
     ``energy_router``, ``energy_link``, ``latency_router``, ``latency_link``, ``unavailable`` (a
-    list of core ids, of [x, y] pairs, or of both), and a table ``npu`` (`npu_from_table`). A bare
-    WIDTHxHEIGHT has the default NPU, the presets and files without that table have none.
+    list of core ids, of [x, y] pairs, or of both), and tables ``npu`` (`npu_from_table`) and
+    ``host`` (`host_from_table`). A bare WIDTHxHEIGHT has the default NPU, the presets and files
+    without that table have none.
 
     Raises
     ------
@@ -125,33 +128,16 @@ def from_fields(values: Mapping[str, Any], where: str = "chip") -> Chip:
         if key not in values:
             raise ChipError(f"{where}: key {key!r} is missing; add it")
     given = dict(values)
-    pairs = given.pop("unavailable", [])
+    pairs, host = given.pop("unavailable", []), given.pop("host", None)
     try:
         if given.get("npu") is not None:
             given["npu"] = npu_from_table(given["npu"], str(given["name"]))
-        # First without the faults: their [x, y] pairs need a width known to be good.
+        # First without what has [x, y] pairs: they need a width known to be good.
         chip = Chip(**given)
-        ids = _core_ids(pairs, chip)
-        return Chip(**given, unavailable=ids)
+        size = chip.width, chip.height
+        ids = core_ids(pairs, "unavailable", "unavailable core", *size)
+        return Chip(
+            **given, unavailable=ids, host=None if host is None else host_from_table(host, *size)
+        )
     except ChipError as error:
         raise ChipError(f"{where}: {error}") from error
-
-
-def _core_ids(listed: object, chip: Chip) -> tuple[int, ...]:
-    """Core ids of a list that holds ids and [x, y] pairs."""
-    if not isinstance(listed, list | tuple):
-        raise ChipError(f"unavailable is {listed!r}; give a list of core ids or [x, y] pairs")
-    ids: list[int] = []
-    for item in listed:
-        if isinstance(item, list | tuple):
-            if len(item) != 2 or not all(type(part) is int for part in item):
-                raise ChipError(f"unavailable holds {item!r}; give a core id or an [x, y] pair")
-            x, y = item
-            if not (0 <= x < chip.width and 0 <= y < chip.height):
-                raise ChipError(
-                    f"unavailable core [{x}, {y}] is outside the {chip.width}x{chip.height} mesh"
-                )
-            ids.append(y * chip.width + x)
-        else:
-            ids.append(item)
-    return tuple(ids)

@@ -14,6 +14,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from chipsim.chip.host import FLITS, LATENCY, ChipHost
 from chipsim.chip.npu_shape import NpuShape
 from chipsim.errors import ChipError
 from chipsim.npu.timing import matrix_cycles
@@ -30,8 +31,13 @@ class HostLink(NamedTuple):
     """How weights come to a core with its own maps: cycles until the first flit of a request, and
     flits in a cycle."""
 
-    latency: int = 32
-    flits: float = 1.0
+    latency: int = LATENCY
+    flits: float = FLITS
+
+    @classmethod
+    def of(cls, host: ChipHost | None) -> HostLink:
+        """That of a chip, which may say nothing of its host."""
+        return cls() if host is None else cls(host.latency, host.flits)
 
 
 class Asked(NamedTuple):

@@ -13,7 +13,7 @@ from hw.flow.netlist import Cells, Netlist, cells, netlist
 from hw.flow.yosys import Note, quiet
 from hw.noc.mesh import check_size
 from hw.npu.array import MacArray
-from hw.npu.chip import ChipParts, MixedChip
+from hw.npu.chip import ChipParts, MixedChip, Place
 from hw.npu.core import NpuCore
 from hw.npu.memories import NOTHING
 from hw.npu.popcount import BinaryProduct
@@ -52,11 +52,15 @@ def core_netlist(shape: NpuShape) -> Netlist:
     return netlist(NpuCore(shape), NpuCore.module_name)
 
 
-def chip_netlist(width: int, height: int, shape: NpuShape, depth: int) -> Netlist:
-    """A mesh with a core at every node and the host port at node (0, 0)."""
+def chip_netlist(
+    width: int, height: int, shape: NpuShape, depth: int, ports: Mapping[Place, Place]
+) -> Netlist:
+    """A mesh with a core at every node, and at some a port of the host. ports : of each core the
+    node of the port that it asks for weights"""
     check_size(width, height, shared=True)
     places = ((x, y) for y in range(height) for x in range(width))
-    parts = ChipParts(dict.fromkeys(places, NOTHING))
+    hosts = list(dict.fromkeys(ports.values()))
+    parts = ChipParts(dict.fromkeys(places, NOTHING), hosts, ports)
     return netlist(MixedChip(width, height, shape, parts, depth), "npu_chip")
 
 

@@ -33,9 +33,9 @@ generic synthesis, buffers of routers in flip-flops, and the bits of memories.
 
 --npu makes one core of the NPU, the matrix processor (`mapper docs npu`): a
 preset of `mapper chips`, or that of the table [npu] of a chip file. With --chip
-it makes a mesh of them, with a host port at node 0,0. --stats of one core
-synthesises it again without its binary unit, and with the other multiplier,
-for what these take: minutes for a core of 16x16.
+it makes a mesh of them, with the host's ports that the chip file lists, or one
+at node 0,0. --stats of one core synthesises it again without its binary unit,
+and with the other multiplier, for what these take: minutes for a core of 16x16.
 """
 
 CORE_OPTIONS = {  # fields of `CoreShape`

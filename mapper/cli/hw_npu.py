@@ -46,6 +46,7 @@ def core_result(
     from hw.flow.yosys import require_yosys
     from hw.npu.memories import NpuMemories
     from hw.npu.synthesis import chip_netlist, core_netlist
+    from mapper.compiler.cores.ports import nearest, ports_of
     from mapper.results.tables import facts
 
     for name in (*OTHERS, *others):
@@ -62,7 +63,11 @@ def core_result(
     tables = [facts(f"NPU {shape.name}", described), facts("bits of memories", bits)]
     chip = None if options.chip is None else common.named_chip(options.chip)
     if chip is not None:
-        result["chip"] = {"name": chip.name, "width": chip.width, "height": chip.height}
+        ports = ports_of(chip)
+        result["chip"] = {
+            "name": chip.name, "width": chip.width, "height": chip.height,
+            "ports": [list(port) for port in ports],
+        }  # fmt: skip
         tables.append(facts("chip", result["chip"]))
     if options.verilog is None and not options.stats:
         return result, tables
@@ -71,7 +76,9 @@ def core_result(
         if chip is None:
             design = core_netlist(shape)
         else:
-            design = chip_netlist(chip.width, chip.height, shape, options.depth or DEPTH)
+            x, y = (column.tolist() for column in chip.coordinates())
+            asked = {place: nearest(ports, place) for place in zip(x, y, strict=True)}
+            design = chip_netlist(chip.width, chip.height, shape, options.depth or DEPTH, asked)
         size = None if options.verilog is None else write(design)
     if size is not None:
         result["verilog"] = {"path": str(options.verilog), "bytes": size}

@@ -197,7 +197,7 @@ def named_chip(text: str) -> Chip:
 
 def chip_of(options: argparse.Namespace) -> Chip:
     """The chip of the command line, its limits changed as asked; neurons need no NPU."""
-    chip = replace(named_chip(options.chip), npu=None)
+    chip = replace(named_chip(options.chip), npu=None, host=None)
     return chip.with_limits(
         neurons=options.neurons_per_core,
         synapses=options.synapses_per_core,

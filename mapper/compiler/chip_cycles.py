@@ -16,13 +16,13 @@ from chipsim.noc.mesh import Mesh
 from chipsim.npu.causes import CAUSES
 from chipsim.npu.cycles import UNITS
 from chipsim.npu.execute import NpuChip
-from chipsim.npu.followed import fields_by_name
 from chipsim.npu.mesh_chip import HostInputs, HostPort, MeshChip, Place
 from chipsim.npu.mesh_report import SIDES, ChipReport, chip_report
 from chipsim.npu.mesh_run import Advance, MeshTimes, run_mesh
-from chipsim.npu.records import STREAMS, Program
+from chipsim.npu.records import STREAMS
 from chipsim.npu.replay import Bytes, in_turn, overlapped
 from hw.npu.isa import INSTRUCTION_BYTES, MICRO_OP_BYTES
+from mapper.compiler.cores.ports import nearest
 from mapper.compiler.manifest import CompiledFolder
 from mapper.compiler.simulate import FrameCores, Machine, programs_of
 from mapper.errors import CheckFailedError
@@ -66,7 +66,7 @@ def run_frames(
 
 def chip_of(folder: CompiledFolder) -> MeshChip:
     """The cores of a compiled model, and what the host sends them."""
-    mesh = Mesh(folder.manifest["chip"]["width"], folder.manifest["chip"]["height"])
+    mesh = Mesh(folder.chip.width, folder.chip.height)
     programs = programs_of(folder)
     shape = NpuShape(**folder.manifest["shape"])
     streams = {}
@@ -75,16 +75,15 @@ def chip_of(folder: CompiledFolder) -> MeshChip:
         for stream, count in one["streams"]:
             counts[stream] += count
         streams[one["x"], one["y"]] = counts
-    ports: dict[Place, list[tuple[int, ...]]] = {place: [] for place in _ports(programs)}
-    credits = _credits(programs)
-    first = next(iter(ports))
+    places = [(x, y) for x, y in folder.manifest["ports"]]
+    ports = {place: nearest(places, place) for place in programs}
+    sent: dict[Place, list[tuple[int, ...]]] = {place: [] for place in places}
     for one in folder.manifest["cores"]:
         place = one["x"], one["y"]
         for each in one["brought"]:
-            port = credits.get((place, each["stream"]), first)
-            ports[port] += _vectors(place, each)
-    hosts = [HostPort(place, _inputs(rows)) for place, rows in ports.items()]
-    return MeshChip(shape, mesh, programs, streams, hosts)
+            sent[ports[place]] += _vectors(place, each)
+    hosts = [HostPort(place, _inputs(rows)) for place, rows in sent.items()]
+    return MeshChip(shape, mesh, programs, streams, hosts, folder.link, ports)
 
 
 def loading_flits(folder: CompiledFolder) -> int:
@@ -106,28 +105,6 @@ def loading_flits(folder: CompiledFolder) -> int:
         }
         found += sum(count * -(-bits[one] // shape.payload_bits) for one, count in words.items())
     return found + sum(len(one["streams"]) for one in folder.manifest["cores"])
-
-
-def _ports(programs: dict[Place, Program]) -> list[Place]:
-    """The nodes of host ports: those that programs send to, the first one that is named first."""
-    found: dict[Place, None] = {}
-    for program in programs.values():
-        for at in range(len(program.op)):
-            _, kind, f = fields_by_name(program, at)
-            if "HOST" in kind or (f.get("host") and kind == "SEND"):
-                found[f["x"], f["y"]] = None
-    return list(found) or [(0, 0)]
-
-
-def _credits(programs: dict[Place, Program]) -> dict[tuple[Place, int], Place]:
-    """The host port that a core gives the credits of a stream."""
-    found = {}
-    for place, program in programs.items():
-        for at in range(len(program.op)):
-            _, kind, f = fields_by_name(program, at)
-            if kind == "SEND" and f["host"]:
-                found[place, f["stream"]] = f["x"], f["y"]
-    return found
 
 
 def _vectors(place: Place, brought: dict[str, Any]) -> list[tuple[int, ...]]:

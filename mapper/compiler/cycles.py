@@ -49,8 +49,9 @@ def run_cycles(folder: CompiledFolder, sample: NDArray[np.float32] | None) -> Cy
     """
     machine = Machine(folder)
     ((place, program),) = programs_of(folder).items()
+    link = folder.link
     times = [
-        run_core(machine.shape, program, begin=one["spans"][0][0])
+        run_core(machine.shape, program, link, one["spans"][0][0])
         if machine.shape.map_vectors
         else _external(folder, machine.shape, one)
         for one in machine.functions
@@ -72,7 +73,7 @@ def _external(folder: CompiledFolder, shape: NpuShape, function: dict[str, Any])
     ]
     before = Preloaded.of_image(image, f"{folder.path}: micro-ops")
     (span,) = map(tuple, function["spans"])
-    timeline = timeline_of_functions(program, [span], shape, before)
+    timeline = timeline_of_functions(program, [span], shape, before, folder.link)
     program = program[slice(*span)]
     units = np.array([unit_of(one) for one in program], np.int64)
     waits = np.zeros((len(UNITS), len(CAUSES)), np.int64)

@@ -31,7 +31,9 @@ from numpy.typing import NDArray
 
 from chipsim.chip.model import Chip
 from chipsim.chip.npu_shape import NpuShape
+from chipsim.chip.presets import from_fields
 from chipsim.errors import ChipError
+from chipsim.npu.arrivals import HostLink
 from hw.errors import HwError
 from mapper.compiler.codegen.code import Lying
 from mapper.compiler.codegen.image import Image, pack_image, unpack_image
@@ -84,6 +86,16 @@ class CompiledFolder(NamedTuple):
     records: bytes = b""
 
     @property
+    def chip(self) -> Chip:
+        """That it was compiled for."""
+        return from_fields(self.manifest["chip"], f"{self.path}: chip")
+
+    @property
+    def link(self) -> HostLink:
+        """How the host answers requests for weights."""
+        return HostLink.of(self.chip.host)
+
+    @property
     def is_spread(self) -> bool:
         """Whether several cores share the model, and send each other what they make."""
         return bool(self.manifest["host_maps"])
@@ -115,10 +127,10 @@ def write_folder(
         GRAPH: _json(graph),
         CONSTANTS: _npz(constants),
     }
-    if compiled.port is not None:
-        flits = flits_of(compiled.codes, target.shape)
-        files[TILES] = tiles_file(flits, compiled.codes)
-        files[MAPPING] = mapping_file(compiled.codes, compiled.port, target.chip)
+    if compiled.ports:
+        flits = flits_of(compiled.codes, target.shape, compiled.ports)
+        files[TILES] = tiles_file(flits, compiled.codes, len(compiled.ports))
+        files[MAPPING] = mapping_file(compiled.codes, compiled.ports, target.chip)
     if compiled.host_weights.size:
         files[WEIGHTS] = compiled.host_weights.tobytes()
     for name, data in files.items():
@@ -204,6 +216,7 @@ def manifest_of(compiled: Compiled, target: Target) -> dict[str, Any]:
         "settings": target.settings.as_json(),
         "chip": target.chip.to_json(),
         "shape": asdict(target.shape),
+        "ports": [list(port) for port in compiled.ports],
         "cores": cores,
         "maps": [
             _map(one, list(code.place), columns) for code in compiled.codes for one in code.maps

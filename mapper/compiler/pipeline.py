@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from chipsim.chip.model import Chip
 from chipsim.chip.npu_shape import NpuShape
+from chipsim.npu.arrivals import HostLink
 from mapper.compiler.calibration import calibration_of, dataset, left_out
 from mapper.compiler.codegen.builder import Choices
 from mapper.compiler.codegen.code import CoreCode, Lying
@@ -59,7 +60,7 @@ class Compiled:
     partition : macro nodes and nodes of the host as functions and what is between
     codes : of the cores, by their places
     host_weights : words that the host keeps, shape (words, rows, columns)
-    results : where the host keeps what several cores send it; port : the node of its port
+    results : where the host keeps what several cores send it; ports : the nodes of its ports
     verified : how near it is to the model, and what was tried; None if it was quantised already
     notes : of the log, what changes numbers or where they are computed
     losses : of each layer over the calibration samples; graphs : by stage
@@ -70,7 +71,7 @@ class Compiled:
     codes: list[CoreCode]
     host_weights: NDArray[np.int8]
     results: list[Lying]
-    port: tuple[int, int] | None
+    ports: list[tuple[int, int]]
     packing: Packing
     host: list[HostStep]
     verified: Verified | None
@@ -140,7 +141,7 @@ def compile_model(
             raise MapperError(f"{model.path}: no node of it runs on a core; nothing to compile")
     with stage("execution order"):
         partition = divide(graph, macros)
-    job = Job(partition, places, shape, choices, settings)
+    job = Job(partition, places, shape, choices, settings, HostLink.of(chip.host))
     made = _on_cores(job, chip, log, notes)
     with stage("host memory"):
         regions = {
@@ -160,7 +161,7 @@ def compile_model(
         made.codes,
         words,
         made.results,
-        made.port,
+        list(made.ports),
         packing,
         host,
         found,

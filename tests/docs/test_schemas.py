@@ -20,6 +20,7 @@ from tests.mapper.report.made import random_folder
 
 FAULTS = "width = 4\nheight = 3\nunavailable = [11, [1, 2]]\nsynapses = 7\n"
 NPU = 'width = 4\nheight = 3\n[npu]\npreset = "tiny"\nrows = 4\n'
+HOST = "width = 4\nheight = 3\n[host]\nports = [3, [0, 2]]\nlatency = 9\nflits = 0.5\n"
 CONSTRAINTS = """
 [[pin]]
 neurons = [0, 5]
@@ -53,7 +54,13 @@ def test_files_keep_to_their_schemas(tmp_path: Path) -> None:
     assert errors("report", report) == []
     with zipfile.ZipFile(random_network(tmp_path / "net.bin", 30, 90, sizes=[1, 2] * 15)) as file:
         assert errors("meta", json.loads(file.read("meta.json"))) == []
-    for text in (*map(chip_toml, PRESETS.values()), FAULTS, chip_toml(parse_chip("4x4")), NPU):
+    for text in (
+        *map(chip_toml, PRESETS.values()),
+        FAULTS,
+        chip_toml(parse_chip("4x4")),
+        NPU,
+        HOST,
+    ):
         assert errors("chip", tomllib.loads(text)) == []
     assert errors("constraints", tomllib.loads(CONSTRAINTS)) == []
 
@@ -67,6 +74,7 @@ def test_files_keep_to_their_schemas(tmp_path: Path) -> None:
         ("chip", {"width": 4, "height": -3}, "-3 is less than the minimum of 1"),
         ("chip", {"width": 4, "height": 3, "npu": {"preset": "big"}}, "not valid under any"),
         ("chip", {"width": 4, "height": 3, "npu": {"rows": 4}}, "not valid under any"),
+        ("chip", {"width": 4, "height": 3, "host": {"flits": 2}}, "not valid under any"),
         ("constraints", {"pin": [{"neurons": [1]}]}, "'core' is a required property"),
     ],
 )

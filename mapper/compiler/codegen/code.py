@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from chipsim.chip.npu_shape import NpuShape
+from chipsim.npu.arrivals import HostLink
 from chipsim.npu.cycles import Timeline
 from hw.npu.isa import Instruction
 from mapper.compiler.codegen.image import Image
@@ -73,13 +74,13 @@ class CoreCode:
     def of(
         cls, place: Place, layers: tuple[list[int], list[Macro]], maps: tuple[list[Lying], int],
         static_words: int, made: Emitted, code: tuple[list[Instruction], list[tuple[int, int]]],
-        links: Links = NO_LINKS,
+        links: Links = NO_LINKS, link: HostLink | None = None,
     ) -> CoreCode:  # fmt: skip
         """layers : numbers and macro nodes; maps : and how many vectors they use; code : program
-        and functions"""
+        and functions; link : with the host's weights"""
         tables, shape = made.emitter.tables, made.emitter.shape
         before = Preloaded.of(tables, made.preset)
-        timeline = timeline_of_functions(*code, shape, before)
+        timeline = timeline_of_functions(*code, shape, before, link)
         return cls(
             place, *layers, *maps, static_words, tables, made.preset, made.emitter.steps, code[0],
             made.records, made.ends, code[1], timeline, links,

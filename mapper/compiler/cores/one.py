@@ -20,7 +20,7 @@ from mapper.compiler.stages import stage
 
 def on_one_core(job: Job, place: Place, log: list[str]) -> Made:
     """Raises `DoesNotFitError` that names the memory and the layer."""
-    partition, places, shape, choices, settings = job
+    partition, places, shape, choices, settings, _ = job
     macros = partition.macros
     with stage("feature memory"):
         stored = Stored(macros, partition.written(), partition.read(), places)
@@ -43,6 +43,6 @@ def on_one_core(job: Job, place: Place, log: list[str]) -> Made:
         code = CoreCode.of(
             place, (list(range(len(macros))), macros),
             ([Lying.whole(one) for one in regions.values()], memory_use(regions).used),
-            weights.static, made, (program, spans),
+            weights.static, made, (program, spans), link=job.link,
         )  # fmt: skip
     return Made([code], [], made.emitter.streams.words)

@@ -7,6 +7,7 @@ and the mapper puts those that have much to say to each other near each other.
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
@@ -15,7 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from chipsim.chip.model import Chip
-from mapper.compiler.cores.vertices import WHOLE, Vertices
+from mapper.compiler.codegen.links import Place
+from mapper.compiler.cores.ports import nearest
+from mapper.compiler.cores.vertices import WHOLE, Vertices, with_ports
 from storage.errors import write_error
 
 PRESET = "strong"
@@ -23,15 +26,58 @@ PRESET = "strong"
 MEMORY = 1 << 28  # bytes
 
 
+ROUNDS = 3
+"""Of placing, at most, while the nearest ports of pieces become others."""
+
+
 class Placed(NamedTuple):
-    """core : int32, shape (vertices,), id of the core of each; network : the file of vertices"""
+    """core : int32, shape (pieces,), id of the core of each; network : the file of vertices"""
 
     core: NDArray[np.int32]
     network: bytes
 
 
-def place(vertices: Vertices, chip: Chip, port: int, seed: int) -> Placed:
-    """The core of every piece, and of the host's port, the last vertex. port : the core at it
+def place_near(vertices: Vertices, chip: Chip, ports: Sequence[Place], seed: int) -> Placed:
+    """The core of every piece; each talks to the nearest port of the host.
+
+    Which one that is depends on where pieces are, and the other way round: at first the groups
+    that talk to the host are dealt out in their order, so that each port has about as many flits.
+    Raises as `place` does.
+    """
+    if len(ports) == 1:
+        return place(vertices, chip, ports, seed)
+    port_of, best = _dealt(vertices, len(ports)), None
+    for _ in range(ROUNDS):
+        found = place(with_ports(vertices, port_of, len(ports)), chip, ports, seed)
+        at = np.stack([found.core % chip.width, found.core // chip.width], 1)
+        nearest_ = np.array([ports.index(nearest(ports, (int(x), int(y)))) for x, y in at])
+        ends = np.concatenate([at, ports])
+        made = with_ports(vertices, nearest_, len(ports))
+        hops = np.abs(ends[made.source] - ends[made.target]).sum(1)
+        cost = int((hops * made.flits).sum())
+        if best is None or cost < best[0]:
+            best = cost, found
+        if np.array_equal(nearest_, port_of):
+            break
+        port_of = nearest_
+    assert best is not None
+    return best[1]
+
+
+def _dealt(vertices: Vertices, ports: int) -> NDArray[np.int64]:
+    """A port for each piece, the same for those of a group."""
+    host, groups = vertices.groups.size, vertices.groups
+    flits = np.zeros(int(groups.max()) + 1)
+    for one, other in ((vertices.source, vertices.target), (vertices.target, vertices.source)):
+        mine = other == host
+        np.add.at(flits, groups[one[mine]], vertices.flits[mine])
+    before = np.cumsum(flits) - flits / 2
+    number = np.minimum(before * ports // max(flits.sum(), 1), ports - 1).astype(np.int64)
+    return number[groups]
+
+
+def place(vertices: Vertices, chip: Chip, ports: Sequence[Place], seed: int) -> Placed:
+    """The core of every piece. ports : the nodes of the host's ports, the last vertices
 
     Raises `DoesNotFitError` if the mapper finds no mapping, `WriteError` if there is no room for
     its temporary files.
@@ -43,8 +89,11 @@ def place(vertices: Vertices, chip: Chip, port: int, seed: int) -> Placed:
     from mapper.session import MapRequest, Workspace, mapped
     from mapper.settings import preset
 
-    count = vertices.sizes.size
-    constraints = f"[[pin]]\nneurons = [{count - 1}]\ncore = {port}\n"
+    count, pieces = vertices.sizes.size, vertices.groups.size
+    constraints = "".join(
+        f"[[pin]]\nneurons = [{pieces + number}]\ncore = {y * chip.width + x}\n"
+        for number, (x, y) in enumerate(ports)
+    )
     for number in range(int(vertices.groups.max()) + 1):
         group = np.flatnonzero(vertices.groups == number).tolist()
         if len(group) > 1:
@@ -62,7 +111,7 @@ def place(vertices: Vertices, chip: Chip, port: int, seed: int) -> Placed:
         work = Workspace(Path(folder), lasting=False)
         try:
             with Monitor() as monitor, mapped(request, work, monitor, Listener()) as session:
-                core = session.mapping.core[:count].astype(np.int32)
+                core = session.mapping.core[:pieces].astype(np.int32)
                 return Placed(core, session.network.path.read_bytes())
         except OSError as error:
             raise write_error(Path(folder), error) from error
@@ -70,4 +119,5 @@ def place(vertices: Vertices, chip: Chip, port: int, seed: int) -> Placed:
 
 def tiles_chip(chip: Chip) -> Chip:
     """The chip as pieces see it: what limits them is in the sizes of their vertices."""
-    return replace(chip, npu=None, neurons=WHOLE, synapses=None, axons_in=None, axons_out=None)
+    chip = replace(chip, npu=None, host=None, neurons=WHOLE)
+    return replace(chip, synapses=None, axons_in=None, axons_out=None)

@@ -13,6 +13,7 @@ from chipsim.chip.npu_shape import NpuShape
 from chipsim.npu.records import STREAMS
 from mapper.compiler.codegen.links import Brought, Credit, Links, Place, Target, require_streams
 from mapper.compiler.cores.areas import Box, Homes, Kept
+from mapper.compiler.cores.ports import nearest
 from mapper.compiler.cores.rooms import Address, Room, place_rooms
 from mapper.compiler.cores.slices import Slice, Sliced, slice_macro
 from mapper.compiler.graph.macro import Macro
@@ -98,14 +99,14 @@ class ChipPlan(NamedTuple):
 
 
 def plan_cores(
-    whole: Whole, placed: Sequence[tuple[Piece, Place]], shape: NpuShape, port: Place
+    whole: Whole, placed: Sequence[tuple[Piece, Place]], shape: NpuShape, ports: Sequence[Place]
 ) -> ChipPlan:
     """Regions, streams and credits of all cores.
 
-    port : the node of the host's port
+    ports : the nodes of the host's ports
     Raises `DoesNotFitError` that names the core and what it lacks.
     """
-    return _Planner(whole, placed, shape, port).made()
+    return _Planner(whole, placed, shape, ports).made()
 
 
 class _Core:
@@ -133,9 +134,10 @@ class _Core:
 
 class _Planner:
     def __init__(
-        self, whole: Whole, placed: Sequence[tuple[Piece, Place]], shape: NpuShape, port: Place
-    ) -> None:
-        self.whole, self.shape, self.port = whole, shape, port
+        self, whole: Whole, placed: Sequence[tuple[Piece, Place]], shape: NpuShape,
+        ports: Sequence[Place],
+    ) -> None:  # fmt: skip
+        self.whole, self.shape, self.ports = whole, shape, ports
         self.homes = Homes(whole.places, shape.columns)
         self.cores: dict[Place, _Core] = {}
         for piece, place in sorted(placed, key=lambda one: one[0].macro):
@@ -378,7 +380,8 @@ class _Planner:
             some_ = box.meet(self.homes.box(one.whole, one.held))
             if some_ is not None:
                 region = self.homes.region(Kept(owner, box), one, base)
-                yield Target("HOST", region, *self._local(one, some_), self.port)
+                port = nearest(self.ports, core.place)
+                yield Target("HOST", region, *self._local(one, some_), port)
 
     def _local(self, one: Sliced, some: Box) -> tuple[Span, Span]:
         """A box of the owner as rows and blocks of a part of a map."""
@@ -398,7 +401,8 @@ class _Planner:
             for source in sorted(core.feeds.get(key, [])):
                 if source == HOST:
                     stream = core.streams[key, source]
-                    given.append(Credit(self.port, True, stream, address.base, behind))
+                    port = nearest(self.ports, core.place)
+                    given.append(Credit(port, True, stream, address.base, behind))
                     runs = tuple(self._runs(kept, address.base))
                     brought.append(Brought(stream, address.slots, runs))
                 elif source != core.place:

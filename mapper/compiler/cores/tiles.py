@@ -1,8 +1,9 @@
 """tiles.bin: the parts of layers as a network, with all flits that their programs send in a frame.
 
-Vertices are the parts in the order of the cores, then the host's port; an edge has the flits from
-one to another: results, credits, requests for weights and these, what the host sends and gets. With
-`mapping.npz` beside it, `mapper score` counts the flits of a frame on every link.
+Vertices are the parts in the order of the cores, then the ports of the host; an edge has the flits
+from one to another: results, credits, requests for weights and these, what the host sends and gets,
+by the port that is nearest to a core. With `mapping.npz` beside it, `mapper score` counts the flits
+of a frame on every link.
 """
 
 from __future__ import annotations
@@ -21,22 +22,25 @@ from chipsim.npu.timing import vectors_of_entry
 from mapper.compiler.codegen.code import CoreCode
 from mapper.compiler.codegen.links import Place
 from mapper.compiler.codegen.steps import Step
+from mapper.compiler.cores.ports import nearest
 from mapper.compiler.cores.vertices import WHOLE
 from storage.errors import write_error
 
 Flits = Counter[tuple[int, int]]
 
 
-def flits_of(codes: Sequence[CoreCode], shape: NpuShape) -> Flits:
-    """Flits of a frame between parts, by their numbers; that of the host's port is behind the last.
+def flits_of(codes: Sequence[CoreCode], shape: NpuShape, ports: Sequence[Place]) -> Flits:
+    """Flits of a frame between parts, by their numbers; those of the host's ports are behind the
+    last.
 
     What goes to a core is for the first of its parts that takes some of it.
     """
     parts = -(-8 * shape.columns // shape.payload_bits)
     first = np.cumsum([0] + [len(code.macros) for code in codes]).tolist()
-    host, at = first[-1], {code.place: number for number, code in enumerate(codes)}
+    at = {code.place: number for number, code in enumerate(codes)}
     found: Flits = Counter()
     for number, code in enumerate(codes):
+        host = first[-1] + ports.index(nearest(ports, code.place))
         for step in code.steps:
             mine, fields = first[number] + step.macro, step.instruction.fields
             kind = step.instruction.kind
@@ -84,8 +88,10 @@ def _vectors(step: Step, shape: NpuShape) -> int:
     return int(f["c_size"] * f["x_size"] * f["y_size"] * (1 + 3 * f["up"]) * each)
 
 
-def tiles_file(flits: Flits, codes: Sequence[CoreCode]) -> bytes:
-    """The network file. Raises `WriteError` if there is no room for temporary files."""
+def tiles_file(flits: Flits, codes: Sequence[CoreCode], ports: int) -> bytes:
+    """The network file. ports : how many the host has
+
+    Raises `WriteError` if there is no room for temporary files."""
     from mapper.inputs.listener import Listener
     from mapper.inputs.source import Effort, Source, open_source
 
@@ -101,7 +107,7 @@ def tiles_file(flits: Flits, codes: Sequence[CoreCode]) -> bytes:
             np.array([b for _, b in pairs], np.int64),
             np.array([flits[pair] for pair in pairs], np.float64),
         ),
-        neurons=len(sizes) + 1, sizes=np.array([*sizes, 0], np.int64),
+        neurons=len(sizes) + ports, sizes=np.array([*sizes, *[0] * ports], np.int64),
     )  # fmt: skip
     with tempfile.TemporaryDirectory(prefix="mapper-") as folder:
         try:
@@ -112,11 +118,11 @@ def tiles_file(flits: Flits, codes: Sequence[CoreCode]) -> bytes:
             raise write_error(Path(folder), error) from error
 
 
-def mapping_file(codes: Sequence[CoreCode], port: Place, chip: Chip) -> bytes:
-    """Where the parts are: the bytes of `mapping.npz`."""
+def mapping_file(codes: Sequence[CoreCode], ports: Sequence[Place], chip: Chip) -> bytes:
+    """Where the parts are, and the ports of the host: the bytes of `mapping.npz`."""
     from mapper.results.mapping_file import save_mapping
 
-    places = [code.place for code in codes for _ in code.macros] + [port]
+    places = [code.place for code in codes for _ in code.macros] + [*ports]
     core = np.array([y * chip.width + x for x, y in places], np.int32)
     with tempfile.TemporaryDirectory(prefix="mapper-") as folder:
         path = Path(folder) / "mapping.npz"

@@ -32,7 +32,8 @@ CREDIT = 1
 
 
 class Vertices(NamedTuple):
-    """sizes : int64, shape (pieces + 1,), in parts of `WHOLE`; the last one is the host's port
+    """sizes : int64, shape (pieces + 1,), in parts of `WHOLE`; the last one is the host's port, or
+        there are several (`with_ports`)
     source, target, flits : int64, shape (edges,)
     groups : int64, shape (pieces,); those of a group share a core
     """
@@ -76,6 +77,21 @@ def vertices_of(
         np.array([flows[pair] for pair in pairs], np.int64),
         np.array(groups, np.int64),
     )
+
+
+def with_ports(vertices: Vertices, port_of: NDArray[np.int64], ports: int) -> Vertices:
+    """The network with several ports of the host in place of its one vertex: so many at the end.
+
+    port_of : int64, shape (pieces,), the number of the port of each piece
+    """
+    host = vertices.groups.size
+    ends = vertices.source, vertices.target
+    source, target = (
+        np.where(one == host, host + port_of[np.where(one == host, other, 0)], one)
+        for one, other in (ends, ends[::-1])
+    )
+    sizes = np.append(vertices.sizes[:host], np.zeros(ports, np.int64))
+    return vertices._replace(sizes=sizes, source=source, target=target)
 
 
 def flows_of(whole: Whole, pieces: Sequence[Piece], shape: NpuShape) -> Counter[tuple[int, int]]:

@@ -9,7 +9,11 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
+from chipsim.chip.host import ChipHost
 from chipsim.chip.model import Chip
+from chipsim.npu.mesh_report import chip_report
+from chipsim.npu.mesh_run import run_mesh
+from mapper.compiler.chip_cycles import chip_of
 from mapper.compiler.codegen.links import Place
 from mapper.compiler.cores import spread as module
 from mapper.compiler.cores.areas import Homes
@@ -40,7 +44,7 @@ def parted(length: int, rng: np.random.Generator) -> list[Span]:
 
 
 def anywhere(seed: int, job: Job, chip: Chip, log: list[str]) -> Made:
-    """Parts of layers at random, each on a core at random."""
+    """Parts of layers at random, each on a core at random, and one to three ports of the host."""
     rng, macros, columns = np.random.default_rng(seed), job.partition.macros, job.shape.columns
     function = job.partition.functions[0]
     whole = Whole(macros, job.places, function.inputs, function.results)
@@ -57,7 +61,7 @@ def anywhere(seed: int, job: Job, chip: Chip, log: list[str]) -> Made:
                 wide = Span(b.first * extent.share, min(b.behind * extent.share, extent.blocks))
                 where = places[int(rng.integers(len(places)))]
                 placed.append((Piece(number, high, wide), where))
-    return module.on_cores(job, placed, places[0], log)
+    return module.on_cores(job, placed, places[: 1 + seed % 3], log)
 
 
 def folder(
@@ -119,6 +123,29 @@ def test_the_mapper_places_what_the_search_cuts() -> None:
         found = folder(deepcopy(build), replace(HOW, cores=cores), SHAPE)
         assert 1 < len(found.images) <= (cores or CHIP.usable_count)
         assert {one.differences for one in checked(build, found)} == {0}
+
+
+@pytest.mark.parametrize("cores", [None, 3, 1])
+def test_ports_of_the_host(cores: int | None) -> None:
+    """N10.5: what the host sends and gets goes by the nearest of its ports; few cores are those at
+    ports first."""
+    build = residual(3, channels=40)
+    chip = replace(CHIP, host=ChipHost(ports=(5, 0), latency=7, flits=0.5))
+    found = folder(deepcopy(build), replace(HOW, cores=cores), SHAPE, chip)
+    assert {one.differences for one in checked(build, found)} == {0}
+    if cores == 1:
+        assert list(found.images) == [(2, 1)] and found.manifest["ports"] == []
+        return
+    assert found.manifest["ports"] == [[2, 1], [0, 0]]
+    run = chip_of(found)
+    assert run.link == (7, 0.5)
+    sent = {port.place: port.inputs.vector.size for port in run.hosts}
+    assert sum(sent.values()) > 0
+    for program, port in run.ports.items():
+        hops = [abs(program[0] - x) + abs(program[1] - y) for x, y in ((2, 1), (0, 0))]
+        assert port == ((2, 1), (0, 0))[hops[1] < hops[0]]
+    report = chip_report(run, run_mesh(run, 4))
+    assert report.period is not None and report.links.sum() > 0
 
 
 DAMAGE = {

@@ -38,16 +38,16 @@ def routed(flits: dict[tuple[int, int], int], places: list[tuple[int, int]]) -> 
 
 @pytest.mark.parametrize("seed", range(8))
 def test_links_of_a_run(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Parts at random: results, credits and the host's inputs, on every link."""
+    """Parts at random: results, credits and the host's inputs by its ports, on every link."""
     monkeypatch.setattr("mapper.compiler.pipeline.spread", lambda *a: anywhere(seed, *a))
     source, samples = source_of(deepcopy(random_network(seed)))
     try:
         made = compile_model(source, SHAPE, samples, HOW, chip=CHIP)
     except DoesNotFitError as error:
         pytest.skip(str(error))
-    assert made.port is not None
-    flits = flits_of(made.codes, SHAPE)
-    places = [code.place for code in made.codes for _ in code.macros] + [made.port]
+    assert len(made.ports) == 1 + seed % 3
+    flits = flits_of(made.codes, SHAPE, made.ports)
+    places = [code.place for code in made.codes for _ in code.macros] + made.ports
     folder = folder_of(made, Target(CHIP, SHAPE, HOW))
     links = run_mesh(chip_of(folder), FRAMES).links
     assert links.sum() > 0

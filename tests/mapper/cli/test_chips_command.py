@@ -50,6 +50,26 @@ def test_a_chip_shows_its_npu(run: Run) -> None:
     assert "# weight_words = 512 " in text
 
 
+def test_a_chip_shows_its_host(run: Run, folder: Path, fails: Callable[..., str]) -> None:
+    """N10.5: as a comment where the chip says nothing."""
+    text = run("chips", "show", "4x4").out
+    assert "\n# [host] " in text
+    assert "\n# ports = [[0, 0]] " in text
+    (folder / "mine.toml").write_text(
+        "width = 4\nheight = 4\nunavailable = [2]\n[host]\nports = [0, 15]\nlatency = 50\n"
+    )
+    text = run("chips", "show", "mine.toml").out
+    assert "\n[host]\nports = [[0, 0], [3, 3]] " in text
+    assert "\nlatency = 50 " in text
+    shown = run("chips", "show", "mine.toml", "--json").json()["chip"]["host"]
+    assert shown == {"ports": [0, 15], "latency": 50, "flits": 1.0}
+    (folder / "bad.toml").write_text(
+        "width = 4\nheight = 4\nunavailable = [2]\n[host]\nports = [2]\n"
+    )
+    said = fails("chips", "show", "bad.toml")
+    assert "bad.toml: chip bad: host: port [2, 0] is at an unavailable core" in said
+
+
 @pytest.mark.usefixtures("light_placement")
 @pytest.mark.jit
 def test_a_run_with_the_file_equals_one_with_the_name(run: Run, folder: Path) -> None:
