@@ -39,7 +39,8 @@ class NpuCore(wiring.Component):
     flit : what it receives, in any cycle; sources : what it sends, see `hw.npu.sending`
     started, ended : per unit, an instruction starts in this cycle, or ends with it; to watch
 
-    memories : what they hold, for simulations
+    memories : what they hold, for simulations; control : counters of streams and tokens, once the
+        core is elaborated
     """
 
     module_name = "npu_core"
@@ -81,6 +82,7 @@ class NpuCore(wiring.Component):
         m.submodules.control = control = Control(
             shape, memories.im, lanes_of(shape, self.layout, Loaded.IM), self.contents.streams
         )
+        self.control = control
         m.submodules.maps = maps = FeatureMemory(shape, memories.fm)
         m.submodules.load = load = LoadUnit(shape, memories)
         m.submodules.gemm = gemm = GemmUnit(shape)

@@ -185,6 +185,8 @@ def _random_steps(shape: NpuShape, rng: Any, below: Any, table: Any) -> Iterable
         kinds = KINDS[Op.GEMM]
         dual = shape.multiplier == "dual"
         kind = kinds[below(6)] if dual else ("INT8", "BINARY", "DEPTHWISE")[below(3)]
+        if kind == "BINARY" and not shape.binary:
+            kind = "INT8"
         far = {
             "acc_out": below(4), "acc_in": below(3), "inp_out": below(4), "inp_in": below(3),
             "wgt_out": 0, "wgt_in": 0, "init": below(3), "bm": below(8),
@@ -208,7 +210,7 @@ def _random_steps(shape: NpuShape, rng: Any, below: Any, table: Any) -> Iterable
             far["src_out"] = far["src_in"] = 1
         return [(op, kind, {**loops, **steps, **far})]
     if op == "RQ":
-        kind = KINDS[Op.RQ][below(3)]
+        kind = KINDS[Op.RQ][below(3 if shape.binary else 2)]  # bits are for a binary unit
         rec = below(6)
         head = table["parameters"][rec]
         head[3] &= 31

@@ -16,10 +16,11 @@ from numpy.typing import NDArray
 
 from chipsim.chip.npu_shape import NpuShape
 from hw.npu.core import NpuCore
-from hw.npu.flit import Kind, Loaded
+from hw.npu.flit import SIDE_BITS, Kind, Loaded
 from hw.npu.isa import UNITS, Instruction, MicroOp, encode, encode_micro_op
 from hw.npu.memories import Contents, NpuMemories
 from hw.npu.sending import SOURCES
+from hw.npu.shape import PARAMETER_LANES
 from tests.hw.npu.programs import unit_of
 
 MOST_CYCLES = 200_000
@@ -40,17 +41,28 @@ class Link(NamedTuple):
     weights: NDArray[np.int8] | None = None
 
 
+class Credit(NamedTuple):
+    """What SEND gives the host, at the port of a node."""
+
+    x: int
+    y: int
+    stream: int
+    count: int
+
+
 @dataclass
 class Observed:
     """start, end : of each instruction, as the cycle simulator counts; cycles : of the frame
-    memories : signed numbers, shape (words, lanes), by name
-    host : addresses and vectors that went to the host, in order"""
+    memories : signed numbers, shape (words, lanes), by name; what streams have counted, shape
+        (streams,)
+    host : addresses and vectors that went to the host, in order; credits : that it was given"""
 
     start: list[int]
     end: list[int]
     cycles: int
     memories: dict[str, Ints]
     host: list[tuple[int, list[int]]]
+    credits: list[Credit]
 
 
 class CoreBench:
@@ -66,8 +78,14 @@ class CoreBench:
     def run(
         self, instructions: Sequence[Instruction], table: Mapping[str, Any], odd: bool = False,
         link: Link = Link(),  # noqa: B008
+        counted: Sequence[int] = (), most: int = MOST_CYCLES,
     ) -> Observed:  # fmt: skip
-        """One frame; instructions with their tokens, END the last one."""
+        """One frame; instructions with their tokens, END the last one.
+
+        counted : what streams have counted before; most : cycles until it is given up, with an
+            `AssertionError`
+        """
+        self.counted, self.most = counted, most
         self.contents = contents_of(self.shape, instructions, table)
         self.odd, self.link, self.random = odd, link, Random(len(instructions))
         self.sent: list[Any] = []
@@ -86,13 +104,14 @@ class CoreBench:
             end.append(self.ended[unit][places[unit]])
             places[unit] += 1
         assert places == [len(each) for each in self.started]
-        return Observed(start, end, max(end), self.memories, self._host())
+        return Observed(start, end, max(end), self.memories, self._host(), self._credits())
 
     async def _bench(self, ctx: Any) -> None:
         ports: Any = self.core
         for memory, rows in _pairs(self.core.memories, self.contents):
             for at, value in enumerate(rows):
                 ctx.set(memory[at], value)
+        await self._count(ctx)
         ctx.set(ports.odd, self.odd)
         ctx.set(ports.start, 1)
         await ctx.tick()
@@ -104,12 +123,12 @@ class CoreBench:
         ctx.set(ready, everything)
         busy = 1
         while busy or self.answers:
-            assert cycle < MOST_CYCLES, f"at work after {cycle} cycles: {self.started}"
+            assert cycle < self.most or not busy, f"at work after {cycle} cycles: {self.started}"
             takes = everything
             if self.link.waits:
                 takes = sum((self.random.random() > self.link.waits) << n for n in range(SOURCES))
                 ctx.set(ready, takes)
-            self._answer(ctx, ports.flit, cycle)
+            self._answer(ctx, ports.flit, cycle if busy else MOST_CYCLES)  # the rest at once
             found = ctx.get(seen)
             busy, begins, ends, offers = (
                 found & 1, found >> 1 & 15, found >> 5 & 15, found >> 9
@@ -126,6 +145,18 @@ class CoreBench:
             await ctx.tick()
             cycle += 1
         self.memories = _memories(ctx, self.core)
+
+    async def _count(self, ctx: Any) -> None:
+        """Tokens come before the frame."""
+        port: Any = self.core.flit
+        for stream, count in enumerate(self.counted):
+            if count:
+                ctx.set(port.valid, 1)
+                ctx.set(port.payload.kind, Kind.TOKEN)
+                ctx.set(port.payload.stream, stream)
+                ctx.set(port.payload.data, count)
+                await ctx.tick()
+        ctx.set(port.valid, 0)
 
     def _take(self, flit: Any, cycle: int) -> None:
         self.sent.append(flit)
@@ -152,6 +183,14 @@ class CoreBench:
             _, part = self.answers.pop(0)
             ctx.set(port.payload.kind, Kind.WEIGHTS)
             ctx.set(port.payload.data, part)
+
+    def _credits(self) -> list[Credit]:
+        """Requests without words."""
+        return [
+            Credit(flit.x, flit.y, flit.stream, flit.data >> 2 * SIDE_BITS)
+            for flit in self.sent
+            if flit.kind == Kind.REQUEST and flit.address == 0
+        ]
 
     def _host(self) -> list[tuple[int, list[int]]]:
         """Vectors from their parts."""
@@ -195,6 +234,7 @@ def _pairs(here: NpuMemories, there: NpuMemories) -> list[tuple[Any, list[int]]]
 def _memories(ctx: Any, core: NpuCore) -> dict[str, Ints]:
     shape, memories = core.shape, core.memories
     lane = 16 if shape.multiplier == "dual" else 8
+    rows = shape.rows if shape.weight_port == "word" else 1  # of a word of the memory
 
     def whole(memory: Any, count: int, bits: int) -> Ints:
         words = [ctx.get(memory[at]) for at in range(memory.depth)]
@@ -206,6 +246,11 @@ def _memories(ctx: Any, core: NpuCore) -> dict[str, Ints]:
         "INP": whole(memories.inp, shape.columns, lane),
         "ACC": whole(memories.acc, shape.rows, shape.accumulator_bits),
         "OUT": whole(memories.out, shape.rows, lane),
+        "WM": whole(memories.wm, rows * shape.columns, 8).reshape(-1, shape.columns),
+        "PM": whole(memories.pm, PARAMETER_LANES, 32),
+        "UM": whole(memories.um, 2, 32),
+        "HM": whole(memories.hm, 2, 32),
+        "streams": np.array([ctx.get(each) for each in core.control.counted]),
     }
 
 

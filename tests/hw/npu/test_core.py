@@ -2,81 +2,87 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator
 from dataclasses import replace
-from fractions import Fraction
 from typing import Any
 
-import numpy as np
 import pytest
 
-from chipsim.chip.npu_shape import NPU_SHAPES, NpuShape
-from chipsim.npu.arrivals import HostLink
-from chipsim.npu.core_run import run_core
-from chipsim.npu.execute import NpuChip
+from chipsim.chip.npu_shape import NPU_SHAPES
+from chipsim.npu.records import KINDS
 from hw.errors import HwError
 from hw.npu.shape import Widths
-from tests.chipsim.npu.programs import Case, host_words, random_case
-from tests.hw.npu.core_bench import CoreBench, Link
-from tests.hw.npu.programs import SHAPES, one_by_one, side_by_side, simulated, with_products
-from tests.twins.npu import FaultError
+from tests.hw.npu.core_bench import CoreBench
+from tests.hw.npu.programs import SHAPES
+from tests.hw.npu.three_ways import (
+    case_of,
+    difference,
+    observe,
+    programs_from,
+    values_that_differ,
+)
 
-PROGRAMS = int(os.environ.get("NPU_PROGRAMS", "24"))
-"""Random programs of each shape."""
-RATES = (1, 2, 5, 50)
-"""Cycles of a flit from the host."""
-HERE = (0, 0)
+CHUNKS = {
+    "tiny": (8, 60), "4x4": (3, 60), "4x4-dual": (3, 60), "8x8": (3, 20), "8x8-dual": (3, 20),
+    "16x16": (2, 10), "16x16-dual": (2, 10),
+}  # fmt: skip
+"""Of each shape, how many chunks of how many random programs are run each time."""
+MANY = 20
+"""Times as many are run with the marker `many_hw`."""
+APART = 10_000
+"""Seeds from one chunk to the next."""
+BUSY = 12
+"""Programs with routers that are busy, of each shape."""
 
 
-def cases(shape: NpuShape, count: int) -> Iterator[tuple[int, Case, Any]]:
-    """Legal programs, and what the twin has after them."""
-    seed = 0
-    while count:
-        seed += 1
-        case = random_case(shape, seed, 12, False)
-        case = with_products(case, seed)
-        twin = case.twin()
-        twin.odd = bool(seed % 2)
-        try:
-            twin.run(case.steps)
-        except FaultError:
-            continue
-        count -= 1
-        yield seed, case, twin
+def chunks(first: int, times: int) -> list[Any]:
+    """Pairs of a shape's name and a chunk's number."""
+    return [
+        (name, number)
+        for name, (count, _) in CHUNKS.items()
+        for number in range(first * count, times * count)
+    ]
+
+
+def require_equal_three_ways(name: str, chunk: int) -> None:
+    shape = SHAPES[name]
+    bench = CoreBench(shape)
+    for wanted in programs_from(shape, APART * chunk, CHUNKS[name][1]):
+        assert difference(bench, wanted) is None
 
 
 @pytest.mark.jit
-@pytest.mark.parametrize("name", list(SHAPES))
-def test_three_ways(name: str) -> None:
-    """N13.1: all memories of the twin, the simulator and the hardware are equal after random
-    programs, and the starts and ends of all instructions of simulator and hardware."""
-    shape = SHAPES[name]
-    bench = CoreBench(shape)
-    kinds = set()
-    for seed, case, twin in cases(shape, PROGRAMS):
-        odd = bool(seed % 2)
-        instructions = one_by_one(case) if seed % 3 == 0 else side_by_side(case, odd)
-        program = simulated(case, instructions)
-        weights = host_words(shape)
-        link = Link(1 + seed % 40, Fraction(1, RATES[seed % len(RATES)]), weights=weights)
-        frame = NpuChip(shape, {HERE: program}, host_weights=weights).frame()
-        frame.run(odd)
-        found = bench.run(instructions, case.table, odd, link)
-        wanted = frame.memory(HERE)
-        plain = {"FM": twin.maps, "INP": twin.inputs, "ACC": twin.sums, "OUT": twin.results}
-        for memory, cells in plain.items():
-            assert np.array_equal(wanted[memory], np.array(list(cells))), (seed, memory)
-            assert np.array_equal(found.memories[memory], wanted[memory]), (seed, memory)
-        sent = [(at, list(vector)) for at, vector in twin.host]
-        assert found.host == sent, seed
-        host = HostLink(link.latency, float(link.flits))
-        times = run_core(shape, program, host)
-        assert found.start == times.start.tolist(), (seed, instructions)
-        assert found.end == times.end.tolist(), (seed, instructions)
-        kinds |= {step[:2] for step in case.steps}
-    everything = 30 if shape.multiplier == "dual" else 27
-    assert len(kinds) == everything or PROGRAMS < 24, sorted(kinds)
+@pytest.mark.parametrize(("name", "chunk"), chunks(0, 1))
+def test_three_ways(name: str, chunk: int) -> None:
+    """N13.1: all memories and counters of the twin, the simulator and the hardware are equal after
+    random programs, and the starts and ends of all instructions of simulator and hardware."""
+    require_equal_three_ways(name, chunk)
+
+
+@pytest.mark.jit
+@pytest.mark.many_hw
+@pytest.mark.parametrize(("name", "chunk"), chunks(1, MANY))
+def test_three_ways_many_times(name: str, chunk: int) -> None:
+    require_equal_three_ways(name, chunk)
+
+
+def test_programs_have_all_instructions() -> None:
+    """A thousand programs each time, and of each shape with all kinds of instructions but those
+    that no other core is there for."""
+    assert sum(count * each for count, each in CHUNKS.values()) >= 1000
+    for name, shape in SHAPES.items():
+        count, each = CHUNKS[name]
+        found = {
+            step[:2]
+            for chunk in range(count)
+            for seed in range(each)
+            for step in case_of(shape, APART * chunk + seed + 1).steps
+        }
+        left_out = {("STORE", "REMOTE"), ("CTRL", "NOP"), ("CTRL", "END")}
+        if shape.multiplier == "int8":
+            left_out |= {("GEMM", kind) for kind in ("DUAL_PIXEL", "DUAL_KERNEL", "INT16")}
+        if not shape.binary:
+            left_out |= {("GEMM", "BINARY"), ("RQ", "THRESHOLD")}
+        assert {(op.name, kind) for op in KINDS for kind in KINDS[op]} - found == left_out, name
 
 
 @pytest.mark.jit
@@ -87,18 +93,11 @@ def test_routers_that_are_busy(name: str) -> None:
     shape = SHAPES[name]
     bench = CoreBench(shape)
     later = 0
-    for seed, case, twin in cases(shape, PROGRAMS // 2):
-        odd = bool(seed % 2)
-        instructions = side_by_side(case, odd)
-        link = Link(1 + seed % 9, Fraction(1, RATES[seed % len(RATES)]), 0.5, host_words(shape))
-        found = bench.run(instructions, case.table, odd, link)
-        free = bench.run(instructions, case.table, odd, link._replace(waits=0.0))
-        plain = {"FM": twin.maps, "INP": twin.inputs, "ACC": twin.sums, "OUT": twin.results}
-        for memory, cells in plain.items():
-            assert np.array_equal(found.memories[memory], np.array(list(cells))), (seed, memory)
-        assert found.host == [(at, list(vector)) for at, vector in twin.host]
-        assert found.cycles >= free.cycles
-        later += found.cycles > free.cycles
+    for wanted in programs_from(shape, 0, BUSY):
+        found = observe(bench, wanted, 0.5)
+        assert not values_that_differ(found, wanted), wanted.seed
+        assert found.cycles >= max(wanted.end)
+        later += found.cycles > max(wanted.end)
     assert later
 
 

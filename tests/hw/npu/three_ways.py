@@ -1,0 +1,211 @@
+"""Random legal programs on the plain twin, the simulators and the core in Amaranth."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from fractions import Fraction
+from random import Random
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from chipsim.chip.npu_shape import NpuShape
+from chipsim.npu.arrivals import HostLink
+from chipsim.npu.core_run import run_core
+from chipsim.npu.execute import NpuChip
+from chipsim.npu.records import KINDS, STREAMS, Op, Program
+from hw.npu.isa import UNITS, Instruction, MicroOp, encode_micro_op
+from tests.chipsim.npu.programs import Case, host_words, random_case
+from tests.hw.npu.core_bench import Credit, Ints, Link, Observed, lanes_of
+from tests.hw.npu.programs import one_by_one, side_by_side, simulated, with_products
+from tests.twins.npu import FaultError, Twin
+
+STEPS = 12
+"""Of a program, and some that belong to them."""
+RATES = (1, 2, 5, 50)
+"""Cycles of a flit from the host."""
+HERE = (0, 0)
+TO_CORES = ("WAIT", "SEND")
+MARGIN = 64
+"""Cycles that hardware may take longer before it is given up."""
+
+
+class Wanted(NamedTuple):
+    """A program, and what twin and simulators make of it.
+
+    counted : what streams have counted before
+    memories, host, credits, start, end : as the bench observes them
+    """
+
+    seed: int
+    case: Case
+    instructions: list[Instruction]
+    odd: bool
+    link: Link
+    counted: list[int]
+    memories: dict[str, Ints]
+    host: list[tuple[int, list[int]]]
+    credits: list[Credit]
+    start: list[int]
+    end: list[int]
+
+
+def programs_from(shape: NpuShape, first: int, count: int) -> Iterator[Wanted]:
+    """Legal programs of the seeds behind `first`; those of which the twin says that an instruction
+    leads outside of a memory are left out."""
+    seed = first
+    while count:
+        seed += 1
+        case = case_of(shape, seed)
+        twin = case.twin()
+        twin.odd = bool(seed % 2)
+        try:
+            twin.run(case.steps)
+        except FaultError:
+            continue
+        count -= 1
+        yield _wanted(seed, case, twin)
+
+
+def case_of(shape: NpuShape, seed: int) -> Case:
+    """A program, legal or not."""
+    case = with_products(random_case(shape, seed, STEPS, False), seed)
+    return with_streams(with_tables(case, seed), seed)
+
+
+def with_tables(case: Case, seed: int) -> Case:
+    """Micro-ops or headers come anew from the end of the maps, before all else."""
+    random, shape = Random(seed), case.shape
+    vectors = -(-8 // shape.columns)
+    vectors *= random.randrange(1, 4)
+    words = vectors * shape.columns // 8
+    first = shape.map_vectors - vectors
+    if seed % 2:
+        dst = random.randrange(shape.micro_ops - words)
+        rows = random.choices(case.table["micro_ops"].tolist(), k=words)
+        data = b"".join(encode_micro_op(MicroOp(*row)) for row in rows)
+        memory = 0
+    else:
+        dst, memory = random.randrange(shape.headers // 2, shape.headers - words), 2
+        data = random.randbytes(8 * words)
+    case.table["maps"][first:] = np.frombuffer(data, np.uint8).reshape(vectors, -1)
+    fields = {"dst": dst, "src": first, "vectors": vectors, "memory": memory}
+    return replace(case, steps=[("LOAD", "TABLE", fields), *case.steps])
+
+
+def with_streams(case: Case, seed: int) -> Case:
+    """WAITs take what streams have counted before, all of it at most; SENDs give the host
+    credits."""
+    random, left = Random(seed), counted_before(seed)
+    steps = list(case.steps)
+    for _ in range(3):
+        stream = random.randrange(STREAMS)
+        fields = {"queue": random.randrange(len(UNITS)), "stream": stream}
+        if random.random() < 0.5:
+            count = random.randrange(left[stream] + 1)
+            left[stream] -= count
+            step: Any = ("CTRL", "WAIT", {**fields, "count": count})
+        else:
+            more = {"x": random.randrange(64), "y": random.randrange(64), "host": 1}
+            step = ("CTRL", "SEND", {**fields, **more, "count": random.randrange(1, 1 << 16)})
+        steps.insert(random.randrange(len(steps) + 1), step)
+    return replace(case, steps=steps)
+
+
+def counted_before(seed: int) -> list[int]:
+    random = Random(~seed)
+    return [random.choice((0, 1, random.randrange(1 << 16))) for _ in range(STREAMS)]
+
+
+def _wanted(seed: int, case: Case, twin: Twin) -> Wanted:
+    """What the simulators say; raises `AssertionError` where the twin says something else."""
+    shape, odd = case.shape, bool(seed % 2)
+    instructions = one_by_one(case) if seed % 3 == 0 else side_by_side(case, odd)
+    program = simulated(case, instructions)
+    weights, counted = host_words(shape), counted_before(seed)
+    link = Link(1 + seed % 40, Fraction(1, RATES[seed % len(RATES)]), weights=weights)
+    frame = NpuChip(shape, {HERE: program}, {HERE: counted}, weights).frame()
+    frame.run(odd)
+    memories = frame.memory(HERE)
+    plain = _plain(case, twin, counted)
+    for name, values in memories.items():
+        assert np.array_equal(values, plain[name]), (seed, name)
+    addresses, vectors = frame.host(HERE)
+    host = list(zip(addresses.tolist(), vectors.tolist(), strict=True))
+    assert host == [(at, list(vector)) for at, vector in twin.host], seed
+    times = run_core(shape, _alone(program), HostLink(link.latency, float(link.flits)))
+    credits = [
+        Credit(*(each.fields[name] for name in Credit._fields))
+        for each in instructions
+        if each.kind == "SEND"
+    ]
+    return Wanted(
+        seed, case, instructions, odd, link, counted, plain, host, credits,
+        times.start.tolist(), times.end.tolist(),
+    )  # fmt: skip
+
+
+def _plain(case: Case, twin: Twin, counted: list[int]) -> dict[str, Ints]:
+    """All memories of the twin, and what it leaves of the streams."""
+    left = list(counted)
+    for _, kind, fields in case.steps:
+        if kind == "WAIT":
+            left[fields["stream"]] -= fields["count"]
+    micro_ops = [encode_micro_op(MicroOp(*row)) for row in twin.micro_ops]
+    headers = [int(each).to_bytes(8, "little") for each in twin.headers]
+    rows = case.shape.rows
+    cells = {
+        "FM": twin.maps, "INP": twin.inputs, "ACC": twin.sums, "OUT": twin.results,
+        "WM": np.array(list(twin.weights)).reshape(-1, rows), "PM": twin.parameters,
+        "streams": left,
+        "UM": [lanes_of(int.from_bytes(each, "little"), 2, 32) for each in micro_ops],
+        "HM": [lanes_of(int.from_bytes(each, "little"), 2, 32) for each in headers],
+    }  # fmt: skip
+    return {name: np.array(list(values), np.int64) for name, values in cells.items()}
+
+
+def _alone(program: Program) -> Program:
+    """Without what has to do with other cores: it takes as long as an instruction that does
+    nothing, since all that WAIT takes is there, and the router is always ready."""
+    kinds = KINDS[Op.CTRL]
+    other = np.isin(program.kind, [kinds.index(name) for name in TO_CORES])
+    kind = np.where((program.op == Op.CTRL) & other, kinds.index("NOP"), program.kind)
+    return program._replace(kind=kind.astype(np.uint8))
+
+
+def observe(bench: Any, wanted: Wanted, waits: float = 0.0) -> Observed:
+    """waits : of cycles, in how many the router is busy"""
+    most = 20 * max(wanted.end) if waits else max(wanted.end) + MARGIN
+    link = wanted.link._replace(waits=waits)
+    return bench.run(wanted.instructions, wanted.case.table, wanted.odd, link, wanted.counted, most)
+
+
+def values_that_differ(found: Observed, wanted: Wanted) -> list[str]:
+    """Names of memories, and of what is sent."""
+    names = [
+        name
+        for name, values in wanted.memories.items()
+        if not np.array_equal(values, found.memories[name])
+    ]
+    if found.host != wanted.host:
+        names.append("host")
+    # Queues send side by side.
+    if sorted(found.credits) != sorted(wanted.credits):
+        names.append("credits")
+    return names
+
+
+def difference(bench: Any, wanted: Wanted) -> str | None:
+    """What the hardware does not do as the simulators do it, in a line."""
+    found = observe(bench, wanted)
+    if names := values_that_differ(found, wanted):
+        return f"seed {wanted.seed}: {', '.join(names)}"
+    both = zip(found.start, wanted.start, found.end, wanted.end, wanted.instructions, strict=True)
+    for at, (start, its, end, ends, one) in enumerate(both):
+        if (start, end) != (its, ends):
+            return (
+                f"seed {wanted.seed}: instruction {at} ({one.op}.{one.kind}) is at work in cycles "
+                f"{start} to {end}, not {its} to {ends}"
+            )
+    return None
