@@ -84,6 +84,16 @@ class NpuMemories:
         self.im = MemoryData(shape=WORD_BITS, depth=shape.instructions, init=contents.instructions)
         self.hm = MemoryData(shape=HEADER_BITS, depth=max(1, shape.headers), init=contents.headers)
 
+    def by_name(self) -> dict[str, MemoryData]:
+        """All of them, the banks of the feature memory as fm0 and so on."""
+        names = ("inp", "wm", "acc", "out", "pm", "um", "im", "hm")
+        found = {f"fm{number}": bank for number, bank in enumerate(self.fm)}
+        return found | {name: getattr(self, name) for name in names}
+
+    def words(self) -> dict[str, list[int]]:
+        """What each holds at first."""
+        return {name: list(memory.init) for name, memory in self.by_name().items()}
+
     def bits(self) -> dict[str, int]:
         """Of every memory, by the name that instructions use."""
         names = {"INP": self.inp, "WM": self.wm, "ACC": self.acc, "OUT": self.out}

@@ -298,12 +298,9 @@ class _Job:
             clock += 1
             cycle = None if cycle is None else cycle + 1
         for place, npu in self.chip.npus.items():
-            memories = npu.memories
-            named = {name: getattr(memories, name) for name in ("wm", "pm", "um", "im", "hm")}
-            named |= {f"fm{number}": bank for number, bank in enumerate(memories.fm)}
             self.memories[place] = {
                 name: [ctx.get(memory[at]) for at in range(memory.depth)]
-                for name, memory in named.items()
+                for name, memory in npu.memories.by_name().items()
             }
 
     def _offer(self, ctx: Any, cycle: int | None) -> None:

@@ -76,8 +76,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
                          help="with --cycles, of a model on several cores: frames that follow "
                          "each other (default: 20)")  # fmt: skip
     samples.add_argument("--hardware", action="store_true",
-                         help="run the first samples on the chip in Amaranth as well: bytes and "
-                         "cycles have to be equal (several cores, chips up to 2x2)")  # fmt: skip
+                         help="run the first samples in Amaranth as well: bytes and cycles have to "
+                         "be equal (one core, or a chip up to 2x2)")  # fmt: skip
     samples.add_argument("--clock", type=above_zero, metavar="MHZ",
                          help="clock, for frames per second (default: 500)")  # fmt: skip
     group = parser.add_argument_group("mappings")
@@ -193,11 +193,8 @@ def _run_compiled(options: argparse.Namespace) -> int:
         raise UsageError(
             f"--frames, --clock: {options.path} runs on one core, one frame after the other"
         )
-    if options.hardware and (options.input is None or not folder.is_spread):
-        raise UsageError(
-            "--hardware: runs samples (--input) of a model that several cores share; compile it "
-            "for a chip such as 2x2"
-        )
+    if options.hardware and options.input is None:
+        raise UsageError("--hardware: runs samples; name some with --input")
     if options.input is None and options.dump:
         raise UsageError("--dump: writes the maps of samples; name some with --input")
     if options.input is None:
@@ -248,7 +245,7 @@ def _run_compiled(options: argparse.Namespace) -> int:
         if dump is not None:
             dump.finish(compared)
     timed = None if first is None or not options.cycles else _cycles(options, folder, first)
-    on_chip = _hardware(folder, first) if options.hardware and first is not None else None
+    on_chip = None if first is None or not options.hardware else _hardware(options, folder, first)
     result: dict[str, Any] = {"frames": frames, "sha256": digest.text}
     if counted := [one for one in clipped if one is not None]:
         result["clipped"] = sum(one.values for one in counted)
@@ -283,11 +280,17 @@ def _run_compiled(options: argparse.Namespace) -> int:
     return 0
 
 
-def _hardware(folder: CompiledFolder, samples: NDArray[np.float32]) -> dict[str, int]:
+def _hardware(
+    options: argparse.Namespace, folder: CompiledFolder, samples: NDArray[np.float32]
+) -> dict[str, int]:
     """What was equal in Amaranth's simulator, counted."""
     from mapper.compiler.chip_hardware import check_hardware
+    from mapper.compiler.core_hardware import check_core
 
-    return check_hardware(folder, samples)._asdict()
+    if folder.is_spread:
+        return check_hardware(folder, samples)._asdict()
+    with common.fraction_bar(options, "running in Amaranth") as progress:
+        return check_core(folder, samples, progress)._asdict()
 
 
 def _compile_kernels(options: argparse.Namespace, folder: CompiledFolder) -> None:

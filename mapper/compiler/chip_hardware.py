@@ -1,4 +1,5 @@
-"""Compiled models on a small chip in Amaranth: every byte and every cycle as in the simulators."""
+"""Compiled models on a small chip in Amaranth: every byte and every cycle as in the simulators.
+`mapper.compiler.core_hardware` has those of a single core."""
 
 from __future__ import annotations
 
@@ -20,7 +21,7 @@ from hw.npu.chip import ChipParts, MixedChip
 from hw.npu.flit import SIDE_BITS, Kind
 from hw.npu.isa import INSTRUCTION_BYTES, MICRO_OP_BYTES
 from hw.npu.memories import Contents
-from hw.npu.run import Delivered, HostSide, Input, NpuRun, NpuSimulator
+from hw.npu.run import PATIENCE, Delivered, HostSide, Input, NpuRun, NpuSimulator
 from mapper.compiler.chip_cycles import chip_of, inputs_of
 from mapper.compiler.codegen.image import Image
 from mapper.compiler.manifest import CompiledFolder
@@ -30,7 +31,8 @@ MOST_NODES = 4
 
 
 class HardwareRun(NamedTuple):
-    """What was equal. cycles : until the last frame was done; bytes : of results"""
+    """What was equal. cycles : until the last frame was done, of one core those of all frames
+    bytes : of results; of one core those of its maps behind each function"""
 
     frames: int
     cycles: int
@@ -61,7 +63,8 @@ def check_hardware(folder: CompiledFolder, samples: NDArray[np.float32]) -> Hard
         for place, image in folder.images.items()
     }
     hardware = NpuSimulator(hardware_of(chip, contents))
-    found = hardware.run(sides_of(chip, inputs, folder.weights), frames, chip.begins)
+    sides = sides_of(chip, inputs, folder.weights)
+    found = hardware.run(sides, frames, chip.begins, patience=PATIENCE + wanted.cycles)
     if difference := first_difference(chip, found, wanted):
         raise CheckFailedError(f"{folder.path}: hardware: {difference}")
     functional = NpuChip(chip.shape, chip.programs, chip.streams, folder.weights)
@@ -118,19 +121,12 @@ def first_difference(chip: MeshChip, found: NpuRun, wanted: MeshTimes) -> str | 
     instructions, ends of frames, and deliveries of all flits; it has kept all of them."""
     for place, work in wanted.cores.items():
         begin, count = chip.begins.get(place, 0), work.start.shape[1]
-        units = _units(chip.programs[place])[begin : begin + count]
+        units = units_of(chip.programs[place])[begin : begin + count]
         for name, times, seen in (
             ("start", work.start, found.started[place]), ("end", work.end, found.ended[place]),
         ):  # fmt: skip
-            for unit, cycles in enumerate(seen):
-                mine = times[:, units == unit].ravel().tolist()
-                if mine != cycles:
-                    at = next((n for n, both in enumerate(zip(mine, cycles, strict=False))
-                               if both[0] != both[1]), min(len(mine), len(cycles)))  # fmt: skip
-                    return (
-                        f"core {say(place)}: {name} of instruction {at} of {UNITS[unit]}: cycle "
-                        f"{cycles[at : at + 1]}, in the simulator {mine[at : at + 1]}"
-                    )
+            if difference := different_times(place, name, times, seen, units):
+                return difference
         if found.idle[place] != work.ended.tolist():
             return f"core {say(place)}: frames end in cycles {found.idle[place]}"
     d = wanted.deliveries
@@ -150,6 +146,27 @@ def first_difference(chip: MeshChip, found: NpuRun, wanted: MeshTimes) -> str | 
     return None
 
 
+def different_times(
+    place: Place, name: str, times: NDArray[np.int64], seen: list[list[int]],
+    units: NDArray[np.int64],
+) -> str | None:  # fmt: skip
+    """The first start or end of an instruction that the hardware has in another cycle.
+
+    name : which of both; times : of the simulator, shape (frames, instructions)
+    seen : of the hardware, by unit; units : of the instructions
+    """
+    for unit, cycles in enumerate(seen):
+        mine = times[:, units == unit].ravel().tolist()
+        if mine != cycles:
+            at = next((n for n, both in enumerate(zip(mine, cycles, strict=False))
+                       if both[0] != both[1]), min(len(mine), len(cycles)))  # fmt: skip
+            return (
+                f"core {say(place)}: {name} of instruction {at} of {UNITS[unit]}: cycle "
+                f"{cycles[at : at + 1]}, in the simulator {mine[at : at + 1]}"
+            )
+    return None
+
+
 def _row(one: Delivered) -> tuple[int, ...]:
     """As the simulator has it: of tokens and credits the count in place of the address."""
     cycle, node, flit = one
@@ -161,7 +178,7 @@ def _row(one: Delivered) -> tuple[int, ...]:
     return cycle, node, flit.kind, flit.stream, value
 
 
-def _units(program: Program) -> NDArray[np.int64]:
+def units_of(program: Program) -> NDArray[np.int64]:
     """The unit of each instruction."""
     found = []
     for at in range(len(program.op)):

@@ -76,6 +76,36 @@ def test_a_core_with_external_memory(folder: Path, run: Run) -> None:
         )
 
 
+def test_a_core_in_amaranth(out: Path, run: Run) -> None:
+    """N12.1: bytes of the feature memory, and all instructions of a frame."""
+    options = ("--input", "samples.npz", "--limit", "1", "--cycles", "--hardware", "--json")
+    found = run("simulate", "out", *options).json()
+    hardware = found["hardware"]
+    assert (hardware["frames"], hardware["flits"], hardware["bytes"]) == (1, 0, 8192 * 16)
+    assert hardware["cycles"] == found["cycle_run"]["cycles"]
+    folder = read_folder(out)
+    (image,) = folder.images.values()
+    ends = len(folder.manifest["functions"])
+    assert 0 < hardware["instructions"] <= len(image.instructions) // 16 - ends + 1
+
+
+def test_hardware_needs_samples(out: Path, run: Run) -> None:
+    found = run("simulate", "out", "--cycles", "--hardware")
+    assert found.code == 2
+    assert "--hardware: runs samples; name some with --input" in found.err
+
+
+def test_cores_that_are_not_built(folder: Path, run: Run) -> None:
+    """External memory is simulated alone: a line, exit code 3."""
+    good().save(folder)
+    options = ("--chip", "1x1", "--npu", "ref32", "--calibrate", "samples.npz")
+    assert run("compile", "good.onnx", *QUICK, *options).code == 0
+    found = run("simulate", "out", "--input", "samples.npz", "--hardware")
+    assert found.code == 3
+    assert found.err.count("\n") == 1
+    assert "map_vectors is 0" in found.err and "external memory are simulated" in found.err
+
+
 @pytest.fixture
 def spread(folder: Path, run: Run) -> Path:
     good().save(folder)

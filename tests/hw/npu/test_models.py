@@ -10,54 +10,27 @@ import numpy as np
 import pytest
 
 from chipsim.chip.npu_shape import NPU_SHAPES, NpuShape
-from chipsim.npu.core_run import run_core
-from chipsim.npu.execute import Frame
+from chipsim.npu.core_run import CoreTimes
+from chipsim.npu.cycles import UNITS
+from hw.npu.memories import Contents
+from mapper.compiler import core_hardware
+from mapper.compiler.codegen.image import Image
 from mapper.compiler.graph.node import Activation, Pool, Window
 from mapper.compiler.manifest import CompiledFolder
-from mapper.compiler.simulate import FrameCores, Machine, programs_of
+from mapper.errors import CheckFailedError
 from tests.compiler.networks import Builder, residual
 from tests.compiler.programs import compiled, compiled_model
-from tests.hw.npu.core_bench import CoreBench
-from tests.hw.npu.programs import instructions_of
 
 NPU = NPU_SHAPES["npu"]
 FOUR = replace(NPU_SHAPES["tiny"], map_vectors=4096, weight_words=512, parameter_words=512,
                micro_ops=1024, instructions=2048, queue_places=8, token_bits=8)  # fmt: skip
 
 
-class Watched(FrameCores):
-    """Keeps the maps as they are when the program starts."""
-
-    def __init__(self, machine: Machine, frame: Frame) -> None:
-        super().__init__(machine, frame)
-        self.maps = np.zeros((0, 0), np.uint8)
-
-    def start(self, function: int) -> None:
-        found = self.frame.memory(self.machine.chip.cores[0])["FM"]
-        self.maps = found.astype(np.int8).view(np.uint8)
-        super().start(function)
-
-
-def require_equal(folder: CompiledFolder, sample: np.ndarray[Any, Any]) -> int:
-    """Run a frame on simulator and hardware; returns its cycles."""
-    machine = Machine(folder)
-    (place,) = machine.chip.cores
-    program = programs_of(folder)[place]
-    frame = machine.chip.frame()
-    cores = Watched(machine, frame)
-    machine.run(cores, sample)
-    table = {
-        "micro_ops": program.micro_ops, "headers": program.headers, "weights": program.weights,
-        "parameters": program.parameters, "maps": cores.maps,
-    }  # fmt: skip
-    found = CoreBench(machine.shape).run(instructions_of(program), table)
-    wanted = frame.memory(place)
-    for name, values in found.memories.items():
-        assert np.array_equal(values, wanted[name]), name
-    times = run_core(machine.shape, program)
-    assert found.start == times.start.tolist()
-    assert found.end == times.end.tolist()
-    return found.cycles
+def require_equal(folder: CompiledFolder, samples: np.ndarray[Any, Any]) -> int:
+    """Run frames on simulators and hardware; returns the cycles of one."""
+    run = core_hardware.check_core(folder, samples)
+    assert run.frames == len(samples) and run.instructions and run.bytes
+    return run.cycles // run.frames
 
 
 def pooled() -> Builder:
@@ -76,6 +49,39 @@ def test_small_networks(network: Any, shape: NpuShape) -> None:
     made = compiled(build, shape)
     sample = np.ascontiguousarray(build.graph.inputs["x"].array(build.samples(1)))
     assert require_equal(made.folder, sample) == made.compiled.code.timeline.cycles
+
+
+@pytest.mark.jit
+@pytest.mark.parametrize(("what", "text"), [
+    ("weights", "hardware: (INP|ACC|OUT|FM) differs in .* lanes"),
+    ("latency", r"hardware: core \(1, 0\): end of instruction 0 of ALU: cycle \[\d+\]"),
+])  # fmt: skip
+def test_what_differs_is_named(monkeypatch: pytest.MonkeyPatch, what: str, text: str) -> None:
+    """A weight of the hardware is another one, or an instruction takes a cycle more."""
+    build = pooled()
+    folder = compiled(build, FOUR).folder
+    sample = np.ascontiguousarray(build.graph.inputs["x"].array(build.samples(1)))
+    if what == "weights":
+        plain = core_hardware.contents_of
+
+        def other(image: Image, streams: Any) -> Contents:
+            weights = image.weights.copy()
+            weights[0, 0, 0] ^= 1
+            return plain(image._replace(weights=weights), streams)
+
+        monkeypatch.setattr(core_hardware, "contents_of", other)
+    else:
+        plain_run = core_hardware.run_core
+
+        def later(*arguments: Any, **named: Any) -> CoreTimes:
+            times = plain_run(*arguments, **named)
+            units = core_hardware.units_of(arguments[1])[: times.end.size]
+            times.end[int(np.flatnonzero(units == UNITS.index("ALU"))[0])] += 1
+            return times
+
+        monkeypatch.setattr(core_hardware, "run_core", later)
+    with pytest.raises(CheckFailedError, match=text):
+        core_hardware.check_core(folder, sample)
 
 
 @pytest.mark.jit
