@@ -81,7 +81,7 @@ def run(options: argparse.Namespace) -> int:
             return compile_tables.compare(options, found)
         if options.ablate:
             compiling = partial(compile_model, model, shape, samples, test=test, chip=chip)
-            return compile_tables.ablate(options, compiling, settings)
+            return compile_tables.ablate(options, compiling, Target(chip, shape, settings))
         with output_folder(options.output, options.force) as work:
             compiled = compile_model(model, shape, samples, settings, test, chip)
             for note in compiled.notes:
@@ -127,7 +127,8 @@ def _settings(options: argparse.Namespace) -> CompileSettings:
         schedule=options.schedule, first_tile=options.first_tile,
         pack=options.pack, pack_chunk=options.pack_chunk,
         weights=options.weights, padding=options.padding,
-        few_channels=options.few_channels, cores=options.cores, off=tuple(options.off or ()),
+        few_channels=options.few_channels, cores=options.cores, placement=options.placement,
+        off=tuple(options.off or ()),
     )  # fmt: skip
 
 

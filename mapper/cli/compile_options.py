@@ -158,6 +158,13 @@ def add_schedule(group: argparse._ActionsContainer) -> None:
         help="use at most N cores of the chip; 1 puts the whole model on one (default: all)",
     )
     group.add_argument(
+        "--placement",
+        default="mapper",
+        choices=("mapper", "row-major", "serpentine"),
+        help="put parts of layers onto cores as the mapper places networks, or in their order, row "
+        "by row (default: mapper)",
+    )
+    group.add_argument(
         "--first-tile",
         type=_plane,
         metavar="WxH",

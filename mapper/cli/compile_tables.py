@@ -12,6 +12,8 @@ if TYPE_CHECKING:
 
     from rich.table import Table
 
+    from mapper.compiler.ablation import Row
+    from mapper.compiler.manifest import Target
     from mapper.compiler.pipeline import Compiled
     from mapper.compiler.quantise.verify import Compared
     from mapper.compiler.schedule.packing import Packing
@@ -34,24 +36,40 @@ def compare(options: argparse.Namespace, rows: list[Compared]) -> int:
 
 
 def ablate(
-    options: argparse.Namespace, compiling: Callable[[CompileSettings], Compiled],
-    settings: CompileSettings,
-) -> int:  # fmt: skip
-    """Print the cycles of a frame with all passes, and without each of them."""
+    options: argparse.Namespace, compiling: Callable[[CompileSettings], Compiled], target: Target
+) -> int:
+    """Print the cycles of a frame with all passes, and without each of them; of several cores
+    latency and period as well, and those of other placements."""
     from mapper.compiler.ablation import ablation
     from mapper.results.tables import columns
 
-    rows = ablation(compiling, settings)
-    heads = ("without", "cycles", "of all", "signal, dB")
+    rows = ablation(compiling, target)
+    several = rows[0].latency is not None
+    heads = ["without", "cycles", "of all", "signal, dB"]
+    heads += ["latency", "period", "flit-hops"] * several
     table = [
-        (row.without or "nothing", row.cycles, f"{row.share:.3f}",
-         "" if row.signal is None else f"{row.signal:.1f}")
+        [_changed(row, rows[0]), row.cycles, *_decimals(3, row.share), *_decimals(1, row.signal)]
+        + [row.latency, *_decimals(0, row.period, row.flit_hops)] * several
         for row in rows
-    ]  # fmt: skip
+    ]
+    for row in rows:
+        if row.why is not None:
+            common.say(options, f"note: without {row.without}: {row.why}")
     result = {"ablation": [row._asdict() for row in rows]}
     _keep_rows(options, "ablation", result["ablation"])
     common.emit(options, result, [columns(f"{options.model.name} on {options.chip}", heads, table)])
     return 0
+
+
+def _changed(row: Row, first: Row) -> str:
+    """What a row leaves out, or where it puts parts."""
+    if row.placement != first.placement:
+        return f"{row.placement} placement"
+    return row.without or "nothing"
+
+
+def _decimals(places: int, *values: float | None) -> list[str]:
+    return ["" if value is None else f"{value:,.{places}f}" for value in values]
 
 
 def _keep_rows(options: argparse.Namespace, name: str, rows: list[dict[str, Any]]) -> None:

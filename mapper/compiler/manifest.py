@@ -101,6 +101,15 @@ class CompiledFolder(NamedTuple):
         return bool(self.manifest["host_maps"])
 
 
+def folder_in_memory(path: Path, compiled: Compiled, target: Target) -> CompiledFolder:
+    """What a folder would hold, without one: to run programs that are not kept."""
+    images = {one.place: one.image(target.shape) for one in compiled.codes}
+    records = b"".join(one.records for one in compiled.codes)
+    words = compiled.host_weights if compiled.host_weights.size else None
+    manifest = manifest_of(compiled, target)
+    return CompiledFolder(path, manifest, compiled.host, compiled.graph, images, words, records)
+
+
 def is_compiled(folder: Path) -> bool:
     """Whether a folder is that of a compiled model, though its manifest may be lost."""
     return (folder / MANIFEST).is_file() or any(folder.glob("core_*.npc"))

@@ -15,6 +15,8 @@ from mapper.compiler.quantise.parameters import Precision
 from mapper.compiler.quantise.verify import MOST_WIDE, Wish
 from mapper.errors import UsageError
 
+Placement = Literal["mapper", "row-major", "serpentine"]
+
 
 @dataclass(frozen=True, slots=True)
 class CompileSettings:
@@ -41,6 +43,8 @@ class CompileSettings:
     few_channels : who makes the windows of layers of few channels: the core, the host, nobody, or
         whatever takes the fewest cycles
     cores : that are used, at most; None is all of the chip
+    placement : which core of several gets which part: as the mapper places them, or in their order,
+        row by row, perhaps every second row backwards
     off : passes that are not applied
     """
 
@@ -67,6 +71,7 @@ class CompileSettings:
     padding: Literal["load", "stored"] = "load"
     few_channels: FewChannels = "auto"
     cores: int | None = None
+    placement: Placement = "mapper"
     off: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:

@@ -15,7 +15,7 @@ from chipsim.chip.model import Chip
 from chipsim.chip.npu_shape import NPU_SHAPES, NpuShape
 from mapper.compiler.codegen.image import Image
 from mapper.compiler.frontend.model import Model, open_model
-from mapper.compiler.manifest import CompiledFolder, Target, manifest_of
+from mapper.compiler.manifest import CompiledFolder, Target, folder_in_memory
 from mapper.compiler.memory.checker import check_program
 from mapper.compiler.memory.touches import Cells, instructions_of
 from mapper.compiler.pipeline import Compiled, compile_model
@@ -74,12 +74,7 @@ def _made(
 
 def folder_of(made: Compiled, target: Target) -> CompiledFolder:
     """What a folder of it would hold."""
-    images = {one.place: one.image(target.shape) for one in made.codes}
-    records = b"".join(one.records for one in made.codes)
-    words = made.host_weights if made.host_weights.size else None
-    return CompiledFolder(
-        Path("out"), manifest_of(made, target), made.host, made.graph, images, words, records
-    )
+    return folder_in_memory(Path("out"), made, target)
 
 
 def check_image(image: Image, shape: NpuShape, presets: Sequence[Cells], where: str) -> int:

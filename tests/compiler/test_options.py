@@ -7,12 +7,15 @@ import argparse
 import numpy as np
 import pytest
 
+from chipsim.chip.model import Chip
 from mapper.cli.compile_options import add_arguments
 from mapper.compiler.ablation import ablation
+from mapper.compiler.manifest import Target
 from mapper.compiler.passes.switches import CHANGES_NUMBERS, SWITCHES
 from mapper.compiler.pipeline import Compiled, compile_model
 from mapper.compiler.settings import CompileSettings
 from mapper.compiler.simulate import simulate
+from mapper.errors import DoesNotFitError
 from tests.compiler.networks import Builder, residual
 from tests.compiler.programs import SHAPE, Made, compiled, source_of
 
@@ -30,6 +33,7 @@ NEUTRAL: dict[str, list[dict[str, object]]] = {
     "--schedule": [{"schedule": one} for one in ("rows", "plane8", "plane16")],
     "--first-tile": [{"first_tile": (3, 2)}],
     "--cores": [{"cores": None}, {"cores": 2}],
+    "--placement": [{"cores": None, "placement": one} for one in ("row-major", "serpentine")],
     "--weights": [{"weights": "greedy"}],
     "--padding": [{"padding": "stored"}],
     "--few-channels": [{"few_channels": one} for one in ("core", "host", "off")],
@@ -85,8 +89,39 @@ def test_b14_an_ablation_has_a_row_for_every_pass() -> None:
         return compile_model(source, SHAPE, samples, settings)
 
     how = CompileSettings(method="minmax", min_signal=-100, max_loss=100)
-    rows = ablation(compiling, how)
+    rows = ablation(compiling, Target(Chip("one", 1, 1), SHAPE, how))
     assert [row.without for row in rows] == [None, *SWITCHES]
+    assert {(row.latency, row.period, row.placement) for row in rows} == {(None, None, "mapper")}
     assert rows[0].share == 1
     worse = {row.without for row in rows if row.cycles > rows[0].cycles}
     assert {"fuse", "few-channels"} <= worse, rows
+
+
+@pytest.mark.jit
+def test_n123_an_ablation_of_several_cores_has_placements() -> None:
+    """Latency and period of every row, and of the placements beside the mapper's; a pass that the
+    model cannot do without says so."""
+    build = residual(3, channels=40)
+    source, samples = source_of(build)
+    chip = Chip("mesh", 3, 2)
+    off = tuple(name for name in SWITCHES if name not in ("fuse", "share"))
+
+    def compiling(settings: CompileSettings) -> Compiled:
+        if "share" in settings.off:
+            raise DoesNotFitError("no room")
+        return compile_model(source, SHAPE, samples, settings, chip=chip)
+
+    how = CompileSettings(method="minmax", min_signal=-100, max_loss=100, off=off)
+    rows = ablation(compiling, Target(chip, SHAPE, how))
+    named = [(row.without, row.placement) for row in rows]
+    assert set(named[1:3]) == {("fuse", "mapper"), ("share", "mapper")}
+    assert named[3:] == [(None, "row-major"), (None, "serpentine")]
+    for row in rows:
+        if row.without == "share":
+            assert row.why == "does not fit: no room" and row.period is None
+            continue
+        assert row.latency is not None and row.period is not None and row.flit_hops is not None
+        assert 0 < row.period <= row.latency and row.flit_hops > 0
+    first, *_, last, _ = rows  # the mapper's placement, and row by row
+    assert first.flit_hops is not None and last.flit_hops is not None
+    assert first.flit_hops < last.flit_hops

@@ -10,7 +10,6 @@ import tempfile
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +18,7 @@ from chipsim.chip.model import Chip
 from mapper.compiler.codegen.links import Place
 from mapper.compiler.cores.ports import nearest
 from mapper.compiler.cores.vertices import WHOLE, Vertices, with_ports
+from mapper.compiler.settings import Placement
 from storage.errors import write_error
 
 PRESET = "strong"
@@ -30,15 +30,33 @@ ROUNDS = 3
 """Of placing, at most, while the nearest ports of pieces become others."""
 
 
-class Placed(NamedTuple):
-    """core : int32, shape (pieces,), id of the core of each; network : the file of vertices"""
+def cores_of(
+    vertices: Vertices, chip: Chip, ports: Sequence[Place], placement: Placement
+) -> NDArray[np.int32]:
+    """The core of every piece, shape (pieces,). ports : the nodes of the host's ports
 
-    core: NDArray[np.int32]
-    network: bytes
+    Raises `DoesNotFitError` if the mapper finds no mapping, `WriteError` if there is no room for
+    its temporary files.
+    """
+    if placement == "mapper":
+        return place_near(vertices, chip, ports, 0)
+    return in_order(vertices.groups, chip, placement == "serpentine")
 
 
-def place_near(vertices: Vertices, chip: Chip, ports: Sequence[Place], seed: int) -> Placed:
-    """The core of every piece; each talks to the nearest port of the host.
+def in_order(groups: NDArray[np.int64], chip: Chip, serpentine: bool) -> NDArray[np.int32]:
+    """Groups on the cores that may be used, row by row; every second row backwards, or none."""
+    cores = np.arange(chip.cores, dtype=np.int32).reshape(chip.height, chip.width)
+    if serpentine:
+        cores[1::2] = cores[1::2, ::-1].copy()
+    order = cores.ravel()
+    found: NDArray[np.int32] = order[chip.usable[order]][groups]
+    return found
+
+
+def place_near(
+    vertices: Vertices, chip: Chip, ports: Sequence[Place], seed: int
+) -> NDArray[np.int32]:
+    """The core of every piece, shape (pieces,); each talks to the nearest port of the host.
 
     Which one that is depends on where pieces are, and the other way round: at first the groups
     that talk to the host are dealt out in their order, so that each port has about as many flits.
@@ -49,7 +67,7 @@ def place_near(vertices: Vertices, chip: Chip, ports: Sequence[Place], seed: int
     port_of, best = _dealt(vertices, len(ports)), None
     for _ in range(ROUNDS):
         found = place(with_ports(vertices, port_of, len(ports)), chip, ports, seed)
-        at = np.stack([found.core % chip.width, found.core // chip.width], 1)
+        at = np.stack([found % chip.width, found // chip.width], 1)
         nearest_ = np.array([ports.index(nearest(ports, (int(x), int(y)))) for x, y in at])
         ends = np.concatenate([at, ports])
         made = with_ports(vertices, nearest_, len(ports))
@@ -76,7 +94,7 @@ def _dealt(vertices: Vertices, ports: int) -> NDArray[np.int64]:
     return number[groups]
 
 
-def place(vertices: Vertices, chip: Chip, ports: Sequence[Place], seed: int) -> Placed:
+def place(vertices: Vertices, chip: Chip, ports: Sequence[Place], seed: int) -> NDArray[np.int32]:
     """The core of every piece. ports : the nodes of the host's ports, the last vertices
 
     Raises `DoesNotFitError` if the mapper finds no mapping, `WriteError` if there is no room for
@@ -89,7 +107,7 @@ def place(vertices: Vertices, chip: Chip, ports: Sequence[Place], seed: int) -> 
     from mapper.session import MapRequest, Workspace, mapped
     from mapper.settings import preset
 
-    count, pieces = vertices.sizes.size, vertices.groups.size
+    pieces = vertices.groups.size
     constraints = "".join(
         f"[[pin]]\nneurons = [{pieces + number}]\ncore = {y * chip.width + x}\n"
         for number, (x, y) in enumerate(ports)
@@ -101,7 +119,7 @@ def place(vertices: Vertices, chip: Chip, ports: Sequence[Place], seed: int) -> 
     request = MapRequest(
         Source(
             (vertices.source, vertices.target, vertices.flits.astype(np.float64)),
-            None, None, neurons=count, sizes=vertices.sizes,
+            None, None, neurons=vertices.sizes.size, sizes=vertices.sizes,
         ),
         tiles_chip(chip),
         preset(PRESET, seed=seed, threads=1, memory_bytes=MEMORY),
@@ -111,8 +129,8 @@ def place(vertices: Vertices, chip: Chip, ports: Sequence[Place], seed: int) -> 
         work = Workspace(Path(folder), lasting=False)
         try:
             with Monitor() as monitor, mapped(request, work, monitor, Listener()) as session:
-                core = session.mapping.core[:pieces].astype(np.int32)
-                return Placed(core, session.network.path.read_bytes())
+                core: NDArray[np.int32] = session.mapping.core[:pieces].astype(np.int32)
+                return core
         except OSError as error:
             raise write_error(Path(folder), error) from error
 

@@ -14,7 +14,7 @@ from mapper.compiler.codegen.links import Place
 from mapper.compiler.cores.costs import Costs
 from mapper.compiler.cores.job import Job, Made
 from mapper.compiler.cores.period import Grouped, Line, taken_rows
-from mapper.compiler.cores.placement import place_near
+from mapper.compiler.cores.placement import cores_of
 from mapper.compiler.cores.plan import ChipPlan, Part, Piece, Whole, plan_cores
 from mapper.compiler.cores.ports import ports_of
 from mapper.compiler.cores.programs import ChipPrograms, chip_programs
@@ -57,7 +57,7 @@ def spread(job: Job, chip: Chip, log: list[str]) -> Made:
         rows = taken_rows(whole, costs.homes, shape.columns)
         found = _cut(job, Line(costs, rows, len(places)), places, ports, log)
         vertices = vertices_of(whole, *found, shape)
-        cores = place_near(vertices, chip, ports, 0).core
+        cores = cores_of(vertices, chip, ports, job.settings.placement)
     placed = [
         (piece, (int(at) % chip.width, int(at) // chip.width))
         for piece, at in zip(found.pieces, cores, strict=True)

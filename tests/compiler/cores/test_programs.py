@@ -19,6 +19,7 @@ from mapper.compiler.cores import spread as module
 from mapper.compiler.cores.areas import Homes
 from mapper.compiler.cores.job import Job, Made
 from mapper.compiler.cores.period import taken_rows
+from mapper.compiler.cores.placement import in_order
 from mapper.compiler.cores.plan import Piece, Whole
 from mapper.compiler.cores.slices import can_split_blocks
 from mapper.compiler.manifest import CompiledFolder, Target
@@ -123,6 +124,14 @@ def test_the_mapper_places_what_the_search_cuts() -> None:
         found = folder(deepcopy(build), replace(HOW, cores=cores), SHAPE)
         assert 1 < len(found.images) <= (cores or CHIP.usable_count)
         assert {one.differences for one in checked(build, found)} == {0}
+
+
+def test_parts_in_their_order() -> None:
+    """Row by row, or every second row backwards, around cores that may not be used."""
+    groups = np.array([0, 0, 1, 2, 3, 4, 4])
+    chip = Chip("mesh", 3, 3, unavailable=(1, 4))
+    assert in_order(groups, chip, False).tolist() == [0, 0, 2, 3, 5, 6, 6]
+    assert in_order(groups, chip, True).tolist() == [0, 0, 2, 5, 3, 6, 6]
 
 
 @pytest.mark.parametrize("cores", [None, 3, 1])
