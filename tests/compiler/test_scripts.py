@@ -14,7 +14,11 @@ ROOT = Path(__file__).resolve().parents[2]
 
 @pytest.mark.parametrize(
     ("words", "says"),
-    [(("bench_compile.py", "--list"), "mnist-8"), (("fuzz_compile.py", "--help"), "--count")],
+    [
+        (("bench_compile.py", "--list"), "mnist-8"),
+        (("bench_npu.py", "--list"), "squeezenet"),
+        (("fuzz_compile.py", "--help"), "--count"),
+    ],
 )
 def test_scripts_start(words: tuple[str, ...], says: str) -> None:
     done = subprocess.run(

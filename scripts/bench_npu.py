@@ -1,0 +1,295 @@
+"""The NPU core and chips of them: cycles, periods, traffic, speeds and cells, beside their targets.
+
+    python scripts/bench_npu.py [--data FOLDER] [--only NAME ...] [--json]
+    python scripts/bench_npu.py --list
+
+FOLDER has the models and samples, as MAPPER_DATA does; models that are not there are left out. Each
+model is compiled for one core, if one holds it, and for chips, and runs there cycle by cycle with
+cores, mesh and host. Its results have to be those of one core, and the flits that the mesh counts
+on each link those of `tiles.bin` and `mapping.npz`. Cells are those of generic synthesis, and need
+a Yosys (the extra neuromapper[hw]): minutes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from bench_common import say
+from bench_compile import CIFAR, MNIST, RESNET, Array, Row, samples_of, silence, threads
+from bench_npu_cells import cell_figures
+from bench_npu_figures import Figure, at_least, at_most, equal, show
+
+from chipsim.npu.followed import fields_by_name
+from chipsim.npu.mesh_run import run_mesh
+from mapper.cli.main import main as mapper_main
+from mapper.compiler.chip_cycles import FramesRun, chip_of, run_frames
+from mapper.compiler.cycles import run_cycles
+from mapper.compiler.frontend.model import open_model
+from mapper.compiler.manifest import MAPPING, TILES, CompiledFolder, read_folder
+from mapper.compiler.simulate import programs_of, simulate
+from mapper.evaluation.mapped import open_mapped
+from mapper.scoring.measure import measure_network
+from storage.store.network import NetworkFile
+
+FRAMES, CHECKED = 20, 3  # that run on a chip; that are compared with one core
+ENDING = 16  # frames, of many, during which some cores are done
+BINARY = "BINARY"  # products of bits
+MEMORY = 1 << 28  # bytes, to sort the network of parts
+
+
+@dataclass(frozen=True)
+class Target:
+    """What a model has to reach on a chip; None says nothing.
+
+    period, latency : cycles, at most; faster : times the period of one core, at least
+    link : the busiest one's share of the period, at most
+    hops : flit-hops of those in row-major order, at most
+    frames, seconds : that a run of so many frames may take; steady : frames that run without loss
+    """
+
+    period: int | None = None
+    latency: int | None = None
+    faster: float | None = None
+    link: float | None = None
+    hops: float | None = None
+    frames: int | None = None
+    seconds: float | None = None
+    steady: int | None = None
+
+
+@dataclass(frozen=True)
+class Case:
+    """A model: what it is compiled with, cycles on one core at most, and chips.
+
+    one : whether a core holds all of it; fewer : times as many cycles if its first layer is padded
+    binary : whether it has layers of bits
+    """
+
+    row: Row
+    chips: dict[str, Target]
+    cycles: int | None = None
+    one: bool = True
+    fewer: float | None = None
+    binary: bool = False
+    options: tuple[str, ...] = ()
+
+
+CASES = {
+    "mnist": Case(
+        Row("mnist-8", "mnist-8.onnx", MNIST, 100, 20),
+        {"4x4": Target(900, 4_000, steady=10_000)},
+        cycles=5_000,
+    ),
+    "resnet": Case(
+        Row("ResNet-8", RESNET, CIFAR, 50, 20, layout="nhwc"),
+        {"4x4": Target(4_800, 20_000, 11, frames=100, seconds=20)},
+        cycles=53_000, fewer=2.5,
+    ),
+    "gtsrb": Case(
+        Row("gtsrb_bnn_30", "gtsrb_bnn_30.onnx", "pixels", 0, 6), {"2x2": Target()}, binary=True
+    ),
+    "squeezenet": Case(
+        Row("SqueezeNet", "squeezenet_winml.onnx", "enlarged", 8, 8),
+        {
+            "4x4": Target(92_000),
+            "8x8": Target(28_000, link=0.7, hops=0.4, frames=3, seconds=60),
+        },
+        one=False, options=("--min-signal", "0", "--max-loss", "100"),
+    ),
+}  # fmt: skip
+CELLS = "cells"
+
+
+def figures(name: str, data: Path) -> Iterator[Figure]:
+    """The figures of a model, in the folder in which it is."""
+    case = CASES[name]
+    path = data / "models" / case.row.model
+    if not path.is_file():
+        say(f"{path} is not there: left out")
+        return
+    model = open_model(path)
+    x, _ = samples_of(case.row, data, model.view.shape, model.view.order[-1] == 3)
+    np.savez("samples.npz", x=x)
+    one = None
+    if case.one:
+        one = compiled(case, path, "1x1")
+        cycles = sum(times.cycles for times in run_cycles(one, None).times)
+        yield at_most(f"{case.row.name} on a core", "cycles", cycles, case.cycles)
+    if case.fewer is not None:
+        padded, windows = (
+            first_layer(compiled(case, path, "1x1", "--few-channels", how))
+            for how in ("off", "core")
+        )
+        yield at_least(
+            f"{case.row.name}, first layer", "cycles, padded / by the window unit",
+            padded / windows, case.fewer,
+        )  # fmt: skip
+    for chip, target in case.chips.items():
+        yield from of_chip(case, path, (chip, target), x, one)
+
+
+def of_chip(
+    case: Case, path: Path, on: tuple[str, Target], x: Array, one: CompiledFolder | None
+) -> Iterator[Figure]:
+    """The figures of a model on a chip. one : the model on one core"""
+    chip, target = on
+    began = time.perf_counter()
+    folder = compiled(case, path, chip)
+    of = f"{case.row.name} on {chip}"
+    yield Figure(of, "cores used", len(folder.images))
+    yield Figure(of, "seconds of compilation", time.perf_counter() - began)
+    run = run_frames(folder, x[:CHECKED], FRAMES)
+    report = run.report
+    assert report.period is not None
+    yield at_most(of, "period, cycles", report.period, target.period)
+    yield at_most(of, "latency, cycles", report.latency, target.latency)
+    yield Figure(of, "bound of the period", f"{report.bound.cycles:,.0f}: {report.bound.where}")
+    if one is not None:
+        cycles = sum(times.cycles for times in run_cycles(one, None).times)
+        yield at_least(of, "times faster than a core", cycles / report.period, target.faster)
+        yield equal(of, f"bytes of one core, {CHECKED} frames", same_values(folder, one, x))
+        if case.binary:
+            yield equal(of, "binary layers in binary mode", same_modes(folder, one))
+    busiest = float(report.links.max())
+    yield Figure(of, "busiest link, flits a frame", busiest)
+    yield at_most(of, "busiest link / period", busiest / report.period, target.link)
+    hops = float(report.links.sum())
+    yield Figure(of, "flit-hops of a frame", hops)
+    for placement in ("row-major", "serpentine"):
+        other = run_frames(compiled(case, path, chip, "--placement", placement), None, FRAMES)
+        about = f"of {placement} order"
+        yield Figure(of, f"period {about}", other.report.period)
+        least = target.hops if placement == "row-major" else None
+        yield at_most(of, f"flit-hops / those {about}", hops / other.report.links.sum(), least)
+    yield equal(of, "flits of each link as in tiles.bin", same_links(folder, run))
+    if target.frames is not None:
+        yield at_most(
+            of, f"seconds of {target.frames} frames", seconds(folder, target.frames), target.seconds
+        )
+    if target.steady is not None:
+        yield from steady(of, folder, target.steady)
+
+
+def compiled(case: Case, path: Path, chip: str, *more: str) -> CompiledFolder:
+    """The model for a chip; raises `RuntimeError` with what the command says."""
+    folder = "_".join([case.row.name, chip, *more])
+    words = ["compile", str(path), "--chip", chip, "-o", folder, "--force", "-q", *case.options]
+    if case.row.count:
+        words += ["--calibrate", "samples.npz", "--samples", str(case.row.count)]
+    with silence() as said:
+        code = mapper_main([*words, *more])
+    if code:
+        raise RuntimeError(Path(said).read_text().strip().splitlines()[-1])
+    return read_folder(Path(folder))
+
+
+def first_layer(folder: CompiledFolder) -> int:
+    """Cycles until the matrix unit is done with the first layer."""
+    report = json.loads((folder.path / "report.json").read_text())
+    found: int = report["layers"][0]["cycles"]
+    return found
+
+
+def same_values(folder: CompiledFolder, one: CompiledFolder, x: Array) -> bool:
+    """Whether the model's outputs are the same bytes."""
+    ours, theirs = (
+        simulate(made, x[:CHECKED], threads(), check=False).values for made in (folder, one)
+    )
+    return all(ours[name].tobytes() == theirs[name].tobytes() for name in theirs)
+
+
+def same_modes(folder: CompiledFolder, one: CompiledFolder) -> bool:
+    """Whether layers whose products are all of bits on one core have no other ones here."""
+    alone, here = modes(one), modes(folder)
+    bits = [name for name, found in alone.items() if found == {BINARY}]
+    return bool(bits) and all(here[name] == {BINARY} for name in bits)
+
+
+def modes(folder: CompiledFolder) -> dict[str, set[str]]:
+    """The kinds of the products of each layer, by its map."""
+    found: dict[str, set[str]] = {}
+    for number, program in enumerate(programs_of(folder).values()):
+        first = 0
+        for layer in folder.manifest["layers"]:
+            behind = layer["end"][number]
+            mine = found.setdefault(layer["map"], set())
+            for at in range(first, behind):
+                op, kind, _ = fields_by_name(program, at)
+                if op == "GEMM":
+                    mine.add(kind)
+            first = max(first, behind)
+    return found
+
+
+def same_links(folder: CompiledFolder, run: FramesRun) -> bool:
+    """Whether the mapper counts the same flits on every link, of the parts as a network."""
+    network, mapping = NetworkFile(folder.path / TILES), folder.path / MAPPING
+    with network, open_mapped(network, mapping, folder.chip, MEMORY) as (whole, core):
+        traffic = measure_network(whole, folder.chip, core)
+    loads = traffic.unicast_links * traffic.weight_unit
+    return bool(np.array_equal(loads, run.report.links))
+
+
+def seconds(folder: CompiledFolder, frames: int) -> float:
+    """Of a chip run of so many frames; kernels have been compiled before."""
+    chip = chip_of(folder)
+    began = time.perf_counter()
+    run_mesh(chip, frames)
+    return time.perf_counter() - began
+
+
+def steady(of: str, folder: CompiledFolder, frames: int) -> Iterator[Figure]:
+    """Many frames: all come, and from frame to frame there are as many cycles at the end as at the
+    beginning. The very last ones are left out, when cores fall idle."""
+    began = time.perf_counter()
+    done = run_mesh(chip_of(folder), frames).completed
+    yield Figure(of, f"seconds of {frames:,} frames", time.perf_counter() - began)
+    apart = np.diff(done)[:-ENDING]
+    tenth = frames // 10
+    early, late = set(apart[tenth : 2 * tenth].tolist()), set(apart[-tenth:].tolist())
+    yield equal(of, f"{frames:,} frames without drift", early == late)
+
+
+def main() -> int:
+    raw = argparse.RawTextHelpFormatter
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=raw)
+    given = os.environ.get("MAPPER_DATA", str(Path(__file__).resolve().parents[2] / "shared/data"))
+    parser.add_argument("--data", type=Path, default=Path(given))
+    parser.add_argument("--only", nargs="+", default=[], metavar="NAME", choices=[*CASES, CELLS])
+    parser.add_argument("--list", action="store_true", help="the names")
+    parser.add_argument("--json", action="store_true")
+    options = parser.parse_args()
+    if options.list:
+        print(*CASES, CELLS, sep="\n")
+        return 0
+    found: list[Figure] = []
+    data = options.data.resolve()
+    with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
+        for name in options.only or [*CASES, CELLS]:
+            say(f"{name} ...")
+            try:
+                for one in cell_figures() if name == CELLS else figures(name, data):
+                    say(f"  {one.of}: {one.what}: {one.shown} {one.verdict}")
+                    found.append(one)
+            except Exception as error:  # one is not to end the others
+                text = " ".join(f"{type(error).__name__}: {error}".split())[:300]
+                found.append(Figure(name, text, None, met=False))
+    if options.json:
+        print(json.dumps([one.as_json() for one in found]))
+    else:
+        show(found)
+    return 0 if all(one.met is not False for one in found) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
