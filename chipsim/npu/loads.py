@@ -141,7 +141,7 @@ def _load_windows(code, memory, core, f):
     columns, filters = code.sizes[COLUMNS], code.sizes[FILTERS]
     dst, head, packets, width, height = f[0], f[2], f[3], f[4], f[5]
     kh, kw, sh, sw, top, left = f[6], f[7], f[8], f[9], f[10], f[11]
-    in_row, groups, value = f[12], f[13], f[14]
+    in_row, groups, value, pp = f[12], f[13], f[14], f[15]
     fault = memory.fault
     if filters == 0:
         fault[CAUSE] = NO_UNIT
@@ -154,6 +154,8 @@ def _load_windows(code, memory, core, f):
     bank = 2 * columns  # bytes of a word in a bank
     words = (width * height + bank - 1) // bank
     base = memory.registers[core, BASE_LOAD] // 8 + f[1]
+    if pp > 0 and memory.registers[core, ODD] == 1:
+        base += (np.int64(1) << (pp + 2)) // 8
     if _outside(fault, FM, (base + words * groups) * 8 - 1, maps.shape[0]):
         return True
     vectors = (4 * groups * kh * kw + columns - 1) // columns

@@ -46,7 +46,7 @@ _LOAD = (
 )  # fmt: skip
 _WINDOW = (
     "dst", "src", "head", "packets", "width", "height", "kh", "kw", "sh", "sw",
-    "pad_t", "pad_l", "columns", "groups", "value",
+    "pad_t", "pad_l", "columns", "groups", "value", "pp",
 )  # fmt: skip
 _GEMM = (
     "uop", "uops", "n_out", "n_in", "acc_out", "acc_in", "inp_out", "inp_in",

@@ -151,6 +151,7 @@ FORMS = (
         Field("columns", 107, 99, "windows in a row"),
         Field("groups", 113, 108, "groups of four channels"),
         Field("value", 121, 114, "what every lane of a pad pixel holds", signed=True),
+        Field("pp", 125, 122, _SLOTS),
     )),
     Form("LOAD", "weights from the host", {"WSTREAM": (5, "asks the host for weight words")}, (
         Field("dst", 27, 16, "first weight word that is written"),

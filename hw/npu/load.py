@@ -155,8 +155,9 @@ class LoadUnit(wiring.Component):
             return Const(0)
         m.submodules.windows = self._window = unit = WindowUnit(self.shape)
         maps = me.maps[0]
+        slot = self._slot(fields_of(word, "LOAD", "WIN"))
         m.d.comb += [
-            unit.word.eq(word), unit.starts.eq(starts), unit.base.eq(me.base),
+            unit.word.eq(word), unit.starts.eq(starts), unit.base.eq(me.base + slot),
             me.head.eq(unit.head), unit.header.eq(me.header), me.reads_header.eq(unit.reads_header),
             unit.words.eq(maps.words), maps.word.eq(unit.place),
             maps.plane.eq(is_kind(word, "LOAD", "WIN")),
@@ -185,8 +186,12 @@ class LoadUnit(wiring.Component):
     def _area(self, m: Module, word: Signal, kinds: dict[str, Value]) -> Area:
         me: Any = self
         f = fields_of(word, "LOAD", "INP")
-        slot = Mux(me.odd & (f.pp != 0), Const(1, ADDRESS) << (f.pp + 2), 0)
-        return Area(m, self.size, f, kinds["ACC32"], me.base + f.src + slot)
+        return Area(m, self.size, f, kinds["ACC32"], me.base + f.src + self._slot(f))
+
+    def _slot(self, f: Any) -> Value:
+        """How far behind the first slot of a map the one of this frame begins."""
+        me: Any = self
+        return Mux(me.odd & (f.pp != 0), Const(1, ADDRESS) << (f.pp + 2), 0)
 
     def _write(
         self, m: Module, word: Signal, kinds: dict[str, Value], works: Signal, area: Area,

@@ -181,7 +181,7 @@ class Twin:
 
     def windows(self, f: Callable[[str], int]) -> None:
         words = -(-f("width") * f("height") // (2 * self.rows))
-        base = self.base[0] // 8 + f("src")
+        base = self.base[0] // 8 + f("src") + self.slot(f("pp")) // 8
         to = f("dst")
         for packet in range(f("packets")):
             header = self.headers[f("head") + packet]

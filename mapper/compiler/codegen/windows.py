@@ -38,7 +38,7 @@ def load_windows(core: ProgramBuilder, node: Node, rows: Span, columns: Span) ->
             "sh": window.stride[0], "sw": window.stride[1],
             "pad_t": window.pad.top, "pad_l": window.pad.left,
             "columns": node.output.width, "groups": blocks_of(data.channels, GROUP),
-            "value": data.zero_point,
+            "value": data.zero_point, "pp": region.slots,
         }  # fmt: skip
         core.step(
             "LOAD", Instruction("LOAD", "WIN", fields=fields),

@@ -139,7 +139,9 @@ def instructions_of(
         if kind == "WSTREAM":
             writes = [("WM", weights.ask(number, fields, what)), ASKED]
         elif kind == "WIN":
-            reads, writes = window_touches(fields, small.headers, shape, what)
+            reads, writes = _in_slots(
+                fields["pp"], window_touches(fields, small.headers, shape, what)
+            )
         elif kind == "TABLE":
             memory = TABLES[fields["memory"]]
             source, vectors = fields["src"], fields["vectors"]

@@ -238,7 +238,7 @@ def _random_windows(shape: NpuShape, below: Any, table: Any) -> dict[str, int]:
         "dst": below(4), "src": below(2), "head": below(3), "packets": 1 + below(2),
         "width": width, "height": height, "kh": 1 + below(2), "kw": 1 + below(2),
         "sh": 1 + below(2), "sw": 1 + below(2), "pad_t": below(2), "pad_l": below(2),
-        "columns": 1 + below(3), "groups": 1, "value": below(256) - 128,
+        "columns": 1 + below(3), "groups": 1, "value": below(256) - 128, "pp": below(3),
     }  # fmt: skip
     words = -(-width * height // (2 * shape.columns))
     x = y = 0

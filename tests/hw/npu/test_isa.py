@@ -72,8 +72,8 @@ BITS = [
     (
         "LOAD.WIN wait=LOAD,ALU signal=GEMM,STORE dst=2049 src=4097 head=513 packets=513 "
         "width=257 height=257 kh=9 kw=9 sh=5 sw=5 pad_t=5 pad_l=5 columns=257 groups=33 "
-        "value=-127",
-        "0206180db6ccc060300c030018014a51",
+        "value=-127 pp=9",
+        "2606180db6ccc060300c030018014a51",
     ),
     (
         "LOAD.WSTREAM wait=LOAD,ALU signal=GEMM,STORE dst=2049 words=2049 host=2147483649",
