@@ -97,7 +97,7 @@ def _traded(
         ]
         where = str(folder.path / program_file(place))
         maps = np.unique(np.concatenate([np.zeros(0, np.int64), *cells]))
-        found[place] = Traded(programs[place], brought, maps, where)
+        found[place] = Traded(programs[place], brought, maps, dict(one["streams"]), where)
     return found
 
 

@@ -4,6 +4,8 @@ A store to another core names a stream of that core, which counts the vectors. A
 until those that it reads have come: they come in the order in which they are stored. When a core
 has read a region for the last time in a frame, it gives each core that writes there a credit; that
 one takes it before it writes there in a frame. Credits begin with the number of slots of a region.
+A region of one slot is freed in bands of rows, with a credit each, from the first row on: the next
+frame comes into the rows that this one has left.
 """
 
 from __future__ import annotations
@@ -48,11 +50,11 @@ class Target(NamedTuple):
 
 
 class Credit(NamedTuple):
-    """Given when a region has been read for the last time in a frame.
+    """Given when a region, or a band of it, has been read for the last time in a frame.
 
     to : the core that writes there, or the node of the host's port; stream : of that core, or of
         this one if it is the host
-    first, behind : vectors of the region
+    first, behind : vectors of the region, or the band
     """
 
     to: Place
@@ -81,11 +83,17 @@ class Brought(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Links:
-    """Of a core. counts : of its streams before the first frame, by stream"""
+    """Of a core.
+
+    credits : those for the bands of a region one behind the other
+    counts : of its streams before the first frame, by stream
+    bands : by stream of credits, the first vector of each band, if there are several
+    """
 
     credits: tuple[Credit, ...] = ()
     brought: tuple[Brought, ...] = ()
     counts: Mapping[int, int] = field(default_factory=dict)
+    bands: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
 
     @property
     def comes(self) -> dict[int, NDArray[np.int64]]:
@@ -104,6 +112,7 @@ def links_to_json(links: Links) -> dict[str, Any]:
             [one.stream, one.slots, [list(run) for run in one.runs]] for one in links.brought
         ],
         "counts": sorted([stream, count] for stream, count in links.counts.items()),
+        "bands": sorted([stream, list(firsts)] for stream, firsts in links.bands.items()),
     }
 
 
@@ -117,7 +126,8 @@ def links_from_json(data: Mapping[str, Any]) -> Links:
         for stream, slots, runs in data["brought"]
     ]
     counts = {int(stream): int(count) for stream, count in data["counts"]}
-    return Links(tuple(given), tuple(brought), counts)
+    bands = {int(stream): tuple(int(one) for one in firsts) for stream, firsts in data["bands"]}
+    return Links(tuple(given), tuple(brought), counts, bands)
 
 
 class Sent(NamedTuple):
@@ -152,22 +162,26 @@ def linked(
         arrival[stream][cells] = np.arange(1, cells.size + 1)
     taken = dict.fromkeys(comes, 0)
     last = _last_reads(steps, links.credits)
-    asked: set[int] = set()
+    asked: dict[int, int] = {}  # credits, by stream
     found: list[Step] = []
     for number, step in enumerate(steps):
         if step is steps[-1]:
             for stream, cells in comes.items():
                 found += _waits("LOAD", stream, cells.size - taken[stream], step)
             found += [_gives(one, step) for one in last.get(-1, [])]  # of what is padding alone
+            for stream, count in asked.items():
+                found += _waits("STORE", stream, len(links.bands.get(stream, [0])) - count, step)
         elif step.unit == "LOAD":
             read = [some for memory, some in step.reads if memory == "FM" and some.size]
             for stream in comes if read else ():
                 need = max(int(arrival[stream][some].max()) for some in read)
                 found += _waits("LOAD", stream, need - taken[stream], step)
                 taken[stream] = max(taken[stream], need)
-        if step.sent is not None and step.sent.credit not in asked:
-            asked.add(step.sent.credit)
-            found += _waits("STORE", step.sent.credit, 1, step)
+        if step.sent is not None and step.sent.cells.size:
+            stream, far = step.sent.credit, int(step.sent.cells.max())
+            need = max(1, sum(first <= far for first in links.bands.get(stream, ())))
+            found += _waits("STORE", stream, need - asked.get(stream, 0), step)
+            asked[stream] = max(asked.get(stream, 0), need)
         found.append(step)
         found += [_gives(one, step) for one in last.get(number, [])]
     return found
@@ -187,8 +201,11 @@ def _last_reads(steps: Sequence[Step], credits_: Sequence[Credit]) -> dict[int, 
                     inside = (cells >= first) & (cells < behind)
                     if inside.any():
                         spans[first, behind] = number
+    latest: dict[tuple[Place, bool, int], int] = {}  # bands are free in their order
     for one in credits_:
-        found.setdefault(spans[one.first, one.behind], []).append(one)
+        key = one.to, one.host, one.stream
+        latest[key] = max(latest.get(key, -1), spans[one.first, one.behind])
+        found.setdefault(latest[key], []).append(one)
     return found
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import NamedTuple
 
 from chipsim.chip.npu_shape import NpuShape
@@ -30,6 +31,8 @@ HOST: Place = (-1, -1)
 """Stands for the host where a core is expected."""
 HOST_VECTORS = 1 << 16
 """Of the memory that the host keeps for results."""
+BANDS = 8
+"""At most, of rows, that a region of one slot is freed in. 64 of them made no frame shorter."""
 UP = 2
 """Rows that one becomes where a map is upsampled."""
 
@@ -119,6 +122,7 @@ class _Core:
         self.kept: dict[Hashable, Kept] = {}
         self.lives: dict[Hashable, Lives] = {}
         self.feeds: dict[Hashable, list[Place]] = {}  # by region, cores that write there
+        self.fed: dict[tuple[Hashable, Place], Box] = {}  # and what they write
         self.streams: dict[tuple[Hashable, Place], int] = {}  # that count what comes
         self.credits: dict[tuple[Place, Hashable], int] = {}  # for what goes to a region of a core
         self.addresses: dict[Hashable, Address] = {}
@@ -263,10 +267,12 @@ class _Planner:
         """Who writes to which region."""
         for number, made in enumerate(core.slices):
             for one in made.outputs:
-                for other, key, _ in self._regions_of(one):
+                for other, key, some in self._regions_of(one):
                     feeds = other.feeds.setdefault(key, [])
                     if core.place not in feeds:
                         feeds.append(core.place)
+                    before = other.fed.get((key, core.place), some)
+                    other.fed[key, core.place] = before.around(some)
                     if other is core:
                         core.touch(key, number)
         for key, kept in core.kept.items():
@@ -297,10 +303,8 @@ class _Planner:
         for key, kept in core.kept.items():
             far = any(source != core.place for source in core.feeds.get(key, []))
             lives = None if far else core.lives[key]
-            planes = kept.owner.planes
-            rooms.append(
-                Room(key, kept.owner.name, self.homes.size(kept), lives, planes, far and not planes)
-            )
+            size, planes = self.homes.size(kept), kept.owner.planes
+            rooms.append(Room(key, kept.owner.name, size, lives, planes, far))
         found = place_rooms(rooms, self.shape.map_vectors, core.name)
         core.addresses = found.addresses
 
@@ -337,6 +341,8 @@ class _Planner:
                 made.parts.append(Part(one, region))
             if kept.owner.planes:
                 made.filled += self._filled(kept, address.base)
+                if address.slots:
+                    made.filled += self._filled(kept, address.base + (1 << address.slots + 2))
         made.links = self._links(core)
         return made
 
@@ -407,12 +413,29 @@ class _Planner:
                     brought.append(Brought(stream, address.slots, runs))
                 elif source != core.place:
                     stream = self.cores[source].credits[core.place, key]
-                    given.append(Credit(source, False, stream, address.base, behind))
-        counts = {
-            stream: 1 + (self.cores[place].addresses[key].slots > 0)
-            for (place, key), stream in core.credits.items()
-        }
-        return Links(tuple(given), tuple(brought), counts)
+                    for first, end in pairwise([*self._bands(core, key, source), behind]):
+                        given.append(Credit(source, False, stream, first, end))
+        counts, bands = {}, {}
+        for (place, key), stream in core.credits.items():
+            other = self.cores[place]
+            firsts = self._bands(other, key, core.place)
+            counts[stream] = 1 + (other.addresses[key].slots > 0)
+            if len(firsts) > 1:
+                counts[stream], bands[stream] = len(firsts), firsts
+        return Links(tuple(given), tuple(brought), counts, bands)
+
+    def _bands(self, core: _Core, key: Hashable, source: Place) -> tuple[int, ...]:
+        """The first vectors of the bands in which another core may write to a region: one if it has
+        two slots. The first band begins with the region, the last one ends with it."""
+        base, slots = core.addresses[key]
+        kept = core.kept[key]
+        if slots or kept.owner.planes:
+            return (base,)
+        rows, around = core.fed[key, source].rows, kept.box.rows
+        count = min(BANDS, rows.size)
+        each = self.homes.size(kept) // around.size
+        starts = [rows.first - around.first + rows.size * one // count for one in range(1, count)]
+        return (base, *(base + each * row for row in starts))
 
     def _planes(self, kept: Kept) -> Iterator[tuple[int, int, int]]:
         """Vectors of planes, word by word: those of channels that there are, and their row."""

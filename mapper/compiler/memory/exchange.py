@@ -1,16 +1,17 @@
 """What the programs of several cores send to each other, from their bytes alone.
 
 Streams balance: in a frame each counts as much as is taken of it. What is sent lies in maps of the
-core that gets it, which writes nothing there itself; and it is sent behind a wait for a credit that
-that core gives when it has read those vectors for the last time.
+core that gets it, which writes nothing there itself; and it is sent behind waits for so many
+credits that that core has given the one behind its last load of those vectors.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from hw.npu.isa import UNITS
 from mapper.compiler.memory.touches import Cells, Instruction
@@ -25,22 +26,24 @@ class Traded(NamedTuple):
 
     brought : vectors that the host sends, in order, by stream, shape (count, slots)
     maps : vectors of all maps that lie there
+    counts : of streams before the first frame
     where : its file, for errors
     """
 
     program: list[Instruction]
     brought: Mapping[int, Cells]
     maps: Cells
+    counts: Mapping[int, int]
     where: str
 
 
 class Sending(NamedTuple):
-    """Vectors that a core sends, in order, shape (count, slots); waited : streams whose credits it
-    has taken before."""
+    """Vectors that a core sends, in order, shape (count, slots); waited : for each of them, the
+    credits that it has taken in this frame before, by stream."""
 
     source: Place
     cells: list[Cells]
-    waited: frozenset[int]
+    waited: list[dict[int, int]]
 
 
 def check_exchange(cores: Mapping[Place, Traded]) -> dict[Place, dict[int, Cells]]:
@@ -64,10 +67,11 @@ def check_exchange(cores: Mapping[Place, Traded]) -> dict[Place, dict[int, Cells
                 counted[to, f["stream"]] = counted.get((to, f["stream"]), 0) + f["count"]
     for place, core in cores.items():
         _require_balance(place, core, counted)
+    last = {place: _last_loads(core) for place, core in cores.items()}
     for (place, stream), sending in sent.items():
-        _require_credit(cores, place, stream, sending)
+        _require_credits(cores, last[place], (place, stream), sending)
     for place, core in cores.items():
-        _require_host_credits(core)
+        _require_host_credits(core, last[place])
         _require_own(place, core, sent)
     return {
         place: dict(core.brought)
@@ -84,11 +88,11 @@ def _sent(cores: Mapping[Place, Traded]) -> dict[tuple[Place, int], Sending]:
     """What goes to each stream of each core."""
     found: dict[tuple[Place, int], Sending] = {}
     for place, core in cores.items():
-        waited: set[int] = set()
+        waited: dict[int, int] = {}
         for one in core.program:
             f = one.fields
             if one.name == "CTRL.WAIT" and one.unit == STORE:
-                waited.add(f["stream"])
+                waited[f["stream"]] = waited.get(f["stream"], 0) + f["count"]
             if one.name != "STORE.REMOTE":
                 continue
             key = (f["x"], f["y"]), f["stream"]
@@ -100,7 +104,7 @@ def _sent(cores: Mapping[Place, Traded]) -> dict[tuple[Place, int], Sending]:
                     f"{_what(core, one)}: writes FM[{outside[0]}] of core {key[0]}, which is of no "
                     "map there"
                 )
-            sending = found.setdefault(key, Sending(place, [], frozenset(waited)))
+            sending = found.setdefault(key, Sending(place, [], []))
             if sending.source != place:
                 raise CheckFailedError(
                     f"{_what(core, one)}: stream {key[1]} of core {key[0]} counts what core "
@@ -109,6 +113,7 @@ def _sent(cores: Mapping[Place, Traded]) -> dict[tuple[Place, int], Sending]:
             if sending.cells and sending.cells[0].shape[1] != one.sends.shape[1]:
                 raise CheckFailedError(f"{_what(core, one)}: has other slots than stores before it")
             sending.cells.append(one.sends)
+            sending.waited.append(dict(waited))
     return found
 
 
@@ -127,30 +132,46 @@ def _require_balance(place: Place, core: Traded, counted: Mapping[tuple[Place, i
             )
 
 
-def _require_credit(
-    cores: Mapping[Place, Traded], place: Place, stream: int, sending: Sending
+def _require_credits(
+    cores: Mapping[Place, Traded], last: NDArray[np.int64], to: tuple[Place, int], sending: Sending
 ) -> None:
-    """Raise unless a credit comes, behind the last load of what is sent, and is waited for."""
-    core, cells = cores[place], np.unique(np.concatenate(sending.cells))
-    last = _last_load(core.program, cells)
-    given = [
-        one
-        for one in core.program
-        if one.name == "CTRL.SEND"
-        and not one.fields["host"]
-        and (one.fields["x"], one.fields["y"]) == sending.source
-        and one.fields["stream"] in sending.waited
-    ]
-    if not any(one.unit == LOAD and one.number > last for one in given):
-        raise CheckFailedError(
-            f"{core.where}: core {sending.source} writes what stream {stream} counts without a "
-            f"credit that is given behind instruction {last}, the last one that reads it"
-        )
+    """Raise unless each vector is sent behind the credit that says it was read for the last time.
+
+    With T credits a frame, C of them at the beginning, and s slots, the one with which w are taken
+    in a frame is number s T + w - C of those that are given in the frame that had this slot before.
+    """
+    core, source = cores[to[0]], cores[sending.source]
+    given = {
+        number: [
+            (one.number, one.fields["count"])
+            for one in core.program
+            if one.name == "CTRL.SEND"
+            and one.unit == LOAD
+            and not one.fields["host"]
+            and (one.fields["x"], one.fields["y"]) == sending.source
+            and one.fields["stream"] == number
+        ]
+        for number in sending.waited[0]
+    }
+    slots = sending.cells[0].shape[1]
+    for cells, waited in zip(sending.cells, sending.waited, strict=True):
+        latest = int(last[cells].max(initial=-1))
+        for number, sends in given.items():
+            total = sum(count for _, count in sends)
+            enough = slots * total + waited[number] - source.counts.get(number, 0)
+            before = sum(count for at, count in sends if at < latest)
+            if before < enough <= total:
+                break
+        else:
+            raise CheckFailedError(
+                f"{core.where}: core {sending.source} writes what stream {to[1]} counts without a "
+                f"credit that is given behind instruction {latest}, the last one that reads it"
+            )
 
 
-def _require_host_credits(core: Traded) -> None:
+def _require_host_credits(core: Traded, loads: NDArray[np.int64]) -> None:
     for stream, cells in core.brought.items():
-        last = _last_load(core.program, cells)
+        last = int(loads[cells].max(initial=-1))
         given = [
             one
             for one in core.program
@@ -165,14 +186,15 @@ def _require_host_credits(core: Traded) -> None:
             )
 
 
-def _last_load(program: Sequence[Instruction], cells: Cells) -> int:
-    """The number of the last instruction that reads some of these vectors."""
-    last = -1
-    for one in program:
+def _last_loads(core: Traded) -> NDArray[np.int64]:
+    """The number of the last instruction that reads a vector, by vector; -1 of none."""
+    most = max(int(cells.max(initial=0)) for cells in (core.maps, *core.brought.values()))
+    found = np.full(1 + most, -1)
+    for one in core.program:
         for memory, places in one.reads:
-            if memory == "FM" and places.size and np.isin(places, cells).any():
-                last = one.number
-    return last
+            if memory == "FM":
+                found[places[places < found.size]] = one.number
+    return found
 
 
 def _require_own(place: Place, core: Traded, sent: Mapping[tuple[Place, int], Sending]) -> None:
