@@ -16,13 +16,13 @@ from chipsim.noc.mesh import Mesh
 from chipsim.npu.causes import CAUSES
 from chipsim.npu.cycles import UNITS
 from chipsim.npu.execute import NpuChip
-from chipsim.npu.mesh_chip import HostInputs, HostPort, MeshChip, Place
+from chipsim.npu.mesh_chip import MeshChip
 from chipsim.npu.mesh_report import SIDES, ChipReport, chip_report
 from chipsim.npu.mesh_run import Advance, MeshTimes, run_mesh
-from chipsim.npu.records import STREAMS
 from chipsim.npu.replay import Bytes, in_turn, overlapped
 from hw.npu.isa import INSTRUCTION_BYTES, MICRO_OP_BYTES
-from mapper.compiler.cores.ports import nearest
+from mapper.compiler.codegen.links import Brought
+from mapper.compiler.cores.meshed import CoreFeeds, HostSide, mesh_chip
 from mapper.compiler.manifest import CompiledFolder
 from mapper.compiler.simulate import FrameCores, Machine, programs_of
 from mapper.errors import CheckFailedError
@@ -69,21 +69,18 @@ def chip_of(folder: CompiledFolder) -> MeshChip:
     mesh = Mesh(folder.chip.width, folder.chip.height)
     programs = programs_of(folder)
     shape = NpuShape(**folder.manifest["shape"])
-    streams = {}
-    for one in folder.manifest["cores"]:
-        counts = np.zeros(STREAMS, np.int64)
-        for stream, count in one["streams"]:
-            counts[stream] += count
-        streams[one["x"], one["y"]] = counts
-    places = [(x, y) for x, y in folder.manifest["ports"]]
-    ports = {place: nearest(places, place) for place in programs}
-    sent: dict[Place, list[tuple[int, ...]]] = {place: [] for place in places}
-    for one in folder.manifest["cores"]:
-        place = one["x"], one["y"]
-        for each in one["brought"]:
-            sent[ports[place]] += _vectors(place, each)
-    hosts = [HostPort(place, _inputs(rows)) for place, rows in sent.items()]
-    return MeshChip(shape, mesh, programs, streams, hosts, folder.link, ports)
+    feeds = {
+        (one["x"], one["y"]): CoreFeeds(
+            one["streams"],
+            [
+                Brought(each["stream"], each["slots"], tuple(map(tuple, each["runs"])))
+                for each in one["brought"]
+            ],
+        )
+        for one in folder.manifest["cores"]
+    }
+    host = HostSide([(x, y) for x, y in folder.manifest["ports"]], folder.link)
+    return mesh_chip(shape, mesh, programs, feeds, host)
 
 
 def loading_flits(folder: CompiledFolder) -> int:
@@ -105,25 +102,6 @@ def loading_flits(folder: CompiledFolder) -> int:
         }
         found += sum(count * -(-bits[one] // shape.payload_bits) for one, count in words.items())
     return found + sum(len(one["streams"]) for one in folder.manifest["cores"])
-
-
-def _vectors(place: Place, brought: dict[str, Any]) -> list[tuple[int, ...]]:
-    """Row of the map, core, stream, address, what odd frames add, slots: of each vector that the
-    host sends to a region."""
-    pp = brought["slots"]
-    odd, slots = (1 << (pp + 2), 2) if pp else (0, 1)
-    return [
-        (row, *place, brought["stream"], vector, odd, slots)
-        for first, count, row in brought["runs"]
-        for vector in range(first, first + count)
-    ]
-
-
-def _inputs(rows: list[tuple[int, ...]]) -> HostInputs:
-    """A frame's input, the upper rows of maps first."""
-    table = np.array(rows, np.int64).reshape(-1, 7)
-    table = table[np.argsort(table[:, 0], kind="stable")]
-    return HostInputs(table[:, 1:3], table[:, 3], table[:, 4], table[:, 5], table[:, 6])
 
 
 class _Sends(FrameCores):

@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 from chipsim.chip.npu_shape import NpuShape
 from chipsim.npu.execute import Frame, NpuChip, run_frames
 from chipsim.npu.records import STREAMS, Program
-from hw.npu.programs import decode_micro_ops, decode_program
-from mapper.compiler.codegen.image import Image
+from mapper.compiler.codegen.decoded import program_of
 from mapper.compiler.graph.execute import run_graph
 from mapper.compiler.graph.node import Host
 from mapper.compiler.integer.binary import packed, unpacked
@@ -89,24 +88,6 @@ class Digest:
     @property
     def text(self) -> str:
         return self.made.hexdigest()
-
-
-def program_of(image: Image, where: str) -> Program:
-    """The decoded program of a core."""
-    decoded = decode_program(image.instructions, where)
-    headers = np.frombuffer(image.headers, "<u8").astype(np.uint64)
-    return Program(
-        op=decoded.op,
-        kind=decoded.kind,
-        wait=decoded.wait,
-        signal=decoded.signal,
-        fields=decoded.fields,
-        micro_ops=decode_micro_ops(image.micro_ops, where),
-        weights=image.weights,
-        parameters=image.parameters,
-        maps=image.filled(),
-        headers=headers,
-    )
 
 
 def programs_of(folder: CompiledFolder) -> dict[tuple[int, int], Program]:

@@ -56,12 +56,14 @@ class Choices:
     dual : which pairs of products of bytes dual cores make at once; auto takes the fewest cycles
     schedule : how layers are cut into tiles, by search or by a fixed rule
     first_tile : columns and rows of the tiles of the first layer, if they are given
+    lag : how much the search gives for rows that come early, see `Limits`
     """
 
     bias: Literal["init", "alu"] = "init"
     dual: Dual = "auto"
     schedule: Schedule = "search"
     first_tile: tuple[int, int] | None = None
+    lag: float = 0.0
 
 
 DEFAULT = Choices()

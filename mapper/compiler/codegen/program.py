@@ -135,7 +135,7 @@ def _emitted(
         ways = Ways.of(Emitter(shape, core.regions, options, plan), macros)
     while True:
         with stage("tiles and cores"):
-            cuts = ways.chosen(macros, shape, reloaded)
+            cuts = ways.chosen(macros, shape, reloaded, options.lag)
         plan = plan._replace(reloaded=reloaded)
         layers = Layers(
             shape, macros, cuts, functions, core.regions, options, plan, borders, core.place,
@@ -206,12 +206,17 @@ class Ways(NamedTuple):
             cuts[0] = emitter.ways(macros[0], 0, plane)[0].cut
         return cls([], cuts)
 
-    def chosen(self, macros: list[Macro], shape: NpuShape, reloaded: frozenset[str]) -> list[Cut]:
-        """A cut for each macro node, with which small memories that are not reloaded hold all."""
+    def chosen(
+        self, macros: list[Macro], shape: NpuShape, reloaded: frozenset[str], lag: float = 0
+    ) -> list[Cut]:
+        """A cut for each macro node, with which small memories that are not reloaded hold all.
+
+        lag : see `Limits`
+        """
         if self.cuts:
             return self.cuts
         micro_ops = UNLIMITED if MICRO_OPS in reloaded else shape.micro_ops
-        limits = Limits(shape.instructions or UNLIMITED, micro_ops)
+        limits = Limits(shape.instructions or UNLIMITED, micro_ops, lag)
         # parts of layers with tables of their own would load them for every tile
         ways = [
             [one for one in choice if not (reloaded and one.cut.edges)] for choice in self.searched

@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from chipsim.chip.npu_shape import NpuShape
-from mapper.compiler.codegen.builder import ALL_AT_ONCE, Choices
+from mapper.compiler.codegen.builder import ALL_AT_ONCE, Choices, MemoryPlan
 from mapper.compiler.codegen.emitter import Emitter
 from mapper.compiler.codegen.kernels import weight_words
 from mapper.compiler.codegen.links import Target
+from mapper.compiler.codegen.placement import plan_weights
 from mapper.compiler.codegen.presets import Preset
 from mapper.compiler.codegen.program import memory_sizes
 from mapper.compiler.codegen.steps import with_tokens
@@ -28,7 +29,8 @@ from mapper.errors import DoesNotFitError
 class Cost(NamedTuple):
     """cycles : of a frame, with every result sent to a core for each layer that takes it
 
-    words, parameters... : entries of the memories; vectors : of the maps that it takes
+    words, parameters... : entries of the memories; vectors : of the maps that it takes. Words that
+        come from the host go through half of the weight memory
     """
 
     cycles: int
@@ -42,10 +44,16 @@ class Cost(NamedTuple):
 
 class Costs:
     """Costs of parts of macro nodes, each worked out once: parts of the middle of a map that are as
-    large take as much."""
+    large take as much.
 
-    def __init__(self, whole: Whole, shape: NpuShape, choices: Choices) -> None:
+    streams : whether weights that no core holds come from the host
+    """
+
+    def __init__(
+        self, whole: Whole, shape: NpuShape, choices: Choices, streams: bool = False
+    ) -> None:
         self.whole, self.macros, self.shape, self.choices = whole, whole.macros, shape, choices
+        self.streams = streams
         self.homes = Homes(whole.places, shape.columns)
         self._known: dict[tuple[object, ...], Cost | DoesNotFitError] = {}
 
@@ -82,9 +90,13 @@ class Costs:
         targets = {
             one.part: (self._elsewhere(one),) * self._takers(one.whole) for one in made.outputs
         }
-        memory = ALL_AT_ONCE._replace(behind=vectors, targets=targets)
+        words, memory = weight_words(made.macro, shape), ALL_AT_ONCE
+        if self.streams and words > shape.weight_words:
+            memory = MemoryPlan(plan_weights([made.macro], shape))
+            words = -(-shape.weight_words // 2)
+        memory = memory._replace(behind=vectors, targets=targets)
         emitter = Emitter(shape, regions, self.choices, memory)
-        limits = Limits(shape.instructions, shape.micro_ops)
+        limits = Limits(shape.instructions, shape.micro_ops, self.choices.lag)
         ways = [emitter.ways(made.macro, 0, None)]
         (best,) = chosen([made.macro], ways, limits)
         emitter.emit(made.macro, best.cut)
@@ -93,7 +105,7 @@ class Costs:
         before = Preloaded.of(tables, Preset([], b""))
         timeline = timeline_of_functions(program, [(0, len(program))], shape, before)
         return Cost(
-            timeline.cycles, vectors, weight_words(made.macro, shape), len(tables.parameters),
+            timeline.cycles, vectors, words, len(tables.parameters),
             len(tables.micro_ops), len(program), len(tables.headers),
         )  # fmt: skip
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import NamedTuple
 
 import numpy as np
@@ -36,6 +37,20 @@ LEAST_SHARE = 1 / 16
 """Of a period: less is not put on a core to fill it up, since what it takes comes there as well."""
 
 
+class Way(NamedTuple):
+    """How layers are cut.
+
+    blocks : layers whose weights take more than one part in so many of a core are cut by output
+        blocks, others by rows; more blocks send each row to more cores, and end earlier
+    lag : see `Limits`
+    streams : whether weights that no core holds come from the host
+    """
+
+    blocks: float = 2
+    lag: float = 0
+    streams: bool = False
+
+
 class Grouped(NamedTuple):
     """Pieces with their costs, and the numbers of their cores."""
 
@@ -48,16 +63,17 @@ class Line:
     """The layers one behind the other.
 
     rows : of each, those that anybody takes, before they are upsampled
+    blocks : see `Way`
     """
 
-    def __init__(self, costs: Costs, rows: Sequence[Span], cores: int) -> None:
-        self.costs, self.rows, self.cores = costs, rows, cores
+    def __init__(self, costs: Costs, rows: Sequence[Span], cores: int, blocks: float = 2) -> None:
+        self.costs, self.rows, self.cores, self.blocks = costs, rows, cores, blocks
         self.by_rows = [self._is_cut_by_rows(number) for number in range(len(rows))]
         self.factors = np.ones(len(rows))  # by which layers take longer than was measured
 
     def _is_cut_by_rows(self, number: int) -> bool:
-        """Rows repeat the weights, so a layer whose weights take more than half of a core is cut by
-        output blocks; so is one of less rows than blocks."""
+        """Rows repeat the weights, so a layer whose weights take more than its share of a core is
+        cut by output blocks; so is one of less rows than blocks."""
         macro = self.costs.macros[number]
         units = self._units(number, by_rows=False)
         if units < 2 or not can_split_blocks(macro):
@@ -65,7 +81,7 @@ class Line:
         if self.rows[number].size <= units:
             return False
         words = self.costs.words(number)
-        return 2 * words <= self.costs.shape.weight_words
+        return self.blocks * words <= self.costs.shape.weight_words
 
     def _units(self, number: int, by_rows: bool) -> int:
         if by_rows:
@@ -83,7 +99,7 @@ class Line:
         blocks = Span(first * share, min(behind * share, extent.blocks))
         return Piece(number, self.rows[number], blocks)
 
-    def learn(self, made: Grouped, cycles: Sequence[int]) -> None:
+    def learn(self, made: Grouped, cycles: Sequence[float]) -> None:
         """Layers that took longer on their cores than was measured. cycles : of each group"""
         guessed = np.bincount(made.groups, weights=[one.cycles for one in made.costs])
         ratios = np.array(cycles) / guessed
@@ -148,11 +164,20 @@ class Line:
         return Cost(*(math.ceil(a + (b - a) * share) for a, b in zip(low, high, strict=True)))
 
     def _refuse(self) -> None:
+        needs = np.zeros(len(SHARES))
         for number in range(len(self.rows)):
             self.costs.of(self._piece(number, 0, 1))  # says what it lacks
+            units = self._units(number, self.by_rows[number])
+            size = max(1, units // self.cores)
+            with suppress(DoesNotFitError):
+                cost = self._cost(number, size)
+                needs += units / size * np.array(shares(cost, self.costs.shape, cost.cycles))
+        needs[0] = 0  # cycles, of which a period may have any number
+        most = int(needs.argmax())
         raise DoesNotFitError(
-            f"{len(self.rows)} layers do not fit {self.cores} cores, whatever the period; take "
-            "more cores, or cores with more memory"
+            f"{len(self.rows)} layers do not fit {self.cores} cores, whatever the period: their "
+            f"{SHARES[most]} takes about {needs[most]:.1f} cores, and parts of layers do not fill "
+            "a core; take more cores, or cores with more memory"
         )
 
     def cut(self, period: int) -> Grouped | None:

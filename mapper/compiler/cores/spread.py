@@ -3,28 +3,44 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 
 import numpy as np
 
 from chipsim.chip.model import Chip
+from chipsim.noc.mesh import Mesh
 from chipsim.npu.arrivals import HostLink
+from chipsim.npu.causes import CAUSES
+from chipsim.npu.mesh_chip import MeshChip
+from chipsim.npu.mesh_report import SETTLED, chip_report
+from chipsim.npu.mesh_run import MeshTimes, run_mesh
 from mapper.compiler.codegen.code import CoreCode, Lying
+from mapper.compiler.codegen.decoded import program_of
 from mapper.compiler.codegen.links import Place
 from mapper.compiler.cores.costs import Costs
 from mapper.compiler.cores.job import Job, Made
-from mapper.compiler.cores.period import Grouped, Line, taken_rows
+from mapper.compiler.cores.meshed import CoreFeeds, HostSide, mesh_chip
+from mapper.compiler.cores.period import Grouped, Line, Way, taken_rows
 from mapper.compiler.cores.placement import cores_of
 from mapper.compiler.cores.plan import ChipPlan, Part, Piece, Whole, plan_cores
 from mapper.compiler.cores.ports import ports_of
 from mapper.compiler.cores.programs import ChipPrograms, chip_programs
+from mapper.compiler.cores.tries import Tried, best_of, tried
 from mapper.compiler.cores.vertices import vertices_of
 from mapper.compiler.stages import stage
 from mapper.errors import DoesNotFitError
 
-TRIES, REFUSED = 5, 3
-"""Cuts that are tried, and of them so many that memories or streams of cores do not hold."""
-LONGER = 1.1  # periods, behind a cut that does not fit
+WAYS = (Way(2, 0.1), Way(4, 0.1))
+"""That are tried."""
+STREAMED = Way(2, 0.1, streams=True)
+"""If the cores do not hold all weights."""
+FRAMES = 8
+"""That a cut runs."""
+
+
+Ran = list[Tried[tuple[Made, list[str]]]]
+"""Cuts that ran, each with the log of its programs."""
 
 
 def refusal(job: Job) -> str:
@@ -49,56 +65,69 @@ def spread(job: Job, chip: Chip, log: list[str]) -> Made:
         chip = _fewer(chip, places[: job.settings.cores])
         places = places[: job.settings.cores]
         ports = [port for port in ports if port in places]
-    macros, shape = job.partition.macros, job.shape
-    function = job.partition.functions[0]
-    whole = Whole(macros, job.places, function.inputs, function.results)
-    with stage("tiles and cores"):
-        costs = Costs(whole, shape, job.choices)
-        rows = taken_rows(whole, costs.homes, shape.columns)
-        found = _cut(job, Line(costs, rows, len(places)), places, ports, log)
-        vertices = vertices_of(whole, *found, shape)
-        cores = cores_of(vertices, chip, ports, job.settings.placement)
-    placed = [
-        (piece, (int(at) % chip.width, int(at) // chip.width))
-        for piece, at in zip(found.pieces, cores, strict=True)
-    ]
-    return on_cores(job, placed, ports, log)
-
-
-def _cut(job: Job, line: Line, places: list[Place], ports: list[Place], log: list[str]) -> Grouped:
-    """The parts with which the core that works longest has the fewest cycles, of some tries.
-
-    What parts really take is known when their programs are made: what they send depends on how
-    other layers are cut. Where they lie makes no difference to that.
-    """
-    best: tuple[int, Grouped] | None = None
-    least, refused = 0.0, 0
-    for _ in range(TRIES):
-        period, found = line.shortest(least)
-        trial = [
-            (piece, places[group]) for piece, group in zip(found.pieces, found.groups, strict=True)
-        ]
-        try:
-            made = on_cores(job, trial, ports, [])
-        except DoesNotFitError:
-            refused += 1
-            if refused > REFUSED:
-                raise
-            least = LONGER * period
-            continue
-        cycles = {code.place: code.timeline.cycles for code in made.codes}
-        worst = max(cycles.values())
-        if best is None or worst < best[0]:
-            best = worst, found
-        line.learn(found, [cycles[places[group]] for group in range(max(found.groups) + 1)])
-    if best is None:
-        raise DoesNotFitError("no cut of the layers was tried that fits the cores")
-    worst, found = best
+    all_: Ran = []
+    for way in WAYS:
+        with suppress(DoesNotFitError):  # the next way may need less
+            all_ += _cuts(job, way, (chip, ports), all_)
+    if not all_:
+        all_ = _cuts(job, STREAMED, (chip, ports), [])
+    best = best_of(all_)
+    made, said = best.made
+    log += said
     log.append(
-        f"{len(found.pieces)} parts of {len(job.partition.macros)} layers on "
-        f"{max(found.groups) + 1} cores, {worst:,} cycles on the core that works longest"
+        f"{len(best.found.pieces)} parts of {len(job.partition.macros)} layers on "
+        f"{len(made.codes)} cores: a frame every {best.period:,.0f} cycles, the first one after "
+        f"{best.latency:,}; the best of {len(all_)} cuts that were run"
     )
-    return found
+    return made
+
+
+def _cuts(job: Job, way: Way, where: tuple[Chip, Sequence[Place]], before: Ran) -> Ran:
+    """Some cuts that are made in a way, with their programs and how these run.
+
+    where : the chip, and the nodes of the host's ports
+    """
+    chip, ports = where
+    function, shape = job.partition.functions[0], job.shape
+    whole = Whole(job.partition.macros, job.places, function.inputs, function.results)
+    job = job._replace(choices=replace(job.choices, lag=way.lag))
+    costs = Costs(whole, shape, job.choices, way.streams)
+    rows = taken_rows(whole, costs.homes, shape.columns)
+
+    def run(found: Grouped) -> Tried[tuple[Made, list[str]]]:
+        log: list[str] = []
+        cores = cores_of(vertices_of(whole, *found, shape), chip, ports, job.settings.placement)
+        at = [(int(core) % chip.width, int(core) // chip.width) for core in cores]
+        made = on_cores(job, list(zip(found.pieces, at, strict=True)), ports, log)
+        with stage("cycles"):
+            chip_run = _run(made, chip, job)
+            ran = chip_report(*chip_run)
+        groups = dict(zip(at, found.groups, strict=True))
+        cycles = [0.0] * len(groups)
+        for core, work in chip_run[1].cores.items():
+            late = work.waits[:, CAUSES.index("router")].max() / FRAMES
+            cycles[groups[core]] = ran.cores[core].cycles + float(late)
+        # the mean: frames that wait for weights of the host take turns with others that do not
+        ends = chip_run[1].completed[SETTLED - 1 :]
+        period = float(ends[-1] - ends[0]) / (len(ends) - 1)
+        return Tried(found, (made, log), cycles, period, ran.latency)
+
+    with stage("tiles and cores"):
+        return tried(Line(costs, rows, chip.usable_count, way.blocks), run, before)
+
+
+def _run(made: Made, chip: Chip, job: Job) -> tuple[MeshChip, MeshTimes]:
+    """A few frames on the simulated chip."""
+    programs = {
+        code.place: program_of(code.image(job.shape), f"core {code.place}") for code in made.codes
+    }
+    feeds = {
+        code.place: CoreFeeds(list(code.links.counts.items()), code.links.brought)
+        for code in made.codes
+    }
+    mesh, host = Mesh(chip.width, chip.height), HostSide(made.ports, job.link)
+    meshed = mesh_chip(job.shape, mesh, programs, feeds, host)
+    return meshed, run_mesh(meshed, FRAMES)
 
 
 def _fewer(chip: Chip, places: list[Place]) -> Chip:

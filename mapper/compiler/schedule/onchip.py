@@ -72,6 +72,12 @@ class Choice(NamedTuple):
     counted: int = 0
 
     @property
+    def row_cycles(self) -> int:
+        """Cycles of a row of tiles, at the pace of the slowest unit of each."""
+        first = self.tiles[: self.across]
+        return sum(max(one.load, one.matrix, one.alu, one.store) for one in first)
+
+    @property
     def instructions(self) -> int:
         return sum(tile.instructions for tile in self.tiles)
 
@@ -174,11 +180,13 @@ def chosen(
                 _ahead(state, number, one, kept, sources).end
                 + INSTRUCTION * one.instructions
                 + price * one.micro_ops
+                + limits.lag * one.row_cycles
                 for one in fit
             ]
             kept[number] = fit[ranks.index(min(ranks))]
             state = state.behind(number, kept[number], sources[number], kept)
-        found.append((state.end + INSTRUCTION * sum(map(_instructions, kept)), kept))
+        late = limits.lag * sum(one.row_cycles for one in kept)
+        found.append((state.end + INSTRUCTION * sum(map(_instructions, kept)) + late, kept))
         if sum(map(_micro_ops, kept)) <= limits.micro_ops // 2:
             break  # there is more than enough for all
     return min(found, key=lambda one: one[0])[1]
@@ -202,10 +210,15 @@ def _within(limits: Limits, kept: Sequence[Choice]) -> bool:
 
 
 class Limits(NamedTuple):
-    """Of the small memories."""
+    """Of the small memories.
+
+    lag : what a cycle of a row of tiles is worth beside one of the frame, for cores that wait for
+        its rows: low tiles come early, high ones take fewer cycles in all
+    """
 
     instructions: int
     micro_ops: int
+    lag: float = 0.0
 
 
 class Pipeline(NamedTuple):
