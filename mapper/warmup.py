@@ -62,16 +62,33 @@ def read_table() -> Table:
 
 def works_of_run(settings: Settings, plan: Plan, chip: Chip, constrained: bool) -> list[str]:
     """The kinds of work that a run with this plan is made of."""
-    from mapper.placement.annealing.dense import SPARSE
-
     found = ["run/classic"]
     if settings.method != "classic":
         how = "nets" if plan.nets_held else "levels" if plan.levels else "streamed"
-        found = [f"run/{settings.preset}/{settings.objective}/{how}"]
-        if chip.usable_count > SPARSE + 1:  # groups may be dense, which shows when they are made
-            found.append(f"place/{settings.placement}")
+        found = _multilevel(settings, how, chip.usable_count)
     if constrained or (chip.synapses, chip.axons_in, chip.axons_out) != (None, None, None):
         found.append("limits")
+    return found
+
+
+def works_of_compilation(settings: Settings | None, cores: int) -> list[str]:
+    """The kinds of work of a model that is compiled for several cores.
+
+    settings : that the mapper places its parts with; None if it does not
+    """
+    found = ["compile", "generate"]  # networks of parts are made and written
+    if settings is not None:
+        found += [*_multilevel(settings, "levels", cores), "limits"]
+    return found
+
+
+def _multilevel(settings: Settings, how: str, cores: int) -> list[str]:
+    """The kinds of work of a run by levels, for so many cores."""
+    from mapper.placement.annealing.dense import SPARSE
+
+    found = [f"run/{settings.preset}/{settings.objective}/{how}"]
+    if cores > SPARSE + 1:  # groups may be dense, which shows when they are made
+        found.append(f"place/{settings.placement}")
     return found
 
 

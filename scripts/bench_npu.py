@@ -37,6 +37,7 @@ from mapper.compiler.cycles import run_cycles
 from mapper.compiler.frontend.model import open_model
 from mapper.compiler.manifest import MAPPING, TILES, CompiledFolder, read_folder
 from mapper.compiler.simulate import programs_of, simulate
+from mapper.errors import MapperError
 from mapper.evaluation.mapped import open_mapped
 from mapper.scoring.measure import measure_network
 from storage.store.network import NetworkFile
@@ -135,7 +136,15 @@ def figures(name: str, data: Path) -> Iterator[Figure]:
             padded / windows, case.fewer,
         )  # fmt: skip
     for chip, target in case.chips.items():
-        yield from of_chip(case, path, (chip, target), x, one)
+        try:
+            yield from of_chip(case, path, (chip, target), x, one)
+        except MapperError as error:  # which is not to end the others
+            yield failed(f"{case.row.name} on {chip}", error)
+
+
+def failed(of: str, error: Exception) -> Figure:
+    text = " ".join(f"{type(error).__name__}: {error}".split())[:300]
+    return Figure(of, text, None, met=False)
 
 
 def of_chip(
@@ -181,7 +190,7 @@ def of_chip(
 
 
 def compiled(case: Case, path: Path, chip: str, *more: str) -> CompiledFolder:
-    """The model for a chip; raises `RuntimeError` with what the command says."""
+    """The model for a chip; raises `MapperError` with what the command says."""
     folder = "_".join([case.row.name, chip, *more])
     words = ["compile", str(path), "--chip", chip, "-o", folder, "--force", "-q", *case.options]
     if case.row.count:
@@ -189,12 +198,12 @@ def compiled(case: Case, path: Path, chip: str, *more: str) -> CompiledFolder:
     with silence() as said:
         code = mapper_main([*words, *more])
     if code:
-        raise RuntimeError(Path(said).read_text().strip().splitlines()[-1])
+        raise MapperError(Path(said).read_text().strip().splitlines()[-1])
     return read_folder(Path(folder))
 
 
 def first_layer(folder: CompiledFolder) -> int:
-    """Cycles until the matrix unit is done with the first layer."""
+    """Cycles from the start of the first layer to its end."""
     report = json.loads((folder.path / "report.json").read_text())
     found: int = report["layers"][0]["cycles"]
     return found
@@ -282,8 +291,7 @@ def main() -> int:
                     say(f"  {one.of}: {one.what}: {one.shown} {one.verdict}")
                     found.append(one)
             except Exception as error:  # one is not to end the others
-                text = " ".join(f"{type(error).__name__}: {error}".split())[:300]
-                found.append(Figure(name, text, None, met=False))
+                found.append(failed(name, error))
     if options.json:
         print(json.dumps([one.as_json() for one in found]))
     else:

@@ -135,11 +135,14 @@ def _model(rng: np.random.Generator) -> None:
         "model.onnx",
     )
     np.savez("samples.npz", x=rng.normal(0, 1, (8, 1, 8, 8)).astype(np.float32))
-    for chip, folder in (("1x1", "compiled"), ("2x2", "spread")):
-        options = ("--chip", chip, "--calibrate", "samples.npz", "-o", folder)
-        run("compile", "model.onnx", *options, "--min-signal", "0", "--max-loss", "100")
+    run(*COMPILE, "--chip", "1x1", "-o", "compiled")
+    run(*COMPILE, "--chip", "2x2", "-o", "spread")
 
 
+COMPILE = (
+    "compile", "model.onnx", "--calibrate", "samples.npz", "--min-signal", "0", "--max-loss", "100",
+    "--force",
+)  # fmt: skip
 CHIP = ("--chip", "6x6", "--neurons-per-core", "80", "--memory", "2GiB")
 NAMES = ("directed", "undirected", "dense", "circuit", "sheet")
 PRESETS = ("fast", "default", "strong")
@@ -181,6 +184,7 @@ def works() -> Iterator[tuple[str, list[list[str]]]]:
     yield "verify", [["verify", "result"]]
     yield "score", [["score", "sheet.bin", "result/mapping.npz", *CHIP]]
     yield "simulate", [["simulate", "result", "--cycles", "20"]]
+    yield "compile", [[*COMPILE, "--chip", "2x2", "-o", "spread"]]
     yield "cores", [["simulate", "compiled", "--input", "samples.npz"]]
     yield "cores/cycles", [["simulate", "compiled", "--input", "samples.npz", "--cycles"]]
     yield "cores/frames", [["simulate", "spread", "--input", "samples.npz", "--cycles"]]

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from chipsim.chip.model import Chip
     from chipsim.chip.npu_shape import NpuShape
     from mapper.compiler.frontend.model import Model
+    from mapper.compiler.manifest import Target
     from mapper.compiler.quantise.ranges_file import RangesFile
     from mapper.compiler.settings import CompileSettings
     from storage.samples import SampleArrays, SampleForm
@@ -79,10 +80,13 @@ def run(options: argparse.Namespace) -> int:
         if options.compare and samples is not None:
             found = compare_settings(model, samples, settings, test)
             return compile_tables.compare(options, found)
+        target = Target(chip, shape, settings)
         if options.ablate:
+            _compile_kernels(options, target)
             compiling = partial(compile_model, model, shape, samples, test=test, chip=chip)
-            return compile_tables.ablate(options, compiling, Target(chip, shape, settings))
+            return compile_tables.ablate(options, compiling, target)
         with output_folder(options.output, options.force) as work:
+            _compile_kernels(options, target)
             compiled = compile_model(model, shape, samples, settings, test, chip)
             for note in compiled.notes:
                 common.say(options, f"note: {note}")
@@ -90,7 +94,6 @@ def run(options: argparse.Namespace) -> int:
             command = ["mapper", *options.arguments]
             origin = Origin(options.model, form.to_json(), _count(samples), command)
             dumps = Dumps(rows, options.keep_graphs, options.emit)
-            target = Target(chip, shape, settings)
             report = write_compiled(work.folder, compiled, target, origin, dumps, clock)
     common.emit(options, report, compile_tables.result_tables(options, compiled))
     return 0
@@ -113,6 +116,20 @@ def _chip_and_shape(options: argparse.Namespace) -> tuple[Chip, NpuShape]:
             f"chip file with a table [npu], or --npu with one of {presets}"
         )
     return chip, chip.npu
+
+
+def _compile_kernels(options: argparse.Namespace, target: Target) -> None:
+    """Those that a compilation for several cores calls: for one there are none."""
+    from mapper.compiler.cores.placement import effort
+    from mapper.warmup import works_of_compilation
+
+    chip, shape, settings = target
+    cores = min(chip.usable_count, settings.cores or chip.usable_count)
+    if cores == 1 or not shape.map_vectors:
+        return
+    placed = options.ablate or settings.placement == "mapper"
+    works = works_of_compilation(effort() if placed else None, cores)
+    common.compile_kernels(options, *works, *["cores/frames"] * options.ablate)
 
 
 def _settings(options: argparse.Namespace) -> CompileSettings:

@@ -166,7 +166,9 @@ def test_a_preset_needs_no_kernels_of_others(preset: str) -> None:
         assert hops - cut
 
 
-SOME = ("generate", "export/metis", "import/metis", "run/fast/unicast", "score", "simulate")
+SOME = (
+    "generate", "export/metis", "import/metis", "run/fast/unicast", "score", "simulate", "compile",
+)  # fmt: skip
 """Kinds of work that call many kernels; all of them take minutes."""
 
 

@@ -10,6 +10,7 @@ import tempfile
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,11 +22,12 @@ from mapper.compiler.cores.vertices import WHOLE, Vertices, with_ports
 from mapper.compiler.settings import Placement
 from storage.errors import write_error
 
+if TYPE_CHECKING:
+    from mapper.settings import Settings
+
 PRESET = "strong"
 """Of the mapper: networks of pieces are small."""
 MEMORY = 1 << 28  # bytes
-
-
 ROUNDS = 3
 """Of placing, at most, while the nearest ports of pieces become others."""
 
@@ -94,6 +96,13 @@ def _dealt(vertices: Vertices, ports: int) -> NDArray[np.int64]:
     return number[groups]
 
 
+def effort(seed: int = 0) -> Settings:
+    """What the mapper places parts with."""
+    from mapper.settings import preset
+
+    return preset(PRESET, seed=seed, threads=1, memory_bytes=MEMORY)
+
+
 def place(vertices: Vertices, chip: Chip, ports: Sequence[Place], seed: int) -> NDArray[np.int32]:
     """The core of every piece. ports : the nodes of the host's ports, the last vertices
 
@@ -105,7 +114,6 @@ def place(vertices: Vertices, chip: Chip, ports: Sequence[Place], seed: int) -> 
     from mapper.limits.constraints import ConstraintFile
     from mapper.runtime.monitor import Monitor
     from mapper.session import MapRequest, Workspace, mapped
-    from mapper.settings import preset
 
     pieces = vertices.groups.size
     constraints = "".join(
@@ -122,7 +130,7 @@ def place(vertices: Vertices, chip: Chip, ports: Sequence[Place], seed: int) -> 
             None, None, neurons=vertices.sizes.size, sizes=vertices.sizes,
         ),
         tiles_chip(chip),
-        preset(PRESET, seed=seed, threads=1, memory_bytes=MEMORY),
+        effort(seed),
         ConstraintFile(Path("groups of pieces"), constraints.encode()),
     )  # fmt: skip
     with tempfile.TemporaryDirectory(prefix="mapper-") as folder:

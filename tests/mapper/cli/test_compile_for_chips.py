@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from itertools import chain
 from pathlib import Path
 
 import pytest
 
 from mapper.api import map_network
+from mapper.warmup import Compiled, read_table
 from tests.compiler.bad_input.good import QUICK, good
 from tests.mapper.conftest import Run
 from tests.mapper.helpers import random_network
@@ -66,6 +68,44 @@ def test_bad_npus(model: Path, fails: Callable[..., str]) -> None:
     assert "npu mine: 8 rows and 16 columns" in fails(*words, "mine.toml")
     assert "--npu 'big' is not known" in fails(*words, "2x2", "--npu", "big", code=2)
     assert not Path("out").exists()
+
+
+@pytest.mark.parametrize("chip", ["1x1", "2x2", "8x8"])
+def test_kernels_are_told_of_before_they_are_compiled(
+    model: Path, run: Run, chip: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All that the mapper asks for when it places parts, and what writes them: none in silence."""
+    asked: list[list[str]] = []
+    told: list[bool] = []
+
+    def compile_kernels(works: Iterable[str], threads: int, *heard: object) -> Compiled:
+        asked.append(list(works))
+        told.append(bool(heard))
+        return Compiled(0, [], 0, 0.0)
+
+    monkeypatch.setattr("mapper.warmup.compile_kernels", compile_kernels)
+    words = (
+        "compile",
+        "good.onnx",
+        "--calibrate",
+        "samples.npz",
+        "--chip",
+        chip,
+        *QUICK,
+        "--force",
+    )
+    run(*words, "-q")
+    if chip == "1x1":
+        assert asked == []
+        return
+    first, *others = asked
+    assert told == [True] + [False] * len(others)
+    assert set(chain(*others)) <= set(first) <= set(read_table().works)
+    assert {"compile", "run/strong/unicast/levels"} <= set(first)
+    asked.clear()
+    run(*words, "-q", "--placement", "serpentine")
+    assert asked[0] == ["compile", "generate"]
+    assert set(chain(*asked)) == set(asked[0])
 
 
 @pytest.mark.usefixtures("light_placement")
