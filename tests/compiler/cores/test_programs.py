@@ -22,6 +22,7 @@ from mapper.compiler.cores.period import taken_rows
 from mapper.compiler.cores.placement import in_order
 from mapper.compiler.cores.plan import Piece, Whole
 from mapper.compiler.cores.slices import can_split_blocks
+from mapper.compiler.graph.node import Window
 from mapper.compiler.manifest import CompiledFolder, Target
 from mapper.compiler.pipeline import compile_model
 from mapper.compiler.schedule.inputs import Span
@@ -187,6 +188,17 @@ def test_damaged_exchange_is_found(kind: str, monkeypatch: pytest.MonkeyPatch) -
                 verify_compiled(found._replace(images=images), made=True)
             broken += 1
     assert broken
+
+
+def test_weights_that_no_core_holds_are_streamed() -> None:
+    """A layer whose weights are larger than the memories of all cores together: the host sends them
+    while it works, on every core."""
+    build = Builder(6, 6, 16, 3)
+    build.end(build.conv(build.conv(build.input, 32), 96, Window((6, 6))))
+    small = replace(SHAPE, name="small", weight_words=24)
+    found = folder(deepcopy(build), HOW, small, Chip("pair", 2, 1))
+    assert len(found.images) == 2 and len(found.weights) > 0
+    assert {one.differences for one in checked(build, found)} == {0}
 
 
 def test_a_model_that_fits_no_chip_says_what_lacks() -> None:

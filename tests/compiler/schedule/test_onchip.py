@@ -111,6 +111,19 @@ def test_memories_limit_the_choice() -> None:
     assert chosen([macro] * 2, [[fast, slow, few], [slow, few]], Limits(99, 16)) == [slow, few]
 
 
+def test_rows_that_come_early_are_worth_something() -> None:
+    """High tiles take fewer cycles; with a lag, low ones win, whose rows others can work with."""
+    macro = compiled(network()).compiled.macros[0]
+    cut = largest_cut(macro, SHAPE)
+    high = Choice(cut, [tile(40, 100, 40, 40)], 1, [(1,)])
+    low = Choice(cut, [tile(12, 28, 12, 12)] * 4, 1, [(1,)] * 4)
+    wide = Choice(cut, [tile(12, 28, 12, 12)] * 4, 2, [(1,)] * 4)
+    assert (high.row_cycles, low.row_cycles, wide.row_cycles) == (100, 28, 56)
+    slow = Choice(cut, [tile(12, 60, 12, 12)] * 4, 1, [(1,)] * 4)
+    assert chosen([macro], [[high, slow]], Limits(99, 99)) == [high]
+    assert chosen([macro], [[high, slow]], Limits(99, 99, 2.0)) == [slow]
+
+
 def test_programs_stay_within_the_small_memories() -> None:
     tight = NpuShape("tight", instructions=100, micro_ops=560, weight_words=4096)
     made = compiled(network(), tight)
