@@ -2,8 +2,8 @@
 
 What a cut is worth is known when it runs: cores wait for rows, for credits, and for links. So each
 way to cut is tried a few times, each time with what the last try said of the cores that worked
-longest, and runs a few frames. That with the shortest period wins, or of those that are nearly as
-short the one whose first frame is done first.
+longest, and runs a few frames. That with the shortest period wins, or one that is a little slower
+and has a latency that is shorter by more.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ TRIES, REFUSED = 3, 3
 LONGER = 1.1  # periods, behind a cut that does not fit
 HOPELESS = 1.15  # times the period of another way: tries gain up to a tenth
 NEARLY = 1.09
-"""Periods that are as good as the shortest one if the latency is shorter."""
+"""Periods beyond the shortest one that a shorter latency may be worth."""
 
 M = TypeVar("M")
 
@@ -78,7 +78,7 @@ def tried(
 
 
 def best_of(all_: Sequence[Tried[M]]) -> Tried[M]:
-    """The shortest period, or nearly that and the shortest latency."""
+    """The shortest period; a little of it is given for a latency that is shorter by more."""
     least = min(one.period for one in all_)
     near = [one for one in all_ if one.period <= NEARLY * least]
-    return min(near, key=lambda one: (one.latency, one.period))
+    return min(near, key=lambda one: (one.latency * one.period, one.period))

@@ -79,3 +79,4 @@ def test_the_shortest_period_wins_or_nearly_that_with_a_shorter_latency() -> Non
     assert best_of([ran(100, 50), ran(120, 10)]).made == "100 50"
     assert best_of([ran(100, 50), ran(108, 10), ran(107, 30)]).made == "108 10"
     assert best_of([ran(108, 50), ran(100, 50)]).made == "100 50"
+    assert best_of([ran(108, 95), ran(100, 100)]).made == "100 100"
