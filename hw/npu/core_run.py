@@ -79,7 +79,8 @@ class CoreRun(NamedTuple):
         counts
     words : of all memories behind the frame, by name
     lanes : of all but the instructions as signed numbers, shape (words, lanes), by the names that
-        instructions use; and what streams have counted, shape (streams,)
+        instructions use; and what streams have counted, and tokens of each pair of units, shape
+        (counters,)
     host : addresses and vectors that went to the host, in order; credits : that it was given
     """
 
@@ -135,11 +136,11 @@ class _Job:
         self.random = Random(most)
         self.sent: list[Any] = []
         self.answers: list[tuple[int, int]] = []  # cycle and part
-        self.free = 0
+        self.free, self.comes = 0, False
         self.started: list[list[int]] = [[] for _ in UNITS]
         self.ended: list[list[int]] = [[] for _ in UNITS]
         self.words: dict[str, list[int]] = {}
-        self.left: list[int] = []
+        self.left: dict[str, list[int]] = {}
 
     async def run(self, ctx: Any) -> None:
         ports: Any = self.core
@@ -193,7 +194,11 @@ class _Job:
                 self.advance(cycle)
         for name, memory in memories.items():
             self.words[name] = [ctx.get(memory[at]) for at in range(memory.depth)]
-        self.left = [ctx.get(each) for each in self.core.control.counted]
+        control = self.core.control
+        self.left = {
+            "streams": [ctx.get(each) for each in control.counted],
+            "tokens": [ctx.get(each) for row in control.tokens for each in row],
+        }
 
     async def _count(self, ctx: Any) -> None:
         """Tokens come before the frame."""
@@ -231,7 +236,9 @@ class _Job:
     def _answer(self, ctx: Any, port: Any, cycle: int | None) -> None:
         """cycle : None if the frame is over, and the rest comes at once"""
         comes = bool(self.answers) and (cycle is None or self.answers[0][0] <= cycle)
-        ctx.set(port.valid, comes)
+        if comes != self.comes:
+            ctx.set(port.valid, comes)
+        self.comes = comes
         if comes:
             _, part = self.answers.pop(0)
             ctx.set(port.payload.kind, Kind.WEIGHTS)
@@ -252,7 +259,7 @@ class _Job:
             "PM": _lanes_of_all(words["pm"], PARAMETER_LANES, 32),
             "UM": _lanes_of_all(words["um"], 2, 32),
             "HM": _lanes_of_all(words["hm"], 2, 32),
-            "streams": np.array(self.left),
+            **{name: np.array(counts) for name, counts in self.left.items()},
         }
         return CoreRun(self.started, self.ended, words, lanes, self._host(), self._credits())
 

@@ -125,7 +125,7 @@ def random_case(shape: NpuShape, seed: int, length: int, wild: bool) -> Case:
     parameters >>= rng.integers(31, size=parameters.shape)
     # scale words: large multipliers with shifts that leave something
     scales = rng.integers(-(1 << 24), 1 << 24, parameters.shape) << 6
-    scales |= rng.integers(64, size=parameters.shape)
+    scales |= rng.integers(64, size=parameters.shape) & rng.choice([3, 63], parameters.shape)
     parameters = np.where(rng.integers(2, size=parameters.shape) == 1, scales, parameters)
     table = {
         "micro_ops": micro_ops,
@@ -154,8 +154,12 @@ def _random_steps(shape: NpuShape, rng: Any, below: Any, table: Any) -> Iterable
         "c_size": 1 + below(2), "x_size": below(4), "y_size": 1 + below(3),
         "x_stride": below(4), "y_stride": below(9), "pp": below(3),
     }  # fmt: skip
-    loops = {"uop": below(shape.micro_ops - 4), "uops": below(4)}
-    steps = {"n_out": below(4), "n_in": below(5)}
+
+    def some(most: int) -> int:
+        return 1 + below(most) if below(12) else 0
+
+    loops = {"uop": below(shape.micro_ops - 4), "uops": some(3)}
+    steps = {"n_out": some(3), "n_in": some(4)}
     if op == "CTRL":
         if below(2):
             space = below(2)
@@ -203,6 +207,8 @@ def _random_steps(shape: NpuShape, rng: Any, below: Any, table: Any) -> Iterable
             "source": below(3), "imm": int(rng.integers(-(1 << 15), 1 << 15)),
             "round": below(4), "rec": below(16), "out": below(2),
         }  # fmt: skip
+        if kind in ("RSHR", "SHL") and below(2):
+            far["imm"] = 1 + below(3)  # halves are not rare
         if kind in ("RMUL", "MAC2"):
             far |= _apart(below, steps)
         if far["source"] == 2 and kind in KINDS[Op.ALU][:4]:
@@ -213,7 +219,7 @@ def _random_steps(shape: NpuShape, rng: Any, below: Any, table: Any) -> Iterable
         kind = KINDS[Op.RQ][below(3 if shape.binary else 2)]  # bits are for a binary unit
         rec = below(6)
         head = table["parameters"][rec]
-        head[3] &= 31
+        head[3] &= (3, 31)[below(2)]
         low, high = sorted((int(head[1]), int(head[2])))
         head[1], head[2] = low, high
         far = {"dst": below(16), "rec": rec, **_apart(below, steps)}
@@ -238,7 +244,8 @@ def _random_windows(shape: NpuShape, below: Any, table: Any) -> dict[str, int]:
         "dst": below(4), "src": below(2), "head": below(3), "packets": 1 + below(2),
         "width": width, "height": height, "kh": 1 + below(2), "kw": 1 + below(2),
         "sh": 1 + below(2), "sw": 1 + below(2), "pad_t": below(2), "pad_l": below(2),
-        "columns": 1 + below(3), "groups": 1, "value": below(256) - 128, "pp": below(3),
+        "columns": 1 + below(3), "groups": 1 + below(2), "value": below(256) - 128,
+        "pp": below(3),
     }  # fmt: skip
     words = -(-width * height // (2 * shape.columns))
     x = y = 0

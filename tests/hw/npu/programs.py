@@ -23,10 +23,8 @@ SMALL: dict[str, Any] = {
 }  # fmt: skip
 SHAPES: dict[str, NpuShape] = {
     "tiny": replace(NPU_SHAPES["tiny"], **SMALL),
-    "4x4": replace(NPU_SHAPES["tiny"], weight_port="word", multiply_lanes=2, load_bits=32, **SMALL),
-    "4x4-dual": replace(
-        NPU_SHAPES["tiny"], multiplier="dual", binary=False, weight_port="word", **SMALL
-    ),
+    "4x4": replace(NPU_SHAPES["tiny"], weight_port="row", multiply_lanes=2, load_bits=32, **SMALL),
+    "4x4-dual": replace(NPU_SHAPES["tiny"], multiplier="dual", binary=False, **SMALL),
     "8x8": replace(NPU, name="8x8", rows=8, columns=8, multiply_lanes=4, load_bits=256, **SMALL),
     "8x8-dual": replace(
         DUAL, name="8x8", rows=8, columns=8, multiply_lanes=8, load_bits=128, weight_port="row",

@@ -22,7 +22,7 @@ from tests.hw.npu.three_ways import (
 )
 
 CHUNKS = {
-    "tiny": (8, 60), "4x4": (3, 60), "4x4-dual": (3, 60), "8x8": (3, 20), "8x8-dual": (3, 20),
+    "tiny": (10, 60), "4x4": (2, 60), "4x4-dual": (2, 60), "8x8": (3, 20), "8x8-dual": (3, 20),
     "16x16": (2, 10), "16x16-dual": (2, 10),
 }  # fmt: skip
 """Of each shape, how many chunks of how many random programs are run each time."""

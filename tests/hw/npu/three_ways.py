@@ -19,12 +19,12 @@ from hw.npu.core_run import Credit, Ints, Link, lanes_of
 from hw.npu.isa import UNITS, Instruction, MicroOp, encode_micro_op
 from tests.chipsim.npu.programs import Case, host_words, random_case
 from tests.hw.npu.core_bench import Observed
-from tests.hw.npu.programs import one_by_one, side_by_side, simulated, with_products
+from tests.hw.npu.programs import one_by_one, side_by_side, simulated, unit_of, with_products
 from tests.twins.npu import FaultError, Twin
 
-STEPS = 12
+STEPS = 10
 """Of a program, and some that belong to them."""
-RATES = (1, 2, 5, 50)
+RATES = (1, 2, 5, 1, 2, 5, 1, 50)
 """Cycles of a flit from the host."""
 HERE = (0, 0)
 TO_CORES = ("WAIT", "SEND")
@@ -72,7 +72,20 @@ def programs_from(shape: NpuShape, first: int, count: int) -> Iterator[Wanted]:
 def case_of(shape: NpuShape, seed: int) -> Case:
     """A program, legal or not."""
     case = with_products(random_case(shape, seed, STEPS, False), seed)
-    return with_streams(with_tables(case, seed), seed)
+    return with_streams(with_tables(with_numbers(case, seed), seed), seed)
+
+
+def with_numbers(case: Case, seed: int) -> Case:
+    """Inputs and accumulators hold something from the beginning."""
+    random = Random(seed)
+    area = {"c_size": 1, "y_size": 1, "x_stride": 1}
+    few = 24 if case.shape.rows < 16 else 12
+    steps = [
+        ("LOAD", "INP", {**area, "x_size": few, "src": random.randrange(64)}),
+        ("LOAD", "ACC8", {**area, "x_size": few, "src": random.randrange(64)}),
+        ("LOAD", "ACC32", {**area, "dst": random.randrange(16), "x_size": 6}),
+    ]
+    return replace(case, steps=[*steps, *case.steps])
 
 
 def with_tables(case: Case, seed: int) -> Case:
@@ -114,6 +127,21 @@ def with_streams(case: Case, seed: int) -> Case:
     return replace(case, steps=steps)
 
 
+def with_more_tokens(instructions: list[Instruction], random: Random) -> list[Instruction]:
+    """Some give tokens that nobody takes, which END clears."""
+    waits: list[set[int]] = [set() for _ in UNITS]
+    for each in instructions:
+        waits[unit_of(each)] |= {unit for unit in range(len(UNITS)) if each.wait >> unit & 1}
+    found = list(instructions)
+    for unit, taken in enumerate(waits):
+        for other in set(range(len(UNITS))) - taken:
+            mine = [at for at, each in enumerate(found) if unit_of(each) == other]
+            if mine and random.random() < 0.5:
+                at = random.choice(mine)
+                found[at] = found[at]._replace(signal=found[at].signal | 1 << unit)
+    return found
+
+
 def counted_before(seed: int) -> list[int]:
     random = Random(~seed)
     return [random.choice((0, 1, random.randrange(1 << 16))) for _ in range(STREAMS)]
@@ -123,6 +151,7 @@ def _wanted(seed: int, case: Case, twin: Twin) -> Wanted:
     """What the simulators say; raises `AssertionError` where the twin says something else."""
     shape, odd = case.shape, bool(seed % 2)
     instructions = one_by_one(case) if seed % 3 == 0 else side_by_side(case, odd)
+    instructions = with_more_tokens(instructions, Random(seed))
     program = simulated(case, instructions)
     weights, counted = host_words(shape), counted_before(seed)
     link = Link(1 + seed % 40, Fraction(1, RATES[seed % len(RATES)]), weights=weights)
@@ -159,7 +188,7 @@ def _plain(case: Case, twin: Twin, counted: list[int]) -> dict[str, Ints]:
     cells = {
         "FM": twin.maps, "INP": twin.inputs, "ACC": twin.sums, "OUT": twin.results,
         "WM": np.array(list(twin.weights)).reshape(-1, rows), "PM": twin.parameters,
-        "streams": left,
+        "streams": left, "tokens": [0] * len(UNITS) ** 2,
         "UM": [lanes_of(int.from_bytes(each, "little"), 2, 32) for each in micro_ops],
         "HM": [lanes_of(int.from_bytes(each, "little"), 2, 32) for each in headers],
     }  # fmt: skip

@@ -1,0 +1,79 @@
+"""The NPU core with one fault in its sources, as modules of their own beside the sound ones."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from importlib.abc import MetaPathFinder
+from importlib.machinery import ModuleSpec, SourceFileLoader
+from importlib.util import spec_from_loader
+from pathlib import Path
+from types import CodeType, ModuleType
+from typing import Any, NamedTuple
+
+import hw.npu
+
+FOLDER = Path(str(hw.npu.__file__)).parent
+
+
+class Fault(NamedTuple):
+    """What a fault puts in place of a piece of the source of a module of `hw.npu`, where that piece
+    is once. shape : of a core that has what is at fault"""
+
+    module: str
+    old: str
+    new: str
+    shape: str = "tiny"
+
+    def source(self) -> str:
+        """Raises `ValueError` if the piece is not there once."""
+        text = (FOLDER / f"{self.module}.py").read_text()
+        if text.count(self.old) != 1:
+            raise ValueError(f"hw/npu/{self.module}.py: {text.count(self.old)} times {self.old!r}")
+        return text.replace(self.old, self.new)
+
+
+class _Loader(SourceFileLoader):
+    def __init__(self, name: str, path: str, text: str) -> None:
+        super().__init__(name, path)
+        self.text = text
+
+    def get_code(self, fullname: str) -> CodeType:
+        code: CodeType = compile(self.text, self.path, "exec")
+        return code
+
+
+class _Finder(MetaPathFinder):
+    def __init__(self, fault: Fault) -> None:
+        self.name = f"hw.npu.{fault.module}"
+        self.loader = _Loader(self.name, str(FOLDER / f"{fault.module}.py"), fault.source())
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        return spec_from_loader(fullname, self.loader) if fullname == self.name else None
+
+
+@contextmanager
+def imported(fault: Fault, module: str) -> Iterator[Any]:
+    """A module that uses the faulty hardware, imported anew with all of `hw.npu`; those that were
+    imported before stay as they are."""
+    finder = _Finder(fault)
+
+    def mine() -> list[str]:
+        return [name for name in sys.modules if name == module or f"{name}.".startswith("hw.npu.")]
+
+    kept = {name: sys.modules.pop(name) for name in mine()}
+    sys.meta_path.insert(0, finder)
+    try:
+        yield importlib.import_module(module)
+    finally:
+        sys.meta_path.remove(finder)
+        for name in mine():
+            del sys.modules[name]
+        sys.modules.update(kept)
+        for name, each in kept.items():  # packages name their modules
+            package, _, own = name.rpartition(".")
+            setattr(sys.modules[package], own, each)

@@ -1,0 +1,163 @@
+"""Cores with one wrong constant or condition: random programs find every one."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from functools import cache
+from importlib import import_module
+from itertools import count, islice
+from types import ModuleType
+
+import pytest
+
+from hw.errors import HwError
+from tests.hw.npu.faulty import Fault, imported
+from tests.hw.npu.programs import SHAPES
+from tests.hw.npu.three_ways import Wanted, difference, programs_from
+
+PROGRAMS = 120
+"""In which a fault must show."""
+BENCH = "tests.hw.npu.core_bench"
+FAULTS = [
+    # Queues, tokens, streams
+    Fault("control", "depth=self.shape.queue_places", "depth=self.shape.queue_places + 1"),
+    Fault("control", "self._signal[one][other]", "self._signal[other][one]"),
+    Fault("control", ".wait[one]\n", ".wait[other]\n"),
+    Fault("control", "(tokens[other][unit] != 0)", "(tokens[other][unit] + 1 != 0)"),
+    Fault("control", "tokens[one][other] + gives - taken)", "tokens[one][other] + gives)"),
+    Fault("control", "Mux(clears, 0,", "Mux(0, 0,"),
+    Fault("control", "goes.eq(queue.r_rdy & ~busy[unit] & ready)", "goes.eq(queue.r_rdy & ready)"),
+    Fault("control", "[wait.stream] >= wait.count", "[wait.stream] > wait.count"),
+    Fault("control", "self.counts[number] - taken", "self.counts[number]"),
+    Fault("control", '("load", "store", "weights")', '("store", "load", "weights")'),
+    Fault("receive", "(comes & number.all())", "(comes & (number == 0))"),
+    Fault("receive", "flit.data[: COUNT_BITS - 1]", "flit.data[: COUNT_BITS - 2]"),
+    Fault("sending", "Kind.REQUEST, Kind.TOKEN)", "Kind.TOKEN, Kind.REQUEST)"),
+    Fault("sending", "Cat(part[:low], vector", "Cat(part[:low] ^ 1, vector", "16x16"),
+    # Latencies
+    Fault("gemm", "latency.matrix - 2", "latency.matrix - 1"),
+    Fault("alu", "latency.alu - 1", "latency.alu"),
+    Fault("load", "latency.load - 1 - SETUP", "latency.load - SETUP"),
+    Fault("load", "latency.stream - 1", "latency.stream"),
+    Fault("store", "latency.store - PIPELINE", "latency.store - PIPELINE + 1"),
+    # Loads
+    Fault("areas", "self.y + f.pad_b >= f.y_size", "self.y + f.pad_b > f.y_size"),
+    Fault("areas", "self.plane.eq(f.y_size * f.x_size)", "self.plane.eq(f.x_size * f.x_size)"),
+    Fault("areas", "(flat | ~pixel_ends)", "1"),
+    Fault("load", "(_lane(m, Mux(pad, value, byte)", "(_lane(m, Mux(pad, 0, byte)"),
+    Fault("load", "<< (f.pp + 2)", "<< (f.pp + 1)"),
+    Fault("load", "whole = lane.part == size.entry - 1", "whole = lane.part == size.entry - 2"),
+    Fault("load", "number % vectors == vectors - 1", "number % vectors == 0"),
+    Fault("load", "self.word + self.size.words", "self.word"),
+    Fault("load", "at + me.distance", "at + 1", "4x4-dual"),
+    Fault("feature", "((read.vector >> 1) + ahead) >> 2", "read.vector >> 3"),
+    Fault("feature", "Mux(chosen[0], Cat", "Mux(~chosen[0], Cat"),
+    Fault("windows", "f.kw + self.shape.columns - 1)", "f.kw + self.shape.columns)"),
+    Fault("windows", "plane_at + plane", "plane_at + plane + 1", "8x8"),
+    Fault("filter", "me.layer.value, byte", "0, byte"),
+    Fault("filter", "right < layer.columns * layer.sw", "right <= layer.columns * layer.sw"),
+    Fault("filter", "header.y + layer.sh)", "header.y + layer.sw)"),
+    # Products
+    Fault("steps", "Mux(self.outer_ends, 0, outer_next))\n", "outer_next)\n"),
+    Fault("steps", "outer_next, offset + inner", "outer_next, offset + outer"),
+    Fault("gemm", "slot >= self.shape.rows - 1", "slot >= self.shape.rows - 2", "4x4"),
+    Fault("gemm", "farthest >= me.arrived", "farthest > me.arrived"),
+    Fault("gemm", "farthest >= me.base", "farthest > me.base"),
+    Fault("gemm", "INIT_ZERO, INIT_BIAS = 1, 2", "INIT_ZERO, INIT_BIAS = 2, 1"),
+    Fault("gemm", "begins.eq(slot == 0)", "begins.eq(slot == 1)", "4x4"),
+    Fault("gemm", '"tap": (4,', '"tap": (1,'),
+    Fault("gemm", 'KINDS.index("INT16"), 1, me', 'KINDS.index("INT16"), 2, me', "4x4-dual"),
+    Fault("gemm", "Const(0), me.acc_distance", "Const(0), me.wgt_distance", "4x4-dual"),
+    Fault("row", "Mux(depthwise, 0, one)", "one"),
+    Fault("row", "Cat(first[c], others[c])", "Cat(others[c], first[c])", "4x4-dual"),
+    Fault("row", "Mux(kernels, low, w[c])", "w[c]", "4x4-dual"),
+    Fault("popcount", "self.bits - (pop", "self.bits - 1 - (pop"),
+    Fault("multiplier", ".as_signed() + found[LOW - 1])", ".as_signed())", "4x4-dual"),
+    Fault("core", "transparent_for=products", "transparent_for=[]"),
+    Fault("core", "transparent_for=[calculated]", "transparent_for=[]"),
+    # The ALU
+    Fault("lanes", "~less ^ me.turns", "~less"),
+    Fault("lanes", "me.immediate[:6]", "me.immediate[:5]"),
+    Fault("lanes", "Mux(less, s, x), Mux(less, x, s)", "Mux(less, x, s), Mux(less, s, x)"),
+    Fault("lanes", "shift.eq(chosen[: 32 - M0_BITS])", "shift.eq(chosen[: 31 - M0_BITS])"),
+    Fault("lanes", "clamp(scaled + zero,", "clamp(scaled,"),
+    Fault("lanes", " + me.first[M0_BITS - 1]", ""),
+    Fault("lanes", "product + added", "product - added"),
+    Fault("lanes", "Mux(me.leaky & (t < 0)", "Mux(me.leaky & (t >= 0)"),
+    Fault("arithmetic", "half & (more | kept[0])", "half & more"),
+    Fault("arithmetic", "half = rest[bits - 1]", "half = rest[bits - 2]"),
+    Fault("arithmetic", "Mux(least > high, high, least)", "Mux(least > high, low, least)"),
+    Fault("alu", "stage3.phase == r // lanes", "stage3.phase == r % lanes", "4x4"),
+    Fault("alu", "found.slot == BLOCKS - 1", "found.slot == BLOCKS - 2"),
+    Fault("alu", "(1 + found.offsets + found.leaks)", "(1 + found.offsets)"),
+    Fault("alu", "(asked.block // BLOCKS)", "(asked.block // (BLOCKS // 2))"),
+    Fault("alu", 'names.index("p"))[:6]', 'names.index("p"))[:3]'),
+    # Stores
+    Fault("store", "Mux(partial, size.entry - 1, pairs)", "Mux(partial, size.entry - 2, pairs)"),
+    Fault("store", "Mux(f.up, f.x_stride << 1, f.x_stride)", "f.x_stride"),
+    Fault("store", "Mux(part != 0, me.distance, 0)", "me.distance", "4x4-dual"),
+    Fault("store", "number[-1].replicate", "number[0].replicate", "4x4-dual"),
+    Fault("store", "below ^ f.up", "below"),
+]  # fmt: skip
+SOUND = Fault("control", "Fetch, the four queues", "Fetch, four queues")
+"""No fault: another text alone."""
+
+
+@cache
+def programs(name: str) -> tuple[Iterator[Wanted], list[Wanted]]:
+    """Programs that are still to come, and those that were asked for before."""
+    return programs_from(SHAPES[name], 0, PROGRAMS), []
+
+
+def each_program(name: str) -> Iterator[Wanted]:
+    more, known = programs(name)
+    for at in count():
+        if at == len(known):
+            try:
+                known.append(next(more))
+            except StopIteration:
+                return
+        yield known[at]
+
+
+def found_by(fault: Fault) -> str | None:
+    """How a fault shows first; None if it does not."""
+    with imported(fault, BENCH) as module:
+        bench = module.CoreBench(SHAPES[fault.shape])
+    for wanted in each_program(fault.shape):
+        try:
+            found = difference(bench, wanted)
+        except (AssertionError, IndexError, HwError) as error:  # it hangs, or says so itself
+            return f"seed {wanted.seed}: {error!r}"
+        if found is not None:
+            return found
+    return None
+
+
+@pytest.mark.jit
+@pytest.mark.parametrize(
+    "fault", FAULTS, ids=[f"{one.module}-{number}" for number, one in enumerate(FAULTS)]
+)
+def test_faults_are_found(fault: Fault) -> None:
+    assert found_by(fault) is not None, f"no program shows {fault.new!r}"
+
+
+@pytest.mark.jit
+def test_a_sound_core_is_not_at_fault() -> None:
+    """As it is imported for faults; what its programs show is no fault of the import."""
+    with imported(SOUND, BENCH) as module:
+        bench = module.CoreBench(SHAPES["tiny"])
+    assert all(difference(bench, one) is None for one in islice(each_program("tiny"), 20))
+
+
+def imported_now() -> dict[str, ModuleType]:
+    return {name: each for name, each in sys.modules.items() if name.startswith("hw.npu")}
+
+
+def test_what_is_imported_with_a_fault_leaves_the_rest_alone() -> None:
+    import_module("hw.npu.core_run")
+    before = imported_now()
+    with imported(FAULTS[0], BENCH) as module:
+        assert module.CoreSimulator is not before["hw.npu.core_run"].CoreSimulator
+    assert imported_now() == before
