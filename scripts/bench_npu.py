@@ -19,7 +19,7 @@ import os
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -28,11 +28,14 @@ from bench_common import say
 from bench_compile import CIFAR, MNIST, RESNET, Array, Row, samples_of, silence, threads
 from bench_npu_cells import cell_figures
 from bench_npu_figures import Figure, at_least, at_most, equal, show
+from numpy.typing import NDArray
 
 from chipsim.npu.followed import fields_by_name
 from chipsim.npu.mesh_run import run_mesh
+from chipsim.traffic.arrays import Traffic
 from mapper.cli.main import main as mapper_main
-from mapper.compiler.chip_cycles import FramesRun, chip_of, run_frames
+from mapper.compiler.chip_cycles import chip_of, run_frames
+from mapper.compiler.cores.placement import in_order
 from mapper.compiler.cycles import run_cycles
 from mapper.compiler.frontend.model import open_model
 from mapper.compiler.manifest import MAPPING, TILES, CompiledFolder, read_folder
@@ -42,6 +45,7 @@ from mapper.evaluation.mapped import open_mapped
 from mapper.scoring.measure import measure_network
 from storage.store.network import NetworkFile
 
+Cores = NDArray[np.int32]
 FRAMES, CHECKED = 20, 3  # that run on a chip; that are compared with one core
 ENDING = 16  # frames, of many, during which some cores are done
 BINARY = "BINARY"  # products of bits
@@ -56,6 +60,7 @@ class Target:
     link : the busiest one's share of the period, at most
     hops : flit-hops of those in row-major order, at most
     frames, seconds : that a run of so many frames may take; steady : frames that run without loss
+    placements : whether the model is compiled with other placements as well
     """
 
     period: int | None = None
@@ -66,6 +71,7 @@ class Target:
     frames: int | None = None
     seconds: float | None = None
     steady: int | None = None
+    placements: bool = False
 
 
 @dataclass(frozen=True)
@@ -88,12 +94,12 @@ class Case:
 CASES = {
     "mnist": Case(
         Row("mnist-8", "mnist-8.onnx", MNIST, 100, 20),
-        {"4x4": Target(900, 4_000, steady=10_000)},
+        {"4x4": Target(900, 4_000, steady=10_000, placements=True)},
         cycles=5_000,
     ),
     "resnet": Case(
         Row("ResNet-8", RESNET, CIFAR, 50, 20, layout="nhwc"),
-        {"4x4": Target(4_800, 20_000, 11, frames=100, seconds=20)},
+        {"4x4": Target(4_800, 20_000, 11, frames=100, seconds=20, placements=True)},
         cycles=53_000, fewer=2.5,
     ),
     "gtsrb": Case(
@@ -175,12 +181,16 @@ def of_chip(
     hops = float(report.links.sum())
     yield Figure(of, "flit-hops of a frame", hops)
     for placement in ("row-major", "serpentine"):
-        other = run_frames(compiled(case, path, chip, "--placement", placement), None, FRAMES)
-        about = f"of {placement} order"
-        yield Figure(of, f"period {about}", other.report.period)
+        others = hops_in_order(folder, placement == "serpentine")
         least = target.hops if placement == "row-major" else None
-        yield at_most(of, f"flit-hops / those {about}", hops / other.report.links.sum(), least)
-    yield equal(of, "flits of each link as in tiles.bin", same_links(folder, run))
+        yield at_most(of, f"flit-hops / those in {placement} order", hops / others, least)
+        if target.placements:
+            other = run_frames(compiled(case, path, chip, "--placement", placement), None, FRAMES)
+            yield Figure(of, f"period with {placement} placement", other.report.period)
+    with traffic_of(folder) as traffic:
+        counted = traffic(None)
+        loads = counted.unicast_links * counted.weight_unit
+        yield equal(of, "flits of each link as in tiles.bin", bool((loads == report.links).all()))
     if target.frames is not None:
         yield at_most(
             of, f"seconds of {target.frames} frames", seconds(folder, target.frames), target.seconds
@@ -240,13 +250,41 @@ def modes(folder: CompiledFolder) -> dict[str, set[str]]:
     return found
 
 
-def same_links(folder: CompiledFolder, run: FramesRun) -> bool:
-    """Whether the mapper counts the same flits on every link, of the parts as a network."""
+@contextlib.contextmanager
+def traffic_of(folder: CompiledFolder) -> Iterator[Callable[[Cores | None], Traffic]]:
+    """What the mapper says of the parts as a network: as they are placed, or on other cores, by
+    their numbers; the host's ports, the last vertices, stay."""
+    ports = len(folder.manifest["ports"])
     network, mapping = NetworkFile(folder.path / TILES), folder.path / MAPPING
     with network, open_mapped(network, mapping, folder.chip, MEMORY) as (whole, core):
-        traffic = measure_network(whole, folder.chip, core)
-    loads = traffic.unicast_links * traffic.weight_unit
-    return bool(np.array_equal(loads, run.report.links))
+
+        def measured(others: Cores | None) -> Traffic:
+            at = core.copy()
+            if others is not None:
+                at[:-ports] = others[core[:-ports]]
+            return measure_network(whole, folder.chip, at)
+
+        yield measured
+
+
+def hops_in_order(folder: CompiledFolder, serpentine: bool) -> float:
+    """Flit-hops of a frame with the same parts on other cores: in the order of their layers, of
+    one layer in that of the rows or channels that they take."""
+    manifest, chip = folder.manifest, folder.chip
+    keys = []
+    for number, core in enumerate(manifest["cores"]):
+        place = [core["x"], core["y"]]
+        ends = [layer["end"][number] > 0 for layer in manifest["layers"]]
+        taken = next(one for one in manifest["maps"] if one["core"] == place)
+        keys.append((ends.index(True), taken["rows"][0], taken["channels"][0], *place[::-1]))
+    order = sorted(range(len(keys)), key=lambda number: keys[number])
+    rank = np.argsort(order)
+    cores = np.array([key[-2] * chip.width + key[-1] for key in keys])
+    others = np.zeros(chip.cores, np.int32)
+    others[cores] = in_order(rank, chip, serpentine)
+    with traffic_of(folder) as traffic:
+        found = traffic(others)
+    return found.totals.hops * found.weight_unit
 
 
 def seconds(folder: CompiledFolder, frames: int) -> float:
