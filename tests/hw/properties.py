@@ -45,7 +45,7 @@ class Harness(wiring.Component):
 
     def elaborate(self, platform: Any) -> Module:
         m = Module()
-        m.submodules.dut = self.dut
+        m.submodules.dut = self.examined()
         m.d.comb += Assume(~ResetSignal())
         for name, (_, value) in self.free.items():
             m.d.comb += Value.cast(value).eq(Value.cast(getattr(self, name)))
@@ -53,6 +53,10 @@ class Harness(wiring.Component):
         for name in self.properties:
             getattr(self, name)(m)
         return m
+
+    def examined(self) -> Any:
+        """The part, or its logic for properties that look inside."""
+        return self.dut
 
     def prepare(self, m: Module) -> None:
         """State assumptions, and logic that properties share."""
