@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
+from chipsim.chip.host import ChipHost
+from chipsim.chip.model import Chip
+from chipsim.npu.mesh_run import run_mesh
+from hw.npu.flit import Kind
+from mapper.compiler.chip_cycles import chip_of
 from mapper.compiler.chip_hardware import MOST_NODES, check_hardware
+from mapper.compiler.manifest import Target
+from mapper.compiler.pipeline import compile_model
+from mapper.compiler.settings import CompileSettings
 from mapper.errors import DoesNotFitError
 from tests.compiler.networks import residual
-from tests.compiler.programs import compiled
+from tests.compiler.programs import compiled, folder_of, source_of
 from tests.hw.npu.test_models import FOUR, pooled
 
 FRAMES = 3
@@ -26,6 +35,31 @@ def test_networks_on_three_cores(network: Any) -> None:
     assert len(made.folder.images) == MOST_NODES - 1
     samples = np.ascontiguousarray(build.graph.inputs["x"].array(build.samples(FRAMES)))
     run = check_hardware(made.folder, samples)
+    assert run.frames == FRAMES and run.flits and run.bytes
+
+
+@pytest.mark.jit
+@pytest.mark.slow_hw
+def test_two_ports_of_the_host() -> None:
+    """N10.5: inputs and results by the nearest port, weights that no core holds from there as well,
+    a flit in two cycles."""
+    build = residual(3, 10)
+    shape = replace(FOUR, name="few", weight_words=40)
+    chip = Chip("ports", 2, 2, unavailable=(0,), host=ChipHost((1, 2), latency=7, flits=0.5))
+    how = CompileSettings(method="minmax", min_signal=-100, max_loss=100)
+    source, arrays = source_of(build)
+    folder = folder_of(
+        compile_model(source, shape, arrays, how, chip=chip), Target(chip, shape, how)
+    )
+    assert folder.weights is not None
+    mesh = chip_of(folder)
+    assert mesh.ports == {(1, 0): (1, 0), (0, 1): (0, 1), (1, 1): (1, 0)}
+    flits = run_mesh(mesh, flits=True).deliveries
+    assert flits is not None
+    asked = set(flits.target[flits.kind == Kind.WEIGHTS].tolist())
+    assert {2, 3} <= asked, "each asks another port"
+    samples = np.ascontiguousarray(build.graph.inputs["x"].array(build.samples(FRAMES)))
+    run = check_hardware(folder, samples)
     assert run.frames == FRAMES and run.flits and run.bytes
 
 

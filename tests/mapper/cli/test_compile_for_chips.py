@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable
 from itertools import chain
 from pathlib import Path
@@ -106,6 +107,39 @@ def test_kernels_are_told_of_before_they_are_compiled(
     run(*words, "-q", "--placement", "serpentine")
     assert asked[0] == ["compile", "generate"]
     assert set(chain(*asked)) == set(asked[0])
+
+
+@pytest.mark.parametrize(
+    ("lines", "said"),
+    [
+        ("ports = [[2, 0]]", "host: port [2, 0] is outside the 2x2 mesh"),
+        ("ports = [0, 3]", "chip mine: host: port [1, 1] is at an unavailable core; give cores"),
+        ("latency = 0", "host: latency is 0; give a whole number of cycles from 1 to 65536"),
+        ("flits = 2", "host: flits is 2; give flits in a cycle from 0.001 to 1: a port passes one"),
+    ],
+)
+def test_bad_hosts(model: Path, lines: str, said: str, fails: Callable[..., str]) -> None:
+    """N10.5: field, value and range in a line."""
+    chip_file(f'unavailable = [3]\n[npu]\npreset = "npu"\n[host]\n{lines}')
+    words = ("compile", "good.onnx", "--calibrate", "samples.npz", "--chip", "mine.toml")
+    assert f"chip file mine.toml: {said}" in fails(*words)
+    assert not Path("out").exists()
+
+
+def test_frames_by_two_ports(model: Path, run: Run) -> None:
+    """N10.5: compiled, run, verified; the mapper counts the flits that the mesh does."""
+    chip_file('[npu]\npreset = "npu"\n[host]\nports = [3, [0, 0]]')
+    words = ("--calibrate", "samples.npz", "--chip", "mine.toml", *QUICK, "--force", "-q")
+    run("compile", "good.onnx", *words)
+    manifest = json.loads(Path("out/manifest.json").read_text())
+    assert manifest["ports"] == [[1, 1], [0, 0]]
+    timed = run("simulate", "out", "--input", "samples.npz", "--cycles", "--json").json()
+    links = timed["cycle_run"]["links"]
+    score = run("score", "out/tiles.bin", "out/mapping.npz", "--chip", "mine.toml", "--json",
+                "--neurons-per-core", str(1 << 20)).json()  # fmt: skip
+    assert score["metrics"]["hops_total"] == sum(one["flits"] for one in links)
+    assert score["metrics"]["link_load_max"] == max((one["flits"] for one in links), default=0)
+    assert run("verify", "out").code == 0
 
 
 @pytest.mark.usefixtures("light_placement")
