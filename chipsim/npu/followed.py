@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
+
 from chipsim.chip.npu_shape import NpuShape
 from chipsim.npu.arrivals import Asked, Taken, WordOrder
 from chipsim.npu.cycles import UNITS
@@ -58,7 +61,7 @@ class Registers:
                 self._high = f["src"]
             if at < begin:
                 continue
-            unit = {"LOAD": 0, "GEMM": 1, "ALU": 2, "RQ": 2, "STORE": 3}.get(op, f.get("queue", 0))
+            unit = _unit_of(op, f)
             each = [matrix_cycles(f, shape)] * f["uops"] if op == "GEMM" else []
             pairs = op == "STORE" and stores_pairs(kind, f, self._high, shape)
             cycles = cycles_of(op, kind, f, each, shape, headers, pairs)
@@ -66,6 +69,18 @@ class Registers:
             yield Followed(at, op, kind, f, unit, cycles, words, self._store, high)
             if kind == "END":
                 return
+
+
+def units_of(program: Program) -> NDArray[np.int64]:
+    """The unit of each instruction, shape (instructions,)."""
+    rows = (fields_by_name(program, at) for at in range(len(program.op)))
+    return np.array([_unit_of(op, fields) for op, _, fields in rows], np.int64)
+
+
+def _unit_of(op: str, fields: Mapping[str, int]) -> int:
+    if op == "CTRL":
+        return fields.get("queue", 0)
+    return UNITS.index({"RQ": "ALU"}.get(op, op))
 
 
 def fields_by_name(program: Program, at: int) -> tuple[str, str, dict[str, int]]:

@@ -7,8 +7,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from rich.table import Table
 
-OUTSIDE = ("stream", "credit", "router", "weights")
-"""Causes that other cores, the host and the mesh have to do with."""
 MOST_TABLES = 4
 """Cores that have a table of their own, at most; of more there is one of all."""
 
@@ -61,16 +59,12 @@ def _summary(found: dict[str, Any]) -> dict[str, Any]:
 def _row(core: dict[str, Any], cycles: int) -> tuple[Any, ...]:
     """A core in a line: its cycles alone, shares of its units, and what one of them waits longest
     for that comes from outside."""
-    outside = [
-        (count, f"{cause} ({unit})")
-        for unit, waits in core["waits"].items()
-        for cause, count in waits.items()
-        if cause in OUTSIDE and count
-    ]
+    from mapper.report.compiled.chiprun import longest_wait
+
     x, y = core["core"]
     shares = (_share(count, cycles) for count in core["busy"].values())
-    longest = max(outside, default=(0, ""))
-    waits_for = f"{longest[1]}, {_share(longest[0], cycles)}" if outside else ""
+    wait = longest_wait(core)
+    waits_for = "" if wait is None else f"{wait[1]}, {_share(wait[0], cycles)}"
     return f"({x}, {y})", core["alone"], *shares, waits_for
 
 

@@ -16,13 +16,16 @@ from chipsim.noc.mesh import Mesh
 from chipsim.npu.causes import CAUSES
 from chipsim.npu.cycles import UNITS
 from chipsim.npu.execute import NpuChip
-from chipsim.npu.mesh_chip import MeshChip
+from chipsim.npu.followed import units_of
+from chipsim.npu.mesh_chip import MeshChip, Place
 from chipsim.npu.mesh_report import SIDES, ChipReport, chip_report
-from chipsim.npu.mesh_run import Advance, MeshTimes, run_mesh
+from chipsim.npu.mesh_run import Advance, CoreWork, MeshTimes, run_mesh
+from chipsim.npu.records import Op
 from chipsim.npu.replay import Bytes, in_turn, overlapped
 from hw.npu.isa import INSTRUCTION_BYTES, MICRO_OP_BYTES
 from mapper.compiler.codegen.links import Brought
 from mapper.compiler.cores.meshed import CoreFeeds, HostSide, mesh_chip
+from mapper.compiler.layers import bars_of
 from mapper.compiler.manifest import CompiledFolder
 from mapper.compiler.simulate import FrameCores, Machine, programs_of
 from mapper.errors import CheckFailedError
@@ -32,6 +35,8 @@ CHECKED = 3
 HEADER_BYTES = 8
 FRAMES = 20
 """That run if nobody says how many."""
+DRAWN, MOST_BARS = 4, 200
+"""Frames of a timeline, and about how many bars a unit has in it."""
 
 
 class FramesRun(NamedTuple):
@@ -39,12 +44,14 @@ class FramesRun(NamedTuple):
     bytes : that the host got of the first ones, and those of the maps behind them: equal to those
         of frames one after the other; 0 without samples
     loading : flits that fill all memories before the first frame, one a cycle
+    units : of each core, of its instructions; -1 of those that wait or send tokens
     """
 
     times: MeshTimes
     report: ChipReport
     bytes: int
     loading: int
+    units: dict[Place, NDArray[np.int64]]
 
 
 def run_frames(
@@ -59,9 +66,13 @@ def run_frames(
     Raises `CheckFailedError` if bytes differ, `ChipError` if units wait for ever.
     """
     chip = chip_of(folder)
-    times = run_mesh(chip, frames, advance=advance)
+    times = run_mesh(chip, frames, keep=range(min(frames, DRAWN)), advance=advance)
     compared = 0 if samples is None else _check(folder, chip, samples[: min(frames, CHECKED)])
-    return FramesRun(times, chip_report(chip, times), compared, loading_flits(folder))
+    units = {
+        place: np.where(program.op == Op.CTRL, -1, units_of(program))
+        for place, program in chip.programs.items()
+    }
+    return FramesRun(times, chip_report(chip, times), compared, loading_flits(folder), units)
 
 
 def chip_of(folder: CompiledFolder) -> MeshChip:
@@ -198,4 +209,36 @@ def frames_rows(run: FramesRun, megahertz: float) -> dict[str, Any]:
             {"at": [x, y], "to": SIDES[side], "flits": float(report.links[side, y, x])}
             for side, y, x in np.argwhere(report.links).tolist()
         ],
+        "timeline": _timeline(run),
     }
+
+
+def _timeline(run: FramesRun) -> dict[str, Any]:
+    """When the units of each core work in the first frames: bars by unit and frame, in the order in
+    which cores begin."""
+    kept = {place: work for place, work in run.times.cores.items() if work.start.size}
+    cycles = max((int(work.end.max()) for work in kept.values()), default=0)
+    cores = []
+    for place, work in sorted(kept.items(), key=lambda one: _first_product(run, *one)):
+        units = run.units[place][: work.start.shape[1]]
+        cores.append(
+            {
+                "core": list(place),
+                "units": {
+                    name: [
+                        bars_of(start[units == unit], end[units == unit], cycles // MOST_BARS)
+                        for start, end in zip(work.start, work.end, strict=True)
+                    ]
+                    for unit, name in enumerate(UNITS)
+                },
+            }
+        )
+    drawn = min(DRAWN, len(run.times.completed))
+    return {"cycles": cycles, "completed": run.times.completed[:drawn].tolist(), "cores": cores}
+
+
+def _first_product(run: FramesRun, place: Place, work: CoreWork) -> int:
+    """The cycle in which the matrix unit begins; if it does not, in which the first unit does."""
+    starts = work.start[0]
+    mine = starts[run.units[place][: starts.size] == UNITS.index("GEMM")]
+    return int(min(mine if mine.size else starts))

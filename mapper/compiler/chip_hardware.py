@@ -12,10 +12,10 @@ from numpy.typing import ArrayLike, NDArray
 from chipsim.npu.arrivals import FINEST
 from chipsim.npu.cycles import UNITS
 from chipsim.npu.execute import NpuChip
-from chipsim.npu.followed import fields_by_name
+from chipsim.npu.followed import units_of
 from chipsim.npu.mesh_chip import MeshChip, Place, say
 from chipsim.npu.mesh_run import MeshTimes, run_mesh
-from chipsim.npu.records import STREAMS, Program
+from chipsim.npu.records import STREAMS
 from chipsim.npu.replay import Bytes, in_turn
 from hw.npu.chip import ChipParts, MixedChip
 from hw.npu.flit import SIDE_BITS, Kind
@@ -176,12 +176,3 @@ def _row(one: Delivered) -> tuple[int, ...]:
     if flit.kind == Kind.REQUEST and not flit.address:
         value = flit.data >> 2 * SIDE_BITS
     return cycle, node, flit.kind, flit.stream, value
-
-
-def units_of(program: Program) -> NDArray[np.int64]:
-    """The unit of each instruction."""
-    found = []
-    for at in range(len(program.op)):
-        op, _, fields = fields_by_name(program, at)
-        found.append(fields["queue"] if op == "CTRL" else UNITS.index({"RQ": "ALU"}.get(op, op)))
-    return np.array(found, np.int64)

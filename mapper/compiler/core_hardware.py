@@ -12,9 +12,10 @@ from numpy.typing import NDArray
 from chipsim.npu.arrivals import FINEST
 from chipsim.npu.core_run import CoreTimes, run_core
 from chipsim.npu.execute import Frame
+from chipsim.npu.followed import units_of
 from hw.npu.core_run import Begin, CoreRun, CoreSimulator, Link
 from hw.npu.memories import Contents, NpuMemories
-from mapper.compiler.chip_hardware import HardwareRun, contents_of, different_times, units_of
+from mapper.compiler.chip_hardware import HardwareRun, contents_of, different_times
 from mapper.compiler.manifest import CompiledFolder
 from mapper.compiler.simulate import FrameCores, Machine, programs_of
 from mapper.errors import CheckFailedError

@@ -156,17 +156,21 @@ def timeline_rows(program: Sequence[Instruction], timeline: Timeline) -> dict[st
     """When each unit works: starts and ends, with gaps closed that no picture shows."""
     gap = timeline.cycles // MOST_BARS
     units = np.array([unit_of(one) for one in program])
-    found = {}
-    for unit, name in enumerate(UNITS):
-        bars: list[list[int]] = []
-        for at in np.flatnonzero(units == unit):
-            start, end = int(timeline.start[at]), int(timeline.end[at])
-            if bars and start - bars[-1][1] <= gap:
-                bars[-1][1] = max(bars[-1][1], end)
-            else:
-                bars.append([start, end])
-        found[name] = bars
-    return found
+    return {
+        name: bars_of(timeline.start[units == unit], timeline.end[units == unit], gap)
+        for unit, name in enumerate(UNITS)
+    }
+
+
+def bars_of(start: NDArray[np.int64], end: NDArray[np.int64], gap: int) -> list[list[int]]:
+    """Starts and ends of work that follows each other, with gaps closed of so many cycles."""
+    bars: list[list[int]] = []
+    for begins, ends in zip(start.tolist(), end.tolist(), strict=True):
+        if bars and begins - bars[-1][1] <= gap:
+            bars[-1][1] = max(bars[-1][1], ends)
+        else:
+            bars.append([begins, ends])
+    return bars
 
 
 def _vectors(program: Sequence[Instruction], op: str, shape: NpuShape) -> int:

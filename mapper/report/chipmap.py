@@ -72,20 +72,22 @@ def _shapes(view: View, scale: dict[str, float]) -> tuple[list[Path], list[Path]
     """Links, cells in use, other cells."""
     layer = steps(view.layers[FIRST], scale[FIRST], STEPS)
     in_use = view.state == USED
-    cells = [_cells(f"c{step}", in_use & (layer == step)) for step in range(STEPS)]
+    cells = [squares(f"c{step}", in_use & (layer == step)) for step in range(STEPS)]
     loads = view.links["unicast"]
     strength = steps(loads, scale["links unicast"], LINK_STEPS)
-    links = [_links(f"l{step}", (loads > 0) & (strength == step)) for step in range(LINK_STEPS)]
-    return links, cells, [_cells("empty", view.state == EMPTY), _crosses(view.state == UNAVAILABLE)]
+    links = [strokes(f"l{step}", (loads > 0) & (strength == step)) for step in range(LINK_STEPS)]
+    return links, cells, [squares("empty", view.state == EMPTY), crosses(view.state == UNAVAILABLE)]
 
 
-def _cells(name: str, where: Grid) -> Path:
+def squares(name: str, where: Grid) -> Path:
+    """where : bool, shape (rows, columns)."""
     ys, xs = np.nonzero(where)
     squares = (f"M{10 * x} {10 * y}h7v7h-7z" for x, y in zip(xs, ys, strict=True))
     return Path(name, "".join(squares))
 
 
-def _crosses(where: Grid) -> Path:
+def crosses(where: Grid) -> Path:
+    """where : bool, shape (rows, columns)."""
     ys, xs = np.nonzero(where)
     lines = (f"M{10 * x + 1.5} {10 * y + 1.5}l4 4m0-4l-4 4" for x, y in zip(xs, ys, strict=True))
     return Path("off", "".join(lines))
@@ -94,7 +96,7 @@ def _crosses(where: Grid) -> Path:
 _STARTS = ((7, 5.1, "h3"), (0, 1.9, "h-3"), (1.9, 7, "v3"), (5.1, 0, "v-3"))
 
 
-def _links(name: str, where: Grid) -> Path:
+def strokes(name: str, where: Grid) -> Path:
     """where : bool, shape (4, rows, columns)."""
     strokes = (
         f"M{10 * x + _STARTS[d][0]:g} {10 * y + _STARTS[d][1]:g}{_STARTS[d][2]}"

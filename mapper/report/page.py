@@ -48,7 +48,7 @@ def render(views: list[View]) -> bytes:
         .get_template("page.html.j2")
         .render(
             title=title,
-            style=_colours() + style,
+            style=colour_style() + style,
             script=script,
             digest=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
             version=version(),
@@ -111,7 +111,7 @@ def _names() -> dict[str, object]:
     }  # fmt: skip
 
 
-def _colours() -> str:
+def colour_style() -> str:
     """Ramps of both themes, and what is filled with which; dark on screens only, not on paper."""
     cells = "".join(f".c{i}{{fill:var(--c{i})}}" for i in range(STEPS))
     links = "".join(

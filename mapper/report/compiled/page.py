@@ -6,9 +6,10 @@ import shlex
 from typing import Any
 
 from mapper.report.cells import Cell, Head, Table, table
+from mapper.report.compiled.chiprun import chip_run
 from mapper.report.compiled.memorymap import memory_map
 from mapper.report.compiled.timeline import timelines
-from mapper.report.page import asset, templates
+from mapper.report.page import asset, colour_style, templates
 from mapper.results.tables import size
 from mapper.version import version
 
@@ -23,7 +24,7 @@ def render_compiled(report: dict[str, Any]) -> bytes:
         .get_template("compiled.html.j2")
         .render(
             title=f"{report['model']} on {report['chip']['name']}",
-            style=asset("page.css"),
+            style=colour_style() + asset("page.css"),
             version=version(),
             cards=_cards(report),
             memories=_memories(report),
@@ -33,7 +34,10 @@ def render_compiled(report: dict[str, Any]) -> bytes:
             layers=_layers(report),
             work=_work(report),
             timelines=timelines(report),
-            simulated=_packing(report) + _simulated(report),
+            packing=_packing(report),
+            simulated=_simulated(report),
+            chip=chip_run(report),
+            run=_frames(report),
             made=_made(report),
             command=shlex.join(report["command"]),
             host=_host(report),
@@ -53,7 +57,7 @@ def _cards(report: dict[str, Any]) -> list[tuple[str, Cell, str]]:
     shown = "no error" if signal is None else f"{signal:.1f} dB"
     cards = [
         ("Signal over error", Cell(signal, shown), "of the results, over the calibration samples"),
-        ("Cycles", Cell(report["cycles"]), "of a frame on the core, without the host's part"),
+        *_speed(report),
         ("Layers", Cell(len(report["layers"])), "macro nodes, each of which stores one map"),
         (
             "Matrix calls",
@@ -69,6 +73,33 @@ def _cards(report: dict[str, Any]) -> list[tuple[str, Cell, str]]:
             0, ("Accuracy", Cell(found["accuracy"], shown), f"of {found['frames']:,} samples")
         )
     return cards
+
+
+def _speed(report: dict[str, Any]) -> list[tuple[str, Cell, str]]:
+    """Cycles of a frame, or of frames on several cores."""
+    run = report.get("simulation", {}).get("cycle_run", {})
+    spread = len(report["timelines"]) > 1
+    where = "busiest core" if spread else "core"
+    cycles = (
+        "Cycles",
+        Cell(report["cycles"]),
+        f"of a frame on the {where}, without the host's part",
+    )
+    if "frames" not in run:
+        return [cycles]
+    rate = Cell(run["frames_per_second"], f"{run['frames_per_second']:,.0f}")
+    period = [("Period", Cell(run["period"]), "cycles from frame to frame")]
+    return [
+        *(period if run["period"] else []),
+        ("Latency", Cell(run["latency"]), "cycles until the first frame is done"),
+        ("Frames per second", rate, f"at {run['clock_mhz']:g} MHz"),
+        cycles,
+    ]
+
+
+def _busiest(report: dict[str, Any]) -> str:
+    """The core whose cycles and units are shown."""
+    return "busiest core" if len(report["timelines"]) > 1 else "core"
 
 
 def _short(name: str) -> str:
@@ -123,7 +154,7 @@ def _units(report: dict[str, Any]) -> Table:
         (name, Cell(share, f"{100 * share:.1f} %", bar=share))
         for name, share in report["busy"].items()
     ]
-    return table("Units of the core", ("Unit", "Busy"), rows)
+    return table(f"Units of the {_busiest(report)}", ("Unit", "Busy"), rows)
 
 
 def _packing(report: dict[str, Any]) -> list[Table]:
@@ -228,7 +259,7 @@ def _simulated(report: dict[str, Any]) -> list[Table]:
     if not run:
         return []
     cycles = max(1, run["cycles"])
-    tables = [_frames(run)] if "frames" in run else []
+    tables = []
     for core in run["cores"]:
         units = list(core["busy"])
         rows: list[Any] = [["busy", *(_share(core["busy"][unit], cycles) for unit in units)]]
@@ -243,8 +274,11 @@ def _simulated(report: dict[str, Any]) -> list[Table]:
     return tables
 
 
-def _frames(run: dict[str, Any]) -> Table:
+def _frames(report: dict[str, Any]) -> Table | None:
     """How fast frames follow each other on several cores, and what bounds it."""
+    run = report.get("simulation", {}).get("cycle_run", {})
+    if "frames" not in run:
+        return None
     period = run["period"]
     rows = [
         ("Cycles that fill the memories before", f"{run['loading']:,}"),

@@ -131,6 +131,22 @@ class LinkFlits(Struct):
     flits: Amount
 
 
+class CoreTimeline(Struct):
+    """When the units of a core work: by unit and frame, starts and ends."""
+
+    core: tuple[Whole, Whole]
+    units: dict[str, list[list[tuple[Whole, Whole]]]]
+
+
+class RunTimeline(Struct):
+    """The first frames of a run on several cores: until the last of them has ended, and the cycle
+    in which each was done."""
+
+    cycles: Whole
+    completed: list[Whole]
+    cores: list[CoreTimeline]
+
+
 class CycleRun(Struct):
     """A cycle-true run of a frame on one core, or of many frames on several."""
 
@@ -147,6 +163,7 @@ class CycleRun(Struct):
     busiest_link: Amount | UnsetType = UNSET
     flit_hops: Amount | UnsetType = UNSET
     links: list[LinkFlits] | UnsetType = UNSET
+    timeline: RunTimeline | UnsetType = UNSET
 
 
 class Hardware(Struct):
@@ -188,6 +205,7 @@ class Chip(Struct):
     name: str
     width: Whole
     height: Whole
+    unavailable: list[Whole] | UnsetType = UNSET
 
 
 class CompiledReport(Struct):

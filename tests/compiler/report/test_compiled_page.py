@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from mapper.compiler import chip_cycles
 from tests.compiler.bad_input.good import QUICK, good
 from tests.docs.test_schemas import errors
 from tests.mapper.conftest import Run
@@ -50,6 +51,78 @@ def test_what_the_page_shows(out: Path, run: Run) -> None:
     assert not re.search(r'(src|href)="', page), "one file that opens anywhere"
     for picture in re.findall(r"<svg.*?</svg>", page):
         ET.fromstring(picture)
+
+
+@pytest.fixture
+def spread(folder: Path, run: Run) -> Path:
+    good().save(folder)
+    found = run("compile", "good.onnx", *QUICK, "--chip", "2x2", "--calibrate", "samples.npz")
+    assert found.code == 0, found.err
+    return folder / "out"
+
+
+def test_a_run_on_several_cores(spread: Path, run: Run) -> None:
+    """N12.2: a map of cores and links, and a timeline of the first frames."""
+    options = ("--cycles", "--frames", "7", "--clock", "400")
+    assert "run-of-chip" not in (spread / "report.html").read_text()
+    assert run("simulate", "out", *options).code == 0
+    report = json.loads((spread / "report.json").read_text())
+    assert errors("compiled-report", report) == []
+    found = report["simulation"]["cycle_run"]
+    page = (spread / "report.html").read_text()
+    for piece in ("Cycle-true run of 7 frames", "Period", "Latency", "at 400 MHz", "Busiest links"):
+        assert piece in page, piece
+    pictures = [ET.fromstring(one) for one in re.findall(r"<svg.*?</svg>", page)]
+    (chip,) = [one for one in pictures if "load of every link" in one.get("aria-label", "")]
+    titles = [one.text or "" for one in chip.iter("title")]
+    assert len(titles) == len(found["cores"]) + len(found["links"])
+    for core in found["cores"]:
+        x, y = core["core"]
+        share = core["busy"]["GEMM"] / found["cycles"]
+        (title,) = [one for one in titles if one.startswith(f"core ({x}, {y}):")]
+        assert f"GEMM {share:.0%}" in title
+    busiest = max(found["links"], key=lambda one: one["flits"])
+    share = busiest["flits"] / found["period"]
+    assert any(
+        f"({busiest['at'][0]}, {busiest['at'][1]}) to the {busiest['to']}" in one
+        and f"{share:.0%}" in one
+        for one in titles
+    )
+    (frames,) = [one for one in pictures if "first frames" in one.get("aria-label", "")]
+    assert sum(one.get("class") == "end" for one in frames.iter("path")) == 4
+
+
+def test_the_timeline_of_a_run_is_that_of_its_cores(spread: Path, run: Run) -> None:
+    """What is drawn of a core is in the frames that are drawn, unit by unit in order of time."""
+    found = run("simulate", "out", "--cycles", "--frames", "7", "--json").json()["cycle_run"]
+    drawn = found["timeline"]
+    assert len(drawn["completed"]) == 4
+    assert drawn["completed"][0] == found["latency"]
+    assert {tuple(one["core"]) for one in drawn["cores"]} == {
+        tuple(one["core"]) for one in found["cores"]
+    }
+    gap = drawn["cycles"] // 200
+    for core in drawn["cores"]:
+        for frames in core["units"].values():
+            assert len(frames) == 4
+            for bars in frames:
+                flat = [cycle for bar in bars for cycle in bar]
+                assert flat == sorted(flat)
+                assert all(flat[at + 1] - flat[at] > gap for at in range(1, len(flat) - 1, 2))
+                assert not flat or flat[-1] <= drawn["cycles"]
+
+
+def test_bars_of_a_run_are_the_work_of_its_units(
+    spread: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where no gap is closed, and no frame left out."""
+    monkeypatch.setattr(chip_cycles, "MOST_BARS", 1 << 30)
+    found = run("simulate", "out", "--cycles", "--frames", "4", "--json").json()["cycle_run"]
+    busy = {tuple(one["core"]): one["busy"] for one in found["cores"]}
+    for core in found["timeline"]["cores"]:
+        for unit in ("GEMM", "ALU"):
+            bars = [bar for frame in core["units"][unit] for bar in frame]
+            assert sum(end - start for start, end in bars) == busy[tuple(core["core"])][unit]
 
 
 def test_tables_that_are_made_later_are_kept(out: Path, run: Run) -> None:
