@@ -240,6 +240,7 @@ ROWS = {
             "hw/npu/test_array.py::test_a28_a_million_random_triples_in_hardware",
             "hw/npu/test_array.py::test_a28_all_triples_of_the_elaborated_multiplier",
             "hw/npu/test_array.py::test_a28_corners_and_random_triples_in_hardware",
+            "hw/npu/test_formal.py::test_the_core_keeps",
             "compiler/codegen/test_dual.py::test_a28_bytes_are_those_of_the_plain_program_in_fewer_cycles",
         ),
     ),

@@ -71,6 +71,8 @@ ROWS = {
             "compiler/memory/test_dynamic_weights.py::"
             "test_c07_the_cycles_of_the_compiler_are_those_of_the_simulator",
             "compiler/memory/test_dynamic_weights.py::test_c07_weights_of_the_host",
+            "hw/npu/test_formal.py::test_the_core_keeps",
+            "hw/npu/test_streams.py::test_slow_hosts",
         ),
     ),
     "C08": Row(
