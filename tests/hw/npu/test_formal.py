@@ -56,6 +56,8 @@ FAULTS = [
      Fault("arithmetic", "negative & (mode != FLOOR)", "negative")),
     ("RoundingHarness", "shifts_are_rounded_by_definition",
      Fault("arithmetic", "half & (more | ~negative)", "half & (more | negative)")),
+    ("RoundingHarness", "shifts_are_rounded_by_definition",
+     Fault("arithmetic", "half & (more | kept[0])", "half & more")),
     ("SplitHarness", "both_parts_are_the_products",
      Fault("multiplier", ".as_signed() + found[LOW - 1])", ".as_signed())")),
 ]  # fmt: skip
