@@ -1,17 +1,19 @@
 """What cores of a chip send to each other: where results go, streams that count them, and credits.
 
-A store to another core names a stream of that core, which counts the vectors. A load there waits
-until those that it reads have come: they come in the order in which they are stored. When a core
-has read a region for the last time in a frame, it gives each core that writes there a credit; that
-one takes it before it writes there in a frame. Credits begin with the number of slots of a region.
-A region of one slot is freed in bands of rows, with a credit each, from the first row on: the next
-frame comes into the rows that this one has left.
+A store to another core names a stream of that core, one for each core that sends there, which
+counts the vectors. A load there waits until those that it reads have come: they come in the order
+in which they are stored. When a core has read a region for the last time in a frame, it gives each
+core that writes there a credit; a region of one slot is freed in bands of rows, with a credit each,
+so that the next frame comes into the rows that this one has left. All credits from one core to
+another have one stream, and come in the order in which their bands are read for the last time. Of T
+a frame, a band of s slots that is the one with number p has been left once f T + p - s T of them
+have come, in frame f; so many are taken before something is written there.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -54,7 +56,7 @@ class Credit(NamedTuple):
 
     to : the core that writes there, or the node of the host's port; stream : of that core, or of
         this one if it is the host
-    first, behind : vectors of the region, or the band
+    first, behind : vectors of the region, or the band; slots : frames that it holds
     """
 
     to: Place
@@ -62,6 +64,7 @@ class Credit(NamedTuple):
     stream: int
     first: int
     behind: int
+    slots: int
 
 
 class Brought(NamedTuple):
@@ -85,15 +88,12 @@ class Brought(NamedTuple):
 class Links:
     """Of a core.
 
-    credits : those for the bands of a region one behind the other
-    counts : of its streams before the first frame, by stream
-    bands : by stream of credits, the first vector of each band, if there are several
+    counts : of its streams before the first frame, by stream; known when its program is linked
     """
 
     credits: tuple[Credit, ...] = ()
     brought: tuple[Brought, ...] = ()
     counts: Mapping[int, int] = field(default_factory=dict)
-    bands: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
 
     @property
     def comes(self) -> dict[int, NDArray[np.int64]]:
@@ -111,23 +111,20 @@ def links_to_json(links: Links) -> dict[str, Any]:
         "brought": [
             [one.stream, one.slots, [list(run) for run in one.runs]] for one in links.brought
         ],
-        "counts": sorted([stream, count] for stream, count in links.counts.items()),
-        "bands": sorted([stream, list(firsts)] for stream, firsts in links.bands.items()),
     }
 
 
 def links_from_json(data: Mapping[str, Any]) -> Links:
     """Undoes `links_to_json`; raises `TypeError` or `ValueError` if it is something else."""
     given = []
-    for x, y, host, stream, first, behind in data["credits"]:
-        given.append(Credit((int(x), int(y)), bool(host), int(stream), int(first), int(behind)))
+    for x, y, host, *rest in data["credits"]:
+        stream, first, behind, slots = map(int, rest)
+        given.append(Credit((int(x), int(y)), bool(host), stream, first, behind, slots))
     brought = [
         Brought(int(stream), int(slots), tuple((int(a), int(b), int(c)) for a, b, c in runs))
         for stream, slots, runs in data["brought"]
     ]
-    counts = {int(stream): int(count) for stream, count in data["counts"]}
-    bands = {int(stream): tuple(int(one) for one in firsts) for stream, firsts in data["bands"]}
-    return Links(tuple(given), tuple(brought), counts, bands)
+    return Links(tuple(given), tuple(brought))
 
 
 class Sent(NamedTuple):
@@ -149,48 +146,97 @@ def sent_to(place: Place, cores: Iterable[Sequence[Step]]) -> dict[int, NDArray[
     return {stream: np.concatenate(cells) for stream, cells in found.items()}
 
 
-def linked(
-    steps: Sequence[Step], links: Links, comes: Mapping[int, NDArray[np.int64]], vectors: int
-) -> list[Step]:
-    """The steps of a core with waits for what comes, and for credits, and with credits given.
+def freed_for(
+    place: Place, cores: Iterable[tuple[Sequence[Step], Links]]
+) -> dict[int, list[Credit]]:
+    """The credits that others give a core, by stream, in their order. cores : all of them"""
+    found: dict[int, list[Credit]] = {}
+    for steps, links in cores:
+        for _, one in _given(steps, links.credits):
+            if one.to == place and not one.host:
+                found.setdefault(one.stream, []).append(one)
+    return found
 
-    comes : by stream, the vectors in order; vectors : of the feature memory
+
+class Others(NamedTuple):
+    """What a core gets, by stream: vectors, in the order in which they come, and credits."""
+
+    comes: Mapping[int, NDArray[np.int64]]
+    freed: Mapping[int, Sequence[Credit]]
+
+
+def linked(
+    steps: Sequence[Step], links: Links, others: Others, vectors: int
+) -> tuple[list[Step], Links]:
+    """The steps of a core with waits for what comes, and for credits, and with credits given; and
+    its links with the credits that it has before the first frame.
+
+    vectors : of the feature memory
     The last step is END.
     """
+    comes = others.comes
     arrival = {stream: np.zeros(vectors, np.int64) for stream in comes}
     for stream, cells in comes.items():
         arrival[stream][cells] = np.arange(1, cells.size + 1)
     taken = dict.fromkeys(comes, 0)
-    last = _last_reads(steps, links.credits)
-    asked: dict[int, int] = {}  # credits, by stream
+    given: dict[int, list[Credit]] = {}
+    for number, one in _given(steps, links.credits):
+        given.setdefault(number, []).append(one)
+    asked, counts = _asked(steps, others.freed)
     found: list[Step] = []
     for number, step in enumerate(steps):
         if step is steps[-1]:
             for stream, cells in comes.items():
                 found += _waits("LOAD", stream, cells.size - taken[stream], step)
-            found += [_gives(one, step) for one in last.get(-1, [])]  # of what is padding alone
-            for stream, count in asked.items():
-                found += _waits("STORE", stream, len(links.bands.get(stream, [0])) - count, step)
+            found += [_gives(one, step) for one in given.get(number, [])]
         elif step.unit == "LOAD":
             read = [some for memory, some in step.reads if memory == "FM" and some.size]
             for stream in comes if read else ():
                 need = max(int(arrival[stream][some].max()) for some in read)
                 found += _waits("LOAD", stream, need - taken[stream], step)
                 taken[stream] = max(taken[stream], need)
-        if step.sent is not None and step.sent.cells.size:
-            stream, far = step.sent.credit, int(step.sent.cells.max())
-            need = max(1, sum(first <= far for first in links.bands.get(stream, ())))
-            found += _waits("STORE", stream, need - asked.get(stream, 0), step)
-            asked[stream] = max(asked.get(stream, 0), need)
+        if step.sent is not None:
+            found += _waits("STORE", step.sent.credit, asked.get(number, 0), step)
         found.append(step)
-        found += [_gives(one, step) for one in last.get(number, [])]
-    return found
+        if step is not steps[-1]:
+            found += [_gives(one, step) for one in given.get(number, [])]
+    return found, replace(links, counts=counts)
 
 
-def _last_reads(steps: Sequence[Step], credits_: Sequence[Credit]) -> dict[int, list[Credit]]:
-    """The steps behind which credits are given."""
-    found: dict[int, list[Credit]] = {}
-    spans = {(one.first, one.behind): -1 for one in credits_}
+def _asked(
+    steps: Sequence[Step], freed: Mapping[int, Sequence[Credit]]
+) -> tuple[dict[int, int], dict[int, int]]:
+    """The credits that steps wait for, by the number of the step, and those that there are before
+    the first frame, by stream: as few as let it wait for no frame that is not its own."""
+    asked: dict[int, int] = {}
+    counts: dict[int, int] = {}
+    for stream, credits_ in freed.items():
+        total = len(credits_)
+        order = sorted(range(total), key=lambda at: credits_[at].first)
+        firsts = np.array([credits_[at].first for at in order])
+        left = np.array([at + 1 - credits_[at].slots * total for at in order])
+        most: list[tuple[int, int]] = []  # steps, and what they need at least
+        for number, step in enumerate(steps):
+            if step.sent is None or step.sent.credit != stream or not step.sent.cells.size:
+                continue
+            bands = np.unique(np.searchsorted(firsts, step.sent.cells, "right") - 1)
+            need = int(left[bands].max())
+            most.append((number, max(need, most[-1][1]) if most else need))
+        if not most:
+            continue
+        counts[stream] = total - most[-1][1]
+        before = most[-1][1] - total  # so that all of a frame are taken in it
+        for number, need in most:
+            if need > before:
+                asked[number] = need - before
+            before = max(before, need)
+    return asked, counts
+
+
+def _given(steps: Sequence[Step], credits_: Sequence[Credit]) -> list[tuple[int, Credit]]:
+    """Credits in the order in which they are given, and behind which step; before the last step if
+    nothing is read."""
+    spans = {(one.first, one.behind): len(steps) - 1 for one in credits_}
     for number, step in enumerate(steps):
         for memory, cells in step.reads:
             if memory != "FM" or not cells.size:
@@ -201,12 +247,8 @@ def _last_reads(steps: Sequence[Step], credits_: Sequence[Credit]) -> dict[int, 
                     inside = (cells >= first) & (cells < behind)
                     if inside.any():
                         spans[first, behind] = number
-    latest: dict[tuple[Place, bool, int], int] = {}  # bands are free in their order
-    for one in credits_:
-        key = one.to, one.host, one.stream
-        latest[key] = max(latest.get(key, -1), spans[one.first, one.behind])
-        found.setdefault(latest[key], []).append(one)
-    return found
+    found = [(spans[one.first, one.behind], one) for one in credits_]
+    return sorted(found, key=lambda pair: pair[0])
 
 
 def _waits(queue: str, stream: int, count: int, step: Step) -> list[Step]:

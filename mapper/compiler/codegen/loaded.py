@@ -13,7 +13,7 @@ from hw.errors import HwError
 from hw.npu.isa import Instruction
 from hw.npu.programs import encode_micro_ops, encode_program
 from mapper.compiler.codegen.image import Image
-from mapper.compiler.codegen.links import NO_LINKS, sent_to
+from mapper.compiler.codegen.links import NO_LINKS, Others, freed_for, sent_to
 from mapper.compiler.codegen.macros.file import require_canonical, unpack_layers
 from mapper.compiler.codegen.macros.layers import Layers
 from mapper.compiler.codegen.presets import Preset
@@ -96,12 +96,14 @@ def images_of_records(data: bytes, where: str) -> Remade:
 def _made(layers: list[Layers], parts: list[bytes]) -> Remade:
     all_ = [steps_of(one, part) for one, part in zip(layers, parts, strict=True)]
     steps = [made.emitter.steps for made in all_]
+    cores = list(zip(steps, [one.links for one in layers], strict=True))
     images = []
     words: list[NDArray[np.int64]] = []
     for one, made_ in zip(layers, all_, strict=True):
         made = made_
         if len(layers) > 1 or one.links != NO_LINKS:
-            made = made_.linked(one.links, sent_to(one.core, steps) | one.links.comes)
+            comes = sent_to(one.core, steps) | one.links.comes
+            made, _ = made_.linked(one.links, Others(comes, freed_for(one.core, cores)))
         words += made.emitter.streams.words
         whole = [0, *made.ends]
         spans = [(whole[first], whole[behind]) for first, behind in one.functions]

@@ -5,7 +5,6 @@ What is chosen becomes a list of macro records, and instructions are made from t
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -16,7 +15,7 @@ from chipsim.chip.npu_shape import NpuShape
 from hw.npu.isa import Instruction
 from mapper.compiler.codegen.builder import DUAL, Choices, Dual, MemoryPlan, WeightPlan
 from mapper.compiler.codegen.emitter import Emitter
-from mapper.compiler.codegen.links import NO_LINKS, Links, Place, linked
+from mapper.compiler.codegen.links import NO_LINKS, Links, Others, Place, linked
 from mapper.compiler.codegen.macros.file import MACROS, pack_layers, unpack_layers
 from mapper.compiler.codegen.macros.layers import Layers
 from mapper.compiler.codegen.presets import Preset
@@ -86,13 +85,14 @@ class Emitted(NamedTuple):
         """Of the maps, before the first frame."""
         return self.borders.with_area(self.emitter.area)
 
-    def linked(self, links: Links, comes: Mapping[int, NDArray[np.int64]]) -> Emitted:
+    def linked(self, links: Links, others: Others) -> tuple[Emitted, Links]:
         """With waits and credits, see `mapper.compiler.codegen.links.linked`."""
         shape = self.emitter.shape
-        self.emitter.steps = linked(self.emitter.steps, links, comes, shape.map_vectors)
+        steps, links = linked(self.emitter.steps, links, others, shape.map_vectors)
+        self.emitter.steps = steps
         numbers = np.array([step.macro for step in self.emitter.steps])
         ends = [int(np.flatnonzero(numbers <= at)[-1]) + 1 for at in range(len(self.ends))]
-        return self._replace(ends=ends)
+        return self._replace(ends=ends), links
 
     def program(self, spans: list[tuple[int, int]]) -> list[Instruction]:
         """The instructions of some functions, by first step and the one behind the last."""

@@ -124,7 +124,7 @@ class _Core:
         self.feeds: dict[Hashable, list[Place]] = {}  # by region, cores that write there
         self.fed: dict[tuple[Hashable, Place], Box] = {}  # and what they write
         self.streams: dict[tuple[Hashable, Place], int] = {}  # that count what comes
-        self.credits: dict[tuple[Place, Hashable], int] = {}  # for what goes to a region of a core
+        self.credits: dict[Place, int] = {}  # that count credits for what goes to a core
         self.addresses: dict[Hashable, Address] = {}
 
     @property
@@ -283,19 +283,22 @@ class _Planner:
                         feeds.append(HOST)
 
     def _number_streams(self, core: _Core) -> None:
-        """A stream for each core, or host, that sends to a region, and one for the credits of each
-        region of another core that this one sends to."""
-        count = 0
+        """A stream for each core that sends here, one for each region that the host sends to, and
+        one for the credits of each core that this one sends to."""
+        sources = sorted({one for feeds in core.feeds.values() for one in feeds} - {core.place})
+        numbers = {source: at for at, source in enumerate(one for one in sources if one != HOST)}
+        count = len(numbers)
         for key in core.kept:
-            for source in sorted(core.feeds.get(key, [])):
-                if source != core.place:
+            for source in core.feeds.get(key, []):
+                if source == HOST:
                     core.streams[key, source] = count
                     count += 1
+                elif source != core.place:
+                    core.streams[key, source] = numbers[source]
         for other in self.cores.values():
-            for key, feeds in other.feeds.items():
-                if other is not core and core.place in feeds:
-                    core.credits[other.place, key] = count
-                    count += 1
+            if other is not core and any(core.place in feeds for feeds in other.feeds.values()):
+                core.credits[other.place] = count
+                count += 1
         require_streams(core.place, count, STREAMS)
 
     def _place(self, core: _Core) -> None:
@@ -378,7 +381,7 @@ class _Planner:
             if other is core:
                 yield Target("LOCAL", region, rows, blocks)
             else:
-                stream, credit = other.streams[key, core.place], core.credits[other.place, key]
+                stream, credit = other.streams[key, core.place], core.credits[other.place]
                 yield Target("REMOTE", region, rows, blocks, other.place, stream, credit)
         owner = self.homes.of(one.whole).owner
         if owner in results:
@@ -403,26 +406,19 @@ class _Planner:
         given, brought = [], []
         for key, kept in core.kept.items():
             address = core.addresses[key]
-            behind = address.base + self.homes.size(kept)
+            behind, slots = address.base + self.homes.size(kept), 1 + (address.slots > 0)
             for source in sorted(core.feeds.get(key, [])):
                 if source == HOST:
                     stream = core.streams[key, source]
                     port = nearest(self.ports, core.place)
-                    given.append(Credit(port, True, stream, address.base, behind))
+                    given.append(Credit(port, True, stream, address.base, behind, slots))
                     runs = tuple(self._runs(kept, address.base))
                     brought.append(Brought(stream, address.slots, runs))
                 elif source != core.place:
-                    stream = self.cores[source].credits[core.place, key]
+                    stream = self.cores[source].credits[core.place]
                     for first, end in pairwise([*self._bands(core, key, source), behind]):
-                        given.append(Credit(source, False, stream, first, end))
-        counts, bands = {}, {}
-        for (place, key), stream in core.credits.items():
-            other = self.cores[place]
-            firsts = self._bands(other, key, core.place)
-            counts[stream] = 1 + (other.addresses[key].slots > 0)
-            if len(firsts) > 1:
-                counts[stream], bands[stream] = len(firsts), firsts
-        return Links(tuple(given), tuple(brought), counts, bands)
+                        given.append(Credit(source, False, stream, first, end, slots))
+        return Links(tuple(given), tuple(brought))
 
     def _bands(self, core: _Core, key: Hashable, source: Place) -> tuple[int, ...]:
         """The first vectors of the bands in which another core may write to a region: one if it has

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from chipsim.chip.npu_shape import NpuShape
 from hw.npu.isa import Instruction
 from mapper.compiler.codegen.builder import Choices, MemoryPlan
-from mapper.compiler.codegen.links import Place, sent_to
+from mapper.compiler.codegen.links import Others, Place, freed_for, sent_to
 from mapper.compiler.codegen.placement import plan_weights
 from mapper.compiler.codegen.presets import Preset
 from mapper.compiler.codegen.program import Core, Emitted, emitted, require_instructions
@@ -55,11 +55,14 @@ def chip_programs(
         words += made.emitter.streams.words
         unlinked[place] = made, weights.static
     steps = [made.emitter.steps for made, _ in unlinked.values()]
-    comes = {place: sent_to(place, steps) for place in plan.cores}
+    all_ = list(zip(steps, [plan.cores[place].links for place in unlinked], strict=True))
+    others = {
+        place: Others(sent_to(place, steps) | one.links.comes, freed_for(place, all_))
+        for place, one in plan.cores.items()
+    }
     cores = {}
     for place, (made, static) in unlinked.items():
-        links = plan.cores[place].links
-        whole = made.linked(links, comes[place] | links.comes)
+        whole, plan.cores[place].links = made.linked(plan.cores[place].links, others[place])
         program = whole.program([(0, len(whole.emitter.steps))])
         require_instructions(program, whole.emitter.steps, plan.cores[place].macros, shape)
         cores[place] = CoreProgram(plan.cores[place], whole, program, static)

@@ -7,7 +7,7 @@ credits that that core has given the one behind its last load of those vectors.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -38,8 +38,10 @@ class Traded(NamedTuple):
 
 
 class Sending(NamedTuple):
-    """Vectors that a core sends, in order, shape (count, slots); waited : for each of them, the
-    credits that it has taken in this frame before, by stream."""
+    """Vectors that a core sends, in order, shape (count, slots) each.
+
+    waited : for each of them, the credits that it has taken in this frame before, by stream
+    """
 
     source: Place
     cells: list[Cells]
@@ -75,9 +77,15 @@ def check_exchange(cores: Mapping[Place, Traded]) -> dict[Place, dict[int, Cells
         _require_own(place, core, sent)
     return {
         place: dict(core.brought)
-        | {stream: np.concatenate(one.cells) for (to, stream), one in sent.items() if to == place}
+        | {stream: _together(one.cells) for (to, stream), one in sent.items() if to == place}
         for place, core in cores.items()
     }
+
+
+def _together(cells: Sequence[Cells]) -> Cells:
+    """Vectors one behind the other, with both slots if some have two."""
+    slots = max(some.shape[1] for some in cells)
+    return np.concatenate([np.broadcast_to(some, (len(some), slots)) for some in cells])
 
 
 def _what(core: Traded, one: Instruction) -> str:
@@ -110,8 +118,6 @@ def _sent(cores: Mapping[Place, Traded]) -> dict[tuple[Place, int], Sending]:
                     f"{_what(core, one)}: stream {key[1]} of core {key[0]} counts what core "
                     f"{sending.source} sends, too"
                 )
-            if sending.cells and sending.cells[0].shape[1] != one.sends.shape[1]:
-                raise CheckFailedError(f"{_what(core, one)}: has other slots than stores before it")
             sending.cells.append(one.sends)
             sending.waited.append(dict(waited))
     return found
@@ -138,7 +144,8 @@ def _require_credits(
     """Raise unless each vector is sent behind the credit that says it was read for the last time.
 
     With T credits a frame, C of them at the beginning, and s slots, the one with which w are taken
-    in a frame is number s T + w - C of those that are given in the frame that had this slot before.
+    in a frame is number s T + w - C of those that are given from the frame on that had this slot
+    before. With C below T the first frame would not end.
     """
     core, source = cores[to[0]], cores[sending.source]
     given = {
@@ -151,16 +158,15 @@ def _require_credits(
             and (one.fields["x"], one.fields["y"]) == sending.source
             and one.fields["stream"] == number
         ]
-        for number in sending.waited[0]
+        for number in sorted({one for waited in sending.waited for one in waited})
     }
-    slots = sending.cells[0].shape[1]
     for cells, waited in zip(sending.cells, sending.waited, strict=True):
         latest = int(last[cells].max(initial=-1))
         for number, sends in given.items():
-            total = sum(count for _, count in sends)
-            enough = slots * total + waited[number] - source.counts.get(number, 0)
+            total, first = sum(count for _, count in sends), source.counts.get(number, 0)
+            enough = cells.shape[1] * total + waited.get(number, 0) - first
             before = sum(count for at, count in sends if at < latest)
-            if before < enough <= total:
+            if total and before < enough and first >= total:
                 break
         else:
             raise CheckFailedError(
@@ -200,7 +206,7 @@ def _last_loads(core: Traded) -> NDArray[np.int64]:
 def _require_own(place: Place, core: Traded, sent: Mapping[tuple[Place, int], Sending]) -> None:
     """Raise if a core writes where others do, or if two of them write at one place."""
     writers: list[tuple[str, Cells]] = [
-        (f"stream {stream}", np.concatenate(one.cells))
+        (f"stream {stream}", np.concatenate([some.ravel() for some in one.cells]))
         for (to, stream), one in sent.items()
         if to == place
     ]
