@@ -145,7 +145,7 @@ def _settings(options: argparse.Namespace) -> CompileSettings:
         pack=options.pack, pack_chunk=options.pack_chunk,
         weights=options.weights, padding=options.padding,
         few_channels=options.few_channels, cores=options.cores, placement=options.placement,
-        off=tuple(options.off or ()),
+        objective=options.objective, off=tuple(options.off or ()),
     )  # fmt: skip
 
 

@@ -158,6 +158,13 @@ def add_schedule(group: argparse._ActionsContainer) -> None:
         help="use at most N cores of the chip; 1 puts the whole model on one (default: all)",
     )
     group.add_argument(
+        "--objective",
+        default="throughput",
+        choices=("throughput", "latency"),
+        help="cut layers over several cores for the shortest period from frame to frame, or for "
+        "the earliest first result (default: throughput)",
+    )
+    group.add_argument(
         "--placement",
         default="mapper",
         choices=("mapper", "row-major", "serpentine"),

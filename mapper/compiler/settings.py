@@ -16,6 +16,7 @@ from mapper.compiler.quantise.verify import MOST_WIDE, Wish
 from mapper.errors import UsageError
 
 Placement = Literal["mapper", "row-major", "serpentine"]
+Objective = Literal["throughput", "latency"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +44,8 @@ class CompileSettings:
     few_channels : who makes the windows of layers of few channels: the core, the host, nobody, or
         whatever takes the fewest cycles
     cores : that are used, at most; None is all of the chip
+    objective : what layers are cut over several cores for: frames that follow each other fast, or
+        one that is done early
     placement : which core of several gets which part: as the mapper places them, or in their order,
         row by row, perhaps every second row backwards
     off : passes that are not applied
@@ -72,6 +75,7 @@ class CompileSettings:
     few_channels: FewChannels = "auto"
     cores: int | None = None
     placement: Placement = "mapper"
+    objective: Objective = "throughput"
     off: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:

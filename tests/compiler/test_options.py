@@ -34,6 +34,7 @@ NEUTRAL: dict[str, list[dict[str, object]]] = {
     "--first-tile": [{"first_tile": (3, 2)}],
     "--cores": [{"cores": None}, {"cores": 2}],
     "--placement": [{"cores": None, "placement": one} for one in ("row-major", "serpentine")],
+    "--objective": [{"cores": None, "objective": "latency"}],
     "--weights": [{"weights": "greedy"}],
     "--padding": [{"padding": "stored"}],
     "--few-channels": [{"few_channels": one} for one in ("core", "host", "off")],

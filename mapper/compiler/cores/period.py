@@ -83,13 +83,17 @@ class Line:
         words = self.costs.words(number)
         return self.blocks * words <= self.costs.shape.weight_words
 
+    def units(self, number: int) -> int:
+        """Rows of a layer, or output blocks if it is cut by these."""
+        return self._units(number, self.by_rows[number])
+
     def _units(self, number: int, by_rows: bool) -> int:
         if by_rows:
             return self.rows[number].size
         extent = extent_of(self.costs.macros[number], self.costs.shape)
         return -(-extent.blocks // extent.share)
 
-    def _piece(self, number: int, first: int, behind: int) -> Piece:
+    def piece(self, number: int, first: int, behind: int) -> Piece:
         """Some units of a layer."""
         extent = extent_of(self.costs.macros[number], self.costs.shape)
         if self.by_rows[number]:
@@ -135,24 +139,24 @@ class Line:
 
     def _whole(self, number: int) -> int:
         """About the cycles of a layer, of its parts for all cores."""
-        units = self._units(number, self.by_rows[number])
+        units = self.units(number)
         size = max(1, units // self.cores)
         try:
-            return self._cost(number, size).cycles * units // size
+            return self.cost(number, size).cycles * units // size
         except DoesNotFitError:
             return 0
 
-    def _cost(self, number: int, size: int) -> Cost:
+    def cost(self, number: int, size: int) -> Cost:
         """What so many units of a layer take: measured in the middle of it, for some sizes, and
         between those in proportion.
 
         Raises `DoesNotFitError` if no core holds them.
         """
-        units = self._units(number, self.by_rows[number])
+        units = self.units(number)
 
         def measured(count: int) -> Cost:
             first = (units - count) // 2
-            found = self.costs.of(self._piece(number, first, first + count))
+            found = self.costs.of(self.piece(number, first, first + count))
             return found._replace(cycles=math.ceil(found.cycles * self.factors[number]))
 
         if size >= units or size in SIZES:
@@ -166,11 +170,11 @@ class Line:
     def _refuse(self) -> None:
         needs = np.zeros(len(SHARES))
         for number in range(len(self.rows)):
-            self.costs.of(self._piece(number, 0, 1))  # says what it lacks
-            units = self._units(number, self.by_rows[number])
+            self.costs.of(self.piece(number, 0, 1))  # says what it lacks
+            units = self.units(number)
             size = max(1, units // self.cores)
             with suppress(DoesNotFitError):
-                cost = self._cost(number, size)
+                cost = self.cost(number, size)
                 needs += units / size * np.array(shares(cost, self.costs.shape, cost.cycles))
         needs[0] = 0  # cycles, of which a period may have any number
         most = int(needs.argmax())
@@ -185,7 +189,7 @@ class Line:
         made = Grouped([], [], [])
         number, taken = 0, np.zeros(len(SHARES))
         for layer in range(len(self.rows)):
-            at, units = 0, self._units(layer, self.by_rows[layer])
+            at, units = 0, self.units(layer)
             while at < units:
                 count = self._count(layer, at, units, 1 - taken, period)
                 if not count:
@@ -193,8 +197,8 @@ class Line:
                         return None
                     number, taken = number + 1, np.zeros(len(SHARES))
                     continue
-                cost = self._cost(layer, count)
-                made.pieces.append(self._piece(layer, at, at + count))
+                cost = self.cost(layer, count)
+                made.pieces.append(self.piece(layer, at, at + count))
                 made.costs.append(cost)
                 made.groups.append(number)
                 taken += shares(cost, self.costs.shape, period)
@@ -208,7 +212,7 @@ class Line:
 
         def fits(count: int) -> bool:
             try:
-                cost = self._cost(layer, count)
+                cost = self.cost(layer, count)
             except DoesNotFitError:
                 return False
             return bool((np.array(shares(cost, self.costs.shape, period)) <= room).all())
@@ -219,7 +223,7 @@ class Line:
             low, high = (middle, high) if fits(middle) else (low, middle)
         if not low or first + low == units or room.min() >= 1:
             return low
-        return low if self._cost(layer, low).cycles >= LEAST_SHARE * period else 0
+        return low if self.cost(layer, low).cycles >= LEAST_SHARE * period else 0
 
 
 def taken_rows(whole: Whole, homes: Homes, lanes: int) -> list[Span]:

@@ -26,7 +26,8 @@ from mapper.compiler.cores.placement import cores_of
 from mapper.compiler.cores.plan import ChipPlan, Part, Piece, Whole, plan_cores
 from mapper.compiler.cores.ports import ports_of
 from mapper.compiler.cores.programs import ChipPrograms, chip_programs
-from mapper.compiler.cores.tries import Tried, best_of, tried
+from mapper.compiler.cores.tries import Tried, best_of, each, earliest, tried
+from mapper.compiler.cores.turns import turns
 from mapper.compiler.cores.vertices import vertices_of
 from mapper.compiler.stages import stage
 from mapper.errors import DoesNotFitError
@@ -71,7 +72,7 @@ def spread(job: Job, chip: Chip, log: list[str]) -> Made:
             all_ += _cuts(job, way, (chip, ports), all_)
     if not all_:
         all_ = _cuts(job, STREAMED, (chip, ports), [])
-    best = best_of(all_)
+    best = earliest(all_) if job.settings.objective == "latency" else best_of(all_)
     made, said = best.made
     log += said
     log.append(
@@ -113,7 +114,10 @@ def _cuts(job: Job, way: Way, where: tuple[Chip, Sequence[Place]], before: Ran) 
         return Tried(found, (made, log), cycles, period, ran.latency)
 
     with stage("tiles and cores"):
-        return tried(Line(costs, rows, chip.usable_count, way.blocks), run, before)
+        line = Line(costs, rows, chip.usable_count, way.blocks)
+        if job.settings.objective == "latency":
+            return each(turns(line, line.cores), run) + tried(line, run)
+        return tried(line, run, before)
 
 
 def _run(made: Made, chip: Chip, job: Job) -> tuple[MeshChip, MeshTimes]:

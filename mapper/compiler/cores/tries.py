@@ -8,7 +8,8 @@ and has a latency that is shorter by more.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from typing import Generic, NamedTuple, Protocol, TypeVar
 
 from mapper.compiler.cores.period import Grouped
@@ -20,6 +21,9 @@ LONGER = 1.1  # periods, behind a cut that does not fit
 HOPELESS = 1.15  # times the period of another way: tries gain up to a tenth
 NEARLY = 1.09
 """Periods beyond the shortest one that a shorter latency may be worth."""
+
+PATIENCE = 2
+"""Cuts over more cores that are tried though they do not make the latency shorter."""
 
 M = TypeVar("M")
 
@@ -75,6 +79,23 @@ def tried(
             break
         line.learn(found, one.cycles)
     return all_
+
+
+def each(cuts: Iterable[Grouped], run: Callable[[Grouped], Tried[M]]) -> list[Tried[M]]:
+    """Cuts that fit, up to the second one behind that with the shortest latency."""
+    all_: list[Tried[M]] = []
+    for found in cuts:
+        with suppress(DoesNotFitError):
+            all_.append(run(found))
+        least = min(all_, key=lambda one: one.latency, default=None)
+        if least is not None and len(all_) - all_.index(least) > PATIENCE:
+            break
+    return all_
+
+
+def earliest(all_: Sequence[Tried[M]]) -> Tried[M]:
+    """The shortest latency, of several the shortest period."""
+    return min(all_, key=lambda one: (one.latency, one.period))
 
 
 def best_of(all_: Sequence[Tried[M]]) -> Tried[M]:

@@ -106,6 +106,7 @@ SAME: dict[str, tuple[Words, Words]] = {
     "--bias": (("--bias", "alu"), ()),
     "--cores": (("--cores", "1"), ("--chip", "2x2")),
     "--placement": (("--placement", "serpentine"), ("--chip", "2x2")),
+    "--objective": (("--objective", "latency"), ("--chip", "2x2")),
     "--dual": (("--dual", "off"), ("--npu", "npu-dual")),
     "--padding": (("--padding", "stored"), ()),
     "--few-channels": (("--few-channels", "off"), ()),
