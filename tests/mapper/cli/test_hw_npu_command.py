@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from hw.flow.yosys import find_yosys, run_yosys
+from chipsim.chip.npu_shape import NPU_SHAPES
+from hw.flow.yosys import find_yosys
 from tests.mapper.conftest import Run
 
 pytestmark = pytest.mark.jit  # hardware has no kernels
@@ -83,20 +84,46 @@ def test_without_yosys_a_line_names_the_extra(
     assert line == "no Yosys is installed; try: pip install 'neuromapper[hw]'"
 
 
+def read_quietly(folder: Path, commands: list[str]) -> None:
+    """Yosys runs a script without an error or a warning."""
+    program = find_yosys()
+    assert program is not None
+    (folder / "quiet.ys").write_text("\n".join(commands) + "\n")
+    done = subprocess.run(
+        [*program, "-q", "-s", "quiet.ys"], cwd=folder, capture_output=True, text=True
+    )
+    said = [line for line in done.stderr.splitlines() if not line.startswith("Preparing to run")]
+    assert (done.returncode, [line for line in said if line.strip()]) == (0, [])
+
+
 @yosys
 @pytest.mark.parametrize(("chip", "top"), [([], "npu_core"), (["--chip", "2x2"], "npu_chip")])
-def test_verilog_of_cores(chip: list[str], top: str, run: Run, folder: Path) -> None:
-    """N13.4: accepted by Yosys, and by Verilator and Icarus where they are. Verilator alone takes a
-    sum for a loop whose low bits are those that its high bits depend on."""
-    found = run("hw", "--npu", "tiny", *chip, "--verilog", "core.v", "--json").json()
+@pytest.mark.parametrize("npu", ["tiny", pytest.param("npu", marks=pytest.mark.slow_hw)])
+def test_verilog_of_cores(npu: str, chip: list[str], top: str, run: Run, folder: Path) -> None:
+    """N13.4: accepted by Yosys without a warning, and by Verilator and Icarus where they are.
+    Verilator alone takes a sum for a loop whose low bits are those that its high bits depend on."""
+    found = run("hw", "--npu", npu, *chip, "--verilog", "core.v", "--json").json()
     assert found["verilog"] == {"path": "core.v", "bytes": (folder / "core.v").stat().st_size}
     check = ["read_verilog core.v", f"hierarchy -check -top {top}", "proc", "check -assert"]
-    parts = {"npu_array/t:npu_row": 4, "npu_alu/t:npu_alu_lane": 4, "npu_windows/t:npu_filter": 2}
-    run_yosys([*check, *(f"select -assert-count {n} {p}" for p, n in parts.items())], folder)
+    shape = NPU_SHAPES[npu]
+    parts = {
+        "npu_array/t:npu_row": shape.rows,
+        "npu_alu/t:npu_alu_lane": shape.multiply_lanes,
+        "npu_windows/t:npu_filter": shape.filters,
+    }
+    read_quietly(folder, [*check, *(f"select -assert-count {n} {p}" for p, n in parts.items())])
     lint = ["verilator", "--lint-only", "--top-module", top, "-Wno-UNOPTFLAT"]
     for tool in (["iverilog", "-t", "null"], lint):
         if shutil.which(tool[0]) is not None:
             subprocess.run([*tool, "core.v"], cwd=folder, check=True)
+
+
+@yosys
+def test_warnings_of_yosys_are_seen(folder: Path) -> None:
+    """The check above can fail."""
+    (folder / "bad.v").write_text("module bad(output y); assign y = z; endmodule\n")
+    with pytest.raises(AssertionError, match="implicitly declared"):
+        read_quietly(folder, ["read_verilog bad.v", "hierarchy -check -top bad"])
 
 
 @yosys
