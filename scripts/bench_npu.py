@@ -103,7 +103,8 @@ CASES = {
         cycles=53_000, fewer=2.5,
     ),
     "gtsrb": Case(
-        Row("gtsrb_bnn_30", "gtsrb_bnn_30.onnx", "pixels", 0, 6), {"2x2": Target()}, binary=True
+        Row("gtsrb_bnn_30", "gtsrb_bnn_30.onnx", "pixels", 0, 6),
+        {"2x2": Target(), "ports.toml": Target()}, binary=True
     ),
     "squeezenet": Case(
         Row("SqueezeNet", "squeezenet_winml.onnx", "enlarged", 8, 8),
@@ -115,6 +116,15 @@ CASES = {
     ),
 }  # fmt: skip
 CELLS = "cells"
+PORTS = """
+# 2x2 cores, each with a port of the host
+width = 2
+height = 2
+[npu]
+preset = "npu"
+[host]
+ports = [0, 1, 2, 3]
+"""
 
 
 def figures(name: str, data: Path) -> Iterator[Figure]:
@@ -127,6 +137,7 @@ def figures(name: str, data: Path) -> Iterator[Figure]:
     model = open_model(path)
     x, _ = samples_of(case.row, data, model.view.shape, model.view.order[-1] == 3)
     np.savez("samples.npz", x=x)
+    Path("ports.toml").write_text(PORTS)
     one = None
     if case.one:
         one = compiled(case, path, "1x1")
@@ -160,7 +171,7 @@ def of_chip(
     chip, target = on
     began = time.perf_counter()
     folder = compiled(case, path, chip)
-    of = f"{case.row.name} on {chip}"
+    of = f"{case.row.name} on {'2x2, 4 host ports' if chip == 'ports.toml' else chip}"
     yield Figure(of, "cores used", len(folder.images))
     yield Figure(of, "seconds of compilation", time.perf_counter() - began)
     run = run_frames(folder, x[:CHECKED], FRAMES)

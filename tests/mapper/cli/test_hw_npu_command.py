@@ -127,6 +127,21 @@ def test_warnings_of_yosys_are_seen(folder: Path) -> None:
 
 
 @yosys
+def test_ports_of_the_host_are_those_of_the_chip_file(run: Run, folder: Path) -> None:
+    """N10.5: streams in and out at each of them."""
+    text = 'width = 2\nheight = 1\n[npu]\npreset = "tiny"\n[host]\nports = [1, [0, 0]]\n'
+    (folder / "mine.toml").write_text(text)
+    words = ("hw", "--npu", "mine.toml", "--chip", "mine.toml", "--verilog", "chip.v", "--json")
+    assert run(*words).json()["chip"]["ports"] == [[1, 0], [0, 0]]
+    top = (folder / "chip.v").read_text().partition("module npu_chip(")[2].partition(");")[0]
+    assert top.count("_i_payload") == 2, top
+    (folder / "mine.toml").write_text(text.partition("[host]")[0])
+    assert run(*words).json()["chip"]["ports"] == [[0, 0]]
+    top = (folder / "chip.v").read_text().partition("module npu_chip(")[2].partition(");")[0]
+    assert top.count("_i_payload") == 1, top
+
+
+@yosys
 def test_b02_cells_of_a_core(run: Run) -> None:
     """N13.5: what the parts add is in cells alone; a binary unit has no multiplier, no memory."""
     done = run("hw", "--npu", "tiny", "--stats", "--keep-multipliers", "--json")
