@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from amaranth.hdl import Cat, Module, Mux, Signal, Value, signed
+from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value, signed
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
 from hw.flow.sharing import shared
 from hw.npu import multiplier
-from hw.npu.popcount import BinaryProduct
+from hw.npu.popcount import COUNT_BITS, BinaryProduct
 from hw.npu.shape import NpuShape, Widths
 
 KINDS = ("INT8", "BINARY", "DUAL_PIXEL", "DUAL_KERNEL", "INT16", "DEPTHWISE")
@@ -70,12 +70,7 @@ class ArrayRow(wiring.Component):
             m.d.sync += me.other.eq(other)
         else:
             products = [multiplier.product(m, a, b) for a, b in zip(weights, x, strict=True)]
-            total = _tree(m, _kept(m, is_kind["DEPTHWISE"], products))
-        if self.shape.binary:
-            m.submodules.binary = unit = BinaryProduct(size.vector)
-            binary: Any = unit
-            m.d.comb += [binary.one.eq(me.w), binary.other.eq(Cat(*(each[:8] for each in x)))]
-            total = Mux(is_kind["BINARY"], binary.agreement, total)
+            total = self._sum(m, is_kind, x, products)
         found = Signal(signed(sum_bits(self.shape)), name="total")
         m.d.comb += found.eq(total)
         m.d.sync += me.sum.eq(found)
@@ -106,17 +101,46 @@ class ArrayRow(wiring.Component):
             # A single product of bytes is the low one of a pair, whose high one nobody adds.
             firsts.append(multiplier.chosen(m, halves, found, down, 32))
             seconds.append(up)
-        return _tree(m, _kept(m, is_kind["DEPTHWISE"], firsts)), _tree(m, seconds)
+        return self._sum(m, is_kind, x, firsts), _tree(m, seconds)
+
+    def _sum(
+        self, m: Module, is_kind: dict[str, Value], x: list[Value], products: list[Value]
+    ) -> Value:
+        """The sum of all products, depthwise of that of the row's own column alone; or of bits: 1
+        for those that agree, -1 for the others."""
+        me: Any = self
+        columns = len(x)
+        binary = is_kind["BINARY"] if self.shape.binary else Const(0)
+        others = Signal()
+        m.d.comb += others.eq(is_kind["DEPTHWISE"] | binary)
+        gone = [binary, *[others] * (columns - 1)]
+        if not self.shape.binary:
+            return _tree(m, _instead(m, gone, products, [Const(0)] * columns))
+        m.submodules.binary = unit = BinaryProduct(columns)
+        b: Any = unit
+        m.d.comb += [b.one.eq(me.w), b.other.eq(Cat(*(each[:8] for each in x)))]
+        counts = b.agreement & binary.replicate(len(b.agreement))
+        parts = [counts[COUNT_BITS * number :][:COUNT_BITS] for number in range(columns)]
+        total = _tree(m, _instead(m, gone, products, parts))
+        # Twice the number of bits that agree, less all: a number of 9 bits or fewer.
+        half = (8 * columns).bit_length() - 1
+        found = Signal(signed(len(total)), name="with_bits")
+        upper = total[half:]
+        less = Cat(~total[half], (~upper.any()).replicate(len(total) - half - 1))
+        m.d.comb += found.eq(Cat(total[:half], Mux(binary, less, upper)))
+        return found
 
 
-def _kept(m: Module, depthwise: Value, products: list[Value]) -> list[Value]:
-    """All products, but depthwise that of the row's own column alone."""
-    kept = [products[0]]
-    for one in products[1:]:
-        found = Signal(signed(len(one)), name="kept")
-        m.d.comb += found.eq(Mux(depthwise, 0, one))
-        kept.append(found)
-    return kept
+def _instead(
+    m: Module, gone: list[Value], products: list[Value], counts: list[Value]
+) -> list[Value]:
+    """Products, and where they are gone twice a count."""
+    found = []
+    for away, product, count in zip(gone, products, counts, strict=True):
+        one = Signal(signed(len(product)), name="kept")
+        m.d.comb += one.eq(Mux(away, count << 1, product))
+        found.append(one)
+    return found
 
 
 def _bytes(weights: Value) -> list[Value]:
