@@ -46,6 +46,7 @@ class ChipReport(NamedTuple):
     """latency : cycles until the host has all results of the first frame
     period : median of the cycles from frame to frame, from frame 3 on; of fewer frames the last
         ones; None of a single frame
+    mean : likewise; frames that wait for weights of the host may take turns with others that do not
     links : flits of a frame on each link, float64, shape (4, height, width)
     bound : what takes longest
     """
@@ -54,13 +55,14 @@ class ChipReport(NamedTuple):
     cycles: int
     latency: int
     period: float | None
+    mean: float | None
     cores: dict[Place, CoreReport]
     links: NDArray[np.float64]
     bound: Bound
 
     def frames_per_second(self, megahertz: float) -> float:
         """At a clock; of a single frame as many as follow each other without overlap."""
-        return 1e6 * megahertz / (self.period or self.latency)
+        return 1e6 * megahertz / (self.mean or self.latency)
 
 
 def chip_report(chip: MeshChip, times: MeshTimes) -> ChipReport:
@@ -69,6 +71,7 @@ def chip_report(chip: MeshChip, times: MeshTimes) -> ChipReport:
     apart = np.diff(times.completed)
     settled = apart[SETTLED - 1 :] if frames > SETTLED else apart[-1:]
     period = float(np.median(settled)) if settled.size else None
+    mean = float(settled.mean()) if settled.size else None
     steps = steps_of_chip(chip)
     cores = {
         place: CoreReport(
@@ -79,7 +82,7 @@ def chip_report(chip: MeshChip, times: MeshTimes) -> ChipReport:
     links = times.links / frames
     bound = max(_bounds(chip, times, cores), key=lambda one: one.cycles)
     return ChipReport(
-        frames, times.cycles, int(times.completed[0]), period, cores, links, bound
+        frames, times.cycles, int(times.completed[0]), period, mean, cores, links, bound
     )  # fmt: skip
 
 

@@ -45,6 +45,8 @@ def _summary(found: dict[str, Any]) -> dict[str, Any]:
         rows["cycles until the first is done"] = found["latency"]
         if found["period"] is not None:
             rows["cycles from frame to frame"] = found["period"]
+            if found["mean_period"] != found["period"]:
+                rows["on average"] = found["mean_period"]
         rows["at least, by what takes longest"] = f"{bound['cycles']:,.0f}, {bound['where']}"
         rows["frames per second"] = (
             f"{found['frames_per_second']:,.0f} at {found['clock_mhz']:g} MHz"

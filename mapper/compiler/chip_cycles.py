@@ -200,6 +200,7 @@ def frames_rows(run: FramesRun, megahertz: float) -> dict[str, Any]:
         "loading": run.loading,
         "latency": report.latency,
         "period": report.period,
+        "mean_period": report.mean,
         "clock_mhz": megahertz,
         "frames_per_second": report.frames_per_second(megahertz),
         "bound": report.bound._asdict(),

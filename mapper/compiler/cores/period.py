@@ -171,11 +171,7 @@ class Line:
         needs = np.zeros(len(SHARES))
         for number in range(len(self.rows)):
             self.costs.of(self.piece(number, 0, 1))  # says what it lacks
-            units = self.units(number)
-            size = max(1, units // self.cores)
-            with suppress(DoesNotFitError):
-                cost = self.cost(number, size)
-                needs += units / size * np.array(shares(cost, self.costs.shape, cost.cycles))
+            needs += self._needs(number)
         needs[0] = 0  # cycles, of which a period may have any number
         most = int(needs.argmax())
         raise DoesNotFitError(
@@ -183,6 +179,17 @@ class Line:
             f"{SHARES[most]} takes about {needs[most]:.1f} cores, and parts of layers do not fill "
             "a core; take more cores, or cores with more memory"
         )
+
+    def _needs(self, number: int) -> NDArray[np.float64]:
+        """The parts of cores that a layer takes, in the largest parts that fit one."""
+        units = self.units(number)
+        for size in (units, *reversed([one for one in SIZES if one < units])):
+            with suppress(DoesNotFitError):
+                cost = self.cost(number, size)
+                found = np.array(shares(cost, self.costs.shape, max(1, cost.cycles)))
+                if (found <= 1).all():
+                    return units / size * found
+        return np.zeros(len(SHARES))
 
     def cut(self, period: int) -> Grouped | None:
         """The line in parts for a period, or None if it takes more cores."""

@@ -13,7 +13,7 @@ from chipsim.noc.mesh import Mesh
 from chipsim.npu.arrivals import HostLink
 from chipsim.npu.causes import CAUSES
 from chipsim.npu.mesh_chip import MeshChip
-from chipsim.npu.mesh_report import SETTLED, chip_report
+from chipsim.npu.mesh_report import chip_report
 from chipsim.npu.mesh_run import MeshTimes, run_mesh
 from mapper.compiler.codegen.code import CoreCode, Lying
 from mapper.compiler.codegen.decoded import program_of
@@ -108,10 +108,8 @@ def _cuts(job: Job, way: Way, where: tuple[Chip, Sequence[Place]], before: Ran) 
         for core, work in chip_run[1].cores.items():
             late = work.waits[:, CAUSES.index("router")].max() / FRAMES
             cycles[groups[core]] = ran.cores[core].cycles + float(late)
-        # the mean: frames that wait for weights of the host take turns with others that do not
-        ends = chip_run[1].completed[SETTLED - 1 :]
-        period = float(ends[-1] - ends[0]) / (len(ends) - 1)
-        return Tried(found, (made, log), cycles, period, ran.latency)
+        assert ran.mean is not None
+        return Tried(found, (made, log), cycles, ran.mean, ran.latency)
 
     with stage("tiles and cores"):
         line = Line(costs, rows, chip.usable_count, way.blocks)

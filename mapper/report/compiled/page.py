@@ -284,6 +284,7 @@ def _frames(report: dict[str, Any]) -> Table | None:
         ("Cycles that fill the memories before", f"{run['loading']:,}"),
         ("Cycles until the first frame is done", f"{run['latency']:,}"),
         ("Cycles from frame to frame", "" if period is None else f"{period:,.0f}"),
+        ("On average", "" if period is None else f"{run['mean_period']:,.0f}"),
         ("At least", f"{run['bound']['cycles']:,.0f}: {run['bound']['where']}"),
         ("Frames per second", f"{run['frames_per_second']:,.0f} at {run['clock_mhz']:g} MHz"),
         ("Flits of a frame on the busiest link", f"{run['busiest_link']:,.0f}"),

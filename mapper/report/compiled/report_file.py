@@ -157,6 +157,7 @@ class CycleRun(Struct):
     loading: Whole | UnsetType = UNSET
     latency: Whole | UnsetType = UNSET
     period: Amount | UnsetType | None = UNSET
+    mean_period: Amount | UnsetType | None = UNSET
     clock_mhz: Amount | UnsetType = UNSET
     frames_per_second: Amount | UnsetType = UNSET
     bound: Bound | UnsetType = UNSET
