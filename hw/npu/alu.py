@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from amaranth.hdl import Array, Cat, Module, Mux, Signal, Value, signed
+from amaranth.hdl import Array, Cat, Const, Module, Mux, Signal, Value, signed
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
@@ -141,8 +141,10 @@ class AluUnit(wiring.Component):
         stage2 = _Stage(m, valid, me.entry[0], phase1)
         packed2, slot2 = Signal.like(packed), Signal.like(slot)
         m.d.sync += [packed2.eq(packed), slot2.eq(slot)]
-        simple, bits = self._rows(m, word, k)
-        slow = self._slow(m, word, k, record, stage2)
+        mode = Signal(2)
+        m.d.comb += mode.eq(Mux(k.record, record.rounding, fields_of(word, "ALU", "ADD").round))
+        simple, bits = self._rows(m, word, k, record, mode)
+        slow = self._slow(m, k, record, stage2, simple, mode)
         self._write(m, k, f, stage2, simple, slow, (bits, packed2, slot2))
         return m
 
@@ -178,20 +180,29 @@ class AluUnit(wiring.Component):
                 m.d.sync += found.packed.eq(found.packed + f.n_in)
         return found
 
-    def _rows(self, m: Module, word: Signal, k: _Kinds) -> tuple[list[Value], Value]:
-        """Results of ADD to SHL, and bits of THRESHOLD, of all rows."""
+    def _rows(
+        self, m: Module, word: Signal, k: _Kinds, record: _Record, mode: Signal
+    ) -> tuple[list[Value], Value]:
+        """Results of ADD to SHL, and bits of THRESHOLD, of all rows; of slow kinds what the lanes
+        begin with, which is shifted and rounded here."""
         me: Any = self
         bits = self.size.acc
         f = fields_of(word, "ALU", "ADD")
         source = Signal(2, name="source_kind")
-        m.d.comb += source.eq(Mux(k.threshold, PARAMETERS, f.source))
+        shifts, shift = Signal(name="shifts"), Signal(6, name="by")
+        m.d.comb += [
+            source.eq(Mux(k.threshold, PARAMETERS, f.source)),
+            shifts.eq(k.is_alu("RSHR") | k.slow),
+            shift.eq(Mux(k.slow, Mux(k.record, record.before, 0), f.imm[:6])),
+        ]
         results, found = [], []
         for r in range(self.shape.rows):
             m.submodules[f"row{r}"] = row = AluRow(self.shape)
             own: Any = row
             m.d.comb += [
-                own.kind.eq(f.kind), own.source.eq(source), own.immediate.eq(f.imm),
-                own.mode.eq(f.round),
+                own.kind.eq(f.kind), own.adds.eq(k.is_alu("ADD")),
+                own.shifts.eq(shifts), own.shift.eq(shift), own.mode.eq(mode),
+                own.source.eq(source), own.immediate.eq(f.imm),
                 own.x.eq(me.acc[0][bits * r :][:bits]), own.other.eq(me.acc[1][bits * r :][:bits]),
                 own.number.eq(me.parameters[SCALES][32 * r :][:32]),
                 own.turns.eq(me.parameters[OFFSETS][32 * r]),
@@ -201,19 +212,20 @@ class AluUnit(wiring.Component):
         return results, Cat(*found)
 
     def _slow(
-        self, m: Module, word: Signal, k: _Kinds, record: _Record, stage: _Stage
-    ) -> list[Value]:
-        """Results of the lanes that have the multipliers, in stage 3."""
+        self, m: Module, k: _Kinds, record: _Record, stage: _Stage, before: list[Value],
+        mode: Signal,
+    ) -> list[Value]:  # fmt: skip
+        """Results of the lanes that have the multipliers, in stage 3. before : of all rows"""
         me: Any = self
         bits, lanes = self.size.acc, self.shape.multiply_lanes
-        f = fields_of(word, "ALU", "RMUL")
-        mode, shifted = Signal(2), Signal(6)
         leaky, offsets = Signal(name="leaky"), Signal(name="offsets")
+        low, high, zero = (Signal(signed(32), name=name) for name in ("low", "high", "zero"))
         m.d.comb += [
-            mode.eq(Mux(k.record, record.rounding, f.round)),
-            shifted.eq(Mux(k.record, record.before, 0)),
             leaky.eq(k.is_rq("LEAKY") & record.leaks),
             offsets.eq(record.offsets & k.record),
+            low.eq(Mux(k.record, record.low, Const(-(1 << 31), signed(32)))),
+            high.eq(Mux(k.record, record.high, Const((1 << 31) - 1, signed(32)))),
+            zero.eq(Mux(k.record, record.zero, 0)),
         ]
         results = []
         for number in range(lanes):
@@ -227,15 +239,15 @@ class AluUnit(wiring.Component):
 
             m.submodules[f"lane{number}"] = lane = AluLane(self.shape)
             own: Any = lane
-            x, other = (of_phase(acc, bits) for acc in me.acc)
+            x, other = (of_phase(acc, bits) for acc in (Cat(*before), me.acc[1]))
             scale, offset, leak = (of_phase(each, 32) for each in me.parameters)
             m.d.comb += [
-                own.mac.eq(k.mac), own.record.eq(k.record), own.mode.eq(mode),
-                own.leaky.eq(leaky), own.shifted.eq(shifted), own.x.eq(x), own.other.eq(other),
+                own.mac.eq(k.mac), own.mode.eq(mode),
+                own.leaky.eq(leaky), own.x.eq(x), own.other.eq(other),
                 own.scale.eq(scale), own.offset.eq(Mux(offsets, offset, 0)), own.leak.eq(leak),
                 own.first.eq(record.lane(0)), own.second.eq(record.lane(1)),
-                own.third.eq(record.lane(2)), own.zero.eq(record.zero), own.low.eq(record.low),
-                own.high.eq(record.high),
+                own.third.eq(record.lane(2)), own.zero.eq(zero), own.low.eq(low),
+                own.high.eq(high),
             ]  # fmt: skip
             results.append(own.result)
         return results

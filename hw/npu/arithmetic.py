@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-from amaranth.hdl import Array, Cat, Const, Mux, Value
-
-from hw.npu.isa import ROUNDINGS
-
-AWAY, UP, EVEN, FLOOR = range(len(ROUNDINGS))
+from amaranth.hdl import Array, Cat, Const, Module, Mux, Signal, Value, signed
 
 
 def clamp(value: Value, low: Value, high: Value) -> Value:
@@ -15,27 +11,48 @@ def clamp(value: Value, low: Value, high: Value) -> Value:
     return Mux(least > high, high, least)
 
 
-def rounded(value: Value, shift: Value, mode: Value) -> Value:
-    """value / 2^shift, rounded: to the nearest with halves away from zero, up or to even; or down.
+def shifted(m: Module, value: Value, shift: Value, mode: Value) -> tuple[Value, Value]:
+    """The floor of value / 2^shift, signed, and whether rounding adds 1 to it: to the nearest with
+    halves away from zero, up or to even; or down.
 
-    value : signed. One bit more than it has is enough for the sum of a nearest one; a shift by more
-    than its bits rounds to 0, or down to -1.
+    value : signed; shift : from 0 on, also beyond its bits
+
+    Large shifts come first. Of what they cut off two bits are kept: the last one, which counts a
+    half, and whether there was any other.
     """
     bits = len(value)
-    wide = Cat(Const(0, bits), value).as_signed() >> shift
-    kept = wide[bits:].as_signed()  # the floor
-    rest = wide[:bits]  # what is cut off, a half first; all of it for shifts up to `bits`
-    half = rest[bits - 1]
-    more = rest[: bits - 1].any()
-    negative = value[bits - 1]
+    kept, half, more = value.as_signed(), Value.cast(0), Value.cast(0)
+    for power in reversed(range(len(shift))):
+        much, cuts = 1 << power, shift[power]
+        now = Signal(signed(bits), name="kept")
+        halves, others = Signal(name="half"), Signal(name="more")
+        m.d.comb += [
+            now.eq(Mux(cuts, kept >> much, kept)),
+            halves.eq(Mux(cuts, kept[min(much, bits) - 1], half)),
+            others.eq(more | (cuts & (half | kept[: much - 1].any()))),
+        ]
+        kept, half, more = now, halves, others
     up = Array(
         [
-            half & (more | ~negative),  # away from zero: a half of a negative number goes down
+            half & (more | ~value[bits - 1]),  # away from zero: a half of a negative one goes down
             half,
             half & (more | kept[0]),
             Value.cast(0),
         ]
     )[mode]
-    # Beyond its bits a negative number is -1 and a rest above a half: it rounds to 0.
-    beyond = negative & (mode != FLOOR)
-    return kept + Mux(shift > bits, beyond, up)
+    return kept, up
+
+
+def saturated(m: Module, value: Value, bits: int) -> Value:
+    """A signed number as the nearest one of so many bits."""
+    sign, upper = value[-1], value[bits - 1 :]
+    found = Signal(signed(bits), name="saturated")
+    fits = upper.all() | ~upper.any()
+    m.d.comb += found.eq(Mux(fits, value[:bits], Cat((~sign).replicate(bits - 1), sign)))
+    return found
+
+
+def sum_of(one: Value, other: Value, carry: Value) -> Value:
+    """The sum of two signed numbers and a bit, by one adder."""
+    first = Cat(Const(1, 1), one).as_signed()
+    return (first + Cat(carry, other).as_signed())[1:].as_signed()

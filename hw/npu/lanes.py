@@ -12,11 +12,16 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
 from hw.flow.sharing import shared
-from hw.npu.arithmetic import clamp, rounded
+from hw.npu.arithmetic import clamp, saturated, shifted, sum_of
 from hw.npu.isa import SCALE
 from hw.npu.shape import NpuShape, Widths
 
 ACCUMULATOR, PARAMETERS = 1, 2
+SIMPLE = ("ADD", "MAX", "MIN", "MOV", "RSHR", "SHL")
+"""Kinds of the rows, by their numbers."""
+NEAR_BITS = 33
+"""Of a rounded product: enough to tell on which side of all numbers of 32 bits it is, even when one
+of these has been added."""
 M0_BITS = SCALE[0].width
 
 
@@ -26,6 +31,8 @@ class AluRow(wiring.Component):
     Ports
 
     kind, source, immediate, mode : of the instruction; mode : of rounding
+    adds, shifts : the result is a sum, or x shifted right by `shift` and rounded; all other kinds
+        compare
     x, other : accumulators, the destination and a source; number, turns : parameters
     result : of a simple kind; bit : whether x is at least the source, turned around or not
     """
@@ -39,6 +46,9 @@ class AluRow(wiring.Component):
         super().__init__(
             {
                 "kind": In(4),
+                "adds": In(1),
+                "shifts": In(1),
+                "shift": In(6),
                 "source": In(2),
                 "immediate": In(signed(16)),
                 "mode": In(2),
@@ -60,8 +70,10 @@ class AluRow(wiring.Component):
     def elaborate(self, platform: Any) -> Module:
         m = Module()
         me: Any = self
-        x, shift = me.x, me.immediate[:6]
-        s, less = Signal.like(x, name="s"), Signal()
+        x = me.x
+        s, total = Signal.like(x, name="s"), Signal(signed(len(x) + 1))
+        less, left = Signal(), Signal()
+        is_kind = {name: me.kind == code for code, name in enumerate(SIMPLE)}
         m.d.comb += [
             s.eq(
                 Mux(
@@ -70,18 +82,32 @@ class AluRow(wiring.Component):
                     Mux(me.source == PARAMETERS, me.number, me.immediate),
                 )
             ),
-            less.eq(x < s),
+            left.eq(is_kind["SHL"] & ~me.shifts),
+        ]
+        # One shifter for both sides: to the left is to the right of the bits turned around, which
+        # are no signed number.
+        turned, kept = Signal(signed(len(x) + 1)), Signal.like(x, name="floor")
+        m.d.comb += turned.eq(Mux(left, x[::-1], x))
+        floor, up = shifted(m, turned, me.shift, me.mode)
+        # One adder for sums, rounding and comparisons: x - s is x + ~s + 1.
+        one, other = Signal.like(x, name="one"), Signal.like(x, name="addend")
+        m.d.comb += [
+            kept.eq(floor),
+            one.eq(Mux(me.shifts, kept, x)),
+            other.eq(Mux(me.shifts, 0, Mux(me.adds, s, ~s))),
+            total.eq(sum_of(one, other, Mux(me.shifts, up, ~me.adds))),
+            less.eq(total[-1]),
             me.bit.eq(~less ^ me.turns),
         ]
-        with m.Switch(me.kind):
-            for code, value in enumerate(
-                (
-                    x + s, Mux(less, s, x), Mux(less, x, s), s,
-                    rounded(x, shift, me.mode), (x << shift)[: len(x)],
-                )
-            ):  # fmt: skip
-                with m.Case(code):
-                    m.d.comb += me.result.eq(value)
+        # The greater, the smaller, or s in any case.
+        takes = Mux(is_kind["MAX"], less, Mux(is_kind["MIN"], ~less, 1))
+        m.d.comb += me.result.eq(
+            Mux(
+                me.adds | me.shifts,
+                total[: len(x)],
+                Mux(left, kept[::-1], Mux(takes, s, x)),
+            )
+        )
         return m
 
 
@@ -90,11 +116,11 @@ class AluLane(wiring.Component):
 
     Ports
 
-    mac, record : the kind is MAC2, or one with a record; mode : of rounding
-    leaky, shifted : negative numbers take the scale `leak`; shift before the product
-    x, other : accumulators; scale, offset, leak : parameters
+    mac : the kind is MAC2; mode : of rounding
+    leaky : negative numbers take the scale `leak`
+    x, other : accumulators, x shifted before; scale, offset, leak : parameters
     first, second, third : of MAC2, x * first + other * second + third
-    zero, low, high : of a record
+    zero, low, high : what is added to a rounded product, and the ends of the results
     result : a cycle later
     """
 
@@ -107,10 +133,8 @@ class AluLane(wiring.Component):
         super().__init__(
             {
                 "mac": In(1),
-                "record": In(1),
                 "mode": In(2),
                 "leaky": In(1),
-                "shifted": In(6),
                 "x": In(number),
                 "other": In(number),
                 **{name: In(signed(32)) for name in numbers},
@@ -134,33 +158,31 @@ class AluLane(wiring.Component):
         upper = bits - M0_BITS  # bits of the sum that `high` is in
         high = Signal(signed(32 - M0_BITS + 1))
         m.d.comb += [
-            t.eq(rounded(me.x, me.shifted, me.mode)),
+            t.eq(me.x),
             chosen.eq(Mux(me.leaky & (t < 0), me.leak, me.scale)),
             factor.eq(Mux(me.mac, me.first[:M0_BITS].as_signed(), chosen >> (32 - M0_BITS))),
             high.eq(me.first[M0_BITS:].as_signed() + me.first[M0_BITS - 1]),
         ]
+        # One sum with the product: the offset, or all the rest of MAC2.
         product = Signal(signed(32 + M0_BITS))
-        rest = Signal(upper)
-        other, added = Signal(signed(bits)), Signal(signed(32))
+        top, rest = Signal(upper), Signal(signed(bits))
         shift = Signal(6)
+        m.d.comb += [
+            top.eq((t * high)[:upper]),  # high is signed: no slice of it
+            rest.eq(
+                me.other[:32].as_signed() * me.second
+                + me.third
+                + Cat(Const(0, M0_BITS), top).as_signed()
+            ),
+        ]
         m.d.sync += [
-            product.eq(t * factor),
-            rest.eq((t * high)[:upper]),  # high is signed: no slice of it
-            other.eq(me.other[:32].as_signed() * me.second),
-            added.eq(me.offset),
+            product.eq(t * factor + Mux(me.mac, rest, me.offset)),
             shift.eq(chosen[: 32 - M0_BITS]),
         ]
-        total = Signal.like(product)
-        scaled, ended = Signal(signed(len(product) + 1)), Signal(signed(32))
-        low, high_end, zero = (Signal(signed(32), name=name) for name in ("least", "most", "zero"))
-        m.d.comb += [
-            total.eq(product + added),
-            scaled.eq(rounded(total, shift, me.mode)),
-            low.eq(Mux(me.record, me.low, Const(-(1 << 31), signed(32)))),
-            high_end.eq(Mux(me.record, me.high, Const((1 << 31) - 1, signed(32)))),
-            zero.eq(Mux(me.record, me.zero, 0)),
-            ended.eq(clamp(scaled + zero, low, high_end)),
-        ]
-        sums = Cat(product[:M0_BITS], product[M0_BITS:bits] + rest)[:bits].as_signed()
-        m.d.comb += me.result.eq(Mux(me.mac, sums + other + me.third, ended))
+        ended = Signal(signed(32))
+        floor, up = shifted(m, product, shift, me.mode)
+        # What does not fit is so large that it ends at an end, whatever is added.
+        near = saturated(m, floor, NEAR_BITS)
+        m.d.comb += ended.eq(clamp(sum_of(near, me.zero, up), me.low, me.high))
+        m.d.comb += me.result.eq(Mux(me.mac, product[:bits].as_signed(), ended))
         return m

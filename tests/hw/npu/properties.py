@@ -18,7 +18,7 @@ from amaranth.lib.wiring import In, Out
 
 from chipsim.chip.npu_shape import NPU_SHAPES
 from hw.npu import multiplier
-from hw.npu.arithmetic import rounded
+from hw.npu.arithmetic import shifted
 from hw.npu.control import COUNT_BITS, Control
 from hw.npu.core import NpuCore
 from hw.npu.feature import FeatureMemory
@@ -258,7 +258,8 @@ class Rounding(wiring.Component):
     def elaborate(self, platform: Any) -> Module:
         m = Module()
         me: Any = self
-        m.d.comb += me.found.eq(rounded(me.x, me.shift, me.mode))
+        floor, up = shifted(m, me.x, me.shift, me.mode)
+        m.d.comb += me.found.eq(floor + up)
         return m
 
 
