@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from chipsim.chip.file import chip_toml
@@ -27,6 +27,7 @@ def parsed(text: str, folder: Path) -> Chip:
     return parse_chip(str(path))
 
 
+@settings(deadline=None)  # of a machine that does other things as well
 @given(st.builds(
     ChipHost, st.lists(st.integers(0, 11), unique=True).map(tuple), st.integers(1, MOST_LATENCY),
     st.floats(LEAST_FLITS, 1),
