@@ -125,9 +125,15 @@ def _sent(cores: Mapping[Place, Traded]) -> dict[tuple[Place, int], Sending]:
 
 def _require_balance(place: Place, core: Traded, counted: Mapping[tuple[Place, int], int]) -> None:
     taken: dict[int, int] = {}
+    queues: dict[int, int] = {}
     for one in core.program:
         if one.name == "CTRL.WAIT":
             stream = one.fields["stream"]
+            if queues.setdefault(stream, one.unit) != one.unit:
+                raise CheckFailedError(
+                    f"{_what(core, one)}: {UNITS[one.unit]} waits for stream {stream}, which "
+                    f"{UNITS[queues[stream]]} waits for, too"
+                )
             taken[stream] = taken.get(stream, 0) + one.fields["count"]
     streams = {stream for to, stream in counted if to == place} | set(taken)
     for stream in sorted(streams):

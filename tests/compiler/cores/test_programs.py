@@ -190,6 +190,26 @@ def test_damaged_exchange_is_found(kind: str, monkeypatch: pytest.MonkeyPatch) -
     assert broken
 
 
+def test_a_stream_is_waited_for_in_one_queue(monkeypatch: pytest.MonkeyPatch) -> None:
+    from hw.npu.isa import decode, encode
+
+    monkeypatch.setattr("mapper.compiler.pipeline.spread", lambda *a: anywhere(2, *a))
+    found = folder(residual(3, channels=20), HOW, SHAPE)
+    place, image = next(iter(found.images.items()))
+    words = [image.instructions[at : at + 16] for at in range(0, len(image.instructions), 16)]
+    waits: dict[int, list[int]] = {}
+    for number, word in enumerate(words):
+        one = decode(word, "it")
+        if (one.op, one.kind) == ("CTRL", "WAIT"):
+            waits.setdefault(one.fields["stream"], []).append(number)
+    last = next(numbers[-1] for numbers in waits.values() if len(numbers) > 1)
+    one = decode(words[last], "it")
+    words[last] = encode(one._replace(fields={**one.fields, "queue": one.fields["queue"] ^ 1}))
+    images = {**found.images, place: image._replace(instructions=b"".join(words))}
+    with pytest.raises(CheckFailedError, match=r"waits for stream \d+, which \w+ waits for, too"):
+        verify_compiled(found._replace(images=images), made=True)
+
+
 def test_weights_that_no_core_holds_are_streamed() -> None:
     """A layer whose weights are larger than the memories of all cores together: the host sends them
     while it works, on every core."""
