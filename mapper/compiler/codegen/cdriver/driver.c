@@ -230,7 +230,10 @@ static void load_windows(struct memory *m, const uint32_t *w)
     int64_t base = m->base[BASE_LOAD] / 8 + field(w, LOAD_WIN_SRC);
     int64_t vectors = (4 * groups * kh * kw + COLUMNS - 1) / COLUMNS;
     int64_t packet, window = 0, group, ky, kx, x, y, py, px, at, to, place;
+    int64_t slots = field(w, LOAD_WIN_PP);
     int filter, channel;
+    if (slots > 0 && odd)
+        base += ((int64_t)1 << (slots + 2)) / 8;
     for (packet = 0; packet < field(w, LOAD_WIN_PACKETS); packet++) {
         const uint32_t *header = m->headers[in(field(w, LOAD_WIN_HEAD) + packet, HEADERS,
                                                "address outside of the header memory")];
