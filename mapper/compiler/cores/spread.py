@@ -32,8 +32,8 @@ from mapper.compiler.cores.vertices import vertices_of
 from mapper.compiler.stages import stage
 from mapper.errors import DoesNotFitError
 
-WAYS = (Way(2, 0.1), Way(4, 0.1))
-"""That are tried."""
+WAYS = (Way(2, 0.1), Way(2, 0.2), Way(4, 0.1))
+"""That are tried: on many cores rows that come early are worth more than on few."""
 STREAMED = Way(2, 0.1, streams=True)
 """If the cores do not hold all weights."""
 FRAMES = 8
