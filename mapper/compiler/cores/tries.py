@@ -18,7 +18,7 @@ from mapper.errors import DoesNotFitError
 TRIES, REFUSED = 3, 3
 """Of each way to cut, and of them so many that memories or streams of cores do not hold."""
 LONGER = 1.1  # periods, behind a cut that does not fit
-HOPELESS = 1.15  # times the period of another way: tries gain up to a tenth
+HOPELESS = 1.2  # times the period of another way: tries gain up to a sixth
 NEARLY = 1.09
 """Periods beyond the shortest one that a shorter latency may be worth."""
 

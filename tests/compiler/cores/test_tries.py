@@ -50,9 +50,9 @@ def test_the_same_cut_again_ends_the_tries() -> None:
 
 
 def test_a_way_far_behind_another_ends_after_one_try() -> None:
-    found = tried(Fake(range(9)), lambda one: Tried(one, "", [1], 116, 1), [ran(100, 1)])
+    found = tried(Fake(range(9)), lambda one: Tried(one, "", [1], 121, 1), [ran(100, 1)])
     assert len(found) == 1
-    found = tried(Fake(range(9)), lambda one: Tried(one, "", [1], 114, 1), [ran(100, 1)])
+    found = tried(Fake(range(9)), lambda one: Tried(one, "", [1], 119, 1), [ran(100, 1)])
     assert len(found) == tries.TRIES
 
 
