@@ -9,7 +9,7 @@ import pytest
 
 from mapper.compiler.partition.packing import Part, packing_lists
 
-CORES, EACH, OTHER = "ceo"
+CORES, EACH, OTHER = "c", "e", "o"
 USER, PACKED = False, True
 
 
