@@ -14,7 +14,7 @@ from mapper.compiler.codegen.presets import Preset
 from mapper.compiler.codegen.program import memory_sizes
 from mapper.compiler.codegen.steps import with_tokens
 from mapper.compiler.cores.areas import Homes, Kept
-from mapper.compiler.cores.plan import Piece, Whole
+from mapper.compiler.cores.pieces import Piece, Whole
 from mapper.compiler.cores.slices import Slice, Sliced, slice_macro
 from mapper.compiler.graph.tensor import Tensor
 from mapper.compiler.memory.planner import Region, pixel_vectors

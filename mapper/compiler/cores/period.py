@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from mapper.compiler.cores.areas import Box, Homes
 from mapper.compiler.cores.costs import Cost, Costs
-from mapper.compiler.cores.plan import Piece, Whole
+from mapper.compiler.cores.pieces import Piece, Whole
 from mapper.compiler.cores.slices import can_split_blocks, slice_macro
 from mapper.compiler.cores.vertices import SHARES, shares
 from mapper.compiler.graph.node import Upsample

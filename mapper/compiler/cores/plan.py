@@ -1,29 +1,23 @@
-"""What each core of a chip gets of a model: layers, regions of its memory, and where results go.
-
-A piece is a part of a macro node on a core. A core runs its pieces in the order of the macro nodes.
-"""
+"""How the cores of a chip share a model: their regions, streams and credits."""
 
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Sequence
-from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import NamedTuple
 
 from chipsim.chip.npu_shape import NpuShape
 from chipsim.npu.records import STREAMS
 from mapper.compiler.codegen.links import Brought, Credit, Links, Place, Target, require_streams
 from mapper.compiler.cores.areas import Box, Homes, Kept
+from mapper.compiler.cores.pieces import ChipPlan, CorePlan, Part, Piece, Whole
 from mapper.compiler.cores.ports import nearest
 from mapper.compiler.cores.rooms import Address, Room, place_rooms
 from mapper.compiler.cores.slices import Slice, Sliced, slice_macro
-from mapper.compiler.graph.macro import Macro
 from mapper.compiler.graph.node import Upsample
 from mapper.compiler.graph.tensor import Tensor
 from mapper.compiler.integer.windows import GROUP
 from mapper.compiler.memory.layouts import WORD_VECTORS, plane_words
-from mapper.compiler.memory.planner import Lives, Region, pixel_vectors
-from mapper.compiler.memory.regions import Places
+from mapper.compiler.memory.planner import Lives, pixel_vectors
 from mapper.compiler.schedule.inputs import Span
 from mapper.errors import DoesNotFitError
 
@@ -35,70 +29,6 @@ BANDS = 8
 """At most, of rows, that a region of one slot is freed in. 64 of them made no frame shorter."""
 UP = 2
 """Rows that one becomes where a map is upsampled."""
-
-
-class Piece(NamedTuple):
-    """A part of a macro node, by its number: rows, before they are upsampled, and output blocks."""
-
-    macro: int
-    rows: Span
-    blocks: Span
-
-
-class Whole(NamedTuple):
-    """What is spread over cores.
-
-    macros : in the order in which they run; places : of maps that lie in others
-    written, read : maps that the host writes, and reads
-    """
-
-    macros: list[Macro]
-    places: Places
-    written: list[Tensor]
-    read: list[Tensor]
-
-
-class Part(NamedTuple):
-    """A part of a map that a core, or the host, holds.
-
-    region : of `one.part`; slots are those of the region
-    """
-
-    one: Sliced
-    region: Region
-
-
-@dataclass(slots=True)
-class CorePlan:
-    """What a core gets.
-
-    pieces : in the order in which they run; macros : as many, over parts of maps
-    regions : of the maps that these take; targets : of those that they make
-    parts : of maps of the model that lie there; brought : streams of those that the host sends, by
-        the map's name
-    used : vectors of the feature memory
-    filled : first vectors, how many follow, and the value of their bytes before the first frame:
-        channels of planes that there are none of
-    """
-
-    pieces: list[Piece]
-    macros: list[Macro] = field(default_factory=list)
-    regions: dict[Tensor, Region] = field(default_factory=dict)
-    targets: dict[Tensor, tuple[Target, ...]] = field(default_factory=dict)
-    links: Links = field(default_factory=Links)
-    parts: list[Part] = field(default_factory=list)
-    used: int = 0
-    filled: list[tuple[int, int, int]] = field(default_factory=list)
-
-
-class ChipPlan(NamedTuple):
-    """results : where the host keeps what it is sent
-    slots : of each region that the host sends something to, by core and stream
-    """
-
-    cores: dict[Place, CorePlan]
-    results: list[Part]
-    slots: dict[tuple[Place, int], int]
 
 
 def plan_cores(

@@ -14,7 +14,7 @@ from mapper.compiler.codegen.links import Others, Place, freed_for, sent_to
 from mapper.compiler.codegen.placement import plan_weights
 from mapper.compiler.codegen.presets import Preset
 from mapper.compiler.codegen.program import Core, Emitted, emitted, require_instructions
-from mapper.compiler.cores.plan import ChipPlan, CorePlan
+from mapper.compiler.cores.pieces import ChipPlan, CorePlan
 from mapper.compiler.memory.weights import Rule
 from mapper.errors import DoesNotFitError
 

@@ -22,8 +22,9 @@ from mapper.compiler.cores.costs import Costs
 from mapper.compiler.cores.job import Job, Made
 from mapper.compiler.cores.meshed import CoreFeeds, HostSide, mesh_chip
 from mapper.compiler.cores.period import Grouped, Line, Way, taken_rows
+from mapper.compiler.cores.pieces import ChipPlan, Part, Piece, Whole
 from mapper.compiler.cores.placement import cores_of
-from mapper.compiler.cores.plan import ChipPlan, Part, Piece, Whole, plan_cores
+from mapper.compiler.cores.plan import plan_cores
 from mapper.compiler.cores.ports import ports_of
 from mapper.compiler.cores.programs import ChipPrograms, chip_programs
 from mapper.compiler.cores.tries import Tried, best_of, each, earliest, tried

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from chipsim.chip.npu_shape import NpuShape
 from mapper.compiler.cores.areas import Box, Homes
 from mapper.compiler.cores.costs import Cost
-from mapper.compiler.cores.plan import Piece, Whole
+from mapper.compiler.cores.pieces import Piece, Whole
 from mapper.compiler.cores.slices import slice_macro
 from mapper.compiler.graph.tensor import Tensor
 

@@ -17,7 +17,7 @@ from mapper.compiler.cores import plan, spread
 from mapper.compiler.cores.areas import Homes
 from mapper.compiler.cores.job import Job, Made
 from mapper.compiler.cores.period import taken_rows
-from mapper.compiler.cores.plan import Piece, Whole
+from mapper.compiler.cores.pieces import Piece, Whole
 from mapper.compiler.cores.rooms import Room
 from mapper.compiler.manifest import CompiledFolder
 from mapper.compiler.schedule.inputs import Span

@@ -19,8 +19,8 @@ from mapper.compiler.cores import spread as module
 from mapper.compiler.cores.areas import Homes
 from mapper.compiler.cores.job import Job, Made
 from mapper.compiler.cores.period import taken_rows
+from mapper.compiler.cores.pieces import Piece, Whole
 from mapper.compiler.cores.placement import in_order
-from mapper.compiler.cores.plan import Piece, Whole
 from mapper.compiler.cores.slices import can_split_blocks
 from mapper.compiler.graph.node import Window
 from mapper.compiler.manifest import CompiledFolder, Target

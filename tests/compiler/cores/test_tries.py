@@ -8,7 +8,7 @@ import pytest
 
 from mapper.compiler.cores import tries
 from mapper.compiler.cores.period import Grouped
-from mapper.compiler.cores.plan import Piece
+from mapper.compiler.cores.pieces import Piece
 from mapper.compiler.cores.tries import Tried, best_of, tried
 from mapper.compiler.schedule.inputs import Span
 from mapper.errors import DoesNotFitError

@@ -13,7 +13,7 @@ from chipsim.chip.model import Chip
 from mapper.compiler.chip_cycles import run_frames
 from mapper.compiler.cores.costs import Cost
 from mapper.compiler.cores.period import Line
-from mapper.compiler.cores.plan import Piece
+from mapper.compiler.cores.pieces import Piece
 from mapper.compiler.cores.turns import turns
 from mapper.compiler.schedule.inputs import Span
 from mapper.errors import DoesNotFitError
