@@ -34,6 +34,7 @@ def schemas() -> dict[str, str]:
     host = chip["$defs"]["ChipHost"]
     host["additionalProperties"] = False
     host["properties"]["ports"] |= {"items": CORE, "minItems": 1}
+    chip["$defs"]["ChipTime"]["additionalProperties"] = False
     npu = chip["$defs"]["NpuShape"]
     npu["additionalProperties"] = False
     parameters = [{"required": [key for key in npu["properties"] if key != "name"]}]

@@ -5,10 +5,11 @@ from __future__ import annotations
 import textwrap
 
 from chipsim.chip.host import host_lines
-from chipsim.chip.model import Chip, meanings
+from chipsim.chip.model import TABLES, Chip, meanings
 from chipsim.chip.npu_table import npu_lines
 from chipsim.chip.presets import PRESETS
 from chipsim.chip.sources import ABOUT, source_of, unit_of
+from chipsim.chip.time import time_lines
 from chipsim.chip.toml_text import toml_string
 
 _WIDTH = 96
@@ -29,7 +30,7 @@ def chip_toml(chip: Chip) -> str:
         "For --chip FILE.toml; see `mapper docs chips`. Core id = y * width + x, from 0."
     )
     for field, meaning in meanings().items():
-        if field in ("npu", "host"):  # tables, which stand behind all keys
+        if field in TABLES:
             continue
         unit, source = unit_of(chip.name, field), source_of(chip, field, PRESETS)
         text = meaning + (f", {unit}" if unit and unit not in (field, "cores") else "")
@@ -39,6 +40,7 @@ def chip_toml(chip: Chip) -> str:
         lines += ["", "# [npu]  # the matrix processor of each core; this chip has none"]
     else:
         lines += npu_lines(chip.npu)
+    lines += time_lines(chip.time)
     lines += host_lines(chip.host, chip.host_ports, chip.width)
     return "\n".join(lines) + "\n"
 

@@ -13,6 +13,7 @@ from msgspec import Meta
 
 from chipsim.chip.host import ChipHost
 from chipsim.chip.npu_shape import NpuShape
+from chipsim.chip.time import ChipTime
 from chipsim.errors import ChipError
 from chipsim.protocols import BoolArray, Int32Array
 
@@ -22,6 +23,8 @@ MAX_LIMIT = 2**62
 """Sums of what cores hold are int64."""
 
 _LIMITS = ("neurons", "synapses", "axons_in", "axons_out")
+TABLES = ("npu", "host", "time")
+"""Fields that are tables of a chip file, behind all other keys."""
 
 
 _ASKED = {
@@ -86,10 +89,13 @@ class Chip:
         ChipHost | None,
         Meta(description="where frames enter and leave, and the memory of weights, for `compile`"),
     ] = None
+    time: Annotated[
+        ChipTime | None, Meta(description="cycles that the parts of a tick take, for `tick_cycles`")
+    ] = None
 
     def __post_init__(self) -> None:
         for field, kind in _kinds().items():
-            if field not in ("unavailable", "npu", "host"):
+            if field not in ("unavailable", *TABLES):
                 self._check(field, kind)
         if self.width * self.height > MAX_CORES:
             raise ChipError(
@@ -99,6 +105,8 @@ class Chip:
         self._check_unavailable()
         if self.npu is not None and not isinstance(self.npu, NpuShape):
             raise ChipError(f"chip {self.name}: npu is {self.npu!r}; give an NpuShape")
+        if self.time is not None and not isinstance(self.time, ChipTime):
+            raise ChipError(f"chip {self.name}: time is {self.time!r}; give a ChipTime")
         self._check_host()
 
     def _check(self, field: str, kind: Any) -> None:
@@ -193,11 +201,12 @@ class Chip:
     def to_json(self) -> dict[str, Any]:
         """All fields by name, for ``json.dumps``; `chipsim.chip.presets.from_fields` undoes it.
 
-        A chip without an NPU has no ``npu``, one that says nothing of its host no ``host``.
+        A chip without an NPU has no ``npu``, one that says nothing of its host no ``host``, one
+        whose cycles are not known no ``time``.
         """
         out = {field.name: getattr(self, field.name) for field in fields(self)}
         out["unavailable"] = list(self.unavailable)
-        tables = {name: out.pop(name) for name in ("npu", "host")}
+        tables = {name: out.pop(name) for name in TABLES}
         return out | {name: one.to_json() for name, one in tables.items() if one is not None}
 
 

@@ -18,6 +18,7 @@ from chipsim.chip.model import Chip
 from chipsim.chip.npu_shape import NpuShape
 from chipsim.chip.npu_table import npu_from_table
 from chipsim.chip.places import core_ids
+from chipsim.chip.time import ChipTime, time_from_table
 from chipsim.chip.toml_text import parse_toml, read_toml_bytes
 from chipsim.errors import ChipError
 
@@ -66,9 +67,10 @@ def parse_chip(text: str) -> Chip:
     A file holds Chip's fields as top-level keys: ``width`` and ``height``, and any of ``name``
     (else the file's stem), ``neurons``, ``synapses``, ``axons_in``, ``axons_out``,
     ``energy_router``, ``energy_link``, ``latency_router``, ``latency_link``, ``unavailable`` (a
-    list of core ids, of [x, y] pairs, or of both), and tables ``npu`` (`npu_from_table`) and
-    ``host`` (`host_from_table`). A bare WIDTHxHEIGHT has the default NPU, the presets and files
-    without that table have none.
+    list of core ids, of [x, y] pairs, or of both), and tables ``npu`` (`npu_from_table`),
+    ``time`` (`time_from_table`) and ``host`` (`host_from_table`). A bare WIDTHxHEIGHT has the
+    default NPU and the cycles of the hardware here; the presets, and files without those tables,
+    have none.
 
     Raises
     ------
@@ -80,7 +82,8 @@ def parse_chip(text: str) -> Chip:
     if mesh:
         if len(text) > 24:  # int() refuses digits by the thousand with an error of its own
             raise ChipError(f"chip {text[:24]}...: the mesh is too large")
-        return Chip(text.replace(" ", "").lower(), int(mesh[1]), int(mesh[2]), npu=NpuShape())
+        name = text.replace(" ", "").lower()
+        return Chip(name, int(mesh[1]), int(mesh[2]), npu=NpuShape(), time=ChipTime())
     if text in PRESETS:
         return PRESETS[text]
     if text.lower().endswith(".toml"):
@@ -132,6 +135,8 @@ def from_fields(values: Mapping[str, Any], where: str = "chip") -> Chip:
     try:
         if given.get("npu") is not None:
             given["npu"] = npu_from_table(given["npu"], str(given["name"]))
+        if given.get("time") is not None:
+            given["time"] = time_from_table(given["time"])
         # First without what has [x, y] pairs: they need a width known to be good.
         chip = Chip(**given)
         size = chip.width, chip.height

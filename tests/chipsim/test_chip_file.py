@@ -40,7 +40,7 @@ def test_any_name_is_read_back(name: str) -> None:
 def test_the_tables_are_complete() -> None:
     assert list(meanings()) == [
         "name", "width", "height", "neurons", "synapses", "axons_in", "axons_out", "unavailable",
-        "energy_router", "energy_link", "latency_router", "latency_link", "npu", "host",
+        "energy_router", "energy_link", "latency_router", "latency_link", "npu", "host", "time",
     ]  # fmt: skip
     assert set(meanings()) == {field.name for field in fields(Chip)}
     assert set(ABOUT) == set(SOURCES) == set(PRESETS)

@@ -145,5 +145,5 @@ def place(vertices: Vertices, chip: Chip, ports: Sequence[Place], seed: int) -> 
 
 def tiles_chip(chip: Chip) -> Chip:
     """The chip as pieces see it: what limits them is in the sizes of their vertices."""
-    chip = replace(chip, npu=None, host=None, neurons=WHOLE)
+    chip = replace(chip, npu=None, host=None, time=None, neurons=WHOLE)
     return replace(chip, synapses=None, axons_in=None, axons_out=None)
