@@ -1,0 +1,232 @@
+"""The kernel of ticks: cores and mesh, cycle by cycle, until nothing moves any more.
+
+In each cycle the cores decide what they offer and take, and the routers what moves, on the state
+before it; then it happens. A core is that of hw/core: it updates its neurons one by one; one that
+spikes hands its list of packets to the sender, which works at one list and has looked up another at
+most, so that a third makes the neurons wait; the receiver takes a packet while it adds the events
+of the one before.
+
+A head flit asks for one output or, in a tree, for several: each grants it in its own time, and it
+leaves its buffer with the last copy. Such trees of XY routes wait for each other in no circle.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+from chipsim.noc.kernel import EAST, LOCAL, NORTH, SOUTH, WEST, decide_moves, route
+from chipsim.ticks.state import NONE
+
+LATER = 1e18
+"""Of what does not come."""
+
+_PORTS = np.array([sum(1 << (5 * output + port) for output in range(5)) for port in range(5)])
+# All requests of an input.
+
+
+@njit(cache=True, nogil=True)
+def _asks(mask, column, bits, v, port, flit):
+    """The requests of a flit at the head of an input: bit 5 * output + input."""
+    if len(mask) == 0:
+        return 1 << (5 * route(column, v, flit & ((1 << bits) - 1)) + port)
+    asking = 0
+    for output in range(5):
+        asking |= ((np.int64(mask[flit]) >> output) & 1) << (5 * output + port)
+    return asking
+
+
+@njit(cache=True, nogil=True)
+def _begin(cores, routes, spikes, costs, begin, end):
+    """Start a tick in cycle 0, in which the slots spikes[begin:end] spike; returns the cycle in
+    which the last neuron is updated, if none of them waits."""
+    swept = 0.0
+    at = begin
+    for c in range(len(cores.next)):
+        neurons = routes.first[c + 1] - routes.first[c]
+        if neurons > 0:
+            swept = max(swept, costs.barrier + neurons * costs.neuron)
+        cores.at[c] = at
+        while at < end and spikes[at] < routes.first[c + 1]:
+            at += 1
+        cores.stop[c] = at
+        cores.next[c] = LATER
+        if cores.at[c] < at:
+            before = spikes[cores.at[c]] - routes.first[c]
+            cores.next[c] = costs.barrier + before * costs.neuron
+        cores.offer[c] = -LATER
+        cores.free[c] = 0.0
+        cores.ends[c] = 0.0
+    return swept
+
+
+@njit(cache=True, nogil=True)
+def _work(cores, routes, spikes, costs, level, c, t):
+    """A cycle of the sweep and the sender of a core: what enters the mesh, or NONE; whether
+    something is left to do; and the cycle up to which these two are at work."""
+    entering = NONE
+    if cores.offered[c] != NONE and cores.offer[c] <= t and level[5 * c + LOCAL] < costs.depth:
+        entering = cores.offered[c]
+        cores.offered[c] = NONE
+        if cores.offer[c] <= t - 1.0:  # it had to wait
+            cores.offer[c] = t
+    busy = 0.0
+    free = cores.offered[c] == NONE
+    looked = cores.looked[c]
+    accepts = looked == NONE
+    if looked != NONE and cores.left[c] == 0 and free:
+        accepts = True
+        cores.row[c] = routes.indptr[looked]
+        cores.left[c] = routes.indptr[looked + 1] - cores.row[c]
+        cores.looked[c] = NONE
+        busy = t + 1.0
+    if free and cores.left[c] > 0:
+        cores.offered[c] = cores.row[c]
+        cores.row[c] += 1
+        cores.left[c] -= 1
+        cores.offer[c] = max(t + 1.0, cores.offer[c] + costs.packet_out)
+    if accepts and cores.next[c] <= t:
+        at = cores.at[c]
+        slot = spikes[at]
+        cores.looked[c] = slot
+        cores.at[c] = at + 1
+        moved = cores.next[c] if cores.next[c] > t - 1.0 else float(t)
+        if at + 1 < cores.stop[c]:
+            cores.next[c] = moved + (spikes[at + 1] - slot) * costs.neuron
+        else:
+            cores.next[c] = LATER
+            busy = max(busy, moved + (routes.first[c + 1] - slot) * costs.neuron)
+    more = cores.next[c] < LATER or cores.looked[c] != NONE or cores.offered[c] != NONE
+    return entering, more, busy
+
+
+@njit(cache=True, nogil=True)
+def _phase(cores, routes, routers, seen, spikes, host, entering, costs):
+    """Run until nothing moves any more, from cycle 0: a tick, or the packets of the host before it.
+
+    spikes : of the tick, of which `_begin` knows; host : slots whose packets enter at node 0, one
+        a cycle, with no core at work
+
+    Returns the cycle in which the senders and sweeps, and the one in which the receivers are done.
+    """
+    width, depth, bits = costs.width, costs.depth, costs.bits
+    mask, child = routes.mask, routes.child
+    column, level, first, request = routers.column, routers.level, routers.first, routers.request
+    flits, pointer = routers.flits, routers.pointer
+    active, listed, moves = routers.active, routers.listed, routers.moves
+    ahead = np.array([SOUTH - 5 * width, WEST + 5, NORTH + 5 * width, EAST - 5, 0])
+    nodes = len(cores.next)
+    is_tree = len(mask) > 0
+    swept, received = 0.0, 0.0
+    working, t = 0, 0
+    at = 0
+    row = routes.indptr[host[0]] if len(host) > 0 else 0
+    goes_on = True
+    while goes_on:
+        goes_on = False
+        entries = 0
+        if len(host) > 0:
+            while at < len(host) and row == routes.indptr[host[at] + 1]:
+                at += 1
+                row = routes.indptr[host[at]] if at < len(host) else 0
+            goes_on = at < len(host)
+            if goes_on and level[LOCAL] < depth:
+                entering[0, 0], entering[0, 1] = 0, row
+                entries, row = 1, row + 1
+        else:
+            for c in range(nodes):
+                if cores.next[c] > t and cores.looked[c] == NONE and cores.offered[c] == NONE:
+                    goes_on = goes_on or cores.next[c] < LATER
+                    continue
+                enters, more, busy = _work(cores, routes, spikes, costs, level, c, t)
+                goes_on = goes_on or more
+                swept = max(swept, busy)
+                if enters != NONE:
+                    entering[entries, 0], entering[entries, 1] = c, enters
+                    entries += 1
+                    seen.sent[c] += 1
+        count, working = decide_moves(
+            level, request, pointer, active, listed, moves, working, depth, ahead
+        )
+        # Everything is decided; first flits move, then packets enter.
+        for i in range(count + entries):
+            if i < count:
+                leaving = moves[i] // 5
+                port = moves[i] - 5 * leaving
+                v = leaving // 5
+                output = leaving - 5 * v
+                if output == LOCAL and cores.free[v] > t:  # the core does not take it yet
+                    pointer[leaving] = port
+                    continue
+                fifo = 5 * v + port
+                head = first[fifo]
+                moving = flits[fifo * depth + head]
+                asking = request[v] & ~(1 << (5 * output + port))
+                if asking & _PORTS[port] == 0:  # the last copy, or the only one
+                    head += 1
+                    if head == depth:
+                        head = 0
+                    first[fifo] = head
+                    left = level[fifo] - 1
+                    level[fifo] = left
+                    if left > 0:
+                        following = flits[fifo * depth + head]
+                        asking |= _asks(mask, column, bits, v, port, following)
+                request[v] = asking
+                pointer[leaving] = port + 1 if port < LOCAL else 0
+                seen.passed[leaving] += 1
+                if is_tree:
+                    moving = child[moving, output]
+                if output == LOCAL:
+                    events = moving if is_tree else routes.events[moving >> bits]
+                    begins = max(t + 1.0, cores.ends[v])
+                    cores.free[v] = begins
+                    cores.ends[v] = begins + costs.packet_in + events * costs.event
+                    received = max(received, cores.ends[v] + costs.tail)
+                    seen.taken[v] += 1
+                    seen.events[v] += events
+                    continue
+                fifo = 5 * v + ahead[output]
+            else:
+                v = entering[i - count, 0]
+                fifo = 5 * v + LOCAL
+                moving = entering[i - count, 1]
+                moving = routes.flit[moving] if is_tree else moving << bits | routes.flit[moving]
+            held = level[fifo]
+            level[fifo] = held + 1
+            place = first[fifo] + held
+            if place >= depth:
+                place -= depth
+            flits[fifo * depth + place] = moving
+            if held == 0:
+                v = fifo // 5
+                if not listed[v]:
+                    listed[v] = True
+                    active[working] = v
+                    working += 1
+                request[v] |= _asks(mask, column, bits, v, fifo - 5 * v, moving)
+        t += 1
+        goes_on = goes_on or count + entries + working > 0
+    return swept, received
+
+
+@njit(cache=True, nogil=True)
+def run_ticks(cores, routes, routers, seen, spikes, ends, host, host_ends, costs):
+    """Run ticks one after the other.
+
+    spikes : ndarray[int64], shape (spikes,), slots that spike, tick by tick, sorted within each
+    ends : ndarray[int64], shape (ticks + 1,), tick k has spikes[ends[k]:ends[k + 1]]
+    host, host_ends : of the slots whose packets the host sends before each tick, alike
+    """
+    entering = np.zeros((len(cores.next), 2), dtype=np.int64)
+    nobody = np.zeros(0, dtype=np.int64)
+    for tick in range(len(ends) - 1):
+        if host_ends[tick] < host_ends[tick + 1]:
+            _begin(cores, routes, spikes, costs, 0, 0)
+            sent = host[host_ends[tick] : host_ends[tick + 1]]
+            _phase(cores, routes, routers, seen, spikes, sent, entering, costs)
+        swept = _begin(cores, routes, spikes, costs, ends[tick], ends[tick + 1])
+        late, received = _phase(cores, routes, routers, seen, spikes, nobody, entering, costs)
+        seen.swept[tick] = max(swept, late)
+        seen.received[tick] = received
+        seen.cycles[tick] = max(1, np.int64(np.ceil(max(swept, late, received))))

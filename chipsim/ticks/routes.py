@@ -1,0 +1,68 @@
+"""Where the packets of each neuron go: one to each core that it has synapses in, or one in a tree.
+
+Trees are those of the multicast metrics: the XY routes of a neuron to its cores, each link once.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from chipsim.noc.kernel import EAST, LOCAL, NORTH, SOUTH, WEST
+from chipsim.noc.mesh import Mesh
+from chipsim.protocols import Int64Array
+from chipsim.ticks.state import NONE, Routes
+
+
+def core_routes(
+    mesh: Mesh, origin: Int64Array, slots: Int64Array, slot: Int64Array, target: Int64Array,
+    events: Int64Array,
+) -> Routes:  # fmt: skip
+    """A packet for each pair of a slot and a core.
+
+    Parameters
+    ----------
+    mesh
+    origin : shape (slots + inputs,), core of each slot, increasing over the slots of neurons; the
+        inputs behind them are the host's, at node 0
+    slots : shape (cores + 1,), as `Routes.first`
+    slot, target, events : shape (pairs,), sorted by slot and core, no pair twice: the synaptic
+        events that a spike of the slot makes in the core
+    """
+    indptr = np.searchsorted(slot, np.arange(len(origin) + 1)).astype(np.int64)
+    none = np.zeros((0, 5), np.int64)
+    return Routes(slots, indptr, target, events, np.zeros(0, np.int8), none)
+
+
+def tree_routes(
+    mesh: Mesh, origin: Int64Array, slots: Int64Array, slot: Int64Array, target: Int64Array,
+    events: Int64Array,
+) -> Routes:  # fmt: skip
+    """A packet for each slot with a core to reach; what is given is as for `core_routes`."""
+    nodes, width = mesh.nodes, mesh.width
+    y0, x0 = np.divmod(origin[slot], width)
+    y1, x1 = np.divmod(target, width)
+    across, down = np.abs(x1 - x0), np.abs(y1 - y0)
+    # Every router on the way to every core: first along the row, then along the column.
+    length = across + down + 1
+    pair = np.repeat(np.arange(len(slot)), length)
+    step = np.arange(len(pair)) - np.repeat(np.cumsum(length) - length, length)
+    along = np.minimum(step, across[pair])
+    x = x0[pair] + np.sign(x1 - x0)[pair] * along
+    y = y0[pair] + np.sign(y1 - y0)[pair] * (step - along)
+    key = slot[pair] * nodes + y * width + x
+    places, place = np.unique(key, return_inverse=True)
+    mask = np.zeros(len(places), np.int64)
+    child = np.full((len(places), 5), NONE, np.int64)
+    leads = np.flatnonzero(step[1:] > 0)  # from a router on the way to the next
+    dx, dy = np.diff(x)[leads], np.diff(y)[leads]
+    output = np.select([dx > 0, dx < 0, dy > 0], [EAST, WEST, SOUTH], NORTH)
+    np.bitwise_or.at(mask, place[leads], 1 << output)
+    child[place[leads], output] = place[leads + 1]
+    ends = np.searchsorted(places, slot * nodes + target)
+    mask[ends] |= 1 << LOCAL
+    child[ends, LOCAL] = events
+    senders = np.unique(slot)
+    roots = np.searchsorted(places, senders * nodes + origin[senders])
+    indptr = np.searchsorted(senders, np.arange(len(origin) + 1)).astype(np.int64)
+    flit = roots.astype(np.int64)
+    return Routes(slots, indptr, flit, np.zeros(len(flit), np.int64), mask.astype(np.int8), child)

@@ -1,0 +1,88 @@
+"""Ticks of a chip in which given neurons spike: how many cycles each takes, and for what."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from chipsim.chip.time import ChipTime
+from chipsim.errors import ChipError
+from chipsim.noc.mesh import Mesh, link_flits, new_routers
+from chipsim.protocols import FloatArray, Int64Array
+from chipsim.ticks.kernel import LATER, run_ticks
+from chipsim.ticks.state import NONE, Cores, Costs, Routes, Ticks
+
+_TO_LIST = 4
+"""Cycles from the update of a neuron until its packet, at the core, has been looked up: two in the
+sender, one in the router, one in the receiver."""
+
+
+@dataclass(frozen=True, slots=True)
+class TickRun:
+    """What ticks took.
+
+    cycles : ndarray[int64], shape (ticks,), from the start of each tick to its end
+    swept, received : ndarray[float64], shape (ticks,), cycle in which the last neuron was updated
+        and had left the sweep; in which the last event was in its sum, 0 without one
+    sent, taken, events : ndarray[int64], shape (cores,): packets that each core sent and took,
+        those of the host among these, and synaptic events
+    links : ndarray[int64], shape (4, height, width), flits, in the form of `chipsim.traffic.links`
+    """
+
+    cycles: Int64Array
+    swept: FloatArray
+    received: FloatArray
+    sent: Int64Array
+    taken: Int64Array
+    events: Int64Array
+    links: Int64Array
+
+
+class TickSimulator:
+    """A chip at reset, and what its cores send; ticks run on from where the last ones ended.
+
+    The turns of the arbiters stay from tick to tick. A flit takes a cycle a hop, and a link passes
+    one a cycle, whatever `ChipTime.hop` and `ChipTime.link` are.
+    """
+
+    def __init__(self, mesh: Mesh, time: ChipTime, routes: Routes) -> None:
+        self.mesh, self.routes = mesh, routes
+        nodes = mesh.nodes
+        if len(routes.first) != nodes + 1:
+            raise ChipError(f"ticks: neurons of {len(routes.first) - 1} cores for {nodes} routers")
+        self._routers = new_routers(mesh)
+        whole, real = np.zeros((5, nodes), np.int64), np.zeros((4, nodes))
+        nothing = np.full((2, nodes), NONE, np.int64)
+        self._cores = Cores(
+            next=np.full(nodes, LATER), at=whole[0], stop=whole[1], looked=nothing[0],
+            row=whole[2], left=whole[3], offered=nothing[1], offer=real[1], free=real[2],
+            ends=real[3],
+        )  # fmt: skip
+        self._costs = Costs(
+            time.neuron, time.event, time.packet_out, time.packet_in, time.barrier,
+            max(0.0, time.spike - _TO_LIST - time.event), mesh.width, mesh.depth, mesh.node_bits,
+        )  # fmt: skip
+
+    def run(
+        self, spikes: Int64Array, ends: Int64Array, host: Int64Array, host_ends: Int64Array
+    ) -> TickRun:
+        """Run ticks in which given slots spike.
+
+        Parameters
+        ----------
+        spikes : ndarray[int64], shape (spikes,): slots, tick by tick, sorted within each
+        ends : ndarray[int64], shape (ticks + 1,): tick k has spikes[ends[k]:ends[k + 1]]
+        host, host_ends : slots, alike, whose packets the host sends before each tick, in this order
+        """
+        nodes, ticks = self.mesh.nodes, len(ends) - 1
+        sent, taken, events = np.zeros((3, nodes), np.int64)
+        cycles, swept, received = np.zeros(ticks, np.int64), np.zeros(ticks), np.zeros(ticks)
+        passed = np.zeros(5 * nodes, np.int64)
+        seen = Ticks(cycles, swept, received, sent, taken, events, passed)
+        run_ticks(
+            self._cores, self.routes, self._routers, seen, spikes, ends, host, host_ends,
+            self._costs,
+        )  # fmt: skip
+        links = link_flits(self.mesh, passed)
+        return TickRun(cycles, swept, received, sent, taken, events, links)

@@ -1,0 +1,98 @@
+"""The arrays that the kernel of ticks works on, in tuples of what belongs together."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from chipsim.protocols import FloatArray, Int64Array
+
+NONE = -1
+
+
+class Routes(NamedTuple):
+    """What the neurons of all cores send. A slot is a neuron, numbered core by core.
+
+    first : ndarray[int64], shape (cores + 1,), core c has the slots first[c] .. first[c+1] - 1,
+        which it updates in this order
+    indptr : ndarray[int64], shape (slots + 1,), packets of a slot in `flit` and `events`
+    flit : ndarray[int64], shape (packets,): the core that it goes to; with trees, its root there
+    events : ndarray[int64], shape (packets,): synaptic events that it makes there, without trees
+
+    With trees a packet is copied on its way; a place of a tree is a router that it passes:
+
+    mask : ndarray[int8], shape (places,), bit o: it leaves by output o; empty without trees
+    child : ndarray[int64], shape (places, 5), the place behind an output; of the local one, the
+        number of synaptic events
+    """
+
+    first: Int64Array
+    indptr: Int64Array
+    flit: Int64Array
+    events: Int64Array
+    mask: np.ndarray[tuple[int], np.dtype[np.int8]]
+    child: np.ndarray[tuple[int, int], np.dtype[np.int64]]
+
+
+class Cores(NamedTuple):
+    """State of the cores, each array of shape (cores,).
+
+    next : float64, cycle in which the next neuron that spikes is updated, NEVER without one
+    at, stop : int64, that neuron and the end of the core's, among the spikes of the tick
+    looked : int64, slot whose list of packets was looked up and not begun, or NONE
+    row, left : int64, the next packet of the list that was begun, and how many remain
+    offered : int64, the packet at the output, or NONE; offer : float64, cycle from which it is, or
+        of the last one
+    free : float64, cycle from which the receiver takes the next packet
+    ends : float64, cycle in which the events of the last packet have been taken from its list
+    """
+
+    next: FloatArray
+    at: Int64Array
+    stop: Int64Array
+    looked: Int64Array
+    row: Int64Array
+    left: Int64Array
+    offered: Int64Array
+    offer: FloatArray
+    free: FloatArray
+    ends: FloatArray
+
+
+class Ticks(NamedTuple):
+    """What is counted.
+
+    cycles : int64, shape (ticks,)
+    swept, received : float64, shape (ticks,): cycle in which the last neuron was updated, the last
+        event added
+    sent, taken, events : int64, shape (cores,), packets that a core sent, took, events of these
+    passed : int64, shape (5 * cores,), flits through output o of router v at 5 * v + o
+    """
+
+    cycles: Int64Array
+    swept: FloatArray
+    received: FloatArray
+    sent: Int64Array
+    taken: Int64Array
+    events: Int64Array
+    passed: Int64Array
+
+
+class Costs(NamedTuple):
+    """Cycles of the parts, as in `chipsim.chip.time.ChipTime`; and the mesh.
+
+    tail : from the end of a packet's list until its last event is in its sum
+    width, depth : of the mesh, and flits in the buffer of an input
+    bits : of a flit that name the core that it goes to, without trees
+    """
+
+    neuron: float
+    event: float
+    packet_out: float
+    packet_in: float
+    barrier: float
+    tail: float
+    width: int
+    depth: int
+    bits: int

@@ -1,0 +1,88 @@
+"""Ticks of a chip: the kernel does what its twin does, with packets to cores and with trees."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from chipsim.chip.time import ChipTime
+from chipsim.errors import ChipError
+from chipsim.noc.mesh import Mesh
+from chipsim.ticks.routes import core_routes, tree_routes
+from chipsim.ticks.run import TickSimulator
+from tests.twins.ticks import TwinChip
+
+TICKS = 6
+
+
+def ragged(lists: list[list[int]]) -> tuple[np.ndarray, np.ndarray]:
+    values = np.array([one for each in lists for one in each], np.int64)
+    return values, np.cumsum([0, *map(len, lists)]).astype(np.int64)
+
+
+@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("tree", [False, True])
+def test_kernel_and_twin(seed: int, tree: bool) -> None:
+    rng = np.random.default_rng([seed, tree])
+    mesh = Mesh(*(int(n) for n in rng.integers(1, 5, 2)), depth=int(rng.integers(1, 5)))
+    hardware = rng.random() < 0.4
+    time = ChipTime() if hardware else ChipTime(
+        *(float(rng.choice([0, 0.25, 1, 1.5, 3])) for _ in range(6)), spike=float(rng.integers(12)),
+        barrier=float(rng.integers(1, 6)),
+    )  # fmt: skip
+    used = rng.integers(0, 7, mesh.nodes)
+    used[rng.random(mesh.nodes) < 0.2] = 0
+    slots, inputs = int(used.sum()), int(rng.integers(0, 3))
+    origin = np.r_[np.repeat(np.arange(mesh.nodes), used), np.zeros(inputs, np.int64)]
+    reach = rng.random((slots + inputs, mesh.nodes)) < rng.random((slots + inputs, 1)) * 0.8
+    slot, target = (found.astype(np.int64) for found in np.nonzero(reach))
+    events = rng.integers(0, 5, slot.size)
+    first = np.r_[0, np.cumsum(used)].astype(np.int64)
+    make = tree_routes if tree else core_routes
+    simulator = TickSimulator(mesh, time, make(mesh, origin, first, slot, target, events))
+
+    goes: list[dict[int, int]] = [{} for _ in origin]
+    for s, c, n in zip(slot.tolist(), target.tolist(), events.tolist(), strict=True):
+        goes[s][c] = n
+    lists = [[one] * bool(one) if tree else [{c: n} for c, n in one.items()] for one in goes]
+    cores = {c: lists[first[c] : first[c + 1]] for c in range(mesh.nodes)}
+    twin = TwinChip(mesh.width, mesh.height, mesh.depth, time, {**cores, None: lists[slots:]})
+
+    spikes = [np.flatnonzero(rng.random(slots) < rng.random()).tolist() for _ in range(TICKS)]
+    host = [rng.integers(0, inputs, rng.integers(0, 4)).tolist() if inputs else [] for _ in spikes]
+    found = simulator.run(
+        *ragged(spikes), *ragged([[slots + one for one in told] for told in host])
+    )
+    for tick, (now, told) in enumerate(zip(spikes, host, strict=True)):
+        by_core = [[s - first[c] for s in now if origin[s] == c] for c in range(mesh.nodes)]
+        assert found.cycles[tick] == twin.tick(by_core, told), tick
+    links = np.zeros_like(found.links)
+    for (v, output), flits in twin.passed.items():
+        if output < 4:
+            links[[3, 0, 2, 1][output], v // mesh.width, v % mesh.width] = flits
+    assert np.array_equal(found.links, links)
+    all_spikes = np.bincount(np.concatenate([*spikes, *[[slots + o for o in t] for t in host]])
+                             .astype(np.int64), minlength=len(origin))  # fmt: skip
+    expected = np.bincount(target, events * all_spikes[slot], mesh.nodes)
+    assert np.array_equal(found.events, expected)
+    assert np.array_equal(found.taken, np.bincount(target, all_spikes[slot], mesh.nodes))
+
+
+def test_runs_go_on_where_they_stopped() -> None:
+    """The turns of the arbiters stay: two runs of a tick are one of two."""
+    mesh = Mesh(2, 2)
+    origin = np.arange(4)
+    pairs = np.divmod(np.arange(16), 4)
+    routes = core_routes(mesh, origin, np.arange(5), *pairs, np.full(16, 2))
+    told = np.r_[origin, origin], np.array([0, 4, 8])
+    nobody = np.zeros(0, np.int64), np.zeros(3, np.int64)
+    whole = TickSimulator(mesh, ChipTime(), routes).run(*told, *nobody)
+    parts = TickSimulator(mesh, ChipTime(), routes)
+    one = [parts.run(origin, told[1][:2], nobody[0], nobody[1][:2]).cycles[0] for _ in range(2)]
+    assert whole.cycles.tolist() == one
+
+
+def test_another_mesh_is_refused() -> None:
+    routes = core_routes(Mesh(1, 1), np.zeros(1, np.int64), np.arange(2), *np.zeros((3, 0), int))
+    with pytest.raises(ChipError, match="neurons of 1 cores for 4 routers"):
+        TickSimulator(Mesh(2, 2), ChipTime(), routes)

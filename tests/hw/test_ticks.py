@@ -1,0 +1,85 @@
+"""The kernel of ticks takes the very cycles of the Amaranth chip when the same neurons spike."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import numpy as np
+import pytest
+
+from chipsim.chip.time import ChipTime
+from chipsim.noc.mesh import Mesh
+from chipsim.ticks.routes import core_routes
+from chipsim.ticks.run import TickSimulator
+from hw.chip import Chip
+from hw.core.shape import CoreShape
+from hw.run import ChipSimulator
+from hw.tables import ChipTables, make_tables
+from tests.hw.networks import layered, random_inputs, random_network, recurrent, ring
+
+CORE = CoreShape(neurons=64, axons=256, routes=512, synapses=1024)
+TICKS = 12
+SIZES = [(2, 1), (3, 3), (4, 2)]
+NETWORKS = {
+    "ring": ring,
+    "layered": layered,
+    "recurrent": recurrent,
+    "dense": lambda: random_network(np.random.default_rng(1), 60, 600, CORE, inputs=3),
+    "few": lambda: random_network(np.random.default_rng(2), 9, 40, CORE, inputs=3),
+}
+
+
+@cache
+def chip(width: int, height: int) -> ChipSimulator:
+    return ChipSimulator(Chip(width, height, CORE))
+
+
+def simulator(tables: ChipTables) -> TickSimulator:
+    """That of the routes in the tables of the cores."""
+    mesh = Mesh(tables.width, tables.height)
+    used = [core.used for core in tables.cores]
+    packets = [
+        core.routes[core.route_indptr[n] : core.route_indptr[n + 1]].tolist()
+        for core in tables.cores
+        for n in range(core.used)
+    ] + [list(map(list, sent)) for sent in tables.input_packets]
+    rows = np.array(
+        [
+            (slot, y * mesh.width + x, axon)
+            for slot, sent in enumerate(packets)
+            for x, y, axon in sent
+        ]
+    ).reshape(-1, 3)
+    events = [np.diff(core.synapse_indptr) for core in tables.cores]
+    made = np.array([events[core][axon] for _, core, axon in rows.tolist()], np.int64)
+    origin = np.r_[np.repeat(np.arange(mesh.nodes), used), np.zeros(len(tables.input_packets), int)]
+    first = np.r_[0, np.cumsum(used)]
+    routes = core_routes(mesh, origin, first, rows[:, 0].copy(), rows[:, 1].copy(), made)
+    return TickSimulator(mesh, ChipTime(), routes)
+
+
+def ragged(lists: list[list[int]]) -> tuple[np.ndarray, np.ndarray]:
+    values = np.array([one for each in lists for one in each], np.int64)
+    return values, np.cumsum([0, *map(len, lists)]).astype(np.int64)
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("name", NETWORKS)
+def test_cycles_are_equal(name: str, size: tuple[int, int]) -> None:
+    network = NETWORKS[name]()
+    rng = np.random.default_rng(len(name))
+    most = 2 * -(-network.neurons // (size[0] * size[1]))
+    if most > CORE.neurons or 2 * network.source.size > CORE.synapses * size[0] * size[1]:
+        pytest.skip("more than the cores hold")
+    places = np.repeat(np.arange(size[0] * size[1]), most)
+    tables = make_tables(
+        network, rng.permutation(places)[: network.neurons], *size, chip(*size).chip.shape
+    )
+    inputs = random_inputs(rng, network, TICKS)
+    run = chip(*size).run(tables, TICKS, inputs)
+    order = np.concatenate([core.neurons for core in tables.cores])
+    spikes = [np.flatnonzero(row[order]).tolist() for row in run.spikes]
+    host = [[network.neurons + one for one in told] for told in inputs] or [[] for _ in spikes]
+    found = simulator(tables).run(*ragged(spikes), *ragged(host))
+    assert np.array_equal(found.cycles, run.cycles)
+    assert found.taken.sum() == run.packets

@@ -1,0 +1,163 @@
+"""Ticks of a chip of spiking cores, cycle by cycle, with lists and dicts instead of a kernel."""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from dataclasses import dataclass, field
+
+from chipsim.chip.time import ChipTime
+
+NORTH, EAST, SOUTH, WEST, LOCAL = range(5)
+STEPS = {NORTH: (0, -1), EAST: (1, 0), SOUTH: (0, 1), WEST: (-1, 0)}
+ACROSS = {NORTH: SOUTH, SOUTH: NORTH, EAST: WEST, WEST: EAST}
+
+
+@dataclass
+class Flit:
+    """A packet on its way, or a copy: the events at each core that it is still to reach."""
+
+    events: dict[int, int]
+
+
+@dataclass
+class TwinCore:
+    neurons: int
+    update: float = math.inf  # when the next neuron that spikes is updated
+    spiking: deque[int] = field(default_factory=deque)
+    looked: list[Flit] | None = None
+    left: deque[Flit] = field(default_factory=deque)
+    offered: Flit | None = None
+    offer: float = -math.inf
+    free: float = 0
+    ends: float = 0
+
+
+class TwinChip:
+    """packets : of every neuron of every core, and of the inputs of the host (under None), the
+    packets of a spike: for each a dict of the cores it goes to and its events there"""
+
+    def __init__(
+        self, width: int, height: int, depth: int, time: ChipTime,
+        packets: dict[int | None, list[list[dict[int, int]]]],
+    ) -> None:  # fmt: skip
+        self.width, self.depth, self.time, self.packets = width, depth, time, packets
+        self.cores = [TwinCore(len(packets.get(c, []))) for c in range(width * height)]
+        self.queues: dict[tuple[int, int], deque[tuple[Flit, set[int]]]] = {
+            (v, port): deque() for v in range(width * height) for port in range(5)
+        }
+        self.turn = dict.fromkeys(self.queues, 0)
+        self.passed = dict.fromkeys(self.queues, 0)
+
+    def outputs(self, v: int, flit: Flit) -> dict[int, dict[int, int]]:
+        """Where the cores of a flit at a router lie: x first."""
+        found: dict[int, dict[int, int]] = {}
+        for core, events in flit.events.items():
+            dx, dy = core % self.width - v % self.width, core // self.width - v // self.width
+            way = EAST if dx > 0 else WEST if dx < 0 else SOUTH if dy > 0 else NORTH
+            found.setdefault(LOCAL if core == v else way, {})[core] = events
+        return found
+
+    def tick(self, spikes: list[list[int]], host: list[int]) -> int:
+        """Cycles of a tick: neurons that spike, by core; inputs that the host sends before it."""
+        if host:
+            queue = deque(Flit(dict(one)) for n in host for one in self.packets[None][n])
+            self.start([[] for _ in self.cores])
+            self.phase(queue)
+        end = self.start(spikes)
+        return max(1, math.ceil(max(end, self.phase(None))))
+
+    def start(self, spikes: list[list[int]]) -> float:
+        end = 0.0
+        for core, neurons in zip(self.cores, spikes, strict=True):
+            core.spiking = deque(neurons)
+            core.update = math.inf
+            core.free, core.ends, core.offer = 0, 0, -math.inf
+            if neurons:
+                core.update = self.time.barrier + neurons[0] * self.time.neuron
+            if core.neurons:
+                end = max(end, self.time.barrier + core.neurons * self.time.neuron)
+        return end
+
+    def phase(self, host: deque[Flit] | None) -> float:
+        t, end = 0, 0.0
+        while True:
+            enters = []
+            if host is not None:
+                if host and len(self.queues[0, LOCAL]) < self.depth:
+                    enters.append((0, host.popleft()))
+            else:
+                for c, core in enumerate(self.cores):
+                    flit, busy = self.work(c, core, t)
+                    end = max(end, busy)
+                    if flit is not None:
+                        enters.append((c, flit))
+            moves = self.decide(t)
+            for v, output, port in moves:
+                flit, todo = self.queues[v, port][0]
+                rest = self.outputs(v, flit)[output]
+                todo.remove(output)
+                if not todo:
+                    self.queues[v, port].popleft()
+                self.passed[v, output] += 1
+                if output == LOCAL:
+                    core = self.cores[v]
+                    core.free = max(t + 1.0, core.ends)
+                    core.ends = core.free + self.time.packet_in + rest[v] * self.time.event
+                    tail = max(0.0, self.time.spike - 4 - self.time.event)
+                    end = max(end, core.ends + tail)
+                else:
+                    dx, dy = STEPS[output]
+                    enters.append((v + dy * self.width + dx, Flit(rest), ACROSS[output]))  # type: ignore[arg-type]
+            for v, flit, *port in enters:
+                came = port[0] if port else LOCAL
+                self.queues[v, came].append((flit, set(self.outputs(v, flit))))
+            t += 1
+            waiting = any(
+                core.update < math.inf or core.looked is not None or core.offered is not None
+                for core in self.cores
+            )
+            if not (host or waiting or any(self.queues.values())):
+                return end
+
+    def work(self, c: int, core: TwinCore, t: int) -> tuple[Flit | None, float]:
+        flit, busy = None, 0.0
+        if core.offered and core.offer <= t and len(self.queues[c, LOCAL]) < self.depth:
+            flit, core.offered = core.offered, None
+            core.offer = core.offer if core.offer > t - 1 else t
+        accepts = core.looked is None
+        if core.looked is not None and not core.left and core.offered is None:
+            core.left, core.looked, accepts = deque(core.looked), None, True
+            busy = t + 1
+        if core.left and core.offered is None:
+            core.offered = core.left.popleft()
+            core.offer = max(t + 1, core.offer + self.time.packet_out)
+        if accepts and core.update <= t:
+            neuron = core.spiking.popleft()
+            core.looked = [Flit(dict(one)) for one in self.packets[c][neuron]]
+            moved = core.update if core.update > t - 1 else t
+            if core.spiking:
+                core.update = moved + (core.spiking[0] - neuron) * self.time.neuron
+            else:
+                core.update = math.inf
+                busy = max(busy, moved + (core.neurons - neuron) * self.time.neuron)
+        return flit, busy
+
+    def decide(self, t: int) -> list[tuple[int, int, int]]:
+        moves = []
+        for v in range(len(self.cores)):
+            for output in range(5):
+                asking = [p for p in range(5) if (q := self.queues[v, p]) and output in q[0][1]]
+                if not asking:
+                    continue
+                port = min(asking, key=lambda p: (p - self.turn[v, output]) % 5)
+                if output == LOCAL:
+                    ready = self.cores[v].free <= t
+                else:
+                    dx, dy = STEPS[output]
+                    there = self.queues[v + dy * self.width + dx, ACROSS[output]]
+                    ready = len(there) < self.depth
+                if ready:
+                    moves.append((v, output, port))
+                self.turn[v, output] = (port + 1) % 5 if ready else port
+        return moves
