@@ -161,10 +161,11 @@ def chips() -> str:
     rows = [
         [f"`{name}`", f"{chip.width}x{chip.height}"]
         + ["" if (n := getattr(chip, limit)) is None else f"{n:,}" for limit in names]
-        + [f"{getattr(chip, cost):g}" for cost in costs]
+        + [chip.delivery, *(f"{getattr(chip, cost):g}" for cost in costs)]
         for name, chip in CHIPS.items()
     ]
-    return table(["name", "cores", *(f"`{name}`" for name in (*names, *costs))], rows)
+    heads = (*names, "delivery", *costs)
+    return table(["name", "cores", *(f"`{name}`" for name in heads)], rows)
 
 
 def npus() -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from dataclasses import dataclass, fields, replace
 from functools import cache
-from typing import Annotated, Any, get_type_hints
+from typing import Annotated, Any, Literal, get_args, get_type_hints
 
 import msgspec
 import numpy as np
@@ -22,6 +22,11 @@ MAX_CORES = 2**31 - 1
 MAX_LIMIT = 2**62
 """Sums of what cores hold are int64."""
 
+Delivery = Literal["synapse", "core", "tree"]
+DELIVERIES: tuple[Delivery, ...] = get_args(Delivery)
+"""What a chip sends for a spike: a packet for each synapse, one for each other core with a synapse,
+or one that branches on the way to these cores (multicast)."""
+
 _LIMITS = ("neurons", "synapses", "axons_in", "axons_out")
 TABLES = ("npu", "host", "time")
 """Fields that are tables of a chip file, behind all other keys."""
@@ -31,6 +36,7 @@ _ASKED = {
     "name": "a non-empty text",
     **dict.fromkeys(("width", "height"), "a whole number, at least one core"),
     **dict.fromkeys(_LIMITS, "a whole number, 1 or more"),
+    "delivery": "synapse, core or tree",
 }
 
 Count = Annotated[int, Meta(ge=1, le=MAX_LIMIT)]
@@ -74,6 +80,13 @@ class Chip:
         tuple[int, ...],
         Meta(description="cores that stay empty: ids y * width + x, or [x, y] pairs"),
     ] = ()
+    delivery: Annotated[
+        Delivery,
+        Meta(
+            description="packets of a spike: one per synapse (synapse), one per core that it is "
+            "for (core), or one that branches on its way to them (tree)"
+        ),
+    ] = "synapse"
     energy_router: Annotated[Cost, Meta(description="energy of a spike in a router")] = 1.0
     energy_link: Annotated[
         Cost, Meta(description="energy of a spike on a link between routers")

@@ -38,6 +38,7 @@ def _loihi(name: str, width: int, height: int) -> Chip:
         synapses=128 * 1024 * 8,  # 128 KB of synaptic memory, at least one bit a synapse
         axons_in=4096,
         axons_out=4096,
+        delivery="core",
         energy_router=1.7,
         energy_link=1.8,
         latency_router=2.1,
@@ -50,7 +51,16 @@ PRESETS: dict[str, Chip] = {
     for chip in (
         _loihi("loihi", 16, 8),
         _loihi("loihi64", 64, 64),
-        Chip("truenorth", 64, 64, neurons=256, synapses=256 * 256, axons_in=256, axons_out=256),
+        Chip(
+            "truenorth",
+            64,
+            64,
+            neurons=256,
+            synapses=256 * 256,
+            axons_in=256,
+            axons_out=256,
+            delivery="core",
+        ),
         Chip("mesh84", 84, 84, neurons=4096, axons_in=65536),
         Chip("mesh1024", 1024, 1024, neurons=4096, axons_in=65536),
     )
@@ -66,11 +76,11 @@ def parse_chip(text: str) -> Chip:
 
     A file holds Chip's fields as top-level keys: ``width`` and ``height``, and any of ``name``
     (else the file's stem), ``neurons``, ``synapses``, ``axons_in``, ``axons_out``,
-    ``energy_router``, ``energy_link``, ``latency_router``, ``latency_link``, ``unavailable`` (a
-    list of core ids, of [x, y] pairs, or of both), and tables ``npu`` (`npu_from_table`),
-    ``time`` (`time_from_table`) and ``host`` (`host_from_table`). A bare WIDTHxHEIGHT has the
-    default NPU and the cycles of the hardware here; the presets, and files without those tables,
-    have none.
+    ``delivery`` (one of `DELIVERIES`), ``energy_router``, ``energy_link``, ``latency_router``,
+    ``latency_link``, ``unavailable`` (a list of core ids, of [x, y] pairs, or of both), and tables
+    ``npu`` (`npu_from_table`), ``time`` (`time_from_table`) and ``host`` (`host_from_table`). A
+    bare WIDTHxHEIGHT has the default NPU and the cycles of the hardware here; the presets, and
+    files without those tables, have none.
 
     Raises
     ------

@@ -27,6 +27,7 @@ _LOIHI = {
     "synapses in the densest format of 1 bit (p. 95) and fewer in any other",
     "axons_in": f"{_DAVIES}, p. 89, constraint 4: distribution lists of a core",
     "axons_out": f"{_DAVIES}, p. 89, constraint 3: core-to-core fan-out edges of a core",
+    "delivery": f"{_DAVIES}, the mesh has unicast only, cores send a packet per destination",
     "energy_router": f"{_DAVIES}, table 2: spike within a tile",
     "energy_link": f"{_DAVIES}, table 2: a tile hop, the mean of east-west (3.0) and north-south "
     "(4.0), less the router that the hop leads to",
@@ -48,6 +49,7 @@ SOURCES: dict[str, dict[str, str]] = {
         "synapses": f"{_MEROLLA}, figure 2: crossbar of 256 axons by 256 neurons",
         "axons_in": f"{_AKOPYAN}, figure 1: axons of a core; one axon a source neuron is {_OWN}",
         "axons_out": f"{_AKOPYAN}, section V-E: each of 256 neurons has one destination",
+        "delivery": f"{_AKOPYAN}, section V-E: a packet to the one core that a neuron is for",
         **_RELATIVE,
     },
     "mesh84": _STUDY | _RELATIVE,

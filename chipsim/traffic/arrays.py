@@ -14,6 +14,7 @@ from chipsim.chip.limits import Usage
 from chipsim.chip.model import Chip
 from chipsim.errors import ChipError
 from chipsim.protocols import BlockSource, FloatArray, Int32Array, Int64Array, SynapseBlock
+from chipsim.traffic.activity import Activity
 from chipsim.traffic.flows import follow
 from chipsim.traffic.links import Totals, loads_of
 from chipsim.traffic.pairs import PairTable
@@ -31,21 +32,22 @@ class Traffic:
     Attributes
     ----------
     weight_unit, rate_unit
-        What 1 means in the unicast and in the multicast arrays. Where the rates of the neurons
+        What 1 means in the unicast arrays and in the others. Where the rates of the neurons
         come from the weights, ``rate_unit`` is the unit of the weights.
     pairs
         The sum of the weights of every core pair with traffic, in a compact form.
     totals
         What the metrics need of the unicast spikes: weight, cut, hops.
-    unicast_links, multicast_links : ndarray[int64], shape (4, height, width)
+    unicast_links, core_links, multicast_links : ndarray[int64], shape (4, height, width)
         Load of the link that leaves router (x, y) at [d, y, x] towards
-        `chipsim.traffic.links.DIRECTIONS[d]`.
+        `chipsim.traffic.links.DIRECTIONS[d]`: of a packet for each synapse, in ``weight_unit``; of
+        one for each core that a neuron reaches, and of the multicast trees, in ``rate_unit``.
     congestion : ndarray[float64], shape (height, width)
         Expected load of the routers when spikes spread over all minimal paths.
     connectivity : sum over neurons of rate * (number of other cores reached)
     unicast_hops : sum over synapses of the rate of the source * distance, in ``rate_unit``: hops
         of the same activity as the trees', were every synapse sent a packet of its own
-    usage : what every core holds
+    usage : what every core holds; activity : what it does, in ``rate_unit``
     profile : unicast traffic by core and by distance
     """
 
@@ -54,11 +56,13 @@ class Traffic:
     pairs: PairTable
     totals: Totals
     unicast_links: Int64Array
+    core_links: Int64Array
     multicast_links: Int64Array
     congestion: FloatArray
     connectivity: int
     unicast_hops: int
     usage: Usage
+    activity: Activity
     profile: Profile
 
 
@@ -140,11 +144,13 @@ def measure(
         pairs=pairs,
         totals=flows.totals,
         unicast_links=flows.links,
+        core_links=loads_of(sweep.core_links),
         multicast_links=loads_of(sweep.tree_links),
         congestion=flows.congestion,
         connectivity=sweep.connectivity,
         unicast_hops=sweep.unicast_hops,
         usage=sweep.usage,
+        activity=sweep.activity,
         profile=flows.profile,
     )
 

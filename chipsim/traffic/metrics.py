@@ -1,8 +1,8 @@
 """The metrics of a mapping: one dict of plain numbers, names as in the report.
 
 d is the Manhattan distance between the cores at the two ends of a synapse, w its weight, W the
-sum of all w. Everything but the multicast entries treats each spike on each synapse as a packet
-of its own, and is a function of the sums per core pair.
+sum of all w. Everything but the entries under ``core`` and ``multicast`` treats each spike on each
+synapse as a packet of its own, and is a function of the sums per core pair.
 """
 
 from __future__ import annotations
@@ -35,6 +35,9 @@ def summarise(chip: Chip, traffic: Traffic) -> dict[str, Any]:
         Over all directed links of the mesh, under XY routing.
     congestion_mean, congestion_max
         Over all routers, expected load when spikes spread over all minimal paths.
+    core.packets, core.hops_total, core.link_load_*
+        One packet per spike and other core that it reaches, along its XY route: sum of rate * other
+        cores reached; sum of rate * d over them; loads of the links.
     multicast.connectivity, multicast.hops_total, multicast.link_load_*
         Sum of rate * other cores reached; sum of rate * links of the multicast tree; loads of the
         trees on the links.
@@ -52,7 +55,7 @@ def summarise(chip: Chip, traffic: Traffic) -> dict[str, Any]:
     totals = traffic.totals
     total, cut, hops, farthest = totals.weight, totals.cut, totals.hops, totals.farthest
     trees = traffic.multicast_links
-    found = {
+    found: dict[str, Any] = {
         "cut_weight": _scaled(cut, unit),
         "cut_fraction": _ratio(cut, total),
         "hops_total": _scaled(hops, unit),
@@ -64,6 +67,11 @@ def summarise(chip: Chip, traffic: Traffic) -> dict[str, Any]:
         **_link_loads(traffic.unicast_links, unit),
         "congestion_mean": float(traffic.congestion.mean()) * unit,
         "congestion_max": float(traffic.congestion.max()) * unit,
+        "core": {
+            "packets": _scaled(traffic.connectivity, traffic.rate_unit),
+            "hops_total": _scaled(int(traffic.core_links.sum()), traffic.rate_unit),
+            **_link_loads(traffic.core_links, traffic.rate_unit),
+        },
         "multicast": {
             "connectivity": _scaled(traffic.connectivity, traffic.rate_unit),
             "hops_total": _scaled(int(trees.sum()), traffic.rate_unit),
@@ -72,7 +80,7 @@ def summarise(chip: Chip, traffic: Traffic) -> dict[str, Any]:
         },
         **_fill(chip, traffic),
     }
-    for name, value in [*found.items(), *found["multicast"].items()]:
+    for name, value in [*found.items(), *found["core"].items(), *found["multicast"].items()]:
         if isinstance(value, float) and not math.isfinite(value):
             raise ChipError(
                 f"chip {chip.name}: {name} goes beyond 1e308; scale the weights of the network, or "

@@ -1,10 +1,11 @@
 """The one pass over a network that all metrics come from.
 
 Each block of vertices leaves behind: sums per (source core, target core), the links of the
-multicast trees, the links that as many packets to every synapse would cross, and the use of each
-core. A multicast tree is the union of the XY routes from the
-neuron's core to the distinct cores that it reaches: the horizontal extent of the row of the
-source, and in each column with a target the vertical extent from that row.
+packets to cores and of the multicast trees, the links that as many packets to every synapse would
+cross, and the use and activity of each core. A packet to a core takes the XY route by itself. A
+multicast tree is the union of the XY routes from the neuron's core to the distinct cores that it
+reaches: the horizontal extent of the row of the source, and in each column with a target the
+vertical extent from that row.
 
 All sums are int64 in weight units or rate units. They are exact and depend neither on the order of
 the blocks nor on the threads; a sum that would not fit raises ChipError. Memory is O(cores + block)
@@ -24,6 +25,7 @@ from chipsim.chip.limits import Usage
 from chipsim.chip.model import Chip
 from chipsim.errors import ChipError
 from chipsim.protocols import Int32Array, Int64Array, SynapseBlock
+from chipsim.traffic.activity import Activity
 from chipsim.traffic.links import new_differences
 from chipsim.traffic.pairs import PairSums
 
@@ -33,6 +35,9 @@ SUM_LIMIT = 2.0**62
 # Columns of a cell, the record of a core: weight from the source core at work, serial number of
 # the last neuron that reached it, and over all neurons synapses and incoming axons.
 _SUM, _STAMP, _SYNAPSES, _AXONS = 0, 1, 2, 3
+
+# Columns of what is active in a core, in the order of the fields of `Activity`.
+_SPIKES, _SENT, _RECEIVED, _LOCAL, _EVENTS = 0, 1, 2, 3, 4
 
 # Which bit a power of two below 2^32 is, by its remainder modulo 37: all 32 differ.
 _PLACE = np.zeros(37, dtype=np.int64)
@@ -72,7 +77,9 @@ class Sweep:
         bad = _fill(core, sizes, self.usage.count, self.usage.neurons)
         if bad >= 0:
             raise ChipError(_bad_neuron(chip, bad, core, sizes))
+        self.activity = Activity.idle(chip.cores)
         self.pairs = PairSums(chip.cores, scratch)
+        self.core_links = new_differences(chip)
         self.tree_links = new_differences(chip)
         self.connectivity = 0
         self.unicast_hops = 0
@@ -108,7 +115,9 @@ class Sweep:
             if self._tree_hops >= SUM_LIMIT:
                 raise ChipError("multicast: rate * links exceeds 2^62; use a coarser rate unit")
             if unicast_about >= SUM_LIMIT:
-                raise ChipError("multicast: rate * hops exceeds 2^62; use a coarser rate unit")
+                raise ChipError(
+                    "multicast: rate * (hops + 1) exceeds 2^62; use a coarser rate unit"
+                )
 
     def finish(self) -> None:
         """Add up what the threads have gathered."""
@@ -116,7 +125,9 @@ class Sweep:
             self.usage.synapses[:] += tally.arrays.cells[:, _SYNAPSES]
             self.usage.axons_in[:] += tally.arrays.cells[:, _AXONS]
             self.usage.axons_out[:] += tally.arrays.axons_out
+            self.core_links += tally.arrays.core_links
             self.tree_links += tally.arrays.tree_links
+            self.activity.add(tally.arrays.activity)
         self._idle.clear()
 
     def _check(
@@ -174,7 +185,8 @@ class _Arrays(NamedTuple):
     ends, reached : core of every synapse of a neuron, and the distinct ones
     touched : (cores + 1,), the cores with weight from the source core at work
     bits : (cores / 32,), the same as a set of bits; zero between uses
-    tree_links : (4, height + 1, width + 1): differences of the multicast link loads
+    activity : (cores, 5), columns in the order of the fields of `Activity`
+    core_links, tree_links : (4, height + 1, width + 1): differences of the link loads
     keys, sums : the run for PairSums
     """
 
@@ -185,6 +197,8 @@ class _Arrays(NamedTuple):
     touched: Int32Array
     bits: Int64Array
     axons_out: Int64Array
+    activity: Int64Array
+    core_links: Int64Array
     tree_links: Int64Array
     keys: Int64Array
     sums: Int64Array
@@ -205,6 +219,8 @@ class _Tally:
             touched=np.zeros(chip.cores + 1, dtype=np.int32),
             bits=np.zeros((chip.cores + 31) // 32, dtype=np.int64),
             axons_out=np.zeros(chip.cores, dtype=np.int64),
+            activity=np.zeros((chip.cores, 5), dtype=np.int64),
+            core_links=new_differences(chip),
             tree_links=new_differences(chip),
             keys=np.zeros(0, dtype=np.int64),
             sums=np.zeros(0, dtype=np.int64),
@@ -316,12 +332,30 @@ def _flush(source, cells, touched, n, bits, out_keys, out_sums, at):
     return at
 
 
+@njit(cache=True, nogil=True, inline="always")
+def _add_route(diff, x0, y0, x, y, rate):
+    """Note an XY route in differences of the link loads."""
+    if x > x0:
+        diff[0, y0, x0] += rate
+        diff[0, y0, x] -= rate
+    elif x < x0:
+        diff[1, y0, x + 1] += rate
+        diff[1, y0, x0 + 1] -= rate
+    if y > y0:
+        diff[2, y0, x] += rate
+        diff[2, y, x] -= rate
+    elif y < y0:
+        diff[3, y + 1, x] += rate
+        diff[3, y0 + 1, x] -= rate
+
+
 @njit(cache=True, nogil=True)
 def _sweep(block, mapping, serial, arrays):
     """All that one block adds; a `_Block`, a `_Mapping` and the `_Arrays` of a thread.
 
     Returns the length of the run, the connectivity, the hops of the trees in float64, and the hops
-    of a packet to each synapse at the same rates, exactly and in float64.
+    of a packet to each synapse at the same rates, exactly, and with one more each in float64: no
+    sum over packets or synaptic events is above that.
     """
     first, order, indptr = block.first, block.order, block.indptr
     targets, weights = block.targets, block.weights
@@ -329,7 +363,8 @@ def _sweep(block, mapping, serial, arrays):
     has_rates, undirected = mapping.has_rates, mapping.undirected
     cells, extents, ends, reached = arrays.cells, arrays.extents, arrays.ends, arrays.reached
     touched, bits, axons_out = arrays.touched, arrays.bits, arrays.axons_out
-    diff, out_keys, out_sums = arrays.tree_links, arrays.keys, arrays.sums
+    diff, cast, active = arrays.tree_links, arrays.core_links, arrays.activity
+    out_keys, out_sums = arrays.keys, arrays.sums
     n_out = np.int64(0)  # not a literal: `_flush` would be compiled for it, too
     n_touched = 0
     connectivity = 0
@@ -371,6 +406,7 @@ def _sweep(block, mapping, serial, arrays):
             touched[n_touched] = ends[k]
             n_touched += (before == 0) & (w > 0)
             cells[c, _SUM] = before + w
+        rate = rates[v] if has_rates else largest
         x0 = columns[s]
         y0 = rows[s]
         west = x0
@@ -381,9 +417,12 @@ def _sweep(block, mapping, serial, arrays):
             c = reached[k]
             if c == s:
                 others -= 1
+                active[s, _LOCAL] += rate
                 continue
+            active[c, _RECEIVED] += rate
             x = columns[c]
             y = rows[c]
+            _add_route(cast, x0, y0, x, y, rate)
             if extents[x, 0] != mark:
                 extents[x, 0] = mark
                 extents[x, 1] = y0
@@ -393,16 +432,20 @@ def _sweep(block, mapping, serial, arrays):
             extents[x, 1] = min(extents[x, 1], y)
             extents[x, 2] = max(extents[x, 2], y)
         axons_out[s] += others
-        rate = rates[v] if has_rates else largest
-        if others == 0 or rate == 0:
+        if degree == 0 or rate == 0:
             continue
-        connectivity += rate * others
         spread = 0
         for k in range(degree):
             c = np.uint64(ends[k])
             spread += np.int64(abs(columns[c] - x0)) + abs(rows[c] - y0)
+            active[c, _EVENTS] += rate
         unicast_hops += rate * spread
-        unicast_about += float(rate) * spread
+        unicast_about += float(rate) * (spread + degree)
+        if others == 0:
+            continue
+        connectivity += rate * others
+        active[s, _SENT] += rate * others
+        active[s, _SPIKES] += rate
         hops = 0
         for k in range(n_columns):
             x = extents[k, 3]

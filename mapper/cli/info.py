@@ -192,7 +192,7 @@ def _folder(options: argparse.Namespace) -> tuple[dict[str, Any], list[Table]]:
         facts(str(options.path), rows),
         levels(report["levels"]),
         stages(report["stages"]),
-        *quality(report["metrics"], traffic_in(report)),
+        *quality(report["metrics"], traffic_in(report), report["chip"].get("delivery", "synapse")),
     ]
     kept = []
     if (options.path / SCRATCH).is_dir():

@@ -129,7 +129,7 @@ def run(options: argparse.Namespace) -> int:
         "core": core.tolist(),
         "stages": monitor.stages,
     }
-    common.emit(options, result, quality(metrics, about["traffic"]))
+    common.emit(options, result, quality(metrics, about["traffic"], chip.delivery))
     if stop.asked:
         common.complain("interrupted: this is the best placement found so far")
         return INTERRUPTED

@@ -163,6 +163,6 @@ def _print_results(options: argparse.Namespace, report: dict[str, Any], output: 
     ]
     about = facts(f"{options.network.name} on {report['chip']['name']}", rows)
     tables = [about, levels(report["levels"]), stages(report["stages"])]
-    tables += quality(report["metrics"], traffic_in(report))
+    tables += quality(report["metrics"], traffic_in(report), report["chip"]["delivery"])
     common.emit(options, {**report, "output": str(output)}, tables)
     return 0

@@ -53,7 +53,7 @@ def run(options: argparse.Namespace) -> int:
         "valid": not broken,
         "violations": [str(violation) for violation in broken],
     }
-    common.emit(options, result, quality(metrics, about["traffic"]))
+    common.emit(options, result, quality(metrics, about["traffic"], chip.delivery))
     for violation in broken[:SHOWN]:
         common.complain(f"over a limit: {violation}")
     if len(broken) > SHOWN:

@@ -18,6 +18,7 @@ from mapper.limits.constraints import ConstraintFile, broken, constraints_in
 from storage.jsontext import shown
 
 UNICAST = "multicast.unicast_hops_total"  # which reports of older versions lack
+_PARTS = ("core", "multicast")  # metrics with metrics of their own
 TOLERANCE = 1e-9  # relative, between sums of floats in another order
 
 
@@ -62,13 +63,15 @@ def verify_mapping(folder: Path, report: dict[str, Any], network: Path) -> dict[
     stated_all: dict[str, Any] = {**report["metrics"], **_nested(report["metrics"])}
     if UNICAST not in stated_all:
         del found[UNICAST]
+    if "core" not in stated_all:  # reports of older versions
+        found = {name: value for name, value in found.items() if not name.startswith("core.")}
     for name, value in found.items():
         stated = stated_all.get(name)
         if not isinstance(stated, int | float) or not math.isclose(
             stated, value, rel_tol=TOLERANCE, abs_tol=TOLERANCE
         ):
             raise CheckFailedError(f"{folder}: {name} is {value}, report.json says {shown(stated)}")
-    rest = set(stated_all) - set(found) - {"multicast"}
+    rest = set(stated_all) - set(found) - set(_PARTS)
     skipped = rest & {"congestion_max"}  # it has not been recomputed, where it is not found
     if rest - skipped:
         raise CheckFailedError(
@@ -82,8 +85,12 @@ def verify_mapping(folder: Path, report: dict[str, Any], network: Path) -> dict[
 
 
 def _nested(metrics: dict[str, Any]) -> dict[str, Any]:
-    inner = metrics.get("multicast")
-    return {f"multicast.{k}": v for k, v in inner.items()} if isinstance(inner, dict) else {}
+    found: dict[str, Any] = {}
+    for part in _PARTS:
+        inner = metrics.get(part)
+        if isinstance(inner, dict):
+            found |= {f"{part}.{name}": value for name, value in inner.items()}
+    return found
 
 
 def _metrics(
@@ -93,7 +100,7 @@ def _metrics(
     used = np.unique(core)
     fill = walk.use["neurons"][used] / chip["neurons"]
     cut, hops = walk.cut * unit, walk.hops * unit
-    trees = walk.trees.loads()
+    casts, trees = walk.casts.loads(), walk.trees.loads()
     routers = walk.flows.router_loads()
     router, link = chip["latency_router"], chip["latency_link"]
     found = {
@@ -110,6 +117,9 @@ def _metrics(
         **_link_loads("link_load", walk.links.loads(), unit),
         # a spike visits a router more than it takes links
         "congestion_mean": (hops + cut) / (chip["width"] * chip["height"]),
+        "core.packets": walk.connectivity * rate_unit,
+        "core.hops_total": int(casts.sum()) * rate_unit,
+        **_link_loads("core.link_load", casts, rate_unit),
         "multicast.connectivity": walk.connectivity * rate_unit,
         "multicast.hops_total": int(trees.sum()) * rate_unit,
         **_link_loads("multicast.link_load", trees, rate_unit),
@@ -160,7 +170,8 @@ def _read_cores(path: Path, chip: dict[str, Any]) -> NDArray[np.int64]:
 class _Walk:
     """One pass over all synapses: what they use of every core, and where their spikes go.
 
-    links, trees : loads of links by unicast and multicast; flows : between pairs of cores
+    links, casts, trees : loads of links by packets to synapses, to cores, and multicast
+    flows : between pairs of cores
     """
 
     def __init__(
@@ -174,7 +185,8 @@ class _Walk:
         self._chip = chip
         self._core, self._cores = core, cores
         size = chip["width"], chip["height"]
-        self.links, self.trees, self.flows = Links(*size), Links(*size), Flows(*size)
+        self.links, self.casts, self.trees = Links(*size), Links(*size), Links(*size)
+        self.flows = Flows(*size)
         rate = reader.attribute("rate") if "rate" in reader.meta["attributes"] else None
         for part in reader.connections():
             if part.owner.size:  # a block of neurons may be without any
@@ -197,6 +209,7 @@ class _Walk:
         else:
             rates = rate[first : last + 1]
         self.connectivity += int(rates[leaving - first].sum())
+        self.casts.add(core[leaving], reached % cores, rates[leaving - first])
         self.trees.add_trees(core[first : last + 1], leaving - first, reached % cores, rates)
         a, b = core[source], core[target]
         distance = np.abs(a % width - b % width) + np.abs(a // width - b // width)

@@ -11,7 +11,13 @@ import numpy as np
 
 from mapper.report.cells import Table, number, percent, table
 from mapper.report.view import Grid, View
-from mapper.results.activity import multicast_line, same_activity, traffic_in, unicast_line
+from mapper.results.activity import (
+    core_cast_line,
+    multicast_line,
+    same_activity,
+    traffic_in,
+    unicast_line,
+)
 
 WIDTH, HEIGHT = 480, 240
 LEFT, RIGHT, TOP, BOTTOM = 66, 12, 14, 42
@@ -111,20 +117,20 @@ def distance_chart(views: list[View]) -> Chart | None:
 
 
 def link_charts(views: list[View]) -> list[Chart]:
-    """Loads of all links, strongest first; of one mapping unicast and multicast.
+    """Loads of all links, strongest first; of one mapping for every kind of `LINKS`.
 
-    These are in one chart if both are of the same activity.
+    These are in one chart if all are of the same activity; else unicast stands apart.
     """
     if not any(loads.any() for view in views for loads in view.loads.values()):
         return []
     if len(views) > 1:
-        return [_link_chart([(view.label, view.loads["unicast"]) for view in views])]
+        return [_link_chart([(view.label, view.loads[view.sent]) for view in views])]
     view = views[0]
     curves = [(name.capitalize(), loads) for name, loads in view.loads.items()]
     traffic = traffic_in(view.report)
     if same_activity(view.report["metrics"], traffic):
         return [_link_chart(curves)]
-    lines = unicast_line(traffic), multicast_line(traffic)
+    lines = unicast_line(traffic), core_cast_line(traffic), multicast_line(traffic)
     return [
         _link_chart([curve], f"{line[:1].upper()}{line[1:]}.")
         for line, curve in zip(lines, curves, strict=True)

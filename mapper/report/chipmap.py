@@ -36,7 +36,7 @@ class Picture(NamedTuple):
 
 
 class Map(NamedTuple):
-    """The map of one mapping, with the layer `FIRST` and the unicast links drawn.
+    """The map of one mapping, with the layer `FIRST` and the links that the chip sends drawn.
 
     mapping : its index in the page's data; picture : instead of shapes, where they are too many
     """
@@ -56,9 +56,9 @@ class Map(NamedTuple):
     idle: list[Path]
 
 
-def chip_map(view: View, scale: dict[str, float], mapping: int) -> Map:
-    """scale : of `mapper.report.view.scales`"""
-    links, cells, idle = ([], [], []) if view.is_canvas else _shapes(view, scale)
+def chip_map(view: View, scale: dict[str, float], mapping: int, sent: str) -> Map:
+    """scale : of `mapper.report.view.scales`; sent : which of `LINKS` is drawn"""
+    links, cells, idle = ([], [], []) if view.is_canvas else _shapes(view, scale, sent)
     return Map(
         mapping, view.label, LAYERS[FIRST][0], view.chip.width, view.chip.height,
         PITCH * view.columns, PITCH * view.rows, view.columns / view.rows,
@@ -68,13 +68,15 @@ def chip_map(view: View, scale: dict[str, float], mapping: int) -> Map:
     )  # fmt: skip
 
 
-def _shapes(view: View, scale: dict[str, float]) -> tuple[list[Path], list[Path], list[Path]]:
+def _shapes(
+    view: View, scale: dict[str, float], sent: str
+) -> tuple[list[Path], list[Path], list[Path]]:
     """Links, cells in use, other cells."""
     layer = steps(view.layers[FIRST], scale[FIRST], STEPS)
     in_use = view.state == USED
     cells = [squares(f"c{step}", in_use & (layer == step)) for step in range(STEPS)]
-    loads = view.links["unicast"]
-    strength = steps(loads, scale["links unicast"], LINK_STEPS)
+    loads = view.links[sent]
+    strength = steps(loads, scale[f"links {sent}"], LINK_STEPS)
     links = [strokes(f"l{step}", (loads > 0) & (strength == step)) for step in range(LINK_STEPS)]
     return links, cells, [squares("empty", view.state == EMPTY), crosses(view.state == UNAVAILABLE)]
 
@@ -149,10 +151,10 @@ class Ramp(NamedTuple):
     ticks: list[Cell]
 
 
-def ramps(scale: dict[str, float]) -> list[Ramp]:
-    """Those of the first layer and of the unicast links."""
+def ramps(scale: dict[str, float], sent: str) -> list[Ramp]:
+    """Those of the first layer and of the links that the chip sends."""
     fills = [Cell(value, f"{value:.0%}") for value in _ticks(scale[FIRST])]
-    loads = [Cell(value, number(float(value))) for value in _ticks(scale["links unicast"])]
+    loads = [Cell(value, number(float(value))) for value in _ticks(scale[f"links {sent}"])]
     return [
         Ramp("cells", "c", STEPS, LAYERS[FIRST][0], fills),
         Ramp("links", "l", LINK_STEPS, "Link load", loads),
@@ -173,8 +175,8 @@ class Switch(NamedTuple):
     chosen: str
 
 
-def switches() -> list[Switch]:
-    """Which layers to show."""
+def switches(sent: str) -> list[Switch]:
+    """Which layers to show; sent : which of `LINKS` at first."""
     cores = {name: title for name, (title, _) in LAYERS.items()}
     strokes = {name: name.capitalize() for name in LINKS} | {"none": "None"}
-    return [Switch("layer", "Cores", cores, FIRST), Switch("links", "Links", strokes, "unicast")]
+    return [Switch("layer", "Cores", cores, FIRST), Switch("links", "Links", strokes, sent)]

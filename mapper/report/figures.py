@@ -15,6 +15,7 @@ from mapper.report.view import View
 from mapper.results.activity import (
     Traffic,
     are_spikes,
+    core_cast_line,
     multicast_line,
     rate_line,
     traffic_in,
@@ -22,7 +23,7 @@ from mapper.results.activity import (
 )
 from mapper.settings import PRESETS, SETTINGS
 
-MANY = "multicast."
+CAST, MANY = "core.", "multicast."
 METRICS: dict[str, tuple[str, str]] = {
     "hops_mean": ("Hops, mean", "links that traffic crosses, averaged over all of it"),
     "hops_max": ("Hops, max", "links between the two farthest cores that talk"),
@@ -40,6 +41,14 @@ METRICS: dict[str, tuple[str, str]] = {
     "cores_used": ("Cores used", "cores that hold a neuron"),
     "core_fill_mean": ("Core fill, mean", "size of the neurons over capacity, of the cores used"),
     "core_fill_max": ("Core fill, max", "of the fullest core"),
+    CAST + "packets": ("Packets to cores", "other cores that a neuron reaches, times its rate"),
+    CAST + "hops_total": ("Core-cast hops", "links of these packets"),
+    CAST + "link_load_max": ("Core-cast load of a link, max", "of the busiest link"),
+    CAST + "link_load_p99": (
+        "Core-cast load, 99th percentile",
+        "one link in a hundred carries more",
+    ),
+    CAST + "link_load_mean": ("Core-cast load, mean", "over all links of the chip"),
     MANY + "connectivity": ("Connectivity", "other cores that a neuron reaches, times its rate"),
     MANY + "hops_total": ("Tree-hops", "links of the tree of a neuron, times its rate"),
     MANY + "unicast_hops_total": (
@@ -63,6 +72,10 @@ KEY: dict[str, tuple[str, tuple[tuple[str, str], ...]]] = {
     "cores_used": ("Cores used", (("core_fill_mean", "full on average"),)),
     "energy": ("NoC energy", ()),
     "latency_mean": ("Latency", (("latency_max", "at most"),)),
+    CAST + "hops_total": (
+        "Core-cast hops",
+        ((CAST + "packets", "packets"), (CAST + "link_load_max", "busiest link")),
+    ),
     MANY + "hops_total": (
         "Multicast hops",
         ((MANY + "unicast_hops_total", "as unicast"), (MANY + "link_load_max", "busiest link")),
@@ -83,6 +96,8 @@ MEANING = {
     "{energy_unit}.",
     "latency_mean": "Time of a packet from core to core on an idle mesh, in the unit of the "
     "chip's constants: ns on chips of Loihi's cores.",
+    CAST + "hops_total": "Links crossed when a neuron sends a packet to each core that it reaches, "
+    "times the rates of the neurons ({rate}).",
     MANY + "hops_total": "Links crossed when a neuron sends one packet to all cores that it "
     "reaches, which branches on its way, times the rates of the neurons ({rate}). Beside it: the "
     "same rates with one packet per synapse.",
@@ -134,7 +149,8 @@ def key_figures(views: list[View]) -> list[Card]:
     words = _words(traffic_in(views[0].report))
     names = series_of([view.label for view in views])
     cards = []
-    for name, (title, more) in KEY.items():
+    first = {"core": CAST, "tree": MANY}.get(views[0].chip.delivery, "") + "hops_"
+    for name, (title, more) in sorted(KEY.items(), key=lambda one: not one[0].startswith(first)):
         figures = [
             Figure(series, shown(view, name), _beside(view, name, more))
             for series, view in zip(names, views, strict=True)
@@ -169,11 +185,13 @@ def _change(name: str, views: list[View]) -> Cell:
 
 
 def all_metrics(views: list[View]) -> list[Table]:
-    """Every metric with its name in report.json; those of unicast and of multicast apart."""
+    """Every metric with its name in report.json; those of each way to send apart."""
     traffic = traffic_in(views[0].report)
     many = [name for name in METRICS if name.startswith(MANY)]
+    cast = [name for name in METRICS if name.startswith(CAST)]
     parts = (
-        (unicast_line(traffic), [name for name in METRICS if name not in (*many, *CORES)]),
+        (unicast_line(traffic), [name for name in METRICS if name not in (*cast, *many, *CORES)]),
+        (core_cast_line(traffic), cast),
         (multicast_line(traffic), many),
         ("cores", list(CORES)),
     )

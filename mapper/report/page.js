@@ -34,7 +34,7 @@
     return made;
   }
 
-  const state = { layer: "fill", links: "unicast" };
+  const state = { layer: "fill", links: data.sent };
   const maps = data.mappings.map((mapping, index) => makeMap(mapping, index));
 
   function makeMap(mapping, index) {

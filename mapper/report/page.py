@@ -52,7 +52,7 @@ def render(views: list[View]) -> bytes:
             script=script,
             digest=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
             version=version(),
-            data=page_data(views) | _names(),
+            data=page_data(views) | _names() | {"sent": views[0].sent},
             mappings=_mappings(views),
             cards=figures.key_figures(views),
             metrics=figures.all_metrics(views),
@@ -60,8 +60,8 @@ def render(views: list[View]) -> bytes:
             commands=figures.commands(views),
             settings=figures.settings(views),
             boards=_boards(views),
-            ramps=ramps(scales(views)),
-            switches=switches(),
+            ramps=ramps(scales(views), views[0].sent),
+            switches=switches(views[0].sent),
             tiles_note=_tiles(views),
             distances=distance_chart(views),
             loads=link_charts(views),
@@ -156,13 +156,14 @@ class Board(NamedTuple):
     hint: str
     cores: Table
     links: Table
+    sent: str
 
 
 def _boards(views: list[View]) -> list[Board]:
     scale = scales(views)
     names = series_of([view.label for view in views])
     return [
-        Board(series, chip_map(view, scale, index), *_panel(view))
+        Board(series, chip_map(view, scale, index, views[0].sent), *_panel(view), view.sent)
         for index, (series, view) in enumerate(zip(names, views, strict=True))
     ]
 
@@ -186,7 +187,7 @@ def _panel(view: View) -> tuple[str, Table, Table]:
         for cell in (-outgoing).argsort(kind="stable")[:BUSIEST].tolist()
         if outgoing[cell] > 0
     ]
-    loads = view.links["unicast"]
+    loads = view.links[view.sent]
     links = []
     for at in (-loads).argsort(axis=None, kind="stable")[:BUSIEST].tolist():
         d, cell = divmod(at, view.rows * view.columns)

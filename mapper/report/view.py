@@ -37,9 +37,12 @@ LAYERS = {
 """What the cells of the chip can show: title and meaning."""
 LINKS = {
     "unicast": "one packet per synapse, first along x, then along y",
+    "core-cast": "one packet per neuron and core that it reaches, first along x, then along y",
     "multicast": "one packet per neuron, which branches on its way to the cores that it reaches",
 }
 """What the links can show."""
+SENT = {"synapse": "unicast", "core": "core-cast", "tree": "multicast"}
+"""Which of `LINKS` a chip sends, by its delivery."""
 EMPTY, USED, UNAVAILABLE = 0, 1, 2
 
 Grid = NDArray[Any]
@@ -87,6 +90,11 @@ class View:
         return int(self.state.shape[1])
 
     @property
+    def sent(self) -> str:
+        """Which of `LINKS` the chip sends."""
+        return SENT[self.chip.delivery]
+
+    @property
     def is_canvas(self) -> bool:
         return self.rows * self.columns > SVG_CELLS
 
@@ -121,6 +129,7 @@ def make_view(label: str, report: dict[str, Any], loads: Loads) -> View:
     kept = min(profile.share.shape[1], max(16, DESTINATIONS // chip.cores)) if tile == 1 else 0
     links = {
         "unicast": _real(loads.unicast_links, unit),
+        "core-cast": _real(loads.core_links, rate),
         "multicast": _real(loads.multicast_links, rate),
     }
     return View(

@@ -41,9 +41,17 @@ def traffic_line(traffic: Traffic) -> str:
     return f"traffic: {describe(traffic)}"
 
 
+PACKETS = {
+    "synapse": "one packet per synapse",
+    "core": "one packet per neuron and core",
+    "tree": "one packet per neuron, which branches",
+}
+"""What a chip sends for a spike, by its delivery."""
+
+
 def unicast_line(traffic: Traffic, between: str = ", ") -> str:
     """What the unicast metrics count."""
-    return f"unicast: one packet per synapse{between}{traffic_line(traffic)}"
+    return f"unicast: {PACKETS['synapse']}{between}{traffic_line(traffic)}"
 
 
 def rate_line(traffic: Traffic) -> str:
@@ -58,11 +66,18 @@ def rate_line(traffic: Traffic) -> str:
 
 def multicast_line(traffic: Traffic, between: str = ", ") -> str:
     """What the multicast metrics count."""
-    return f"multicast: one packet per neuron and core{between}{rate_line(traffic)}"
+    return f"multicast: {PACKETS['tree']}{between}{rate_line(traffic)}"
+
+
+def core_cast_line(traffic: Traffic, between: str = ", ") -> str:
+    """What the core-cast metrics count."""
+    return f"core-cast: {PACKETS['core']}{between}{rate_line(traffic)}"
 
 
 __all__ = [
+    "PACKETS",
     "are_spikes",
+    "core_cast_line",
     "multicast_line",
     "rate_line",
     "same_activity",

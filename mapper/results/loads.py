@@ -1,7 +1,8 @@
 """traffic.npz: what a run measured of every core and link, kept for the report page.
 
 A NumPy archive of plain arrays, named as the attributes of `chipsim.traffic.arrays.Traffic` and its
-parts; whole numbers are in weight units (multicast links in rate units), which it holds too.
+parts; whole numbers are in weight units (links of core-cast and multicast, and the activity, in
+rate units), which it holds too.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from numpy.typing import NDArray
 from chipsim.chip.limits import Usage
 from chipsim.chip.model import Chip
 from chipsim.protocols import FloatArray, Int64Array
+from chipsim.traffic.activity import Activity
 from chipsim.traffic.arrays import Traffic
 from chipsim.traffic.profile import Profile, destinations_kept
 from mapper.errors import MapperError
@@ -25,7 +27,7 @@ from storage.files import write_file
 from storage.npz import open_arrays
 
 TRAFFIC = "traffic.npz"
-SCHEMA = 1
+SCHEMA = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,9 +37,11 @@ class Loads:
     weight_unit: float
     rate_unit: float
     unicast_links: Int64Array
+    core_links: Int64Array
     multicast_links: Int64Array
     congestion: FloatArray
     usage: Usage
+    activity: Activity
     profile: Profile
 
     @classmethod
@@ -86,7 +90,7 @@ def differs(loads: Loads, metrics: dict[str, Any]) -> str:
     return ""
 
 
-_PARTS = ("usage", "profile")
+_PARTS = ("usage", "activity", "profile")
 
 
 def _arrays(loads: Loads) -> dict[str, NDArray[Any]]:
@@ -99,7 +103,8 @@ def _arrays(loads: Loads) -> dict[str, NDArray[Any]]:
 def _loads(found: dict[str, NDArray[Any]], chip: Chip) -> Loads:
     shape = (chip.height, chip.width)
     shapes = {"congestion": shape, "distances": (chip.width + chip.height - 1,)}
-    shapes |= dict.fromkeys(("unicast_links", "multicast_links"), (4, *shape))
+    links = ("unicast_links", "core_links", "multicast_links")
+    shapes |= dict.fromkeys(links, (4, *shape))
     shapes |= dict.fromkeys(("weight_unit", "rate_unit"), ())
     for name, array in found.items():
         expected = shapes.get(name, (chip.cores,))
@@ -117,9 +122,9 @@ def _loads(found: dict[str, NDArray[Any]], chip: Chip) -> Loads:
     return Loads(
         weight_unit=float(found["weight_unit"]),
         rate_unit=float(found["rate_unit"]),
-        unicast_links=found["unicast_links"],
-        multicast_links=found["multicast_links"],
+        **{name: found[name] for name in links},
         congestion=found["congestion"],
         usage=Usage(**{f.name: found[f.name] for f in fields(Usage)}),
+        activity=Activity(**{f.name: found[f.name] for f in fields(Activity)}),
         profile=Profile(**{f.name: found[f.name] for f in fields(Profile)}),
     )

@@ -58,6 +58,12 @@ class LinkLoads(Amounts):
     link_load_p99: Amount
 
 
+class CoreCast(LinkLoads):
+    """The metrics of one packet per spike and core."""
+
+    packets: Amount
+
+
 class Multicast(LinkLoads):
     """The metrics of multicast."""
 
@@ -80,6 +86,7 @@ class Metrics(LinkLoads):
     core_fill_mean: Amount
     core_fill_max: Amount
     multicast: Multicast
+    core: CoreCast | UnsetType = UNSET
 
 
 class _Costs(Open, kw_only=True):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from rich import box
@@ -64,35 +64,75 @@ def columns(title: str, heads: Sequence[str], rows: Sequence[Sequence[Any]]) -> 
     return table
 
 
-def quality(metrics: Mapping[str, Any], traffic: Mapping[str, Any] | None) -> list[Table]:
+def quality(
+    metrics: Mapping[str, Any], traffic: Mapping[str, Any] | None, delivery: str = "synapse"
+) -> list[Table]:
     """The quality of a mapping: what each number is, in the words of the field.
 
-    One table, or three where unicast and multicast metrics do not describe the same activity.
+    One table, or several where unicast metrics do not describe the same activity as the others.
+    What the chip sends stands first.
 
     traffic : `network.traffic` of the report, None if it has none
+    delivery : what the chip sends
     """
-    from mapper.results.activity import multicast_line, same_activity, traffic_line, unicast_line
+    from mapper.results.activity import (
+        PACKETS,
+        core_cast_line,
+        multicast_line,
+        same_activity,
+        traffic_line,
+        unicast_line,
+    )
 
-    one, many = _unicast(metrics, traffic), _multicast(metrics)
+    one, many, cast = _unicast(metrics, traffic), _multicast(metrics), _core_cast(metrics)
     rest: list[tuple[str, Any]] = [
         ("cores used", metrics["cores_used"]),
         ("core fill, mean", metrics["core_fill_mean"]),
         ("core fill, max", metrics["core_fill_max"]),
     ]
     if not same_activity(metrics, traffic):
-        return [
-            facts(unicast_line(traffic, "\n"), one),
-            facts(multicast_line(traffic, "\n"), many),
-            facts("cores", rest),
-        ]
-    beside = dict(many)
+        parts = {
+            "synapse": facts(unicast_line(traffic, "\n"), one),
+            "core": facts(core_cast_line(traffic, "\n"), cast),
+            "tree": facts(multicast_line(traffic, "\n"), many),
+        }
+        if not cast:
+            del parts["core"]
+        return [*(parts[name] for name in _ordered(parts, delivery)), facts("cores", rest)]
     total, connectivity = one[0][0], "cut weight / connectivity"
-    beside |= {total: beside["hops of the trees"], connectivity: beside["connectivity"]}
+    same = {"hops of the packets": total, "packets": connectivity}
+    same |= {"hops of the trees": total, "connectivity": connectivity}
+    beside = {"core": cast, "tree": many} if cast else {"tree": many}
+    others = {way: {same.get(name, name): n for name, n in rows} for way, rows in beside.items()}
     rows = [(connectivity if name == "cut weight" else name, value) for name, value in one]
-    shown = [(name, value, beside.get(name, "")) for name, value in rows]
-    shown += [(name, value, "") for name, value in rest]
+    heads = {"synapse": "unicast", "core": "core-cast", "tree": "multicast"}
+    order = _ordered(["synapse", *others], delivery)
+    shown = [
+        (name, *(value if way == "synapse" else others[way].get(name, "") for way in order))
+        for name, value in rows
+    ]
+    shown += [(name, value, *("" for _ in order[1:])) for name, value in rest]
     title = f"quality, {traffic_line(traffic)}"
-    return [columns(title, ("", "unicast", "multicast"), shown)]
+    if delivery != "synapse":
+        title += f"\nthe chip sends {PACKETS[delivery]} ({heads[delivery]})"
+    return [columns(title, ("", *(heads[way] for way in order)), shown)]
+
+
+def _ordered(ways: Iterable[str], delivery: str) -> list[str]:
+    """What the chip sends, and then the others."""
+    return sorted(ways, key=lambda way: way != delivery)
+
+
+def _core_cast(metrics: Mapping[str, Any]) -> list[tuple[str, Any]]:
+    """Empty in reports of older versions."""
+    found = metrics.get("core")
+    if found is None:
+        return []
+    return [
+        ("hops of the packets", found["hops_total"]),
+        ("packets", found["packets"]),
+        *_loads(found),
+    ]
 
 
 def _unicast(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import fields
 from math import comb
 from typing import Any
 
@@ -14,6 +15,7 @@ from hypothesis import strategies as st
 from chipsim.chip.model import Chip
 from chipsim.chip.presets import PRESETS
 from chipsim.errors import ChipError
+from chipsim.traffic.activity import Activity
 from chipsim.traffic.arrays import Traffic, Units, measure
 from chipsim.traffic.congestion import Walks
 from chipsim.traffic.links import existing
@@ -67,6 +69,9 @@ def test_arrays_match_twin(case: Case) -> None:
     assert found.unicast_links.tolist() == naive.grid(chip, unicast)
     assert found.multicast_links.tolist() == naive.grid(chip, trees)
     assert found.connectivity == connectivity
+    casts, active = naive.core_casts(chip, core, edges, case.rates)
+    assert found.core_links.tolist() == naive.grid(chip, casts)
+    assert {f.name: getattr(found.activity, f.name).tolist() for f in fields(Activity)} == active
     expected = naive.congestion(chip, core, edges, case.undirected)
     np.testing.assert_allclose(found.congestion, expected, rtol=1e-9, atol=1e-12)
     for name, use in naive.usage(chip, core, edges, case.sizes).items():
@@ -102,9 +107,11 @@ def test_conservation(case: Case) -> None:
 
 @several
 @given(cases())
-def test_trees_never_have_more_hops_than_unicast_at_the_same_rates(case: Case) -> None:
-    multicast = score(case.chip, case.cores(), case.blocks(), **case.options())["multicast"]
-    assert multicast["hops_total"] <= multicast["unicast_hops_total"]
+def test_trees_packets_to_cores_and_to_synapses_have_ever_more_hops(case: Case) -> None:
+    found = score(case.chip, case.cores(), case.blocks(), **case.options())
+    multicast = found["multicast"]
+    assert multicast["hops_total"] <= found["core"]["hops_total"]
+    assert found["core"]["hops_total"] <= multicast["unicast_hops_total"]
 
 
 @several
@@ -155,6 +162,7 @@ def test_two_neurons_by_hand() -> None:
         **links,
         "congestion_mean": 32 / 6,
         "congestion_max": 8.0,
+        "core": {"packets": 8, "hops_total": 24, **links},
         "multicast": {"connectivity": 8, "hops_total": 24, "unicast_hops_total": 24, **links},
         "cores_used": 2,
         "core_fill_mean": 0.5,
@@ -184,6 +192,10 @@ def test_multicast_tree_shares_links() -> None:
     assert found["multicast"]["connectivity"] == 7 * 3  # the rate is the largest weight
     assert found["multicast"]["hops_total"] == 7 * 5
     assert found["multicast"]["link_load_max"] == 7
+    assert found["core"] == {
+        "packets": 7 * 3, "hops_total": 7 * 6, "link_load_max": 14,
+        "link_load_mean": 7 * 6 / 24, "link_load_p99": pytest.approx(14, rel=0.2),
+    }  # fmt: skip
     assert found["hops_total"] == 2 * (2 + 7 + 1)
     assert found["link_load_max"] == 7 + 1
     rates = np.array([3, 9, 9, 9, 9])
@@ -244,7 +256,8 @@ def test_few_cores_of_a_large_mesh(seed: int, undirected: bool) -> None:
 def test_no_neurons() -> None:
     none = np.zeros(0, dtype=np.int64)
     found = score(Chip("one", 1, 1), none.astype(np.int32), [], sizes=none)
-    plain = [v for v in found.values() if not isinstance(v, dict)] + [*found["multicast"].values()]
+    plain = [v for v in found.values() if not isinstance(v, dict)]
+    plain += [*found["core"].values(), *found["multicast"].values()]
     assert not any(plain)
 
 
@@ -271,7 +284,7 @@ def test_units_keep_sums_exact() -> None:
         (
             [(0, 2, 1), (0, 3, 1)],
             {"rates": [2**60, 0, 0, 0], "core": [0, 3, 3, 3], "sizes": [1, 1, 1, 1]},
-            "multicast: rate \\* hops exceeds 2\\^62",
+            "multicast: rate \\* \\(hops \\+ 1\\) exceeds 2\\^62",
         ),
         ([(0, 2, 2**61)], {"rates": [0, 0, 0]}, "unicast: weight \\* hops exceeds 2\\^62"),
         ([], {"core": [0, 1, 4]}, "neuron 2 is on core 4, outside the 4x1 mesh"),

@@ -189,6 +189,33 @@ def multicast(
     return connectivity, loads
 
 
+def core_casts(
+    chip: Chip, core: Sequence[int], edges: Sequence[Edge], rates: Sequence[int] | None
+) -> tuple[Counter[Link], dict[str, list[int]]]:
+    """Loads by one packet for each spike and other core, and the activity of every core."""
+    reached: dict[int, list[int]] = defaultdict(list)
+    largest: Counter[int] = Counter()
+    for s, t, w in edges:
+        reached[s].append(core[t])
+        largest[s] = max(largest[s], w)
+    loads: Counter[Link] = Counter()
+    names = ("spikes", "sent", "received", "local", "events")
+    active = {name: [0] * chip.cores for name in names}
+    for s, targets in reached.items():
+        rate = largest[s] if rates is None else rates[s]
+        others = set(targets) - {core[s]}
+        active["spikes"][core[s]] += rate * bool(others)
+        active["sent"][core[s]] += rate * len(others)
+        active["local"][core[s]] += rate * (core[s] in targets)
+        for c in others:
+            active["received"][c] += rate
+            for link in route(chip, core[s], c):
+                loads[link] += rate
+        for c in targets:
+            active["events"][c] += rate
+    return loads, active
+
+
 def unicast_hops(
     chip: Chip, core: Sequence[int], edges: Sequence[Edge], rates: Sequence[int] | None
 ) -> int:
@@ -236,6 +263,7 @@ def score(
     latency = [(w, (d + 1) * chip.latency_router + d * chip.latency_link) for w, d in cut]
     crowd = [f * weight_unit for row in congestion(chip, core, edges, undirected) for f in row]
     connectivity, trees = multicast(chip, core, edges, rates)
+    casts, active = core_casts(chip, core, edges, rates)
     unit = weight_unit if rates is None else rate_unit
     use = usage(chip, core, edges, sizes)
     fill = [z / chip.neurons for z, n in zip(use["neurons"], use["count"], strict=True) if n]
@@ -251,6 +279,11 @@ def score(
         **link_metrics(chip, unicast_loads(chip, core, edges, undirected), weight_unit),
         "congestion_mean": sum(crowd) / len(crowd),
         "congestion_max": max(crowd),
+        "core": {
+            "packets": sum(active["sent"]) * unit,
+            "hops_total": sum(casts.values()) * unit,
+            **link_metrics(chip, casts, unit),
+        },
         "multicast": {
             "connectivity": connectivity * unit,
             "hops_total": sum(trees.values()) * unit,

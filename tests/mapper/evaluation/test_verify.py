@@ -115,7 +115,9 @@ def test_mappings_of_other_shapes(out: Path, fails: Fails) -> None:
     ["cut_weight", "cut_fraction", "hops_total", "hops_mean", "hops_max", "cores_used",
      "core_fill_mean", "core_fill_max", "energy", "latency_mean", "latency_max",
      "link_load_max", "link_load_mean", "link_load_p99", "congestion_mean", "congestion_max",
-     "multicast.connectivity", "multicast.hops_total", "multicast.link_load_max",
+     "core.packets", "core.hops_total", "core.link_load_max", "core.link_load_mean",
+     "core.link_load_p99", "multicast.connectivity", "multicast.hops_total",
+     "multicast.link_load_max",
      "multicast.link_load_mean", "multicast.link_load_p99", "multicast.unicast_hops_total"],
 )  # fmt: skip
 def test_a_changed_metric(out: Path, fails: Fails, name: str) -> None:
@@ -133,10 +135,17 @@ def test_reports_of_versions_without_unicast_hops_at_the_same_rates(out: Path, r
     assert run("verify", out).code == 0
 
 
+def test_reports_of_versions_without_core_cast(out: Path, run: Run) -> None:
+    edit(out / "report.json", lambda r: r["metrics"].pop("core"))
+    edit(out / "report.json", lambda r: r["chip"].pop("delivery"))
+    assert run("verify", out).code == 0
+
+
 def test_every_metric_is_recomputed(out: Path, run: Run, fails: Fails) -> None:
     metrics = json.loads((out / "report.json").read_text())["metrics"]
-    names = {name for name in metrics if name != "multicast"}
-    names |= {f"multicast.{name}" for name in metrics["multicast"]}
+    parts = ("core", "multicast")
+    names = {name for name in metrics if name not in parts}
+    names |= {f"{part}.{name}" for part in parts for name in metrics[part]}
     assert names <= set(run("verify", out, "--json").json())
     edit(out / "report.json", lambda report: report["metrics"].update(beauty=1))
     assert "'beauty', which is no metric" in fails("verify", out)

@@ -29,9 +29,11 @@ def made(folder: Path) -> tuple[Loads, dict[str, Any]]:
 
 def flat(loads: Loads) -> dict[str, Any]:
     out: dict[str, Any] = {}
-    for part in (loads, loads.usage, loads.profile):
+    for part in (loads, loads.usage, loads.activity, loads.profile):
         out |= {f.name: getattr(part, f.name) for f in fields(part)}
-    return {name: value for name, value in out.items() if name not in ("usage", "profile")}
+    return {
+        name: value for name, value in out.items() if name not in ("usage", "activity", "profile")
+    }
 
 
 def test_what_was_saved_is_read_again(made: tuple[Loads, dict[str, Any]]) -> None:
@@ -73,7 +75,7 @@ def test_damaged_files_are_one_line(made: tuple[Loads, dict[str, Any]], bad: str
         elif bad == "negative":
             arrays["within"][3] = -1
         elif bad == "schema":
-            arrays["schema"] = np.int64(2)
+            arrays["schema"] = np.int64(1)
         else:
             arrays["destination"][0, 0] = 15
         np.savez(path, **arrays)
