@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from dataclasses import dataclass, fields, replace
 from functools import cache
-from typing import Annotated, Any, Literal, get_args, get_type_hints
+from typing import Annotated, Any, Literal, get_type_hints
 
 import msgspec
 import numpy as np
@@ -23,7 +23,6 @@ MAX_LIMIT = 2**62
 """Sums of what cores hold are int64."""
 
 Delivery = Literal["synapse", "core", "tree"]
-DELIVERIES: tuple[Delivery, ...] = get_args(Delivery)
 """What a chip sends for a spike: a packet for each synapse, one for each other core with a synapse,
 or one that branches on the way to these cores (multicast)."""
 

@@ -76,7 +76,7 @@ def parse_chip(text: str) -> Chip:
 
     A file holds Chip's fields as top-level keys: ``width`` and ``height``, and any of ``name``
     (else the file's stem), ``neurons``, ``synapses``, ``axons_in``, ``axons_out``,
-    ``delivery`` (one of `DELIVERIES`), ``energy_router``, ``energy_link``, ``latency_router``,
+    ``delivery``, ``energy_router``, ``energy_link``, ``latency_router``,
     ``latency_link``, ``unavailable`` (a list of core ids, of [x, y] pairs, or of both), and tables
     ``npu`` (`npu_from_table`), ``time`` (`time_from_table`) and ``host`` (`host_from_table`). A
     bare WIDTHxHEIGHT has the default NPU and the cycles of the hardware here; the presets, and

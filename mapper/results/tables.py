@@ -46,7 +46,11 @@ def size(count: float) -> str:
 
 def facts(title: str, rows: Mapping[str, Any] | Sequence[tuple[str, Any]]) -> Table:
     """Two columns: what, and how much."""
-    table = Table(title=title, box=box.SIMPLE, show_header=False, title_justify="left")
+    # As wide as its title, which would be folded.
+    least = max(map(len, title.splitlines()), default=0)
+    table = Table(
+        title=title, box=box.SIMPLE, show_header=False, title_justify="left", min_width=least
+    )
     table.add_column(overflow="fold")
     table.add_column(justify="right", overflow="fold")
     for name, value in rows.items() if isinstance(rows, Mapping) else rows:

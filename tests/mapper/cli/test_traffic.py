@@ -45,7 +45,8 @@ def test_weights_and_rates_stand_in_tables_of_their_own() -> None:
     unicast, multicast, cores = shown(METRICS, WEIGHTS)
     for words, text in (
         ("one packet per synapse", unicast), ("traffic: synapse weights", unicast),
-        ("hops x weight", unicast), ("24", unicast), ("one packet per neuron, which", multicast),
+        ("hops x weight", unicast), ("24", unicast),
+        ("one packet per neuron, which branches", multicast),
         ("rate: largest weight of the neuron", multicast), ("31", multicast), ("40", multicast),
         ("cores used", cores),
     ):  # fmt: skip
