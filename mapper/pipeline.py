@@ -211,7 +211,8 @@ def place_groups(
     """
     threads, stop = settings.threads, monitor.stop
     with monitor.stage("region"):  # step 6
-        region = choose_region(chip.usable.reshape(chip.height, chip.width), groups.members.size)
+        usable = chip.usable.reshape(chip.height, chip.width)
+        region = choose_region(usable, groups.members.size, chip.axes)
         monitor.note(f"{region.width}x{region.height} cores at column {region.x}, row {region.y}")
 
     if settings.method != "classic":
@@ -235,7 +236,7 @@ def place_groups(
             groups,
             x,
             y,
-            (chip.height, chip.width),
+            chip.axes,
             settings.force_share,
             settings.force_iterations,
             settings.memory_bytes // 4,

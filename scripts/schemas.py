@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from chipsim.chip.machine import KEYS
 from chipsim.chip.model import Chip
 from chipsim.chip.npu_shape import NPU_SHAPES
 from mapper.limits.constraints import TABLES
@@ -31,6 +32,7 @@ def schemas() -> dict[str, str]:
     about["required"].remove("name")  # of the file
     about["additionalProperties"] = False
     about["properties"]["unavailable"]["items"] = CORE
+    _flatten_machine(chip["$defs"])
     host = chip["$defs"]["ChipHost"]
     host["additionalProperties"] = False
     host["properties"]["ports"] |= {"items": CORE, "minItems": 1}
@@ -55,6 +57,25 @@ def schemas() -> dict[str, str]:
             "constraints": _schema(tables),
         }.items()
     }
+
+
+def _flatten_machine(kinds: dict[str, Any]) -> None:
+    """The keys of a machine stand among those of the chip, and its tables behind them."""
+    del kinds["Chip"]["properties"]["machine"]
+    keys = kinds.pop("Machine")["properties"]
+    cost = keys["link_cost"].pop("prefixItems")[0]
+    about = keys["link_cost"].pop("description")
+    keys["link_cost"] = {
+        "description": about,
+        "anyOf": [cost, keys["link_cost"] | {"items": cost}],
+        "default": 1.0,
+    }
+    for name in ("columns", "rows"):
+        keys[name] |= {"minItems": 1}
+        del keys[name]["default"]
+    kinds["Chip"]["properties"] |= {name: keys[name] for name in KEYS}
+    kinds["Block"]["additionalProperties"] = False
+    kinds["Block"]["required"].remove("cost")  # nothing, within a tile
 
 
 def _schema(kind: Any) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import textwrap
 
 from chipsim.chip.host import host_lines
+from chipsim.chip.machine import machine_lines
 from chipsim.chip.model import TABLES, Chip, meanings
 from chipsim.chip.npu_table import npu_lines
 from chipsim.chip.presets import PRESETS
@@ -36,12 +37,15 @@ def chip_toml(chip: Chip) -> str:
         text = meaning + (f", {unit}" if unit and unit not in (field, "cores") else "")
         lines += ["", *_comment(text + (f" ({source})" if source else ""))]
         lines += _entry(field, getattr(chip, field))
+    keys, tables = machine_lines(chip.machine)
+    lines += keys
     if chip.npu is None:
         lines += ["", "# [npu]  # the matrix processor of each core; this chip has none"]
     else:
         lines += npu_lines(chip.npu)
     lines += time_lines(chip.time)
     lines += host_lines(chip.host, chip.host_ports, chip.width)
+    lines += tables
     return "\n".join(lines) + "\n"
 
 

@@ -12,6 +12,7 @@ import numpy as np
 from msgspec import Meta
 
 from chipsim.chip.host import ChipHost
+from chipsim.chip.machine import Axes, Machine, flat_axes
 from chipsim.chip.npu_shape import NpuShape
 from chipsim.chip.time import ChipTime
 from chipsim.errors import ChipError
@@ -27,8 +28,8 @@ Delivery = Literal["synapse", "core", "tree"]
 or one that branches on the way to these cores (multicast)."""
 
 _LIMITS = ("neurons", "synapses", "axons_in", "axons_out")
-TABLES = ("npu", "host", "time")
-"""Fields that are tables of a chip file, behind all other keys."""
+TABLES = ("npu", "host", "time", "machine")
+"""Fields that are tables of a chip file, behind all other keys; of a machine, several."""
 
 
 _ASKED = {
@@ -104,6 +105,9 @@ class Chip:
     time: Annotated[
         ChipTime | None, Meta(description="cycles that the parts of a tick take, for `tick_cycles`")
     ] = None
+    machine: Annotated[
+        Machine | None, Meta(description="tiles, chips and boards, tori, and what steps cost")
+    ] = None
 
     def __post_init__(self) -> None:
         for field, kind in _kinds().items():
@@ -120,6 +124,15 @@ class Chip:
         if self.time is not None and not isinstance(self.time, ChipTime):
             raise ChipError(f"chip {self.name}: time is {self.time!r}; give a ChipTime")
         self._check_host()
+        if self.machine is not None:
+            if not isinstance(self.machine, Machine):
+                raise ChipError(f"chip {self.name}: machine is {self.machine!r}; give a Machine")
+            size = self.machine.width, self.machine.height
+            if size != (self.width, self.height):
+                raise ChipError(
+                    f"chip {self.name}: the machine has {size[0]}x{size[1]} cores, the mesh "
+                    f"{self.width}x{self.height}; give both the same size"
+                )
 
     def _check(self, field: str, kind: Any) -> None:
         value = getattr(self, field)
@@ -190,9 +203,25 @@ class Chip:
         return self.cores - len(self.unavailable)
 
     @property
+    def axes(self) -> Axes:
+        """Coordinates of columns and rows: `mapper` lays neurons out by the distances in them."""
+        return flat_axes(self.width, self.height) if self.machine is None else self.machine.axes
+
+    @property
+    def routers(self) -> tuple[int, int]:
+        """Columns and rows of routers: cores of a tile share one."""
+        wide, tall = (1, 1) if self.machine is None else self.machine.tile_size
+        return self.width // wide, self.height // tall
+
+    @property
     def links(self) -> int:
         """Number of directed links between neighbouring routers."""
-        return 2 * ((self.width - 1) * self.height + self.width * (self.height - 1))
+        columns, rows = self.routers
+        torus = "" if self.machine is None else self.machine.torus
+        # One more, where the last router is beside the first.
+        east = columns - 1 + ("x" in torus and columns > 1)
+        south = rows - 1 + ("y" in torus and rows > 1)
+        return 2 * (east * rows + columns * south)
 
     def coordinates(self) -> tuple[Int32Array, Int32Array]:
         """Column and row of every core: two arrays of shape (cores,), indexed by core id."""
@@ -214,11 +243,13 @@ class Chip:
         """All fields by name, for ``json.dumps``; `chipsim.chip.presets.from_fields` undoes it.
 
         A chip without an NPU has no ``npu``, one that says nothing of its host no ``host``, one
-        whose cycles are not known no ``time``.
+        whose cycles are not known no ``time``; a machine has keys of `chipsim.chip.machine.KEYS`.
         """
         out = {field.name: getattr(self, field.name) for field in fields(self)}
         out["unavailable"] = list(self.unavailable)
         tables = {name: out.pop(name) for name in TABLES}
+        if (machine := tables.pop("machine")) is not None:
+            out |= machine.to_json()
         return out | {name: one.to_json() for name, one in tables.items() if one is not None}
 
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from chipsim.chip.host import host_from_table
+from chipsim.chip.machine import KEYS, machine_from_fields
 from chipsim.chip.model import Chip
 from chipsim.chip.npu_shape import NpuShape
 from chipsim.chip.npu_table import npu_from_table
@@ -68,7 +69,7 @@ PRESETS: dict[str, Chip] = {
 """Chips by name."""
 
 _MESH = re.compile(r"(\d+)\s*[xX]\s*(\d+)", re.ASCII)
-_FIELDS = tuple(field.name for field in fields(Chip))
+_FIELDS = (*(field.name for field in fields(Chip) if field.name != "machine"), *KEYS)
 
 
 def parse_chip(text: str) -> Chip:
@@ -76,11 +77,11 @@ def parse_chip(text: str) -> Chip:
 
     A file holds Chip's fields as top-level keys: ``width`` and ``height``, and any of ``name``
     (else the file's stem), ``neurons``, ``synapses``, ``axons_in``, ``axons_out``,
-    ``delivery``, ``energy_router``, ``energy_link``, ``latency_router``,
-    ``latency_link``, ``unavailable`` (a list of core ids, of [x, y] pairs, or of both), and tables
-    ``npu`` (`npu_from_table`), ``time`` (`time_from_table`) and ``host`` (`host_from_table`). A
-    bare WIDTHxHEIGHT has the default NPU and the cycles of the hardware here; the presets, and
-    files without those tables, have none.
+    ``delivery``, ``energy_router``, ``energy_link``, ``latency_router``, ``latency_link``,
+    ``unavailable`` (a list of core ids, of [x, y] pairs, or of both), tables ``npu``
+    (`npu_from_table`), ``time`` (`time_from_table`) and ``host`` (`host_from_table`), and what
+    describes a machine (`machine_from_fields`). A bare WIDTHxHEIGHT has the default NPU and the
+    cycles of the hardware here; the presets, and files without those tables, have none.
 
     Raises
     ------
@@ -140,7 +141,7 @@ def from_fields(values: Mapping[str, Any], where: str = "chip") -> Chip:
     for key in ("name", "width", "height"):
         if key not in values:
             raise ChipError(f"{where}: key {key!r} is missing; add it")
-    given = dict(values)
+    given = {key: value for key, value in values.items() if key not in KEYS}
     pairs, host = given.pop("unavailable", []), given.pop("host", None)
     try:
         if given.get("npu") is not None:
@@ -152,7 +153,10 @@ def from_fields(values: Mapping[str, Any], where: str = "chip") -> Chip:
         size = chip.width, chip.height
         ids = core_ids(pairs, "unavailable", "unavailable core", *size)
         return Chip(
-            **given, unavailable=ids, host=None if host is None else host_from_table(host, *size)
+            **given,
+            unavailable=ids,
+            host=None if host is None else host_from_table(host, *size),
+            machine=machine_from_fields(values, *size),
         )
     except ChipError as error:
         raise ChipError(f"{where}: {error}") from error

@@ -12,6 +12,9 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
+from chipsim.chip.machine import STRAIGHT
+from mapper.graph.distance import along
+
 LARGEST = np.int64(1) << np.int64(62)
 
 
@@ -131,14 +134,31 @@ def _assign(cost, row_of, column_of):
 
 
 @njit(cache=True, nogil=True)
-def exchange_members(indptr, ids, weights, members, spot):
+def _price_round(csr, members, spot, axis, at, around, cost):
+    """Add what each member costs on the cells of the others, on one axis that is a torus."""
+    indptr, ids, weights = csr
+    for i in range(members.size):
+        u = members[i]
+        for e in range(indptr[u], indptr[u + 1]):
+            p = np.int64(at[spot[ids[e], axis]])
+            for j in range(members.size):
+                cost[i, j] += weights[e] * along(p, at[spot[members[j], axis]], around)
+
+
+@njit(cache=True, nogil=True)
+def exchange_members(indptr, ids, weights, members, spot, axes):
     """Give the cells of `members`, no two of them connected, to the same at the least cost.
 
     spot : ndarray[int32], shape (groups, 2), column and row; those of the members change
+    axes : coordinates of columns and rows
     """
     n = members.size
     cost = np.zeros((n, n), np.int64)
     for axis in range(2):
+        at, around = (axes.x, axes.round_x) if axis == 0 else (axes.y, axes.round_y)
+        if around != STRAIGHT:
+            _price_round((indptr, ids, weights), members, spot, axis, at, around, cost)
+            continue
         low = high = np.int64(spot[members[0], axis])
         for u in members:
             low = min(low, np.int64(spot[u, axis]))
@@ -157,7 +177,8 @@ def exchange_members(indptr, ids, weights, members, spot):
             passed = np.int64(0)
             for c in range(held.size):
                 passed += held[c]
-                held[c], here = here, here + 2 * passed - total
+                step = np.int64(at[low + c + 1] - at[low + c]) if c + 1 < held.size else 0
+                held[c], here = here, here + (2 * passed - total) * step
             for j in range(n):
                 cost[i, j] += held[np.int64(spot[members[j], axis]) - low]
     row_of = np.empty(n, np.int64)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from chipsim.chip.machine import Axes
 from mapper.graph.search import components
 from mapper.placement.region import Region
 from mapper.placement.traffic import Traffic
@@ -39,8 +40,9 @@ def split_areas(traffic: Traffic, region: Region) -> list[Area]:
     kind, size, label = _kinds(traffic)
     idle = np.flatnonzero(kind == size.size)
     cells = np.argwhere(region.usable.T)
-    centre = (np.array([region.width, region.height]) - 1) / 2
-    far = np.argsort(-np.abs(cells - centre).sum(axis=1), kind="stable")
+    axes = region.axes
+    centre = np.array([axes.x[-1], axes.y[-1]]) / 2
+    far = np.argsort(-np.abs(axes.places(cells) - centre).sum(axis=1), kind="stable")
     rim = np.zeros(n, np.bool_)
     rim[far[: idle.size]] = True
     areas = []
@@ -48,7 +50,7 @@ def split_areas(traffic: Traffic, region: Region) -> list[Area]:
     number = np.empty(n, np.int64)
     number[order] = np.arange(n)
     ends = np.append(0, np.cumsum(np.abs(size)))
-    for i, inside in enumerate(_deal(cells[~rim], ends)):
+    for i, inside in enumerate(_deal(cells[~rim], ends, axes)):
         members = order[ends[i] : ends[i + 1]]
         part = _part(traffic, members, number - ends[i])
         areas.append(Area(members, part, inside, bool(size[i] > 0)))
@@ -80,7 +82,7 @@ def _kinds(traffic: Traffic) -> tuple[NDArray[np.int64], NDArray[np.int64], NDAr
     return kind.astype(np.int64), sizes.astype(np.int64), label
 
 
-def _deal(cells: NDArray[np.int64], ends: NDArray[np.int64]) -> list[NDArray[np.int64]]:
+def _deal(cells: NDArray[np.int64], ends: NDArray[np.int64], axes: Axes) -> list[NDArray[np.int64]]:
     """Cut the cells into pieces of given sizes, as compact as their order allows.
 
     ends : the piece i takes ends[i+1] - ends[i] cells
@@ -97,7 +99,8 @@ def _deal(cells: NDArray[np.int64], ends: NDArray[np.int64]) -> list[NDArray[np.
             continue
         half = (ends[first] + ends[last]) / 2
         middle = first + 1 + int(np.argmin(np.abs(ends[first + 1 : last] - half)))
-        wide = np.ptp(inside[:, 0]) >= np.ptp(inside[:, 1])
+        span = np.ptp(axes.places(inside), axis=0)
+        wide = span[0] >= span[1]
         keys = (inside[:, 1], inside[:, 0]) if wide else (inside[:, 0], inside[:, 1])
         inside = inside[np.lexsort(keys)]
         held = ends[middle] - ends[first]

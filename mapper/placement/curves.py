@@ -13,8 +13,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from chipsim.chip.machine import Axes
 from mapper.graph.search import search_from
-from mapper.placement.force import sum_hops
+from mapper.placement.force import hops_of
 from mapper.placement.placer import Placed, Placer, Problem
 from mapper.placement.traffic import Traffic, sampled
 from storage.parallel import map_ordered
@@ -63,9 +64,16 @@ def breadth_first(traffic: Traffic) -> NDArray[np.int64]:
 
 
 def walk_best(
-    traffic: Traffic, cells: NDArray[np.int64], order: NDArray[np.int64], threads: int = 1
+    traffic: Traffic,
+    cells: NDArray[np.int64],
+    order: NDArray[np.int64],
+    axes: Axes,
+    threads: int = 1,
 ) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
-    """Columns and rows of the groups, in the given order along the cheapest walk of the cells."""
+    """Columns and rows of the groups, in the given order along the cheapest walk of the cells.
+
+    axes : coordinates of columns and rows
+    """
 
     def put(walk: NDArray[np.int64]) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
         x, y = np.empty(order.size, np.int32), np.empty(order.size, np.int32)
@@ -73,7 +81,7 @@ def walk_best(
         return x, y
 
     def cost(walk: NDArray[np.int64]) -> int:
-        return int(sum_hops(*traffic.csr, *put(walk)))
+        return hops_of(traffic.csr, *put(walk), axes)
 
     if traffic.ids.size == 0:
         return put(np.arange(order.size))
@@ -99,5 +107,7 @@ class CurvePlacer(Placer):
                 if self.by_distance
                 else np.argsort(problem.rank[area.members], kind="stable")
             )
-            x[area.members], y[area.members] = walk_best(sample, area.cells, order, problem.threads)
+            x[area.members], y[area.members] = walk_best(
+                sample, area.cells, order, problem.region.axes, problem.threads
+            )
         yield problem.placed(x, y)

@@ -14,9 +14,12 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from chipsim.chip.machine import STRAIGHT, Axes
 from mapper.graph.csr import Subgraph
+from mapper.graph.distance import along, towards
 from mapper.placement.clock import ENDLESS, Clock
 
+Lists = tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.int64]]
 REACH = 64  # columns and rows searched along the force: all of a 64x64 chip
 
 
@@ -25,11 +28,13 @@ class Layout(NamedTuple):
 
     x, y : column and row of each, shape (groups,)
     at : group on each cell of the chip, shape (height, width), -1 where there is none
+    axes : coordinates of columns and rows
     """
 
     x: NDArray[np.int32]
     y: NDArray[np.int32]
     at: NDArray[np.int32]
+    axes: Axes
 
 
 class Tables(NamedTuple):
@@ -40,51 +45,61 @@ class Tables(NamedTuple):
 
 
 @njit(cache=True, nogil=True)
-def _forces(indptr, ids, weights, x, y, force_x, force_y):
+def _forces(indptr, ids, weights, x, y, axes, force_x, force_y):
     for u in range(indptr.size - 1):
         fx = np.int64(0)
         fy = np.int64(0)
         for e in range(indptr[u], indptr[u + 1]):
             v = ids[e]
-            fx += weights[e] * (np.int64(x[v]) - x[u])
-            fy += weights[e] * (np.int64(y[v]) - y[u])
+            fx += weights[e] * towards(np.int64(axes.x[x[u]]), axes.x[x[v]], axes.round_x)
+            fy += weights[e] * towards(np.int64(axes.y[y[u]]), axes.y[y[v]], axes.round_y)
         force_x[u] = fx
         force_y[u] = fy
 
 
 @njit(cache=True, nogil=True)
-def _axis_costs(begin, end, ids, weights, position, cost, low, high):
-    """cost[c] for low <= c <= high: weight times distance, on one axis, of a group put there."""
+def _axis_costs(begin, end, ids, weights, position, axis, cost, low, high):
+    """cost[c] for low <= c <= high: weight times distance, on one axis, of a group put there.
+
+    axis : coordinates, and the length of the way round
+    """
+    at, around = axis
     for c in range(low, high + 1):
         cost[c] = 0
     for e in range(begin, end):
-        p = np.int64(position[ids[e]])
+        p = np.int64(at[position[ids[e]]])
         for c in range(low, high + 1):
-            cost[c] += weights[e] * abs(p - c)
+            cost[c] += weights[e] * along(p, at[c], around)
 
 
 @njit(cache=True, nogil=True)
-def _cost_of_move(begin, end, ids, weights, x, y, v, to_x, to_y):
-    """Change of the cost of v's connections when v alone moves."""
+def _cost_of_move(begin, end, ids, weights, layout, v, to):
+    """Change of the cost of v's connections when v alone moves to a column and row."""
+    x, y, axes = layout.x, layout.y, layout.axes
     change = np.int64(0)
+    to_x, to_y = np.int64(axes.x[to[0]]), np.int64(axes.y[to[1]])
+    from_x, from_y = np.int64(axes.x[x[v]]), np.int64(axes.y[y[v]])
     for e in range(begin, end):
         t = ids[e]
+        there_x, there_y = np.int64(axes.x[x[t]]), np.int64(axes.y[y[t]])
         change += weights[e] * (
-            abs(np.int64(x[t]) - to_x)
-            + abs(np.int64(y[t]) - to_y)
-            - abs(np.int64(x[t]) - x[v])
-            - abs(np.int64(y[t]) - y[v])
+            along(there_x, to_x, axes.round_x)
+            + along(there_y, to_y, axes.round_y)
+            - along(there_x, from_x, axes.round_x)
+            - along(there_y, from_y, axes.round_y)
         )
     return change
 
 
 @njit(cache=True, nogil=True)
-def _shift_costs(begin, end, ids, weights, table, old, new):
+def _shift_costs(begin, end, ids, weights, table, axis, old, new):
     """Bring the cost tables of a group's neighbours up to date when it moves on one axis."""
+    at, around = axis
+    before, after = np.int64(at[old]), np.int64(at[new])
     for e in range(begin, end):
         row = table[ids[e]]
         for c in range(row.size):
-            row[c] += weights[e] * (abs(c - new) - abs(c - old))
+            row[c] += weights[e] * (along(at[c], after, around) - along(at[c], before, around))
 
 
 @njit(cache=True, nogil=True)
@@ -95,7 +110,8 @@ def _swap_pulled(indptr, ids, weights, strength, layout, tables, tie, order, rea
     layout, tables : `Layout` and `Tables`, kept up to date
     tie : scratch, shape (groups,), zero on entry and exit; weight from u to each group
     """
-    x, y, at = layout.x, layout.y, layout.at
+    x, y, at, axes = layout.x, layout.y, layout.at, layout.axes
+    on_x, on_y = (axes.x, axes.round_x), (axes.y, axes.round_y)
     columns, rows = tables.columns, tables.rows
     height, width = at.shape
     tabled = columns.shape[0] > 0
@@ -109,22 +125,26 @@ def _swap_pulled(indptr, ids, weights, strength, layout, tables, tie, order, rea
         fx = np.int64(0)
         fy = np.int64(0)
         for e in range(begin, end):
-            fx += weights[e] * (x[ids[e]] - ux)
-            fy += weights[e] * (y[ids[e]] - uy)
+            fx += weights[e] * towards(np.int64(axes.x[ux]), axes.x[x[ids[e]]], axes.round_x)
+            fy += weights[e] * towards(np.int64(axes.y[uy]), axes.y[y[ids[e]]], axes.round_y)
             tie[ids[e]] = weights[e]
         # the quadrant (half-row, half-column) that the force points into
         x_low = max(0, ux - reach) if fx < 0 else ux
         x_high = min(width - 1, ux + reach) if fx > 0 else ux
         y_low = max(0, uy - reach) if fy < 0 else uy
         y_high = min(height - 1, uy + reach) if fy > 0 else uy
+        if axes.round_x != STRAIGHT:  # it may be nearer over the end
+            x_low, x_high = 0, width - 1
+        if axes.round_y != STRAIGHT:
+            y_low, y_high = 0, height - 1
         if tabled:
             by_column = columns[u]
             by_row = rows[u]
         else:
             by_column = own_columns
             by_row = own_rows
-            _axis_costs(begin, end, ids, weights, x, by_column, x_low, x_high)
-            _axis_costs(begin, end, ids, weights, y, by_row, y_low, y_high)
+            _axis_costs(begin, end, ids, weights, x, on_x, by_column, x_low, x_high)
+            _axis_costs(begin, end, ids, weights, y, on_y, by_row, y_low, y_high)
         here = by_column[ux] + by_row[uy]
         best = np.int64(0)
         best_v = -1
@@ -133,7 +153,8 @@ def _swap_pulled(indptr, ids, weights, strength, layout, tables, tie, order, rea
                 v = at[row, column]
                 if v < 0 or v == u:
                     continue
-                distance = abs(row - uy) + abs(column - ux)
+                distance = along(np.int64(axes.x[column]), axes.x[ux], axes.round_x)
+                distance += along(np.int64(axes.y[row]), axes.y[uy], axes.round_y)
                 change = by_column[column] + by_row[row] - here
                 if change - strength[v] * distance >= best:
                     continue  # not even if all of v's connections became shorter by the distance
@@ -142,7 +163,9 @@ def _swap_pulled(indptr, ids, weights, strength, layout, tables, tie, order, rea
                 if tabled:
                     change += columns[v, ux] + rows[v, uy] - columns[v, column] - rows[v, row]
                 else:
-                    change += _cost_of_move(indptr[v], indptr[v + 1], ids, weights, x, y, v, ux, uy)
+                    change += _cost_of_move(
+                        indptr[v], indptr[v + 1], ids, weights, layout, v, (ux, uy)
+                    )
                 if change < best:
                     best = change
                     best_v = v
@@ -152,10 +175,10 @@ def _swap_pulled(indptr, ids, weights, strength, layout, tables, tie, order, rea
             v = best_v
             vx, vy = np.int64(x[v]), np.int64(y[v])
             if tabled:
-                _shift_costs(begin, end, ids, weights, columns, ux, vx)
-                _shift_costs(begin, end, ids, weights, rows, uy, vy)
-                _shift_costs(indptr[v], indptr[v + 1], ids, weights, columns, vx, ux)
-                _shift_costs(indptr[v], indptr[v + 1], ids, weights, rows, vy, uy)
+                _shift_costs(begin, end, ids, weights, columns, on_x, ux, vx)
+                _shift_costs(begin, end, ids, weights, rows, on_y, uy, vy)
+                _shift_costs(indptr[v], indptr[v + 1], ids, weights, columns, on_x, vx, ux)
+                _shift_costs(indptr[v], indptr[v + 1], ids, weights, rows, on_y, vy, uy)
             x[u], x[v] = vx, ux
             y[u], y[v] = vy, uy
             at[uy, ux] = v
@@ -166,33 +189,42 @@ def _swap_pulled(indptr, ids, weights, strength, layout, tables, tie, order, rea
 
 
 @njit(cache=True, nogil=True)
-def _fill_tables(indptr, ids, weights, x, y, columns, rows):
+def _fill_tables(indptr, ids, weights, layout, columns, rows):
+    x, y, axes = layout.x, layout.y, layout.axes
+    on_x, on_y = (axes.x, axes.round_x), (axes.y, axes.round_y)
     for u in range(indptr.size - 1):
         begin, end = indptr[u], indptr[u + 1]
-        _axis_costs(begin, end, ids, weights, x, columns[u], 0, columns.shape[1] - 1)
-        _axis_costs(begin, end, ids, weights, y, rows[u], 0, rows.shape[1] - 1)
+        _axis_costs(begin, end, ids, weights, x, on_x, columns[u], 0, columns.shape[1] - 1)
+        _axis_costs(begin, end, ids, weights, y, on_y, rows[u], 0, rows.shape[1] - 1)
 
 
 @njit(cache=True, nogil=True)
-def sum_hops(indptr, ids, weights, x, y):
+def sum_hops(indptr, ids, weights, x, y, round_x, round_y):
+    """Weight times distance of all connections; x, y : coordinates of the groups."""
     total = np.int64(0)
     for u in range(indptr.size - 1):
         for e in range(indptr[u], indptr[u + 1]):
             v = ids[e]
-            total += weights[e] * (abs(np.int64(x[v]) - x[u]) + abs(np.int64(y[v]) - y[u]))
+            apart = along(np.int64(x[v]), x[u], round_x) + along(np.int64(y[v]), y[u], round_y)
+            total += weights[e] * apart
     return total
 
 
-def hop_cost(groups: Subgraph, x: NDArray[np.int32], y: NDArray[np.int32]) -> int:
-    """Sum over connections, each once, of weight times Manhattan distance."""
-    return int(sum_hops(groups.indptr, groups.ids, groups.weights, x, y)) // 2
+def hops_of(csr: Lists, x: NDArray[np.int32], y: NDArray[np.int32], axes: Axes) -> int:
+    """Sum over the entries of lists of weight times distance; x, y : columns and rows."""
+    return int(sum_hops(*csr, axes.x[x], axes.y[y], axes.round_x, axes.round_y))
+
+
+def hop_cost(groups: Subgraph, x: NDArray[np.int32], y: NDArray[np.int32], axes: Axes) -> int:
+    """Sum over connections, each once, of weight times distance; x, y : columns and rows."""
+    return hops_of((groups.indptr, groups.ids, groups.weights), x, y, axes) // 2
 
 
 def refine_by_forces(
     groups: Subgraph,
     x: NDArray[np.int32],
     y: NDArray[np.int32],
-    shape: tuple[int, int],
+    axes: Axes,
     share: float,
     iterations: int,
     memory: int,
@@ -201,38 +233,39 @@ def refine_by_forces(
 ) -> int:
     """Swap groups until no swap of the hardest pulled helps; x and y change in place.
 
-    x, y : ndarray[int32], shape (groups,), column and row on a chip of `shape` (height, width)
+    x, y : ndarray[int32], shape (groups,), column and row on a chip of these coordinates
     share : part of the groups that is visited in an iteration
     memory : bytes that tables of costs may take; without them the same is computed, more slowly
     clock : says when to end early, with what is reached by then
 
     Returns the iterations done.
     """
+    shape = axes.shape
     at = np.full(shape, -1, np.int32)
     at[y, x] = np.arange(x.size, dtype=np.int32)
     force_x, force_y = np.empty(x.size, np.int64), np.empty(x.size, np.int64)
     owner = np.repeat(np.arange(x.size), np.diff(groups.indptr))
     strength = np.zeros(x.size, np.int64)
     np.add.at(strength, owner, groups.weights)
+    csr, layout = (groups.indptr, groups.ids, groups.weights), Layout(x, y, at, axes)
     tabled = 8 * x.size * sum(shape) <= memory
     columns = np.zeros((x.size if tabled else 0, shape[1]), np.int64)
     rows = np.zeros((x.size if tabled else 0, shape[0]), np.int64)
     if tabled:
-        _fill_tables(groups.indptr, groups.ids, groups.weights, x, y, columns, rows)
-    layout, tables = Layout(x, y, at), Tables(columns, rows)
+        _fill_tables(*csr, layout, columns, rows)
+    tables = Tables(columns, rows)
     tie = np.zeros(x.size, np.int64)
     top = max(1, math.ceil(share * x.size))
     for iteration in range(iterations):
         if clock.over():
             return iteration
-        _forces(groups.indptr, groups.ids, groups.weights, x, y, force_x, force_y)
+        _forces(*csr, x, y, axes, force_x, force_y)
         magnitude = np.hypot(force_x, force_y)
         order = np.argsort(-magnitude, kind="stable")
         for begin in range(0, order.size, top):  # the next 5 % only when these are settled
             swaps, _ = _swap_pulled(
-                groups.indptr, groups.ids, groups.weights, strength, layout, tables, tie,
-                order[begin : begin + top], reach,
-            )  # fmt: skip
+                *csr, strength, layout, tables, tie, order[begin : begin + top], reach
+            )
             if swaps or clock.over():
                 break
         if not swaps:

@@ -15,6 +15,8 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from chipsim.chip.machine import Axes
+
 
 @dataclass(frozen=True, slots=True)
 class Splits:
@@ -23,22 +25,30 @@ class Splits:
     cells : ndarray[int64], shape (n, 2), columns and rows, so ordered that every piece is a slice
     cuts : ndarray[int64], shape (n - 1, 4): begin, middle and end of a piece, and the axis whose
         coordinates decide (0: columns); pieces come before their halves
+    axes : coordinates of all columns and rows
     """
 
     cells: NDArray[np.int64]
     cuts: NDArray[np.int64]
+    axes: Axes
 
 
-def split_cells(cells: NDArray[np.int64]) -> Splits:
-    """Cut cells, shape (n, 2), between columns or rows down to single ones."""
+def split_cells(cells: NDArray[np.int64], axes: Axes) -> Splits:
+    """Cut cells, shape (n, 2), between columns or rows down to single ones.
+
+    axes : coordinates of columns and rows, by which a side is the longer one
+    """
     n = len(cells)
     ends = np.array([0, n]) if n else np.zeros(1, np.int64)
     cuts = [np.empty((0, 4), np.int64)]
     while ends.size - 1 < n:
         size = np.diff(ends)
         first = ends[:-1]
-        span = np.maximum.reduceat(cells, first) - np.minimum.reduceat(cells, first)
-        axis = np.where(span[:, 0] >= span[:, 1], 0, 1)
+        low, high = np.minimum.reduceat(cells, first), np.maximum.reduceat(cells, first)
+        count, span = high - low, axes.places(high) - axes.places(low)
+        # Cores of a tile are in one place: of two sides without length the one with more cells.
+        longer, more = (each[:, 0] - each[:, 1] for each in (span, count))
+        axis = np.where((longer > 0) | ((longer == 0) & (more >= 0)), 0, 1)
         piece = np.repeat(np.arange(size.size), size)
         by_row = axis[piece] == 1
         major = np.where(by_row, cells[:, 1], cells[:, 0])
@@ -55,7 +65,7 @@ def split_cells(cells: NDArray[np.int64]) -> Splits:
         cut = np.column_stack([first, middle, ends[1:], axis])
         cuts.append(cut[size > 1])
         ends = np.unique(np.concatenate([ends, middle]))
-    return Splits(cells, np.concatenate(cuts))
+    return Splits(cells, np.concatenate(cuts), axes)
 
 
 @njit(cache=True, nogil=True)

@@ -20,10 +20,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
+from chipsim.chip.machine import STRAIGHT, Axes
 from mapper.placement.clock import ENDLESS, Clock
 from mapper.placement.component_packing import Area
-from mapper.placement.force import sum_hops
-from mapper.placement.legalise import legalise, ranked, split_cells
+from mapper.placement.force import hops_of
+from mapper.placement.legalise import Splits, legalise, ranked, split_cells
 from mapper.placement.placer import Placed, Placer, Places, Problem
 from mapper.placement.quadratic import pull_together
 from mapper.placement.spectral import Search, hierarchy, place_areas, place_by_spectrum
@@ -37,15 +38,22 @@ BYTES = 60  # for each connection, at most
 
 
 class Mesh(NamedTuple):
-    """The cells of a level. Its coordinates c are low + (c + 1/2) * scale - 1/2 of the finest."""
+    """The cells of a level. Its columns c are low + (c + 1/2) * scale - 1/2 of the finest; so rows.
+
+    axes : coordinates of its columns and rows, in steps of its own
+    """
 
     cells: NDArray[np.int64]
     low: NDArray[np.float64]
     scale: NDArray[np.float64]
+    axes: Axes
 
 
-def coarse_mesh(cells: NDArray[np.int64], count: int) -> Mesh:
-    """`count` cells of a coarser mesh, those that cover most of the given, shape (n, 2)."""
+def coarse_mesh(cells: NDArray[np.int64], count: int, axes: Axes) -> Mesh:
+    """`count` cells of a coarser mesh, those that cover most of the given, shape (n, 2).
+
+    axes : coordinates of the columns and rows of the given cells
+    """
     low = cells.min(axis=0)
     span = np.ptp(cells, axis=0) + 1
     sides = np.clip(np.ceil(span / np.sqrt(len(cells) / count)).astype(np.int64), 1, span)
@@ -58,7 +66,26 @@ def coarse_mesh(cells: NDArray[np.int64], count: int) -> Mesh:
     every = np.column_stack(np.divmod(np.arange(held.size), sides[1]))
     far = np.abs(every - (sides - 1) / 2).sum(axis=1)
     kept = np.sort(np.lexsort((far, -held))[:count])
-    return Mesh(every[kept], low.astype(np.float64), span / sides)
+    scale = span / sides
+    own = []
+    for axis, at in enumerate((axes.x, axes.y)):
+        fine = low[axis] + (np.arange(sides[axis]) + 0.5) * scale[axis] - 0.5
+        place = _interpolated(at, fine)
+        own.append(np.rint((place - place[0]) / scale[axis]).astype(np.int32))
+    rounds = (
+        STRAIGHT if around == STRAIGHT else max(1, int(at[-1]), round(around / float(each)))
+        for around, each, at in zip((axes.round_x, axes.round_y), scale, own, strict=True)
+    )
+    return Mesh(every[kept], low.astype(np.float64), scale, Axes(own[0], own[1], *rounds))
+
+
+def _interpolated(at: NDArray[np.int32], place: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Coordinates of places between columns, at or near the ends too."""
+    if at.size == 1:
+        return place
+    left = np.clip(np.floor(place), 0, at.size - 2).astype(np.int64)
+    step = (at[left + 1] - at[left]).astype(np.float64)
+    return at[left] + (place - left) * step
 
 
 def _coarsened(
@@ -99,26 +126,31 @@ def renumbered(traffic: Traffic, order: NDArray[np.int64]) -> Traffic:
 
 def place_by_levels(
     traffic: Traffic,
-    cells: NDArray[np.int64],
+    splits: Splits,
     effort: Search,
     rng: np.random.Generator,
     threads: int = 1,
     clock: Clock = ENDLESS,
 ) -> Places:
-    """Columns and rows of connected groups, one of the cells, shape (groups, 2), for each."""
+    """Columns and rows of connected groups, one of the cells of the splits for each."""
     levels, maps = _coarsened(traffic, rng, clock)
-    meshes = [coarse_mesh(cells, level.size) for level in levels[1:]]
-    meshes.insert(0, Mesh(cells, np.full(2, 0.0), np.full(2, 1.0)))
-    splits = split_cells(meshes[-1].cells)
+    cells, axes = splits.cells, splits.axes
+    meshes = [coarse_mesh(cells, level.size, axes) for level in levels[1:]]
+    meshes.insert(0, Mesh(cells, np.full(2, 0.0), np.full(2, 1.0), axes))
+    splits = split_cells(meshes[-1].cells, meshes[-1].axes)
     tried = place_by_spectrum(levels[-1], splits, effort, rng, threads, clock)
-    x, y = min(tried, key=lambda places: int(sum_hops(*levels[-1].csr, *places)))
+    coarsest, on = levels[-1].csr, splits.axes
+    x, y = min(tried, key=lambda places: hops_of(coarsest, places[0], places[1], on))
     while maps:
         levels.pop()
         coarse = meshes.pop()
         place = coarse.low + (np.column_stack([x, y]) + 0.5) * coarse.scale - 0.5
         fine = meshes[-1]
         position = ((place + 0.5 - fine.low) / fine.scale - 0.5)[maps.pop()]
-        splits = split_cells(fine.cells)
+        splits = split_cells(fine.cells, fine.axes)
+        columns, rows = position.T
+        on_axes = _interpolated(fine.axes.x, columns), _interpolated(fine.axes.y, rows)
+        position = np.column_stack(on_axes)
         order = ranked(splits, position)
         near, start = renumbered(levels[-1], order), position[order]
         found = legalise(splits, start)
@@ -145,8 +177,9 @@ class MultilevelPlacer(Placer):
 
         def connected(area: Area) -> list[Places]:
             rest = rng, problem.threads, problem.clock
+            splits = split_cells(area.cells, problem.region.axes)
             if area.members.size <= COARSEST:
-                return place_by_spectrum(area.traffic, split_cells(area.cells), self.effort, *rest)
-            return [place_by_levels(area.traffic, area.cells, self.effort, *rest)]
+                return place_by_spectrum(area.traffic, splits, self.effort, *rest)
+            return [place_by_levels(area.traffic, splits, self.effort, *rest)]
 
         yield from place_areas(problem, connected, rng)

@@ -62,13 +62,8 @@ class Problem:
     def size(self) -> int:
         return self.groups.members.size
 
-    @property
-    def shape(self) -> tuple[int, int]:
-        """Rows and columns of the region."""
-        return self.region.usable.shape[0], self.region.usable.shape[1]
-
     def placed(self, x: NDArray[np.int32], y: NDArray[np.int32]) -> Placed:
-        return Placed(hop_cost(self.groups, x, y), x, y)
+        return Placed(hop_cost(self.groups, x, y, self.region.axes), x, y)
 
 
 class Placer(ABC):

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from mapper.placement.clock import ENDLESS, Clock
-from mapper.placement.force import sum_hops
+from mapper.placement.force import hops_of
 from mapper.placement.legalise import Splits, legalise
 from mapper.placement.traffic import Traffic
 
@@ -60,7 +60,8 @@ def pull_together(
     """The cheapest legal placement on the way from the given one, columns and rows of `splits`.
 
     first : stiffness of the springs in the first round
-    start : where these lead then, shape (groups, 2); without it, to the given places
+    start : where these lead then, coordinates of shape (groups, 2); without it, to the given
+        places
 
     All groups must have traffic.
     """
@@ -68,16 +69,18 @@ def pull_together(
     weights = traffic.weights.astype(np.float64)
     matrix = csr_array((weights, traffic.ids, traffic.indptr), (n, n))
     strength = np.maximum(np.asarray(matrix.sum(axis=1)), 1e-9)
-    position = np.column_stack([x, y]).astype(np.float64) if start is None else start
-    best = int(sum_hops(*traffic.csr, x, y)), x, y
+    axes = splits.axes
+    position = np.column_stack([axes.x[x], axes.y[y]]).astype(np.float64)
+    position = position if start is None else start
+    best = hops_of(traffic.csr, x, y, axes), x, y
     anchor = position
     for stiffness in np.geomspace(first, LAST, rounds):
         if clock.over():
             break
         position = _solve(matrix, strength, float(stiffness), position, anchor)
         x, y = legalise(splits, position)
-        cost = int(sum_hops(*traffic.csr, x, y))
+        cost = hops_of(traffic.csr, x, y, axes)
         if cost < best[0]:
             best = cost, x, y
-        anchor = np.column_stack([x, y]).astype(np.float64)
+        anchor = np.column_stack([axes.x[x], axes.y[y]]).astype(np.float64)
     return best[1], best[2]

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from chipsim.chip.machine import STRAIGHT, Axes, flat_axes
 from mapper.errors import DoesNotFitError
 
 
@@ -15,6 +16,7 @@ class Region:
     """A rectangle of cores, columns x .. x+width-1 and rows y .. y+height-1.
 
     usable : ndarray[bool], shape (height, width), cores that groups may use: as many as groups
+    axes : coordinates of its columns and rows
     """
 
     x: int
@@ -22,6 +24,7 @@ class Region:
     width: int
     height: int
     usable: NDArray[np.bool_]
+    axes: Axes
 
 
 def _window_counts(usable: NDArray[np.bool_], width: int, height: int) -> NDArray[np.int64]:
@@ -34,15 +37,17 @@ def _window_counts(usable: NDArray[np.bool_], width: int, height: int) -> NDArra
     )  # fmt: skip
 
 
-def choose_region(usable: NDArray[np.bool_], groups: int) -> Region:
+def choose_region(usable: NDArray[np.bool_], groups: int, axes: Axes | None = None) -> Region:
     """The most compact rectangle with at least `groups` usable cores.
 
     usable : ndarray[bool], shape (height, width) of the chip, False for unavailable cores
+    axes : coordinates of columns and rows; None for steps that all cost 1
 
     The mean distance of two random cores of a w x h rectangle is about (w + h)/3: rectangles are
     tried by growing half-perimeter, the squarest first; of several places, the one with the
     fewest spare cores, then the nearest to the middle of the chip. Spare cores are given up from
-    the rim: those farthest from the rectangle's centre.
+    the rim: those farthest from the rectangle's centre. Where steps cost different amounts, it is
+    the rectangle of the least mean distance, and then as above.
 
     Raises `DoesNotFitError` if the chip has fewer usable cores than groups.
     """
@@ -53,6 +58,9 @@ def choose_region(usable: NDArray[np.bool_], groups: int) -> Region:
             f"needs {groups} cores; the chip has {groups - short} usable ones ({short} short); "
             "take a larger chip"
         )
+    axes = flat_axes(columns, rows) if axes is None else axes
+    if not axes.flat:
+        return _nearest(usable, groups, axes)
     for half in range(2, rows + columns + 1):
         widths = range(max(1, half - rows), min(columns, half - 1) + 1)
         for width in sorted(widths, key=lambda w: (abs(2 * w - half), w)):
@@ -66,16 +74,78 @@ def choose_region(usable: NDArray[np.bool_], groups: int) -> Region:
                 middle = (np.array([rows, columns]) - [height, width]) / 2
                 pick = np.lexsort((np.abs(fits - middle).sum(axis=1), spare))[0]
                 y, x = (int(corner) for corner in fits[pick])
-                inside = usable[y : y + height, x : x + width].copy()
-                _give_up(inside, int(spare[pick]))
-                return Region(x, y, width, height, inside)
+                return _region(usable, axes, (x, y, width, height), int(spare[pick]))
     raise AssertionError("the whole chip has enough usable cores")
 
 
-def _give_up(inside: NDArray[np.bool_], spare: int) -> None:
+def _nearest(usable: NDArray[np.bool_], groups: int, axes: Axes) -> Region:
+    """The rectangle whose columns and rows are nearest to each other: of each width the lowest.
+
+    Of several the one with the fewest spare cores, then the uppermost and leftmost.
+    """
+    rows, columns = usable.shape
+    across = _spreads(axes.x, axes.round_x)
+    down = _spreads(axes.y, axes.round_y)
+    best: tuple[float, int, int, int, int, int] | None = None
+    for width in range(1, columns + 1):
+        for height in range(-(-groups // width), rows + 1):
+            counts = _window_counts(usable, width, height)
+            fits = np.argwhere(counts >= groups)
+            if fits.size == 0:
+                continue
+            spare = counts[fits[:, 0], fits[:, 1]] - groups
+            spread = down[height - 1][fits[:, 0]] + across[width - 1][fits[:, 1]]
+            pick = np.lexsort((spare, spread))[0]
+            y, x = (int(corner) for corner in fits[pick])
+            found = float(spread[pick]), int(spare[pick]), y, x, width, height
+            best = found if best is None or found[:2] < best[:2] else best
+            break
+    assert best is not None, "the whole chip has enough usable cores"
+    _, left, y, x, width, height = best
+    return _region(usable, axes, (x, y, width, height), left)
+
+
+def _spreads(at: NDArray[np.int32], around: int) -> list[NDArray[np.float64]]:
+    """Mean distance of two of so many positions side by side, by their number less 1 and the first.
+
+    The sums of a window are those of the one that is shorter by its last position, and the
+    distances of that position.
+    """
+    place = at.astype(np.int64)
+    sums = np.zeros(at.size, np.int64)
+    found = [np.zeros(at.size)]
+    if around == STRAIGHT:
+        before = np.append(0, place.cumsum())
+        for length in range(2, at.size + 1):
+            last = np.arange(length - 1, at.size)
+            to_last = (length - 1) * place[last] - (before[last] - before[last - length + 1])
+            sums = sums[: last.size] + to_last
+            found.append(2 * sums / length**2)
+        return found
+    for length in range(2, at.size + 1):
+        last = np.arange(length - 1, at.size)
+        straight = np.abs(place[last, None] - place[last[:, None] - np.arange(1, length)])
+        sums = sums[: last.size] + np.minimum(straight, around - straight).sum(axis=1)
+        found.append(2 * sums / length**2)
+    return found
+
+
+def _region(
+    usable: NDArray[np.bool_], axes: Axes, window: tuple[int, int, int, int], spare: int
+) -> Region:
+    """The window (x, y, width, height), without some usable cores of its rim."""
+    x, y, width, height = window
+    inside = usable[y : y + height, x : x + width].copy()
+    own = axes.window(*window)
+    _give_up(inside, spare, own)
+    return Region(*window, inside, own)
+
+
+def _give_up(inside: NDArray[np.bool_], spare: int, axes: Axes) -> None:
     """Mark the usable cores that are farthest from the centre as not to be used."""
     cells = np.argwhere(inside)
-    centre = (np.array(inside.shape) - 1) / 2
-    far = np.argsort(-np.abs(cells - centre).sum(axis=1), kind="stable")
+    centre = np.array([axes.y[-1], axes.x[-1]]) / 2
+    apart = np.abs(axes.places(cells[:, ::-1])[:, ::-1] - centre)
+    far = np.argsort(-apart.sum(axis=1), kind="stable")
     dropped = cells[far[:spare]]
     inside[dropped[:, 0], dropped[:, 1]] = False

@@ -52,14 +52,19 @@ def place_by_bisection(
 
 
 def _halves(area: Region) -> tuple[Region, Region]:
-    if area.width >= area.height:
+    axes = area.axes
+    if axes.x[-1] - axes.x[0] >= axes.y[-1] - axes.y[0] and area.width > 1:
         cut = area.width // 2
+        x, left = area.x + cut, area.width - cut
+        first, second = axes._replace(x=axes.x[:cut]), axes._replace(x=axes.x[cut:])
         return (
-            Region(area.x, area.y, cut, area.height, area.usable[:, :cut]),
-            Region(area.x + cut, area.y, area.width - cut, area.height, area.usable[:, cut:]),
+            Region(area.x, area.y, cut, area.height, area.usable[:, :cut], first),
+            Region(x, area.y, left, area.height, area.usable[:, cut:], second),
         )
     cut = area.height // 2
+    y, left = area.y + cut, area.height - cut
+    first, second = axes._replace(y=axes.y[:cut]), axes._replace(y=axes.y[cut:])
     return (
-        Region(area.x, area.y, area.width, cut, area.usable[:cut]),
-        Region(area.x, area.y + cut, area.width, area.height - cut, area.usable[cut:]),
+        Region(area.x, area.y, area.width, cut, area.usable[:cut], first),
+        Region(area.x, y, area.width, left, area.usable[cut:], second),
     )

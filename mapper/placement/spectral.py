@@ -24,7 +24,7 @@ from scipy.sparse import csr_array, diags_array
 from mapper.placement.clock import ENDLESS, Clock
 from mapper.placement.component_packing import Area
 from mapper.placement.curves import SAMPLE, breadth_first, walk_best
-from mapper.placement.force import sum_hops
+from mapper.placement.force import hops_of
 from mapper.placement.legalise import Splits, legalise, split_cells
 from mapper.placement.placer import Placed, Placer, Places, Problem
 from mapper.placement.quadratic import pull_together
@@ -219,14 +219,15 @@ def place_by_spectrum(
     ) -> list[NDArray[np.float64]]:
         sketch, means = _sketch(levels, vectors, size)
         every = np.arange(sketch.size) * traffic.size // sketch.size
-        few = splits if sketch.size == traffic.size else split_cells(splits.cells[every])
+        whole = sketch.size == traffic.size
+        few = splits if whole else split_cells(splits.cells[every], splits.axes)
 
         def cost(turn: NDArray[np.float64]) -> int:
             clock.check()
             places = legalise(few, np.einsum("ij,jk->ik", means, turn))
             if rounds:
                 places = pull_together(sketch, few, *places, rounds, clock)
-            return int(sum_hops(*sketch.csr, *places))
+            return hops_of(sketch.csr, *places, splits.axes)
 
         costs = list(map_ordered(cost, turns, threads))
         return [turns[k] for k in np.argsort(costs, kind="stable")]
@@ -270,7 +271,7 @@ class SpectralPlacer(Placer):
             return
 
         def connected(area: Area) -> list[Places]:
-            splits = split_cells(area.cells)
+            splits = split_cells(area.cells, problem.region.axes)
             return place_by_spectrum(
                 area.traffic, splits, self.effort, rng, problem.threads, problem.clock
             )
@@ -289,7 +290,8 @@ def place_areas(
         else:
             sample = sampled(area.traffic, SAMPLE, rng)
             order = breadth_first(area.traffic)
-            found = [walk_best(sample, area.cells, order, problem.threads)]
+            axes = problem.region.axes
+            found = [walk_best(sample, area.cells, order, axes, problem.threads)]
         made.append(found)
     for k in range(max(len(found) for found in made)):
         x, y = np.empty(problem.size, np.int32), np.empty(problem.size, np.int32)

@@ -17,6 +17,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from chipsim.chip.machine import Axes
 from mapper.graph.csr import Csr
 from mapper.partitioning.multilevel_bisection import BisectionEffort, bisect_graph
 from mapper.placement.clock import ENDLESS, Clock
@@ -73,7 +74,10 @@ def _piece(traffic, members, near, far, axis, centre, local, piece):
             else:
                 c = centre[t, axis]
                 outside += weights[e] * (abs(far - c) - abs(near - c))
-        piece.bias[i] = np.int64(np.rint(outside / (far - near)))
+        if far != near:  # within a tile there is no distance
+            piece.bias[i] = np.int64(np.rint(outside / (far - near)))
+        else:
+            piece.bias[i] = 0
         sub_indptr[i + 1] = used
     for i in range(members.size):
         local[members[i]] = -1
@@ -129,9 +133,9 @@ def _cut(traffic, cuts, middles, order, centre, local, effort, state):
             centre[members[i], 1] = middles[k, at + 1]
 
 
-def _middles(cells: NDArray[np.int64], cuts: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Mean column and row of the cells of both sides of each cut, shape (cuts, 4)."""
-    sums = np.concatenate([np.zeros((1, 2)), np.cumsum(cells, axis=0)])
+def _middles(places: NDArray[np.int64], cuts: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Mean coordinates of the cells of both sides of each cut, shape (cuts, 4)."""
+    sums = np.concatenate([np.zeros((1, 2)), np.cumsum(places, axis=0)])
     found = []
     for low, high in ((cuts[:, 0], cuts[:, 1]), (cuts[:, 1], cuts[:, 2])):
         found.append((sums[high] - sums[low]) / (high - low)[:, None])
@@ -147,22 +151,27 @@ def _stages(cuts: NDArray[np.int64]) -> Iterator[NDArray[np.int64]]:
 def place_by_cuts(
     traffic: Traffic,
     cells: NDArray[np.int64],
+    axes: Axes,
     effort: CutEffort,
     rng: np.random.Generator,
     clock: Clock = ENDLESS,
 ) -> Places:
-    """Columns and rows, one of the cells, shape (groups, 2), for each group."""
+    """Columns and rows, one of the cells, shape (groups, 2), for each group.
+
+    axes : coordinates of columns and rows
+    """
     n = traffic.size
-    splits = split_cells(cells)
+    splits = split_cells(cells, axes)
+    places = axes.places(splits.cells)
     scale = max(1.0, float(traffic.weights.max(initial=0)) / LARGEST)
     scaled = traffic._replace(weights=np.rint(traffic.weights / scale).astype(np.int64))
     each = BisectionEffort(effort.tries, effort.passes, effort.smoothing)
     order = rng.permutation(n)
-    centre = np.tile(splits.cells.mean(axis=0), (n, 1))
+    centre = np.tile(places.mean(axis=0), (n, 1))
     local = np.full(n, -1, np.int64)
     state = rng.integers(1, 1 << 62, 1).astype(np.uint64)
     for stage in _stages(splits.cuts):
-        middles = _middles(splits.cells, stage)
+        middles = _middles(places, stage)
         for _ in range(effort.rounds if len(stage) > 1 else 1):
             for k in range(0, len(stage), PIECES):
                 clock.check()
@@ -183,6 +192,7 @@ class BisectionPlacer(Placer):
         self, problem: Problem, start: Placed | None, rng: np.random.Generator
     ) -> Iterator[Placed]:
         cells = np.argwhere(problem.region.usable.T)
+        axes = problem.region.axes
         yield problem.placed(
-            *place_by_cuts(problem.traffic, cells, self.effort, rng, problem.clock)
+            *place_by_cuts(problem.traffic, cells, axes, self.effort, rng, problem.clock)
         )

@@ -16,6 +16,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from chipsim.chip.machine import STRAIGHT, Axes
 from mapper.graph.csr import Subgraph
 
 DENSE = 192  # mean number of connections of a group from which a background is looked for
@@ -58,14 +59,28 @@ class Background(NamedTuple):
 
 
 def background_cost(
-    mass: NDArray[np.float64], position: NDArray[np.int32], length: int
+    mass: NDArray[np.float64], position: NDArray[np.int32], at: NDArray[np.int32], around: int
 ) -> NDArray[np.float64]:
-    """Cost of a unit of mass in each column (or row) of the background, shape (length,)."""
-    weight = np.bincount(position, weights=mass, minlength=length)
+    """Cost of a unit of mass in each column (or row) of the background, shape (columns,).
+
+    at, around : coordinates of the columns, and the length of the way round
+    """
+    weight = np.bincount(position, weights=mass, minlength=at.size)
+    if around != STRAIGHT:
+        straight = np.abs(at[:, None].astype(np.int64) - at)
+        found: NDArray[np.float64] = np.minimum(straight, around - straight) @ weight
+        return found
     before = np.append(0, weight.cumsum()[:-1])
-    step = 2 * before[1:] - weight.sum()  # away from those before, towards the others
+    # away from those before, towards the others
+    step = (2 * before[1:] - weight.sum()) * np.diff(at)
     cost: NDArray[np.float64] = np.append(0.0, step.cumsum())
-    return cost + (weight * np.arange(length)).sum()
+    return cost + (weight * (at - at[0])).sum()
+
+
+def background_of(mass: NDArray[np.float64], spot: NDArray[np.int32], axes: Axes) -> Background:
+    """The background of groups at these columns and rows, shape (groups, 2)."""
+    columns = background_cost(mass, spot[:, 0], axes.x, axes.round_x)
+    return Background(mass, columns, background_cost(mass, spot[:, 1], axes.y, axes.round_y))
 
 
 @njit(cache=True, nogil=True)

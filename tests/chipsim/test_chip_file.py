@@ -11,15 +11,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from chipsim.chip.file import chip_toml
+from chipsim.chip.machine import Block, Machine
 from chipsim.chip.model import Chip, meanings
 from chipsim.chip.presets import PRESETS, from_fields, parse_chip
 from chipsim.chip.sources import ABOUT, SOURCES, source_of, unit_of
 from chipsim.errors import ChipError
 
+MACHINE = Machine(
+    8, 4, "xy", (3.0, 4.0), Block(2, 1, 0.5), Block(4, 2, 10.0, 0.25), Block(4, 4, 40.0)
+)
 CHIPS = [
     *PRESETS.values(),
     parse_chip("3x5"),
     Chip("faults", 9, 7, unavailable=tuple(range(1, 40)), synapses=5, axons_in=6, axons_out=7),
+    Chip("machine", 8, 4, machine=MACHINE),
+    Chip("given", 3, 2, machine=Machine(3, 2, columns=(0, 0, 2.5), rows=(-1, 7))),
     Chip("small", 1, 1, energy_router=1e-300, energy_link=1e300, latency_link=0.1 + 0.2),
 ]
 
@@ -41,7 +47,7 @@ def test_the_tables_are_complete() -> None:
     assert list(meanings()) == [
         "name", "width", "height", "neurons", "synapses", "axons_in", "axons_out", "unavailable",
         "delivery", "energy_router", "energy_link", "latency_router", "latency_link", "npu", "host",
-        "time",
+        "time", "machine",
     ]  # fmt: skip
     assert set(meanings()) == {field.name for field in fields(Chip)}
     assert set(ABOUT) == set(SOURCES) == set(PRESETS)

@@ -10,6 +10,7 @@ from dataclasses import replace
 import pytest
 
 from mapper.placement import portfolio
+from tests.twins.machine import FLAT, Line, Plane
 from tests.twins.partitioning import Adjacency
 from tests.twins.placement import axis_cost, hop_cost
 
@@ -39,18 +40,27 @@ class Xorshift:
 
 
 def table_row(
-    adjacency: Adjacency, x: Sequence[int], y: Sequence[int], u: int, box: Sequence[int]
+    adjacency: Adjacency,
+    x: Sequence[int],
+    y: Sequence[int],
+    u: int,
+    box: Sequence[int],
+    plane: Plane = FLAT,
 ) -> list[int]:
     """Cost of u in the columns and in the rows of a box, each less that in the first of them."""
     left, right, top, bottom = box
-    columns = [axis_cost(adjacency[u], x, c) for c in range(left, right)]
-    rows = [axis_cost(adjacency[u], y, r) for r in range(top, bottom)]
+    columns = [axis_cost(adjacency[u], x, c, plane.x) for c in range(left, right)]
+    rows = [axis_cost(adjacency[u], y, r, plane.y) for r in range(top, bottom)]
     return [c - columns[0] for c in columns] + [r - rows[0] for r in rows]
 
 
-def background_cost(mass: Sequence[float], position: Sequence[int], length: int) -> list[float]:
+def background_cost(
+    mass: Sequence[float], position: Sequence[int], length: int, line: Line
+) -> list[float]:
     """Cost of a unit of mass in each column."""
-    return [sum(m * abs(p - c) for m, p in zip(mass, position, strict=True)) for c in range(length)]
+    return [
+        sum(m * line.far(p, c) for m, p in zip(mass, position, strict=True)) for c in range(length)
+    ]
 
 
 def anneal(
@@ -67,6 +77,7 @@ def anneal(
     temperature: float,
     moves: int,
     state: int,
+    plane: Plane = FLAT,
 ) -> tuple[int, float]:
     """Swap two groups for every proposal, price the whole placement, and take it back or not."""
     left, right, top, bottom = box
@@ -89,13 +100,13 @@ def anneal(
         if not there:
             continue
         v = there[0]
-        before = hop_cost(adjacency, x, y)
-        distance = abs(x[u] - x[v]) + abs(y[u] - y[v])
+        before = hop_cost(adjacency, x, y, plane)
+        distance = plane.far((x[u], y[u]), (x[v], y[v]))
         charge = (mass[u] - mass[v]) * (
             costs[0][x[v]] - costs[0][x[u]] + costs[1][y[v]] - costs[1][y[u]]
         )
         _swap(x, y, u, v)
-        change = hop_cost(adjacency, x, y) - before + charge
+        change = hop_cost(adjacency, x, y, plane) - before + charge
         tie = sum(w for t, w in adjacency[u] if t == v)
         apart = change - 2 * tie * distance  # as if each moved while the other stayed
         allowed = 0.0
@@ -141,19 +152,26 @@ def pair(adjacency: Adjacency, size: Sequence[float], order: Sequence[int]) -> l
 
 
 def split_ranks(
-    cells: Sequence[tuple[int, int]], position: Sequence[tuple[float, float]], members: list[int]
+    cells: Sequence[tuple[int, int]],
+    position: Sequence[tuple[float, float]],
+    members: list[int],
+    plane: Plane = FLAT,
 ) -> dict[int, tuple[int, int]]:
     """Cell of every member: by sorting, cut between columns or rows, down to single cells."""
     if len(cells) <= 1:
         return dict(zip(members, cells, strict=True))
-    spans = [max(c[k] for c in cells) - min(c[k] for c in cells) for k in (0, 1)]
+    ends = [(min(c[k] for c in cells), max(c[k] for c in cells)) for k in (0, 1)]
+    spans = [
+        (line.walk(low, high) if line.steps else high - low, high - low)
+        for line, (low, high) in zip((plane.x, plane.y), ends, strict=True)
+    ]
     axis = 0 if spans[0] >= spans[1] else 1
     ordered = sorted(cells, key=lambda cell: (cell[axis], cell[1 - axis]))
     between = [i for i in range(1, len(cells)) if ordered[i][axis] != ordered[i - 1][axis]]
     half = min(between, key=lambda i: (abs(2 * i - len(cells)), i))
     ranked = sorted(members, key=lambda u: (position[u][axis], u))
-    return split_ranks(ordered[:half], position, ranked[:half]) | split_ranks(
-        ordered[half:], position, ranked[half:]
+    return split_ranks(ordered[:half], position, ranked[:half], plane) | split_ranks(
+        ordered[half:], position, ranked[half:], plane
     )
 
 
@@ -175,6 +193,7 @@ def anneal_sparse(
     temperature: float,
     moves: int,
     state: int,
+    plane: Plane = FLAT,
 ) -> tuple[int, float]:
     """As `anneal`, but looking next to where neighbours are now, and drawing only for losses."""
     left, right, top, bottom = box
@@ -195,11 +214,11 @@ def anneal_sparse(
         if not there:
             continue
         v = there[0]
-        change = -hop_cost(adjacency, x, y) + (mass[u] - mass[v]) * (
+        change = -hop_cost(adjacency, x, y, plane) + (mass[u] - mass[v]) * (
             costs[0][x[v]] - costs[0][x[u]] + costs[1][y[v]] - costs[1][y[u]]
         )
         _swap(x, y, u, v)
-        change += hop_cost(adjacency, x, y)
+        change += hop_cost(adjacency, x, y, plane)
         if temperature > 0:
             kept = change <= 0 or (
                 change <= 16 * temperature
@@ -224,14 +243,16 @@ def classes(adjacency: Adjacency) -> set[frozenset[int]]:
 
 
 def class_cost(
-    weight: dict[tuple[int, int], float], cells: Sequence[tuple[int, int]], at: Sequence[int]
+    weight: dict[tuple[int, int], float],
+    cells: Sequence[tuple[int, int]],
+    at: Sequence[int],
+    plane: Plane = FLAT,
 ) -> float:
     """Weight between the classes of every two cells times their distance, each pair once."""
     total = 0.0
-    for i, (px, py) in enumerate(cells):
+    for i, cell in enumerate(cells):
         for j in range(i):
-            qx, qy = cells[j]
-            total += weight.get((at[i], at[j]), 0.0) * (abs(px - qx) + abs(py - qy))
+            total += weight.get((at[i], at[j]), 0.0) * plane.far(cell, cells[j])
     return total
 
 
@@ -243,6 +264,7 @@ def anneal_classes(
     temperature: float,
     moves: int,
     state: int,
+    plane: Plane = FLAT,
 ) -> tuple[int, float]:
     """Swap the classes of two cells for every proposal, price all, and take it back or not."""
     width, height = (1 + max(cell[axis] for cell in cells) for axis in (0, 1))
@@ -259,10 +281,10 @@ def anneal_classes(
             continue
         q = cells.index(cell)
         a, b = at[p], at[q]
-        before = class_cost(weight, cells, at)
+        before = class_cost(weight, cells, at, plane)
         at[p], at[q] = b, a
-        change = class_cost(weight, cells, at) - before
-        apart = change - 2 * weight.get((a, b), 0.0) * (abs(px - cell[0]) + abs(py - cell[1]))
+        change = class_cost(weight, cells, at, plane) - before
+        apart = change - 2 * weight.get((a, b), 0.0) * plane.far((px, py), cell)
         allowed = 0.0
         if temperature > 0 and apart <= 16 * temperature:
             allowed = -temperature * math.log((1 + random.draw(1 << 30)) / (1 << 30))
@@ -292,5 +314,5 @@ def piece(
     for u in members:
         others = [(centre[v], w) for v, w in adjacency[u] if v not in number]
         pull = sum(w * (abs(far - c) - abs(near - c)) for c, w in others)
-        pulls.append(round(pull / (far - near)))
+        pulls.append(round(pull / (far - near)) if far != near else 0)
     return lists, pulls

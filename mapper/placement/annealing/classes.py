@@ -17,6 +17,8 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from chipsim.chip.machine import STRAIGHT, Axes
+from mapper.graph.distance import along
 from mapper.placement.annealing.schedule import CHANCES, HOPELESS, Proposals, allowance, next_window
 from mapper.placement.assignment import exchange_members
 from mapper.placement.classes import Classes
@@ -31,11 +33,12 @@ CHUNK = 512  # groups whose places are exchanged together at most: the work is c
 
 
 @njit(cache=True, nogil=True)
-def _class_tables(indptr, ids, weights, columns, rows, table):
+def _class_tables(indptr, ids, weights, columns, rows, axes, table):
     """Cost of a member of each class in every column and row.
 
     indptr, ids, weights : symmetric lists of classes, the weight between two single members
     columns, rows : members of each class in every column and row, shape (classes, width), height
+    axes : coordinates of columns and rows
     table : ndarray[float32], shape (classes, width + height), columns then rows; changed
         (rounding does not add up: tables are made anew for each round)
     """
@@ -43,31 +46,42 @@ def _class_tables(indptr, ids, weights, columns, rows, table):
         members = columns if axis == 0 else rows
         first = 0 if axis == 0 else columns.shape[1]
         length = members.shape[1]
+        at, around = (axes.x, axes.round_x) if axis == 0 else (axes.y, axes.round_y)
         mixed = np.empty(length)
         for a in range(indptr.size - 1):
             mixed[:] = 0.0
             for e in range(indptr[a], indptr[a + 1]):
                 for c in range(length):
                     mixed[c] += weights[e] * members[ids[e], c]
+            if around != STRAIGHT:
+                for c in range(length):
+                    cost = 0.0
+                    for p in range(length):
+                        cost += mixed[p] * along(np.int64(at[p]), at[c], around)
+                    table[a, first + c] = cost
+                continue
             total = mixed.sum()
             cost = 0.0
             for c in range(length):
-                cost += mixed[c] * c
+                cost += mixed[c] * at[c]
             passed = 0.0
             for c in range(length):
                 table[a, first + c] = cost
                 passed += mixed[c]
-                cost += 2 * passed - total
+                if c + 1 < length:
+                    cost += (2 * passed - total) * (at[c + 1] - at[c])
 
 
 @njit(cache=True, nogil=True)
-def _anneal_classes(indptr, ids, weights, cells, number, at, table, proposals, state):
+def _anneal_classes(graph, cells, number, at, axes, table, proposals, state):
     """Propose swaps of the classes of two cells; returns those made and the change of cost.
 
-    cells : ndarray[int32], shape (n, 2), columns and rows
+    graph : lists of the classes, as by `_class_tables`
+    cells : ndarray[int32], shape (n, 2), columns and rows; axes : coordinates of these
     number : index into `cells` by row and column, -1 for others
     at : class on each cell, shape (n,), changed; table : as by `_class_tables`, kept up to date
     """
+    indptr, ids, weights = graph
     window, temperature = proposals.window, proposals.temperature
     height, width = number.shape
     step = np.empty(width + height, np.float32)
@@ -97,14 +111,19 @@ def _anneal_classes(indptr, ids, weights, cells, number, at, table, proposals, s
             continue
         for e in range(indptr[a], indptr[a + 1]):
             if ids[e] == b:  # the two keep their distance; each was charged as if the other stayed
-                change += 2.0 * weights[e] * (abs(qx - px) + abs(qy - py))
+                apart = along(np.int64(axes.x[qx]), axes.x[px], axes.round_x)
+                apart += along(np.int64(axes.y[qy]), axes.y[py], axes.round_y)
+                change += 2.0 * weights[e] * apart
                 break
         if change >= allowed:
             continue
         for c in range(width):
-            step[c] = abs(c - qx) - abs(c - px)
+            x = np.int64(axes.x[c])
+            step[c] = along(x, axes.x[qx], axes.round_x) - along(x, axes.x[px], axes.round_x)
         for c in range(height):
-            step[width + c] = abs(c - qy) - abs(c - py)
+            y = np.int64(axes.y[c])
+            there = along(y, axes.y[qy], axes.round_y)
+            step[width + c] = there - along(y, axes.y[py], axes.round_y)
         for e in range(indptr[a], indptr[a + 1]):
             row = table[ids[e]]
             w = np.float32(weights[e])
@@ -122,15 +141,16 @@ def _anneal_classes(indptr, ids, weights, cells, number, at, table, proposals, s
 
 
 def class_tables(
-    classes: Classes, cells: NDArray[np.int32], at: NDArray[np.int64], shape: tuple[int, int]
+    classes: Classes, cells: NDArray[np.int32], at: NDArray[np.int64], axes: Axes
 ) -> tuple[NDArray[np.float32], float]:
     """Tables of the classes, and the cost of the placement in mean weights."""
+    shape = axes.shape
     columns = np.zeros((classes.count, shape[1]))
     rows = np.zeros((classes.count, shape[0]))
     np.add.at(columns, (at, cells[:, 0]), 1)
     np.add.at(rows, (at, cells[:, 1]), 1)
     table = np.empty((classes.count, sum(shape)), np.float32)
-    _class_tables(classes.indptr, classes.ids, classes.weights, columns, rows, table)
+    _class_tables(classes.indptr, classes.ids, classes.weights, columns, rows, axes, table)
     members = np.concatenate([columns, rows], axis=1)
     return table, float((table * members).sum()) / 2
 
@@ -139,7 +159,7 @@ def anneal_classes(
     classes: Classes,
     cells: NDArray[np.int32],
     at: NDArray[np.int64],
-    shape: tuple[int, int],
+    axes: Axes,
     work: float,
     temperatures: NDArray[np.float64],
     rng: np.random.Generator,
@@ -147,9 +167,10 @@ def anneal_classes(
 ) -> None:
     """Anneal which class is on which cell: `at`, shape (n,), changes.
 
-    cells : ndarray[int32], shape (n, 2), columns and rows on a mesh of `shape` (height, width)
+    cells : ndarray[int32], shape (n, 2), columns and rows on a mesh of these coordinates
     work : nanoseconds, about; temperatures : of each round, in strengths
     """
+    shape, graph = axes.shape, (classes.indptr, classes.ids, classes.weights)
     number = np.full(shape, -1, np.int64)
     number[cells[:, 1], cells[:, 0]] = np.arange(at.size)
     state = rng.integers(1, 1 << 62, 1).astype(np.uint64)
@@ -157,7 +178,7 @@ def anneal_classes(
     swap = SWAP + ENTRY * links * sum(shape)
     window, rate = max(2.0, max(shape) / 2), 0.2
     for done, temperature in enumerate(temperatures):
-        table, _ = class_tables(classes, cells, at, shape)
+        table, _ = class_tables(classes, cells, at, axes)
         price = (PROPOSAL + rate * swap) * PIECES
         moves = max(1, math.ceil(work / (temperatures.size - done) / price))
         proposals = Proposals(max(1, round(window)), 0, float(temperature), moves)
@@ -165,10 +186,7 @@ def anneal_classes(
         for _ in range(PIECES):
             if clock.over():
                 return
-            made += _anneal_classes(
-                classes.indptr, classes.ids, classes.weights, cells, number, at, table, proposals,
-                state,
-            )[0]  # fmt: skip
+            made += _anneal_classes(graph, cells, number, at, axes, table, proposals, state)[0]
         rate = made / (moves * PIECES)
         work -= moves * price
         window = next_window(window, rate, float(max(shape)))
@@ -200,7 +218,7 @@ class ClassPlacer(Placer):
         cells, at = spot[order], classes.label[order]
         temperatures = np.geomspace(self.first, self.last, self.rounds)
         anneal_classes(
-            classes, cells, at, problem.shape, self.work, temperatures, rng, problem.clock
+            classes, cells, at, problem.region.axes, self.work, temperatures, rng, problem.clock
         )
         members = np.argsort(classes.label, kind="stable")
         spot[members] = cells[np.argsort(at, kind="stable")]
@@ -223,7 +241,7 @@ def exchange(
 
     def run(chunk: NDArray[np.int64]) -> None:
         if not problem.clock.over():
-            exchange_members(*csr, chunk, spot)
+            exchange_members(*csr, chunk, spot, problem.region.axes)
 
     for colour in classes.coloured():
         chunks: list[NDArray[np.int64]] = []

@@ -23,6 +23,8 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from chipsim.chip.machine import STRAIGHT, Axes
+from mapper.graph.distance import along
 from mapper.placement.annealing.schedule import (
     CHANCES,
     HOPELESS,
@@ -34,9 +36,9 @@ from mapper.placement.annealing.schedule import (
 )
 from mapper.placement.annealing.sparse import Local, _anneal_sparse, _gather
 from mapper.placement.clock import ENDLESS, Clock
-from mapper.placement.force import sum_hops
+from mapper.placement.force import hops_of
 from mapper.placement.placer import Placed, Placer, Problem
-from mapper.placement.traffic import Background, Traffic, background_cost
+from mapper.placement.traffic import Traffic, background_of
 from mapper.runtime.random import draw
 from storage.parallel import map_ordered
 
@@ -56,10 +58,22 @@ def _tabulate(traffic, spot, tile, table, weight):
     weight : scratch, shape (at least columns or rows of the tile,)
     """
     indptr, ids, weights, box = traffic.indptr, traffic.ids, traffic.weights, tile.box
+    axes = tile.axes
     for axis in range(2):
+        at, around = (axes.x, axes.round_x) if axis == 0 else (axes.y, axes.round_y)
         low, high = box[2 * axis], box[2 * axis + 1]
         first = axis * (box[1] - box[0])
         for u in tile.members:
+            if around != STRAIGHT:
+                for c in range(high - low):
+                    weight[c] = 0.0
+                for e in range(indptr[u], indptr[u + 1]):
+                    there = np.int64(at[spot[ids[e], axis]])
+                    for c in range(high - low):
+                        weight[c] += weights[e] * along(there, at[low + c], around)
+                for c in range(high - low):
+                    table[u, first + c] = weight[c] - weight[0]
+                continue
             for p in range(high - low):
                 weight[p] = 0.0
             total = 0.0
@@ -72,7 +86,8 @@ def _tabulate(traffic, spot, tile, table, weight):
             for c in range(high - low):
                 table[u, first + c] = cost
                 passed += weight[c]
-                cost += 2 * passed - total  # a step away from `passed`, towards the others
+                if c + 1 < high - low:  # a step away from `passed`, towards the others
+                    cost += (2 * passed - total) * (at[low + c + 1] - at[low + c])
 
 
 @njit(cache=True, nogil=True)
@@ -105,7 +120,7 @@ def _anneal(traffic, background, start, spot, at, table, tile, proposals):
     """
     indptr, ids, weights = traffic.indptr, traffic.ids, traffic.weights
     mass, by_column, by_row = background.mass, background.columns, background.rows
-    box, movers, state = tile.box, tile.movers, tile.state
+    box, movers, state, axes = tile.box, tile.movers, tile.state, tile.axes
     window, near, temperature = proposals.window, proposals.near, proposals.temperature
     left, right, top, bottom = box[0], box[1], box[2], box[3]
     wide = right - left
@@ -141,14 +156,19 @@ def _anneal(traffic, background, start, spot, at, table, tile, proposals):
             continue
         for e in range(indptr[u], indptr[u + 1]):
             if ids[e] == v:  # the two keep their distance; each was charged as if the other stayed
-                change += 2.0 * weights[e] * (abs(tx - ux) + abs(ty - uy))
+                apart = along(np.int64(axes.x[tx]), axes.x[ux], axes.round_x)
+                apart += along(np.int64(axes.y[ty]), axes.y[uy], axes.round_y)
+                change += 2.0 * weights[e] * apart
                 break
         if change >= allowed and (change > 0.0 or temperature == 0.0):
             continue
         for c in range(wide):
-            step[c] = abs(left + c - tx) - abs(left + c - ux)
+            x = np.int64(axes.x[left + c])
+            step[c] = along(x, axes.x[tx], axes.round_x) - along(x, axes.x[ux], axes.round_x)
         for c in range(bottom - top):
-            step[wide + c] = abs(top + c - ty) - abs(top + c - uy)
+            y = np.int64(axes.y[top + c])
+            there = along(y, axes.y[ty], axes.round_y)
+            step[wide + c] = there - along(y, axes.y[uy], axes.round_y)
         _shift(indptr, ids, weights, u, step, np.float32(1), spot, box, table)
         _shift(indptr, ids, weights, v, step, np.float32(-1), spot, box, table)
         spot[u, 0], spot[u, 1] = tx, ty
@@ -181,6 +201,7 @@ def _tiles(
     at: NDArray[np.int32],
     busy: NDArray[np.bool_],
     sides: tuple[int, int],
+    axes: Axes,
     rng: np.random.Generator,
 ) -> list[Tile]:
     """Tiles that cover the mesh, those with the most to do first."""
@@ -195,7 +216,7 @@ def _tiles(
             if movers.size:
                 box = np.array([left, right, top, bottom], np.int64)
                 state = rng.integers(1, 1 << 62, 1).astype(np.uint64)
-                tiles.append(Tile(box, members, movers, state))
+                tiles.append(Tile(box, members, movers, state, axes))
     return sorted(tiles, key=lambda tile: -tile.movers.size)
 
 
@@ -203,7 +224,7 @@ def anneal(
     traffic: Traffic,
     x: NDArray[np.int32],
     y: NDArray[np.int32],
-    shape: tuple[int, int],
+    axes: Axes,
     schedule: Schedule,
     rng: np.random.Generator,
     threads: int = 1,
@@ -212,13 +233,14 @@ def anneal(
 ) -> None:
     """Anneal a placement; x and y become the best state at the end of a round.
 
-    x, y : columns and rows on a mesh of `shape` (height, width)
+    x, y : columns and rows on a mesh of these coordinates
     memory : bytes that the tables may take
     """
     busy = np.diff(traffic.indptr) > 0
     movers = np.count_nonzero(busy)
     if movers == 0 or schedule.work <= 0:
         return
+    shape = axes.shape
     at = np.full(shape, -1, np.int32)
     at[y, x] = np.arange(traffic.size, dtype=np.int32)
     spot = np.column_stack([x, y])
@@ -240,19 +262,19 @@ def anneal(
     widest = float(max(sides))
     window = max(2.0, widest * min(1.0, schedule.start))
     work, rate = schedule.work, 0.05
-    best = total_cost(traffic, spot, shape)
+    best = total_cost(traffic, spot, axes)
     for done in range(rounds):
         if clock.over():
             return
         price = proposal + rate * swap
         moves = (work / (rounds - done) - build) / (movers * price)
         some = Proposals(max(1, round(window)), round(1024 * schedule.near), temperature, 0)
-        tiles = _tiles(at, busy, sides, rng)
+        tiles = _tiles(at, busy, sides, axes, rng)
         each = min(max(moves, 1.0), schedule.most)
         swaps, tried = _round(traffic, spot, at, tiles, table, some, each, threads, clock)
         rate = swaps / max(1, tried)
         work -= build + tried * proposal + swaps * swap
-        cost = total_cost(traffic, spot, shape)
+        cost = total_cost(traffic, spot, axes)
         if cost < best:
             best = cost
             x[:], y[:] = spot[:, 0], spot[:, 1]
@@ -278,11 +300,7 @@ def _round(
     """
     sparse = table.size == 0
     start = spot.copy()
-    background = Background(
-        traffic.mass,
-        background_cost(traffic.mass, start[:, 0], at.shape[1]),
-        background_cost(traffic.mass, start[:, 1], at.shape[0]),
-    )
+    background = background_of(traffic.mass, start, tiles[0].axes)
 
     def run(tile: Tile) -> tuple[int, int]:
         if clock.over():
@@ -294,8 +312,8 @@ def _round(
             indptr = np.empty(degree.size + 1, np.int64)
             other, weight = np.empty(degree.sum(), np.int32), np.empty(degree.sum(), np.float64)
             cells = np.empty((bottom - top, right - left), np.int32)
-            place = _gather(traffic, start, tile, cells, indptr, other, weight)
-            local = Local(indptr, other, weight, place, cells)
+            place, where = _gather(traffic, start, tile, cells, indptr, other, weight)
+            local = Local(indptr, other, weight, place, where, cells)
             made, _ = _anneal_sparse(
                 local,
                 background._replace(mass=traffic.mass[tile.members]),
@@ -314,11 +332,11 @@ def _round(
     return sum(made for made, _ in counts), sum(tried for _, tried in counts)
 
 
-def total_cost(traffic: Traffic, spot: NDArray[np.int32], shape: tuple[int, int]) -> float:
+def total_cost(traffic: Traffic, spot: NDArray[np.int32], axes: Axes) -> float:
     """Twice the cost of connections and background."""
-    cost = float(sum_hops(*traffic.csr, *np.ascontiguousarray(spot.T)))
-    for axis in (0, 1):
-        costs = background_cost(traffic.mass, spot[:, axis], shape[1 - axis])
+    cost = float(hops_of(traffic.csr, spot[:, 0], spot[:, 1], axes))
+    background = background_of(traffic.mass, spot, axes)
+    for axis, costs in enumerate((background.columns, background.rows)):
         cost += float((costs[spot[:, axis]] * traffic.mass).sum())
     return cost
 
@@ -347,7 +365,7 @@ class AnnealingPlacer(Placer):
             traffic = Traffic(groups.indptr, groups.ids, groups.weights, nothing)
         x, y = start.x.copy(), start.y.copy()
         anneal(
-            traffic, x, y, problem.shape, self.schedule, rng, self.threads or problem.threads,
-            problem.memory, problem.clock,
+            traffic, x, y, problem.region.axes, self.schedule, rng,
+            self.threads or problem.threads, problem.memory, problem.clock,
         )  # fmt: skip
         yield problem.placed(x, y)

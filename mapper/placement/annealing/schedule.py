@@ -15,6 +15,8 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from chipsim.chip.machine import Axes
+
 STEADY = 0.44  # share of accepted moves that the window aims at
 CHANCES = 1 << 30  # a random number below decides what is accepted
 HOPELESS = 16.0  # temperatures above which no change of cost is accepted
@@ -60,12 +62,14 @@ class Tile(NamedTuple):
     box : ndarray[int64], first and end column, row
     members : groups in it; movers : those of them that look for partners
     state : of its own random numbers, shape (1,), changes
+    axes : coordinates of all columns and rows
     """
 
     box: NDArray[np.int64]
     members: NDArray[np.int32]
     movers: NDArray[np.int32]
     state: NDArray[np.uint64]
+    axes: Axes
 
 
 @njit(cache=True, nogil=True)

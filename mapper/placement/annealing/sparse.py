@@ -15,6 +15,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from mapper.graph.distance import along
 from mapper.placement.annealing.schedule import CHANCES, HOPELESS, allowance
 from mapper.runtime.random import draw
 
@@ -25,6 +26,7 @@ class Local(NamedTuple):
     indptr, ids, weights : connections of the members, weights ndarray[float64]; ends outside the
         tile have numbers of their own behind the members
     place : ndarray[int32], shape (count, 2), column and row of all numbered groups, changes
+    where : ndarray[int32], shape (count, 2), the coordinates of these, changes
     at : ndarray[int32], shape (rows, columns) of the box, number of the group on each cell or -1,
         changes
     """
@@ -33,12 +35,13 @@ class Local(NamedTuple):
     ids: NDArray[np.int32]
     weights: NDArray[np.float64]
     place: NDArray[np.int32]
+    where: NDArray[np.int32]
     at: NDArray[np.int32]
 
 
 @njit(cache=True, nogil=True)
 def _gather(traffic, start, tile, at, local_indptr, local_ids, local_weights):
-    """Fill the arrays of `Local` for a tile; returns its `place`.
+    """Fill the arrays of `Local` for a tile; returns its `place` and `where`.
 
     start : ndarray[int32], shape (groups, 2), column and row
     """
@@ -70,7 +73,10 @@ def _gather(traffic, start, tile, at, local_indptr, local_ids, local_weights):
             local_weights[used] = weights[e]
             used += 1
     local_indptr[members.size] = used
-    return place[:count]
+    where = np.empty((count, 2), np.int32)
+    for i in range(count):
+        where[i, 0], where[i, 1] = tile.axes.x[place[i, 0]], tile.axes.y[place[i, 1]]
+    return place[:count], where
 
 
 @njit(cache=True, nogil=True)
@@ -80,7 +86,9 @@ def _anneal_sparse(local, background, tile, proposals):
     background : its masses are those of the members; tile : its movers are numbers, as in `Local`
     """
     indptr, ids, weights = local.indptr, local.ids, local.weights
-    place, at = local.place, local.at
+    place, where, at = local.place, local.where, local.at
+    axes = tile.axes
+    round_x, round_y = axes.round_x, axes.round_y
     mass, by_column, by_row = background.mass, background.columns, background.rows
     box, movers, state = tile.box, tile.movers, tile.state
     window, near, temperature = proposals.window, proposals.near, proposals.temperature
@@ -102,18 +110,22 @@ def _anneal_sparse(local, background, tile, proposals):
         v = at[ty - top, tx - left]
         if v < 0 or v == u:
             continue
+        from_x, from_y = np.int64(axes.x[ux]), np.int64(axes.y[uy])
+        to_x, to_y = np.int64(axes.x[tx]), np.int64(axes.y[ty])
         change = np.float64(0)
         for e in range(indptr[u], indptr[u + 1]):
             t = ids[e]
-            x, y = np.int64(place[t, 0]), np.int64(place[t, 1])
+            x, y = np.int64(where[t, 0]), np.int64(where[t, 1])
             if t != v:
-                d = abs(x - tx) + abs(y - ty) - abs(x - ux) - abs(y - uy)
+                d = along(x, to_x, round_x) + along(y, to_y, round_y)
+                d -= along(x, from_x, round_x) + along(y, from_y, round_y)
                 change += weights[e] * d
         for e in range(indptr[v], indptr[v + 1]):
             t = ids[e]
-            x, y = np.int64(place[t, 0]), np.int64(place[t, 1])
+            x, y = np.int64(where[t, 0]), np.int64(where[t, 1])
             if t != u:
-                d = abs(x - ux) + abs(y - uy) - abs(x - tx) - abs(y - ty)
+                d = along(x, from_x, round_x) + along(y, from_y, round_y)
+                d -= along(x, to_x, round_x) + along(y, to_y, round_y)
                 change += weights[e] * d
         change += (mass[u] - mass[v]) * (by_column[tx] - by_column[ux] + by_row[ty] - by_row[uy])
         if temperature > 0.0 and change > 0.0:
@@ -125,6 +137,8 @@ def _anneal_sparse(local, background, tile, proposals):
             continue
         place[u, 0], place[u, 1] = tx, ty
         place[v, 0], place[v, 1] = ux, uy
+        where[u, 0], where[u, 1] = to_x, to_y
+        where[v, 0], where[v, 1] = from_x, from_y
         at[uy - top, ux - left] = v
         at[ty - top, tx - left] = u
         made += 1

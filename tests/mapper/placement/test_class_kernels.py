@@ -19,6 +19,7 @@ from storage.store.memory import MemoryGraph
 from tests.mapper.helpers import adjacency, random_graph, subgraph
 from tests.mapper.placement.test_force_kernels import Placed
 from tests.twins import placers as naive
+from tests.twins.machine import random_plane
 
 
 def layers(sizes: list[int], seed: int = 0) -> MemoryGraph:
@@ -47,35 +48,38 @@ def test_sparse_annealing(seed: int) -> None:
         return
     x, y = case.lists_xy()
     mass = rng.integers(0, 9, case.n) / 4
-    columns = naive.background_cost(mass.tolist(), x, width)
-    costs = columns, naive.background_cost(mass.tolist(), y, height)
+    plane, axes = case.plane, case.axes
+    columns = naive.background_cost(mass.tolist(), x, width, plane.x)
+    costs = columns, naive.background_cost(mass.tolist(), y, height, plane.y)
     start = np.column_stack([case.x, case.y])
     at = np.full((bottom - top, right - left), 99, np.int32)
     indptr = np.empty(members.size + 1, np.int64)
     ids, weight = np.empty(degree.sum(), np.int32), np.empty(degree.sum())
     movers = np.flatnonzero(degree).astype(np.int32)
     state = int(rng.integers(1, 1 << 62))
-    tile = Tile(box, members, movers, np.array([state], np.uint64))
+    tile = Tile(box, members, movers, np.array([state], np.uint64), axes)
     traffic = Traffic(*case.csr, mass)
-    place = sparse_annealing._gather(traffic, start, tile, at, indptr, ids, weight)
+    place, where = sparse_annealing._gather(traffic, start, tile, at, indptr, ids, weight)
     assert np.diff(indptr).tolist() == degree.tolist()
     assert place[: members.size].tolist() == start[members].tolist()
+    assert where.tolist() == [[axes.x[c], axes.y[r]] for c, r in place]
     ends = [v for u in members for v, _ in case.lists[u]]
     assert place[ids].tolist() == start[ends].tolist()
     assert weight.tolist() == [w for u in members for _, w in case.lists[u]]
 
     window, near = int(rng.integers(1, 5)), int(rng.choice([0, 400, 1024]))
     temperature = float(rng.choice([0, 0.5, 4, 64]))
-    local = sparse_annealing.Local(indptr, ids, weight, place, at)
+    local = sparse_annealing.Local(indptr, ids, weight, place, where, at)
     background = Background(mass[members], np.array(costs[0]), np.array(costs[1]))
     some = Proposals(window, near, temperature, 60)
     found = sparse_annealing._anneal_sparse(local, background, tile, some)
     expected = naive.anneal_sparse(
         case.lists, mass.tolist(), costs, x, y, members[movers].tolist(), box.tolist(), window,
-        near, temperature, 60, state,
+        near, temperature, 60, state, plane,
     )  # fmt: skip
     assert found == expected
     assert place[: members.size].tolist() == [[x[u], y[u]] for u in members]
+    assert where.tolist() == [[axes.x[c], axes.y[r]] for c, r in place]
 
 
 def test_both_ways_of_annealing_are_taken(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -85,9 +89,9 @@ def test_both_ways_of_annealing_are_taken(monkeypatch: pytest.MonkeyPatch) -> No
         case = Placed(5)
         traffic = Traffic(*case.csr, np.zeros(case.n))
         schedule = Schedule(work=2e5, rounds=4)
-        before = hop_cost(case.groups, case.x, case.y)
-        annealing.anneal(traffic, case.x, case.y, case.shape, schedule, np.random.default_rng(0))
-        costs.append(hop_cost(case.groups, case.x, case.y))
+        before = hop_cost(case.groups, case.x, case.y, case.axes)
+        annealing.anneal(traffic, case.x, case.y, case.axes, schedule, np.random.default_rng(0))
+        costs.append(hop_cost(case.groups, case.x, case.y, case.axes))
         assert costs[-1] <= before
 
 
@@ -148,21 +152,22 @@ def test_annealing_of_classes(seed: int) -> None:
     at = rng.permutation(found.label)
     held = classes.Classes(found.label, found.count, found.indptr, found.ids, weights)
     pairs = [(int(c), int(r)) for c, r in cells]
-    table, cost = class_annealing.class_tables(held, cells, at, (height, width))
-    assert cost == naive.class_cost(weight, pairs, at.tolist())
+    plane = random_plane(seed, width, height)
+    table, cost = class_annealing.class_tables(held, cells, at, plane.axes)
+    assert cost == naive.class_cost(weight, pairs, at.tolist(), plane)
     number = np.full((height, width), -1, np.int64)
     number[cells[:, 1], cells[:, 0]] = np.arange(at.size)
     window, temperature = int(rng.integers(1, 5)), float(rng.choice([0, 20, 500]))
     state = int(rng.integers(1, 1 << 62))
     twin = at.tolist()
-    expected = naive.anneal_classes(weight, pairs, twin, window, temperature, 60, state)
+    expected = naive.anneal_classes(weight, pairs, twin, window, temperature, 60, state, plane)
     made = class_annealing._anneal_classes(
-        held.indptr, held.ids, weights, cells, number, at, table,
+        (held.indptr, held.ids, weights), cells, number, at, plane.axes, table,
         Proposals(window, 0, temperature, 60), np.array([state], np.uint64),
     )  # fmt: skip
     assert made == expected
     assert at.tolist() == twin
-    anew, cost_after = class_annealing.class_tables(held, cells, at, (height, width))
+    anew, cost_after = class_annealing.class_tables(held, cells, at, plane.axes)
     assert np.array_equal(anew, table)
     assert cost_after == cost + made[1]
 
@@ -184,6 +189,7 @@ def test_exchange_is_the_best(seed: int) -> None:
     rng = np.random.default_rng(seed)
     groups = subgraph(layers([3, 5, 3], seed))  # the outer layers are one class, of 720 orders
     n = groups.members.size
+    axes = random_plane(seed, 4, 4).axes
     spot = np.argwhere(np.ones((4, 4)))[rng.permutation(16)[:n]].astype(np.int32)
     lists = adjacency(groups.indptr, groups.ids, groups.weights)
     members = np.array(sorted(max(naive.classes(lists), key=lambda each: (len(each), min(each)))))
@@ -191,9 +197,9 @@ def test_exchange_is_the_best(seed: int) -> None:
     best = None
     for order in itertools.permutations(range(members.size)):
         spot[members] = cells[list(order)]
-        cost = hop_cost(groups, spot[:, 0].copy(), spot[:, 1].copy())
+        cost = hop_cost(groups, spot[:, 0], spot[:, 1], axes)
         best = cost if best is None else min(best, cost)
     spot[members] = cells
-    exchange_members(groups.indptr, groups.ids, groups.weights, members, spot)
-    assert hop_cost(groups, spot[:, 0].copy(), spot[:, 1].copy()) == best
+    exchange_members(groups.indptr, groups.ids, groups.weights, members, spot, axes)
+    assert hop_cost(groups, spot[:, 0], spot[:, 1], axes) == best
     assert sorted(map(tuple, spot[members].tolist())) == sorted(map(tuple, cells.tolist()))

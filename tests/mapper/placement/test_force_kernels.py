@@ -19,12 +19,13 @@ from mapper.placement.force import (
     _shift_costs,
     _swap_pulled,
     hop_cost,
+    hops_of,
     refine_by_forces,
-    sum_hops,
 )
 from mapper.runtime.stopping import Stop
 from tests.mapper.helpers import lists_of, random_graph, subgraph
 from tests.twins import placement as naive
+from tests.twins.machine import random_plane
 
 
 class Placed:
@@ -40,6 +41,8 @@ class Placed:
         self.lists = lists_of(self.graph)
         cores = rng.permutation(height * width)[:n]
         self.y, self.x = (c.astype(np.int32) for c in np.divmod(cores, width))
+        self.plane = random_plane(seed, width, height)
+        self.axes = self.plane.axes
 
     def lists_xy(self) -> tuple[list[int], list[int]]:
         return self.x.tolist(), self.y.tolist()
@@ -50,32 +53,34 @@ def test_costs_and_forces(seed: int) -> None:
     case = Placed(seed)
     x, y = case.lists_xy()
     height, width = case.shape
-    n, lists = case.n, case.lists
-    assert sum_hops(*case.csr, case.x, case.y) == 2 * naive.hop_cost(lists, x, y)
-    assert hop_cost(case.groups, case.x, case.y) == naive.hop_cost(lists, x, y)
+    n, lists, plane = case.n, case.lists, case.plane
+    assert hops_of(case.csr, case.x, case.y, case.axes) == 2 * naive.hop_cost(lists, x, y, plane)
+    assert hop_cost(case.groups, case.x, case.y, case.axes) == naive.hop_cost(lists, x, y, plane)
     fx, fy = np.empty(n, np.int64), np.empty(n, np.int64)
-    _forces(*case.csr, case.x, case.y, fx, fy)
-    assert fx.tolist() == [naive.force(lists, u, x) for u in range(n)]
-    assert fy.tolist() == [naive.force(lists, u, y) for u in range(n)]
+    _forces(*case.csr, case.x, case.y, case.axes, fx, fy)
+    assert fx.tolist() == [naive.force(lists, u, x, plane.x) for u in range(n)]
+    assert fy.tolist() == [naive.force(lists, u, y, plane.y) for u in range(n)]
 
     columns, rows = np.zeros((n, width), np.int64), np.zeros((n, height), np.int64)
-    _fill_tables(*case.csr, case.x, case.y, columns, rows)
-    assert (columns.tolist(), rows.tolist()) == naive.tables(lists, x, y, case.shape)
+    layout = Layout(case.x, case.y, np.empty((0, 0), np.int32), case.axes)
+    _fill_tables(*case.csr, layout, columns, rows)
+    assert (columns.tolist(), rows.tolist()) == naive.tables(lists, x, y, case.shape, plane)
 
     u = int(case.rng.integers(n))
     begin, end = case.groups.indptr[u], case.groups.indptr[u + 1]
     low, high = sorted(case.rng.integers(0, width, 2).tolist())
     cost = np.full(width, -7, np.int64)
-    _axis_costs(begin, end, case.groups.ids, case.groups.weights, case.x, cost, low, high)
-    expected = [naive.axis_cost(lists[u], x, c) for c in range(width)]
+    links, on_x = (case.groups.ids, case.groups.weights), (case.axes.x, case.axes.round_x)
+    _axis_costs(begin, end, *links, case.x, on_x, cost, low, high)
+    expected = [naive.axis_cost(lists[u], x, c, plane.x) for c in range(width)]
     assert cost.tolist() == [expected[c] if low <= c <= high else -7 for c in range(width)]
     to = int(case.rng.integers(width)), int(case.rng.integers(height))
-    change = _cost_of_move(begin, end, case.groups.ids, case.groups.weights, case.x, case.y, u, *to)
-    assert change == naive.cost_of_move(lists, x, y, u, to)
+    change = _cost_of_move(begin, end, *links, layout, u, to)
+    assert change == naive.cost_of_move(lists, x, y, u, to, plane)
 
-    _shift_costs(begin, end, case.groups.ids, case.groups.weights, columns, x[u], to[0])
+    _shift_costs(begin, end, *links, columns, on_x, x[u], to[0])
     x[u] = to[0]
-    assert columns.tolist() == naive.tables(lists, x, y, case.shape)[0]
+    assert columns.tolist() == naive.tables(lists, x, y, case.shape, plane)[0]
 
 
 @pytest.mark.parametrize("seed", range(60))
@@ -86,9 +91,9 @@ def test_swap_pulled(seed: int) -> None:
     reach = int(case.rng.choice([1, 2, 64]))
     strength = np.array([sum(w for _, w in links) for links in case.lists], np.int64)
     x, y = case.lists_xy()
-    before = naive.hop_cost(case.lists, x, y)
-    expected = naive.swap_pulled(case.lists, x, y, case.shape, order.tolist(), reach)
-    assert naive.hop_cost(case.lists, x, y) - before == expected[1]
+    before = naive.hop_cost(case.lists, x, y, case.plane)
+    expected = naive.swap_pulled(case.lists, x, y, case.shape, order.tolist(), reach, case.plane)
+    assert naive.hop_cost(case.lists, x, y, case.plane) - before == expected[1]
     for tabled in (False, True):
         found_x, found_y = case.x.copy(), case.y.copy()
         at = np.full(case.shape, -1, np.int32)
@@ -96,12 +101,12 @@ def test_swap_pulled(seed: int) -> None:
         columns = np.zeros((case.n * tabled, width), np.int64)
         rows = np.zeros((case.n * tabled, height), np.int64)
         if tabled:
-            _fill_tables(*case.csr, found_x, found_y, columns, rows)
+            _fill_tables(*case.csr, Layout(found_x, found_y, at, case.axes), columns, rows)
         tie = np.zeros(case.n, np.int64)
         found = _swap_pulled(
             *case.csr,
             strength,
-            Layout(found_x, found_y, at),
+            Layout(found_x, found_y, at, case.axes),
             Tables(columns, rows),
             tie,
             order,
@@ -113,31 +118,33 @@ def test_swap_pulled(seed: int) -> None:
         assert at[found_y, found_x].tolist() == list(range(case.n))
         assert np.count_nonzero(at >= 0) == case.n
         if tabled:
-            assert (columns.tolist(), rows.tolist()) == naive.tables(case.lists, x, y, case.shape)
+            expected_tables = naive.tables(case.lists, x, y, case.shape, case.plane)
+            assert (columns.tolist(), rows.tolist()) == expected_tables
 
 
 @pytest.mark.parametrize("seed", range(15))
 def test_refinement_ends_where_no_swap_helps(seed: int) -> None:
     case = Placed(seed)
-    start = hop_cost(case.groups, case.x, case.y)
+    start = hop_cost(case.groups, case.x, case.y, case.axes)
     ends = []
     for memory in (0, 1 << 20):
         x, y = case.x.copy(), case.y.copy()
-        iterations = refine_by_forces(case.groups, x, y, case.shape, 0.2, 10_000, memory)
+        iterations = refine_by_forces(case.groups, x, y, case.axes, 0.2, 10_000, memory)
         assert iterations < 10_000
         ends.append((x.tolist(), y.tolist(), iterations))
     assert ends[0] == ends[1]
     x, y = ends[0][:2]
     assert sorted(zip(x, y, strict=True)) == sorted(zip(*case.lists_xy(), strict=True))
-    cost = naive.hop_cost(case.lists, x, y)
+    cost = naive.hop_cost(case.lists, x, y, case.plane)
     assert cost <= start
-    assert naive.swap_pulled(case.lists, x, y, case.shape, range(case.n), 64) == (0, 0)
+    again = naive.swap_pulled(case.lists, x, y, case.shape, range(case.n), 64, case.plane)
+    assert again == (0, 0)
 
 
 def test_no_iterations_change_nothing() -> None:
     case = Placed(3)
     before = case.lists_xy()
-    assert refine_by_forces(case.groups, case.x, case.y, case.shape, 0.05, 0, 0) == 0
+    assert refine_by_forces(case.groups, case.x, case.y, case.axes, 0.05, 0, 0) == 0
     assert case.lists_xy() == before
 
 
@@ -152,10 +159,10 @@ def test_an_interrupt_keeps_what_is_reached(monkeypatch: pytest.MonkeyPatch) -> 
         return genuine(*arguments)
 
     monkeypatch.setattr(force, "_swap_pulled", swap)
-    start = hop_cost(case.groups, case.x, case.y)
+    start = hop_cost(case.groups, case.x, case.y, case.axes)
     clock = Clock(stop=stop)
-    assert refine_by_forces(case.groups, case.x, case.y, case.shape, 1, 9, 0, clock=clock) == 1
+    assert refine_by_forces(case.groups, case.x, case.y, case.axes, 1, 9, 0, clock=clock) == 1
     reached = case.lists_xy()
-    assert hop_cost(case.groups, case.x, case.y) < start
-    assert refine_by_forces(case.groups, case.x, case.y, case.shape, 1, 9, 0, clock=clock) == 0
+    assert hop_cost(case.groups, case.x, case.y, case.axes) < start
+    assert refine_by_forces(case.groups, case.x, case.y, case.axes, 1, 9, 0, clock=clock) == 0
     assert case.lists_xy() == reached

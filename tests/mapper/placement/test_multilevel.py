@@ -7,14 +7,17 @@ import time
 import numpy as np
 import pytest
 
+from chipsim.chip.machine import flat_axes
 from mapper.placement import multilevel
 from mapper.placement.clock import Clock, TimeUpError
 from mapper.placement.force import hop_cost
+from mapper.placement.legalise import split_cells
 from mapper.placement.multilevel import coarse_mesh, place_by_levels
 from mapper.placement.spectral import Search
 from mapper.placement.traffic import split_traffic
 from tests.mapper.helpers import adjacency, random_graph, subgraph
 from tests.mapper.placement.test_placement_kernels import cells_of, grid
+from tests.twins.machine import random_plane
 
 
 @pytest.mark.parametrize("seed", range(30))
@@ -24,8 +27,15 @@ def test_a_coarse_mesh_covers_the_fine(seed: int) -> None:
     usable[-1, -1] = True
     cells = np.argwhere(usable.T)
     count = int(rng.integers(1, len(cells) + 1))
-    mesh = coarse_mesh(cells, count)
+    plane = random_plane(seed, usable.shape[1], usable.shape[0])
+    mesh = coarse_mesh(cells, count, plane.axes)
     assert mesh.cells.shape == (count, 2)
+    for at, around in ((mesh.axes.x, mesh.axes.round_x), (mesh.axes.y, mesh.axes.round_y)):
+        assert (np.diff(at) >= 0).all()
+        assert at[0] == 0
+        assert at[-1] <= around
+    if seed % 3 == 0:
+        assert mesh.axes.flat
     assert len(set(map(tuple, mesh.cells.tolist()))) == count
     middle = mesh.low + (mesh.cells + 0.5) * mesh.scale - 0.5
     for each in middle:  # every coarse cell has a usable one in it
@@ -36,7 +46,7 @@ def test_a_coarse_mesh_covers_the_fine(seed: int) -> None:
 
 def test_a_coarse_mesh_of_all_cells_is_the_mesh() -> None:
     cells = cells_of(7, 4)
-    mesh = coarse_mesh(cells, 28)
+    mesh = coarse_mesh(cells, 28, flat_axes(7, 4))
     assert mesh.cells.tolist() == cells.tolist()
     assert (mesh.scale == 1).all()
 
@@ -74,9 +84,10 @@ def test_levels_keep_the_traffic_between_merged_groups(monkeypatch: pytest.Monke
 def test_near_the_optimum_of_a_grid(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(multilevel, "COARSEST", 200)
     groups = subgraph(grid(60, 45, 1))
-    traffic, cells = split_traffic(groups), cells_of(60, 45)
-    x, y = place_by_levels(traffic, cells, Search(0, 4, 20), np.random.default_rng(0), 2)
-    assert hop_cost(groups, x, y) < 1.25 * (59 * 45 + 60 * 44)
+    traffic, axes = split_traffic(groups), flat_axes(60, 45)
+    splits = split_cells(cells_of(60, 45), axes)
+    x, y = place_by_levels(traffic, splits, Search(0, 4, 20), np.random.default_rng(0), 2)
+    assert hop_cost(groups, x, y, axes) < 1.25 * (59 * 45 + 60 * 44)
 
 
 def test_time_that_is_up() -> None:
@@ -84,6 +95,5 @@ def test_time_that_is_up() -> None:
     clock = Clock(1e-9)
     time.sleep(1e-3)
     with pytest.raises(TimeUpError):
-        place_by_levels(
-            traffic, cells_of(30, 30), Search(0, 2, 4), np.random.default_rng(0), 1, clock
-        )
+        splits = split_cells(cells_of(30, 30), flat_axes(30, 30))
+        place_by_levels(traffic, splits, Search(0, 2, 4), np.random.default_rng(0), 1, clock)

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from chipsim.chip.machine import flat_axes
 from mapper.placement import (
     component_packing,
     curves,
@@ -30,6 +31,7 @@ from storage.store.memory import MemoryGraph
 from tests.mapper.helpers import Links, adjacency, random_graph, subgraph
 from tests.mapper.placement.test_force_kernels import Placed
 from tests.twins import placers as naive
+from tests.twins.machine import random_plane
 from tests.twins.placers import spend_little
 
 
@@ -74,24 +76,26 @@ def test_annealing_of_a_box(seed: int) -> None:
         return
     x, y = case.lists_xy()
     mass = rng.integers(0, 9, case.n) / 4
-    columns = naive.background_cost(mass.tolist(), x, width)
-    costs = columns, naive.background_cost(mass.tolist(), y, height)
-    for axis, position in enumerate((case.x, case.y)):
-        length = case.shape[1 - axis]
-        assert traffic.background_cost(mass, position, length).tolist() == costs[axis]
+    plane, axes = case.plane, case.axes
+    columns = naive.background_cost(mass.tolist(), x, width, plane.x)
+    costs = columns, naive.background_cost(mass.tolist(), y, height, plane.y)
 
     start = np.column_stack([case.x, case.y])
+    of_background = traffic.background_of(mass, start, axes)
+    assert (of_background.columns.tolist(), of_background.rows.tolist()) == costs
     spot = start.copy()
     at = np.full(case.shape, -1, np.int32)
     at[case.y, case.x] = np.arange(case.n)
     table = np.full((case.n, width + height), -77, np.float32)
     state = int(rng.integers(1, 1 << 62))
     links = traffic.Traffic(*case.csr, mass)
-    tile = Tile(box, members, movers, np.array([state], np.uint64))
+    tile = Tile(box, members, movers, np.array([state], np.uint64), axes)
     annealing._tabulate(links, start, tile, table, np.empty(max(case.shape)))
     used = right - left + bottom - top
     for u in range(case.n):
-        row = naive.table_row(case.lists, x, y, u, box.tolist()) if inside[u] else [-77] * used
+        row = (
+            naive.table_row(case.lists, x, y, u, box.tolist(), plane) if inside[u] else [-77] * used
+        )
         assert table[u, :used].tolist() == row
 
     window, near = int(rng.integers(1, 5)), int(rng.choice([0, 400, 1024]))
@@ -101,13 +105,13 @@ def test_annealing_of_a_box(seed: int) -> None:
     found = annealing._anneal(links, background, start, spot, at, table, tile, some)
     expected = naive.anneal(
         case.lists, mass.tolist(), costs, case.lists_xy(), x, y, movers.tolist(), box.tolist(),
-        window, near, temperature, 60, state,
+        window, near, temperature, 60, state, plane,
     )  # fmt: skip
     assert found == expected
     assert (spot[:, 0].tolist(), spot[:, 1].tolist()) == (x, y)
     assert at[spot[:, 1], spot[:, 0]].tolist() == list(range(case.n))
     for u in members:
-        row = naive.table_row(case.lists, x, y, u, box.tolist())
+        row = naive.table_row(case.lists, x, y, u, box.tolist(), plane)
         for first, last in ((0, right - left), (right - left, used)):
             changes = np.diff(table[u, first:last])
             assert changes.tolist() == np.diff(row[first:last]).tolist()
@@ -116,11 +120,11 @@ def test_annealing_of_a_box(seed: int) -> None:
 @pytest.mark.parametrize("seed", range(10))
 def test_annealing_never_ends_worse(seed: int) -> None:
     case = Placed(seed)
-    before = hop_cost(case.groups, case.x, case.y)
+    before = hop_cost(case.groups, case.x, case.y, case.axes)
     cells = sorted(zip(*case.lists_xy(), strict=True))
     schedule = Schedule(work=1e5, rounds=5, start=float(case.rng.choice([0, 0.2, 5])))
-    anneal(whole(case), case.x, case.y, case.shape, schedule, case.rng)
-    assert hop_cost(case.groups, case.x, case.y) <= before
+    anneal(whole(case), case.x, case.y, case.axes, schedule, case.rng)
+    assert hop_cost(case.groups, case.x, case.y, case.axes) <= before
     assert sorted(zip(*case.lists_xy(), strict=True)) == cells
 
 
@@ -130,7 +134,8 @@ def test_tiles_cover_the_mesh_once(shape: tuple[int, int]) -> None:
     for memory in (1 << 30, 1 << 14):
         sides = annealing._sides(shape, at.size, memory)
         busy = np.ones(at.size, np.bool_)
-        tiles = annealing._tiles(at, busy, sides, np.random.default_rng(1))
+        axes = flat_axes(shape[1], shape[0])
+        tiles = annealing._tiles(at, busy, sides, axes, np.random.default_rng(1))
         members = np.concatenate([tile.members for tile in tiles])
         assert sorted(members.tolist()) == list(range(at.size))
         assert all(tile.box[1] - tile.box[0] <= sides[0] for tile in tiles)
@@ -206,9 +211,10 @@ def test_ranks_decide_cells(seed: int) -> None:
     usable[0, 0] = True
     cells = np.argwhere(usable.T)
     position = rng.integers(0, 6, (len(cells), 2)).astype(np.float64)
-    x, y = legalise.legalise(legalise.split_cells(cells), position)
+    plane = random_plane(seed, usable.shape[1], usable.shape[0])
+    x, y = legalise.legalise(legalise.split_cells(cells, plane.axes), position)
     places = naive.split_ranks(
-        [(int(c), int(r)) for c, r in cells], position.tolist(), list(range(len(cells)))
+        [(int(c), int(r)) for c, r in cells], position.tolist(), list(range(len(cells))), plane
     )
     assert dict(enumerate(zip(x.tolist(), y.tolist(), strict=True))) == places
 
@@ -239,7 +245,7 @@ def test_a_sketch_has_the_means() -> None:
     assert sketch.weights.sum() == split.weights.sum()
     placed = spectral.place_by_spectrum(
         split,
-        legalise.split_cells(cells_of(16, 16)),
+        legalise.split_cells(cells_of(16, 16), flat_axes(16, 16)),
         spectral.Search(1, 1, 3),
         np.random.default_rng(0),
     )
@@ -254,22 +260,23 @@ def cells_of(width: int, height: int) -> NDArray[np.int64]:
 def test_a_grid_is_found_exactly(side: int) -> None:
     groups = subgraph(grid(side, side, 5))
     split = traffic.split_traffic(groups)
-    splits = legalise.split_cells(cells_of(side, side))
+    splits = legalise.split_cells(cells_of(side, side), flat_axes(side, side))
     x, y = spectral.place_by_spectrum(
         split, splits, spectral.Search(1, 1, 12), np.random.default_rng(0)
     )[0]
     x, y = quadratic.pull_together(split, splits, x, y, 12)
-    assert hop_cost(groups, x, y) == 2 * side * (side - 1)
+    assert hop_cost(groups, x, y, flat_axes(side, side)) == 2 * side * (side - 1)
 
 
 @pytest.mark.parametrize("seed", range(6))
 def test_pulling_together_never_ends_worse(seed: int) -> None:
     rng = np.random.default_rng(seed)
     groups = subgraph(grid(8, 5, seed))
-    split, splits = traffic.split_traffic(groups), legalise.split_cells(cells_of(8, 5))
+    axes = random_plane(seed, 8, 5).axes
+    split, splits = traffic.split_traffic(groups), legalise.split_cells(cells_of(8, 5), axes)
     x, y = (c.astype(np.int32) for c in cells_of(8, 5)[rng.permutation(40)].T)
     after = quadratic.pull_together(split, splits, x, y, 8)
-    assert hop_cost(groups, *after) <= hop_cost(groups, x, y)
+    assert hop_cost(groups, *after, axes) <= hop_cost(groups, x, y, axes)
     assert sorted(zip(*(c.tolist() for c in after), strict=True)) == [
         (c, r) for c in range(8) for r in range(5)
     ]
@@ -368,9 +375,9 @@ def test_an_interrupt_keeps_the_best(monkeypatch: pytest.MonkeyPatch) -> None:
     x, y = place(groups, region, "fast", rng, clock=Clock(stop=stop), on_better=on_better)
     assert len(set(zip(x.tolist(), y.tolist(), strict=True))) == 36
     assert seen[-1] == (x.tolist(), y.tolist())
-    costs = [hop_cost(groups, *np.array(one, np.int32)) for one in seen]
+    costs = [hop_cost(groups, *np.array(one, np.int32), region.axes) for one in seen]
     assert costs == sorted(costs, reverse=True)
-    assert costs[-1] >= hop_cost(groups, *whole)
+    assert costs[-1] >= hop_cost(groups, *whole, region.axes)
     first = place(groups, region, "fast", np.random.default_rng(0), clock=Clock(stop=stop))
     assert (first[0].tolist(), first[1].tolist()) == seen[0]  # a first one is always made
 
@@ -382,4 +389,4 @@ def test_a_hint_is_an_order() -> None:
     hint = np.random.default_rng(0).permutation(36)  # the seed of `grid`
     hint = np.argsort(hint)
     x, y = place(groups, region, "fast", np.random.default_rng(0), hint=hint)
-    assert hop_cost(groups, x, y) == 35
+    assert hop_cost(groups, x, y, region.axes) == 35

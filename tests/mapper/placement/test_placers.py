@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from chipsim.chip.machine import flat_axes
 from mapper.graph.csr import Subgraph
 from mapper.placement import multilevel, portfolio
 from mapper.placement import placer as interface
@@ -47,7 +48,7 @@ def by_forces(
     groups: Subgraph, region: Region, usable: NDArray[np.bool_], rng: np.random.Generator
 ) -> Places:
     x, y = place_by_bisection(groups, region, 4, rng)
-    refine_by_forces(groups, x, y, (usable.shape[0], usable.shape[1]), 0.05, 200, 1 << 20)
+    refine_by_forces(groups, x, y, flat_axes(usable.shape[1], usable.shape[0]), 0.05, 200, 1 << 20)
     return x, y
 
 
@@ -88,7 +89,7 @@ def alone(name: str, placer: interface.Placer) -> Placer:
         found = list(placer.place(problem, start, rng))
         assert np.array_equal(given, (start.x, start.y))
         for each in found:
-            assert each.cost == hop_cost(groups, each.x, each.y)
+            assert each.cost == hop_cost(groups, each.x, each.y, region.axes)
         best = min([start, *found], key=lambda one: one.cost)
         return best.x + np.int32(region.x), best.y + np.int32(region.y)
 
@@ -200,8 +201,8 @@ def test_better_than_chance(place: Placer) -> None:
     chance = []
     for seed in range(20):
         row, column = np.divmod(np.random.default_rng(seed).permutation(ids.size), side)
-        chance.append(hop_cost(groups, column.astype(np.int32), row.astype(np.int32)))
-    assert hop_cost(groups, x, y) < 0.6 * np.mean(chance)
+        chance.append(hop_cost(groups, column, row, region.axes))
+    assert hop_cost(groups, x, y, region.axes) < 0.6 * np.mean(chance)
 
 
 @every_placer

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from chipsim.chip.machine import flat_axes
 from mapper.graph.csr import Csr
 from mapper.partitioning.multilevel_bisection import BisectionEffort
 from mapper.placement import terminal_bisection as bisection
@@ -14,6 +15,7 @@ from mapper.placement.traffic import Traffic
 from tests.mapper.helpers import adjacency, random_graph, subgraph
 from tests.mapper.placement.test_placement_kernels import cells_of
 from tests.twins import placers as naive
+from tests.twins.machine import random_plane
 
 
 def traffic_of(rng: np.random.Generator, n: int, mean_degree: float = 4.0) -> Traffic:
@@ -28,7 +30,7 @@ def test_a_piece_and_what_pulls_at_it(seed: int) -> None:
     traffic = traffic_of(rng, n)
     members = rng.permutation(n)[: int(rng.integers(1, n + 1))]
     centre = rng.integers(0, 20, (n, 2)) / 2
-    near, far, axis = 3.0, float(rng.choice([4.0, 7.5])), int(rng.integers(2))
+    near, far, axis = 3.0, float(rng.choice([3.0, 4.0, 7.5])), int(rng.integers(2))
     local = np.full(n, -1, np.int64)
     indptr, bias = np.empty(members.size + 1, np.int64), np.empty(members.size, np.int64)
     ids = np.empty(traffic.ids.size, np.int32)
@@ -50,26 +52,27 @@ def test_cuts_keep_the_groups_of_a_piece(seed: int) -> None:
     rng = np.random.default_rng(seed)
     usable = rng.random((int(rng.integers(1, 7)), int(rng.integers(2, 7)))) < 0.8
     usable[0, :2] = True
-    splits = split_cells(np.argwhere(usable.T))
-    n = len(splits.cells)
+    axes = random_plane(seed, usable.shape[1], usable.shape[0]).axes
+    splits = split_cells(np.argwhere(usable.T), axes)
+    n, places = len(splits.cells), axes.places(splits.cells)
     traffic = traffic_of(rng, n)
     order, centre = rng.permutation(n), np.zeros((n, 2))
     state = np.array([seed + 1], np.uint64)
     for stage in bisection._stages(splits.cuts):
         before = order.copy()
-        middles = bisection._middles(splits.cells, stage)
+        middles = bisection._middles(places, stage)
         local, effort = np.full(n, -1), BisectionEffort(2, 1, 4)
         bisection._cut(traffic, stage, middles, order, centre, local, effort, state)
         for begin, middle, end, _ in stage:
             assert sorted(order[begin:end]) == sorted(before[begin:end])
             for low, high in ((begin, middle), (middle, end)):
-                mean = splits.cells[low:high].mean(axis=0)
+                mean = places[low:high].mean(axis=0)
                 assert centre[order[low:high]] == pytest.approx(np.tile(mean, (high - low, 1)))
 
 
 @pytest.mark.parametrize("shape", [(1, 1), (7, 1), (6, 5), (13, 9)])
 def test_stages_are_of_disjoint_pieces(shape: tuple[int, int]) -> None:
-    cuts = split_cells(cells_of(*shape)).cuts
+    cuts = split_cells(cells_of(*shape), flat_axes(*shape)).cuts
     stages = list(bisection._stages(cuts))
     assert np.concatenate(stages).tolist() == cuts.tolist()
     for stage in stages:
@@ -81,6 +84,8 @@ def test_a_pair_goes_to_the_sides_that_pull() -> None:
     """A path whose ends are told apart by nothing but the cuts before."""
     ids = np.array([1, 0, 2, 1, 3, 2], np.int32)
     path = Traffic(np.array([0, 1, 3, 5, 6]), ids, np.full(6, 5), np.zeros(4))
-    x, y = place_by_cuts(path, cells_of(4, 1), CutEffort(), np.random.default_rng(0))
+    x, y = place_by_cuts(
+        path, cells_of(4, 1), flat_axes(4, 1), CutEffort(), np.random.default_rng(0)
+    )
     assert x.tolist() in ([0, 1, 2, 3], [3, 2, 1, 0])
     assert y.tolist() == [0] * 4

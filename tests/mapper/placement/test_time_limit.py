@@ -44,7 +44,8 @@ def test_a_limit_is_kept(kind: str, limit: float) -> None:
     columns, rows = (chance[:, k].astype(np.int32) for k in (1, 0))
     # in no time there is the order of the groups along a curve, and theirs is random here
     share = 0.5 if limit > 0.1 else 1.05
-    assert hop_cost(groups, x, y) < share * hop_cost(groups, columns, rows)
+    axes = region.axes
+    assert hop_cost(groups, x, y, axes) < share * hop_cost(groups, columns, rows, axes)
 
 
 INTERRUPTIBLE = f"""

@@ -1,0 +1,370 @@
+"""Machines: cores that share a router, chips and boards side by side, tori.
+
+Every axis of a mesh has coordinates: a step between two columns or rows costs what the boundary
+between them costs, 0 within a tile, 1 between routers, and what ``[chip]`` and ``[board]`` say
+where a chip or a board ends. Two cores are |X[x1] - X[x2]| + |Y[y1] - Y[y2]| apart, on a torus the
+shorter way round. A flat chip is the case in which every step costs 1.
+
+Costs may be fractions. Kernels count in whole numbers of a unit, the largest one of which all steps
+of the machine are multiples.
+"""
+
+from __future__ import annotations
+
+import difflib
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from fractions import Fraction
+from functools import cached_property
+from itertools import pairwise
+from typing import Annotated, Any, Literal, NamedTuple, get_args, get_type_hints
+
+import numpy as np
+from msgspec import Meta
+
+from chipsim.chip.toml_text import toml_string
+from chipsim.errors import ChipError
+from chipsim.protocols import Int32Array, Int64Array
+
+STRAIGHT = 1 << 40
+"""The length of the way round where there is none: longer than any distance."""
+MOST_UNITS = 1 << 24
+"""Coordinates go up to this, so that weights times distances fit the kernels' integers."""
+MOST_COST = 1e9
+
+WITHIN, ROUTERS, CHIPS, BOARDS = range(4)
+"""What a step leads to: the next core of a tile, or another tile, chip or board."""
+
+Torus = Literal["", "x", "y", "xy"]
+
+
+class Axes(NamedTuple):
+    """Coordinates as kernels take them, whole numbers that never fall.
+
+    x, y : ndarray[int32], of every column and of every row
+    round_x, round_y : the length of the way round on a torus, else `STRAIGHT`
+    """
+
+    x: Int32Array
+    y: Int32Array
+    round_x: int
+    round_y: int
+
+    def window(self, x: int, y: int, width: int, height: int) -> Axes:
+        """Those of some columns and rows side by side, from 0."""
+        columns, rows = self.x[x : x + width], self.y[y : y + height]
+        return self._replace(x=columns - columns[0], y=rows - rows[0])
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Rows and columns."""
+        return self.y.size, self.x.size
+
+    def places(self, cells: Int64Array) -> Int64Array:
+        """Coordinates of cells (column, row), shape (n, 2)."""
+        return np.column_stack([self.x[cells[:, 0]], self.y[cells[:, 1]]]).astype(np.int64)
+
+    @property
+    def flat(self) -> bool:
+        """Whether every step costs 1, and no axis is a torus."""
+        straight = self.round_x == self.round_y == STRAIGHT
+        return straight and all(bool((np.diff(each) == 1).all()) for each in (self.x, self.y))
+
+
+def flat_axes(width: int, height: int) -> Axes:
+    """Every step costs 1."""
+    columns, rows = (np.arange(length, dtype=np.int32) for length in (width, height))
+    return Axes(columns, rows, STRAIGHT, STRAIGHT)
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """The cores of a tile, a chip or a board: ``[tile]``, ``[chip]``, ``[board]``.
+
+    cost : of a step within a tile, or over the end of a chip or board
+    bandwidth : of a link over that end, in those of a link within a chip
+    """
+
+    width: Annotated[int, Meta(ge=1, description="cores in a row of it")]
+    height: Annotated[int, Meta(ge=1, description="cores in a column of it")]
+    cost: Annotated[
+        float,
+        Meta(
+            ge=0,
+            le=MOST_COST,
+            description="of a step over its end; of a tile, of a step within it",
+        ),
+    ]
+    bandwidth: Annotated[
+        float,
+        Meta(gt=0, le=1, description="of a link over its end, in those of a link within a chip"),
+    ] = 1.0
+
+
+@dataclass(frozen=True)
+class Machine:
+    """What a mesh of cores is made of; raises `ChipError` that names a value out of range.
+
+    width, height : of the mesh, in cores
+
+    The step round a torus is over the end of the largest part that there is.
+    """
+
+    width: int
+    height: int
+    torus: Annotated[
+        Torus, Meta(description="axes on which the last core is beside the first: x, y or xy")
+    ] = ""
+    link_cost: Annotated[
+        tuple[float, float],
+        Meta(description="of a step between routers of a chip: a number, or [east-west, other]"),
+    ] = (1.0, 1.0)
+    tile: Annotated[Block | None, Meta(description="the cores that share a router")] = None
+    chip: Annotated[Block | None, Meta(description="the cores of each chip of a board")] = None
+    board: Annotated[Block | None, Meta(description="the cores of each board")] = None
+    columns: Annotated[
+        tuple[float, ...],
+        Meta(description="coordinate of each column, instead of costs of steps; they never fall"),
+    ] = ()
+    rows: Annotated[tuple[float, ...], Meta(description="the same of each row")] = ()
+
+    def __post_init__(self) -> None:
+        if self.torus not in get_args(Torus):
+            raise ChipError(f'torus is {self.torus!r}; give "x", "y" or "xy"')
+        for cost in self.link_cost:
+            _check_cost("link_cost", cost)
+        inner: tuple[str, int, int] = "core", 1, 1
+        for name in PARTS:
+            block = getattr(self, name)
+            if block is None:
+                continue
+            self._check_block(name, block)
+            for side, mine, one in (
+                ("width", block.width, inner[1]),
+                ("height", block.height, inner[2]),
+            ):
+                if mine % one:
+                    raise ChipError(
+                        f"{name}: {side} {mine} is no multiple of the {one} of a {inner[0]}"
+                    )
+            inner = name, block.width, block.height
+            if self.width % block.width or self.height % block.height:
+                raise ChipError(
+                    f"{name}s of {block.width}x{block.height} cores do not tile the "
+                    f"{self.width}x{self.height} machine; give sides that divide its sides"
+                )
+        for name, given, length in (
+            ("columns", self.columns, self.width),
+            ("rows", self.rows, self.height),
+        ):
+            _check_coordinates(name, given, length)
+        self._counted  # noqa: B018 : whether the costs have a unit
+
+    def _check_block(self, name: str, block: Block) -> None:
+        for side in ("width", "height"):
+            value = getattr(block, side)
+            if type(value) is not int or value < 1:
+                raise ChipError(f"{name}: {side} is {value!r}; give a whole number, 1 or more")
+        _check_cost(f"{name}: cost", block.cost)
+        if type(block.bandwidth) not in (int, float) or not 0 < block.bandwidth <= 1:
+            raise ChipError(
+                f"{name}: bandwidth is {block.bandwidth!r}; give a number above 0, up to 1: a "
+                "link within a chip has 1"
+            )
+
+    @property
+    def tile_size(self) -> tuple[int, int]:
+        """Columns and rows of cores that share a router."""
+        return (1, 1) if self.tile is None else (self.tile.width, self.tile.height)
+
+    def kinds(self, axis: int) -> Int64Array:
+        """What each step along an axis is over, `WITHIN` to `BOARDS`, shape (length,).
+
+        axis : 0 for columns. Entry i is the step from i to i + 1; the last one leads round to 0.
+        """
+        length = (self.width, self.height)[axis]
+        after = np.arange(1, length + 1)
+        kinds = np.full(length, ROUTERS)
+        sides = {
+            name: (block.width, block.height)[axis]
+            for name, block in ((part, getattr(self, part)) for part in PARTS)
+            if block is not None
+        }
+        if "tile" in sides:
+            kinds[after % sides["tile"] != 0] = WITHIN
+        for name, kind in (("chip", CHIPS), ("board", BOARDS)):
+            if name in sides:
+                kinds[after % sides[name] == 0] = kind
+        return kinds
+
+    def _steps(self, axis: int) -> list[Fraction]:
+        """Cost of the steps along an axis, as `kinds` has them."""
+        costs = [
+            self.tile.cost if self.tile else 0.0,
+            self.link_cost[axis],
+            self.chip.cost if self.chip else 0.0,
+            self.board.cost if self.board else 0.0,
+        ]
+        exact = [_exact(cost) for cost in costs]
+        steps = [exact[kind] for kind in self.kinds(axis)]
+        given = (self.columns, self.rows)[axis]
+        if given:
+            ends = [_exact(value) for value in given]
+            steps[:-1] = [b - a for a, b in pairwise(ends)]
+        return steps
+
+    @cached_property
+    def _counted(self) -> tuple[Axes, float]:
+        """The coordinates, and their unit."""
+        steps = [self._steps(axis) for axis in (0, 1)]
+        # The way round costs nothing where there is none.
+        for axis, name in enumerate("xy"):
+            if name not in self.torus:
+                steps[axis][-1] = Fraction(0)
+        every = {step for some in steps for step in some}
+        below = math.lcm(*(step.denominator for step in every))
+        unit = math.gcd(*(int(step * below) for step in every)) or 1
+        found = [[int(step * below) // unit for step in some] for some in steps]
+        if max(sum(some) for some in found) > MOST_UNITS:
+            raise ChipError(
+                f"costs of steps have the common unit {unit / below:.6g}, of which the machine "
+                f"measures {max(sum(some) for some in found)}, more than {MOST_UNITS}; round them"
+            )
+        counted = [np.array(some, np.int32) for some in found]
+        places = [np.append(0, some[:-1].cumsum()).astype(np.int32) for some in counted]
+        rounds = [
+            int(some.sum()) if name in self.torus and some.sum() else STRAIGHT
+            for name, some in zip("xy", counted, strict=True)
+        ]
+        return Axes(places[0], places[1], *rounds), unit / below
+
+    @property
+    def axes(self) -> Axes:
+        """The coordinates of columns and rows, in `unit`."""
+        return self._counted[0]
+
+    @property
+    def unit(self) -> float:
+        """What 1 of the coordinates is in the costs that were given."""
+        return self._counted[1]
+
+    def to_json(self) -> dict[str, Any]:
+        """What the keys of a chip file say; `machine_from_fields` undoes it."""
+        found: dict[str, Any] = {}
+        if self.torus:
+            found["torus"] = self.torus
+        if self.link_cost != (1.0, 1.0):
+            found["link_cost"] = list(self.link_cost)
+        for name in ("columns", "rows"):
+            if getattr(self, name):
+                found[name] = list(getattr(self, name))
+        return found | {
+            name: {key: getattr(getattr(self, name), key) for key in _keys(name)}
+            for name in PARTS
+            if getattr(self, name) is not None
+        }
+
+
+PARTS = ("tile", "chip", "board")
+KEYS = ("torus", "link_cost", "columns", "rows", *PARTS)
+"""Keys of a chip file that describe a machine."""
+
+
+def _exact(cost: float) -> Fraction:
+    """The number as it is written, not as it is stored."""
+    return Fraction(repr(float(cost)))
+
+
+def _check_cost(name: str, cost: Any) -> None:
+    if type(cost) not in (int, float) or not 0 <= cost <= MOST_COST:
+        raise ChipError(f"{name} is {cost!r}; give a number, 0 or more: coordinates never fall")
+
+
+def _check_coordinates(name: str, given: Sequence[Any], length: int) -> None:
+    if not given:
+        return
+    if len(given) != length:
+        raise ChipError(f"{name} has {len(given)} coordinates; give one for each of the {length}")
+    before = None
+    for at, value in enumerate(given):
+        if type(value) not in (int, float) or not abs(value) <= MOST_COST:
+            raise ChipError(f"{name} holds {value!r}; give numbers")
+        if before is not None and value < before:
+            raise ChipError(
+                f"{name}: coordinates fall, from {before} to {value} at {at}; sort them"
+            )
+        before = value
+
+
+def machine_from_fields(values: Mapping[str, Any], width: int, height: int) -> Machine | None:
+    """The machine that some of the keys of a chip file describe; None where there are none.
+
+    Raises `ChipError` that names the key.
+    """
+    given = {key: values[key] for key in KEYS if key in values}
+    if not given:
+        return None
+    cost = given.get("link_cost", 1.0)
+    pair = tuple(cost) if isinstance(cost, list | tuple) else (cost, cost)
+    if len(pair) != 2:
+        raise ChipError(f"link_cost is {cost!r}; give a number, or one east-west and one more")
+    given["link_cost"] = pair
+    for name in PARTS:
+        if name in given:
+            given[name] = _block(name, given[name])
+    for name in ("columns", "rows"):
+        if name in given:
+            if not isinstance(given[name], list | tuple) or not given[name]:
+                raise ChipError(f"{name} is {given[name]!r}; give a list of coordinates")
+            given[name] = tuple(given[name])
+    return Machine(width, height, **given)
+
+
+def _keys(name: str) -> list[str]:
+    """The keys of the table of a part; within a tile there is no link."""
+    keys = [field.name for field in fields(Block)]
+    return keys[:-1] if name == "tile" else keys
+
+
+def _block(name: str, values: object) -> Block:
+    known = _keys(name)
+    if not isinstance(values, Mapping):
+        raise ChipError(f"{name} is {values!r}; give a table [{name}] with {', '.join(known)}")
+    for key in sorted(set(values) - set(known)):
+        alike = difflib.get_close_matches(key, known, 1)
+        meant = f"did you mean {alike[0]!r}? " if alike else ""
+        raise ChipError(f"{name}: unknown key {key!r}; {meant}known are {', '.join(known)}")
+    for key in ("width", "height") if name == "tile" else ("width", "height", "cost"):
+        if key not in values:
+            raise ChipError(f"{name}: key {key!r} is missing; add it")
+    return Block(**({"cost": 0.0} | dict(values)))
+
+
+def machine_lines(machine: Machine | None) -> tuple[list[str], list[str]]:
+    """What a chip file says of a machine: keys that stand at the top, and tables."""
+    if machine is None:
+        return [], []
+    found, means, inner = machine.to_json(), _meanings(Machine), _meanings(Block)
+    keys, tables = [], []
+    for key, value in found.items():
+        if key in PARTS:
+            tables += ["", f"[{key}]  # {means[key]}"]
+            tables += [f"{f'{k} = {_toml(v)}':<26}  # {inner[k]}" for k, v in value.items()]
+        else:
+            keys += ["", f"# {means[key]}", f"{key} = {_toml(value)}"]
+    return keys, tables
+
+
+def _meanings(kind: type) -> dict[str, str]:
+    """What each key is."""
+    kinds = get_type_hints(kind, include_extras=True)
+    return {
+        field: hint.__metadata__[-1].description
+        for field, hint in kinds.items()
+        if hasattr(hint, "__metadata__")
+    }
+
+
+def _toml(value: Any) -> str:
+    return toml_string(value) if isinstance(value, str) else repr(value)
