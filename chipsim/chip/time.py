@@ -9,7 +9,6 @@ arrive; a link carries one flit after the other.
 from __future__ import annotations
 
 import difflib
-import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from functools import cache
@@ -56,6 +55,13 @@ class ChipTime:
         float, _cycles("of every tick beside all others: its start, and the barrier at its end")
     ] = 2.0
 
+    tick: Annotated[
+        float,
+        Meta(gt=0, le=MOST_CYCLES,
+             description="units of time of the firing rates that a tick lasts, as 0.001 for rates "
+             "in Hz and ticks of a millisecond"),
+    ] = 1.0  # fmt: skip
+
     def __post_init__(self) -> None:
         for field in fields(self):
             value = getattr(self, field.name)
@@ -65,7 +71,9 @@ class ChipTime:
                     f"time: {field.name} is {value!r}; give cycles, a number from 0 to 1e9"
                 )
             object.__setattr__(self, field.name, float(value))
-        if not math.fsum(asdict(self).values()):
+        if not self.tick:
+            raise ChipError("time: tick is 0; give the units of time that a tick lasts, above 0")
+        if not any(cycles for name, cycles in asdict(self).items() if name != "tick"):
             raise ChipError("time: all is 0 cycles; give one or more that take time")
 
     def to_json(self) -> dict[str, float]:

@@ -17,6 +17,7 @@ from chipsim.errors import ChipError
 from chipsim.protocols import Int64Array
 from chipsim.traffic.arrays import Traffic
 from chipsim.traffic.links import existing
+from chipsim.traffic.ticks import tick_bounds
 
 
 def summarise(chip: Chip, traffic: Traffic) -> dict[str, Any]:
@@ -47,6 +48,9 @@ def summarise(chip: Chip, traffic: Traffic) -> dict[str, Any]:
         network is two synapses, one each way.
     cores_used, core_fill_mean, core_fill_max
         Cores with a neuron; size used over capacity, over those cores.
+    tick_cycles, tick_bound, tick_bounds.*
+        Cycles of a mean tick of a chip whose cycles are known, which of `chipsim.traffic.ticks`
+        bounds it, and the largest of each.
 
     Sums and largest loads are int if their unit is exactly 1, else float. Without traffic the
     fractions, means and largest values are 0.
@@ -79,8 +83,10 @@ def summarise(chip: Chip, traffic: Traffic) -> dict[str, Any]:
             **_link_loads(trees, traffic.rate_unit),
         },
         **_fill(chip, traffic),
+        **({} if chip.time is None else tick_bounds(chip, traffic, chip.time).to_json()),
     }
-    for name, value in [*found.items(), *found["core"].items(), *found["multicast"].items()]:
+    parts = [part for part in found.values() if isinstance(part, dict)]
+    for name, value in [one for part in (found, *parts) for one in part.items()]:
         if isinstance(value, float) and not math.isfinite(value):
             raise ChipError(
                 f"chip {chip.name}: {name} goes beyond 1e308; scale the weights of the network, or "

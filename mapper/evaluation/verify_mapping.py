@@ -13,12 +13,13 @@ from chipsim.chip.presets import from_fields
 from mapper.errors import CheckFailedError
 from mapper.evaluation.verify import Connections, SlowReader
 from mapper.evaluation.verify_split import SplitReader, check_counts, read_table, require_arrays
+from mapper.evaluation.verify_ticks import Activity, ticks
 from mapper.evaluation.verify_traffic import Flows, Links
 from mapper.limits.constraints import ConstraintFile, broken, constraints_in
 from storage.jsontext import shown
 
 UNICAST = "multicast.unicast_hops_total"  # which reports of older versions lack
-_PARTS = ("core", "multicast")  # metrics with metrics of their own
+_PARTS = ("core", "multicast", "tick_bounds")  # metrics with metrics of their own
 TOLERANCE = 1e-9  # relative, between sums of floats in another order
 
 
@@ -67,9 +68,7 @@ def verify_mapping(folder: Path, report: dict[str, Any], network: Path) -> dict[
         found = {name: value for name, value in found.items() if not name.startswith("core.")}
     for name, value in found.items():
         stated = stated_all.get(name)
-        if not isinstance(stated, int | float) or not math.isclose(
-            stated, value, rel_tol=TOLERANCE, abs_tol=TOLERANCE
-        ):
+        if not _agree(stated, value):
             raise CheckFailedError(f"{folder}: {name} is {value}, report.json says {shown(stated)}")
     rest = set(stated_all) - set(found) - set(_PARTS)
     skipped = rest & {"congestion_max"}  # it has not been recomputed, where it is not found
@@ -80,8 +79,14 @@ def verify_mapping(folder: Path, report: dict[str, Any], network: Path) -> dict[
     neurons = {"neurons": int(core.size)}
     if table is not None:
         neurons = {"neurons": core.size - table.core.size, "helpers": int(table.core.size)}
-    numbers = {name: _plain(value) for name, value in found.items()}
+    numbers = {name: one if isinstance(one, str) else _plain(one) for name, one in found.items()}
     return {**neurons, **numbers, **({"not_recomputed": sorted(skipped)} if skipped else {})}
+
+
+def _agree(stated: object, found: float | str) -> bool:
+    if isinstance(found, str) or not isinstance(stated, int | float):
+        return stated == found
+    return math.isclose(stated, found, rel_tol=TOLERANCE, abs_tol=TOLERANCE)
 
 
 def _nested(metrics: dict[str, Any]) -> dict[str, Any]:
@@ -95,7 +100,7 @@ def _nested(metrics: dict[str, Any]) -> dict[str, Any]:
 
 def _metrics(
     walk: _Walk, chip: dict[str, Any], core: NDArray[np.int64], unit: float, rate_unit: float
-) -> dict[str, int | float]:
+) -> dict[str, int | float | str]:
     """The metrics of the report that are recomputed, in real units."""
     used = np.unique(core)
     fill = walk.use["neurons"][used] / chip["neurons"]
@@ -103,7 +108,7 @@ def _metrics(
     casts, trees = walk.casts.loads(), walk.trees.loads()
     routers = walk.flows.router_loads()
     router, link = chip["latency_router"], chip["latency_link"]
-    found = {
+    found: dict[str, int | float | str] = {
         "cut_weight": cut,
         "cut_fraction": walk.cut / walk.weight if walk.weight else 0.0,
         "hops_total": hops,
@@ -128,6 +133,9 @@ def _metrics(
         "core_fill_mean": float(fill.mean()),
         "core_fill_max": float(fill.max()),
     }
+    if chip.get("time") is not None:
+        loads = {"synapse": walk.links.loads(), "core": casts, "tree": trees}
+        found |= ticks(chip, walk.did, walk.use["neurons"], loads, (unit, rate_unit))
     if routers is not None:
         found["congestion_max"] = float(routers.max()) * unit
     return found
@@ -170,6 +178,7 @@ def _read_cores(path: Path, chip: dict[str, Any]) -> NDArray[np.int64]:
 class _Walk:
     """One pass over all synapses: what they use of every core, and where their spikes go.
 
+    did : what the cores do
     links, casts, trees : loads of links by packets to synapses, to cores, and multicast
     flows : between pairs of cores
     """
@@ -180,6 +189,7 @@ class _Walk:
         cores = chip["width"] * chip["height"]
         self.use = {name: np.zeros(cores, np.int64) for name in _LIMITS}
         np.add.at(self.use["neurons"], core, reader.sizes())
+        self.did = Activity(cores)
         self.weight = self.cut = self.hops = self.farthest = self.connectivity = 0
         self.rated_hops = 0
         self._chip = chip
@@ -199,6 +209,7 @@ class _Walk:
         np.add.at(self.use["synapses"], core[target], 1)
         reached = np.unique(source * cores + core[target])
         np.add.at(self.use["axons_in"], reached % cores, 1)
+        pairs = reached
         reached = reached[core[reached // cores] != reached % cores]
         leaving = reached // cores
         np.add.at(self.use["axons_out"], core[leaving], 1)
@@ -208,6 +219,9 @@ class _Walk:
             np.maximum.at(rates, source - first, weight)
         else:
             rates = rate[first : last + 1]
+        self.did.add(
+            core, pairs, rates[pairs // cores - first], core[target], rates[source - first]
+        )
         self.connectivity += int(rates[leaving - first].sum())
         self.casts.add(core[leaving], reached % cores, rates[leaving - first])
         self.trees.add_trees(core[first : last + 1], leaving - first, reached % cores, rates)
@@ -222,6 +236,7 @@ class _Walk:
         self.cut += int(weight[distance > 0].sum())
         self.hops += int((weight * distance).sum())
         self.farthest = max(self.farthest, int(distance[weight > 0].max(initial=0)))
+        np.add.at(self.did.weight, a, weight)
         self.links.add(a, b, weight)
         self.flows.add(a, b, weight)
 

@@ -23,7 +23,7 @@ from mapper.results.activity import (
 )
 from mapper.settings import PRESETS, SETTINGS
 
-CAST, MANY = "core.", "multicast."
+CAST, MANY, TICK = "core.", "multicast.", "tick_"
 METRICS: dict[str, tuple[str, str]] = {
     "hops_mean": ("Hops, mean", "links that traffic crosses, averaged over all of it"),
     "hops_max": ("Hops, max", "links between the two farthest cores that talk"),
@@ -41,6 +41,14 @@ METRICS: dict[str, tuple[str, str]] = {
     "cores_used": ("Cores used", "cores that hold a neuron"),
     "core_fill_mean": ("Core fill, mean", "size of the neurons over capacity, of the cores used"),
     "core_fill_max": ("Core fill, max", "of the fullest core"),
+    TICK + "cycles": ("Cycles per tick", "of the slowest core or link, with the mean activity"),
+    TICK + "bounds.neurons": ("Neurons", "cycles of the core that updates neurons for longest"),
+    TICK + "bounds.packets_out": ("Packets out", "of the core that sends for longest"),
+    TICK + "bounds.events": (
+        "Synaptic events",
+        "of the core that takes packets and adds events for longest",
+    ),
+    TICK + "bounds.links": ("Links", "of the link that passes flits for longest"),
     CAST + "packets": ("Packets to cores", "other cores that a neuron reaches, times its rate"),
     CAST + "hops_total": ("Core-cast hops", "links of these packets"),
     CAST + "link_load_max": ("Core-cast load of a link, max", "of the busiest link"),
@@ -72,6 +80,15 @@ KEY: dict[str, tuple[str, tuple[tuple[str, str], ...]]] = {
     "cores_used": ("Cores used", (("core_fill_mean", "full on average"),)),
     "energy": ("NoC energy", ()),
     "latency_mean": ("Latency", (("latency_max", "at most"),)),
+    TICK + "cycles": (
+        "Cycles per tick",
+        (
+            (TICK + "bounds.neurons", "neurons"),
+            (TICK + "bounds.packets_out", "packets out"),
+            (TICK + "bounds.events", "events"),
+            (TICK + "bounds.links", "links"),
+        ),
+    ),
     CAST + "hops_total": (
         "Core-cast hops",
         ((CAST + "packets", "packets"), (CAST + "link_load_max", "busiest link")),
@@ -96,6 +113,8 @@ MEANING = {
     "{energy_unit}.",
     "latency_mean": "Time of a packet from core to core on an idle mesh, in the unit of the "
     "chip's constants: ns on chips of Loihi's cores.",
+    TICK + "cycles": "What a time step takes until its last packet has arrived, at the mean rates: "
+    "the largest of the bounds beside it, of the cores and links that are at work for longest.",
     CAST + "hops_total": "Links crossed when a neuron sends a packet to each core that it reaches, "
     "times the rates of the neurons ({rate}).",
     MANY + "hops_total": "Links crossed when a neuron sends one packet to all cores that it "
@@ -151,6 +170,8 @@ def key_figures(views: list[View]) -> list[Card]:
     cards = []
     first = {"core": CAST, "tree": MANY}.get(views[0].chip.delivery, "") + "hops_"
     for name, (title, more) in sorted(KEY.items(), key=lambda one: not one[0].startswith(first)):
+        if name.startswith(TICK) and not _timed(views):
+            continue
         figures = [
             Figure(series, shown(view, name), _beside(view, name, more))
             for series, view in zip(names, views, strict=True)
@@ -158,6 +179,11 @@ def key_figures(views: list[View]) -> list[Card]:
         change = _change(name, views) if len(views) == 2 else None
         cards.append(Card(name, title, figures, change, MEANING[name].format_map(words)))
     return cards
+
+
+def _timed(views: list[View]) -> bool:
+    """Whether the cycles of any of the chips are known."""
+    return any(metric(view.report, TICK + "cycles") is not None for view in views)
 
 
 def _beside(view: View, name: str, more: tuple[tuple[str, str], ...]) -> list[Fact]:
@@ -189,12 +215,16 @@ def all_metrics(views: list[View]) -> list[Table]:
     traffic = traffic_in(views[0].report)
     many = [name for name in METRICS if name.startswith(MANY)]
     cast = [name for name in METRICS if name.startswith(CAST)]
-    parts = (
-        (unicast_line(traffic), [name for name in METRICS if name not in (*cast, *many, *CORES)]),
+    time = [name for name in METRICS if name.startswith(TICK)]
+    apart = {*cast, *many, *time, *CORES}
+    parts = [
+        (unicast_line(traffic), [name for name in METRICS if name not in apart]),
         (core_cast_line(traffic), cast),
         (multicast_line(traffic), many),
         ("cores", list(CORES)),
-    )
+    ]
+    if _timed(views):
+        parts.append(("cycles of a tick, with the mean activity", time))
     return [_metrics(views, _capital(title), names) for title, names in parts]
 
 

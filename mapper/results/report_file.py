@@ -70,6 +70,15 @@ class Multicast(LinkLoads):
     connectivity: Amount
 
 
+class TickBounds(Amounts):
+    """The most cycles of a tick that each part needs."""
+
+    neurons: Amount
+    packets_out: Amount
+    events: Amount
+    links: Amount
+
+
 class Metrics(LinkLoads):
     """The metrics of the mapping."""
 
@@ -87,6 +96,9 @@ class Metrics(LinkLoads):
     core_fill_max: Amount
     multicast: Multicast
     core: CoreCast | UnsetType = UNSET
+    tick_cycles: Amount | UnsetType = UNSET
+    tick_bound: str | UnsetType = UNSET
+    tick_bounds: TickBounds | UnsetType = UNSET
 
 
 class _Costs(Open, kw_only=True):

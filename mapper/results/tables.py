@@ -93,6 +93,7 @@ def quality(
         ("cores used", metrics["cores_used"]),
         ("core fill, mean", metrics["core_fill_mean"]),
         ("core fill, max", metrics["core_fill_max"]),
+        *_ticks(metrics),
     ]
     if not same_activity(metrics, traffic):
         parts = {
@@ -137,6 +138,14 @@ def _core_cast(metrics: Mapping[str, Any]) -> list[tuple[str, Any]]:
         ("packets", found["packets"]),
         *_loads(found),
     ]
+
+
+def _ticks(metrics: Mapping[str, Any]) -> list[tuple[str, Any]]:
+    """Empty for chips whose cycles are not known."""
+    if "tick_cycles" not in metrics:
+        return []
+    bound = str(metrics["tick_bound"]).replace("_", " ")
+    return [("cycles per tick", metrics["tick_cycles"]), ("bounded by", bound)]
 
 
 def _unicast(

@@ -9,6 +9,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from chipsim.chip.model import Chip
+from chipsim.chip.time import ChipTime
 from tests.twins.chipsim import Block, Edge, blocks_of
 
 
@@ -45,6 +46,10 @@ def cases(draw: st.DrawFn) -> Case:
     width = draw(st.integers(1, 6))
     height = draw(st.integers(1, 5))
     constants = st.sampled_from([0.0, 0.25, 1.0, 3.5])
+    cycles = st.sampled_from([0.0, 0.5, 1.0, 3.0])
+    time = st.builds(
+        ChipTime, *[cycles] * 7, st.sampled_from([1.0, 2.0]), st.sampled_from([1.0, 0.1])
+    )
     chip = Chip(
         "random",
         width,
@@ -54,6 +59,8 @@ def cases(draw: st.DrawFn) -> Case:
         energy_link=draw(constants),
         latency_router=draw(constants),
         latency_link=draw(constants),
+        delivery=draw(st.sampled_from(["synapse", "core", "tree"])),
+        time=draw(st.none() | time),
     )
     n = draw(st.integers(0, 14))
     undirected = draw(st.booleans())

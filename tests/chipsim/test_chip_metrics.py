@@ -36,6 +36,8 @@ def assert_close(found: dict[str, Any], expected: dict[str, Any]) -> None:
     for name, value in expected.items():
         if isinstance(value, dict):
             assert_close(found[name], value)
+        elif isinstance(value, str):
+            assert found[name] == value
         else:
             assert found[name] == pytest.approx(value, rel=1e-9, abs=1e-12), name
 

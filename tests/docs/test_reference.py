@@ -67,9 +67,13 @@ def test_hidden_options_are_not_in_the_reference(generated: ModuleType) -> None:
 
 def test_every_metric_has_a_row() -> None:
     from chipsim.chip.model import Chip
+    from chipsim.chip.time import ChipTime
 
-    found = score(Chip("c", 1, 1), np.zeros(0, np.int32), [], sizes=np.ones(0, np.int64))
-    inner = {f"{part}.{name}" for part in ("core", "multicast") for name in found.pop(part)}
+    found = score(
+        Chip("c", 1, 1, time=ChipTime()), np.zeros(0, np.int32), [], sizes=np.ones(0, np.int64)
+    )
+    parts = ("core", "multicast", "tick_bounds")
+    inner = {f"{part}.{name}" for part in parts for name in found.pop(part)}
     text = (DOCS / "reference" / "metrics.md").read_text()
     table = text.partition("| name | meaning |")[2].partition("\n\n")[0]
     cells = " ".join(re.findall(r"^\| (`.*?) \|", table, re.MULTILINE))

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from chipsim.chip.model import Chip
+from tests.twins.tick_bounds import sent_by, tick_metrics
 
 Edge = tuple[int, int, int]
 Router = tuple[int, int]
@@ -265,6 +266,7 @@ def score(
     connectivity, trees = multicast(chip, core, edges, rates)
     casts, active = core_casts(chip, core, edges, rates)
     unit = weight_unit if rates is None else rate_unit
+    units = weight_unit, unit
     use = usage(chip, core, edges, sizes)
     fill = [z / chip.neurons for z, n in zip(use["neurons"], use["count"], strict=True) if n]
     return {
@@ -293,4 +295,27 @@ def score(
         "cores_used": len(fill),
         "core_fill_mean": sum(fill) / len(fill) if fill else 0.0,
         "core_fill_max": max(fill, default=0.0),
+        **({} if chip.time is None else ticks(chip, core, edges, rates, undirected, units, use)),
     }
+
+
+def ticks(
+    chip: Chip, core: Sequence[int], edges: Sequence[Edge], rates: Sequence[int] | None,
+    undirected: bool, units: tuple[float, float], use: dict[str, list[int]],
+) -> dict[str, Any]:  # fmt: skip
+    """The metrics of a tick; units : of weights and of rates"""
+    assert chip.time is not None
+    casts, active = core_casts(chip, core, edges, rates)
+    weight, rate = (unit * chip.time.tick for unit in units)
+    out = [
+        sum(w for s, _, w in flows(edges, undirected) if core[s] == k) for k in range(chip.cores)
+    ]
+    loads, unit = {
+        "synapse": (unicast_loads(chip, core, edges, undirected), weight),
+        "core": (casts, rate),
+        "tree": (multicast(chip, core, edges, rates)[1], rate),
+    }[chip.delivery]
+    return tick_metrics(
+        chip.time, use["neurons"], *sent_by(chip.delivery, active, out, rate, weight),
+        [n * unit for n in loads.values()],
+    )  # fmt: skip

@@ -30,7 +30,7 @@ def out(folder: Path, run: Run) -> Path:
     random_network(folder / "net.bin", 40, 160, sizes=[1, 2] * 20)
     Path("chip.toml").write_text(
         "width = 5\nheight = 4\nneurons = 5\nsynapses = 60\naxons_in = 50\naxons_out = 80\n"
-        "unavailable = [7]\n"
+        "unavailable = [7]\n[time]\nhop = 2\n"
     )
     assert run("run", "net.bin", "--chip", "chip.toml", "-o", "out", "-q").code == 0
     return folder / "out"
@@ -118,7 +118,9 @@ def test_mappings_of_other_shapes(out: Path, fails: Fails) -> None:
      "core.packets", "core.hops_total", "core.link_load_max", "core.link_load_mean",
      "core.link_load_p99", "multicast.connectivity", "multicast.hops_total",
      "multicast.link_load_max",
-     "multicast.link_load_mean", "multicast.link_load_p99", "multicast.unicast_hops_total"],
+     "multicast.link_load_mean", "multicast.link_load_p99", "multicast.unicast_hops_total",
+     "tick_cycles", "tick_bounds.neurons", "tick_bounds.packets_out", "tick_bounds.events",
+     "tick_bounds.links"],
 )  # fmt: skip
 def test_a_changed_metric(out: Path, fails: Fails, name: str) -> None:
     def more(report: Any) -> None:
@@ -143,7 +145,7 @@ def test_reports_of_versions_without_core_cast(out: Path, run: Run) -> None:
 
 def test_every_metric_is_recomputed(out: Path, run: Run, fails: Fails) -> None:
     metrics = json.loads((out / "report.json").read_text())["metrics"]
-    parts = ("core", "multicast")
+    parts = ("core", "multicast", "tick_bounds")
     names = {name for name in metrics if name not in parts}
     names |= {f"{part}.{name}" for part in parts for name in metrics[part]}
     assert names <= set(run("verify", out, "--json").json())

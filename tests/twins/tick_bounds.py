@@ -1,0 +1,77 @@
+"""The bounds of a tick, core by core and link by link."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from typing import Any
+
+from chipsim.chip.time import ChipTime
+
+STEPS = 32
+
+
+def tick_metrics(
+    time: ChipTime, sizes: Sequence[int], sent: Sequence[float], taken: Sequence[float],
+    events: Sequence[float], spikes: Sequence[float], flits: Sequence[float],
+) -> dict[str, Any]:  # fmt: skip
+    """All but flits, which are those of the links, by core; in a tick."""
+    start = time.barrier + time.spike
+    bounds = dict.fromkeys(("neurons", "packets_out", "events", "links"), 0.0)
+
+    def at_least(name: str, cycles: float) -> None:
+        bounds[name] = max(bounds[name], cycles)
+
+    for size, out, come, event in zip(sizes, sent, taken, events, strict=True):
+        if size:
+            at_least("neurons", time.barrier + size * time.neuron)
+        if out:
+            at_least("packets_out", start + out * time.packet_out)
+        if come:
+            at_least("events", start + (come * time.packet_in + event * time.event))
+    for load in flits:
+        if load:
+            at_least("links", start + load * time.link)
+    if sum(spikes) and sum(sent) and sum(taken):
+        more = (sum(sent) / sum(spikes) - 1) * time.packet_out
+        more += (sum(events) / sum(taken) - 1) * time.event
+        way = time.spike + time.hop * sum(flits) / sum(sent) + max(0.0, more)
+        bounds["neurons"] += tail([n * time.neuron for n in sizes], spikes, way)
+    most = max(bounds.values())
+    return {
+        "tick_cycles": max(1.0, most),
+        "tick_bound": min(bounds, key=lambda name: -bounds[name]),
+        "tick_bounds": bounds,
+    }
+
+
+def tail(sweeps: Sequence[float], spikes: Sequence[float], way: float) -> float:
+    """The mean of max(0, time of the last spike + way - longest sweep), by the trapezoid rule."""
+    longest = max(sweeps)
+    if not longest:
+        return 0.0
+    chances = []
+    for step in range(STEPS + 1):
+        begin = max(0.0, longest - way + way * step / STEPS)
+        later = sum(
+            rate * max(0.0, 1 - begin / n) for n, rate in zip(sweeps, spikes, strict=True) if n
+        )
+        chances.append(1 - math.exp(-later))
+    return sum(a + b for a, b in pairwise(chances)) / 2 * way / STEPS
+
+
+def sent_by(
+    delivery: str, active: Mapping[str, Sequence[int]], out_weight: Sequence[int], unit: float,
+    weight_unit: float,
+) -> tuple[list[float], list[float], list[float], list[float]]:  # fmt: skip
+    """Packets that cores send and take, their events and spikes, with units of a tick."""
+    spikes = [max(a, b) * unit for a, b in zip(active["spikes"], active["local"], strict=True)]
+    events = [n * unit for n in active["events"]]
+    taken = [(a + b) * unit for a, b in zip(active["received"], active["local"], strict=True)]
+    if delivery == "synapse":
+        return [w * weight_unit for w in out_weight], events, events, spikes
+    if delivery == "tree":
+        return spikes, taken, events, spikes
+    sent = [(a + b) * unit for a, b in zip(active["sent"], active["local"], strict=True)]
+    return sent, taken, events, spikes
