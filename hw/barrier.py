@@ -4,11 +4,17 @@ Ports (one bit a node in `busy`, `sent` and `received`)
     ``busy``      In    the core of the node is at work
     ``sent``      In    a packet enters the network at the node in this cycle
     ``received``  In    a packet leaves the network to the core of the node in this cycle
+    ``begins``    In    a tick starts, or the network takes a packet of the host, in this cycle
     ``quiet``     Out   no core is at work and no packet is in the network
 
+Timing
+    `quiet` tells of `LATENCY` cycles ago, and is 0 for as many cycles after one with `begins`.
+    What happens at a node is registered first; then a tree of two levels adds it up.
+
 State
-    ``flying``  packets in the network, 0 after reset. It counts up by the packets sent and down by
-    those received in a cycle, and cannot overflow: the network holds at most `capacity`.
+    The registers of the tree and of `begins`, and ``flying``: packets in the network, 0 after
+    reset. It counts up by the packets sent and down by those received in a cycle, and cannot
+    overflow: the network holds at most `capacity`.
 
 Why it is right
     A tick is over when all its spikes have been added to the sums. At the end of every cycle a
@@ -20,19 +26,26 @@ Why it is right
     by neither, and `quiet` is 0 until the last spike is in its sum.
 
     And it stays 1 then: cores start to work only for a tick or a packet, and the network makes no
-    packets of its own. So `quiet` may be delayed by any number of registers, as a tree over many
-    cores would be, if it is not trusted for as many cycles after the start of a tick.
+    packets of its own. So `quiet` may come from any number of cycles ago, if all that it is made of
+    comes from the same cycle, and if it is not trusted until it can know of what began since.
 """
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
+from functools import reduce
+from operator import add, or_
 from typing import Any
 
-from amaranth.hdl import Assert, Module, Signal, Value
+from amaranth.hdl import Assert, Cat, Module, Signal, Value
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
 from hw.errors import check_count
+
+LATENCY = 3
+"""Cycles until `quiet` knows what happened: a register at each node, and two levels of sums."""
 
 
 class Barrier(wiring.Component):
@@ -41,21 +54,34 @@ class Barrier(wiring.Component):
     busy: Signal
     sent: Signal
     received: Signal
+    begins: Signal
     quiet: Signal
 
     def __init__(self, nodes: int, capacity: int) -> None:
         self.capacity = check_count("barrier: capacity", capacity)
         check_count("barrier: nodes", nodes)
         super().__init__(
-            {"busy": In(nodes), "sent": In(nodes), "received": In(nodes), "quiet": Out(1)}
-        )
+            {
+                "busy": In(nodes), "sent": In(nodes), "received": In(nodes), "begins": In(1),
+                "quiet": Out(1),
+            }
+        )  # fmt: skip
 
     def elaborate(self, platform: Any) -> Module:
         m = Module()
         flying = Signal(range(self.capacity + 1))
-        now = flying + _ones(self.sent) - _ones(self.received)
-        m.d.sync += flying.eq(now)
-        m.d.comb += self.quiet.eq(~self.busy.any() & (flying == 0))
+        busy, sent, received = (
+            _registered(m, name, list(getattr(self, name))) for name in ("busy", "sent", "received")
+        )
+        moved = [up - down for up, down in zip(sent, received, strict=True)]
+        fan_in = math.isqrt(len(busy) - 1) + 1  # nodes, and sums of them, that are added in a cycle
+        for level in range(1, LATENCY):
+            busy = _registered(m, f"busy_{level}", _together(busy, or_, fan_in))
+            moved = _registered(m, f"moved_{level}", _together(moved, add, fan_in))
+        recent = Signal(LATENCY)
+        now = flying + moved[0]
+        m.d.sync += [flying.eq(now), recent.eq(Cat(self.begins, recent))]
+        m.d.comb += self.quiet.eq(~(busy[0] | recent.any()) & (flying == 0))
         m.d.sync += [
             Assert(now >= 0, "barrier: more packets have left the network than entered it"),
             Assert(now <= self.capacity, "barrier: more packets are in the network than it holds"),
@@ -63,9 +89,18 @@ class Barrier(wiring.Component):
         return m
 
 
-def _ones(bits: Value) -> Value:
-    """Number of bits that are 1, by a balanced tree of adders."""
-    if len(bits) == 1:
-        return bits
-    middle = len(bits) // 2
-    return _ones(bits[:middle]) + _ones(bits[middle:])
+def _registered(m: Module, name: str, values: list[Value]) -> list[Value]:
+    """The values a cycle later."""
+    registers: list[Value] = []
+    for number, value in enumerate(values):
+        register = Signal(value.shape(), name=f"{name}_{number}")
+        m.d.sync += register.eq(value)
+        registers.append(register)
+    return registers
+
+
+def _together(
+    values: list[Value], join: Callable[[Value, Value], Value], count: int
+) -> list[Value]:
+    """So many values in one."""
+    return [reduce(join, values[at : at + count]) for at in range(0, len(values), count)]

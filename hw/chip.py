@@ -99,7 +99,11 @@ class Chip(wiring.Component):
         m.submodules.barrier = barrier = Barrier(nodes, nodes * len(PORTS) * mesh.depth)
         starts = Signal()
         loading: Any = self.load.payload
-        m.d.comb += [self.done.eq(barrier.quiet), starts.eq(self.tick & self.done)]
+        m.d.comb += [
+            self.done.eq(barrier.quiet),
+            starts.eq(self.tick & self.done),
+            barrier.begins.eq(starts | (self.input.valid & self.input.ready)),
+        ]
         for node, core in enumerate(self.cores):
             m.submodules[f"core_{node % mesh.width}_{node // mesh.width}"] = core
             m.d.comb += [

@@ -29,6 +29,7 @@ from rich.console import Console
 from hw.chip import Chip
 from hw.core.core import Core
 from hw.core.shape import CoreShape
+from hw.flow.memories import unchecked
 from hw.flow.netlist import netlist
 from hw.flow.yosys import find_program, run_yosys
 from hw.noc.mesh import Mesh
@@ -65,7 +66,7 @@ class Placed(NamedTuple):
 
 def synthesise(design: Any, folder: Path) -> dict[str, int]:
     """Writes design.json; returns the cells by type."""
-    (folder / "design.il").write_text(netlist(design, "top").text)
+    (folder / "design.il").write_text(unchecked(netlist(design, "top").text))
     read = ["read_rtlil design.il", "hierarchy -check -top top", "chformal -remove"]
     script = ["synth_ecp5 -top top -json design.json", "tee -q -o stat.json stat -json"]
     run_yosys([*read, *script], folder)

@@ -50,10 +50,10 @@ class ChipTime:
             "from the update of a neuron to its first synaptic event in its own core, the "
             "neuron's and the event's included"
         ),
-    ] = 7.0
+    ] = 11.0
     barrier: Annotated[
         float, _cycles("of every tick beside all others: its start, and the barrier at its end")
-    ] = 2.0
+    ] = 9.0
 
     tick: Annotated[
         float,

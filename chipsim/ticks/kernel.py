@@ -2,9 +2,9 @@
 
 In each cycle the cores decide what they offer and take, and the routers what moves, on the state
 before it; then it happens. A core is that of hw/core: it updates its neurons one by one; one that
-spikes hands its list of packets to the sender, which works at one list and has looked up another at
-most, so that a third makes the neurons wait; the receiver takes a packet while it adds the events
-of the one before.
+spikes hands its list of packets to the sender, which works at one list and has looked up two others
+at most, so that a fourth makes the neurons wait; the receiver takes two packets while it adds the
+events of the one before.
 
 A head flit asks for one output or, in a tree, for several: each grants it in its own time, and it
 leaves its buffer with the last copy. Such trees of XY routes wait for each other in no circle.
@@ -56,6 +56,7 @@ def _begin(cores, routes, spikes, costs, begin, end):
             cores.next[c] = costs.barrier + before * costs.neuron
         cores.offer[c] = -LATER
         cores.free[c] = 0.0
+        cores.begins[c] = 0.0
         cores.ends[c] = 0.0
     return swept
 
@@ -72,20 +73,21 @@ def _work(cores, routes, spikes, costs, level, c, t):
             cores.offer[c] = t
     busy = 0.0
     free = cores.offered[c] == NONE
-    looked = cores.looked[c]
-    accepts = looked == NONE
-    if looked != NONE and cores.left[c] == 0 and free:
-        accepts = True
-        cores.row[c] = routes.indptr[looked]
-        cores.left[c] = routes.indptr[looked + 1] - cores.row[c]
-        cores.looked[c] = NONE
+    known = cores.known[c]
+    if known != NONE and cores.left[c] == 0 and free:
+        cores.row[c] = routes.indptr[known]
+        cores.left[c] = routes.indptr[known + 1] - cores.row[c]
+        cores.known[c] = NONE
         busy = t + 1.0
+    if cores.known[c] == NONE:
+        cores.known[c] = cores.looked[c]
+        cores.looked[c] = NONE
     if free and cores.left[c] > 0:
         cores.offered[c] = cores.row[c]
         cores.row[c] += 1
         cores.left[c] -= 1
         cores.offer[c] = max(t + 1.0, cores.offer[c] + costs.packet_out)
-    if accepts and cores.next[c] <= t:
+    if cores.looked[c] == NONE and cores.next[c] <= t:
         at = cores.at[c]
         slot = spikes[at]
         cores.looked[c] = slot
@@ -96,7 +98,8 @@ def _work(cores, routes, spikes, costs, level, c, t):
         else:
             cores.next[c] = LATER
             busy = max(busy, moved + (routes.first[c + 1] - slot) * costs.neuron)
-    more = cores.next[c] < LATER or cores.looked[c] != NONE or cores.offered[c] != NONE
+    more = cores.next[c] < LATER or cores.looked[c] != NONE or cores.known[c] != NONE
+    more = more or cores.offered[c] != NONE
     return entering, more, busy
 
 
@@ -135,7 +138,8 @@ def _phase(cores, routes, routers, seen, spikes, host, entering, costs):
                 entries, row = 1, row + 1
         else:
             for c in range(nodes):
-                if cores.next[c] > t and cores.looked[c] == NONE and cores.offered[c] == NONE:
+                idle = cores.looked[c] == NONE and cores.known[c] == NONE
+                if idle and cores.next[c] > t and cores.offered[c] == NONE:
                     goes_on = goes_on or cores.next[c] < LATER
                     continue
                 enters, more, busy = _work(cores, routes, spikes, costs, level, c, t)
@@ -179,8 +183,9 @@ def _phase(cores, routes, routers, seen, spikes, host, entering, costs):
                     moving = child[moving, output]
                 if output == LOCAL:
                     events = moving if is_tree else routes.events[moving >> bits]
-                    begins = max(t + 1.0, cores.ends[v])
-                    cores.free[v] = begins
+                    begins = max(t + 2.0, cores.ends[v])
+                    cores.free[v] = max(t + 1.0, cores.begins[v])  # when the one before begins
+                    cores.begins[v] = begins
                     cores.ends[v] = begins + costs.packet_in + events * costs.event
                     received = max(received, cores.ends[v] + costs.tail)
                     seen.taken[v] += 1

@@ -40,11 +40,13 @@ class Cores(NamedTuple):
 
     next : float64, cycle in which the next neuron that spikes is updated, NEVER without one
     at, stop : int64, that neuron and the end of the core's, among the spikes of the tick
-    looked : int64, slot whose list of packets was looked up and not begun, or NONE
+    looked, known : int64, slots whose lists of packets were looked up and not begun, or NONE; that
+        of `known` is begun first
     row, left : int64, the next packet of the list that was begun, and how many remain
     offered : int64, the packet at the output, or NONE; offer : float64, cycle from which it is, or
         of the last one
     free : float64, cycle from which the receiver takes the next packet
+    begins : float64, cycle in which it begins with the events of the last packet
     ends : float64, cycle in which the events of the last packet have been taken from its list
     """
 
@@ -52,11 +54,13 @@ class Cores(NamedTuple):
     at: Int64Array
     stop: Int64Array
     looked: Int64Array
+    known: Int64Array
     row: Int64Array
     left: Int64Array
     offered: Int64Array
     offer: FloatArray
     free: FloatArray
+    begins: FloatArray
     ends: FloatArray
 
 

@@ -4,22 +4,24 @@ The weights that arrive during a tick are added in one bank, while the sums of t
 read from the other and cleared. Sums wrap modulo 2^bits, so that they do not depend on the order
 of the weights; tables are made so that no sum of the network can wrap (hw/tables.py).
 
-Timing: a weight that is taken in cycle t is in its sum from cycle t+2 on. One weight can be taken
-in every cycle, also for the same neuron again: the read port is transparent for the write that
-happens in the same cycle. A sum that is asked for in cycle t is at `sum` in t+1 and stays until
-another is asked for; it may be cleared in t+1 at the earliest.
+Timing: a weight that is taken in cycle t is in its sum from cycle t+4 on: it is taken, its sum
+is read, held, and added to, a cycle each. One weight can be taken in every cycle, also for the same
+neuron again: the last sum that was written stands in for what was read too early. A sum that is
+asked for in cycle t is at `sum` in t+1 and stays until another is asked for; it may be cleared in
+t+1 at the earliest.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from amaranth.hdl import Assert, Module, Mux, Shape, Signal, unsigned
+from amaranth.hdl import Assert, Cat, Module, Mux, Signal, unsigned
 from amaranth.lib import stream, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
 from hw.core.shape import CoreShape, Table
+from hw.flow.memories import NO_RW_CHECK
 from hw.strobe import strobe
 
 
@@ -65,13 +67,26 @@ class Accumulator(wiring.Component):
     def elaborate(self, platform: Any) -> Module:
         m = Module()
         synapse: Any = self.weights.payload
-        pending = Signal()  # a weight whose sum is at the read port of its bank
-        weight = Signal(Shape.cast(synapse.weight.shape()))
-        target = Signal(len(self.neuron))
-        m.d.sync += pending.eq(self.weights.valid)
-        with m.If(self.weights.valid):
-            m.d.sync += [weight.eq(synapse.weight), target.eq(synapse.neuron)]
-        m.d.comb += self.busy.eq(pending)
+        # A weight in each of the stages: its sum is read, held in a register, added to.
+        stages = [Signal(self.shape.synapse, name=f"stage_{n}") for n in range(3)]
+        valid = Signal(3)
+        reading, holding, adding = stages
+        held, added, last = (Signal(self.shape.sum, name=n) for n in ("held", "added", "last"))
+        # The sum that was written last is that of the weight ahead, or of the one before that.
+        first_again, again = Signal(), Signal()
+        m.d.sync += [
+            valid.eq(Cat(self.weights.valid, valid)),
+            reading.eq(synapse),
+            holding.eq(reading),
+            adding.eq(holding),
+            last.eq(added),
+            first_again.eq(valid[2] & (reading.neuron == adding.neuron)),
+            again.eq(valid[2] & (holding.neuron == adding.neuron)),
+        ]
+        m.d.comb += [
+            added.eq(Mux(again, last, held) + adding.weight),
+            self.busy.eq(valid.any()),
+        ]
 
         word = self.load.payload
         clear_both = Signal()
@@ -79,17 +94,19 @@ class Accumulator(wiring.Component):
 
         sums = []
         for bank in (0, 1):
-            memory = Memory(shape=self.shape.sum, depth=self.shape.neurons, init=[])
+            memory = Memory(
+                shape=self.shape.sum, depth=self.shape.neurons, init=[], attrs=NO_RW_CHECK
+            )
             m.submodules[f"bank{bank}"] = memory
             write = memory.write_port()
-            read = memory.read_port(transparent_for=(write,))
+            read = memory.read_port()
             with m.If(self.phase == bank):
                 m.d.comb += [
-                    read.addr.eq(synapse.neuron),
-                    read.en.eq(self.weights.valid),
-                    write.addr.eq(target),
-                    write.data.eq(read.data + weight),
-                    write.en.eq(pending),
+                    read.addr.eq(reading.neuron),
+                    read.en.eq(valid[0]),
+                    write.addr.eq(adding.neuron),
+                    write.data.eq(added),
+                    write.en.eq(valid[2]),
                 ]
             with m.Else():
                 m.d.comb += [
@@ -102,11 +119,12 @@ class Accumulator(wiring.Component):
                 m.d.comb += [write.addr.eq(word.address), write.data.eq(0), write.en.eq(1)]
             sums.append(read.data)
         m.d.comb += self.sum.eq(Mux(self.phase, sums[0], sums[1]))
+        m.d.sync += held.eq(Mux(first_again, last, Mux(self.phase, sums[1], sums[0])))
 
         before = Signal()
         m.d.sync += before.eq(self.phase)
-        m.d.sync += Assert(~clear_both | ~pending, "weights arrive while a core is loaded")
+        m.d.sync += Assert(~clear_both | ~self.busy, "weights arrive while a core is loaded")
         m.d.sync += Assert(
-            (before == self.phase) | ~pending, "banks change while a weight is added"
+            (before == self.phase) | ~self.busy, "banks change while a weight is added"
         )
         return m

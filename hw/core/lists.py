@@ -4,12 +4,13 @@ Both tables of a core are of this kind: the routes of a neuron, and the synapses
 memory of heads says where the list of each key begins and how long it is; a memory of entries
 holds the lists. Lists come out whole, in the order of their keys.
 
-Timing: a key that is accepted in cycle t gives its first entry in cycle t+2, if the reader was
+Timing: a key that is accepted in cycle t gives its first entry in cycle t+3, if the reader was
 idle. One entry leaves a cycle while the receiver is ready, without a gap between the lists of keys
 that follow each other; an empty list takes one cycle.
 
-State: the head that was read last, the next entry to read and how many remain, and the entry at
-the output, which is held by the read port of its memory until it is taken.
+State: the head at the read port and the one in the register behind it, which are of keys whose
+lists were not begun; the next entry to read and how many remain; and the entry at the output, which
+is held by the read port of its memory until it is taken.
 """
 
 from __future__ import annotations
@@ -55,29 +56,34 @@ class ListReader(wiring.Component):
         m = Module()
         heads: Any = loaded_memory(m, self.memories, self.heads, self.load)
         rows: Any = loaded_memory(m, self.memories, self.rows, self.load)
-        head = heads.data
-        looked = Signal()  # the head at the read port is of a key whose list was not begun
+        looked = Signal()  # there is a head at the read port
+        head = Signal(heads.data.shape())
+        known = Signal()  # and one in the register
         row = Signal(len(head.first))  # the next entry of the list that was begun
         left = Signal(len(head.count))  # and how many of them remain
-        free, begin, issue = Signal(), Signal(), Signal()
+        running = Signal()  # if any
+        free, begin, issue, passes = Signal(), Signal(), Signal(), Signal()
 
+        remain = Mux(running, left, head.count)
         m.d.comb += [
             free.eq(~self.entries.valid | self.entries.ready),
-            begin.eq(looked & (left == 0) & free),
-            issue.eq(Mux(left == 0, begin & (head.count != 0), free)),
-            self.keys.ready.eq(~looked | begin),
+            begin.eq(known & ~running & free),
+            issue.eq(free & (running | (known & (head.count != 0)))),
+            passes.eq(~known | begin),
+            self.keys.ready.eq(~looked | passes),
             heads.addr.eq(self.keys.payload),
             heads.en.eq(self.keys.valid & self.keys.ready),
-            rows.addr.eq(Mux(left == 0, head.first, row)),
+            rows.addr.eq(Mux(running, row, head.first)),
             rows.en.eq(issue),
             self.entries.payload.eq(rows.data),
-            self.busy.eq(looked | (left != 0) | self.entries.valid),
+            self.busy.eq(looked | known | running | self.entries.valid),
         ]
         with m.If(self.keys.ready):
             m.d.sync += looked.eq(self.keys.valid)
+        with m.If(passes):
+            m.d.sync += [known.eq(looked), head.eq(heads.data)]
         with m.If(issue):
-            m.d.sync += row.eq(rows.addr + 1)
-            m.d.sync += left.eq(Mux(left == 0, head.count, left) - 1)
+            m.d.sync += [row.eq(rows.addr + 1), left.eq(remain - 1), running.eq(remain != 1)]
         with m.If(free):
             m.d.sync += self.entries.valid.eq(issue)
         return m

@@ -8,6 +8,7 @@ from amaranth.hdl import MemoryData, Module
 from amaranth.lib.memory import Memory, ReadPort
 
 from hw.core.shape import CoreShape, Table
+from hw.flow.memories import NO_RW_CHECK
 
 if TYPE_CHECKING:
     from hw.tables import CoreTables
@@ -35,7 +36,7 @@ def loaded_memory(m: Module, memories: Memories, table: Table, load: Any) -> Rea
     load : strobe of words of layout `CoreShape.load`
     """
     name = table.name.lower()
-    m.submodules[name] = memory = Memory(memories[table])
+    m.submodules[name] = memory = Memory(memories[table], attrs=NO_RW_CHECK)
     m.submodules[f"{name}_writer"] = writer = Module()
     write: Any = memory.write_port()
     word = load.payload

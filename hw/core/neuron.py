@@ -1,24 +1,34 @@
-"""One tick of one neuron, as logic without state. `hw.core.arithmetic.update` is its twin."""
+"""One tick of one neuron, in stages; a neuron enters in every cycle.
+
+A clock of memories and adders has no room for all of it in one cycle: on an ECP5 that took 28 ns,
+of which the memories' read ports take 6. `hw.core.arithmetic.update` is its twin.
+"""
 
 from __future__ import annotations
 
 from typing import Any
 
-from amaranth.hdl import Module, Mux, Shape, Signal, Value
+from amaranth.hdl import Module, Mux, Shape, Signal, Value, signed
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
 from hw.core.shape import CoreShape
 
+STAGES = 4
+"""Cycles from the inputs of a neuron to its results, while `moves` is 1."""
+
 
 class NeuronUpdate(wiring.Component):
-    """Leak, integrate, compare, reset: in this order.
+    """Leak, integrate, compare, reset: in this order, behind a stage that takes what memories read.
 
+    moves : all stages go on by one in this cycle; without it they wait
     potential, sum : before the tick, and of the weights that arrived in the tick before
     parameters : `threshold`, `bias`, `leak`, `subtract` of the neuron
-    after, fires : potential after the tick, and whether the neuron spikes in it
+    after, fires : of the neuron `STAGES` moves before: its potential after the tick, and whether it
+        spikes in it
     """
 
+    moves: Signal
     potential: Signal
     sum: Signal
     parameters: data.View
@@ -29,6 +39,7 @@ class NeuronUpdate(wiring.Component):
         self.shape = shape
         super().__init__(
             {
+                "moves": In(1),
                 "potential": In(shape.potential),
                 "sum": In(shape.sum),
                 "parameters": In(shape.neuron),
@@ -39,29 +50,38 @@ class NeuronUpdate(wiring.Component):
 
     def elaborate(self, platform: Any) -> Module:
         m = Module()
-        about: Any = self.parameters
-        leaked = Signal(self.shape.potential)  # cannot overflow: a leak moves towards zero
-        charged = Signal(self.shape.potential)
-        m.d.comb += [
-            leaked.eq(
-                Mux(
-                    about.leak == self.shape.no_leak,
-                    self.potential,
-                    self.potential - (self.potential >> about.leak),
-                )
-            ),
-            charged.eq(saturated(leaked + self.sum + about.bias, self.shape.potential)),
-            self.fires.eq(charged >= about.threshold),
-            self.after.eq(charged),
-        ]
-        with m.If(self.fires):
-            m.d.comb += self.after.eq(
-                Mux(about.subtract, saturated(charged - about.threshold, self.shape.potential), 0)
-            )
+        potential, neuron = self.shape.potential, self.shape.neuron
+        read, leaking, charging = (  # parameters, stage by stage
+            Signal(neuron, name=name) for name in ("read", "leaking", "charging")
+        )
+        before, total = Signal(potential), Signal(self.shape.sum)
+        leaked = Signal(potential)  # cannot overflow: a leak moves towards zero
+        drive = Signal(signed(max(self.shape.sum_bits, self.shape.potential_bits) + 1))
+        charged = Signal(potential)
+        rest = Signal(signed(self.shape.potential_bits + 1))
+        fires = Signal()
+        m.d.comb += [rest.eq(charged - charging.threshold), fires.eq(rest >= 0)]
+        with m.If(self.moves):
+            m.d.sync += [
+                read.eq(self.parameters),
+                before.eq(self.potential),
+                total.eq(self.sum),
+                leaking.eq(read),
+                leaked.eq(before - Mux(read.leak == self.shape.no_leak, 0, before >> read.leak)),
+                drive.eq(total + read.bias),
+                charging.eq(leaking),
+                charged.eq(saturated(leaked + drive, potential)),
+                self.fires.eq(fires),
+                self.after.eq(
+                    Mux(fires, Mux(charging.subtract, saturated(rest, potential), 0), charged)
+                ),
+            ]
         return m
 
 
 def saturated(value: Value, shape: Shape) -> Value:
     """The number of the signed `shape` that is nearest to `value`."""
+    over = value[shape.width - 1 :]  # all equal to the sign where the number fits
     least, most = -(1 << (shape.width - 1)), (1 << (shape.width - 1)) - 1
-    return Mux(value > most, most, Mux(value < least, least, value))
+    fits = over.all() | ~over.any()
+    return Mux(fits, value[: shape.width].as_signed(), Mux(value < 0, least, most))

@@ -1,29 +1,34 @@
 """The sweep of a tick over the neurons of a core.
 
-One neuron enters a cycle. In the first stage its parameters, its potential and its sum are read; in
-the second it is updated, its potential is written and its sum is cleared. A neuron that spikes
-leaves by `spikes`; when that is not taken, both stages wait.
+One neuron enters a cycle. In the first stage its parameters, its potential and its sum are read;
+then it is updated, which takes `hw.core.neuron.STAGES` cycles; in the last stage its potential is
+written and its sum is cleared. A neuron that spikes leaves by `spikes`; when that is not taken, all
+stages wait.
 
-Timing: a sweep over n neurons takes n + 1 cycles, from the one after `start`, and one more for
-every cycle in which a spike waits.
+Timing: a sweep over n neurons takes n + LATENCY cycles, from the one after `start`, and one more
+for every cycle in which a spike waits.
 
 State: the two memories, and the number of neurons in use; the next neuron to enter and whether
-there is one; the neuron in the second stage and whether there is one.
+there is one; of each stage behind the first whether it holds a neuron, and the neuron in the last.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from amaranth.hdl import Assert, Module, Mux, Signal
+from amaranth.hdl import Assert, Cat, Module, Mux, Signal
 from amaranth.lib import stream, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
 from hw.core.loaded import Memories, loaded_memory
-from hw.core.neuron import NeuronUpdate
+from hw.core.neuron import STAGES, NeuronUpdate
 from hw.core.shape import CoreShape, Table
+from hw.flow.memories import NO_RW_CHECK
 from hw.strobe import strobe
+
+LATENCY = STAGES + 1
+"""Cycles from the read of a neuron to its write."""
 
 
 class Sweep(wiring.Component):
@@ -69,7 +74,9 @@ class Sweep(wiring.Component):
     def elaborate(self, platform: Any) -> Module:
         m = Module()
         parameters: Any = loaded_memory(m, self.memories, Table.NEURONS, self.load)
-        m.submodules.potentials = memory = Memory(self.memories[Table.POTENTIALS])
+        m.submodules.potentials = memory = Memory(
+            self.memories[Table.POTENTIALS], attrs=NO_RW_CHECK
+        )
         potentials: Any = memory.read_port()
         write: Any = memory.write_port()
         word = self.load.payload
@@ -79,14 +86,15 @@ class Sweep(wiring.Component):
             m.d.sync += self.used.eq(word.data)
 
         m.submodules.update = update = NeuronUpdate(self.shape)
-        entering, staged, moves = Signal(), Signal(), Signal()
-        reads, ends = Signal(), Signal()
+        entering, moves, reads, ends = Signal(), Signal(), Signal(), Signal()
+        stages = Signal(LATENCY)  # which of the stages behind the first hold a neuron
         m.d.comb += [
+            update.moves.eq(moves),
             update.potential.eq(potentials.data),
             update.parameters.eq(parameters.data),
             update.sum.eq(self.sum),
             self.spikes.payload.eq(updated),
-            self.spikes.valid.eq(staged & update.fires),
+            self.spikes.valid.eq(stages[-1] & update.fires),
             moves.eq(~self.spikes.valid | self.spikes.ready),
             reads.eq(entering & moves),
             parameters.addr.eq(self.neuron),
@@ -94,21 +102,23 @@ class Sweep(wiring.Component):
             potentials.addr.eq(self.neuron),
             potentials.en.eq(reads),
             self.sums.eq(reads),
-            ends.eq(staged & moves),
+            ends.eq(stages[-1] & moves),
             write.addr.eq(Mux(takes, word.address, updated)),
             write.data.eq(Mux(takes, word.data, update.after)),
             write.en.eq(ends | takes),
             self.clear.eq(ends),
             self.cleared.eq(updated),
-            self.busy.eq(entering | staged),
+            self.busy.eq(entering | stages.any()),
         ]
         with m.If(moves):
-            m.d.sync += [staged.eq(entering), updated.eq(self.neuron)]
+            m.d.sync += stages.eq(Cat(entering, stages))
+        with m.If(ends):
+            m.d.sync += updated.eq(updated + 1)
         with m.If(reads):
             m.d.sync += self.neuron.eq(self.neuron + 1)
             with m.If(self.neuron + 1 == self.used):
                 m.d.sync += entering.eq(0)
         with m.If(self.start):
-            m.d.sync += [entering.eq(self.used != 0), self.neuron.eq(0)]
+            m.d.sync += [entering.eq(self.used != 0), self.neuron.eq(0), updated.eq(0)]
         m.d.sync += Assert(self.used <= self.shape.neurons, "core: more neurons than it has")
         return m

@@ -18,6 +18,7 @@ from typing import Any
 
 from amaranth.back import rtlil
 
+from hw.flow.memories import unchecked, with_attributes
 from hw.flow.names import plain_names
 from hw.flow.sharing import SharedModules
 from hw.flow.widths import FILE as WIDTHS
@@ -107,7 +108,7 @@ def verilog(design: Netlist, note: Note = quiet) -> str:
         script = [*_read(design), "pmuxtree", f"techmap -map {WIDTHS}"]
         script += ["opt_clean", "memory_collect"]
         run_yosys([*script, "write_verilog -noattr design.v"], path, note)
-        return (path / "design.v").read_text()
+        return with_attributes((path / "design.v").read_text(), design.text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,7 +169,7 @@ def cells(
     script += ["memory_unpack", "tee -q -o stat.json stat -json"]
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder)
-        (path / "design.il").write_text(design.text)
+        (path / "design.il").write_text(unchecked(design.text))
         (path / f"{MULTIPLIER}.v").write_text(_MULTIPLIERS)
         run_yosys(script, path, note)
         modules, multipliers = (

@@ -20,6 +20,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import reduce
+from operator import or_
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from amaranth.hdl import Module
@@ -163,7 +165,13 @@ class MixedChip(wiring.Component):
         me: Any = self
         mesh = self.mesh
         m.submodules.barrier = barrier = Barrier(mesh.nodes, mesh.nodes * len(PORTS) * mesh.depth)
-        m.d.comb += me.done.eq(barrier.quiet)
+        told = (
+            host.i.valid & host.i.ready & (host.i.payload.kind == Kind.SPIKE) for host in me.hosts
+        )
+        m.d.comb += [
+            me.done.eq(barrier.quiet),
+            barrier.begins.eq(reduce(or_, told, me.tick & me.done)),
+        ]
         for counted, ports in ((barrier.sent, mesh.local_in), (barrier.received, mesh.local_out)):
             for number, port in enumerate(ports):
                 packet: Any = port.payload

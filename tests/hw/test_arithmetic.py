@@ -7,12 +7,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from amaranth.hdl import Module
 from amaranth.sim import Simulator
 
 from hw.core.arithmetic import add_weights, simulate, update, wrap
 from hw.core.network import SpikingNetwork
-from hw.core.neuron import NeuronUpdate
+from hw.core.neuron import STAGES, NeuronUpdate
 from hw.core.shape import CoreShape
 
 SMALL = CoreShape(potential_bits=8, sum_bits=10, weight_bits=8, leak_bits=3)
@@ -63,20 +62,28 @@ def in_numpy(shape: CoreShape, cases: list[Case]) -> list[tuple[int, bool]]:
 
 
 def in_logic(shape: CoreShape, cases: list[Case]) -> list[tuple[int, bool]]:
+    """A case enters in every cycle in which the stages move."""
     dut: Any = NeuronUpdate(shape)
     found = []
+    rng = np.random.default_rng(1)
 
     async def bench(ctx: Any) -> None:
-        for potential, total, threshold, bias, leak, subtract in cases:
+        entered = 0
+        while len(found) < len(cases):
+            potential, total, threshold, bias, leak, subtract = cases[min(entered, len(cases) - 1)]
             ctx.set(dut.potential, potential)
             ctx.set(dut.sum, total)
             about = {"threshold": threshold, "bias": bias, "leak": leak, "subtract": subtract}
             ctx.set(dut.parameters, about)
-            found.append((ctx.get(dut.after), bool(ctx.get(dut.fires))))
+            moves = bool(rng.random() < 0.8)
+            ctx.set(dut.moves, moves)
+            if moves and entered >= STAGES:
+                found.append((ctx.get(dut.after), bool(ctx.get(dut.fires))))
+            entered += moves
+            await ctx.tick()
 
-    top = Module()  # the design has no clock of its own
-    top.submodules.dut = dut
-    simulator = Simulator(top)
+    simulator = Simulator(dut)
+    simulator.add_clock(1e-6)
     simulator.add_testbench(bench)
     simulator.run()
     return found

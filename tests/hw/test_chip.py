@@ -158,6 +158,8 @@ def test_the_host_and_the_core_of_node_0_share_its_way_into_the_mesh() -> None:
                 ctx.set(self.chip.tick, 1)
                 await self.cycle(ctx, tick)
                 ctx.set(self.chip.tick, 0)
+                while packets and not ctx.get(self.chip.cores[0].outgoing.valid):
+                    await self.cycle(ctx, tick)
                 for x, y, axon in packets:
                     ctx.set(self.chip.input.payload, {"x": x, "y": y, "axon": axon})
                     ctx.set(self.chip.input.valid, 1)
@@ -236,7 +238,7 @@ def test_no_ticks_and_no_spikes() -> None:
     quiet = SpikingNetwork(3, [0], [1], [1], threshold=5)  # type: ignore[arg-type]
     run = simulator().run(make_tables(quiet, np.zeros(3, int), WIDTH, HEIGHT, SHAPE), 2)
     assert not run.spikes.any()
-    assert run.cycles.tolist() == [5, 5]  # the start, and 3 + 1 cycles
+    assert run.cycles.tolist() == [12, 12]  # the start, 3 + 5 cycles, and 3 of the barrier
 
 
 def test_tables_of_another_chip_are_refused() -> None:

@@ -26,10 +26,12 @@ class TwinCore:
     update: float = math.inf  # when the next neuron that spikes is updated
     spiking: deque[int] = field(default_factory=deque)
     looked: list[Flit] | None = None
+    known: list[Flit] | None = None
     left: deque[Flit] = field(default_factory=deque)
     offered: Flit | None = None
     offer: float = -math.inf
     free: float = 0
+    begins: float = 0
     ends: float = 0
 
 
@@ -72,7 +74,7 @@ class TwinChip:
         for core, neurons in zip(self.cores, spikes, strict=True):
             core.spiking = deque(neurons)
             core.update = math.inf
-            core.free, core.ends, core.offer = 0, 0, -math.inf
+            core.free, core.begins, core.ends, core.offer = 0, 0, 0, -math.inf
             if neurons:
                 core.update = self.time.barrier + neurons[0] * self.time.neuron
             if core.neurons:
@@ -102,9 +104,10 @@ class TwinChip:
                 self.passed[v, output] += 1
                 if output == LOCAL:
                     core = self.cores[v]
-                    core.free = max(t + 1.0, core.ends)
-                    core.ends = core.free + self.time.packet_in + rest[v] * self.time.event
-                    tail = max(0.0, self.time.spike - 4 - self.time.event)
+                    core.free = max(t + 1.0, core.begins)
+                    core.begins = max(t + 2.0, core.ends)
+                    core.ends = core.begins + self.time.packet_in + rest[v] * self.time.event
+                    tail = max(0.0, self.time.spike - 6 - self.time.event)
                     end = max(end, core.ends + tail)
                 else:
                     dx, dy = STEPS[output]
@@ -114,7 +117,10 @@ class TwinChip:
                 self.queues[v, came].append((flit, set(self.outputs(v, flit))))
             t += 1
             waiting = any(
-                core.update < math.inf or core.looked is not None or core.offered is not None
+                core.update < math.inf
+                or core.offered is not None
+                or core.looked is not None
+                or core.known is not None
                 for core in self.cores
             )
             if not (host or waiting or any(self.queues.values())):
@@ -125,14 +131,15 @@ class TwinChip:
         if core.offered and core.offer <= t and len(self.queues[c, LOCAL]) < self.depth:
             flit, core.offered = core.offered, None
             core.offer = core.offer if core.offer > t - 1 else t
-        accepts = core.looked is None
-        if core.looked is not None and not core.left and core.offered is None:
-            core.left, core.looked, accepts = deque(core.looked), None, True
+        if core.known is not None and not core.left and core.offered is None:
+            core.left, core.known = deque(core.known), None
             busy = t + 1
+        if core.known is None:
+            core.known, core.looked = core.looked, None
         if core.left and core.offered is None:
             core.offered = core.left.popleft()
             core.offer = max(t + 1, core.offer + self.time.packet_out)
-        if accepts and core.update <= t:
+        if core.looked is None and core.update <= t:
             neuron = core.spiking.popleft()
             core.looked = [Flit(dict(one)) for one in self.packets[c][neuron]]
             moved = core.update if core.update > t - 1 else t

@@ -1,0 +1,58 @@
+r"""Memories whose reads and writes never meet, so that synthesis needs no logic for that.
+
+A read port of Amaranth gives the word from before a write of the same cycle to the same address.
+Block RAM does not promise that, so synthesis compares addresses and keeps words beside it: of the
+spiking core on an ECP5, a third of its LUTs and nearly half of its flip-flops. A memory that is
+made with ``attrs=NO_RW_CHECK`` says that such words are never used. Then RTLIL for synthesis leaves
+them open, and Verilog has an attribute that tools know (Yosys, Quartus, and Diamond).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+NO_RW_CHECK = {"no_rw_check": 1}
+"""Attributes of a memory whose words are not read in the cycle of a write, or then not used."""
+
+_MODULE = re.compile(r"^module \\(?P<name>\S+)\n.*?^end$", re.MULTILINE | re.DOTALL)
+_MARKED = re.compile(r"^ *attribute \\no_rw_check 1\n *memory .*\\(?P<name>\S+)$", re.MULTILINE)
+_READ = re.compile(r"^  cell \$memrd_v2 .*?^  end$", re.MULTILINE | re.DOTALL)
+_MASK = re.compile(r"(parameter \\COLLISION_X_MASK \d+')(0+)$", re.MULTILINE)
+_VERILOG = re.compile(r"^module (?P<name>\w+)\b.*?^endmodule$", re.MULTILINE | re.DOTALL)
+
+
+def marked(text: str) -> Iterator[tuple[str, str]]:
+    """(module, memory) of those that are marked, in RTLIL."""
+    for module in _MODULE.finditer(text):
+        yield from ((module["name"], memory["name"]) for memory in _MARKED.finditer(module[0]))
+
+
+def unchecked(text: str) -> str:
+    """RTLIL in which marked memories may read anything where they are written."""
+    found = set(marked(text))
+
+    def opened(module: re.Match[str]) -> str:
+        def read(cell: re.Match[str]) -> str:
+            name = re.search(r'MEMID "\\\\(\S+)"', cell[0])
+            if name is None or (module["name"], name[1]) not in found:
+                return cell[0]
+            return _MASK.sub(lambda mask: mask[1] + "1" * len(mask[2]), cell[0])
+
+        return _READ.sub(read, module[0])
+
+    return _MODULE.sub(opened, text) if found else text
+
+
+def with_attributes(verilog: str, text: str) -> str:
+    """Verilog with the attribute on the memories that are marked in its RTLIL."""
+    found = set(marked(text))
+
+    def told(module: re.Match[str]) -> str:
+        body = module[0]
+        for _, memory in (one for one in found if one[0] == module["name"]):
+            line = re.compile(rf"^(  reg .*\b{memory} \[.*\];)$", re.MULTILINE)
+            body = line.sub(r'  (* no_rw_check, ramstyle = "no_rw_check" *)\n\1', body)
+        return body
+
+    return _VERILOG.sub(told, verilog) if found else verilog
