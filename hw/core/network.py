@@ -13,6 +13,7 @@ from hw.core.shape import CoreShape
 from hw.errors import HwError, check_count
 
 Int64Array = NDArray[np.int64]
+NO_LEAK = -1  # in place of the shift of a leak
 _PER_NEURON = ("threshold", "leak", "bias", "subtract", "potential")
 _PER_SYNAPSE = ("source", "target", "weight")
 
@@ -26,7 +27,7 @@ class SpikingNetwork:
         target is a neuron. Synapses of the same pair add up.
     threshold : ndarray[int64], shape (neurons,), potential from which on a neuron spikes
     leak : shift of a neuron's leak: in every tick it loses potential / 2^leak, so that 0 keeps
-        nothing; None, for all, means that they keep everything
+        nothing; -1, or None for all, means that it keeps everything
     bias : added in every tick
     subtract : 1 if a spike takes the threshold off the potential, 0 if it sets it to zero
     potential : before the first tick
@@ -82,7 +83,7 @@ class SpikingNetwork:
         """Leaks as a core of this shape writes them, shape (neurons,)."""
         if self.leak is None:
             return np.full(self.neurons, shape.no_leak)
-        return self.leak
+        return np.where(self.leak == NO_LEAK, shape.no_leak, self.leak)
 
     def require_fit(self, shape: CoreShape) -> None:
         """Raises `HwError` that names the first number that has no room in a core's words.
@@ -96,7 +97,7 @@ class SpikingNetwork:
             self._require(name, -half, half - 1, potentials)
         if self.leak is not None:
             words = f"{shape.leak_bits}-bit leaks, whose last value is no leak"
-            self._require("leak", 0, shape.no_leak - 1, words)
+            self._require("leak", NO_LEAK, shape.no_leak - 1, words)
         self._require("subtract", 0, 1, "a bit")
         half = 1 << (shape.weight_bits - 1)
         wrong = np.flatnonzero((self.weight < -half) | (self.weight >= half))

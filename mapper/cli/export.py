@@ -83,6 +83,27 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help=f"added to every potential per tick (default: 0){_takers('bias')}",
     )
     group.add_argument(
+        "--reset",
+        choices=("zero", "subtract"),
+        metavar="zero|subtract",
+        help="a spike sets the potential to its reset value, or takes the threshold off it "
+        f"(default: zero){_takers('reset')}",
+    )
+    group.add_argument(
+        "--tick-length",
+        type=above_zero,
+        metavar="T",
+        help="length of a tick, in the unit of the network's time constants"
+        + _takers("tick_length"),
+    )
+    group.add_argument(
+        "--quantise",
+        action="store_const",
+        const=True,
+        help="round weights, leaks and thresholds that cores cannot hold as they are"
+        + _takers("quantise"),
+    )
+    group.add_argument(
         "--magnitudes",
         action="store_const",
         const=True,

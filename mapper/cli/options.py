@@ -109,6 +109,13 @@ def add_rates(parser: argparse.ArgumentParser) -> None:
         "magnitudes)",
     )
     parser.add_argument(
+        "--weights-are",
+        choices=("rate", "synapse"),
+        metavar="rate|synapse",
+        help="what the number of a synapse is in the file: its traffic, or its weight, kept with "
+        "its sign (default: synapse in NIR, ONNX and SONATA, else rate)",
+    )
+    parser.add_argument(
         "--rates-duration",
         type=seconds,
         metavar="SECONDS",
@@ -330,7 +337,12 @@ def source_of(options: argparse.Namespace, path: Path) -> Source:
         raise UsageError("--rates-duration is that of a spike report; name it: --rates FILE")
     if options.columns is not None and is_network_name(path):
         raise UsageError(f"{path}: is a network file; --columns is for tables, leave it out")
-    return Source(path, options.columns, rates, duration)
+    weights_are = getattr(options, "weights_are", None)
+    if weights_are is not None and is_network_name(path):
+        raise UsageError(
+            f"{path}: is a network file; --weights-are is for files to import, leave it out"
+        )
+    return Source(path, options.columns, rates, duration, weights_are=weights_are)
 
 
 def listener(options: argparse.Namespace) -> Listener:

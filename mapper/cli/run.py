@@ -103,6 +103,8 @@ def run(options: argparse.Namespace) -> int:
     elif options.rates is not None:
         run_here["rates"] = digest(options.rates)
         run_here["rates duration"] = options.rates_duration
+    if options.weights_are is not None:
+        run_here["weights are"] = options.weights_are
     run_here["split neurons"] = options.split_neurons
     source = common.source_of(options, options.network)
     request = MapRequest(

@@ -21,6 +21,8 @@ from numba import njit
 from numpy.typing import NDArray
 
 from mapper.errors import CheckFailedError
+from mapper.evaluation.verify_numbers import decode_varints
+from mapper.evaluation.verify_weights import WeightCheck, has_weights
 from storage.errors import BadInputError
 from storage.files import require_file
 from storage.jsontext import parse_json, shown
@@ -37,27 +39,6 @@ class Connections:
     incoming: NDArray[np.int64]
     size: NDArray[np.int64]
     weight: NDArray[np.int64]
-
-
-def decode_varints(raw: bytes, where: str) -> NDArray[np.int64]:
-    """All varints of a member."""
-    data = np.frombuffer(raw, np.uint8)
-    if not data.size:
-        return np.empty(0, np.int64)
-    last = np.flatnonzero(data < 128)
-    if not last.size or last[-1] != data.size - 1:
-        raise CheckFailedError(f"{where}: ends inside a number")
-    starts = np.r_[0, last[:-1] + 1]
-    if (last - starts).max() >= 10:
-        raise CheckFailedError(f"{where}: a number is longer than 10 bytes")
-    values = np.zeros(last.size, np.uint64)
-    for position in range(int((last - starts).max()) + 1):
-        has = starts + position <= last
-        group = (data[starts[has] + position] & 127).astype(np.uint64)
-        if position == 9 and group.max() > 0:
-            raise CheckFailedError(f"{where}: a number is beyond 2^63 - 1")
-        values[has] |= group << np.uint64(7 * position)
-    return values.astype(np.int64)
 
 
 @njit(cache=True, nogil=True)
@@ -126,9 +107,9 @@ _COUNTS = (
 
 def _check_meta(meta: dict[str, Any]) -> None:
     """Raise `TypeError` or `KeyError` for what docs/format.md rules out, whatever the records."""
-    for name, only in (("format", "mapper-network"), ("version", 1)):
-        if type(meta[name]) is not type(only) or meta[name] != only:
-            raise TypeError(f"{name} is {shown(meta[name])}, not {only!r}")
+    for name, known in (("format", ("mapper-network",)), ("version", (1, 2))):
+        if type(meta[name]) is not type(known[0]) or meta[name] not in known:
+            raise TypeError(f"{name} is {shown(meta[name])}, not {known[0]!r}")
     for name in _COUNTS:
         least = 1 if name in ("neurons", "block_size", "attribute_block_size") else 0
         if type(meta[name]) is not int or not least <= meta[name] < 2**63:
@@ -152,7 +133,12 @@ def _check_meta(meta: dict[str, Any]) -> None:
         fine = fine and _is_unit(about["unit"]) and "/" not in name
         if labels is not None:
             fine = fine and type(labels) is list and {str}.issuperset(map(type, labels))
-        if labels is not None or name == "size":
+        real = meta["version"] == 2 and about.get("real", False)
+        if type(real) is not bool or (real and name in ("size", "rate", "id")):
+            raise TypeError(f"attribute {shown(name)} is {shown(about)}")
+        if real:
+            fine = fine and labels is None
+        if labels is not None or name == "size" or real:
             fine = fine and about["offset"] == 0 and about["unit"] == 1
         if not fine or (name == "rate" and about["offset"] != 0):
             raise TypeError(f"attribute {shown(name)} is {shown(about)}")
@@ -220,9 +206,21 @@ class SlowReader:
     def members(self) -> list[str]:
         return self._zip.namelist()
 
-    def attribute(self, name: str) -> NDArray[np.int64]:
+    def _real(self, name: str, step: int) -> NDArray[np.float64]:
+        raw = b""
+        for index, first in enumerate(range(0, self.neurons, step)):
+            size = 8 * min(step, self.neurons - first)
+            raw += self.read(f"attributes/{name}/{index:08d}", size, size)
+        values = np.frombuffer(raw, "<f8")
+        if not np.isfinite(values).all():
+            raise CheckFailedError(f"{self.path}: attribute {name!r} holds no finite numbers")
+        return values
+
+    def attribute(self, name: str) -> NDArray[Any]:
         """Stored values of an attribute with its offset added."""
         step = self.meta["attribute_block_size"]
+        if self.meta["version"] == 2 and self.meta["attributes"][name].get("real", False):
+            return self._real(name, step)
         parts = [np.empty(0, np.int64)]
         for index, first in enumerate(range(0, self.neurons, step)):
             member = f"attributes/{name}/{index:08d}"
@@ -289,7 +287,9 @@ def verify_network(path: Path) -> dict[str, Any]:
     try:
         meta, n = reader.meta, reader.neurons
         entries = weight = forward = backward = 0
-        for part in reader.connections():
+        weights = WeightCheck(path, meta, reader.read)
+        for index, part in enumerate(reader.connections()):
+            weights.add(index, int(np.count_nonzero(part.incoming == 0)))
             if part.other.size and (part.other.min() < 0 or part.other.max() >= n):
                 raise CheckFailedError(f"{path}: a connection leads beyond vertex {n - 1}")
             step = np.diff(part.other)
@@ -324,6 +324,7 @@ def verify_network(path: Path) -> dict[str, Any]:
         for name, value in found.items():
             if meta[name] != value:
                 raise CheckFailedError(f"{path}: {name} is {meta[name]}, the records give {value}")
+        weights.finish()
         for name in meta["attributes"]:
             reader.attribute(name)
         read = meta["synapses"] + meta["self_loops"] + meta["repeated"]
@@ -341,8 +342,10 @@ def _expected(meta: dict[str, Any]) -> set[str]:
     """Names of all members that the network must have."""
     blocks = -(-meta["neurons"] // meta["block_size"])
     chunks = -(-meta["neurons"] // meta["attribute_block_size"])
+    weights = blocks if has_weights(meta) else 0
     return {
         "meta.json",
+        *(f"weights/{index:08d}" for index in range(weights)),
         *(f"blocks/{index:08d}" for index in range(blocks)),
         *(f"attributes/{name}/{i:08d}" for name in meta["attributes"] for i in range(chunks)),
     }

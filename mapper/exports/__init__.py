@@ -12,16 +12,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mapper.errors import UsageError
-from mapper.exports.base import MappedRun, MappingExporter, open_run
+from mapper.exports.base import (
+    CORE_OPTIONS,
+    NEURON_OPTIONS,
+    WIDTHS,
+    MappedRun,
+    MappingExporter,
+    open_run,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-
-CORE_OPTIONS = (
-    "axon_bits", "neurons", "routes", "synapses", "potential_bits", "weight_bits", "sum_bits",
-    "leak_bits",
-)  # fmt: skip
-"""Sizes of a core of the hardware, as `mapper hw` takes them."""
 
 EXPORTS: dict[str, MappingExporter] = {
     exporter.name: exporter
@@ -43,7 +44,7 @@ EXPORTS: dict[str, MappingExporter] = {
             "what the memories of the hardware's cores hold, as JSON",
             (".tables.json",),
             "mapper.exports.hardware",
-            ("threshold", "leak", "bias", "magnitudes", *CORE_OPTIONS),
+            (*NEURON_OPTIONS, *CORE_OPTIONS),
         ),
         MappingExporter(
             "json",
@@ -63,7 +64,7 @@ EXPORTS: dict[str, MappingExporter] = {
             "network and mapping for SANA-FE, and its chip in NAME.arch.yaml",
             (".yaml", ".yml"),
             "mapper.exports.sanafe",
-            ("threshold", "bias", "magnitudes"),
+            (*NEURON_OPTIONS, *WIDTHS),
         ),
         MappingExporter(
             "nir",

@@ -19,6 +19,17 @@ if TYPE_CHECKING:
     from storage.store.network import NetworkFile
 
 
+CORE_OPTIONS = (
+    "axon_bits", "neurons", "routes", "synapses", "potential_bits", "weight_bits", "sum_bits",
+    "leak_bits",
+)  # fmt: skip
+"""Sizes of a core of the hardware, as `mapper hw` takes them."""
+WIDTHS = ("potential_bits", "weight_bits", "sum_bits", "leak_bits")
+"""Those of its numbers alone."""
+NEURON_OPTIONS = ("threshold", "leak", "bias", "reset", "tick_length", "quantise", "magnitudes")
+"""What neurons do where the network does not say it, or cores cannot do it."""
+
+
 @dataclass(frozen=True, slots=True)
 class MappingExporter:
     """A format that mappings are written to.

@@ -30,10 +30,10 @@ from numpy.typing import NDArray
 from hw.core.shape import CoreShape, Table
 from hw.errors import HwError
 from hw.tables import CoreTables
-from mapper.errors import MapperError, UsageError
-from mapper.exports.base import MappedRun
+from mapper.errors import MapperError
+from mapper.exports.base import NEURON_OPTIONS, MappedRun
 from mapper.exports.core_shape import core_shape, describe_mesh
-from mapper.exports.hardware_network import read_spiking, tables_of
+from mapper.exports.hardware_network import core_network, tables_of
 from mapper.exports.synaptic import synaptic_weights
 from storage.files import PartialFile
 
@@ -49,24 +49,19 @@ _FIELDS = {
 def save(run: MappedRun, destination: Path, options: dict[str, Any]) -> dict[str, Any]:
     """Write the tables of all cores.
 
-    options : threshold, leak and bias of all neurons; axon_bits and fields of `CoreShape`, by
-        default those of `mapper hw` for the chip; magnitudes, see `synaptic_weights`
+    options : `NEURON_OPTIONS`, see `core_network`; axon_bits and fields of `CoreShape`, by default
+        those of `mapper hw` for the chip
     """
-    if "threshold" not in options:
-        raise UsageError(
-            f"{destination}: tables of cores need the threshold of neurons; --threshold"
-        )
     given = dict(options)
-    magnitudes = bool(given.pop("magnitudes", False))
-    neuron = {name: given.pop(name) for name in ("threshold", "leak", "bias") if name in given}
+    neuron = {name: given.pop(name) for name in NEURON_OPTIONS if name in given}
     axon_bits = describe_mesh(run.chip, 1, given.pop("axon_bits", None))["axon_bits"]
     shape = core_shape(run.chip, axon_bits, given)
     try:
-        synaptic = synaptic_weights(run.network, magnitudes)
-        network = read_spiking(run.network.path, magnitudes=magnitudes, **neuron)
-        tables = tables_of(run.folder, network, shape)
+        numbers = core_network(run.network, shape, neuron)
+        tables = tables_of(run.folder, numbers.network, shape)
     except HwError as error:
         raise MapperError(f"{run.folder}: {error}") from error
+    weights = synaptic_weights(run.network, bool(neuron.get("magnitudes"))).weights
     head = {
         "schema": 1,
         "width": tables.width,
@@ -74,8 +69,9 @@ def save(run: MappedRun, destination: Path, options: dict[str, Any]) -> dict[str
         "shape": asdict(shape),
         "load_port": {name: [field.offset, field.width] for name, field in shape.load},
         "fields": _FIELDS,
-        "weights": synaptic.weights,
-        "left_out": synaptic.left_out,
+        "weights": weights,
+        "left_out": {loss.kind: loss.count for loss in numbers.losses},
+        "inputs": np.flatnonzero(numbers.inputs).tolist(),
     }
     words = 0
     with PartialFile(destination) as file:
@@ -84,6 +80,7 @@ def save(run: MappedRun, destination: Path, options: dict[str, Any]) -> dict[str
             entry: dict[str, Any] = {"core": core, "x": core % tables.width}
             entry |= {"y": core // tables.width}
             entry |= {name: getattr(part, name).tolist() for name in _LISTS}
+            entry["exponents"] = numbers.exponent[part.neurons].tolist()
             load = load_words(part, shape)
             words += load.size
             entry["load"] = _hex(load, shape.load.size)
@@ -91,7 +88,7 @@ def save(run: MappedRun, destination: Path, options: dict[str, Any]) -> dict[str
         file.write(b"\n]}\n")
         file.commit()
     found = {"neurons": tables.neurons, "cores": len(tables.cores), "words": words}
-    return found | {"weights": synaptic.weights, "losses": list(synaptic.losses)}
+    return found | {"weights": weights, "losses": list(numbers.losses)}
 
 
 def load_words(tables: CoreTables, shape: CoreShape) -> NDArray[Any]:

@@ -1,12 +1,14 @@
 """Between the files of `mapper` and the hardware: networks, mappings, and tables for the cores.
 
-A network file holds what mapping needs: who spikes at whom, and how often. Thresholds, leaks and
-signs of weights are no part of it, so they come from the caller. Networks whose weights are known
-to be others than those of their synapses are refused (`mapper.exports.synaptic`).
+A network file with synaptic weights is turned into the whole numbers of cores, with the parameters
+that it has of its neurons, or that the caller gives for all (`core_network`). One without holds
+what mapping needs: who spikes at whom, and how often; its numbers are taken for weights unless they
+are known to be others (`mapper.exports.synaptic`).
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,17 +19,53 @@ from hw.core.network import SpikingNetwork
 from hw.core.shape import CoreShape
 from hw.errors import HwError
 from hw.tables import ChipTables, make_tables
-from mapper.errors import MapperError
+from mapper.errors import MapperError, UsageError
+from mapper.exports.core_numbers import CoreNumbers, core_numbers
+from mapper.exports.model import PARAMETERS, SUBTRACT, read_model
 from mapper.exports.synaptic import synaptic_weights
 from mapper.results.mapping_file import load_mapping, load_relays
 from mapper.results.output import MAPPING, read_report
 from storage.store.network import NetworkFile
 
 
+def core_network(network: NetworkFile, shape: CoreShape, options: dict[str, Any]) -> CoreNumbers:
+    """A network as cores of a shape compute it, and what of it is not as it was.
+
+    options : threshold, leak and bias of all neurons, in place of the network's own; tick_length
+        and reset, as of `read_model`; quantise, whether numbers may be rounded; magnitudes, as of
+        `synaptic_weights`
+
+    Raises `UsageError` for options that are missing or do not go with the network, `MapperError`
+    where it has no synaptic weights or cores cannot compute it, `HwError` for wrong parameters.
+    """
+    quantise = bool(options.get("quantise"))
+    if network.meta.synaptic is not None:
+        synaptic = synaptic_weights(network, bool(options.get("magnitudes")))
+        model = read_model(network, options)
+        found = core_numbers(model, shape, quantise, str(network.path))
+        return replace(found, losses=(*synaptic.losses, *found.losses))
+    if "threshold" not in options:
+        raise UsageError(f"{network.path}: has no thresholds of its neurons; add --threshold")
+    for name in ("tick_length", "quantise"):
+        if options.get(name) is not None:
+            raise UsageError(
+                f"{network.path}: --{name.replace('_', '-')} is for networks with synaptic "
+                "weights; leave it out"
+            )
+    magnitudes = bool(options.get("magnitudes"))
+    neuron = {name: options[name] for name in PARAMETERS if name in options}
+    if options.get("reset") == SUBTRACT:
+        neuron["subtract"] = 1
+    spiking = read_spiking(network.path, magnitudes=magnitudes, **neuron)
+    losses = synaptic_weights(network, magnitudes).losses
+    none = np.zeros(network.vertices, np.int64)
+    return CoreNumbers(spiking, none, none > 0, losses)
+
+
 def read_spiking(
     path: Path, threshold: Any, *, magnitudes: bool = False, **parameters: Any
 ) -> SpikingNetwork:
-    """A network file as a network for the hardware: its weights are the weights of the synapses.
+    """A network file without synaptic weights as a network for the hardware: its numbers are them.
 
     threshold, parameters : fields of `SpikingNetwork` that the file does not have
     magnitudes : take the file's weights although they are known not to be those of synapses

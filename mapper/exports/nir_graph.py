@@ -1,11 +1,14 @@
 """Mappings as NIR graphs (Pedersen et al., Nature Communications 15, 2024). Needs nir.
 
 Where the graph is given that the network came from, `nir_cores` adds the cores to it. Else one is
-made. It is flat: between ``input_5`` and ``output_5`` a node ``core_5`` of type IF for the neurons
-of core 5, and a node ``weights_3_to_5`` of type Linear for the synapses from core 3 to core 5, of
-shape (neurons of 5, neurons of 3). The metadata of a core's node has `core`, `x`, `y` and
-`neurons`, the ids in the network; if it has them also `ids` of the file that it came from, and
-`sizes`.
+made. It is flat: between ``input_5`` and ``output_5`` a node ``core_5`` for the neurons of core 5,
+and a node ``weights_3_to_5`` of type Linear for the synapses from core 3 to core 5, of shape
+(neurons of 5, neurons of 3). The metadata of a core's node has `core`, `x`, `y` and `neurons`, the
+ids in the network; if it has them also `ids` of the file that it came from, and `sizes`.
+
+A network that says what its neurons do has a node of a core for each kind of neurons in it, as
+``core_5_LIF`` where there are several, with their parameters, and biases in an Affine that leads to
+it; its inputs and outputs are those of the model. Else all nodes are of type IF.
 
 NIR knows dense weights only, so that large networks are refused; a synapse of weight 0 is none.
 The network does not say what comes in and goes out: every core has an input and an output for all
@@ -15,6 +18,7 @@ of its neurons. Rates have no place in the graph.
 from __future__ import annotations
 
 import io
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -24,9 +28,13 @@ from numpy.typing import NDArray
 from mapper.errors import MapperError, UsageError
 from mapper.exports import nir_cores
 from mapper.exports.base import MappedRun
+from mapper.exports.nir_groups import Groups
 from mapper.exports.synaptic import synaptic_weights
 from storage.extras import require
 from storage.files import write_file
+from storage.formats.losses import Loss
+from storage.store.network import NetworkFile
+from storage.store.neurons import read_neurons
 
 MAX_WEIGHTS = 1 << 25
 """Numbers in all matrices of a graph, 256 MiB."""
@@ -45,84 +53,83 @@ def save(run: MappedRun, destination: Path, options: dict[str, Any]) -> dict[str
             raise UsageError("--graph has its own weights; leave out --magnitudes")
         return nir_cores.save(run, destination, options["graph"])
     nir = require("nir", "nir", destination, "NIR graphs")
-    if "threshold" not in options:
+    modelled = "threshold" not in options and run.network.meta.synaptic is not None
+    neurons = read_neurons(run.network) if modelled else None
+    if neurons is None and "threshold" not in options:
         raise UsageError(
             f"{destination}: a NIR graph needs --graph FILE, the one that the network came from, "
             "or the --threshold of all neurons"
         )
-    run.require_whole("a NIR graph")
     synaptic = synaptic_weights(run.network, bool(options.get("magnitudes")))
-    order, ends = run.by_core()
-    width = run.chip.width
-    table = run.columns()
-    extras = {f"{name}s": table[name] for name in ("id", "size") if name in table}
-    nodes: dict[str, Any] = {}
-    edges: list[tuple[str, str]] = []
-    cores = 0
-    for core in np.flatnonzero(np.diff(ends)).tolist():
-        neurons = order[ends[core] : ends[core + 1]]
-        about = {"core": core, "x": core % width, "y": core // width, "neurons": neurons}
-        about |= {name: values[neurons] for name, values in extras.items()}
-        nodes[f"core_{core}"] = nir.IF(
-            r=np.ones(neurons.size),
-            v_threshold=np.full(neurons.size, float(options["threshold"])),
-            metadata=about,
-        )
-        size = np.array([neurons.size])
-        nodes[f"input_{core}"] = nir.Input({"input": size})
-        nodes[f"output_{core}"] = nir.Output({"output": size})
-        edges += [(f"input_{core}", f"core_{core}"), (f"core_{core}", f"output_{core}")]
-        cores += 1
+    run.require_whole("a NIR graph")
+    if neurons is None:
+        ones = np.ones(run.core.size)
+        values = {"r": ones, "v_threshold": ones * float(options["threshold"])}
+        groups = Groups(run, ["IF"], np.zeros(run.core.size, np.int64))
+    else:
+        values = neurons.parameters
+        groups = Groups(run, neurons.kinds, neurons.kind)
+    losses, nodes = list(synaptic.losses), groups.nodes(nir, values)
+    edges = groups.ends(nir, nodes)
+    biased = values.get("bias", np.zeros(run.core.size))
     matrices = 0
-    for source, target, weight in _matrices(run, order, ends):
-        name = f"weights_{source}_to_{target}"
-        nodes[name] = nir.Linear(weight=weight)
-        edges += [(f"core_{source}", name), (name, f"core_{target}")]
+    for source, target, weight in _matrices(run, groups, *_synapses(run.network)):
+        name = groups.matrix_name(source, target)
+        bias = biased[groups.members(target)]
+        nodes[name] = nir.Affine(weight=weight, bias=bias) if bias.any() else nir.Linear(weight)
+        biased = np.where(groups.group == target, 0.0, biased)  # once
+        edges += [(groups.names[source], name), (name, groups.names[target])]
         matrices += 1
+    alone = int(np.count_nonzero(biased))
+    if alone:
+        text = f"no biases without synapses: those of {alone:,} neurons left out"
+        losses.append(Loss("biases", alone, text))
     buffer = io.BytesIO()
-    about = {"chip": run.chip.name, "width": width, "height": run.chip.height}
-    about |= {"weights": "; ".join(synaptic.texts)}
+    about = {"chip": run.chip.name, "width": run.chip.width, "height": run.chip.height}
+    about |= {"weights": "; ".join(synaptic.lines(losses))}
     nir.write(buffer, nir.NIRGraph(nodes, edges, metadata=about))
     write_file(destination, buffer.getvalue())
-    found = {"neurons": run.core.size, "cores": cores, "matrices": matrices}
-    return found | {"weights": synaptic.weights, "losses": list(synaptic.losses)}
+    found = {"neurons": run.core.size, "cores": groups.cores, "matrices": matrices}
+    return found | {"weights": synaptic.weights, "losses": losses}
+
+
+def _synapses(network: NetworkFile) -> tuple[NDArray[Any], NDArray[Any], NDArray[np.float64]]:
+    """Source, target and weight of all synapses, in real units."""
+    parts: list[tuple[NDArray[Any], ...]] = []
+    for index in range(network.block_count):
+        if network.meta.synaptic is not None:
+            parts.append(network.read_synapses(index))
+            continue
+        indptr, ids, weight = network.read_outgoing(index)
+        first, end = network.block_bounds(index)
+        source = np.repeat(np.arange(first, end), np.diff(indptr))
+        parts.append((source, ids.astype(np.int64), weight * network.meta.weight_unit))
+    source, target, strength = (np.concatenate(column) for column in zip(*parts, strict=True))
+    return source, target, strength
 
 
 def _matrices(
-    run: MappedRun, order: NDArray[np.int64], ends: NDArray[np.int64]
-) -> list[tuple[int, int, NDArray[np.float64]]]:
-    """Source core, target core and dense weights in real units of all pairs with synapses."""
-    network, cores = run.network, run.chip.cores
-    too_large = (
-        f"{run.folder}: the weights between cores fill more than {MAX_WEIGHTS} numbers, since NIR "
-        "has only dense matrices; name the graph that the network came from by --graph, or "
-        "export to csv or npz"
-    )
-    if network.connections > 2 * MAX_WEIGHTS:  # every one of them takes a number
-        raise MapperError(too_large)
-    local = np.empty(order.size, np.int64)
-    local[order] = np.arange(order.size) - ends[run.core[order]]
-    sources, targets, weights = [], [], []
-    for index in range(network.block_count):
-        indptr, ids, weight = network.read_outgoing(index)
-        first, end = network.block_bounds(index)
-        sources.append(np.repeat(np.arange(first, end), np.diff(indptr)))
-        targets.append(ids.astype(np.int64))
-        weights.append(weight * network.meta.weight_unit)
-    source, target = np.concatenate(sources), np.concatenate(targets)
-    weight = np.concatenate(weights)
-    pair = run.core[source].astype(np.int64) * cores + run.core[target]
+    run: MappedRun,
+    groups: Groups,
+    source: NDArray[Any],
+    target: NDArray[Any],
+    weight: NDArray[np.float64],
+) -> Iterator[tuple[int, int, NDArray[np.float64]]]:
+    """Source group, target group and dense weights of all pairs of groups with synapses."""
+    count = groups.count
+    pair = groups.group[source] * count.size + groups.group[target]
     by_pair = np.argsort(pair, kind="stable")
     pairs, begins = np.unique(pair[by_pair], return_index=True)
-    count = np.diff(ends)
-    if (count[pairs // cores] * count[pairs % cores]).sum() > MAX_WEIGHTS:
-        raise MapperError(too_large)
-    found = []
+    if (count[pairs // count.size] * count[pairs % count.size]).sum() > MAX_WEIGHTS:
+        raise MapperError(
+            f"{run.folder}: the weights between cores fill more than {MAX_WEIGHTS} numbers, since "
+            "NIR has only dense matrices; name the graph that the network came from by --graph, "
+            "or export to csv or npz"
+        )
     for one, at in zip(
         pairs.tolist(), np.split(by_pair, begins[1:]) if pairs.size else [], strict=True
     ):
-        s, t = divmod(one, cores)
+        s, t = divmod(one, count.size)
         matrix = np.zeros((count[t], count[s]))
-        matrix[local[target[at]], local[source[at]]] = weight[at]
-        found.append((s, t, matrix))
-    return found
+        matrix[groups.local[target[at]], groups.local[source[at]]] = weight[at]
+        yield s, t, matrix

@@ -8,8 +8,11 @@ Beside it, NAME.arch.yaml is the chip: its mesh, and as costs of a hop, a link a
 core does costs nothing there, for the mapping knows nothing of it. Costs are taken for pJ and ns;
 relative units are written as such. Sizes of neurons, rates and ids have no place in these files.
 
-SANA-FE's neurons spike above their threshold, those of the hardware's cores (docs/core.md) at it:
-the threshold that is written is the next number below the one that is asked for.
+A network with synaptic weights is written in the whole numbers that the cores compute with, which
+spike alike there (`sanafe_neurons`); a neuron that only passes on what comes in has an input unit
+of its core, `input[I]`, for the user to give spikes to. Of other networks all neurons have the
+threshold and bias that are asked for. SANA-FE's neurons spike above their threshold, those of the
+hardware's cores (docs/core.md) at it: the threshold that is written is the next number below.
 """
 
 from __future__ import annotations
@@ -17,13 +20,19 @@ from __future__ import annotations
 import math
 import re
 import sys
+from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from chipsim.chip.model import Chip
-from mapper.exports.base import MappedRun
+from hw.core.shape import CoreShape
+from mapper.errors import UsageError
+from mapper.exports.base import NEURON_OPTIONS, MappedRun
+from mapper.exports.hardware_network import core_network
+from mapper.exports.sanafe_neurons import UNIT, lif_neurons, neuron_lines
 from mapper.exports.synaptic import synaptic_weights
 from storage.files import PartialFile, commit_together
 from storage.formats.losses import Loss
@@ -35,6 +44,7 @@ _SMALLEST = sys.float_info.min
 """The least number above 0 that every parser of YAML reads; potentials do not come near it."""
 _EDGE = re.compile(rb"(\d+),(\d+),(.+)\n")
 _YAML_EDGE = rb"    - n.\1 -> n.\2: {weight: \3}\n"
+_YAML_NEGATIVE = rb"    - n.\1 -> n.\2: {weight: -\3}\n"
 _ARCH = """\
 # The mesh of chip {name} with the costs of its hops: a link and a router (J, s). Costs of cores
 # are 0: fill in those of yours.
@@ -63,22 +73,113 @@ latency_process_spike: 0.0}}
               attributes: {{model: leaky_integrate_fire, energy_access_neuron: 0.0, \
 latency_access_neuron: 0.0, energy_update_neuron: 0.0, latency_update_neuron: 0.0, \
 energy_spike_out: 0.0, latency_spike_out: 0.0}}
-          axon_out:
+{inputs}          axon_out:
             - name: axon_out
               attributes: {{energy_message_out: 0.0, latency_message_out: 0.0}}
 """
 
 
+_INPUTS = """\
+            - name: input[0..{last}]
+              attributes: {{model: input, energy_access_neuron: 0.0, \
+latency_access_neuron: 0.0, energy_update_neuron: 0.0, latency_update_neuron: 0.0, \
+energy_spike_out: 0.0, latency_spike_out: 0.0}}
+"""
+
+
+class _Written(NamedTuple):
+    """What is written of a network.
+
+    group : attributes of all neurons, YAML; lines : of single ones
+    edges : pieces of YAML
+    units : input units that a core needs
+    """
+
+    group: str
+    lines: str
+    edges: Iterator[bytes]
+    units: int
+
+
 def save(run: MappedRun, destination: Path, options: dict[str, Any]) -> dict[str, Any]:
     """Write both files.
 
-    options : threshold and bias of all neurons, without them the simulator's own; magnitudes, see
+    options : of a network with synaptic weights `NEURON_OPTIONS` and widths of cores; of another
+        threshold and bias of all neurons, without them the simulator's own; magnitudes, see
         `synaptic_weights`
     """
     run.require_whole("a SANA-FE network")
     synaptic = synaptic_weights(run.network, bool(options.get("magnitudes")))
     losses = list(synaptic.losses)
     arch = destination.with_name(f"{destination.stem}.arch.yaml")
+    written = (_modelled if synaptic.kept else _plain)(run, options, losses)
+    about = "".join(f"# {line}\n" for line in synaptic.lines(losses))
+    edges = 0
+    with PartialFile(destination) as file, PartialFile(arch) as chip:
+        chip.write(architecture(run.chip, written.units).encode())
+        file.write(
+            f"# {run.core.size} neurons on {run.chip.width}x{run.chip.height} cores; tile = x * "
+            f"{run.chip.height} + y\n{about}network:\n  name: network\n  groups:\n    - name: n\n"
+            f"      attributes: {{{written.group}}}\n      neurons:\n{written.lines}".encode()
+        )
+        for text in written.edges:
+            if not edges and text:
+                file.write(b"  edges:\n")
+            edges += text.count(b"\n")
+            file.write(text)
+        if not edges:
+            file.write(b"  edges: []\n")
+        file.write(b"mappings:\n")
+        tile = run.x.astype(np.int64) * run.chip.height + run.y
+        for start in range(0, run.core.size, LINES):
+            rows = enumerate(tile[start : start + LINES].tolist(), start)
+            file.write("".join(f"  - n.{n}: [core: {t}.0]\n" for n, t in rows).encode())
+        commit_together(chip, file)
+    return {
+        "neurons": run.core.size,
+        "synapses": edges,
+        "architecture": str(arch),
+        "weights": synaptic.weights,
+        "losses": losses,
+    }
+
+
+def _modelled(run: MappedRun, options: dict[str, Any], losses: list[Loss]) -> _Written:
+    """A network with synaptic weights, as cores compute it; adds what of it is not the same."""
+    given = dict(options)
+    neuron = {name: given.pop(name) for name in NEURON_OPTIONS if name in given}
+    shape = CoreShape(**given)
+    numbers = core_network(run.network, shape, neuron)
+    neurons, rough = lif_neurons(numbers, shape)
+    losses[:] = [*numbers.losses, *rough]
+    unit = np.full(run.core.size, -1)
+    units = 0
+    order, ends = run.by_core()
+    for first, behind in pairwise(ends.tolist()):
+        inputs = order[first:behind][numbers.inputs[order[first:behind]]]
+        unit[inputs] = np.arange(inputs.size)
+        units = max(units, inputs.size)
+
+    def edges() -> Iterator[bytes]:
+        network = numbers.network
+        for start in range(0, network.source.size, LINES):
+            part = slice(start, start + LINES)
+            rows = network.source[part], network.target[part], network.weight[part]
+            for some, form in ((rows[2] >= 0, _YAML_EDGE), (rows[2] < 0, _YAML_NEGATIVE)):
+                text = render_edges(rows[0][some], rows[1][some], np.abs(rows[2][some]), UNIT)
+                yield _EDGE.sub(form, text)
+
+    return _Written("", neuron_lines(neurons, unit), edges(), units)
+
+
+def _plain(run: MappedRun, options: dict[str, Any], losses: list[Loss]) -> _Written:
+    """A network without synaptic weights; adds what is assumed of it."""
+    for name in options:
+        if name not in ("threshold", "bias", "magnitudes"):
+            raise UsageError(
+                f"{run.network.path}: --{name.replace('_', '-')} is for networks with synaptic "
+                "weights; leave it out"
+            )
     neurons, unit = run.core.size, run.network.meta.weight_unit
     attributes = {name: options[name] for name in ("threshold", "bias") if name in options}
     if "threshold" in attributes:
@@ -87,39 +188,15 @@ def save(run: MappedRun, destination: Path, options: dict[str, Any]) -> dict[str
         assumed = f"no threshold: that of {neurons:,} neurons is SANA-FE's own, 0"
         losses.append(Loss("threshold", neurons, assumed))
     own = ", ".join(f"{name}: {value!r}" for name, value in attributes.items())
-    about = "".join(f"# {line}\n" for line in synaptic.texts)
     every = "0" if neurons == 1 else f"0..{neurons - 1}"
-    with PartialFile(destination) as file, PartialFile(arch) as chip:
-        chip.write(architecture(run.chip).encode())
-        file.write(
-            f"# {neurons} neurons on {run.chip.width}x{run.chip.height} cores; tile = x * "
-            f"{run.chip.height} + y\n{about}network:\n  name: network\n  groups:\n    - name: n\n"
-            f"      attributes: {{{own}}}\n      neurons:\n        - {every}: {{}}\n".encode()
-        )
-        edges = 0
+
+    def edges() -> Iterator[bytes]:
         for block in run.network.blocks():
             indptr, ids, weights = block.outgoing()
             source = np.repeat(np.arange(block.vertices) + block.first, np.diff(indptr))
-            if not edges and ids.size:
-                file.write(b"  edges:\n")
-            edges += ids.size
-            text = render_edges(source, ids.astype(np.int64), weights, unit)
-            file.write(_EDGE.sub(_YAML_EDGE, text))
-        if not edges:
-            file.write(b"  edges: []\n")
-        file.write(b"mappings:\n")
-        tile = run.x.astype(np.int64) * run.chip.height + run.y
-        for start in range(0, neurons, LINES):
-            rows = enumerate(tile[start : start + LINES].tolist(), start)
-            file.write("".join(f"  - n.{n}: [core: {t}.0]\n" for n, t in rows).encode())
-        commit_together(chip, file)
-    return {
-        "neurons": neurons,
-        "synapses": edges,
-        "architecture": str(arch),
-        "weights": synaptic.weights,
-        "losses": losses,
-    }
+            yield _EDGE.sub(_YAML_EDGE, render_edges(source, ids.astype(np.int64), weights, unit))
+
+    return _Written(own, f"        - {every}: {{}}\n", edges(), 0)
 
 
 def spikes_above(threshold: float) -> float:
@@ -127,8 +204,8 @@ def spikes_above(threshold: float) -> float:
     return min(math.nextafter(threshold, -math.inf), threshold - _SMALLEST)
 
 
-def architecture(chip: Chip) -> str:
-    """The YAML of a chip."""
+def architecture(chip: Chip, units: int) -> str:
+    """The YAML of a chip; units : for inputs, in each core."""
     energy = (chip.energy_link + chip.energy_router) * 1e-12
     latency = (chip.latency_link + chip.latency_router) * 1e-9
     hops = "\n".join(
@@ -142,4 +219,5 @@ def architecture(chip: Chip) -> str:
         last=chip.cores - 1,
         neurons=chip.neurons,
         hops=hops,
+        inputs=_INPUTS.format(last=units - 1) if units else "",
     )

@@ -1,22 +1,24 @@
 """Whether the weights of a network are those of its synapses, and what of them is known to be lost.
 
-A network file is of traffic: its weights are magnitudes or firing rates, and what the neurons do
-(thresholds, leaks, signs) is not in it. What computes with weights, a core or a simulator of
-spikes, is given such a network only if nothing is known to be wrong with that, or if the user
-asks for its magnitudes.
+A network file without synaptic weights is of traffic: its numbers are magnitudes or firing rates,
+and what the neurons do (thresholds, leaks, signs) is not in it. What computes with weights, a core
+or a simulator of spikes, is given such a network only if nothing is known to be wrong with that, or
+if the user asks for its magnitudes.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from mapper.errors import MapperError
+from mapper.errors import MapperError, UsageError
 from storage.formats.losses import WEIGHTS_NEGATIVE, Loss
 from storage.store.network import NetworkFile
 from storage.store.traffic import WEIGHTS, traffic_of
 
-AS_STORED, MAGNITUDES = "as stored", "magnitudes"
+AS_STORED, MAGNITUDES, SYNAPTIC = "as stored", "magnitudes", "synaptic"
 TAKEN = {
+    SYNAPTIC: "takes the synaptic weights of the network",
     AS_STORED: "takes the weights of the network for those of synapses",
     MAGNITUDES: "takes the numbers of the network for weights of synapses, which they are not",
 }
@@ -31,25 +33,23 @@ class Synaptic:
 
     wrong : why they are others, in a few words each; none if nothing speaks against them
     losses : what of the synapses and neurons is not in the network, or is not as it was
+    kept : the network has synaptic weights beside its traffic
     """
 
     wrong: tuple[str, ...]
     losses: tuple[Loss, ...]
+    kept: bool = False
 
     @property
     def weights(self) -> str:
         """Whether weights are written as they are stored, or as magnitudes of others."""
+        if self.kept:
+            return SYNAPTIC
         return MAGNITUDES if self.wrong else AS_STORED
 
-    @property
-    def left_out(self) -> dict[str, int]:
-        """How often what was lost, by kind."""
-        return {loss.kind: loss.count for loss in self.losses}
-
-    @property
-    def texts(self) -> list[str]:
+    def lines(self, losses: Sequence[Loss]) -> list[str]:
         """A line on the weights, then one on each loss, each without what it is about."""
-        return [TAKEN[self.weights], *(f"has {loss.text}" for loss in self.losses)]
+        return [TAKEN[self.weights], *(f"has {loss.text}" for loss in losses)]
 
 
 def synaptic_weights(network: NetworkFile, magnitudes: bool) -> Synaptic:
@@ -57,8 +57,15 @@ def synaptic_weights(network: NetworkFile, magnitudes: bool) -> Synaptic:
 
     magnitudes : take them whatever is known
 
-    Raises `MapperError` if they are known not to be those of the synapses.
+    Raises `MapperError` if they are known not to be those of the synapses, `UsageError` where
+    magnitudes are asked for of a network that has the weights.
     """
+    if network.meta.synaptic is not None:
+        if magnitudes:
+            raise UsageError(
+                f"{network.path}: has the weights of its synapses; leave out --magnitudes"
+            )
+        return Synaptic((), tuple(_undirected(network)), kept=True)
     found = _judge(network)
     if found.wrong and not magnitudes:
         raise MapperError(
@@ -91,7 +98,11 @@ def _judge(network: NetworkFile) -> Synaptic:
     if meta.weights_clamped:
         text = f"no weights below the unit: {meta.weights_clamped:,} raised to it"
         losses.append(Loss("clamped", meta.weights_clamped, text))
-    if meta.undirected and meta.synapses:
-        text = f"no undirected edges: {meta.synapses:,} written as a synapse in each direction"
-        losses.append(Loss("undirected", meta.synapses, text))
+    losses += _undirected(network)
     return Synaptic(tuple(wrong), tuple(losses))
+
+
+def _undirected(network: NetworkFile) -> list[Loss]:
+    count = network.meta.synapses if network.meta.undirected else 0
+    text = f"no undirected edges: {count:,} written as a synapse in each direction"
+    return [Loss("undirected", count, text)] if count else []

@@ -19,12 +19,14 @@ def write_object(source: Source, path: Path, effort: Effort) -> None:
     Raises `UsageError` for what is none of these, or makes no network.
     """
     from storage.errors import BadInputError
+    from storage.formats.base import kept_weights
     from storage.formats.objects import Neurons, write_edges, write_matrix, write_networkx
 
     network = source.network
     rates: Any = None if source.word is not None else source.rates  # a path is read elsewhere
+    weights, _ = kept_weights(source.weights_are or "rate", True, source.word)
     given: dict[str, Any] = {
-        "neurons": Neurons(source.sizes, rates),
+        "neurons": Neurons(source.sizes, rates, weights=weights),
         "memory": effort.memory // 4,
         "threads": effort.threads,
     }

@@ -47,6 +47,8 @@ class Source:
     rates : firing rates that it is to have: "uniform" or "weights" (`RATES_WORDS`), the path of a
         file of rates, or an array of shape (neurons,); None takes what is known of it
     duration : seconds, of a file of spikes
+    weights_are : "rate" or "synapse", what the number of a synapse is where the network is from;
+        None for what it is in that format (traffic, of an object of Python but a NIR graph)
     neurons : of arrays, their number; sizes : of an object, of each neuron, shape (neurons,)
     """
 
@@ -56,6 +58,7 @@ class Source:
     duration: float | None = None
     neurons: int | None = None
     sizes: ArrayLike | None = None
+    weights_are: str | None = None
 
     @property
     def word(self) -> str | None:
@@ -178,12 +181,16 @@ def import_source(
     """
     memory, traffic = effort.memory // 2, source.word
     if not isinstance(source.network, Path):
+        from storage.formats import FORMATS
         from storage.formats.base import ImportJob
         from storage.formats.hdf5.nirfile import load_graph
 
         listener.compile(["import/nir"], effort.threads)
         with listener.task("importing a NIR graph") as progress:
-            job = ImportJob(Path("NIR graph"), destination, memory, effort.threads, progress)
+            weights, traffic = FORMATS["nir"].kept_weights(source.weights_are, traffic)
+            job = ImportJob(
+                Path("NIR graph"), destination, memory, effort.threads, progress, weights
+            )
             meta = load_graph(source.network, job, traffic)
     else:
         from storage.formats import import_network, recognise
@@ -199,6 +206,7 @@ def import_source(
                 threads=effort.threads,
                 progress=progress,
                 traffic=traffic,
+                weights_are=source.weights_are,
                 extra={"columns": source.columns, **(extra or {})},
             )
     for line in losses_of(meta, asked=source.rates is not None):
@@ -257,18 +265,24 @@ def losses_of(meta: NetworkMeta, asked: bool) -> Iterator[str]:
     layers = meta.provenance.get
     left_out = layers("nodes_left_out", [])
     uniform = traffic_of(meta)["source"] == UNIFORM
-    negative = 0 if uniform else layers("weights_negative", 0)
+    synaptic = meta.synaptic
+    magnitudes = synaptic is None or traffic_of(meta)["source"] == WEIGHTS
+    negative = 0 if uniform or not magnitudes else layers("weights_negative", 0)
     said = [
         f"{count:,} {what}"
         for count, what in (
-            (meta.self_loops, "self-loops dropped"),
+            (
+                meta.self_loops,
+                "self-loops dropped" if synaptic is None else "self-loops without traffic",
+            ),
             (meta.repeated, "duplicate synapses merged (weights summed)"),
             (meta.weights_clamped, "weights below the unit raised to one unit"),
             (layers("weights_zero", 0), "zero weights skipped"),
             (
-                0 if uniform else layers("weights_missing", 0),
+                0 if uniform and synaptic is None else layers("weights_missing", 0),
                 "synapses without a weight weigh 1 each",
             ),
+            (layers("delays_left_out", 0), "delays left out"),
             (negative, "negative weights: absolute value used"),
             (len(left_out), f"nodes at the end left out ({', '.join(left_out)})"),
         )
@@ -277,7 +291,8 @@ def losses_of(meta: NetworkMeta, asked: bool) -> Iterator[str]:
     if said:
         yield f"note: {'; '.join(said)}"
     if uniform and not asked:
+        kept = "weights are not kept" if synaptic is None else "weights are kept beside"
         yield (
-            "note: no firing rates: every neuron fires at rate 1, and weights are not kept; "
+            f"note: no firing rates: every neuron fires at rate 1, and {kept}; "
             "--rates FILE gives rates, --rates weights takes the weights as traffic"
         )

@@ -277,6 +277,7 @@ def import_network(
     threads: int | None = None,
     progress: Progress | None = None,
     traffic: str | None = None,
+    weights_are: str | None = None,
     extra: Mapping[str, Any] | None = None,
 ) -> NetworkMeta:
     """Convert a file to a network file; returns what was written.
@@ -286,15 +287,19 @@ def import_network(
     traffic : of formats whose weights are those of synapses (NIR, ONNX, SONATA): `traffic.UNIFORM`,
         every neuron fires at rate 1 and the weights are not kept, or `traffic.WEIGHTS`, their
         magnitudes are the traffic; None for the former, unless the file says that its weights are
-        traffic. In other formats they always are
+        traffic
+    weights_are : what the number is that a file has for a synapse: "rate", its traffic, or
+        "synapse", its weight, which is kept with its sign; None for what it is in the format
+        (`Importer.weights_are`)
     extra : options of some formats only, None if not given: `columns` (`columns.ColumnNames`) of
         tables and GraphML, `nodes` (path) of SONATA
     Raises `BadInputError` with the place of the fault; then no file is left behind.
     """
     importer = recognise(source, format)
+    weights, traffic = importer.kept_weights(weights_are, traffic)
     if "traffic" in importer.takes:
         extra = {**(extra or {}), "traffic": traffic}
-    job = ImportJob(source, destination, memory, threads)
+    job = ImportJob(source, destination, memory, threads, weights=weights)
     return importer.load(job if progress is None else job._replace(progress=progress), extra)
 
 

@@ -38,6 +38,7 @@ class ImportJob(NamedTuple):
     """What every importer is asked: which file is to become which network, and by what means.
 
     memory : bytes for sorting; vertex attributes, and the ids of sparse ones, come on top
+    weights : what the numbers of synapses are, as of `NetworkWriter`
     """
 
     source: Path
@@ -45,6 +46,12 @@ class ImportJob(NamedTuple):
     memory: int = DEFAULT_MEMORY
     threads: int | None = None
     progress: Progress = _ignore
+    weights: str = "rate"
+
+    @property
+    def keeps_weights(self) -> bool:
+        """Whether the network is to have synaptic weights, with their signs."""
+        return self.weights != "rate"
 
     def writer(
         self, neurons: int, *, undirected: bool = False, weights_are_rates: bool = True
@@ -57,9 +64,24 @@ class ImportJob(NamedTuple):
             neurons,
             undirected=undirected,
             weights_are_rates=weights_are_rates,
+            weights=self.weights,
             memory=self.memory,
             threads=self.threads,
         )
+
+
+def kept_weights(are: str, asked: bool, traffic: str | None) -> tuple[str, str | None]:
+    """What an `ImportJob` is to say of weights that are rates or synapses, and of the traffic.
+
+    asked : whether somebody said so; traffic : as of `import_network`
+    """
+    from storage.store.traffic import BOTH_WEIGHTS, RATE_WEIGHTS, SYNAPSE_WEIGHTS, UNIFORM, WEIGHTS
+
+    if are == RATE_WEIGHTS:
+        return RATE_WEIGHTS, WEIGHTS if asked and traffic is None else traffic
+    if traffic == WEIGHTS:
+        return BOTH_WEIGHTS, traffic
+    return SYNAPSE_WEIGHTS, UNIFORM if asked else traffic
 
 
 def plain_suffix(path: Path) -> str:
@@ -121,6 +143,18 @@ class Importer:
         if self.heading is not None and self.heading(head):
             return True
         return named and (self.binary or is_text(head))
+
+    @property
+    def weights_are(self) -> str:
+        """What the number is that a file has for a synapse: "synapse", its weight, or "rate"."""
+        return "synapse" if "traffic" in self.takes else "rate"
+
+    def kept_weights(self, asked: str | None, traffic: str | None) -> tuple[str, str | None]:
+        """What an `ImportJob` is to say of weights, and what ``load`` of the traffic.
+
+        asked : "rate" or "synapse", None for `weights_are`; traffic : as of `import_network`
+        """
+        return kept_weights(asked or self.weights_are, asked is not None, traffic)
 
     def load(self, job: ImportJob, extra: Mapping[str, Any] | None = None) -> NetworkMeta:
         """Convert; raises `BadInputError` and leaves no file if the source breaks its rules.

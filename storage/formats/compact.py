@@ -57,7 +57,7 @@ class EdgeSpool(Closing):
         self._chunks: list[tuple[int, np.dtype[Any] | None, bool]] = []
         self._names = names
         self.distinct = DistinctIds(self._folder, job.memory // 2)  # without names
-        self._magnitudes = Magnitudes()
+        self._magnitudes = Magnitudes(job.keeps_weights)
         self.edges = 0
 
     def add(

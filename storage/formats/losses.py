@@ -31,7 +31,7 @@ HELD = {
 
 
 WEIGHTS_NEGATIVE = "weights_negative"
-"""Key of a network's provenance: how many synapses lost the sign of their weight."""
+"""Key of a network's provenance: how many weights are negative; their traffic has no sign."""
 WEIGHTS_MISSING = "weights_missing"
 """How many synapses weigh 1 because the file has a weight for others, but none for them."""
 
@@ -43,25 +43,27 @@ Weight = TypeVar("Weight", NDArray[Any], NDArray[Any] | None)
 class Magnitudes:
     """Turns weights into traffic: the sign says whether a synapse inhibits, and changes none.
 
-    negative : number of weights that lost their sign
+    kept : weights are to stay as they are, for a writer that keeps the signs
+    negative : number of weights below 0
     """
 
+    kept: bool = False
     negative: int = 0
 
     def of(self, weight: Weight) -> Weight:
-        """The absolute values of some weights, the array itself if none is negative."""
+        """Some weights without their signs, unless these are kept."""
         if weight is None:
             return weight
         count = int(np.count_nonzero(weight < 0))
-        if not count:
-            return weight
         self.negative += count
+        if not count or self.kept:
+            return weight
         magnitude: NDArray[Any] = np.abs(weight)
         return magnitude
 
     @property
     def facts(self) -> dict[str, int]:
-        """What is said in the provenance of a network; nothing if no sign was lost."""
+        """What is said in the provenance of a network; nothing if none is negative."""
         return {WEIGHTS_NEGATIVE: self.negative} if self.negative else {}
 
 

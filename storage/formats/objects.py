@@ -31,6 +31,7 @@ from storage.formats.columnar.scipynpz import CHUNK, Chunk, Matrix, checked
 from storage.formats.losses import Magnitudes
 from storage.store.meta import NetworkMeta
 from storage.store.network import ID, RATE, SIZE
+from storage.store.traffic import RATE_WEIGHTS, SYNAPSE_WEIGHTS
 from storage.store.writer import NetworkWriter
 
 Int64 = NDArray[np.int64]
@@ -39,16 +40,18 @@ Names = Int64 | list[str]
 
 @dataclass(frozen=True, slots=True)
 class Neurons:
-    """What is known of the neurons besides their synapses.
+    """What is known of the neurons besides the ends and weights of their synapses.
 
     sizes : shape (vertices,), whole numbers, capacity that each uses of its core; 1 if None
     rates : shape (vertices,), firing rates; None if only the weights say what spikes there are
     names : shape (vertices,), whole numbers or, for names, a list of text; kept as attribute `id`
+    weights : what the weights of their synapses are, as of `NetworkWriter`
     """
 
     sizes: ArrayLike | None = None
     rates: ArrayLike | None = None
     names: Names | None = None
+    weights: str = RATE_WEIGHTS
 
 
 UNKNOWN = Neurons()
@@ -91,7 +94,7 @@ def write_edges(
                 some = checked(weights[part], Path(kind), "weight", first, signed=True)
             yield ends[0][part], ends[1][part], some
 
-    job = ImportJob(Path(kind), Path(path), memory, threads)
+    job = ImportJob(Path(kind), Path(path), memory, threads, weights=neurons.weights)
     return _write(job, vertices, chunks(), neurons, undirected)
 
 
@@ -129,7 +132,7 @@ def write_matrix(
                 weight = None if weight is None else weight[upper]
             yield source, target, weight
 
-    job = ImportJob(Path(kind), Path(path), memory, threads)
+    job = ImportJob(Path(kind), Path(path), memory, threads, weights=neurons.weights)
     return _write(job, entries.neurons, chunks(), neurons, undirected)
 
 
@@ -169,7 +172,7 @@ def write_networkx(
             yield source, target, some
             first += len(batch)
 
-    job = ImportJob(Path(kind), Path(path), memory, threads)
+    job = ImportJob(Path(kind), Path(path), memory, threads, weights=neurons.weights)
     about = replace(neurons, names=_names(nodes))
     return _write(job, len(nodes), chunks(), about, not graph.is_directed())
 
@@ -227,9 +230,12 @@ def _write(
         raise BadInputError(f"{kind}: no neurons; a network needs at least one")
     rates = _rates(neurons.rates, vertices, kind)
     try:
-        magnitudes = Magnitudes()
+        magnitudes = Magnitudes(job.keeps_weights)
         with job.writer(vertices, undirected=undirected) as writer:
             for source, target, weight in chunks:
+                if job.weights == SYNAPSE_WEIGHTS:  # the writer makes the traffic of the rates
+                    writer.add(source, target, weight)
+                    continue
                 known = max(int(source.max(initial=0)), int(target.max(initial=0))) < vertices
                 if weight is None and rates is not None and known:  # else `add` complains
                     weight = rates[source] + rates[target] if undirected else rates[source]

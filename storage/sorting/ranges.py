@@ -94,7 +94,8 @@ def _sorted_range(
     at = clamped = 0
     for run, factor in zip(store.runs, factors, strict=True):
         start = at
-        keys, values, at = _unpacked(store, run, first, last, factor or 1, low, keys, values, at)
+        how = factor or 1, low
+        keys, values, at = gather_range(store, run, first, last, how, keys, values, at)
         if not whole:
             kind: Any = np.float64 if run.raw else np.int64
             given = values[start:at].view(kind)
@@ -113,18 +114,21 @@ def _sorted_range(
     return keys, values, clamped, low
 
 
-def _unpacked(
+def gather_range(
     store: RunStore,
     run: Run,
     first: int,
     last: int,
-    factor: int,
-    low: int,
+    how: tuple[int, int],
     keys: NDArray[np.int64],
     values: NDArray[np.int64],
     at: int,
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], int]:
-    """Put what a run has of the range behind the first `at` keys; larger arrays if need be."""
+    """Put what a run has of the range behind the first `at` keys; larger arrays if need be.
+
+    how : factor of the weights, and how many bits of a weight go below its key (`Unpacking`)
+    """
+    factor, low = how
     shift = store.shift
     layout = Layout(shift, store.bits, run.key_bytes, run.weight_bytes)
     bucket, behind = first >> shift, ((last - 1) >> shift) + 1

@@ -226,7 +226,8 @@ class Run:
     """Where the records of one buffer are, and how to read them.
 
     starts : ndarray[int64], shape (buckets + 1,), first record of each bucket
-    decimals : weights are whole multiples of 10^-decimals; _RAW: bits of float64
+    decimals : weights are whole multiples of 10^-decimals, where they are signed with the sign in
+        the lowest bit; _RAW: bits of float64
     constant : the weight of all records if `weight_bytes` is 0
     largest : the largest weight as stored
     data : the records, None if they are in the file from `offset` on
@@ -265,14 +266,22 @@ class Buffer:
     parts: list[tuple[int, int, int]]
 
 
+def _with_signs(
+    magnitude: NDArray[np.int64], negative: NDArray[np.bool_] | None
+) -> NDArray[np.int64]:
+    """Magnitudes below 2^62 with the signs, where there may be some, as their lowest bits."""
+    return magnitude if negative is None else magnitude << 1 | negative
+
+
 class RunStore(Closing):
     """Makes runs of buffers and reads them back by bucket. Safe to use from several threads.
 
     vertices : of the graph
     memory : bytes of runs that may stay in memory
+    signed : whether weights may be below 0
     """
 
-    def __init__(self, vertices: int, folder: Path, memory: int) -> None:
+    def __init__(self, vertices: int, folder: Path, memory: int, signed: bool = False) -> None:
         self.bits = max(1, (vertices - 1).bit_length())
         self.shift = max(0, min(self.bits - BUCKET_BITS, BUCKET_BITS), self.bits - MOST_BUCKET_BITS)
         self.buckets = ((max(vertices, 1) - 1) >> self.shift) + 1
@@ -283,6 +292,7 @@ class RunStore(Closing):
         self._file: IO[bytes] | None = None
         self._lock = threading.Lock()
         self._decimals = 0
+        self._signed = signed
 
     def make(self, buffer: Buffer) -> tuple[Run, int, float]:
         """A run of the buffer's edges, its records and the sum of their weights."""
@@ -298,6 +308,8 @@ class RunStore(Closing):
         weight, decimals = self._whole(buffer.weight)
         low, high = int(weight.min()), int(weight.max())
         weight_bytes = 0 if low == high else -(-high.bit_length() // 8)
+        if self._signed and decimals == _RAW:
+            weight_bytes = 8  # the sign is the uppermost bit
         key_bytes = key_width(self.bits, self.shift)
         layout = Layout(self.shift, self.bits, key_bytes, weight_bytes)
         out = np.empty(int(starts[-1]) * (key_bytes + weight_bytes), np.uint8)
@@ -314,13 +326,15 @@ class RunStore(Closing):
 
     def _whole(self, weight: NDArray[Any]) -> tuple[NDArray[np.int64], int]:
         """Weights as whole numbers that take few bytes, and their decimals."""
+        negative = weight < 0 if self._signed else None
+        magnitude = weight if negative is None else np.abs(weight)
         if weight.dtype == np.int64:
-            return weight, 0
+            return _with_signs(magnitude, negative), 0
         out = np.empty(weight.size, np.int64)
         for decimals in range(self._decimals, MAX_DECIMALS + 1):
-            if _as_decimals(weight, 10.0**decimals, out):
+            if _as_decimals(magnitude, 10.0**decimals, out):
                 self._decimals = decimals  # a hint for later runs: their weights will be alike
-                return out, decimals
+                return _with_signs(out, negative), decimals
         return (weight + 0.0).view(np.int64), _RAW  # -0.0 would be a negative number
 
     def _keep(self, out: NDArray[np.uint8]) -> tuple[NDArray[np.uint8] | None, int]:

@@ -65,10 +65,16 @@ class ConnectionSorter(Closing):
     memory : bytes that the sort may use: up to half for buffers, and then for the ranges of
         blocks at work; three eighths for runs
     threads : that make runs, besides the caller's; with 1 the caller makes them
+    signed : whether weights may be below 0, see `weights.WeightSorter`
     """
 
     def __init__(
-        self, vertices: int, folder: Path, memory: int = 256 << 20, threads: int = 1
+        self,
+        vertices: int,
+        folder: Path,
+        memory: int = 256 << 20,
+        threads: int = 1,
+        signed: bool = False,
     ) -> None:
         if vertices > MAX_VERTICES:
             raise BadInputError(f"{vertices} vertices: at most {MAX_VERTICES} are supported")
@@ -78,7 +84,7 @@ class ConnectionSorter(Closing):
         edges = memory // 2 // (BYTES_PER_EDGE * buffers)
         self._capacity = max(SMALLEST_BUFFER, min(edges, LARGEST_BUFFER))
         self._at_work = max(memory * 3 // 8, 1 << 16)
-        self._store = RunStore(vertices, folder, memory * 3 // 8)
+        self._store = RunStore(vertices, folder, memory * 3 // 8, signed)
         self._pool = ThreadPoolExecutor(threads) if threads > 1 else None
         self._pending: deque[Future[tuple[Run, int, float]]] = deque()
         self._buffer: Buffer | None = None
@@ -191,15 +197,28 @@ class ConnectionSorter(Closing):
             raise BadInputError(
                 "the sum of all weights, at both ends, is beyond 2^62; scale them down"
             )
+
+        def done(first: int, last: int, entries: int) -> list[Result]:
+            return [
+                work(*item)
+                for item in range_blocks(self._store, first, last, block_size, unit, entries)
+            ]
+
+        yield from self._map_ranges(done, block_size, BYTES_PER_ENTRY)
+
+    def _map_ranges(
+        self, work: Callable[[int, int, int], list[Result]], block_size: int, entry_bytes: int
+    ) -> Iterator[Result]:
+        """What ``work(first, last, entries)`` makes of ranges of whole blocks, in order.
+
+        entry_bytes : that an entry takes while it is worked at
+        """
+        self._flush()
         allowance = _Allowance(self._at_work)
 
         def done(span: tuple[int, int, int]) -> list[Result]:
-            first, last, entries = span
-            with allowance.of(entries * BYTES_PER_ENTRY):
-                return [
-                    work(*item)
-                    for item in range_blocks(self._store, first, last, block_size, unit, entries)
-                ]
+            with allowance.of(span[2] * entry_bytes):
+                return work(*span)
 
         ranges = self._ranges(block_size)
         for results in map_ordered(done, ranges, self._threads):

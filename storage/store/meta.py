@@ -16,6 +16,8 @@ from storage.typed import Whole, convert
 
 FORMAT = "mapper-network"
 VERSION = 1
+WEIGHTED_VERSION = 2
+"""Of files with synaptic weights, or with attributes that are float64."""
 MEMBER = "meta.json"
 LARGEST_WEIGHT = 1e304
 """Of all synapses together, in real units: sums over hops, too, are then numbers of a float64."""
@@ -39,11 +41,31 @@ class AttributeMeta:
     """How the values of a vertex attribute are stored: value = (stored + offset) * unit.
 
     labels : names that the values count through (population names), or None
+    real : the values are float64, as they are; offset and unit are 0 and 1 then
     """
 
     unit: Unit = 1.0
     offset: Annotated[int, Meta(ge=-(2**63), le=0)] = 0
     labels: list[str] | None = None
+    real: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class SynapticMeta:
+    """What a file says of the signed weights of its synapses.
+
+    self_loops : pairs of a neuron with itself; their weights are kept, their traffic is not
+    negative, zeros : synapses (distinct pairs) of such a weight
+    least, largest : of all weights; 0 if there are none
+    largest_bytes : length of the longest member of weights, not compressed
+    """
+
+    self_loops: Whole
+    negative: Whole
+    zeros: Whole
+    least: float
+    largest: float
+    largest_bytes: Whole
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,12 +93,27 @@ class NetworkMeta:
     provenance: dict[str, Any]
     format: str = FORMAT
     version: int = VERSION
+    synaptic: SynapticMeta | None = None
 
     def to_json(self) -> bytes:
+        """What the file holds: version 1 where nothing asks for version 2."""
+        data = asdict(self)
+        if self.synaptic is None:
+            del data["synaptic"]
+        for about in data["attributes"].values():
+            if not about["real"]:
+                del about["real"]
+        data["version"] = self.needed_version
         text = BytesIO()  # of millions of labels a list of all pieces would be the largest thing
-        for piece in json.JSONEncoder(indent=1).iterencode(asdict(self)):
+        for piece in json.JSONEncoder(indent=1).iterencode(data):
             text.write(piece.encode())
         return text.getvalue()
+
+    @property
+    def needed_version(self) -> int:
+        """The first version of the format that has a place for all of it."""
+        real = any(about.real for about in self.attributes.values())
+        return WEIGHTED_VERSION if real or self.synaptic is not None else VERSION
 
     @classmethod
     def from_json(cls, raw: bytes, where: str) -> NetworkMeta:
@@ -88,10 +125,13 @@ class NetworkMeta:
         if not isinstance(data, dict) or data.get("format") != FORMAT:
             raise CorruptError(f"{where}: a zip archive, but not a {FORMAT}")
         version = data.get("version")
-        if type(version) is not int or version != VERSION:
+        if type(version) is not int or not VERSION <= version <= WEIGHTED_VERSION:
             raise CorruptError(
-                f"{where}: format version {shown(version)}, this program reads {VERSION}; update it"
+                f"{where}: format version {shown(version)}, this program reads {VERSION} and "
+                f"{WEIGHTED_VERSION}; update it"
             )
+        if version == VERSION:  # a key that it does not know
+            data.pop("synaptic", None)
         attributes = data.get("attributes")
         place = MEMBER
         try:
@@ -112,6 +152,16 @@ class NetworkMeta:
                 f"{where}: {MEMBER}: {self.connections} connections, {self.synapses} synapses and "
                 f"{self.neurons} neurons do not go with each other"
             )
+        synaptic = self.synaptic
+        if synaptic is not None and (
+            synaptic.self_loops > min(self.neurons, self.self_loops)
+            or synaptic.negative + synaptic.zeros > self.connections + synaptic.self_loops
+        ):
+            raise CorruptError(
+                f"{where}: {MEMBER}: synaptic weights of {synaptic.self_loops} self-loops, "
+                f"{synaptic.negative} negative and {synaptic.zeros} of zero do not go with "
+                f"{self.synapses} synapses"
+            )
         if self.total_weight * self.weight_unit > LARGEST_WEIGHT:
             raise CorruptError(
                 f"{where}: {MEMBER}: the weights add up beyond {LARGEST_WEIGHT:g}; scale them down"
@@ -122,9 +172,10 @@ class NetworkMeta:
         most = _NUMBER * vertices + _RECORD * self.connections
         return vertices, min(most, self.largest_block_bytes)
 
-    @staticmethod
-    def attribute_bytes(vertices: int) -> tuple[int, int]:
+    def attribute_bytes(self, name: str, vertices: int) -> tuple[int, int]:
         """The fewest and the most bytes of an attribute of so many vertices."""
+        if self.attributes[name].real:
+            return 8 * vertices, 8 * vertices
         return vertices, _NUMBER * vertices
 
 
@@ -133,10 +184,12 @@ def _attribute(name: str, value: Any) -> AttributeMeta:
         raise ValueError(f"has an unknown key {shown(min(unknown))}")
     found = convert(value, AttributeMeta)
     plain = found.unit == 1 and found.offset == 0
-    good = plain or (found.labels is None and name != "size")
+    good = plain or (found.labels is None and name != "size" and not found.real)
+    good = good and not (found.real and (found.labels is not None or name in _COUNTED))
     if not good or (found.offset and name == "rate") or "/" in name:
         raise ValueError(f"{shown(value)} does not go with its name")
     return found
 
 
+_COUNTED = ("size", "rate", "id")  # attributes with a meaning in mapping, never float64
 _ATTRIBUTE = {one.name for one in fields(AttributeMeta)}

@@ -18,6 +18,7 @@ from storage.parallel import map_ordered
 from storage.store.archive import ArchiveReader
 from storage.store.codec import decode_block, decode_lists, decode_numbers
 from storage.store.meta import MEMBER, NetworkMeta, most_meta_bytes
+from storage.store.weights import Synapses, decode_weights
 
 SIZE, RATE, ID = "size", "rate", "id"  # attributes with a meaning of their own
 POPULATION = "population"  # what tells neurons apart that are called alike
@@ -25,6 +26,10 @@ POPULATION = "population"  # what tells neurons apart that are called alike
 
 def block_member(index: int) -> str:
     return f"blocks/{index:08d}"
+
+
+def weights_member(index: int) -> str:
+    return f"weights/{index:08d}"
 
 
 def attribute_member(name: str, index: int) -> str:
@@ -35,11 +40,12 @@ def attribute_member(name: str, index: int) -> str:
 class Attribute:
     """Values of a vertex attribute: real value = stored * unit.
 
-    stored : ndarray[int64], shape (vertices,); may be negative
+    stored : ndarray[int64], shape (vertices,), may be negative; ndarray[float64] of unit 1 where
+        the file has the values as they are
     labels : names that the values count through, or None
     """
 
-    stored: NDArray[np.int64]
+    stored: NDArray[Any]
     unit: float
     labels: list[str] | None
 
@@ -81,6 +87,9 @@ class NetworkFile(Graph, Closing):
             self._archive.require_size(
                 block_member(index), *self.meta.block_bytes(last_vertex - first)
             )
+            if self.meta.synaptic is not None:
+                most = self.meta.synaptic.largest_bytes
+                self._archive.require_size(weights_member(index), 2, most)
 
     def read_block(self, index: int) -> Block:
         first, last = self.block_bounds(index)
@@ -114,6 +123,21 @@ class NetworkFile(Graph, Closing):
             where=f"{self.path}: member {name}",
         )
 
+    def read_synapses(self, index: int) -> Synapses:
+        """The synapses of the sources of a block with their signed weights, self-loops included.
+
+        Of an undirected network each edge is a synapse in either direction. Raises `KeyError` if
+        the network has no synaptic weights, `CorruptError` if their bytes are damaged.
+        """
+        if self.meta.synaptic is None:
+            raise KeyError("the network has no synaptic weights")
+        first, last = self.block_bounds(index)
+        name = weights_member(index)
+        indptr, ids, _ = self.read_outgoing(index)
+        source = np.repeat(np.arange(first, last), np.diff(indptr))
+        where = f"{self.path}: member {name}"
+        return decode_weights(self._archive.read(name), (first, last), source, ids, where)
+
     def vertex_sizes(self) -> NDArray[np.int64]:
         """Capacity that each neuron uses; 1 where the network says nothing."""
         if SIZE not in self.meta.attributes:
@@ -123,11 +147,13 @@ class NetworkFile(Graph, Closing):
     def attribute(self, name: str) -> Attribute:
         """All values of one attribute; raises `KeyError` if the network has none of that name."""
         about = self.meta.attributes[name]
+        if about.real:
+            return Attribute(self._real(name), 1.0, None)
         stored = np.empty(self.vertices, np.int64)
         for index, part in self._attribute_parts():
             member = attribute_member(name, index)
             count = part.stop - part.start
-            self._archive.require_size(member, *self.meta.attribute_bytes(count))
+            self._archive.require_size(member, *self.meta.attribute_bytes(name, count))
             stored[part] = decode_numbers(
                 self._archive.read(member), count, f"{self.path}: member {member}"
             )
@@ -136,6 +162,17 @@ class NetworkFile(Graph, Closing):
         if not math.isfinite(float(stored.max(initial=0)) * about.unit):
             raise CorruptError(f"{self.path}: attribute {name!r} goes beyond 1e308; scale it down")
         return Attribute(stored + about.offset, about.unit, about.labels)
+
+    def _real(self, name: str) -> NDArray[np.float64]:
+        values = np.empty(self.vertices)
+        for index, part in self._attribute_parts():
+            member = attribute_member(name, index)
+            count = part.stop - part.start
+            self._archive.require_size(member, *self.meta.attribute_bytes(name, count))
+            values[part] = np.frombuffer(self._archive.read(member), "<f8")
+        if not np.isfinite(values).all():
+            raise CorruptError(f"{self.path}: attribute {name!r} holds values that are not finite")
+        return values
 
     def _attribute_parts(self) -> Iterator[tuple[int, slice]]:
         step = self.meta.attribute_block_size

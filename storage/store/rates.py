@@ -21,7 +21,7 @@ from storage.sorting.sorter import MAX_TOTAL
 from storage.store.archive import ArchiveReader, ArchiveWriter, Packed, pack
 from storage.store.codec import encode_block, encode_numbers
 from storage.store.meta import MEMBER, AttributeMeta, NetworkMeta
-from storage.store.network import RATE, NetworkFile, attribute_member, block_member
+from storage.store.network import RATE, NetworkFile, attribute_member, block_member, weights_member
 from storage.store.traffic import from_rates, uniform
 
 Rates = NDArray[np.integer] | NDArray[np.floating]
@@ -58,7 +58,7 @@ def write_rated(
 
     The attribute `rate` holds the rates. The weight of a connection is the rate of its source times
     the synapses that it stands for; that of an undirected edge has the rates of both its ends.
-    Weights that the network had are replaced.
+    Traffic that the network had is replaced; synaptic weights stay.
     rates : shape (neurons,); source : name of the file that they are from
     traffic : what the provenance says of them; None for `traffic.from_rates` of this file
     Raises `BadInputError` if they will not do; then no file is left behind.
@@ -85,6 +85,9 @@ def write_rated(
         chunks = range(-(-network.vertices // step))
         for name in network.meta.attributes:
             for member_name in (attribute_member(name, i) for i in chunks if name != RATE):
+                archive.add(pack(member_name, bytes(old.read(member_name))))
+        if network.meta.synaptic is not None:
+            for member_name in map(weights_member, range(network.block_count)):
                 archive.add(pack(member_name, bytes(old.read(member_name))))
         for i in chunks:
             raw = encode_numbers(stored[i * step : (i + 1) * step])

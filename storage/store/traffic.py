@@ -1,9 +1,10 @@
 """Where the traffic of a network comes from: what its weights stand for, and its rates.
 
-A network file keeps one number per synapse, its traffic. That is the synapse's weight as the source
-of the network had it (`weights`), the firing rate of its source neuron (`rates`), or a rate of 1
-for every neuron of a network whose firing rates nobody knows (`uniform`). The provenance of the
-network says which, as `traffic`, unless it is `weights` and there are no rates.
+A network file keeps the traffic of each synapse, and may keep its signed weight in a second column.
+Traffic is the synapse's weight as the source of the network had it (`weights`), the firing rate of
+its source neuron (`rates`), or a rate of 1 for every neuron of a network whose firing rates nobody
+knows (`uniform`). The provenance of the network says which, as `traffic`, unless it is `weights`
+and there are no rates.
 """
 
 from __future__ import annotations
@@ -18,6 +19,9 @@ TRAFFIC: Final = "traffic"  # of the provenance
 WEIGHTS, RATES, UNIFORM = "weights", "rates", "uniform"
 SOURCES = (WEIGHTS, RATES, UNIFORM)
 LARGEST: Final = "largest weight"
+
+RATE_WEIGHTS, SYNAPSE_WEIGHTS, BOTH_WEIGHTS = "rate", "synapse", "both"
+"""What the one number is that a file has for a synapse: its traffic, its weight, or either."""
 
 
 def from_rates(file: str | None = None) -> dict[str, Any]:

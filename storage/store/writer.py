@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,18 +16,35 @@ from storage.errors import BadInputError
 from storage.graph import MAX_VERTICES, Block, choose_block_size
 from storage.quantise import UnitFinder, to_units
 from storage.sorting.sorter import MAX_TOTAL, ConnectionSorter
+from storage.sorting.weights import Weights, WeightSorter
 from storage.store.archive import ArchiveWriter, Packed, pack
 from storage.store.codec import encode_block, encode_numbers
-from storage.store.meta import MEMBER, AttributeMeta, NetworkMeta
-from storage.store.network import RATE, SIZE, attribute_member, block_member
-from storage.store.rates import follows_rates
-from storage.store.traffic import TRAFFIC, from_rates, from_weights
+from storage.store.meta import (
+    MEMBER,
+    WEIGHTED_VERSION,
+    AttributeMeta,
+    NetworkMeta,
+    SynapticMeta,
+)
+from storage.store.network import RATE, SIZE, attribute_member, block_member, weights_member
+from storage.store.rates import follows_rates, with_rates
+from storage.store.traffic import (
+    BOTH_WEIGHTS,
+    RATE_WEIGHTS,
+    SYNAPSE_WEIGHTS,
+    TRAFFIC,
+    from_rates,
+    from_weights,
+    uniform,
+)
+from storage.store.weights import checked_weights, describe_weights, encode_weights, joined
 
 ATTRIBUTE_BLOCK = 1 << 16
 DEFAULT_MEMORY = 256 << 20
 
 Stored = Callable[[int, int], NDArray[np.int64]]  # values of a range of neurons
 _Ids = NDArray[np.integer]
+_Numbers = NDArray[np.integer] | NDArray[np.floating]
 _Edges = tuple[_Ids, _Ids, NDArray[np.integer] | NDArray[np.floating]]
 
 
@@ -50,12 +68,16 @@ class NetworkWriter(Closing):
         undirected: bool = False,
         weights_are_rates: bool = True,
         weight_unit: float = 1.0,
+        weights: str = RATE_WEIGHTS,
         memory: int = DEFAULT_MEMORY,
         threads: int | None = None,
         block_size: int | None = None,
     ) -> None:
         """undirected : every edge is given once, in either direction
         weight_unit : what a weight of 1 stands for
+        weights : what weights are: "rate", traffic; "synapse", weights of synapses, which are kept
+            with their signs, while the traffic follows from the attribute `rate`, 1 each if there
+            is none; or "both": the traffic is their magnitude
         memory : bytes for the external sort; runs go beside `path`
         """
         if not 0 < neurons <= MAX_VERTICES:
@@ -70,11 +92,22 @@ class NetworkWriter(Closing):
         self._threads = threads or os.cpu_count() or 1
         self._block_size = block_size
         self._attributes: dict[str, tuple[Stored, AttributeMeta]] = {}
+        self._real: dict[str, NDArray[np.float64]] = {}
         self._units = UnitFinder()
         self._read = self._self_loops = 0
+        self._weights = weights
         self._archive = ArchiveWriter(path)
         folder = path.absolute().parent
+        self._synaptic: WeightSorter | None = None
+        if weights != RATE_WEIGHTS:
+            memory //= 2
+            self._synaptic = WeightSorter(neurons, folder, memory, self._threads)
         self._sorter = ConnectionSorter(neurons, folder, memory, self._threads)
+
+    @property
+    def keeps_weights(self) -> bool:
+        """Whether weights are those of synapses, and are kept with their signs."""
+        return self._synaptic is not None
 
     def add(
         self,
@@ -84,10 +117,11 @@ class NetworkWriter(Closing):
     ) -> None:
         """Add synapses; all arrays have shape (synapses,). A weight not given is 1.
 
-        Raises `BadInputError` for an id outside 0 .. neurons-1 or a weight that is negative or
-        not finite. Self-loops are dropped and counted; repeated pairs add up.
+        Raises `BadInputError` for an id outside 0 .. neurons-1 or a weight that is not finite, or
+        is negative traffic. Self-loops are counted, and only their synaptic weights are kept;
+        repeated pairs add up.
         """
-        kept = self._checked(source, target, weight)
+        kept = self._checked(source, target, weight, both=self._undirected)
         if kept is not None:
             self._sorter.add_edges(*kept, self._undirected)
 
@@ -104,7 +138,7 @@ class NetworkWriter(Closing):
         """
         if not self._undirected:
             raise ValueError("only an undirected network lists edges at both ends")
-        kept = self._checked(owner, other, weight)
+        kept = self._checked(owner, other, weight, both=False)
         if kept is not None:
             self._read -= int(np.count_nonzero(kept[0] > kept[1]))
             self._sorter.add(kept[0], kept[1], 0, kept[2])
@@ -114,8 +148,12 @@ class NetworkWriter(Closing):
         source: NDArray[np.integer],
         target: NDArray[np.integer],
         weight: NDArray[np.integer] | NDArray[np.floating] | None,
+        both: bool,
     ) -> _Edges | None:
-        """The edges but for self-loops, counted; None if there are none."""
+        """The edges but for self-loops with their traffic, counted; None if there are none.
+
+        both : whether synaptic weights are kept in both directions
+        """
         if weight is None:
             weight = np.broadcast_to(np.int64(1), source.shape)
         if not source.shape == target.shape == weight.shape:
@@ -128,14 +166,54 @@ class NetworkWriter(Closing):
             if low < 0 or high >= self.neurons:
                 wrong = low if low < 0 else high
                 raise BadInputError(f"id {wrong} is outside 0..{self.neurons - 1}")
+        loops = source == target
+        if self._synaptic is not None:
+            weight = self._add_weights(source, target, weight, both, loops)
         self._units.observe(weight, "weight")
         self._read += source.size
-        loops = source == target
         if loops.any():
             self._self_loops += int(np.count_nonzero(loops))
             keep = ~loops
             return source[keep], target[keep], weight[keep]
         return source, target, weight
+
+    def _add_weights(
+        self,
+        source: _Ids,
+        target: _Ids,
+        weight: _Numbers,
+        both: bool,
+        loops: NDArray[np.bool_],
+    ) -> _Numbers:
+        """Keep synaptic weights; returns the traffic of these synapses.
+
+        both : whether they are kept in both directions; loops : which are self-loops
+        """
+        assert self._synaptic is not None
+        checked_weights(weight)
+        if both:  # of a self-loop there is one direction
+            self._synaptic.add(source[loops], target[loops], 0, weight[loops])
+            kept = ~loops
+            self._synaptic.add_edges(source[kept], target[kept], weight[kept], undirected=True)
+        else:
+            self._synaptic.add(source, target, 0, weight)
+        if self._weights == BOTH_WEIGHTS:
+            return np.abs(weight)
+        return np.broadcast_to(np.int64(1), weight.shape)
+
+    def set_real(self, name: str, values: NDArray[Any]) -> None:
+        """Give every neuron a float64 that is kept as it is; shape (neurons,).
+
+        Raises `BadInputError` for values that are not finite.
+        """
+        if values.shape != (self.neurons,):
+            raise BadInputError(
+                f"attribute {name!r} has {values.size} values for {self.neurons} neurons"
+            )
+        real = values.astype("<f8")
+        if not np.isfinite(real).all():
+            raise BadInputError(f"attribute {name!r} holds a value that is not finite")
+        self._real[name] = real
 
     def set_attribute(
         self,
@@ -198,16 +276,24 @@ class NetworkWriter(Closing):
         provenance : where the network is from
         """
         said = {} if provenance is None else dict(provenance)
-        unit = self._units.unit()
+        follow = self._weights == SYNAPSE_WEIGHTS  # the traffic is made of the rates
+        if follow and RATE not in self._attributes:
+            self.set_attribute(RATE, np.ones(self.neurons, np.int64))
+            said |= uniform()
+        unit = self._attributes[RATE][1].unit if follow else self._units.unit()
         block_size = self._block_size or choose_block_size(self.neurons, self._sorter.entries)
         totals = _Totals()
         asked = RATE in self._attributes and TRAFFIC not in said  # do weights follow the rates?
         rates = None
-        if asked:
+        if asked or follow:
             stored, about = self._attributes[RATE]
             rates = stored(0, self.neurons), about.unit
+        if follow and rates is not None and float(rates[0].max()) * self._read * 2 >= MAX_TOTAL:
+            raise BadInputError("the traffic adds up beyond 2^62; scale rates down")
 
         def packed(block: Block, clamped: int) -> tuple[Packed, tuple[int, int, int, int, bool]]:
+            if follow and rates is not None:
+                block = with_rates(block, rates[0], self._undirected)
             raw = encode_block(block)
             rated = rates is not None and follows_rates(
                 block, rates[0], self._undirected, unit * self._weight_unit, rates[1]
@@ -215,22 +301,45 @@ class NetworkWriter(Closing):
             counted = block.connections, int(block.weights.sum()), clamped, len(raw), rated
             return pack(block_member(block.first // block_size), raw), counted
 
-        for member, counted in self._sorter.map_blocks(packed, block_size, unit):
+        for member, counted in self._sorter.map_blocks(packed, block_size, 1 if follow else unit):
             self._archive.add(member)
             totals.count(*counted)
         self._sorter.close()
+        synaptic = self._write_weights(block_size)
         totals.sizes = self.neurons if SIZE not in self._attributes else 0
         for name, (stored, _) in self._attributes.items():
             for index, first in enumerate(range(0, self.neurons, ATTRIBUTE_BLOCK)):
                 values = stored(first, min(first + ATTRIBUTE_BLOCK, self.neurons))
                 totals.sizes += int(values.sum()) if name == SIZE else 0
                 self._archive.add(pack(attribute_member(name, index), encode_numbers(values)))
+        for name, real in self._real.items():
+            for index, first in enumerate(range(0, self.neurons, ATTRIBUTE_BLOCK)):
+                raw = real[first : first + ATTRIBUTE_BLOCK].tobytes()
+                self._archive.add(pack(attribute_member(name, index), raw))
         if asked:
             said |= from_rates() if totals.rated else from_weights()
         meta = self._describe(totals, unit, block_size, said)
+        if synaptic is not None or self._real:
+            meta = replace(meta, synaptic=synaptic, version=WEIGHTED_VERSION)
         self._archive.add(pack(MEMBER, meta.to_json()))
         self._archive.commit()
         return meta
+
+    def _write_weights(self, block_size: int) -> SynapticMeta | None:
+        """Write the members of synaptic weights, if there are any."""
+        if self._synaptic is None:
+            return None
+
+        def packed(weights: Weights) -> tuple[Packed, SynapticMeta]:
+            raw, index = encode_weights(weights), weights.first // block_size
+            return pack(weights_member(index), raw), describe_weights(weights, len(raw))
+
+        found = []
+        for member, own in self._synaptic.map_weights(packed, block_size):
+            self._archive.add(member)
+            found.append(own)
+        self._synaptic.close()
+        return joined(found)
 
     def _describe(
         self, totals: _Totals, unit: float, block_size: int, provenance: dict[str, Any]
@@ -254,12 +363,15 @@ class NetworkWriter(Closing):
             total_size=totals.sizes,
             total_weight=totals.weight // 2,
             largest_block_bytes=totals.largest,
-            attributes={name: about for name, (_, about) in self._attributes.items()},
+            attributes={name: about for name, (_, about) in self._attributes.items()}
+            | {name: AttributeMeta(real=True) for name in self._real},
             provenance=provenance,
         )
 
     def close(self) -> None:
         self._sorter.close()
+        if self._synaptic is not None:
+            self._synaptic.close()
         self._archive.close()
 
 

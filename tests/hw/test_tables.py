@@ -130,7 +130,7 @@ def test_routes_that_are_too_many() -> None:
         ({"bias": -129}, "bias -129 of neuron 0 is outside -128..127, the 8-bit potentials of a "
          "core (2 such)"),
         ({"potential": [0, 200]}, "potential 200 of neuron 1 is outside"),
-        ({"leak": 7}, "leak 7 of neuron 0 is outside 0..6, the 3-bit leaks"),
+        ({"leak": 7}, "leak 7 of neuron 0 is outside -1..6, the 3-bit leaks"),
         ({"subtract": 2}, "subtract 2 of neuron 0 is outside 0..1"),
     ],
 )  # fmt: skip

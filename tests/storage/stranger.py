@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import struct
 import zipfile
 from typing import Any
 
@@ -23,7 +24,7 @@ def read(path: str) -> dict[str, Any]:
     """meta: the description; lists: of each vertex (other, incoming, size, weight); attributes."""
     with zipfile.ZipFile(path) as archive:
         meta = json.loads(archive.read("meta.json"))
-        assert (meta["format"], meta["version"]) == ("mapper-network", 1)
+        assert (meta["format"], meta["version"] in (1, 2)) == ("mapper-network", True)
         lists: list[list[tuple[int, bool, int, float]]] = []
         for block in range(-(-meta["neurons"] // meta["block_size"])):
             stream = iter(numbers(archive.read(f"blocks/{block:08d}")))
@@ -42,6 +43,10 @@ def read(path: str) -> dict[str, Any]:
         for name, about in meta["attributes"].items():
             values: list[Any] = []
             for chunk in range(-(-meta["neurons"] // meta["attribute_block_size"])):
+                if about.get("real"):
+                    raw = archive.read(f"attributes/{name}/{chunk:08d}")
+                    values += struct.unpack(f"<{len(raw) // 8}d", raw)
+                    continue
                 for number in numbers(archive.read(f"attributes/{name}/{chunk:08d}")):
                     value = (number + about["offset"]) * about["unit"]
                     values.append(about["labels"][int(value)] if about["labels"] else value)

@@ -129,9 +129,9 @@ def test_labels_that_run_out(tmp_path: Path) -> None:
     ("change", "message"),
     [
         ({"format": "else"}, "a zip archive, but not a mapper-network"),
-        ({"version": 2}, "format version 2, this program reads 1; update it"),
-        ({"version": True}, "format version True, this program reads 1; update it"),
-        ({"version": 1.0}, r"format version 1.0, this program reads 1; update it"),
+        ({"version": 3}, "format version 3, this program reads 1 and 2; update it"),
+        ({"version": True}, "format version True, this program reads 1 and 2; update it"),
+        ({"version": 1.0}, r"format version 1.0, this program reads 1 and 2; update it"),
         ({"version": [1] * 10**6}, r"format version \[1, 1, 1, 1, \.\.\.\], this program reads 1"),
         ({"neurons": -1}, "meta.json: neurons is -1"),
         ({"neurons": 2**31}, "neurons is 2147483648, not a whole number up to 2147483647"),

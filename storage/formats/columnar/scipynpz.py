@@ -366,7 +366,7 @@ def load(job: ImportJob, columns: ColumnNames | None = None) -> NetworkMeta:
         about = stack.enter_context(_about(source))
         undirected = says_undirected(about)
         mirror = Mirror() if undirected and entries.lists is None else None
-        magnitudes = Magnitudes()
+        magnitudes = Magnitudes(job.keeps_weights)
         writer = stack.enter_context(job.writer(entries.neurons, undirected=undirected))
         done = 0
         for chunk in entries.chunks():

@@ -8,17 +8,19 @@ run through these nodes in `nirgraph.visiting_order`, row-major inside each; the
 
 Synapses are the products of all nodes on the way from one of these nodes to the next (Affine,
 Linear, Conv1d, Conv2d, SumPool2d, AvgPool2d, Scale), summed over all ways; Delay and Flatten change
-nothing. Where the sum is zero there is no synapse, and `weights_zero` of the provenance counts one;
-`weights_negative` counts negative ones. Biases, and the parameters of neurons (w_in, r), are no
-synapses. The format has no firing rates: each neuron gets a `rate` of 1, and so does each of its
-synapses; or, if that is asked for, the traffic of a synapse is the magnitude of its weight, and
-neurons have no rates (`traffic`).
+nothing. Where the sum is zero there is no synapse, and `weights_zero` of the provenance counts one.
+Weights are kept with their signs, and so are the kinds, parameters and biases of neurons
+(`storage.store.neurons`), unless the job says that the numbers are traffic; `weights_negative` then
+counts negative ones. Delays are left out and counted. The format has no firing rates: each neuron
+gets a `rate` of 1, and so does each of its synapses; or, if that is asked for, the traffic of a
+synapse is the magnitude of its weight, and neurons have no rates (`traffic`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +37,7 @@ from storage.formats.hdf5.nirgraph import (
     read_graph,
     visiting_order,
 )
+from storage.formats.hdf5.nirneurons import NirNeurons, bias_of
 from storage.formats.hdf5.nirobject import tree
 from storage.formats.layers.linear import (
     Convolution,
@@ -267,6 +270,8 @@ class _Paths:
                     waiting.append(other)
         self._way = [number for number in reversed(order) if number in reached - {target}]
         self._layers = {number: _layer(nodes, number, shapes) for number in self._way}
+        biases = {number: bias_of(nodes, number, shapes.behind[number]) for number in self._way}
+        self._biases = {number: bias for number, bias in biases.items() if bias is not None}
         self.size = int(np.prod(shapes.before[target]))
 
     def fan_in(self) -> int:
@@ -281,12 +286,20 @@ class _Paths:
                 entries[other] = min(entries.get(other, 0) + made, layer.inputs)
         return most
 
-    def rows(self, wanted: NDArray[np.int64]) -> dict[int, Rows]:
-        """Matrices from the populations, by number, to the neurons `wanted`."""
+    def rows(
+        self, wanted: NDArray[np.int64], on_bias: Callable[[Rows, NDArray[Any]], None]
+    ) -> dict[int, Rows]:
+        """Matrices from the populations, by number, to the neurons `wanted`.
+
+        on_bias : is called with each bias on the way and the matrix from there to the neurons
+        """
         start = Same(self.size).rows(wanted)
         found: dict[int, Rows] = dict.fromkeys(self._nodes[self._target].before, start)
         for number in self._way:
-            rows = pull(found.pop(number), self._layers[number])
+            behind = found.pop(number)
+            if number in self._biases:
+                on_bias(behind, self._biases[number])
+            rows = pull(behind, self._layers[number])
             for other in self._nodes[number].before:
                 found[other] = add(found[other], rows) if other in found else rows
         return found
@@ -309,19 +322,34 @@ def _convert(
     neurons = sum(sizes)
     for number in order:  # damage to the last weights is found before the first are multiplied
         _layer(nodes, number, shapes)
+    about = NirNeurons(neurons)
     with job.writer(neurons, weights_are_rates=traffic == UNIFORM) as writer:
         synapses = Synapses(writer, traffic)
         for population, size in zip(populations, sizes, strict=True):
             paths = _Paths(nodes, population, order, shapes)
+            about.add(nodes[population], starts[population], shapes.behind[population])
             for wanted in row_blocks(paths.size, paths.fan_in()):
-                for other, rows in paths.rows(wanted).items():
+                target = starts[population] + wanted
+                for other, rows in paths.rows(
+                    wanted, partial(about.add_bias, target=target)
+                ).items():
                     source = starts[other] + np.arange(rows.shape[1])
-                    synapses.add(rows, source, starts[population] + wanted)
+                    synapses.add(rows, source, target)
             job.progress((starts[population] + size) / neurons)
-        provenance |= synapses.finish()
+        provenance |= synapses.finish() | _delays(nodes)
         labels = [nodes[number].name for number in populations]
         writer.set_attribute(POPULATION, np.repeat(np.arange(len(sizes)), sizes), labels)
+        if writer.keeps_weights:
+            about.write(writer)
         return writer.finish(provenance)
+
+
+def _delays(nodes: Sequence[Node]) -> dict[str, int]:
+    """What the provenance says of delays, which synapses do not have; nothing if there are none."""
+    delayed = sum(
+        int(np.count_nonzero(node.array("delay"))) for node in nodes if node.kind == "Delay"
+    )
+    return {"delays_left_out": delayed} if delayed else {}
 
 
 def _elements(node: Node, shape: Shape) -> int:

@@ -5,11 +5,12 @@ names; node i of a population whose first neuron is f becomes neuron f + i. The 
 `population` tells them apart. A population of virtual nodes counts like any other.
 
 The format has no firing rates: each neuron gets a `rate` of 1, and so does each edge, whatever its
-weight. If that is asked for, the traffic of an edge is its weight instead (`traffic`): the
-magnitude of its `syn_weight`, times its `nsyns` where there is one; either comes from the edge's
-group, else from its type, else is 1: `weights_missing` of the provenance counts the edges that have
-neither, `weights_negative` the negative ones. Edges of our own files, whose attribute
-`mapper_traffic` says that weights are traffic, are taken at their word.
+weight. The weight of an edge is its `syn_weight`, times its `nsyns` where there is one; either
+comes from the edge's group, else from its type, else is 1: `weights_missing` of the provenance
+counts the edges that have neither. Weights are kept with their signs, unless the job says that they
+are traffic, which is their magnitude then (`weights_negative` counts the negative ones), as it is
+where `traffic` asks for it. Edges of our own files, whose attribute `mapper_traffic` says that
+weights are traffic, are taken at their word.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from storage.formats.losses import WEIGHTS_MISSING, WEIGHTS_NEGATIVE, Magnitudes
 from storage.graph import MAX_VERTICES
 from storage.store.meta import NetworkMeta
 from storage.store.network import POPULATION, RATE
-from storage.store.traffic import UNIFORM, WEIGHTS, from_weights, uniform
+from storage.store.traffic import RATE_WEIGHTS, UNIFORM, WEIGHTS, from_weights, uniform
 from storage.store.writer import NetworkWriter
 
 OWN_TRAFFIC = "mapper_traffic"
@@ -300,7 +301,9 @@ def load(job: ImportJob, nodes: Path | None = None, traffic: str | None = None) 
             f"{job.source}: {populations.total} nodes; a network needs 1 to {MAX_VERTICES} neurons"
         )
     if traffic is None:
-        traffic = WEIGHTS if _are_traffic(circuit.edges) else UNIFORM
+        traffic = UNIFORM
+        if _are_traffic(circuit.edges):
+            traffic, job = WEIGHTS, job._replace(weights=RATE_WEIGHTS)
     counts = list(populations.counts.values())
     with job.writer(populations.total, weights_are_rates=traffic == UNIFORM) as writer:
         edges = _Edges(job, writer, populations, weighted=traffic == WEIGHTS)
@@ -347,7 +350,7 @@ class _Edges:
         self._populations = populations
         self.read: dict[str, int] = {}
         self.missing = 0
-        self.magnitudes = Magnitudes()
+        self.magnitudes = Magnitudes(job.keeps_weights)
 
     def add_file(self, edges: EdgesFile, place: int, files: int) -> None:
         """Add those of file number `place`, from 0, of `files`."""
@@ -366,7 +369,8 @@ class _Edges:
                 for source, target, weight in edge.blocks(sizes[0], sizes[1]):
                     carried = self.magnitudes.of(weight)
                     ends = source + starts[0], target + starts[1]
-                    self._writer.add(*ends, carried if self._weighted else None)
+                    kept = self._weighted or self._job.keeps_weights
+                    self._writer.add(*ends, carried if kept else None)
                     done += source.size
                     self._job.progress((place + done / total) / files)
                 self.read[name] = self.read.get(name, 0) + edge.size

@@ -242,6 +242,7 @@ class Synapses:
 
     With `traffic.UNIFORM` every neuron has the rate 1, and so has each of its synapses; with
     `traffic.WEIGHTS` a synapse carries the magnitude of its weight, and neurons have no rates.
+    A writer that keeps weights is given them with their signs.
 
     zeros : number of weights that were zero: no synapse is made for them
     magnitudes : counts the synapses with a negative weight
@@ -251,7 +252,7 @@ class Synapses:
         self._writer = writer
         self._uniform = traffic == UNIFORM
         self.zeros = 0
-        self.magnitudes = Magnitudes()
+        self.magnitudes = Magnitudes(writer.keeps_weights)
 
     @property
     def losses(self) -> dict[str, Any]:
@@ -269,6 +270,9 @@ class Synapses:
         self.zeros += int(np.count_nonzero(zero))
         kept &= ~zero
         weights = self.magnitudes.of(rows.data[kept])
+        if self._writer.keeps_weights:
+            self._writer.add(ends[1][kept], ends[0][kept], weights)
+            return
         if self._uniform:
             UnitFinder().observe(weights, "weight")  # a fault of the file all the same
         self._writer.add(ends[1][kept], ends[0][kept], None if self._uniform else weights)

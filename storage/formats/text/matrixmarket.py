@@ -130,7 +130,7 @@ def _edges(reader: TextReader, header: Header) -> Iterator[Edges]:
 
 def load(job: ImportJob) -> NetworkMeta:
     """Convert a Matrix Market file; raises `BadInputError` with the line of the first fault."""
-    magnitudes = Magnitudes()
+    magnitudes = Magnitudes(job.keeps_weights)
     with TextReader(job.source) as reader:
         header = read_header(reader)
         with job.writer(header.neurons, undirected=header.symmetric) as writer:

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from mapper.errors import CheckFailedError
-from mapper.evaluation.verify import _split, decode_varints
+from mapper.evaluation.verify import _split
+from mapper.evaluation.verify_numbers import decode_varints
 from tests.twins import partitioning as naive
 
 LARGEST = 2**63 - 1

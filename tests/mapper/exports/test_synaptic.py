@@ -58,7 +58,7 @@ def rated(folder: Path, run: Run) -> Path:
 
 @pytest.fixture
 def model(folder: Path, run: Run) -> Path:
-    """A mapping of a NIR graph: signs, self-loops and thresholds of its own are not in it."""
+    """A mapping of the traffic of a NIR graph; its signs, self-loops and thresholds are gone."""
     nir = pytest.importorskip("nir")
     ones = np.ones(4)
     rng = np.random.default_rng(1)
@@ -71,7 +71,7 @@ def model(folder: Path, run: Run) -> Path:
     }
     edges = [("input", "lif"), ("lif", "back"), ("back", "lif"), ("lif", "output")]
     nir.write(folder / "model.nir", nir.NIRGraph(nodes, edges))
-    mapped(run, "model.nir")
+    mapped(run, "model.nir", "--weights-are", "rate", "--rates", "uniform")
     return folder / "out"
 
 

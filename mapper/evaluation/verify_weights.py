@@ -1,0 +1,98 @@
+"""Full check of the synaptic weights of a network, by a path of its own (`verify`)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mapper.errors import CheckFailedError
+from mapper.evaluation.verify_numbers import decode_varints
+from storage.jsontext import shown
+
+_WIDTH = {1: 4, 2: 8}  # bytes of a weight, by the first byte of a member
+
+
+def has_weights(meta: dict[str, Any]) -> bool:
+    """Whether a network has synaptic weights."""
+    return meta["version"] == 2 and meta.get("synaptic") is not None
+
+
+def _values(raw: bytes, kind: int, count: int, where: str) -> NDArray[np.float64]:
+    if kind == 0:
+        numbers = decode_varints(raw, where)
+        odd = numbers % 2 == 1
+        values = np.where(odd, -(numbers // 2) - 1, numbers // 2).astype(np.float64)
+    elif len(raw) % _WIDTH[kind]:
+        raise CheckFailedError(f"{where}: ends inside a weight")
+    else:
+        values = np.frombuffer(raw, f"<f{_WIDTH[kind]}").astype(np.float64)
+    if values.size != count or not np.isfinite(values).all():
+        raise CheckFailedError(f"{where}: {values.size} weights of {count} synapses")
+    return values
+
+
+class WeightCheck:
+    """Reads all members of weights, block by block, and compares their sums with meta.json."""
+
+    def __init__(
+        self, path: Path, meta: dict[str, Any], read: Callable[[str, int, int], bytes]
+    ) -> None:
+        """read : gives a member that can have so many bytes"""
+        self._path, self._meta, self._read = path, meta, read
+        self._found = {"self_loops": 0, "negative": 0, "zeros": 0, "largest_bytes": 0}
+        self._ends: list[float] = []
+        self._loops_read = 0
+
+    def add(self, index: int, outgoing: int) -> None:
+        """The weights of a block of so many outgoing connections.
+
+        Raises `CheckFailedError` for what docs/format.md rules out.
+        """
+        if not has_weights(self._meta):
+            return
+        name = f"weights/{index:08d}"
+        where = f"{self._path}: {name}"
+        raw = self._read(name, 2, 20 * (self._meta["connections"] + 2**31))
+        data = np.frombuffer(raw, np.uint8)
+        last = np.flatnonzero(data[1:] < 128) + 2  # behind each number, if it were one
+        loops = int(decode_varints(raw[1 : int(last[0])], where)[0]) if last.size else -1
+        first = index * self._meta["block_size"]
+        here = min(self._meta["block_size"], self._meta["neurons"] - first)
+        if data[0] > 2 or not 0 <= loops <= here or last.size <= 2 * loops:
+            raise CheckFailedError(f"{where}: its self-loops do not add up")
+        heads = decode_varints(raw[1 : int(last[2 * loops])], where)[1:]
+        gaps, sizes = heads[::2], heads[1::2]
+        if loops and (np.any(gaps[1:] < 1) or gaps.sum() >= here or np.any(sizes < 1)):
+            raise CheckFailedError(f"{where}: its self-loops are no vertices of the block")
+        values = _values(raw[int(last[2 * loops]) :], int(data[0]), outgoing + loops, where)
+        self._loops_read += int(sizes.sum())
+        self._found["self_loops"] += loops
+        self._found["negative"] += int(np.count_nonzero(values < 0))
+        self._found["zeros"] += int(np.count_nonzero(values == 0))
+        self._found["largest_bytes"] = max(self._found["largest_bytes"], len(raw))
+        self._ends += [float(values.min()), float(values.max())] if values.size else []
+
+    def finish(self) -> None:
+        """Compare with what meta.json says."""
+        meta = self._meta
+        if not has_weights(meta):
+            return
+        found = self._found | {
+            "least": min(self._ends, default=0.0),
+            "largest": max(self._ends, default=0.0),
+        }
+        for name, value in found.items():
+            if meta["synaptic"].get(name) != value:
+                raise CheckFailedError(
+                    f"{self._path}: synaptic {name} is "
+                    f"{shown(meta['synaptic'].get(name))}, the weights give {value}"
+                )
+        if meta["self_loops"] != self._loops_read:
+            raise CheckFailedError(
+                f"{self._path}: self_loops is {meta['self_loops']}, the weights give "
+                f"{self._loops_read}"
+            )

@@ -1,0 +1,157 @@
+"""A network as its author's model: weights, and what its neurons do in a tick, in real numbers.
+
+Time goes in ticks, as on the hardware (docs/core.md). A neuron with a time constant tau loses
+tick / tau of its potential in a tick; one without, of the kinds I and IF, counts time in ticks: a
+spike of weight w charges it by r w. Potentials here are those above the reset potential, so that
+every reset is to zero. A spike comes where a potential is above the threshold (`strict`), as NIR
+says, or where it is at it, as the hardware says of a threshold that the user gives.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mapper.errors import MapperError, UsageError
+from storage.formats.losses import Loss
+from storage.store.neurons import SILENT, Neurons, read_neurons
+
+if TYPE_CHECKING:
+    from storage.store.network import NetworkFile
+
+Floats = NDArray[np.float64]
+Int64 = NDArray[np.int64]
+CURRENTS = ("CubaLI", "CubaLIF")
+MEMORYLESS = ("Threshold", "Input", "Output")
+LEAKY = ("LI", "LIF", *CURRENTS)
+SUBTRACT, ZERO = "subtract", "zero"
+PARAMETERS = ("threshold", "leak", "bias")
+"""What the user gives for all neurons where the network has no model of its own."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Model:
+    """Neurons and synapses, of shape (neurons,) and (synapses,).
+
+    source, target, weight : a spike of the source charges the target by its weight, a tick later
+    decay : part of a potential that is lost in a tick, 0 .. 1
+    bias : charge in every tick
+    threshold : infinite where a neuron never spikes
+    potential : before the first tick
+    strict : whether a spike comes only above the threshold
+    subtract : whether a spike takes the threshold off the potential, or sets it to zero
+    inputs : which neurons spike only when they are told to
+    losses : what of the network's own model is not in this one
+    """
+
+    source: Int64
+    target: Int64
+    weight: Floats
+    decay: Floats
+    bias: Floats
+    threshold: Floats
+    potential: Floats
+    strict: bool
+    subtract: bool
+    inputs: NDArray[np.bool_]
+    losses: tuple[Loss, ...]
+
+    @property
+    def neurons(self) -> int:
+        return self.threshold.size
+
+
+def read_model(network: NetworkFile, options: dict[str, Any]) -> Model:
+    """The model of a network with synaptic weights.
+
+    options : tick_length, in the unit of the time constants, and reset, "zero" or "subtract"; or
+        threshold, leak and bias of all neurons, in place of those of the network
+
+    Raises `UsageError` for options that do not go with the network, or are missing.
+    """
+    given = [name for name in PARAMETERS if name in options]
+    neurons = None if given else read_neurons(network)
+    subtract = options.get("reset", ZERO) == SUBTRACT
+    if neurons is not None:
+        return _of_neurons(network, neurons, options.get("tick_length"), subtract)
+    if "threshold" not in options:
+        what = "--leak and --bias are of all neurons, with a threshold" if given else (
+            "the network does not say what its neurons do"
+        )  # fmt: skip
+        raise UsageError(f"{network.path}: {what}; add --threshold")
+    if options.get("tick_length") is not None:
+        raise UsageError("--tick-length is for the time constants of a network; leave it out")
+    n = network.vertices
+    source, target, weight = _synapses(network)
+    return Model(
+        source, target, weight,
+        np.full(n, 0.0 if options.get("leak") is None else 0.5 ** options["leak"]),
+        np.full(n, float(options.get("bias", 0))),
+        np.full(n, float(options["threshold"])),
+        np.zeros(n), False, subtract, np.zeros(n, np.bool_), (),
+    )  # fmt: skip
+
+
+def _of_neurons(
+    network: NetworkFile, neurons: Neurons, tick: float | None, subtract: bool
+) -> Model:
+    values, leaky = neurons.parameters, neurons.of_kind(*LEAKY)
+    if leaky.any() and tick is None:
+        tau = float(values["tau"][leaky].min())
+        raise UsageError(
+            f"{network.path}: its neurons have time constants (the shortest is {tau:g}); say how "
+            "long a tick is in their unit: --tick-length"
+        )
+    decay, charge = np.zeros(network.vertices), values["r"] * values["w_in"]
+    if tick is not None and leaky.any():
+        share = np.divide(tick, values["tau"], out=np.zeros_like(decay), where=values["tau"] > 0)
+        wrong = np.flatnonzero(leaky & ((values["tau"] <= 0) | (share > 1)))
+        if wrong.size:
+            raise MapperError(
+                f"{network.path}: a tick of {tick:g} is longer than the time constant "
+                f"{values['tau'][wrong[0]]:g} of neuron {wrong[0]} ({wrong.size} such); give a "
+                "shorter --tick-length"
+            )
+        decay[leaky], charge[leaky] = share[leaky], charge[leaky] * share[leaky]
+    decay[neurons.of_kind(*MEMORYLESS)] = 1.0
+    reset = values["v_reset"]
+    threshold = np.where(neurons.of_kind(*SILENT), np.inf, values["v_threshold"] - reset)
+    source, target, weight = _synapses(network)
+    return Model(
+        source,
+        target,
+        weight * charge[target],
+        decay,
+        charge * values["bias"] + decay * (values["v_leak"] - reset),
+        threshold,
+        -reset,
+        True,
+        subtract,
+        neurons.of_kind("Input"),
+        tuple(_losses(network, neurons)),
+    )
+
+
+def _losses(network: NetworkFile, neurons: Neurons) -> list[Loss]:
+    """What no core can do, whatever its numbers."""
+    found = []
+    currents = int(np.count_nonzero(neurons.of_kind(*CURRENTS)))
+    if currents:
+        text = (
+            f"no synaptic currents: those of {currents:,} neurons ({', '.join(CURRENTS)}) left "
+            "out, the charge of a spike arrives at once"
+        )
+        found.append(Loss("currents", currents, text))
+    delays = int(network.meta.provenance.get("delays_left_out", 0))
+    if delays:
+        found.append(Loss("delays", delays, f"no delays: {delays:,} left out by the import"))
+    return found
+
+
+def _synapses(network: NetworkFile) -> tuple[Int64, Int64, Floats]:
+    parts = [network.read_synapses(index) for index in range(network.block_count)]
+    source, target, weight = (np.concatenate(column) for column in zip(*parts, strict=True))
+    return source, target, weight
