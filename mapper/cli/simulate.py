@@ -24,6 +24,7 @@ EPILOG = """\
 examples:
   mapper simulate result
   mapper simulate result --load-scale 1.5 --depth 8 --no-saturation
+  mapper simulate result --ticks 1000
   mapper simulate result --tick-cycles 20000 --packets core --json
   mapper simulate out --input samples.npz
   mapper simulate out --cycles --frames 100 --clock 400
@@ -40,14 +41,20 @@ first sample. On several cores --frames follow each other, with the mesh flit by
 flit and the host: latency, period, what bounds it, and load of the links; the
 bytes of the first three are compared.
 
-For a mapping, its traffic is simulated. The result is added to report.json as
-`simulation`, and report.html is made again.
+For a mapping, its traffic is simulated. The result is added to report.json, and
+report.html is made again.
 
-Simulated is the mesh alone, router by router and flit by flit: packets of one
-flit between different cores, sent at random at constant mean rates. Packets
-within a core are left out, and counted. The cores are not simulated, neither
-the cycles that they need for a time step nor the barrier between steps, so
-that the cycles given here are fewer than a chip needs for a step.
+On a chip that sends packets to cores, or trees (`delivery` in its file), and whose
+cycles are known (`[time]`), time steps are run cycle by cycle with all cores, from
+the update of the neurons to the barrier: the cycles are those of the chip. Neurons
+spike at random at their rates. --ticks says how many; `ticks` in report.json.
+
+Otherwise, and with the options of loads, the mesh alone is simulated, router by
+router and flit by flit: packets of one flit between different cores, sent at
+random at constant mean rates. Packets within a core are left out, and counted.
+The cores are not simulated, neither the cycles that they need for a time step nor
+the barrier between steps, so that the cycles given are fewer than a chip needs for
+a step (`simulation` in report.json).
 
 The traffic of the network (weights or firing rates) is taken as packets per
 unit of time. --tick-cycles says how many cycles of the mesh such a unit lasts
@@ -104,6 +111,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="factor on the load (default: 1)",
     )
     add_units(group)
+    group.add_argument(
+        "--ticks",
+        type=common.positive,
+        metavar="N",
+        help="time steps to run, with the cores (default: 100, on chips that send packets to cores "
+        "or trees and whose cycles are known)",
+    )
     group.add_argument(
         "--depth",
         type=common.positive,
@@ -344,6 +358,7 @@ def _simulate(options: argparse.Namespace) -> int:
     from functools import partial
 
     from mapper.cli.report import measure_folder
+    from mapper.cli.ticking import run_ticks
     from mapper.evaluation.offered_load import offered_load
     from mapper.evaluation.simulate import SimulationRequest, simulate, tables
     from mapper.report.make import PAGE, view_folder, write_page
@@ -352,6 +367,8 @@ def _simulate(options: argparse.Namespace) -> int:
     from storage.store.network import NetworkFile
 
     report = read_report(options.path)
+    if _with_cores(options, report):
+        return run_ticks(options, report)
     cycles = options.cycles or MEASURED
     warmup = cycles // 2 if options.warmup is None else options.warmup
     request = SimulationRequest(
@@ -392,6 +409,23 @@ def _simulate(options: argparse.Namespace) -> int:
     measure = partial(measure_folder, options, options.path)
     write_page(options.path / PAGE, [view_folder(options.path, measure)])
     return 0
+
+
+def _with_cores(options: argparse.Namespace, report: dict[str, Any]) -> bool:
+    """Whether ticks are run, rather than a load on the mesh alone."""
+    of_mesh = ("cycles", "warmup", "tick_cycles", "packets", "no_saturation")
+    given = [name for name in of_mesh if getattr(options, name) not in (None, False)]
+    given += ["load_scale"] * (options.load_scale != 1.0)
+    if options.ticks is None:
+        chip = report["chip"]
+        known = chip.get("time") is not None and chip.get("delivery", "synapse") != "synapse"
+        return known and not given
+    if given:
+        raise UsageError(
+            f"--ticks: runs the chip with its cores; --{given[0].replace('_', '-')} is of the mesh "
+            "alone, leave one of the two out"
+        )
+    return True
 
 
 def _tell_model(options: argparse.Namespace, report: dict[str, Any], found: dict[str, Any]) -> None:

@@ -7,9 +7,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-TICKS = ("tick_cycles", "tick_bound", "tick_bounds")
-"""Metrics of chips whose cycles are known."""
-
 
 class Activity:
     """What the cores do, each ndarray[int64], shape (cores,): spikes, and pairs of a spike and a

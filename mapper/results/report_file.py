@@ -171,6 +171,20 @@ class Simulation(Open):
     model: Texts | UnsetType = UNSET
 
 
+class TickCycles(Open):
+    """Cycles of ticks."""
+
+    REST: ClassVar[Any] = Amount
+
+
+class Ticks(Open):
+    """What `mapper simulate` found of ticks of the whole chip."""
+
+    ticks: Whole
+    cycles: TickCycles
+    model: Texts | UnsetType = UNSET
+
+
 class Sample(Open):
     """What the memory had room for, of a network that is cut into blocks."""
 
@@ -195,5 +209,6 @@ class Report(Struct):
     command: list[str] | UnsetType = UNSET
     split: Split | UnsetType | None = UNSET
     simulation: Simulation | UnsetType | None = UNSET
+    ticks: Ticks | UnsetType = UNSET
     interrupted: str | UnsetType = UNSET
     sample: Sample | UnsetType = UNSET

@@ -1,0 +1,71 @@
+"""What a mapped network sends: for each neuron the packets of a spike, and its mean spikes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from chipsim.noc.mesh import Mesh
+from chipsim.ticks.routes import core_routes, tree_routes
+from chipsim.ticks.state import Routes
+from storage.store.network import RATE, NetworkFile
+
+
+@dataclass(frozen=True, slots=True)
+class MappedRoutes:
+    """The neurons of all cores, and where their packets go.
+
+    routes : by slot, that is neurons core by core, in the order of their ids
+    neurons : ndarray[int64], shape (slots,), the neuron of each slot
+    slot : ndarray[int64], shape (neurons,), the slot of each neuron
+    rate : ndarray[float64], shape (neurons,), spikes per unit of time: the firing rates, or without
+        them the largest weight of the synapses of each
+    """
+
+    routes: Routes
+    neurons: NDArray[np.int64]
+    slot: NDArray[np.int64]
+    rate: NDArray[np.float64]
+
+
+def mapped_routes(
+    network: NetworkFile, core: NDArray[np.int32], mesh: Mesh, tree: bool
+) -> MappedRoutes:
+    """What a network sends, read block by block.
+
+    core : of every neuron; tree : a multicast tree for each spike, not a packet for each core
+
+    As many numbers stay in memory as there are pairs of a neuron and a core that it reaches. Host
+    packets are those of the neurons: behind the slots come the same packets once more, from node 0.
+    """
+    order = np.argsort(core, kind="stable").astype(np.int64)
+    slot = np.empty_like(order)
+    slot[order] = np.arange(order.size)
+    attribute = network.attribute(RATE) if RATE in network.meta.attributes else None
+    rate = np.zeros(core.size)
+    if attribute is not None:
+        rate[:] = attribute.stored * attribute.unit
+    keys, events = [], []
+    for index in range(network.block_count):
+        indptr, targets, weights = network.read_outgoing(index)
+        first, end = network.block_bounds(index)
+        source = np.repeat(np.arange(first, end), np.diff(indptr))
+        if attribute is None:
+            np.maximum.at(rate, source, weights * network.meta.weight_unit)
+        pairs, made = np.unique(slot[source] * mesh.nodes + core[targets], return_counts=True)
+        keys.append(pairs)
+        events.append(made)
+    key, made = np.concatenate([[], *keys]).astype(np.int64), np.concatenate([[], *events])
+    arranged = np.argsort(key, kind="stable")
+    sender, target = np.divmod(key[arranged], mesh.nodes)
+    made = made[arranged].astype(np.int64)
+    origin = np.r_[core[order].astype(np.int64), np.zeros(order.size, np.int64)]
+    begins = np.searchsorted(core[order], np.arange(mesh.nodes + 1)).astype(np.int64)
+    make = tree_routes if tree else core_routes
+    routes = make(
+        mesh, origin, begins, np.r_[sender, sender + order.size], np.r_[target, target],
+        np.r_[made, made],
+    )  # fmt: skip
+    return MappedRoutes(routes, order, slot, rate)

@@ -1,0 +1,156 @@
+"""Ticks of a mapped network, cycle by cycle: cores, mesh and barrier as the chip has them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from chipsim.chip.model import Chip
+from chipsim.noc.mesh import Mesh
+from chipsim.ticks.run import TickRun, TickSimulator
+from chipsim.traffic.links import existing
+from mapper.errors import MapperError
+from mapper.evaluation.mapped import open_mapped
+from mapper.evaluation.routes import mapped_routes
+from mapper.results.output import MAPPING
+from storage.store.network import NetworkFile
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+TICKS = 100
+"""That are run, if nothing else is said."""
+AT_ONCE = 1 << 22
+"""Neurons times ticks whose spikes are in memory at a time."""
+MODEL = {
+    "simulated": "cores, mesh and barrier of the chip, cycle by cycle: the sweep over the neurons, "
+    "the lists of packets, routers and links, the synaptic events",
+    "sources": "spikes at random: each neuron at its mean rate, independent of all others",
+    "ticks": "a tick begins when the last spike of the one before is in its sum",
+}
+
+Progress = Callable[[float], None]
+Spikes = Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]
+
+
+@dataclass(frozen=True, slots=True)
+class TickRequest:
+    """ticks : how many; depth : flits in the buffer of an input; seed : of the spikes"""
+
+    ticks: int
+    depth: int
+    seed: int
+
+
+def simulate_ticks(
+    folder: Path,
+    network: NetworkFile,
+    chip: Chip,
+    request: TickRequest,
+    memory: int,
+    progress: Progress = lambda done: None,
+) -> dict[str, Any]:
+    """Run ticks of a mapping with random spikes: the part `ticks` of report.json.
+
+    Raises `MapperError` for a chip whose cycles are not known, or that sends a packet per synapse.
+    """
+    if chip.time is None:
+        raise MapperError(
+            f"chip {chip.name}: has no cycles of its cores; add a table [time] to its file, as "
+            "`mapper chips show` prints it, and map again"
+        )
+    if chip.delivery == "synapse":
+        raise MapperError(
+            f"chip {chip.name}: sends a packet for each synapse, which no core of the simulator "
+            'does; give its file delivery = "core" or "tree", and map again'
+        )
+    mesh = Mesh(chip.width, chip.height, request.depth)
+    with open_mapped(network, folder / MAPPING, chip, memory // 4) as (whole, core):
+        mapped = mapped_routes(whole, core, mesh, chip.delivery == "tree")
+    chance = mapped.rate * chip.time.tick
+    simulator = TickSimulator(mesh, chip.time, mapped.routes)
+    runs = []
+    done = 0
+    for spikes, ends in _at_random(chance[mapped.neurons], request):
+        nobody = np.zeros(0, np.int64), np.zeros(ends.size, np.int64)
+        runs.append((simulator.run(spikes, ends, *nobody), spikes.size))
+        done += ends.size - 1
+        progress(done / request.ticks)
+    found = tick_facts([run for run, _ in runs], sum(spikes for _, spikes in runs))
+    return {
+        "model": dict(MODEL),
+        "depth": request.depth,
+        "seed": request.seed,
+        **found,
+        "clamped": int((chance > 1).sum()),
+        "silent": int((chance == 0).sum()),
+    }
+
+
+def _at_random(chance: NDArray[np.float64], request: TickRequest) -> Spikes:
+    """Spikes of some ticks at a time: slots, tick by tick, and where each tick begins."""
+    rng = np.random.default_rng(request.seed)
+    step = max(1, AT_ONCE // max(1, chance.size))
+    for first in range(0, request.ticks, step):
+        count = min(step, request.ticks - first)
+        tick, slot = np.nonzero(rng.random((count, chance.size)) < chance)
+        yield slot.astype(np.int64), np.searchsorted(tick, np.arange(count + 1)).astype(np.int64)
+
+
+def tick_facts(runs: list[TickRun], spikes: int) -> dict[str, Any]:
+    """What ticks that follow each other took, as an object for JSON."""
+    cycles = np.concatenate([run.cycles for run in runs])
+    swept = np.concatenate([run.swept for run in runs])
+    received = np.concatenate([run.received for run in runs])
+    ticks = cycles.size
+    links = existing(np.sum([run.links for run in runs], axis=0))
+    taken, events = (sum(getattr(run, name) for run in runs) for name in ("taken", "events"))
+    return {
+        "ticks": ticks,
+        "spikes": spikes,
+        "cycles": {
+            "mean": float(cycles.mean()),
+            "p50": float(np.percentile(cycles, 50)),
+            "p99": float(np.percentile(cycles, 99)),
+            "max": int(cycles.max()),
+        },
+        "ended_by_neurons": int((swept >= received).sum()),
+        "ended_by_spikes": int((swept < received).sum()),
+        "packets_per_tick": float(np.sum(taken)) / ticks,
+        "packets_per_tick_max": float(np.max(taken)) / ticks,
+        "events_per_tick": float(np.sum(events)) / ticks,
+        "events_per_tick_max": float(np.max(events)) / ticks,
+        "link_flits_per_tick_max": float(links.max(initial=0)) / ticks,
+    }
+
+
+def tick_tables(found: dict[str, Any], expected: float | None, title: str) -> list[Table]:
+    """The result for people; expected : `tick_cycles` of the metrics."""
+    from mapper.results.tables import facts
+
+    cycles, ticks = found["cycles"], found["ticks"]
+    rows: list[tuple[str, Any]] = [
+        ("ticks", ticks),
+        ("spikes per tick", found["spikes"] / ticks),
+        ("cycles per tick, mean", cycles["mean"]),
+        ("cycles per tick, 50th percentile", cycles["p50"]),
+        ("cycles per tick, 99th percentile", cycles["p99"]),
+        ("cycles per tick, max", cycles["max"]),
+    ]
+    if expected is not None:
+        rows.append(("expected (tick_cycles)", expected))
+    rows += [
+        ("ticks that end with the last neuron", found["ended_by_neurons"]),
+        ("ticks that end with a spike", found["ended_by_spikes"]),
+        ("packets per tick", found["packets_per_tick"]),
+        ("packets per tick, of the busiest core", found["packets_per_tick_max"]),
+        ("synaptic events per tick", found["events_per_tick"]),
+        ("events per tick, of the busiest core", found["events_per_tick_max"]),
+        ("flits per tick, of the busiest link", found["link_flits_per_tick_max"]),
+    ]
+    return [facts(title, rows)]

@@ -1,0 +1,120 @@
+"""`mapper simulate` of chips whose cores are known: ticks with random spikes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from chipsim.noc.mesh import Mesh
+from mapper.evaluation.routes import mapped_routes
+from storage.store.network import RATE, NetworkFile
+from storage.store.writer import NetworkWriter
+from tests.mapper.conftest import Run
+from tests.mapper.helpers import random_network
+
+Fails = Callable[..., str]
+CHIP = 'width = 4\nheight = 3\nneurons = 20\ndelivery = "{}"\n[time]\ntick = {}\n'
+
+
+def network_with(path: Path, rates: list[int], synapses: int) -> None:
+    rng = np.random.default_rng(1)
+    source, target = rng.integers(0, len(rates), (2, synapses))
+    with NetworkWriter(path, len(rates)) as writer:
+        writer.add(source, target, np.ones(synapses, np.int64))
+        writer.set_attribute(RATE, np.array(rates))
+        writer.finish()
+
+
+@pytest.fixture(params=["core", "tree"])
+def out(request: pytest.FixtureRequest, folder: Path, run: Run) -> Path:
+    """A mapping of 60 neurons with rates of 0, 1 and 2 spikes per unit of time."""
+    network_with(folder / "net.bin", [0, 1, 2] * 20, 500)
+    (folder / "chip.toml").write_text(CHIP.format(request.param, 0.25))
+    assert run("run", "net.bin", "--chip", "chip.toml", "-o", "out", "-q").code == 0
+    return folder / "out"
+
+
+def test_ticks_of_a_mapping(out: Path, run: Run) -> None:
+    found = run("simulate", out, "--ticks", "400", "--json").json()
+    report = json.loads((out / "report.json").read_text())
+    assert report["ticks"] == found
+    assert (found["ticks"], found["clamped"], found["silent"]) == (400, 0, 20)
+    assert found["spikes"] == pytest.approx(400 * 0.25 * 60, rel=0.1)
+    cycles = found["cycles"]
+    assert 2 + 1 <= cycles["p50"] <= cycles["mean"] * 1.2 <= cycles["max"] * 1.2
+    assert cycles["mean"] == pytest.approx(report["metrics"]["tick_cycles"], rel=0.25)
+    assert found["ended_by_neurons"] + found["ended_by_spikes"] == 400
+    again = run("simulate", out, "--ticks", "400", "--json").json()
+    assert again == found
+    assert run("simulate", out, "--json").json()["ticks"] == 100
+    assert "cycles per tick, mean" in run("simulate", out).out
+    assert run("verify", out).code == 0
+
+
+def test_activity_is_that_of_the_metrics(out: Path) -> None:
+    """Packets and events of every core, and flits of every link, at the mean rates."""
+    from chipsim.chip.presets import from_fields
+    from chipsim.ticks.run import TickSimulator
+    from mapper.results.mapping_file import load_mapping
+    from mapper.scoring.measure import measure_network
+
+    report = json.loads((out / "report.json").read_text())
+    chip = from_fields(report["chip"])
+    assert chip.time is not None
+    with NetworkFile(out.parent / "net.bin") as network:
+        core = load_mapping(out / "mapping.npz", 60, chip)
+        traffic = measure_network(network, chip, core)
+        mapped = mapped_routes(network, core, Mesh(4, 3), chip.delivery == "tree")
+    assert mapped.rate.tolist() == [0.0, 1.0, 2.0] * 20
+    assert np.array_equal(mapped.neurons[mapped.slot], np.arange(60))
+    # As many ticks as the highest rate; in each all neurons spike whose rate is not below it.
+    slots = [np.flatnonzero(mapped.rate[mapped.neurons] > tick) for tick in range(2)]
+    ends = np.cumsum([0, *map(len, slots)])
+    run = TickSimulator(Mesh(4, 3), chip.time, mapped.routes).run(
+        np.concatenate(slots), ends, np.zeros(0, np.int64), np.zeros(3, np.int64)
+    )
+    activity = traffic.activity
+    assert np.array_equal(run.events, activity.events)
+    assert np.array_equal(run.taken, activity.received + activity.local)
+    if chip.delivery == "core":
+        assert np.array_equal(run.links, traffic.core_links)
+        assert np.array_equal(run.sent, activity.sent + activity.local)
+    else:
+        assert np.array_equal(run.links, traffic.multicast_links)
+
+
+def test_rates_above_a_spike_per_tick_are_said(folder: Path, run: Run) -> None:
+    network_with(folder / "net.bin", [0, 1, 2] * 10, 90)
+    (folder / "chip.toml").write_text(CHIP.format("core", 1))
+    assert run("run", "net.bin", "--chip", "chip.toml", "-o", "out", "-q").code == 0
+    found = run("simulate", "out", "--ticks", "3")
+    assert "10 neurons have rates above one spike per tick" in found.err
+    network_with(folder / "mute.bin", [0] * 30, 90)
+    assert run("run", "mute.bin", "--chip", "chip.toml", "-o", "mute", "-q").code == 0
+    found = run("simulate", "mute", "--ticks", "3")
+    assert "no neuron spiked" in found.err
+
+
+@pytest.mark.parametrize(
+    ("chip", "said"),
+    [
+        ("4x4", "sends a packet for each synapse, which no core of the simulator does"),
+        ("loihi", "has no cycles of its cores; add a table [time] to its file"),
+    ],
+)
+def test_chips_that_are_not_known_enough(
+    folder: Path, run: Run, fails: Fails, chip: str, said: str
+) -> None:
+    random_network(folder / "net.bin", 30, 90)
+    assert run("run", "net.bin", "--chip", chip, "-o", "out", "-q").code == 0
+    assert said in fails("simulate", "out", "--ticks", "5")
+
+
+def test_options_of_loads_are_of_the_mesh(out: Path, run: Run, fails: Fails) -> None:
+    assert "packets_per" in run("simulate", out, "--cycles", "500", "--json").json()
+    said = fails("simulate", out, "--ticks", "5", "--tick-cycles", "500", code=2)
+    assert "--tick-cycles is of the mesh alone" in said
