@@ -17,6 +17,7 @@ from chipsim.protocols import BlockSource, FloatArray, Int32Array, Int64Array, S
 from chipsim.traffic.activity import Activity
 from chipsim.traffic.flows import follow
 from chipsim.traffic.links import Totals, loads_of
+from chipsim.traffic.machines import Costs
 from chipsim.traffic.pairs import PairTable
 from chipsim.traffic.profile import Profile
 from chipsim.traffic.sweep import SUM_LIMIT, Sweep
@@ -38,17 +39,19 @@ class Traffic:
         The sum of the weights of every core pair with traffic, in a compact form.
     totals
         What the metrics need of the unicast spikes: weight, cut, hops.
-    unicast_links, core_links, multicast_links : ndarray[int64], shape (4, height, width)
+    unicast_links, core_links, multicast_links : ndarray[int64], shape (4, rows, columns of routers)
         Load of the link that leaves router (x, y) at [d, y, x] towards
         `chipsim.traffic.links.DIRECTIONS[d]`: of a packet for each synapse, in ``weight_unit``; of
         one for each core that a neuron reaches, and of the multicast trees, in ``rate_unit``.
-    congestion : ndarray[float64], shape (height, width)
+    congestion : ndarray[float64], shape (rows, columns of routers)
         Expected load of the routers when spikes spread over all minimal paths.
     connectivity : sum over neurons of rate * (number of other cores reached)
     unicast_hops : sum over synapses of the rate of the source * distance, in ``rate_unit``: hops
         of the same activity as the trees', were every synapse sent a packet of its own
     usage : what every core holds; activity : what it does, in ``rate_unit``
     profile : unicast traffic by core and by distance
+    costs, core_cost : of unicast spikes in ``weight_unit``, and of a packet to each core that a
+        neuron reaches in ``rate_unit``, on a machine; 0 otherwise
     """
 
     weight_unit: float
@@ -64,6 +67,8 @@ class Traffic:
     usage: Usage
     activity: Activity
     profile: Profile
+    costs: Costs
+    core_cost: int
 
 
 class Units(NamedTuple):
@@ -151,6 +156,8 @@ def measure(
         unicast_hops=sweep.unicast_hops,
         usage=sweep.usage,
         activity=sweep.activity,
+        costs=flows.costs,
+        core_cost=sweep.core_cost,
         profile=flows.profile,
     )
 

@@ -29,6 +29,7 @@ from numba import njit
 
 from chipsim.chip.model import Chip
 from chipsim.protocols import FloatArray, Int32Array, Int64Array
+from chipsim.traffic.routes import Routes, way
 
 
 class Walks(NamedTuple):
@@ -54,18 +55,21 @@ class Walks(NamedTuple):
 def router_loads(
     chip: Chip, walks: Walks, source: Int32Array, target: Int32Array, weight: Int64Array
 ) -> FloatArray:
-    """Expected load per router, float64 of shape (height, width), in weight units.
+    """Expected load per router, float64 of shape (rows, columns), in weight units.
 
     ``source``, ``target`` (core ids) and ``weight`` have shape (flows,), those of a source side by
     side, and ``walks`` covers their offsets. A flow loads the routers of its source and target too;
     flows within a core load none. The result is the same to the bit for the same flows in the same
     order.
     """
-    load = np.zeros((chip.height, chip.width), dtype=np.float64)
-    lines = np.empty((2, chip.width), dtype=np.float64)
-    grid = np.zeros_like(load)
-    _spread(source, target, weight, walks, grid, lines, load)
-    return load
+    routes, (columns, rows) = Routes.of(chip), chip.routers
+    # On a torus the routers are laid out three times in both directions, and a source is in the
+    # middle, so that no way leads round.
+    copies = 3 if routes.torus else 1
+    load = np.zeros((copies * rows, copies * columns), dtype=np.float64)
+    lines = np.empty((2, load.shape[1]), dtype=np.float64)
+    _spread(source, target, weight, walks, routes, np.zeros_like(load), lines, load)
+    return load.reshape(copies, rows, copies, columns).sum(axis=(0, 2)) if routes.torus else load
 
 
 @njit(cache=True, nogil=True)
@@ -95,28 +99,33 @@ def _fill_walks(inside, down, across):
 
 
 @njit(cache=True, nogil=True)
-def _spread(source, target, weight, walks, grid, lines, load):
+def _spread(source, target, weight, walks, routes, grid, lines, load):
     """Add the router loads of all flows to ``load``; ``grid`` is zero before and after.
 
-    grid : (height, width), weights of the source at work by target
-    lines : (2, width), scratch of `_quadrant`
+    grid : shape of ``load``, weights of the source at work by target
+    lines : (2, columns of it), scratch of `_quadrant`
     """
-    width = load.shape[1]
+    width, torus = routes.column.size, routes.torus
+    columns, rows = np.int64(routes.x.size), np.int64(routes.y.size)
     at = 0
     while at < len(source):
         s = source[at]
-        y0 = s // width
-        x0 = s - y0 * width
+        y0, x0 = np.int64(routes.row[s // width]), np.int64(routes.column[s % width])
+        if torus:
+            y0, x0 = y0 + rows, x0 + columns
         # Largest offsets [rows, columns] in each quadrant; -1 without a target there.
         far = np.full((4, 2), -1)
         while at < len(source) and source[at] == s:
             t = target[at]
             if t != s:
-                y = t // width
-                x = t - y * width
-                grid[y, x] = weight[at]
+                y = np.int64(routes.row[t // width])
+                x = np.int64(routes.column[t % width])
+                if torus:
+                    y = y0 + way(y0 - rows, y, routes.y, routes.round_y)
+                    x = x0 + way(x0 - columns, x, routes.x, routes.round_x)
+                grid[y, x] += weight[at]  # cores of a tile are in one place
                 # What is straight ahead belongs to the quadrant of the larger coordinates.
-                q = 2 * (y < y0) + (x < x0)
+                q = 2 * int(y < y0) + int(x < x0)
                 far[q, 0] = max(far[q, 0], abs(y - y0))
                 far[q, 1] = max(far[q, 1], abs(x - x0))
             at += 1

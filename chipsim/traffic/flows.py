@@ -16,6 +16,7 @@ from chipsim.errors import ChipError
 from chipsim.protocols import FloatArray, Int64Array
 from chipsim.traffic.congestion import Walks, router_loads
 from chipsim.traffic.links import Totals, loads_of, new_differences, route_flows
+from chipsim.traffic.machines import Costs, costs_of
 from chipsim.traffic.pairs import PairTable
 from chipsim.traffic.profile import Profile
 from chipsim.traffic.sweep import SUM_LIMIT
@@ -27,15 +28,17 @@ class Flows:
     """Sums over all flows between cores.
 
     totals : those of `chipsim.traffic.links.Totals`
-    links : ndarray[int64], shape (4, height, width), loads under XY routing
-    congestion : ndarray[float64], shape (height, width), expected loads of the routers
+    links : ndarray[int64], shape (4, rows, columns of routers), loads under XY routing
+    congestion : ndarray[float64], shape (rows, columns), expected loads of the routers
     profile : by core and by distance
+    costs : those of a machine
     """
 
     totals: Totals
     links: Int64Array
     congestion: FloatArray
     profile: Profile
+    costs: Costs
 
 
 def follow(chip: Chip, pairs: PairTable, used: Int64Array, threads: int = 1) -> Flows:
@@ -44,24 +47,31 @@ def follow(chip: Chip, pairs: PairTable, used: Int64Array, threads: int = 1) -> 
     ``used`` holds the ids of the cores that pairs name. Raises ChipError if weight * hops exceeds
     2^62.
     """
-    y, x = np.divmod(used, chip.width)
+    wide, tall = (1, 1) if chip.machine is None else chip.machine.tile_size
+    y, x = used // chip.width // tall, used % chip.width // wide
     walks = Walks.within(int(np.ptp(y)) + 1, int(np.ptp(x)) + 1) if len(used) else None
 
     profile = Profile.idle(chip)
 
-    def work(stripe: int) -> tuple[Int64Array, Totals, FloatArray, tuple[Int64Array, Int64Array]]:
+    def work(
+        stripe: int,
+    ) -> tuple[Int64Array, Totals, FloatArray, tuple[Int64Array, Int64Array], Costs]:
         assert walks is not None
         flows = pairs.stripe(stripe)
         loads = router_loads(chip, walks, *flows)
-        return *route_flows(chip, *flows), loads, profile.send(chip, *flows)
+        sent = profile.send(chip, *flows)
+        return *route_flows(chip, *flows), loads, sent, costs_of(chip, *flows)
 
     differences = new_differences(chip)
-    congestion = np.zeros((chip.height, chip.width), dtype=np.float64)
+    columns, rows = chip.routers
+    congestion = np.zeros((rows, columns), dtype=np.float64)
     sums = Totals()
-    for diff, part, load, received in map_ordered(work, range(pairs.stripes), threads):
+    costs = Costs()
+    for diff, part, load, received, cost in map_ordered(work, range(pairs.stripes), threads):
         differences += diff
         congestion += load
         profile.receive(received)
+        costs.add(cost)
         sums.weight += part.weight
         sums.cut += part.cut
         sums.hops += part.hops
@@ -69,4 +79,6 @@ def follow(chip: Chip, pairs: PairTable, used: Int64Array, threads: int = 1) -> 
         sums.hops_estimate += part.hops_estimate
         if sums.hops_estimate >= SUM_LIMIT:
             raise ChipError("unicast: weight * hops exceeds 2^62; use a coarser weight unit")
-    return Flows(sums, loads_of(differences), congestion, profile)
+        if costs.estimate >= SUM_LIMIT:
+            raise ChipError("unicast: weight * cost exceeds 2^62; use coarser costs of steps")
+    return Flows(sums, loads_of(differences), congestion, profile, costs)

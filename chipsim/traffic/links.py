@@ -1,9 +1,10 @@
 """Loads of the directed links of the mesh under XY routing (x first).
 
-Loads are kept as int64 of shape (4, height, width): entry [d, y, x] is the link that leaves the
-router in column x, row y towards DIRECTIONS[d]. Links that would leave the mesh stay 0. A route is
-a run in the row of its source and a run in the column of its target, so it costs O(1) to note in a
-difference array of shape (4, height + 1, width + 1); `loads_of` turns differences into loads.
+Loads are kept as int64 of shape (4, rows, columns of routers): entry [d, y, x] is the link that
+leaves the router in column x, row y towards DIRECTIONS[d]. Links that would leave the mesh stay 0;
+on a torus they lead to its other end. A route is a run in the row of its source and a run in the
+column of its target, so it costs O(1) to note in a difference array of shape (4, rows + 1,
+columns + 1); `loads_of` turns differences into loads.
 """
 
 from __future__ import annotations
@@ -15,29 +16,38 @@ from numba import njit
 
 from chipsim.chip.model import Chip
 from chipsim.protocols import Int32Array, Int64Array
+from chipsim.traffic.routes import Routes, add_route, way
 
 DIRECTIONS = ("east", "west", "south", "north")
 """x + 1, x - 1, y + 1, y - 1: row 0 is the northernmost."""
 
 
 def new_differences(chip: Chip) -> Int64Array:
-    """Differences of an idle mesh, shape (4, height + 1, width + 1)."""
-    return np.zeros((4, chip.height + 1, chip.width + 1), dtype=np.int64)
+    """Differences of idle routers, shape (4, rows + 1, columns + 1)."""
+    columns, rows = chip.routers
+    return np.zeros((4, rows + 1, columns + 1), dtype=np.int64)
 
 
 def loads_of(differences: Int64Array) -> Int64Array:
-    """Link loads, shape (4, height, width), from differences (4, height + 1, width + 1)."""
+    """Link loads, shape (4, rows, columns), from differences (4, rows + 1, columns + 1)."""
     loads = np.empty_like(differences[:, :-1, :-1])
     np.cumsum(differences[:2, :-1, :-1], axis=2, out=loads[:2])
     np.cumsum(differences[2:, :-1, :-1], axis=1, out=loads[2:])
     return loads
 
 
-def existing(loads: Int64Array) -> Int64Array:
-    """The loads of the links that exist, shape (Chip.links,), direction by direction."""
+def existing(loads: Int64Array, torus: str = "") -> Int64Array:
+    """The loads of the links that exist, shape (Chip.links,), direction by direction.
+
+    torus : axes on which the last router is beside the first, if there is more than one
+    """
     east, west, south, north = loads
-    parts = (east[:, :-1], west[:, 1:], south[:-1], north[1:])
-    return np.concatenate([part.ravel() for part in parts])
+    _, rows, columns = loads.shape
+    if "x" not in torus or columns == 1:
+        east, west = east[:, :-1], west[:, 1:]
+    if "y" not in torus or rows == 1:
+        south, north = south[:-1], north[1:]
+    return np.concatenate([part.ravel() for part in (east, west, south, north)])
 
 
 @dataclass(slots=True)
@@ -63,14 +73,16 @@ def route_flows(
     ``source``, ``target`` (core ids) and ``weight`` (positive) have shape (flows,).
     """
     differences = new_differences(chip)
-    *sums, estimate = _unicast(source, target, weight, chip.width, differences)
+    routes = Routes.of(chip)
+    *sums, estimate = _unicast(source, target, weight, routes, differences)
     total, cut, hops, farthest = map(int, sums)
     return differences, Totals(total, cut, hops, farthest, float(estimate))
 
 
 @njit(cache=True, nogil=True)
-def _unicast(source, target, weight, width, diff):
-    """Note the XY route of every flow in ``diff``, shape (4, height + 1, width + 1)."""
+def _unicast(source, target, weight, routes, diff):
+    """Note the XY route of every flow in ``diff``, shape (4, rows + 1, columns + 1)."""
+    width, torus = routes.column.size, routes.torus
     total = 0
     cut = 0
     hops = 0
@@ -82,14 +94,24 @@ def _unicast(source, target, weight, width, diff):
         if source[i] == target[i]:
             continue
         y0 = source[i] // width
-        x0 = source[i] - y0 * width
+        x0 = routes.column[source[i] - y0 * width]
+        y0 = routes.row[y0]
         y1 = target[i] // width
-        x1 = target[i] - y1 * width
-        d = abs(x1 - x0) + abs(y1 - y0)
+        x1 = routes.column[target[i] - y1 * width]
+        y1 = routes.row[y1]
+        if torus:
+            dx = way(x0, x1, routes.x, routes.round_x)
+            dy = way(y0, y1, routes.y, routes.round_y)
+            add_route(diff, x0, y0, dx, dy, w)
+            d = abs(dx) + abs(dy)
+        else:
+            d = np.int64(abs(x1 - x0) + abs(y1 - y0))
         cut += w
         hops += w * d
         estimate += float(w) * d
         farthest = max(farthest, d)
+        if torus:
+            continue
         if x1 > x0:
             diff[0, y0, x0] += w
             diff[0, y0, x1] -= w

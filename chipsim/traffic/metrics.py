@@ -1,7 +1,8 @@
 """The metrics of a mapping: one dict of plain numbers, names as in the report.
 
-d is the Manhattan distance between the cores at the two ends of a synapse, w its weight, W the
-sum of all w. Everything but the entries under ``core`` and ``multicast`` treats each spike on each
+d is the distance in hops between the cores at the two ends of a synapse: the links between routers
+on its XY route; cores of a tile share a router and are no hop apart. w is its weight, W the sum of
+all w. Everything but the entries under ``core`` and ``multicast`` treats each spike on each
 synapse as a packet of its own, and is a function of the sums per core pair.
 """
 
@@ -17,6 +18,7 @@ from chipsim.errors import ChipError
 from chipsim.protocols import Int64Array
 from chipsim.traffic.arrays import Traffic
 from chipsim.traffic.links import existing
+from chipsim.traffic.machines import PARTS, crossings
 from chipsim.traffic.ticks import tick_bounds
 
 
@@ -24,14 +26,15 @@ def summarise(chip: Chip, traffic: Traffic) -> dict[str, Any]:
     """The metrics that ``traffic`` amounts to, ready for ``json.dumps``.
 
     cut_weight, cut_fraction
-        Sum of w with d > 0; that over W.
+        Sum of w between different cores; that over W.
     hops_total, hops_mean, hops_max
         Sum of w * d; that over W; largest d over synapses with w > 0.
     energy
-        Sum of w * ((d + 1) * energy_router + d * energy_link) over d > 0: that of the network on
-        the chip, routers and links, for unicast spikes; cores take none here.
+        Sum of w * ((d + 1) * energy_router + d * energy_link) between different cores: that of the
+        network on the chip, routers and links, for unicast spikes; cores take none here.
     latency_mean, latency_max
-        (d + 1) * latency_router + d * latency_link over d > 0: mean weighted by w, and largest.
+        (d + 1) * latency_router + d * latency_link between different cores: mean weighted by w, and
+        largest.
     link_load_max, link_load_mean, link_load_p99
         Over all directed links of the mesh, under XY routing.
     congestion_mean, congestion_max
@@ -46,6 +49,15 @@ def summarise(chip: Chip, traffic: Traffic) -> dict[str, Any]:
         Sum over synapses of rate of the source * d: hops at the same rates, were every synapse sent
         a packet of its own. Never less than multicast.hops_total. Each edge of an undirected
         network is two synapses, one each way.
+    machine.cost_total, machine.cost_mean, machine.cost_max
+        On a machine, with c the distance of the cores by its coordinates: sum of w * c; that over
+        W; largest c. `core.cost_total` is the sum of rate * c over packets to cores,
+        `multicast.cost_total` that of rate * cost over the links of the trees.
+    machine.cut_tiles, machine.cut_chips, machine.cut_boards
+        Sum of w between different tiles, chips and boards, where the machine has such.
+    crossings_chips, crossings_boards, crossing_load_max
+        Of machine, core and multicast: sum of the loads of links over the ends of chips and boards
+        (an end of a board is one of a chip), and the largest of them over its bandwidth.
     cores_used, core_fill_mean, core_fill_max
         Cores with a neuron; size used over capacity, over those cores.
     tick_cycles, tick_bound, tick_bounds.*
@@ -67,21 +79,24 @@ def summarise(chip: Chip, traffic: Traffic) -> dict[str, Any]:
         "hops_max": farthest,
         "energy": ((hops + cut) * chip.energy_router + hops * chip.energy_link) * unit,
         "latency_mean": _ratio((hops + cut) * chip.latency_router + hops * chip.latency_link, cut),
-        "latency_max": _latency(chip, farthest) if farthest else 0.0,
-        **_link_loads(traffic.unicast_links, unit),
+        "latency_max": _latency(chip, farthest) if cut else 0.0,
+        **_link_loads(chip, traffic.unicast_links, unit),
         "congestion_mean": float(traffic.congestion.mean()) * unit,
         "congestion_max": float(traffic.congestion.max()) * unit,
         "core": {
             "packets": _scaled(traffic.connectivity, traffic.rate_unit),
             "hops_total": _scaled(int(traffic.core_links.sum()), traffic.rate_unit),
-            **_link_loads(traffic.core_links, traffic.rate_unit),
+            **_link_loads(chip, traffic.core_links, traffic.rate_unit),
+            **_crossings(chip, traffic.core_links, traffic.rate_unit, traffic.core_cost),
         },
         "multicast": {
             "connectivity": _scaled(traffic.connectivity, traffic.rate_unit),
             "hops_total": _scaled(int(trees.sum()), traffic.rate_unit),
             "unicast_hops_total": _scaled(traffic.unicast_hops, traffic.rate_unit),
-            **_link_loads(trees, traffic.rate_unit),
+            **_link_loads(chip, trees, traffic.rate_unit),
+            **_crossings(chip, trees, traffic.rate_unit),
         },
+        **_machine(chip, traffic),
         **_fill(chip, traffic),
         **({} if chip.time is None else tick_bounds(chip, traffic, chip.time).to_json()),
     }
@@ -99,9 +114,39 @@ def _latency(chip: Chip, d: int) -> float:
     return (d + 1) * chip.latency_router + d * chip.latency_link
 
 
-def _link_loads(loads: Int64Array, unit: float) -> dict[str, Any]:
-    """Largest, mean and 99th percentile of loads of shape (4, height, width)."""
-    links = existing(loads)
+def _machine(chip: Chip, traffic: Traffic) -> dict[str, Any]:
+    """What a report says of a machine; nothing of a chip that is none."""
+    machine = chip.machine
+    if machine is None:
+        return {}
+    unit, costs = traffic.weight_unit, traffic.costs
+    parts = zip(PARTS, (machine.tile, machine.chip, machine.board), costs.cut, strict=True)
+    return {
+        "machine": {
+            **_crossings(chip, traffic.unicast_links, unit, costs.total),
+            "cost_mean": _ratio(costs.total * machine.unit, traffic.totals.weight),
+            "cost_max": _scaled(costs.farthest, machine.unit),
+            **{f"cut_{name}": _scaled(int(cut), unit) for name, part, cut in parts if part},
+        }
+    }
+
+
+def _crossings(
+    chip: Chip, links: Int64Array, unit: float, cost: int | None = None
+) -> dict[str, Any]:
+    """What crosses the ends of chips and boards; cost : instead of that of the links."""
+    found = crossings(chip, links)
+    if chip.machine is None:
+        return found
+    if cost is not None:
+        found["cost_total"] = cost
+    units = {"cost_total": unit * chip.machine.unit}
+    return {name: _scaled(value, units.get(name, unit)) for name, value in found.items()}
+
+
+def _link_loads(chip: Chip, loads: Int64Array, unit: float) -> dict[str, Any]:
+    """Largest, mean and 99th percentile of loads of shape (4, rows, columns)."""
+    links = existing(loads, "" if chip.machine is None else chip.machine.torus)
     if not len(links):  # a single core
         return {"link_load_max": _scaled(0, unit), "link_load_mean": 0.0, "link_load_p99": 0.0}
     return {

@@ -16,6 +16,7 @@ from numba import njit
 
 from chipsim.chip.model import Chip
 from chipsim.protocols import Int32Array, Int64Array
+from chipsim.traffic.routes import Routes, way
 
 DESTINATIONS = 1 << 16
 """Strongest destinations that are kept for all cores of a chip together."""
@@ -31,7 +32,7 @@ class Profile:
         Weight that leaves for other cores, and that comes from them.
     within : ndarray[int64], shape (cores,)
         Weight that stays in the core.
-    distances : ndarray[int64], shape (width + height - 1,)
+    distances : ndarray[int64], shape (columns + rows of routers - 1,)
         Weight of the spikes that travel 0, 1, 2, ... hops.
     destination : ndarray[int32], shape (cores, kept), core id
         The other cores that each core sends most to, the strongest first and of equals the lowest
@@ -55,7 +56,7 @@ class Profile:
             outgoing=np.zeros(cores, np.int64),
             incoming=np.zeros(cores, np.int64),
             within=np.zeros(cores, np.int64),
-            distances=np.zeros(chip.width + chip.height - 1, np.int64),
+            distances=np.zeros(sum(chip.routers) - 1, np.int64),
             destination=np.full((cores, kept), -1, np.int32),
             share=np.zeros((cores, kept), np.int64),
         )
@@ -70,7 +71,7 @@ class Profile:
         """
         incoming, distances = np.zeros_like(self.incoming), np.zeros_like(self.distances)
         sums = _Sums(self.outgoing, incoming, self.within, distances, self.destination, self.share)
-        _send(source, target, weight, chip.width, sums)
+        _send(source, target, weight, Routes.of(chip), sums)
         return incoming, distances
 
     def receive(self, part: tuple[Int64Array, Int64Array]) -> None:
@@ -96,16 +97,23 @@ class _Sums(NamedTuple):
 
 
 @njit(cache=True, nogil=True)
-def _send(source, target, weight, width, sums):
+def _send(source, target, weight, routes, sums):
     """Sums by source, target and distance; the first rows of ``share`` stay sorted, falling."""
     outgoing, incoming, within = sums.outgoing, sums.incoming, sums.within
     distances, destination, share = sums.distances, sums.destination, sums.share
     kept = destination.shape[1]
+    width, torus = routes.column.size, routes.torus
     for i in range(len(source)):
         s = source[i]
         t = target[i]
         w = weight[i]
-        d = abs(t % width - s % width) + abs(t // width - s // width)
+        x0, x1 = routes.column[s % width], routes.column[t % width]
+        y0, y1 = routes.row[s // width], routes.row[t // width]
+        if torus:
+            d = abs(way(x0, x1, routes.x, routes.round_x))
+            d += abs(way(y0, y1, routes.y, routes.round_y))
+        else:
+            d = np.int64(abs(x1 - x0) + abs(y1 - y0))
         distances[d] += w
         if s == t:
             within[s] += w

@@ -22,12 +22,15 @@ import numpy as np
 from numba import njit
 
 from chipsim.chip.limits import Usage
+from chipsim.chip.machine import Axes
 from chipsim.chip.model import Chip
 from chipsim.errors import ChipError
 from chipsim.protocols import Int32Array, Int64Array, SynapseBlock
 from chipsim.traffic.activity import Activity
 from chipsim.traffic.links import new_differences
+from chipsim.traffic.machines import add_round, cast_cost
 from chipsim.traffic.pairs import PairSums
+from chipsim.traffic.routes import Routes, way
 
 SUM_LIMIT = 2.0**62
 """Sums are watched in float64 and refused from here on: half of what int64 holds."""
@@ -66,12 +69,16 @@ class Sweep:
         scratch: Path | None = None,
     ) -> None:
         self._chip = chip
+        routes = Routes.of(chip)
         self._mapping = _Mapping(
             core,
             np.zeros(0, dtype=np.int64) if rates is None else rates,
             rates is not None,
             undirected,
-            *chip.coordinates(),
+            *routes.of_cores(),
+            routes,
+            chip.axes,
+            chip.machine is not None,
         )
         self.usage = Usage.zeros(chip.cores)
         bad = _fill(core, sizes, self.usage.count, self.usage.neurons)
@@ -83,6 +90,7 @@ class Sweep:
         self.tree_links = new_differences(chip)
         self.connectivity = 0
         self.unicast_hops = 0
+        self.core_cost = 0
         self.vertices = 0
         self._weight = 0.0
         self._tree_hops = 0.0
@@ -100,7 +108,7 @@ class Sweep:
         mine = self._mapping.core[first : first + len(indptr) - 1]
         # Neurons of a core side by side: their synapses add up before they meet the pair sums.
         order = np.argsort(mine, kind="stable")
-        n, connectivity, tree_hops, unicast_hops, unicast_about = _sweep(
+        n, connectivity, tree_hops, unicast_hops, unicast_about, core_cost = _sweep(
             _Block(first, order, indptr, targets, weights), self._mapping, tally.serial,
             tally.arrays,
         )  # fmt: skip
@@ -110,6 +118,7 @@ class Sweep:
             self._idle.append(tally)
             self.connectivity += int(connectivity)
             self.unicast_hops += int(unicast_hops)
+            self.core_cost += int(core_cost)
             self.vertices += len(mine)
             self._tree_hops += tree_hops
             if self._tree_hops >= SUM_LIMIT:
@@ -120,7 +129,11 @@ class Sweep:
                 )
 
     def finish(self) -> None:
-        """Add up what the threads have gathered."""
+        """Add up what the threads have gathered; ChipError if a cost would exceed 2^62."""
+        axes = self._chip.axes
+        longest = float(axes.x[-1]) + float(axes.y[-1])
+        if self._mapping.priced and self.connectivity * longest >= SUM_LIMIT:
+            raise ChipError("core: rate * cost may exceed 2^62; use coarser costs of steps")
         for tally in self._idle:
             self.usage.synapses[:] += tally.arrays.cells[:, _SYNAPSES]
             self.usage.axons_in[:] += tally.arrays.cells[:, _AXONS]
@@ -165,7 +178,10 @@ class _Block(NamedTuple):
 
 
 class _Mapping(NamedTuple):
-    """What the kernel has to know of all neurons and of the coordinates of the cores."""
+    """What the kernel has to know of all neurons, and of the router of each core.
+
+    priced : whether distances have costs of their own, those of `axes`
+    """
 
     core: Int32Array
     rates: Int64Array
@@ -173,6 +189,9 @@ class _Mapping(NamedTuple):
     undirected: bool
     columns: Int32Array
     rows: Int32Array
+    routes: Routes
+    axes: Axes
+    priced: bool
 
 
 class _Arrays(NamedTuple):
@@ -180,8 +199,8 @@ class _Arrays(NamedTuple):
 
     cells : (cores, 4), columns as above. A stamp equals the serial number of the neuron at work
         where that neuron has been, so that stamps are never cleared
-    extents : (width, 4): stamp, lowest and highest row of the tree in a column; the last field of
-        entry j is the j-th column of the tree
+    extents : (columns of routers, 4): stamp, lowest and highest row of the tree in a column; the
+        last field of entry j is the j-th column of the tree
     ends, reached : core of every synapse of a neuron, and the distinct ones
     touched : (cores + 1,), the cores with weight from the source core at work
     bits : (cores / 32,), the same as a set of bits; zero between uses
@@ -213,7 +232,7 @@ class _Tally:
         cells[:, _STAMP] = -1
         self.arrays = _Arrays(
             cells=cells,
-            extents=np.full((chip.width, 4), -1, dtype=np.int64),
+            extents=np.full((chip.routers[0], 4), -1, dtype=np.int64),
             ends=np.zeros(0, dtype=np.int32),
             reached=np.zeros(0, dtype=np.int32),
             touched=np.zeros(chip.cores + 1, dtype=np.int32),
@@ -353,14 +372,15 @@ def _add_route(diff, x0, y0, x, y, rate):
 def _sweep(block, mapping, serial, arrays):
     """All that one block adds; a `_Block`, a `_Mapping` and the `_Arrays` of a thread.
 
-    Returns the length of the run, the connectivity, the hops of the trees in float64, and the hops
-    of a packet to each synapse at the same rates, exactly, and with one more each in float64: no
-    sum over packets or synaptic events is above that.
+    Returns the length of the run, the connectivity, the hops of the trees in float64, the hops of a
+    packet to each synapse at the same rates, exactly, and with one more each in float64: no sum
+    over packets or synaptic events is above that; and the cost of a packet to each core.
     """
     first, order, indptr = block.first, block.order, block.indptr
     targets, weights = block.targets, block.weights
     core, rates, columns, rows = mapping.core, mapping.rates, mapping.columns, mapping.rows
     has_rates, undirected = mapping.has_rates, mapping.undirected
+    routes, torus, priced = mapping.routes, mapping.routes.torus, mapping.priced
     cells, extents, ends, reached = arrays.cells, arrays.extents, arrays.ends, arrays.reached
     touched, bits, axons_out = arrays.touched, arrays.bits, arrays.axons_out
     diff, cast, active = arrays.tree_links, arrays.core_links, arrays.activity
@@ -371,6 +391,7 @@ def _sweep(block, mapping, serial, arrays):
     tree_hops = 0.0
     unicast_hops = 0
     unicast_about = 0.0
+    core_cost = np.int64(0)
     source = np.int64(-1)
     for i in range(len(order)):
         v = first + order[i]
@@ -420,6 +441,8 @@ def _sweep(block, mapping, serial, arrays):
                 active[s, _LOCAL] += rate
                 continue
             active[c, _RECEIVED] += rate
+            if torus:
+                continue
             x = columns[c]
             y = rows[c]
             _add_route(cast, x0, y0, x, y, rate)
@@ -437,8 +460,12 @@ def _sweep(block, mapping, serial, arrays):
         spread = 0
         for k in range(degree):
             c = np.uint64(ends[k])
-            spread += np.int64(abs(columns[c] - x0)) + abs(rows[c] - y0)
             active[c, _EVENTS] += rate
+            if torus:
+                spread += abs(way(x0, columns[c], routes.x, routes.round_x))
+                spread += abs(way(y0, rows[c], routes.y, routes.round_y))
+            else:
+                spread += np.int64(abs(columns[c] - x0)) + abs(rows[c] - y0)
         unicast_hops += rate * spread
         unicast_about += float(rate) * (spread + degree)
         if others == 0:
@@ -446,6 +473,12 @@ def _sweep(block, mapping, serial, arrays):
         connectivity += rate * others
         active[s, _SENT] += rate * others
         active[s, _SPIKES] += rate
+        if priced:
+            core_cost += cast_cost(mapping.axes, s, reached[:n_reached], rate)
+        if torus:
+            around = add_round(mapping, s, reached[:n_reached], rate, extents, mark, cast, diff)
+            tree_hops += float(rate) * around
+            continue
         hops = 0
         for k in range(n_columns):
             x = extents[k, 3]
@@ -466,4 +499,4 @@ def _sweep(block, mapping, serial, arrays):
         tree_hops += float(rate) * hops
     if n_touched > 0:
         n_out = _flush(source, cells, touched, n_touched, bits, out_keys, out_sums, n_out)
-    return n_out, connectivity, tree_hops, unicast_hops, unicast_about
+    return n_out, connectivity, tree_hops, unicast_hops, unicast_about, core_cost

@@ -19,6 +19,7 @@ from chipsim.chip.model import Chip
 from chipsim.chip.time import ChipTime
 from chipsim.protocols import FloatArray, Int64Array
 from chipsim.traffic.arrays import Traffic
+from chipsim.traffic.machines import link_tables
 
 _STEPS = 32  # of the integral over when the last neuron spikes
 
@@ -31,7 +32,7 @@ class TickBounds:
     ----------
     neurons, packets_out, events : ndarray[float64], shape (cores,): to update the neurons; to send
         the packets; to take those that arrive and to add their events; 0 where there are none
-    links : ndarray[float64], shape (4, height, width), in the form of `chipsim.traffic.links`
+    links : ndarray[float64], shape (4, rows, columns of routers), in the form of `chipsim.traffic.links`
     after : cycles from the update of the last neuron until its spikes are in the sums, beyond those
         of the fullest core: 0 if nothing spikes
     """
@@ -100,9 +101,14 @@ def tick_bounds(chip: Chip, traffic: Traffic, time: ChipTime) -> TickBounds:
         neurons=np.where(traffic.usage.neurons > 0, time.barrier + neurons, 0.0),
         packets_out=_after(begin, sent * time.packet_out, sent),
         events=_after(begin, taken * time.packet_in + events * time.event, taken),
-        links=_after(begin, loads * time.link, loads),
+        links=_after(begin, loads / _bandwidth(chip) * time.link, loads),
         after=_tail(time, neurons, spikes, _way(time, (spikes, sent, taken, events, loads))),
     )
+
+
+def _bandwidth(chip: Chip) -> FloatArray | float:
+    """Flits that each link takes in the time of one on a link within a chip."""
+    return 1.0 if chip.machine is None else link_tables(chip.machine)[2]
 
 
 def _times(values: Int64Array, unit: float) -> FloatArray:

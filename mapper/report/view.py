@@ -60,7 +60,7 @@ class View:
     state : shape (rows, columns), `EMPTY`, `USED` or `UNAVAILABLE`
     usage : by limit of a core, shape (rows, columns)
     within : traffic that stays in the core, shape (rows, columns)
-    distances : traffic by hops, shape (width + height - 1,)
+    distances : traffic by hops, shape (columns + rows of routers - 1,)
     loads : every existing link, strongest first, by name of `LINKS`
     peaks : largest and mean use of each limit, over the cores in use
     destination, share : of a `chipsim.traffic.profile.Profile`, in real units; None with tiles
@@ -132,6 +132,7 @@ def make_view(label: str, report: dict[str, Any], loads: Loads) -> View:
         "core-cast": _real(loads.core_links, rate),
         "multicast": _real(loads.multicast_links, rate),
     }
+    torus = chip.machine.torus if chip.machine else ""
     return View(
         label=label,
         report=report,
@@ -141,9 +142,9 @@ def make_view(label: str, report: dict[str, Any], loads: Loads) -> View:
             "fill": per_core(use.neurons / chip.neurons),
             "outgoing": per_core(profile.outgoing, unit),
             "incoming": per_core(profile.incoming, unit),
-            "router": cells(loads.congestion * unit),
+            "router": cells(_of_routers(loads.congestion * unit, chip)),
         },
-        links={name: cells(array) for name, array in links.items()},
+        links={name: cells(_at_ends(array, chip)) for name, array in links.items()},
         # A tile is unavailable only if all of its cores are.
         state=np.where(
             cells(state == USED), USED, np.where(cells(state == EMPTY), EMPTY, UNAVAILABLE)
@@ -151,7 +152,7 @@ def make_view(label: str, report: dict[str, Any], loads: Loads) -> View:
         usage={name: per_core(use.of(name)) for name in LIMITS},
         within=per_core(profile.within, unit),
         distances=_real(profile.distances, unit),
-        loads={name: np.sort(existing(array))[::-1] for name, array in links.items()},
+        loads={name: np.sort(existing(array, torus))[::-1] for name, array in links.items()},
         peaks={
             name: (int(use.of(name).max(initial=0)), float(use.of(name)[used].mean()))
             if used.any()
@@ -211,6 +212,25 @@ def _plain(view: View) -> dict[str, Any]:
         out["destination"] = view.destination.ravel().tolist()
         out["share"] = _list(view.share)
     return out
+
+
+def _of_routers(array: Grid, chip: Chip) -> Grid:
+    """Values of routers, shape (rows, columns of them), at all cores of theirs."""
+    columns, rows = chip.routers
+    return array.repeat(chip.height // rows, axis=0).repeat(chip.width // columns, axis=1)
+
+
+def _at_ends(links: Grid, chip: Chip) -> Grid:
+    """Links of routers, shape (4, rows, columns of them), at a core of each where they leave it."""
+    columns, rows = chip.routers
+    wide, tall = chip.width // columns, chip.height // rows
+    found = np.zeros((4, chip.height, chip.width), links.dtype)
+    middle = (tall - 1) // 2, (wide - 1) // 2
+    for direction, (y, x) in enumerate(
+        ((middle[0], wide - 1), (middle[0], 0), (tall - 1, middle[1]), (0, middle[1]))
+    ):
+        found[direction, y::tall, x::wide] = links[direction]
+    return found
 
 
 def _real(stored: Grid, unit: float) -> Grid:

@@ -82,7 +82,7 @@ def differs(loads: Loads, metrics: dict[str, Any]) -> str:
     distances = loads.profile.distances
     unit = 1 if loads.weight_unit == 1 else loads.weight_unit
     hops = int(distances @ np.arange(distances.size)) * unit
-    cut = int(distances[1:].sum()) * unit
+    cut = int(loads.profile.outgoing.sum()) * unit
     for name, value in (("hops_total", hops), ("cut_weight", cut)):
         stated = metrics.get(name)
         if not isinstance(stated, int | float) or not math.isclose(stated, value, rel_tol=1e-9):
@@ -101,8 +101,9 @@ def _arrays(loads: Loads) -> dict[str, NDArray[Any]]:
 
 
 def _loads(found: dict[str, NDArray[Any]], chip: Chip) -> Loads:
-    shape = (chip.height, chip.width)
-    shapes = {"congestion": shape, "distances": (chip.width + chip.height - 1,)}
+    columns, rows = chip.routers
+    shape = (rows, columns)
+    shapes = {"congestion": shape, "distances": (columns + rows - 1,)}
     links = ("unicast_links", "core_links", "multicast_links")
     shapes |= dict.fromkeys(links, (4, *shape))
     shapes |= dict.fromkeys(("weight_unit", "rate_unit"), ())

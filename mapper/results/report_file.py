@@ -79,6 +79,14 @@ class TickBounds(Amounts):
     links: Amount
 
 
+class Costs(Amounts):
+    """What distances of a machine cost, and what crosses the ends of its parts."""
+
+    cost_total: Amount
+    cost_mean: Amount
+    cost_max: Amount
+
+
 class Metrics(LinkLoads):
     """The metrics of the mapping."""
 
@@ -99,6 +107,7 @@ class Metrics(LinkLoads):
     tick_cycles: Amount | UnsetType = UNSET
     tick_bound: str | UnsetType = UNSET
     tick_bounds: TickBounds | UnsetType = UNSET
+    machine: Costs | UnsetType = UNSET
 
 
 class _Costs(Open, kw_only=True):

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from hypothesis import strategies as st
 
+from chipsim.chip.machine import Block as Part
+from chipsim.chip.machine import Machine, Torus
 from chipsim.chip.model import Chip
 from chipsim.chip.time import ChipTime
 from tests.twins.chipsim import Block, Edge, blocks_of
@@ -41,8 +43,32 @@ class Case:
 
 
 @st.composite
+def machines(draw: st.DrawFn, width: int, height: int) -> Machine:
+    """Tiles in chips in boards, each perhaps, on a mesh or a torus."""
+    costs = st.sampled_from([0, 0.5, 1, 3, 10])
+    parts: list[Part | None] = []
+    within = 1, 1
+    for _ in range(3):
+        sides = tuple(
+            draw(st.sampled_from([n for n in range(one, whole + 1, one) if whole % n == 0]))
+            for one, whole in zip(within, (width, height), strict=True)
+        )
+        if draw(st.booleans()):
+            parts.append(Part(*sides, draw(costs), draw(st.sampled_from([1.0, 0.25]))))
+            within = sides
+        else:
+            parts.append(None)
+    torus: Torus = draw(st.sampled_from(["", "x", "y", "xy"]))
+    if parts[0] is not None:
+        parts[0] = replace(parts[0], bandwidth=1.0)
+    return Machine(width, height, torus, (draw(costs), draw(costs)), *parts)
+
+
+@st.composite
 def cases(draw: st.DrawFn) -> Case:
-    """Meshes of 1x1 to 6x5, up to 14 neurons; isolated neurons and zero weights are common."""
+    """Meshes of 1x1 to 6x5, half of them machines, up to 14 neurons; isolated neurons and zero
+    weights are common.
+    """
     width = draw(st.integers(1, 6))
     height = draw(st.integers(1, 5))
     constants = st.sampled_from([0.0, 0.25, 1.0, 3.5])
@@ -50,10 +76,12 @@ def cases(draw: st.DrawFn) -> Case:
     time = st.builds(
         ChipTime, *[cycles] * 7, st.sampled_from([1.0, 2.0]), st.sampled_from([1.0, 0.1])
     )
+    machine = draw(st.none() | machines(width, height))
     chip = Chip(
         "random",
         width,
         height,
+        machine=machine,
         neurons=draw(st.integers(1, 9)),
         energy_router=draw(constants),
         energy_link=draw(constants),

@@ -14,12 +14,15 @@ from typing import Any
 
 import numpy as np
 
+from chipsim.chip.machine import STRAIGHT
 from chipsim.chip.model import Chip
+from tests.twins.machine import Line, Plane
 from tests.twins.tick_bounds import sent_by, tick_metrics
 
 Edge = tuple[int, int, int]
 Router = tuple[int, int]
-Link = tuple[Router, Router]
+Link = tuple[Router, str]
+"""A router, and the direction in which the link leaves it."""
 
 STEPS = {"east": (1, 0), "west": (-1, 0), "south": (0, 1), "north": (0, -1)}
 
@@ -67,26 +70,69 @@ def blocks_of(edges: Sequence[Edge], neurons: int, cuts: Sequence[int] = ()) -> 
     return [Block(a, b, edges) for a, b in pairwise(ends)]
 
 
+def lines(chip: Chip, side_x: int = 1, side_y: int = 1) -> Plane:
+    """What steps cost along columns and rows, or between every so many of them."""
+    machine = chip.machine
+    found = []
+    for at, around, side, torus in (
+        (chip.axes.x, chip.axes.round_x, side_x, machine is not None and "x" in machine.torus),
+        (chip.axes.y, chip.axes.round_y, side_y, machine is not None and "y" in machine.torus),
+    ):
+        places = at[::side].tolist()
+        steps = [b - a for a, b in pairwise(places)]
+        turns = torus and around != STRAIGHT
+        found.append(Line((*steps, around - places[-1] if turns else 0), turns))
+    return Plane(*found)
+
+
+def tile(chip: Chip) -> tuple[int, int]:
+    part = chip.machine and chip.machine.tile
+    return (part.width, part.height) if part else (1, 1)
+
+
+def size(chip: Chip) -> tuple[int, int]:
+    """Columns and rows of routers."""
+    wide, tall = tile(chip)
+    return chip.width // wide, chip.height // tall
+
+
 def place(chip: Chip, core: int) -> Router:
-    return core % chip.width, core // chip.width
+    wide, tall = tile(chip)
+    return core % chip.width // wide, core // chip.width // tall
+
+
+def cost(chip: Chip, a: int, b: int) -> int:
+    """Distance of two cores by the coordinates."""
+    ends = [(core % chip.width, core // chip.width) for core in (a, b)]
+    return lines(chip).far(*ends)
+
+
+def ways(chip: Chip, a: int, b: int) -> tuple[int, int]:
+    """Steps between the routers of two cores, on a torus where it costs less round the end."""
+    plane, ends = lines(chip, *tile(chip)), (place(chip, a), place(chip, b))
+    found = []
+    for line, start, end, length in zip((plane.x, plane.y), *ends, size(chip), strict=True):
+        steps, straight = end - start, line.walk(min(start, end), max(start, end))
+        if line.torus and steps and sum(line.steps) - straight < straight:
+            steps += -length if steps > 0 else length
+        found.append(steps)
+    return found[0], found[1]
 
 
 def distance(chip: Chip, a: int, b: int) -> int:
-    (x0, y0), (x1, y1) = place(chip, a), place(chip, b)
-    return abs(x0 - x1) + abs(y0 - y1)
+    return sum(map(abs, ways(chip, a, b)))
 
 
 def route(chip: Chip, a: int, b: int) -> list[Link]:
     """The links of the XY route, one step at a time."""
-    (x, y), (x1, y1) = place(chip, a), place(chip, b)
+    (x, y), (dx, dy) = place(chip, a), ways(chip, a, b)
+    columns, rows = size(chip)
     links = []
-    while (x, y) != (x1, y1):
-        if x != x1:
-            nearer = (x + (1 if x1 > x else -1), y)
-        else:
-            nearer = (x, y + (1 if y1 > y else -1))
-        links.append(((x, y), nearer))
-        x, y = nearer
+    for name in ["east" if dx > 0 else "west"] * abs(dx) + ["south" if dy > 0 else "north"] * abs(
+        dy
+    ):
+        links.append(((x, y), name))
+        x, y = (x + STEPS[name][0]) % columns, (y + STEPS[name][1]) % rows
     return links
 
 
@@ -107,20 +153,22 @@ def paths(here: Router, there: Router) -> Iterator[tuple[list[Router], float]]:
 
 def all_links(chip: Chip) -> list[Link]:
     found = []
-    for y in range(chip.height):
-        for x in range(chip.width):
-            for dx, dy in STEPS.values():
-                if 0 <= x + dx < chip.width and 0 <= y + dy < chip.height:
-                    found.append(((x, y), (x + dx, y + dy)))
+    columns, rows = size(chip)
+    torus = chip.machine.torus if chip.machine else ""
+    for y in range(rows):
+        for x in range(columns):
+            for name, (dx, dy) in STEPS.items():
+                inside = 0 <= x + dx < columns and 0 <= y + dy < rows
+                turns = columns > 1 and "x" in torus if dx else rows > 1 and "y" in torus
+                if inside or turns:
+                    found.append(((x, y), name))
     return found
 
 
 def grid(chip: Chip, loads: Counter[Link]) -> list[list[list[int]]]:
     """Loads as [direction][y][x] of the router that the link leaves."""
-    return [
-        [[loads[(x, y), (x + dx, y + dy)] for x in range(chip.width)] for y in range(chip.height)]
-        for dx, dy in STEPS.values()
-    ]
+    columns, rows = size(chip)
+    return [[[loads[(x, y), name] for x in range(columns)] for y in range(rows)] for name in STEPS]
 
 
 def percentile99(values: Sequence[float]) -> float:
@@ -161,12 +209,14 @@ def unicast_loads(
 def congestion(
     chip: Chip, core: Sequence[int], edges: Sequence[Edge], undirected: bool = False
 ) -> list[list[float]]:
-    load = [[0.0] * chip.width for _ in range(chip.height)]
+    columns, rows = size(chip)
+    load = [[0.0] * columns for _ in range(rows)]
     for s, t, w in flows(edges, undirected):
         if core[s] != core[t]:
-            for path, chance in paths(place(chip, core[s]), place(chip, core[t])):
+            (x0, y0), (dx, dy) = place(chip, core[s]), ways(chip, core[s], core[t])
+            for path, chance in paths((x0, y0), (x0 + dx, y0 + dy)):
                 for x, y in path:
-                    load[y][x] += w * chance
+                    load[y % rows][x % columns] += w * chance
     return load
 
 
@@ -242,6 +292,79 @@ def usage(
     }
 
 
+def link_costs(chip: Chip) -> dict[Link, tuple[int, float, int]]:
+    """Cost of every link, its bandwidth, and whether it is over the end of a chip or board."""
+    machine = chip.machine
+    assert machine is not None
+    plane, wide_tall = lines(chip, *tile(chip)), tile(chip)
+    found = {}
+    for (x, y), name in all_links(chip):
+        axis = 0 if name in ("east", "west") else 1
+        line, side = (plane.x, plane.y)[axis], wide_tall[axis]
+        at, length = (x, y)[axis], size(chip)[axis]
+        step = at if name in ("east", "south") else (at - 1) % length
+        after, last = (step + 1) * side, step == length - 1
+        over, bandwidth = 0, 1.0
+        for kind, part in ((2, machine.chip), (3, machine.board)):
+            if part and (last or after % (part.width, part.height)[axis] == 0):
+                over, bandwidth = kind, part.bandwidth
+        found[(x, y), name] = line.steps[step], bandwidth, over
+    return found
+
+
+def crossings(
+    chip: Chip, loads: Counter[Link], unit: float, cost_total: float | None
+) -> dict[str, float]:
+    machine = chip.machine
+    if machine is None:
+        return {}
+    table = link_costs(chip)
+    over = [(load, *table[link][1:]) for link, load in loads.items() if table[link][2]]
+    of_links = sum(load * table[link][0] for link, load in loads.items()) * unit
+    found = {"cost_total": (of_links if cost_total is None else cost_total) * machine.unit}
+    if machine.chip or machine.board:
+        found["crossings_chips"] = sum(load for load, _, _ in over) * unit
+    if machine.board:
+        found["crossings_boards"] = sum(load for load, _, kind in over if kind == 3) * unit
+    if machine.chip or machine.board:
+        found["crossing_load_max"] = max([load / b for load, b, _ in over], default=0.0) * unit
+    return found
+
+
+def core_cost(
+    chip: Chip, core: Sequence[int], edges: Sequence[Edge], rates: Sequence[int] | None
+) -> int:
+    """Rate times cost of a packet to each core that a neuron reaches."""
+    largest: Counter[int] = Counter()
+    for s, _, w in edges:
+        largest[s] = max(largest[s], w)
+    rate = largest if rates is None else rates
+    return sum(rate[s] * cost(chip, core[s], c) for s, c in {(s, core[t]) for s, t, _ in edges})
+
+
+def machine_metrics(
+    chip: Chip, core: Sequence[int], sent: Sequence[Edge], unit: float
+) -> dict[str, Any]:
+    machine = chip.machine
+    if machine is None:
+        return {}
+    costs = [(w * unit, cost(chip, core[s], core[t]) * machine.unit) for s, t, w in sent]
+    total, weight = sum(w * c for w, c in costs), sum(w for w, _ in costs)
+    loads: Counter[Link] = Counter()
+    for s, t, w in sent:
+        for link in route(chip, core[s], core[t]):
+            loads[link] += w
+    found = crossings(chip, loads, unit, total / machine.unit) | {
+        "cost_mean": total / weight if weight else 0.0,
+        "cost_max": max([c for _, c in costs], default=0),
+    }
+    for name, part in (("tiles", machine.tile), ("chips", machine.chip), ("boards", machine.board)):
+        if part:
+            where = [(c % chip.width // part.width, c // chip.width // part.height) for c in core]
+            found[f"cut_{name}"] = sum(w * unit for s, t, w in sent if where[s] != where[t])
+    return {"machine": found}
+
+
 def score(
     chip: Chip,
     core: Sequence[int],
@@ -254,11 +377,10 @@ def score(
     rate_unit: float = 1.0,
 ) -> dict[str, Any]:
     """The table of metrics, synapse by synapse."""
-    used = [
-        (w * weight_unit, distance(chip, core[s], core[t])) for s, t, w in flows(edges, undirected)
-    ]
+    sent = flows(edges, undirected)
+    used = [(w * weight_unit, distance(chip, core[s], core[t])) for s, t, w in sent]
     total = sum(w for w, _ in used)
-    cut = [(w, d) for w, d in used if d > 0]
+    cut = [one for one, (s, t, _) in zip(used, sent, strict=True) if core[s] != core[t]]
     cut_weight = sum(w for w, _ in cut)
     hops = sum(w * d for w, d in used)
     latency = [(w, (d + 1) * chip.latency_router + d * chip.latency_link) for w, d in cut]
@@ -285,13 +407,16 @@ def score(
             "packets": sum(active["sent"]) * unit,
             "hops_total": sum(casts.values()) * unit,
             **link_metrics(chip, casts, unit),
+            **crossings(chip, casts, unit, core_cost(chip, core, edges, rates) * unit),
         },
         "multicast": {
             "connectivity": connectivity * unit,
             "hops_total": sum(trees.values()) * unit,
             "unicast_hops_total": unicast_hops(chip, core, edges, rates) * unit,
             **link_metrics(chip, trees, unit),
+            **crossings(chip, trees, unit, None),
         },
+        **machine_metrics(chip, core, sent, weight_unit),
         "cores_used": len(fill),
         "core_fill_mean": sum(fill) / len(fill) if fill else 0.0,
         "core_fill_max": max(fill, default=0.0),
@@ -315,7 +440,8 @@ def ticks(
         "core": (casts, rate),
         "tree": (multicast(chip, core, edges, rates)[1], rate),
     }[chip.delivery]
+    table = link_costs(chip) if chip.machine else {}
     return tick_metrics(
         chip.time, use["neurons"], *sent_by(chip.delivery, active, out, rate, weight),
-        [n * unit for n in loads.values()],
+        [n * unit for n in loads.values()], [table[e][1] if table else 1.0 for e in loads],
     )  # fmt: skip

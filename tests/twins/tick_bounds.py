@@ -15,8 +15,9 @@ STEPS = 32
 def tick_metrics(
     time: ChipTime, sizes: Sequence[int], sent: Sequence[float], taken: Sequence[float],
     events: Sequence[float], spikes: Sequence[float], flits: Sequence[float],
+    bandwidths: Sequence[float],
 ) -> dict[str, Any]:  # fmt: skip
-    """All but flits, which are those of the links, by core; in a tick."""
+    """All but flits and bandwidths, which are those of the links, by core; in a tick."""
     start = time.barrier + time.spike
     bounds = dict.fromkeys(("neurons", "packets_out", "events", "links"), 0.0)
 
@@ -30,9 +31,9 @@ def tick_metrics(
             at_least("packets_out", start + out * time.packet_out)
         if come:
             at_least("events", start + (come * time.packet_in + event * time.event))
-    for load in flits:
+    for load, bandwidth in zip(flits, bandwidths, strict=True):
         if load:
-            at_least("links", start + load * time.link)
+            at_least("links", start + load / bandwidth * time.link)
     if sum(spikes) and sum(sent) and sum(taken):
         more = (sum(sent) / sum(spikes) - 1) * time.packet_out
         more += (sum(events) / sum(taken) - 1) * time.event

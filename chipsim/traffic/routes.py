@@ -1,0 +1,104 @@
+"""Where the routers of a chip are, and which way spikes take between them.
+
+Cores of a tile share a router. Spikes go along the row first, then along the column, on a torus the
+shorter way round by what steps cost; of two ways alike, the one that does not lead round.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numba import njit
+
+from chipsim.chip.machine import STRAIGHT
+from chipsim.chip.model import Chip
+from chipsim.protocols import Int32Array
+
+
+class Routes(NamedTuple):
+    """Routers as kernels take them.
+
+    column, row : ndarray[int32], router of every column and row of cores
+    x, y : ndarray[int32], coordinates of every column and row of routers
+    round_x, round_y : as in `chipsim.chip.machine.Axes`
+    torus : whether any way leads round
+    """
+
+    column: Int32Array
+    row: Int32Array
+    x: Int32Array
+    y: Int32Array
+    round_x: int
+    round_y: int
+    torus: bool
+
+    @classmethod
+    def of(cls, chip: Chip) -> Routes:
+        """Those of a chip."""
+        wide, tall = (1, 1) if chip.machine is None else chip.machine.tile_size
+        axes = chip.axes
+        column, row = (np.arange(n, dtype=np.int32) for n in (chip.width, chip.height))
+        return cls(
+            column // np.int32(wide),
+            row // np.int32(tall),
+            np.ascontiguousarray(axes.x[::wide]),
+            np.ascontiguousarray(axes.y[::tall]),
+            axes.round_x,
+            axes.round_y,
+            axes.round_x != STRAIGHT or axes.round_y != STRAIGHT,
+        )
+
+    def of_cores(self) -> tuple[Int32Array, Int32Array]:
+        """Column and row of the router of every core, each shape (cores,)."""
+        return np.tile(self.column, self.row.size), np.repeat(self.row, self.column.size)
+
+
+@njit(cache=True, nogil=True)
+def way(a, b, at, around):
+    """Steps from one column (or row) of routers to another, negative westwards (northwards).
+
+    at, around : coordinates of the routers, and the length of the way round
+    """
+    steps = np.int64(b) - a
+    if 2 * abs(np.int64(at[b]) - at[a]) > around and steps != 0:
+        steps += -at.size if steps > 0 else at.size
+    return steps
+
+
+@njit(cache=True, nogil=True)
+def leg(ahead, back, start, steps, weight):
+    """Note some steps along a row (or column) in differences of the loads of its links.
+
+    ahead, back : differences of the links towards higher and lower positions, shape (length + 1,)
+    """
+    length = ahead.size - 1
+    if steps > 0:
+        ahead[start] += weight
+        if start + steps < length:
+            ahead[start + steps] -= weight
+        else:  # round the end
+            ahead[length] -= weight
+            ahead[0] += weight
+            ahead[start + steps - length] -= weight
+    elif steps < 0:
+        back[start + 1] -= weight
+        first = start + steps + 1
+        if first >= 0:
+            back[first] += weight
+        else:
+            back[0] += weight
+            back[length] -= weight
+            back[length + first] += weight
+
+
+@njit(cache=True, nogil=True)
+def add_route(diff, x0, y0, dx, dy, weight):
+    """Note an XY route of so many steps in ``diff``, shape (4, rows + 1, columns + 1)."""
+    leg(diff[0, y0], diff[1, y0], x0, dx, weight)
+    x = x0 + dx
+    if x < 0:
+        x += diff.shape[2] - 1
+    elif x >= diff.shape[2] - 1:
+        x -= diff.shape[2] - 1
+    leg(diff[2, :, x], diff[3, :, x], y0, dy, weight)
