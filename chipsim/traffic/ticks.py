@@ -32,7 +32,8 @@ class TickBounds:
     ----------
     neurons, packets_out, events : ndarray[float64], shape (cores,): to update the neurons; to send
         the packets; to take those that arrive and to add their events; 0 where there are none
-    links : ndarray[float64], shape (4, rows, columns of routers), in the form of `chipsim.traffic.links`
+    links : ndarray[float64], shape (4, rows, columns of routers), in the form of
+        `chipsim.traffic.links`
     after : cycles from the update of the last neuron until its spikes are in the sums, beyond those
         of the fullest core: 0 if nothing spikes
     """
