@@ -75,13 +75,14 @@ def lif_neurons(numbers: CoreNumbers, shape: CoreShape) -> tuple[LifNeurons, lis
 
 
 def neuron_lines(neurons: LifNeurons, unit: Int64) -> str:
-    """The YAML of all neurons, alike ones that follow each other in one line.
+    """The YAML of all neurons: inputs have a line each, others one for all alike in a row.
 
     unit : of an input the number of its hardware unit in its core, else -1; shape (neurons,)
     """
     numbers = (neurons.threshold, neurons.bias, neurons.leak_decay, neurons.reset)
     columns = np.column_stack([*numbers, neurons.potential, neurons.soft, unit])
-    new = np.flatnonzero(np.any(columns[1:] != columns[:-1], axis=1)) + 1
+    differ = np.any(columns[1:] != columns[:-1], axis=1) | (unit[1:] >= 0)
+    new = np.flatnonzero(differ) + 1
     lines = []
     for first, behind in pairwise([0, *new.tolist(), len(columns)]):
         threshold, bias, decay, reset, potential, soft, own = columns[first].tolist()
