@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from chipsim.chip.model import Chip
 from chipsim.noc.mesh import Mesh
@@ -16,7 +15,7 @@ from chipsim.ticks.run import TickRun, TickSimulator
 from chipsim.traffic.links import existing
 from mapper.errors import MapperError
 from mapper.evaluation.mapped import open_mapped
-from mapper.evaluation.routes import mapped_routes
+from mapper.evaluation.routes import MappedRoutes, mapped_routes
 from mapper.results.output import MAPPING
 from storage.store.network import NetworkFile
 
@@ -35,7 +34,6 @@ MODEL = {
 }
 
 Progress = Callable[[float], None]
-Spikes = Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,13 +71,11 @@ def simulate_ticks(
     with open_mapped(network, folder / MAPPING, chip, memory // 4) as (whole, core):
         mapped = mapped_routes(whole, core, mesh, chip.delivery == "tree")
     chance = mapped.rate * chip.time.tick
-    simulator = TickSimulator(mesh, chip.time, mapped.routes)
     runs = []
     done = 0
-    for spikes, ends in _at_random(chance[mapped.neurons], request):
-        nobody = np.zeros(0, np.int64), np.zeros(ends.size, np.int64)
-        runs.append((simulator.run(spikes, ends, *nobody), spikes.size))
-        done += ends.size - 1
+    for run, spikes in random_ticks(mapped, chip, mesh, request.ticks, request.seed):
+        runs.append((run, spikes))
+        done += run.cycles.size
         progress(done / request.ticks)
     found = tick_facts([run for run, _ in runs], sum(spikes for _, spikes in runs))
     return {
@@ -92,14 +88,21 @@ def simulate_ticks(
     }
 
 
-def _at_random(chance: NDArray[np.float64], request: TickRequest) -> Spikes:
-    """Spikes of some ticks at a time: slots, tick by tick, and where each tick begins."""
-    rng = np.random.default_rng(request.seed)
+def random_ticks(
+    mapped: MappedRoutes, chip: Chip, mesh: Mesh, ticks: int, seed: int
+) -> Iterator[tuple[TickRun, int]]:
+    """Ticks in which each neuron spikes at its mean rate, some at a time, and their spikes."""
+    assert chip.time is not None
+    simulator = TickSimulator(mesh, chip.time, mapped.routes)
+    chance = (mapped.rate * chip.time.tick)[mapped.neurons]
+    rng = np.random.default_rng(seed)
     step = max(1, AT_ONCE // max(1, chance.size))
-    for first in range(0, request.ticks, step):
-        count = min(step, request.ticks - first)
+    for first in range(0, ticks, step):
+        count = min(step, ticks - first)
         tick, slot = np.nonzero(rng.random((count, chance.size)) < chance)
-        yield slot.astype(np.int64), np.searchsorted(tick, np.arange(count + 1)).astype(np.int64)
+        ends = np.searchsorted(tick, np.arange(count + 1)).astype(np.int64)
+        nobody = np.zeros(0, np.int64), np.zeros(ends.size, np.int64)
+        yield simulator.run(slot.astype(np.int64), ends, *nobody), slot.size
 
 
 def tick_facts(runs: list[TickRun], spikes: int) -> dict[str, Any]:

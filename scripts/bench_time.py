@@ -1,0 +1,204 @@
+"""Cycles of a tick: the metric and the simulator against the Amaranth chip.
+
+    python scripts/bench_time.py [--ticks 24] [--networks chain hubs] [--kernel] [--json FILE]
+
+Ten spiking networks (`bench_time_networks.py`), each mapped in five ways onto 4x4 or 5x3 cores that
+send packets to cores. Their rates are those of the ticks that are run, the first ones left out. Of
+each mapping: cycles per tick of the Amaranth chip, `tick_cycles`, and those of `mapper simulate`
+with random spikes of the same rates; with the chip's own spikes the simulator's have to be equal,
+tick by tick. --kernel runs the simulator with these spikes in place of the Amaranth chip, which
+takes seconds instead of half an hour.
+
+Should be: correlation of `tick_cycles` with the chip 0.97 or more, ratio within 1.25 on average;
+`simulate` within 10 % on average, its longest tick within 25 %.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import tempfile
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from bench_common import say
+from bench_time_networks import NETWORKS
+from numpy.typing import NDArray
+from rich.console import Console
+
+from chipsim.chip.model import Chip
+from chipsim.chip.time import ChipTime
+from chipsim.noc.mesh import Mesh
+from chipsim.ticks.routes import core_routes
+from chipsim.ticks.run import TickSimulator
+from chipsim.traffic.metrics import summarise
+from hw.chip import Chip as Hardware
+from hw.chip import chip_shape
+from hw.core.arithmetic import simulate
+from hw.core.network import SpikingNetwork
+from hw.core.shape import CoreShape
+from hw.run import ChipSimulator
+from hw.tables import make_tables
+from mapper import map_network
+from mapper.evaluation.routes import mapped_routes
+from mapper.evaluation.ticks import random_ticks
+from mapper.results.tables import columns
+from mapper.scoring.measure import measure_network
+from storage.store.network import RATE, NetworkFile
+from storage.store.writer import NetworkWriter
+
+SIZES = ((4, 4), (5, 3))
+CORE = CoreShape(neurons=128, axons=1024, routes=2048, synapses=8192)
+WARMUP = 6  # ticks of which nothing is counted
+DRAWN = 400  # ticks with random spikes
+Cores = NDArray[np.int32]
+
+
+class Row(NamedTuple):
+    """A mapping; cycles per tick."""
+
+    network: str
+    way: str
+    cores: int
+    chip: float
+    longest: float
+    metric: float
+    bound: str
+    simulated: float
+    simulated_longest: float
+    equal: bool
+
+
+def ways(path: Path, chip: Chip, neurons: int) -> Iterator[tuple[str, Cores]]:
+    """Five mappings: three of the mapper with ever more room on a core, and two that ignore it."""
+    even = -(-neurons // chip.cores)
+    for name, preset, room in (
+        ("spread", "default", 1.1), ("half full", "fast", 1.5), ("packed", "default", 2.2),
+    ):  # fmt: skip
+        most = min(int(np.ceil(room * even)), CORE.neurons)
+        yield name, map_network(path, chip, preset=preset, neurons_per_core=most, threads=1).core
+    order = (np.arange(neurons) * chip.cores // neurons).astype(np.int32)
+    yield "in order", order
+    yield "at random", np.random.default_rng(1).permutation(order)
+
+
+def save(path: Path, network: SpikingNetwork, spikes: NDArray[np.bool_]) -> None:
+    """The network as a file with its spikes as rates."""
+    rate = spikes.sum(axis=0)
+    with NetworkWriter(path, network.neurons) as writer:
+        writer.add(network.source, network.target, rate[network.source])
+        writer.set_attribute(RATE, rate)
+        writer.finish()
+
+
+def bench(name: str, ticks: int, kernel: bool) -> list[Row]:
+    """All mappings of a network."""
+    size = SIZES[list(NETWORKS).index(name) % len(SIZES)]
+    network, shape = NETWORKS[name](), chip_shape(*size, CORE)
+    spikes, _ = simulate(network, shape, ticks)
+    counted = ticks - WARMUP
+    time = ChipTime(tick=1 / counted)
+    chip = Chip(name, *size, neurons=CORE.neurons, delivery="core", time=time)
+    hardware = None if kernel else ChipSimulator(Hardware(*size, CORE))
+    mesh = Mesh(*size)
+    rows = []
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "net.bin"
+        save(path, network, spikes[WARMUP:])
+        for way, core in ways(path, chip, network.neurons):
+            with NetworkFile(path) as file:
+                traffic = measure_network(file, chip, core)
+                mapped = mapped_routes(file, core, mesh, False)
+            metrics = summarise(chip, traffic)
+            lists = [np.flatnonzero(fired[mapped.neurons]) for fired in spikes]
+            ends = np.cumsum([0, *map(len, lists)])
+            none = np.zeros(0, np.int64), np.zeros(ticks + 1, np.int64)
+            told = TickSimulator(mesh, time, _with_all(mesh, network, core, mapped)).run(
+                np.concatenate(lists), ends, *none
+            )
+            cycles = told.cycles
+            if hardware is not None:
+                run = hardware.run(make_tables(network, core, *size, shape), ticks)
+                assert np.array_equal(run.spikes, spikes), f"{name}, {way}: other spikes"
+                cycles = run.cycles
+            drawn = np.concatenate(
+                [run.cycles for run, _ in random_ticks(mapped, chip, mesh, DRAWN, seed=0)]
+            )
+            real = cycles[WARMUP:]
+            # as many ticks as on the chip have a longest one, on average
+            longest = float(drawn[: DRAWN // counted * counted].reshape(-1, counted).max(1).mean())
+            rows.append(
+                Row(name, way, metrics["cores_used"], float(real.mean()), float(real.max()),
+                    metrics["tick_cycles"], metrics["tick_bound"], float(drawn.mean()), longest,
+                    np.array_equal(told.cycles, cycles))
+            )  # fmt: skip
+            say(f"{name}, {way}: {rows[-1].chip:.1f}, {rows[-1].metric:.1f}")
+    return rows
+
+
+def _with_all(mesh: Mesh, network: SpikingNetwork, core: Cores, mapped: Any) -> Any:
+    """The routes with all synapses: a file merges those of a pair."""
+    cores = mapped.routes.first.size - 1
+    pairs, events = np.unique(
+        mapped.slot[network.source] * cores + core[network.target], return_counts=True
+    )
+    return core_routes(mesh, core[mapped.neurons].astype(np.int64), mapped.routes.first,
+                       *np.divmod(pairs, cores), events)  # fmt: skip
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--ticks", type=int, default=24)
+    parser.add_argument("--networks", nargs="*", choices=list(NETWORKS), default=list(NETWORKS))
+    parser.add_argument("--kernel", action="store_true")
+    parser.add_argument("--processes", type=int, default=1)
+    parser.add_argument("--json", type=Path)
+    options = parser.parse_args()
+    jobs = options.networks
+    with ProcessPoolExecutor(options.processes) as pool:
+        found = pool.map(bench, jobs, [options.ticks] * len(jobs), [options.kernel] * len(jobs))
+        rows = [row for part in found for row in part]
+    console = Console(width=120)
+    heads = ("network, way", "cores", "chip", "longest", "tick_cycles", "bound", "simulate",
+             "its longest")  # fmt: skip
+    console.print(columns("cycles per tick", heads, [
+        (f"{r.network}, {r.way}", r.cores, round(r.chip, 1), r.longest, round(r.metric, 1), r.bound,
+         round(r.simulated, 1), round(r.simulated_longest, 1)) for r in rows
+    ]))  # fmt: skip
+    found_all = summary(rows)
+    console.print(columns("over all mappings", ("", "value"), list(found_all.items())))
+    if options.json:
+        options.json.write_text(json.dumps({"rows": rows, "summary": found_all}, indent=1))
+    return 0 if found_all["mappings whose simulated ticks differ"] == 0 else 1
+
+
+def summary(rows: list[Row]) -> dict[str, Any]:
+    """How near the metric and the simulator are to the chip."""
+    chip, metric = (np.array([getattr(row, name) for row in rows]) for name in ("chip", "metric"))
+    drawn = np.array([row.simulated for row in rows]) / chip
+    longest = np.array([row.simulated_longest / row.longest for row in rows])
+    by_network: dict[str, list[int]] = {}
+    for index, row in enumerate(rows):
+        by_network.setdefault(row.network, []).append(index)
+    ratio = metric / chip
+    within = [np.corrcoef(chip[some], metric[some])[0, 1] for some in by_network.values()]
+    return {
+        "mappings": len(rows),
+        "tick_cycles: correlation": float(np.corrcoef(chip, metric)[0, 1]),
+        "tick_cycles: correlation within a network, least": float(min(within)),
+        "tick_cycles: ratio, mean": float(ratio.mean()),
+        "tick_cycles: ratio, least and most": f"{ratio.min():.2f}, {ratio.max():.2f}",
+        "simulate: ratio, mean": float(drawn.mean()),
+        "simulate: ratio, least and most": f"{drawn.min():.2f}, {drawn.max():.2f}",
+        "simulate: longest tick, ratio, mean": float(longest.mean()),
+        "simulate: longest tick, least and most": f"{longest.min():.2f}, {longest.max():.2f}",
+        "mappings whose simulated ticks differ": sum(not row.equal for row in rows),
+    }
+
+
+if __name__ == "__main__":
+    sys.exit(main())
