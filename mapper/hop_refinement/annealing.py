@@ -17,6 +17,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from chipsim.chip.machine import STRAIGHT
 from mapper.graph.rows import HeldRows
 from mapper.hop_refinement.mesh import CUT, Mesh, _apart
 from mapper.runtime.random import accepted, next_random
@@ -28,12 +29,12 @@ SPARE = 16  # vertices more than the fullest core, for which a core has places
 
 
 @njit(cache=True, nogil=True)
-def _change(ids, weights, a, b, core, column, row, most):
+def _change(ids, weights, a, b, core, grid):
     """Hops more if the vertex with these connections is on core b instead of a."""
     change = np.int64(0)
     for e in range(ids.size):
         c = core[ids[e]]
-        farther = _apart(c, b, column, row, most) - _apart(c, a, column, row, most)
+        farther = _apart(c, b, grid) - _apart(c, a, grid)
         change += np.int64(weights[e]) * farther
     return change
 
@@ -60,7 +61,8 @@ def _anneal_vertices(rows, sizes, core, grid, block_weights, lists, proposals, t
     temperature : in hops; 0 accepts no loss
     """
     _, indptr, ids, weights = rows
-    column, row, capacities, width, height, most = grid
+    capacities, width, height, most = grid.capacities, grid.width, grid.height, grid.most
+    axes = grid.axes
     members, count, place = lists
     made = 0
     total = np.int64(0)
@@ -76,13 +78,19 @@ def _anneal_vertices(rows, sizes, core, grid, block_weights, lists, proposals, t
             turn = next_random(state) % 8
             turn += turn >= 4  # of the nine cells around, all but the middle
             x, y = a % width + turn % 3 - 1, a // width + turn // 3 - 1
-            if x < 0 or y < 0 or x >= width or y >= height:
-                continue
+            if x < 0 or x >= width:
+                if axes.round_x == STRAIGHT:
+                    continue
+                x = x % width
+            if y < 0 or y >= height:
+                if axes.round_y == STRAIGHT:
+                    continue
+                y = y % height
             b = y * width + x
         if a == b or capacities[b] == 0:
             continue
         low, high = indptr[v], indptr[v + 1]
-        change = _change(ids[low:high], weights[low:high], a, b, core, column, row, most)
+        change = _change(ids[low:high], weights[low:high], a, b, core, grid)
         if block_weights[b] + sizes[v] <= capacities[b] and count[b] < members.shape[1]:
             if not accepted(change, temperature, state):
                 continue
@@ -105,7 +113,7 @@ def _anneal_vertices(rows, sizes, core, grid, block_weights, lists, proposals, t
                 continue
             core[v] = b  # so that a connection between the two is counted right
             low, high = indptr[u], indptr[u + 1]
-            change += _change(ids[low:high], weights[low:high], b, a, core, column, row, most)
+            change += _change(ids[low:high], weights[low:high], b, a, core, grid)
             if not accepted(change, temperature, state):
                 core[v] = a
                 continue

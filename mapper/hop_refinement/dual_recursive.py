@@ -16,6 +16,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from mapper.graph.csr import Csr
+from mapper.graph.distance import along
 from mapper.graph.rows import HeldRows
 from mapper.hop_refinement.mesh import Mesh
 from mapper.partitioning.multilevel_bisection import BisectionEffort, bisect_graph
@@ -28,13 +29,16 @@ Int64 = NDArray[np.int64]
 
 
 @njit(cache=True, nogil=True)
-def _region_graph(rows, sizes, members, local, region, x, y, first, second):
+def _region_graph(rows, sizes, members, local, region, x, y, halves, rounds):
     """The graph inside a region, and the bias of each of its vertices towards the first half.
 
     members, local : vertices of the region, and the place of each vertex among them
     region : of every vertex
-    x, y : where every vertex is, in half steps; first, second : (x, y) of the halves
+    x, y : where every vertex is, in half steps; halves : (x, y) of both
+    rounds : length of the way round on both axes, in half steps
     """
+    first, second = halves
+    round_x, round_y = rounds
     _, indptr, ids, weights = rows
     n = members.size
     wanted = region[members[0]] if n > 0 else -1
@@ -46,7 +50,7 @@ def _region_graph(rows, sizes, members, local, region, x, y, first, second):
     out_weights = np.empty(entries, np.int32)
     own_sizes = np.empty(n, np.int64)
     bias = np.empty(n, np.int64)
-    apart = abs(first[0] - second[0]) + abs(first[1] - second[1])
+    apart = along(first[0], second[0], round_x) + along(first[1], second[1], round_y)
     at = 0
     out_indptr[0] = 0
     for i in range(n):
@@ -60,8 +64,9 @@ def _region_graph(rows, sizes, members, local, region, x, y, first, second):
                 out_weights[at] = min(w * apart, LARGEST)
                 at += 1
             else:
-                farther = abs(x[u] - second[0]) + abs(y[u] - second[1])
-                towards += w * (farther - abs(x[u] - first[0]) - abs(y[u] - first[1]))
+                farther = along(x[u], second[0], round_x) + along(y[u], second[1], round_y)
+                farther -= along(x[u], first[0], round_x) + along(y[u], first[1], round_y)
+                towards += w * farther
         own_sizes[i] = sizes[v]
         bias[i] = towards
         out_indptr[i + 1] = at
@@ -75,21 +80,24 @@ class _Region:
     cores: Int64
     column: Int64
     row: Int64
+    places: Int64
 
     @classmethod
     def of(cls, cores: Int64, mesh: Mesh) -> _Region:
-        return cls(cores, cores % mesh.width, cores // mesh.width)
+        cells = np.column_stack([cores % mesh.width, cores // mesh.width])
+        return cls(cores, cells[:, 0], cells[:, 1], mesh.axes.places(cells))
 
     @property
     def middle(self) -> Int64:
-        """Column and row of the middle of its rectangle, in half steps."""
-        return np.array(
-            [self.column.min() + self.column.max(), self.row.min() + self.row.max()], np.int64
-        )
+        """Coordinates of the middle of its rectangle, in half steps."""
+        found: Int64 = self.places.min(axis=0) + self.places.max(axis=0)
+        return found
 
     def halves(self, mesh: Mesh) -> tuple[_Region, _Region]:
         """Cut across the longer side, with cores as equal in number as can be."""
-        wide = np.ptp(self.column) >= np.ptp(self.row)
+        span = np.ptp(self.places, axis=0)
+        # Cores of a tile are in one place.
+        wide = (span[0], np.ptp(self.column)) >= (span[1], np.ptp(self.row))
         across, along = (self.row, self.column) if wide else (self.column, self.row)
         order = np.lexsort((across, along))
         # whole columns or rows where one ends near the middle, so that halves are rectangles
@@ -116,6 +124,7 @@ def place_by_dual_recursive_bipartitioning(
     local = np.empty(rows.vertices, np.int32)
     whole = _Region.of(usable, mesh)
     x, y = (np.full(rows.vertices, place, np.int64) for place in whole.middle)
+    rounds = 2 * mesh.axes.round_x, 2 * mesh.axes.round_y
     regions, todo = [whole], [0]
     while todo:
         following = []
@@ -127,7 +136,7 @@ def place_by_dual_recursive_bipartitioning(
             halves = regions[number].halves(mesh)
             first, second = (half.middle for half in halves)
             graph = _region_graph(
-                rows.whole, rows.sizes, members, local, region, x, y, first, second
+                rows.whole, rows.sizes, members, local, region, x, y, (first, second), rounds
             )
             counts = [half.cores.size for half in halves]
             size = int(graph.sizes.sum())

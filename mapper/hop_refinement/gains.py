@@ -1,9 +1,10 @@
 """Moves of single vertices by hops: where on the mesh a vertex is best off.
 
-A connection costs its weight times the Manhattan distance of the cores of its ends. The cost of a
-vertex is a sum of one function of its column and one of its row, both convex, with their minima at
-the weighted medians of its neighbours' columns and rows (Goto, IEEE Trans. Circuits Syst. 28,
-1981). So only cores between where a vertex is and the medians can be better.
+A connection costs its weight times the distance of the cores of its ends, by coordinates. The cost
+of a vertex is a sum of one function of its column and one of its row, both convex, with their
+minima at the weighted medians of its neighbours' columns and rows (Goto, IEEE Trans. Circuits Syst.
+28, 1981). So only cores between where a vertex is and the medians can be better. On a torus they
+are not convex, and those on the way to the minima are looked at.
 """
 
 from __future__ import annotations
@@ -14,8 +15,10 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from chipsim.chip.machine import STRAIGHT
 from mapper.graph.csr import Chunk
-from mapper.hop_refinement.mesh import Mesh
+from mapper.graph.distance import along
+from mapper.hop_refinement.mesh import Mesh, _apart
 from mapper.partitioning.kway_refinement import Moves, Seeker
 from mapper.runtime.threads import WorkspacePool
 
@@ -24,10 +27,11 @@ LARGEST = np.int64(2**31 - 1)
 
 
 @njit(cache=True, nogil=True)
-def _walk(weight, at, before, after, gain):
-    """Gains of moving along one axis towards the median; returns its position.
+def _walk(weight, at, before, after, place, gain):
+    """Gains of moving along one axis towards the median; returns the first position, and how many.
 
     weight : of the neighbours on every position; before, after : sums of it below and above `at`
+    place : coordinate of every position
     gain : gets the gain at each position from `at` to the median
     """
     here = weight[at]
@@ -37,19 +41,47 @@ def _walk(weight, at, before, after, gain):
     elif before > after + here:
         step, ahead, behind = -1, before, after + here
     else:
-        return at
+        return at, 1
     total = np.int64(0)
     p = at
     while ahead > behind:
-        total += ahead - behind
+        total += (ahead - behind) * abs(np.int64(place[p + step]) - place[p])
         p += step
         gain[p] = total
         ahead -= weight[p]
         behind += weight[p]
-    return p
+    if total == 0:
+        return at, 1
+    # Cores of a tile are alike: one of them may have slack.
+    while 0 <= p + step < place.size and place[p + step] == place[p]:
+        p += step
+        gain[p] = total
+    return min(at, p), abs(p - at) + 1
 
 
-class Axes(NamedTuple):
+@njit(cache=True, nogil=True)
+def _walk_round(weight, at, place, around, gain):
+    """The same on a torus, where there may be several minima: the way to the lowest of all.
+
+    It goes where there are fewer steps, and of ways alike up; of minima alike it leads to that of
+    the lowest position.
+    """
+    best = at
+    gain[at] = 0
+    for p in range(weight.size):
+        gain[p] = 0
+        for q in range(weight.size):
+            if weight[q] != 0:
+                farther = along(place[q], place[at], around) - along(place[q], place[p], around)
+                gain[p] += weight[q] * farther
+        if gain[p] > gain[best]:
+            best = p
+    up = (best - at) % weight.size
+    down = (at - best) % weight.size
+    return (at, up + 1) if up <= down else (best, down + 1)
+
+
+class Sums(NamedTuple):
     """Scratch, one number per column or row; zero on entry and exit, but for the gains."""
 
     in_column: NDArray[np.int64]
@@ -59,7 +91,7 @@ class Axes(NamedTuple):
 
 
 @njit(cache=True, nogil=True)
-def _best_hops(chunk, core, sizes, grid, block_weights, axes, table):
+def _best_hops(chunk, core, sizes, grid, block_weights, sums, table):
     """Vertices of a chunk that have a better core; see `mapper.partitioning.kway_refinement.Moves`.
 
     table : filled, as in `Moves`
@@ -68,9 +100,10 @@ def _best_hops(chunk, core, sizes, grid, block_weights, axes, table):
     there are, the hops that all vertices pay now, and what they would if all were a hop away.
     """
     first, indptr, ids, weights = chunk
-    column, row, capacities, width, _, _ = grid
-    in_column, gain_x = axes.in_column, axes.gain_x
-    in_row, gain_y = axes.in_row, axes.gain_y
+    column, row, capacities = grid.column, grid.row, grid.capacities
+    width, height, axes = grid.width, grid.height, grid.axes
+    in_column, gain_x = sums.in_column, sums.gain_x
+    in_row, gain_y = sums.in_row, sums.gain_y
     vertices, target, gain, heaviest = table[0], table[1], table[2], table[3]
     found = 0
     paid = np.int64(0)
@@ -80,6 +113,7 @@ def _best_hops(chunk, core, sizes, grid, block_weights, axes, table):
         links = ids[indptr[i] : indptr[i + 1]]
         link_weights = weights[indptr[i] : indptr[i + 1]]
         x0, y0 = column[core[v]], row[core[v]]
+        own_x, own_y = np.int64(axes.x[x0]), np.int64(axes.y[y0])
         left = np.int64(0)
         right = np.int64(0)
         above = np.int64(0)
@@ -89,26 +123,35 @@ def _best_hops(chunk, core, sizes, grid, block_weights, axes, table):
             x, y, w = column[c], row[c], np.int64(link_weights[e])
             in_column[x] += w
             in_row[y] += w
-            paid += w * (abs(x - x0) + abs(y - y0))
+            far = along(axes.x[x], own_x, axes.round_x) + along(axes.y[y], own_y, axes.round_y)
+            paid += w * far
             everything += w
             left += w if x < x0 else 0
             right += w if x > x0 else 0
             above += w if y < y0 else 0
             below += w if y > y0 else 0
-        x1 = _walk(in_column, x0, left, right, gain_x)
-        y1 = _walk(in_row, y0, above, below, gain_y)
+        if axes.round_x == STRAIGHT:
+            x1, columns = _walk(in_column, x0, left, right, axes.x, gain_x)
+        else:
+            x1, columns = _walk_round(in_column, x0, axes.x, axes.round_x, gain_x)
+        if axes.round_y == STRAIGHT:
+            y1, rows = _walk(in_row, y0, above, below, axes.y, gain_y)
+        else:
+            y1, rows = _walk_round(in_row, y0, axes.y, axes.round_y, gain_y)
         for e in range(links.size):
             c = np.uint32(core[np.uint32(links[e])])
             in_column[column[c]] = 0
             in_row[row[c]] = 0
-        if x1 == x0 and y1 == y0:
+        if columns == 1 and rows == 1:
             continue
         with_slack = -1
         best = -1
         gain_with_slack = np.int64(0)
         best_gain = np.int64(0)
-        for y in range(min(y0, y1), max(y0, y1) + 1):
-            for x in range(min(x0, x1), max(x0, x1) + 1):
+        for j in range(rows):
+            y = y1 + j if y1 + j < height else y1 + j - height
+            for i in range(columns):
+                x = x1 + i if x1 + i < width else x1 + i - width
                 c = y * width + x
                 g = gain_x[x] + gain_y[y]
                 if capacities[c] == 0 or c == core[v]:
@@ -128,7 +171,7 @@ def _best_hops(chunk, core, sizes, grid, block_weights, axes, table):
         for e in range(links.size):
             if core[np.uint32(links[e])] == best:
                 between = max(between, np.int64(link_weights[e]))
-        apart = abs(column[best] - x0) + abs(row[best] - y0)
+        apart = _apart(core[v], best, grid)
         heaviest[found] = min(between * apart, LARGEST)
         found += 1
     return found, paid, everything
@@ -145,15 +188,15 @@ class SeekHops(Seeker):
         """
         lengths = 2 * (mesh.width, mesh.height)
         self._sizes, self._fixed, self._grid = sizes, fixed, mesh.grid
-        self._workspaces = WorkspacePool(lambda: Axes(*(np.zeros(n, np.int64) for n in lengths)))
+        self._workspaces = WorkspacePool(lambda: Sums(*(np.zeros(n, np.int64) for n in lengths)))
 
     def seek(
         self, chunk: Chunk, part: NDArray[np.int32], block_weights: NDArray[np.int64]
     ) -> Moves:
         table = np.empty((4, chunk.vertices), np.int32)
-        with self._workspaces.borrow() as axes:
+        with self._workspaces.borrow() as sums:
             found, paid, everything = _best_hops(
-                chunk, part, self._sizes, self._grid, block_weights, axes, table
+                chunk, part, self._sizes, self._grid, block_weights, sums, table
             )
         moves = table[:, :found]
         if self._fixed is not None:

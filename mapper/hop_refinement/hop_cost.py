@@ -15,12 +15,11 @@ from mapper.runtime.threads import ThreadTeam
 def _hop_cost(chunk, core, grid):
     """Hops of the connections of a chunk, as every vertex sees them."""
     first, indptr, ids, weights = chunk
-    column, row, _, _, _, most = grid
     total = np.int64(0)
     for i in range(indptr.size - 1):
         own = core[first + i]
         for e in range(indptr[i], indptr[i + 1]):
-            apart = _apart(core[np.uint32(ids[e])], own, column, row, most)
+            apart = _apart(core[np.uint32(ids[e])], own, grid)
             total += np.int64(weights[e]) * apart
     return total
 
@@ -28,7 +27,8 @@ def _hop_cost(chunk, core, grid):
 def hop_cost(rows: Rows, core: NDArray[np.int32], mesh: Mesh, team: ThreadTeam) -> int:
     """Hops of all connections, each counted at both of its ends.
 
-    core : ndarray[int32], shape (vertices,); on a flat mesh the hops are the cut
+    core : ndarray[int32], shape (vertices,); on a flat mesh the hops are the cut, on a machine they
+        are what distances cost
     """
     grid = mesh.grid
 

@@ -1,4 +1,4 @@
-"""Where cores are and how far apart: in hops on a mesh, or only whether they are the same one."""
+"""Where cores are and how far apart: by coordinates, or only whether they are the same one."""
 
 from __future__ import annotations
 
@@ -10,6 +10,10 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from chipsim.chip.machine import STRAIGHT, Axes, flat_axes
+from chipsim.chip.model import Chip
+from mapper.graph.distance import along
+
 NEAR = ((1, 0), (0, 1))  # steps from a core to the one that it exchanges with: its neighbours,
 DIAGONAL = ((1, 1), (-1, 1))  # and those across a corner
 HOPS = 2**31 - 1  # no distance is too far to count
@@ -19,14 +23,11 @@ Int64 = NDArray[np.int64]
 Int32 = NDArray[np.int32]
 
 
-@njit(cache=True, nogil=True)
-def _apart(a, b, column, row, most):
-    """Distance of two cores, up to `most`."""
-    return min(abs(column[a] - column[b]) + abs(row[a] - row[b]), most)
-
-
 class Grid(NamedTuple):
-    """A mesh as kernels take it: column and row of every core, and the rest as in `Mesh`."""
+    """A mesh as kernels take it: column and row of every core, and the rest as in `Mesh`.
+
+    x, y : coordinates of every core, shape (cores,)
+    """
 
     column: Int32
     row: Int32
@@ -34,6 +35,17 @@ class Grid(NamedTuple):
     width: int
     height: int
     most: int
+    x: Int32
+    y: Int32
+    axes: Axes
+
+
+@njit(cache=True, nogil=True)
+def _apart(a, b, grid):
+    """Distance of two cores, up to `most`."""
+    x, y, axes = grid.x, grid.y, grid.axes
+    far = along(x[a], x[b], axes.round_x) + along(y[a], y[b], axes.round_y)
+    return min(far, grid.most)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,12 +53,19 @@ class Mesh:
     """Columns and rows of the cores, and what each may hold (0: not to be used).
 
     most : the distance at which distances stop to grow, `HOPS` or `CUT`
+    coordinates : of columns and rows; None for steps that all cost 1
     """
 
     width: int
     height: int
     capacities: Int64
     most: int = HOPS
+    coordinates: Axes | None = None
+
+    @classmethod
+    def of(cls, chip: Chip, capacities: Int64) -> Mesh:
+        """The cores of a chip; capacities : what each may hold, shape (cores,)"""
+        return cls(chip.width, chip.height, capacities, HOPS, chip.axes)
 
     @classmethod
     def flat(cls, capacities: Int64) -> Mesh:
@@ -62,13 +81,22 @@ class Mesh:
         return np.arange(self.width * self.height, dtype=np.int32) // self.width
 
     @property
+    def axes(self) -> Axes:
+        """Coordinates of columns and rows."""
+        return self.coordinates or flat_axes(self.width, self.height)
+
+    @property
     def grid(self) -> Grid:
-        return Grid(self.column, self.row, self.capacities, self.width, self.height, self.most)
+        column, row, axes = self.column, self.row, self.axes
+        return Grid(
+            column, row, self.capacities, self.width, self.height, self.most,
+            axes.x[column], axes.y[row], axes,
+        )  # fmt: skip
 
     def pairs(self, steps: tuple[tuple[int, int], ...]) -> Iterator[Int64]:
         """Sets of pairs of cores, each of shape (pairs, 2); those of a set share none.
 
-        steps : columns and rows from a core to its partner
+        steps : columns and rows from a core to its partner, on a torus round the end too
         """
         cores = np.arange(self.width * self.height)
         column, row = cores % self.width, cores // self.width
@@ -82,3 +110,19 @@ class Mesh:
                 first = cores[there & (turn % 2 == odd)]
                 if first.size:
                     yield np.column_stack([first, first + dy * self.width + dx])
+            yield from self._round(dx, dy)
+
+    def _round(self, dx: int, dy: int) -> Iterator[Int64]:
+        """Pairs over the end of an axis that is a torus; in a short ring these are beside each
+        other anyway.
+        """
+        x, y = self.column + dx, self.row + dy
+        over_x, over_y = (x < 0) | (x >= self.width), (y < 0) | (y >= self.height)
+        turns_x = self.axes.round_x != STRAIGHT and self.width > 2 * abs(dx)
+        turns_y = self.axes.round_y != STRAIGHT and self.height > 2 * abs(dy)
+        partner = y % self.height * self.width + x % self.width
+        usable = (self.capacities > 0) & (self.capacities[partner] > 0)
+        for there in (over_x & (turns_y | ~over_y) & turns_x, over_y & ~over_x & turns_y):
+            first = np.flatnonzero(there & usable)
+            if first.size:
+                yield np.column_stack([first, partner[first]])

@@ -63,10 +63,9 @@ def _pair_graph(a, b, by_core, batch, sizes, core, grid):
     """
     members, start, rank = by_core
     _, offset, degree, ids, weights = batch
-    column, row, _, _, _, most = grid
     of_a = start[a + 1] - start[a]
     n = of_a + start[b + 1] - start[b]
-    apart = _apart(a, b, column, row, most)
+    apart = _apart(a, b, grid)
     entries = 0
     for i in range(n):
         v = members[start[a] + i] if i < of_a else members[start[b] + i - of_a]
@@ -92,8 +91,7 @@ def _pair_graph(a, b, by_core, batch, sizes, core, grid):
                 inner_weights[at] = min(w * apart, LARGEST)
                 at += 1
             else:
-                to_b, to_a = _apart(c, b, column, row, most), _apart(c, a, column, row, most)
-                towards += w * (to_b - to_a)
+                towards += w * (_apart(c, b, grid) - _apart(c, a, grid))
         own_sizes[i] = sizes[v]
         bias[i] = towards
         indptr[i + 1] = at

@@ -44,7 +44,7 @@ def refine_and_repair(
     # What never moves is not counted: neither its size, nor the capacity that it takes.
     rows = rows.with_sizes(np.where(pinned, 0, combined.sizes))
     capacities = capacities_beside_pins(job.chip.cores, place, combined, pinned)
-    mesh = Mesh(job.chip.width, job.chip.height, capacities)
+    mesh = Mesh.of(job.chip, capacities)
     levels = Levels([rows], [], pinned if pinned.any() else None)
     exact = combined.exact and not job.axon_limited
     limits, weight = job.load.limits, weight_of_excess(job.load.limits)

@@ -118,7 +118,7 @@ class Run:
         """The chip, with capacity on the cores that are in use."""
         used = np.bincount(core, minlength=self.chip.cores) > 0
         capacities = np.where(used, capacity, 0).astype(np.int64)
-        return Mesh(self.chip.width, self.chip.height, capacities)
+        return Mesh.of(self.chip, capacities)
 
 
 class Method(ABC):

@@ -6,36 +6,55 @@ import math
 from collections.abc import Sequence
 
 from tests.twins.bisection import Xorshift
+from tests.twins.machine import FLAT, Line, Plane
 
 Links = list[tuple[int, int]]
 
 
-def distance(a: int, b: int, width: int) -> int:
+def distance(a: int, b: int, width: int, plane: Plane = FLAT) -> int:
     """Of two cores; without a width all others are one hop away."""
     if not width:
         return int(a != b)
-    return abs(a % width - b % width) + abs(a // width - b // width)
+    return plane.far((a % width, a // width), (b % width, b // width))
 
 
-def hops_of(links: Links, at: int, core: Sequence[int], width: int) -> int:
+def hops_of(links: Links, at: int, core: Sequence[int], width: int, plane: Plane = FLAT) -> int:
     """What a vertex with these neighbours pays on core `at`."""
-    return sum(w * distance(at, core[u], width) for u, w in links)
+    return sum(w * distance(at, core[u], width, plane) for u, w in links)
 
 
-def all_hops(adjacency: Sequence[Links], core: Sequence[int], width: int) -> int:
+def all_hops(
+    adjacency: Sequence[Links], core: Sequence[int], width: int, plane: Plane = FLAT
+) -> int:
     """Hops of all connections, each once."""
-    return sum(hops_of(links, core[v], core, width) for v, links in enumerate(adjacency)) // 2
+    return (
+        sum(hops_of(links, core[v], core, width, plane) for v, links in enumerate(adjacency)) // 2
+    )
 
 
-def walk(weight: Sequence[int], at: int) -> tuple[int, dict[int, int]]:
-    """The nearest best position on a line, and the gains of those up to it."""
+def walk(weight: Sequence[int], at: int, line: Line) -> list[tuple[int, int]]:
+    """Positions up to the nearest best one, and the gain of each; lowest first.
+
+    Positions behind it that are in the same place belong to it. On a torus it is the lowest of the
+    best ones, and the way may lead round: then it begins before the end.
+    """
 
     def cost(p: int) -> int:
-        return sum(w * abs(p - q) for q, w in enumerate(weight))
+        return sum(w * line.far(p, q) for q, w in enumerate(weight))
 
-    best = min(range(len(weight)), key=lambda p: (cost(p), abs(p - at)))
-    way = range(min(at, best), max(at, best) + 1)
-    return best, {p: cost(at) - cost(p) for p in way}
+    length = len(weight)
+    if line.torus:
+        best = min(range(length), key=lambda p: (cost(p), p != at, p))
+        up, down = (best - at) % length, (at - best) % length
+        first, count = (at, up + 1) if up <= down else (best, down + 1)
+        way = [(first + i) % length for i in range(count)]
+    else:
+        best = min(range(length), key=lambda p: (cost(p), abs(p - at)))
+        step = 1 if best > at else -1
+        while best != at and 0 <= best + step < length and not line.far(best, best + step):
+            best += step
+        way = list(range(min(at, best), max(at, best) + 1))
+    return [(p, cost(at) - cost(p)) for p in way]
 
 
 def best_hops(
@@ -48,20 +67,24 @@ def best_hops(
     load: Sequence[int],
     room: Sequence[int],
     much_better: int,
+    plane: Plane,
 ) -> tuple[list[tuple[int, ...]], int, int]:
     moves, paid, everything = [], 0, 0
     for i, links in enumerate(adjacency):
         v, own = first + i, core[first + i]
-        now = hops_of(links, own, core, width)
+        now = hops_of(links, own, core, width, plane)
         paid += now
         everything += sum(w for _, w in links)
         in_column, in_row = [0] * width, [0] * height
         for u, w in links:
             in_column[core[u] % width] += w
             in_row[core[u] // width] += w
-        columns, rows = walk(in_column, own % width)[1], walk(in_row, own // width)[1]
-        cores = [y * width + x for y in sorted(rows) for x in sorted(columns)]
-        gains = {c: now - hops_of(links, c, core, width) for c in cores if room[c] and c != own}
+        columns = walk(in_column, own % width, plane.x)
+        rows = walk(in_row, own // width, plane.y)
+        cores = [y * width + x for y, _ in rows for x, _ in columns]
+        gains = {
+            c: now - hops_of(links, c, core, width, plane) for c in cores if room[c] and c != own
+        }
         better = {c: g for c, g in gains.items() if g > 0}
         if not better:
             continue
@@ -70,7 +93,7 @@ def best_hops(
         if free and much_better * max(free.values()) >= better[best]:
             best = max(free, key=lambda c: free[c])
         between = max([w for u, w in links if core[u] == best], default=0)
-        moves.append((v, best, better[best], between * distance(own, best, width)))
+        moves.append((v, best, better[best], between * distance(own, best, width, plane)))
     return moves, paid, everything
 
 
@@ -81,15 +104,16 @@ def pair_graph(
     core: Sequence[int],
     width: int,
     fixed: Sequence[bool],
+    plane: Plane,
 ) -> tuple[list[Links], list[int]]:
     """Links inside two cores, those of a first; and what each vertex pays more on b than on a."""
     members = [v for c in (a, b) for v in range(len(core)) if core[v] == c and not fixed[v]]
-    apart = distance(a, b, width)
+    apart = distance(a, b, width, plane)
     inner = [
         [(members.index(u), w * apart) for u, w in adjacency[v] if u in members] for v in members
     ]
     outer = [[(u, w) for u, w in adjacency[v] if u not in members] for v in members]
-    bias = [hops_of(o, b, core, width) - hops_of(o, a, core, width) for o in outer]
+    bias = [hops_of(o, b, core, width, plane) - hops_of(o, a, core, width, plane) for o in outer]
     return inner, bias
 
 
@@ -106,6 +130,7 @@ def annealed(
     heat: float,
     near: int,
     random: Xorshift,
+    plane: Plane,
 ) -> tuple[list[int], int, int]:
     """Cores of the vertices after some proposals, how many were made, and the hops they added.
 
@@ -117,7 +142,7 @@ def annealed(
     made = 0
 
     def total() -> int:
-        return all_hops(adjacency, core, width)
+        return all_hops(adjacency, core, width, plane)
 
     start = total()
 
@@ -137,6 +162,7 @@ def annealed(
             turn = random.next() % 8
             turn += turn >= 4
             x, y = a % width + turn % 3 - 1, a // width + turn // 3 - 1
+            x, y = x % width if plane.x.torus else x, y % height if plane.y.torus else y
             if not (0 <= x < width and 0 <= y < height):
                 continue
             b = y * width + x
@@ -187,11 +213,13 @@ def region_graph(
     places: Sequence[tuple[int, int]],
     first: tuple[int, int],
     second: tuple[int, int],
+    rounds: tuple[int, int],
 ) -> tuple[list[Links], list[int]]:
     """Links inside a region, and what each vertex pays more in its second half."""
 
     def apart(a: tuple[int, int], b: tuple[int, int]) -> int:
-        return abs(a[0] - b[0]) + abs(a[1] - b[1])
+        straight = abs(a[0] - b[0]), abs(a[1] - b[1])
+        return sum(min(d, around - d) for d, around in zip(straight, rounds, strict=True))
 
     inner, bias = [], []
     for v in members:

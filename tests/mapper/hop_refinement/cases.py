@@ -7,11 +7,13 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
+from chipsim.chip.machine import STRAIGHT
 from mapper.graph.rows import Rows
 from mapper.hop_refinement.mesh import CUT, Mesh
 from mapper.hop_refinement.multilevel import Effort
 from storage.store.memory import MemoryGraph
 from tests.mapper.helpers import random_graph
+from tests.twins.machine import Line, Plane, random_plane
 
 SEEDS = range(30)
 FAR = ((2, 0), (0, 2))
@@ -32,7 +34,8 @@ def random_case(
     load = np.bincount(core, weights=graph.vertex_sizes(), minlength=usable.size).astype(np.int64)
     room = np.where(usable, load + rng.integers(0, slack + 1, usable.size), 0)
     room[usable & (room == 0)] = 1
-    return graph, core, Mesh(width, height, room)
+    axes = random_plane(seed, width, height).axes
+    return graph, core, Mesh(width, height, room, coordinates=axes)
 
 
 def flat_case(seed: int, slack: int = 2) -> tuple[MemoryGraph, np.ndarray, Mesh]:
@@ -43,6 +46,19 @@ def flat_case(seed: int, slack: int = 2) -> tuple[MemoryGraph, np.ndarray, Mesh]
 
 CASES = pytest.mark.parametrize("case", [random_case, flat_case], ids=["mesh", "flat"])
 Case = Callable[..., tuple[MemoryGraph, np.ndarray, Mesh]]
+
+
+def plane_of(mesh: Mesh) -> Plane:
+    """As the twins take it."""
+    lines = []
+    for at, around in (
+        (mesh.axes.x, mesh.axes.round_x),
+        (mesh.axes.y, mesh.axes.round_y),
+    ):
+        torus = around != STRAIGHT
+        steps = [*np.diff(at).tolist(), around - int(at[-1]) if torus else 0]
+        lines.append(Line(tuple(steps), torus))
+    return Plane(*lines)
 
 
 def width_of(mesh: Mesh) -> int:

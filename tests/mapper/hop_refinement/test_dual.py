@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from chipsim.chip.machine import STRAIGHT
 from mapper.hop_refinement.dual_recursive import (
     _region_graph,
     place_by_dual_recursive_bipartitioning,
@@ -13,6 +14,7 @@ from mapper.hop_refinement.mesh import Mesh
 from tests.mapper.helpers import adjacency, grid_graph, lists_of, random_graph, rows_of
 from tests.seeds import seeds
 from tests.twins import hop_refinement as twin
+from tests.twins.machine import random_plane
 
 
 @pytest.mark.parametrize("seed", range(40))
@@ -23,17 +25,20 @@ def test_region_graph(seed: int) -> None:
     region = rng.integers(0, 3, n).astype(np.int32)
     x, y = rng.integers(0, 9, (2, n))
     first, second = rng.integers(0, 9, (2, 2))
+    rounds = (STRAIGHT, STRAIGHT) if seed % 2 else (int(rng.integers(8, 20)), STRAIGHT)
     for wanted in range(3):
         members = np.flatnonzero(region == wanted)
         local = np.full(n, -1, np.int32)
         local[members] = np.arange(members.size)
-        found = _region_graph(rows.whole, rows.sizes, members, local, region, x, y, first, second)
+        halves = (first, second)
+        found = _region_graph(rows.whole, rows.sizes, members, local, region, x, y, halves, rounds)
         inner, expected = twin.region_graph(
             members.tolist(),
             lists_of(graph),
             list(zip(x.tolist(), y.tolist(), strict=True)),
             tuple(first.tolist()),
             tuple(second.tolist()),
+            rounds,
         )
         assert adjacency(found.indptr, found.ids, found.weights) == inner
         assert found.bias.tolist() == expected
@@ -50,7 +55,8 @@ def test_only_usable_cores_are_used(seed: int) -> None:
     graph = random_graph(rng, int(rng.integers(1, 90)), largest=9, sizes=3, block_size=8)
     rows = rows_of(graph)
     capacity = int(rows.sizes.sum()) // np.count_nonzero(usable) + 4
-    mesh = Mesh(width, height, np.where(usable, capacity, 0))
+    axes = random_plane(seed, width, height).axes
+    mesh = Mesh(width, height, np.where(usable, capacity, 0), coordinates=axes)
     core = place_by_dual_recursive_bipartitioning(rows, mesh, seed)
     assert usable[core].all()
     assert core.tolist() == place_by_dual_recursive_bipartitioning(rows, mesh, seed).tolist()

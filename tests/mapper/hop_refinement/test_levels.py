@@ -30,6 +30,7 @@ from tests.mapper.hop_refinement.cases import (
     SEEDS,
     Case,
     load_of,
+    plane_of,
     random_case,
     some_fixed,
     width_of,
@@ -63,11 +64,11 @@ def test_inner_rows(seed: int) -> None:
 def test_price_and_distance(case: Case, seed: int) -> None:
     graph, core, mesh = case(seed)
     width, links = width_of(mesh), lists_of(graph)
-    column, row = mesh.column, mesh.row
+    plane = plane_of(mesh)
     for a in range(mesh.capacities.size):
         for b in range(mesh.capacities.size):
-            assert _apart(a, b, column, row, mesh.most) == twin.distance(a, b, width)
-    expected = 2 * twin.all_hops(links, core.tolist(), width)
+            assert _apart(a, b, mesh.grid) == twin.distance(a, b, width, plane)
+    expected = 2 * twin.all_hops(links, core.tolist(), width, plane)
     for rows in (rows_of(graph), StreamedRows(graph, graph.vertex_sizes(), 0)):
         with ThreadTeam(2) as team:
             assert hop_cost(rows, core, mesh, team) == expected
@@ -133,7 +134,8 @@ def test_refinement(case: Case, seed: int, tmp_path: Path) -> None:
         assert (load_of(rows, results[0], mesh) <= mesh.capacities).all()
         assert (results[0][fixed] == core[fixed]).all()
         before, after = (
-            twin.all_hops(links, found.tolist(), width) for found in (core, results[0])
+            twin.all_hops(links, found.tolist(), width, plane_of(mesh))
+            for found in (core, results[0])
         )
         assert after <= before
 
@@ -150,7 +152,7 @@ def test_annealing(case: Case, seed: int, temperature: float) -> None:
     expected, made, change = twin.annealed(
         links, rows.sizes.tolist(), core.tolist(), width_of(mesh), mesh.height,
         mesh.capacities.tolist(), lists, places, 150, temperature, NEAR_CORES,
-        Xorshift(2 * seed + 1),
+        Xorshift(2 * seed + 1), plane_of(mesh),
     )  # fmt: skip
     members = np.full((cores, places), -1, np.int32)
     place, count = np.full(core.size, -1, np.int64), np.zeros(cores, np.int64)
@@ -187,15 +189,15 @@ def test_chains(case: Case, seed: int) -> None:
             results.append(refine_by_chains(rows, core, mesh, effort, seed, team, fixed))
     assert results[0].tolist() == results[1].tolist()
     assert (load_of(rows, results[0], mesh) <= mesh.capacities).all()
-    after = twin.all_hops(links, results[0].tolist(), width)
-    assert after <= twin.all_hops(links, core.tolist(), width)
+    plane = plane_of(mesh)
+    after = twin.all_hops(links, results[0].tolist(), width, plane)
+    before = twin.all_hops(links, core.tolist(), width, plane)
+    assert after <= before
     assert (results[0][fixed] == core[fixed]).all()
     annealed = anneal_mapping(rows, core, mesh, cooling, seed, fixed)
     assert (annealed[fixed] == core[fixed]).all()
     assert (load_of(rows, annealed, mesh) <= mesh.capacities).all()
-    assert twin.all_hops(links, annealed.tolist(), width) <= twin.all_hops(
-        links, core.tolist(), width
-    )
+    assert twin.all_hops(links, annealed.tolist(), width, plane) <= before
 
 
 def test_proposals_of_annealing() -> None:
