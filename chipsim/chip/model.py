@@ -133,6 +133,8 @@ class Chip:
                     f"chip {self.name}: the machine has {size[0]}x{size[1]} cores, the mesh "
                     f"{self.width}x{self.height}; give both the same size"
                 )
+            if not self.machine.to_json():
+                object.__setattr__(self, "machine", None)  # nothing is said of it
 
     def _check(self, field: str, kind: Any) -> None:
         value = getattr(self, field)

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from chipsim.chip.presets import from_fields
 from mapper.errors import CheckFailedError
 from mapper.evaluation.verify import Connections, SlowReader
+from mapper.evaluation.verify_machine import Costs, Layout, WalkedLinks
 from mapper.evaluation.verify_split import SplitReader, check_counts, read_table, require_arrays
 from mapper.evaluation.verify_ticks import Activity, ticks
 from mapper.evaluation.verify_traffic import Flows, Links
@@ -19,7 +20,7 @@ from mapper.limits.constraints import ConstraintFile, broken, constraints_in
 from storage.jsontext import shown
 
 UNICAST = "multicast.unicast_hops_total"  # which reports of older versions lack
-_PARTS = ("core", "multicast", "tick_bounds")  # metrics with metrics of their own
+_PARTS = ("core", "machine", "multicast", "tick_bounds")  # metrics with metrics of their own
 TOLERANCE = 1e-9  # relative, between sums of floats in another order
 
 
@@ -106,7 +107,7 @@ def _metrics(
     fill = walk.use["neurons"][used] / chip["neurons"]
     cut, hops = walk.cut * unit, walk.hops * unit
     casts, trees = walk.casts.loads(), walk.trees.loads()
-    routers = walk.flows.router_loads()
+    routers = None if walk.flows is None else walk.flows.router_loads()
     router, link = chip["latency_router"], chip["latency_link"]
     found: dict[str, int | float | str] = {
         "cut_weight": cut,
@@ -116,12 +117,10 @@ def _metrics(
         "hops_max": walk.farthest,
         "energy": (hops + cut) * chip["energy_router"] + hops * chip["energy_link"],
         "latency_mean": ((hops + cut) * router + hops * link) / cut if cut else 0.0,
-        "latency_max": (
-            (walk.farthest + 1) * router + walk.farthest * link if walk.farthest else 0.0
-        ),
+        "latency_max": (walk.farthest + 1) * router + walk.farthest * link if walk.cut else 0.0,
         **_link_loads("link_load", walk.links.loads(), unit),
         # a spike visits a router more than it takes links
-        "congestion_mean": (hops + cut) / (chip["width"] * chip["height"]),
+        "congestion_mean": (hops + cut) / (walk.size[0] * walk.size[1]),
         "core.packets": walk.connectivity * rate_unit,
         "core.hops_total": int(casts.sum()) * rate_unit,
         **_link_loads("core.link_load", casts, rate_unit),
@@ -135,7 +134,10 @@ def _metrics(
     }
     if chip.get("time") is not None:
         loads = {"synapse": walk.links.loads(), "core": casts, "tree": trees}
-        found |= ticks(chip, walk.did, walk.use["neurons"], loads, (unit, rate_unit))
+        wide = 1.0 if walk.layout is None else walk.layout.tables()[2]
+        found |= ticks(chip, walk.did, walk.use["neurons"], loads, (unit, rate_unit), wide)
+    if walk.costs is not None:
+        found |= walk.costs.metrics(walk.routes, walk.weight, unit, rate_unit)
     if routers is not None:
         found["congestion_max"] = float(routers.max()) * unit
     return found
@@ -194,9 +196,21 @@ class _Walk:
         self.rated_hops = 0
         self._chip = chip
         self._core, self._cores = core, cores
-        size = chip["width"], chip["height"]
-        self.links, self.casts, self.trees = Links(*size), Links(*size), Links(*size)
-        self.flows = Flows(*size)
+        self.layout = Layout.of(chip)
+        self.size = chip["width"], chip["height"]
+        self.costs: Costs | None = None
+        self.routes: tuple[WalkedLinks, ...] = ()
+        self.links: Links | WalkedLinks
+        self.casts: Links | WalkedLinks
+        self.trees: Links | WalkedLinks
+        if self.layout is None:
+            self.links, self.casts, self.trees = (Links(*self.size) for _ in range(3))
+        else:
+            self.size, self.costs = self.layout.routers, Costs(self.layout)
+            self.routes = tuple(WalkedLinks(self.layout) for _ in range(3))
+            self.links, self.casts, self.trees = self.routes
+        # On a torus there is no such check of routers.
+        self.flows = None if self.layout and self.layout.torus else Flows(*self.size)
         rate = reader.attribute("rate") if "rate" in reader.meta["attributes"] else None
         for part in reader.connections():
             if part.owner.size:  # a block of neurons may be without any
@@ -224,21 +238,30 @@ class _Walk:
         )
         self.connectivity += int(rates[leaving - first].sum())
         self.casts.add(core[leaving], reached % cores, rates[leaving - first])
+        if self.costs is not None:
+            self.costs.add_casts(core[leaving], reached % cores, rates[leaving - first])
         self.trees.add_trees(core[first : last + 1], leaving - first, reached % cores, rates)
         a, b = core[source], core[target]
-        distance = np.abs(a % width - b % width) + np.abs(a // width - b // width)
+        if self.layout is None:
+            distance = np.abs(a % width - b % width) + np.abs(a // width - b // width)
+        else:
+            distance = self.layout.hops(a, b)
         self.rated_hops += int((rates[source - first] * distance).sum())
         if undirected:
             once = source < target
             source, target, weight = source[once], target[once], weight[once]
             a, b, distance = a[once], b[once], distance[once]
         self.weight += int(weight.sum())
-        self.cut += int(weight[distance > 0].sum())
+        self.cut += int(weight[a != b].sum())
         self.hops += int((weight * distance).sum())
         self.farthest = max(self.farthest, int(distance[weight > 0].max(initial=0)))
         np.add.at(self.did.weight, a, weight)
         self.links.add(a, b, weight)
-        self.flows.add(a, b, weight)
+        if self.costs is not None:
+            self.costs.add(a, b, weight)
+        if self.flows is not None:
+            at = self.layout.router if self.layout else np.asarray
+            self.flows.add(at(a), at(b), weight, a != b)
 
 
 def _check_constraints(

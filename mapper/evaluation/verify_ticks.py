@@ -39,11 +39,12 @@ class Activity:
 def ticks(
     chip: dict[str, Any], did: Activity, neurons: NDArray[np.int64],
     loads: dict[str, NDArray[np.int64]], units: tuple[float, float],
+    bandwidth: NDArray[np.float64] | float = 1.0,
 ) -> dict[str, float | str]:  # fmt: skip
     """The metrics of a tick of a chip with times.
 
     neurons : sizes of the neurons of every core; loads : of all links, by what the chip sends
-    units : of weights, and of rates
+    units : of weights, and of rates; bandwidth : of all links
     """
     time, way = chip["time"], chip.get("delivery", "synapse")
     weight, rate = (unit * time["tick"] for unit in units)
@@ -67,7 +68,7 @@ def ticks(
         "neurons": float((sweeps[neurons > 0] + time["barrier"]).max(initial=0.0)) + after,
         "packets_out": float((sent[sent > 0] * time["packet_out"] + start).max(initial=0.0)),
         "events": float((work[taken > 0] + start).max(initial=0.0)),
-        "links": float((flits[flits > 0] * time["link"] + start).max(initial=0.0)),
+        "links": float(((flits / bandwidth)[flits > 0] * time["link"] + start).max(initial=0.0)),
     }
     most = max(bounds.values())
     which = next(name for name, cycles in bounds.items() if cycles == most)

@@ -89,8 +89,11 @@ class Flows:
         self._pairs, self._weights = np.empty(0, np.int64), np.empty(0, np.int64)
         self._waiting: list[tuple[Int64, Int64]] = []
 
-    def add(self, source: Int64, target: Int64, weight: Int64) -> None:
-        away = (source != target) & (weight > 0)
+    def add(
+        self, source: Int64, target: Int64, weight: Int64, leaves: NDArray[np.bool_] | None = None
+    ) -> None:
+        """leaves : which spikes leave their core, if that is not where the ends differ"""
+        away = ((source != target) if leaves is None else leaves) & (weight > 0)
         self._waiting.append((target[away] * self._cores + source[away], weight[away]))
         if sum(pairs.size for pairs, _ in self._waiting) > MERGE:
             self._merge()

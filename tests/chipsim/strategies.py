@@ -65,9 +65,11 @@ def machines(draw: st.DrawFn, width: int, height: int) -> Machine:
 
 
 @st.composite
-def cases(draw: st.DrawFn) -> Case:
+def cases(draw: st.DrawFn, always: bool = False) -> Case:
     """Meshes of 1x1 to 6x5, half of them machines, up to 14 neurons; isolated neurons and zero
     weights are common.
+
+    always : all of them are machines
     """
     width = draw(st.integers(1, 6))
     height = draw(st.integers(1, 5))
@@ -76,7 +78,7 @@ def cases(draw: st.DrawFn) -> Case:
     time = st.builds(
         ChipTime, *[cycles] * 7, st.sampled_from([1.0, 2.0]), st.sampled_from([1.0, 0.1])
     )
-    machine = draw(st.none() | machines(width, height))
+    machine = draw(machines(width, height) if always else st.none() | machines(width, height))
     chip = Chip(
         "random",
         width,

@@ -1,0 +1,69 @@
+"""What `mapper verify` makes of machines by a path of its own, against the metrics of chipsim."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+
+from chipsim.traffic.arrays import measure
+from chipsim.traffic.links import existing
+from mapper.evaluation.verify_machine import Costs, Layout, WalkedLinks
+from mapper.evaluation.verify_traffic import Flows
+from tests.chipsim.measured import score
+from tests.chipsim.strategies import Case, cases
+from tests.twins import chipsim as naive
+
+
+@settings(max_examples=300, deadline=None)
+@given(cases(always=True))
+def test_metrics_of_machines(case: Case) -> None:
+    chip = case.chip
+    layout = Layout.of(chip.to_json())
+    if chip.machine is None:  # nothing is said of it
+        assert layout is None
+        return
+    assert layout is not None
+    links, casts, trees = routes = tuple(WalkedLinks(layout) for _ in range(3))
+    costs, flows = Costs(layout), Flows(*layout.routers)
+    core = np.array(case.core, np.int64)
+    sent = naive.flows(case.edges, case.undirected)
+    source, target, weight = np.array(sent, np.int64).reshape(-1, 3).T
+    a, b = core[source], core[target]
+    links.add(a, b, weight)
+    costs.add(a, b, weight)
+    flows.add(layout.router(a), layout.router(b), weight, a != b)
+    largest: Counter[int] = Counter()
+    for s, _, w in case.edges:
+        largest[s] = max(largest[s], w)
+    rates = np.array(case.rates or [largest[v] for v in range(core.size)], np.int64)
+    pairs = {(s, case.core[t]) for s, t, _ in case.edges if case.core[s] != case.core[t]}
+    owner, reached = np.array(sorted(pairs), np.int64).reshape(-1, 2).T
+    casts.add(core[owner], reached, rates[owner])
+    costs.add_casts(core[owner], reached, rates[owner])
+    trees.add_trees(core, owner, reached, rates)
+
+    found = costs.metrics(routes, int(weight.sum()), 1.0, 1.0)
+    stated = score(chip, case.cores(), case.blocks(), **case.options())
+    of_machine = {
+        f"{part}.{name}": value
+        for part in ("machine", "core", "multicast")
+        for name, value in stated[part].items()
+        if part == "machine" or "cross" in name or "cost" in name
+    }
+    assert set(found) == set(of_machine)
+    for name, value in of_machine.items():
+        assert found[name] == pytest.approx(value, rel=1e-12), name
+    traffic = measure(chip, case.cores(), case.blocks(), **case.options())
+    for one, loads in zip(
+        routes, (traffic.unicast_links, traffic.core_links, traffic.multicast_links), strict=True
+    ):
+        expected = existing(loads, chip.machine.torus)
+        assert sorted(one.loads().tolist()) == sorted(expected.tolist())
+    assert int((layout.hops(a, b) * weight).sum()) == stated["hops_total"]
+    if not layout.torus:
+        routers = flows.router_loads()
+        assert routers is not None
+        np.testing.assert_allclose(routers, traffic.congestion.ravel(), rtol=1e-9, atol=1e-12)
