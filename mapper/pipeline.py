@@ -1,6 +1,6 @@
 """The job, top to bottom: from a network on disk to a scored placement in nine steps.
 
-step                 classic (published)    default, fast, strong        objective multicast
+step                 classic (published)    default, fast, strong        core, multicast
 1 store              blocks on disk         the same                     the same
 2 coarsen            heavy-edge pairs       label propagation            neurons of the same nets
 3 initial partition  bisection, min-queue   deep multilevel bisection    recursive bisection of nets
@@ -9,7 +9,7 @@ step                 classic (published)    default, fast, strong        objecti
 6 region             compact rectangle      the same                     the same
 7 initial placement  region bisection       curves, spectral, springs    as default
 8 refine placement   force-directed swaps   annealing                    as default
-  move neurons       -                      by hops                      by the links of trees
+  move neurons       -                      by hops                      by links of their packets
 9 result             core of every neuron   the same                     the same
 
 Steps 2 to 5, and the moves of neurons after step 8, are those of a `Method`: `Classic`, `Streamed`
@@ -74,6 +74,7 @@ def map_network(
     Raises `DoesNotFitError` if a limit of the chip cannot be kept. Ctrl-C, once all neurons have
     cores within the limits, ends it with the best mapping so far; before, it is raised.
     """
+    settings = settings.resolved(chip.delivery)
     monitor.connections = network.connections
     plan = plan or make_plan(network, chip, settings)
     for name, need in plan.stages.items():
@@ -124,7 +125,7 @@ def map_network(
             threads = plan.threads
             traffic = measure_network(network, chip, found, threads, scratch.path, monitor.advance)
             for one in costs:
-                one.settle(traffic, multicast=settings.objective == "multicast")
+                one.settle(traffic)
             broken = violations(chip, traffic.usage)
         if broken and stage:
             raise StoppedError(NOTHING_YET)
@@ -186,7 +187,7 @@ def _kept(stop: Stop, threads: int) -> NDArray[np.int32]:
 def _method(run: Run) -> Method:
     if run.settings.method == "classic":
         return Classic(run)
-    if run.settings.objective == "multicast" and run.plan.nets_held:
+    if run.plan.nets_held:
         return Nets(run)
     return Streamed(run)
 

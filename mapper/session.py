@@ -91,7 +91,8 @@ def mapped(
     Raises `DoesNotFitError` if a limit of the chip cannot be kept. Ctrl-C, once all neurons have
     cores within the limits, ends it with the best mapping so far; before, it is raised.
     """
-    chip, settings, effort = request.chip, request.settings, request.effort
+    chip, effort = request.chip, request.effort
+    settings = request.settings.resolved(chip.delivery)
     with monitor.stop.holding() as held:
         original = held.enter_context(
             open_source(request.source, effort, listener, place.folder, place.resumed)
@@ -119,7 +120,7 @@ def mapped(
         if imported and place.output is not None:
             path = place.output / IMPORTED
         report = make_report(
-            original, path, chip, settings, mapping, monitor, relays, request.command
+            original, path, chip, request.settings, mapping, monitor, relays, request.command
         )
         report["resources"]["resumed"] = place.resumed
         given = request.source.network

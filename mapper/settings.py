@@ -16,7 +16,9 @@ from typing import Any, Literal
 
 from mapper.errors import UsageError, shown
 
-OBJECTIVES = ("unicast", "cut", "multicast")
+OBJECTIVES = ("hops", "unicast", "core", "multicast", "cut")
+HOPS = {"synapse": "unicast", "core": "core", "tree": "multicast"}
+"""Which hops a chip has, by what it sends for a spike."""
 EFFORTS = ("fast", "default", "strong")
 METHODS = ("classic", "streamed")
 
@@ -29,7 +31,7 @@ GROUPS = {
     "all": "All presets",
     "classic": "The preset classic",
     "streamed": "The presets fast, default and strong",
-    "multicast": "The objective multicast",
+    "multicast": "Hops of packets to cores (core) and of trees (multicast)",
 }
 """Which runs read a setting; those of "run" have options and arguments of their own."""
 
@@ -139,10 +141,11 @@ class Settings:
         "all", "chosen by the preset: as published (classic), or for networks larger than RAM",
         "classic", METHODS, fast="streamed", default="streamed", strong="streamed",
     )
-    objective: Literal["unicast", "cut", "multicast"] = _choice(
-        "all", "what to minimize: unicast hops (one spike per synapse), cut (no refinement by "
-        "hops) or multicast hops (one spike per core reached; not in classic)",
-        "unicast", OBJECTIVES,
+    objective: Literal["hops", "unicast", "core", "multicast", "cut"] = _choice(
+        "all", "what to minimize: hops of the packets that the chip sends (hops), of one per "
+        "synapse (unicast), of one per core reached (core), of one that branches (multicast), or "
+        "the cut, without refinement by hops; classic has unicast and cut",
+        "hops", OBJECTIVES,
     )
     seed: int = _whole(
         "run", "the same seed gives the same bytes for any number of threads", 0, (0, 2**63 - 1)
@@ -247,6 +250,14 @@ class Settings:
         "multicast", "max rounds in which pairs of parts are bisected again", 10, (0, 1000),
         "rounds", fast=0, strong=60,
     )
+    net_pins: int = _whole(
+        "multicast", "with core, networks of more synapses are partitioned by connections, not "
+        "nets", 6_000_000, (0, UNLIMITED), "synapses", fast=1_000_000, strong=60_000_000,
+    )
+    packet_cycles: int = _whole(
+        "multicast", "max V-cycles over the mapping by hops of packets to cores", 3, (0, 1000),
+        "V-cycles", fast=1, strong=6,
+    )
     tree_cycles: int = _whole(
         "multicast", "max V-cycles over the mapping by tree hops", 1, (0, 1000), "V-cycles",
         strong=2,
@@ -260,10 +271,10 @@ class Settings:
     def __post_init__(self) -> None:
         for name, setting in SETTINGS.items():
             object.__setattr__(self, name, setting.check(getattr(self, name)))
-        if self.objective == "multicast" and self.method == "classic":
+        if self.objective in ("core", "multicast") and self.method == "classic":
             raise UsageError(
-                "the preset classic has no objective multicast: it is the published method, for "
-                "unicast; take the preset fast, default or strong"
+                f"the preset classic has no objective {self.objective}: it is the published "
+                "method, for unicast; take the preset fast, default or strong"
             )
 
     def seed_of(self, step: int) -> int:
@@ -275,11 +286,26 @@ class Settings:
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
 
+    def resolved(self, delivery: str) -> Settings:
+        """The same for a chip with this delivery: `hops` becomes the hops that it has.
+
+        The published method (classic) knows one packet per synapse only.
+        """
+        if self.objective != "hops":
+            return self
+        objective: Any = "unicast" if self.method == "classic" else HOPS[delivery]
+        return replace(self, objective=objective)
+
+    @property
+    def net_cycles(self) -> int:
+        """V-cycles over the mapping where nets are held."""
+        return self.packet_cycles if self.objective == "core" else self.tree_cycles
+
     def reads(self, name: str) -> bool:
         """Whether a run with these settings reads one of them."""
         group = SETTINGS[name].group
         if group == "multicast":
-            return self.objective == "multicast"
+            return self.objective in ("core", "multicast")
         return group in ("run", "all", self.method)
 
 

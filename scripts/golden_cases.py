@@ -98,7 +98,7 @@ CHIPS = {
     "nets.hgr": "--chip 5x5 --neurons-per-core 14",
 }
 PRESETS = ("fast", "default", "strong", "classic")
-OBJECTIVES = ("unicast", "cut", "multicast")
+OBJECTIVES = ("unicast", "cut", "multicast", "core")
 
 
 # The runs
@@ -117,7 +117,7 @@ def runs() -> dict[str, Run]:
     found = {}
     for network, chip in CHIPS.items():
         for preset in PRESETS:
-            for objective in OBJECTIVES[: 1 if preset == "classic" else 3]:
+            for objective in OBJECTIVES[: 1 if preset == "classic" else len(OBJECTIVES)]:
                 name = f"{network}/{preset}/{objective}"
                 options = f"{chip} --preset {preset} --objective {objective} --seed 1"
                 found[name] = Run(network, options, sample=name in SAMPLE)
@@ -133,6 +133,9 @@ def runs() -> dict[str, Run]:
             ),
             f"{network}/streamed multicast": Run(
                 network, f"{chip} --objective multicast --level-budget 0 --net-budget 0 --seed 1"
+            ),
+            f"{network}/connections core": Run(
+                network, f"{chip} --objective core --set net_pins=0 --seed 1"
             ),
             f"{network}/few entries": Run(
                 network, f"{chip} --level-budget 0 --degree 8 --coarse-degree 8 --seed 1"

@@ -166,11 +166,12 @@ def works() -> Iterator[tuple[str, list[list[str]]]]:
     for preset in PRESETS:
         less = [f"--{word}" for word in LIGHT.get(preset, "").split()]
         given = ("--preset", preset, *less)
-        for objective in ("unicast", "cut", "multicast"):
+        for objective in ("unicast", "cut", "multicast", "core"):
             wish = (*given, "--objective", objective)
-            if objective == "multicast":
+            if objective in ("multicast", "core"):
                 yield f"run/{preset}/{objective}/nets", _runs(*wish)
-            else:
+                wish = (*wish, "--set", "net_pins=0")
+            if objective != "multicast":
                 yield f"run/{preset}/{objective}/levels", _runs(*wish)
             yield f"run/{preset}/{objective}/streamed", _runs(*wish, "--level-budget", "0")
     for preset in (*PRESETS, "classic"):

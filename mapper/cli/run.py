@@ -48,7 +48,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--objective",
         choices=OBJECTIVES,
         metavar="O",
-        help="minimize unicast hops, cut or multicast hops",
+        help="minimize hops of what the chip sends (hops), or as named: "
+        + ", ".join(OBJECTIVES[1:]),
     )
     tuning.add_settings(method, old=tuning.OLD)
     common.add_effort(method)

@@ -17,8 +17,9 @@ OWN = {"preset": "--preset", "seed": "--seed", "threads": "--threads", "memory_b
 """Settings that `--set` leaves to the options that say what a run may take."""
 METHOD = tuple(name for name in SETTINGS if name not in OWN)
 """Settings that `mapper run --set` changes, in Python the keyword arguments `method`."""
-OLD = tuple(name for name in METHOD if SETTINGS[name].kind is not str)
-"""Settings that had an option each before there was `--set`."""
+LATER = ("net_pins", "packet_cycles")
+OLD = tuple(name for name in METHOD if SETTINGS[name].kind is not str and name not in LATER)
+"""Settings that had an option each before there was `--set`; those that came later never had."""
 
 
 def add_preset(group: argparse._ActionsContainer) -> None:

@@ -1,4 +1,4 @@
-"""The steps of a run with the objective multicast, with what is kept of each."""
+"""The steps of a run by nets, with what is kept of each."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from mapper.hypergraph.hypergraph import Hypergraph, connectivity
 from mapper.hypergraph.net_rows import NetReader
 from mapper.hypergraph.partition import PartitionEffort, partition_hypergraph
 from mapper.hypergraph.streamed import refine_streamed, streamed_traffic
-from mapper.hypergraph.tree_refinement import TreeEffort, refine_by_trees
+from mapper.hypergraph.tree_refinement import TreeEffort, packet_effort, refine_by_trees
 from mapper.partitioning.rebalance import balance, enforce_capacity
 from mapper.partitioning.streamed import SETTLED, numbered, parts_wanted
 from mapper.runtime.callbacks import OnMapping
@@ -121,22 +121,25 @@ def refine_trees(
     context: Context,
     on_better: OnMapping,
 ) -> NDArray[np.int32]:
-    """The core of every vertex, with fewer tree hops; no core holds more than it may.
+    """The core of every vertex, with fewer hops of packets; no core holds more than it may.
 
     on_better : gets it after each V-cycle
 
     It ends early when two V-cycles in a row save less than `WORTH_ANOTHER` together.
     """
     settings, _, steps, monitor, _ = context
+    effort = TreeEffort(settings.tree_proposals)
+    name = "tree hops"
+    if settings.objective == "core":
+        effort, name = packet_effort(settings.tree_proposals), "hops"
     earlier = 0  # hops before the cycle before
-    for index in range(settings.tree_cycles):
+    for index in range(settings.net_cycles):
 
         def work(core: NDArray[np.int32] = core, index: int = index) -> Arrays:
-            effort = TreeEffort(settings.tree_proposals)
             found, before, after = refine_by_trees(
                 nets, core, mesh, effort, settings.seed_of(20 + index), monitor.stop
             )
-            monitor.note(f"cycle {index + 1}: tree hops {before:,} to {after:,}")
+            monitor.note(f"cycle {index + 1}: {name} {before:,} to {after:,}")
             return {"core": found, "hops": np.array([before, after], np.int64)}
 
         arrays = steps.run_once(f"trees {index}", work)

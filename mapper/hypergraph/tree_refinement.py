@@ -1,4 +1,4 @@
-"""After placement: neurons move and change places between cores, to save tree hops.
+"""After placement: neurons move and change places between cores, to save hops of their packets.
 
 V-cycles, as in `mapper.hop_refinement.v_cycle`: vertices that see the same, and those that share
 many nets, move together first, then each alone. Every level is annealed from a low temperature.
@@ -30,6 +30,7 @@ class TreeEffort:
     start, end : first and last temperature, in hops of the mean spike; steps : temperatures
     per_core_penalty : hops that count for each core that a neuron reaches, so that fewer hops do
         not come at the price of more cores (a spike passes a router there, and is looked up)
+    branches : packets branch on their way (trees); else each core gets one of its own
     """
 
     proposals: float
@@ -39,6 +40,13 @@ class TreeEffort:
     end: float = 0.05
     steps: int = 20
     per_core_penalty: int = 4
+    branches: bool = True
+
+
+def packet_effort(proposals: float) -> TreeEffort:
+    """That for packets to cores: hops alone count, and a move is priced in a step per net, so that
+    more proposals take no longer."""
+    return TreeEffort(4 * proposals, most=100_000_000, per_core_penalty=0, branches=False)
 
 
 def refine_by_trees(
@@ -49,12 +57,12 @@ def refine_by_trees(
     seed: int,
     stop: Stop | None = None,
 ) -> tuple[Int32, int, int]:
-    """One V-cycle; returns the core of every vertex, and tree hops before and after.
+    """One V-cycle; returns the core of every vertex, and hops before and after.
 
     core : ndarray[int32], shape (vertices,), core id. Never worse than before.
     stop : is looked at now and then
     """
-    before = new_trees(graph, core.copy(), mesh.capacities, mesh.width)[1]
+    before = new_trees(graph, core.copy(), mesh.capacities, mesh.width, 0, effort.branches)[1]
     rng = np.random.default_rng([seed, graph.vertices])
     levels, cores = [graph], [core]
     clusters: list[Int32] = []
@@ -79,12 +87,12 @@ def refine_by_trees(
         each = _proposals(some, on, mesh, effort) // effort.steps
         on = anneal_trees(
             some, on, mesh.capacities, mesh.width, effort.per_core_penalty,
-            spike * temperatures, each, seed + len(levels), stop,
+            spike * temperatures, each, seed + len(levels), stop, effort.branches,
         )  # fmt: skip
         if not levels:
             break
         on = on[clusters.pop()]
-    after = new_trees(graph, on.copy(), mesh.capacities, mesh.width)[1]
+    after = new_trees(graph, on.copy(), mesh.capacities, mesh.width, 0, effort.branches)[1]
     return (on, before, after) if after < before else (core, before, before)
 
 

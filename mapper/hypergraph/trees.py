@@ -34,6 +34,7 @@ class Trees(NamedTuple):
     tree_cost : shape (nets,), of each tree
     low, high, mark : scratch per column; stamp : shape (1,), the last value in `mark`
     per_core_penalty : shape (1,), what each core that a net reaches costs besides the links
+    branches : shape (1,), 1 if packets branch on their way, 0 if each core gets one of its own
     """
 
     start: Int64
@@ -57,6 +58,31 @@ class Trees(NamedTuple):
     mark: Int64
     stamp: Int64
     per_core_penalty: Int64
+    branches: Int64
+
+
+@njit(cache=True, nogil=True)
+def _cost(t, e, source, without, extra):
+    """Price of the packets of a net from a core, less one target core, and with another (-1:
+    none)."""
+    if t.branches[0]:
+        return _tree(t, e, source, without, extra)
+    cost = _packet(t, source, extra) if extra >= 0 else np.int64(0)
+    first = t.slot_start[e]
+    for at in range(first, first + t.used[e]):
+        if t.slot_part[at] != without:
+            cost += _packet(t, source, t.slot_part[at])
+    return cost
+
+
+@njit(cache=True, nogil=True, inline="always")
+def _packet(t, source, c):
+    """Price of a packet from a core to another; none within a core."""
+    if c == source:
+        return np.int64(0)
+    return np.int64(
+        t.per_core_penalty[0] + abs(t.column[c] - t.column[source]) + abs(t.row[c] - t.row[source])
+    )
 
 
 @njit(cache=True, nogil=True)
@@ -110,7 +136,7 @@ def _count_targets(t):
                 t.slot_count[at] = 0
                 t.used[e] += 1
             t.slot_count[at] += 1
-        t.tree_cost[e] = _tree(t, e, t.core[t.pins[t.start[e]]], -1, -1)
+        t.tree_cost[e] = _cost(t, e, t.core[t.pins[t.start[e]]], -1, -1)
         total += t.weights[e] * t.tree_cost[e]
     return total
 
@@ -133,11 +159,16 @@ def _change(t, v, b):
         e = t.nets[i]
         source = t.pins[t.start[e]]
         if source == v:
-            change += t.weights[e] * (_tree(t, e, b, -1, -1) - t.tree_cost[e])
+            change += t.weights[e] * (_cost(t, e, b, -1, -1) - t.tree_cost[e])
             continue
         leaves = t.slot_count[_find(t, e, a)] == 1
         comes = _find(t, e, b) < 0
-        if leaves or comes:
+        if not t.branches[0]:
+            home = t.core[source]
+            more = _packet(t, home, b) if comes else np.int64(0)
+            less = _packet(t, home, a) if leaves else np.int64(0)
+            change += t.weights[e] * (more - less)
+        elif leaves or comes:
             tree_cost = _tree(t, e, t.core[source], a if leaves else -1, b if comes else -1)
             change += t.weights[e] * (tree_cost - t.tree_cost[e])
     return change
@@ -172,7 +203,7 @@ def _put(t, v, b):
                 changed = True
             t.slot_count[at] += 1
         if changed:
-            t.tree_cost[e] = _tree(t, e, t.core[source], -1, -1)
+            t.tree_cost[e] = _cost(t, e, t.core[source], -1, -1)
 
 
 @njit(cache=True, nogil=True)
@@ -246,7 +277,12 @@ def _anneal(t, members, count, place, width, height, proposals, temperature, sta
 
 
 def new_trees(
-    graph: Hypergraph, core: Int32, capacities: Int64, width: int, per_core_penalty: int = 0
+    graph: Hypergraph,
+    core: Int32,
+    capacities: Int64,
+    width: int,
+    per_core_penalty: int = 0,
+    branches: bool = True,
 ) -> tuple[Trees, int]:
     """The trees of a mapping, whose array of cores they share, and what they cost in all."""
     cores = np.arange(capacities.size, dtype=np.int32)
@@ -259,7 +295,7 @@ def new_trees(
         cores // np.int32(width), slot_start, np.empty(total, np.int32), np.empty(total, np.int32),
         np.empty(graph.net_count, np.int32), np.empty(graph.net_count, np.int64),
         np.empty(width, np.int64), np.empty(width, np.int64), np.zeros(width, np.int64),
-        np.zeros(1, np.int64), np.array([per_core_penalty]),
+        np.zeros(1, np.int64), np.array([per_core_penalty]), np.array([int(branches)]),
     )  # fmt: skip
     return trees, int(_count_targets(trees))
 
@@ -274,6 +310,7 @@ def anneal_trees(
     proposals: int,
     seed: int,
     stop: Stop | None = None,
+    branches: bool = True,
 ) -> Int32:
     """The best state at the end of a temperature: the core of every vertex.
 
@@ -285,7 +322,7 @@ def anneal_trees(
     n, cores = graph.vertices, capacities.size
     if graph.net_count == 0 or proposals == 0:
         return core.copy()
-    trees, now = new_trees(graph, core.copy(), capacities, width, per_core_penalty)
+    trees, now = new_trees(graph, core.copy(), capacities, width, per_core_penalty, branches)
     count = np.bincount(core, minlength=cores)
     order = np.argsort(core, kind="stable")
     place = np.empty(n, np.int64)

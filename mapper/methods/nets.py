@@ -1,4 +1,7 @@
-"""The objective multicast where all nets are held in memory: connectivity, then hops of trees."""
+"""Nets held in memory: parts by connectivity, then neurons moved by the hops of their packets.
+
+A packet goes to each core that a neuron reaches, or branches on its way to them.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ import numpy as np
 from mapper.graph.csr import Subgraph
 from mapper.graph.rows import StreamedRows, weight_shift
 from mapper.hop_refinement.repair_limits import unless_over_limits
-from mapper.hypergraph.hypergraph import contract
+from mapper.hypergraph.hypergraph import Hypergraph, contract
 from mapper.hypergraph.net_rows import net_traffic, read_nets
 from mapper.hypergraph.steps import NetTask, partition_nets, refine_trees
 from mapper.limits.combined import CombinedCapacity
@@ -24,15 +27,12 @@ class Nets(Method):
         self._run = run
         network, monitor = run.network, run.monitor
         with monitor.stage("read"):
-            monitor.expect(network.meta.synapses)
-            nets = read_nets(network, network.vertex_sizes(), run.team, monitor.advance)
-            if run.constraints is not None:
-                item = run.job.items.item.astype(np.int32)
-                nets = contract(nets, item, run.job.items.count, directed=True)
-        self._nets, self._capacity = nets, run.combined.capacity
+            self._nets, self._capacity = nets_of(run), run.combined.capacity
         shift = weight_shift(network.meta.total_weight, network.meta.synapses)
         rows = StreamedRows(run.graph, run.combined.sizes, shift)
-        self.costs = StageCosts(monitor, run.team, rows, faithful=shift == 0)
+        self.costs = StageCosts(
+            monitor, run.team, rows, faithful=shift == 0, nets=run.settings.objective
+        )
 
     def partition(self) -> tuple[Int32, Subgraph]:
         run = self._run
@@ -50,22 +50,43 @@ class Nets(Method):
             return part, net_traffic(self._nets, part, parts)
 
     def refine(self, core: Int32) -> Int32:
-        run = self._run
-        with run.monitor.stage("refine by trees"):
-            if run.pinned:
-                run.monitor.note("left as placed: some neurons are pinned")
-                return core
-            mesh = run.mesh(core, self._capacity)
+        return refine_by_nets(self._run, self._nets, core, self._capacity)
 
-            def checked(found: Int32, team: ThreadTeam) -> Int32:
-                return (
-                    found
-                    if run.single_capacity
-                    else unless_over_limits(run.job, found, core, run.monitor, team)
-                )
 
-            def on_better(found: Int32) -> None:
-                run.keep(lambda team: checked(found, team))
+def nets_of(run: Run) -> Hypergraph:
+    """The nets of the network, or of what stays together in it, read within the stage at work."""
+    network, monitor = run.network, run.monitor
+    monitor.expect(network.meta.synapses)
+    nets = read_nets(network, network.vertex_sizes(), run.team, monitor.advance)
+    if run.constraints is not None:
+        item = run.job.items.item.astype(np.int32)
+        nets = contract(nets, item, run.job.items.count, directed=True)
+    return nets
 
-            found = refine_trees(self._nets, core, mesh, run.context, on_better)
-            return checked(found, run.team)
+
+def refine_by_nets(run: Run, nets: Hypergraph | None, core: Int32, capacity: int) -> Int32:
+    """Move vertices by the hops of their packets: to each core, or of trees that branch.
+
+    nets : None to read them first, with the sizes of the items
+    """
+    branches = run.settings.objective == "multicast"
+    with run.monitor.stage("refine by trees" if branches else "refine by packets"):
+        if run.pinned:
+            run.monitor.note("left as placed: some neurons are pinned")
+            return core
+        if nets is None:
+            nets = nets_of(run)._replace(sizes=run.combined.sizes)
+        mesh = run.mesh(core, capacity)
+
+        def checked(found: Int32, team: ThreadTeam) -> Int32:
+            return (
+                found
+                if run.single_capacity
+                else unless_over_limits(run.job, found, core, run.monitor, team)
+            )
+
+        def on_better(found: Int32) -> None:
+            run.keep(lambda team: checked(found, team))
+
+        found = refine_trees(nets, core, mesh, run.context, on_better)
+        return checked(found, run.team)

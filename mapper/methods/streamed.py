@@ -19,6 +19,7 @@ from mapper.hop_refinement.refine import Mapped, level_effort, refine_mapping
 from mapper.hop_refinement.repair_limits import refine_and_repair
 from mapper.hypergraph.steps import refine_streamed_nets
 from mapper.limits.combined import CombinedCapacity, Resized
+from mapper.methods.nets import refine_by_nets
 from mapper.methods.steps import Int32, Method, Run
 from mapper.partitioning.streamed import Task, balanced, numbered, open_rows, partition_streamed
 from mapper.runtime.callbacks import OnMapping, ignore
@@ -39,7 +40,8 @@ class Streamed(Method):
         self._combined = run.combined
         self._take(rows.with_sizes(run.combined.sizes))
         faithful = shift == 0 and seen is run.graph
-        self.costs = StageCosts(run.monitor, run.team, rows, faithful=faithful)
+        nets = run.settings.objective if run.settings.objective in ("core", "multicast") else ""
+        self.costs = StageCosts(run.monitor, run.team, rows, faithful=faithful, nets=nets)
 
     def _take(self, rows: Rows) -> None:
         """Work with these rows, on no levels yet."""
@@ -87,6 +89,18 @@ class Streamed(Method):
         run = self._run
         if run.settings.objective == "cut" or self._by_nets:
             return core
+        core = self._refined_by_hops(core)
+        if run.plan.packets_held:
+            return refine_by_nets(run, None, core, self._combined.capacity)
+        if run.settings.objective == "core":
+            run.monitor.note(
+                "refined by hops of one packet per synapse: the memory does not hold the nets; "
+                "give more --memory to refine by packets to cores"
+            )
+        return core
+
+    def _refined_by_hops(self, core: Int32) -> Int32:
+        run = self._run
         with run.monitor.stage("refine by hops"):
             if run.single_capacity:
                 mesh = run.mesh(core, run.combined.capacity)

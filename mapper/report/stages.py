@@ -12,6 +12,8 @@ from mapper.results.tables import size
 COSTS = {
     "cut_weight": "Cut",
     "hops_total": "Hops",
+    "core.connectivity": "Packets",
+    "core.hops_total": "Core-cast hops",
     "multicast.connectivity": "Connectivity",
     "multicast.hops_total": "Tree-hops",
 }
@@ -59,7 +61,7 @@ def costs(view: View) -> tuple[Table, str]:
     rows = steps(view.report)
     told = [name for name in COSTS if any(cost(entry, name) is not None for _, entry in rows)]
     tops = {name: max(cost(entry, name) or 0 for _, entry in rows) or 1 for name in told}
-    barred = told[-2:]  # with the objective multicast, what it is about
+    barred = told[-2:]  # with the objectives core and multicast, what they are about
     lines = [
         [name, *(_cost(entry, kind, tops[kind], kind in barred) for kind in told)]
         for name, entry in rows

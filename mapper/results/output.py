@@ -86,9 +86,9 @@ def _in_units(entry: dict[str, Any], unit: float, rate_unit: float) -> dict[str,
     for name in ("cut_weight", "hops_total"):
         if entry.get(name) is not None:
             entry[name] = real(entry[name], unit)
-    if "multicast" in entry:
-        nets = entry["multicast"]
-        entry["multicast"] = {name: real(value, rate_unit) for name, value in nets.items()}
+    for way in ("core", "multicast"):
+        if way in entry:
+            entry[way] = {name: real(value, rate_unit) for name, value in entry[way].items()}
     return entry
 
 

@@ -113,6 +113,7 @@ class Metrics(LinkLoads):
 class _Costs(Open, kw_only=True):
     cut_weight: Measured | UnsetType = UNSET
     hops_total: Measured | UnsetType = UNSET
+    core: Amounts | UnsetType = UNSET
     multicast: Amounts | UnsetType = UNSET
     estimated: bool | UnsetType = UNSET
     cpu_seconds: Amount | UnsetType = UNSET

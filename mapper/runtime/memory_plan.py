@@ -64,7 +64,9 @@ class Plan:
 
     budget : what `--memory` allows; stages : peak of each, by name
     scratch, sorting : bytes on disk, the latter only while something is sorted
-    nets_held : with the objective multicast, all nets are held in memory instead of the rows
+    nets_held : with hops of packets to cores or of trees, all nets are held in memory instead of
+        the rows
+    packets_held : all nets are held in memory after the rows, to refine by packets to cores
     held : the whole network is held in memory instead of streamed from scratch
     sampled : connections between clusters that are kept; gathered : bytes for rows of blocks
     grouped : bytes for sums of the traffic between groups
@@ -87,6 +89,7 @@ class Plan:
     cycles: int = 0
     chains: int = 1
     nets_held: bool = False
+    packets_held: bool = False
     sample: Sample | None = None
 
     @property
@@ -126,6 +129,7 @@ def megabytes(size: int) -> str:
 
 def make_plan(network: NetworkFile, chip: Chip, settings: Settings) -> Plan:
     """The plan of a run."""
+    settings = settings.resolved(chip.delivery)
     if settings.method == "classic":
         return _plan_classic(network, settings)
     return _plan_streamed(network, chip, settings)
@@ -219,20 +223,28 @@ def _plan_streamed(network: NetworkFile, chip: Chip, settings: Settings) -> Plan
     sample = sample_of(max(1, int(n / CLUSTERED)), settings.coarse_degree, sampled, m)
     if chip.synapses is not None:
         stages["check"] = base + 40 * n
-    if settings.objective == "multicast":
+    packets_held = False
+    if settings.objective in ("core", "multicast"):
         pins = (2 if network.undirected else 1) * network.meta.synapses + n
         need = NET_BYTES * pins + NET_NEURON_BYTES * n + MATRIX_BYTES * parts * parts
         table = max(1 << 22, min(8 * n * parts, (memory - base - need) * 3 // 4))
-        if base + need + table <= memory:
-            nets = dict.fromkeys(("read", "refine by trees"), base + need)
+        by_trees = settings.objective == "multicast"
+        if base + need + table <= memory and (by_trees or pins <= settings.net_pins):
+            refine = "refine by trees" if by_trees else "refine by packets"
+            nets = dict.fromkeys(("read", refine), base + need)
             nets["partition"] = base + need + table
             nets["placement"] = base + need + PLACER_BYTES * pairs
             for name in ("check", "score"):
                 if name in stages:
                     nets[name] = stages[name]
-            kept = int((STEP_BYTES + REFINED_BYTES * settings.tree_cycles) * n)
+            kept = int((STEP_BYTES + REFINED_BYTES * settings.net_cycles) * n)
             return Plan(memory, nets, kept, 0, True, 0, table, 0, threads, nets_held=True)
-        stages["refine by nets"] = base + rows + STREAMED_NET_BYTES * n
+        if by_trees:
+            stages["refine by nets"] = base + rows + STREAMED_NET_BYTES * n
+        elif base + need <= memory:
+            packets_held = True
+            stages["refine by packets"] = base + need
+            refined += settings.packet_cycles
     return Plan(
         memory,
         stages,
@@ -246,6 +258,7 @@ def _plan_streamed(network: NetworkFile, chip: Chip, settings: Settings) -> Plan
         levels,
         cycles,
         chains,
+        packets_held=packets_held,
         sample=None if levels or one_block else sample,
     )
 

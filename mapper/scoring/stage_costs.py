@@ -111,11 +111,19 @@ class StageCosts(Observer):
     """
 
     def __init__(
-        self, monitor: Monitor, team: ThreadTeam, rows: Rows, *, faithful: bool = True
+        self,
+        monitor: Monitor,
+        team: ThreadTeam,
+        rows: Rows,
+        *,
+        faithful: bool = True,
+        nets: str = "",
     ) -> None:
         """rows : of the network, or of what stays together in it
         faithful : they hold every connection, its weight as it is
+        nets : the objective if what nets cost is it, "core" or "multicast"
         """
+        self._objective = nets
         self._monitor, self._team, self._rows, self._faithful = monitor, team, rows, faithful
         monitor.observer = self
         self._taken: list[tuple[dict[str, Any], CostEstimate, bool]] = []
@@ -160,7 +168,7 @@ class StageCosts(Observer):
         entry = self._monitor.at_work if "connectivity" in costs else self._placed
         self._nets |= costs
         if entry is not None:
-            entry["multicast"] = dict(self._nets)
+            entry[self._objective] = dict(self._nets)
 
     def finish(self, core: Int32, width: int, stage: dict[str, Any] | None) -> None:
         """Look at the finished mapping, by which estimates are corrected; lets go of the rows.
@@ -174,11 +182,8 @@ class StageCosts(Observer):
         self._finished = stage, seen
         del self._rows
 
-    def settle(self, traffic: Traffic, multicast: bool = False) -> None:
-        """Write the numbers, now that those of the finished mapping are known.
-
-        multicast : whether what nets cost is the objective
-        """
+    def settle(self, traffic: Traffic) -> None:
+        """Write the numbers, now that those of the finished mapping are known."""
         stage, seen = self._finished
         final: dict[str, Any] = {"cut_weight": traffic.totals.cut}
         final["hops_total"] = traffic.totals.hops
@@ -201,6 +206,9 @@ class StageCosts(Observer):
         if stage is not None:
             stage.pop("estimated", None)
             stage |= final
-            if multicast:
-                trees = int(traffic.multicast_links.sum())
-                stage["multicast"] = {"connectivity": traffic.connectivity, "hops_total": trees}
+            links = {"core": traffic.core_links, "multicast": traffic.multicast_links}
+            if self._objective:
+                stage[self._objective] = {
+                    "connectivity": traffic.connectivity,
+                    "hops_total": int(links[self._objective].sum()),
+                }

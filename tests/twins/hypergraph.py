@@ -74,12 +74,18 @@ def tree(source: int, targets: set[int], width: int) -> set[tuple[tuple[int, int
     return links
 
 
-def tree_cost(nets: Nets, core: Sequence[int], width: int, per_core_penalty: int) -> int:
-    """Links of all trees, and the penalty for each core reached."""
+def tree_cost(
+    nets: Nets, core: Sequence[int], width: int, per_core_penalty: int, branches: bool = True
+) -> int:
+    """Links of all trees, or of a packet to each core, and the penalty for each core reached."""
     total = 0
     for w, pins in nets:
-        targets = {core[v] for v in pins[1:]} - {core[pins[0]]}
-        total += w * (len(tree(core[pins[0]], targets, width)) + per_core_penalty * len(targets))
+        home = core[pins[0]]
+        targets = {core[v] for v in pins[1:]} - {home}
+        links = len(tree(home, targets, width))
+        if not branches:
+            links = sum(len(tree(home, {target}, width)) for target in targets)
+        total += w * (links + per_core_penalty * len(targets))
     return total
 
 

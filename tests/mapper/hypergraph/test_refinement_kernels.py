@@ -161,20 +161,25 @@ def test_no_table_no_refinement() -> None:
 
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("per_core_penalty", [0, 3])
-def test_trees_are_priced_exactly(seed: int, per_core_penalty: int) -> None:
+@pytest.mark.parametrize("branches", [True, False])
+def test_packets_are_priced_exactly(seed: int, per_core_penalty: int, branches: bool) -> None:
     nets, graph, _, rng = case(seed)
     core = rng.integers(0, 12, graph.vertices).astype(np.int32)
     room = np.full(12, 100)
-    trees, total = new_trees(graph, core, room, 4, per_core_penalty)
-    assert total == naive.tree_cost(nets, core.tolist(), 4, per_core_penalty)
+    trees, total = new_trees(graph, core, room, 4, per_core_penalty, branches)
+
+    def priced() -> int:
+        return naive.tree_cost(nets, core.tolist(), 4, per_core_penalty, branches)
+
+    assert total == priced()
     for _ in range(15):
         v, b = int(rng.integers(graph.vertices)), int(rng.integers(12))
         if b == core[v]:
             continue
         change = _change(trees, v, b)
-        before = naive.tree_cost(nets, core.tolist(), 4, per_core_penalty)
+        before = priced()
         _put(trees, v, b)
-        assert before + change == naive.tree_cost(nets, core.tolist(), 4, per_core_penalty)
+        assert before + change == priced()
         assert (trees.weights * trees.tree_cost).sum() == before + change
         loads = np.bincount(core, weights=graph.sizes, minlength=12)
         assert trees.block_weights.tolist() == loads.tolist()
@@ -193,12 +198,14 @@ def test_annealing_keeps_the_room_and_the_best(seed: int) -> None:
     assert np.all(np.bincount(found, weights=graph.sizes, minlength=6) <= room)
 
 
-def test_a_cycle_saves_tree_hops() -> None:
+@pytest.mark.parametrize("branches", [True, False])
+def test_a_cycle_saves_hops(branches: bool) -> None:
     graph = ring(4, 12)
     core = np.repeat(np.array([0, 3, 1, 2], np.int32), 12)
     core[::5] = core[::-5][: core[::5].size]
     mesh = Mesh(2, 2, np.full(4, 14))
-    found, before, after = refine_by_trees(graph, core, mesh, TreeEffort(50, least=5000), 1)
-    assert after < before == new_trees(graph, core, mesh.capacities, 2)[1]
-    assert after == new_trees(graph, found, mesh.capacities, 2)[1]
+    effort = TreeEffort(50, least=5000, branches=branches)
+    found, before, after = refine_by_trees(graph, core, mesh, effort, 1)
+    assert after < before == new_trees(graph, core, mesh.capacities, 2, 0, branches)[1]
+    assert after == new_trees(graph, found, mesh.capacities, 2, 0, branches)[1]
     assert np.bincount(found).max() <= 14

@@ -1,4 +1,4 @@
-"""The steps of the objective multicast."""
+"""The steps of a run by nets."""
 
 from __future__ import annotations
 

@@ -173,7 +173,15 @@ def test_runs_whose_nets_do_not_fit(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 
 def test_objectives_are_checked() -> None:
-    with pytest.raises(UsageError, match="objective is 'hops'; give unicast, cut or multicast"):
-        preset("default", objective="hops")
-    with pytest.raises(UsageError, match="the preset classic has no objective multicast"):
-        preset("classic", objective="multicast")
+    with pytest.raises(UsageError, match="objective is 'hop'; give hops, unicast, core, multicast"):
+        preset("default", objective="hop")
+    for name in ("core", "multicast"):
+        with pytest.raises(UsageError, match=f"the preset classic has no objective {name}"):
+            preset("classic", objective=name)
+
+
+def test_hops_are_those_of_the_chip() -> None:
+    for delivery, objective in HOPS.items():
+        assert preset("default").resolved(delivery).objective == objective
+        assert preset("classic").resolved(delivery).objective == "unicast"
+        assert preset("fast", objective="cut").resolved(delivery).objective == "cut"
