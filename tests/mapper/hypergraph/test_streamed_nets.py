@@ -25,7 +25,7 @@ from mapper.runtime.memory_plan import make_plan
 from mapper.runtime.monitor import Monitor
 from mapper.runtime.threads import ThreadTeam
 from mapper.scoring.measure import measure_network
-from mapper.settings import Settings, preset
+from mapper.settings import HOPS, Settings, preset
 from storage.scratch.scratch import Scratch
 from storage.store.network import NetworkFile
 from storage.store.writer import NetworkWriter
