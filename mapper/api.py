@@ -49,6 +49,7 @@ def map_network(
     sizes: ArrayLike | None = None,
     rates: ArrayLike | str | None = None,
     columns: Mapping[str, str] | None = None,
+    weights_are: str | None = None,
     progress: Progress | None = None,
     workdir: str | os.PathLike[str] | None = None,
     **method: Any,
@@ -79,6 +80,9 @@ def map_network(
         which know no rates; or "weights", synapses carry the magnitude of their weights
     columns : of a table in a file, the names of those to use: `source`, `target`, `weight`,
         `source-population`, `target-population`, as in `mapper run --columns`
+    weights_are : what the number of a synapse is where the network is from: "rate", its traffic,
+        or "synapse", its weight, while the traffic follows from the rates; None for "synapse" of
+        NIR, ONNX and SONATA, else "rate"
     progress : is called with the name of a stage and a fraction 0 .. 1 of its present pass; by
         any thread, but never twice at a time. What it raises ends the run and comes out here; but
         for `KeyboardInterrupt`, which is taken as Ctrl-C
@@ -122,7 +126,7 @@ def map_network(
             memory_bytes=default_memory() if memory is None else _bytes(memory),
         )
         constraint_file = None if constraints is None else ConstraintFile.read(Path(constraints))
-        source = _source(network, neurons, sizes, rates, columns)
+        source = _source(network, neurons, sizes, rates, columns, weights_are)
         request = MapRequest(source, cores, settings, constraint_file, split_neurons)
         folder = Path(tempfile.mkdtemp(prefix="mapper-", dir=workdir))
         try:
@@ -173,6 +177,7 @@ def _source(
     sizes: ArrayLike | None,
     rates: ArrayLike | str | None,
     columns: Mapping[str, str] | None,
+    weights_are: str | None,
 ) -> Source:
     """The network as it was given; raises `UsageError` for arguments that are of other networks."""
     from mapper.inputs.source import RATES_WORDS, Source, is_network_name
@@ -184,6 +189,8 @@ def _source(
         raise UsageError("columns are those of a table in a file; leave them out")
     if isinstance(rates, str) and rates not in RATES_WORDS:
         raise UsageError(f'rates is {rates!r}; give an array of rates, "uniform" or "weights"')
+    if weights_are not in (None, "rate", "synapse"):
+        raise UsageError(f'weights_are is {weights_are!r}; give "rate" or "synapse"')
     chosen = None
     if isinstance(network, str | os.PathLike):
         network = Path(network)
@@ -193,7 +200,11 @@ def _source(
             chosen = None if columns is None else name_columns(columns)
         except ValueError as error:
             raise UsageError(f"columns: {error}") from error
-    source = Source(network, chosen, rates, neurons=neurons, sizes=sizes)
+    source = Source(network, chosen, rates, neurons=neurons, sizes=sizes, weights_are=weights_are)
+    if weights_are is not None and source.is_network_file:
+        raise UsageError(
+            "weights_are is for what is imported, not for a network file; leave it out"
+        )
     if sizes is not None and not source.is_object:
         raise UsageError("sizes are for a network without a file; leave them out")
     return source

@@ -14,6 +14,7 @@ import msgspec
 from chipsim.chip.machine import KEYS
 from chipsim.chip.model import Chip
 from chipsim.chip.npu_shape import NPU_SHAPES
+from mapper.exports.tables_file import Tables
 from mapper.limits.constraints import TABLES
 from mapper.report.compiled.report_file import CompiledReport
 from mapper.results.report_file import Report
@@ -55,6 +56,7 @@ def schemas() -> dict[str, str]:
             "meta": _schema(NetworkMeta),
             "chip": chip,
             "constraints": _schema(tables),
+            "tables": _schema(Tables),
         }.items()
     }
 

@@ -20,6 +20,13 @@ REASONS = {
     "hw.npu.assembly.assemble": "undoes disassemble, for programs written by hand",
     "hw.npu.loading.contents_flits": "for users of hw (docs/npu.md)",
     "hw.npu.loading.frames_flit": "for users of hw (docs/npu.md)",
+    **dict.fromkeys(
+        (
+            "mapper.exports.tables_file.TablesHead.load_port",
+            "mapper.exports.tables_file.CoreTable.exponents",
+        ),
+        "of x.tables.json, for those who read it",
+    ),
     "hw.run.ChipSimulator": "for users of hw (docs/core.md)",
     "mapper.cli.main.Parser._check_value": "called by argparse",
     "mapper.compiler.partition.patterns.run_function": "both levels of operators are run in tests",

@@ -55,7 +55,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     from mapper.results.tables import facts
-    from storage.store.traffic import describe, traffic_of
+    from storage.store.traffic import describe, describe_weights, traffic_of
 
     common.require_format(options.format, FORMATS)
     source = common.source_of(options, options.source)
@@ -68,6 +68,7 @@ def run(options: argparse.Namespace) -> int:
     shown = ("neurons", "synapses", "synapses_read", "undirected", "total_size")
     rows = [(name.replace("_", " "), result[name]) for name in shown]
     rows.append(("traffic", describe(traffic_of(meta))))
+    rows.append(("synaptic weights", describe_weights(meta)))
     rows.append(("attributes", ", ".join(meta.attributes) or "none"))
     common.emit(options, result, [facts(str(options.network), rows)])
     return 0

@@ -46,7 +46,7 @@ def run(options: argparse.Namespace) -> int:
     from mapper.results.tables import columns, facts, size
     from storage.formats import recognise
     from storage.store.network import POPULATION, NetworkFile
-    from storage.store.traffic import describe, traffic_of
+    from storage.store.traffic import describe, describe_weights, traffic_of
 
     if is_program(options.path):
         return _program(options)
@@ -74,17 +74,18 @@ def run(options: argparse.Namespace) -> int:
         ("neurons", meta.neurons),
         ("synapses", meta.synapses),
         ("synapses read", meta.synapses_read),
-        ("self-loops dropped", meta.self_loops),
+        ("self-loops dropped" if meta.synaptic is None else "self-loops", meta.self_loops),
         ("duplicate synapses merged (weights summed)", meta.repeated),
         ("undirected", meta.undirected),
         ("traffic", describe(traffic_of(meta))),
+        ("synaptic weights", describe_weights(meta)),
         ("total weight", meta.total_weight * meta.weight_unit),
         ("total size", meta.total_size),
         ("blocks", f"{network.block_count:,} of {meta.block_size:,} neurons"),
         ("connections on disk", f"{size(stored)}, {per_connection:.2f} bytes per connection"),
     ]
     about = [
-        (name, f"{len(a.labels)} names" if a.labels else f"unit {a.unit:g}")
+        (name, f"{len(a.labels)} names" if a.labels else "real" if a.real else f"unit {a.unit:g}")
         for name, a in meta.attributes.items()
     ]
     tables = [facts(str(options.path), rows)]

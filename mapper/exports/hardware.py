@@ -25,6 +25,7 @@ from typing import Any
 
 import numpy as np
 from amaranth.hdl import Shape
+from msgspec import to_builtins
 from numpy.typing import NDArray
 
 from hw.core.shape import CoreShape, Table
@@ -35,6 +36,7 @@ from mapper.exports.base import NEURON_OPTIONS, MappedRun
 from mapper.exports.core_shape import core_shape, describe_mesh
 from mapper.exports.hardware_network import core_network, tables_of
 from mapper.exports.synaptic import synaptic_weights
+from mapper.exports.tables_file import CoreTable, TableFields, TablesHead
 from storage.files import PartialFile
 
 _LISTS = ("neurons", "axons", "parameters", "potentials", "route_indptr", "routes",
@@ -62,29 +64,33 @@ def save(run: MappedRun, destination: Path, options: dict[str, Any]) -> dict[str
     except HwError as error:
         raise MapperError(f"{run.folder}: {error}") from error
     weights = synaptic_weights(run.network, bool(neuron.get("magnitudes"))).weights
-    head = {
-        "schema": 1,
-        "width": tables.width,
-        "height": tables.height,
-        "shape": asdict(shape),
-        "load_port": {name: [field.offset, field.width] for name, field in shape.load},
-        "fields": _FIELDS,
-        "weights": weights,
-        "left_out": {loss.kind: loss.count for loss in numbers.losses},
-        "inputs": np.flatnonzero(numbers.inputs).tolist(),
-    }
+    head = TablesHead(
+        schema=1,
+        width=tables.width,
+        height=tables.height,
+        shape=asdict(shape),
+        load_port={name: (field.offset, field.width) for name, field in shape.load},
+        fields=TableFields(**_FIELDS),
+        weights=weights,
+        left_out={loss.kind: loss.count for loss in numbers.losses},
+        inputs=np.flatnonzero(numbers.inputs).tolist(),
+    )
     words = 0
     with PartialFile(destination) as file:
-        file.write((json.dumps(head)[:-1] + ', "cores": [').encode())
+        file.write((json.dumps(to_builtins(head))[:-1] + ', "cores": [').encode())
         for core, part in enumerate(tables.cores):
-            entry: dict[str, Any] = {"core": core, "x": core % tables.width}
-            entry |= {"y": core // tables.width}
-            entry |= {name: getattr(part, name).tolist() for name in _LISTS}
-            entry["exponents"] = numbers.exponent[part.neurons].tolist()
             load = load_words(part, shape)
             words += load.size
-            entry["load"] = _hex(load, shape.load.size)
-            file.write((",\n" if core else "\n").encode() + json.dumps(entry).encode())
+            entry = CoreTable(
+                core=core,
+                x=core % tables.width,
+                y=core // tables.width,
+                **{name: getattr(part, name).tolist() for name in _LISTS},
+                exponents=numbers.exponent[part.neurons].tolist(),
+                load=_hex(load, shape.load.size),
+            )
+            text = json.dumps(to_builtins(entry))
+            file.write((",\n" if core else "\n").encode() + text.encode())
         file.write(b"\n]}\n")
         file.commit()
     found = {"neurons": tables.neurons, "cores": len(tables.cores), "words": words}

@@ -70,7 +70,8 @@ def synaptic_weights(network: NetworkFile, magnitudes: bool) -> Synaptic:
     if found.wrong and not magnitudes:
         raise MapperError(
             f"{network.path}: its weights are not those of synapses: {'; '.join(found.wrong)}; "
-            "to export the numbers that it has all the same, add --magnitudes"
+            "import its source again with --weights-are synapse, or to take the numbers that it "
+            "has all the same, add --magnitudes"
         )
     return found
 

@@ -71,6 +71,13 @@ class Source:
         return not isinstance(self.network, NetworkFile | Path) and not is_nir(self.network)
 
     @property
+    def is_network_file(self) -> bool:
+        """Whether nothing has to be imported."""
+        if isinstance(self.network, Path):
+            return is_network_name(self.network)
+        return isinstance(self.network, NetworkFile)
+
+    @property
     def wants_rates(self) -> bool:
         """Whether a copy of the network is to be made that has the rates."""
         if self.word is not None:

@@ -30,7 +30,7 @@ from storage.formats.losses import WEIGHTS_MISSING, WEIGHTS_NEGATIVE
 from storage.jsontext import parse_json
 from storage.scratch.scratch import Scratch
 from storage.store.network import NetworkFile
-from storage.store.traffic import traffic_of
+from storage.store.traffic import RATE_WEIGHTS, SYNAPSE_WEIGHTS, traffic_of
 from storage.typed import convert
 
 MAPPING, LOG, SCRATCH = "mapping.npz", "run.log", "scratch"
@@ -71,6 +71,7 @@ def network_facts(network: NetworkFile, path: Path) -> dict[str, Any]:
         **{k: v for k, v in meta.provenance.items() if k in ("columns", "columns_ignored")},
         "undirected": meta.undirected,
         "weight_total": real(meta.total_weight, meta.weight_unit),
+        "weights_are": SYNAPSE_WEIGHTS if meta.synaptic else RATE_WEIGHTS,
         "traffic": traffic_of(meta),
     }
 

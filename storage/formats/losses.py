@@ -13,8 +13,9 @@ from storage.store.network import ID, RATE, SIZE, NetworkFile
 
 IDS, NAMES, SIZES, RATES, ATTRIBUTES = "ids", "names", "sizes", "rates", "attributes"
 DIRECTIONS, UNDIRECTED, FRACTIONS, REPEATED = "directions", "undirected", "fractions", "repeated"
+SYNAPTIC = "synaptic"
 KINDS = (
-    IDS, NAMES, SIZES, RATES, ATTRIBUTES, DIRECTIONS, UNDIRECTED, FRACTIONS, REPEATED,
+    IDS, NAMES, SIZES, RATES, ATTRIBUTES, DIRECTIONS, UNDIRECTED, FRACTIONS, REPEATED, SYNAPTIC,
 )  # fmt: skip
 """What is looked for in the network; what only its synapses tell, exporters count themselves."""
 HELD = {
@@ -27,7 +28,7 @@ HELD = {
     UNDIRECTED: "undirected edges",
     FRACTIONS: "fractions",
 }
-"""How the table of formats calls them; repeated synapses are counted nowhere."""
+"""How the table of formats calls them; repeated synapses and synaptic weights are in none."""
 
 
 WEIGHTS_NEGATIVE = "weights_negative"
@@ -157,6 +158,12 @@ def _repeated(net: NetworkFile) -> Loss | None:
     return Loss(REPEATED, count, text) if count else None
 
 
+def _synaptic(net: NetworkFile) -> Loss | None:
+    count = 0 if net.meta.synaptic is None else net.meta.synapses + net.meta.synaptic.self_loops
+    text = f"no synaptic weights beside the traffic: those of {count:,} synapses left out"
+    return Loss(SYNAPTIC, count, text) if count else None
+
+
 _FINDERS = {
     IDS: _ids,
     NAMES: _names,
@@ -167,4 +174,5 @@ _FINDERS = {
     UNDIRECTED: _undirected,
     FRACTIONS: _fractions,
     REPEATED: _repeated,
+    SYNAPTIC: _synaptic,
 }

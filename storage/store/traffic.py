@@ -76,3 +76,12 @@ def describe(traffic: Mapping[str, Any] | None) -> str:
     if source == WEIGHTS:
         return "synapse weights"
     return "not recorded"
+
+
+def describe_weights(meta: NetworkMeta) -> str:
+    """What a network has of synaptic weights, in words."""
+    about = meta.synaptic
+    if about is None:
+        return "none, the traffic alone"
+    signs = f"{about.negative:,} negative, {about.zeros:,} zero"
+    return f"{about.least:g} to {about.largest:g}, {signs}, {about.self_loops:,} self-loops"

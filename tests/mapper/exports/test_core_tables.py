@@ -106,3 +106,20 @@ def test_helpers_are_left_out_or_refused(run: Run, folder: Path) -> None:
         assert (told.code, told.err.count("\n")) == (1, 1)
         assert "without splitting neurons" in told.err
     assert tree(folder) == before
+
+
+def test_tables_keep_to_their_schema(whole: Path, run: Run) -> None:
+    jsonschema = pytest.importorskip("jsonschema")
+    assert run("export", whole, "a.tables.json", *OPTIONS).code == 0
+    found = json.loads(Path("a.tables.json").read_text())
+    path = Path(__file__).parents[3] / "docs" / "schemas" / "tables.schema.json"
+    schema = json.loads(path.read_text())
+    validator = jsonschema.Draft202012Validator(schema)
+    assert [error.message for error in validator.iter_errors(found)] == []
+    named = {name: about["properties"] for name, about in schema["$defs"].items()}
+    assert found.keys() == named["Tables"].keys()
+    assert {key for core in found["cores"] for key in core} == named["CoreTable"].keys()
+    for core in found["cores"]:
+        assert core["exponents"] == [0] * len(core["neurons"])  # as they were
+    found["cores"][0]["synapses"] = [[0]]
+    assert [error.message for error in validator.iter_errors(found)] != []

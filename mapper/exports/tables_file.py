@@ -1,0 +1,94 @@
+"""What `x.tables.json` holds: the tables of the hardware's cores, field by field."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from msgspec import Meta, Struct
+
+from storage.typed import Whole
+
+Parameters = tuple[int, int, Whole, Annotated[int, Meta(ge=0, le=1)]]
+Route = tuple[Whole, Whole, Whole]
+Synapse = tuple[Whole, int]
+
+
+class TableFields(Struct):
+    """What the numbers of a row are, by list."""
+
+    parameters: list[str]
+    routes: list[str]
+    synapses: list[str]
+
+
+class CoreTable(Struct):
+    """One core: its lists, and its words for the load port."""
+
+    core: Annotated[Whole, Meta(description="id, y * width + x")]
+    x: Annotated[Whole, Meta(description="column, from 0")]
+    y: Annotated[Whole, Meta(description="row, from 0")]
+    neurons: Annotated[
+        list[Whole], Meta(description="ids in the network, by their number in the core")
+    ]
+    axons: Annotated[list[Whole], Meta(description="ids in the network of the sources, by axon")]
+    parameters: Annotated[
+        list[Parameters], Meta(description="of each neuron: threshold, bias, leak, subtract")
+    ]
+    potentials: Annotated[list[int], Meta(description="of each neuron, before the first tick")]
+    route_indptr: Annotated[
+        list[Whole],
+        Meta(description="routes of neuron i: rows route_indptr[i] to route_indptr[i+1] - 1"),
+    ]
+    routes: Annotated[
+        list[Route], Meta(description="a packet for each spike: x, y of a core, and its axon")
+    ]
+    synapse_indptr: Annotated[
+        list[Whole],
+        Meta(
+            description="synapses of axon i are rows synapse_indptr[i] to synapse_indptr[i+1] - 1"
+        ),
+    ]
+    synapses: Annotated[list[Synapse], Meta(description="neuron in the core, signed weight")]
+    exponents: Annotated[
+        list[int],
+        Meta(description="of each neuron: a number is that of the model times 2^exponent, rounded"),
+    ]
+    load: Annotated[
+        str, Meta(description="words for the load port in hexadecimal, in the order to write them")
+    ]
+
+
+class TablesHead(Struct):
+    """What all cores have in common."""
+
+    schema: Literal[1]
+    width: Annotated[Whole, Meta(description="columns of the mesh")]
+    height: Annotated[Whole, Meta(description="rows of the mesh")]
+    shape: Annotated[
+        dict[str, Whole], Meta(description="depths of a core's memories and bits of its numbers")
+    ]
+    load_port: Annotated[
+        dict[str, tuple[Whole, Whole]],
+        Meta(description="first bit and width of each field of a word for the load port"),
+    ]
+    fields: TableFields
+    weights: Annotated[
+        str,
+        Meta(
+            pattern="^(synaptic|as stored|magnitudes)$",
+            description="those of the synapses; numbers that may be them; numbers that are not",
+        ),
+    ]
+    left_out: Annotated[
+        dict[str, Whole],
+        Meta(description="what of the model was rounded, or has no place in a core: how often"),
+    ]
+    inputs: Annotated[
+        list[Whole], Meta(description="ids of the neurons that spike only when they are told to")
+    ]
+
+
+class Tables(TablesHead):
+    """The tables of a mapped network for the cores of the hardware."""
+
+    cores: list[CoreTable]
