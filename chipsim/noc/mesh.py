@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from chipsim.chip.model import Chip
 from chipsim.errors import ChipError
 from chipsim.noc.kernel import (
     CYCLE,
@@ -61,6 +62,29 @@ class Mesh:
                 f"mesh: FIFOs of {self.depth} flits in {self.width}x{self.height} routers are more "
                 f"than {MAX_SLOTS} flits; try at most {MAX_SLOTS // (5 * self.nodes)} a FIFO"
             )
+
+    @classmethod
+    def of(cls, chip: Chip, depth: int = DEPTH) -> Mesh:
+        """The mesh of a chip, or of a machine of chips whose links are all alike.
+
+        Raises `ChipError` for what the simulator does not model: routers that cores share, the ring
+        of a torus, which may wait for itself for ever, and links that pass less than a flit in a
+        cycle.
+        """
+        machine = chip.machine
+        if machine is not None:
+            parts = [part for part in (machine.chip, machine.board) if part is not None]
+            lacks = {
+                "tiles": machine.tile_size != (1, 1),
+                "a torus": bool(machine.torus),
+                "links of less bandwidth": any(part.bandwidth < 1 for part in parts),
+            }
+            if found := [name for name, lack in lacks.items() if lack]:
+                raise ChipError(
+                    f"chip {chip.name}: has {' and '.join(found)}, which the simulator of the mesh "
+                    "does not model; report.json has loads, costs and crossings without simulation"
+                )
+        return cls(chip.width, chip.height, depth)
 
     @property
     def nodes(self) -> int:

@@ -111,7 +111,7 @@ def offered_load(
 
 
 def _offered(chip: Chip, traffic: Traffic, depth: int, tick_cycles: float | None) -> Offered:
-    mesh = Mesh(chip.width, chip.height, depth)
+    mesh = Mesh.of(chip, depth)
     source, target, weight = _between_cores(traffic)
     unit = traffic.weight_unit
     demand = Demand.from_flows(mesh, source, target, weight, unit)  # flits per unit of time

@@ -67,7 +67,7 @@ def simulate_ticks(
             f"chip {chip.name}: sends a packet for each synapse, which no core of the simulator "
             'does; give its file delivery = "core" or "tree", and map again'
         )
-    mesh = Mesh(chip.width, chip.height, request.depth)
+    mesh = Mesh.of(chip, request.depth)
     with open_mapped(network, folder / MAPPING, chip, memory // 4) as (whole, core):
         mapped = mapped_routes(whole, core, mesh, chip.delivery == "tree")
     chance = mapped.rate * chip.time.tick

@@ -95,6 +95,7 @@ def quality(
         ("core fill, max", metrics["core_fill_max"]),
         *_ticks(metrics),
     ]
+    machine = _machine(metrics)
     if not same_activity(metrics, traffic):
         parts = {
             "synapse": facts(unicast_line(traffic, "\n"), one),
@@ -103,7 +104,8 @@ def quality(
         }
         if not cast:
             del parts["core"]
-        return [*(parts[name] for name in _ordered(parts, delivery)), facts("cores", rest)]
+        shown_parts = [parts[name] for name in _ordered(parts, delivery)]
+        return [*shown_parts, *machine, facts("cores", rest)]
     total, connectivity = one[0][0], "cut weight / connectivity"
     same = {"hops of the packets": total, "packets": connectivity}
     same |= {"hops of the trees": total, "connectivity": connectivity}
@@ -120,7 +122,7 @@ def quality(
     title = f"quality, {traffic_line(traffic)}"
     if delivery != "synapse":
         title += f"\nthe chip sends {PACKETS[delivery]} ({heads[delivery]})"
-    return [columns(title, ("", *(heads[way] for way in order)), shown)]
+    return [columns(title, ("", *(heads[way] for way in order)), shown), *machine]
 
 
 def _ordered(ways: Iterable[str], delivery: str) -> list[str]:
@@ -138,6 +140,32 @@ def _core_cast(metrics: Mapping[str, Any]) -> list[tuple[str, Any]]:
         ("packets", found["packets"]),
         *_loads(found),
     ]
+
+
+def _machine(metrics: Mapping[str, Any]) -> list[Table]:
+    """What distances cost, and what crosses chips and boards; nothing of a chip that is alone."""
+    found = metrics.get("machine")
+    if found is None:
+        return []
+    ways = {"unicast": found, "core-cast": metrics["core"], "multicast": metrics["multicast"]}
+    names = {
+        "cost_total": "weight x cost",
+        "crossings_chips": "over ends of chips",
+        "crossings_boards": "over ends of boards",
+        "crossing_load_max": "busiest end, load / bandwidth",
+    }
+    rows = [
+        (text, *(way.get(name, "") for way in ways.values()))
+        for name, text in names.items()
+        if name in found
+    ]
+    rows += [("cost, mean", found["cost_mean"], "", ""), ("cost, max", found["cost_max"], "", "")]
+    rows += [
+        (f"weight between {part}", found[f"cut_{part}"], "", "")
+        for part in ("tiles", "chips", "boards")
+        if f"cut_{part}" in found
+    ]
+    return [columns("costs and crossings of the machine", ("", *ways), rows)]
 
 
 def _ticks(metrics: Mapping[str, Any]) -> list[tuple[str, Any]]:

@@ -25,6 +25,7 @@ from chipsim.chip.machine import (
 from chipsim.chip.model import Chip
 from chipsim.chip.presets import parse_chip
 from chipsim.errors import ChipError
+from chipsim.noc.mesh import Mesh
 
 
 def kind(sides: list[int], place: int, length: int) -> int:
@@ -153,3 +154,23 @@ def test_a_machine_of_another_size() -> None:
         Chip("c", 5, 4, machine=Machine(4, 4))
     with pytest.raises(ChipError, match="machine is 3; give a Machine"):
         Chip("c", 5, 4, machine=3)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("machine", "lacks"),
+    [
+        (Machine(4, 4, tile=Block(2, 2, 0.0)), "has tiles, which"),
+        (Machine(4, 4, "x"), "has a torus, which"),
+        (
+            Machine(4, 4, "y", tile=Block(2, 1, 0.0), chip=Block(4, 2, 9.0, 0.5)),
+            "has tiles and a torus and links of less bandwidth, which",
+        ),
+    ],
+)
+def test_what_the_simulator_does_not_model(machine: Machine, lacks: str) -> None:
+    with pytest.raises(ChipError, match=lacks):
+        Mesh.of(Chip("c", 4, 4, machine=machine))
+
+
+def test_machines_of_like_links_are_simulated() -> None:
+    assert Mesh.of(Chip("c", 4, 4, machine=Machine(4, 4, chip=Block(2, 2, 9.0)))) == Mesh(4, 4)
