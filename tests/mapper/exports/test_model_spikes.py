@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,10 +17,13 @@ import pytest
 from numpy.typing import NDArray
 
 from hw.chip import Chip
+from hw.core.network import NO_LEAK
 from hw.core.shape import CoreShape
 from hw.run import ChipSimulator
 from mapper.exports.base import open_run
+from mapper.exports.core_numbers import CoreNumbers
 from mapper.exports.hardware_network import core_network, tables_of
+from storage.store.network import NetworkFile
 from tests.mapper.conftest import Run
 
 nir = pytest.importorskip("nir")
@@ -30,6 +33,7 @@ TICKS = 40
 INPUTS, NEURONS = 5, 11
 MAPPINGS = (("2x2", "4", "fast"), ("3x1", "8", "classic"), ("4x2", "2", "default"))
 Bools = NDArray[np.bool_]
+Fails = Callable[..., str]
 
 
 class Case(NamedTuple):
@@ -108,8 +112,9 @@ def from_tables(path: Path, told: Bools) -> Bools:
     cores, no_leak = tables["cores"], 2 ** tables["shape"]["leak_bits"] - 1
     potentials = [list(core["potentials"]) for core in cores]
     sums = [[0] * len(core["neurons"]) for core in cores]
-    spikes = np.zeros((TICKS, told.shape[1] + NEURONS), bool)
-    for tick in range(TICKS):
+    spikes = np.zeros((len(told), sum(len(core["neurons"]) for core in cores)), bool)
+    inputs = {neuron: place for place, neuron in enumerate(tables["inputs"])}
+    for tick in range(len(told)):
         arriving = [[0] * len(core["neurons"]) for core in cores]
         for core, own, total in zip(cores, potentials, sums, strict=True):
             for i, neuron in enumerate(core["neurons"]):
@@ -117,8 +122,8 @@ def from_tables(path: Path, told: Bools) -> Bools:
                 value = own[i] - (0 if leak == no_leak else own[i] >> leak) + total[i] + bias
                 fires = value >= threshold
                 own[i] = (value - threshold if subtract else 0) if fires else value
-                if neuron in tables["inputs"]:
-                    fires = bool(told[tick, tables["inputs"].index(neuron)])
+                if neuron in inputs:
+                    fires = bool(told[tick, inputs[neuron]])
                 if not fires:
                     continue
                 spikes[tick, neuron] = True
@@ -154,23 +159,24 @@ def from_amaranth(out: Path, shape: CoreShape, options: dict[str, Any], told: Bo
 
 
 def from_sanafe(name: str, told: Bools) -> Bools:
-    """Spikes of SANA-FE's simulator, from the files of an export."""
+    """Spikes of SANA-FE's simulator, from the files of an export; told : of inputs."""
     sanafe = pytest.importorskip("sanafe")
-    lines, number = [], 0
+    lines, number, neurons = [], 0, 0
     for line in Path(name).read_text().splitlines():
         if "soma_hw_name" in line:
             train = ", ".join(map(str, told[:, number].astype(int)))
             line, number = line.replace("}", f", spikes: [{train}]}}"), number + 1
         if line.startswith("        - "):
+            neurons = int(line.split(":")[0].removeprefix("        - ").split("..")[-1]) + 1
             line = line.replace("}", ", log_spikes: true}")
         lines.append(line)
-    assert number == INPUTS
+    assert number == told.shape[1]
     Path("logged.yaml").write_text("\n".join(lines) + "\n")
     arch = sanafe.load_arch(str(Path(name).with_suffix(".arch.yaml")))
     chip = sanafe.SpikingChip(arch)
     chip.load(sanafe.load_net("logged.yaml", arch))
-    found = np.zeros((TICKS, INPUTS + NEURONS), bool)
-    for tick, spikes in enumerate(chip.sim(TICKS, spike_trace=True)["spike_trace"]):
+    found = np.zeros((len(told), neurons), bool)
+    for tick, spikes in enumerate(chip.sim(len(told), spike_trace=True)["spike_trace"]):
         for spike in spikes:
             found[tick, int(str(spike).split(".")[1])] = True
     return found
@@ -240,3 +246,124 @@ def test_a_graph_comes_back_as_it_was(model: Case, run: Run) -> None:
     assert weights == expected
     assert sum(bias.values()) == pytest.approx(NEURONS * model.bias)
     assert run("run", "back.nir", *words, "-o", "again").code == 0  # and it is a model again
+
+
+def reference(numbers: CoreNumbers, told: Bools) -> Bools:
+    """Spikes of a network of whole numbers, by docs/core.md; inputs spike when they are told to."""
+    network, inputs = numbers.network, np.flatnonzero(numbers.inputs)
+    leak = np.full(network.neurons, NO_LEAK) if network.leak is None else network.leak
+    potential, spikes = network.potential.copy(), np.zeros(network.neurons, bool)
+    found = np.zeros((len(told), network.neurons), bool)
+    for tick, row in enumerate(told):
+        arriving = np.where(spikes[network.source], network.weight, 0)
+        total = np.bincount(network.target, arriving, network.neurons).astype(np.int64)
+        lost = np.where(leak == NO_LEAK, 0, potential >> np.maximum(leak, 0))
+        potential = potential - lost + total + network.bias
+        spikes = potential >= network.threshold
+        potential = np.where(
+            spikes, np.where(network.subtract == 1, potential - network.threshold, 0), potential
+        )
+        spikes[inputs] = row
+        found[tick] = spikes
+    return found
+
+
+@pytest.mark.parametrize(
+    ("name", "chips", "options"),
+    [
+        ("lif_norse", ("1x1", "2x1", "2x2"), ("--tick-length", "0.0001")),
+        (
+            "braille_noDelay_bias_zero",
+            ("2x1", "3x2", "4x4"),
+            ("--tick-length", "0.0001", "--weight-bits", "12", "--synapses", "4096"),
+        ),
+        pytest.param(
+            "cnn_sinabs",
+            ("8x8", "16x4", "12x6"),
+            ("--axon-bits", "13", "--synapses", "131072"),
+            marks=pytest.mark.slow_hw,
+        ),
+    ],
+)
+def test_real_models(
+    name: str, chips: tuple[str, ...], options: tuple[str, ...], run: Run, data_dir: Path
+) -> None:
+    """Rounded, as whole numbers of cores: the same spikes in every mapping, and in SANA-FE."""
+    assert run("import", data_dir / "nir" / f"{name}.nir", "net.bin", "-q").code == 0
+    words = dict(zip(options[::2], options[1::2], strict=True))
+    ticks = 12 if name == "cnn_sinabs" else 200
+    given: dict[str, Any] = {"quantise": True}
+    if "--tick-length" in words:
+        given["tick_length"] = float(words["--tick-length"])
+    expected, told = None, np.zeros((0, 0), bool)
+    for number, chip in enumerate(chips):
+        width, height = map(int, chip.split("x"))
+        with NetworkFile(Path("net.bin")) as network:
+            room = -(-network.vertices // (width * height)) + 8
+        cores = ("--chip", chip, "--neurons-per-core", room, "--preset", "fast", "--threads", "1")
+        assert run("run", "net.bin", *cores, "-q", "-o", f"out{number}").code == 0
+        target, more = f"{number}.tables.json", (*options, "--quantise")
+        found = run("export", f"out{number}", target, *more, "--json").json()
+        tables = json.loads(Path(target).read_text())
+        assert found["left_out"] == tables["left_out"]
+        assert found["left_out"]["rounded"] > 0
+        shape = CoreShape(**tables["shape"])
+        if expected is None:
+            with NetworkFile(Path("net.bin")) as network:
+                numbers = core_network(network, shape, given)
+            told = np.random.default_rng(4).random((ticks, numbers.inputs.sum())) < 0.3
+            expected = reference(numbers, told)
+            assert expected[:, ~numbers.inputs].any()
+        assert np.array_equal(from_tables(Path(target), told), expected)
+        if name != "cnn_sinabs":  # a million edges take YAML minutes
+            bits = ("--weight-bits", shape.weight_bits)
+            tick = ("--tick-length", words["--tick-length"])
+            words_of = (*tick, *bits, "--quantise", "-q")
+            assert run("export", f"out{number}", "a.yaml", *words_of).code == 0
+            assert np.array_equal(from_sanafe("a.yaml", told), expected)
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "told"),
+    [
+        ((), 2, "say how long a tick is in their unit: --tick-length"),
+        (("--tick-length", "9"), 1, "a tick of 9 is longer than the time constant 8 of neuron 5"),
+        (("--tick-length", "0.9"), 1, "11 neurons leak by no power of two"),
+        (("--tick-length", "1", "--weight-bits", "3"), 1, "numbers beyond the bits of a core"),
+        (("--tick-length", "1", "--magnitudes"), 2, "has the weights of its synapses"),
+        (("--leak", "3"), 2, "add --threshold"),
+        (("--threshold", "3", "--tick-length", "1"), 2, "--tick-length is for the time constants"),
+    ],
+)
+def test_what_cores_cannot_do_is_refused(
+    words: tuple[str, ...], code: int, told: str, folder: Path, run: Run, fails: Fails
+) -> None:
+    case("leaks").write(folder / "model.nir")
+    fast = ("--chip", "2x2", "--neurons-per-core", "8", "--preset", "fast", "-q")
+    assert run("run", "model.nir", *fast, "-o", "out").code == 0
+    for name in ("a.tables.json", "a.yaml"):
+        message = fails("export", "out", name, *words, code=code)
+        assert told in message
+        assert not Path(name).exists()
+
+
+def test_a_network_without_weights_is_refused(folder: Path, run: Run, fails: Fails) -> None:
+    Path("net.csv").write_text("0,1,2\n1,2,-1\n")
+    fast = ("--chip", "2x2", "--neurons-per-core", "8", "--preset", "fast", "-q")
+    assert run("run", "net.csv", *fast, "-o", "out").code == 0
+    for words in (("--tick-length", "1"), ("--quantise",)):
+        message = fails("export", "out", "a.tables.json", "--threshold", "1", *words, code=2)
+        assert "is for networks with synaptic weights; leave it out" in message
+    message = fails("export", "out", "a.tables.json", "--threshold", "1")
+    assert "import its source again with --weights-are synapse" in message
+    assert run("run", "net.csv", *fast, "--weights-are", "synapse", "-o", "again").code == 0
+    report = json.loads(Path("again/report.json").read_text())["network"]
+    assert (report["weights_are"], report["traffic"]["source"]) == ("synapse", "uniform")
+    assert "add --threshold" in fails("export", "again", "a.tables.json", code=2)
+    found = run("export", "again", "a.tables.json", "--threshold", "1", "--json").json()
+    assert (found["weights"], found["left_out"]) == ("synaptic", {})
+    tables = json.loads(Path("a.tables.json").read_text())
+    assert sorted(w for core in tables["cores"] for _, w in core["synapses"]) == [-1, 2]
+    assert run("import", "net.csv", "net.bin", "-q").code == 0
+    told = fails("run", "net.bin", *fast, "--weights-are", "synapse", "-o", "no", code=2)
+    assert "is a network file; --weights-are is for files to import" in told
