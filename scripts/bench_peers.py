@@ -7,9 +7,9 @@
 
 PEER is kaminpar, metis, mtkahypar, kahip or scotch, with :CONTEXT where another than the usual one
 is wanted, as kaminpar:terapart or mtkahypar:quality. With --mesh the peer puts the graph onto the
-mesh itself, where it can. GRAPH is a ParHIP file; for mtkahypar METIS text, or a hypergraph (hgr,
-then by connectivity). The partition goes to PART (npy), what was measured to the last line of
-stdout, as one JSON object.
+mesh itself, where it can, and Scotch, with --architecture, onto any machine. GRAPH is a ParHIP
+file; for mtkahypar METIS text, or a hypergraph (hgr, then by connectivity). The partition goes to
+PART (npy), what was measured to the last line of stdout, as one JSON object.
 """
 
 from __future__ import annotations
@@ -168,7 +168,9 @@ def with_scotch(options: argparse.Namespace, context: str) -> Partitioned:
     graph = pyscotch.Graph()
     graph.build(read.indptr, read.ids, None if read.equal else read.sizes, read.weights)
     target = pyscotch.Architecture()
-    if options.mesh:
+    if options.architecture:
+        target.load(str(options.architecture))
+    elif options.mesh:
         target.mesh2d(*options.mesh)
     else:
         target.complete(options.parts)
@@ -282,6 +284,7 @@ def arguments() -> argparse.Namespace:
     two.add_argument("part", type=Path)
     two.add_argument("--seed", type=int, default=0)
     two.add_argument("--tries", type=int, default=1, help="with less slack, where over capacity")
+    two.add_argument("--architecture", type=Path, help="file of Scotch, instead of a mesh")
     three = commands.add_parser("place", help="give the parts of a partition cores of a mesh")
     three.add_argument("graph", type=Path)
     three.add_argument("part", type=Path)

@@ -26,6 +26,7 @@ from mapper.placement.spectral import Search, SpectralPlacer
 from mapper.placement.terminal_bisection import BisectionPlacer, CutEffort
 from tests.mapper.helpers import random_graph, subgraph
 from tests.mapper.placement.test_class_kernels import layers
+from tests.twins.machine import random_plane
 from tests.twins.placers import spend_little
 
 Places = tuple[NDArray[np.int32], NDArray[np.int32]]
@@ -48,7 +49,8 @@ def by_forces(
     groups: Subgraph, region: Region, usable: NDArray[np.bool_], rng: np.random.Generator
 ) -> Places:
     x, y = place_by_bisection(groups, region, 4, rng)
-    refine_by_forces(groups, x, y, flat_axes(usable.shape[1], usable.shape[0]), 0.05, 200, 1 << 20)
+    axes = flat_axes(usable.shape[1], usable.shape[0])
+    refine_by_forces(groups, x, y, axes, 0.05, 200, 1 << 20)
     return x, y
 
 
@@ -176,6 +178,17 @@ def test_a_seed_decides(place: Placer, usable: NDArray[np.bool_]) -> None:
     first, second = (place(groups, region, usable, np.random.default_rng(11)) for _ in range(2))
     for a, b in zip(first, second, strict=True):
         assert np.array_equal(a, b)
+
+
+@every_placer
+@pytest.mark.parametrize("seed", [1, 2, 4, 5])
+def test_machines(place: Placer, seed: int) -> None:
+    """Steps that cost nothing or much, and tori; costs of placements are checked by `alone`."""
+    usable = CHIPS["faulty"]
+    axes = random_plane(seed, usable.shape[1], usable.shape[0]).axes
+    groups = subgraph(random_graph(np.random.default_rng(seed), 45))
+    region = choose_region(usable, 45, axes)
+    check(groups, region, usable, place(groups, region, usable, np.random.default_rng(0)))
 
 
 @every_placer
