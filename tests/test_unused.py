@@ -16,7 +16,6 @@ from tests.test_structure import PACKAGES, ROOT, modules
 
 # Names that nothing in the code names, and why they stay.
 REASONS = {
-    "hw.core.arithmetic.simulate": "what cores agree with, for users of hw (docs/core.md)",
     "hw.npu.assembly.assemble": "undoes disassemble, for programs written by hand",
     "hw.npu.loading.contents_flits": "for users of hw (docs/npu.md)",
     "hw.npu.loading.frames_flit": "for users of hw (docs/npu.md)",
@@ -27,7 +26,6 @@ REASONS = {
         ),
         "of x.tables.json, for those who read it",
     ),
-    "hw.run.ChipSimulator": "for users of hw (docs/core.md)",
     "mapper.cli.main.Parser._check_value": "called by argparse",
     "mapper.compiler.partition.patterns.run_function": "both levels of operators are run in tests",
     **dict.fromkeys(
@@ -43,7 +41,6 @@ REASONS = {
         ),
         "layouts of maps, for programs written by hand",
     ),
-    "mapper.api.map_network": "what mapper/__init__.py hands out",
     "mapper.result.NetworkMapping._repr_html_": "called by notebooks",
     "mapper.warmup.trust_kernels": "sets a checkout up, whose kernels are newer than their table",
     "storage.formats.export_network": "the counterpart of import_network, for users of storage",

@@ -162,6 +162,10 @@ class CoreShape:
         )
 
 
+DEEPEST = CoreShape(**{name: _LIMITS[name][1] for name in _DEPTHS})
+"""The largest memories: for runs without hardware, where no network is to be too large."""
+
+
 def _list_layout(entries: int) -> data.StructLayout:
     """First entry and number of entries of a list in a memory of so many."""
     return data.StructLayout({"first": exact_log2(entries), "count": exact_log2(entries) + 1})

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import argparse
-import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mapper.cli import options as common
 from mapper.cli.formats import for_formats, list_formats
 from mapper.cli.hw import CORE_OPTIONS
-from mapper.cli.simulate import above_zero, add_units
+from mapper.cli.neurons import add_neurons
+from mapper.cli.numbers import above_zero
+from mapper.cli.simulate import add_units
 from mapper.exports import EXPORTS as MAPPINGS
 from storage.formats import EXPORTS as NETWORKS
 
@@ -63,53 +64,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="NIR file that the network came from, to write with the cores of its neurons; without "
         f"it, a graph of the network{_takers('graph')}",
     )
-    group = parser.add_argument_group("neuron parameters")
-    group.add_argument(
-        "--threshold",
-        type=number,
-        metavar="V",
-        help=f"potential at which every neuron spikes{_takers('threshold')}",
-    )
-    group.add_argument(
-        "--leak",
-        type=common.natural,
-        metavar="N",
-        help="every neuron loses potential / 2^N per tick (default: no leak)" + _takers("leak"),
-    )
-    group.add_argument(
-        "--bias",
-        type=number,
-        metavar="V",
-        help=f"added to every potential per tick (default: 0){_takers('bias')}",
-    )
-    group.add_argument(
-        "--reset",
-        choices=("zero", "subtract"),
-        metavar="zero|subtract",
-        help="a spike sets the potential to its reset value, or takes the threshold off it "
-        f"(default: zero){_takers('reset')}",
-    )
-    group.add_argument(
-        "--tick-length",
-        type=above_zero,
-        metavar="T",
-        help="length of a tick, in the unit of the network's time constants"
-        + _takers("tick_length"),
-    )
-    group.add_argument(
-        "--quantise",
-        action="store_const",
-        const=True,
-        help="round weights, leaks and thresholds that cores cannot hold as they are"
-        + _takers("quantise"),
-    )
-    group.add_argument(
-        "--magnitudes",
-        action="store_const",
-        const=True,
-        help="use the network's weights as synaptic weights, although they are magnitudes or "
-        f"firing rates{_takers('magnitudes')}",
-    )
+    add_neurons(parser.add_argument_group("neuron parameters"), _takers)
     group = parser.add_argument_group(f"cores, as for mapper hw{_takers('axon_bits')}")
     group.add_argument(
         "--axon-bits", type=common.positive, metavar="N", help="width of a packet's axon"
@@ -127,18 +82,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def _takers(option: str) -> str:
     """The formats of mappings that take an option."""
     return for_formats(each.name for each in MAPPINGS.values() if option in each.options)
-
-
-def number(text: str) -> int | float:
-    """A finite number; a whole one stays whole."""
-    try:
-        value = float(text)
-        whole = int(text) if text.strip().lstrip("+-").isdecimal() else None
-    except ValueError:
-        value = math.nan
-    if not math.isfinite(value):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number")
-    return value if whole is None else whole
 
 
 def run(options: argparse.Namespace) -> int:

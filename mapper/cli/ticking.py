@@ -4,30 +4,31 @@ from __future__ import annotations
 
 import argparse
 import json
+from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mapper.cli import options as common
+from mapper.errors import MapperError
+
+if TYPE_CHECKING:
+    from chipsim.chip.model import Chip
+    from storage.store.network import NetworkFile
 
 
 def run_ticks(options: argparse.Namespace, report: dict[str, Any]) -> int:
     """Run ticks of a mapping, add `ticks` to its report, and make its page again."""
     from chipsim.chip.presets import from_fields
     from mapper.cli.report import measure_folder
-    from mapper.evaluation.ticks import TICKS, TickRequest, simulate_ticks, tick_tables
+    from mapper.evaluation.ticks import tick_tables
     from mapper.report.make import PAGE, view_folder, write_page
     from mapper.results.output import REPORT, network_of
     from storage.files import write_file
     from storage.store.network import NetworkFile
 
     chip = from_fields(report["chip"], f"{options.path}: chip of the report")
-    request = TickRequest(options.ticks or TICKS, options.depth, options.seed)
     with NetworkFile(network_of(options.path, options.network, report)) as network:
-        common.compile_kernels(options, "simulate")
-        with common.fraction_bar(options, "simulating") as progress:
-            found = simulate_ticks(
-                options.path, network, chip, request, common.memory_of(options), progress
-            )
+        found = (_at_random if options.spikes is None else _in_spikes)(options, network, chip)
     report["ticks"] = found
     write_file(options.path / REPORT, (json.dumps(report, indent=1) + "\n").encode())
     title = f"ticks of {options.path} on {chip.width}x{chip.height} cores"
@@ -38,12 +39,65 @@ def run_ticks(options: argparse.Namespace, report: dict[str, Any]) -> int:
     return 0
 
 
+def _at_random(options: argparse.Namespace, network: NetworkFile, chip: Chip) -> dict[str, Any]:
+    """Ticks in which neurons spike at random."""
+    from mapper.evaluation.ticks import TICKS, TickRequest, simulate_ticks
+
+    request = TickRequest(options.ticks or TICKS, options.depth, options.seed)
+    common.compile_kernels(options, "simulate")
+    with common.fraction_bar(options, "simulating") as progress:
+        memory = common.memory_of(options)
+        return simulate_ticks(options.path, network, chip, request, memory, progress)
+
+
+def _in_spikes(options: argparse.Namespace, network: NetworkFile, chip: Chip) -> dict[str, Any]:
+    """Ticks of the network itself; its spikes are saved."""
+    from hw.chip import chip_shape
+    from hw.core.shape import DEEPEST
+    from hw.errors import HwError
+    from mapper.evaluation.spiking import play
+    from mapper.evaluation.ticks import TICKS
+    from mapper.exports.base import NEURON_OPTIONS, WIDTHS
+    from mapper.exports.hardware_network import core_network, tables_of
+    from storage.formats.trains import read_trains, save_trains
+
+    neuron = {name: getattr(options, name) for name in NEURON_OPTIONS}
+    neuron = {name: value for name, value in neuron.items() if value is not None}
+    widths = {name: getattr(options, name) for name in WIDTHS}
+    tick_ms = options.tick_length or 1.0
+    given = read_trains(options.spikes, network, tick_ms)
+    if network.meta.synaptic is None or "threshold" in neuron:
+        neuron.pop("tick_length", None)  # it is of the times alone
+    try:
+        shape = replace(DEEPEST, **{n: value for n, value in widths.items() if value is not None})
+        shape = chip_shape(chip.width, chip.height, shape)
+        numbers = core_network(network, shape, neuron)
+        tables = tables_of(options.path, numbers.network, shape)
+    except HwError as error:
+        raise MapperError(f"{options.path}: {error}") from error
+    for loss in numbers.losses:
+        common.say(options, f"note: a core has {loss.text}")
+    ticks = options.ticks or TICKS
+    common.compile_kernels(options, "simulate")
+    with common.fraction_bar(options, "simulating") as progress:
+        played = play(tables, chip, given, ticks, options.depth, progress)
+    saved = options.save or options.path / "spikes.npz"
+    save_trains(saved, network, played.trains, played.rate, ticks, tick_ms)
+    if later := played.facts["given_later"]:
+        common.say(
+            options,
+            f"note: {later:,} spikes of {options.spikes} left out: they are in ticks from {ticks} "
+            "on",
+        )
+    return {**played.facts, "from": str(options.spikes), "saved": str(saved)}
+
+
 def _tell(options: argparse.Namespace, found: dict[str, Any]) -> None:
-    if found["clamped"]:
+    if found.get("clamped"):
         common.say(
             options,
             f"note: {found['clamped']:,} neurons have rates above one spike per tick, and spike in "
             "every tick; `tick` in [time] of the chip file says how long a tick lasts",
         )
     if not found["spikes"]:
-        common.say(options, "note: no neuron spiked: the rates of the network are 0, or very low")
+        common.say(options, "note: no neuron spiked")

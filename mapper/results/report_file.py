@@ -191,7 +191,7 @@ class Ticks(Open):
     """What `mapper simulate` found of ticks of the whole chip."""
 
     ticks: Whole
-    cycles: TickCycles
+    cycles: TickCycles | UnsetType = UNSET
     model: Texts | UnsetType = UNSET
 
 

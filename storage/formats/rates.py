@@ -15,7 +15,6 @@ import zipfile
 import zlib
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,9 +22,8 @@ from numpy.typing import NDArray
 from storage.errors import BadInputError
 from storage.files import open_input
 from storage.formats.columns import listed
-from storage.formats.hdf5 import file as hdf5
-from storage.formats.hdf5.sonata import BLOCK, check_version
 from storage.formats.hdf5.sonataconfig import HDF5_MAGIC
+from storage.formats.hdf5.spikes import report_spikes
 from storage.formats.text.heading import separator, split_line
 from storage.formats.text.namedtable import (
     NamedTable,
@@ -36,7 +34,7 @@ from storage.formats.text.namedtable import (
 )
 from storage.formats.text.reader import TextReader
 from storage.npz import open_arrays
-from storage.store.network import ID, POPULATION, NetworkFile
+from storage.store.network import ID, NetworkFile
 from storage.store.rates import Rates, check_rates
 
 MANY = 1 << 16
@@ -50,7 +48,6 @@ ADVICE = (
     "count the spikes of every neuron and divide by the duration, or give the times as a SONATA "
     "spike report"
 )  # to those who have times of spikes
-MILLISECONDS = {"ms": 1.0, "s": 1000.0, "us": 0.001}  # of the units of time stamps
 
 Int64 = NDArray[np.int64]
 
@@ -77,7 +74,7 @@ def read_rates(path: Path, network: NetworkFile, duration: float | None = None) 
 def _read_npz(path: Path, neurons: int) -> Rates:
     try:
         # up to twice as many are read: so that a message can say how many there are
-        with open_arrays(path, max(MANY, 2 * neurons)) as archive:
+        with open_arrays(path, max(MANY, 2 * neurons), ("rate",)) as archive:
             names = list(archive.files)
             if "rate" in names:
                 rates: Rates = archive["rate"]
@@ -270,69 +267,12 @@ def _read_spikes(path: Path, network: NetworkFile, duration: float | None) -> ND
     if duration is not None and not 0 < duration < np.inf:
         raise BadInputError(f"{path}: a duration of {duration} s; give a time above 0")
     counts, last = np.zeros(network.vertices, np.int64), 0.0
-    with hdf5.opened(path) as file:
-        check_version(file, path)
-        spikes = hdf5.group(file, "spikes", path)
-        names = hdf5.groups(spikes)
-        if not names:
-            raise BadInputError(f"{path}: /spikes holds no population")
-        for name in names:
-            own = _members(network, name, len(names), path)
-            last = max(last, _count(spikes[name], own, counts, path))
+    for neurons, times in report_spikes(path, network):
+        counts += np.bincount(neurons, minlength=counts.size)
+        last = max(last, float(times.max()))
     seconds = last / 1000 if duration is None else duration
     if last > 1000 * seconds:
         raise BadInputError(f"{path}: a spike at {last:g} ms is behind the duration of {seconds} s")
     if not seconds:
         raise BadInputError(f"{path}: no spike tells how long the recording is; name its duration")
     return counts / seconds
-
-
-def _members(network: NetworkFile, name: str, populations: int, path: Path) -> Int64:
-    """The neurons of a population in the order of its nodes."""
-    if POPULATION not in network.meta.attributes:
-        if populations > 1:
-            raise BadInputError(
-                f"{path}: spikes of {populations} populations, but the network tells none apart"
-            )
-        return np.arange(network.vertices)
-    population = network.attribute(POPULATION)
-    labels = population.labels or []
-    if name not in labels:
-        shown = ", ".join(map(repr, labels))
-        raise BadInputError(f"{path}: /spikes/{name}: the network's populations are {shown}")
-    own = np.flatnonzero(population.stored == labels.index(name))
-    if network.meta.provenance.get("format") != "sonata" and ID in network.meta.attributes:
-        ids = network.attribute(ID)
-        if ids.labels is not None or not np.array_equal(ids.stored[own], np.arange(own.size)):
-            raise BadInputError(
-                f"{path}: /spikes/{name} counts through 0..{own.size - 1}, but the ids of this "
-                "population are others; give the rates as npz"
-            )
-    return own
-
-
-def _count(group: Any, own: Int64, counts: Int64, path: Path) -> float:
-    """Add the spikes of a population to those of its neurons; returns the last time, in ms."""
-    ids = hdf5.column(group, "node_ids", path)
-    size = int(ids.shape[0])
-    times = hdf5.column(group, "timestamps", path, size, kinds="iuf")
-    unit = hdf5.text(times.attrs.get("units", "ms"))
-    if unit not in MILLISECONDS:
-        raise BadInputError(f"{path}: {times.name} is in {unit!r}; ms, s and us are known")
-    last = 0.0
-    for first in range(0, size, BLOCK):
-        stamps = times[first : first + BLOCK]
-        wrong = np.flatnonzero(~np.isfinite(stamps) | (stamps < 0))
-        if wrong.size:
-            at = int(wrong[0])
-            raise BadInputError(
-                f"{path}: {times.name}, row {first + at} (from 0): {stamps[at]} is no time of a "
-                "recording"
-            )
-        last = max(last, float(stamps.max()) * MILLISECONDS[unit])
-        nodes = hdf5.whole(
-            ids[first : first + BLOCK], f"{path}: {ids.name}", first, own.size,
-            " of the population",
-        )  # fmt: skip
-        counts[own] += np.bincount(nodes, minlength=own.size)
-    return last

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from storage.errors import BadInputError
 from storage.formats import import_network
-from storage.formats import rates as rates_module
+from storage.formats.hdf5 import spikes as spikes_module
 from storage.formats.rates import read_rates
 from storage.formats.text import namedtable
 from storage.store.network import NetworkFile
@@ -214,7 +214,7 @@ def test_spikes(
     write_spikes(path, {"a": (times, ids), "b": ([100.0], [0])})
     last = max(*times, 100.0) / 1000
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(rates_module, "BLOCK", 3)
+        patch.setattr(spikes_module, "BLOCK", 3)
         found = rates_of(path, networks / MIXED, 0.8 if own else None)
     seconds = 0.8 if own else last
     assert found == pytest.approx([ids.count(0) / seconds, ids.count(1) / seconds, 1 / seconds])

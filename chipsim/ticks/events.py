@@ -1,0 +1,45 @@
+"""Synaptic events: the weights that spikes add to the sums of neurons, list by list."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from numba import njit
+
+from chipsim.protocols import Int64Array
+
+
+class Lists(NamedTuple):
+    """The lists of all cores. A slot is a neuron, numbered core by core.
+
+    route : ndarray[int64], shape (slots + 1,): slot s sends to the axons of the rows route[s] to
+        route[s + 1] - 1 of
+    axon : ndarray[int64], shape (routes,), numbered core by core
+    synapse : ndarray[int64], shape (axons + 1,): axon a has the synapses synapse[a] to
+        synapse[a + 1] - 1
+    target, weight : ndarray[int64], shape (synapses,), slot and weight
+    """
+
+    route: Int64Array
+    axon: Int64Array
+    synapse: Int64Array
+    target: Int64Array
+    weight: Int64Array
+
+
+@njit(cache=True, nogil=True)
+def add_events(lists, spikes, total):
+    """Add the weights of the synapses that some slots reach; returns how many these are.
+
+    spikes : ndarray[int64], shape (spikes,), slots; one may be there repeatedly
+    total : ndarray[int64], shape (slots,)
+    """
+    count = 0
+    for i in range(len(spikes)):
+        s = spikes[i]
+        for r in range(lists.route[s], lists.route[s + 1]):
+            a = lists.axon[r]
+            for e in range(lists.synapse[a], lists.synapse[a + 1]):
+                total[lists.target[e]] += lists.weight[e]
+                count += 1
+    return count

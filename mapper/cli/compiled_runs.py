@@ -1,0 +1,196 @@
+"""`mapper simulate` for compiled models: the programs of the cores on samples."""
+
+from __future__ import annotations
+
+import argparse
+from contextlib import nullcontext
+from typing import TYPE_CHECKING, Any
+
+from mapper.cli import options as common
+from mapper.errors import BAD_INPUT, UsageError
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from mapper.compiler.manifest import CompiledFolder
+    from mapper.compiler.simulate import Clipped
+
+CLOCK = 500.0  # MHz, if nothing else is said
+
+
+def run_compiled(options: argparse.Namespace) -> int:
+    """Run the programs of a compiled model on samples."""
+    import numpy as np
+
+    from mapper.cli.cycling import cycle_tables
+    from mapper.compiler.chip_cycles import CHECKED
+    from mapper.compiler.dump import Dump
+    from mapper.compiler.manifest import read_folder
+    from mapper.compiler.quantise.score import require_classes
+    from mapper.compiler.report import add_simulation
+    from mapper.compiler.simulate import (
+        FRAMES_AT_ONCE,
+        Compared,
+        Digest,
+        Machine,
+        clipped_inputs,
+        simulate,
+    )
+    from mapper.results.output_folder import output_folder, writing_into
+    from mapper.results.tables import columns, facts
+    from storage.samples import SampleForm, open_samples
+
+    if options.input is None and options.cycles is None:
+        raise UsageError(f"{options.path}: is a compiled model; name samples with --input")
+    folder = read_folder(options.path)
+    if (options.frames or options.clock) and not options.cycles:
+        raise UsageError("--frames, --clock: are of runs cycle by cycle; give --cycles, too")
+    if (options.frames or options.clock) and not folder.is_spread:
+        raise UsageError(
+            f"--frames, --clock: {options.path} runs on one core, one frame after the other"
+        )
+    if options.hardware and options.input is None:
+        raise UsageError("--hardware: runs samples; name some with --input")
+    if options.input is None and options.dump:
+        raise UsageError("--dump: writes the maps of samples; name some with --input")
+    if options.input is None:
+        _compile_kernels(options, folder)
+        only = _cycles(options, folder, None)
+        with writing_into(options.path):
+            add_simulation(options.path, {"cycle_run": only})
+        common.emit(options, {"cycle_run": only}, cycle_tables(only, str(options.path)))
+        return 0
+    form = SampleForm.from_json(folder.manifest["samples"])
+    shape = tuple(folder.manifest["input"]["shape"][1:])
+    last = bool(folder.manifest["input"]["channels_last"])
+    _compile_kernels(options, folder)
+    parts: list[list[Compared]] = []
+    classes: list[NDArray[np.int64]] = []
+    clipped: list[Clipped | None] = []
+    digest = Digest(folder)
+    machine = Machine(folder)
+    with (
+        open_samples(options.input, shape, form, options.limit, channels_last=last) as samples,
+        output_folder(options.dump, force=False) if options.dump else nullcontext() as work,
+        common.fraction_bar(options, "simulating") as progress,
+    ):
+        for note in samples.notes:
+            common.say(options, f"note: {note}")
+        threads, labels, frames = common.threads_of(options), samples.labels, len(samples)
+        dump = None if work is None else Dump(work.folder, machine, frames)
+        for some in samples.batches(FRAMES_AT_ONCE):
+            taken = dump.from_frame(sum(map(len, classes))) if dump else None
+            found = simulate(machine, some, threads, options.check, taken)
+            digest.add(found)
+            clipped.append(clipped_inputs(folder, some))
+            parts.append(found.compared)
+            classes.append(classes_of(found.values))
+            if labels is not None:
+                require_classes(labels, next(iter(found.values.values()))[0].size)
+            progress(sum(map(len, classes)) / frames)
+        checks = options.cycles or options.hardware
+        first = samples.read(0, min(CHECKED, frames)) if checks else None
+        compared = [
+            Compared(
+                rows[0].name,
+                sum(one.elements for one in rows),
+                sum(one.differences for one in rows),
+            )
+            for rows in zip(*parts, strict=True)
+        ]
+        if dump is not None:
+            dump.finish(compared)
+    timed = None if first is None or not options.cycles else _cycles(options, folder, first)
+    on_chip = None if first is None or not options.hardware else _hardware(options, folder, first)
+    result: dict[str, Any] = {"frames": frames, "sha256": digest.text}
+    if counted := [one for one in clipped if one is not None]:
+        result["clipped"] = sum(one.values for one in counted)
+        _say_clipped(options, result["clipped"], counted[0])
+    if timed is not None:
+        result["cycle_run"] = timed
+    if on_chip is not None:
+        result["hardware"] = on_chip
+    if labels is not None:
+        result["accuracy"] = float((np.concatenate(classes) == labels).mean())
+    if options.check or options.dump:
+        result["elements"] = sum(elements for _, elements, _ in compared)
+        result["differences"] = sum(differences for _, _, differences in compared)
+    with writing_into(options.path):
+        add_simulation(options.path, result)
+    rows: dict[str, Any] = {"samples": result["frames"]}
+    if "accuracy" in result:
+        rows["accuracy"] = f"{100 * result['accuracy']:.2f} %"
+    rows["SHA-256 of results"] = digest.text
+    shown = [facts(f"{folder.manifest['model']['name']} on {options.path}", rows)]
+    if options.check or options.dump:
+        heads = ("layer", "elements", "differences")
+        shown.append(columns("beside the integer reference", heads, compared))
+    if timed is not None:
+        shown += cycle_tables(result["cycle_run"], str(options.path))
+    if on_chip is not None:
+        shown.append(facts("in Amaranth, equal to the simulators", on_chip))
+    common.emit(options, result, shown)
+    if result.get("differences"):
+        common.complain(f"{result['differences']:,} elements differ from the integer reference")
+        return BAD_INPUT
+    return 0
+
+
+def _hardware(
+    options: argparse.Namespace, folder: CompiledFolder, samples: NDArray[np.float32]
+) -> dict[str, int]:
+    """What was equal in Amaranth's simulator, counted."""
+    from mapper.compiler.chip_hardware import check_hardware
+    from mapper.compiler.core_hardware import check_core
+
+    if folder.is_spread:
+        return check_hardware(folder, samples)._asdict()
+    with common.fraction_bar(options, "running in Amaranth") as progress:
+        return check_core(folder, samples, progress)._asdict()
+
+
+def _compile_kernels(options: argparse.Namespace, folder: CompiledFolder) -> None:
+    """Those that runs of a compiled model call."""
+    works = ["cores"] if options.input else []
+    if options.cycles or options.hardware:
+        works += ["cores/frames" if folder.is_spread else "cores/cycles"]
+    common.compile_kernels(options, *works)
+
+
+def _cycles(
+    options: argparse.Namespace, folder: CompiledFolder, samples: NDArray[np.float32] | None
+) -> dict[str, Any]:
+    """A cycle-true run as an object for JSON: a frame on one core, or many on several."""
+    from mapper.compiler.chip_cycles import FRAMES, frames_rows, run_frames
+    from mapper.compiler.cycles import cycle_rows, run_cycles
+
+    if not folder.is_spread:
+        return cycle_rows(run_cycles(folder, None if samples is None else samples[:1]))
+    frames = options.frames or FRAMES
+    with common.fraction_bar(options, "running frames") as progress:
+        run = run_frames(folder, samples, frames, lambda done: progress(done / frames))
+    return frames_rows(run, options.clock or CLOCK)
+
+
+def _say_clipped(options: argparse.Namespace, count: int, one: Clipped) -> None:
+    """That samples hold what the scale of the model's input does not reach."""
+    if count:
+        common.say(
+            options,
+            f"note: {count:,} values of the samples lie outside of {one.low:.4g} to "
+            f"{one.high:.4g}, the range of the model's input, and were clipped",
+        )
+
+
+def classes_of(values: dict[str, NDArray[Any]]) -> NDArray[np.int64]:
+    """The number of the largest output of each sample, or the class that the model names itself."""
+    import numpy as np
+
+    rows = [one.reshape(len(one), -1) for one in values.values() if one.dtype.kind in "biuf"]
+    for row in rows:
+        if row.shape[1] > 1:
+            return row.argmax(1)
+    if rows and rows[0].dtype.kind in "iu":
+        return rows[0][:, 0].astype(np.int64)
+    return np.zeros(len(next(iter(values.values()))), np.int64)

@@ -1,0 +1,129 @@
+"""Files of spike trains: npz archives and SONATA spike reports.
+
+* npz: arrays `neuron` and `tick`, shape (spikes,), whole numbers from 0. What is written has the
+  array `rate`, too, spikes per tick of every neuron, so that it is a file of rates as well, and
+  `ticks`, how many there were.
+* SONATA: times in milliseconds; tick t is from t to t + 1 lengths of a tick.
+"""
+
+from __future__ import annotations
+
+import io
+import struct
+import zipfile
+import zlib
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from storage.errors import BadInputError
+from storage.files import PartialFile, open_input
+from storage.formats.columns import listed
+from storage.formats.hdf5.sonataconfig import HDF5_MAGIC
+from storage.formats.hdf5.spikes import report_spikes, save_report
+from storage.npz import open_arrays
+from storage.store.network import NetworkFile
+
+Int64 = NDArray[np.int64]
+SONATA = (".h5", ".hdf5")
+_MOST = 1 << 33  # spikes in a file
+_EARLY = 1e-6  # ticks that a time may be before its own, for rounding
+
+
+class Trains(NamedTuple):
+    """Spikes by tick, and by neuron within one; each ndarray[int64], shape (spikes,)."""
+
+    neuron: Int64
+    tick: Int64
+
+    def ends(self, ticks: int) -> Int64:
+        """Where the spikes of each tick begin, and the last ones end, shape (ticks + 1,)."""
+        return np.searchsorted(self.tick, np.arange(ticks + 1)).astype(np.int64)
+
+    def before(self, ticks: int) -> Trains:
+        """Those of the first ticks."""
+        kept = int(np.searchsorted(self.tick, ticks))
+        return Trains(self.neuron[:kept], self.tick[:kept])
+
+
+def read_trains(path: Path, network: NetworkFile, tick_ms: float) -> Trains:
+    """The spikes of a file; tick_ms : length of a tick, for times.
+
+    Raises `BadInputError` that says in one line what is wrong, such as spikes of neurons that the
+    network does not have.
+    """
+    with open_input(path) as file:
+        head = file.read(len(HDF5_MAGIC))
+    if head == HDF5_MAGIC:
+        parts = list(report_spikes(path, network))
+        neuron = np.concatenate([np.zeros(0, np.int64), *(one for one, _ in parts)])
+        time = np.concatenate([np.zeros(0), *(times for _, times in parts)])
+        tick = np.floor(time / tick_ms + _EARLY).astype(np.int64)
+    elif head.startswith(b"PK"):
+        neuron, tick = _read_npz(path, network.vertices)
+    else:
+        raise BadInputError(
+            f"{path}: neither an npz archive nor a SONATA spike report; give one of the two"
+        )
+    order = np.lexsort((neuron, tick))
+    return Trains(neuron[order], tick[order])
+
+
+def _read_npz(path: Path, neurons: int) -> tuple[Int64, Int64]:
+    try:
+        with open_arrays(path, _MOST) as archive:
+            names = list(archive.files)
+            found = {name: archive[name] for name in ("neuron", "tick") if name in names}
+    except (ValueError, KeyError, EOFError, OSError, zipfile.BadZipFile, zlib.error,
+            NotImplementedError, RuntimeError, MemoryError, TypeError, AttributeError,
+            struct.error) as error:  # fmt: skip
+        reason = " ".join(str(error).split())[:120]
+        raise BadInputError(f"{path}: not a valid npz file ({reason}); save it again") from error
+    if len(found) < 2:
+        raise BadInputError(
+            f"{path}: holds {listed(names) or 'nothing'}; it must hold arrays `neuron` and `tick`"
+        )
+    for name, values in found.items():
+        if values.ndim != 1 or (values.size and values.dtype.kind not in "iu"):
+            raise BadInputError(
+                f"{path}: {name} is {values.dtype} of shape {values.shape}; give a row of whole "
+                "numbers"
+            )
+    neuron, tick = (found[name].astype(np.int64) for name in ("neuron", "tick"))
+    if neuron.size != tick.size:
+        raise BadInputError(
+            f"{path}: {neuron.size} neurons and {tick.size} ticks; give one of each for a spike"
+        )
+    wrong = np.flatnonzero((neuron < 0) | (neuron >= neurons))
+    if wrong.size:
+        raise BadInputError(
+            f"{path}: spike {wrong[0]} (from 0) is of neuron {neuron[wrong[0]]}; the network has "
+            f"{neurons}, numbered from 0"
+        )
+    wrong = np.flatnonzero(tick < 0)
+    if wrong.size:
+        raise BadInputError(f"{path}: spike {wrong[0]} (from 0) is in tick {tick[wrong[0]]}")
+    return neuron, tick
+
+
+def save_trains(
+    path: Path, network: NetworkFile, trains: Trains, rate: NDArray[np.float64], ticks: int,
+    tick_ms: float,
+) -> None:  # fmt: skip
+    """Write spikes, as a SONATA report if the name ends so, else as npz.
+
+    rate : spikes per tick of every neuron, shape (neurons,)
+    """
+    with PartialFile(path) as file:
+        if path.name.lower().endswith(SONATA):
+            save_report(file, network, trains.neuron, trains.tick * np.float64(tick_ms))
+        else:
+            buffer = io.BytesIO()
+            np.savez_compressed(
+                buffer, allow_pickle=False, neuron=trains.neuron, tick=trains.tick, rate=rate,
+                ticks=np.int64(ticks),
+            )  # fmt: skip
+            file.write(buffer.getvalue())
+        file.commit()
