@@ -32,10 +32,11 @@ Sparse ids are compacted in increasing order and kept as the attribute `id`;
 names, in order of appearance; ids of populations, population by population.
 SRC may be a network file if it is to get rates.
 
-The network file holds the traffic of each synapse. NIR, ONNX and SONATA have
-weights of synapses but no firing rates: every neuron fires at rate 1, and the
-weights are not kept. --rates FILE sets rates; --rates weights takes the
-magnitudes of the weights as traffic. All other formats hold traffic already.
+The network file holds the traffic of each synapse, and may hold its weight
+beside it. NIR, ONNX and SONATA have weights of synapses but no firing rates:
+every neuron fires at rate 1, and the weights are kept. --rates FILE sets rates;
+--rates weights takes the magnitudes of the weights as traffic. The numbers of
+all other formats are traffic, or with --weights-are synapse weights, too.
 """
 
 

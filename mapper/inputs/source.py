@@ -254,8 +254,8 @@ def require_weights(wanted: str | None, network: NetworkFile) -> None:
     traffic = traffic_of(network.meta)
     if wanted == WEIGHTS and traffic["source"] != WEIGHTS:
         raise MapperError(
-            f"{network.path}: its traffic is {describe(traffic)}, and weights are not kept beside "
-            "it; import its source again with rates `weights`, or leave them out"
+            f"{network.path}: its traffic is {describe(traffic)}, and traffic by weights is not "
+            "kept beside it; import its source again with rates `weights`, or leave them out"
         )
 
 
@@ -298,7 +298,7 @@ def losses_of(meta: NetworkMeta, asked: bool) -> Iterator[str]:
     if said:
         yield f"note: {'; '.join(said)}"
     if uniform and not asked:
-        kept = "weights are not kept" if synaptic is None else "weights are kept beside"
+        kept = "weights are not kept" if synaptic is None else "weights are kept beside that"
         yield (
             f"note: no firing rates: every neuron fires at rate 1, and {kept}; "
             "--rates FILE gives rates, --rates weights takes the weights as traffic"

@@ -285,9 +285,8 @@ def import_network(
     format : a key of `FORMATS`; found out if None
     memory : bytes for sorting; vertex attributes, and the ids of sparse ones, come on top
     traffic : of formats whose weights are those of synapses (NIR, ONNX, SONATA): `traffic.UNIFORM`,
-        every neuron fires at rate 1 and the weights are not kept, or `traffic.WEIGHTS`, their
-        magnitudes are the traffic; None for the former, unless the file says that its weights are
-        traffic
+        every neuron fires at rate 1, or `traffic.WEIGHTS`, their magnitudes are the traffic; None
+        for the former, unless the file says that its weights are traffic
     weights_are : what the number is that a file has for a synapse: "rate", its traffic, or
         "synapse", its weight, which is kept with its sign; None for what it is in the format
         (`Importer.weights_are`)

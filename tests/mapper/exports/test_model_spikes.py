@@ -206,6 +206,14 @@ def test_the_same_spikes_everywhere(model: Case, run: Run) -> None:
         assert np.array_equal(from_tables(Path(f"{out}.tables.json"), told), expected), chip
         assert run("export", out, f"{out}.yaml", *model.options, "-q").code == 0
         assert np.array_equal(from_sanafe(f"{out}.yaml", told), expected), chip
+        ticks, neurons = np.nonzero(told)  # there a spike counts in its own tick
+        np.savez("in.npz", neuron=neurons, tick=ticks + 1)
+        words = ("--spikes", "in.npz", "--ticks", TICKS, "--save", "spikes.npz", "-q")
+        assert run("simulate", out, *words, *model.options).code == 0
+        with np.load("spikes.npz") as saved:
+            found = np.zeros_like(expected)
+            found[saved["tick"], saved["neuron"]] = True
+        assert np.array_equal(found[:, INPUTS:], expected[:, INPUTS:])
 
 
 def test_the_hardware_spikes_as_the_model(model: Case, run: Run) -> None:
