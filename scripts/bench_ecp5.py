@@ -6,8 +6,9 @@ Yosys (synth_ecp5) and nextpnr-ecp5 (both on PyPI as yowasp-*) for an LFE5U-85F 
 speed grade 6, the slowest, unless --speed says otherwise. All ports are pins, the clock is a global
 net. A router and a mesh have packets of a 3x3 chip with 1,024 axons per core, 14 bits; a core has
 the default sizes; a chip is 3x3 of them. The clock of a part is the median over the seeds of the
-placement, with the lowest beside it. LUT4 is what Yosys counts; COMB is what nextpnr places: LUT4,
-the LUTs of carries, and those of distributed RAM.
+placement, with the lowest beside it. Larger LUTs are left out (-nowidelut): for the router they are
+more cells and no faster. LUT4 is what Yosys counts; COMB is what nextpnr places: LUT4, the LUTs of
+carries, and those of distributed RAM.
 """
 
 from __future__ import annotations
@@ -68,7 +69,7 @@ def synthesise(design: Any, folder: Path) -> dict[str, int]:
     """Writes design.json; returns the cells by type."""
     (folder / "design.il").write_text(unchecked(netlist(design, "top").text))
     read = ["read_rtlil design.il", "hierarchy -check -top top", "chformal -remove"]
-    script = ["synth_ecp5 -top top -json design.json", "tee -q -o stat.json stat -json"]
+    script = ["synth_ecp5 -nowidelut -top top -json design.json", "tee -q -o stat.json stat -json"]
     run_yosys([*read, *script], folder)
     (own,) = json.loads((folder / "stat.json").read_text())["modules"].values()
     cells: dict[str, int] = own["num_cells_by_type"]

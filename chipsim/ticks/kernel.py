@@ -2,9 +2,9 @@
 
 In each cycle the cores decide what they offer and take, and the routers what moves, on the state
 before it; then it happens. A core is that of hw/core: it updates its neurons one by one; one that
-spikes hands its list of packets to the sender, which works at one list and has looked up two others
-at most, so that a fourth makes the neurons wait; the receiver takes two packets while it adds the
-events of the one before.
+spikes goes to the sender by a queue of two; the sender works at one list of packets and has looked
+up two others at most, so that a sixth spike makes the neurons wait; the receiver takes three
+packets while it adds the events of the one before.
 
 A head flit asks for one output or, in a tree, for several: each grants it in its own time, and it
 leaves its buffer with the last copy. Such trees of XY routes wait for each other in no circle.
@@ -20,6 +20,9 @@ from chipsim.ticks.state import NONE
 
 LATER = 1e18
 """Of what does not come."""
+
+_QUEUE = 2
+"""Spikes that wait to be looked up."""
 
 _PORTS = np.array([sum(1 << (5 * output + port) for output in range(5)) for port in range(5)])
 # All requests of an input.
@@ -54,9 +57,11 @@ def _begin(cores, routes, spikes, costs, begin, end):
         if cores.at[c] < at:
             before = spikes[cores.at[c]] - routes.first[c]
             cores.next[c] = costs.barrier + before * costs.neuron
+        cores.queued[c] = 0
         cores.offer[c] = -LATER
         cores.free[c] = 0.0
         cores.begins[c] = 0.0
+        cores.before[c] = 0.0
         cores.ends[c] = 0.0
     return swept
 
@@ -87,10 +92,14 @@ def _work(cores, routes, spikes, costs, level, c, t):
         cores.row[c] += 1
         cores.left[c] -= 1
         cores.offer[c] = max(t + 1.0, cores.offer[c] + costs.packet_out)
-    if cores.looked[c] == NONE and cores.next[c] <= t:
-        at = cores.at[c]
+    queued = cores.queued[c]
+    at = cores.at[c]
+    if cores.looked[c] == NONE and queued > 0:
+        cores.looked[c] = spikes[at - queued]
+        cores.queued[c] = queued - 1
+    if queued < _QUEUE and cores.next[c] <= t:
         slot = spikes[at]
-        cores.looked[c] = slot
+        cores.queued[c] += 1
         cores.at[c] = at + 1
         moved = cores.next[c] if cores.next[c] > t - 1.0 else float(t)
         if at + 1 < cores.stop[c]:
@@ -98,8 +107,8 @@ def _work(cores, routes, spikes, costs, level, c, t):
         else:
             cores.next[c] = LATER
             busy = max(busy, moved + (routes.first[c + 1] - slot) * costs.neuron)
-    more = cores.next[c] < LATER or cores.looked[c] != NONE or cores.known[c] != NONE
-    more = more or cores.offered[c] != NONE
+    more = cores.next[c] < LATER or cores.queued[c] > 0 or cores.looked[c] != NONE
+    more = more or cores.known[c] != NONE or cores.offered[c] != NONE
     return entering, more, busy
 
 
@@ -139,7 +148,7 @@ def _phase(cores, routes, routers, seen, spikes, host, entering, costs):
         else:
             for c in range(nodes):
                 idle = cores.looked[c] == NONE and cores.known[c] == NONE
-                if idle and cores.next[c] > t and cores.offered[c] == NONE:
+                if idle and cores.queued[c] == 0 and cores.next[c] > t and cores.offered[c] == NONE:
                     goes_on = goes_on or cores.next[c] < LATER
                     continue
                 enters, more, busy = _work(cores, routes, spikes, costs, level, c, t)
@@ -183,8 +192,9 @@ def _phase(cores, routes, routers, seen, spikes, host, entering, costs):
                     moving = child[moving, output]
                 if output == LOCAL:
                     events = moving if is_tree else routes.events[moving >> bits]
-                    begins = max(t + 2.0, cores.ends[v])
-                    cores.free[v] = max(t + 1.0, cores.begins[v])  # when the one before begins
+                    begins = max(t + 3.0, cores.ends[v])
+                    cores.free[v] = max(t + 1.0, cores.before[v])  # when that one begins
+                    cores.before[v] = cores.begins[v]
                     cores.begins[v] = begins
                     cores.ends[v] = begins + costs.packet_in + events * costs.event
                     received = max(received, cores.ends[v] + costs.tail)

@@ -40,19 +40,22 @@ class Cores(NamedTuple):
 
     next : float64, cycle in which the next neuron that spikes is updated, NEVER without one
     at, stop : int64, that neuron and the end of the core's, among the spikes of the tick
+    queued : int64, spikes before `at` that wait to be looked up
     looked, known : int64, slots whose lists of packets were looked up and not begun, or NONE; that
         of `known` is begun first
     row, left : int64, the next packet of the list that was begun, and how many remain
     offered : int64, the packet at the output, or NONE; offer : float64, cycle from which it is, or
         of the last one
     free : float64, cycle from which the receiver takes the next packet
-    begins : float64, cycle in which it begins with the events of the last packet
+    begins, before : float64, cycle in which it begins with the events of the last packet, and of
+        the one before
     ends : float64, cycle in which the events of the last packet have been taken from its list
     """
 
     next: FloatArray
     at: Int64Array
     stop: Int64Array
+    queued: Int64Array
     looked: Int64Array
     known: Int64Array
     row: Int64Array
@@ -61,6 +64,7 @@ class Cores(NamedTuple):
     offer: FloatArray
     free: FloatArray
     begins: FloatArray
+    before: FloatArray
     ends: FloatArray
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from amaranth.hdl import Assert, Module, Signal
+from amaranth.hdl import Assert, Module, Signal, unsigned
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -20,10 +20,14 @@ from hw.core.loaded import memories_of
 from hw.core.shape import CoreShape, Table
 from hw.core.sweep import Sweep
 from hw.flow.sharing import shared
+from hw.noc.buffer import Buffer
 from hw.strobe import strobe
 
 if TYPE_CHECKING:
     from hw.tables import CoreTables
+
+SPIKES = 2
+"""Spikes that wait for the sender, beside those that it has looked up."""
 
 
 class Core(wiring.Component):
@@ -77,7 +81,10 @@ class Core(wiring.Component):
         m.submodules.sender = sender = ListReader(shape, memories, Table.FANOUTS, Table.ROUTES)
         m.submodules.receiver = receiver = ListReader(shape, memories, Table.AXONS, Table.SYNAPSES)
         m.submodules.accumulator = accumulator = Accumulator(shape)
-        wiring.connect(m, sweep.spikes, sender.keys)
+        # A buffer, so that what makes the sweep wait comes from a register and not from the mesh.
+        m.submodules.spikes = spikes = Buffer(unsigned(shape.neuron_bits), SPIKES)
+        wiring.connect(m, sweep.spikes, spikes.i)
+        wiring.connect(m, spikes.o, sender.keys)
         wiring.connect(m, sender.entries, wiring.flipped(self.outgoing))
         wiring.connect(m, receiver.entries, accumulator.weights)
         for part in (sweep, sender, receiver, accumulator):
@@ -86,11 +93,16 @@ class Core(wiring.Component):
         phase = Signal()  # the bank of sums that weights are added to
         with m.If(self.tick):
             m.d.sync += phase.eq(~phase)
-        arriving: Any = self.incoming.payload
+        # What the network offers comes late in a cycle, and memories are far: a register between.
+        arrived = Signal()
+        with m.If(self.incoming.ready):
+            m.d.sync += [
+                arrived.eq(self.incoming.valid),
+                receiver.keys.payload.eq(self.incoming.payload.axon),
+            ]
         m.d.comb += [
-            receiver.keys.payload.eq(arriving.axon),
-            receiver.keys.valid.eq(self.incoming.valid),
-            self.incoming.ready.eq(receiver.keys.ready),
+            receiver.keys.valid.eq(arrived),
+            self.incoming.ready.eq(~arrived | receiver.keys.ready),
             accumulator.phase.eq(phase),
             accumulator.read.eq(sweep.sums),
             accumulator.neuron.eq(sweep.neuron),
@@ -100,7 +112,10 @@ class Core(wiring.Component):
             sweep.start.eq(self.tick),
             self.fired.payload.eq(sweep.spikes.payload),
             self.fired.valid.eq(sweep.spikes.valid & sweep.spikes.ready),
-            self.busy.eq(sweep.busy | sender.busy | receiver.busy | accumulator.busy),
+            self.busy.eq(
+                (sweep.busy | spikes.o.valid | sender.busy)
+                | (arrived | receiver.busy | accumulator.busy)
+            ),
         ]
         m.d.sync += [
             Assert(~(self.tick & self.busy), "core: a tick starts before the last one has ended"),

@@ -12,16 +12,20 @@ Timing
     is stable, as streams must be. With ``ready`` it is a transfer, and the turn passes to the
     input behind the granted one. A request is served after count - 1 other transfers at most.
 
+    Two searches without a carry between the inputs: one among the requests at or behind the turn,
+    and one among all, which counts if the first finds none.
+
 State
-    ``turn``  count bits, one-hot, 1 after reset: where the search begins
-    ``held``  count bits, one-hot or 0, 0 after reset: the grant that the receiver has not taken yet
+    ``behind``  count - 1 bits, 0 after reset: inputs 1 and up that are at or behind the turn; none
+        of them if the turn is that of input 0. A grant that is not taken keeps the turn, so that
+        it is granted again: its request is still there, as it has to be.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from amaranth.hdl import Assert, Cat, Module, Mux, Signal, Value
+from amaranth.hdl import Assert, Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
@@ -45,37 +49,31 @@ class Arbiter(wiring.Component):
     @shared
     def elaborate(self, platform: Any) -> Module:
         m = Module()
-        turn = Signal(self.count, init=1)
-        held = Signal(self.count)
-        chosen = Signal(self.count)
-        m.d.comb += [
-            chosen.eq(first_from(self.requests, turn)),
-            self.grants.eq(Mux(held.any(), held, chosen)),
-        ]
+        behind = Signal(self.count - 1)
+        late = self.requests & Cat(Const(0, 1), behind)
+        m.d.comb += self.grants.eq(Mux(late.any(), first(late), first(self.requests)))
         with m.If(self.requests.any()):
-            with m.If(self.ready):
-                m.d.sync += [turn.eq(self.grants.rotate_left(1)), held.eq(0)]
-            with m.Else():
-                m.d.sync += held.eq(self.grants)
+            for number, bit in enumerate(behind, start=1):
+                taken, held = self.grants[:number], self.grants[1 : number + 1]
+                m.d.sync += bit.eq(Mux(self.ready, taken.any(), held.any()))
+        waits = Signal(self.count)  # for the assertions alone
+        m.d.sync += waits.eq(Mux(self.ready, 0, self.grants))
         m.d.sync += [
-            Assert(one_hot(turn), "arbiter: turn is not one-hot"),
+            Assert(
+                ~(behind[:-1] & ~behind[1:]).any(), "arbiter: inputs behind the turn have a gap"
+            ),
             Assert(one_hot(self.grants) | ~self.grants.any(), "arbiter: two grants"),
             Assert(self.grants.any() == self.requests.any(), "arbiter: requests without a grant"),
             Assert(~(self.grants & ~self.requests).any(), "arbiter: grant without a request"),
+            Assert(~waits.any() | (self.grants == waits), "arbiter: a request was withdrawn"),
         ]
         return m
 
 
-def first_from(requests: Value, turn: Value) -> Value:
-    """The first request at or behind the one bit of ``turn``, as one bit.
-
-    Subtracting that bit from the requests, written twice in a row, flips all bits from it up to the
-    first request; what was 1 and is now 0 is that request.
-    """
-    count = len(requests)
-    twice = Cat(requests, requests)
-    first = twice & ~(twice - turn)
-    return first[:count] | first[count : 2 * count]
+def first(requests: Value) -> Value:
+    """The first request, as one bit."""
+    before = (requests[:number].any() for number in range(1, len(requests)))
+    return requests & ~Cat(Const(0, 1), *before)
 
 
 def one_hot(value: Value) -> Value:

@@ -11,7 +11,8 @@ Routing
     leaves south, y' < y north; at its destination it leaves at the local port. A packet to the
     own core takes the same way. It never turns back, nor from a column into a row: with such
     turns out, the waits of buffers for each other have no cycle, so the mesh can't deadlock
-    (Dally and Seitz 1987).
+    (Dally and Seitz 1987). So 17 of the 25 ways from an input to an output are built (`LEGS`); a
+    packet that comes by an input from which its way is none of them must not be sent.
 
 Timing
     A packet accepted in cycle t by an empty buffer is offered at its output in cycle t + 1: one
@@ -22,10 +23,12 @@ Timing
     those behind it.
 
 Fairness
-    Round robin at each output: a packet at the head of its buffer waits for four others at most.
+    Round robin at each output, among its legs: a packet at the head of its buffer waits for four
+    others at most, at the local output; at the others for three, or one.
 
 State
-    That of five `hw.noc.buffer.Buffer` of ``depth`` packets and of five `hw.noc.arbiter.Arbiter`.
+    That of five `hw.noc.buffer.Buffer` of ``depth`` packets and of five `hw.noc.arbiter.Arbiter`,
+    of 2, 4, and 5 inputs.
 """
 
 from __future__ import annotations
@@ -34,7 +37,7 @@ from functools import reduce
 from operator import or_
 from typing import Any
 
-from amaranth.hdl import Assert, Cat, Module, Mux, Signal, Value
+from amaranth.hdl import Assert, Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -46,6 +49,16 @@ from hw.noc.packet import Flit
 
 PORTS = ("north", "east", "south", "west", "local")
 NORTH, EAST, SOUTH, WEST, LOCAL = range(5)
+ROW, COLUMN = (EAST, WEST), (NORTH, SOUTH)
+LEGS = tuple(
+    tuple(
+        source
+        for source in range(len(PORTS))
+        if source == LOCAL or (source != output and not (source in COLUMN and output in ROW))
+    )
+    for output in range(len(PORTS))
+)
+"""Of each output, the inputs from which packets get there, in the order of `PORTS`."""
 
 
 class Router(wiring.Component):
@@ -96,35 +109,71 @@ class Router(wiring.Component):
     def elaborate(self, platform: Any) -> Module:
         m = Module()
         buffers = [self.make_buffer(self.layout, self.depth) for _ in PORTS]
-        arbiters = [self.make_arbiter(len(PORTS)) for _ in PORTS]
-        wanted = []
-        for name, source, buffer in zip(PORTS, self.inputs, buffers, strict=True):
+        wanted: list[dict[int, Value]] = []  # by input: does its oldest packet want the output?
+        for port, (name, source, buffer) in enumerate(
+            zip(PORTS, self.inputs, buffers, strict=True)
+        ):
             m.submodules[f"{name}_buffer"] = buffer
             wiring.connect(m, wiring.flipped(source), buffer.i)
-            wants = Signal(len(PORTS), name=f"{name}_wants")
-            m.d.comb += wants.eq(Mux(buffer.o.valid, route(buffer.o.payload, self.x, self.y), 0))
-            wanted.append(wants)
-        taken = []  # by output: which inputs pass their packet to it in this cycle
-        for port, (name, sink, arbiter) in enumerate(
-            zip(PORTS, self.outputs, arbiters, strict=True)
-        ):
-            m.submodules[f"{name}_arbiter"] = arbiter
-            grants = arbiter.grants
+            ways = _ways(port, buffer.o.payload, self.x, self.y)
+            wants = Signal(len(ways), name=f"{name}_wants")
+            m.d.comb += wants.eq(Mux(buffer.o.valid, Cat(ways.values()), 0))
+            wanted.append(dict(zip(ways, wants, strict=True)))
+            right = route(buffer.o.payload, self.x, self.y) == sum(
+                way << output for output, way in ways.items()
+            )
+            m.d.sync += Assert(
+                ~buffer.o.valid | right,
+                f"router: {name} packet turns back, or from a column into a row",
+            )
+        takers: list[list[Value]] = [[] for _ in PORTS]  # by input: outputs that pass its packet
+        for output, (name, sink) in enumerate(zip(PORTS, self.outputs, strict=True)):
+            legs = LEGS[output]
+            m.submodules[f"{name}_arbiter"] = arbiter = self.make_arbiter(len(legs))
             m.d.comb += [
-                arbiter.requests.eq(Cat(wants[port] for wants in wanted)),
+                arbiter.requests.eq(Cat(wanted[source][output] for source in legs)),
                 arbiter.ready.eq(sink.ready),
                 sink.valid.eq(arbiter.requests.any()),
-                sink.payload.eq(_merge(grants, [buffer.o.payload for buffer in buffers])),
+                sink.payload.eq(
+                    _merge(arbiter.grants, [buffers[source].o.payload for source in legs])
+                ),
             ]
-            taken.append(Mux(sink.ready, grants, 0))
+            for source, grant in zip(legs, arbiter.grants, strict=True):
+                takers[source].append(sink.ready & grant)
             _check_stable(m, name, sink)
-        for port, (name, buffer) in enumerate(zip(PORTS, buffers, strict=True)):
-            takers = Cat(inputs[port] for inputs in taken)
-            m.d.comb += buffer.o.ready.eq(takers.any())
+        for name, buffer, outputs in zip(PORTS, buffers, takers, strict=True):
+            taken = Cat(outputs)
+            m.d.comb += buffer.o.ready.eq(taken.any())
             m.d.sync += Assert(
-                ~(takers & (takers - 1)).any(), f"router: {name} packet leaves by two outputs"
+                ~(taken & (taken - 1)).any(), f"router: {name} packet leaves by two outputs"
             )
         return m
+
+
+def _ways(port: int, packet: Any, x: Value, y: Value) -> dict[int, Value]:
+    """Where a packet that came by an input goes, for each output that has a leg from there.
+
+    One is 1, as in `route`; but what an input cannot have is not looked at: a packet that goes east
+    was sent for a column in the east, and one in its column is in it for good.
+    """
+    ways: dict[int, Value] = {}
+    column: Value = Const(1)
+    if port == LOCAL:
+        ways[EAST], ways[WEST] = packet.x > x, packet.x < x
+        column = ~(ways[EAST] | ways[WEST])
+    elif port in ROW:
+        on = EAST if port == WEST else WEST
+        column = packet.x == x
+        ways[on] = ~column
+    if port in COLUMN:
+        on = SOUTH if port == NORTH else NORTH
+        ways[LOCAL] = packet.y == y
+        ways[on] = ~ways[LOCAL]
+    else:
+        south, north = packet.y > y, packet.y < y
+        ways[SOUTH], ways[NORTH] = column & south, column & north
+        ways[LOCAL] = column & ~(south | north)
+    return ways
 
 
 def route(packet: Any, x: Value, y: Value) -> Value:

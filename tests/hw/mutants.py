@@ -5,10 +5,10 @@ from __future__ import annotations
 import itertools
 from typing import Any
 
-from amaranth.hdl import Module, Mux, Signal
+from amaranth.hdl import Cat, Module, Mux, Signal, Value
 from amaranth.lib import fifo
 
-from hw.noc.arbiter import Arbiter, first_from
+from hw.noc.arbiter import Arbiter
 from hw.noc.buffer import Buffer
 
 
@@ -73,6 +73,14 @@ def _arbiter(
         if lock:
             m.d.sync += held.eq(self.grants)
     return m
+
+
+def first_from(requests: Value, turn: Value) -> Value:
+    """The first request at or behind the one bit of ``turn``, as one bit."""
+    count = len(requests)
+    twice = Cat(requests, requests)
+    first = twice & ~(twice - turn)
+    return first[:count] | first[count : 2 * count]
 
 
 class LossyBuffer(Buffer):

@@ -19,7 +19,7 @@ from amaranth.lib import wiring
 from hw.noc.arbiter import Arbiter, one_hot
 from hw.noc.buffer import Buffer
 from hw.noc.packet import packet_layout
-from hw.noc.router import PORTS, Router, route
+from hw.noc.router import LEGS, PORTS, Router, route
 
 COUNT = 6
 """Bits of counters: they do not overflow in the few cycles of a bounded proof."""
@@ -155,8 +155,9 @@ class BufferHarness(Harness):
 class RouterHarness(Harness):
     """The axon of every packet tells its input (bits 0 to 2), and one bit more that is free.
 
-    Nothing else is assumed: destinations and receivers are any, and a source may change what it
-    offers. So there are flows from every input to every output, turns back included.
+    Packets come by an input from which they have a way, as in a mesh. Nothing else is assumed:
+    destinations and receivers are any, and a source may change what it offers. So there are flows
+    by all 17 legs.
 
     anywhere : at any place of a 4x4 mesh, not at 1,2 from where all routes exist; it takes longer
     """
@@ -173,6 +174,9 @@ class RouterHarness(Harness):
         m.d.comb += [dut.x.eq(place[0]), dut.y.eq(place[1])]
         for port, stream in enumerate(dut.inputs):
             m.d.comb += stream.payload.axon[:3].eq(port)
+            way = route(stream.payload, dut.x, dut.y)
+            legal = Cat(way[output] & (port in legs) for output, legs in enumerate(LEGS))
+            m.d.comb += Assume(~stream.valid | legal.any())
         # Any flow, from an input to an output, and what it does in this cycle.
         self.source, self.port = AnyConst(3), AnyConst(3)
         m.d.comb += [Assume(self.source < len(PORTS)), Assume(self.port < len(PORTS))]

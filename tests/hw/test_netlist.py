@@ -40,10 +40,12 @@ def count(text: str, line: str) -> int:
 def test_a_mesh_is_instances_of_one_router() -> None:
     design = netlist(Mesh(3, 2), "mesh")
     assert design.top == "mesh"
-    assert set(design.modules) == {"mesh", "router", "buffer", "arbiter_5"}
+    arbiters = {"arbiter_2": 2, "arbiter_4": 2, "arbiter_5": 1}
+    assert set(design.modules) == {"mesh", "router", "buffer", *arbiters}
     assert count(design.text, "module \\router") == 1
     assert count(design.text, "cell \\router") == 6
-    assert count(design.text, "cell \\buffer ") == count(design.text, "cell \\arbiter_5 ") == 5
+    assert count(design.text, "cell \\buffer ") == 5
+    assert {name: count(design.text, f"cell \\{name} ") for name in arbiters} == arbiters
 
 
 def test_memories_have_contents_only_if_they_are_given() -> None:

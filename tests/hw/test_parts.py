@@ -173,8 +173,8 @@ def test_a_packet_keeps_the_core_busy_until_its_last_weight_is_in_the_sum() -> N
             ctx.set(dut.incoming.valid, 0)
 
     run(dut, bench)
-    # head and its register, three synapses, and the last addition, which takes three cycles
-    assert busy == [0, *[1] * 8, 0, 0, 0]
+    # the packet, the head twice, three synapses, and the last addition, which takes three cycles
+    assert busy == [0, *[1] * 9, 0, 0]
 
 
 def test_a_tick_while_the_core_is_busy_is_caught() -> None:

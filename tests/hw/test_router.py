@@ -13,15 +13,52 @@ from amaranth.hdl import unsigned
 
 from hw.errors import HwError
 from hw.noc.packet import coordinate_bits, packet_layout
-from hw.noc.router import LOCAL, PORTS, Router
+from hw.noc.router import LEGS, LOCAL, PORTS, Router
 from tests.hw.bench import joined, simulate
 from tests.twins.noc import route
 
 SIDE = 4
 
 
+def comes(port: int, at: tuple[int, int], to: tuple[int, int]) -> bool:
+    """Whether a mesh sends a packet by this input of a router on its way, x before y."""
+    (x, y), (to_x, to_y) = at, to
+    return {
+        "north": to_x == x and to_y >= y, "south": to_x == x and to_y <= y,
+        "east": to_x <= x, "west": to_x >= x, "local": True,
+    }[PORTS[port]]  # fmt: skip
+
+
+def test_seventeen_legs() -> None:
+    """Those by which packets pass a router of a mesh, and no others."""
+    pairs = {
+        (port, route(x, y, *to))
+        for x, y, *to in product(range(SIDE), repeat=4)
+        for port in range(len(PORTS))
+        if comes(port, (x, y), (to[0], to[1]))
+    }
+    assert pairs == {(port, output) for output, legs in enumerate(LEGS) for port in legs}
+    assert len(pairs) == 17
+
+
+@pytest.mark.parametrize("port", [0, 3])
+def test_a_packet_that_turns_back_is_seen(port: int, tmp_path: Path) -> None:
+    router = Router(packet_layout(2, 2, 2))
+
+    async def bench(ctx: Any) -> None:
+        ctx.set(router.x, 1)
+        ctx.set(router.y, 1)
+        ctx.set(router.inputs[port].payload, {"x": 0, "y": 0, "axon": 0})
+        ctx.set(router.inputs[port].valid, 1)
+        for _ in range(3):
+            await ctx.tick()
+
+    with pytest.raises(pytest.fail.Exception, match=f"router: {PORTS[port]} packet turns back, or"):
+        simulate(router, bench, tmp_path)
+
+
 def test_every_route_of_4x4_from_every_input(tmp_path: Path) -> None:
-    """All positions, inputs and destinations: 1,280 packets, one at a time."""
+    """All positions, inputs and destinations for which a mesh sends a packet there, each alone."""
     router = Router(packet_layout(2, 2, 2))
     valid = joined(stream.valid for stream in router.outputs)
 
@@ -32,6 +69,8 @@ def test_every_route_of_4x4_from_every_input(tmp_path: Path) -> None:
             ctx.set(router.x, x)
             ctx.set(router.y, y)
             for port, to_x, to_y in product(range(len(PORTS)), range(SIDE), range(SIDE)):
+                if not comes(port, (x, y), (to_x, to_y)):
+                    continue
                 packet = {"x": to_x, "y": to_y, "axon": port % 4}
                 stream = router.inputs[port]
                 ctx.set(stream.payload, packet)
@@ -53,6 +92,10 @@ def scenario(depth: int, seed: int, path: Path) -> None:
     """Random packets into all inputs, random receivers: order, stability, nothing lost or added."""
     router = Router(packet_layout(2, 2, 8), depth)
     ready_in = joined(stream.ready for stream in router.inputs)
+    places = [
+        [to for to in product(range(SIDE), repeat=2) if comes(port, (1, 2), to)]
+        for port in range(len(PORTS))
+    ]
 
     async def bench(ctx: Any) -> None:
         rng = np.random.default_rng(seed)  # here, so that a second run is the same
@@ -64,7 +107,7 @@ def scenario(depth: int, seed: int, path: Path) -> None:
         for cycle in range(300):
             for port, stream in enumerate(router.inputs):
                 if cycle < 250 and offers[port] is None and rng.random() < 0.7:
-                    to_x, to_y = rng.integers(0, SIDE, 2).tolist()
+                    to_x, to_y = places[port][rng.integers(len(places[port]))]
                     offers[port] = (to_x, to_y, number % 256)
                     number += 1
                     ctx.set(stream.payload, {"x": to_x, "y": to_y, "axon": offers[port][2]})

@@ -25,6 +25,7 @@ class TwinCore:
     neurons: int
     update: float = math.inf  # when the next neuron that spikes is updated
     spiking: deque[int] = field(default_factory=deque)
+    queue: deque[list[Flit]] = field(default_factory=deque)
     looked: list[Flit] | None = None
     known: list[Flit] | None = None
     left: deque[Flit] = field(default_factory=deque)
@@ -32,6 +33,7 @@ class TwinCore:
     offer: float = -math.inf
     free: float = 0
     begins: float = 0
+    before: float = 0
     ends: float = 0
 
 
@@ -74,7 +76,8 @@ class TwinChip:
         for core, neurons in zip(self.cores, spikes, strict=True):
             core.spiking = deque(neurons)
             core.update = math.inf
-            core.free, core.begins, core.ends, core.offer = 0, 0, 0, -math.inf
+            core.free, core.before, core.begins, core.ends = 0, 0, 0, 0
+            core.offer = -math.inf
             if neurons:
                 core.update = self.time.barrier + neurons[0] * self.time.neuron
             if core.neurons:
@@ -104,10 +107,10 @@ class TwinChip:
                 self.passed[v, output] += 1
                 if output == LOCAL:
                     core = self.cores[v]
-                    core.free = max(t + 1.0, core.begins)
-                    core.begins = max(t + 2.0, core.ends)
+                    core.free = max(t + 1.0, core.before)
+                    core.before, core.begins = core.begins, max(t + 3.0, core.ends)
                     core.ends = core.begins + self.time.packet_in + rest[v] * self.time.event
-                    tail = max(0.0, self.time.spike - 6 - self.time.event)
+                    tail = max(0.0, self.time.spike - 8 - self.time.event)
                     end = max(end, core.ends + tail)
                 else:
                     dx, dy = STEPS[output]
@@ -117,12 +120,10 @@ class TwinChip:
                 self.queues[v, came].append((flit, set(self.outputs(v, flit))))
             t += 1
             waiting = any(
-                core.update < math.inf
-                or core.offered is not None
-                or core.looked is not None
-                or core.known is not None
+                core.update < math.inf or core.queue or core.offered is not None
+                or core.looked is not None or core.known is not None
                 for core in self.cores
-            )
+            )  # fmt: skip
             if not (host or waiting or any(self.queues.values())):
                 return end
 
@@ -139,9 +140,12 @@ class TwinChip:
         if core.left and core.offered is None:
             core.offered = core.left.popleft()
             core.offer = max(t + 1, core.offer + self.time.packet_out)
-        if core.looked is None and core.update <= t:
+        full = len(core.queue) == 2
+        if core.looked is None and core.queue:
+            core.looked = core.queue.popleft()
+        if not full and core.update <= t:
             neuron = core.spiking.popleft()
-            core.looked = [Flit(dict(one)) for one in self.packets[c][neuron]]
+            core.queue.append([Flit(dict(one)) for one in self.packets[c][neuron]])
             moved = core.update if core.update > t - 1 else t
             if core.spiking:
                 core.update = moved + (core.spiking[0] - neuron) * self.time.neuron

@@ -96,7 +96,8 @@ def test_verilog_of_a_mesh_is_accepted_by_yosys(chip: str, run: Run, folder: Pat
     check = ["read_verilog mesh.v", "hierarchy -check -top mesh", "proc", "check -assert"]
     routers = found["routers"]
     check.append(f"select -assert-count {routers} mesh/t:router")
-    check += ["select -assert-count 5 router/t:buffer", "select -assert-count 5 router/t:arbiter_5"]
+    parts = {"buffer": 5, "arbiter_2": 2, "arbiter_4": 2, "arbiter_5": 1}
+    check += [f"select -assert-count {count} router/t:{part}" for part, count in parts.items()]
     run_yosys(check, folder)
     (folder / "script.ys").unlink()
 
@@ -157,11 +158,13 @@ def test_cells_of_every_module(run: Run) -> None:
         "mesh": 1,
         "router": 4,
         "buffer": 20,
-        "arbiter_5": 20,
+        "arbiter_2": 8,
+        "arbiter_4": 8,
+        "arbiter_5": 4,
     }
     packet = 1 + 1 + 10
     assert modules["buffer"]["flip_flops_of_one"] == 4 * packet + 2 + 2 + 3
-    assert modules["arbiter_5"]["flip_flops_of_one"] == 5 + 5
+    assert modules["arbiter_5"]["flip_flops_of_one"] == 4
     assert modules["router"]["flip_flops_of_one"] == 0, "state that only assertions need is gone"
     assert modules["router"]["cells_of_one"] > 0
     assert modules["mesh"]["cells"] == 0
@@ -181,8 +184,10 @@ def test_cells_of_a_chip(run: Run) -> None:
         "core": 4,
         "router": 4,
         "buffer": 20,
-        "arbiter_5": 20,
-        "arbiter_2": 1,
+        "arbiter_2": 9,
+        "arbiter_4": 8,
+        "arbiter_5": 4,
+        "buffer_2": 4,
     }
     assert modules["core"]["memory_bits_of_one"] == found["core"]["memory_bits"]
     assert modules["core"]["memory_bits"] == 4 * found["core"]["memory_bits"]
