@@ -16,6 +16,7 @@ import numpy as np
 
 from mapper.report.cells import Cell, number
 from mapper.report.colours import LINK_STEPS, STEPS, ramp, rgb
+from mapper.report.machine import end_lines
 from mapper.report.view import EMPTY, LAYERS, LINKS, UNAVAILABLE, USED, Grid, View, steps
 
 PITCH = 10
@@ -39,6 +40,7 @@ class Map(NamedTuple):
     """The map of one mapping, with the layer `FIRST` and the links that the chip sends drawn.
 
     mapping : its index in the page's data; picture : instead of shapes, where they are too many
+    ends : of tiles, chips and boards
     """
 
     mapping: int
@@ -54,6 +56,7 @@ class Map(NamedTuple):
     links: list[Path]
     cells: list[Path]
     idle: list[Path]
+    ends: list[Path]
 
 
 def chip_map(view: View, scale: dict[str, float], mapping: int, sent: str) -> Map:
@@ -64,7 +67,7 @@ def chip_map(view: View, scale: dict[str, float], mapping: int, sent: str) -> Ma
         PITCH * view.columns, PITCH * view.rows, view.columns / view.rows,
         # Wide enough to see, no higher than the window, cores no larger than a thumb.
         96 * view.columns, _picture(view, scale[FIRST]) if view.is_canvas else None,
-        links, cells, idle,
+        links, cells, idle, [Path(*one) for one in end_lines(view.chip, view.tile).items()],
     )  # fmt: skip
 
 

@@ -23,7 +23,7 @@ from mapper.results.activity import (
 )
 from mapper.settings import PRESETS, SETTINGS
 
-CAST, MANY, TICK = "core.", "multicast.", "tick_"
+CAST, MANY, TICK, MACHINE = "core.", "multicast.", "tick_", "machine."
 METRICS: dict[str, tuple[str, str]] = {
     "hops_mean": ("Hops, mean", "links that traffic crosses, averaged over all of it"),
     "hops_max": ("Hops, max", "links between the two farthest cores that talk"),
@@ -41,6 +41,23 @@ METRICS: dict[str, tuple[str, str]] = {
     "cores_used": ("Cores used", "cores that hold a neuron"),
     "core_fill_mean": ("Core fill, mean", "size of the neurons over capacity, of the cores used"),
     "core_fill_max": ("Core fill, max", "of the fullest core"),
+    MACHINE + "cost_total": ("Cost", "traffic times what the distances of the machine cost"),
+    MACHINE + "cost_mean": ("Cost, mean", "averaged over all traffic"),
+    MACHINE + "cost_max": ("Cost, max", "between the two farthest cores that talk"),
+    MACHINE + "crossings_chips": ("Over ends of chips", "traffic times ends of chips on its way"),
+    MACHINE + "crossings_boards": ("Over ends of boards", "the same of boards"),
+    MACHINE + "crossing_load_max": ("Busiest end", "largest load of such a link over bandwidth"),
+    CAST + "cost_total": ("Core-cast cost", "packets to cores times cost"),
+    CAST + "crossings_chips": ("Core-cast, over ends of chips", "of packets to cores"),
+    CAST + "crossings_boards": ("Core-cast, over ends of boards", "of packets to cores"),
+    CAST + "crossing_load_max": ("Core-cast, busiest end", "over bandwidth"),
+    MANY + "cost_total": ("Tree cost", "links of the trees times cost"),
+    MANY + "crossings_chips": ("Trees, over ends of chips", "of the trees"),
+    MANY + "crossings_boards": ("Trees, over ends of boards", "of the trees"),
+    MANY + "crossing_load_max": ("Trees, busiest end", "over bandwidth"),
+    MACHINE + "cut_tiles": ("Between tiles", "traffic between different tiles"),
+    MACHINE + "cut_chips": ("Between chips", "traffic between different chips"),
+    MACHINE + "cut_boards": ("Between boards", "traffic between different boards"),
     TICK + "cycles": ("Cycles per tick", "of the slowest core or link, with the mean activity"),
     TICK + "bounds.neurons": ("Neurons", "cycles of the core that updates neurons for longest"),
     TICK + "bounds.packets_out": ("Packets out", "of the core that sends for longest"),
@@ -80,6 +97,14 @@ KEY: dict[str, tuple[str, tuple[tuple[str, str], ...]]] = {
     "cores_used": ("Cores used", (("core_fill_mean", "full on average"),)),
     "energy": ("NoC energy", ()),
     "latency_mean": ("Latency", (("latency_max", "at most"),)),
+    MACHINE + "cost_mean": (
+        "Cost on average",
+        (
+            (MACHINE + "cost_max", "at most"),
+            (MACHINE + "crossings_chips", "over ends of chips"),
+            (MACHINE + "crossing_load_max", "busiest of them"),
+        ),
+    ),
     TICK + "cycles": (
         "Cycles per tick",
         (
@@ -113,6 +138,8 @@ MEANING = {
     "{energy_unit}.",
     "latency_mean": "Time of a packet from core to core on an idle mesh, in the unit of the "
     "chip's constants: ns on chips of Loihi's cores.",
+    MACHINE + "cost_mean": "What the distance of two cores costs by the coordinates of the "
+    "machine, averaged over all traffic. Placement and refinement minimise it.",
     TICK + "cycles": "What a time step takes until its last packet has arrived, at the mean rates: "
     "the largest of the bounds beside it, of the cores and links that are at work for longest.",
     CAST + "hops_total": "Links crossed when a neuron sends a packet to each core that it reaches, "
@@ -172,6 +199,8 @@ def key_figures(views: list[View]) -> list[Card]:
     for name, (title, more) in sorted(KEY.items(), key=lambda one: not one[0].startswith(first)):
         if name.startswith(TICK) and not _timed(views):
             continue
+        if name.startswith(MACHINE) and not _machines(views):
+            continue
         figures = [
             Figure(series, shown(view, name), _beside(view, name, more))
             for series, view in zip(names, views, strict=True)
@@ -186,9 +215,22 @@ def _timed(views: list[View]) -> bool:
     return any(metric(view.report, TICK + "cycles") is not None for view in views)
 
 
+def of_machines(name: str) -> bool:
+    """Whether a metric is in reports of machines alone."""
+    last = name.rpartition(".")[2]
+    return name.startswith(MACHINE) or last.startswith(("cost_", "crossing"))
+
+
+def _machines(views: list[View]) -> bool:
+    """Whether any of the chips is a machine."""
+    return any(metric(view.report, MACHINE + "cost_mean") is not None for view in views)
+
+
 def _beside(view: View, name: str, more: tuple[tuple[str, str], ...]) -> list[Fact]:
     facts = [Fact(Cell(view.chip.usable_count), "of")] if name == "cores_used" else []
     for other, word in more:
+        if other.startswith(MACHINE) and metric(view.report, other) is None:
+            continue  # a machine of one chip
         cell = shown(view, other)._replace(metric=other)
         if word == TRAFFIC:
             facts.append(Fact(cell, after=_words(traffic_in(view.report))["traffic"]))
@@ -213,16 +255,21 @@ def _change(name: str, views: list[View]) -> Cell:
 def all_metrics(views: list[View]) -> list[Table]:
     """Every metric with its name in report.json; those of each way to send apart."""
     traffic = traffic_in(views[0].report)
-    many = [name for name in METRICS if name.startswith(MANY)]
-    cast = [name for name in METRICS if name.startswith(CAST)]
+    machine = [name for name in METRICS if of_machines(name)]
+    others = [name for name in METRICS if name not in machine]
+    many = [name for name in others if name.startswith(MANY)]
+    cast = [name for name in others if name.startswith(CAST)]
     time = [name for name in METRICS if name.startswith(TICK)]
-    apart = {*cast, *many, *time, *CORES}
+    apart = {*cast, *many, *time, *machine, *CORES}
     parts = [
         (unicast_line(traffic), [name for name in METRICS if name not in apart]),
         (core_cast_line(traffic), cast),
         (multicast_line(traffic), many),
         ("cores", list(CORES)),
     ]
+    if _machines(views):
+        known = [n for n in machine if any(metric(v.report, n) is not None for v in views)]
+        parts.append(("costs and crossings of the machine", known))
     if _timed(views):
         parts.append(("cycles of a tick, with the mean activity", time))
     return [_metrics(views, _capital(title), names) for title, names in parts]

@@ -15,12 +15,14 @@ from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING, NamedTuple
 
+from chipsim.chip.machine import PARTS
 from chipsim.traffic.links import DIRECTIONS
 from mapper.report import figures, stages
 from mapper.report.cells import Cell, Fact, Series, Table, number, series_of, table
 from mapper.report.charts import distance_chart, link_charts
 from mapper.report.chipmap import Map, chip_map, ramps, switches
 from mapper.report.colours import LINK_STEPS, STEPS, variables
+from mapper.report.machine import end_lines
 from mapper.report.simulated import NOTE, simulations
 from mapper.report.view import LAYERS, LINKS, View, page_data, scales
 from mapper.results.activity import traffic_in, traffic_line
@@ -63,6 +65,7 @@ def render(views: list[View]) -> bytes:
             ramps=ramps(scales(views), views[0].sent),
             switches=switches(views[0].sent),
             tiles_note=_tiles(views),
+            ends_note=_ends_note(views),
             distances=distance_chart(views),
             loads=link_charts(views),
             simulations=simulations(views),
@@ -156,6 +159,7 @@ class Board(NamedTuple):
     hint: str
     cores: Table
     links: Table
+    ends: Table
     sent: str
 
 
@@ -177,7 +181,16 @@ def _tiles(views: list[View]) -> str:
     )
 
 
-def _panel(view: View) -> tuple[str, Table, Table]:
+def _ends_note(views: list[View]) -> str:
+    """What lines on the map are, if there are any."""
+    parts = [name for name in PARTS if any(name in end_lines(v.chip, v.tile) for v in views)]
+    if not parts:
+        return ""
+    names = " and ".join(f"{name}s" for name in parts)
+    return f"Lines are the ends of {names}, the wider the larger the part."
+
+
+def _panel(view: View) -> tuple[str, Table, Table, Table]:
     hint = "Choose a core to see where its traffic goes."
     if view.destination is None:
         hint = "Point at the chip to see its numbers."
@@ -198,6 +211,12 @@ def _panel(view: View) -> tuple[str, Table, Table]:
         hint,
         table("Cores that send most", ("x, y", "Sends", "Receives"), cores, hidden=True),
         table("Busiest links", ("Leaves x, y", "Load"), links, hidden=True),
+        table(
+            "Traffic that leaves chips",
+            ("Leaves chip x, y", "Load", "Busiest link / bandwidth"),
+            [[end.name, end.load, end.busiest] for end in view.ends[:BUSIEST]],
+            hidden=True,
+        ),
     )
 
 

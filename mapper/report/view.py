@@ -16,6 +16,7 @@ from chipsim.chip.limits import LIMITS
 from chipsim.chip.model import Chip
 from chipsim.chip.presets import from_fields
 from chipsim.traffic.links import existing
+from mapper.report.machine import End, ends
 from mapper.results.loads import Loads
 
 CELLS = 1 << 14
@@ -63,6 +64,7 @@ class View:
     distances : traffic by hops, shape (columns + rows of routers - 1,)
     loads : every existing link, strongest first, by name of `LINKS`
     peaks : largest and mean use of each limit, over the cores in use
+    ends : what leaves each chip of a machine, as the chip sends it
     destination, share : of a `chipsim.traffic.profile.Profile`, in real units; None with tiles
     """
 
@@ -80,6 +82,7 @@ class View:
     peaks: dict[str, tuple[int, float]]
     destination: Grid | None
     share: Grid | None
+    ends: list[End]
 
     @property
     def rows(self) -> int:
@@ -161,6 +164,7 @@ def make_view(label: str, report: dict[str, Any], loads: Loads) -> View:
         },
         destination=profile.destination[:, :kept] if kept else None,
         share=_real(profile.share[:, :kept], unit) if kept else None,
+        ends=ends(chip, links[SENT[chip.delivery]]),
     )
 
 
