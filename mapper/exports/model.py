@@ -117,7 +117,7 @@ def _of_neurons(
             )
         decay[leaky], charge[leaky] = share[leaky], charge[leaky] * share[leaky]
     decay[neurons.of_kind(*MEMORYLESS)] = 1.0
-    reset = values["v_reset"]
+    reset = np.zeros_like(decay) if subtract else values["v_reset"]
     threshold = np.where(neurons.of_kind(*SILENT), np.inf, values["v_threshold"] - reset)
     source, target, weight = _synapses(network)
     return Model(

@@ -157,3 +157,28 @@ def test_numbers_of_numpy_are_numbers(edges: tuple[Any, ...]) -> None:
     mapping = mapper.map_network(edges, "4x4", neurons_per_core=np.int64(8), **given)
     settings = json.loads(json.dumps(mapping.to_json()))["settings"]
     assert (settings["seed"], settings["starts"], settings["memory_bytes"]) == (3, 1, 300_000_000)
+
+
+def test_what_weights_are(folder: Path, edges: tuple[Any, ...]) -> None:
+    """Weights of synapses leave the traffic to the rates, and are kept with their signs."""
+    source, target, weight = edges
+    signed = np.where(np.arange(weight.size) % 3 == 0, -weight, weight)
+    plain = mapper.map_network((source, target), "4x4", **SMALL).to_json()["network"]
+    for given in ((source, target, signed), scipy.sparse.coo_array((signed, (source, target)))):
+        mapping = mapper.map_network(given, "4x4", weights_are="synapse", **SMALL)
+        found = mapping.to_json()["network"]
+        assert (found["weights_are"], found["traffic"]["source"]) == ("synapse", "uniform")
+        assert found["weight_total"] == plain["weight_total"]
+    rates = np.arange(1.0, 51.0)
+    mapping = mapper.map_network(
+        (source, target, signed), "4x4", weights_are="synapse", rates=rates, **SMALL
+    )
+    loops = source == target
+    assert mapping.to_json()["network"]["weight_total"] == rates[source[~loops]].sum()
+    taken = mapper.map_network((source, target, signed), "4x4", **SMALL).to_json()["network"]
+    assert (taken["weights_are"], taken["weight_total"]) == ("rate", weight[~loops].sum())
+    with pytest.raises(UsageError, match='give "rate" or "synapse"'):
+        mapper.map_network(edges, "4x4", weights_are="spikes", **SMALL)
+    mapper.map_network(edges, "4x4", **SMALL).save("out")
+    with pytest.raises(UsageError, match="not for a network file; leave it out"):
+        mapper.map_network("out/network.bin", "4x4", weights_are="rate", **SMALL)

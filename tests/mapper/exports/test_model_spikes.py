@@ -102,8 +102,8 @@ def case(name: str) -> Case:
             tau=8 * ones, r=8 * ones, v_leak=13 * ones, v_threshold=9 * ones, v_reset=-3 * ones
         )
         return Case(into, back, node, 3, 2.0, 9.0, -3.0, False, ("--tick-length", "1"))
-    node = nir.IF(r=ones, v_threshold=6.5 * ones)
-    return Case(into / 4, back / 4, node, None, 0.75, 6.5, 0.0, True, ("--reset", "subtract"))
+    node = nir.IF(r=ones, v_threshold=6.5 * ones, v_reset=-ones)  # which nothing is set to
+    return Case(into / 4, back / 4, node, None, 0.75, 6.5, -1.0, True, ("--reset", "subtract"))
 
 
 def from_tables(path: Path, told: Bools) -> Bools:
