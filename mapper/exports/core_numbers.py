@@ -153,17 +153,18 @@ def _fraction_bits(values: Floats) -> Int64:
 def _largest_exponents(model: Model, threshold: Floats, shape: CoreShape) -> Int64:
     """The largest power of two that cores have room for, shape (neurons,)."""
     n = model.neurons
-    largest, least, total = np.zeros(n), np.zeros(n), np.zeros((2, n))
-    np.maximum.at(largest, model.target, model.weight)
-    np.maximum.at(least, model.target, -model.weight)
-    np.add.at(total[0], model.target, np.maximum(model.weight, 0))
-    np.add.at(total[1], model.target, np.maximum(-model.weight, 0))
+    # of each sign the largest weight and the sum; without -0.0, by which nothing is to be divided
+    signs = np.abs(np.maximum(model.weight, 0)), np.abs(np.minimum(model.weight, 0))
+    largest, total = np.zeros((2, n)), np.zeros((2, n))
+    for sign, part in enumerate(signs):
+        np.maximum.at(largest[sign], model.target, part)
+        np.add.at(total[sign], model.target, part)
     potential = np.maximum.reduce([np.abs(threshold), np.abs(model.bias), np.abs(model.potential)])
     half = [2.0 ** (bits - 1) for bits in (shape.weight_bits, shape.potential_bits, shape.sum_bits)]
     with np.errstate(divide="ignore"):
         room = np.minimum.reduce([
-            (half[0] - 1) / largest,
-            half[0] / least,
+            (half[0] - 1) / largest[0],
+            half[0] / largest[1],
             (half[1] - 2) / potential,  # and one more, above a threshold
             (half[2] - 1) / total[0],
             half[2] / total[1],

@@ -1,0 +1,155 @@
+"""Models in the whole numbers of cores: exact where they can be, and never beyond the words."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from hw.core.network import NO_LEAK
+from hw.core.shape import CoreShape
+from mapper.errors import MapperError
+from mapper.exports.core_numbers import CoreNumbers, core_numbers
+from mapper.exports.model import Model
+
+TICKS = 30
+INPUT = 0  # the first neuron of each network
+
+
+def model(
+    weights: NDArray[np.float64],
+    threshold: float,
+    bias: float = 0.0,
+    decay: float = 0.0,
+    subtract: bool = False,
+    start: float = 0.0,
+) -> Model:
+    """Neurons behind an input; weights : shape (neurons, neurons + 1), from the input and them."""
+    n = weights.shape[0]
+    target, source = np.indices(weights.shape).reshape(2, -1)
+    cells = np.arange(n + 1) > 0
+    return Model(
+        source,
+        target + 1,
+        weights.ravel(),
+        np.where(cells, decay, 1.0),
+        np.where(cells, bias, 0.0),
+        np.where(cells, threshold, np.inf),
+        np.where(cells, start, 0.0),
+        True,
+        subtract,
+        ~cells,
+        (),
+    )
+
+
+def spikes(numbers: CoreNumbers, told: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Of the cells, by docs/core.md, without saturation."""
+    network = numbers.network
+    leak = np.full(network.neurons, NO_LEAK) if network.leak is None else network.leak
+    v, fires, found = network.potential.copy(), np.zeros(network.neurons, bool), []
+    for now in told:
+        total = np.zeros(network.neurons, np.int64)
+        np.add.at(total, network.target, network.weight * fires[network.source])
+        v = v - np.where(leak == NO_LEAK, 0, v >> np.maximum(leak, 0)) + total + network.bias
+        fires = v >= network.threshold
+        v = np.where(fires, np.where(network.subtract == 1, v - network.threshold, 0), v)
+        assert not fires[INPUT]
+        fires[INPUT] = now
+        found.append(fires[1:])
+    return np.array(found)
+
+
+def expected(
+    weights: NDArray[np.float64], threshold: float, bias: float, subtract: bool, start: float,
+    told: NDArray[np.bool_],
+) -> NDArray[np.bool_]:  # fmt: skip
+    """The same in real numbers, above the threshold."""
+    v, fires, found = np.full(weights.shape[0], start), np.zeros(weights.shape[1], bool), []
+    for now in told:
+        v = v + weights @ fires + bias
+        cells = v > threshold
+        v = np.where(cells, v - threshold if subtract else 0.0, v)
+        fires = np.append(now, cells)
+        found.append(cells)
+    return np.array(found)
+
+
+@settings(max_examples=150, deadline=None)
+@given(data=st.data())
+def test_whole_multiples_spike_as_real_numbers(data: st.DataObject) -> None:
+    """Whatever the power of two that they are multiples of, and whatever their reset."""
+    n, unit = data.draw(st.integers(1, 3)), 2.0 ** data.draw(st.integers(-40, 40))
+    whole = st.integers(-128, 127)
+    rows = data.draw(st.lists(whole, min_size=n * (n + 1), max_size=n * (n + 1)))
+    weights = np.array(rows, float).reshape(n, n + 1) * unit
+    threshold = data.draw(st.integers(1, 300)) * unit
+    bias, start = data.draw(st.integers(-20, 60)) * unit, data.draw(st.integers(-50, 50)) * unit
+    subtract, quantise = data.draw(st.booleans()), data.draw(st.booleans())
+    told = np.array(data.draw(st.lists(st.booleans(), min_size=TICKS, max_size=TICKS)))
+    numbers = core_numbers(
+        model(weights, threshold, bias, 0.0, subtract, start), CoreShape(), quantise, "here"
+    )
+    numbers.network.require_fit(CoreShape())
+    assert numbers.losses == ()
+    found = spikes(numbers, told)
+    assert np.array_equal(found, expected(weights, threshold, bias, subtract, start, told))
+
+
+@settings(max_examples=150, deadline=None)
+@given(data=st.data())
+def test_rounded_numbers_fit_and_are_near(data: st.DataObject) -> None:
+    n = data.draw(st.integers(1, 4))
+    real = st.floats(-1e6, 1e6).filter(lambda w: w == 0 or abs(w) > 1e-6)
+    size = n * (n + 1)
+    weights = np.array(data.draw(st.lists(real, min_size=size, max_size=size))).reshape(n, n + 1)
+    threshold, decay = data.draw(st.floats(1e-3, 1e6)), data.draw(st.floats(0.001, 1.0))
+    bits = {
+        "weight_bits": data.draw(st.integers(2, 12)),
+        "sum_bits": data.draw(st.integers(12, 16)),
+    }
+    shape = CoreShape(**bits)
+    made = model(weights, threshold, data.draw(real), decay, data.draw(st.booleans()))
+    numbers = core_numbers(made, shape, True, "here")
+    numbers.network.require_fit(shape)  # raises where something has no room
+    scale = np.exp2(numbers.exponent)
+    off = np.abs(numbers.network.weight - made.weight * scale[made.target])
+    assert off.max() <= 0.5
+    counts = {loss.kind: loss.count for loss in numbers.losses}
+    assert counts.get("rounded", 0) == np.count_nonzero(off)
+    gone = (numbers.network.weight == 0) & (made.weight != 0)
+    assert counts.get("vanished", 0) == np.count_nonzero(gone)
+    level = numbers.network.threshold[1:]
+    assert np.all(np.abs(level - threshold * scale[1:]) <= 1)
+
+
+@pytest.mark.parametrize(
+    ("decay", "leak", "kinds"),
+    [
+        (0.0, NO_LEAK, set()),
+        (1.0, 0, set()),
+        (0.25, 2, {"leak_rounding"}),
+        (0.2, 2, {"leak_rounding", "leaks"}),
+        (0.18, 2, {"leak_rounding", "leaks"}),
+        (0.17, 3, {"leak_rounding", "leaks"}),
+        (1e-9, 14, {"leak_rounding", "leaks"}),
+    ],
+)
+def test_leaks(decay: float, leak: int, kinds: set[str]) -> None:
+    made = model(np.ones((1, 2)), 3.0, decay=decay)
+    numbers = core_numbers(made, CoreShape(), True, "here")
+    assert numbers.network.leak is not None
+    assert numbers.network.leak[1] == leak
+    assert {loss.kind for loss in numbers.losses} == kinds
+    if "leaks" in kinds:
+        with pytest.raises(MapperError, match=r"here: .*1 neurons leak by no power of two"):
+            core_numbers(made, CoreShape(), False, "here")
+
+
+def test_scales_are_one_where_they_can_be() -> None:
+    weights = np.array([[64.0, -128.0, 0], [0.25, 3.0, 0], [256.0, 512.0, 1024.0]])
+    weights = np.column_stack([weights, np.zeros(3)])
+    numbers = core_numbers(model(weights, 100.0), CoreShape(), False, "here")
+    assert numbers.exponent.tolist() == [0, 0, 2, -4]  # the least, or the nearest that fits
