@@ -11,15 +11,17 @@ Rates are those of the network; ``ChipTime.tick`` makes spikes per tick of them.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
+from chipsim.chip.limits import Usage
 from chipsim.chip.model import Chip
 from chipsim.chip.time import ChipTime
 from chipsim.protocols import FloatArray, Int64Array
-from chipsim.traffic.arrays import Traffic
+from chipsim.traffic.activity import Activity
 from chipsim.traffic.machines import link_tables
+from chipsim.traffic.profile import Profile
 
 _STEPS = 32  # of the integral over when the last neuron spikes
 
@@ -74,7 +76,28 @@ class TickBounds:
         return np.maximum(np.maximum(self.neurons, self.packets_out), self.events)
 
 
-def tick_bounds(chip: Chip, traffic: Traffic, time: ChipTime) -> TickBounds:
+class Measured(Protocol):
+    """What is asked of traffic: a `chipsim.traffic.arrays.Traffic`, or as much of one."""
+
+    @property
+    def weight_unit(self) -> float: ...
+    @property
+    def rate_unit(self) -> float: ...
+    @property
+    def unicast_links(self) -> Int64Array: ...
+    @property
+    def core_links(self) -> Int64Array: ...
+    @property
+    def multicast_links(self) -> Int64Array: ...
+    @property
+    def usage(self) -> Usage: ...
+    @property
+    def activity(self) -> Activity: ...
+    @property
+    def profile(self) -> Profile: ...
+
+
+def tick_bounds(chip: Chip, traffic: Measured, time: ChipTime) -> TickBounds:
     """The bounds of a mapping, with what the chip sends for a spike.
 
     Packets to the own core count as they do on the chip: they pass the local port of its router.

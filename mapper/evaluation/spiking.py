@@ -163,7 +163,7 @@ def play(
     slots = run.slots
     simulator = None
     if chip.time is not None and chip.delivery != "synapse":
-        mesh = Mesh(chip.width, chip.height, depth)
+        mesh = Mesh.of(chip, depth)
         simulator = TickSimulator(mesh, chip.time, slots.routes(tables, chip.delivery == "tree"))
     counted = given.before(ticks)
     told, ends = slots.slot[counted.neuron], given.ends(ticks)

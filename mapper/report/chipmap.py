@@ -17,7 +17,7 @@ import numpy as np
 from mapper.report.cells import Cell, number
 from mapper.report.colours import LINK_STEPS, STEPS, ramp, rgb
 from mapper.report.machine import end_lines
-from mapper.report.view import EMPTY, LAYERS, LINKS, UNAVAILABLE, USED, Grid, View, steps
+from mapper.report.view import EMPTY, LAYERS, LINKS, UNAVAILABLE, USED, Grid, View, shown, steps
 
 PITCH = 10
 FIRST = "fill"
@@ -178,8 +178,8 @@ class Switch(NamedTuple):
     chosen: str
 
 
-def switches(sent: str) -> list[Switch]:
+def switches(views: list[View], sent: str) -> list[Switch]:
     """Which layers to show; sent : which of `LINKS` at first."""
-    cores = {name: title for name, (title, _) in LAYERS.items()}
-    strokes = {name: name.capitalize() for name in LINKS} | {"none": "None"}
+    cores = {name: LAYERS[name][0] for name in shown(LAYERS, views)}
+    strokes = {name: name.capitalize() for name in shown(LINKS, views)} | {"none": "None"}
     return [Switch("layer", "Cores", cores, FIRST), Switch("links", "Links", strokes, sent)]

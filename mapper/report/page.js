@@ -205,6 +205,7 @@
       if (!brief) rows.push(["within the core", number(mapping.within[core])]);
     }
     rows.push(["router load", number(mapping.layers.router[core])]);
+    if (mapping.layers.cycles) rows.push(["cycles of a tick", number(mapping.layers.cycles[core])]);
     if (state.links !== "none") {
       mapping.links[state.links].forEach((loads, d) => {
         if (loads[core] > 0) rows.push([`link ${NAMES[d]}`, number(loads[core])]);

@@ -63,7 +63,7 @@ def render(views: list[View]) -> bytes:
             settings=figures.settings(views),
             boards=_boards(views),
             ramps=ramps(scales(views), views[0].sent),
-            switches=switches(views[0].sent),
+            switches=switches(views, views[0].sent),
             tiles_note=_tiles(views),
             ends_note=_ends_note(views),
             distances=distance_chart(views),

@@ -6,6 +6,7 @@ of its cores, so that a hot spot is never averaged away.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +17,7 @@ from chipsim.chip.limits import LIMITS
 from chipsim.chip.model import Chip
 from chipsim.chip.presets import from_fields
 from chipsim.traffic.links import existing
+from chipsim.traffic.ticks import tick_bounds
 from mapper.report.machine import End, ends
 from mapper.results.loads import Loads
 
@@ -26,6 +28,8 @@ SVG_CELLS = 64 * 64
 DESTINATIONS = 1 << 14
 """Destinations of all cores together that the page holds, beyond 16 a core."""
 
+CYCLES = "cycles"
+"""Layer of cores and of links, of chips whose cycles are known."""
 LAYERS = {
     "fill": ("Core fill", "size of the neurons in a core, over what it holds"),
     "outgoing": ("Outgoing traffic", "what a core sends to other cores, per unit of time"),
@@ -34,12 +38,18 @@ LAYERS = {
         "Router load",
         "traffic through a router if each packet takes any shortest path, per unit of time",
     ),
+    CYCLES: (
+        "Cycles of a tick",
+        "what a core needs for its neurons, its packets or its synaptic events, whichever takes "
+        "longest, at the mean rates; Links, cycles are on the same scale",
+    ),
 }
 """What the cells of the chip can show: title and meaning."""
 LINKS = {
     "unicast": "one packet per synapse, first along x, then along y",
     "core-cast": "one packet per neuron and core that it reaches, first along x, then along y",
     "multicast": "one packet per neuron, which branches on its way to the cores that it reaches",
+    CYCLES: "what a link needs for the flits of a tick, on the scale of the cores",
 }
 """What the links can show."""
 SENT = {"synapse": "unicast", "core": "core-cast", "tree": "multicast"}
@@ -136,6 +146,9 @@ def make_view(label: str, report: dict[str, Any], loads: Loads) -> View:
         "multicast": _real(loads.multicast_links, rate),
     }
     torus = chip.machine.torus if chip.machine else ""
+    bounds = None if chip.time is None else tick_bounds(chip, loads, chip.time)
+    idle = np.zeros(chip.cores)
+    drawn = links | {CYCLES: np.zeros_like(links["unicast"]) if bounds is None else bounds.links}
     return View(
         label=label,
         report=report,
@@ -146,8 +159,9 @@ def make_view(label: str, report: dict[str, Any], loads: Loads) -> View:
             "outgoing": per_core(profile.outgoing, unit),
             "incoming": per_core(profile.incoming, unit),
             "router": cells(_of_routers(loads.congestion * unit, chip)),
+            CYCLES: per_core(idle if bounds is None else bounds.cores),
         },
-        links={name: cells(_at_ends(array, chip)) for name, array in links.items()},
+        links={name: cells(_at_ends(array, chip)) for name, array in drawn.items()},
         # A tile is unavailable only if all of its cores are.
         state=np.where(
             cells(state == USED), USED, np.where(cells(state == EMPTY), EMPTY, UNAVAILABLE)
@@ -168,6 +182,12 @@ def make_view(label: str, report: dict[str, Any], loads: Loads) -> View:
     )
 
 
+def shown(names: Iterable[str], views: list[View]) -> list[str]:
+    """Those of `LAYERS` or `LINKS` that any of the mappings has."""
+    timed = any(view.chip.time is not None for view in views)
+    return [name for name in names if timed or name != CYCLES]
+
+
 def scales(views: list[View]) -> dict[str, float]:
     """What the strongest colour stands for in each layer: the same for all mappings of a page."""
     found = {}
@@ -176,6 +196,7 @@ def scales(views: list[View]) -> dict[str, float]:
     found["fill"] = max(found["fill"], 1.0)  # a full core; more only where limits are broken
     for name in LINKS:
         found[f"links {name}"] = max(float(view.links[name].max(initial=0)) for view in views)
+    found[CYCLES] = found[f"links {CYCLES}"] = max(found[CYCLES], found[f"links {CYCLES}"])
     return found
 
 
@@ -188,14 +209,16 @@ def steps(values: Grid, scale: float, count: int) -> Grid:
 
 def page_data(views: list[View]) -> dict[str, Any]:
     """What page.js draws from: plain lists, cell by cell in the order of core ids."""
-    return {"scales": _plain_scales(views), "mappings": [_plain(view) for view in views]}
+    layers, links = shown(LAYERS, views), shown(LINKS, views)
+    mappings = [_plain(view, layers, links) for view in views]
+    return {"scales": _plain_scales(views), "mappings": mappings}
 
 
 def _plain_scales(views: list[View]) -> dict[str, float]:
     return {name: _short(value) for name, value in scales(views).items()}
 
 
-def _plain(view: View) -> dict[str, Any]:
+def _plain(view: View, layers: list[str], links: list[str]) -> dict[str, Any]:
     chip = view.chip
     out: dict[str, Any] = {
         "label": view.label,
@@ -206,8 +229,8 @@ def _plain(view: View) -> dict[str, Any]:
         "tile": view.tile,
         "limits": {name: getattr(chip, name) for name in LIMITS},
         "state": view.state.ravel().tolist(),
-        "layers": {name: _list(view.layers[name]) for name in LAYERS if name != "fill"},
-        "links": {n: [_list(direction) for direction in view.links[n]] for n in LINKS},
+        "layers": {name: _list(view.layers[name]) for name in layers if name != "fill"},
+        "links": {n: [_list(direction) for direction in view.links[n]] for n in links},
         "usage": {name: _list(view.usage[name]) for name in LIMITS},
         "within": _list(view.within),
     }

@@ -10,8 +10,18 @@ import pytest
 
 import mapper.report.view
 from chipsim.chip.model import Chip
+from chipsim.chip.time import ChipTime
 from mapper.report.colours import LINK_STEPS, RAMPS, STEPS, ramp, rgb
-from mapper.report.view import EMPTY, UNAVAILABLE, USED, make_view, page_data, scales, steps
+from mapper.report.view import (
+    EMPTY,
+    UNAVAILABLE,
+    USED,
+    View,
+    make_view,
+    page_data,
+    scales,
+    steps,
+)
 from mapper.results.loads import Loads
 from tests.mapper.helpers import random_network
 from tests.mapper.report.made import measured
@@ -106,3 +116,30 @@ def _luminance(colour: str) -> float:
         for v in (byte / 255 for byte in rgb(colour))
     ]
     return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+def timed(folder: Path, chip: Chip) -> View:
+    network = random_network(folder / "net.bin", 40, 300)
+    core = np.random.default_rng(1).choice(15, 40).astype(np.int32)
+    traffic, report = measured(network, chip, core)
+    return make_view("a", report, Loads.of(traffic))
+
+
+def test_cycles_of_cores_and_links_are_on_one_scale(folder: Path) -> None:
+    time = ChipTime(event=3.0)
+    view = timed(folder, Chip("c", 5, 3, neurons=16, delivery="core", time=time))
+    bounds = view.report["metrics"]["tick_bounds"]
+    cores, links = view.layers["cycles"], view.links["cycles"]
+    assert cores.max() == max(bounds["packets_out"], bounds["events"])
+    assert links.max() == bounds["links"]
+    assert np.array_equal(links > 0, view.links["core-cast"] > 0)
+    scale = scales([view])
+    assert scale["cycles"] == scale["links cycles"] == max(cores.max(), links.max())
+    mapping = page_data([view])["mappings"][0]
+    assert max(mapping["layers"]["cycles"]) == pytest.approx(cores.max(), rel=1e-3)
+
+
+def test_chips_without_known_cycles_show_none(folder: Path) -> None:
+    mapping = page_data([timed(folder, Chip("c", 5, 3, neurons=16))])["mappings"][0]
+    assert "cycles" not in mapping["layers"]
+    assert "cycles" not in mapping["links"]
