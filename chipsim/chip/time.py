@@ -50,7 +50,7 @@ class ChipTime:
             "from the update of a neuron to its first synaptic event in its own core, the "
             "neuron's and the event's included"
         ),
-    ] = 13.0
+    ] = 14.0
     barrier: Annotated[
         float, _cycles("of every tick beside all others: its start, and the barrier at its end")
     ] = 9.0

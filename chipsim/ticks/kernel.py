@@ -76,8 +76,12 @@ def _work(cores, routes, spikes, costs, level, c, t):
         cores.offered[c] = NONE
         if cores.offer[c] <= t - 1.0:  # it had to wait
             cores.offer[c] = t
+    if cores.offered[c] == NONE and cores.read[c] != NONE:
+        cores.offered[c] = cores.read[c]
+        cores.read[c] = NONE
+        cores.offer[c] = max(t + 1.0, cores.offer[c] + costs.packet_out)
     busy = 0.0
-    free = cores.offered[c] == NONE
+    free = cores.read[c] == NONE
     known = cores.known[c]
     if known != NONE and cores.left[c] == 0 and free:
         cores.row[c] = routes.indptr[known]
@@ -88,10 +92,9 @@ def _work(cores, routes, spikes, costs, level, c, t):
         cores.known[c] = cores.looked[c]
         cores.looked[c] = NONE
     if free and cores.left[c] > 0:
-        cores.offered[c] = cores.row[c]
+        cores.read[c] = cores.row[c]
         cores.row[c] += 1
         cores.left[c] -= 1
-        cores.offer[c] = max(t + 1.0, cores.offer[c] + costs.packet_out)
     queued = cores.queued[c]
     at = cores.at[c]
     if cores.looked[c] == NONE and queued > 0:
@@ -108,7 +111,7 @@ def _work(cores, routes, spikes, costs, level, c, t):
             cores.next[c] = LATER
             busy = max(busy, moved + (routes.first[c + 1] - slot) * costs.neuron)
     more = cores.next[c] < LATER or cores.queued[c] > 0 or cores.looked[c] != NONE
-    more = more or cores.known[c] != NONE or cores.offered[c] != NONE
+    more = more or cores.known[c] != NONE or cores.read[c] != NONE or cores.offered[c] != NONE
     return entering, more, busy
 
 
@@ -148,6 +151,7 @@ def _phase(cores, routes, routers, seen, spikes, host, entering, costs):
         else:
             for c in range(nodes):
                 idle = cores.looked[c] == NONE and cores.known[c] == NONE
+                idle = idle and cores.read[c] == NONE
                 if idle and cores.queued[c] == 0 and cores.next[c] > t and cores.offered[c] == NONE:
                     goes_on = goes_on or cores.next[c] < LATER
                     continue

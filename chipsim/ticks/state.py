@@ -44,6 +44,7 @@ class Cores(NamedTuple):
     looked, known : int64, slots whose lists of packets were looked up and not begun, or NONE; that
         of `known` is begun first
     row, left : int64, the next packet of the list that was begun, and how many remain
+    read : int64, the packet that was read of it, or NONE
     offered : int64, the packet at the output, or NONE; offer : float64, cycle from which it is, or
         of the last one
     free : float64, cycle from which the receiver takes the next packet
@@ -60,6 +61,7 @@ class Cores(NamedTuple):
     known: Int64Array
     row: Int64Array
     left: Int64Array
+    read: Int64Array
     offered: Int64Array
     offer: FloatArray
     free: FloatArray

@@ -85,7 +85,12 @@ class Core(wiring.Component):
         m.submodules.spikes = spikes = Buffer(unsigned(shape.neuron_bits), SPIKES)
         wiring.connect(m, sweep.spikes, spikes.i)
         wiring.connect(m, spikes.o, sender.keys)
-        wiring.connect(m, sender.entries, wiring.flipped(self.outgoing))
+        m.d.comb += sender.entries.ready.eq(~self.outgoing.valid | self.outgoing.ready)
+        with m.If(sender.entries.ready):  # a register behind a memory that is far from the mesh
+            m.d.sync += [
+                self.outgoing.valid.eq(sender.entries.valid),
+                self.outgoing.payload.eq(sender.entries.payload),
+            ]
         wiring.connect(m, receiver.entries, accumulator.weights)
         for part in (sweep, sender, receiver, accumulator):
             wiring.connect(m, wiring.flipped(self.load), part.load)
@@ -113,7 +118,7 @@ class Core(wiring.Component):
             self.fired.payload.eq(sweep.spikes.payload),
             self.fired.valid.eq(sweep.spikes.valid & sweep.spikes.ready),
             self.busy.eq(
-                (sweep.busy | spikes.o.valid | sender.busy)
+                (sweep.busy | spikes.o.valid | sender.busy | self.outgoing.valid)
                 | (arrived | receiver.busy | accumulator.busy)
             ),
         ]

@@ -29,6 +29,7 @@ class TwinCore:
     looked: list[Flit] | None = None
     known: list[Flit] | None = None
     left: deque[Flit] = field(default_factory=deque)
+    read: Flit | None = None
     offered: Flit | None = None
     offer: float = -math.inf
     free: float = 0
@@ -110,7 +111,7 @@ class TwinChip:
                     core.free = max(t + 1.0, core.before)
                     core.before, core.begins = core.begins, max(t + 3.0, core.ends)
                     core.ends = core.begins + self.time.packet_in + rest[v] * self.time.event
-                    tail = max(0.0, self.time.spike - 8 - self.time.event)
+                    tail = max(0.0, self.time.spike - 9 - self.time.event)
                     end = max(end, core.ends + tail)
                 else:
                     dx, dy = STEPS[output]
@@ -121,7 +122,7 @@ class TwinChip:
             t += 1
             waiting = any(
                 core.update < math.inf or core.queue or core.offered is not None
-                or core.looked is not None or core.known is not None
+                or core.read is not None or core.looked is not None or core.known is not None
                 for core in self.cores
             )  # fmt: skip
             if not (host or waiting or any(self.queues.values())):
@@ -132,14 +133,16 @@ class TwinChip:
         if core.offered and core.offer <= t and len(self.queues[c, LOCAL]) < self.depth:
             flit, core.offered = core.offered, None
             core.offer = core.offer if core.offer > t - 1 else t
-        if core.known is not None and not core.left and core.offered is None:
+        if core.offered is None and core.read is not None:
+            core.offered, core.read = core.read, None
+            core.offer = max(t + 1, core.offer + self.time.packet_out)
+        if core.known is not None and not core.left and core.read is None:
             core.left, core.known = deque(core.known), None
             busy = t + 1
         if core.known is None:
             core.known, core.looked = core.looked, None
-        if core.left and core.offered is None:
-            core.offered = core.left.popleft()
-            core.offer = max(t + 1, core.offer + self.time.packet_out)
+        if core.left and core.read is None:
+            core.read = core.left.popleft()
         full = len(core.queue) == 2
         if core.looked is None and core.queue:
             core.looked = core.queue.popleft()
