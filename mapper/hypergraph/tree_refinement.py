@@ -62,7 +62,9 @@ def refine_by_trees(
     core : ndarray[int32], shape (vertices,), core id. Never worse than before.
     stop : is looked at now and then
     """
-    before = new_trees(graph, core.copy(), mesh.capacities, mesh.width, 0, effort.branches)[1]
+    before = new_trees(
+        graph, core.copy(), mesh.capacities, mesh.width, 0, effort.branches, mesh.axes
+    )[1]
     rng = np.random.default_rng([seed, graph.vertices])
     levels, cores = [graph], [core]
     clusters: list[Int32] = []
@@ -87,12 +89,14 @@ def refine_by_trees(
         each = _proposals(some, on, mesh, effort) // effort.steps
         on = anneal_trees(
             some, on, mesh.capacities, mesh.width, effort.per_core_penalty,
-            spike * temperatures, each, seed + len(levels), stop, effort.branches,
+            spike * temperatures, each, seed + len(levels), stop, effort.branches, mesh.axes,
         )  # fmt: skip
         if not levels:
             break
         on = on[clusters.pop()]
-    after = new_trees(graph, on.copy(), mesh.capacities, mesh.width, 0, effort.branches)[1]
+    after = new_trees(graph, on.copy(), mesh.capacities, mesh.width, 0, effort.branches, mesh.axes)[
+        1
+    ]
     return (on, before, after) if after < before else (core, before, before)
 
 

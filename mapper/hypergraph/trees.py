@@ -2,9 +2,9 @@
 
 A spike goes along the union of the XY routes to the cores that it is for: along the row of its
 source as far as the farthest columns, and in each column with a target from that row to the
-farthest rows. A move is priced exactly, from the cores that each net reaches: those of the nets
-whose set of cores it does not change cost nothing to price. Simulated annealing from a good start,
-as in `mapper.hop_refinement.annealing`.
+farthest rows. Hops are distances by the coordinates of the chip. A move is priced exactly, from the
+cores that each net reaches: those of the nets whose set of cores it does not change cost nothing to
+price. Simulated annealing from a good start, as in `mapper.hop_refinement.annealing`.
 """
 
 from __future__ import annotations
@@ -15,6 +15,8 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from chipsim.chip.machine import Axes, flat_axes
+from mapper.graph.distance import along, towards
 from mapper.hypergraph.hypergraph import Hypergraph, Int32, Int64
 from mapper.runtime.random import accepted, next_random
 from mapper.runtime.stopping import Stop, slices
@@ -28,13 +30,15 @@ class Trees(NamedTuple):
 
     core, block_weights, capacities : core of every vertex; what cores hold and may hold, 0 for
     not at all
-    column, row : of every core
+    column, row : of every core; columns in one place are one
     slot_start, slot_part, slot_count, used : cores of the targets of each net, the source not
         counted, with the number of targets there
     tree_cost : shape (nets,), of each tree
-    low, high, mark : scratch per column; stamp : shape (1,), the last value in `mark`
+    low, high, mark : scratch per column, the way up and down from the source; stamp : shape (1,),
+        the last value in `mark`
     per_core_penalty : shape (1,), what each core that a net reaches costs besides the links
     branches : shape (1,), 1 if packets branch on their way, 0 if each core gets one of its own
+    x, y : coordinates of every core; round_x, round_y : length of the way round on a torus
     """
 
     start: Int64
@@ -59,6 +63,10 @@ class Trees(NamedTuple):
     stamp: Int64
     per_core_penalty: Int64
     branches: Int64
+    x: Int32
+    y: Int32
+    round_x: int
+    round_y: int
 
 
 @njit(cache=True, nogil=True)
@@ -80,9 +88,8 @@ def _packet(t, source, c):
     """Price of a packet from a core to another; none within a core."""
     if c == source:
         return np.int64(0)
-    return np.int64(
-        t.per_core_penalty[0] + abs(t.column[c] - t.column[source]) + abs(t.row[c] - t.row[source])
-    )
+    far = along(t.x[c], t.x[source], t.round_x) + along(t.y[c], t.y[source], t.round_y)
+    return np.int64(t.per_core_penalty[0] + far)
 
 
 @njit(cache=True, nogil=True)
@@ -90,23 +97,24 @@ def _tree(t, e, source, without, extra):
     """Price of the tree of a net from a core, less one target core, and with another (-1: none)."""
     t.stamp[0] += 1
     stamp = t.stamp[0]
-    y0 = t.row[source]
-    west = t.column[source]
-    east = west
-    hops = 0
+    x0, y0 = np.int64(t.x[source]), np.int64(t.y[source])
+    west = np.int64(0)
+    east = np.int64(0)
+    hops = np.int64(0)
     first = t.slot_start[e]
     for at in range(first, first + t.used[e] + 1):
         c = np.int64(extra) if at == first + t.used[e] else np.int64(t.slot_part[at])
         if c < 0 or c == np.int64(source) or c == np.int64(without):
             continue
         hops += t.per_core_penalty[0]
-        x, y = t.column[c], t.row[c]
+        x, y = t.column[c], towards(y0, np.int64(t.y[c]), t.round_y)
         if t.mark[x] != stamp:
             t.mark[x] = stamp
-            t.low[x] = y0
-            t.high[x] = y0
-            west = min(west, x)
-            east = max(east, x)
+            t.low[x] = 0
+            t.high[x] = 0
+            across = towards(x0, np.int64(t.x[c]), t.round_x)
+            west = min(west, across)
+            east = max(east, across)
         if y < t.low[x]:
             hops += t.low[x] - y
             t.low[x] = y
@@ -283,19 +291,27 @@ def new_trees(
     width: int,
     per_core_penalty: int = 0,
     branches: bool = True,
+    axes: Axes | None = None,
 ) -> tuple[Trees, int]:
-    """The trees of a mapping, whose array of cores they share, and what they cost in all."""
+    """The trees of a mapping, whose array of cores they share, and what they cost in all.
+
+    axes : coordinates of columns and rows; None for steps that all cost 1
+    """
     cores = np.arange(capacities.size, dtype=np.int32)
+    axes = flat_axes(width, capacities.size // width) if axes is None else axes
+    column, row = cores % np.int32(width), cores // np.int32(width)
+    merged = np.unique(axes.x, return_inverse=True)[1].astype(np.int32)
     slots = np.minimum(np.diff(graph.start) - 1, capacities.size)
     slot_start = np.append(0, np.cumsum(slots))
     total = int(slot_start[-1])
     trees = Trees(
         graph.start, graph.pins, graph.weights, graph.vertex_start, graph.nets, graph.sizes, core,
-        np.empty(capacities.size, np.int64), capacities, cores % np.int32(width),
-        cores // np.int32(width), slot_start, np.empty(total, np.int32), np.empty(total, np.int32),
+        np.empty(capacities.size, np.int64), capacities, merged[column], row, slot_start,
+        np.empty(total, np.int32), np.empty(total, np.int32),
         np.empty(graph.net_count, np.int32), np.empty(graph.net_count, np.int64),
         np.empty(width, np.int64), np.empty(width, np.int64), np.zeros(width, np.int64),
         np.zeros(1, np.int64), np.array([per_core_penalty]), np.array([int(branches)]),
+        axes.x[column], axes.y[row], axes.round_x, axes.round_y,
     )  # fmt: skip
     return trees, int(_count_targets(trees))
 
@@ -311,18 +327,19 @@ def anneal_trees(
     seed: int,
     stop: Stop | None = None,
     branches: bool = True,
+    axes: Axes | None = None,
 ) -> Int32:
     """The best state at the end of a temperature: the core of every vertex.
 
     per_core_penalty : hops that count for each core that a net reaches
     temperatures : in hops per spike; proposals : at each of them
-    stop : is looked at now and then
+    stop : is looked at now and then; axes : as in `new_trees`
     No core that is within its capacity is filled beyond it.
     """
     n, cores = graph.vertices, capacities.size
     if graph.net_count == 0 or proposals == 0:
         return core.copy()
-    trees, now = new_trees(graph, core.copy(), capacities, width, per_core_penalty, branches)
+    trees, now = new_trees(graph, core.copy(), capacities, width, per_core_penalty, branches, axes)
     count = np.bincount(core, minlength=cores)
     order = np.argsort(core, kind="stable")
     place = np.empty(n, np.int64)

@@ -9,6 +9,7 @@ from itertools import pairwise
 import numpy as np
 
 from mapper.hypergraph.hypergraph import Hypergraph, make_hypergraph
+from tests.twins.machine import FLAT, Plane
 
 Nets = list[tuple[int, list[int]]]  # weight, pins; the first pin is the source
 
@@ -59,32 +60,51 @@ def gains(nets: Nets, part: Sequence[int], parts: int, v: int) -> list[int]:
     return found
 
 
-def tree(source: int, targets: set[int], width: int) -> set[tuple[tuple[int, int], ...]]:
-    """The links of the union of XY routes, x first."""
-    links = set()
+def tree(
+    source: int, targets: set[int], width: int, plane: Plane = FLAT
+) -> dict[tuple[tuple[int, ...], int], int]:
+    """The links of the union of XY routes, x first, and what each costs.
+
+    A link is where it begins, by coordinates, and its direction: cores of a tile are in one place.
+    """
+    links = {}
+    lines = plane.x, plane.y
     for target in targets:
-        x, y = source % width, source // width
-        while (x, y) != (target % width, target // width):
-            before = (x, y)
-            if x != target % width:
-                x += 1 if x < target % width else -1
-            else:
-                y += 1 if y < target // width else -1
-            links.add((before, (x, y)))
+        at, end = [source % width, source // width], (target % width, target // width)
+        for axis, line in enumerate(lines):
+            way = line.towards(at[axis], end[axis])
+            while way and at[axis] != end[axis]:
+                before = at[axis]
+                at[axis] += 1 if way > 0 else -1
+                if line.steps:
+                    at[axis] %= len(line.steps)
+                here = [before if k == axis else at[k] for k in (0, 1)]
+                place = tuple(
+                    one.walk(0, k) if one.steps else k for one, k in zip(lines, here, strict=True)
+                )
+                if cost := line.step(before, way > 0):
+                    links[place, 2 * axis + (way > 0)] = cost
+            at[axis] = end[axis]
     return links
 
 
 def tree_cost(
-    nets: Nets, core: Sequence[int], width: int, per_core_penalty: int, branches: bool = True
+    nets: Nets,
+    core: Sequence[int],
+    width: int,
+    per_core_penalty: int,
+    branches: bool = True,
+    plane: Plane = FLAT,
 ) -> int:
     """Links of all trees, or of a packet to each core, and the penalty for each core reached."""
     total = 0
     for w, pins in nets:
         home = core[pins[0]]
         targets = {core[v] for v in pins[1:]} - {home}
-        links = len(tree(home, targets, width))
+        links = sum(tree(home, targets, width, plane).values())
         if not branches:
-            links = sum(len(tree(home, {target}, width)) for target in targets)
+            alone = [tree(home, {target}, width, plane) for target in targets]
+            links = sum(sum(one.values()) for one in alone)
         total += w * (links + per_core_penalty * len(targets))
     return total
 

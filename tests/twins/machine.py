@@ -39,6 +39,10 @@ class Line:
     def far(self, a: int, b: int) -> int:
         return abs(self.towards(a, b))
 
+    def step(self, a: int, up: bool) -> int:
+        """What the step from a to the next position costs, or to the one before."""
+        return self.steps[a if up else a - 1] if self.steps else 1
+
     @property
     def coordinates(self) -> list[int]:
         return [self.walk(0, place) for place in range(len(self.steps))]

@@ -25,6 +25,7 @@ from mapper.hypergraph.tree_refinement import TreeEffort, refine_by_trees
 from mapper.hypergraph.trees import _change, _put, anneal_trees, new_trees
 from mapper.runtime.threads import ThreadTeam
 from tests.twins import hypergraph as naive
+from tests.twins.machine import random_plane
 
 SEEDS = range(10)
 
@@ -166,10 +167,11 @@ def test_packets_are_priced_exactly(seed: int, per_core_penalty: int, branches: 
     nets, graph, _, rng = case(seed)
     core = rng.integers(0, 12, graph.vertices).astype(np.int32)
     room = np.full(12, 100)
-    trees, total = new_trees(graph, core, room, 4, per_core_penalty, branches)
+    plane = random_plane(seed, 4, 3)
+    trees, total = new_trees(graph, core, room, 4, per_core_penalty, branches, plane.axes)
 
     def priced() -> int:
-        return naive.tree_cost(nets, core.tolist(), 4, per_core_penalty, branches)
+        return naive.tree_cost(nets, core.tolist(), 4, per_core_penalty, branches, plane)
 
     assert total == priced()
     for _ in range(15):
