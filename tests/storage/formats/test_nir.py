@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from storage.formats import import_network
-from storage.formats.hdf5 import nirfile
+from storage.formats.hdf5 import nirgraph
 from storage.formats.layers import linear as layers
 from storage.formats.layers.linear import Windows
 from tests.storage.formats.conftest import Edges, attributes_of, edges_of, labels_of, meta_of
@@ -147,7 +147,7 @@ def test_graphs_in_graphs(nets: Nets) -> None:
 
 
 def test_kinds_of_populations_and_their_sizes(nets: Nets) -> None:
-    for kind, names in nirfile.POPULATIONS.items():
+    for kind, names in nirgraph.POPULATIONS.items():
         for shape in ((), (1,), (3, 1, 1), (3, 2, 4)):
             parameters: Parameters = dict.fromkeys(names, np.ones(()))
             parameters[names[0]] = np.ones(shape)
