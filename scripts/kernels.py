@@ -113,6 +113,12 @@ def prepare() -> None:
     _model(rng)
     run("generate", "cortex", "sheet.bin", "--side", "40", "--fanout", "20", "--sigma", "3")
     run("generate", "microcircuit", "circuit.bin", "--scale", "0.02")
+    spikes = np.arange(20)
+    np.savez("spikes.npz", neuron=spikes, tick=spikes % 2)
+    for delivery in ("core", "tree"):
+        chip = f'width = 6\nheight = 6\nneurons = 80\ndelivery = "{delivery}"\n[time]\n'
+        Path(f"{delivery}.toml").write_text(chip)
+        run("run", "sheet.bin", "--chip", f"{delivery}.toml", "-o", delivery, "--preset", "fast")
 
 
 def _model(rng: np.random.Generator) -> None:
@@ -185,6 +191,10 @@ def works() -> Iterator[tuple[str, list[list[str]]]]:
     yield "verify", [["verify", "result"]]
     yield "score", [["score", "sheet.bin", "result/mapping.npz", *CHIP]]
     yield "simulate", [["simulate", "result", "--cycles", "20"]]
+    timed = [["simulate", delivery, "--ticks", "3"] for delivery in ("core", "tree")]
+    yield "simulate/ticks", timed
+    spikes = ("--spikes", "spikes.npz", "--threshold", "9")
+    yield "simulate/spikes", [[*command, *spikes] for command in timed]
     yield "compile", [[*COMPILE, "--chip", "2x2", "-o", "spread"]]
     yield "cores", [["simulate", "compiled", "--input", "samples.npz"]]
     yield "cores/cycles", [["simulate", "compiled", "--input", "samples.npz", "--cycles"]]

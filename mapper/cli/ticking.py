@@ -44,7 +44,7 @@ def _at_random(options: argparse.Namespace, network: NetworkFile, chip: Chip) ->
     from mapper.evaluation.ticks import TICKS, TickRequest, simulate_ticks
 
     request = TickRequest(options.ticks or TICKS, options.depth, options.seed)
-    common.compile_kernels(options, "simulate")
+    common.compile_kernels(options, "simulate/ticks")
     with common.fraction_bar(options, "simulating") as progress:
         memory = common.memory_of(options)
         return simulate_ticks(options.path, network, chip, request, memory, progress)
@@ -78,7 +78,7 @@ def _in_spikes(options: argparse.Namespace, network: NetworkFile, chip: Chip) ->
     for loss in numbers.losses:
         common.say(options, f"note: a core has {loss.text}")
     ticks = options.ticks or TICKS
-    common.compile_kernels(options, "simulate")
+    common.compile_kernels(options, "simulate/spikes")
     with common.fraction_bar(options, "simulating") as progress:
         played = play(tables, chip, given, ticks, options.depth, progress)
     saved = options.save or options.path / "spikes.npz"

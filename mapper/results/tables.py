@@ -93,7 +93,7 @@ def quality(
         ("cores used", metrics["cores_used"]),
         ("core fill, mean", metrics["core_fill_mean"]),
         ("core fill, max", metrics["core_fill_max"]),
-        *_ticks(metrics),
+        *_ticks(metrics, traffic),
     ]
     machine = _machine(metrics)
     if not same_activity(metrics, traffic):
@@ -168,12 +168,15 @@ def _machine(metrics: Mapping[str, Any]) -> list[Table]:
     return [columns("costs and crossings of the machine", ("", *ways), rows)]
 
 
-def _ticks(metrics: Mapping[str, Any]) -> list[tuple[str, Any]]:
+def _ticks(metrics: Mapping[str, Any], traffic: Mapping[str, Any] | None) -> list[tuple[str, Any]]:
     """Empty for chips whose cycles are not known."""
+    from mapper.results.activity import are_spikes
+
     if "tick_cycles" not in metrics:
         return []
     bound = str(metrics["tick_bound"]).replace("_", " ")
-    return [("cycles per tick", metrics["tick_cycles"]), ("bounded by", bound)]
+    told = "cycles per tick" if are_spikes(traffic) else "cycles per tick, of weights, not rates"
+    return [(told, metrics["tick_cycles"]), ("bounded by", bound)]
 
 
 def _unicast(
