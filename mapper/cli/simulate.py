@@ -39,25 +39,26 @@ bytes of the first three are compared.
 For a mapping, its traffic is simulated. The result is added to report.json, and
 report.html is made again.
 
-On a chip that sends packets to cores, or trees (`delivery` in its file), and whose
-cycles are known (`[time]`), time steps are run cycle by cycle with all cores, from
-the update of the neurons to the barrier: the cycles are those of the chip. Neurons
-spike at random at their rates. --ticks says how many; `ticks` in report.json.
+On a chip that sends packets to cores, or trees (`delivery` in its file), and
+whose cycles are known (`[time]`), time steps are run cycle by cycle with all
+cores, from the update of the neurons to the barrier: the cycles are those of
+the chip. Neurons spike at random at their rates. --ticks says how many; `ticks`
+in report.json.
 
 With --spikes the network itself runs, on the tables that its cores are loaded
 with, bit for bit as on the chip: the network needs synaptic weights and the
 parameters of its neurons, or these from the options. IN names the neurons that
-get spikes from outside, and when: in npz the arrays neuron and tick, in a SONATA
-report times in ms, of which --tick-length are a tick (default: 1). A spike in tick
-t charges the neuron's targets in tick t. The spikes of the network go to --save;
-as npz that is a file for --rates, too (spikes per tick).
+get spikes from outside, and when: in npz the arrays neuron and tick, in a
+SONATA report times in ms, of which --tick-length are a tick (default: 1). A
+spike in tick t charges the neuron's targets in tick t. The spikes of the
+network go to --save; as npz that is a file for --rates, too (spikes per tick).
 
 Otherwise, and with the options of loads, the mesh alone is simulated, router by
 router and flit by flit: packets of one flit between different cores, sent at
 random at constant mean rates. Packets within a core are left out, and counted.
-The cores are not simulated, neither the cycles that they need for a time step nor
-the barrier between steps, so that the cycles given are fewer than a chip needs for
-a step (`simulation` in report.json).
+The cores are not simulated, neither the cycles that they need for a time step
+nor the barrier between steps, so that the cycles given are fewer than a chip
+needs for a step (`simulation` in report.json).
 
 The traffic of the network (weights or firing rates) is taken as packets per
 unit of time. --tick-cycles says how many cycles of the mesh such a unit lasts
