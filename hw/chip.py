@@ -7,7 +7,6 @@ Ports
     ``done``   Out          the last tick has ended, and all packets of the host have arrived
     ``input``  In, stream   packets of the host; they enter the mesh at node 0
     ``load``   In, strobe   a word for a core's memories: `node`, and a word as `Core.load` takes it
-    ``fired``  Out, strobe, one a node   number in its core of a neuron that spikes
 
 Timing
     A packet of the host counts in the next tick if it is accepted before the cycle in which that
@@ -53,7 +52,6 @@ class Chip(wiring.Component):
     done: Signal
     input: stream.Interface
     load: Any
-    fired: Any
 
     def __init__(
         self,
@@ -77,7 +75,6 @@ class Chip(wiring.Component):
                 "done": Out(1),
                 "input": In(stream.Signature(self.shape.packet)),
                 "load": In(strobe(self._load_layout())),
-                "fired": Out(strobe(self.shape.neuron_bits)).array(self.mesh.nodes),
             }
         )
 
@@ -110,8 +107,6 @@ class Chip(wiring.Component):
                 core.tick.eq(starts),
                 core.load.payload.eq(loading.word),
                 core.load.valid.eq(self.load.valid & (loading.node == node)),
-                self.fired[node].payload.eq(core.fired.payload),
-                self.fired[node].valid.eq(core.fired.valid),
                 barrier.busy[node].eq(core.busy),
                 barrier.sent[node].eq(mesh.local_in[node].valid & mesh.local_in[node].ready),
                 barrier.received[node].eq(mesh.local_out[node].valid & mesh.local_out[node].ready),

@@ -114,7 +114,7 @@ class Host:
         self.potentials = np.zeros(tables.neurons, np.int64)
         self.cycles = np.zeros(ticks, np.int64)
         self.sent = 0
-        self.spiking = Cat(fired.valid for fired in chip.fired)
+        self.spiking = Cat(core.fired.valid for core in chip.cores)
         self.entering = Cat(
             port.valid & port.ready
             for port in (chip.mesh.local_in[n] for n in range(chip.mesh.nodes))
@@ -183,7 +183,7 @@ class Host:
             node = (nodes & -nodes).bit_length() - 1
             nodes &= nodes - 1
             assert tick is not None, "a neuron spikes while no tick runs"
-            number = ctx.get(self.chip.fired[node].payload)
+            number = ctx.get(self.chip.cores[node].fired.payload)
             self.spikes[tick, self.tables.cores[node].neurons[number]] = True
         await ctx.tick()
 

@@ -37,9 +37,10 @@ class Core(wiring.Component):
     busy : a tick, or a packet that arrived, is being worked at
     outgoing : packets of the core's spikes
     incoming : packets for the core; only their axon is looked at
-    fired : neurons that spike, in the order of their numbers, each as it is updated; to watch
     load : words for the memories, one a cycle while `busy` is 0; see `hw.core.shape.Table`
 
+    fired : neurons that spike, in the order of their numbers, each as it leaves the sweep; no port,
+        but a signal within for simulations to watch
     tables : initial contents of the memories; without them all are zero, and no neuron is used
     """
 
@@ -56,6 +57,7 @@ class Core(wiring.Component):
         self.shape = shape
         self.tables = tables
         self.memories = memories_of(shape, tables)
+        self.fired = strobe(shape.neuron_bits).create(path=("fired",))
         self.used = Signal(shape.neuron_bits + 1, init=0 if tables is None else tables.used)
         super().__init__(
             {
@@ -63,7 +65,6 @@ class Core(wiring.Component):
                 "busy": Out(1),
                 "outgoing": Out(stream.Signature(shape.packet)),
                 "incoming": In(stream.Signature(shape.packet)),
-                "fired": Out(strobe(shape.neuron_bits)),
                 "load": In(strobe(shape.load)),
             }
         )

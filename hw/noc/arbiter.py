@@ -39,6 +39,7 @@ class Arbiter(wiring.Component):
     def __init__(self, count: int) -> None:
         self.count = check_count("arbiter: count", count, 1, 64)
         self.module_name = f"arbiter_{count}"
+        self.behind = Signal(count - 1)
         super().__init__({"requests": In(count), "ready": In(1), "grants": Out(count)})
 
     @property
@@ -49,7 +50,7 @@ class Arbiter(wiring.Component):
     @shared
     def elaborate(self, platform: Any) -> Module:
         m = Module()
-        behind = Signal(self.count - 1)
+        behind = self.behind
         late = self.requests & Cat(Const(0, 1), behind)
         m.d.comb += self.grants.eq(Mux(late.any(), first(late), first(self.requests)))
         with m.If(self.requests.any()):

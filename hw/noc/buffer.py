@@ -1,3 +1,5 @@
+# amaranth: UnusedElaboratable=no
+# (proofs look at the memory of a buffer, also of a faulty one that has none)
 """Input buffer: a queue of packets between two streams.
 
 Ports
@@ -19,10 +21,12 @@ State
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Any
 
-from amaranth.hdl import Assert, Module, ShapeLike, Value
-from amaranth.lib import fifo, stream, wiring
+from amaranth.hdl import Assert, Module, Mux, Shape, ShapeLike, Signal, Value, unsigned
+from amaranth.lib import stream, wiring
+from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
 from hw.errors import check_count
@@ -44,6 +48,7 @@ class Buffer(wiring.Component):
     def __init__(self, layout: ShapeLike, depth: int) -> None:
         self.layout = layout
         self.depth = check_depth("buffer", depth)
+        self.produce, self.consume = Signal(range(depth)), Signal(range(depth))
         super().__init__(
             {
                 "i": In(stream.Signature(layout)),
@@ -51,6 +56,11 @@ class Buffer(wiring.Component):
                 "level": Out(range(depth + 1)),
             }
         )
+
+    @cached_property
+    def storage(self) -> Memory:
+        """The memory of packets."""
+        return Memory(shape=unsigned(Shape.cast(self.layout).width), depth=self.depth, init=[])
 
     @property
     def module_parameters(self) -> tuple[Any, ...]:
@@ -60,20 +70,34 @@ class Buffer(wiring.Component):
     @shared
     def elaborate(self, platform: Any) -> Module:
         m = Module()
-        width = len(Value.cast(self.i.payload))
-        m.submodules.queue = queue = fifo.SyncFIFO(width=width, depth=self.depth)
+        m.submodules.storage = self.storage
+        write: Any = self.storage.write_port()
+        read: Any = self.storage.read_port(domain="comb")
+        enters, leaves = self.i.valid & self.i.ready, self.o.valid & self.o.ready
         m.d.comb += [
-            queue.w_data.eq(self.i.payload),
-            queue.w_en.eq(self.i.valid),
-            self.i.ready.eq(queue.w_rdy),
-            self.o.payload.eq(queue.r_data),
-            self.o.valid.eq(queue.r_rdy),
-            queue.r_en.eq(self.o.ready),
-            self.level.eq(queue.level),
+            self.i.ready.eq(self.level != self.depth),
+            self.o.valid.eq(self.level != 0),
+            write.addr.eq(self.produce),
+            write.data.eq(self.i.payload),
+            write.en.eq(enters),
+            read.addr.eq(self.consume),
+            self.o.payload.eq(read.data),
         ]
+        with m.If(enters):
+            m.d.sync += self.produce.eq(self._after(self.produce))
+        with m.If(leaves):
+            m.d.sync += self.consume.eq(self._after(self.consume))
+        with m.If(enters & ~leaves):
+            m.d.sync += self.level.eq(self.level + 1)
+        with m.If(leaves & ~enters):
+            m.d.sync += self.level.eq(self.level - 1)
         m.d.sync += [
             Assert(self.level <= self.depth, "buffer: level is above its depth"),
             Assert(self.i.ready == (self.level != self.depth), "buffer: ready unlike its level"),
             Assert(self.o.valid == (self.level != 0), "buffer: valid unlike its level"),
         ]
         return m
+
+    def _after(self, pointer: Signal) -> Value:
+        """The next place in the memory."""
+        return Mux(pointer == self.depth - 1, 0, pointer + 1)

@@ -9,8 +9,7 @@ Ports
     ``active``  Out          one bit for each NPU core, in their order: frames are under way
     ``hosts``   one for each host port, in their order: ``i``, a stream of flits that enter there,
                 and ``o``, of those for the host
-    ``tick``, ``done``, ``fired``   of spiking cores, as `hw.chip.Chip` has them: `fired` is a
-                strobe for each, in their order. Missing without spiking cores
+    ``tick``, ``done``   of spiking cores, as `hw.chip.Chip` has them; missing without spiking cores
 
 Timing
     The first fetch of a frame is `STARTING` cycles behind `begin`.
@@ -98,10 +97,7 @@ class MixedChip(wiring.Component):
             ),
         }
         if self.cores:
-            members |= {
-                "tick": In(1), "done": Out(1),
-                "fired": Out(strobe(core_shape.neuron_bits)).array(len(self.cores)),
-            }  # fmt: skip
+            members |= {"tick": In(1), "done": Out(1)}
         super().__init__(members)
 
     def _require_inside(self) -> None:
@@ -178,9 +174,8 @@ class MixedChip(wiring.Component):
                 m.d.comb += counted[number].eq(
                     port.valid & port.ready & (packet.kind == Kind.SPIKE)
                 )
-        for (x, y), fired in zip(self.cores, me.fired, strict=True):
+        for x, y in self.cores:
             node: Any = self.nodes[y * mesh.width + x]
             m.d.comb += [
                 node.tick.eq(me.tick & me.done), barrier.busy[y * mesh.width + x].eq(node.busy),
-                fired.valid.eq(node.fired.valid), fired.payload.eq(node.fired.payload),
             ]  # fmt: skip

@@ -33,7 +33,7 @@ class Node(wiring.Component):
     incoming, outgoing : those of the router
     begin, active, started, ended : of an NPU core, see `hw.npu.frames.Frames` and `NpuCore`
     from_host, to_host : of a host port
-    tick, busy, fired, load : of a spiking core
+    tick, busy, load : of a spiking core
 
     Those of a part that is not there are missing.
     """
@@ -55,8 +55,7 @@ class Node(wiring.Component):
             members |= {"from_host": In(flits), "to_host": Out(flits)}
         if core is not None:
             members |= {
-                "tick": In(1), "busy": Out(1), "fired": Out(strobe(core.shape.neuron_bits)),
-                "load": In(strobe(core.shape.load)),
+                "tick": In(1), "busy": Out(1), "load": In(strobe(core.shape.load)),
             }  # fmt: skip
         super().__init__(members)
 
@@ -129,7 +128,6 @@ class Node(wiring.Component):
             flit.x.eq(packet.x), flit.y.eq(packet.y), flit.data.eq(packet.axon),
             flit.kind.eq(Kind.SPIKE), found.valid.eq(core.outgoing.valid),
             core.outgoing.ready.eq(found.ready), core.tick.eq(me.tick), me.busy.eq(core.busy),
-            me.fired.valid.eq(core.fired.valid), me.fired.payload.eq(core.fired.payload),
             core.load.valid.eq(me.load.valid), core.load.payload.eq(me.load.payload),
         ]  # fmt: skip
         return found

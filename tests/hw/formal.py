@@ -1,4 +1,4 @@
-"""Bounded model checking: a design as a formula, and a solver that looks for a counterexample."""
+"""Bounded model checking and k-induction: a design as a formula, for a solver."""
 
 from __future__ import annotations
 
@@ -44,25 +44,40 @@ def counterexample(design: Any, cycles: int, folder: Path, own: bool = True) -> 
 
     own : count the assertions of the part that is examined, its submodule ``dut``, too
     """
+    _write(design, folder, own)
+    said = _check(folder, "--unroll", "-t", str(cycles), "--dump-vcd", "failure.vcd")
+    if said is None:
+        return None
+    return "\n".join(x for x in said.splitlines() if "Assert failed" in x)
+
+
+def unproved(design: Any, cycles: int, folder: Path, own: bool = True) -> str | None:
+    """Why k-induction over so many cycles does not prove the assertions of a design, or None: then
+    they hold for ever, since they hold in the first cycles and in each one behind so many."""
+    found = counterexample(design, cycles, folder, own)
+    if found is not None:
+        return found
+    said = _check(folder, "-i", "-t", str(cycles), "--dump-vcd", "induction.vcd")
+    if said is None:
+        return None
+    return "\n".join(["no induction", *(x for x in said.splitlines() if "Assert failed" in x)])
+
+
+def _write(design: Any, folder: Path, own: bool) -> None:
+    """The design as a formula, in design.smt2."""
     (folder / "design.il").write_text(rtlil.convert(design, name="top"))
     forget = [] if own else ["chformal -assert -remove top.dut*"]
     run_yosys([*TO_FORMULA[:3], *forget, *TO_FORMULA[3:]], folder)
+
+
+def _check(folder: Path, *options: str) -> str | None:
+    """What the checker says of a formula that it finds wrong, or None."""
     checker = find_program(*CHECKER)
     solver = find_program(*SOLVER)
     assert checker is not None and solver is not None
     places = [str(Path(program).parent) for program in (*checker, *solver, sys.executable)]
     done = subprocess.run(
-        [
-            *checker,
-            "-s",
-            "yices",
-            "--unroll",
-            "-t",
-            str(cycles),
-            "--dump-vcd",
-            "failure.vcd",
-            "design.smt2",
-        ],
+        [*checker, "-s", "yices", *options, "design.smt2"],
         cwd=folder,
         env=os.environ | {"PATH": os.pathsep.join([*places, os.environ["PATH"]])},
         capture_output=True,
@@ -72,5 +87,5 @@ def counterexample(design: Any, cycles: int, folder: Path, own: bool = True) -> 
     if "Status: PASSED" in done.stdout and done.returncode == 0:
         return None
     if "Status: FAILED" in done.stdout:
-        return "\n".join(x for x in done.stdout.splitlines() if "Assert failed" in x)
+        return done.stdout
     raise AssertionError(f"the checker broke down: {done.stdout}{done.stderr}")

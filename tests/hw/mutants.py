@@ -7,7 +7,10 @@ from typing import Any
 
 from amaranth.hdl import Cat, Module, Mux, Signal, Value
 from amaranth.lib import fifo
+from amaranth.lib.wiring import In
 
+from hw.barrier import Barrier
+from hw.core.core import Core
 from hw.noc.arbiter import Arbiter
 from hw.noc.buffer import Buffer
 
@@ -140,4 +143,61 @@ def _queue(self: Buffer, keep: Any = 0) -> Module:
         queue.r_en.eq(self.o.ready & ~keep),
         self.level.eq(queue.level),
     ]
+    return m
+
+
+class HastyBarrier(Barrier):
+    """Trusts what it knew before a tick began."""
+
+    def elaborate(self, platform: Any) -> Module:
+        return _around(self, Barrier(len(self.busy), self.capacity), {"begins": 0})
+
+
+class DeafBarrier(Barrier):
+    """Counts packets alone."""
+
+    def elaborate(self, platform: Any) -> Module:
+        return _around(self, Barrier(len(self.busy), self.capacity), {"busy": 0})
+
+
+class TirelessBarrier(Barrier):
+    """Takes every packet that arrives for one that stays."""
+
+    def elaborate(self, platform: Any) -> Module:
+        return _around(self, Barrier(len(self.busy), self.capacity), {"received": 0})
+
+
+class FickleCore(Core):
+    """Withdraws what it offers while a packet comes."""
+
+    def elaborate(self, platform: Any) -> Module:
+        valid = Signal()
+        m = _around(self, inner := Core(self.shape), {}, {"outgoing__valid": valid})
+        m.d.comb += valid.eq(inner.outgoing.valid & ~self.incoming.valid)
+        return m
+
+
+class DrowsyCore(Core):
+    """Says that it is busy a cycle late."""
+
+    def elaborate(self, platform: Any) -> Module:
+        late = Signal()
+        m = _around(self, inner := Core(self.shape), {}, {"busy": late})
+        m.d.sync += late.eq(inner.busy)
+        return m
+
+
+def _around(
+    self: Any, inner: Any, inputs: dict[str, Any], outputs: dict[str, Any] | None = None
+) -> Module:
+    """A sound part within, with the ports of this one; but for some of its inputs and outputs."""
+    m = Module()
+    m.submodules.inner = inner
+    own = {"__".join(map(str, path)): value for path, _, value in self.signature.flatten(self)}
+    for path, member, value in inner.signature.flatten(inner):
+        name = "__".join(map(str, path))
+        if member.flow == In:
+            m.d.comb += Value.cast(value).eq(Value.cast(inputs.get(name, own[name])))
+        else:
+            m.d.comb += Value.cast(own[name]).eq(Value.cast((outputs or {}).get(name, value)))
     return m

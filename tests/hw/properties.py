@@ -13,7 +13,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from amaranth.asserts import AnyConst
-from amaranth.hdl import Assert, Assume, Cat, Module, ResetSignal, Signal, Value
+from amaranth.hdl import Assert, Assume, Cat, Module, Mux, ResetSignal, Signal, Value, signed
 from amaranth.lib import wiring
 
 from hw.noc.arbiter import Arbiter, one_hot
@@ -120,6 +120,30 @@ class ArbiterHarness(Harness):
             m.d.sync += Assert(waited < dut.count)
 
 
+class InductiveArbiterHarness(ArbiterHarness):
+    """What k-induction needs to know besides, of the turn and of who waits."""
+
+    def prove_all_are_served_where_the_receiver_is_ready(self, m: Module) -> None:
+        """By others that are served, which is counted instead."""
+
+    def prove_request_waits_for_four_others_at_most(self, m: Module) -> None:
+        """None is served between the turn and who waits: each brings the turn nearer."""
+        dut = self.dut
+        who, turn, away = AnyConst(range(dut.count)), Signal(4), Signal(signed(5))
+        m.d.comb += [
+            Assume(who < dut.count),
+            turn.eq(Mux(dut.behind.any(), dut.count - reduce(add, dut.behind), 0)),
+            away.eq(who - turn + Mux(who < turn, dut.count, 0)),
+        ]
+        others = Signal(COUNT)
+        with m.If(~dut.requests.bit_select(who, 1) | dut.grants.bit_select(who, 1)):
+            m.d.sync += others.eq(0)
+        with m.Elif(dut.ready & dut.grants.any()):
+            m.d.sync += others.eq(others + 1)
+        m.d.sync += Assert(others < dut.count)
+        m.d.sync += Assert(others + away <= dut.count - 1)
+
+
 class BufferHarness(Harness):
     """Nothing is assumed: what is offered may change while the buffer is not ready."""
 
@@ -136,7 +160,7 @@ class BufferHarness(Harness):
         ]
 
     def prove_level_counts_what_is_inside(self, m: Module) -> None:
-        m.d.sync += Assert(self.dut.level == self.entered - self.left)
+        m.d.sync += Assert(self.dut.level == (self.entered - self.left)[:COUNT])
 
     def prove_level_is_within_bounds(self, m: Module) -> None:
         m.d.sync += Assert((self.entered - self.left)[:COUNT] <= self.dut.depth)
@@ -149,7 +173,30 @@ class BufferHarness(Harness):
         m.d.sync += Assert(self.dut.o.valid == (self.entered != self.left))
 
     def prove_what_leaves_nth_entered_nth(self, m: Module) -> None:
-        _same_order(m, self.enters, self.dut.i, self.entered, self.leaves, self.dut.o, self.left)
+        dut = self.dut
+        self.nth = _same_order(m, self.enters, dut.i, self.entered, self.leaves, dut.o, self.left)
+
+
+class InductiveBufferHarness(BufferHarness):
+    """What k-induction needs to know besides: where the nth packet lies. Counters wrap."""
+
+    def prove_what_leaves_nth_entered_nth(self, m: Module) -> None:
+        super().prove_what_leaves_nth_entered_nth(m)
+        dut = self.dut
+        number, payload = self.nth
+        watch = dut.storage.read_port(domain="comb")
+        ahead = (number - self.left)[:COUNT]  # packets that leave before it, if it is inside
+        m.d.comb += watch.addr.eq(self.place(dut.consume + ahead))
+        inside = ahead < dut.level
+        m.d.sync += [
+            Assert(~inside | (watch.data == payload)),
+            Assert(dut.produce == self.place(dut.consume + dut.level)),
+            Assert(dut.consume < dut.depth),
+        ]
+
+    def place(self, value: Value) -> Value:
+        """Modulo the depth, of less than twice that."""
+        return Mux(value >= self.dut.depth, value - self.dut.depth, value)
 
 
 class RouterHarness(Harness):
@@ -269,8 +316,8 @@ def _any_of(m: Module, streams: list[Any]) -> Any:
 
 def _same_order(
     m: Module, enters: Value, i: Any, entered: Signal, leaves: Value, o: Any, left: Signal
-) -> None:
-    """What leaves as the nth is what entered as the nth, before: for any n."""
+) -> tuple[Value, Signal]:
+    """What leaves as the nth is what entered as the nth, before: for any n. Returns n and that."""
     number = AnyConst(COUNT)
     payload = Signal.like(i.payload.as_value())
     with m.If(enters & (entered == number)):
@@ -279,3 +326,4 @@ def _same_order(
         m.d.sync += Assert(entered != left)
         with m.If(left == number):
             m.d.sync += Assert(o.payload.as_value() == payload)
+    return number, payload

@@ -79,10 +79,9 @@ def test_spikes_beside_maps(seed: int) -> None:
 
     async def cycle(ctx: Any, tick: int) -> None:
         nonlocal tokens
-        ports: Any = chip
-        for node, fired in enumerate(ports.fired):
-            if ctx.get(fired.valid):
-                number = ctx.get(fired.payload)
+        for node, core in enumerate(chip.cores.values()):
+            if ctx.get(core.fired.valid):
+                number = ctx.get(core.fired.payload)
                 spikes[tick, tables.cores[node].neurons[number]] = True
         for port in chip.mesh.local_out:
             flit: Any = port.payload

@@ -136,7 +136,7 @@ def test_names_stay_as_they_are_in_verilator(run: Run, folder: Path) -> None:
     assert run("hw", "--chip", "2x1", "--verilog", "chip.v").code == 0
     subprocess.run(["verilator", "--cc", "chip.v", "--top-module", "chip"], cwd=folder, check=True)
     header = (folder / "obj_dir" / "Vchip.h").read_text()
-    for port in ("input_payload", "load_valid", "fired_0_payload", "fired_1_valid", "tick", "clk"):
+    for port in ("input_payload", "load_valid", "done", "tick", "clk"):
         assert re.search(rf"&{port}\b", header), port
     assert "__05F" not in header
 
