@@ -137,7 +137,7 @@ def _least_exponents(model: Model, threshold: Floats) -> Int64:
         own.append(_fraction_bits(threshold))
     found = np.maximum.reduce(own)
     np.maximum.at(found, model.target, _fraction_bits(model.weight))
-    return np.where(found <= -LARGEST_SCALE, 0, found)
+    return np.maximum(found, -LARGEST_SCALE)
 
 
 def _fraction_bits(values: Floats) -> Int64:

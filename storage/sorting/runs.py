@@ -332,7 +332,9 @@ class RunStore(Closing):
             return _with_signs(magnitude, negative), 0
         out = np.empty(weight.size, np.int64)
         for decimals in range(self._decimals, MAX_DECIMALS + 1):
-            if _as_decimals(magnitude, 10.0**decimals, out):
+            with np.errstate(over="ignore"):  # beyond 1e302 there are none
+                exact = _as_decimals(magnitude, 10.0**decimals, out)
+            if exact:
                 self._decimals = decimals  # a hint for later runs: their weights will be alike
                 return _with_signs(out, negative), decimals
         return (weight + 0.0).view(np.int64), _RAW  # -0.0 would be a negative number
