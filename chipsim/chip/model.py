@@ -210,6 +210,19 @@ class Chip:
         return flat_axes(self.width, self.height) if self.machine is None else self.machine.axes
 
     @property
+    def hop_axes(self) -> Axes:
+        """Columns and rows of routers as coordinates, so that distances are in hops."""
+        columns, rows = self.routers
+        axes = flat_axes(self.width, self.height)
+        torus = "" if self.machine is None else self.machine.torus
+        return Axes(
+            axes.x // np.int32(self.width // columns),
+            axes.y // np.int32(self.height // rows),
+            columns if "x" in torus else axes.round_x,
+            rows if "y" in torus else axes.round_y,
+        )
+
+    @property
     def routers(self) -> tuple[int, int]:
         """Columns and rows of routers: cores of a tile share one."""
         wide, tall = (1, 1) if self.machine is None else self.machine.tile_size

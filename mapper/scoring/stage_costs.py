@@ -16,6 +16,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from chipsim.chip.machine import Axes, flat_axes
 from chipsim.traffic.arrays import Traffic
 from mapper.graph.csr import Subgraph
 from mapper.graph.rows import HeldRows, Rows
@@ -118,11 +119,14 @@ class StageCosts(Observer):
         *,
         faithful: bool = True,
         nets: str = "",
+        axes: Axes | None = None,
     ) -> None:
         """rows : of the network, or of what stays together in it
         faithful : they hold every connection, its weight as it is
         nets : the objective if what nets cost is it, "core" or "multicast"
+        axes : by which groups are so many hops apart; None for their columns and rows
         """
+        self._axes = axes
         self._objective = nets
         self._monitor, self._team, self._rows, self._faithful = monitor, team, rows, faithful
         monitor.observer = self
@@ -145,7 +149,11 @@ class StageCosts(Observer):
     def on_placed_groups(self, groups: Subgraph, x: NDArray[Any], y: NDArray[Any]) -> None:
         """The same from the traffic between all groups."""
         own = np.repeat(np.arange(x.size), np.diff(groups.indptr))
-        apart = np.abs(x[own] - x[groups.ids]) + np.abs(y[own] - y[groups.ids])
+        axes = self._axes or flat_axes(int(x.max(initial=0)) + 1, int(y.max(initial=0)) + 1)
+        apart = np.zeros(own.size, np.int64)
+        for at, around in ((axes.x[x], axes.round_x), (axes.y[y], axes.round_y)):
+            straight = np.abs(at[own].astype(np.int64) - at[groups.ids])
+            apart += np.minimum(straight, around - straight)
         cut, hops = int(groups.weights.sum()), int(groups.weights @ apart)
         self._take(self._monitor.at_work, CostEstimate(cut // 2, hops // 2, True, certain=True))
 

@@ -174,3 +174,10 @@ def test_what_the_simulator_does_not_model(machine: Machine, lacks: str) -> None
 
 def test_machines_of_like_links_are_simulated() -> None:
     assert Mesh.of(Chip("c", 4, 4, machine=Machine(4, 4, chip=Block(2, 2, 9.0)))) == Mesh(4, 4)
+
+
+def test_distances_in_hops() -> None:
+    axes = Chip("c", 6, 4, machine=Machine(6, 4, "y", tile=Block(3, 2, 0.0))).hop_axes
+    assert (axes.x.tolist(), axes.y.tolist()) == ([0, 0, 0, 1, 1, 1], [0, 0, 1, 1])
+    assert (axes.round_x, axes.round_y) == (STRAIGHT, 2)
+    assert Chip("flat", 5, 3).hop_axes.flat
