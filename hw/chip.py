@@ -19,6 +19,7 @@ State
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -34,6 +35,7 @@ from hw.noc.arbiter import Arbiter
 from hw.noc.mesh import Mesh
 from hw.noc.packet import coordinate_bits
 from hw.noc.router import PORTS
+from hw.socket import CoreSocket
 from hw.strobe import strobe
 from hw.tables import ChipTables
 
@@ -44,6 +46,8 @@ class Chip(wiring.Component):
     shape : of a core; its `x_bits` and `y_bits` become those of the mesh
     depth : packets in each buffer of a router
     tables : contents of the memories after reset; without them all are zero
+    make_core : makes the core of a node, with the ports of `hw.socket.CoreSocket` for the packets
+        and the words of `shape`; without it spiking cores
 
     Raises `HwError` for sizes of which no chip can be built, and for tables of another chip.
     """
@@ -60,15 +64,25 @@ class Chip(wiring.Component):
         shape: CoreShape | None = None,
         depth: int = 4,
         tables: ChipTables | None = None,
+        make_core: Callable[[int], Any] | None = None,
     ) -> None:
         self.shape = chip_shape(width, height, shape or CoreShape())
         self.mesh = Mesh(width, height, self.shape.axon_bits, depth)
         if tables is not None:
             self.require_own(tables)
-        self.cores = [
-            Core(self.shape, None if tables is None else tables.cores[node])
-            for node in range(self.mesh.nodes)
-        ]
+        if make_core is not None and tables is not None:
+            raise HwError("chip: tables are of spiking cores; leave them or make_core out")
+        make = make_core or (
+            lambda node: Core(self.shape, None if tables is None else tables.cores[node])
+        )
+        self.cores = [make(node) for node in range(self.mesh.nodes)]
+        socket = CoreSocket(self.shape.packet, self.shape.load)
+        for node, core in enumerate(self.cores):
+            if core.signature.members != socket.members:
+                raise HwError(
+                    f"chip: the core of node {node} has other ports than hw.socket.CoreSocket of "
+                    "the chip's packets and words"
+                )
         super().__init__(
             {
                 "tick": In(1),

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 from amaranth.hdl import Assert, Module, Signal, unsigned
 from amaranth.lib import stream, wiring
-from amaranth.lib.wiring import In, Out
 
 from hw.core.accumulator import Accumulator
 from hw.core.lists import ListReader
@@ -21,6 +20,7 @@ from hw.core.shape import CoreShape, Table
 from hw.core.sweep import Sweep
 from hw.flow.sharing import shared
 from hw.noc.buffer import Buffer
+from hw.socket import CoreSocket
 from hw.strobe import strobe
 
 if TYPE_CHECKING:
@@ -59,15 +59,7 @@ class Core(wiring.Component):
         self.memories = memories_of(shape, tables)
         self.fired = strobe(shape.neuron_bits).create(path=("fired",))
         self.used = Signal(shape.neuron_bits + 1, init=0 if tables is None else tables.used)
-        super().__init__(
-            {
-                "tick": In(1),
-                "busy": Out(1),
-                "outgoing": Out(stream.Signature(shape.packet)),
-                "incoming": In(stream.Signature(shape.packet)),
-                "load": In(strobe(shape.load)),
-            }
-        )
+        super().__init__(CoreSocket(shape.packet, shape.load))
 
     @property
     def module_parameters(self) -> tuple[Any, ...]:

@@ -32,9 +32,10 @@ from hw.noc.router import EAST, NORTH, PORTS, SOUTH, WEST, Router
 MAX_SIDE = 256
 MAX_ELABORATED = 256
 """Routers that are elaborated one by one; at about six a second these take 40 seconds."""
-MAX_SHARED = 1024
-"""Routers that are instances of one module; at about thirty a second these take 35 seconds. Their
-local ports keep within the 65,536 bits that Amaranth allows a module, too."""
+MAX_SHARED = 2048
+"""Routers that are instances of one module; at about thirty a second these take 70 seconds."""
+MAX_PORT_BITS = (1 << 16) - 1
+"""Bits of the inputs of a module that Amaranth converts."""
 
 NEIGHBOURS = {NORTH: (0, -1), EAST: (1, 0), SOUTH: (0, 1), WEST: (-1, 0)}
 OPPOSITE = {NORTH: SOUTH, EAST: WEST, SOUTH: NORTH, WEST: EAST}
@@ -68,7 +69,7 @@ class Mesh(wiring.Component):
     router : function of the layout and the depth that makes a router
 
     `layout` is the `hw.noc.packet.Flit` of all streams. Raises `HwError` on other sizes;
-    elaboration does on more than 256 routers for simulation, more than 1,024 for export.
+    elaboration does on more than 256 routers for simulation, more than 2,048 for export.
     """
 
     def __init__(
@@ -100,6 +101,13 @@ class Mesh(wiring.Component):
 
     def elaborate(self, platform: Any) -> Module:
         check_size(self.width, self.height, isinstance(platform, SharedModules))
+        bits = self.nodes * (self.layout.size + 2)  # payload and valid, and ready of the output
+        is_top = isinstance(platform, SharedModules) and platform.definition is self
+        if is_top and bits > MAX_PORT_BITS:
+            raise HwError(
+                f"mesh: its local ports have {bits} inputs, and {MAX_PORT_BITS} are the most; "
+                "export the chip with its cores, or a mesh of fewer routers or axon bits"
+            )
         m = Module()
         routers = [self.make_router(self.layout, self.depth) for _ in range(self.nodes)]
         for node, router in enumerate(routers):

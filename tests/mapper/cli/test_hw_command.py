@@ -222,7 +222,7 @@ def test_bad_options(arguments: list[str], message: str, fails: Callable[..., st
 def test_a_mesh_that_takes_too_long(fails: Callable[..., str], monkeypatch) -> None:
     monkeypatch.setattr("hw.flow.yosys.find_yosys", lambda: ["yosys"])
     line = fails("hw", "--chip", "64x64", "--verilog", "mesh.v")
-    assert line == "mesh: 64x64 would take too long; export at most 1024 routers"
+    assert line == "mesh: 64x64 would take too long; export at most 2048 routers"
 
 
 def test_a_bad_place_leaves_nothing(fails: Callable[..., str], monkeypatch, folder: Path) -> None:
