@@ -74,6 +74,6 @@ def unit_of(chip: str, field: str) -> str:
 def source_of(chip: Chip, field: str, presets: dict[str, Chip]) -> str:
     """The source of a field's value; empty unless it is still that of the preset of that name."""
     preset = presets.get(chip.name)
-    if preset is None or getattr(preset, field) != getattr(chip, field):
+    if preset is None or preset.to_json().get(field) != chip.to_json().get(field):
         return ""
     return SOURCES[chip.name].get(field, "")
