@@ -18,6 +18,8 @@ and `Nets` of `mapper.methods`; docs/method.md explains them.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -25,9 +27,10 @@ from chipsim.chip.limits import violations
 from chipsim.chip.model import Chip
 from chipsim.traffic.arrays import Traffic
 from chipsim.traffic.metrics import summarise
-from mapper.errors import DoesNotFitError
+from mapper.errors import DoesNotFitError, UsageError
 from mapper.graph.contraction import contract
 from mapper.graph.csr import Subgraph
+from mapper.hypergraph.tick_refinement import require_time
 from mapper.limits.axons import make_job
 from mapper.limits.capacity import require_fit
 from mapper.limits.combined import combine_capacity
@@ -75,6 +78,14 @@ def map_network(
     cores within the limits, ends it with the best mapping so far; before, it is raised.
     """
     settings = settings.resolved(chip.delivery)
+    if settings.objective == "time":
+        require_time(chip)
+    if settings.cores > chip.usable_count:
+        raise UsageError(
+            f"cores is {settings.cores:,}, chip {chip.name} has {chip.usable_count:,} to use; "
+            "give fewer"
+        )
+    whole, chip = chip, chip.with_limits(neurons=max(1, int(settings.fill * chip.neurons)))
     monitor.connections = network.connections
     plan = plan or make_plan(network, chip, settings)
     for name, need in plan.stages.items():
@@ -101,6 +112,8 @@ def map_network(
                 network, graph, chip, constraints, job, combined, settings, plan,
                 Checkpoint(scratch), scratch, monitor, team,
             )  # fmt: skip
+            if not run.plan.nets_held:  # these move neurons by hops, between cores as full as now
+                run = replace(run, combined=run.spread(combined))
             method = _method(run)
             costs.append(method.costs)
             core = _map_items(run, method)[job.items.item]
@@ -140,7 +153,7 @@ def map_network(
     core, traffic = monitor.stop.run(finished, patient=True)
     if monitor.stop.asked and not stage:
         stage = monitor.at_work["name"]
-    return Mapping(core, summarise(chip, traffic), traffic, stage)
+    return Mapping(core, summarise(whole, traffic), traffic, stage)
 
 
 def _map_items(run: Run, method: Method) -> NDArray[np.int32]:

@@ -16,7 +16,9 @@ from typing import Any, Literal
 
 from mapper.errors import UsageError, shown
 
-OBJECTIVES = ("hops", "unicast", "core", "multicast", "cut")
+OBJECTIVES = ("hops", "time", "unicast", "core", "multicast", "cut")
+BY_NETS = ("time", "core", "multicast")
+"""Objectives that see a neuron and all that it reaches as one net."""
 HOPS = {"synapse": "unicast", "core": "core", "tree": "multicast"}
 """Which hops a chip has, by what it sends for a spike."""
 EFFORTS = ("fast", "default", "strong")
@@ -31,7 +33,7 @@ GROUPS = {
     "all": "All presets",
     "classic": "The preset classic",
     "streamed": "The presets fast, default and strong",
-    "multicast": "Hops of packets to cores (core) and of trees (multicast)",
+    "multicast": "Nets, by cycles of a tick (time) or hops of packets to cores or of trees",
 }
 """Which runs read a setting; those of "run" have options and arguments of their own."""
 
@@ -141,12 +143,18 @@ class Settings:
         "all", "chosen by the preset: as published (classic), or for networks larger than RAM",
         "classic", METHODS, fast="streamed", default="streamed", strong="streamed",
     )
-    objective: Literal["hops", "unicast", "core", "multicast", "cut"] = _choice(
-        "all", "what to minimize: hops of the packets that the chip sends (hops), of one per "
+    objective: Literal["hops", "time", "unicast", "core", "multicast", "cut"] = _choice(
+        "all", "what to minimize: hops of the packets that the chip sends (hops), cycles of a tick "
+        "on the chip (time), hops of one packet per "
         "synapse (unicast), of one per core reached (core), of one that branches (multicast), or "
         "the cut, without refinement by hops; classic has unicast and cut",
         "hops", OBJECTIVES,
     )
+    cores: int = _whole(
+        "all", "cores to use; 0 for as few as hold the network, or with time for all",
+        0, (0, 2**31 - 1), "cores",
+    )
+    fill: float = _share("all", "share of a core's neurons that may be used", 1.0)
     seed: int = _whole(
         "run", "the same seed gives the same bytes for any number of threads", 0, (0, 2**63 - 1)
     )
@@ -258,6 +266,10 @@ class Settings:
         "multicast", "max V-cycles over the mapping by hops of packets to cores", 3, (0, 1000),
         "V-cycles", fast=1, strong=6,
     )
+    tick_proposals: int = _whole(
+        "multicast", "max annealing moves per neuron by the cycles of a tick (time)", 30,
+        (0, 1 << 20), "moves", fast=8, strong=200,
+    )
     tree_cycles: int = _whole(
         "multicast", "max V-cycles over the mapping by tree hops", 1, (0, 1000), "V-cycles",
         strong=2,
@@ -271,7 +283,7 @@ class Settings:
     def __post_init__(self) -> None:
         for name, setting in SETTINGS.items():
             object.__setattr__(self, name, setting.check(getattr(self, name)))
-        if self.objective in ("core", "multicast") and self.method == "classic":
+        if self.objective in BY_NETS and self.method == "classic":
             raise UsageError(
                 f"the preset classic has no objective {self.objective}: it is the published "
                 "method, for unicast; take the preset fast, default or strong"
@@ -299,13 +311,13 @@ class Settings:
     @property
     def net_cycles(self) -> int:
         """V-cycles over the mapping where nets are held."""
-        return self.packet_cycles if self.objective == "core" else self.tree_cycles
+        return {"core": self.packet_cycles, "time": 1}.get(self.objective, self.tree_cycles)
 
     def reads(self, name: str) -> bool:
         """Whether a run with these settings reads one of them."""
         group = SETTINGS[name].group
         if group == "multicast":
-            return self.objective in ("core", "multicast")
+            return self.objective in BY_NETS
         return group in ("run", "all", self.method)
 
 

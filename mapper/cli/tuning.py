@@ -17,7 +17,7 @@ OWN = {"preset": "--preset", "seed": "--seed", "threads": "--threads", "memory_b
 """Settings that `--set` leaves to the options that say what a run may take."""
 METHOD = tuple(name for name in SETTINGS if name not in OWN)
 """Settings that `mapper run --set` changes, in Python the keyword arguments `method`."""
-LATER = ("net_pins", "packet_cycles")
+LATER = ("cores", "fill", "net_pins", "packet_cycles", "tick_proposals")
 OLD = tuple(name for name in METHOD if SETTINGS[name].kind is not str and name not in LATER)
 """Settings that had an option each before there was `--set`; those that came later never had."""
 

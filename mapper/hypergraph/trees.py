@@ -183,6 +183,34 @@ def _change(t, v, b):
 
 
 @njit(cache=True, nogil=True)
+def leave(t, e, a):
+    """Take a target of a net from a core; whether the core is reached no more."""
+    at = _find(t, e, a)
+    t.slot_count[at] -= 1
+    if t.slot_count[at] > 0:
+        return False
+    t.used[e] -= 1
+    last = t.slot_start[e] + t.used[e]
+    t.slot_part[at] = t.slot_part[last]
+    t.slot_count[at] = t.slot_count[last]
+    return True
+
+
+@njit(cache=True, nogil=True)
+def arrive(t, e, b):
+    """Add a target of a net to a core; whether it was not reached before."""
+    at = _find(t, e, b)
+    if at >= 0:
+        t.slot_count[at] += 1
+        return False
+    at = t.slot_start[e] + t.used[e]
+    t.slot_part[at] = b
+    t.slot_count[at] = 1
+    t.used[e] += 1
+    return True
+
+
+@njit(cache=True, nogil=True)
 def _put(t, v, b):
     """Put v on core b, and keep everything up to date."""
     a = t.core[v]
@@ -194,28 +222,14 @@ def _put(t, v, b):
         source = t.pins[t.start[e]]
         changed = source == v
         if source != v:
-            at = _find(t, e, a)
-            t.slot_count[at] -= 1
-            if t.slot_count[at] == 0:
-                t.used[e] -= 1
-                last = t.slot_start[e] + t.used[e]
-                t.slot_part[at] = t.slot_part[last]
-                t.slot_count[at] = t.slot_count[last]
-                changed = True
-            at = _find(t, e, b)
-            if at < 0:
-                at = t.slot_start[e] + t.used[e]
-                t.slot_part[at] = b
-                t.slot_count[at] = 0
-                t.used[e] += 1
-                changed = True
-            t.slot_count[at] += 1
+            left = leave(t, e, a)
+            changed = arrive(t, e, b) or left
         if changed:
             t.tree_cost[e] = _cost(t, e, t.core[source], -1, -1)
 
 
 @njit(cache=True, nogil=True)
-def _propose(t, v, width, height, state):
+def propose(t, v, width, height, state):
     """A core for v to go to, perhaps its own or one that is not to be used; -1 for none."""
     a = t.core[v]
     if next_random(state) % 1024 < NEAR:
@@ -246,7 +260,7 @@ def _anneal(t, members, count, place, width, height, proposals, temperature, sta
         if t.vertex_start[v] == t.vertex_start[v + 1]:
             continue
         a = t.core[v]
-        b = _propose(t, v, width, height, state)
+        b = propose(t, v, width, height, state)
         if b < 0 or b == a or t.capacities[b] == 0:
             continue
         change = _change(t, v, b)

@@ -5,6 +5,8 @@ A packet goes to each core that a neuron reaches, or branches on its way to them
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from mapper.graph.csr import Subgraph
@@ -13,11 +15,19 @@ from mapper.hop_refinement.repair_limits import unless_over_limits
 from mapper.hypergraph.hypergraph import Hypergraph, contract
 from mapper.hypergraph.net_rows import net_traffic, read_nets
 from mapper.hypergraph.steps import NetTask, partition_nets, refine_trees
+from mapper.hypergraph.tick_refinement import refine_by_ticks, tick_costs
 from mapper.limits.combined import CombinedCapacity
 from mapper.methods.steps import Int32, Method, Run
 from mapper.runtime.checkpoint import Checkpoint
+from mapper.runtime.memory_plan import REFINED_BY
 from mapper.runtime.threads import ThreadTeam
 from mapper.scoring.stage_costs import StageCosts
+from storage.store.network import RATE
+
+
+def costs_of(objective: str) -> str:
+    """Of which objective stages tell what nets cost; empty for none."""
+    return {"core": "core", "time": "core", "multicast": "multicast"}.get(objective, "")
 
 
 class Nets(Method):
@@ -28,10 +38,11 @@ class Nets(Method):
         network, monitor = run.network, run.monitor
         with monitor.stage("read"):
             self._nets, self._capacity = nets_of(run), run.combined.capacity
+            self._neurons = self._nets.sizes
         shift = weight_shift(network.meta.total_weight, network.meta.synapses)
         rows = StreamedRows(run.graph, run.combined.sizes, shift)
         self.costs = StageCosts(
-            monitor, run.team, rows, faithful=shift == 0, nets=run.settings.objective
+            monitor, run.team, rows, faithful=shift == 0, nets=costs_of(run.settings.objective)
         )
 
     def partition(self) -> tuple[Int32, Subgraph]:
@@ -50,7 +61,28 @@ class Nets(Method):
             return part, net_traffic(self._nets, part, parts)
 
     def refine(self, core: Int32) -> Int32:
-        return refine_by_nets(self._run, self._nets, core, self._capacity)
+        if self._run.settings.objective == "time":
+            return self._refine_by_time(core)
+        sized = CombinedCapacity(self._nets.sizes, self._capacity)
+        return refine_by_nets(self._run, self._nets, core, self._run.spread(sized).capacity)
+
+    def _refine_by_time(self, core: Int32) -> Int32:
+        """On all cores that may be used, whether a part is there or not."""
+        run = self._run
+        with run.monitor.stage(REFINED_BY["time"]):
+            if run.pinned:
+                run.monitor.note("left as placed: some neurons are pinned")
+                return core
+            usable = run.chip.usable
+            if run.settings.cores:
+                usable = np.bincount(core, minlength=run.chip.cores) > 0
+            mesh = run.mesh(core, self._capacity)
+            mesh = replace(mesh, capacities=np.where(usable, self._capacity, 0).astype(np.int64))
+            meta = run.network.meta
+            rated = meta.attributes.get(RATE)
+            costs = tick_costs(run.chip, rated.unit if rated else meta.weight_unit)
+            found = refine_by_ticks(self._nets, core, mesh, self._neurons, costs, run.context)
+            return checked(run, found, core, run.team)
 
 
 def nets_of(run: Run) -> Hypergraph:
@@ -69,8 +101,7 @@ def refine_by_nets(run: Run, nets: Hypergraph | None, core: Int32, capacity: int
 
     nets : None to read them first, with the sizes of the items
     """
-    branches = run.settings.objective == "multicast"
-    with run.monitor.stage("refine by trees" if branches else "refine by packets"):
+    with run.monitor.stage(REFINED_BY[run.settings.objective]):
         if run.pinned:
             run.monitor.note("left as placed: some neurons are pinned")
             return core
@@ -78,15 +109,15 @@ def refine_by_nets(run: Run, nets: Hypergraph | None, core: Int32, capacity: int
             nets = nets_of(run)._replace(sizes=run.combined.sizes)
         mesh = run.mesh(core, capacity)
 
-        def checked(found: Int32, team: ThreadTeam) -> Int32:
-            return (
-                found
-                if run.single_capacity
-                else unless_over_limits(run.job, found, core, run.monitor, team)
-            )
-
         def on_better(found: Int32) -> None:
-            run.keep(lambda team: checked(found, team))
+            run.keep(lambda team: checked(run, found, core, team))
 
         found = refine_trees(nets, core, mesh, run.context, on_better)
-        return checked(found, run.team)
+        return checked(run, found, core, run.team)
+
+
+def checked(run: Run, found: Int32, placed: Int32, team: ThreadTeam) -> Int32:
+    """What was found, or what was placed if a core is above a limit now."""
+    if run.single_capacity:
+        return found
+    return unless_over_limits(run.job, found, placed, run.monitor, team)

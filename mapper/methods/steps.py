@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +19,7 @@ from mapper.limits.constraints import Constraints
 from mapper.limits.pins import core_of_items
 from mapper.runtime.checkpoint import Checkpoint
 from mapper.runtime.context import Context
-from mapper.runtime.memory_plan import Plan
+from mapper.runtime.memory_plan import FILL, Plan
 from mapper.runtime.monitor import Monitor
 from mapper.runtime.stopping import Keep
 from mapper.runtime.threads import ThreadTeam
@@ -61,7 +62,7 @@ class Run:
     @property
     def cores(self) -> int:
         """Cores that may be used."""
-        return self.chip.usable_count
+        return self.settings.cores or self.chip.usable_count
 
     @property
     def pinned(self) -> bool:
@@ -88,6 +89,7 @@ class Run:
 
         def tried(combined: CombinedCapacity, number: int) -> tuple[Int32, int]:
             self.monitor.levels.clear()  # of the attempt before
+            combined = self.spread(combined)
             return attempt(
                 combined, self.steps.nested(f"attempt {number}") if number else self.steps
             )
@@ -96,6 +98,14 @@ class Run:
             self.job, tried, ATTEMPTS, self.spare, self.settings.seed_of(9), self.team,
             self.monitor,
         )  # fmt: skip
+
+    def spread(self, combined: CombinedCapacity) -> CombinedCapacity:
+        """With so little capacity that parts are as many as the cores to use, if it matters."""
+        if not self.settings.cores and self.settings.objective != "time":
+            return combined
+        most = int(combined.sizes.max(initial=1))
+        capacity = max(most, math.ceil(int(combined.sizes.sum()) / (self.cores * FILL)))
+        return replace(combined, capacity=min(combined.capacity, capacity))
 
     def keep(self, make: Keep) -> None:
         """Keep a mapping for an interrupt; make : gives the core of every item, see `Stop.keep`."""

@@ -19,7 +19,7 @@ from mapper.hop_refinement.refine import Mapped, level_effort, refine_mapping
 from mapper.hop_refinement.repair_limits import refine_and_repair
 from mapper.hypergraph.steps import refine_streamed_nets
 from mapper.limits.combined import CombinedCapacity, Resized
-from mapper.methods.nets import refine_by_nets
+from mapper.methods.nets import costs_of, refine_by_nets
 from mapper.methods.steps import Int32, Method, Run
 from mapper.partitioning.streamed import Task, balanced, numbered, open_rows, partition_streamed
 from mapper.runtime.callbacks import OnMapping, ignore
@@ -40,7 +40,7 @@ class Streamed(Method):
         self._combined = run.combined
         self._take(rows.with_sizes(run.combined.sizes))
         faithful = shift == 0 and seen is run.graph
-        nets = run.settings.objective if run.settings.objective in ("core", "multicast") else ""
+        nets = costs_of(run.settings.objective)
         self.costs = StageCosts(run.monitor, run.team, rows, faithful=faithful, nets=nets)
 
     def _take(self, rows: Rows) -> None:
@@ -96,6 +96,11 @@ class Streamed(Method):
             run.monitor.note(
                 "refined by hops of one packet per synapse: the memory does not hold the nets; "
                 "give more --memory to refine by packets to cores"
+            )
+        if run.settings.objective == "time":
+            run.monitor.note(
+                "neurons spread over the cores, refined by hops of one packet per synapse: the "
+                "network has more synapses than net_pins, or than --memory holds"
             )
         return core
 

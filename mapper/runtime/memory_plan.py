@@ -13,7 +13,7 @@ from pathlib import Path
 from chipsim.chip.model import Chip
 from mapper.errors import DoesNotFitError
 from mapper.runtime.sample import CLUSTERED, ENOUGH, Sample, sample_of
-from mapper.settings import MOST_MEMORY, Settings
+from mapper.settings import BY_NETS, MOST_MEMORY, Settings
 from storage.sorting.sorter import BYTES_PER_ENTRY
 from storage.store.network import NetworkFile
 
@@ -51,6 +51,10 @@ PLACER_BYTES = 28  # of the same while groups are placed
 CORE_BYTES = 152  # of a core and thread while traffic is measured
 SCRATCH_BYTES = 3.6  # of a connection in a zstd block, ids in random order
 ROW_BYTES = 6.2  # of a connection in a file of rows, in any order; half of it in natural order
+REFINED_BY = {
+    "multicast": "refine by trees", "core": "refine by packets", "time": "refine by time",
+}  # fmt: skip
+"""The stage in which neurons move where nets are held, by objective."""
 FILL = 0.97  # of the capacity that cores have on average
 STEP_BYTES = 24  # of a neuron in the steps that are kept for `--resume`, compressed
 REFINED_BYTES = 2.5  # of the same for each step of refinement by hops
@@ -224,13 +228,13 @@ def _plan_streamed(network: NetworkFile, chip: Chip, settings: Settings) -> Plan
     if chip.synapses is not None:
         stages["check"] = base + 40 * n
     packets_held = False
-    if settings.objective in ("core", "multicast"):
+    if settings.objective in BY_NETS:
         pins = (2 if network.undirected else 1) * network.meta.synapses + n
         need = NET_BYTES * pins + NET_NEURON_BYTES * n + MATRIX_BYTES * parts * parts
         table = max(1 << 22, min(8 * n * parts, (memory - base - need) * 3 // 4))
         by_trees = settings.objective == "multicast"
         if base + need + table <= memory and (by_trees or pins <= settings.net_pins):
-            refine = "refine by trees" if by_trees else "refine by packets"
+            refine = REFINED_BY[settings.objective]
             nets = dict.fromkeys(("read", refine), base + need)
             nets["partition"] = base + need + table
             nets["placement"] = base + need + PLACER_BYTES * pairs
@@ -241,7 +245,7 @@ def _plan_streamed(network: NetworkFile, chip: Chip, settings: Settings) -> Plan
             return Plan(memory, nets, kept, 0, True, 0, table, 0, threads, nets_held=True)
         if by_trees:
             stages["refine by nets"] = base + rows + STREAMED_NET_BYTES * n
-        elif base + need <= memory:
+        elif settings.objective == "core" and base + need <= memory:
             packets_held = True
             stages["refine by packets"] = base + need
             refined += settings.packet_cycles

@@ -130,7 +130,7 @@ def test_wrong_numbers_are_one_line(name: str, text: str, run: Run) -> None:
         ("--set force-share=2", "force_share is 2.0; give a number, 0.001 to 1"),
         (
             "--set objective=hop",
-            "objective is 'hop'; give hops, unicast, core, multicast or cut",
+            "objective is 'hop'; give hops, time, unicast, core, multicast or cut",
         ),
         ("--set placement=best", "placement is 'best'; give fast, default or strong"),
         ("--set degree=9 --set degree=9", "--set gives degree twice; give it once"),

@@ -194,3 +194,30 @@ def pulls(row: list[tuple[int, int]], part: Sequence[int], own: int) -> dict[int
         if w > 0 and part[u] != own:
             found[part[u]] = found.get(part[u], 0) + w
     return found
+
+
+def tick_bounds(
+    nets: Nets, core: Sequence[int], width: int, cores: int, delivery: str, costs: dict[str, float]
+) -> dict[tuple[str, int], float]:
+    """Cycles of every core and link, by kind and core; links by direction and the core they leave.
+
+    costs : `neuron`, `packet_out`, `packet_in`, `event`, `link`, and the offsets `barrier`, `begin`
+    """
+    found = {("neurons", c): costs["barrier"] for c in range(cores)}
+    for kind in ("out", "in", "east", "west", "south", "north"):
+        found |= {(kind, c): costs["begin"] for c in range(cores)}
+    for c in core:
+        found["neurons", c] += costs["neuron"]
+    for w, pins in nets:
+        home, targets = core[pins[0]], [core[v] for v in pins[1:]]
+        packets = targets if delivery == "synapse" else sorted(set(targets))
+        sent = 1 if delivery == "tree" else len(packets)
+        found["out", home] += w * sent * costs["packet_out"]
+        for c in targets:
+            found["in", c] += w * costs["event"]
+        for c in packets:
+            found["in", c] += w * costs["packet_in"]
+            for (x, y), (to_x, to_y) in tree(home, {c}, width):
+                way = {(1, 0): "east", (-1, 0): "west", (0, 1): "south", (0, -1): "north"}
+                found[way[to_x - x, to_y - y], y * width + x] += w * costs["link"]
+    return found

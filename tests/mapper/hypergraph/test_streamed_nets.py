@@ -173,7 +173,7 @@ def test_runs_whose_nets_do_not_fit(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 
 def test_objectives_are_checked() -> None:
-    with pytest.raises(UsageError, match="objective is 'hop'; give hops, unicast, core, multicast"):
+    with pytest.raises(UsageError, match="objective is 'hop'; give hops, time, unicast, core"):
         preset("default", objective="hop")
     for name in ("core", "multicast"):
         with pytest.raises(UsageError, match=f"the preset classic has no objective {name}"):

@@ -1,0 +1,363 @@
+"""Annealing of a mapping by the cycles of a tick: single vertices move, or change places.
+
+A tick lasts as long as its slowest core or link (`chipsim.traffic.ticks`). The maximum says nothing
+of moves elsewhere, so that a high norm of all bounds stands for it, sum of (cycles / most) ** 16,
+whose gradient is that of the slowest ones. Once it falls no further, hops are saved, and only what
+would exceed the best maximum has a price.
+
+Every bound is kept up to date: neurons, packets out and packets in of each core, flits of each
+link on the XY routes of packets to cores.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from mapper.hypergraph.hypergraph import Hypergraph, Int32, Int64
+from mapper.hypergraph.trees import Trees, arrive, leave, new_trees, propose
+from mapper.runtime.random import accepted, next_random
+from mapper.runtime.stopping import Stop, slices
+
+Float64 = NDArray[np.float64]
+SYNAPSE, CORE, TREE = 0, 1, 2  # what goes out for a spike
+OUT, IN, LINKS = 1, 2, 3  # parts of `TickLoads.cycles` behind that of the neurons
+HOT = 512  # of 1024 proposals: a vertex of one of the slowest cores
+COOL = 400  # of 1024 proposals: to one of the fastest cores
+SHARE = 8  # of the cores are slowest, and as many fastest
+ABOVE = 1e6  # hops that exceeding the most by its own size costs
+DRIFT = 1e-9  # of sums of floats
+SPARE = 32  # vertices more than the fullest core, for which a core has places
+
+
+class TickCosts(NamedTuple):
+    """Cycles of the parts of a tick, for a spike of rate 1.
+
+    neuron : per unit of size; packet_out, packet_in, event, link : as in `chipsim.chip.time`
+    barrier, begin : offsets of the bounds of neurons, and of all others
+    delivery : `SYNAPSE`, `CORE` or `TREE`; links : whether links bound a tick
+    """
+
+    neuron: float
+    packet_out: float
+    packet_in: float
+    event: float
+    link: float
+    barrier: float
+    begin: float
+    delivery: int
+    links: bool
+
+
+class TickLoads(NamedTuple):
+    """Bounds of all cores and links under a mapping.
+
+    cycles : shape (3 + 4, cores): neurons, packets out, packets in with their events; then flits
+        of the links to the east, west, south and north
+    neurons : size of each vertex; events : rate of the spikes that each vertex receives
+    degree : targets of each net
+    scale : shape (3,), one over the most cycles, what a hop of rate 1 costs, and what cycles above
+        the most cost; 0 where the norm is the price
+    """
+
+    cycles: Float64
+    neurons: Float64
+    events: Float64
+    degree: Int64
+    scale: Float64
+
+
+@njit(cache=True, nogil=True)
+def _add(loads, kind, core, cycles):
+    """Add to a bound; returns the change of the norm."""
+    before = loads.cycles[kind, core]
+    after = before + cycles
+    loads.cycles[kind, core] = after
+    return _price(loads, after) - _price(loads, before)
+
+
+@njit(cache=True, nogil=True)
+def _price(loads, cycles):
+    """What a bound adds to the norm, or costs above the most."""
+    x = cycles * loads.scale[0]
+    if loads.scale[2] > 0:
+        return loads.scale[2] * max(0.0, x - 1.0)
+    x *= x
+    x *= x
+    x *= x
+    return x * x
+
+
+@njit(cache=True, nogil=True)
+def _route(t, costs, loads, source, target, rate):
+    """Add a packet on its way from core to core; returns the change of the price."""
+    x, y, end_x, end_y = t.column[source], t.row[source], t.column[target], t.row[target]
+    price = rate * loads.scale[1] * (abs(end_x - x) + abs(end_y - y))
+    if not costs.links:
+        return price
+    flits = rate * costs.link
+    at = source
+    while x != end_x:
+        east = end_x > x
+        price += _add(loads, LINKS if east else LINKS + 1, at, flits)
+        x += 1 if east else -1
+        at += 1 if east else -1
+    width = t.low.size
+    while y != end_y:
+        south = end_y > y
+        price += _add(loads, LINKS + 2 if south else LINKS + 3, at, flits)
+        y += 1 if south else -1
+        at += width if south else -width
+    return price
+
+
+@njit(cache=True, nogil=True)
+def _source(t, costs, loads, e, core, sign):
+    """Add the packets of a net from the core of its source, or take them away (sign -1)."""
+    first, used = t.slot_start[e], t.used[e]
+    rate = sign * float(t.weights[e])
+    if costs.delivery == CORE:
+        packets = float(used)
+    elif costs.delivery == TREE:
+        packets = 1.0
+    else:
+        packets = float(loads.degree[e])
+    price = _add(loads, OUT, core, rate * packets * costs.packet_out)
+    for at in range(first, first + used):
+        flits = float(t.slot_count[at]) if costs.delivery == SYNAPSE else 1.0
+        price += _route(t, costs, loads, core, t.slot_part[at], rate * flits)
+    return price
+
+
+@njit(cache=True, nogil=True)
+def _reach(t, costs, loads, home, core, rate):
+    """Add a core that a net reaches, or take it away (a rate below 0)."""
+    price = _route(t, costs, loads, home, core, rate)
+    if costs.delivery == SYNAPSE:
+        return price
+    price += _add(loads, IN, core, rate * costs.packet_in)
+    if costs.delivery == CORE:
+        price += _add(loads, OUT, home, rate * costs.packet_out)
+    return price
+
+
+@njit(cache=True, nogil=True)
+def move(t, costs, loads, v, b):
+    """Put v on core b, and keep everything up to date; returns the change of the price."""
+    a = t.core[v]
+    t.core[v] = b
+    t.block_weights[a] -= t.sizes[v]
+    t.block_weights[b] += t.sizes[v]
+    size = loads.neurons[v] * costs.neuron
+    each = costs.event + (costs.packet_in if costs.delivery == SYNAPSE else 0.0)
+    events = loads.events[v] * each
+    price = _add(loads, 0, a, -size) + _add(loads, 0, b, size)
+    price += _add(loads, IN, a, -events) + _add(loads, IN, b, events)
+    for i in range(t.vertex_start[v], t.vertex_start[v + 1]):
+        e = t.nets[i]
+        source = t.pins[t.start[e]]
+        if source == v:
+            price += _source(t, costs, loads, e, a, -1.0) + _source(t, costs, loads, e, b, 1.0)
+            continue
+        home, rate = t.core[source], float(t.weights[e])
+        left = leave(t, e, a)
+        if left or costs.delivery == SYNAPSE:
+            price += _reach(t, costs, loads, home, a, -rate)
+        comes = arrive(t, e, b)
+        if comes or costs.delivery == SYNAPSE:
+            price += _reach(t, costs, loads, home, b, rate)
+    return price
+
+
+@njit(cache=True, nogil=True)
+def _count(t, costs, loads):
+    """Fill all bounds from the mapping."""
+    loads.cycles[0, :] = costs.barrier
+    loads.cycles[1:, :] = costs.begin
+    loads.scale[:] = 0.0
+    for v in range(t.core.size):
+        each = costs.event + (costs.packet_in if costs.delivery == SYNAPSE else 0.0)
+        loads.cycles[0, t.core[v]] += loads.neurons[v] * costs.neuron
+        loads.cycles[IN, t.core[v]] += loads.events[v] * each
+    for e in range(t.weights.size):
+        home = t.core[t.pins[t.start[e]]]
+        _source(t, costs, loads, e, home, 1.0)
+        if costs.delivery != SYNAPSE:
+            for at in range(t.slot_start[e], t.slot_start[e] + t.used[e]):
+                loads.cycles[IN, t.slot_part[at]] += float(t.weights[e]) * costs.packet_in
+
+
+@njit(cache=True, nogil=True)
+def _anneal(t, costs, loads, members, count, place, width, order, proposals, temperature, state):
+    """Propose moves at one temperature.
+
+    members, count, place : vertices of each core (in rows that may have free places behind them),
+        their number, and where each vertex is in its row; changed
+    order : cores that may be used, the slowest first
+    """
+    some = max(1, order.size // SHARE)
+    height = t.capacities.size // width
+    for _ in range(proposals):
+        v = next_random(state) % np.int64(t.core.size)
+        if next_random(state) % 1024 < HOT:
+            a = order[next_random(state) % some]
+            if count[a] == 0:
+                continue
+            v = np.int64(members[a, next_random(state) % count[a]])
+        a = t.core[v]
+        if t.vertex_start[v] == t.vertex_start[v + 1] or next_random(state) % 1024 < COOL:
+            b = np.int64(order[order.size - 1 - next_random(state) % some])
+        else:
+            b = np.int64(propose(t, v, width, height, state))
+        if b < 0 or b == a or t.capacities[b] == 0:
+            continue
+        if t.block_weights[b] + t.sizes[v] <= t.capacities[b] and count[b] < members.shape[1]:
+            if not accepted(move(t, costs, loads, v, b), temperature, state):
+                move(t, costs, loads, v, a)
+                continue
+            last = members[a, count[a] - 1]
+            members[a, place[v]] = last
+            place[last] = place[v]
+            count[a] -= 1
+            members[b, count[b]] = v
+            place[v] = count[b]
+            count[b] += 1
+        elif count[b] > 0:
+            u = members[b, next_random(state) % count[b]]
+            more = t.sizes[v] - t.sizes[u]
+            if (
+                t.block_weights[b] + more > t.capacities[b]
+                or t.block_weights[a] - more > t.capacities[a]
+            ):
+                continue
+            change = move(t, costs, loads, v, b)
+            change += move(t, costs, loads, u, a)
+            if not accepted(change, temperature, state):
+                move(t, costs, loads, u, b)
+                move(t, costs, loads, v, a)
+                continue
+            members[a, place[v]] = u
+            members[b, place[u]] = v
+            place[v], place[u] = place[u], place[v]
+
+
+def tick_state(
+    graph: Hypergraph, core: Int32, capacities: Int64, width: int, neurons: Int64, costs: TickCosts
+) -> tuple[Trees, TickLoads]:
+    """The bounds of a mapping, whose array of cores they share.
+
+    neurons : ndarray[int64], shape (vertices,), size of each vertex in neurons
+    """
+    trees, _ = new_trees(graph, core, capacities, width, 0, False)
+    degree = np.diff(graph.start) - 1
+    targets = np.delete(graph.pins, graph.start[:-1])
+    rates = np.repeat(graph.weights, degree).astype(np.float64)
+    events = np.bincount(targets, rates, graph.vertices).astype(np.float64)
+    loads = TickLoads(
+        np.zeros((7, capacities.size)), neurons.astype(np.float64), events, degree, np.zeros(3)
+    )
+    _count(trees, costs, loads)
+    return trees, loads
+
+
+def most_cycles(loads: TickLoads, costs: TickCosts) -> float:
+    """Of the slowest core or link."""
+    return float(loads.cycles[: 7 if costs.links else LINKS].max())
+
+
+class TickSchedule(NamedTuple):
+    """How long and how hot.
+
+    steps : temperatures of each phase; proposals : at each temperature
+    falling : first and last temperature while the maximum falls, in what the slowest bound adds to
+        the norm, with which all hops of the start cost `hops`
+    saving : the same while hops are saved, in hops of the mean spike
+    """
+
+    proposals: int
+    steps: int = 10
+    falling: tuple[float, float] = (1e-4, 1e-6)
+    hops: float = 0.1
+    saving: tuple[float, float] = (1.0, 0.05)
+
+
+def anneal_ticks(
+    graph: Hypergraph,
+    core: Int32,
+    capacities: Int64,
+    width: int,
+    neurons: Int64,
+    costs: TickCosts,
+    schedule: TickSchedule,
+    seed: int,
+    stop: Stop | None = None,
+) -> Int32:
+    """The best state at the end of a temperature: the core of every vertex.
+
+    neurons : ndarray[int64], shape (vertices,), size of each vertex in neurons
+    No core that is within its capacity is filled beyond it.
+    """
+    trees, loads = tick_state(graph, core.copy(), capacities, width, neurons, costs)
+    best, best_core = most_cycles(loads, costs), core.copy()
+    if graph.net_count == 0 or schedule.proposals == 0:
+        return best_core
+    cores = _Members.of(core, capacities.size)
+    state = np.random.default_rng([seed, core.size]).integers(1, 1 << 62, 1).astype(np.uint64)
+    usable = np.flatnonzero(capacities)
+
+    def step(temperature: float) -> float:
+        slowest = np.argsort(-loads.cycles[:LINKS, usable].max(axis=0), kind="stable")
+        for some in slices(schedule.proposals, stop):
+            _anneal(trees, costs, loads, *cores, width, usable[slowest], some, temperature, state)
+        return most_cycles(loads, costs)
+
+    hops = max(1.0, float(_hops(trees)))
+    for temperature in np.geomspace(*schedule.falling, schedule.steps):
+        loads.scale[:] = 1 / most_cycles(loads, costs), schedule.hops / hops, 0.0
+        now = step(float(temperature))
+        if now < best:
+            best, best_core = now, trees.core.copy()
+    # The sums of floats have drifted; a hop of the mean spike costs 1 from here on.
+    trees, loads = tick_state(graph, best_core.copy(), capacities, width, neurons, costs)
+    cores = _Members.of(best_core, capacities.size)
+    mean = max(1.0, float(graph.weights.mean()))
+    least = _hops(trees)
+    for temperature in np.geomspace(*schedule.saving, schedule.steps):
+        loads.scale[:] = 1 / best, 1 / mean, ABOVE
+        now = step(float(temperature))
+        saved = int(new_trees(graph, trees.core.copy(), capacities, width, 0, False)[1])
+        if now <= best * (1 + DRIFT) and saved < least:
+            least, best_core = saved, trees.core.copy()
+    return best_core
+
+
+class _Members(NamedTuple):
+    """Vertices of each core (in rows that may have free places behind them), their number, and
+    where each vertex is in its row."""
+
+    members: Int32
+    held: Int64
+    place: Int64
+
+    @classmethod
+    def of(cls, core: Int32, cores: int) -> _Members:
+        n = core.size
+        count = np.bincount(core, minlength=cores).astype(np.int64)
+        by_core = np.argsort(core, kind="stable")
+        place = np.empty(n, np.int64)
+        place[by_core] = np.arange(n) - np.repeat(np.cumsum(count) - count, count)
+        members = np.full((cores, int(count.max()) + SPARE), -1, np.int32)
+        members[core, place] = np.arange(n)
+        return cls(members, count, place)
+
+
+@njit(cache=True, nogil=True)
+def _hops(t):
+    """Hops of a packet to each core, at first."""
+    total = 0
+    for e in range(t.weights.size):
+        total += t.weights[e] * t.tree_cost[e]
+    return total

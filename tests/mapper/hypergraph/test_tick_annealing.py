@@ -1,0 +1,150 @@
+"""Annealing by the cycles of a tick: its bounds against the twin and against the metric."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from chipsim.chip.model import Chip
+from chipsim.chip.time import ChipTime
+from chipsim.traffic.ticks import tick_bounds
+from mapper import map_network
+from mapper.errors import UsageError
+from mapper.hypergraph.hypergraph import Hypergraph
+from mapper.hypergraph.net_rows import read_nets
+from mapper.hypergraph.tick_annealing import (
+    TickCosts,
+    TickSchedule,
+    anneal_ticks,
+    most_cycles,
+    move,
+    tick_state,
+)
+from mapper.hypergraph.tick_refinement import DELIVERIES, tick_costs
+from mapper.runtime.threads import ThreadTeam
+from mapper.scoring.measure import measure_network
+from storage.store.network import NetworkFile
+from tests.mapper.helpers import random_network
+from tests.mapper.hypergraph.test_refinement_kernels import SEEDS, case
+from tests.twins import hypergraph as naive
+
+KINDS = ("neurons", "out", "in", "east", "west", "south", "north")
+COSTS = {
+    "neuron": 2.0, "packet_out": 0.5, "packet_in": 0.25, "event": 1.5, "link": 0.75,
+    "barrier": 9.0, "begin": 20.0,
+}  # fmt: skip
+TIME = ChipTime(tick=0.25, packet_in=1.0)
+
+
+def bounds_of(nets: Any, core: Any, delivery: str) -> list[list[float]]:
+    found = naive.tick_bounds(nets, core.tolist(), 4, 12, delivery, COSTS)
+    return [[found[kind, c] for c in range(12)] for kind in KINDS]
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("delivery", DELIVERIES)
+def test_moves_keep_all_bounds(seed: int, delivery: str) -> None:
+    nets, graph, _, rng = case(seed)
+    core = rng.integers(0, 12, graph.vertices).astype(np.int32)
+    costs = TickCosts(**COSTS, delivery=DELIVERIES[delivery], links=True)
+    ones = np.ones(graph.vertices, np.int64)
+    trees, loads = tick_state(graph, core, np.full(12, 100), 4, ones, costs)
+    assert np.allclose(loads.cycles, bounds_of(nets, core, delivery))
+    loads.scale[0] = 1 / most_cycles(loads, costs)
+    for _ in range(12):
+        before = ((loads.cycles * loads.scale[0]) ** 16).sum()
+        price = move(trees, costs, loads, rng.integers(graph.vertices), rng.integers(12))
+        after = ((loads.cycles * loads.scale[0]) ** 16).sum()
+        assert np.allclose(loads.cycles, bounds_of(nets, core, delivery))
+        assert price == pytest.approx(after - before, abs=1e-9)
+
+
+@pytest.mark.parametrize("delivery", DELIVERIES)
+def test_bounds_are_those_of_the_metric(folder: Path, delivery: str) -> None:
+    """Links of trees are counted as those of packets to cores."""
+    path = random_network(folder / "net.bin", 90, 500)
+    chip = Chip("c", 4, 3, delivery=delivery, time=TIME)
+    core = np.random.default_rng(3).integers(0, 12, 90).astype(np.int32)
+    with NetworkFile(path) as network, ThreadTeam(1) as team:
+        sizes = network.vertex_sizes()
+        nets = read_nets(network, sizes, team)
+        costs = tick_costs(chip, network.meta.weight_unit)
+        if delivery == "synapse":  # each synapse with the rate of its neuron
+            chip = replace(chip, delivery="core")
+        expected = tick_bounds(chip, measure_network(network, chip, core), TIME)
+    _, loads = tick_state(nets, core, np.full(12, 90), 4, sizes, costs)
+    assert loads.cycles[0].max() == pytest.approx(expected.neurons.max())
+    if delivery != "synapse":
+        assert loads.cycles[1].max() == pytest.approx(expected.packets_out.max())
+        assert loads.cycles[2].max() == pytest.approx(expected.events.max())
+    if delivery == "core":
+        assert loads.cycles[3:].max() == pytest.approx(expected.links.max())
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_no_tick_gets_longer_and_no_core_too_full(seed: int) -> None:
+    _, graph, _, rng = case(seed)
+    core = rng.integers(0, 6, graph.vertices).astype(np.int32)
+    room = np.maximum(np.bincount(core, weights=graph.sizes, minlength=6), 3).astype(np.int64)
+    room[5] = 0 if not np.any(core == 5) else room[5]
+    costs = TickCosts(**COSTS, delivery=DELIVERIES["core"], links=True)
+
+    def found() -> Any:
+        return anneal_ticks(graph, core, room, 3, graph.sizes, costs, TickSchedule(100), seed)
+
+    some = found()
+    assert some.tolist() == found().tolist()
+    before = most_cycles(tick_state(graph, core.copy(), room, 3, graph.sizes, costs)[1], costs)
+    after = most_cycles(tick_state(graph, some.copy(), room, 3, graph.sizes, costs)[1], costs)
+    assert after <= before
+    assert np.all(np.bincount(some, weights=graph.sizes, minlength=6) <= room)
+
+
+def test_no_nets() -> None:
+    none = np.zeros(0, np.int64)
+    graph = Hypergraph(
+        np.zeros(1, np.int64), none.astype(np.int32), none, np.zeros(4, np.int64),
+        none.astype(np.int32), np.ones(3, np.int64),
+    )  # fmt: skip
+    core = np.zeros(3, np.int32)
+    costs = TickCosts(**COSTS, delivery=DELIVERIES["core"], links=True)
+    found = anneal_ticks(graph, core, np.full(4, 9), 2, graph.sizes, costs, TickSchedule(9), 1)
+    assert found.tolist() == [0, 0, 0]
+
+
+@pytest.mark.jit
+@pytest.mark.parametrize("delivery", DELIVERIES)
+def test_a_run_has_shorter_ticks_on_more_cores(folder: Path, delivery: str) -> None:
+    path = random_network(folder / "net.bin", 300, 1500)
+    chip = Chip("c", 4, 4, neurons=100, delivery=delivery, time=TIME, unavailable=(3,))
+    by = {
+        name: map_network(path, chip, objective=name, seed=1, preset="fast")
+        for name in ("hops", "time")
+    }
+    assert by["time"].metrics["tick_cycles"] < by["hops"].metrics["tick_cycles"]
+    assert by["hops"].metrics["cores_used"] < by["time"].metrics["cores_used"] == 15
+    assert 3 not in by["time"].core
+
+
+@pytest.mark.jit
+@pytest.mark.parametrize("objective", ["hops", "time"])
+def test_cores_and_fill_say_how_many_cores(folder: Path, objective: str) -> None:
+    path = random_network(folder / "net.bin", 300, 1500)
+    chip = Chip("c", 4, 4, neurons=100, delivery="core", time=TIME)
+    given: Any = {"objective": objective, "preset": "fast"}
+    few = map_network(path, chip, objective="hops", preset="fast").metrics["cores_used"]
+    assert few < map_network(path, chip, cores=8, **given).metrics["cores_used"] <= 8
+    found = map_network(path, chip, fill=0.3, **given)
+    assert np.bincount(found.core).max() <= 30
+    with pytest.raises(UsageError, match=r"cores is 17, chip c has 16 to use; give fewer"):
+        map_network(path, chip, cores=17, **given)
+
+
+def test_a_chip_without_times_is_refused(folder: Path) -> None:
+    path = random_network(folder / "net.bin", 30, 100)
+    with pytest.raises(UsageError, match=r"chip c has no cycles .* give a chip file with a table"):
+        map_network(path, Chip("c", 4, 4), objective="time")
