@@ -19,7 +19,7 @@ LEVELS: dict[str, list[str]] = {
     "storage": ["errors closing hashing jsontext parallel exchange", "locks extras typed", "files",
                 "npz", "graph quantise", "sorting", "store", "scratch generate formats samples"],
     "chipsim": ["errors protocols workers", "chip", "traffic", "noc", "npu ticks"],
-    "hw": ["errors strobe", "barrier flow", "noc", "core", "tables npu", "chip", "run"],
+    "hw": ["errors strobe", "socket", "barrier flow", "noc", "core", "tables npu", "chip", "run"],
     "mapper": [
         "errors version",
         "settings",
