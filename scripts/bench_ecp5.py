@@ -5,7 +5,7 @@
 Yosys (synth_ecp5) and nextpnr-ecp5 (both on PyPI as yowasp-*) for an LFE5U-85F in a CABGA756,
 speed grade 6, the slowest, unless --speed says otherwise. All ports are pins, the clock is a global
 net. A router and a mesh have packets of a 3x3 chip with 1,024 axons per core, 14 bits; a core has
-the default sizes; a chip is 3x3 of them. The clock of a part is the median over the seeds of the
+the default sizes; a chip is 3x3 with half of their axons, routes and synapses, 108 block RAMs. The clock of a part is the median over the seeds of the
 placement, with the lowest beside it. Larger LUTs are left out (-nowidelut): for the router they are
 more cells and no faster. LUT4 is what Yosys counts; COMB is what nextpnr places: LUT4, the LUTs of
 carries, and those of distributed RAM.
@@ -20,6 +20,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -40,6 +41,7 @@ from mapper.results.tables import columns
 
 SIDE = 3
 SHAPE = CoreShape(x_bits=2, y_bits=2)
+IN_CHIP = replace(SHAPE, axons=512, routes=1024, synapses=4096)
 LUT4_OF_ROUTER = 480
 MHZ = 100
 """What router and clocks are held to."""
@@ -51,7 +53,7 @@ PARTS: dict[str, Callable[[int], Any]] = {
     "router": lambda depth: Router(packet_layout(2, 2, SHAPE.axon_bits), depth),
     "core": lambda depth: Core(SHAPE),
     "mesh": lambda depth: Mesh(SIDE, SIDE, SHAPE.axon_bits, depth),
-    "chip": lambda depth: Chip(SIDE, SIDE, SHAPE, depth),
+    "chip": lambda depth: Chip(SIDE, SIDE, IN_CHIP, depth),
 }
 
 
