@@ -5,7 +5,8 @@
 Yosys (synth_ecp5) and nextpnr-ecp5 (both on PyPI as yowasp-*) for an LFE5U-85F in a CABGA756,
 speed grade 6, the slowest, unless --speed says otherwise. All ports are pins, the clock is a global
 net. A router and a mesh have packets of a 3x3 chip with 1,024 axons per core, 14 bits; a core has
-the default sizes; a chip is 3x3 with half of their axons, routes and synapses, 108 block RAMs. The clock of a part is the median over the seeds of the
+the default sizes; a chip is 3x3 with half of their axons, routes and synapses, 108 block RAMs.
+The clock of a part is the median over the seeds of the
 placement, with the lowest beside it. Larger LUTs are left out (-nowidelut): for the router they are
 more cells and no faster. LUT4 is what Yosys counts; COMB is what nextpnr places: LUT4, the LUTs of
 carries, and those of distributed RAM.
