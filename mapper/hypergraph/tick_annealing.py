@@ -17,6 +17,8 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from mapper.graph.distance import along
+from mapper.hop_refinement.mesh import Mesh
 from mapper.hypergraph.hypergraph import Hypergraph, Int32, Int64
 from mapper.hypergraph.trees import Trees, arrive, leave, new_trees, propose
 from mapper.runtime.random import accepted, next_random
@@ -94,18 +96,19 @@ def _price(loads, cycles):
 @njit(cache=True, nogil=True)
 def _route(t, costs, loads, source, target, rate):
     """Add a packet on its way from core to core; returns the change of the price."""
-    x, y, end_x, end_y = t.column[source], t.row[source], t.column[target], t.row[target]
-    price = rate * loads.scale[1] * (abs(end_x - x) + abs(end_y - y))
+    far = along(t.x[source], t.x[target], t.round_x) + along(t.y[source], t.y[target], t.round_y)
+    price = rate * loads.scale[1] * far
     if not costs.links:
         return price
     flits = rate * costs.link
-    at = source
+    width = t.low.size
+    at, x, y = np.int64(source), source % width, source // width
+    end_x, end_y = target % width, target // width
     while x != end_x:
         east = end_x > x
         price += _add(loads, LINKS if east else LINKS + 1, at, flits)
         x += 1 if east else -1
         at += 1 if east else -1
-    width = t.low.size
     while y != end_y:
         south = end_y > y
         price += _add(loads, LINKS + 2 if south else LINKS + 3, at, flits)
@@ -245,19 +248,19 @@ def _anneal(t, costs, loads, members, count, place, width, order, proposals, tem
 
 
 def tick_state(
-    graph: Hypergraph, core: Int32, capacities: Int64, width: int, neurons: Int64, costs: TickCosts
+    graph: Hypergraph, core: Int32, mesh: Mesh, neurons: Int64, costs: TickCosts
 ) -> tuple[Trees, TickLoads]:
     """The bounds of a mapping, whose array of cores they share.
 
     neurons : ndarray[int64], shape (vertices,), size of each vertex in neurons
     """
-    trees, _ = new_trees(graph, core, capacities, width, 0, False)
+    trees, _ = new_trees(graph, core, mesh.capacities, mesh.width, 0, False, mesh.axes)
     degree = np.diff(graph.start) - 1
     targets = np.delete(graph.pins, graph.start[:-1])
     rates = np.repeat(graph.weights, degree).astype(np.float64)
     events = np.bincount(targets, rates, graph.vertices).astype(np.float64)
     loads = TickLoads(
-        np.zeros((7, capacities.size)), neurons.astype(np.float64), events, degree, np.zeros(3)
+        np.zeros((7, mesh.capacities.size)), neurons.astype(np.float64), events, degree, np.zeros(3)
     )
     _count(trees, costs, loads)
     return trees, loads
@@ -287,8 +290,7 @@ class TickSchedule(NamedTuple):
 def anneal_ticks(
     graph: Hypergraph,
     core: Int32,
-    capacities: Int64,
-    width: int,
+    mesh: Mesh,
     neurons: Int64,
     costs: TickCosts,
     schedule: TickSchedule,
@@ -300,18 +302,20 @@ def anneal_ticks(
     neurons : ndarray[int64], shape (vertices,), size of each vertex in neurons
     No core that is within its capacity is filled beyond it.
     """
-    trees, loads = tick_state(graph, core.copy(), capacities, width, neurons, costs)
+    trees, loads = tick_state(graph, core.copy(), mesh, neurons, costs)
     best, best_core = most_cycles(loads, costs), core.copy()
     if graph.net_count == 0 or schedule.proposals == 0:
         return best_core
-    cores = _Members.of(core, capacities.size)
+    cores = _Members.of(core, mesh.capacities.size)
     state = np.random.default_rng([seed, core.size]).integers(1, 1 << 62, 1).astype(np.uint64)
-    usable = np.flatnonzero(capacities)
+    usable = np.flatnonzero(mesh.capacities)
 
     def step(temperature: float) -> float:
         slowest = np.argsort(-loads.cycles[:LINKS, usable].max(axis=0), kind="stable")
         for some in slices(schedule.proposals, stop):
-            _anneal(trees, costs, loads, *cores, width, usable[slowest], some, temperature, state)
+            _anneal(
+                trees, costs, loads, *cores, mesh.width, usable[slowest], some, temperature, state
+            )
         return most_cycles(loads, costs)
 
     hops = max(1.0, float(_hops(trees)))
@@ -321,17 +325,22 @@ def anneal_ticks(
         if now < best:
             best, best_core = now, trees.core.copy()
     # The sums of floats have drifted; a hop of the mean spike costs 1 from here on.
-    trees, loads = tick_state(graph, best_core.copy(), capacities, width, neurons, costs)
-    cores = _Members.of(best_core, capacities.size)
+    trees, loads = tick_state(graph, best_core.copy(), mesh, neurons, costs)
+    cores = _Members.of(best_core, mesh.capacities.size)
     mean = max(1.0, float(graph.weights.mean()))
     least = _hops(trees)
     for temperature in np.geomspace(*schedule.saving, schedule.steps):
         loads.scale[:] = 1 / best, 1 / mean, ABOVE
         now = step(float(temperature))
-        saved = int(new_trees(graph, trees.core.copy(), capacities, width, 0, False)[1])
+        saved = _saved(graph, trees.core, mesh)
         if now <= best * (1 + DRIFT) and saved < least:
             least, best_core = saved, trees.core.copy()
     return best_core
+
+
+def _saved(graph: Hypergraph, core: Int32, mesh: Mesh) -> int:
+    """Hops of the packets of a mapping."""
+    return new_trees(graph, core.copy(), mesh.capacities, mesh.width, 0, False, mesh.axes)[1]
 
 
 class _Members(NamedTuple):

@@ -59,7 +59,7 @@ def refine_by_ticks(
     neurons : ndarray[int64], shape (vertices,), size of each vertex in neurons
     """
     settings, _, steps, monitor, _ = context
-    trees, loads = tick_state(nets, core.copy(), mesh.capacities, mesh.width, neurons, costs)
+    trees, loads = tick_state(nets, core.copy(), mesh, neurons, costs)
     before = most_cycles(loads, costs)
     # A proposal looks at the slots of all nets of a vertex, and mostly again to take it back.
     each = np.repeat(trees.used.astype(np.int64), np.diff(nets.start)).sum()
@@ -69,13 +69,13 @@ def refine_by_ticks(
 
     def anneal() -> Arrays:
         found = anneal_ticks(
-            nets, core, mesh.capacities, mesh.width, neurons, costs, schedule,
+            nets, core, mesh, neurons, costs, schedule,
             settings.seed_of(40), monitor.stop,
         )  # fmt: skip
         return {"core": found}
 
     found = steps.run_once("ticks", anneal)["core"]
-    _, loads = tick_state(nets, found.copy(), mesh.capacities, mesh.width, neurons, costs)
+    _, loads = tick_state(nets, found.copy(), mesh, neurons, costs)
     after = most_cycles(loads, costs)
     monitor.note(f"slowest core or link: {before:,.1f} to {after:,.1f} cycles")
     return found

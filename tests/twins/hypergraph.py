@@ -217,7 +217,7 @@ def tick_bounds(
             found["in", c] += w * costs["event"]
         for c in packets:
             found["in", c] += w * costs["packet_in"]
-            for (x, y), (to_x, to_y) in tree(home, {c}, width):
-                way = {(1, 0): "east", (-1, 0): "west", (0, 1): "south", (0, -1): "north"}
-                found[way[to_x - x, to_y - y], y * width + x] += w * costs["link"]
+            for (x, y), direction in tree(home, {c}, width):
+                way = ("west", "east", "north", "south")[direction]
+                found[way, y * width + x] += w * costs["link"]
     return found

@@ -55,7 +55,7 @@ def test_unknown_arguments_show_the_usage_of_their_command(command: str, run: Ru
     [
         (
             "run net.bin --chip 2x2 --objective speed",
-            "run: error: argument --objective: 'speed' is not known; choose from unicast, ",
+            "run: error: argument --objective: 'speed' is not known; choose from hops, time, ",
         ),
         (
             "fly",

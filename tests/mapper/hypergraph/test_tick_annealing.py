@@ -14,6 +14,7 @@ from chipsim.chip.time import ChipTime
 from chipsim.traffic.ticks import tick_bounds
 from mapper import map_network
 from mapper.errors import UsageError
+from mapper.hop_refinement.mesh import Mesh
 from mapper.hypergraph.hypergraph import Hypergraph
 from mapper.hypergraph.net_rows import read_nets
 from mapper.hypergraph.tick_annealing import (
@@ -52,7 +53,7 @@ def test_moves_keep_all_bounds(seed: int, delivery: str) -> None:
     core = rng.integers(0, 12, graph.vertices).astype(np.int32)
     costs = TickCosts(**COSTS, delivery=DELIVERIES[delivery], links=True)
     ones = np.ones(graph.vertices, np.int64)
-    trees, loads = tick_state(graph, core, np.full(12, 100), 4, ones, costs)
+    trees, loads = tick_state(graph, core, Mesh(4, 3, np.full(12, 100)), ones, costs)
     assert np.allclose(loads.cycles, bounds_of(nets, core, delivery))
     loads.scale[0] = 1 / most_cycles(loads, costs)
     for _ in range(12):
@@ -76,7 +77,7 @@ def test_bounds_are_those_of_the_metric(folder: Path, delivery: str) -> None:
         if delivery == "synapse":  # each synapse with the rate of its neuron
             chip = replace(chip, delivery="core")
         expected = tick_bounds(chip, measure_network(network, chip, core), TIME)
-    _, loads = tick_state(nets, core, np.full(12, 90), 4, sizes, costs)
+    _, loads = tick_state(nets, core, Mesh(4, 3, np.full(12, 90)), sizes, costs)
     assert loads.cycles[0].max() == pytest.approx(expected.neurons.max())
     if delivery != "synapse":
         assert loads.cycles[1].max() == pytest.approx(expected.packets_out.max())
@@ -92,14 +93,15 @@ def test_no_tick_gets_longer_and_no_core_too_full(seed: int) -> None:
     room = np.maximum(np.bincount(core, weights=graph.sizes, minlength=6), 3).astype(np.int64)
     room[5] = 0 if not np.any(core == 5) else room[5]
     costs = TickCosts(**COSTS, delivery=DELIVERIES["core"], links=True)
+    mesh = Mesh(3, 2, room)
 
     def found() -> Any:
-        return anneal_ticks(graph, core, room, 3, graph.sizes, costs, TickSchedule(100), seed)
+        return anneal_ticks(graph, core, mesh, graph.sizes, costs, TickSchedule(100), seed)
 
     some = found()
     assert some.tolist() == found().tolist()
-    before = most_cycles(tick_state(graph, core.copy(), room, 3, graph.sizes, costs)[1], costs)
-    after = most_cycles(tick_state(graph, some.copy(), room, 3, graph.sizes, costs)[1], costs)
+    before = most_cycles(tick_state(graph, core.copy(), mesh, graph.sizes, costs)[1], costs)
+    after = most_cycles(tick_state(graph, some.copy(), mesh, graph.sizes, costs)[1], costs)
     assert after <= before
     assert np.all(np.bincount(some, weights=graph.sizes, minlength=6) <= room)
 
@@ -112,7 +114,9 @@ def test_no_nets() -> None:
     )  # fmt: skip
     core = np.zeros(3, np.int32)
     costs = TickCosts(**COSTS, delivery=DELIVERIES["core"], links=True)
-    found = anneal_ticks(graph, core, np.full(4, 9), 2, graph.sizes, costs, TickSchedule(9), 1)
+    found = anneal_ticks(
+        graph, core, Mesh(2, 2, np.full(4, 9)), graph.sizes, costs, TickSchedule(9), 1
+    )
     assert found.tolist() == [0, 0, 0]
 
 
