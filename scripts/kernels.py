@@ -171,7 +171,8 @@ def works() -> Iterator[tuple[str, list[list[str]]]]:
     yield "run/classic", _runs("--preset", "classic")
     for preset in PRESETS:
         less = [f"--{word}" for word in LIGHT.get(preset, "").split()]
-        given = ("--preset", preset, *less)
+        given = ("--preset", preset, *less, "--set", "packet_cycles=1")
+        yield f"run/{preset}/time/nets", _runs(*given, "--objective", "time")
         for objective in ("unicast", "cut", "multicast", "core"):
             wish = (*given, "--objective", objective)
             if objective in ("multicast", "core"):

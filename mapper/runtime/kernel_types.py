@@ -5,6 +5,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any
 
+PLAIN = "tuple"
+
 
 def _types() -> Any:
     """numba's types, which do not type well themselves."""
@@ -21,10 +23,12 @@ def types_of(text: str) -> tuple[Any, ...]:
 def _type_of(word: str) -> Any:
     types = _types()
     if word.endswith(")"):
-        name, _, fields = word[:-1].partition("(")
+        name, _, inner = word[:-1].partition("(")
+        fields = list(map(_type_of, _split(inner)))
+        if name == PLAIN:
+            return types.BaseTuple.from_types(fields)
         module, _, kind = name.rpartition(".")
-        named = getattr(import_module(module), kind)
-        return types.BaseTuple.from_types(list(map(_type_of, fields.split(","))), named)
+        return types.BaseTuple.from_types(fields, getattr(import_module(module), kind))
     name, _, shape = word.partition("[")
     scalar = types.boolean if name == "bool" else getattr(types, name)
     if not shape:
@@ -32,11 +36,23 @@ def _type_of(word: str) -> Any:
     return types.Array(scalar, int(shape[0]), shape[1], readonly="r" in shape)
 
 
+def _split(fields: str) -> list[str]:
+    """Cut at the commas outside of all brackets."""
+    found, depth = [""], 0
+    for letter in fields:
+        depth += (letter == "(") - (letter == ")")
+        if letter == "," and depth == 0:
+            found.append("")
+        else:
+            found[-1] += letter
+    return found
+
+
 def name_of(kind: Any) -> str:
     """How the table names a type of numba.
 
     That is `int64`, `int32[1C]`, read-only `uint8[1Cr]`, or `module.Class(int64,int32[1C])` for
-    a named tuple.
+    a named tuple, `tuple(int64,int64)` for one without names; tuples may hold others.
     """
     types = _types()
     if isinstance(kind, types.Array):
@@ -44,6 +60,10 @@ def name_of(kind: Any) -> str:
     if isinstance(kind, types.BaseNamedTuple):
         named = kind.instance_class
         return f"{named.__module__}.{named.__qualname__}({','.join(map(name_of, kind.types))})"
+    if isinstance(kind, types.BaseTuple):
+        return f"{PLAIN}({','.join(map(name_of, kind.types))})"
     if isinstance(kind, types.Boolean | types.Integer | types.Float):
         return str(kind)
-    raise TypeError(f"{kind}: no kernel takes such an argument; give it an array or a number")
+    raise TypeError(
+        f"{kind}: no kernel takes such an argument; give it an array, a number or a tuple of them"
+    )
