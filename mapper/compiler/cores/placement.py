@@ -97,10 +97,13 @@ def _dealt(vertices: Vertices, ports: int) -> NDArray[np.int64]:
 
 
 def effort(seed: int = 0) -> Settings:
-    """What the mapper places parts with."""
+    """What the mapper places parts with.
+
+    A part sends every flit to one other, whatever the chip sends for a spike.
+    """
     from mapper.settings import preset
 
-    return preset(PRESET, seed=seed, threads=1, memory_bytes=MEMORY)
+    return preset(PRESET, objective="unicast", seed=seed, threads=1, memory_bytes=MEMORY)
 
 
 def place(vertices: Vertices, chip: Chip, ports: Sequence[Place], seed: int) -> NDArray[np.int32]:

@@ -18,6 +18,7 @@ import numpy as np
 import pytest
 
 import mapper
+from chipsim.chip.time import ChipTime
 from mapper.cli.main import main
 from mapper.errors import MapperError
 from storage.store.network import NetworkFile
@@ -40,7 +41,9 @@ def test_a_path_gives_what_run_gives(run: Run, folder: Path) -> None:
         mapping = mapper.map_network(network, "4x4", seed=3, **SMALL)
         assert mapping.metrics == report["metrics"]
     with NetworkFile(path) as network:
-        mapping = mapper.map_network(network, mapper.Chip("4x4", 4, 4), seed=3, **SMALL)
+        mapping = mapper.map_network(
+            network, mapper.Chip("4x4", 4, 4, time=ChipTime()), seed=3, **SMALL
+        )
         assert network.read_block(0).vertices == 50  # it is still open
     assert mapping.save("api") == Path("api")
     assert sorted(p.name for p in Path("api").iterdir()) == [
