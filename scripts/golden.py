@@ -229,7 +229,7 @@ def record(names: list[str], folder: str) -> int:
         print(f"{name}: failed or not the same twice: {_difference(first[name], second[name])}")
     if bad:
         return 1
-    hashes = {name: first.get(name, known.get(name)) for name in cases()}
+    hashes = {name: found for name in cases() if (found := first.get(name, known.get(name)))}
     machine = {"processor": platform.processor() or platform.machine(), "numpy": np.__version__}
     manifest = {"recorded_on": machine, "cases": hashes}
     MANIFEST.write_text(json.dumps(manifest, indent=1) + "\n")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 from numba import njit
 
 
@@ -12,7 +13,7 @@ def along(a, b, around):
     around : length of the way round, beyond any distance where there is none
     """
     straight = abs(a - b)
-    return min(straight, around - straight)
+    return min(straight, np.int64(around) - straight)
 
 
 @njit(cache=True, nogil=True)
