@@ -9,21 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hw.core.network import SpikingNetwork
+from storage.generate.microcircuit import NEURONS, PROBABILITIES
 
 Ids = NDArray[np.int64]
-MICROCIRCUIT = (20683, 5834, 21915, 5479, 4850, 1065, 14395, 2948)
-"""Neurons of the populations of Potjans and Diesmann (2014)."""
-CHANCE = (
-    (0.1009, 0.1689, 0.0437, 0.0818, 0.0323, 0.0, 0.0076, 0.0),
-    (0.1346, 0.1371, 0.0316, 0.0515, 0.0755, 0.0, 0.0042, 0.0),
-    (0.0077, 0.0059, 0.0497, 0.135, 0.0067, 0.0003, 0.0453, 0.0),
-    (0.0691, 0.0029, 0.0794, 0.1597, 0.0033, 0.0, 0.1057, 0.0),
-    (0.1004, 0.0622, 0.0505, 0.0057, 0.0831, 0.3726, 0.0204, 0.0),
-    (0.0548, 0.0269, 0.0257, 0.0022, 0.06, 0.3158, 0.0086, 0.0),
-    (0.0156, 0.0066, 0.0211, 0.0166, 0.0572, 0.0197, 0.0396, 0.2252),
-    (0.0364, 0.001, 0.0034, 0.0005, 0.0277, 0.008, 0.0658, 0.1443),
-)
-"""Chance of a synapse, by population of the target, then of the source."""
 
 
 def _network(
@@ -131,11 +119,11 @@ def convolutional(side: int, channels: int, seed: int) -> SpikingNetwork:
 def microcircuit(n: int, seed: int) -> SpikingNetwork:
     """The cortical microcircuit with fewer neurons and the same chances of a synapse."""
     rng = np.random.default_rng(seed)
-    sizes = np.maximum(4, n * np.array(MICROCIRCUIT) // sum(MICROCIRCUIT))
+    sizes = np.maximum(4, n * np.array(NEURONS) // sum(NEURONS))
     ends = np.cumsum([0, *sizes])
     sources, targets = [], []
     for t, s in np.ndindex(8, 8):
-        count = rng.binomial(sizes[s] * sizes[t], CHANCE[t][s])
+        count = rng.binomial(sizes[s] * sizes[t], PROBABILITIES[t][s])
         sources.append(rng.integers(ends[s], ends[s + 1], count))
         targets.append(rng.integers(ends[t], ends[t + 1], count))
     source, target = np.concatenate(sources), np.concatenate(targets)
