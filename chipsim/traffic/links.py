@@ -79,6 +79,23 @@ def route_flows(
     return differences, Totals(total, cut, hops, farthest, float(estimate))
 
 
+@njit(cache=True, nogil=True, inline="always")
+def add_straight(diff, x0, y0, x, y, rate):
+    """Note the XY route from a place to another in differences of the link loads."""
+    if x > x0:
+        diff[0, y0, x0] += rate
+        diff[0, y0, x] -= rate
+    elif x < x0:
+        diff[1, y0, x + 1] += rate
+        diff[1, y0, x0 + 1] -= rate
+    if y > y0:
+        diff[2, y0, x] += rate
+        diff[2, y, x] -= rate
+    elif y < y0:
+        diff[3, y + 1, x] += rate
+        diff[3, y0 + 1, x] -= rate
+
+
 @njit(cache=True, nogil=True)
 def _unicast(source, target, weight, routes, diff):
     """Note the XY route of every flow in ``diff``, shape (4, rows + 1, columns + 1)."""
@@ -112,16 +129,5 @@ def _unicast(source, target, weight, routes, diff):
         farthest = max(farthest, d)
         if torus:
             continue
-        if x1 > x0:
-            diff[0, y0, x0] += w
-            diff[0, y0, x1] -= w
-        elif x1 < x0:
-            diff[1, y0, x1 + 1] += w
-            diff[1, y0, x0 + 1] -= w
-        if y1 > y0:
-            diff[2, y0, x1] += w
-            diff[2, y1, x1] -= w
-        elif y1 < y0:
-            diff[3, y1 + 1, x1] += w
-            diff[3, y0 + 1, x1] -= w
+        add_straight(diff, x0, y0, x1, y1, w)
     return total, cut, hops, farthest, estimate

@@ -27,7 +27,7 @@ from chipsim.chip.model import Chip
 from chipsim.errors import ChipError
 from chipsim.protocols import Int32Array, Int64Array, SynapseBlock
 from chipsim.traffic.activity import Activity
-from chipsim.traffic.links import new_differences
+from chipsim.traffic.links import add_straight, new_differences
 from chipsim.traffic.machines import add_round, cast_cost
 from chipsim.traffic.pairs import PairSums
 from chipsim.traffic.routes import Routes, way
@@ -351,23 +351,6 @@ def _flush(source, cells, touched, n, bits, out_keys, out_sums, at):
     return at
 
 
-@njit(cache=True, nogil=True, inline="always")
-def _add_route(diff, x0, y0, x, y, rate):
-    """Note an XY route in differences of the link loads."""
-    if x > x0:
-        diff[0, y0, x0] += rate
-        diff[0, y0, x] -= rate
-    elif x < x0:
-        diff[1, y0, x + 1] += rate
-        diff[1, y0, x0 + 1] -= rate
-    if y > y0:
-        diff[2, y0, x] += rate
-        diff[2, y, x] -= rate
-    elif y < y0:
-        diff[3, y + 1, x] += rate
-        diff[3, y0 + 1, x] -= rate
-
-
 @njit(cache=True, nogil=True)
 def _sweep(block, mapping, serial, arrays):
     """All that one block adds; a `_Block`, a `_Mapping` and the `_Arrays` of a thread.
@@ -445,7 +428,7 @@ def _sweep(block, mapping, serial, arrays):
                 continue
             x = columns[c]
             y = rows[c]
-            _add_route(cast, x0, y0, x, y, rate)
+            add_straight(cast, x0, y0, x, y, rate)
             if extents[x, 0] != mark:
                 extents[x, 0] = mark
                 extents[x, 1] = y0
