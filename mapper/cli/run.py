@@ -51,6 +51,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="minimize hops of what the chip sends (hops), or as named: "
         + ", ".join(OBJECTIVES[1:]),
     )
+    tuning.add_room(method)
     tuning.add_settings(method, old=tuning.OLD)
     common.add_effort(method)
 

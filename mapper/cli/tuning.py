@@ -26,6 +26,12 @@ def add_preset(group: argparse._ActionsContainer) -> None:
     group.add_argument("--preset", default="default", metavar="P", help=SETTINGS["preset"].range)
 
 
+def add_room(group: argparse._ActionsContainer) -> None:
+    """`--cores` and `--fill`: how much of the chip may be used."""
+    for name, metavar in (("cores", "N"), ("fill", "F")):
+        group.add_argument(f"--{name}", metavar=metavar, help=SETTINGS[name].help)
+
+
 def add_settings(
     group: argparse._ActionsContainer, names: Collection[str] = METHOD, old: Collection[str] = ()
 ) -> None:

@@ -73,11 +73,9 @@ class Nets(Method):
             if run.pinned:
                 run.monitor.note("left as placed: some neurons are pinned")
                 return core
-            usable = run.chip.usable
-            if run.settings.cores:
-                usable = np.bincount(core, minlength=run.chip.cores) > 0
             mesh = run.mesh(core, self._capacity)
-            mesh = replace(mesh, capacities=np.where(usable, self._capacity, 0).astype(np.int64))
+            capacities = np.where(run.usable(core), self._capacity, 0).astype(np.int64)
+            mesh = replace(mesh, capacities=capacities)
             meta = run.network.meta
             rated = meta.attributes.get(RATE)
             costs = tick_costs(run.chip, rated.unit if rated else meta.weight_unit)

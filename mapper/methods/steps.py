@@ -124,6 +124,12 @@ class Run:
             team or self.team,
         )  # fmt: skip
 
+    def usable(self, core: Int32) -> NDArray[np.bool_]:
+        """Cores of the chip that may be used once parts have theirs: if only so many, these."""
+        if not self.settings.cores:
+            return self.chip.usable.ravel()
+        return np.bincount(core, minlength=self.chip.cores) > 0
+
     def mesh(self, core: Int32, capacity: int) -> Mesh:
         """The chip, with capacity on the cores that are in use."""
         used = np.bincount(core, minlength=self.chip.cores) > 0

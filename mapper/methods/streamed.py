@@ -113,7 +113,7 @@ class Streamed(Method):
                 def on_better(core: Int32) -> None:
                     run.keep(lambda _: self._balanced(core))
 
-                return self._refined(core, mesh, run.chip.usable.ravel(), on_better)
+                return self._refined(core, mesh, run.usable(core), on_better)
             return refine_and_repair(
                 run.job, self._combined, self._rows, core, run.constraints, run.context
             )
@@ -125,8 +125,7 @@ class Streamed(Method):
 
     def _balanced(self, core: Int32) -> Int32:
         run = self._run
-        usable = run.chip.usable.ravel()
-        return balanced(self._task(run.combined), core, usable, run.team.threads)
+        return balanced(self._task(run.combined), core, run.usable(core), run.team.threads)
 
     def _task(self, combined: CombinedCapacity) -> Task:
         run = self._run

@@ -209,13 +209,13 @@ def balanced(
 ) -> NDArray[np.int32]:
     """No core above the capacity; unused ones of the chip may help.
 
-    core : of every vertex; usable : of every core, `task.cores` of them
+    core : of every vertex; usable : of every core, those of the vertices among them
     Raises `DoesNotFitError` if no way was found.
     """
     sizes = task.rows.sizes
     cores, number = np.flatnonzero(usable), np.cumsum(usable) - 1
     part = number[core].astype(np.int32)
-    block_weights = np.zeros(task.cores, np.int64)
+    block_weights = np.zeros(cores.size, np.int64)
     np.add.at(block_weights, part, sizes)
     if block_weights.max() <= task.capacity:
         return core

@@ -88,6 +88,20 @@ def test_method_options_reach_the_settings(network: Path, run: Run) -> None:
         assert report["settings"][name.replace("-", "_")] == value
 
 
+def test_cores_and_fill_are_options_of_run(network: Path, run: Run) -> None:
+    def used(*words: str) -> tuple[int, float]:
+        words = ("--chip", "4x4", "--neurons-per-core", "8", *words)
+        found = run("run", network, *words, "--force", "-o", "out", "--json").json()["metrics"]
+        return found["cores_used"], found["core_fill_max"]
+
+    few, full = used()
+    assert few < used("--cores", "12")[0] <= 12
+    assert used("--fill", "0.5")[1] <= 0.5 < full
+    helped = run("run", "--help").out
+    assert "--cores N" in helped
+    assert "--fill F" in helped
+
+
 def test_an_existing_folder(network: Path, run: Run, folder: Path) -> None:
     out = folder / "out"
     out.mkdir()

@@ -135,11 +135,15 @@ def test_a_run_has_shorter_ticks_on_more_cores(folder: Path, delivery: str) -> N
 
 
 @pytest.mark.jit
-@pytest.mark.parametrize("objective", ["hops", "time"])
-def test_cores_and_fill_say_how_many_cores(folder: Path, objective: str) -> None:
+@pytest.mark.parametrize(
+    ("objective", "preset"),
+    [(each, "fast") for each in ("hops", "time", "unicast", "multicast", "cut")]
+    + [("unicast", "classic")],
+)
+def test_cores_and_fill_say_how_many_cores(folder: Path, objective: str, preset: str) -> None:
     path = random_network(folder / "net.bin", 300, 1500)
     chip = Chip("c", 4, 4, neurons=100, delivery="core", time=TIME)
-    given: Any = {"objective": objective, "preset": "fast"}
+    given: Any = {"objective": objective, "preset": preset}
     few = map_network(path, chip, objective="hops", preset="fast").metrics["cores_used"]
     assert few < map_network(path, chip, cores=8, **given).metrics["cores_used"] <= 8
     found = map_network(path, chip, fill=0.3, **given)
