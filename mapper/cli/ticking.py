@@ -20,9 +20,10 @@ def run_ticks(options: argparse.Namespace, report: dict[str, Any]) -> int:
     """Run ticks of a mapping, add `ticks` to its report, and make its page again."""
     from chipsim.chip.presets import from_fields
     from mapper.cli.report import measure_folder
-    from mapper.evaluation.ticks import tick_tables
     from mapper.report.make import PAGE, view_folder, write_page
     from mapper.results.output import REPORT, network_of
+    from mapper.results.tables import facts
+    from mapper.results.ticks import tick_rows
     from storage.files import write_file
     from storage.store.network import NetworkFile
 
@@ -32,7 +33,8 @@ def run_ticks(options: argparse.Namespace, report: dict[str, Any]) -> int:
     report["ticks"] = found
     write_file(options.path / REPORT, (json.dumps(report, indent=1) + "\n").encode())
     title = f"ticks of {options.path} on {chip.width}x{chip.height} cores"
-    common.emit(options, found, tick_tables(found, report["metrics"].get("tick_cycles"), title))
+    rows = tick_rows(found, report["metrics"].get("tick_cycles"))
+    common.emit(options, found, [facts(title, rows)])
     _tell(options, found)
     measure = partial(measure_folder, options, options.path)
     write_page(options.path / PAGE, [view_folder(options.path, measure)])

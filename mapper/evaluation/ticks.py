@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -18,9 +18,6 @@ from mapper.evaluation.mapped import open_mapped
 from mapper.evaluation.routes import MappedRoutes, mapped_routes
 from mapper.results.output import MAPPING
 from storage.store.network import NetworkFile
-
-if TYPE_CHECKING:
-    from rich.table import Table
 
 TICKS = 100
 """That are run, if nothing else is said."""
@@ -131,34 +128,3 @@ def tick_facts(runs: list[TickRun]) -> dict[str, Any]:
         "events_per_tick_max": float(np.max(events)) / ticks,
         "link_flits_per_tick_max": float(links.max(initial=0)) / ticks,
     }
-
-
-def tick_tables(found: dict[str, Any], expected: float | None, title: str) -> list[Table]:
-    """The result for people; expected : `tick_cycles` of the metrics."""
-    from mapper.results.tables import facts
-
-    ticks = found["ticks"]
-    rows: list[tuple[str, Any]] = [("ticks", ticks), ("spikes per tick", found["spikes"] / ticks)]
-    if "given" in found:
-        rows.append(("spikes given", found["given"]))
-    if "cycles" not in found:
-        return [facts(title, rows)]
-    cycles = found["cycles"]
-    rows += [
-        ("cycles per tick, mean", cycles["mean"]),
-        ("cycles per tick, 50th percentile", cycles["p50"]),
-        ("cycles per tick, 99th percentile", cycles["p99"]),
-        ("cycles per tick, max", cycles["max"]),
-    ]
-    if expected is not None:
-        rows.append(("expected (tick_cycles)", expected))
-    rows += [
-        ("ticks that end with the last neuron", found["ended_by_neurons"]),
-        ("ticks that end with a spike", found["ended_by_spikes"]),
-        ("packets per tick", found["packets_per_tick"]),
-        ("packets per tick, of the busiest core", found["packets_per_tick_max"]),
-        ("synaptic events per tick", found["events_per_tick"]),
-        ("events per tick, of the busiest core", found["events_per_tick_max"]),
-        ("flits per tick, of the busiest link", found["link_flits_per_tick_max"]),
-    ]
-    return [facts(title, rows)]

@@ -23,7 +23,7 @@ from mapper.report.charts import distance_chart, link_charts
 from mapper.report.chipmap import Map, chip_map, ramps, switches
 from mapper.report.colours import LINK_STEPS, STEPS, variables
 from mapper.report.machine import end_lines
-from mapper.report.simulated import NOTE, simulations
+from mapper.report.simulated import NOTE, TICKS_NOTE, simulated_ticks, simulations
 from mapper.report.view import LAYERS, LINKS, View, page_data, scales
 from mapper.results.activity import traffic_in, traffic_line
 from mapper.version import version
@@ -70,6 +70,8 @@ def render(views: list[View]) -> bytes:
             loads=link_charts(views),
             simulations=simulations(views),
             simulation_note=NOTE,
+            ticks=simulated_ticks(views),
+            ticks_note=TICKS_NOTE,
             runs=stages.runs(views),
             both_resources=stages.resources(views) if len(views) > 1 else None,
         )

@@ -1,4 +1,4 @@
-"""What the simulator of the mesh found: latency, load, saturation, and the busiest links."""
+"""What simulators found: of ticks their cycles; of the mesh latency, load, saturation, links."""
 
 from __future__ import annotations
 
@@ -6,11 +6,16 @@ from typing import Any, NamedTuple
 
 from mapper.report.cells import Cell, Series, Table, percent, series_of, table
 from mapper.report.view import View
+from mapper.results.ticks import tick_rows
 
 NOTE = (
     "The mesh alone, flit by flit: routers, links, and packets between different cores, sent at "
     "random at constant mean rates. Cores are not simulated, nor are packets within a core. Cycles "
     "are those of the mesh; a chip needs at least as many for a time step, and those of its cores."
+)
+TICKS_NOTE = (
+    "Cores, mesh and barrier of the chip, cycle by cycle: a tick begins when the last spike of the "
+    "one before is in its sum. Expected is what the metrics say at the mean rates."
 )
 PACKETS = {
     "synapse": "one packet per synapse",
@@ -33,6 +38,24 @@ def simulations(views: list[View]) -> list[Simulation]:
         if isinstance(found, dict) and isinstance(found.get("latency"), dict):
             numbers = table("Latency and load", ("", "Value"), _numbers(found), hidden=True)
             parts.append(Simulation(series, _said(found), numbers, _links(found.get("links"))))
+    return parts
+
+
+class Ticks(NamedTuple):
+    series: Series | None
+    said: str
+    numbers: Table
+
+
+def simulated_ticks(views: list[View]) -> list[Ticks]:
+    """All mappings whose ticks were simulated."""
+    parts = []
+    for series, view in zip(series_of([view.label for view in views]), views, strict=True):
+        found = view.report.get("ticks")
+        if isinstance(found, dict) and _number(found.get("ticks")):
+            rows = tick_rows(found, view.report["metrics"].get("tick_cycles"))
+            said = f"Spikes: {found.get('model', {}).get('sources', 'not said')}."
+            parts.append(Ticks(series, said, table("Ticks", ("", "Value"), rows, hidden=True)))
     return parts
 
 

@@ -191,6 +191,7 @@ class Ticks(Open):
     """What `mapper simulate` found of ticks of the whole chip."""
 
     ticks: Whole
+    spikes: Whole
     cycles: TickCycles | UnsetType = UNSET
     model: Texts | UnsetType = UNSET
 

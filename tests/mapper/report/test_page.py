@@ -209,6 +209,31 @@ def test_what_was_simulated(folder: Path) -> None:
     assert not page_of(random_folder(folder / "plain", CHIP)).all("section", id="simulation")
 
 
+def test_ticks_that_were_simulated(folder: Path) -> None:
+    """With the cycles that the metrics expect; ticks of spikes alone have no cycles."""
+    network, core = random_network(folder / "net.bin", 20, 60), np.zeros(20, np.int32)
+    found: dict[str, Any] = {
+        "model": {"sources": "spikes at random"}, "ticks": 40, "spikes": 100,
+        "cycles": {"mean": 61.5, "p50": 60.0, "p99": 80.0, "max": 83},
+        "ended_by_neurons": 3, "ended_by_spikes": 37, "packets_per_tick": 9.25,
+        "packets_per_tick_max": 4.5, "events_per_tick": 21.0, "events_per_tick_max": 8.0,
+        "link_flits_per_tick_max": 2.5,
+    }  # fmt: skip
+    page = page_of(write_folder(folder / "out", network, Chip("c", 2, 2), core, ticks=found))
+    rows = [element.text for element in page.all("tr")]
+    for row in ("cycles per tick, mean61.5", "cycles per tick, max83", "spikes per tick2.5",
+                "ticks that end with a spike37"):  # fmt: skip
+        assert row in rows
+    assert "spikes at random" in page.one("section", id="ticks").text
+    assert not any(row.startswith("expected") for row in rows)  # this chip has no [time]
+    spikes = {"model": {}, "ticks": 40, "spikes": 100, "given": 7}
+    again = write_folder(folder / "again", network, Chip("c", 2, 2), core, ticks=spikes)
+    rows = [element.text for element in page_of(again).all("tr")]
+    assert "spikes given7" in rows
+    assert not any(row.startswith("cycles per tick") for row in rows)
+    assert not page_of(random_folder(folder / "plain", CHIP)).all("section", id="ticks")
+
+
 def test_a_simulation_above_saturation(folder: Path) -> None:
     page = simulated(folder, saturated=True, undelivered=1234, saturation=None, links=[])
     said = page.one("section", id="simulation").text
