@@ -22,24 +22,27 @@ from chipsim.chip.npu_shape import NpuShape
 from chipsim.errors import ChipError
 from chipsim.npu import state as s
 from chipsim.npu.kernels import _run, _run_in_order, _show_store
+from chipsim.npu.programs import (
+    TABLES,
+    Place,
+    check_program,
+    host_vectors,
+    initial_maps,
+    instruction_name,
+    largest_store,
+    merge,
+    writes_tables,
+)
 from chipsim.npu.records import (
-    FIELDS,
     KINDS,
-    MOST_FIELDS,
-    PARAMETER_LANES,
     STREAMS,
     Op,
     Program,
 )
-from chipsim.npu.stores import HOST, PARTIAL_HOST
 from chipsim.workers import map_ordered
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
-Place = tuple[int, int]
-"""Column and row of a core."""
-
-_SIGNED = ("value", "imm")
 
 
 class NpuChip:
@@ -72,9 +75,9 @@ class NpuChip:
         if host_weights is None:
             host_weights = np.zeros((0, rows, rows), np.int8)
         for place, program in programs.items():
-            _check_program(shape, place, program)
-        self._code = _merge(shape, programs, host_weights)
-        self._maps = _initial_maps(shape, programs)
+            check_program(shape, place, program)
+        self._code = merge(shape, programs, host_weights)
+        self._maps = initial_maps(shape, programs)
         self._streams = np.zeros((len(self.cores), STREAMS), np.int64)
         for place, counts in (credits or {}).items():
             self._streams[self.number(place)] = counts
@@ -98,14 +101,14 @@ class Frame:
     def __init__(self, chip: NpuChip) -> None:
         self.chip = chip
         code, shape, cores = chip._code, chip.shape, len(chip.cores)
-        written = _writes_tables(code)
+        written = writes_tables(code)
         self._code = (
-            code._replace(**{name: getattr(code, name).copy() for name in _TABLES})
+            code._replace(**{name: getattr(code, name).copy() for name in TABLES})
             if written
             else code
         )
         lanes = code.weights.shape[3]
-        most = _host_vectors(code) + _largest_store(code)
+        most = host_vectors(code) + largest_store(code)
         self._behind = code.start[1:]  # of each core, when it runs
         self._memory = s.Memory(
             maps=np.zeros_like(chip._maps),
@@ -132,7 +135,7 @@ class Frame:
         for name in ("inputs", "sums", "results", "registers", "fault", "host_count"):
             getattr(memory, name)[:] = 0
         if self._code is not chip._code:
-            for name in _TABLES:
+            for name in TABLES:
                 getattr(self._code, name)[:] = getattr(chip._code, name)
 
     def load(self, core: Place, address: int, vectors: NDArray[np.generic]) -> None:
@@ -277,7 +280,7 @@ class Frame:
         cause, core, at, where, address, size = self._memory.fault.tolist()
         line = int(self._code.start[core]) + at
         op, kind = int(self._code.op[line]), int(self._code.kind[line])
-        what = f"{self._say_core(core)}: instruction {at} ({_name(op, kind)})"
+        what = f"{self._say_core(core)}: instruction {at} ({instruction_name(op, kind)})"
         memory = s.MEMORIES[where]
         if cause == s.OUTSIDE:
             return f"{what}: address {address:,} of the {memory}, which ends before {size:,}"
@@ -344,132 +347,8 @@ def run_frames(
     yield from map_ordered(one, items, threads)
 
 
-# ---- programs to arrays ---------------------------------------------------------------------
-
-_TABLES = ("micro_ops", "parameters", "headers", "weights", "bits")
-"""What instructions write of the code."""
-
-
-def _name(op: int, kind: int) -> str:
-    if (op, kind) not in FIELDS:
-        return f"op {op}, kind {kind}"
-    return f"{Op(op).name}.{KINDS[Op(op)][kind]}"
-
-
 def _refuse_range(core: Place, first: int, last: int, size: int) -> None:
     raise ChipError(
         f"core ({core[0]}, {core[1]}): vectors {first:,} to {last:,}; its feature memory has "
         f"{size:,}"
     )
-
-
-def _check_program(shape: NpuShape, place: Place, program: Program) -> None:
-    """That the arrays have their shapes, and numbers in fields their range."""
-    what = f"core ({place[0]}, {place[1]})"
-    if not all(0 <= each < 256 for each in place):
-        raise ChipError(f"{what}: coordinates are from 0 to 255")
-    rows, count = shape.rows, len(program.op)
-    wanted = {
-        "kind": (count,),
-        "fields": (count, MOST_FIELDS),
-        "micro_ops": (shape.micro_ops, 6),
-        "weights": (shape.weight_words, rows, rows),
-        "parameters": (shape.parameter_words, PARAMETER_LANES),
-        "maps": (shape.map_vectors or len(program.maps), rows),
-        "headers": (shape.headers,),
-    }
-    for name, size in wanted.items():
-        found = getattr(program, name).shape
-        if found[1:] != size[1:] or len(found) != len(size) or found[0] > size[0]:
-            raise ChipError(f"{what}: {name} of shape {found}; npu {shape.name} has {size}")
-    if len(program.micro_ops) and program.micro_ops.min() < 0:
-        raise ChipError(f"{what}: a micro-op with a negative field")
-    for (op, kind), names in FIELDS.items():
-        mine = np.flatnonzero((program.op == op) & (program.kind == kind))
-        for column, name in enumerate(names):
-            values = program.fields[mine, column]
-            most = {"stream": STREAMS - 1, "x": 255, "y": 255, "pp": 15}.get(name, (1 << 32) - 1)
-            least = -(1 << 15) if name in _SIGNED else 0
-            wrong = np.flatnonzero((values < least) | (values > most))
-            if wrong.size:
-                raise ChipError(
-                    f"{what}: instruction {mine[wrong[0]]} ({_name(op, kind)}): {name} is "
-                    f"{values[wrong[0]]:,}; give {least:,} to {most:,}"
-                )
-
-
-def _merge(
-    shape: NpuShape, programs: Mapping[Place, Program], host_weights: NDArray[np.int8]
-) -> s.Code:
-    """Programs and tables of all cores in the layouts of the kernels."""
-    rows, cores = shape.rows, len(programs)
-    lanes = -(-rows // s.LANES) * s.LANES
-    whole = list(programs.values())
-    op = np.concatenate([np.zeros(0, np.uint8), *(one.op for one in whole)])
-    kind = np.concatenate([np.zeros(0, np.uint8), *(one.kind for one in whole)])
-    binary = bool(((op == Op.GEMM) & (kind == 1)).any())
-    code = s.Code(
-        sizes=np.zeros(s.SIZES, np.int64),
-        start=np.cumsum([0, *(len(one.op) for one in whole)]),
-        op=op,
-        kind=kind,
-        fields=np.concatenate(
-            [np.zeros((0, MOST_FIELDS), np.int64), *(one.fields for one in whole)]
-        ),
-        micro_ops=np.zeros((cores, shape.micro_ops, 6), np.int32),
-        parameters=np.zeros((cores, shape.parameter_words, PARAMETER_LANES), np.int32),
-        headers=np.zeros((cores, shape.headers), np.int64),
-        weights=np.zeros((cores, shape.weight_words, -(-rows // 4) * 4, lanes), np.int16),
-        bits=np.zeros(
-            (cores, shape.weight_words if binary else 0, -(-rows // 8), lanes), np.uint64
-        ),
-        # those of a file cannot be written: another type, for which all kernels were compiled again
-        host_weights=np.require(host_weights, np.int8, ["C", "W"]),
-        node=np.full(1 << 16, -1, np.int32),
-    )
-    code.sizes[s.ROWS] = code.sizes[s.COLUMNS] = rows
-    code.sizes[s.WORDS] = -(-rows // PARAMETER_LANES)
-    code.sizes[s.DUAL] = shape.multiplier == "dual"
-    code.sizes[s.BINARY] = shape.binary
-    code.sizes[s.FILTERS] = shape.filters
-    code.sizes[s.ACC_BITS] = shape.accumulator_bits
-    for number, ((x, y), one) in enumerate(programs.items()):
-        code.node[256 * y + x] = number
-        code.micro_ops[number, : len(one.micro_ops)] = one.micro_ops
-        code.parameters[number, : len(one.parameters)] = one.parameters
-        code.headers[number, : len(one.headers)] = one.headers.astype(np.uint64).view(np.int64)
-        words = len(one.weights)
-        code.weights[number, :words, :rows, :rows] = one.weights.transpose(0, 2, 1)
-        if binary:
-            eights = np.zeros((words, rows, code.bits.shape[2] * 8), np.uint8)
-            eights[:, :, :rows] = one.weights.view(np.uint8)
-            code.bits[number, :words, :, :rows] = eights.view("<u8").transpose(0, 2, 1)
-    return code
-
-
-def _initial_maps(shape: NpuShape, programs: Mapping[Place, Program]) -> NDArray[np.int8]:
-    vectors = shape.map_vectors or max((len(one.maps) for one in programs.values()), default=0)
-    maps = np.zeros((len(programs), vectors, shape.columns), np.int8)
-    for number, one in enumerate(programs.values()):
-        maps[number, : len(one.maps)] = one.maps.view(np.int8)
-    return maps
-
-
-def _writes_tables(code: s.Code) -> bool:
-    return bool(((code.op == Op.LOAD) & (code.kind >= 5)).any())
-
-
-def _host_vectors(code: s.Code) -> int:
-    """How many vectors the host gets in a frame, at most."""
-    whole = code.kind == PARTIAL_HOST
-    sends = (code.op == Op.STORE) & ((code.kind == HOST) | whole)
-    f = code.fields[sends]
-    each = np.where(whole[sends], 8 if code.sizes[s.DUAL] else 4, 1 + code.sizes[s.DUAL])
-    return int((f[:, 2] * f[:, 3] * f[:, 4] * (1 + 3 * f[:, 7]) * each).sum())
-
-
-def _largest_store(code: s.Code) -> int:
-    """Vectors of the largest store to another core."""
-    f = code.fields[(code.op == Op.STORE) & (code.kind == KINDS[Op.STORE].index("REMOTE"))]
-    vectors = f[:, 2] * f[:, 3] * f[:, 4] * (1 + 3 * f[:, 7]) * (1 + code.sizes[s.DUAL])
-    return int(vectors.max(initial=0))
