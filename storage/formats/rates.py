@@ -38,6 +38,7 @@ from storage.store.network import ID, NetworkFile
 from storage.store.rates import Rates, check_rates
 
 MANY = 1 << 16
+NPY_MAGIC = b"\x93NUMPY"
 NEURONS = ("neuron", "id", "node", "neuron_id", "node_id", "name")
 RATES = ("rate", "firing_rate", "rate_hz", "hz")
 TIMES = (
@@ -64,6 +65,8 @@ def read_rates(path: Path, network: NetworkFile, duration: float | None = None) 
         return _read_spikes(path, network, duration)
     if duration is not None:
         raise BadInputError(f"{path}: only reports of spikes have a duration; leave it out")
+    if head.startswith(NPY_MAGIC):
+        raise BadInputError(f"{path}: is an array alone; save it as npz, with the name `rate`")
     rates = (
         _read_npz(path, network.vertices) if head.startswith(b"PK") else _read_table(path, network)
     )

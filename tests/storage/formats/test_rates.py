@@ -156,6 +156,13 @@ def test_repeats_in_another_piece(
     assert "line 4: neuron 0 has a rate" in message_of(tmp_path / "r.csv", networks / PLAIN)
 
 
+def test_an_array_without_a_name_is_refused(networks: Path, tmp_path: Path) -> None:
+    np.save(tmp_path / "r.npy", np.ones(3))
+    assert "save it as npz, with the name `rate`" in message_of(
+        tmp_path / "r.npy", networks / PLAIN
+    )
+
+
 def test_npz(networks: Path, tmp_path: Path) -> None:
     np.savez(tmp_path / "r.npz", rate=np.array([1, 2, 3], np.uint8), other=[1])
     assert rates_of(tmp_path / "r.npz", networks / NAMED) == [1, 2, 3]
