@@ -102,6 +102,12 @@ def run(options: argparse.Namespace) -> int:
     if options.chip is None:
         raise UsageError("give a --chip, or an --npu; `mapper chips` lists both")
     chip, depth = common.named_chip(options.chip), options.depth or DEPTH
+    if chip.machine is not None:
+        common.say(
+            options,
+            f"note: chip {chip.name} becomes one mesh, with a router for every core and links that "
+            "are all alike: tiles, ends of chips and tori are not built",
+        )
     given = {name: getattr(options, name) for name in CORE_OPTIONS}
     given = {name: value for name, value in given.items() if value is not None}
     if options.mesh_only and given:

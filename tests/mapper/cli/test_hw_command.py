@@ -148,6 +148,18 @@ def test_what_yosys_refuses_is_told(tmp_path: Path) -> None:
         run_yosys(["read_verilog bad.v", "hierarchy -check -top m"], tmp_path)
 
 
+def test_a_machine_becomes_one_mesh(run: Run, folder: Path) -> None:
+    """Which is said, for it is not what the chip file describes."""
+    flat = 'name = "flat"\nwidth = 4\nheight = 2\n'
+    Path("flat.toml").write_text(flat)
+    Path("tiles.toml").write_text(flat + "[tile]\nwidth = 2\nheight = 2\n")
+    Path("chips.toml").write_text(flat + "[chip]\nwidth = 2\nheight = 2\ncost = 3\n")
+    Path("torus.toml").write_text('torus = "x"\n' + flat)
+    assert "note:" not in run("hw", "--chip", "flat.toml").err
+    for name in ("tiles.toml", "chips.toml", "torus.toml"):
+        assert "a router for every core" in run("hw", "--chip", name).err
+
+
 @yosys
 def test_cells_of_every_module(run: Run) -> None:
     """The numbers of instances are those of the mesh, the flip-flops those of the data sheet."""
