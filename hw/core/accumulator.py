@@ -7,8 +7,11 @@ of the weights; tables are made so that no sum of the network can wrap (hw/table
 Timing: a weight that is taken in cycle t is in its sum from cycle t+4 on: it is taken, its sum
 is read, held, and added to, a cycle each. One weight can be taken in every cycle, also for the same
 neuron again: the last sum that was written stands in for what was read too early. A sum that is
-asked for in cycle t is at `sum` in t+1 and stays until another is asked for; it may be cleared in
-t+1 at the earliest.
+asked for in cycle t is held in the first cycle with `hold` behind it, and is at `sum` from the next
+one until another is held; it may be cleared in t+1 at the earliest.
+
+What a memory reads goes to a register without any logic on its way, of each bank by itself: a read
+takes more than half of a cycle, and the memory may be far from all else.
 """
 
 from __future__ import annotations
@@ -31,7 +34,8 @@ class Accumulator(wiring.Component):
     phase : the bank that is added to; the other is read. It changes only while `busy` is 0.
     weights : (neuron, weight) stream, always ready
     busy : a weight was taken that is not in its sum yet
-    read, neuron : ask for the sum of a neuron; sum : the sum that was asked for last
+    read, neuron : ask for the sum of a neuron
+    hold : takes what was asked for last; sum : what was taken last
     clear, cleared : set the sum of neuron `cleared` to zero in the bank that is read
     load : a word for a neuron's potential sets its sums to zero in both banks; no weights may come
         meanwhile, and nothing be cleared
@@ -42,6 +46,7 @@ class Accumulator(wiring.Component):
     busy: Signal
     read: Signal
     neuron: Signal
+    hold: Signal
     sum: Signal
     clear: Signal
     cleared: Signal
@@ -57,6 +62,7 @@ class Accumulator(wiring.Component):
                 "busy": Out(1),
                 "read": In(1),
                 "neuron": In(bits),
+                "hold": In(1),
                 "sum": Out(shape.sum),
                 "clear": In(1),
                 "cleared": In(bits),
@@ -71,20 +77,24 @@ class Accumulator(wiring.Component):
         stages = [Signal(self.shape.synapse, name=f"stage_{n}") for n in range(3)]
         valid = Signal(3)
         reading, holding, adding = stages
-        held, added, last = (Signal(self.shape.sum, name=n) for n in ("held", "added", "last"))
-        # The sum that was written last is that of the weight ahead, or of the one before that.
-        first_again, again = Signal(), Signal()
+        held, added, last, before_last = (
+            Signal(self.shape.sum, name=name) for name in ("held", "added", "last", "before_last")
+        )
+        # What was written last is the sum of the weight ahead; or else what was written before it.
+        again, first_again, reads_first = Signal(), Signal(), Signal()
         m.d.sync += [
             valid.eq(Cat(self.weights.valid, valid)),
             reading.eq(synapse),
             holding.eq(reading),
             adding.eq(holding),
             last.eq(added),
-            first_again.eq(valid[2] & (reading.neuron == adding.neuron)),
+            before_last.eq(last),
+            reads_first.eq(valid[2] & (reading.neuron == adding.neuron)),
+            first_again.eq(reads_first),
             again.eq(valid[2] & (holding.neuron == adding.neuron)),
         ]
         m.d.comb += [
-            added.eq(Mux(again, last, held) + adding.weight),
+            added.eq(Mux(again, last, Mux(first_again, before_last, held)) + adding.weight),
             self.busy.eq(valid.any()),
         ]
 
@@ -92,7 +102,7 @@ class Accumulator(wiring.Component):
         clear_both = Signal()
         m.d.comb += clear_both.eq(self.load.valid & (word.table == Table.POTENTIALS))
 
-        sums = []
+        read_sums, held_sums = [], []  # of each bank
         for bank in (0, 1):
             memory = Memory(
                 shape=self.shape.sum, depth=self.shape.neurons, init=[], attrs=NO_RW_CHECK
@@ -117,9 +127,18 @@ class Accumulator(wiring.Component):
                 ]
             with m.If(clear_both):
                 m.d.comb += [write.addr.eq(word.address), write.data.eq(0), write.en.eq(1)]
-            sums.append(read.data)
-        m.d.comb += self.sum.eq(Mux(self.phase, sums[0], sums[1]))
-        m.d.sync += held.eq(Mux(first_again, last, Mux(self.phase, sums[1], sums[0])))
+            read_sum, held_sum = (
+                Signal(self.shape.sum, name=f"{name}_{bank}") for name in ("read", "held")
+            )
+            with m.If(self.hold):
+                m.d.sync += read_sum.eq(read.data)
+            m.d.sync += held_sum.eq(read.data)
+            read_sums.append(read_sum)
+            held_sums.append(held_sum)
+        m.d.comb += [
+            self.sum.eq(Mux(self.phase, read_sums[0], read_sums[1])),
+            held.eq(Mux(self.phase, held_sums[1], held_sums[0])),
+        ]
 
         before = Signal()
         m.d.sync += before.eq(self.phase)

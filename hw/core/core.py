@@ -104,6 +104,7 @@ class Core(wiring.Component):
             accumulator.phase.eq(phase),
             accumulator.read.eq(sweep.sums),
             accumulator.neuron.eq(sweep.neuron),
+            accumulator.hold.eq(sweep.hold),
             accumulator.clear.eq(sweep.clear),
             accumulator.cleared.eq(sweep.cleared),
             sweep.sum.eq(accumulator.sum),

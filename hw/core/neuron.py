@@ -22,7 +22,8 @@ class NeuronUpdate(wiring.Component):
     """Leak, integrate, compare, reset: in this order, behind a stage that takes what memories read.
 
     moves : all stages go on by one in this cycle; without it they wait
-    potential, sum : before the tick, and of the weights that arrived in the tick before
+    potential : before the tick
+    sum : of the weights that arrived in the tick before; a move later than all else of the neuron
     parameters : `threshold`, `bias`, `leak`, `subtract` of the neuron
     after, fires : of the neuron `STAGES` moves before: its potential after the tick, and whether it
         spikes in it
@@ -54,7 +55,7 @@ class NeuronUpdate(wiring.Component):
         read, leaking, charging = (  # parameters, stage by stage
             Signal(neuron, name=name) for name in ("read", "leaking", "charging")
         )
-        before, total = Signal(potential), Signal(self.shape.sum)
+        before = Signal(potential)
         leaked = Signal(potential)  # cannot overflow: a leak moves towards zero
         drive = Signal(signed(max(self.shape.sum_bits, self.shape.potential_bits) + 1))
         charged = Signal(potential)
@@ -65,10 +66,9 @@ class NeuronUpdate(wiring.Component):
             m.d.sync += [
                 read.eq(self.parameters),
                 before.eq(self.potential),
-                total.eq(self.sum),
                 leaking.eq(read),
                 leaked.eq(before - Mux(read.leak == self.shape.no_leak, 0, before >> read.leak)),
-                drive.eq(total + read.bias),
+                drive.eq(self.sum + read.bias),
                 charging.eq(leaking),
                 charged.eq(saturated(leaked + drive, potential)),
                 self.fires.eq(fires),

@@ -35,7 +35,8 @@ class Sweep(wiring.Component):
     """Ports
 
     start : begins a sweep; 1 for one cycle in which `busy` is 0
-    sums, neuron : ask for the sum of a neuron; sum : of the neuron that was asked for last
+    sums, neuron : ask for the sum of a neuron
+    hold : takes what was asked for last; sum : what was taken last
     clear, cleared : set the sum of a neuron to zero
     spikes : stream of neurons that spike
     busy : a sweep is under way
@@ -47,6 +48,7 @@ class Sweep(wiring.Component):
     start: Signal
     sums: Signal
     neuron: Signal
+    hold: Signal
     sum: Signal
     clear: Signal
     cleared: Signal
@@ -62,6 +64,7 @@ class Sweep(wiring.Component):
                 "start": In(1),
                 "sums": Out(1),
                 "neuron": Out(bits),
+                "hold": Out(1),
                 "sum": In(shape.sum),
                 "clear": Out(1),
                 "cleared": Out(bits),
@@ -102,6 +105,7 @@ class Sweep(wiring.Component):
             potentials.addr.eq(self.neuron),
             potentials.en.eq(reads),
             self.sums.eq(reads),
+            self.hold.eq(moves),
             ends.eq(stages[-1] & moves),
             write.addr.eq(Mux(takes, word.address, updated)),
             write.data.eq(Mux(takes, word.data, update.after)),

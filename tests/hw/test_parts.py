@@ -122,11 +122,16 @@ def test_sums_of_weights_in_every_cycle_and_their_banks() -> None:
                     ctx.set(dut.neuron, neuron)
                     await ctx.tick()
                     ctx.set(dut.read, 0)
+                    await ctx.tick()  # nobody takes it yet
+                    ctx.set(dut.hold, 1)
+                    await ctx.tick()
+                    ctx.set(dut.hold, 0)
                     assert ctx.get(dut.sum) == value
                     ctx.set(dut.cleared, neuron)
                     ctx.set(dut.clear, 1)
                     await ctx.tick()
                     ctx.set(dut.clear, 0)
+                    assert ctx.get(dut.sum) == value
 
     run(dut, bench)
 
