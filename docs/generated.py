@@ -161,7 +161,11 @@ def chips() -> str:
     rows = [
         [f"`{name}`", f"{chip.width}x{chip.height}"]
         + ["" if (n := getattr(chip, limit)) is None else f"{n:,}" for limit in names]
-        + [chip.delivery, *(f"{getattr(chip, cost):g}" for cost in costs)]
+        + [chip.delivery]
+        + [
+            " / ".join(f"{one:g}" for one in (cost if isinstance(cost, tuple) else (cost,)))
+            for cost in (getattr(chip, name) for name in costs)
+        ]
         for name, chip in CHIPS.items()
     ]
     heads = (*names, "delivery", *costs)

@@ -34,6 +34,8 @@ def schemas() -> dict[str, str]:
     about["additionalProperties"] = False
     about["properties"]["unavailable"]["items"] = CORE
     _flatten_machine(chip["$defs"])
+    del about["properties"]["origin"]
+    about["properties"] |= _origin(chip["$defs"])
     host = chip["$defs"]["ChipHost"]
     host["additionalProperties"] = False
     host["properties"]["ports"] |= {"items": CORE, "minItems": 1}
@@ -61,6 +63,15 @@ def schemas() -> dict[str, str]:
     }
 
 
+def _origin(kinds: dict[str, Any]) -> dict[str, Any]:
+    """The keys that say where a chip is from; sources are texts by key, those of tables inside."""
+    found: dict[str, Any] = kinds.pop("Provenance")["properties"]
+    del kinds["Source"]
+    text = {"type": "string"}
+    inner = {"type": "object", "additionalProperties": text}
+    return found | {"sources": {"type": "object", "additionalProperties": {"anyOf": [text, inner]}}}
+
+
 def _flatten_machine(kinds: dict[str, Any]) -> None:
     """The keys of a machine stand among those of the chip, and its tables behind them."""
     del kinds["Chip"]["properties"]["machine"]
@@ -77,7 +88,6 @@ def _flatten_machine(kinds: dict[str, Any]) -> None:
         del keys[name]["default"]
     kinds["Chip"]["properties"] |= {name: keys[name] for name in KEYS}
     kinds["Block"]["additionalProperties"] = False
-    kinds["Block"]["required"].remove("cost")  # nothing, within a tile
 
 
 def _schema(kind: Any) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""A chip as a TOML file: what `parse_chip` reads, with a comment on every number."""
+"""A chip as a TOML file: what `parse_chip` reads, with a comment on every key."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ from chipsim.chip.host import host_lines
 from chipsim.chip.machine import machine_lines
 from chipsim.chip.model import TABLES, Chip, meanings
 from chipsim.chip.npu_table import npu_lines
-from chipsim.chip.presets import PRESETS
-from chipsim.chip.sources import ABOUT, source_of, unit_of
+from chipsim.chip.provenance import key_lines, source_lines
 from chipsim.chip.time import time_lines
 from chipsim.chip.toml_text import toml_string
 
@@ -23,19 +22,16 @@ def chip_toml(chip: Chip) -> str:
     Limits that the chip does not have are there as comments, to be filled in.
     """
     lines = _comment(
-        f"{chip.name}: {ABOUT[chip.name]}."
-        if PRESETS.get(chip.name) == chip
-        else f"The chip {toml_string(chip.name)}."
+        f"The chip {toml_string(chip.name)}, for --chip FILE.toml; see `mapper docs chips`. "
+        "Core id = y * width + x, from 0."
     )
-    lines += _comment(
-        "For --chip FILE.toml; see `mapper docs chips`. Core id = y * width + x, from 0."
-    )
+    lines += key_lines(chip.origin)
     for field, meaning in meanings().items():
-        if field in TABLES:
+        if field in (*TABLES, "origin"):
             continue
-        unit, source = unit_of(chip.name, field), source_of(chip, field, PRESETS)
+        unit = unit_of(chip, field)
         text = meaning + (f", {unit}" if unit and unit not in (field, "cores") else "")
-        lines += ["", *_comment(text + (f" ({source})" if source else ""))]
+        lines += ["", *_comment(text)]
         lines += _entry(field, getattr(chip, field))
     keys, tables = machine_lines(chip.machine)
     lines += keys
@@ -46,7 +42,19 @@ def chip_toml(chip: Chip) -> str:
     lines += time_lines(chip.time)
     lines += host_lines(chip.host, chip.host_ports, chip.width)
     lines += tables
+    lines += source_lines(chip.origin, chip.to_json())
     return "\n".join(lines) + "\n"
+
+
+def unit_of(chip: Chip, field: str) -> str:
+    """The unit of a field; empty where it has none."""
+    if field in ("width", "height"):
+        return "cores"
+    for kind in ("energy", "latency"):
+        if field in (f"{kind}_router", f"{kind}_link"):
+            unit: str = getattr(chip, f"{kind}_unit")
+            return "relative units" if unit == "relative" else unit
+    return field if field in ("neurons", "synapses") else ""
 
 
 def _comment(text: str) -> list[str]:
@@ -60,11 +68,11 @@ def _entry(field: str, value: object) -> list[str]:
     """A field as TOML."""
     if value is None:
         return [f"# {field} = ...  # no limit"]
-    if isinstance(value, tuple):
+    if isinstance(value, tuple) and field == "unavailable":
         if not value:
             return [f"{field} = []"]
         rows = [value[at : at + _LISTED] for at in range(0, len(value), _LISTED)]
         return [f"{field} = [", *(f"  {', '.join(map(str, row))}," for row in rows), "]"]
     if isinstance(value, str):
         return [f"{field} = {toml_string(value)}"]
-    return [f"{field} = {value!r}"]
+    return [f"{field} = {list(value) if isinstance(value, tuple) else value!r}"]

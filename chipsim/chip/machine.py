@@ -82,20 +82,17 @@ def flat_axes(width: int, height: int) -> Axes:
 class Block:
     """The cores of a tile, a chip or a board: ``[tile]``, ``[chip]``, ``[board]``.
 
-    cost : of a step within a tile, or over the end of a chip or board
+    cost : of a step within a tile, or over the end of a chip or board; None for that of a step
+        within the chip, or of a board for that over the end of a chip
     bandwidth : of a link over that end, in those of a link within a chip
     """
 
     width: Annotated[int, Meta(ge=1, description="cores in a row of it")]
     height: Annotated[int, Meta(ge=1, description="cores in a column of it")]
     cost: Annotated[
-        float,
-        Meta(
-            ge=0,
-            le=MOST_COST,
-            description="of a step over its end; of a tile, of a step within it",
-        ),
-    ]
+        Annotated[float, Meta(ge=0, le=MOST_COST)] | None,
+        Meta(description="of a step over its end; of a tile, of a step within it"),
+    ] = None
     bandwidth: Annotated[
         float,
         Meta(gt=0, le=1, description="of a link over its end, in those of a link within a chip"),
@@ -166,7 +163,8 @@ class Machine:
             value = getattr(block, side)
             if type(value) is not int or value < 1:
                 raise ChipError(f"{name}: {side} is {value!r}; give a whole number, 1 or more")
-        _check_cost(f"{name}: cost", block.cost)
+        if block.cost is not None:
+            _check_cost(f"{name}: cost", block.cost)
         if type(block.bandwidth) not in (int, float) or not 0 < block.bandwidth <= 1:
             raise ChipError(
                 f"{name}: bandwidth is {block.bandwidth!r}; give a number above 0, up to 1: a "
@@ -200,17 +198,15 @@ class Machine:
 
     def _steps(self, axis: int) -> list[Fraction]:
         """Cost of the steps along an axis, as `kinds` has them."""
-        costs = [
-            self.tile.cost if self.tile else 0.0,
-            self.link_cost[axis],
-            self.chip.cost if self.chip else 0.0,
-            self.board.cost if self.board else 0.0,
-        ]
+        costs = [self.tile.cost or 0.0 if self.tile else 0.0, self.link_cost[axis]]
+        for block in (self.chip, self.board):
+            given = None if block is None else block.cost
+            costs.append(costs[-1] if given is None else given)
         exact = [_exact(cost) for cost in costs]
         steps = [exact[kind] for kind in self.kinds(axis)]
-        given = (self.columns, self.rows)[axis]
-        if given:
-            ends = [_exact(value) for value in given]
+        places = (self.columns, self.rows)[axis]
+        if places:
+            ends = [_exact(value) for value in places]
             steps[:-1] = [b - a for a, b in pairwise(ends)]
         return steps
 
@@ -260,7 +256,11 @@ class Machine:
             if getattr(self, name):
                 found[name] = list(getattr(self, name))
         return found | {
-            name: {key: getattr(getattr(self, name), key) for key in _keys(name)}
+            name: {
+                key: value
+                for key in _keys(name)
+                if (value := getattr(getattr(self, name), key)) is not None
+            }
             for name in PARTS
             if getattr(self, name) is not None
         }
@@ -335,10 +335,10 @@ def _block(name: str, values: object) -> Block:
         alike = difflib.get_close_matches(key, known, 1)
         meant = f"did you mean {alike[0]!r}? " if alike else ""
         raise ChipError(f"{name}: unknown key {key!r}; {meant}known are {', '.join(known)}")
-    for key in ("width", "height") if name == "tile" else ("width", "height", "cost"):
+    for key in ("width", "height"):
         if key not in values:
             raise ChipError(f"{name}: key {key!r} is missing; add it")
-    return Block(**({"cost": 0.0} | dict(values)))
+    return Block(**(({"cost": 0.0} if name == "tile" else {}) | dict(values)))
 
 
 def machine_lines(machine: Machine | None) -> tuple[list[str], list[str]]:

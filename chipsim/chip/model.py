@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cache
 from typing import Annotated, Any, Literal, get_type_hints
 
@@ -14,6 +14,7 @@ from msgspec import Meta
 from chipsim.chip.host import ChipHost
 from chipsim.chip.machine import Axes, Machine, flat_axes
 from chipsim.chip.npu_shape import NpuShape
+from chipsim.chip.provenance import Provenance
 from chipsim.chip.time import ChipTime
 from chipsim.errors import ChipError
 from chipsim.protocols import BoolArray, Int32Array
@@ -30,17 +31,26 @@ or one that branches on the way to these cores (multicast)."""
 _LIMITS = ("neurons", "synapses", "axons_in", "axons_out")
 TABLES = ("npu", "host", "time", "machine")
 """Fields that are tables of a chip file, behind all other keys; of a machine, several."""
-
+EnergyUnit = Literal["relative", "pJ"]
+LatencyUnit = Literal["relative", "ns"]
 
 _ASKED = {
     "name": "a non-empty text",
     **dict.fromkeys(("width", "height"), "a whole number, at least one core"),
     **dict.fromkeys(_LIMITS, "a whole number, 1 or more"),
     "delivery": "synapse, core or tree",
+    "energy_unit": "relative or pJ",
+    "latency_unit": "relative or ns",
+    **dict.fromkeys(
+        ("energy_link", "latency_link"),
+        "a finite number, 0 or more, or two: east-west and north-south",
+    ),
 }
 
 Count = Annotated[int, Meta(ge=1, le=MAX_LIMIT)]
 Cost = Annotated[float, Meta(ge=0, le=sys.float_info.max)]
+# msgspec crashes on unions of such numbers with tuples of a fixed length.
+LinkCost = Cost | Annotated[tuple[Cost, ...], Meta(min_length=2, max_length=2)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,12 +99,22 @@ class Chip:
     ] = "synapse"
     energy_router: Annotated[Cost, Meta(description="energy of a spike in a router")] = 1.0
     energy_link: Annotated[
-        Cost, Meta(description="energy of a spike on a link between routers")
+        LinkCost,
+        Meta(
+            description="energy of a spike on a link between routers: a number, or "
+            "[east-west, north-south]"
+        ),
     ] = 0.1
+    energy_unit: Annotated[EnergyUnit, Meta(description="unit of these energies")] = "relative"
     latency_router: Annotated[Cost, Meta(description="time of a spike in a router")] = 1.0
-    latency_link: Annotated[Cost, Meta(description="time of a spike on a link between routers")] = (
-        0.01
-    )
+    latency_link: Annotated[
+        LinkCost,
+        Meta(
+            description="time of a spike on a link between routers: a number, or "
+            "[east-west, north-south]"
+        ),
+    ] = 0.01
+    latency_unit: Annotated[LatencyUnit, Meta(description="unit of these times")] = "relative"
     npu: Annotated[
         NpuShape | None, Meta(description="the matrix processor (NPU) of each core, for `compile`")
     ] = None
@@ -108,11 +128,14 @@ class Chip:
     machine: Annotated[
         Machine | None, Meta(description="tiles, chips and boards, tori, and what steps cost")
     ] = None
+    origin: Annotated[
+        Provenance | None, Meta(description="what the chip is, and where its numbers are from")
+    ] = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
-        for field, kind in _kinds().items():
-            if field not in ("unavailable", *TABLES):
-                self._check(field, kind)
+        for name, kind in _kinds().items():
+            if name not in ("unavailable", "origin", *TABLES):
+                self._check(name, kind)
         if self.width * self.height > MAX_CORES:
             raise ChipError(
                 f"chip {self.name}: {self.width}x{self.height} is more than {MAX_CORES} cores; "
@@ -136,18 +159,18 @@ class Chip:
             if not self.machine.to_json():
                 object.__setattr__(self, "machine", None)  # nothing is said of it
 
-    def _check(self, field: str, kind: Any) -> None:
-        value = getattr(self, field)
+    def _check(self, name: str, kind: Any) -> None:
+        value = getattr(self, name)
         if isinstance(value, np.generic):
             value = value.item()
-        where = "chip" if field == "name" else f"chip {self.name}"
+        where = "chip" if name == "name" else f"chip {self.name}"
         try:
-            object.__setattr__(self, field, msgspec.convert(value, kind))
+            object.__setattr__(self, name, msgspec.convert(value, kind))
         except msgspec.ValidationError as error:
             if f"<= {MAX_LIMIT}" in str(error):
-                raise ChipError(f"{where}: {field} is beyond 2^62; give less") from error
-            asked = _ASKED.get(field, "a finite number, 0 or more")
-            raise ChipError(f"{where}: {field} is {value!r}; give {asked}") from error
+                raise ChipError(f"{where}: {name} is beyond 2^62; give less") from error
+            asked = _ASKED.get(name, "a finite number, 0 or more")
+            raise ChipError(f"{where}: {name} is {value!r}; give {asked}") from error
 
     def _check_unavailable(self) -> None:
         for core in self.unavailable:
@@ -229,6 +252,16 @@ class Chip:
         return self.width // wide, self.height // tall
 
     @property
+    def link_energies(self) -> tuple[float, float]:
+        """Energy of a spike on a link east-west, and on one north-south."""
+        return _pair(self.energy_link)
+
+    @property
+    def link_latencies(self) -> tuple[float, float]:
+        """Time of a spike on a link east-west, and on one north-south."""
+        return _pair(self.latency_link)
+
+    @property
     def links(self) -> int:
         """Number of directed links between neighbouring routers."""
         columns, rows = self.routers
@@ -258,14 +291,26 @@ class Chip:
         """All fields by name, for ``json.dumps``; `chipsim.chip.presets.from_fields` undoes it.
 
         A chip without an NPU has no ``npu``, one that says nothing of its host no ``host``, one
-        whose cycles are not known no ``time``; a machine has keys of `chipsim.chip.machine.KEYS`.
+        whose cycles are not known no ``time``, one of relative units no units; a machine has keys
+        of `chipsim.chip.machine.KEYS`. Where the numbers are from is not said.
         """
-        out = {field.name: getattr(self, field.name) for field in fields(self)}
+        out = {each.name: getattr(self, each.name) for each in fields(self)}
+        del out["origin"]
         out["unavailable"] = list(self.unavailable)
+        for name in ("energy_unit", "latency_unit"):
+            if out[name] == "relative":
+                del out[name]
+        for name in ("energy_link", "latency_link"):
+            if isinstance(out[name], tuple):
+                out[name] = list(out[name])
         tables = {name: out.pop(name) for name in TABLES}
         if (machine := tables.pop("machine")) is not None:
             out |= machine.to_json()
         return out | {name: one.to_json() for name, one in tables.items() if one is not None}
+
+
+def _pair(cost: LinkCost) -> tuple[float, float]:
+    return (cost[0], cost[1]) if isinstance(cost, tuple) else (cost, cost)
 
 
 @cache
@@ -276,4 +321,4 @@ def _kinds() -> dict[str, Any]:
 
 def meanings() -> dict[str, str]:
     """What each field of a chip is, in the order in which a chip file has them."""
-    return {field: kind.__metadata__[-1].description for field, kind in _kinds().items()}
+    return {name: kind.__metadata__[-1].description for name, kind in _kinds().items()}

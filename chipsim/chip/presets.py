@@ -1,7 +1,6 @@
 """Named chips, and the text that a user gives for a chip.
 
-Energy is in pJ and latency in ns per spike for ``loihi`` and ``loihi64``, in relative units for the
-others; `chipsim.chip.sources` says where each number comes from.
+The named ones are chip files in the folder ``named``, each with the sources of its numbers.
 """
 
 from __future__ import annotations
@@ -9,7 +8,7 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Mapping
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,57 +18,24 @@ from chipsim.chip.model import Chip
 from chipsim.chip.npu_shape import NpuShape
 from chipsim.chip.npu_table import npu_from_table
 from chipsim.chip.places import core_ids
+from chipsim.chip.provenance import KEYS as ORIGIN_KEYS
+from chipsim.chip.provenance import provenance_from_fields
 from chipsim.chip.time import ChipTime, time_from_table
 from chipsim.chip.toml_text import parse_toml, read_toml_bytes
 from chipsim.errors import ChipError
 
-
-def _loihi(name: str, width: int, height: int) -> Chip:
-    """A chip of Loihi's cores.
-
-    A spike over d hops passes d + 1 routers and d links. The first router is the way within a tile
-    (1.7 pJ, 2.1 ns); a link and the router behind it are together a hop between tiles (3.5 pJ and
-    5.3 ns, the means of east-west and north-south), so that a link has what the router leaves.
-    """
-    return Chip(
-        name,
-        width,
-        height,
-        neurons=1024,
-        synapses=128 * 1024 * 8,  # 128 KB of synaptic memory, at least one bit a synapse
-        axons_in=4096,
-        axons_out=4096,
-        delivery="core",
-        energy_router=1.7,
-        energy_link=1.8,
-        latency_router=2.1,
-        latency_link=3.2,
-    )
-
-
-PRESETS: dict[str, Chip] = {
-    chip.name: chip
-    for chip in (
-        _loihi("loihi", 16, 8),
-        _loihi("loihi64", 64, 64),
-        Chip(
-            "truenorth",
-            64,
-            64,
-            neurons=256,
-            synapses=256 * 256,
-            axons_in=256,
-            axons_out=256,
-            delivery="core",
-        ),
-        Chip("mesh84", 84, 84, neurons=4096, axons_in=65536),
-        Chip("mesh1024", 1024, 1024, neurons=4096, axons_in=65536),
-    )
-}
-"""Chips by name."""
-
+NAMES = (
+    "loihi", "loihi64", "kapoho_bay", "nahuku32", "pohoiki_springs", "loihi2", "kapoho_point",
+    "truenorth", "ns16e", "spinnaker1", "spinnaker24", "spinnaker2", "darwin3", "tianjic",
+    "mesh84", "mesh1024",
+)  # fmt: skip
+"""Files of the folder ``named``, in the order in which lists have them."""
 _MESH = re.compile(r"(\d+)\s*[xX]\s*(\d+)", re.ASCII)
-_FIELDS = (*(field.name for field in fields(Chip) if field.name != "machine"), *KEYS)
+_FIELDS = (
+    *(field.name for field in fields(Chip) if field.name not in ("machine", "origin")),
+    *KEYS,
+    *ORIGIN_KEYS,
+)
 
 
 def parse_chip(text: str) -> Chip:
@@ -79,8 +45,9 @@ def parse_chip(text: str) -> Chip:
     (else the file's stem), ``neurons``, ``synapses``, ``axons_in``, ``axons_out``,
     ``delivery``, ``energy_router``, ``energy_link``, ``latency_router``, ``latency_link``,
     ``unavailable`` (a list of core ids, of [x, y] pairs, or of both), tables ``npu``
-    (`npu_from_table`), ``time`` (`time_from_table`) and ``host`` (`host_from_table`), and what
-    describes a machine (`machine_from_fields`). A bare WIDTHxHEIGHT has the default NPU and the
+    (`npu_from_table`), ``time`` (`time_from_table`) and ``host`` (`host_from_table`), what
+    describes a machine (`machine_from_fields`), and what says where the numbers are from
+    (`provenance_from_fields`). A bare WIDTHxHEIGHT has the default NPU and the
     cycles of the hardware here; the presets, and files without those tables, have none.
 
     Raises
@@ -141,7 +108,7 @@ def from_fields(values: Mapping[str, Any], where: str = "chip") -> Chip:
     for key in ("name", "width", "height"):
         if key not in values:
             raise ChipError(f"{where}: key {key!r} is missing; add it")
-    given = {key: value for key, value in values.items() if key not in KEYS}
+    given = {key: value for key, value in values.items() if key not in (*KEYS, *ORIGIN_KEYS)}
     pairs, host = given.pop("unavailable", []), given.pop("host", None)
     try:
         if given.get("npu") is not None:
@@ -152,11 +119,21 @@ def from_fields(values: Mapping[str, Any], where: str = "chip") -> Chip:
         chip = Chip(**given)
         size = chip.width, chip.height
         ids = core_ids(pairs, "unavailable", "unavailable core", *size)
-        return Chip(
+        found = Chip(
             **given,
             unavailable=ids,
             host=None if host is None else host_from_table(host, *size),
             machine=machine_from_fields(values, *size),
         )
+        return replace(found, origin=provenance_from_fields(values, found.to_json()))
     except ChipError as error:
         raise ChipError(f"{where}: {error}") from error
+
+
+def _named() -> dict[str, Chip]:
+    folder = Path(__file__).parent / "named"
+    return {name: _read_toml(folder / f"{name}.toml") for name in NAMES}
+
+
+PRESETS: dict[str, Chip] = _named()
+"""Chips by name."""

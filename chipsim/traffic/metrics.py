@@ -17,6 +17,7 @@ from chipsim.chip.model import Chip
 from chipsim.errors import ChipError
 from chipsim.protocols import Int64Array
 from chipsim.traffic.arrays import Traffic
+from chipsim.traffic.costs import latency_max, links_cost
 from chipsim.traffic.links import existing
 from chipsim.traffic.machines import PARTS, crossings
 from chipsim.traffic.ticks import tick_bounds
@@ -34,7 +35,8 @@ def summarise(chip: Chip, traffic: Traffic) -> dict[str, Any]:
         network on the chip, routers and links, for unicast spikes; cores take none here.
     latency_mean, latency_max
         (d + 1) * latency_router + d * latency_link between different cores: mean weighted by w, and
-        largest.
+        largest. Where links east-west and north-south differ, each counts by itself, in energies
+        too.
     link_load_max, link_load_mean, link_load_p99
         Over all directed links of the mesh, under XY routing.
     congestion_mean, congestion_max
@@ -70,17 +72,20 @@ def summarise(chip: Chip, traffic: Traffic) -> dict[str, Any]:
     unit = traffic.weight_unit
     totals = traffic.totals
     total, cut, hops, farthest = totals.weight, totals.cut, totals.hops, totals.farthest
-    trees = traffic.multicast_links
+    trees, links = traffic.multicast_links, traffic.unicast_links
+    visits = hops + cut  # of routers: one more than links
     found: dict[str, Any] = {
         "cut_weight": _scaled(cut, unit),
         "cut_fraction": _ratio(cut, total),
         "hops_total": _scaled(hops, unit),
         "hops_mean": _ratio(hops, total),
         "hops_max": farthest,
-        "energy": ((hops + cut) * chip.energy_router + hops * chip.energy_link) * unit,
-        "latency_mean": _ratio((hops + cut) * chip.latency_router + hops * chip.latency_link, cut),
-        "latency_max": _latency(chip, farthest) if cut else 0.0,
-        **_link_loads(chip, traffic.unicast_links, unit),
+        "energy": (visits * chip.energy_router + links_cost(links, chip.link_energies)) * unit,
+        "latency_mean": _ratio(
+            visits * chip.latency_router + links_cost(links, chip.link_latencies), cut
+        ),
+        "latency_max": latency_max(chip, traffic) if cut else 0.0,
+        **_link_loads(chip, links, unit),
         "congestion_mean": float(traffic.congestion.mean()) * unit,
         "congestion_max": float(traffic.congestion.max()) * unit,
         "core": {
@@ -108,10 +113,6 @@ def summarise(chip: Chip, traffic: Traffic) -> dict[str, Any]:
                 "the energy and latency of the chip, down"
             )
     return found
-
-
-def _latency(chip: Chip, d: int) -> float:
-    return (d + 1) * chip.latency_router + d * chip.latency_link
 
 
 def _machine(chip: Chip, traffic: Traffic) -> dict[str, Any]:

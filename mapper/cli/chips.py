@@ -11,6 +11,7 @@ from mapper.cli import options as common
 from mapper.errors import UsageError
 
 if TYPE_CHECKING:
+    from chipsim.chip.model import Chip
     from chipsim.chip.npu_shape import NpuShape
 
 EPILOG = """\
@@ -25,7 +26,8 @@ compile` compiles for: --npu of that command takes them, and [npu] of a chip
 file. Chips of a bare size, such as 4x4, have the first one.
 
 `show` prints a chip, any that --chip takes, as a TOML file: every limit and
-constant with its meaning, its unit and, for the presets, its source.
+constant with its meaning, its unit and, for the presets, its source; and what
+the model of the chip leaves out.
 `mapper docs chips` documents the file format.
 """
 
@@ -48,27 +50,29 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _show(options: argparse.Namespace) -> int:
-    from chipsim.chip.file import chip_toml
-    from chipsim.chip.presets import PRESETS
-    from chipsim.chip.sources import source_of, unit_of
+    from chipsim.chip.file import chip_toml, unit_of
+    from chipsim.chip.provenance import sources_of
 
     chip = common.named_chip(options.name)
     if options.json:
         fields = chip.to_json()
-        units = {field: unit for field in fields if (unit := unit_of(chip.name, field))}
-        sources = {field: text for field in fields if (text := source_of(chip, field, PRESETS))}
+        units = {field: unit for field in fields if (unit := unit_of(chip, field))}
+        sources = sources_of(chip.origin, fields)
         npu = {} if chip.npu is None else {"npu": asdict(chip.npu)}
-        common.emit(options, {"chip": fields, "units": units, "sources": sources} | npu, [])
+        about = {"about": chip.origin.about, "notes": chip.origin.notes} if chip.origin else {}
+        shown = {"chip": fields, **about, "units": units, "sources": sources}
+        common.emit(options, shown | npu, [])
     else:
         sys.stdout.write(chip_toml(chip))
     return 0
 
 
 def _list(options: argparse.Namespace) -> int:
+    from chipsim.chip.file import unit_of
     from chipsim.chip.limits import LIMITS
     from chipsim.chip.npu_shape import NPU_SHAPES
     from chipsim.chip.presets import PRESETS
-    from chipsim.chip.sources import ABOUT, SOURCES, unit_of
+    from chipsim.chip.provenance import Provenance, sources_of
     from mapper.results.tables import columns
 
     chips: list[dict[str, Any]] = []
@@ -76,23 +80,24 @@ def _list(options: argparse.Namespace) -> int:
     costs: list[tuple[Any, ...]] = []
     for name, chip in PRESETS.items():
         fields = chip.to_json()
-        units = {field: unit for field in fields if (unit := unit_of(name, field))}
+        units = {field: unit for field in fields if (unit := unit_of(chip, field))}
+        origin = chip.origin or Provenance()
         chips.append(
-            {"about": ABOUT[name], "cores": chip.cores, "chip": fields}
-            | {"units": units, "sources": SOURCES[name]}
+            {"about": origin.about, "notes": origin.notes, "cores": chip.cores}
+            | {"chip": fields, "units": units, "sources": sources_of(origin, fields)}
         )
         held = ["" if fields[limit] is None else fields[limit] for limit in LIMITS]
         limits.append((name, f"{chip.width}x{chip.height}", *held))
-        energy = f"{chip.energy_router:g}, {chip.energy_link:g}"
-        latency = f"{chip.latency_router:g}, {chip.latency_link:g}"
-        costs.append((name, energy, latency, unit_of_costs(name)))
+        energy = cost_text(chip.energy_router, chip.link_energies)
+        latency = cost_text(chip.latency_router, chip.link_latencies)
+        costs.append((name, chip.delivery, energy, latency, unit_of_costs(chip)))
     about = "costs of a spike in a router and on a link"
     common.emit(
         options,
         {"chips": chips, "npus": [asdict(shape) for shape in NPU_SHAPES.values()]},
         [
             columns("limits of a core", ["chip", "mesh", *LIMITS], limits),
-            columns(about, ["chip", "energy", "latency", "units"], costs),
+            columns(about, ["chip", "packet per", "energy", "latency", "units"], costs),
             columns("presets of the NPU", list(_NPU), list(map(_npu_row, NPU_SHAPES.values()))),
         ],
     )
@@ -115,9 +120,13 @@ def _npu_row(shape: NpuShape) -> tuple[Any, ...]:
     )  # fmt: skip
 
 
-def unit_of_costs(name: str) -> str:
-    """The units of energy and latency of a preset in one word or two."""
-    from chipsim.chip.sources import unit_of
+def cost_text(router: float, links: tuple[float, float]) -> str:
+    """What a router and links cost; the links east-west and north-south, where they differ."""
+    each = dict.fromkeys(f"{cost:g}" for cost in links)
+    return f"{router:g}, {' | '.join(each)}"
 
-    energy, latency = unit_of(name, "energy_link"), unit_of(name, "latency_link")
-    return "relative" if energy == latency else f"{energy}, {latency}"
+
+def unit_of_costs(chip: Chip) -> str:
+    """The units of energy and latency in one word or two."""
+    energy, latency = chip.energy_unit, chip.latency_unit
+    return energy if energy == latency else f"{energy}, {latency}"

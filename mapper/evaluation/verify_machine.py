@@ -122,10 +122,6 @@ class Layout:
         (ya, xa), (yb, xb) = ends
         return self.across.ways(xa, xb), self.down.ways(ya, yb)
 
-    def hops(self, a: Int64, b: Int64) -> Int64:
-        dx, dy = self.ways(a, b)
-        return np.abs(dx) + np.abs(dy)
-
     def existing(self, links: NDArray[Any]) -> NDArray[Any]:
         """Of links, shape (4, rows, columns), those that there are."""
         right, left, south, north = links
@@ -165,10 +161,11 @@ def _steps(chip: Mapping[str, Any], axis: int) -> tuple[list[Fraction], list[int
     for core in range(length):
         cost, kind, width, last = link, 0, 1.0, core == length - 1
         if "tile" in chip and (core + 1) % chip["tile"][side]:
-            cost = chip["tile"]["cost"]
+            cost = chip["tile"].get("cost", 0.0)
         for number, part in ((1, "chip"), (2, "board")):
             if part in chip and (last or (core + 1) % chip[part][side] == 0):
-                cost, kind, width = chip[part]["cost"], number, chip[part]["bandwidth"]
+                cost, kind = chip[part].get("cost", cost), number
+                width = chip[part]["bandwidth"]
         if given and not last:
             steps.append(Fraction(str(float(given[core + 1]))) - Fraction(str(float(given[core]))))
         else:

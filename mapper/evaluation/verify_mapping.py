@@ -108,16 +108,21 @@ def _metrics(
     cut, hops = walk.cut * unit, walk.hops * unit
     casts, trees = walk.casts.loads(), walk.trees.loads()
     routers = None if walk.flows is None else walk.flows.router_loads()
-    router, link = chip["latency_router"], chip["latency_link"]
+    energies, times = _link_costs(chip, "energy"), _link_costs(chip, "latency")
+    spent = [
+        sum(n * cost for n, cost in zip(walk.steps, on, strict=True)) for on in (energies, times)
+    ]
     found: dict[str, int | float | str] = {
         "cut_weight": cut,
         "cut_fraction": walk.cut / walk.weight if walk.weight else 0.0,
         "hops_total": hops,
         "hops_mean": walk.hops / walk.weight if walk.weight else 0.0,
         "hops_max": walk.farthest,
-        "energy": (hops + cut) * chip["energy_router"] + hops * chip["energy_link"],
-        "latency_mean": ((hops + cut) * router + hops * link) / cut if cut else 0.0,
-        "latency_max": (walk.farthest + 1) * router + walk.farthest * link if walk.cut else 0.0,
+        "energy": (hops + cut) * chip["energy_router"] + spent[0] * unit,
+        "latency_mean": (
+            ((walk.hops + walk.cut) * chip["latency_router"] + spent[1]) / walk.cut if cut else 0.0
+        ),
+        "latency_max": walk.latest,
         **_link_loads("link_load", walk.links.loads(), unit),
         # a spike visits a router more than it takes links
         "congestion_mean": (hops + cut) / (walk.size[0] * walk.size[1]),
@@ -141,6 +146,12 @@ def _metrics(
     if routers is not None:
         found["congestion_max"] = float(routers.max()) * unit
     return found
+
+
+def _link_costs(chip: dict[str, Any], kind: str) -> tuple[float, float]:
+    """Of a link east-west, and of one north-south."""
+    cost = chip[f"{kind}_link"]
+    return (cost[0], cost[1]) if isinstance(cost, list) else (cost, cost)
 
 
 def _link_loads(name: str, loads: NDArray[np.int64], unit: float) -> dict[str, float]:
@@ -183,6 +194,7 @@ class _Walk:
     did : what the cores do
     links, casts, trees : loads of links by packets to synapses, to cores, and multicast
     flows : between pairs of cores
+    steps : hops east-west, and north-south; latest : the longest way of a spike
     """
 
     def __init__(
@@ -194,6 +206,8 @@ class _Walk:
         self.did = Activity(cores)
         self.weight = self.cut = self.hops = self.farthest = self.connectivity = 0
         self.rated_hops = 0
+        self.steps, self.latest = np.zeros(2, np.int64), 0.0
+        self._times = np.array(_link_costs(chip, "latency")) + chip["latency_router"]
         self._chip = chip
         self._core, self._cores = core, cores
         self.layout = Layout.of(chip)
@@ -243,17 +257,21 @@ class _Walk:
         self.trees.add_trees(core[first : last + 1], leaving - first, reached % cores, rates)
         a, b = core[source], core[target]
         if self.layout is None:
-            distance = np.abs(a % width - b % width) + np.abs(a // width - b // width)
+            steps = np.abs(np.array([a % width - b % width, a // width - b // width]))
         else:
-            distance = self.layout.hops(a, b)
+            steps = np.abs(np.array(self.layout.ways(a, b)))
+        distance = steps.sum(axis=0)
         self.rated_hops += int((rates[source - first] * distance).sum())
         if undirected:
             once = source < target
             source, target, weight = source[once], target[once], weight[once]
-            a, b, distance = a[once], b[once], distance[once]
+            a, b, steps, distance = a[once], b[once], steps[:, once], distance[once]
         self.weight += int(weight.sum())
         self.cut += int(weight[a != b].sum())
         self.hops += int((weight * distance).sum())
+        self.steps += (weight * steps).sum(axis=1)
+        ways = self._chip["latency_router"] + self._times @ steps[:, (weight > 0) & (a != b)]
+        self.latest = max(self.latest, float(ways.max(initial=0.0)))
         self.farthest = max(self.farthest, int(distance[weight > 0].max(initial=0)))
         np.add.at(self.did.weight, a, weight)
         self.links.add(a, b, weight)

@@ -206,11 +206,12 @@ def spikes_above(threshold: float) -> float:
 
 def architecture(chip: Chip, units: int) -> str:
     """The YAML of a chip; units : for inputs, in each core."""
-    energy = (chip.energy_link + chip.energy_router) * 1e-12
-    latency = (chip.latency_link + chip.latency_router) * 1e-9
+    energies = [(link + chip.energy_router) * 1e-12 for link in chip.link_energies]
+    latencies = [(link + chip.latency_router) * 1e-9 for link in chip.link_latencies]
     hops = "\n".join(
-        f"        energy_{side}_hop: {energy!r}\n        latency_{side}_hop: {latency!r}"
-        for side in ("north", "east", "south", "west")
+        f"        energy_{side}_hop: {energies[axis]!r}\n"
+        f"        latency_{side}_hop: {latencies[axis]!r}"
+        for side, axis in (("north", 1), ("east", 0), ("south", 1), ("west", 0))
     )
     return _ARCH.format(
         name=" ".join(ascii(chip.name).split()),

@@ -154,7 +154,7 @@ def _words(traffic: Traffic) -> dict[str, str]:
     """What traffic is counted in, to be filled into `MEANING`."""
     rate = rate_line(traffic)
     if are_spikes(traffic):
-        energy = "In the unit of the chip's constants: pJ on chips of Loihi's cores"
+        energy = "In the unit of the chip's constants, pJ or relative"
         return {"traffic": "spikes", "Traffic": "Spikes", "a_packet": "a spike",
                 "energy_unit": energy, "rate": rate}  # fmt: skip
     energy = "Relative: weights times the chip's constants, as weights are no numbers of spikes"

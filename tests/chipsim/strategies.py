@@ -86,9 +86,9 @@ def cases(draw: st.DrawFn, always: bool = False) -> Case:
         machine=machine,
         neurons=draw(st.integers(1, 9)),
         energy_router=draw(constants),
-        energy_link=draw(constants),
+        energy_link=draw(constants | st.tuples(constants, constants)),
         latency_router=draw(constants),
-        latency_link=draw(constants),
+        latency_link=draw(constants | st.tuples(constants, constants)),
         delivery=draw(st.sampled_from(["synapse", "core", "tree"])),
         time=draw(st.none() | time),
     )

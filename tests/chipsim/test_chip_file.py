@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 from dataclasses import fields, replace
 from pathlib import Path
@@ -10,11 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chipsim.chip.file import chip_toml
+from chipsim.chip.file import chip_toml, unit_of
 from chipsim.chip.machine import Block, Machine
 from chipsim.chip.model import Chip, meanings
-from chipsim.chip.presets import PRESETS, from_fields, parse_chip
-from chipsim.chip.sources import ABOUT, SOURCES, source_of, unit_of
+from chipsim.chip.presets import NAMES, PRESETS, from_fields, parse_chip
+from chipsim.chip.provenance import numbers, sources_of
 from chipsim.errors import ChipError
 
 MACHINE = Machine(
@@ -34,7 +35,10 @@ CHIPS = [
 def test_a_printed_chip_is_read_back(chip: Chip, tmp_path: Path) -> None:
     path = tmp_path / "other.toml"
     path.write_text(chip_toml(chip), encoding="utf-8")
-    assert parse_chip(str(path)) == chip
+    again = parse_chip(str(path))
+    assert again == chip
+    assert again.origin == chip.origin
+    assert chip_toml(again) == path.read_text(encoding="utf-8")
 
 
 @given(st.text(st.characters(exclude_categories=["Cs"]), min_size=1))
@@ -46,33 +50,52 @@ def test_any_name_is_read_back(name: str) -> None:
 def test_the_tables_are_complete() -> None:
     assert list(meanings()) == [
         "name", "width", "height", "neurons", "synapses", "axons_in", "axons_out", "unavailable",
-        "delivery", "energy_router", "energy_link", "latency_router", "latency_link", "npu", "host",
-        "time", "machine",
+        "delivery", "energy_router", "energy_link", "energy_unit", "latency_router", "latency_link",
+        "latency_unit", "npu", "host", "time", "machine", "origin",
     ]  # fmt: skip
     assert set(meanings()) == {field.name for field in fields(Chip)}
-    assert set(ABOUT) == set(SOURCES) == set(PRESETS)
-    for name, chip in PRESETS.items():
-        stated = {field for field in meanings() if getattr(chip, field) not in (None, ())}
-        # One packet per synapse is what chips of no particular kind send.
-        unsaid = {"name"} | ({"delivery"} if chip.delivery == "synapse" else set())
-        assert set(SOURCES[name]) == stated - unsaid
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_number_of_a_named_chip_has_a_source(name: str) -> None:
+    """Of all that is not the default of this tool, and of nothing else."""
+    chip = PRESETS[name]
+    assert chip.name == name
+    assert chip.origin is not None
+    assert chip.origin.about
+    stated, plain = chip.to_json(), Chip(name, chip.width, chip.height).to_json()
+    mine = {
+        key
+        for key, value in numbers(stated).items()
+        if value != plain.get(key) and (key, value) not in (("tile.cost", 0.0),)
+    }
+    mine -= {key for key in mine if key.endswith(".bandwidth") and numbers(stated)[key] == 1}
+    found = sources_of(chip.origin, stated)
+    assert set(found) - set(plain) <= mine
+    assert mine | {"width", "height"} <= set(found)
+    for text in found.values():
+        # A paper with authors and year, a maker's publication, or this tool's own choice.
+        assert re.search(r"et al\., .*20\d\d|Intel, .*20\d\d|this tool's model", text), text
 
 
 def test_comments_tell_unit_and_source() -> None:
     text = " ".join(chip_toml(PRESETS["loihi"]).replace("\n# ", " ").split())
-    assert "energy of a spike on a link between routers, pJ (Davies et al." in text
+    assert "or [east-west, north-south], pJ energy_link" in text
+    assert 'energy_link = "Davies et al., IEEE Micro' in text
     assert "\naxons_out = 4096\n" in chip_toml(PRESETS["loihi"])
     assert "\n# axons_out = ...  # no limit\n" in chip_toml(PRESETS["mesh84"])
-    assert "relative units (this tool's model" in chip_toml(PRESETS["mesh84"])
+    assert "energy of a spike in a router, relative units" in chip_toml(PRESETS["mesh84"])
 
 
 def test_a_changed_number_has_lost_its_source() -> None:
     changed = replace(PRESETS["loihi"], energy_link=9.0)
-    assert source_of(changed, "energy_link", PRESETS) == ""
-    assert "Davies" in source_of(changed, "energy_router", PRESETS)
-    assert source_of(parse_chip("2x2"), "width", PRESETS) == ""
-    assert unit_of("loihi", "latency_link") == "ns"
-    assert unit_of("anything", "latency_link") == "relative units"
+    found = sources_of(changed.origin, changed.to_json())
+    assert "energy_link" not in found
+    assert "Davies" in found["energy_router"]
+    assert "SANA-FE" in found["tile.width"]
+    assert sources_of(parse_chip("2x2").origin, {"width": 2}) == {}
+    assert unit_of(changed, "latency_link") == "ns"
+    assert unit_of(parse_chip("2x2"), "latency_link") == "relative units"
 
 
 @pytest.mark.parametrize(
@@ -86,6 +109,13 @@ def test_a_changed_number_has_lost_its_source() -> None:
         ("synapses = 9999999999999999999999", r"synapses is beyond 2\^62"),
         ("energy_link = nan", "energy_link is nan; give a finite number"),
         ('latency_link = "1"', "latency_link is '1'; give a finite number"),
+        ("about = 3", "about is '3'; give a text"),
+        ('notes = "text"', "notes is 'text'; give a list of texts"),
+        ("notes = [1]", "notes: a note is '1'; give a text"),
+        ("sources = 3", r"sources is 3; give a table \[sources\]"),
+        ("[sources]\nneuron = 'x'", "'neuron' is no key with a value in this file; did you mean"),
+        ("[sources]\nneurons = 3", "sources: neurons is '3'; give a text"),
+        ("[sources]\ntile.width = 'x'", "sources: 'tile.width' is no key with a value"),
         ("unavailable = [16]", "unavailable core 16 is outside the 4x4 mesh"),
         ("unavailable = [[0, 4]]", r"unavailable core \[0, 4\] is outside"),
     ],

@@ -173,15 +173,18 @@ def test_two_neurons_by_hand() -> None:
     }
 
 
-@pytest.mark.parametrize("hops", [1, 2, 5])
-def test_hops_on_loihi_cost_what_its_paper_states(hops: int) -> None:
-    """The way within a tile once, then a hop between tiles each: 1.7 + 3.5 d pJ, 2.1 + 5.3 d ns."""
-    chip = PRESETS["loihi"]
-    core = np.array([0, hops], dtype=np.int32)
+@pytest.mark.parametrize("hops", [(0, 0), (1, 0), (0, 1), (5, 2)])
+def test_hops_on_loihi_cost_what_its_paper_states(hops: tuple[int, int]) -> None:
+    """The way within a tile once, then hops between tiles: 3.0 pJ and 4.1 ns east-west each, 4.0 pJ
+    and 6.5 ns north-south. A tile is 2x2 cores."""
+    chip, (x, y) = PRESETS["loihi"], hops
+    core = np.array([0, 2 * y * chip.width + 2 * x + 1], dtype=np.int32)
     blocks = naive.blocks_of([(0, 1, 3)], 2)
     found = score(chip, core, blocks, sizes=np.ones(2, np.int64))
-    assert found["energy"] == pytest.approx(3 * (1.7 + 3.5 * hops))
-    assert found["latency_max"] == pytest.approx(2.1 + 5.3 * hops)
+    assert found["hops_max"] == x + y
+    assert found["energy"] == pytest.approx(3 * (1.7 + 3.0 * x + 4.0 * y))
+    assert found["latency_max"] == pytest.approx(2.1 + 4.1 * x + 6.5 * y)
+    assert found["machine"]["cost_total"] == pytest.approx(3 * (3.0 * x + 4.0 * y))
 
 
 def test_multicast_tree_shares_links() -> None:

@@ -37,7 +37,7 @@ def test_frozen() -> None:
 def test_with_limits_keeps_the_rest() -> None:
     chip = PRESETS["loihi"].with_limits(neurons=7, synapses=9)
     assert (chip.neurons, chip.synapses, chip.axons_in, chip.axons_out) == (7, 9, 4096, 4096)
-    assert chip.energy_link == 1.8
+    assert chip.link_energies == (1.3, 2.3)
     with pytest.raises(ChipError, match="axons_out is 0"):
         chip.with_limits(axons_out=0)
 
@@ -45,7 +45,9 @@ def test_with_limits_keeps_the_rest() -> None:
 def test_json_round_trip() -> None:
     chip = Chip("c", 3, 2, synapses=5, unavailable=(4,), energy_link=2)
     values = json.loads(json.dumps(chip.to_json()))
-    assert set(values) == {field.name for field in dataclasses.fields(Chip)} - set(TABLES)
+    assert set(values) == {field.name for field in dataclasses.fields(Chip)} - {
+        *TABLES, "energy_unit", "latency_unit", "origin",
+    }  # fmt: skip
     assert from_fields(values) == chip
 
 
@@ -70,6 +72,16 @@ def test_numpy_numbers_become_plain() -> None:
         ({"energy_link": -0.1}, "energy_link is -0.1; give a finite number, 0 or more"),
         ({"latency_router": float("nan")}, "latency_router is nan"),
         ({"latency_link": "1"}, "latency_link is '1'"),
+        (
+            {"latency_link": (1, 2, 3)},
+            "latency_link is .1, 2, 3.; give a finite number, 0 or more, ",
+        ),
+        (
+            {"energy_link": (1, -2)},
+            "energy_link is .1, -2.; give a finite number, 0 or more, or two",
+        ),
+        ({"energy_unit": "J"}, "energy_unit is 'J'; give relative or pJ"),
+        ({"latency_unit": "s"}, "latency_unit is 's'; give relative or ns"),
         ({"unavailable": (6,)}, "unavailable core 6 is outside the 3x2 mesh; core ids run"),
         ({"unavailable": (-1,)}, "unavailable core -1 is outside"),
         ({"unavailable": tuple(range(6))}, "all 6 cores are unavailable"),
@@ -83,9 +95,9 @@ def test_bad_values_are_named(change: dict[str, Any], message: str) -> None:
 @pytest.mark.parametrize(
     ("name", "mesh", "limits", "costs"),
     [
-        ("loihi", (16, 8), (1024, 1 << 20, 4096, 4096), (1.7, 1.8, 2.1, 3.2)),
-        ("loihi64", (64, 64), (1024, 1 << 20, 4096, 4096), (1.7, 1.8, 2.1, 3.2)),
-        ("truenorth", (64, 64), (256, 65536, 256, 256), (1, 0.1, 1, 0.01)),
+        ("loihi", (16, 8), (1024, 1 << 20, 4096, 4096), (1.7, (1.3, 2.3), 2.1, (2.0, 4.4))),
+        ("loihi64", (64, 64), (1024, 1 << 20, 4096, 4096), (1.7, (1.3, 2.3), 2.1, (2.0, 4.4))),
+        ("truenorth", (64, 64), (256, 65536, 256, 256), (0, 2.3, 1, 0.01)),
         ("mesh84", (84, 84), (4096, None, 65536, None), (1, 0.1, 1, 0.01)),
         ("mesh1024", (1024, 1024), (4096, None, 65536, None), (1, 0.1, 1, 0.01)),
         ("12x5", (12, 5), (1024, None, None, None), (1, 0.1, 1, 0.01)),
@@ -95,7 +107,7 @@ def test_named_chips(
     name: str,
     mesh: tuple[int, int],
     limits: tuple[int | None, ...],
-    costs: tuple[float, ...],
+    costs: tuple[float | tuple[float, float], ...],
 ) -> None:
     chip = parse_chip(name)
     assert chip.name == name
@@ -115,7 +127,7 @@ def test_named_chips(
         ("0x4", "width is 0"),
         ("4x0", "height is 0"),
         ("axb", "chip 'axb' is unknown; give WIDTHxHEIGHT such as 64x64, one of loihi, loihi64, "),
-        ("loihi3", "truenorth, mesh84, mesh1024, or the path of a .toml file"),
+        ("loihi3", "tianjic, mesh84, mesh1024, or the path of a .toml file"),
         ("-4x4", "unknown"),
         ("", "unknown"),
         ("9" * 5000 + "x1", "the mesh is too large"),

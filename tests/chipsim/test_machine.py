@@ -128,7 +128,7 @@ def test_given_coordinates() -> None:
             "[tile]\nwidth = 2\nheight = 1\n[chip]\nwidth = 3\nheight = 4\ncost = 1",
             "chip: width 3 is no multiple of the 2 of a tile",
         ),
-        ("[chip]\nwidth = 3\nheight = 4", "chip: key 'cost' is missing; add it"),
+        ("[chip]\nwidth = 3\ncost = 1", "chip: key 'height' is missing; add it"),
         ("[tile]\nwidth = 0\nheight = 4", "tile: width is 0; give a whole number"),
         ("[tile]\nwidth = 2\nheight = 4\nbandwidth = 1", "tile: unknown key 'bandwidth'; "),
         ("[board]\nwidth = 3\nheight = 4\ncosts = 1", "board: unknown key 'costs'; did you mean"),

@@ -383,7 +383,13 @@ def score(
     cut = [one for one, (s, t, _) in zip(used, sent, strict=True) if core[s] != core[t]]
     cut_weight = sum(w for w, _ in cut)
     hops = sum(w * d for w, d in used)
-    latency = [(w, (d + 1) * chip.latency_router + d * chip.latency_link) for w, d in cut]
+    ways_of = [(w, route(chip, core[s], core[t])) for s, t, w in sent if core[s] != core[t]]
+
+    def along(links: Sequence[Link], router: float, pair: tuple[float, float]) -> float:
+        across = sum(name in ("east", "west") for _, name in links)
+        return (len(links) + 1) * router + across * pair[0] + (len(links) - across) * pair[1]
+
+    latency = [(w, along(way, chip.latency_router, chip.link_latencies)) for w, way in ways_of]
     crowd = [f * weight_unit for row in congestion(chip, core, edges, undirected) for f in row]
     connectivity, trees = multicast(chip, core, edges, rates)
     casts, active = core_casts(chip, core, edges, rates)
@@ -397,8 +403,11 @@ def score(
         "hops_total": hops,
         "hops_mean": hops / total if total else 0.0,
         "hops_max": max([d for _, d in used], default=0),
-        "energy": sum(w * ((d + 1) * chip.energy_router + d * chip.energy_link) for w, d in cut),
-        "latency_mean": sum(w * t for w, t in latency) / cut_weight if cut else 0.0,
+        "energy": sum(
+            w * weight_unit * along(way, chip.energy_router, chip.link_energies)
+            for w, way in ways_of
+        ),
+        "latency_mean": sum(w * weight_unit * t for w, t in latency) / cut_weight if cut else 0.0,
         "latency_max": max([t for _, t in latency], default=0.0),
         **link_metrics(chip, unicast_loads(chip, core, edges, undirected), weight_unit),
         "congestion_mean": sum(crowd) / len(crowd),

@@ -37,7 +37,11 @@ def test_list(run: Run) -> None:
 def test_show_as_json(run: Run) -> None:
     found = run("chips", "show", "truenorth", "--json").json()
     assert found["chip"] == PRESETS["truenorth"].to_json()
-    assert found["units"]["energy_link"] == "relative units"
+    assert (found["units"]["energy_link"], found["units"]["latency_link"]) == (
+        "pJ", "relative units",
+    )  # fmt: skip
+    assert found["about"].startswith("TrueNorth")
+    assert any("delays" in note for note in found["notes"])
     assert "Akopyan" in found["sources"]["neurons"]
     assert "npu" not in found
     assert run("chips", "show", "4x4", "--json").json()["npu"] == asdict(NpuShape())
