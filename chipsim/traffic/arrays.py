@@ -16,7 +16,7 @@ from chipsim.errors import ChipError
 from chipsim.protocols import BlockSource, FloatArray, Int32Array, Int64Array, SynapseBlock
 from chipsim.traffic.activity import Activity
 from chipsim.traffic.flows import follow
-from chipsim.traffic.links import Totals, loads_of
+from chipsim.traffic.links import Totals, loads_of, turns_of
 from chipsim.traffic.machines import Costs
 from chipsim.traffic.pairs import PairTable
 from chipsim.traffic.profile import Profile
@@ -43,6 +43,9 @@ class Traffic:
         Load of the link that leaves router (x, y) at [d, y, x] towards
         `chipsim.traffic.links.DIRECTIONS[d]`: of a packet for each synapse, in ``weight_unit``; of
         one for each core that a neuron reaches, and of the multicast trees, in ``rate_unit``.
+    unicast_turns, core_turns, multicast_turns : ndarray[int64], shape (8, rows, columns)
+        Where these leave their cores and turn, in the form of `chipsim.traffic.turns`; of packets
+        to cores and trees, shape (0, ...) where the chip does not need them.
     congestion : ndarray[float64], shape (rows, columns of routers)
         Expected load of the routers when spikes spread over all minimal paths.
     connectivity : sum over neurons of rate * (number of other cores reached)
@@ -61,6 +64,9 @@ class Traffic:
     unicast_links: Int64Array
     core_links: Int64Array
     multicast_links: Int64Array
+    unicast_turns: Int64Array
+    core_turns: Int64Array
+    multicast_turns: Int64Array
     congestion: FloatArray
     connectivity: int
     unicast_hops: int
@@ -148,9 +154,12 @@ def measure(
         rate_unit=units.weight if rates is None else units.rate,
         pairs=pairs,
         totals=flows.totals,
-        unicast_links=flows.links,
+        unicast_links=loads_of(flows.routes),
         core_links=loads_of(sweep.core_links),
         multicast_links=loads_of(sweep.tree_links),
+        unicast_turns=turns_of(flows.routes),
+        core_turns=turns_of(sweep.core_links),
+        multicast_turns=turns_of(sweep.tree_links),
         congestion=flows.congestion,
         connectivity=sweep.connectivity,
         unicast_hops=sweep.unicast_hops,

@@ -15,7 +15,7 @@ from chipsim.chip.model import Chip
 from chipsim.errors import ChipError
 from chipsim.protocols import FloatArray, Int64Array
 from chipsim.traffic.congestion import Walks, router_loads
-from chipsim.traffic.links import Totals, loads_of, new_differences, route_flows
+from chipsim.traffic.links import Totals, new_differences, route_flows
 from chipsim.traffic.machines import Costs, costs_of
 from chipsim.traffic.pairs import PairTable
 from chipsim.traffic.profile import Profile
@@ -28,14 +28,15 @@ class Flows:
     """Sums over all flows between cores.
 
     totals : those of `chipsim.traffic.links.Totals`
-    links : ndarray[int64], shape (4, rows, columns of routers), loads under XY routing
+    routes : ndarray[int64], shape (12, rows + 1, columns of routers + 1): what was noted of the XY
+        routes, as in `chipsim.traffic.links`
     congestion : ndarray[float64], shape (rows, columns), expected loads of the routers
     profile : by core and by distance
     costs : those of a machine
     """
 
     totals: Totals
-    links: Int64Array
+    routes: Int64Array
     congestion: FloatArray
     profile: Profile
     costs: Costs
@@ -81,4 +82,4 @@ def follow(chip: Chip, pairs: PairTable, used: Int64Array, threads: int = 1) -> 
             raise ChipError("unicast: weight * hops exceeds 2^62; use a coarser weight unit")
         if costs.estimate >= SUM_LIMIT:
             raise ChipError("unicast: weight * cost exceeds 2^62; use coarser costs of steps")
-    return Flows(sums, loads_of(differences), congestion, profile, costs)
+    return Flows(sums, differences, congestion, profile, costs)

@@ -3,8 +3,9 @@
 Loads are kept as int64 of shape (4, rows, columns of routers): entry [d, y, x] is the link that
 leaves the router in column x, row y towards DIRECTIONS[d]. Links that would leave the mesh stay 0;
 on a torus they lead to its other end. A route is a run in the row of its source and a run in the
-column of its target, so it costs O(1) to note in a difference array of shape (4, rows + 1,
-columns + 1); `loads_of` turns differences into loads.
+column of its target, so it costs O(1) to note in differences of shape (4, rows + 1, columns + 1);
+`loads_of` turns differences into loads. Eight more of the same shape behind these, where there are
+such, count where routes leave their core and turn (`chipsim.traffic.turns`).
 """
 
 from __future__ import annotations
@@ -16,24 +17,29 @@ from numba import njit
 
 from chipsim.chip.model import Chip
 from chipsim.protocols import Int32Array, Int64Array
-from chipsim.traffic.routes import Routes, add_route, way
+from chipsim.traffic.routes import Routes, add_route, add_turns, way
 
 DIRECTIONS = ("east", "west", "south", "north")
 """x + 1, x - 1, y + 1, y - 1: row 0 is the northernmost."""
 
 
-def new_differences(chip: Chip) -> Int64Array:
-    """Differences of idle routers, shape (4, rows + 1, columns + 1)."""
+def new_differences(chip: Chip, turns: bool = True) -> Int64Array:
+    """What is noted of idle routers, shape (12, rows + 1, columns + 1); without turns (4, ...)."""
     columns, rows = chip.routers
-    return np.zeros((4, rows + 1, columns + 1), dtype=np.int64)
+    return np.zeros((12 if turns else 4, rows + 1, columns + 1), dtype=np.int64)
 
 
 def loads_of(differences: Int64Array) -> Int64Array:
-    """Link loads, shape (4, rows, columns), from differences (4, rows + 1, columns + 1)."""
-    loads = np.empty_like(differences[:, :-1, :-1])
+    """Link loads, shape (4, rows, columns), from what was noted of routes."""
+    loads = np.empty_like(differences[:4, :-1, :-1])
     np.cumsum(differences[:2, :-1, :-1], axis=2, out=loads[:2])
-    np.cumsum(differences[2:, :-1, :-1], axis=1, out=loads[2:])
+    np.cumsum(differences[2:4, :-1, :-1], axis=1, out=loads[2:])
     return loads
+
+
+def turns_of(differences: Int64Array) -> Int64Array:
+    """Where routes enter and turn, shape (8, rows, columns), or (0, ...) if it was not noted."""
+    return differences[4:, :-1, :-1].copy()
 
 
 def existing(loads: Int64Array, torus: str = "") -> Int64Array:
@@ -68,7 +74,7 @@ class Totals:
 def route_flows(
     chip: Chip, source: Int32Array, target: Int32Array, weight: Int64Array
 ) -> tuple[Int64Array, Totals]:
-    """Send every flow along its XY route by itself: differences of the link loads, and the totals.
+    """Send every flow along its XY route by itself: what is noted of the links, and the totals.
 
     ``source``, ``target`` (core ids) and ``weight`` (positive) have shape (flows,).
     """
@@ -81,7 +87,7 @@ def route_flows(
 
 @njit(cache=True, nogil=True, inline="always")
 def add_straight(diff, x0, y0, x, y, rate):
-    """Note the XY route from a place to another in differences of the link loads."""
+    """Note the XY route from a place to another."""
     if x > x0:
         diff[0, y0, x0] += rate
         diff[0, y0, x] -= rate
@@ -94,11 +100,13 @@ def add_straight(diff, x0, y0, x, y, rate):
     elif y < y0:
         diff[3, y + 1, x] += rate
         diff[3, y0 + 1, x] -= rate
+    if len(diff) > 4:
+        add_turns(diff, x0, y0, x, x > x0, x < x0, y > y0, y < y0, rate)
 
 
 @njit(cache=True, nogil=True)
 def _unicast(source, target, weight, routes, diff):
-    """Note the XY route of every flow in ``diff``, shape (4, rows + 1, columns + 1)."""
+    """Note the XY route of every flow in ``diff``, as `new_differences` makes it."""
     width, torus = routes.column.size, routes.torus
     total = 0
     cut = 0

@@ -150,7 +150,7 @@ def add_round(mapping, s, reached, rate, extents, mark, cast, tree):
     mapping : as in `chipsim.traffic.sweep`; s : core of the neuron
     reached : cores, that of the neuron perhaps among them
     extents, mark : scratch of the sweep, lowest and highest steps along each column
-    cast, tree : differences of the loads of the links
+    cast, tree : what is noted of routes, as in `chipsim.traffic.links`
     """
     routes, columns, rows = mapping.routes, mapping.columns, mapping.rows
     x0, y0 = columns[s], rows[s]
@@ -181,8 +181,13 @@ def add_round(mapping, s, reached, rate, extents, mark, cast, tree):
         for steps in (extents[x, 1], extents[x, 2]):
             leg(tree[2, :, x], tree[3, :, x], y0, steps, rate)
             hops += abs(steps)
+            if len(tree) > 4 and steps != 0:
+                tree[6 + 2 * (dx > 0) + 4 * (dx < 0) + (steps < 0), y0, x] += rate
     leg(tree[0, y0], tree[1, y0], x0, east, rate)
     leg(tree[0, y0], tree[1, y0], x0, west, rate)
+    if len(tree) > 4:
+        tree[4, y0, x0] += rate * (east > 0)
+        tree[5, y0, x0] += rate * (west < 0)
     return hops + east - west
 
 

@@ -18,9 +18,11 @@ from chipsim.errors import ChipError
 from chipsim.protocols import Int64Array
 from chipsim.traffic.arrays import Traffic
 from chipsim.traffic.costs import latency_max, links_cost
+from chipsim.traffic.latency import mapped_latency
 from chipsim.traffic.links import existing
 from chipsim.traffic.machines import PARTS, crossings
 from chipsim.traffic.ticks import tick_bounds
+from chipsim.traffic.turns import entering, of_routers
 
 
 def summarise(chip: Chip, traffic: Traffic) -> dict[str, Any]:
@@ -39,14 +41,17 @@ def summarise(chip: Chip, traffic: Traffic) -> dict[str, Any]:
         too.
     link_load_max, link_load_mean, link_load_p99
         Over all directed links of the mesh, under XY routing.
+    router_load_max, router_load_mean
+        Over all routers, spikes that pass them, under XY routing.
     congestion_mean, congestion_max
-        Over all routers, expected load when spikes spread over all minimal paths.
-    core.packets, core.hops_total, core.link_load_*
+        Over all routers, expected load if spikes spread over all minimal paths, as on a mesh with
+        adaptive routers.
+    core.packets, core.hops_total, core.link_load_*, core.router_load_*
         One packet per spike and other core that it reaches, along its XY route: sum of rate * other
-        cores reached; sum of rate * d over them; loads of the links.
-    multicast.connectivity, multicast.hops_total, multicast.link_load_*
+        cores reached; sum of rate * d over them; loads of the links and routers.
+    multicast.connectivity, multicast.hops_total, multicast.link_load_*, multicast.router_load_*
         Sum of rate * other cores reached; sum of rate * links of the multicast tree; loads of the
-        trees on the links.
+        trees on the links and routers.
     multicast.unicast_hops_total
         Sum over synapses of rate of the source * d: hops at the same rates, were every synapse sent
         a packet of its own. Never less than multicast.hops_total. Each edge of an undirected
@@ -65,6 +70,9 @@ def summarise(chip: Chip, traffic: Traffic) -> dict[str, Any]:
     tick_cycles, tick_bound, tick_bounds.*
         Cycles of a mean tick of a chip whose cycles are known, which of `chipsim.traffic.ticks`
         bounds it, and the largest of each.
+    noc_latency.*
+        Mean cycles of what the chip sends from core to core if it spreads evenly over such ticks,
+        with and without waiting: `chipsim.traffic.latency`.
 
     Sums and largest loads are int if their unit is exactly 1, else float. Without traffic the
     fractions, means and largest values are 0.
@@ -86,12 +94,14 @@ def summarise(chip: Chip, traffic: Traffic) -> dict[str, Any]:
         ),
         "latency_max": latency_max(chip, traffic) if cut else 0.0,
         **_link_loads(chip, links, unit),
+        **_router_loads(chip, links, traffic.profile.outgoing, unit),
         "congestion_mean": float(traffic.congestion.mean()) * unit,
         "congestion_max": float(traffic.congestion.max()) * unit,
         "core": {
             "packets": _scaled(traffic.connectivity, traffic.rate_unit),
             "hops_total": _scaled(int(traffic.core_links.sum()), traffic.rate_unit),
             **_link_loads(chip, traffic.core_links, traffic.rate_unit),
+            **_router_loads(chip, traffic.core_links, traffic.activity.sent, traffic.rate_unit),
             **_crossings(chip, traffic.core_links, traffic.rate_unit, traffic.core_cost),
         },
         "multicast": {
@@ -99,11 +109,12 @@ def summarise(chip: Chip, traffic: Traffic) -> dict[str, Any]:
             "hops_total": _scaled(int(trees.sum()), traffic.rate_unit),
             "unicast_hops_total": _scaled(traffic.unicast_hops, traffic.rate_unit),
             **_link_loads(chip, trees, traffic.rate_unit),
+            **_router_loads(chip, trees, traffic.activity.spikes, traffic.rate_unit),
             **_crossings(chip, trees, traffic.rate_unit),
         },
         **_machine(chip, traffic),
         **_fill(chip, traffic),
-        **({} if chip.time is None else tick_bounds(chip, traffic, chip.time).to_json()),
+        **_time(chip, traffic),
     }
     parts = [part for part in found.values() if isinstance(part, dict)]
     for name, value in [one for part in (found, *parts) for one in part.items()]:
@@ -155,6 +166,27 @@ def _link_loads(chip: Chip, loads: Int64Array, unit: float) -> dict[str, Any]:
         "link_load_mean": int(links.sum()) / len(links) * unit,
         "link_load_p99": float(np.percentile(links, 99)) * unit,
     }
+
+
+def _router_loads(chip: Chip, links: Int64Array, sent: Int64Array, unit: float) -> dict[str, Any]:
+    """Largest and mean load of the routers.
+
+    links : loads, shape (4, rows, columns); sent : what leaves each core for another
+    """
+    loads = entering(links).sum(axis=0) + of_routers(chip, sent)
+    return {
+        "router_load_max": _scaled(int(loads.max()), unit),
+        "router_load_mean": int(loads.sum()) / loads.size * unit,
+    }
+
+
+def _time(chip: Chip, traffic: Traffic) -> dict[str, Any]:
+    """The bounds of a tick, and latency; nothing where the cycles are not known."""
+    if chip.time is None:
+        return {}
+    bounds = tick_bounds(chip, traffic, chip.time)
+    found = mapped_latency(chip, traffic, chip.time, bounds.cycles)
+    return bounds.to_json() | ({} if found is None else {"noc_latency": found.to_json()})
 
 
 def _fill(chip: Chip, traffic: Traffic) -> dict[str, Any]:

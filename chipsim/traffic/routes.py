@@ -92,9 +92,21 @@ def leg(ahead, back, start, steps, weight):
             back[length + first] += weight
 
 
+@njit(cache=True, nogil=True, inline="always")
+def add_turns(diff, x0, y0, x, east, west, south, north, weight):
+    """Note where a route leaves its core and turns, as `chipsim.traffic.turns` has it.
+
+    x : column in which it ends; east, west, south, north : which ways it goes
+    """
+    if east or west:
+        diff[4 if east else 5, y0, x0] += weight
+    if south or north:
+        diff[6 + 2 * east + 4 * west + north, y0, x] += weight
+
+
 @njit(cache=True, nogil=True)
 def add_route(diff, x0, y0, dx, dy, weight):
-    """Note an XY route of so many steps in ``diff``, shape (4, rows + 1, columns + 1)."""
+    """Note an XY route of so many steps in ``diff``, as `chipsim.traffic.links` has it."""
     leg(diff[0, y0], diff[1, y0], x0, dx, weight)
     x = x0 + dx
     if x < 0:
@@ -102,3 +114,5 @@ def add_route(diff, x0, y0, dx, dy, weight):
     elif x >= diff.shape[2] - 1:
         x -= diff.shape[2] - 1
     leg(diff[2, :, x], diff[3, :, x], y0, dy, weight)
+    if len(diff) > 4:
+        add_turns(diff, x0, y0, x, dx > 0, dx < 0, dy > 0, dy < 0, weight)

@@ -86,8 +86,7 @@ class Sweep:
             raise ChipError(_bad_neuron(chip, bad, core, sizes))
         self.activity = Activity.idle(chip.cores)
         self.pairs = PairSums(chip.cores, scratch)
-        self.core_links = new_differences(chip)
-        self.tree_links = new_differences(chip)
+        self.core_links, self.tree_links = _differences(chip)
         self.connectivity = 0
         self.unicast_hops = 0
         self.core_cost = 0
@@ -205,7 +204,7 @@ class _Arrays(NamedTuple):
     touched : (cores + 1,), the cores with weight from the source core at work
     bits : (cores / 32,), the same as a set of bits; zero between uses
     activity : (cores, 5), columns in the order of the fields of `Activity`
-    core_links, tree_links : (4, height + 1, width + 1): differences of the link loads
+    core_links, tree_links : what is noted of routes, as in `chipsim.traffic.links`
     keys, sums : the run for PairSums
     """
 
@@ -230,6 +229,7 @@ class _Tally:
         self.serial = 0
         cells = np.zeros((chip.cores, 4), dtype=np.int64)
         cells[:, _STAMP] = -1
+        core_links, tree_links = _differences(chip)
         self.arrays = _Arrays(
             cells=cells,
             extents=np.full((chip.routers[0], 4), -1, dtype=np.int64),
@@ -239,8 +239,8 @@ class _Tally:
             bits=np.zeros((chip.cores + 31) // 32, dtype=np.int64),
             axons_out=np.zeros(chip.cores, dtype=np.int64),
             activity=np.zeros((chip.cores, 5), dtype=np.int64),
-            core_links=new_differences(chip),
-            tree_links=new_differences(chip),
+            core_links=core_links,
+            tree_links=tree_links,
             keys=np.zeros(0, dtype=np.int64),
             sums=np.zeros(0, dtype=np.int64),
         )
@@ -255,6 +255,15 @@ class _Tally:
             self.arrays = self.arrays._replace(
                 ends=np.empty(degree, dtype=np.int32), reached=np.empty(degree + 1, dtype=np.int32)
             )
+
+
+def _differences(chip: Chip) -> tuple[Int64Array, Int64Array]:
+    """What is noted of packets to cores and of trees: their turns only where the chip sends them,
+    those of packets to cores with trees, too, as they say where the trees end."""
+    return (
+        new_differences(chip, chip.delivery != "synapse"),
+        new_differences(chip, chip.delivery == "tree"),
+    )
 
 
 def _bad_neuron(chip: Chip, neuron: int, core: Int32Array, sizes: Int64Array) -> str:
@@ -474,11 +483,18 @@ def _sweep(block, mapping, serial, arrays):
             diff[2, high, x] -= rate
             diff[3, low + 1, x] += rate
             diff[3, y0 + 1, x] -= rate
+            if len(diff) > 4:
+                turn = 6 + 2 * (x > x0) + 4 * (x < x0)
+                diff[turn, y0, x] += rate * (high > y0)
+                diff[turn + 1, y0, x] += rate * (low < y0)
         hops += east - west
         diff[0, y0, x0] += rate
         diff[0, y0, east] -= rate
         diff[1, y0, west + 1] += rate
         diff[1, y0, x0 + 1] -= rate
+        if len(diff) > 4:
+            diff[4, y0, x0] += rate * (east > x0)
+            diff[5, y0, x0] += rate * (west < x0)
         tree_hops += float(rate) * hops
     if n_touched > 0:
         n_out = _flush(source, cells, touched, n_touched, bits, out_keys, out_sums, n_out)

@@ -7,7 +7,7 @@ left out and counted: on the hardware they pass the local port of its router.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,8 @@ from chipsim.chip.presets import from_fields
 from chipsim.noc.demand import Demand
 from chipsim.noc.mesh import DEPTH, Mesh
 from chipsim.traffic.arrays import Traffic, Units, measure
+from chipsim.traffic.latency import Latency, Sent, latency
+from chipsim.traffic.turns import of_routers
 from mapper.errors import MapperError
 from mapper.evaluation.mapped import open_mapped
 from mapper.results.output import MAPPING
@@ -43,6 +45,7 @@ class Offered:
         the user did not say
     rate : flits per unit of time, all nodes together
     own : flits per unit of time that stay in their core, and are left out
+    latency : what is to be expected at a load scale, by `chipsim.traffic.latency`
     """
 
     mesh: Mesh
@@ -50,6 +53,7 @@ class Offered:
     tick_cycles: float | None
     rate: float
     own: float
+    latency: Callable[[float], Latency]
 
     def scaled(self, scale: float) -> Demand:
         """The load at a scale; raises `MapperError` if a node would send more than it can."""
@@ -121,7 +125,14 @@ def _offered(chip: Chip, traffic: Traffic, depth: int, tick_cycles: float | None
         tick_cycles = demand.busiest(mesh) / BUSY
     if tick_cycles is not None:
         demand = demand.scaled(1 / tick_cycles)
-    return Offered(mesh, demand, tick_cycles, total, own)
+    outgoing = of_routers(chip, traffic.profile.outgoing)
+    sent = Sent(traffic.unicast_links, traffic.unicast_turns, outgoing)
+    per_cycle = unit / tick_cycles if tick_cycles else 0.0
+
+    def expected(scale: float) -> Latency:
+        return latency(chip, sent, per_cycle * scale)
+
+    return Offered(mesh, demand, tick_cycles, total, own, expected)
 
 
 def _between_cores(traffic: Traffic) -> Measure:

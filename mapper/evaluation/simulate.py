@@ -103,6 +103,7 @@ def simulate(
             "p50": load.percentile(50),
             "p99": load.percentile(99),
             "max": load.latency_max,
+            "expected": offered.latency(request.scale).mean if load.packets else None,
         },
         "link_load_mean": _mean(existing(load.links)) / load.cycles,
         "links": [
@@ -155,6 +156,7 @@ def tables(found: dict[str, Any], title: str) -> list[Table]:
         ("packets", found["packets"]),
         ("not delivered", found["undelivered"]),
         ("latency in cycles, mean", latency["mean"]),
+        ("expected without simulation", latency["expected"]),
         ("latency, 50th percentile", latency["p50"]),
         ("latency, 99th percentile", latency["p99"]),
         ("latency, max", latency["max"]),

@@ -133,16 +133,22 @@ class Layout:
 
     def tables(self) -> tuple[Int64, Int64, NDArray[np.float64]]:
         """Cost of every link that there is, what it is over, and its bandwidth."""
-        columns, rows = self.routers
-        found = []
-        for name, added in (("steps", True), ("over", False), ("bandwidth", False)):
-            whole = np.empty((4, rows, columns), getattr(self.across, name).dtype)
-            for axis, (one, shape) in enumerate(((self.across, (1, -1)), (self.down, (-1, 1)))):
-                values = one.links(getattr(one, name), added)
-                whole[2 * axis] = values.reshape(shape)
-                whole[2 * axis + 1] = np.roll(values, 1).reshape(shape)
-            found.append(self.existing(whole))
+        names = (("steps", True), ("over", False), ("bandwidth", False))
+        found = [self.existing(self._table(*name)) for name in names]
         return found[0], found[1], found[2]
+
+    def bandwidths(self) -> NDArray[np.float64]:
+        """Of the links that leave each router, shape (4, rows, columns)."""
+        return self._table("bandwidth", False)
+
+    def _table(self, name: str, added: bool) -> NDArray[Any]:
+        columns, rows = self.routers
+        whole = np.empty((4, rows, columns), getattr(self.across, name).dtype)
+        for axis, (one, shape) in enumerate(((self.across, (1, -1)), (self.down, (-1, 1)))):
+            values = one.links(getattr(one, name), added)
+            whole[2 * axis] = values.reshape(shape)
+            whole[2 * axis + 1] = np.roll(values, 1).reshape(shape)
+        return whole
 
     def apart(self, part: str, a: Int64, b: Int64) -> NDArray[np.bool_]:
         """Whether two cores are on different tiles, chips or boards."""
@@ -211,6 +217,10 @@ class WalkedLinks:
                 at[moving] = (at[moving] + sign) % length
                 left[axis][moving] -= sign
         return found
+
+    def grid(self) -> Int64:
+        """Load of the links that leave each router: right, left, down, up."""
+        return self._loads
 
     def loads(self) -> Int64:
         """Load of every directed link that there is."""

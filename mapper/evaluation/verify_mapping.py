@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from chipsim.chip.presets import from_fields
 from mapper.errors import CheckFailedError
 from mapper.evaluation.verify import Connections, SlowReader
+from mapper.evaluation.verify_latency import Routers, Steps, latency
 from mapper.evaluation.verify_machine import Costs, Layout, WalkedLinks
 from mapper.evaluation.verify_split import SplitReader, check_counts, read_table, require_arrays
 from mapper.evaluation.verify_ticks import Activity, ticks
@@ -20,7 +21,13 @@ from mapper.limits.constraints import ConstraintFile, broken, constraints_in
 from storage.jsontext import shown
 
 UNICAST = "multicast.unicast_hops_total"  # which reports of older versions lack
-_PARTS = ("core", "machine", "multicast", "tick_bounds")  # metrics with metrics of their own
+_PARTS = (
+    "core",
+    "machine",
+    "multicast",
+    "noc_latency",
+    "tick_bounds",
+)  # metrics with metrics of their own
 TOLERANCE = 1e-9  # relative, between sums of floats in another order
 
 
@@ -67,6 +74,9 @@ def verify_mapping(folder: Path, report: dict[str, Any], network: Path) -> dict[
         del found[UNICAST]
     if "core" not in stated_all:  # reports of older versions
         found = {name: value for name, value in found.items() if not name.startswith("core.")}
+    if "router_load_max" not in stated_all:
+        newer = ("router_load", "core.router_load", "multicast.router_load", "noc_latency.")
+        found = {name: value for name, value in found.items() if not name.startswith(newer)}
     for name, value in found.items():
         stated = stated_all.get(name)
         if not _agree(stated, value):
@@ -124,14 +134,17 @@ def _metrics(
         ),
         "latency_max": walk.latest,
         **_link_loads("link_load", walk.links.loads(), unit),
+        **walk.through["synapse"].loads("router_load", walk.links.grid(), unit),
         # a spike visits a router more than it takes links
         "congestion_mean": (hops + cut) / (walk.size[0] * walk.size[1]),
         "core.packets": walk.connectivity * rate_unit,
         "core.hops_total": int(casts.sum()) * rate_unit,
         **_link_loads("core.link_load", casts, rate_unit),
+        **walk.through["core"].loads("core.router_load", walk.casts.grid(), rate_unit),
         "multicast.connectivity": walk.connectivity * rate_unit,
         "multicast.hops_total": int(trees.sum()) * rate_unit,
         **_link_loads("multicast.link_load", trees, rate_unit),
+        **walk.through["tree"].loads("multicast.router_load", walk.trees.grid(), rate_unit),
         UNICAST: walk.rated_hops * rate_unit,
         "cores_used": int(used.size),
         "core_fill_mean": float(fill.mean()),
@@ -141,6 +154,8 @@ def _metrics(
         loads = {"synapse": walk.links.loads(), "core": casts, "tree": trees}
         wide = 1.0 if walk.layout is None else walk.layout.tables()[2]
         found |= ticks(chip, walk.did, walk.use["neurons"], loads, (unit, rate_unit), wide)
+        if walk.size == (chip["width"], chip["height"]):
+            found |= _latency(walk, chip, (unit, rate_unit), found["tick_cycles"])
     if walk.costs is not None:
         found |= walk.costs.metrics(walk.routes, walk.weight, unit, rate_unit)
     if routers is not None:
@@ -152,6 +167,23 @@ def _link_costs(chip: dict[str, Any], kind: str) -> tuple[float, float]:
     """Of a link east-west, and of one north-south."""
     cost = chip[f"{kind}_link"]
     return (cost[0], cost[1]) if isinstance(cost, list) else (cost, cost)
+
+
+def _latency(
+    walk: _Walk, chip: dict[str, Any], units: tuple[float, float], cycles: Any
+) -> dict[str, float | str]:
+    """The latency of what the chip sends, spread over ticks of so many cycles."""
+    time, way = chip["time"], chip.get("delivery", "synapse")
+    links = {"synapse": walk.links, "core": walk.casts, "tree": walk.trees}[way]
+    ends = way if way == "synapse" else "core"
+    unit = units[0] if way == "synapse" else units[1]
+    service = np.full(links.grid().shape, float(time["link"]))
+    if walk.layout is not None:
+        service /= walk.layout.bandwidths()
+    through = walk.through[way].ways(links.grid(), walk.through[ends])
+    to_cores = {"synapse": walk.links, "core": walk.casts}[ends].grid()
+    reached = walk.through[ends].ways(to_cores, walk.through[ends])
+    return latency(through, reached, unit * time["tick"] / cycles, service, time["hop"])
 
 
 def _link_loads(name: str, loads: NDArray[np.int64], unit: float) -> dict[str, float]:
@@ -193,6 +225,7 @@ class _Walk:
 
     did : what the cores do
     links, casts, trees : loads of links by packets to synapses, to cores, and multicast
+    through : where the same enter and leave routers, and turn in them
     flows : between pairs of cores
     steps : hops east-west, and north-south; latest : the longest way of a spike
     """
@@ -223,6 +256,7 @@ class _Walk:
             self.size, self.costs = self.layout.routers, Costs(self.layout)
             self.routes = tuple(WalkedLinks(self.layout) for _ in range(3))
             self.links, self.casts, self.trees = self.routes
+        self.through = {way: Routers(*self.size) for way in ("synapse", "core", "tree")}
         # On a torus there is no such check of routers.
         self.flows = None if self.layout and self.layout.torus else Flows(*self.size)
         rate = reader.attribute("rate") if "rate" in reader.meta["attributes"] else None
@@ -252,6 +286,9 @@ class _Walk:
         )
         self.connectivity += int(rates[leaving - first].sum())
         self.casts.add(core[leaving], reached % cores, rates[leaving - first])
+        cast = self._ways(core[leaving], reached % cores)
+        self.through["core"].add(*cast, rates[leaving - first])
+        self.through["tree"].add_trees(leaving, *cast, rates[leaving - first])
         if self.costs is not None:
             self.costs.add_casts(core[leaving], reached % cores, rates[leaving - first])
         self.trees.add_trees(core[first : last + 1], leaving - first, reached % cores, rates)
@@ -275,11 +312,20 @@ class _Walk:
         self.farthest = max(self.farthest, int(distance[weight > 0].max(initial=0)))
         np.add.at(self.did.weight, a, weight)
         self.links.add(a, b, weight)
+        away = a != b
+        self.through["synapse"].add(*self._ways(a[away], b[away]), weight[away])
         if self.costs is not None:
             self.costs.add(a, b, weight)
         if self.flows is not None:
             at = self.layout.router if self.layout else np.asarray
             self.flows.add(at(a), at(b), weight, a != b)
+
+    def _ways(self, a: NDArray[np.int64], b: NDArray[np.int64]) -> Steps:
+        """The routers of cores, and the steps between these along rows and columns."""
+        if self.layout is not None:
+            return self.layout.router(a), self.layout.router(b), *self.layout.ways(a, b)
+        (ya, xa), (yb, xb) = (np.divmod(core, self._chip["width"]) for core in (a, b))
+        return a, b, xb - xa, yb - ya
 
 
 def _check_constraints(

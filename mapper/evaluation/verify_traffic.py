@@ -71,10 +71,14 @@ class Links:
             np.add.at(ahead, (low[goes], x[goes]), weight[goes])
             np.add.at(ahead, (high[goes], x[goes]), -weight[goes])
 
+    def grid(self) -> Int64:
+        """Load of the links that leave each router: right, left, down, up."""
+        along = self._steps[:2].cumsum(axis=2), self._steps[2:].cumsum(axis=1)
+        return np.concatenate(along)[:, :-1, :-1]
+
     def loads(self) -> Int64:
         """Load of every directed link."""
-        right, left = self._steps[:2].cumsum(axis=2)[:, :-1, :-1]
-        down, up = self._steps[2:].cumsum(axis=1)[:, :-1, :-1]
+        right, left, down, up = self.grid()
         return np.concatenate(
             [left[:, 1:].ravel(), right[:, :-1].ravel(), up[1:].ravel(), down[:-1].ravel()]
         )

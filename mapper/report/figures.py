@@ -23,7 +23,7 @@ from mapper.results.activity import (
 )
 from mapper.settings import PRESETS, SETTINGS
 
-CAST, MANY, TICK, MACHINE = "core.", "multicast.", "tick_", "machine."
+CAST, MANY, TICK, MACHINE, WAY = "core.", "multicast.", "tick_", "machine.", "noc_latency."
 METRICS: dict[str, tuple[str, str]] = {
     "hops_mean": ("Hops, mean", "links that traffic crosses, averaged over all of it"),
     "hops_max": ("Hops, max", "links between the two farthest cores that talk"),
@@ -33,7 +33,9 @@ METRICS: dict[str, tuple[str, str]] = {
     "link_load_max": ("Link load, max", "traffic on the busiest link, per unit of time"),
     "link_load_p99": ("Link load, 99th percentile", "one link in a hundred carries more"),
     "link_load_mean": ("Link load, mean", "over all links of the chip, idle ones too"),
-    "congestion_max": ("Router congestion, max", "traffic through the busiest router"),
+    "router_load_max": ("Router load, max", "traffic through the busiest router"),
+    "router_load_mean": ("Router load, mean", "over all routers"),
+    "congestion_max": ("Router congestion, max", "the same if any shortest path is taken"),
     "congestion_mean": ("Router congestion, mean", "over all routers, any shortest path taken"),
     "energy": ("NoC energy", "of traffic between cores, one packet per synapse; cores excluded"),
     "latency_mean": ("Latency, mean", "of a packet between cores, on an idle mesh"),
@@ -66,6 +68,9 @@ METRICS: dict[str, tuple[str, str]] = {
         "of the core that takes packets and adds events for longest",
     ),
     TICK + "bounds.links": ("Links", "of the link that passes flits for longest"),
+    WAY + "mean": ("NoC latency, mean", "cycles of a packet, waiting included; on even traffic"),
+    WAY + "unloaded": ("NoC latency, unloaded", "cycles of a packet without waiting"),
+    WAY + "load_max": ("Busy link, max", "share of cycles of the busiest link or port"),
     CAST + "packets": ("Packets to cores", "other cores that a neuron reaches, times its rate"),
     CAST + "hops_total": ("Core-cast hops", "links of these packets"),
     CAST + "link_load_max": ("Core-cast load of a link, max", "of the busiest link"),
@@ -74,6 +79,8 @@ METRICS: dict[str, tuple[str, str]] = {
         "one link in a hundred carries more",
     ),
     CAST + "link_load_mean": ("Core-cast load, mean", "over all links of the chip"),
+    CAST + "router_load_max": ("Core-cast load of a router, max", "of the busiest router"),
+    CAST + "router_load_mean": ("Core-cast load of routers, mean", "over all routers"),
     MANY + "connectivity": ("Connectivity", "other cores that a neuron reaches, times its rate"),
     MANY + "hops_total": ("Tree-hops", "links of the tree of a neuron, times its rate"),
     MANY + "unicast_hops_total": (
@@ -83,17 +90,19 @@ METRICS: dict[str, tuple[str, str]] = {
     MANY + "link_load_max": ("Tree load of a link, max", "of the busiest link"),
     MANY + "link_load_p99": ("Tree load, 99th percentile", "one link in a hundred carries more"),
     MANY + "link_load_mean": ("Tree load, mean", "over all links of the chip"),
+    MANY + "router_load_max": ("Tree load of a router, max", "of the busiest router"),
+    MANY + "router_load_mean": ("Tree load of routers, mean", "over all routers"),
 }
 """Title and meaning of every metric, by its name in report.json."""
 
-SHARES = ("cut_fraction", "core_fill_mean", "core_fill_max")
+SHARES = ("cut_fraction", "core_fill_mean", "core_fill_max", WAY + "load_max")
 CORES = ("cores_used", "core_fill_mean", "core_fill_max")
 TRAFFIC = "traffic"  # stands for the word for what traffic is counted in, see `_words`
 KEY: dict[str, tuple[str, tuple[tuple[str, str], ...]]] = {
     "hops_mean": ("Hops on average", (("hops_max", "at most"),)),
     "cut_fraction": ("Cut", (("cut_weight", TRAFFIC),)),
     "link_load_max": ("Busiest link", (("link_load_mean", "mean"),)),
-    "congestion_max": ("Busiest router", (("congestion_mean", "mean"),)),
+    "router_load_max": ("Busiest router", (("router_load_mean", "mean"),)),
     "cores_used": ("Cores used", (("core_fill_mean", "full on average"),)),
     "energy": ("NoC energy", ()),
     "latency_mean": ("Latency", (("latency_max", "at most"),)),
@@ -114,6 +123,10 @@ KEY: dict[str, tuple[str, tuple[tuple[str, str], ...]]] = {
             (TICK + "bounds.links", "links"),
         ),
     ),
+    WAY + "mean": (
+        "NoC latency",
+        ((WAY + "unloaded", "without waiting"), (WAY + "load_max", "busiest link busy")),
+    ),
     CAST + "hops_total": (
         "Core-cast hops",
         ((CAST + "packets", "packets"), (CAST + "link_load_max", "busiest link")),
@@ -130,8 +143,8 @@ MEANING = {
     "cut_fraction": "The share of the traffic that leaves its core and loads the mesh.",
     "link_load_max": "{Traffic} per unit of time on the most loaded link when all goes first along "
     "x, then along y. The mesh cannot be faster than this link.",
-    "congestion_max": "Expected {traffic} per unit of time in the most visited router when each "
-    "packet takes any shortest path.",
+    "router_load_max": "{Traffic} per unit of time through the most visited router when all goes "
+    "first along x, then along y.",
     "cores_used": "Cores that hold at least one neuron, and how full these are.",
     "energy": "Of the network-on-chip alone, routers and links, per unit of time: what {traffic} "
     "between cores takes if each synapse is a packet of its own. Cores are not counted. "
@@ -142,6 +155,9 @@ MEANING = {
     "machine, averaged over all traffic. Placement and refinement minimise it.",
     TICK + "cycles": "What a time step takes until its last packet has arrived, at the mean rates: "
     "the largest of the bounds beside it, of the cores and links that are at work for longest.",
+    WAY + "mean": "Mean cycles of a packet from core to core if the packets of a tick come evenly "
+    "over it: a cycle, its hops, and waiting for others. Where the busiest link is busy for more "
+    "than 60 % there is no figure: mapper simulate has it.",
     CAST + "hops_total": "Links crossed when a neuron sends a packet to each core that it reaches, "
     "times the rates of the neurons ({rate}).",
     MANY + "hops_total": "Links crossed when a neuron sends one packet to all cores that it "
@@ -173,6 +189,8 @@ def metric(report: dict[str, Any], name: str) -> float | None:
 def shown(view: View, name: str) -> Cell:
     """A metric as the page writes it."""
     value = metric(view.report, name)
+    if value is None and name == WAY + "mean" and _ways([view]):
+        return Cell(view.report["metrics"]["noc_latency"].get("advice"))
     return Cell(value, percent(value) if name in SHARES and value is not None else None)
 
 
@@ -197,10 +215,8 @@ def key_figures(views: list[View]) -> list[Card]:
     cards = []
     first = {"core": CAST, "tree": MANY}.get(views[0].chip.delivery, "") + "hops_"
     for name, (title, more) in sorted(KEY.items(), key=lambda one: not one[0].startswith(first)):
-        if name.startswith(TICK) and not _timed(views):
-            continue
-        if name.startswith(MACHINE) and not _machines(views):
-            continue
+        if all(shown(view, name).value is None for view in views):
+            continue  # of a machine, or of chips whose cycles are known, or newer than the report
         figures = [
             Figure(series, shown(view, name), _beside(view, name, more))
             for series, view in zip(names, views, strict=True)
@@ -213,6 +229,11 @@ def key_figures(views: list[View]) -> list[Card]:
 def _timed(views: list[View]) -> bool:
     """Whether the cycles of any of the chips are known."""
     return any(metric(view.report, TICK + "cycles") is not None for view in views)
+
+
+def _ways(views: list[View]) -> bool:
+    """Whether any of the reports has the latency of the mesh."""
+    return any(metric(view.report, WAY + "unloaded") is not None for view in views)
 
 
 def of_machines(name: str) -> bool:
@@ -260,7 +281,8 @@ def all_metrics(views: list[View]) -> list[Table]:
     many = [name for name in others if name.startswith(MANY)]
     cast = [name for name in others if name.startswith(CAST)]
     time = [name for name in METRICS if name.startswith(TICK)]
-    apart = {*cast, *many, *time, *machine, *CORES}
+    way = [name for name in METRICS if name.startswith(WAY)]
+    apart = {*cast, *many, *time, *way, *machine, *CORES}
     parts = [
         (unicast_line(traffic), [name for name in METRICS if name not in apart]),
         (core_cast_line(traffic), cast),
@@ -272,6 +294,8 @@ def all_metrics(views: list[View]) -> list[Table]:
         parts.append(("costs and crossings of the machine", known))
     if _timed(views):
         parts.append(("cycles of a tick, with the mean activity", time))
+    if _ways(views):
+        parts.append(("latency on the mesh, without a simulation", way))
     return [_metrics(views, _capital(title), names) for title, names in parts]
 
 

@@ -93,6 +93,7 @@ def _numbers(found: dict[str, Any]) -> list[list[Any]]:
         ["50th percentile", delay.get("p50")],
         ["99th percentile", delay.get("p99")],
         ["max", delay.get("max")],
+        ["expected mean, without simulation", delay.get("expected")],
         ["Load scale", found.get("load_scale")],
         ["Mesh cycles per unit of time", found.get("tick_cycles")],
         ["Flits per unit of time", found.get("flits_per_tick")],

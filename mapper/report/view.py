@@ -18,6 +18,7 @@ from chipsim.chip.model import Chip
 from chipsim.chip.presets import from_fields
 from chipsim.traffic.links import existing
 from chipsim.traffic.ticks import tick_bounds
+from chipsim.traffic.turns import entering, of_routers
 from mapper.report.machine import End, ends
 from mapper.results.loads import Loads
 
@@ -36,7 +37,7 @@ LAYERS = {
     "incoming": ("Incoming traffic", "what a core receives from other cores, per unit of time"),
     "router": (
         "Router load",
-        "traffic through a router if each packet takes any shortest path, per unit of time",
+        "traffic through a router, one packet per synapse, per unit of time",
     ),
     CYCLES: (
         "Cycles of a tick",
@@ -158,7 +159,7 @@ def make_view(label: str, report: dict[str, Any], loads: Loads) -> View:
             "fill": per_core(use.neurons / chip.neurons),
             "outgoing": per_core(profile.outgoing, unit),
             "incoming": per_core(profile.incoming, unit),
-            "router": cells(_of_routers(loads.congestion * unit, chip)),
+            "router": cells(_of_routers(_passing(loads, chip) * unit, chip)),
             CYCLES: per_core(idle if bounds is None else bounds.cores),
         },
         links={name: cells(_at_ends(array, chip)) for name, array in drawn.items()},
@@ -239,6 +240,12 @@ def _plain(view: View, layers: list[str], links: list[str]) -> dict[str, Any]:
         out["destination"] = view.destination.ravel().tolist()
         out["share"] = _list(view.share)
     return out
+
+
+def _passing(loads: Loads, chip: Chip) -> Grid:
+    """Unicast traffic through each router, shape (rows, columns of routers)."""
+    passing: Grid = entering(loads.unicast_links).sum(axis=0)
+    return passing + of_routers(chip, loads.profile.outgoing)
 
 
 def _of_routers(array: Grid, chip: Chip) -> Grid:

@@ -79,6 +79,15 @@ class TickBounds(Amounts):
     links: Amount
 
 
+class NocLatency(Open):
+    """Mean cycles of a packet on the mesh, without a simulation."""
+
+    load_max: Amount
+    unloaded: Amount
+    mean: Amount | UnsetType = UNSET
+    advice: str | UnsetType = UNSET
+
+
 class Costs(Amounts):
     """What distances of a machine cost, and what crosses the ends of its parts."""
 
@@ -107,6 +116,7 @@ class Metrics(LinkLoads):
     tick_cycles: Amount | UnsetType = UNSET
     tick_bound: str | UnsetType = UNSET
     tick_bounds: TickBounds | UnsetType = UNSET
+    noc_latency: NocLatency | UnsetType = UNSET
     machine: Costs | UnsetType = UNSET
 
 

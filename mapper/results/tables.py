@@ -94,6 +94,7 @@ def quality(
         ("core fill, mean", metrics["core_fill_mean"]),
         ("core fill, max", metrics["core_fill_max"]),
         *_ticks(metrics, traffic),
+        *_noc_latency(metrics),
     ]
     machine = _machine(metrics)
     if not same_activity(metrics, traffic):
@@ -179,6 +180,18 @@ def _ticks(metrics: Mapping[str, Any], traffic: Mapping[str, Any] | None) -> lis
     return [(told, metrics["tick_cycles"]), ("bounded by", bound)]
 
 
+def _noc_latency(metrics: Mapping[str, Any]) -> list[tuple[str, Any]]:
+    """Empty for chips whose cycles are not known."""
+    if (found := metrics.get("noc_latency")) is None:
+        return []
+    mean = found.get("mean", "simulate, as queues are long")
+    return [
+        ("NoC latency in cycles, without waiting", found["unloaded"]),
+        ("NoC latency in cycles, mean", mean),
+        ("busiest link or port, busy", found["load_max"]),
+    ]
+
+
 def _unicast(
     metrics: Mapping[str, Any], traffic: Mapping[str, Any] | None
 ) -> list[tuple[str, Any]]:
@@ -215,6 +228,14 @@ def _loads(metrics: Mapping[str, Any]) -> list[tuple[str, Any]]:
         ("link load, max", metrics["link_load_max"]),
         ("link load, 99th percentile", metrics["link_load_p99"]),
         ("link load, mean", metrics["link_load_mean"]),
+        *(
+            (text, metrics[name])
+            for name, text in (
+                ("router_load_max", "router load, max"),
+                ("router_load_mean", "router load, mean"),
+            )
+            if name in metrics  # not in reports of older versions
+        ),
     ]
 
 

@@ -153,6 +153,7 @@ def test_two_neurons_by_hand() -> None:
     # (1, 0) half goes down again, so that (1, 1) sees 4 + 2.
     assert traffic.congestion.tolist() == [[8, 4, 2], [4, 6, 8]]
     links = {"link_load_max": 8, "link_load_mean": 24 / 14, "link_load_p99": 8.0}
+    links |= {"router_load_max": 8, "router_load_mean": 32 / 6}
     assert score(chip, core, naive.blocks_of(edges, 2), sizes=sizes) == {
         "cut_weight": 8,
         "cut_fraction": 1.0,
@@ -201,6 +202,7 @@ def test_multicast_tree_shares_links() -> None:
     assert found["core"] == {
         "packets": 7 * 3, "hops_total": 7 * 6, "link_load_max": 14,
         "link_load_mean": 7 * 6 / 24, "link_load_p99": pytest.approx(14, rel=0.2),
+        "router_load_max": 7 * 3, "router_load_mean": 7 * 9 / 9,
     }  # fmt: skip
     assert found["hops_total"] == 2 * (2 + 7 + 1)
     assert found["link_load_max"] == 7 + 1

@@ -72,7 +72,7 @@ def test_every_metric_has_a_row() -> None:
     found = score(
         Chip("c", 1, 1, time=ChipTime()), np.zeros(0, np.int32), [], sizes=np.ones(0, np.int64)
     )
-    parts = ("core", "multicast", "tick_bounds")
+    parts = ("core", "multicast", "tick_bounds", "noc_latency")
     inner = {f"{part}.{name}" for part in parts for name in found.pop(part)}
     text = (DOCS / "reference" / "metrics.md").read_text()
     table = text.partition("| name | meaning |")[2].partition("\n\n")[0]

@@ -217,12 +217,12 @@ def test_report_holds_what_the_contract_says(folder: Path) -> None:
     assert set(report["metrics"]) == {
         "cut_weight", "cut_fraction", "hops_total", "hops_mean", "hops_max", "energy",
         "latency_mean", "latency_max", "link_load_max", "link_load_mean", "link_load_p99",
-        "congestion_mean", "congestion_max", "core", "multicast", "cores_used", "core_fill_mean",
-        "core_fill_max",
+        "router_load_max", "router_load_mean", "congestion_mean", "congestion_max", "core",
+        "multicast", "cores_used", "core_fill_mean", "core_fill_max",
     }  # fmt: skip
     assert set(report["metrics"]["multicast"]) == {
         "connectivity", "hops_total", "unicast_hops_total", "link_load_max", "link_load_mean",
-        "link_load_p99",
+        "link_load_p99", "router_load_max", "router_load_mean",
     }  # fmt: skip
     assert len(report["levels"]) > 0
     always = {"vertices", "connections", "cut_weight"}

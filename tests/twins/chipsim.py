@@ -16,6 +16,7 @@ import numpy as np
 
 from chipsim.chip.machine import STRAIGHT
 from chipsim.chip.model import Chip
+from tests.twins.latency import Leg, noc_latency
 from tests.twins.machine import Line, Plane
 from tests.twins.tick_bounds import sent_by, tick_metrics
 
@@ -189,6 +190,22 @@ def link_metrics(chip: Chip, loads: Counter[Link], unit: float) -> dict[str, flo
         "link_load_mean": sum(values) / len(values),
         "link_load_p99": percentile99(values),
     }
+
+
+def router_metrics(chip: Chip, loads: Counter[Link], started: Counter[Router]) -> dict[str, float]:
+    """Of what enters routers by links and from their cores, in units."""
+    columns, rows = size(chip)
+    visits = Counter(started)
+    for ((x, y), name), load in loads.items():
+        visits[(x + STEPS[name][0]) % columns, (y + STEPS[name][1]) % rows] += load
+    return {
+        "router_load_max": max(visits.values(), default=0),
+        "router_load_mean": sum(visits.values()) / (columns * rows),
+    }
+
+
+def in_units(values: dict[str, float], unit: float) -> dict[str, float]:
+    return {name: value * unit for name, value in values.items()}
 
 
 def flows(edges: Sequence[Edge], undirected: bool) -> list[Edge]:
@@ -395,6 +412,16 @@ def score(
     casts, active = core_casts(chip, core, edges, rates)
     unit = weight_unit if rates is None else rate_unit
     units = weight_unit, unit
+    packets = packets_of(chip, core, edges, rates, undirected)
+    routers = [
+        (router_metrics(chip, loads, started_by(chip, way)), by)
+        for loads, way, by in (
+            (unicast_loads(chip, core, edges, undirected), packets["synapse"], weight_unit),
+            (casts, packets["core"], unit),
+            (trees, packets["tree"], unit),
+        )
+    ]
+    of_flows, of_casts, of_trees = (in_units(*one) for one in routers)
     use = usage(chip, core, edges, sizes)
     fill = [z / chip.neurons for z, n in zip(use["neurons"], use["count"], strict=True) if n]
     return {
@@ -410,12 +437,14 @@ def score(
         "latency_mean": sum(w * weight_unit * t for w, t in latency) / cut_weight if cut else 0.0,
         "latency_max": max([t for _, t in latency], default=0.0),
         **link_metrics(chip, unicast_loads(chip, core, edges, undirected), weight_unit),
+        **of_flows,
         "congestion_mean": sum(crowd) / len(crowd),
         "congestion_max": max(crowd),
         "core": {
             "packets": sum(active["sent"]) * unit,
             "hops_total": sum(casts.values()) * unit,
             **link_metrics(chip, casts, unit),
+            **of_casts,
             **crossings(chip, casts, unit, core_cost(chip, core, edges, rates) * unit),
         },
         "multicast": {
@@ -423,6 +452,7 @@ def score(
             "hops_total": sum(trees.values()) * unit,
             "unicast_hops_total": unicast_hops(chip, core, edges, rates) * unit,
             **link_metrics(chip, trees, unit),
+            **of_trees,
             **crossings(chip, trees, unit, None),
         },
         **machine_metrics(chip, core, sent, weight_unit),
@@ -450,7 +480,55 @@ def ticks(
         "tree": (multicast(chip, core, edges, rates)[1], rate),
     }[chip.delivery]
     table = link_costs(chip) if chip.machine else {}
-    return tick_metrics(
+    found: dict[str, Any] = tick_metrics(
         chip.time, use["neurons"], *sent_by(chip.delivery, active, out, rate, weight),
         [n * unit for n in loads.values()], [table[e][1] if table else 1.0 for e in loads],
     )  # fmt: skip
+    if tile(chip) != (1, 1):
+        return found
+    packets = packets_of(chip, core, edges, rates, undirected)[chip.delivery]
+    per_cycle = unit / found["tick_cycles"]
+    walked = [(rate * per_cycle, [walk(chip, a, b) for b in ends]) for rate, a, ends in packets]
+    service = {link: chip.time.link / (table[link][1] if table else 1) for link in all_links(chip)}
+    return found | {"noc_latency": noc_latency(walked, service, chip.time.hop)}
+
+
+Packet = tuple[int, int, list[int]]
+"""Rate, core of the source, and the other cores that it is for."""
+
+
+def packets_of(
+    chip: Chip, core: Sequence[int], edges: Sequence[Edge], rates: Sequence[int] | None,
+    undirected: bool,
+) -> dict[str, list[Packet]]:  # fmt: skip
+    """What leaves cores for others, by what a chip may send for a spike."""
+    largest: Counter[int] = Counter()
+    reached: dict[int, set[int]] = defaultdict(set)
+    for s, t, w in edges:
+        largest[s] = max(largest[s], w)
+        if core[t] != core[s]:
+            reached[s].add(core[t])
+    rate = largest if rates is None else rates
+    return {
+        "synapse": [
+            (w, core[s], [core[t]]) for s, t, w in flows(edges, undirected) if core[s] != core[t]
+        ],
+        "core": [(rate[s], core[s], [c]) for s, ends in reached.items() for c in ends],
+        "tree": [(rate[s], core[s], sorted(ends)) for s, ends in reached.items()],
+    }
+
+
+def started_by(chip: Chip, packets: list[Packet]) -> Counter[Router]:
+    """Packets by the router that they enter the mesh at."""
+    found: Counter[Router] = Counter()
+    for rate, source, _ in packets:
+        found[place(chip, source)] += rate
+    return found
+
+
+def walk(chip: Chip, a: int, b: int) -> list[Leg]:
+    """What a packet passes: the routers with the ways by which it comes in and goes out."""
+    links = route(chip, a, b)
+    names = ["core", *(name for _, name in links), "core"]
+    places = [*(here for here, _ in links), place(chip, b)]
+    return list(zip(places, names, names[1:], strict=False))

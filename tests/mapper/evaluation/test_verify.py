@@ -120,7 +120,9 @@ def test_mappings_of_other_shapes(out: Path, fails: Fails) -> None:
      "multicast.link_load_max",
      "multicast.link_load_mean", "multicast.link_load_p99", "multicast.unicast_hops_total",
      "tick_cycles", "tick_bounds.neurons", "tick_bounds.packets_out", "tick_bounds.events",
-     "tick_bounds.links"],
+     "tick_bounds.links", "router_load_max", "router_load_mean", "core.router_load_max",
+     "core.router_load_mean", "multicast.router_load_max", "multicast.router_load_mean",
+     "noc_latency.load_max", "noc_latency.unloaded"],
 )  # fmt: skip
 def test_a_changed_metric(out: Path, fails: Fails, name: str) -> None:
     def more(report: Any) -> None:
@@ -143,9 +145,19 @@ def test_reports_of_versions_without_core_cast(out: Path, run: Run) -> None:
     assert run("verify", out).code == 0
 
 
+def test_reports_of_versions_without_loads_of_routers(out: Path, run: Run) -> None:
+    def older(report: Any) -> None:
+        del report["metrics"]["noc_latency"]
+        for part in (report["metrics"], report["metrics"]["core"], report["metrics"]["multicast"]):
+            del part["router_load_max"], part["router_load_mean"]
+
+    edit(out / "report.json", older)
+    assert run("verify", out).code == 0
+
+
 def test_every_metric_is_recomputed(out: Path, run: Run, fails: Fails) -> None:
     metrics = json.loads((out / "report.json").read_text())["metrics"]
-    parts = ("core", "multicast", "tick_bounds")
+    parts = ("core", "multicast", "noc_latency", "tick_bounds")
     names = {name for name in metrics if name not in parts}
     names |= {f"{part}.{name}" for part in parts for name in metrics[part]}
     assert names <= set(run("verify", out, "--json").json())

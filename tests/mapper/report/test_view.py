@@ -50,7 +50,7 @@ def test_cores_as_they_are(made: tuple[Loads, dict[str, Any]]) -> None:
     assert view.layers["fill"].max() == metrics["core_fill_max"]
     assert view.layers["outgoing"].sum() == metrics["cut_weight"]
     assert view.layers["incoming"].sum() == metrics["cut_weight"]
-    assert view.layers["router"].max() == metrics["congestion_max"]
+    assert view.layers["router"].max() == metrics["router_load_max"]
     assert view.loads["unicast"].size == CHIP.links
     assert view.loads["unicast"][0] == metrics["link_load_max"]
     assert view.loads["multicast"].sum() == metrics["multicast"]["hops_total"]

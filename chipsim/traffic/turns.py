@@ -1,0 +1,52 @@
+"""Through which input and output of each router spikes go.
+
+Routes are noted where they leave their core and where they turn; with the loads of the links this
+gives the load of every pair of an input and an output. Counts are int64 of shape (8, rows, columns
+of routers): 0 to 3 leave the core east, west, south and north; 4 to 7 turn from east to south, from
+east to north, from west to south, from west to north. In a multicast tree a spike may do several of
+these in one router, and counts for each.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from chipsim.chip.model import Chip
+from chipsim.protocols import Int64Array
+
+EAST, WEST, SOUTH, NORTH, LOCAL = range(5)
+"""Ways through a router: in the order of `chipsim.traffic.links.DIRECTIONS`, and to or from the
+core."""
+
+
+def legs_of(links: Int64Array, turns: Int64Array, came: Int64Array) -> Int64Array:
+    """Loads by input and output, shape (5, 5, rows, columns).
+
+    links, came : shape (4, rows, columns), in the form of `chipsim.traffic.links`, and by the
+        router that they lead to, as `entering` has them; turns : as above
+
+    Entry [i, o] is of spikes that come in travelling in direction i (LOCAL: from the core) and go
+    out in direction o (LOCAL: to the core). What arrives is what comes in and does not go on, so
+    entries [i, LOCAL] do not hold for trees: there they are those of packets to each core.
+    """
+    legs = np.zeros((5, 5, *links.shape[1:]), np.int64)
+    legs[LOCAL, :LOCAL] = turns[:4]
+    legs[EAST, SOUTH], legs[EAST, NORTH], legs[WEST, SOUTH], legs[WEST, NORTH] = turns[4:]
+    for way in range(4):
+        legs[way, way] = links[way] - legs[:, way].sum(axis=0)
+        legs[way, LOCAL] = came[way] - legs[way, :LOCAL].sum(axis=0)
+    return legs
+
+
+def entering(links: Int64Array) -> Int64Array:
+    """Loads by the router that a link leads to, shape (4, rows, columns)."""
+    steps = ((1, 1), (-1, 1), (1, 0), (-1, 0))  # links that leave the mesh have no load
+    return np.stack([np.roll(links[way], *step) for way, step in enumerate(steps)])
+
+
+def of_routers(chip: Chip, values: Int64Array) -> Int64Array:
+    """Sums over the cores of each router, shape (rows, columns), of values of shape (cores,)."""
+    columns, rows = chip.routers
+    tiles = values.reshape(rows, chip.height // rows, columns, chip.width // columns)
+    found: Int64Array = tiles.sum(axis=(1, 3))
+    return found

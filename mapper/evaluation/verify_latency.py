@@ -1,0 +1,127 @@
+"""What passes routers, and how long packets take, for the check of a mapping.
+
+By a path of its own, like all of `mapper.evaluation.verify`: ends and corners of routes are counted
+here one by one, and every output is a queue by itself.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+Int64 = NDArray[np.int64]
+Floats = NDArray[np.float64]
+Steps = tuple[Int64, Int64, Int64, Int64]
+"""Routers of the source and the target, and steps between them along the row and the column."""
+
+CORE = 4  # beside right, left, down and up, as a way by which spikes come in or go out
+BUSIEST, FREE = 0.6, 0.1
+
+
+class Routers:
+    """Ends and corners of routes that take their row first."""
+
+    def __init__(self, width: int, height: int) -> None:
+        self._width, self._height = width, height
+        # By router, the way in, and the way out; straight ones are not counted.
+        self._count = np.zeros((height * width, 5, 5), np.int64)
+        self.entered = np.zeros(height * width, np.int64)
+
+    def add(self, source: Int64, target: Int64, dx: Int64, dy: Int64, weight: Int64) -> None:
+        """Packets from router to router."""
+        np.add.at(self.entered, source, weight)
+        across, down = np.where(dx > 0, 0, 1), np.where(dy > 0, 2, 3)
+        corner = source - source % self._width + target % self._width
+        row = dx != 0
+        column = dy != 0
+        begins = np.where(row, across, CORE)
+        ends = np.where(column, down, begins)
+        count = self._count.reshape(-1)
+        np.add.at(count, ((source * 5 + CORE) * 5 + across)[row], weight[row])
+        np.add.at(count, ((corner * 5 + begins) * 5 + down)[column], weight[column])
+        np.add.at(count, (target * 5 + ends) * 5 + CORE, weight)
+
+    def add_trees(
+        self, owner: Int64, source: Int64, target: Int64, dx: Int64, dy: Int64, rate: Int64
+    ) -> None:
+        """Spikes to all routers that are listed for an owner, each link and corner once."""
+        across, down = np.where(dx > 0, 0, 1), np.where(dy > 0, 2, 3)
+        corner = source - source % self._width + target % self._width
+        row, column = dx != 0, dy != 0
+        begins = np.where(row, across, CORE)
+        size = self._count.size
+        out = (source * 5 + CORE) * 5 + across
+        turn = (corner * 5 + begins) * 5 + down
+        where = np.concatenate([(owner * size + out)[row], (owner * size + turn)[column]])
+        rates = np.concatenate([rate[row], rate[column]])
+        used, first = np.unique(where, return_index=True)
+        np.add.at(self._count.reshape(-1), used % size, rates[first])
+        _, first = np.unique(owner, return_index=True)
+        np.add.at(self.entered, source[first], rate[first])
+
+    def _comes(self, links: Int64) -> Int64:
+        """Loads of links, by the router that they lead to: shape (4, routers)."""
+        right, left, down, up = links
+        to = np.roll(right, 1, 1), np.roll(left, -1, 1), np.roll(down, 1, 0), np.roll(up, -1, 0)
+        return np.stack(to).reshape(4, -1)
+
+    def loads(self, name: str, links: Int64, unit: float) -> dict[str, float]:
+        """The metrics of what passes routers; links : by the router that they leave."""
+        passing = self._comes(links).sum(axis=0) + self.entered
+        return {
+            f"{name}_max": int(passing.max()) * unit,
+            f"{name}_mean": float(passing.mean()) * unit,
+        }
+
+    def ways(self, links: Int64, ends: Routers) -> tuple[Int64, Int64]:
+        """Loads by router, way in and way out, and what comes by each way, shape (routers, 5).
+
+        ends : of packets to each core, which say where trees end
+        """
+        found = self._count.copy()
+        for way, load in enumerate(links.reshape(4, -1)):
+            found[:, way, way] = load - found[:, :, way].sum(axis=1)
+        found[:, :, CORE] = ends._count[:, :, CORE]
+        return found, np.column_stack([*self._comes(links), self.entered])
+
+
+def latency(
+    through: tuple[Int64, Int64], reached: tuple[Int64, Int64], per_cycle: float,
+    service: Floats, hop: float,
+) -> dict[str, float | str]:  # fmt: skip
+    """The metrics of `noc_latency`.
+
+    through, reached : what `Routers.ways` says of what is sent, and of packets to each core
+    per_cycle : flits in a cycle that 1 is; service : cycles of a flit on each link; hop : of a hop
+    """
+    flits, comes = (one * per_cycle for one in through)
+    cycles = np.concatenate([service.reshape(4, -1), np.ones((1, len(flits)))])
+    parts = flits * cycles.T[:, None, :]
+    busy = parts.sum(axis=1)
+    most = max(float(busy.max()), float(comes[:, CORE].max()))
+    packets = int(reached[1][:, CORE].sum())
+    if not packets:
+        return _named(load_max=0.0, unloaded=0.0, mean=0.0)
+    unloaded = 1 + hop * int(reached[0][:, :, :CORE].sum()) / packets
+    simulate = _named(load_max=most, unloaded=unloaded, advice="simulate")
+    if most > BUSIEST:
+        return simulate
+    wait = np.zeros_like(busy)
+    used = busy > 0
+    same = (parts**2).sum(axis=1)[used] / busy[used]
+    more = busy[used] * (cycles.T[used] - 1)
+    wait[used] = (busy[used] - same + more) / (2 - 2 * busy[used])
+    heads = (flits * wait[:, None]).sum(axis=2)
+    free = 1 - comes - heads
+    if free.min() < FREE:
+        return simulate
+    total = 0.0
+    for out in range(5):
+        others = [other for other in range(5) if other != out]
+        behind = (flits * (wait + wait**2)[:, None])[:, :, others].sum(axis=2) / free
+        total += float((reached[0][:, :, out] * (wait[:, out, None] + behind)).sum())
+    return _named(load_max=most, unloaded=unloaded, mean=unloaded + total / packets)
+
+
+def _named(**found: float | str) -> dict[str, float | str]:
+    return {f"noc_latency.{name}": value for name, value in found.items()}

@@ -1,0 +1,112 @@
+"""Latency without simulation: against the plain twin, by hand, and against the simulator."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from chipsim.chip.model import Chip
+from chipsim.chip.time import ChipTime
+from chipsim.noc.demand import Demand
+from chipsim.noc.load import measure_load
+from chipsim.noc.mesh import Mesh
+from chipsim.traffic.latency import Latency, Sent, latency
+from chipsim.traffic.links import loads_of, route_flows, turns_of
+from tests.chipsim.measured import score
+from tests.chipsim.strategies import Case, cases
+from tests.twins import chipsim as naive
+
+
+@settings(max_examples=400, deadline=None)
+@given(cases(), st.sampled_from([0.03, 0.3, 1.0]))
+def test_metrics_match_twin(case: Case, tick: float) -> None:
+    """With rates at which links are busy for some of the time; trees and packets alike."""
+    time = ChipTime(tick=tick, link=case.chip.time.link if case.chip.time else 1.0)
+    chip = replace(case.chip, time=time)
+    rates = case.rates or [1 + v % 4 for v in range(len(case.core))]
+    edges = [(s, t, w % 7) for s, t, w in case.edges]
+    options = {**case.options(), "rates": np.array(rates, np.int64)}
+    found = score(chip, case.cores(), naive.blocks_of(edges, len(case.core)), **options)
+    expected = naive.score(
+        chip, case.core, edges, sizes=case.sizes, rates=rates, undirected=case.undirected
+    )
+    assert found.get("noc_latency", {}) == pytest.approx(expected.get("noc_latency", {}), rel=1e-9)
+
+
+def sent(chip: Chip, source: list[int], target: list[int], weight: list[int]) -> Sent:
+    flows = np.array(source, np.int32), np.array(target, np.int32), np.array(weight, np.int64)
+    routes, _ = route_flows(chip, *flows)
+    entered = np.bincount(flows[0], flows[2], chip.cores).astype(np.int64)
+    return Sent(loads_of(routes), turns_of(routes), entered.reshape(chip.height, chip.width))
+
+
+def test_two_flows_that_meet_by_hand() -> None:
+    # Cores 0 and 1 of a row of four send to core 3: they meet at the link from 1 to 2, each with a
+    # flit in 4 of 16 cycles. L = 1/2, sum p^2 = 1/8, W = (1/2 - 1/4) / (2 * 1/2) = 1/4; behind the
+    # meeting they come one by one, and wait for nobody. Nobody is behind a head for another output.
+    chip = Chip("hand", 4, 1)
+    found = latency(chip, sent(chip, [0, 1], [3, 3], [4, 4]), 1 / 16)
+    assert found == Latency(0.5, 1 + 2.5, 1 + 2.5 + 0.25)
+    # A flow from 0 to 1 is behind the heads that wait at 1: 1/4 * 1/4 * (1 + 1/4) over what is free
+    # of the input, 1 - (1/4 + 1/8) - 1/4 * 1/4.
+    found = latency(chip, sent(chip, [0, 0, 1], [1, 3, 3], [2, 4, 4]), 1 / 16)
+    behind = 1 / 4 * 1 / 4 * (1 + 1 / 4) / (1 - 3 / 8 - 1 / 16)
+    total = 2 * (2 + behind) + 4 * (4 + 1 / 4) + 4 * (3 + 1 / 4)
+    assert found.mean == pytest.approx(total / 10)
+
+
+def test_above_the_limit_it_says_simulate() -> None:
+    chip = Chip("hand", 4, 1)
+    flows = sent(chip, [0, 1], [3, 3], [3, 3])
+    assert latency(chip, flows, 0.0999).mean is not None
+    high = latency(chip, flows, 0.1001)
+    assert high.mean is None
+    assert high.to_json() == {"load_max": pytest.approx(0.6006), "unloaded": 3.5,
+                              "advice": "simulate"}  # fmt: skip
+    # A core that sends to many links is as busy as what it sends.
+    chip = Chip("star", 3, 3)
+    assert latency(chip, sent(chip, [4] * 4, [1, 3, 5, 7], [1] * 4), 0.2).load_max == 0.8
+
+
+def test_nothing_is_sent() -> None:
+    chip = Chip("idle", 3, 2)
+    assert latency(chip, sent(chip, [], [], []), 1.0) == Latency(0.0, 0.0, 0.0)
+
+
+def random_flows(rng: np.random.Generator, nodes: int) -> Counter[tuple[int, int]]:
+    """A few targets of each node, with rates of lognormal spread."""
+    flows: Counter[tuple[int, int]] = Counter()
+    for s in range(nodes):
+        rate = rng.lognormal(0, 1)
+        for t in rng.choice(nodes, size=int(rng.integers(1, 12)), replace=True):
+            if t != s:
+                flows[s, int(t)] += 1 + int(1000 * rate * rng.lognormal(0, 1))
+    return flows
+
+
+@pytest.mark.parametrize("busy", [0.1, 0.2, 0.4, 0.6])
+def test_mean_latency_is_that_of_the_simulator(busy: float) -> None:
+    """Within 3 % of the mean latency each, and within 1 % on average."""
+    errors = []
+    for seed in range(12):
+        rng = np.random.default_rng(seed)
+        chip = Chip("random", int(rng.integers(3, 11)), int(rng.integers(3, 9)))
+        flows = random_flows(rng, chip.cores)
+        source, target = np.array(sorted(flows), np.int32).T
+        weight = np.array([flows[pair] for pair in sorted(flows)], np.int64)
+        all_sent = sent(chip, source.tolist(), target.tolist(), weight.tolist())
+        unit = busy / latency(chip, all_sent, 1.0).load_max * (1 - 1e-9)
+        mesh = Mesh.of(chip)
+        demand = Demand.from_flows(mesh, source, target, weight, unit)
+        run = measure_load(mesh, demand, cycles=12_000, warmup=2000, seed=seed)
+        found = latency(chip, all_sent, unit)
+        assert found.mean is not None and run.latency_mean is not None
+        assert found.load_max == pytest.approx(busy)
+        errors.append(found.mean / run.latency_mean - 1)
+    assert np.abs(errors).max() < 0.03
+    assert np.abs(errors).mean() < 0.01
