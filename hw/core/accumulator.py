@@ -4,14 +4,15 @@ The weights that arrive during a tick are added in one bank, while the sums of t
 read from the other and cleared. Sums wrap modulo 2^bits, so that they do not depend on the order
 of the weights; tables are made so that no sum of the network can wrap (hw/tables.py).
 
-Timing: a weight that is taken in cycle t is in its sum from cycle t+4 on: it is taken, its sum
-is read, held, and added to, a cycle each. One weight can be taken in every cycle, also for the same
-neuron again: the last sum that was written stands in for what was read too early. A sum that is
-asked for in cycle t is held in the first cycle with `hold` behind it, and is at `sum` from the next
-one until another is held; it may be cleared in t+1 at the earliest.
+Timing: a weight that is taken in cycle t is in its sum from cycle t+5 on: it is taken, its sum
+is read, held, added to, and written, a cycle each. One weight can be taken in every cycle, also for
+the same neuron again: sums that were added up last stand in for what was read too early. A sum that
+is asked for in cycle t is held in the first cycle with `hold` behind it, and is at `sum` from the
+next one until another is held. It may be cleared in t+1 at the earliest, and is zero for who asks
+two cycles later.
 
-What a memory reads goes to a register without any logic on its way, of each bank by itself: a read
-takes more than half of a cycle, and the memory may be far from all else.
+The way to a memory and back takes most of a cycle: what is read goes to a register without any
+logic on its way, of each bank by itself, and what is written comes from registers.
 """
 
 from __future__ import annotations
@@ -33,7 +34,8 @@ class Accumulator(wiring.Component):
 
     phase : the bank that is added to; the other is read. It changes only while `busy` is 0.
     weights : (neuron, weight) stream, always ready
-    busy : a weight was taken that is not in its sum yet
+    busy : a weight was taken whose sum is not in the register of what is written; sums may be asked
+        for from the second cycle without
     read, neuron : ask for the sum of a neuron
     hold : takes what was asked for last; sum : what was taken last
     clear, cleared : set the sum of neuron `cleared` to zero in the bank that is read
@@ -73,29 +75,32 @@ class Accumulator(wiring.Component):
     def elaborate(self, platform: Any) -> Module:
         m = Module()
         synapse: Any = self.weights.payload
-        # A weight in each of the stages: its sum is read, held in a register, added to.
-        stages = [Signal(self.shape.synapse, name=f"stage_{n}") for n in range(3)]
-        valid = Signal(3)
-        reading, holding, adding = stages
-        held, added, last, before_last = (
-            Signal(self.shape.sum, name=name) for name in ("held", "added", "last", "before_last")
+        # A weight in each of the stages: its sum is read, held in a register, added to, written.
+        stages = [Signal(self.shape.synapse, name=f"stage_{n}") for n in range(4)]
+        valid = Signal(4)
+        reading, holding, adding, writing = stages
+        held, added, last, before_last, earlier = (
+            Signal(self.shape.sum, name=name)
+            for name in ("held", "added", "last", "before_last", "earlier")
         )
-        # What was written last is the sum of the weight ahead; or else what was written before it.
-        again, first_again, reads_first = Signal(), Signal(), Signal()
+        # To add to: the sum of the weight ahead, or of the two before that, or what was read.
+        again, second_again, third_again, earlier_again = (
+            Signal(name=f"{name}again") for name in ("", "second_", "third_", "earlier_")
+        )
         m.d.sync += [
             valid.eq(Cat(self.weights.valid, valid)),
-            reading.eq(synapse),
-            holding.eq(reading),
-            adding.eq(holding),
+            *(stage.eq(ahead) for stage, ahead in zip(stages, [synapse, *stages], strict=False)),
             last.eq(added),
             before_last.eq(last),
-            reads_first.eq(valid[2] & (reading.neuron == adding.neuron)),
-            first_again.eq(reads_first),
+            second_again.eq(valid[2] & (reading.neuron == adding.neuron)),
+            third_again.eq(valid[3] & (reading.neuron == writing.neuron)),
+            earlier.eq(Mux(second_again, last, before_last)),
+            earlier_again.eq(second_again | third_again),
             again.eq(valid[2] & (holding.neuron == adding.neuron)),
         ]
         m.d.comb += [
-            added.eq(Mux(again, last, Mux(first_again, before_last, held)) + adding.weight),
-            self.busy.eq(valid.any()),
+            added.eq(Mux(again, last, Mux(earlier_again, earlier, held)) + adding.weight),
+            self.busy.eq(valid[:3].any()),
         ]
 
         word = self.load.payload
@@ -108,31 +113,28 @@ class Accumulator(wiring.Component):
                 shape=self.shape.sum, depth=self.shape.neurons, init=[], attrs=NO_RW_CHECK
             )
             m.submodules[f"bank{bank}"] = memory
-            write = memory.write_port()
-            read = memory.read_port()
-            with m.If(self.phase == bank):
-                m.d.comb += [
-                    read.addr.eq(reading.neuron),
-                    read.en.eq(valid[0]),
-                    write.addr.eq(adding.neuron),
-                    write.data.eq(added),
-                    write.en.eq(valid[2]),
-                ]
-            with m.Else():
-                m.d.comb += [
-                    read.addr.eq(self.neuron),
-                    read.en.eq(self.read),
-                    write.addr.eq(self.cleared),
-                    write.en.eq(self.clear),
-                ]
-            with m.If(clear_both):
-                m.d.comb += [write.addr.eq(word.address), write.data.eq(0), write.en.eq(1)]
+            write: Any = memory.write_port()
+            read: Any = memory.read_port()
+            adds, zero = Signal(name=f"adds_{bank}"), Signal(name=f"zero_{bank}")
             read_sum, held_sum = (
                 Signal(self.shape.sum, name=f"{name}_{bank}") for name in ("read", "held")
             )
+            m.d.comb += [
+                adds.eq(self.phase == bank),
+                read.addr.eq(Mux(adds, reading.neuron, self.neuron)),
+                read.en.eq(Mux(adds, valid[0], self.read)),
+                write.data.eq(Mux(zero, 0, last)),
+            ]
+            m.d.sync += [
+                write.addr.eq(
+                    Mux(clear_both, word.address, Mux(adds, adding.neuron, self.cleared))
+                ),
+                write.en.eq(Mux(adds, valid[2], self.clear) | clear_both),
+                zero.eq(~adds | clear_both),
+                held_sum.eq(read.data),
+            ]
             with m.If(self.hold):
                 m.d.sync += read_sum.eq(read.data)
-            m.d.sync += held_sum.eq(read.data)
             read_sums.append(read_sum)
             held_sums.append(held_sum)
         m.d.comb += [

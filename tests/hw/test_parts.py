@@ -114,6 +114,7 @@ def test_sums_of_weights_in_every_cycle_and_their_banks() -> None:
                 await ctx.tick()
             assert not ctx.get(dut.busy)
             ctx.set(dut.phase, 1 - phase)
+            await ctx.tick()
             assert max(map(abs, total)) >= half
             for neuron in range(8):
                 expected = (total[neuron] + half) % (2 * half) - half
@@ -131,6 +132,7 @@ def test_sums_of_weights_in_every_cycle_and_their_banks() -> None:
                     ctx.set(dut.clear, 1)
                     await ctx.tick()
                     ctx.set(dut.clear, 0)
+                    await ctx.tick()
                     assert ctx.get(dut.sum) == value
 
     run(dut, bench)
