@@ -31,6 +31,10 @@ _ZEROS = re.compile(
     r"    connect \\DATA \d+'0*\n(?:    [^\n]*\n)*  end\n",
     re.MULTILINE,
 )
+# A register and its value after reset, which some tools want apart from each other.
+_INITIAL = re.compile(
+    r"^(?P<reg>  reg (?:signed )?(?:\[[^\]]*\] )?(?P<name>\w+)) = (?P<value>[^;]*);$", re.MULTILINE
+)
 # An operand without bits, as a constant 0 is: Verilog has none of these.
 _NO_BITS = re.compile(
     r"^(    parameter \\[AB]_WIDTH) 0$|^(    connect \\[AB]) \{\s*\}$", re.MULTILINE
@@ -106,9 +110,12 @@ def verilog(design: Netlist, note: Note = quiet) -> str:
         (path / "design.il").write_text(design.text)
         (path / WIDTHS).write_text(techmap_rules())
         script = [*_read(design), "pmuxtree", f"techmap -map {WIDTHS}"]
-        script += ["opt_clean", "memory_collect"]
+        script += ["opt_clean -purge", "memory_collect"]
         run_yosys([*script, "write_verilog -noattr design.v"], path, note)
-        return with_attributes((path / "design.v").read_text(), design.text)
+        text = _INITIAL.sub(
+            r"\g<reg>;\n  initial \g<name> = \g<value>;", (path / "design.v").read_text()
+        )
+        return with_attributes(text, design.text)
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,6 +36,12 @@ def test_different_names_stay_different() -> None:
     assert plain_names(text) == "\\a_b_3 \\a_b \\a_b_4 \\a_b_3 [3:0] \\a_b_2"
 
 
+def test_keywords_get_a_number() -> None:
+    assert plain_names("\\before \\before_2 \\input__payload", ["input__payload"]) == (
+        "\\before_3 \\before_2 \\input_payload"
+    )
+
+
 def test_names_that_come_first_keep_theirs() -> None:
     assert plain_names("\\a.b \\a__b", ["a__b"]) == "\\a_b_2 \\a_b"
 

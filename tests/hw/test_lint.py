@@ -1,0 +1,68 @@
+"""Verilator finds nothing in the Verilog but what docs/hardware.md lists."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from chipsim.chip.npu_shape import NPU_SHAPES
+from hw.chip import Chip
+from hw.flow.netlist import netlist, verilog
+from hw.flow.yosys import find_program, find_yosys
+from hw.noc.mesh import Mesh
+from hw.npu.chip import ChipParts, MixedChip
+from hw.npu.memories import Contents
+from tests.hw.networks import TINY
+
+VERILATOR = find_program("verilator", "verilator-cli")
+pytestmark = [
+    pytest.mark.jit,  # hardware has no kernels
+    pytest.mark.skipif(VERILATOR is None or find_yosys() is None, reason="needs a Verilator"),
+]
+LISTED = re.findall(
+    r"^\| `([A-Z]+)` \|", Path(__file__).parents[2].joinpath("docs/hardware.md").read_text(), re.M
+)
+
+
+def lint(text: str, folder: Path, *options: str) -> str:
+    """What Verilator says of Verilog."""
+    (folder / "design.v").write_text(text)
+    assert VERILATOR is not None
+    done = subprocess.run(
+        [*VERILATOR, "--lint-only", "-Wall", *options, "design.v"],
+        cwd=folder, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert bool(done.returncode) == ("%" in done.stderr), done.stderr
+    return done.stderr
+
+
+def mixed() -> MixedChip:
+    """Two cores of either kind, one at the node of the host."""
+    parts = ChipParts({(0, 0): Contents(), (1, 0): Contents()}, cores={(1, 1): None, (0, 0): None})
+    return MixedChip(2, 2, NPU_SHAPES["tiny"], parts)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: Mesh(3, 2, 4, 3),
+        lambda: Chip(3, 2, TINY),
+        lambda: Chip(2, 2),
+        pytest.param(mixed, marks=pytest.mark.slow_hw),
+    ],
+    ids=["mesh", "chip", "larger cores", "npu"],
+)
+def test_no_warnings_but_those_that_are_listed(make: Callable[[], Any], tmp_path: Path) -> None:
+    text = verilog(netlist(make(), "top"))
+    assert sorted(LISTED) == ["DECLFILENAME", "UNUSEDSIGNAL"]
+    assert lint(text, tmp_path, *(f"-Wno-{name}" for name in LISTED)) == ""
+
+
+def test_warnings_are_seen(tmp_path: Path) -> None:
+    text = "module top(input [3:0] a, output [4:0] b); assign b = a; endmodule\n"
+    assert "%Warning-WIDTHEXPAND" in lint(text, tmp_path)
