@@ -67,7 +67,7 @@ def _comment(text: str) -> list[str]:
 def _entry(field: str, value: object) -> list[str]:
     """A field as TOML."""
     if value is None:
-        return [f"# {field} = ...  # no limit"]
+        return [f"# {field} = ...{'' if field == 'weight_bits' else '  # no limit'}"]
     if isinstance(value, tuple) and field == "unavailable":
         if not value:
             return [f"{field} = []"]

@@ -11,7 +11,9 @@ from chipsim.errors import ChipError
 from chipsim.protocols import Int64Array
 
 LIMITS = ("neurons", "synapses", "axons_in", "axons_out")
-"""The limits of a core, in the order in which violations are listed."""
+"""The limits of a core, in the order in which violations are listed; behind them `MEMORY`."""
+MEMORY = "memory_bits"
+"""The limit of the memory for synapses, of chips that count its bits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +52,8 @@ class Usage:
 class Violation:
     """One core over one limit.
 
-    ``limit`` is one of LIMITS, or "unavailable" for a core that must stay empty; ``used`` is then
-    its number of neurons and ``allowed`` is 0.
+    ``limit`` is one of LIMITS, MEMORY, or "unavailable" for a core that must stay empty; ``used``
+    is then its number of neurons and ``allowed`` is 0.
     """
 
     core: int
@@ -62,7 +64,16 @@ class Violation:
     def __str__(self) -> str:
         if self.limit == "unavailable":
             return f"core {self.core} is unavailable but holds {self.used} neurons"
-        return f"core {self.core} uses {self.used} {self.limit} of {self.allowed}"
+        name = "bits of memory" if self.limit == MEMORY else self.limit
+        return f"core {self.core} uses {self.used} {name} of {self.allowed}"
+
+
+def uses(chip: Chip, usage: Usage) -> dict[str, Int64Array]:
+    """What each core uses of each limit, by its name; of the memory if the chip counts its bits."""
+    found = {limit: usage.of(limit) for limit in LIMITS}
+    if chip.memory_bits is not None:
+        found[MEMORY] = usage.synapses * chip.synapse_bits + usage.axons_in * chip.axon_bits
+    return found
 
 
 def violations(chip: Chip, usage: Usage) -> list[Violation]:
@@ -74,11 +85,10 @@ def violations(chip: Chip, usage: Usage) -> list[Violation]:
         )
     faulty = [core for core in chip.unavailable if usage.count[core]]
     found = [Violation(core, "unavailable", int(usage.count[core]), 0) for core in faulty]
-    for limit in LIMITS:
+    for limit, used in uses(chip, usage).items():
         allowed = getattr(chip, limit)
         if allowed is None:
             continue
-        used = usage.of(limit)
         over = np.flatnonzero(used > allowed)
         found += [Violation(int(core), limit, int(used[core]), allowed) for core in over]
     return found

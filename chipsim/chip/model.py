@@ -29,6 +29,7 @@ Delivery = Literal["synapse", "core", "tree"]
 or one that branches on the way to these cores (multicast)."""
 
 _LIMITS = ("neurons", "synapses", "axons_in", "axons_out")
+_MEMORY = ("memory_bits", "weight_bits", "index_bits", "axon_bits")
 TABLES = ("npu", "host", "time", "machine")
 """Fields that are tables of a chip file, behind all other keys; of a machine, several."""
 EnergyUnit = Literal["relative", "pJ"]
@@ -37,7 +38,8 @@ LatencyUnit = Literal["relative", "ns"]
 _ASKED = {
     "name": "a non-empty text",
     **dict.fromkeys(("width", "height"), "a whole number, at least one core"),
-    **dict.fromkeys(_LIMITS, "a whole number, 1 or more"),
+    **dict.fromkeys((*_LIMITS, "memory_bits"), "a whole number, 1 or more"),
+    **dict.fromkeys(("weight_bits", "index_bits", "axon_bits"), "a whole number of bits to 65536"),
     "delivery": "synapse, core or tree",
     "energy_unit": "relative or pJ",
     "latency_unit": "relative or ns",
@@ -48,6 +50,7 @@ _ASKED = {
 }
 
 Count = Annotated[int, Meta(ge=1, le=MAX_LIMIT)]
+Bits = Annotated[int, Meta(ge=0, le=1 << 16)]
 Cost = Annotated[float, Meta(ge=0, le=sys.float_info.max)]
 # msgspec crashes on unions of such numbers with tuples of a fixed length.
 LinkCost = Cost | Annotated[tuple[Cost, ...], Meta(min_length=2, max_length=2)]
@@ -86,6 +89,18 @@ class Chip:
             "leaving a core"
         ),
     ] = None
+    memory_bits: Annotated[
+        Count | None, Meta(description="bits of the memory of a core for synapses")
+    ] = None
+    weight_bits: Annotated[
+        Bits | None, Meta(description="bits of a weight in that memory; goes with memory_bits")
+    ] = None
+    index_bits: Annotated[
+        Bits, Meta(description="bits of a synapse beside its weight: target, delay, type")
+    ] = 0
+    axon_bits: Annotated[
+        Bits, Meta(description="bits of the list of synapses of a source neuron, beside these")
+    ] = 0
     unavailable: Annotated[
         tuple[int, ...],
         Meta(description="cores that stay empty: ids y * width + x, or [x, y] pairs"),
@@ -142,6 +157,7 @@ class Chip:
                 "try a smaller mesh"
             )
         self._check_unavailable()
+        self._check_memory()
         if self.npu is not None and not isinstance(self.npu, NpuShape):
             raise ChipError(f"chip {self.name}: npu is {self.npu!r}; give an NpuShape")
         if self.time is not None and not isinstance(self.time, ChipTime):
@@ -185,6 +201,33 @@ class Chip:
             raise ChipError(f"chip {self.name}: all {self.cores} cores are unavailable; leave one")
         object.__setattr__(self, "unavailable", ids)
 
+    def _check_memory(self) -> None:
+        """Bits say how many synapses there may be only if a synapse has some."""
+        where = f"chip {self.name}"
+        if self.memory_bits is None:
+            for name in ("weight_bits", "index_bits", "axon_bits"):
+                if getattr(self, name):
+                    raise ChipError(
+                        f"{where}: {name} is {getattr(self, name)}, but there is no memory_bits; "
+                        "add the bits of the memory of a core"
+                    )
+            return
+        if not self.weight_bits:
+            raise ChipError(
+                f"{where}: memory_bits is given without weight_bits, the precision of weights; "
+                "add it, as weight_bits = 8"
+            )
+        if self.axon_bits and self.axons_in is None:
+            raise ChipError(
+                f"{where}: axon_bits is given without axons_in, the most lists of a core; add it"
+            )
+        if not self.synapse_limit:
+            raise ChipError(
+                f"{where}: memory_bits is {self.memory_bits}, less than a synapse takes "
+                f"({self.synapse_bits}) with the lists of all axons_in ({self._axon_memory}); "
+                "give more"
+            )
+
     def _check_host(self) -> None:
         if self.host is None:
             return
@@ -202,6 +245,27 @@ class Chip:
                     f"chip {self.name}: host: port [{core % self.width}, {core // self.width}] is "
                     "at an unavailable core; give cores that may be used"
                 )
+
+    @property
+    def synapse_bits(self) -> int:
+        """Bits of a synapse in the memory of its core."""
+        return (self.weight_bits or 0) + self.index_bits
+
+    @property
+    def _axon_memory(self) -> int:
+        return self.axon_bits * (self.axons_in or 0)
+
+    @property
+    def synapse_limit(self) -> int | None:
+        """Synapses of a core that mappings keep to: `synapses`, and what its memory has room for.
+
+        Room for the lists of all `axons_in` is set aside, so that no mapping within both limits is
+        above that of the memory.
+        """
+        if self.memory_bits is None:
+            return self.synapses
+        room = max(0, self.memory_bits - self._axon_memory) // self.synapse_bits
+        return room if self.synapses is None else min(room, self.synapses)
 
     @property
     def host_ports(self) -> tuple[int, ...]:
@@ -283,22 +347,32 @@ class Chip:
         axons_in: int | None = None,
         axons_out: int | None = None,
     ) -> Chip:
-        """The same chip with other limits per core; None keeps the present one."""
+        """The same chip with other limits per core; None keeps the present one.
+
+        A number of synapses stands in place of the bits of the memory.
+        """
         given = dict(zip(_LIMITS, (neurons, synapses, axons_in, axons_out), strict=True))
-        return replace(self, **{k: v for k, v in given.items() if v is not None})  # type: ignore[arg-type]
+        kept = self
+        if synapses is not None:
+            kept = replace(self, memory_bits=None, weight_bits=None, index_bits=0, axon_bits=0)
+        return replace(kept, **{k: v for k, v in given.items() if v is not None})  # type: ignore[arg-type]
 
     def to_json(self) -> dict[str, Any]:
         """All fields by name, for ``json.dumps``; `chipsim.chip.presets.from_fields` undoes it.
 
         A chip without an NPU has no ``npu``, one that says nothing of its host no ``host``, one
-        whose cycles are not known no ``time``, one of relative units no units; a machine has keys
-        of `chipsim.chip.machine.KEYS`. Where the numbers are from is not said.
+        whose cycles are not known no ``time``, one of relative units no units, one whose memory is
+        not counted no bits; a machine has keys of `chipsim.chip.machine.KEYS`. Where the numbers
+        are from is not said.
         """
         out = {each.name: getattr(self, each.name) for each in fields(self)}
         del out["origin"]
         out["unavailable"] = list(self.unavailable)
         for name in ("energy_unit", "latency_unit"):
             if out[name] == "relative":
+                del out[name]
+        if self.memory_bits is None:
+            for name in _MEMORY:
                 del out[name]
         for name in ("energy_link", "latency_link"):
             if isinstance(out[name], tuple):

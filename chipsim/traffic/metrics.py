@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from chipsim.chip.limits import MEMORY, uses
 from chipsim.chip.model import Chip
 from chipsim.errors import ChipError
 from chipsim.protocols import Int64Array
@@ -67,6 +68,9 @@ def summarise(chip: Chip, traffic: Traffic) -> dict[str, Any]:
         (an end of a board is one of a chip), and the largest of them over its bandwidth.
     cores_used, core_fill_mean, core_fill_max
         Cores with a neuron; size used over capacity, over those cores.
+    memory_fill_mean, memory_fill_max
+        Bits of the memory for synapses that are used, over those that a core has, over those cores;
+        of chips that count them.
     tick_cycles, tick_bound, tick_bounds.*
         Cycles of a mean tick of a chip whose cycles are known, which of `chipsim.traffic.ticks`
         bounds it, and the largest of each.
@@ -191,12 +195,15 @@ def _time(chip: Chip, traffic: Traffic) -> dict[str, Any]:
 
 def _fill(chip: Chip, traffic: Traffic) -> dict[str, Any]:
     used = traffic.usage.count > 0
-    fill = traffic.usage.neurons[used] / chip.neurons
-    return {
-        "cores_used": int(used.sum()),
-        "core_fill_mean": float(fill.mean()) if len(fill) else 0.0,
-        "core_fill_max": float(fill.max(initial=0.0)),
-    }
+    whole = {"core": traffic.usage.neurons / chip.neurons}
+    if chip.memory_bits is not None:
+        whole["memory"] = uses(chip, traffic.usage)[MEMORY] / chip.memory_bits
+    found: dict[str, Any] = {"cores_used": int(used.sum())}
+    for name, fills in whole.items():
+        fill = fills[used]
+        found[f"{name}_fill_mean"] = float(fill.mean()) if len(fill) else 0.0
+        found[f"{name}_fill_max"] = float(fill.max(initial=0.0))
+    return found
 
 
 def _scaled(value: int, unit: float) -> int | float:

@@ -87,6 +87,8 @@ def _list(options: argparse.Namespace) -> int:
             | {"chip": fields, "units": units, "sources": sources_of(origin, fields)}
         )
         held = ["" if fields[limit] is None else fields[limit] for limit in LIMITS]
+        if chip.memory_bits is not None:
+            held[1] = f"{chip.memory_bits:,} b"
         limits.append((name, f"{chip.width}x{chip.height}", *held))
         energy = cost_text(chip.energy_router, chip.link_energies)
         latency = cost_text(chip.latency_router, chip.link_latencies)
@@ -96,7 +98,7 @@ def _list(options: argparse.Namespace) -> int:
         options,
         {"chips": chips, "npus": [asdict(shape) for shape in NPU_SHAPES.values()]},
         [
-            columns("limits of a core", ["chip", "mesh", *LIMITS], limits),
+            columns("limits of a core (b: bits for synapses)", ["chip", "mesh", *LIMITS], limits),
             columns(about, ["chip", "packet per", "energy", "latency", "units"], costs),
             columns("presets of the NPU", list(_NPU), list(map(_npu_row, NPU_SHAPES.values()))),
         ],

@@ -150,6 +150,10 @@ def _metrics(
         "core_fill_mean": float(fill.mean()),
         "core_fill_max": float(fill.max()),
     }
+    if chip.get("memory_bits") is not None:
+        filled = _memory(chip, walk.use)[used] / chip["memory_bits"]
+        found["memory_fill_mean"] = float(filled.mean())
+        found["memory_fill_max"] = float(filled.max())
     if chip.get("time") is not None:
         loads = {"synapse": walk.links.loads(), "core": casts, "tree": trees}
         wide = 1.0 if walk.layout is None else walk.layout.tables()[2]
@@ -197,6 +201,12 @@ def _link_loads(name: str, loads: NDArray[np.int64], unit: float) -> dict[str, f
 
 
 _LIMITS = ("neurons", "synapses", "axons_in", "axons_out")
+
+
+def _memory(chip: dict[str, Any], use: dict[str, NDArray[np.int64]]) -> NDArray[np.int64]:
+    """Bits of the memory for synapses that each core uses."""
+    synapse = chip["weight_bits"] + chip["index_bits"]
+    return use["synapses"] * synapse + use["axons_in"] * chip["axon_bits"]
 
 
 def _plain(value: Any) -> int | float:
@@ -353,11 +363,13 @@ def _check_limits(
     faulty = np.intersect1d(used, np.array(chip["unavailable"], np.int64))
     if faulty.size:
         raise CheckFailedError(f"{folder}: core {faulty[0]} is unavailable and in use")
-    for name in _LIMITS:
+    if chip.get("memory_bits") is not None:
+        use = use | {"memory_bits": _memory(chip, use)}
+    for name, used_of in use.items():
         if chip[name] is None:
             continue
-        worst = int(use[name].argmax())
-        if use[name][worst] > chip[name]:
+        worst = int(used_of.argmax())
+        if used_of[worst] > chip[name]:
             raise CheckFailedError(
-                f"{folder}: core {worst} uses {use[name][worst]} {name} of {chip[name]}"
+                f"{folder}: core {worst} uses {used_of[worst]} {name} of {chip[name]}"
             )

@@ -57,7 +57,7 @@ def core_shape(chip: Chip, axon_bits: int, given: dict[str, int]) -> CoreShape:
         "axons": 1 << axon_bits,
         # a neuron's route to its own core is none of the chip's axons_out
         "routes": power(chip.axons_out + neurons if chip.axons_out else ROUTES_FOR_EACH * neurons),
-        "synapses": power(chip.synapses or SYNAPSES_FOR_EACH * neurons),
+        "synapses": power(chip.synapse_limit or SYNAPSES_FOR_EACH * neurons),
     }
     try:
         return chip_shape(chip.width, chip.height, CoreShape(**(sizes | given)))

@@ -76,8 +76,8 @@ def axon_bounds(
 def most_synapses(chip: Chip, fans: Fans) -> int:
     """Synapses that a core can have within its limits on synapses and on axons_in, at least 1."""
     most = int(fans.into.sum())
-    if chip.synapses is not None:
-        most = min(most, chip.synapses)
+    if chip.synapse_limit is not None:
+        most = min(most, chip.synapse_limit)
     if chip.axons_in is not None and chip.axons_in < fans.out.size:
         widest = np.partition(fans.out, fans.out.size - chip.axons_in)[-chip.axons_in :]
         most = min(most, int(widest.sum()))

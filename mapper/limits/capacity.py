@@ -68,11 +68,11 @@ def demands(graph: Graph, chip: Chip, threads: int = 1, fans: Fans | None = None
     sizes = graph.vertex_sizes()
     found = [_demand("neurons", sizes, int(sizes.sum()), chip.neurons, chip)]
     axons = chip.axons_in is not None or chip.axons_out is not None
-    if chip.synapses is not None or axons:
+    if chip.synapse_limit is not None or axons:
         fans = fans or count_fans(graph, threads)
-        if chip.synapses is not None:
+        if chip.synapse_limit is not None:
             total = int(fans.into.sum())
-            found.append(_demand("synapses", fans.into, total, chip.synapses, chip))
+            found.append(_demand("synapses", fans.into, total, chip.synapse_limit, chip))
         if axons:
             bounds = axon_bounds(graph, chip, sizes, fans, threads)
             if chip.axons_in is not None:

@@ -92,7 +92,8 @@ class Constraints:
         items = self.items()
         limits = {LIMITS[0]: sizes, LIMITS[1]: fans.into}
         for name, values in limits.items():
-            limit, needed = getattr(chip, name), items.total(values)
+            limit = chip.synapse_limit if name == "synapses" else getattr(chip, name)
+            needed = items.total(values)
             if limit is not None and needed.max(initial=0) > limit:
                 worst = int(needed.argmax())
                 raise DoesNotFitError(

@@ -58,7 +58,7 @@ def plan_relays(network: NetworkFile, chip: Chip, threads: int = 1) -> RelayNeur
     Raises `DoesNotFitError` for a neuron that has more shares than a core can hold synapses, and
     `MapperError` if a neuron would have to be split in an undirected network.
     """
-    limits = [limit for limit in (chip.synapses, chip.axons_in) if limit is not None]
+    limits = [limit for limit in (chip.synapse_limit, chip.axons_in) if limit is not None]
     none = RelayNeurons(*np.zeros((3, 0), np.int64))
     if not limits:
         return none

@@ -79,8 +79,11 @@ class Use:
 
 
 def limits_of(chip: Chip) -> NDArray[np.int64]:
-    """The four limits of a core, `NO_LIMIT` where the chip has none."""
-    given = (getattr(chip, name) for name in LIMITS)
+    """The four limits of a core, `NO_LIMIT` where the chip has none.
+
+    That of synapses is what the bits of the memory have room for, if these are counted.
+    """
+    given = (chip.synapse_limit if name == "synapses" else getattr(chip, name) for name in LIMITS)
     return np.array([NO_LIMIT if limit is None else limit for limit in given], np.int64)
 
 

@@ -43,6 +43,8 @@ METRICS: dict[str, tuple[str, str]] = {
     "cores_used": ("Cores used", "cores that hold a neuron"),
     "core_fill_mean": ("Core fill, mean", "size of the neurons over capacity, of the cores used"),
     "core_fill_max": ("Core fill, max", "of the fullest core"),
+    "memory_fill_mean": ("Memory fill, mean", "bits for synapses over those of a core"),
+    "memory_fill_max": ("Memory fill, max", "of the core with the fullest memory"),
     MACHINE + "cost_total": ("Cost", "traffic times what the distances of the machine cost"),
     MACHINE + "cost_mean": ("Cost, mean", "averaged over all traffic"),
     MACHINE + "cost_max": ("Cost, max", "between the two farthest cores that talk"),
@@ -95,7 +97,8 @@ METRICS: dict[str, tuple[str, str]] = {
 }
 """Title and meaning of every metric, by its name in report.json."""
 
-SHARES = ("cut_fraction", "core_fill_mean", "core_fill_max", WAY + "load_max")
+MEMORY = ("memory_fill_mean", "memory_fill_max")  # of chips that count its bits
+SHARES = ("cut_fraction", "core_fill_mean", "core_fill_max", WAY + "load_max", *MEMORY)
 CORES = ("cores_used", "core_fill_mean", "core_fill_max")
 TRAFFIC = "traffic"  # stands for the word for what traffic is counted in, see `_words`
 KEY: dict[str, tuple[str, tuple[tuple[str, str], ...]]] = {
@@ -226,9 +229,14 @@ def key_figures(views: list[View]) -> list[Card]:
     return cards
 
 
+def _stated(name: str, views: list[View]) -> bool:
+    """Whether any of the reports has a metric."""
+    return any(metric(view.report, name) is not None for view in views)
+
+
 def _timed(views: list[View]) -> bool:
     """Whether the cycles of any of the chips are known."""
-    return any(metric(view.report, TICK + "cycles") is not None for view in views)
+    return _stated(TICK + "cycles", views)
 
 
 def _ways(views: list[View]) -> bool:
@@ -244,7 +252,7 @@ def of_machines(name: str) -> bool:
 
 def _machines(views: list[View]) -> bool:
     """Whether any of the chips is a machine."""
-    return any(metric(view.report, MACHINE + "cost_mean") is not None for view in views)
+    return _stated(MACHINE + "cost_mean", views)
 
 
 def _beside(view: View, name: str, more: tuple[tuple[str, str], ...]) -> list[Fact]:
@@ -282,15 +290,15 @@ def all_metrics(views: list[View]) -> list[Table]:
     cast = [name for name in others if name.startswith(CAST)]
     time = [name for name in METRICS if name.startswith(TICK)]
     way = [name for name in METRICS if name.startswith(WAY)]
-    apart = {*cast, *many, *time, *way, *machine, *CORES}
+    apart = {*cast, *many, *time, *way, *machine, *CORES, *MEMORY}
     parts = [
         (unicast_line(traffic), [name for name in METRICS if name not in apart]),
         (core_cast_line(traffic), cast),
         (multicast_line(traffic), many),
-        ("cores", list(CORES)),
+        ("cores", [*CORES, *(name for name in MEMORY if _stated(name, views))]),
     ]
     if _machines(views):
-        known = [n for n in machine if any(metric(v.report, n) is not None for v in views)]
+        known = [name for name in machine if _stated(name, views)]
         parts.append(("costs and crossings of the machine", known))
     if _timed(views):
         parts.append(("cycles of a tick, with the mean activity", time))
@@ -324,10 +332,13 @@ def limits(views: list[View]) -> Table:
         "synapses": "incoming, stored in the core",
         "axons_in": "distinct sources of its synapses",
         "axons_out": "distinct pairs of a neuron and another core",
+        "memory_bits": "bits of the synapses, and of the lists of their sources",
     }
     rows = []
-    for name in LIMITS:
+    for name in meanings:
         for series, view in zip(series_of([v.label for v in views]), views, strict=True):
+            if name not in view.peaks:
+                continue
             most, mean = view.peaks[name]
             allowed = getattr(view.chip, name)
             near = Cell("no limit")

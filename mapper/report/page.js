@@ -13,7 +13,7 @@
   const STARTS = [[7, 5.1, 3, 0], [0, 1.9, -3, 0], [1.9, 7, 0, 3], [5.1, 0, 0, -3]];
   const NAMES = ["east", "west", "south", "north"];
   const LIMITS = { neurons: "neurons", synapses: "synapses", axons_in: "axons in",
-    axons_out: "axons out" };
+    axons_out: "axons out", memory_bits: "bits of memory" };
 
   const whole = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
   const number = value => Number.isInteger(value) || Math.abs(value) >= 1000
@@ -196,6 +196,7 @@
     if (kind !== USED) rows.push([kind === UNAVAILABLE ? "unavailable" : "no neurons", ""]);
     else {
       for (const [name, word] of Object.entries(LIMITS)) {
+        if (!(name in mapping.usage)) continue;
         const limit = mapping.limits[name], used = number(mapping.usage[name][core]);
         if (!brief || name === "neurons" || limit !== null)
           rows.push([word, limit === null ? used : `${used} of ${number(limit)}`]);

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from chipsim.chip.limits import LIMITS
+from chipsim.chip.limits import uses
 from chipsim.chip.model import Chip
 from chipsim.chip.presets import from_fields
 from chipsim.traffic.links import existing
@@ -129,6 +129,7 @@ def make_view(label: str, report: dict[str, Any], loads: Loads) -> View:
     while -(-chip.width // tile) * -(-chip.height // tile) > CELLS:
         tile += 1
     use, profile = loads.usage, loads.profile
+    filled = uses(chip, use)
     unit, rate = loads.weight_unit, loads.rate_unit
     used = use.count > 0
     state = np.where(used, USED, EMPTY).reshape(chip.height, chip.width)
@@ -167,15 +168,15 @@ def make_view(label: str, report: dict[str, Any], loads: Loads) -> View:
         state=np.where(
             cells(state == USED), USED, np.where(cells(state == EMPTY), EMPTY, UNAVAILABLE)
         ),
-        usage={name: per_core(use.of(name)) for name in LIMITS},
+        usage={name: per_core(values) for name, values in filled.items()},
         within=per_core(profile.within, unit),
         distances=_real(profile.distances, unit),
         loads={name: np.sort(existing(array, torus))[::-1] for name, array in links.items()},
         peaks={
-            name: (int(use.of(name).max(initial=0)), float(use.of(name)[used].mean()))
+            name: (int(values.max(initial=0)), float(values[used].mean()))
             if used.any()
             else (0, 0.0)
-            for name in LIMITS
+            for name, values in filled.items()
         },
         destination=profile.destination[:, :kept] if kept else None,
         share=_real(profile.share[:, :kept], unit) if kept else None,
@@ -228,11 +229,11 @@ def _plain(view: View, layers: list[str], links: list[str]) -> dict[str, Any]:
         "width": chip.width,
         "height": chip.height,
         "tile": view.tile,
-        "limits": {name: getattr(chip, name) for name in LIMITS},
+        "limits": {name: getattr(chip, name) for name in view.usage},
         "state": view.state.ravel().tolist(),
         "layers": {name: _list(view.layers[name]) for name in layers if name != "fill"},
         "links": {n: [_list(direction) for direction in view.links[n]] for n in links},
-        "usage": {name: _list(view.usage[name]) for name in LIMITS},
+        "usage": {name: _list(values) for name, values in view.usage.items()},
         "within": _list(view.within),
     }
     if view.destination is not None and view.share is not None:

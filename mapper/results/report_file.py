@@ -118,6 +118,8 @@ class Metrics(LinkLoads):
     tick_bounds: TickBounds | UnsetType = UNSET
     noc_latency: NocLatency | UnsetType = UNSET
     machine: Costs | UnsetType = UNSET
+    memory_fill_mean: Amount | UnsetType = UNSET
+    memory_fill_max: Amount | UnsetType = UNSET
 
 
 class _Costs(Open, kw_only=True):

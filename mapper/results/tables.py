@@ -93,6 +93,7 @@ def quality(
         ("cores used", metrics["cores_used"]),
         ("core fill, mean", metrics["core_fill_mean"]),
         ("core fill, max", metrics["core_fill_max"]),
+        *_memory(metrics),
         *_ticks(metrics, traffic),
         *_noc_latency(metrics),
     ]
@@ -124,6 +125,12 @@ def quality(
     if delivery != "synapse":
         title += f"\nthe chip sends {PACKETS[delivery]} ({heads[delivery]})"
     return [columns(title, ("", *(heads[way] for way in order)), shown), *machine]
+
+
+def _memory(metrics: Mapping[str, Any]) -> list[tuple[str, Any]]:
+    """Empty for chips that do not count the bits of their memories."""
+    names = {"memory fill, mean": "memory_fill_mean", "memory fill, max": "memory_fill_max"}
+    return [(text, metrics[name]) for text, name in names.items() if name in metrics]
 
 
 def _ordered(ways: Iterable[str], delivery: str) -> list[str]:

@@ -225,7 +225,7 @@ def _plan_streamed(network: NetworkFile, chip: Chip, settings: Settings) -> Plan
     refined = settings.hop_passes + settings.exchanges + cycles
     one_block = max(1, parts * settings.block_vertices // max(1, n)) >= parts
     sample = sample_of(max(1, int(n / CLUSTERED)), settings.coarse_degree, sampled, m)
-    if chip.synapses is not None:
+    if chip.synapse_limit is not None:
         stages["check"] = base + 40 * n
     packets_held = False
     if settings.objective in BY_NETS:
@@ -273,8 +273,8 @@ def _most_parts(network: NetworkFile, chip: Chip) -> int:
     if chip.axons_in is not None or chip.axons_out is not None:
         return cores
     parts = -(-network.meta.total_size // max(1, int(chip.neurons * FILL)))
-    if chip.synapses is not None:
-        parts += -(-network.connections // max(1, int(chip.synapses * FILL)))
+    if chip.synapse_limit is not None:
+        parts += -(-network.connections // max(1, int(chip.synapse_limit * FILL)))
     return max(1, min(cores, parts))
 
 

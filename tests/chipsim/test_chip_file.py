@@ -27,6 +27,7 @@ CHIPS = [
     Chip("faults", 9, 7, unavailable=tuple(range(1, 40)), synapses=5, axons_in=6, axons_out=7),
     Chip("machine", 8, 4, machine=MACHINE),
     Chip("given", 3, 2, machine=Machine(3, 2, columns=(0, 0, 2.5), rows=(-1, 7))),
+    Chip("bits", 2, 1, axons_in=9, memory_bits=999, weight_bits=4, index_bits=3, axon_bits=2),
     Chip("small", 1, 1, energy_router=1e-300, energy_link=1e300, latency_link=0.1 + 0.2),
 ]
 
@@ -49,7 +50,8 @@ def test_any_name_is_read_back(name: str) -> None:
 
 def test_the_tables_are_complete() -> None:
     assert list(meanings()) == [
-        "name", "width", "height", "neurons", "synapses", "axons_in", "axons_out", "unavailable",
+        "name", "width", "height", "neurons", "synapses", "axons_in", "axons_out",
+        "memory_bits", "weight_bits", "index_bits", "axon_bits", "unavailable",
         "delivery", "energy_router", "energy_link", "energy_unit", "latency_router", "latency_link",
         "latency_unit", "npu", "host", "time", "machine", "origin",
     ]  # fmt: skip
@@ -75,7 +77,7 @@ def test_every_number_of_a_named_chip_has_a_source(name: str) -> None:
     assert mine | {"width", "height"} <= set(found)
     for text in found.values():
         # A paper with authors and year, a maker's publication, or this tool's own choice.
-        assert re.search(r"et al\., .*20\d\d|Intel, .*20\d\d|this tool's model", text), text
+        assert re.search(r"(et al\.|Intel|Research), .*20\d\d|this tool's model", text), text
 
 
 def test_comments_tell_unit_and_source() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -11,8 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from chipsim.chip.limits import Usage, Violation, violations
+from chipsim.chip.limits import Usage, Violation, uses, violations
 from chipsim.chip.model import Chip
+from chipsim.chip.presets import from_fields
 from chipsim.errors import ChipError
 from chipsim.traffic import pairs
 from chipsim.traffic.arrays import measure
@@ -115,3 +117,69 @@ def test_large_keys_survive() -> None:
     source, target, found = sums.table().arrays()
     assert (source.astype(np.int64) * cores + target).tolist() == keys.tolist()
     assert found.tolist() == weight.tolist()
+
+
+def test_bits_of_the_memory_by_hand() -> None:
+    """Three synapses of three sources in core 2 take 3 * (8 + 2) + 3 * 4 bits."""
+    chip = Chip("c", 4, 1, axons_in=3, memory_bits=42, weight_bits=8, index_bits=2, axon_bits=4)
+    usage = small_usage(chip)
+    assert uses(chip, usage)["memory_bits"].tolist() == [28, 14, 42, 0]
+    assert "memory_bits" not in uses(Chip("c", 4, 1), usage)
+    assert violations(chip, usage) == []
+    smaller = replace(chip, memory_bits=41)
+    assert violations(smaller, usage) == [Violation(2, "memory_bits", 42, 41)]
+    assert str(violations(smaller, usage)[0]) == "core 2 uses 42 bits of memory of 41"
+
+
+@given(
+    st.integers(1, 10**7), st.integers(1, 40), st.integers(0, 40), st.integers(0, 40),
+    st.integers(1, 5000), st.none() | st.integers(1, 10**5),
+)  # fmt: skip
+def test_limits_of_mappings_keep_within_the_memory(
+    memory: int, weight: int, index: int, axon: int, axons: int, synapses: int | None
+) -> None:
+    """As many synapses as mappings may use have room with any number of axons; one more has not."""
+    try:
+        chip = Chip(
+            "c", 1, 1, synapses=synapses, axons_in=axons, memory_bits=memory,
+            weight_bits=weight, index_bits=index, axon_bits=axon,
+        )  # fmt: skip
+    except ChipError as error:
+        assert weight + index + axon * axons > memory
+        assert "less than a synapse takes" in str(error)
+        return
+    most = chip.synapse_limit
+    assert most is not None
+    assert most * (weight + index) + axons * axon <= memory
+    assert most == synapses or (most + 1) * (weight + index) + axons * axon > memory
+    assert synapses is None or most <= synapses
+
+
+def test_a_number_of_synapses_stands_in_place_of_bits() -> None:
+    chip = Chip("c", 1, 1, memory_bits=100, weight_bits=9)
+    assert chip.synapse_limit == 11
+    assert chip.with_limits(synapses=50).synapse_limit == 50
+    assert chip.with_limits(neurons=5).synapse_limit == 11
+    assert Chip("c", 1, 1).synapse_limit is None
+    assert Chip("c", 1, 1, synapses=7).synapse_limit == 7
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"memory_bits": 1000}, "memory_bits is given without weight_bits, the precision of weigh"),
+        ({"memory_bits": 1000, "index_bits": 4}, "memory_bits is given without weight_bits"),
+        ({"memory_bits": 1000, "weight_bits": 0}, "memory_bits is given without weight_bits"),
+        ({"weight_bits": 8}, "weight_bits is 8, but there is no memory_bits; add the bits"),
+        ({"axon_bits": 8}, "axon_bits is 8, but there is no memory_bits"),
+        ({"memory_bits": 1000, "weight_bits": 8, "axon_bits": 1}, "without axons_in, the most"),
+        ({"memory_bits": 7, "weight_bits": 8}, "memory_bits is 7, less than a synapse takes .8."),
+        ({"memory_bits": 0, "weight_bits": 8}, "memory_bits is 0; give a whole number, 1 or more"),
+        ({"memory_bits": 9, "weight_bits": 1.5}, "weight_bits is 1.5; give a whole number of bits"),
+        ({"memory_bits": 9, "weight_bits": -1}, "weight_bits is -1; give a whole number of bits"),
+    ],
+)
+def test_bits_that_say_nothing(values: dict[str, float], message: str) -> None:
+    with pytest.raises(ChipError, match=message) as caught:
+        from_fields({"name": "c", "width": 2, "height": 2, **values})
+    assert "\n" not in str(caught.value)

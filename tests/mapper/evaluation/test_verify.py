@@ -30,6 +30,7 @@ def out(folder: Path, run: Run) -> Path:
     random_network(folder / "net.bin", 40, 160, sizes=[1, 2] * 20)
     Path("chip.toml").write_text(
         "width = 5\nheight = 4\nneurons = 5\nsynapses = 60\naxons_in = 50\naxons_out = 80\n"
+        "memory_bits = 900\nweight_bits = 6\nindex_bits = 4\naxon_bits = 4\n"
         "unavailable = [7]\n[time]\nhop = 2\n"
     )
     assert run("run", "net.bin", "--chip", "chip.toml", "-o", "out", "-q").code == 0
@@ -113,7 +114,8 @@ def test_mappings_of_other_shapes(out: Path, fails: Fails) -> None:
 @pytest.mark.parametrize(
     "name",
     ["cut_weight", "cut_fraction", "hops_total", "hops_mean", "hops_max", "cores_used",
-     "core_fill_mean", "core_fill_max", "energy", "latency_mean", "latency_max",
+     "core_fill_mean", "core_fill_max", "memory_fill_mean", "memory_fill_max", "energy",
+     "latency_mean", "latency_max",
      "link_load_max", "link_load_mean", "link_load_p99", "congestion_mean", "congestion_max",
      "core.packets", "core.hops_total", "core.link_load_max", "core.link_load_mean",
      "core.link_load_p99", "multicast.connectivity", "multicast.hops_total",
@@ -233,6 +235,14 @@ def visits(a: int, b: int, width: int) -> dict[int, float]:
 def test_limits_of_the_report_are_checked(out: Path, fails: Fails, limit: str) -> None:
     edit(out / "report.json", lambda report: report["chip"].update({limit: 1}))
     assert limit in fails("verify", out)
+
+
+def test_bits_of_the_memory_are_checked(out: Path, fails: Fails) -> None:
+    report = json.loads((out / "report.json").read_text())
+    most = round(900 * report["metrics"]["memory_fill_max"])
+    assert 204 < most <= 900
+    edit(out / "report.json", lambda report: report["chip"].update(memory_bits=most - 1))
+    assert f"uses {most} memory_bits of {most - 1}" in fails("verify", out)
 
 
 @pytest.mark.parametrize(

@@ -26,7 +26,10 @@ from mapper.report.view import View
 from tests.mapper.helpers import random_network
 from tests.mapper.report.made import Page, idle_folder, random_folder, write_folder
 
-CHIP = Chip("c", 6, 4, neurons=16, axons_in=500, unavailable=(3, 9), time=ChipTime())
+CHIP = Chip(
+    "c", 6, 4, neurons=16, axons_in=500, unavailable=(3, 9), time=ChipTime(),
+    memory_bits=20_000, weight_bits=8, index_bits=4, axon_bits=6,
+)  # fmt: skip
 HOSTILE = "<script>alert(1)</script>&amp;\"'</title>{{ 7 * 7 }}{% x %}"
 
 
@@ -85,6 +88,7 @@ def test_numbers_of_cores_and_links(folder: Path) -> None:
     assert mapping["usage"]["axons_in"] == view.usage["axons_in"].ravel().tolist()
     assert mapping["limits"] == {
         "neurons": 16, "synapses": None, "axons_in": 500, "axons_out": None,
+        "memory_bits": 20_000,
     }  # fmt: skip
     sent = np.reshape(mapping["share"], (CHIP.cores, -1)).sum(axis=1)
     assert sent.tolist() == mapping["layers"]["outgoing"]
@@ -100,6 +104,10 @@ def test_tables_of_stages_limits_and_distances(folder: Path) -> None:
     most, mean = view.peaks["axons_in"]
     share = f"{100 * most / 500:.1f} %"
     assert any(r.startswith("axons_in") and r.endswith(f"{mean:.4g}500 {share}") for r in rows)
+    synapses, axons = view.usage["synapses"], view.usage["axons_in"]
+    most = int((synapses * 12 + axons * 6).max())
+    assert any(r.startswith("memory_bits") and f"{most:,}" in r for r in rows)
+    assert view.report["metrics"]["memory_fill_max"] == most / 20_000
     traffic = view.distances.tolist()
     for hops in range(view.report["metrics"]["hops_max"] + 1):
         share = f"{100 * traffic[hops] / sum(traffic):.1f} %"
