@@ -3,8 +3,8 @@
 In each cycle the cores decide what they offer and take, and the routers what moves, on the state
 before it; then it happens. A core is that of hw/core: it updates its neurons one by one; one that
 spikes goes to the sender by a queue of two; the sender works at one list of packets and has looked
-up two others at most, so that a sixth spike makes the neurons wait; the receiver takes three
-packets while it adds the events of the one before.
+up two others at most, so that a sixth spike makes the neurons wait; two packets of it wait for the
+mesh; the receiver takes three packets while it adds the events of the one before.
 
 A head flit asks for one output or, in a tree, for several: each grants it in its own time, and it
 leaves its buffer with the last copy. Such trees of XY routes wait for each other in no circle.
@@ -71,15 +71,22 @@ def _work(cores, routes, spikes, costs, level, c, t):
     """A cycle of the sweep and the sender of a core: what enters the mesh, or NONE; whether
     something is left to do; and the cycle up to which these two are at work."""
     entering = NONE
+    full = cores.behind[c] != NONE
     if cores.offered[c] != NONE and cores.offer[c] <= t and level[5 * c + LOCAL] < costs.depth:
         entering = cores.offered[c]
-        cores.offered[c] = NONE
+        cores.offered[c] = cores.behind[c]
+        cores.behind[c] = NONE
         if cores.offer[c] <= t - 1.0:  # it had to wait
             cores.offer[c] = t
-    if cores.offered[c] == NONE and cores.read[c] != NONE:
-        cores.offered[c] = cores.read[c]
+        if cores.offered[c] != NONE:
+            cores.offer[c] += costs.packet_out
+    if cores.read[c] != NONE and not full:
+        if cores.offered[c] == NONE:
+            cores.offered[c] = cores.read[c]
+            cores.offer[c] = max(t + 1.0, cores.offer[c] + costs.packet_out)
+        else:
+            cores.behind[c] = cores.read[c]
         cores.read[c] = NONE
-        cores.offer[c] = max(t + 1.0, cores.offer[c] + costs.packet_out)
     busy = 0.0
     free = cores.read[c] == NONE
     known = cores.known[c]

@@ -53,12 +53,12 @@ class TickSimulator:
             raise ChipError(f"ticks: neurons of {len(routes.first) - 1} cores for {nodes} routers")
         self._routers = new_routers(mesh)
         whole, real = np.zeros((6, nodes), np.int64), np.zeros((6, nodes))
-        nothing = np.full((4, nodes), NONE, np.int64)
+        nothing = np.full((5, nodes), NONE, np.int64)
         self._cores = Cores(
             next=np.full(nodes, LATER), at=whole[0], stop=whole[1], queued=whole[5],
             looked=nothing[0], known=nothing[1], row=whole[2], left=whole[3], read=nothing[3],
-            offered=nothing[2], offer=real[1], free=real[2], begins=real[4], before=real[5],
-            ends=real[3],
+            offered=nothing[2], offer=real[1], behind=nothing[4], free=real[2], begins=real[4],
+            before=real[5], ends=real[3],
         )  # fmt: skip
         self._costs = Costs(
             time.neuron, time.event, time.packet_out, time.packet_in, time.barrier,

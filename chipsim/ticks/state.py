@@ -46,7 +46,7 @@ class Cores(NamedTuple):
     row, left : int64, the next packet of the list that was begun, and how many remain
     read : int64, the packet that was read of it, or NONE
     offered : int64, the packet at the output, or NONE; offer : float64, cycle from which it is, or
-        of the last one
+        of the last one; behind : int64, the packet that waits behind it, or NONE
     free : float64, cycle from which the receiver takes the next packet
     begins, before : float64, cycle in which it begins with the events of the last packet, and of
         the one before
@@ -64,6 +64,7 @@ class Cores(NamedTuple):
     read: Int64Array
     offered: Int64Array
     offer: FloatArray
+    behind: Int64Array
     free: FloatArray
     begins: FloatArray
     before: FloatArray

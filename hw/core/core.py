@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 SPIKES = 2
 """Spikes that wait for the sender, beside those that it has looked up."""
+PACKETS = 2
+"""Packets that wait for the mesh, beside the one that was read."""
 
 
 class Core(wiring.Component):
@@ -78,12 +80,10 @@ class Core(wiring.Component):
         m.submodules.spikes = spikes = Buffer(unsigned(shape.neuron_bits), SPIKES)
         wiring.connect(m, sweep.spikes, spikes.i)
         wiring.connect(m, spikes.o, sender.keys)
-        m.d.comb += sender.entries.ready.eq(~self.outgoing.valid | self.outgoing.ready)
-        with m.If(sender.entries.ready):  # a register behind a memory that is far from the mesh
-            m.d.sync += [
-                self.outgoing.valid.eq(sender.entries.valid),
-                self.outgoing.payload.eq(sender.entries.payload),
-            ]
+        # And one to the mesh, for what makes the sender wait: its memories may be far from there.
+        m.submodules.packets = packets = Buffer(shape.packet, PACKETS)
+        wiring.connect(m, sender.entries, packets.i)
+        wiring.connect(m, packets.o, wiring.flipped(self.outgoing))
         wiring.connect(m, receiver.entries, accumulator.weights)
         for part in (sweep, sender, receiver, accumulator):
             wiring.connect(m, wiring.flipped(self.load), part.load)

@@ -30,7 +30,7 @@ class TwinCore:
     known: list[Flit] | None = None
     left: deque[Flit] = field(default_factory=deque)
     read: Flit | None = None
-    offered: Flit | None = None
+    offered: deque[Flit] = field(default_factory=deque)
     offer: float = -math.inf
     free: float = 0
     begins: float = 0
@@ -121,7 +121,7 @@ class TwinChip:
                 self.queues[v, came].append((flit, set(self.outputs(v, flit))))
             t += 1
             waiting = any(
-                core.update < math.inf or core.queue or core.offered is not None
+                core.update < math.inf or core.queue or core.offered
                 or core.read is not None or core.looked is not None or core.known is not None
                 for core in self.cores
             )  # fmt: skip
@@ -130,12 +130,16 @@ class TwinChip:
 
     def work(self, c: int, core: TwinCore, t: int) -> tuple[Flit | None, float]:
         flit, busy = None, 0.0
+        full = len(core.offered) == 2
         if core.offered and core.offer <= t and len(self.queues[c, LOCAL]) < self.depth:
-            flit, core.offered = core.offered, None
+            flit = core.offered.popleft()
             core.offer = core.offer if core.offer > t - 1 else t
-        if core.offered is None and core.read is not None:
-            core.offered, core.read = core.read, None
-            core.offer = max(t + 1, core.offer + self.time.packet_out)
+            core.offer += self.time.packet_out if core.offered else 0
+        if core.read is not None and not full:
+            if not core.offered:
+                core.offer = max(t + 1, core.offer + self.time.packet_out)
+            core.offered.append(core.read)
+            core.read = None
         if core.known is not None and not core.left and core.read is None:
             core.left, core.known = deque(core.known), None
             busy = t + 1
