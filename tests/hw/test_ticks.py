@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache
 
 import numpy as np
@@ -12,6 +13,7 @@ from chipsim.noc.mesh import Mesh
 from chipsim.ticks.routes import core_routes
 from chipsim.ticks.run import TickSimulator
 from hw.chip import Chip
+from hw.core.network import SpikingNetwork
 from hw.core.shape import CoreShape
 from hw.run import ChipSimulator
 from hw.tables import ChipTables, make_tables
@@ -32,6 +34,12 @@ NETWORKS = {
 @cache
 def chip(width: int, height: int) -> ChipSimulator:
     return ChipSimulator(Chip(width, height, CORE))
+
+
+@cache
+def wide() -> ChipSimulator:
+    """A row of cores with more neurons."""
+    return ChipSimulator(Chip(4, 1, replace(CORE, neurons=256)))
 
 
 def simulator(tables: ChipTables) -> TickSimulator:
@@ -83,3 +91,25 @@ def test_cycles_are_equal(name: str, size: tuple[int, int]) -> None:
     found = simulator(tables).run(*ragged(spikes), *ragged(host))
     assert np.array_equal(found.cycles, run.cycles)
     assert found.taken.sum() == run.packets
+
+
+@pytest.mark.parametrize("spiking", [16, 22, 28])
+def test_a_sender_that_waits_makes_its_neurons_wait(spiking: int) -> None:
+    """Core 0 keeps core 2 at work; behind its packets wait those of core 1, which has neurons to
+    update when the last of its spikes has found a place: the tick ends with them."""
+    slow, silent, targets = 8, 200, 20
+    core = np.repeat([0, 1, 2, 3], [slow, spiking + silent, targets, 1])
+    fire = np.r_[0:slow, slow : slow + spiking]
+    first_target = slow + spiking + silent
+    synapses = [(n, first_target + t) for n in range(slow) for t in range(targets)]
+    synapses += [(slow + n, core.size - 1) for n in range(spiking)]
+    source, target = np.array(synapses).T
+    threshold = np.full(core.size, 1000)
+    threshold[fire] = -1000
+    network = SpikingNetwork(core.size, source, target, np.ones(source.size, int), threshold)
+    tables = make_tables(network, core, 4, 1, wide().chip.shape)
+    run = wide().run(tables, 2)
+    spikes, none = ragged([fire.tolist()] * 2), ragged([[], []])
+    found = simulator(tables).run(*spikes, *none)
+    assert np.array_equal(found.cycles, run.cycles)
+    assert found.swept.max() > found.received.max()
