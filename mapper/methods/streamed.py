@@ -94,8 +94,8 @@ class Streamed(Method):
             return refine_by_nets(run, None, core, self._combined.capacity)
         if run.settings.objective == "core":
             run.monitor.note(
-                "refined by hops of one packet per synapse: the memory does not hold the nets; "
-                "give more --memory to refine by packets to cores"
+                "refined by hops of one packet per synapse: the network has more synapses than a "
+                "quarter of hop_budget, or than --memory holds as nets"
             )
         if run.settings.objective == "time":
             run.monitor.note(

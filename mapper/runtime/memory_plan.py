@@ -36,6 +36,7 @@ AXON_BYTES = 28  # of a synapse while vertices are exchanged: in a row, and in a
 CHAINS = 2  # annealings side by side in a V-cycle, whatever the number of threads
 LEVEL_BYTES = 20  # of a connection: all levels, and what is added up to make the next
 CHAIN_NEURON_BYTES = 64  # of a neuron in a V-cycle
+PACKET_WORK = 4  # looks at a pin that a V-cycle by packets to cores takes of the same budget
 WORTH_A_CYCLE = 4  # looks at all connections that the budget of refinement has for it
 NEURON_BYTES_PER_THREAD = 8  # scratch of label propagation
 MOST_THREADS = 64
@@ -245,7 +246,8 @@ def _plan_streamed(network: NetworkFile, chip: Chip, settings: Settings) -> Plan
             return Plan(memory, nets, kept, 0, True, 0, table, 0, threads, nets_held=True)
         if by_trees:
             stages["refine by nets"] = base + rows + STREAMED_NET_BYTES * n
-        elif settings.objective == "core" and base + need <= memory:
+        within = PACKET_WORK * pins <= settings.hop_budget and base + need <= memory
+        if settings.objective == "core" and within:
             packets_held = True
             stages["refine by packets"] = base + need
             refined += settings.packet_cycles

@@ -117,6 +117,22 @@ def test_networks_are_held_only_while_there_is_room(path: Path) -> None:
     assert scratch == sorted(scratch, reverse=True)
 
 
+def test_packets_refine_what_the_budget_has_time_for(path: Path) -> None:
+    def stages(scale: int, name: str = "default", **changes: Any) -> bool:
+        changes |= {"objective": "core", "net_pins": 0, "memory_bytes": 1 << 40}
+        plan = planned(path, Chip("c", 64, 64), scale, name, **changes)
+        assert ("refine by packets" in plan.stages) == plan.packets_held
+        return plan.packets_held
+
+    with NetworkFile(path) as network:
+        pins = network.meta.synapses + network.vertices
+    assert stages(1, hop_budget=4 * pins)
+    assert not stages(1, hop_budget=4 * pins - 1)
+    assert stages(10_000)
+    assert not stages(20_000)  # neurons alone are more pins than the budget is for
+    assert stages(20_000, "strong")
+
+
 def test_small_networks_are_cut_from_all_they_have(path: Path) -> None:
     assert planned(path, CHIPS[0]).sample is None  # on levels
     assert planned(path, CHIPS[0], level_budget=0).sample is None  # one block
