@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import textwrap
 
+from chipsim.chip.energy import energy_lines
 from chipsim.chip.host import host_lines
 from chipsim.chip.machine import machine_lines
 from chipsim.chip.model import TABLES, Chip, meanings
@@ -40,6 +41,7 @@ def chip_toml(chip: Chip) -> str:
     else:
         lines += npu_lines(chip.npu)
     lines += time_lines(chip.time)
+    lines += energy_lines(chip.energy)
     lines += host_lines(chip.host, chip.host_ports, chip.width)
     lines += tables
     lines += source_lines(chip.origin, chip.to_json())

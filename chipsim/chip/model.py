@@ -11,6 +11,7 @@ import msgspec
 import numpy as np
 from msgspec import Meta
 
+from chipsim.chip.energy import ChipEnergy
 from chipsim.chip.host import ChipHost
 from chipsim.chip.machine import Axes, Machine, flat_axes
 from chipsim.chip.npu_shape import NpuShape
@@ -30,7 +31,7 @@ or one that branches on the way to these cores (multicast)."""
 
 _LIMITS = ("neurons", "synapses", "axons_in", "axons_out")
 _MEMORY = ("memory_bits", "weight_bits", "index_bits", "axon_bits")
-TABLES = ("npu", "host", "time", "machine")
+TABLES = ("npu", "host", "time", "energy", "machine")
 """Fields that are tables of a chip file, behind all other keys; of a machine, several."""
 EnergyUnit = Literal["relative", "pJ"]
 LatencyUnit = Literal["relative", "ns"]
@@ -140,6 +141,7 @@ class Chip:
     time: Annotated[
         ChipTime | None, Meta(description="cycles that the parts of a tick take, for `tick_cycles`")
     ] = None
+    energy: Annotated[ChipEnergy | None, Meta(description="energies of what the cores do")] = None
     machine: Annotated[
         Machine | None, Meta(description="tiles, chips and boards, tori, and what steps cost")
     ] = None
@@ -162,6 +164,8 @@ class Chip:
             raise ChipError(f"chip {self.name}: npu is {self.npu!r}; give an NpuShape")
         if self.time is not None and not isinstance(self.time, ChipTime):
             raise ChipError(f"chip {self.name}: time is {self.time!r}; give a ChipTime")
+        if self.energy is not None and not isinstance(self.energy, ChipEnergy):
+            raise ChipError(f"chip {self.name}: energy is {self.energy!r}; give a ChipEnergy")
         self._check_host()
         if self.machine is not None:
             if not isinstance(self.machine, Machine):
@@ -361,9 +365,9 @@ class Chip:
         """All fields by name, for ``json.dumps``; `chipsim.chip.presets.from_fields` undoes it.
 
         A chip without an NPU has no ``npu``, one that says nothing of its host no ``host``, one
-        whose cycles are not known no ``time``, one of relative units no units, one whose memory is
-        not counted no bits; a machine has keys of `chipsim.chip.machine.KEYS`. Where the numbers
-        are from is not said.
+        whose cycles are not known no ``time``, one of unknown energies no ``energy``, one of
+        relative units no units, one whose memory is not counted no bits; a machine has keys of
+        `chipsim.chip.machine.KEYS`. Where the numbers are from is not said.
         """
         out = {each.name: getattr(self, each.name) for each in fields(self)}
         del out["origin"]

@@ -12,6 +12,7 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
+from chipsim.chip.energy import energy_from_table
 from chipsim.chip.host import host_from_table
 from chipsim.chip.machine import KEYS, machine_from_fields
 from chipsim.chip.model import Chip
@@ -45,7 +46,8 @@ def parse_chip(text: str) -> Chip:
     (else the file's stem), ``neurons``, ``synapses``, ``axons_in``, ``axons_out``,
     ``delivery``, ``energy_router``, ``energy_link``, ``latency_router``, ``latency_link``,
     ``unavailable`` (a list of core ids, of [x, y] pairs, or of both), tables ``npu``
-    (`npu_from_table`), ``time`` (`time_from_table`) and ``host`` (`host_from_table`), what
+    (`npu_from_table`), ``time`` (`time_from_table`), ``energy``
+    (`energy_from_table`) and ``host`` (`host_from_table`), what
     describes a machine (`machine_from_fields`), and what says where the numbers are from
     (`provenance_from_fields`). A bare WIDTHxHEIGHT has the default NPU and the
     cycles of the hardware here; the presets, and files without those tables, have none.
@@ -115,6 +117,8 @@ def from_fields(values: Mapping[str, Any], where: str = "chip") -> Chip:
             given["npu"] = npu_from_table(given["npu"], str(given["name"]))
         if given.get("time") is not None:
             given["time"] = time_from_table(given["time"])
+        if given.get("energy") is not None:
+            given["energy"] = energy_from_table(given["energy"])
         # First without what has [x, y] pairs: they need a width known to be good.
         chip = Chip(**given)
         size = chip.width, chip.height

@@ -19,6 +19,7 @@ from chipsim.errors import ChipError
 from chipsim.protocols import Int64Array
 from chipsim.traffic.arrays import Traffic
 from chipsim.traffic.costs import latency_max, links_cost
+from chipsim.traffic.energies import energy_parts
 from chipsim.traffic.latency import mapped_latency
 from chipsim.traffic.links import existing
 from chipsim.traffic.machines import PARTS, crossings
@@ -71,6 +72,9 @@ def summarise(chip: Chip, traffic: Traffic) -> dict[str, Any]:
     memory_fill_mean, memory_fill_max
         Bits of the memory for synapses that are used, over those that a core has, over those cores;
         of chips that count them.
+    energy_parts.*
+        Of `chipsim.traffic.energies`: of the network, of events, of neurons, of chips that know
+        any of them in real units; their sum, and what it lacks.
     tick_cycles, tick_bound, tick_bounds.*
         Cycles of a mean tick of a chip whose cycles are known, which of `chipsim.traffic.ticks`
         bounds it, and the largest of each.
@@ -118,6 +122,7 @@ def summarise(chip: Chip, traffic: Traffic) -> dict[str, Any]:
         },
         **_machine(chip, traffic),
         **_fill(chip, traffic),
+        **energy_parts(chip, traffic),
         **_time(chip, traffic),
     }
     parts = [part for part in found.values() if isinstance(part, dict)]

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from chipsim.chip.presets import from_fields
 from mapper.errors import CheckFailedError
 from mapper.evaluation.verify import Connections, SlowReader
+from mapper.evaluation.verify_energy import Packets, energies, link_costs
 from mapper.evaluation.verify_latency import Routers, Steps, latency
 from mapper.evaluation.verify_machine import Costs, Layout, WalkedLinks
 from mapper.evaluation.verify_split import SplitReader, check_counts, read_table, require_arrays
@@ -23,6 +24,7 @@ from storage.jsontext import shown
 UNICAST = "multicast.unicast_hops_total"  # which reports of older versions lack
 _PARTS = (
     "core",
+    "energy_parts",
     "machine",
     "multicast",
     "noc_latency",
@@ -118,10 +120,7 @@ def _metrics(
     cut, hops = walk.cut * unit, walk.hops * unit
     casts, trees = walk.casts.loads(), walk.trees.loads()
     routers = None if walk.flows is None else walk.flows.router_loads()
-    energies, times = _link_costs(chip, "energy"), _link_costs(chip, "latency")
-    spent = [
-        sum(n * cost for n, cost in zip(walk.steps, on, strict=True)) for on in (energies, times)
-    ]
+    spent = [float(walk.steps @ link_costs(chip, kind)) for kind in ("energy", "latency")]
     found: dict[str, int | float | str] = {
         "cut_weight": cut,
         "cut_fraction": walk.cut / walk.weight if walk.weight else 0.0,
@@ -160,17 +159,16 @@ def _metrics(
         found |= ticks(chip, walk.did, walk.use["neurons"], loads, (unit, rate_unit), wide)
         if walk.size == (chip["width"], chip["height"]):
             found |= _latency(walk, chip, (unit, rate_unit), found["tick_cycles"])
+    found |= energies(
+        chip, walk.did, walk.use["neurons"],
+        {"synapse": walk.links.grid(), "core": walk.casts.grid(), "tree": walk.trees.grid()},
+        Packets(walk.cut, walk.weight, walk.connectivity), (unit, rate_unit),
+    )  # fmt: skip
     if walk.costs is not None:
         found |= walk.costs.metrics(walk.routes, walk.weight, unit, rate_unit)
     if routers is not None:
         found["congestion_max"] = float(routers.max()) * unit
     return found
-
-
-def _link_costs(chip: dict[str, Any], kind: str) -> tuple[float, float]:
-    """Of a link east-west, and of one north-south."""
-    cost = chip[f"{kind}_link"]
-    return (cost[0], cost[1]) if isinstance(cost, list) else (cost, cost)
 
 
 def _latency(
@@ -250,7 +248,7 @@ class _Walk:
         self.weight = self.cut = self.hops = self.farthest = self.connectivity = 0
         self.rated_hops = 0
         self.steps, self.latest = np.zeros(2, np.int64), 0.0
-        self._times = np.array(_link_costs(chip, "latency")) + chip["latency_router"]
+        self._times = np.array(link_costs(chip, "latency")) + chip["latency_router"]
         self._chip = chip
         self._core, self._cores = core, cores
         self.layout = Layout.of(chip)

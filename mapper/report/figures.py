@@ -24,6 +24,7 @@ from mapper.results.activity import (
 from mapper.settings import PRESETS, SETTINGS
 
 CAST, MANY, TICK, MACHINE, WAY = "core.", "multicast.", "tick_", "machine.", "noc_latency."
+ENERGY = "energy_parts."
 METRICS: dict[str, tuple[str, str]] = {
     "hops_mean": ("Hops, mean", "links that traffic crosses, averaged over all of it"),
     "hops_max": ("Hops, max", "links between the two farthest cores that talk"),
@@ -43,6 +44,10 @@ METRICS: dict[str, tuple[str, str]] = {
     "cores_used": ("Cores used", "cores that hold a neuron"),
     "core_fill_mean": ("Core fill, mean", "size of the neurons over capacity, of the cores used"),
     "core_fill_max": ("Core fill, max", "of the fullest core"),
+    ENERGY + "network": ("Network", "routers and links, for what the chip sends"),
+    ENERGY + "events": ("Synaptic events", "spikes times the synapses that they reach"),
+    ENERGY + "neurons": ("Neuron updates", "of every neuron in every tick"),
+    ENERGY + "sum": ("Sum", "of the parts that are known"),
     "memory_fill_mean": ("Memory fill, mean", "bits for synapses over those of a core"),
     "memory_fill_max": ("Memory fill, max", "of the core with the fullest memory"),
     MACHINE + "cost_total": ("Cost", "traffic times what the distances of the machine cost"),
@@ -290,7 +295,8 @@ def all_metrics(views: list[View]) -> list[Table]:
     cast = [name for name in others if name.startswith(CAST)]
     time = [name for name in METRICS if name.startswith(TICK)]
     way = [name for name in METRICS if name.startswith(WAY)]
-    apart = {*cast, *many, *time, *way, *machine, *CORES, *MEMORY}
+    energies = [name for name in METRICS if name.startswith(ENERGY)]
+    apart = {*cast, *many, *time, *way, *machine, *CORES, *MEMORY, *energies}
     parts = [
         (unicast_line(traffic), [name for name in METRICS if name not in apart]),
         (core_cast_line(traffic), cast),
@@ -300,11 +306,23 @@ def all_metrics(views: list[View]) -> list[Table]:
     if _machines(views):
         known = [name for name in machine if _stated(name, views)]
         parts.append(("costs and crossings of the machine", known))
+    spent = [name for name in METRICS if name.startswith(ENERGY) and _stated(name, views)]
+    if spent:
+        parts.append((_energy_title(views), spent))
     if _timed(views):
         parts.append(("cycles of a tick, with the mean activity", time))
     if _ways(views):
         parts.append(("latency on the mesh, without a simulation", way))
     return [_metrics(views, _capital(title), names) for title, names in parts]
+
+
+def _energy_title(views: list[View]) -> str:
+    """What the numbers are in, and what the sums lack."""
+    found = [view.report["metrics"].get("energy_parts") or {} for view in views]
+    units = dict.fromkeys(str(one["unit"]) for one in found if one)
+    lacks = dict.fromkeys(str(one["lacks"]) for one in found if one.get("lacks"))
+    without = f"; not known, so not in the sum: {' | '.join(lacks)}" if lacks else ""
+    return f"energy per unit of time, {' | '.join(units)}{without}"
 
 
 def _capital(line: str) -> str:

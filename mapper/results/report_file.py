@@ -96,6 +96,17 @@ class Costs(Amounts):
     cost_max: Amount
 
 
+class EnergyParts(Open, kw_only=True):
+    """What a mapping spends per unit of time, of what is known."""
+
+    network: Amount | UnsetType = UNSET
+    events: Amount | UnsetType = UNSET
+    neurons: Amount | UnsetType = UNSET
+    sum: Amount
+    lacks: str
+    unit: str
+
+
 class Metrics(LinkLoads):
     """The metrics of the mapping."""
 
@@ -118,6 +129,7 @@ class Metrics(LinkLoads):
     tick_bounds: TickBounds | UnsetType = UNSET
     noc_latency: NocLatency | UnsetType = UNSET
     machine: Costs | UnsetType = UNSET
+    energy_parts: EnergyParts | UnsetType = UNSET
     memory_fill_mean: Amount | UnsetType = UNSET
     memory_fill_max: Amount | UnsetType = UNSET
 

@@ -97,7 +97,7 @@ def quality(
         *_ticks(metrics, traffic),
         *_noc_latency(metrics),
     ]
-    machine = _machine(metrics)
+    machine = [*_machine(metrics), *_energy(metrics)]
     if not same_activity(metrics, traffic):
         parts = {
             "synapse": facts(unicast_line(traffic, "\n"), one),
@@ -174,6 +174,22 @@ def _machine(metrics: Mapping[str, Any]) -> list[Table]:
         if f"cut_{part}" in found
     ]
     return [columns("costs and crossings of the machine", ("", *ways), rows)]
+
+
+def _energy(metrics: Mapping[str, Any]) -> list[Table]:
+    """What a mapping spends, part by part; nothing of chips that know no energies."""
+    found = metrics.get("energy_parts")
+    if found is None:
+        return []
+    unit = "" if found["unit"] == "relative" else f", {found['unit']}"
+    rows = [
+        (text, found.get(name, "not known"))
+        for name, text in {
+            "network": "network", "events": "synaptic events", "neurons": "neuron updates",
+            "sum": "sum of these" if not found["lacks"] else f"sum, without {found['lacks']}",
+        }.items()
+    ]  # fmt: skip
+    return [columns(f"energy per unit of time{unit}", ("", "energy"), rows)]
 
 
 def _ticks(metrics: Mapping[str, Any], traffic: Mapping[str, Any] | None) -> list[tuple[str, Any]]:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from hypothesis import strategies as st
 
+from chipsim.chip.energy import ChipEnergy
 from chipsim.chip.machine import Block as Part
 from chipsim.chip.machine import Machine, Torus
 from chipsim.chip.model import Chip
@@ -64,6 +65,14 @@ def machines(draw: st.DrawFn, width: int, height: int) -> Machine:
     return Machine(width, height, torus, (draw(costs), draw(costs)), *parts)
 
 
+def energies() -> st.SearchStrategy[ChipEnergy]:
+    """Tables with some of the energies, one at least."""
+    amount = st.none() | st.sampled_from([0.0, 0.5, 3.0])
+    unit: st.SearchStrategy[Any] = st.sampled_from(["relative", "pJ"])
+    some = st.tuples(amount, amount, amount, amount).filter(lambda parts: parts != (None,) * 4)
+    return st.tuples(some, unit).map(lambda drawn: ChipEnergy(*drawn[0], unit=drawn[1]))
+
+
 @st.composite
 def cases(draw: st.DrawFn, always: bool = False) -> Case:
     """Meshes of 1x1 to 6x5, half of them machines, up to 14 neurons; isolated neurons and zero
@@ -91,6 +100,8 @@ def cases(draw: st.DrawFn, always: bool = False) -> Case:
         latency_link=draw(constants | st.tuples(constants, constants)),
         delivery=draw(st.sampled_from(["synapse", "core", "tree"])),
         time=draw(st.none() | time),
+        energy_unit=draw(st.sampled_from(["relative", "pJ"])),
+        energy=draw(st.none() | energies()),
     )
     n = draw(st.integers(0, 14))
     undirected = draw(st.booleans())

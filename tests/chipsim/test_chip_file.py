@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from chipsim.chip.energy import ChipEnergy
 from chipsim.chip.file import chip_toml, unit_of
 from chipsim.chip.machine import Block, Machine
 from chipsim.chip.model import Chip, meanings
@@ -28,6 +29,7 @@ CHIPS = [
     Chip("machine", 8, 4, machine=MACHINE),
     Chip("given", 3, 2, machine=Machine(3, 2, columns=(0, 0, 2.5), rows=(-1, 7))),
     Chip("bits", 2, 1, axons_in=9, memory_bits=999, weight_bits=4, index_bits=3, axon_bits=2),
+    Chip("spends", 2, 1, energy=ChipEnergy(event=2.5, packet_in=0.0, unit="relative")),
     Chip("small", 1, 1, energy_router=1e-300, energy_link=1e300, latency_link=0.1 + 0.2),
 ]
 
@@ -53,7 +55,7 @@ def test_the_tables_are_complete() -> None:
         "name", "width", "height", "neurons", "synapses", "axons_in", "axons_out",
         "memory_bits", "weight_bits", "index_bits", "axon_bits", "unavailable",
         "delivery", "energy_router", "energy_link", "energy_unit", "latency_router", "latency_link",
-        "latency_unit", "npu", "host", "time", "machine", "origin",
+        "latency_unit", "npu", "host", "time", "energy", "machine", "origin",
     ]  # fmt: skip
     assert set(meanings()) == {field.name for field in fields(Chip)}
 
@@ -111,6 +113,13 @@ def test_a_changed_number_has_lost_its_source() -> None:
         ("synapses = 9999999999999999999999", r"synapses is beyond 2\^62"),
         ("energy_link = nan", "energy_link is nan; give a finite number"),
         ('latency_link = "1"', "latency_link is '1'; give a finite number"),
+        ("energy = 3", r"energy is 3; give a table \[energy\]"),
+        ("[energy]", "energy: nothing is given; give one or more of event, neuron, packet_out"),
+        ("[energy]\nevent = -1", "energy: event is -1; give a finite number, 0 or more"),
+        ("[energy]\nneuron = inf", "energy: neuron is inf; give a finite number"),
+        ("[energy]\nevent = 1\nunit = 'nJ'", 'energy: unit is \'nJ\'; give "pJ" or "relative"'),
+        ("[energy]\nevents = 1", "energy: unknown key 'events'; did you mean 'event'"),
+        ('energy_unit = "nJ"', "energy_unit is 'nJ'; give relative or pJ"),
         ("about = 3", "about is '3'; give a text"),
         ('notes = "text"', "notes is 'text'; give a list of texts"),
         ("notes = [1]", "notes: a note is '1'; give a text"),

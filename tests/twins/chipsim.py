@@ -382,6 +382,54 @@ def machine_metrics(
     return {"machine": found}
 
 
+def energy_parts(
+    chip: Chip, sent: Sequence[Edge], core: Sequence[int], reaches: dict[tuple[int, int], int],
+    trees: Counter[Link], active: dict[str, Sequence[int]], units: tuple[float, float],
+) -> dict[str, Any]:  # fmt: skip
+    """Packet by packet; reaches : rate of each pair of a neuron and a core that it reaches."""
+    known = chip.energy
+    if known is None and chip.energy_unit == "relative":
+        return {}
+    unit, found = known.unit if known else chip.energy_unit, {}
+    out, taken = (known.packet_out or 0, known.packet_in or 0) if known else (0, 0)
+    east, north = chip.link_energies
+
+    def way(links: Sequence[Link]) -> float:
+        return chip.energy_router + sum(
+            chip.energy_router + (east if name in ("east", "west") else north) for _, name in links
+        )
+
+    if unit == chip.energy_unit:
+        if chip.delivery == "synapse":
+            spent = sum(
+                w
+                * (out + taken + (way(route(chip, core[s], core[t])) if core[s] != core[t] else 0))
+                for s, t, w in sent
+            )
+        elif chip.delivery == "core":
+            spent = sum(
+                rate * (out + taken + (way(route(chip, core[s], c)) if core[s] != c else 0))
+                for (s, c), rate in reaches.items()
+            )
+        else:
+            spent = sum(load * (way([link]) - chip.energy_router) for link, load in trees.items())
+            leaving = {s: rate for (s, c), rate in reaches.items() if core[s] != c}
+            spent += sum(leaving.values()) * (chip.energy_router + out)
+            spent += sum(reaches.values()) * taken
+        found["network"] = spent * units[chip.delivery != "synapse"]
+    if known and known.event is not None:
+        found["events"] = sum(active["events"]) * known.event * units[1]
+    if known and known.neuron is not None:
+        ticks = 1 / chip.time.tick if chip.time else 1.0
+        found["neurons"] = sum(active["sizes"]) * known.neuron * ticks
+    lacks = [part for part in ("network", "events", "neurons") if part not in found]
+    return {
+        "energy_parts": {
+            **found, "sum": sum(found.values()), "lacks": ", ".join(lacks), "unit": unit,
+        }
+    }  # fmt: skip
+
+
 def score(
     chip: Chip,
     core: Sequence[int],
@@ -422,6 +470,10 @@ def score(
         )
     ]
     of_flows, of_casts, of_trees = (in_units(*one) for one in routers)
+    largest: Counter[int] = Counter()
+    for s, _, w in edges:
+        largest[s] = max(largest[s], w)
+    pairs = {(s, core[t]): (largest if rates is None else rates)[s] for s, t, _ in edges}
     use = usage(chip, core, edges, sizes)
     fill = [z / chip.neurons for z, n in zip(use["neurons"], use["count"], strict=True) if n]
     return {
@@ -459,6 +511,9 @@ def score(
         "cores_used": len(fill),
         "core_fill_mean": sum(fill) / len(fill) if fill else 0.0,
         "core_fill_max": max(fill, default=0.0),
+        **energy_parts(
+            chip, sent, core, pairs, trees, {**active, "sizes": sizes}, (weight_unit, unit)
+        ),
         **({} if chip.time is None else ticks(chip, core, edges, rates, undirected, units, use)),
     }
 

@@ -13,10 +13,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from chipsim.chip.energy import ChipEnergy
+from chipsim.chip.machine import Block, Machine
+from chipsim.chip.model import Chip
 from mapper.evaluation.verify_traffic import Flows, Links
 from mapper.results.mapping_file import save_mapping
 from tests.mapper.conftest import Run
 from tests.mapper.helpers import random_network
+from tests.mapper.report.made import random_folder
 
 # Kernels have twins of their own; what is around them does the same with the JIT off.
 pytestmark = [pytest.mark.jit, pytest.mark.usefixtures("light_placement")]
@@ -31,7 +35,8 @@ def out(folder: Path, run: Run) -> Path:
     Path("chip.toml").write_text(
         "width = 5\nheight = 4\nneurons = 5\nsynapses = 60\naxons_in = 50\naxons_out = 80\n"
         "memory_bits = 900\nweight_bits = 6\nindex_bits = 4\naxon_bits = 4\n"
-        "unavailable = [7]\n[time]\nhop = 2\n"
+        'unavailable = [7]\nenergy_unit = "pJ"\n[time]\nhop = 2\n'
+        "[energy]\nevent = 2.5\nneuron = 3\npacket_out = 0.5\npacket_in = 0.25\n"
     )
     assert run("run", "net.bin", "--chip", "chip.toml", "-o", "out", "-q").code == 0
     return folder / "out"
@@ -44,8 +49,6 @@ def edit(path: Path, change: Callable[[Any], None]) -> None:
 
 
 def remap(out: Path, change: Callable[[Any], None], width: int = 5, height: int = 4) -> None:
-    from chipsim.chip.model import Chip
-
     with np.load(out / "mapping.npz") as file:
         core = file["core"].copy()
     change(core)
@@ -124,7 +127,8 @@ def test_mappings_of_other_shapes(out: Path, fails: Fails) -> None:
      "tick_cycles", "tick_bounds.neurons", "tick_bounds.packets_out", "tick_bounds.events",
      "tick_bounds.links", "router_load_max", "router_load_mean", "core.router_load_max",
      "core.router_load_mean", "multicast.router_load_max", "multicast.router_load_mean",
-     "noc_latency.load_max", "noc_latency.unloaded"],
+     "noc_latency.load_max", "noc_latency.unloaded", "energy_parts.network",
+     "energy_parts.events", "energy_parts.neurons", "energy_parts.sum"],
 )  # fmt: skip
 def test_a_changed_metric(out: Path, fails: Fails, name: str) -> None:
     def more(report: Any) -> None:
@@ -159,7 +163,7 @@ def test_reports_of_versions_without_loads_of_routers(out: Path, run: Run) -> No
 
 def test_every_metric_is_recomputed(out: Path, run: Run, fails: Fails) -> None:
     metrics = json.loads((out / "report.json").read_text())["metrics"]
-    parts = ("core", "multicast", "noc_latency", "tick_bounds")
+    parts = ("core", "energy_parts", "multicast", "noc_latency", "tick_bounds")
     names = {name for name in metrics if name not in parts}
     names |= {f"{part}.{name}" for part in parts for name in metrics[part]}
     assert names <= set(run("verify", out, "--json").json())
@@ -235,6 +239,25 @@ def visits(a: int, b: int, width: int) -> dict[int, float]:
 def test_limits_of_the_report_are_checked(out: Path, fails: Fails, limit: str) -> None:
     edit(out / "report.json", lambda report: report["chip"].update({limit: 1}))
     assert limit in fails("verify", out)
+
+
+@pytest.mark.parametrize("delivery", ["synapse", "core", "tree"])
+@pytest.mark.parametrize("machine", [None, Machine(6, 4, "x", tile=Block(2, 2, 0.0))])
+def test_energies_of_what_chips_send(
+    run: Run, fails: Fails, folder: Path, delivery: Any, machine: Machine | None
+) -> None:
+    spent = ChipEnergy(event=2.5, neuron=3.0, packet_out=0.5, packet_in=0.25)
+    chip = Chip(
+        "c", 6, 4, delivery=delivery, energy_router=1.5, energy_link=(2.0, 3.5), energy_unit="pJ",
+        energy=spent, machine=machine,
+    )  # fmt: skip
+    out = random_folder(folder / "out", chip)
+    found = run("verify", out, "--json").json()
+    stated = json.loads((out / "report.json").read_text())["metrics"]["energy_parts"]
+    assert stated["lacks"] == ""
+    assert found["energy_parts.network"] == pytest.approx(stated["network"])
+    edit(out / "report.json", lambda r: r["metrics"]["energy_parts"].update(lacks="neurons"))
+    assert "energy_parts.lacks" in fails("verify", out)
 
 
 def test_bits_of_the_memory_are_checked(out: Path, fails: Fails) -> None:

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from chipsim.chip.energy import ChipEnergy
 from chipsim.chip.model import Chip
 from chipsim.chip.time import ChipTime
 from mapper.errors import MapperError
@@ -29,6 +30,7 @@ from tests.mapper.report.made import Page, idle_folder, random_folder, write_fol
 CHIP = Chip(
     "c", 6, 4, neurons=16, axons_in=500, unavailable=(3, 9), time=ChipTime(),
     memory_bits=20_000, weight_bits=8, index_bits=4, axon_bits=6,
+    energy_unit="pJ", energy=ChipEnergy(event=23.6, neuron=81.0),
 )  # fmt: skip
 HOSTILE = "<script>alert(1)</script>&amp;\"'</title>{{ 7 * 7 }}{% x %}"
 
@@ -58,7 +60,8 @@ def test_every_metric_is_there_and_equals_the_report(folder: Path) -> None:
     report = json.loads((out / "report.json").read_text())
     shown = page_of(out).metrics()
     known = [name for name in METRICS if not of_machines(name)]
-    numbers = names_in(report["metrics"]) - {"tick_bound"}
+    texts = {"tick_bound", "energy_parts.lacks", "energy_parts.unit"}
+    numbers = names_in(report["metrics"]) - texts
     assert {name for name, _ in shown} == numbers == set(known)
     keys = [more for name, (_, more) in KEY.items() if name in known]
     assert len(shown) == len(known) + sum(1 + len(more) for more in keys)

@@ -1,0 +1,93 @@
+"""What the cores of a chip spend: the table ``[energy]``.
+
+Beside the energies of routers and links, which are keys of the chip. What is not known is left out,
+and the sum of a mapping says so.
+"""
+
+from __future__ import annotations
+
+import difflib
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from functools import cache
+from typing import Annotated, Any, Literal, get_args, get_type_hints
+
+import msgspec
+from msgspec import Meta
+
+from chipsim.errors import ChipError
+
+_Amount = Annotated[float, Meta(ge=0, le=sys.float_info.max)]
+
+
+@dataclass(frozen=True, slots=True)
+class ChipEnergy:
+    """Energies of what cores do; raises `ChipError` that names a value out of range."""
+
+    event: Annotated[
+        _Amount | None,
+        Meta(description="energy of a synaptic event, that is a spike that reaches a synapse"),
+    ] = None
+    neuron: Annotated[
+        _Amount | None, Meta(description="energy of the update of a neuron, each tick")
+    ] = None
+    packet_out: Annotated[
+        _Amount | None, Meta(description="energy of a packet that a core sends")
+    ] = None
+    packet_in: Annotated[
+        _Amount | None, Meta(description="energy of a packet that a core takes, beside its events")
+    ] = None
+    unit: Annotated[Literal["relative", "pJ"], Meta(description="unit of these energies")] = "pJ"
+
+    def __post_init__(self) -> None:
+        for name, kind in get_type_hints(ChipEnergy, include_extras=True).items():
+            value = getattr(self, name)
+            asked = '"pJ" or "relative"' if name == "unit" else "a finite number, 0 or more"
+            try:
+                object.__setattr__(self, name, msgspec.convert(value, kind))
+            except msgspec.ValidationError as error:
+                raise ChipError(f"energy: {name} is {value!r}; give {asked}") from error
+        if not any(getattr(self, name) is not None for name in PARTS):
+            raise ChipError(f"energy: nothing is given; give one or more of {', '.join(PARTS)}")
+
+    def to_json(self) -> dict[str, Any]:
+        """What is known; `energy_from_table` undoes it."""
+        found = {field.name: getattr(self, field.name) for field in fields(self)}
+        return {name: value for name, value in found.items() if value is not None}
+
+
+PARTS = ("event", "neuron", "packet_out", "packet_in")
+
+
+@cache
+def energy_meanings() -> dict[str, str]:
+    """What each key of the table is."""
+    kinds = get_type_hints(ChipEnergy, include_extras=True)
+    return {name: get_args(kind)[1].description for name, kind in kinds.items()}
+
+
+def energy_from_table(values: object) -> ChipEnergy:
+    """The energies that a table describes: a parsed file's, or what `ChipEnergy.to_json` gave.
+
+    Raises `ChipError` that names the key.
+    """
+    if not isinstance(values, Mapping):
+        raise ChipError(f"energy is {values!r}; give a table [energy], such as event = 23.6")
+    known = [field.name for field in fields(ChipEnergy)]
+    for key in sorted(set(values) - set(known)):
+        alike = difflib.get_close_matches(key, known, 1)
+        meant = f"did you mean {alike[0]!r}? " if alike else ""
+        raise ChipError(f"energy: unknown key {key!r}; {meant}known are {', '.join(known)}")
+    return ChipEnergy(**values)
+
+
+def energy_lines(energy: ChipEnergy | None) -> list[str]:
+    """The table as TOML; what is not known stands there as a comment."""
+    shown = {} if energy is None else energy.to_json()
+    lines = ["", "[energy]" if energy else "# [energy]  # of what cores do, nothing is known"]
+    for key, meaning in energy_meanings().items():
+        value = shown.get(key, "...")
+        entry = f'{key} = "{value}"' if key == "unit" else f"{key} = {value}"
+        lines.append(f"{'' if key in shown else '# '}{entry:<26}  # {meaning}")
+    return lines
