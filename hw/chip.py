@@ -7,11 +7,20 @@ Ports
     ``done``   Out          the last tick has ended, and all packets of the host have arrived
     ``input``  In, stream   packets of the host; they enter the mesh at node 0
     ``load``   In, strobe   a word for a core's memories: `node`, and a word as `Core.load` takes it
+    ``<side>_in``, ``<side>_out``, ``column``, ``row``   of sides that are open, as the mesh's
+    ``output``  Out, stream   packets for the host; only on a chip that has this port
 
 Timing
     A packet of the host counts in the next tick if it is accepted before the cycle in which that
     tick starts, and in the one after next if it is accepted in that cycle or later. While words are
     loaded, `done` must be 1, `tick` 0, and `input` not valid. Words and spikes go one a cycle.
+
+Chips side by side
+    Two chips are joined by their borders, output to input. Routers, packets and cycles are then
+    those of one large chip. `done` is of a chip alone: a tick ends when it is 1 on all in the same
+    cycle, and `tick` is given to all in such a cycle. That is right because a chip whose border
+    takes a packet is not done from the next cycle on, and the one that gave it is not before it
+    gave it. Where a link has registers, they are to be empty too.
 
 State
     That of the mesh, the cores and the barrier.
@@ -19,11 +28,11 @@ State
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
-from amaranth.hdl import Assert, Cat, Module, Mux, Signal
+from amaranth.hdl import Assert, Cat, Module, Mux, Signal, Value
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -32,12 +41,27 @@ from hw.core.core import Core
 from hw.core.shape import CoreShape
 from hw.errors import HwError
 from hw.noc.arbiter import Arbiter
-from hw.noc.mesh import Mesh
+from hw.noc.mesh import Mesh, border_members, check_sides
 from hw.noc.packet import coordinate_bits
 from hw.noc.router import PORTS
 from hw.socket import CoreSocket
 from hw.strobe import strobe
 from hw.tables import ChipTables
+
+
+class Borders(NamedTuple):
+    """What a chip has beside its cores.
+
+    sides : of `hw.noc.mesh.SIDES`, borders whose links are ports, for other chips
+    columns, rows : of routers of the machine that it is part of; 0 for those of the chip
+    output : a port for packets to the host, whose place is column 0 of the row below the last one:
+        packets for it go to their column, and then south, as to any other place
+    """
+
+    sides: Sequence[str] = ()
+    columns: int = 0
+    rows: int = 0
+    output: bool = False
 
 
 class Chip(wiring.Component):
@@ -46,6 +70,7 @@ class Chip(wiring.Component):
     shape : of a core; its `x_bits` and `y_bits` become those of the mesh
     depth : packets in each buffer of a router
     tables : contents of the memories after reset; without them all are zero
+    borders : what comes out of the mesh, and how large the machine is that the chip is part of
     make_core : makes the core of a node, with the ports of `hw.socket.CoreSocket` for the packets
         and the words of `shape`; without it spiking cores
 
@@ -56,6 +81,7 @@ class Chip(wiring.Component):
     done: Signal
     input: stream.Interface
     load: Any
+    output: Any
 
     def __init__(
         self,
@@ -65,9 +91,24 @@ class Chip(wiring.Component):
         depth: int = 4,
         tables: ChipTables | None = None,
         make_core: Callable[[int], Any] | None = None,
+        borders: Borders | None = None,
     ) -> None:
-        self.shape = chip_shape(width, height, shape or CoreShape())
-        self.mesh = Mesh(width, height, self.shape.axon_bits, depth)
+        self.borders = borders = borders or Borders()
+        sides = check_sides("chip", borders.sides)
+        self.columns, self.rows = borders.columns or width, borders.rows or height
+        if self.columns < width or self.rows < height:
+            raise HwError(
+                f"chip: a machine of {self.columns}x{self.rows} cores for a chip of "
+                f"{width}x{height}; give the columns and rows of all chips together"
+            )
+        if borders.output and "south" in sides:
+            raise HwError("chip: with an open south side packets for the host leave there; leave "
+                          "output out")  # fmt: skip
+        self.shape = chip_shape(self.columns, self.rows + borders.output, shape or CoreShape())
+        self.mesh = Mesh(
+            width, height, self.shape.axon_bits, depth, layout=self.shape.packet,
+            open_sides=[*sides, "south"] if borders.output else sides,
+        )  # fmt: skip
         if tables is not None:
             self.require_own(tables)
         if make_core is not None and tables is not None:
@@ -83,14 +124,18 @@ class Chip(wiring.Component):
                     f"chip: the core of node {node} has other ports than hw.socket.CoreSocket of "
                     "the chip's packets and words"
                 )
-        super().__init__(
-            {
-                "tick": In(1),
-                "done": Out(1),
-                "input": In(stream.Signature(self.shape.packet)),
-                "load": In(strobe(self._load_layout())),
-            }
-        )
+        packets = stream.Signature(self.shape.packet)
+        members: dict[str, Any] = {
+            "tick": In(1),
+            "done": Out(1),
+            "input": In(packets),
+            "load": In(strobe(self._load_layout())),
+        }
+        members |= border_members(self.shape.packet, sides, width, height)
+        if borders.output:
+            members["output"] = Out(packets)
+        self.sides = sides
+        super().__init__(members)
 
     def require_own(self, tables: ChipTables) -> None:
         """Raises `HwError` if the tables were made for another chip."""
@@ -107,13 +152,18 @@ class Chip(wiring.Component):
         m = Module()
         m.submodules.mesh = mesh = self.mesh
         nodes = mesh.nodes
-        m.submodules.barrier = barrier = Barrier(nodes, nodes * len(PORTS) * mesh.depth)
+        comes, leaves = self._join_borders(m)
+        m.submodules.barrier = barrier = Barrier(
+            nodes + len(comes), nodes * len(PORTS) * mesh.depth
+        )
         starts = Signal()
         loading: Any = self.load.payload
         m.d.comb += [
             self.done.eq(barrier.quiet),
             starts.eq(self.tick & self.done),
-            barrier.begins.eq(starts | (self.input.valid & self.input.ready)),
+            barrier.begins.eq(starts | (self.input.valid & self.input.ready) | Cat(comes).any()),
+            Cat(barrier.sent[nodes:]).eq(Cat(comes)),
+            Cat(barrier.received[nodes:]).eq(Cat(leaves)),
         ]
         for node, core in enumerate(self.cores):
             m.submodules[f"core_{node % mesh.width}_{node // mesh.width}"] = core
@@ -131,10 +181,37 @@ class Chip(wiring.Component):
         self._join(m, [self.cores[0].outgoing, self.input], mesh.local_in[0])
         packet: Any = self.input.payload
         m.d.sync += Assert(
-            ~self.input.valid | ((packet.x < mesh.width) & (packet.y < mesh.height)),
+            ~self.input.valid | ((packet.x < self.columns) & (packet.y < self.rows)),
             "chip: the host sends a packet to a core that does not exist",
         )
         return m
+
+    def _join_borders(self, m: Module) -> tuple[list[Value], list[Value]]:
+        """Joins the open sides to those of the mesh; whether a packet comes, and leaves, by each of
+        their links in this cycle."""
+        mesh: Any = self.mesh
+        links = []  # of the mesh: in, out
+        for side in self.sides:
+            ways = getattr(mesh, f"{side}_in"), getattr(mesh, f"{side}_out")
+            own = getattr(self, f"{side}_in"), getattr(self, f"{side}_out")
+            for come, leave, come_here, leave_here in zip(*ways, *own, strict=True):
+                wiring.connect(m, wiring.flipped(come_here), come)
+                wiring.connect(m, leave, wiring.flipped(leave_here))
+                links.append((come, leave))
+        if self.sides:
+            me: Any = self
+            m.d.comb += [mesh.column.eq(me.column), mesh.row.eq(me.row)]
+        if self.borders.output:
+            wiring.connect(m, mesh.south_out[0], wiring.flipped(self.output))
+            links.append((mesh.south_in[0], mesh.south_out[0]))
+            m.d.sync += [
+                Assert(~other.valid, "chip: a packet for the host leaves by another column")
+                for other in list(mesh.south_out)[1:]
+            ]
+        return (
+            [come.valid & come.ready for come, _ in links],
+            [leave.valid & leave.ready for _, leave in links],
+        )
 
     def _join(self, m: Module, sources: list[Any], sink: Any) -> None:
         """Two streams into one, in turn: neither waits for more than one packet of the other."""

@@ -30,12 +30,15 @@ class ChipRun:
     potentials : ndarray[int64], shape (neurons,), after the last tick
     cycles : ndarray[int64], shape (ticks,), from the start of each tick to its end
     packets : packets that entered the mesh, those of the host included
+    heard : of each tick, the axons of packets to the host in the order in which they came; empty
+        where the chip has no port for them
     """
 
     spikes: NDArray[np.bool_]
     potentials: Int64Array
     cycles: Int64Array
     packets: int
+    heard: list[list[int]]
 
 
 class ChipSimulator:
@@ -114,6 +117,7 @@ class Host:
         self.potentials = np.zeros(tables.neurons, np.int64)
         self.cycles = np.zeros(ticks, np.int64)
         self.sent = 0
+        self.heard: list[list[int]] = [[] for _ in packets]
         self.spiking = Cat(core.fired.valid for core in chip.cores)
         self.entering = Cat(
             port.valid & port.ready
@@ -122,6 +126,8 @@ class Host:
 
     async def run(self, ctx: Any) -> None:
         await self.put_tables(ctx)
+        if self.chip.borders.output:
+            ctx.set(self.chip.output.ready, 1)
         for tick, packets in enumerate(self.packets):
             await self.feed(ctx, packets)
             ctx.set(self.chip.tick, 1)
@@ -185,10 +191,13 @@ class Host:
             assert tick is not None, "a neuron spikes while no tick runs"
             number = ctx.get(self.chip.cores[node].fired.payload)
             self.spikes[tick, self.tables.cores[node].neurons[number]] = True
+        if self.chip.borders.output and ctx.get(self.chip.output.valid):
+            assert tick is not None, "a packet for the host while no tick runs"
+            self.heard[tick].append(ctx.get(self.chip.output.payload.axon))
         await ctx.tick()
 
     def result(self) -> ChipRun:
-        return ChipRun(self.spikes, self.potentials, self.cycles, self.sent)
+        return ChipRun(self.spikes, self.potentials, self.cycles, self.sent, self.heard)
 
 
 def word_bits(shape: ShapeLike, row: Any) -> int:

@@ -8,6 +8,7 @@ it sends its packets (`ChipTables.input_packets`).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -91,16 +92,20 @@ def make_tables(
     width: int,
     height: int,
     shape: CoreShape,
+    watched: Sequence[int] = (),
 ) -> ChipTables:
     """Tables of the width x height cores of a chip.
 
     core : ndarray of integers, shape (neurons,), core id (y * width + x) of every neuron
+    watched : neurons whose spikes also go to the host, each once, as packets to column 0 of the row
+        below the last, with their number among these as axon; `hw.chip.Borders.output` is its port
 
     Raises `HwError` if a number of the network has no room in the words of the cores, if a core id
     does not exist, or if a core's memory is too small: it names the core, the memory, and how much.
     """
     count = check_count("chip: width", width) * check_count("chip: height", height)
-    for name, side, bits in (("width", width, shape.x_bits), ("height", height, shape.y_bits)):
+    rows = height + bool(len(watched))
+    for name, side, bits in (("width", width, shape.x_bits), ("height", rows, shape.y_bits)):
         if side > 1 << bits:
             raise HwError(f"chip: {name} {side} has no room in packets with {bits} bits for it")
     network.require_fit(shape)
@@ -136,7 +141,14 @@ def make_tables(
     # A route is the same pair, seen from its source; in the order of sources, then of cores.
     by_source = np.argsort(axon_source, kind="stable")
     routes = np.column_stack([axon_core % width, axon_core // width, axon_number])[by_source]
-    route_first = np.searchsorted(axon_source[by_source], np.arange(sources + 1))
+    route_source = axon_source[by_source]
+    if len(watched):
+        seen = _watched(watched, network.neurons, shape)
+        to_host = np.column_stack([0 * seen, 0 * seen + height, np.arange(seen.size)])
+        by_source = np.argsort(np.r_[route_source, seen], kind="stable")
+        routes = np.concatenate([routes, to_host])[by_source]
+        route_source = np.r_[route_source, seen][by_source]
+    route_first = np.searchsorted(route_source, np.arange(sources + 1))
 
     parameters = np.column_stack(
         [network.threshold, network.bias, network.leaks(shape), network.subtract]
@@ -164,6 +176,21 @@ def make_tables(
         for a, b in pairwise(route_first[network.neurons :])
     )
     return ChipTables(width, height, shape, tuple(tables), packets)
+
+
+def _watched(watched: Sequence[int], neurons: int, shape: CoreShape) -> Int64Array:
+    """The neurons as an array; raises `HwError` for what is none, twice, or one too many."""
+    seen = np.array(watched, np.int64)
+    wrong = seen[(seen < 0) | (seen >= neurons)]
+    if wrong.size:
+        raise HwError(f"watched: there is no neuron {wrong[0]}; the network has {neurons}")
+    if np.unique(seen).size < seen.size:
+        raise HwError("watched: a neuron is there twice; give each once")
+    if seen.size > shape.axons:
+        raise HwError(
+            f"watched: {seen.size} neurons for packets with {shape.axons} axons; watch fewer"
+        )
+    return seen
 
 
 def _grouped(core: Int64Array, count: int) -> tuple[Int64Array, Int64Array]:

@@ -4,6 +4,11 @@ Ports
     ``local_in``   In, stream, one a node    packets from the cores
     ``local_out``  Out, stream, one a node   packets to the cores
 
+    ``<side>_in``, ``<side>_out``   In, Out, stream, one a router of that border, for each of the
+                   sides that are open: links to what is there, as another mesh
+    ``column``, ``row``   In       place of router 0 among all meshes, constant after reset; only
+                                    with a side that is open, and 0, 0 if nobody says
+
     Node = y * width + x; x counts columns to the east, y rows to the south. The destination of
     every packet must lie in the mesh: whoever feeds it has to refuse others (an assertion at the
     border of the mesh sees those that get there, at the latest).
@@ -17,6 +22,7 @@ Timing
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from amaranth.hdl import Assert, Module
@@ -37,6 +43,8 @@ MAX_SHARED = 2048
 MAX_PORT_BITS = (1 << 16) - 1
 """Bits of the inputs of a module that Amaranth converts."""
 
+SIDES = tuple(PORTS[port] for port in (NORTH, EAST, SOUTH, WEST))
+"""Borders of a mesh."""
 NEIGHBOURS = {NORTH: (0, -1), EAST: (1, 0), SOUTH: (0, 1), WEST: (-1, 0)}
 OPPOSITE = {NORTH: SOUTH, EAST: WEST, SOUTH: NORTH, WEST: EAST}
 
@@ -61,10 +69,35 @@ def check_size(width: int, height: int, shared: bool) -> None:
         )
 
 
+def check_sides(where: str, sides: Sequence[str]) -> tuple[str, ...]:
+    """The sides in the order of `SIDES`; raises `HwError` for what is none."""
+    for side in sides:
+        if side not in SIDES:
+            raise HwError(f"{where}: {side!r} is no side; known are {', '.join(SIDES)}")
+    return tuple(side for side in SIDES if side in sides)
+
+
+def border_members(
+    layout: Flit, sides: Sequence[str], width: int, height: int
+) -> dict[str, wiring.Member]:
+    """Ports of the sides that are open, and of the place of router 0 if there are any."""
+    members: dict[str, wiring.Member] = {}
+    if sides:
+        members |= {"column": In(layout.x_bits), "row": In(layout.y_bits)}
+    packets = stream.Signature(layout)
+    for side in sides:
+        count = width if side in ("north", "south") else height
+        members |= {
+            f"{side}_in": In(packets).array(count), f"{side}_out": Out(packets).array(count)
+        }  # fmt: skip
+    return members
+
+
 class Mesh(wiring.Component):
     """Mesh of width x height routers (sides 1 to 256) with buffers of ``depth`` packets.
 
     axon_bits : width of the axon index in a packet
+    open_sides : of `SIDES`, borders whose links are ports
     layout : of flits that are no spikes; its coordinates must hold those of the mesh
     router : function of the layout and the depth that makes a router
 
@@ -74,7 +107,7 @@ class Mesh(wiring.Component):
 
     def __init__(
         self, width: int, height: int, axon_bits: int = 10, depth: int = 4, *,
-        layout: Flit | None = None, router: Any = Router,
+        open_sides: Sequence[str] = (), layout: Flit | None = None, router: Any = Router,
     ) -> None:  # fmt: skip
         spikes = mesh_layout(width, height, axon_bits)
         self.layout: Any = spikes if layout is None else layout
@@ -86,13 +119,14 @@ class Mesh(wiring.Component):
         self.width, self.height = width, height
         self.depth = check_depth("mesh", depth)
         self.make_router = router
+        self.open_sides = check_sides("mesh", open_sides)
         packets = stream.Signature(self.layout)
-        super().__init__(
-            {
-                "local_in": In(packets).array(self.nodes),
-                "local_out": Out(packets).array(self.nodes),
-            }
-        )
+        members: dict[str, Any] = {
+            "local_in": In(packets).array(self.nodes),
+            "local_out": Out(packets).array(self.nodes),
+        }
+        members |= border_members(self.layout, self.open_sides, width, height)
+        super().__init__(members)
 
     @property
     def nodes(self) -> int:
@@ -109,17 +143,29 @@ class Mesh(wiring.Component):
                 "export the chip with its cores, or a mesh of fewer routers or axon bits"
             )
         m = Module()
+        me: Any = self
         routers = [self.make_router(self.layout, self.depth) for _ in range(self.nodes)]
         for node, router in enumerate(routers):
             y, x = divmod(node, self.width)
             m.submodules[f"router_{x}_{y}"] = router
-            m.d.comb += [router.x.eq(x), router.y.eq(y)]
+            if self.open_sides:
+                m.d.comb += [router.x.eq(me.column + x), router.y.eq(me.row + y)]
+            else:
+                m.d.comb += [router.x.eq(x), router.y.eq(y)]
             wiring.connect(m, wiring.flipped(self.local_in[node]), router.local_in)
             wiring.connect(m, router.local_out, wiring.flipped(self.local_out[node]))
             for port, (dx, dy) in NEIGHBOURS.items():
                 if 0 <= x + dx < self.width and 0 <= y + dy < self.height:
                     neighbour = routers[node + dy * self.width + dx]
                     wiring.connect(m, router.outputs[port], neighbour.inputs[OPPOSITE[port]])
+                elif (side := PORTS[port]) in self.open_sides:
+                    at = x if dy else y
+                    wiring.connect(
+                        m, router.outputs[port], wiring.flipped(getattr(self, f"{side}_out")[at])
+                    )
+                    wiring.connect(
+                        m, wiring.flipped(getattr(self, f"{side}_in")[at]), router.inputs[port]
+                    )
                 else:  # inputs are never valid, outputs never ready
                     m.d.sync += Assert(
                         ~router.outputs[port].valid,

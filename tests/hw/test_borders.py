@@ -1,0 +1,181 @@
+# amaranth: UnusedElaboratable=no
+"""Chips side by side are one large chip, and watched spikes leave through the network."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from amaranth.hdl import Cat, Module
+from amaranth.lib import stream, wiring
+from amaranth.lib.wiring import In, Out
+
+from hw.chip import Borders, Chip, chip_shape
+from hw.core.arithmetic import simulate
+from hw.core.shape import CoreShape
+from hw.errors import HwError
+from hw.flow.netlist import netlist
+from hw.noc.buffer import Buffer
+from hw.noc.mesh import Mesh
+from hw.run import ChipSimulator
+from hw.tables import make_tables
+from tests.hw.networks import random_inputs, random_network, ring
+
+CORE = CoreShape(neurons=32, axons=64, routes=128, synapses=256)
+TICKS = 10
+ACROSS = {"east": "west", "south": "north"}
+
+
+class Machine(wiring.Component):
+    """Two chips of 2x2 cores, the second to a side of the first, with as many registers between.
+
+    It has what `ChipSimulator` wants of a chip; node 0 of the first takes the packets of the host.
+    """
+
+    def __init__(self, side: str, registers: int) -> None:
+        self.side, self.registers = side, registers
+        self.columns, self.rows = (4, 2) if side == "east" else (2, 4)
+        self.chips: list[Any] = [
+            Chip(2, 2, CORE, borders=Borders([own], self.columns, self.rows))
+            for own in (side, ACROSS[side])
+        ]
+        self.borders = Borders()
+        nodes = [divmod(node, self.columns) for node in range(8)]
+        places = [(x // 2 + y // 2, y % 2 * 2 + x % 2) for y, x in nodes]
+        self.cores = [self.chips[chip].cores[node] for chip, node in places]
+        local = [self.chips[chip].mesh.local_in[node] for chip, node in places]
+        self.mesh = SimpleNamespace(nodes=8, local_in=local)
+        packet = self.chips[0].shape.packet
+        super().__init__({"tick": In(1), "done": Out(1), "input": In(stream.Signature(packet))})
+
+    def require_own(self, tables: Any) -> None:
+        assert all(chip.shape == tables.shape for chip in self.chips)
+
+    def elaborate(self, platform: Any) -> Module:
+        m = Module()
+        me: Any = self
+        first, second = self.chips
+        m.submodules.first, m.submodules.second = first, second
+        wiring.connect(m, wiring.flipped(me.input), first.input)
+        if self.side == "east":
+            m.d.comb += second.column.eq(2)
+        else:
+            m.d.comb += second.row.eq(2)
+        empty = []
+        across = ACROSS[self.side]
+        ways = [(getattr(first, f"{self.side}_out"), getattr(second, f"{across}_in")),
+                (getattr(second, f"{across}_out"), getattr(first, f"{self.side}_in"))]  # fmt: skip
+        for outs, ins in ways:
+            for out, into in zip(outs, ins, strict=True):
+                for _ in range(self.registers):
+                    register = Buffer(first.shape.packet, 2)
+                    m.submodules += register
+                    wiring.connect(m, out, register.i)
+                    out = register.o
+                    empty.append(~register.o.valid)
+                wiring.connect(m, out, into)
+        m.d.comb += me.done.eq(first.done & second.done & Cat(empty).all())
+        m.d.comb += [chip.tick.eq(me.tick & me.done) for chip in self.chips]
+        return m
+
+
+@cache
+def simulator(side: str, registers: int) -> ChipSimulator:
+    machine: Any = Machine(side, registers)
+    return ChipSimulator(machine)
+
+
+@cache
+def one_chip(width: int, height: int, output: bool = False) -> ChipSimulator:
+    return ChipSimulator(Chip(width, height, CORE, borders=Borders(output=output)))
+
+
+@pytest.mark.parametrize("registers", [0, 1, 5])
+@pytest.mark.parametrize("side", ["east", "south"])
+def test_two_chips_are_one(side: str, registers: int) -> None:
+    size = (4, 2) if side == "east" else (2, 4)
+    for seed, network in enumerate(
+        [ring(), random_network(np.random.default_rng(1), 60, 300, CORE, inputs=3)]
+    ):
+        rng = np.random.default_rng(seed)
+        core = rng.permutation(np.arange(network.neurons) % 8)
+        inputs = random_inputs(rng, network, TICKS)
+        shape = chip_shape(*size, CORE)
+        tables = make_tables(network, core, *size, shape)
+        run = simulator(side, registers).run(tables, TICKS, inputs)
+        whole = one_chip(*size).run(tables, TICKS, inputs)
+        assert np.array_equal(run.spikes, whole.spikes)
+        assert np.array_equal(run.spikes, simulate(network, shape, TICKS, inputs)[0])
+        assert np.array_equal(run.potentials, whole.potentials)
+        assert run.packets == whole.packets > 0
+        if registers:
+            assert run.cycles.sum() > whole.cycles.sum()
+        else:
+            assert np.array_equal(run.cycles, whole.cycles)
+
+
+def test_watched_spikes_leave_by_one_port() -> None:
+    network = random_network(np.random.default_rng(2), 40, 200, CORE, inputs=3)
+    rng = np.random.default_rng(3)
+    core = rng.permutation(np.arange(network.neurons) % 6)
+    inputs = random_inputs(rng, network, TICKS)
+    watched = rng.permutation(network.neurons)[:17].tolist()
+    chip = one_chip(3, 2, True)
+    tables = make_tables(network, core, 3, 2, chip.chip.shape, watched)
+    run = chip.run(tables, TICKS, inputs)
+    spikes, _ = simulate(network, chip.chip.shape, TICKS, inputs)
+    assert np.array_equal(run.spikes, spikes)
+    heard = [sorted(axons) for axons in run.heard]
+    assert heard == [np.flatnonzero(fired[watched]).tolist() for fired in spikes]
+    assert sum(map(len, heard)) > TICKS
+    unwatched = make_tables(network, core, 3, 2, chip.chip.shape)
+    assert not any(chip.run(unwatched, TICKS, inputs).heard)
+
+
+def test_ports_of_open_sides() -> None:
+    chip: Any = Chip(3, 2, CORE, borders=Borders(["west", "north"], 6, 4))
+    assert len(chip.north_out) == 3
+    assert len(chip.west_in) == 2
+    assert (chip.shape.x_bits, chip.shape.y_bits) == (3, 2)
+    assert not hasattr(chip, "south_in")
+    text = netlist(chip, "chip").text
+    top = text[text.index("module \\chip\n") :].split("\nmodule ")[0]
+    assert re.search(r"wire width 3 input \d+ +\\column$", top, re.MULTILINE)
+    assert re.search(r"wire width 11 output \d+ +\\north_out_2_payload$", top, re.MULTILINE)
+    assert re.search(r"wire width 1 input \d+ +\\west_out_1_ready$", top, re.MULTILINE)
+
+
+@pytest.mark.parametrize(
+    ("borders", "said"),
+    [
+        (Borders(["up"]), "chip: 'up' is no side; known are north, east, south, west"),
+        (Borders(["east"], 2), "chip: a machine of 2x2 cores for a chip of 3x2; give"),
+        (Borders(["south"], output=True), "chip: with an open south side packets for the host"),
+    ],
+)
+def test_borders_that_cannot_be(borders: Borders, said: str) -> None:
+    with pytest.raises(HwError, match=said):
+        Chip(3, 2, CORE, borders=borders)
+
+
+def test_a_mesh_knows_its_sides() -> None:
+    with pytest.raises(HwError, match="mesh: 'up' is no side"):
+        Mesh(2, 2, open_sides=["up"])
+
+
+@pytest.mark.parametrize(
+    ("watched", "said"),
+    [
+        ([27], "watched: there is no neuron 27; the network has 27"),
+        ([3, 3], "watched: a neuron is there twice"),
+        (list(range(9)), "watched: 9 neurons for packets with 8 axons"),
+    ],
+)
+def test_watched_neurons_that_cannot_be(watched: list[int], said: str) -> None:
+    shape = chip_shape(3, 4, CoreShape(neurons=32, axons=8, routes=64, synapses=64))
+    with pytest.raises(HwError, match=said):
+        make_tables(ring(), np.arange(27) % 9, 3, 3, shape, watched)
