@@ -28,9 +28,9 @@ from noc_plot import Curve, Panel, write_plots
 from rich.console import Console
 
 from chipsim.noc.deliver import deliver
-from chipsim.noc.kernel import LOCAL
 from chipsim.noc.load import measure_load
 from chipsim.noc.mesh import Mesh, Run, new_tally
+from chipsim.noc.moves import LOCAL
 from chipsim.noc.patterns import PATTERNS, uniform
 from chipsim.noc.saturation import Saturation, find_saturation
 from mapper.results.tables import columns

@@ -1,12 +1,8 @@
 """The kernel of the flit-level simulator: many cycles in one call.
 
 Only what holds flits is looked at. Routers with a flit are on a list; a source whose next packet is
-not due yet sleeps in a timing wheel. Each cycle decides on the state before it and then changes it,
-so the order of the lists does not matter.
-
-A router keeps, for each output, a mask of the inputs whose head wants it: 5 x 5 bits in one number.
-An output that offered a flit and could not pass it on must offer the same one again. Its pointer
-is set to that input, which is then the first one that asks: no lock is needed.
+not due yet sleeps in a timing wheel. Each cycle decides on the state before it and then changes it
+(`chipsim.noc.moves`), so the order of the lists does not matter.
 
 Source queues take no room, however long they grow. Only the packet at the front of each is known;
 the next one is drawn, or looked up, when that has entered the mesh.
@@ -17,37 +13,13 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-NORTH, EAST, SOUTH, WEST, LOCAL = range(5)
+from chipsim.noc.moves import LOCAL, WHEEL, cross, decide, put, take, wake
+
 NEVER = 2**62
 """Time of a packet that does not come."""
-WHEEL = 1 << 10
-"""Slots of the timing wheel: a power of two."""
 
 CYCLE, ACTIVE, PENDING, BEHIND, DRAWN, ARRIVED, LATENCY = range(7)
 SCALARS = 7
-
-_INPUTS = 31  # five bits
-
-
-def _grants() -> np.ndarray[tuple[int, int], np.dtype[np.int8]]:
-    """First input at or after a pointer, by pointer and mask of the inputs that ask."""
-    table = np.full((5, 32), -1, dtype=np.int8)
-    for pointer in range(5):
-        for mask in range(1, 32):
-            asking = [(pointer + step) % 5 for step in range(5)]
-            table[pointer, mask] = next(port for port in asking if mask >> port & 1)
-    return table
-
-
-_GRANT = _grants()
-
-# The output by the signs of the way to go, 3 * east + south + 4.
-_ROUTE = np.array([WEST, WEST, WEST, NORTH, LOCAL, SOUTH, EAST, EAST, EAST], dtype=np.int8)
-
-# Which output a single bit of a request is of, by its remainder modulo 37: all 25 differ.
-_OUTPUT = np.zeros(37, dtype=np.int8)
-for _bit in range(25):
-    _OUTPUT[(1 << _bit) % 37] = _bit // 5
 
 
 @njit(cache=True, nogil=True)
@@ -178,16 +150,7 @@ def _count_rest(sources, feed, tally, scalars, bits, begin, end):
 
 
 @njit(cache=True, nogil=True)
-def route(column, v, target):
-    """The output that a flit takes at node v: its row first."""
-    # Looked up, as branches that cannot be foreseen would take more time than all the rest.
-    across = np.int64(column[target]) - np.int64(column[v])
-    down = np.int64(target) - np.int64(v)
-    return np.int64(_ROUTE[3 * np.sign(across) + np.sign(down) + 4])
-
-
-@njit(cache=True, nogil=True)
-def _wake(time, pending, bucket, after, waiting, t):
+def _wake_sources(time, pending, bucket, after, waiting, t):
     """Put the sources whose packet is due in cycle t behind the `waiting` ones that are pending.
 
     Returns how many are pending then.
@@ -223,54 +186,23 @@ def _decide_entries(level, pending, entering, waiting, depth):
     return entries, kept
 
 
-@njit(cache=True, nogil=True)
-def decide_moves(level, request, pointer, active, listed, moves, working, depth, ahead):
-    """Which flits move in this cycle; how many do, and how many routers stay on the list."""
-    count = 0
-    kept = 0
-    nodes = len(request)
-    all_nodes = working > nodes // 4  # the memory likes to be read in order
-    for i in range(nodes if all_nodes else working):
-        v = np.int64(i if all_nodes else active[i])
-        asking = np.int64(request[v])
-        if asking == 0:
-            listed[v] = False
-            continue
-        active[kept] = v
-        kept += 1
-        while asking != 0:
-            output = np.int64(_OUTPUT[(asking & -asking) % 37])
-            mask = (asking >> (5 * output)) & _INPUTS
-            asking ^= mask << (5 * output)
-            port = _GRANT[pointer[5 * v + output], mask]
-            if output == LOCAL or level[5 * v + ahead[output]] < depth:
-                moves[count] = (5 * v + output) * 5 + port
-                count += 1
-            else:
-                pointer[5 * v + output] = port
-    return count, kept
-
-
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, _nrt=False)  # type: ignore[call-overload]
 def _advance(routers, sources, feed, tally, scalars, layout, times):
     """Run from cycle scalars[CYCLE] to the pause, or until all is delivered; says whether it is.
 
     layout, times : a `Layout` and `Times` of the run
     """
-    width, depth, bits = layout.width, layout.depth, layout.bits
+    depth, bits = layout.depth, layout.bits
     pause, last, begin = times.pause, times.last, times.begin
     end, earliest = times.end, times.earliest
-    column, level, first, request = routers.column, routers.level, routers.first, routers.request
-    flits, pointer = routers.flits, routers.pointer
-    active, listed, moves = routers.active, routers.listed, routers.moves
+    level = routers.level
+    stride = len(routers.flits) // len(level)
     time, flit, bucket, after = sources.time, sources.flit, sources.bucket, sources.after
     pending, entering = sources.pending, sources.entering
     passed, entered = tally.passed, tally.entered
     histogram, delivered = tally.histogram, tally.delivered
-    # From FIFO 0 of a node to the FIFO that an output of the node leads to.
-    ahead = np.array([SOUTH - 5 * width, WEST + 5, NORTH + 5 * width, EAST - 5, 0])
+    ahead = routers.ahead
     is_list = len(feed.random) == 0
-    node_mask = (1 << bits) - 1
     t, working, waiting = scalars[CYCLE], scalars[ACTIVE], scalars[PENDING]
     behind, drawn = scalars[BEHIND], scalars[DRAWN]
     arrived, latency = scalars[ARRIVED], scalars[LATENCY]
@@ -281,33 +213,18 @@ def _advance(routers, sources, feed, tally, scalars, layout, times):
         if done or t >= pause:
             break
         counting = np.int64(begin <= t < end)
-        waiting = _wake(time, pending, bucket, after, waiting, t)
+        waiting = _wake_sources(time, pending, bucket, after, waiting, t)
         entries, waiting = _decide_entries(level, pending, entering, waiting, depth)
-        count, working = decide_moves(
-            level, request, pointer, active, listed, moves, working, depth, ahead
-        )
+        working = wake(routers, bits, working, t)
+        count, working = decide(routers, working, depth, t)
         # Everything is decided; from here on it happens. First flits move, then packets enter.
         for i in range(count + entries):
             if i < count:
-                leaving = moves[i] // 5
-                port = moves[i] - 5 * leaving
+                leaving = routers.moves[i] // 5
+                port = routers.moves[i] - 5 * leaving
                 v = leaving // 5
                 output = leaving - 5 * v
-                fifo = 5 * v + port
-                head = first[fifo]
-                moving = flits[fifo * depth + head]
-                head += 1
-                if head == depth:
-                    head = 0
-                first[fifo] = head
-                left = level[fifo] - 1
-                level[fifo] = left
-                asking = request[v] & ~(1 << (5 * output + port))
-                if left > 0:
-                    following = route(column, v, flits[fifo * depth + head] & node_mask)
-                    asking |= 1 << (5 * following + port)
-                request[v] = asking
-                pointer[leaving] = port + 1 if port < LOCAL else 0
+                moving = take(routers, bits, stride, leaving, port, t)
                 passed[leaving] += counting
                 if output == LOCAL:
                     what = moving >> bits
@@ -320,25 +237,14 @@ def _advance(routers, sources, feed, tally, scalars, layout, times):
                         arrived += 1
                     continue
                 fifo = 5 * v + ahead[output]
+                due = cross(routers, leaving, t)
             else:
                 v = np.int64(entering[i - count])
                 fifo = 5 * v + LOCAL
                 moving = flit[v]
                 entered[v] += counting
-            # Either way a flit comes in.
-            held = level[fifo]
-            level[fifo] = held + 1
-            place = first[fifo] + held
-            if place >= depth:
-                place -= depth
-            flits[fifo * depth + place] = moving
-            if held == 0:
-                v = fifo // 5
-                if not listed[v]:
-                    listed[v] = True
-                    active[working] = v
-                    working += 1
-                request[v] |= 1 << (5 * route(column, v, moving & node_mask) + fifo - 5 * v)
+                due = t + 1
+            working = put(routers, bits, stride, working, fifo, moving, due, t)
         t += 1
         if entries > 0:
             more, fewer = _refill(sources, feed, tally, entering, entries, bits, begin, end, t)
@@ -346,7 +252,10 @@ def _advance(routers, sources, feed, tally, scalars, layout, times):
             behind -= fewer
         idle = idle + 1 if count + entries + working == 0 else 0
         if idle > WHEEL and idle > len(time):  # nothing comes for long: skip to what does
-            coming = max(t, min(last, time.min()))
+            coming = last
+            for v in range(len(time)):
+                coming = min(coming, time[v])
+            coming = max(t, coming)
             t = min(coming, earliest) if t < earliest else coming
             idle = 0
     scalars[CYCLE], scalars[ACTIVE], scalars[PENDING] = t, working, waiting

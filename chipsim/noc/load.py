@@ -13,8 +13,9 @@ import numpy as np
 
 from chipsim.errors import ChipError
 from chipsim.noc.demand import Demand
-from chipsim.noc.kernel import ARRIVED, DRAWN, LATENCY, LOCAL, _count_rest
+from chipsim.noc.kernel import ARRIVED, DRAWN, LATENCY, _count_rest
 from chipsim.noc.mesh import Advance, Mesh, Run, link_flits, new_tally
+from chipsim.noc.moves import LOCAL
 from chipsim.protocols import Int64Array
 
 DRAIN = 4

@@ -9,19 +9,9 @@ import numpy as np
 
 from chipsim.chip.model import Chip
 from chipsim.errors import ChipError
-from chipsim.noc.kernel import (
-    CYCLE,
-    EAST,
-    NEVER,
-    NORTH,
-    SCALARS,
-    SOUTH,
-    WEST,
-    WHEEL,
-    _advance,
-    _start,
-)
-from chipsim.noc.state import Feed, Layout, Routers, Sources, Tally, Times
+from chipsim.noc.kernel import CYCLE, NEVER, SCALARS, _advance, _start
+from chipsim.noc.moves import EAST, NORTH, SOUTH, WEST, WHEEL, leads
+from chipsim.noc.state import Feed, Layout, Routers, Sources, Tally, Times, Wires
 from chipsim.protocols import Int64Array
 
 DEPTH = 4
@@ -30,6 +20,8 @@ MAX_SLOTS = 1 << 28
 """Flits that all FIFOs together may hold: 3 GiB."""
 CHUNK = 1 << 12
 """Cycles between two looks at the outside: Ctrl-C, progress."""
+
+ByteMask = np.ndarray[tuple[int], np.dtype[np.int8]]
 
 Advance = Callable[[int], None]
 """Is called with the cycle that has been reached."""
@@ -108,8 +100,8 @@ def new_tally(nodes: int, packets: int = 0) -> Tally:
     )
 
 
-def new_routers(mesh: Mesh) -> Routers:
-    """All routers at reset."""
+def new_routers(mesh: Mesh, trees: ByteMask | None = None) -> Routers:
+    """All routers at reset; trees : as in `Routers`."""
     nodes = mesh.nodes
     return Routers(
         column=(np.arange(nodes) % mesh.width).astype(np.int32),
@@ -121,7 +113,17 @@ def new_routers(mesh: Mesh) -> Routers:
         active=np.zeros(nodes, dtype=np.int32),
         listed=np.zeros(nodes, dtype=np.bool_),
         moves=np.zeros(5 * nodes, dtype=np.int64),
+        wires=no_wires(),
+        trees=np.zeros(0, dtype=np.int8) if trees is None else trees,
+        ahead=leads(mesh.width),
     )
+
+
+def no_wires() -> Wires:
+    """Links that are all alike."""
+    whole, narrow = np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int32)
+    real = np.zeros(0)
+    return Wires(whole, real, real, narrow, whole, narrow, narrow)
 
 
 def link_flits(mesh: Mesh, passed: Int64Array) -> Int64Array:
@@ -173,7 +175,7 @@ class Run:
 
         The kernel is left every few thousand cycles, so that Ctrl-C is heard.
         """
-        layout = Layout(self.mesh.width, self.mesh.depth, self.mesh.node_bits)
+        layout = Layout(self.mesh.depth, self.mesh.node_bits)
         done = False
         while not done and self.cycle < cycle:
             stop = min(cycle, self.cycle + CHUNK)

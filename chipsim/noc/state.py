@@ -9,18 +9,44 @@ import numpy as np
 from chipsim.protocols import FloatArray, Int32Array, Int64Array
 
 
+class Wires(NamedTuple):
+    """Links that differ, and what is on them; all empty where all links take a cycle.
+
+    latency : ndarray[int64], shape (5 * nodes,), of the link behind output 5 * v + o: cycles from
+        when a flit leaves until it can be at the head of the buffer behind
+    cycles : ndarray[float64], shape (5 * nodes,), cycles that each flit takes of the link
+    free : ndarray[float64], shape (5 * nodes,), cycle from which the link takes the next one
+    room : ndarray[int32], shape (5 * nodes,), flits that a FIFO holds, with those on its link
+    due : ndarray[int64], shape (FIFOs * places,), cycle from which a flit can be at the head
+    bucket : ndarray[int32], shape (WHEEL,), first FIFO whose head is due in a slot, or -1
+    after : ndarray[int32], shape (5 * nodes,), the next one in the same slot, or -1
+    """
+
+    latency: Int64Array
+    cycles: FloatArray
+    free: FloatArray
+    room: Int32Array
+    due: Int64Array
+    bucket: Int32Array
+    after: Int32Array
+
+
 class Routers(NamedTuple):
     """State of all routers. Input p of node v is FIFO 5 * v + p.
 
     column : ndarray[int32], shape (nodes,), x of each
     level, first : ndarray[int32], shape (5 * nodes,), flits in a FIFO, place of its head
-    flits : ndarray[int64], shape (5 * nodes * depth,)
+    flits : ndarray[int64], shape (5 * nodes * places,), as many places as the deepest FIFO holds
         Target node of each, and above its bits the cycle of creation, or the index of the packet.
     request : ndarray[int32], shape (nodes,), bit 5 * output + input
     pointer : ndarray[int8], shape (5 * nodes,), of every output
     active : ndarray[int32], shape (nodes,), routers with a flit come first
     listed : ndarray[bool], shape (nodes,), whether a router is among them
     moves : ndarray[int64], shape (5 * nodes,), scratch: (node * 5 + output) * 5 + input
+    wires : links that differ
+    trees : ndarray[int8], by place of a tree, the bits of the outputs that it leaves by; empty
+        where flits name their targets
+    ahead : ndarray[int64], shape (5,), from FIFO 0 of a node to the FIFO that an output leads to
     """
 
     column: Int32Array
@@ -32,6 +58,9 @@ class Routers(NamedTuple):
     active: Int32Array
     listed: np.ndarray[tuple[int], np.dtype[np.bool_]]
     moves: Int64Array
+    wires: Wires
+    trees: np.ndarray[tuple[int], np.dtype[np.int8]]
+    ahead: Int64Array
 
 
 class Sources(NamedTuple):
@@ -83,9 +112,8 @@ class Feed(NamedTuple):
 
 
 class Layout(NamedTuple):
-    """Columns of the mesh, flits that a FIFO holds, and bits of a flit that name its target."""
+    """Flits that a FIFO holds, and bits of a flit that name its target."""
 
-    width: int
     depth: int
     bits: int
 

@@ -12,7 +12,8 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from chipsim.noc.kernel import EAST, LOCAL, NEVER, NORTH, SOUTH, WEST, decide_moves, route
+from chipsim.noc.kernel import NEVER
+from chipsim.noc.moves import LOCAL, decide, put, take
 from chipsim.npu.mesh_core import STORE_UNIT, STORING, _receive, _store_address, _work
 from chipsim.npu.mesh_flit import _pack
 from chipsim.npu.mesh_host import _choose, _next_of_host, _to_host
@@ -96,16 +97,14 @@ def _enter(steps, cores, hosts, nodes, sizes, level, t):
     return count, wanting
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, _nrt=False)  # type: ignore[call-overload]
 def _advance_chip(steps, cores, hosts, nodes, routers, seen, sizes, pause):
     """Run from scalars[CYCLE] to the pause, or until nothing more can happen, or a fault; returns
     whether it goes on."""
-    width, depth, bits = sizes.width, sizes.depth, sizes.bits
-    column, level, first, request = routers.column, routers.level, routers.first, routers.request
-    flits, pointer = routers.flits, routers.pointer
-    active, listed, moves = routers.active, routers.listed, routers.moves
+    depth, bits = sizes.depth, sizes.bits
+    level, ahead = routers.level, routers.ahead
+    stride = len(routers.flits) // len(level)
     passed, scalars = nodes.passed, seen.scalars
-    ahead = np.array([SOUTH - 5 * width, WEST + 5, NORTH + 5 * width, EAST - 5, 0])
     mask = (1 << bits) - 1
     t, working = scalars[CYCLE], scalars[ACTIVE]
     goes_on = True
@@ -116,34 +115,18 @@ def _advance_chip(steps, cores, hosts, nodes, routers, seen, sizes, pause):
                 if hosts.offered[h] >= 0:
                     nodes.wants[hosts.node[h]] |= 1 << HOST
         entries, wanting = _enter(steps, cores, hosts, nodes, sizes, level, t)
-        count, working = decide_moves(
-            level, request, pointer, active, listed, moves, working, depth, ahead
-        )
+        count, working = decide(routers, working, depth, t)
         for c in range(len(cores.wakes)):
             if cores.wakes[c] <= t and _work(steps, cores, nodes, seen, sizes, c, t):
                 goes_on = False
         # Everything is decided; first flits move, then others enter.
         for i in range(count + entries):
             if i < count:
-                leaving = moves[i] // 5
-                port = moves[i] - 5 * leaving
+                leaving = routers.moves[i] // 5
+                port = routers.moves[i] - 5 * leaving
                 v = leaving // 5
                 output = leaving - 5 * v
-                fifo = 5 * v + port
-                head = first[fifo]
-                moving = flits[fifo * depth + head]
-                head += 1
-                if head == depth:
-                    head = 0
-                first[fifo] = head
-                left = level[fifo] - 1
-                level[fifo] = left
-                asking = request[v] & ~(1 << (5 * output + port))
-                if left > 0:
-                    following = route(column, v, flits[fifo * depth + head] & mask)
-                    asking |= 1 << (5 * following + port)
-                request[v] = asking
-                pointer[leaving] = port + 1 if port < LOCAL else 0
+                moving = take(routers, bits, stride, leaving, port, t)
                 passed[leaving] += 1
                 if output == LOCAL:
                     kept = scalars[FLITS]
@@ -167,19 +150,7 @@ def _advance_chip(steps, cores, hosts, nodes, routers, seen, sizes, pause):
                 v = nodes.entering[i - count]
                 fifo = 5 * v + LOCAL
                 moving = nodes.flits[i - count]
-            held = level[fifo]
-            level[fifo] = held + 1
-            place = first[fifo] + held
-            if place >= depth:
-                place -= depth
-            flits[fifo * depth + place] = moving
-            if held == 0:
-                v = fifo // 5
-                if not listed[v]:
-                    listed[v] = True
-                    active[working] = v
-                    working += 1
-                request[v] |= 1 << (5 * route(column, v, moving & mask) + fifo - 5 * v)
+            working = put(routers, bits, stride, working, fifo, moving, t + 1, t)
         t += 1
         if not wanting and count + entries + working == 0:
             coming = NEVER

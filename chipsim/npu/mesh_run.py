@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from chipsim.errors import ChipError
-from chipsim.noc.kernel import EAST, NORTH, SOUTH, WEST
 from chipsim.noc.mesh import Mesh, link_flits, new_routers
+from chipsim.noc.moves import EAST, NORTH, SOUTH, WEST
 from chipsim.npu.causes import DONE
 from chipsim.npu.cycles import UNITS
 from chipsim.npu.mesh_chip import MeshChip, Place, say

@@ -15,7 +15,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from chipsim.noc.kernel import EAST, LOCAL, NORTH, SOUTH, WEST, decide_moves, route
+from chipsim.noc.moves import LOCAL, cross, decide, put, sleeping, take, wake
 from chipsim.ticks.state import NONE
 
 LATER = 1e18
@@ -23,20 +23,6 @@ LATER = 1e18
 
 _QUEUE = 2
 """Spikes that wait to be looked up."""
-
-_PORTS = np.array([sum(1 << (5 * output + port) for output in range(5)) for port in range(5)])
-# All requests of an input.
-
-
-@njit(cache=True, nogil=True)
-def _asks(mask, column, bits, v, port, flit):
-    """The requests of a flit at the head of an input: bit 5 * output + input."""
-    if len(mask) == 0:
-        return 1 << (5 * route(column, v, flit & ((1 << bits) - 1)) + port)
-    asking = 0
-    for output in range(5):
-        asking |= ((np.int64(mask[flit]) >> output) & 1) << (5 * output + port)
-    return asking
 
 
 @njit(cache=True, nogil=True)
@@ -122,7 +108,7 @@ def _work(cores, routes, spikes, costs, level, c, t):
     return entering, more, busy
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, _nrt=False)  # type: ignore[call-overload]
 def _phase(cores, routes, routers, seen, spikes, host, entering, costs):
     """Run until nothing moves any more, from cycle 0: a tick, or the packets of the host before it.
 
@@ -131,14 +117,13 @@ def _phase(cores, routes, routers, seen, spikes, host, entering, costs):
 
     Returns the cycle in which the senders and sweeps, and the one in which the receivers are done.
     """
-    width, depth, bits = costs.width, costs.depth, costs.bits
-    mask, child = routes.mask, routes.child
-    column, level, first, request = routers.column, routers.level, routers.first, routers.request
-    flits, pointer = routers.flits, routers.pointer
-    active, listed, moves = routers.active, routers.listed, routers.moves
-    ahead = np.array([SOUTH - 5 * width, WEST + 5, NORTH + 5 * width, EAST - 5, 0])
+    depth, bits = costs.depth, costs.bits
+    child, level, ahead = routes.child, routers.level, routers.ahead
+    stride = len(routers.flits) // len(level)
     nodes = len(cores.next)
-    is_tree = len(mask) > 0
+    is_tree = len(routers.trees) > 0
+    for link in range(len(routers.wires.free)):
+        routers.wires.free[link] = 0.0
     swept, received = 0.0, 0.0
     working, t = 0, 0
     at = 0
@@ -169,35 +154,19 @@ def _phase(cores, routes, routers, seen, spikes, host, entering, costs):
                     entering[entries, 0], entering[entries, 1] = c, enters
                     entries += 1
                     seen.sent[c] += 1
-        count, working = decide_moves(
-            level, request, pointer, active, listed, moves, working, depth, ahead
-        )
+        working = wake(routers, bits, working, t)
+        count, working = decide(routers, working, depth, t)
         # Everything is decided; first flits move, then packets enter.
         for i in range(count + entries):
             if i < count:
-                leaving = moves[i] // 5
-                port = moves[i] - 5 * leaving
+                leaving = routers.moves[i] // 5
+                port = routers.moves[i] - 5 * leaving
                 v = leaving // 5
                 output = leaving - 5 * v
                 if output == LOCAL and cores.free[v] > t:  # the core does not take it yet
-                    pointer[leaving] = port
+                    routers.pointer[leaving] = port
                     continue
-                fifo = 5 * v + port
-                head = first[fifo]
-                moving = flits[fifo * depth + head]
-                asking = request[v] & ~(1 << (5 * output + port))
-                if asking & _PORTS[port] == 0:  # the last copy, or the only one
-                    head += 1
-                    if head == depth:
-                        head = 0
-                    first[fifo] = head
-                    left = level[fifo] - 1
-                    level[fifo] = left
-                    if left > 0:
-                        following = flits[fifo * depth + head]
-                        asking |= _asks(mask, column, bits, v, port, following)
-                request[v] = asking
-                pointer[leaving] = port + 1 if port < LOCAL else 0
+                moving = take(routers, bits, stride, leaving, port, t)
                 seen.passed[leaving] += 1
                 if is_tree:
                     moving = child[moving, output]
@@ -213,26 +182,15 @@ def _phase(cores, routes, routers, seen, spikes, host, entering, costs):
                     seen.events[v] += events
                     continue
                 fifo = 5 * v + ahead[output]
+                due = cross(routers, leaving, t)
             else:
-                v = entering[i - count, 0]
-                fifo = 5 * v + LOCAL
+                fifo = 5 * entering[i - count, 0] + LOCAL
                 moving = entering[i - count, 1]
                 moving = routes.flit[moving] if is_tree else moving << bits | routes.flit[moving]
-            held = level[fifo]
-            level[fifo] = held + 1
-            place = first[fifo] + held
-            if place >= depth:
-                place -= depth
-            flits[fifo * depth + place] = moving
-            if held == 0:
-                v = fifo // 5
-                if not listed[v]:
-                    listed[v] = True
-                    active[working] = v
-                    working += 1
-                request[v] |= _asks(mask, column, bits, v, fifo - 5 * v, moving)
+                due = t + 1
+            working = put(routers, bits, stride, working, fifo, moving, due, t)
         t += 1
-        goes_on = goes_on or count + entries + working > 0
+        goes_on = goes_on or count + entries + working > 0 or sleeping(routers)
     return swept, received
 
 

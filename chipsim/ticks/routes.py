@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from chipsim.noc.kernel import EAST, LOCAL, NORTH, SOUTH, WEST
 from chipsim.noc.mesh import Mesh
+from chipsim.noc.moves import EAST, LOCAL, NORTH, SOUTH, WEST
 from chipsim.protocols import Int64Array
 from chipsim.ticks.state import NONE, Routes
 

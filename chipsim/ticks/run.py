@@ -51,7 +51,7 @@ class TickSimulator:
         nodes = mesh.nodes
         if len(routes.first) != nodes + 1:
             raise ChipError(f"ticks: neurons of {len(routes.first) - 1} cores for {nodes} routers")
-        self._routers = new_routers(mesh)
+        self._routers = new_routers(mesh, routes.mask)
         whole, real = np.zeros((6, nodes), np.int64), np.zeros((6, nodes))
         nothing = np.full((5, nodes), NONE, np.int64)
         self._cores = Cores(
@@ -62,7 +62,7 @@ class TickSimulator:
         )  # fmt: skip
         self._costs = Costs(
             time.neuron, time.event, time.packet_out, time.packet_in, time.barrier,
-            max(0.0, time.spike - _TO_LIST - time.event), mesh.width, mesh.depth, mesh.node_bits,
+            max(0.0, time.spike - _TO_LIST - time.event), mesh.depth, mesh.node_bits,
         )  # fmt: skip
 
     def run(

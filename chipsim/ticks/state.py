@@ -91,10 +91,10 @@ class Ticks(NamedTuple):
 
 
 class Costs(NamedTuple):
-    """Cycles of the parts, as in `chipsim.chip.time.ChipTime`; and the mesh.
+    """Cycles of the parts, as in `chipsim.chip.time.ChipTime`; and of the mesh.
 
     tail : from the end of a packet's list until its last event is in its sum
-    width, depth : of the mesh, and flits in the buffer of an input
+    depth : flits in the buffer of an input
     bits : of a flit that name the core that it goes to, without trees
     """
 
@@ -104,6 +104,5 @@ class Costs(NamedTuple):
     packet_in: float
     barrier: float
     tail: float
-    width: int
     depth: int
     bits: int

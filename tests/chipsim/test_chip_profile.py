@@ -12,7 +12,7 @@ import chipsim.traffic.profile
 from chipsim.chip.model import Chip
 from chipsim.traffic.arrays import measure
 from chipsim.traffic.profile import DESTINATIONS, destinations_kept
-from chipsim.traffic.sweep import _sort
+from chipsim.traffic.sweep_kernel import _sort
 from tests.chipsim.strategies import Case, cases
 from tests.twins import chipsim as naive
 

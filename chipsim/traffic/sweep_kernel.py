@@ -1,0 +1,307 @@
+"""The kernels of the one pass over a network: what a block of vertices adds to all sums."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numba import njit
+
+from chipsim.chip.machine import Axes
+from chipsim.protocols import Int32Array, Int64Array
+from chipsim.traffic.links import add_straight
+from chipsim.traffic.machines import add_round, cast_cost
+from chipsim.traffic.routes import Routes, way
+
+# Columns of a cell, the record of a core: weight from the source core at work, serial number of
+# the last neuron that reached it, and over all neurons synapses and incoming axons.
+_SUM, STAMP, SYNAPSES, AXONS = 0, 1, 2, 3
+
+# Columns of what is active in a core, in the order of the fields of `Activity`.
+_SPIKES, _SENT, _RECEIVED, _LOCAL, _EVENTS = 0, 1, 2, 3, 4
+
+# Which bit a power of two below 2^32 is, by its remainder modulo 37: all 32 differ.
+_PLACE = np.zeros(37, dtype=np.int64)
+_PLACE[[(1 << bit) % 37 for bit in range(32)]] = np.arange(32)
+
+
+class Block(NamedTuple):
+    """A block for the kernel: its vertices are visited in ``order`` (by core, ascending)."""
+
+    first: int
+    order: Int64Array
+    indptr: Int64Array
+    targets: Int32Array
+    weights: Int64Array
+
+
+class Mapping(NamedTuple):
+    """What the kernel has to know of all neurons, and of the router of each core.
+
+    priced : whether distances have costs of their own, those of `axes`
+    """
+
+    core: Int32Array
+    rates: Int64Array
+    has_rates: bool
+    undirected: bool
+    columns: Int32Array
+    rows: Int32Array
+    routes: Routes
+    axes: Axes
+    priced: bool
+
+
+class Arrays(NamedTuple):
+    """Sums and scratch of one thread at a time.
+
+    cells : (cores, 4), columns as above. A stamp equals the serial number of the neuron at work
+        where that neuron has been, so that stamps are never cleared
+    extents : (columns of routers, 4): stamp, lowest and highest row of the tree in a column; the
+        last field of entry j is the j-th column of the tree
+    ends, reached : core of every synapse of a neuron, and the distinct ones
+    touched : (cores + 1,), the cores with weight from the source core at work
+    bits : (cores / 32,), the same as a set of bits; zero between uses
+    activity : (cores, 5), columns in the order of the fields of `Activity`
+    core_links, tree_links : what is noted of routes, as in `chipsim.traffic.links`
+    keys, sums : the run for PairSums
+    """
+
+    cells: Int64Array
+    extents: Int64Array
+    ends: Int32Array
+    reached: Int32Array
+    touched: Int32Array
+    bits: Int64Array
+    axons_out: Int64Array
+    activity: Int64Array
+    core_links: Int64Array
+    tree_links: Int64Array
+    keys: Int64Array
+    sums: Int64Array
+
+
+@njit(cache=True, nogil=True)
+def fill_cores(core: Int32Array, sizes: Int64Array, count: Int64Array, used: Int64Array) -> int:
+    """Count neurons and sizes per core; returns the first bad neuron, or -1."""
+    for v in range(len(core)):
+        c = core[v]
+        if c < 0 or c >= len(count) or sizes[v] < 0:
+            return v
+        count[c] += 1
+        used[c] += sizes[v]
+    return -1
+
+
+@njit(cache=True, nogil=True)
+def examine(
+    indptr: Int64Array, targets: Int32Array, weights: Int64Array, neurons: int
+) -> tuple[int, int, float]:
+    """First kind of fault found (a key of _FAULTS, or 0), largest degree, sum of the weights."""
+    degree = 0
+    for i in range(len(indptr) - 1):
+        if indptr[i + 1] < indptr[i]:
+            return 1, 0, 0.0
+        degree = max(degree, indptr[i + 1] - indptr[i])
+    lowest = 0
+    highest = -1
+    lightest = 0
+    total = 0.0
+    for e in range(len(targets)):
+        lowest = min(lowest, targets[e])
+        highest = max(highest, targets[e])
+        lightest = min(lightest, weights[e])
+        total += weights[e]
+    if lowest < 0 or highest >= neurons:
+        return 2, degree, total
+    return (3 if lightest < 0 else 0), degree, total
+
+
+@njit(cache=True, nogil=True)
+def _sort(values, n):
+    """Sort the first n values, a few hundred at most (Shell 1959); numba's own sort is much to
+    compile."""
+    gap = 1
+    while gap < n // 3:
+        gap = 3 * gap + 1
+    while gap > 0:
+        for i in range(gap, n):
+            value = values[i]
+            j = i
+            while j >= gap and values[j - gap] > value:
+                values[j] = values[j - gap]
+                j -= gap
+            values[j] = value
+        gap //= 3
+
+
+@njit(cache=True, nogil=True)
+def _flush(source, cells, touched, n, bits, out_keys, out_sums, at):
+    """Write the sums of one source core by increasing target core and clear them."""
+    row = np.int64(source) * len(cells)
+    if len(bits) > 8 * n:  # few cores on a large mesh
+        _sort(touched, n)
+        for i in range(n):
+            c = np.int64(touched[i])
+            out_keys[at] = row + c
+            out_sums[at] = cells[c, _SUM]
+            cells[c, _SUM] = 0
+            at += 1
+        return at
+    # As a set of bits the cores sort themselves, in a fraction of the time.
+    for i in range(n):
+        c = np.int64(touched[i])
+        bits[c >> 5] |= np.int64(1) << (c & 31)
+    for j in range(len(bits)):
+        word = bits[j]
+        bits[j] = 0
+        while word != 0:
+            lowest = word & -word
+            word ^= lowest
+            c = 32 * j + _PLACE[lowest % 37]
+            out_keys[at] = row + c
+            out_sums[at] = cells[c, _SUM]
+            cells[c, _SUM] = 0
+            at += 1
+    return at
+
+
+@njit(cache=True, nogil=True)
+def sweep_block(block, mapping, serial, arrays):
+    """All that one block adds; a `Block`, a `Mapping` and the `Arrays` of a thread.
+
+    Returns the length of the run, the connectivity, the hops of the trees in float64, the hops of a
+    packet to each synapse at the same rates, exactly, and with one more each in float64: no sum
+    over packets or synaptic events is above that; and the cost of a packet to each core.
+    """
+    first, order, indptr = block.first, block.order, block.indptr
+    targets, weights = block.targets, block.weights
+    core, rates, columns, rows = mapping.core, mapping.rates, mapping.columns, mapping.rows
+    has_rates, undirected = mapping.has_rates, mapping.undirected
+    routes, torus, priced = mapping.routes, mapping.routes.torus, mapping.priced
+    cells, extents, ends, reached = arrays.cells, arrays.extents, arrays.ends, arrays.reached
+    touched, bits, axons_out = arrays.touched, arrays.bits, arrays.axons_out
+    diff, cast, active = arrays.tree_links, arrays.core_links, arrays.activity
+    out_keys, out_sums = arrays.keys, arrays.sums
+    n_out = np.int64(0)  # not a literal: `_flush` would be compiled for it, too
+    n_touched = 0
+    connectivity = 0
+    tree_hops = 0.0
+    unicast_hops = 0
+    unicast_about = 0.0
+    core_cost = np.int64(0)
+    source = np.int64(-1)
+    for i in range(len(order)):
+        v = first + order[i]
+        s = core[v]
+        if s != source:
+            if n_touched > 0:
+                n_out = _flush(source, cells, touched, n_touched, bits, out_keys, out_sums, n_out)
+                n_touched = 0
+            source = s
+        start = indptr[order[i]]
+        degree = indptr[order[i] + 1] - start
+        # Cores of targets lie all over the memory: in a loop of its own the processor asks for
+        # many of them at once. The loop behind it has no branches that cannot be foreseen, and
+        # unsigned indices spare both a test for negative ones.
+        for k in range(degree):
+            ends[k] = core[np.uint64(targets[start + k])]
+        mark = serial + i
+        largest = 0
+        n_reached = 0
+        for k in range(degree):
+            c = np.uint64(ends[k])
+            w = weights[start + k]
+            largest = max(largest, w)
+            reached[n_reached] = ends[k]
+            new = cells[c, STAMP] != mark
+            n_reached += new
+            cells[c, STAMP] = mark
+            cells[c, AXONS] += new
+            cells[c, SYNAPSES] += 1
+            if undirected and targets[start + k] <= v:  # an edge is one flow
+                continue
+            before = cells[c, _SUM]
+            touched[n_touched] = ends[k]
+            n_touched += (before == 0) & (w > 0)
+            cells[c, _SUM] = before + w
+        rate = rates[v] if has_rates else largest
+        x0 = columns[s]
+        y0 = rows[s]
+        west = x0
+        east = x0
+        n_columns = 0
+        others = n_reached
+        for k in range(n_reached):
+            c = reached[k]
+            if c == s:
+                others -= 1
+                active[s, _LOCAL] += rate
+                continue
+            active[c, _RECEIVED] += rate
+            if torus:
+                continue
+            x = columns[c]
+            y = rows[c]
+            add_straight(cast, x0, y0, x, y, rate)
+            if extents[x, 0] != mark:
+                extents[x, 0] = mark
+                extents[x, 1] = y0
+                extents[x, 2] = y0
+                extents[n_columns, 3] = x
+                n_columns += 1
+            extents[x, 1] = min(extents[x, 1], y)
+            extents[x, 2] = max(extents[x, 2], y)
+        axons_out[s] += others
+        if degree == 0 or rate == 0:
+            continue
+        spread = 0
+        for k in range(degree):
+            c = np.uint64(ends[k])
+            active[c, _EVENTS] += rate
+            if torus:
+                spread += abs(way(x0, columns[c], routes.x, routes.round_x))
+                spread += abs(way(y0, rows[c], routes.y, routes.round_y))
+            else:
+                spread += np.int64(abs(columns[c] - x0)) + abs(rows[c] - y0)
+        unicast_hops += rate * spread
+        unicast_about += float(rate) * (spread + degree)
+        if others == 0:
+            continue
+        connectivity += rate * others
+        active[s, _SENT] += rate * others
+        active[s, _SPIKES] += rate
+        if priced:
+            core_cost += cast_cost(mapping.axes, s, reached[:n_reached], rate)
+        if torus:
+            around = add_round(mapping, s, reached[:n_reached], rate, extents, mark, cast, diff)
+            tree_hops += float(rate) * around
+            continue
+        hops = 0
+        for k in range(n_columns):
+            x = extents[k, 3]
+            west = min(west, x)
+            east = max(east, x)
+            low = extents[x, 1]
+            high = extents[x, 2]
+            hops += high - low
+            diff[2, y0, x] += rate
+            diff[2, high, x] -= rate
+            diff[3, low + 1, x] += rate
+            diff[3, y0 + 1, x] -= rate
+            if len(diff) > 4:
+                turn = 6 + 2 * (x > x0) + 4 * (x < x0)
+                diff[turn, y0, x] += rate * (high > y0)
+                diff[turn + 1, y0, x] += rate * (low < y0)
+        hops += east - west
+        diff[0, y0, x0] += rate
+        diff[0, y0, east] -= rate
+        diff[1, y0, west + 1] += rate
+        diff[1, y0, x0 + 1] -= rate
+        if len(diff) > 4:
+            diff[4, y0, x0] += rate * (east > x0)
+            diff[5, y0, x0] += rate * (west < x0)
+        tree_hops += float(rate) * hops
+    if n_touched > 0:
+        n_out = _flush(source, cells, touched, n_touched, bits, out_keys, out_sums, n_out)
+    return n_out, connectivity, tree_hops, unicast_hops, unicast_about, core_cost
