@@ -21,6 +21,7 @@ from chipsim.chip.npu_table import npu_from_table
 from chipsim.chip.places import core_ids
 from chipsim.chip.provenance import KEYS as ORIGIN_KEYS
 from chipsim.chip.provenance import provenance_from_fields
+from chipsim.chip.sanafe import chip_of_architecture
 from chipsim.chip.time import ChipTime, time_from_table
 from chipsim.chip.toml_text import parse_toml, read_toml_bytes
 from chipsim.errors import ChipError
@@ -40,7 +41,8 @@ _FIELDS = (
 
 
 def parse_chip(text: str) -> Chip:
-    """The chip that ``text`` names: WIDTHxHEIGHT, a preset, or the path of a ``.toml`` file.
+    """The chip that ``text`` names: WIDTHxHEIGHT, a preset, or the path of a ``.toml`` file, or of
+    a ``.yaml`` file, an architecture of SANA-FE (`chip_of_architecture`).
 
     A file holds Chip's fields as top-level keys: ``width`` and ``height``, and any of ``name``
     (else the file's stem), ``neurons``, ``synapses``, ``axons_in``, ``axons_out``,
@@ -68,21 +70,37 @@ def parse_chip(text: str) -> Chip:
         return PRESETS[text]
     if text.lower().endswith(".toml"):
         return _read_toml(Path(text))
+    if text.lower().endswith((".yaml", ".yml")):
+        return _read_architecture(Path(text))
     raise ChipError(
         f"chip {text!r} is unknown; give WIDTHxHEIGHT such as 64x64, one of "
-        f"{', '.join(PRESETS)}, or the path of a .toml file"
+        f"{', '.join(PRESETS)}, or the path of a .toml file or of a .yaml file of SANA-FE"
     )
 
 
-def _read_toml(path: Path) -> Chip:
+def _bytes(path: Path) -> bytes:
     try:
-        raw = read_toml_bytes(path)
+        return read_toml_bytes(path)
     except FileNotFoundError:
         raise ChipError(f"chip file {path} does not exist; check the path") from None
     except OSError as error:
         raise ChipError(f"chip file {path} cannot be read: {error.strerror}") from error
     except ValueError as error:
         raise ChipError(f"chip file {path} {error}") from error
+
+
+def _read_architecture(path: Path) -> Chip:
+    name = path.name.lower().removesuffix(path.suffix.lower()).removesuffix(".arch")
+    try:
+        return chip_of_architecture(_bytes(path), path.name[: len(name)] or path.name)
+    except ChipError as error:
+        if str(error).startswith("chip file"):
+            raise
+        raise ChipError(f"chip file {path}: {error}") from error
+
+
+def _read_toml(path: Path) -> Chip:
+    raw = _bytes(path)
     try:
         found = parse_toml(raw)
     except ValueError as error:

@@ -20,6 +20,7 @@ examples:
   mapper chips show loihi > mine.toml
   mapper run net.bin --chip mine.toml
   mapper chips show 4x4 > npus.toml
+  mapper chips show arch.yaml > mine.toml
 
 The list ends with the presets of the NPU, the matrix processor that `mapper
 compile` compiles for: --npu of that command takes them, and [npu] of a chip
@@ -27,7 +28,7 @@ file. Chips of a bare size, such as 4x4, have the first one.
 
 `show` prints a chip, any that --chip takes, as a TOML file: every limit and
 constant with its meaning, its unit and, for the presets, its source; and what
-the model of the chip leaves out.
+the model of the chip leaves out. That imports architectures of SANA-FE, too.
 `mapper docs chips` documents the file format.
 """
 
@@ -54,6 +55,7 @@ def _show(options: argparse.Namespace) -> int:
     from chipsim.chip.provenance import sources_of
 
     chip = common.named_chip(options.name)
+    common.tell_left_out(options, options.name, chip)
     if options.json:
         fields = chip.to_json()
         units = {field: unit for field in fields if (unit := unit_of(chip, field))}

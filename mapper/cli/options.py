@@ -72,7 +72,10 @@ def seconds(text: str) -> float:
 def add_chip(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("chip")
     group.add_argument(
-        "--chip", required=True, metavar="C", help="WIDTHxHEIGHT, a preset's name, or FILE.toml"
+        "--chip",
+        required=True,
+        metavar="C",
+        help="WIDTHxHEIGHT, a preset's name, FILE.toml, or FILE.yaml of SANA-FE",
     )
     for name, text in (
         ("neurons", "neurons (sum of sizes) that a core holds"),
@@ -197,14 +200,23 @@ def named_chip(text: str) -> Chip:
     try:
         return parse_chip(text)
     except ChipError as error:
-        if text.strip().lower().endswith(".toml"):  # a file with a fault in it is bad input
+        # A file with a fault in it is bad input.
+        if text.strip().lower().endswith((".toml", ".yaml", ".yml")):
             raise
         raise UsageError(str(error)) from error
+
+
+def tell_left_out(options: argparse.Namespace, text: str, chip: Chip) -> None:
+    """Note what of the file of another tool the chip has no place for."""
+    if text.strip().lower().endswith((".yaml", ".yml")) and chip.origin is not None:
+        for note in chip.origin.notes:
+            say(options, f"note: {text}: {note}")
 
 
 def chip_of(options: argparse.Namespace) -> Chip:
     """The chip of the command line, its limits changed as asked; neurons need no NPU."""
     chip = replace(named_chip(options.chip), npu=None, host=None)
+    tell_left_out(options, options.chip, chip)
     return chip.with_limits(
         neurons=options.neurons_per_core,
         synapses=options.synapses_per_core,

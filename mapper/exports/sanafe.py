@@ -1,11 +1,12 @@
 """Mappings for SANA-FE (Boyle et al., IEEE TCAD 44(8), 2025): network and mapping as its YAML.
 
 One group `n` has all neurons, by their number in the network; every synapse is an edge with its
-weight in real units (an undirected network has two for each edge). A tile of its mesh has one core,
-and since its tiles are numbered column by column, the core at (x, y) is ``x * height + y . 0``.
+weight in real units (an undirected network has two for each edge). A tile of its mesh has the cores
+that share a router, and its tiles are numbered column by column: of a chip without tiles the core
+at (x, y) is ``x * height + y . 0``. `chipsim.chip.sanafe` reads these files as they are laid out.
 
-Beside it, NAME.arch.yaml is the chip: its mesh, and as costs of a hop, a link and a router. What a
-core does costs nothing there, for the mapping knows nothing of it. Costs are taken for pJ and ns;
+Beside it, NAME.arch.yaml is the chip: its mesh, as costs of a hop a link and a router, and what is
+known of the energies of its cores; all else costs nothing there. Costs are taken for pJ and ns;
 relative units are written as such. Sizes of neurons, rates and ids have no place in these files.
 
 A network with synaptic weights is written in the whole numbers that the cores compute with, which
@@ -26,7 +27,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
+from chipsim.chip.energy import PARTS
 from chipsim.chip.model import Chip
 from hw.core.shape import CoreShape
 from mapper.errors import UsageError
@@ -47,7 +50,7 @@ _YAML_EDGE = rb"    - n.\1 -> n.\2: {weight: \3}\n"
 _YAML_NEGATIVE = rb"    - n.\1 -> n.\2: {weight: -\3}\n"
 _ARCH = """\
 # The mesh of chip {name} with the costs of its hops: a link and a router (J, s). Costs of cores
-# are 0: fill in those of yours.
+# that it does not know are 0: fill in those of yours.
 architecture:
   name: chip
   attributes: {{topology: mesh, width: {width}, height: {height}, link_buffer_size: 16}}
@@ -56,26 +59,26 @@ architecture:
       attributes:
 {hops}
       core:
-        - name: core
+        - name: core{cores}
           attributes: {{buffer_position: soma, max_neurons_supported: {neurons}}}
           axon_in:
             - name: axon_in
-              attributes: {{energy_message_in: 0.0, latency_message_in: 0.0}}
+              attributes: {{energy_message_in: {packet_in!r}, latency_message_in: 0.0}}
           synapse:
             - name: synapse
-              attributes: {{model: current_based, energy_process_spike: 0.0, \
+              attributes: {{model: current_based, energy_process_spike: {event!r}, \
 latency_process_spike: 0.0}}
           dendrite:
             - name: dendrite
               attributes: {{model: accumulator, energy_update: 0.0, latency_update: 0.0}}
           soma:
             - name: soma
-              attributes: {{model: leaky_integrate_fire, energy_access_neuron: 0.0, \
+              attributes: {{model: leaky_integrate_fire, energy_access_neuron: {neuron!r}, \
 latency_access_neuron: 0.0, energy_update_neuron: 0.0, latency_update_neuron: 0.0, \
 energy_spike_out: 0.0, latency_spike_out: 0.0}}
 {inputs}          axon_out:
             - name: axon_out
-              attributes: {{energy_message_out: 0.0, latency_message_out: 0.0}}
+              attributes: {{energy_message_out: {packet_out!r}, latency_message_out: 0.0}}
 """
 
 
@@ -113,13 +116,15 @@ def save(run: MappedRun, destination: Path, options: dict[str, Any]) -> dict[str
     losses = list(synaptic.losses)
     arch = destination.with_name(f"{destination.stem}.arch.yaml")
     written = (_modelled if synaptic.kept else _plain)(run, options, losses)
+    losses += _machine_losses(run.chip)
     about = "".join(f"# {line}\n" for line in synaptic.lines(losses))
     edges = 0
     with PartialFile(destination) as file, PartialFile(arch) as chip:
         chip.write(architecture(run.chip, written.units).encode())
         file.write(
             f"# {run.core.size} neurons on {run.chip.width}x{run.chip.height} cores; tile = x * "
-            f"{run.chip.height} + y\n{about}network:\n  name: network\n  groups:\n    - name: n\n"
+            f"{run.chip.routers[1]} + y\n{about}"
+            "network:\n  name: network\n  groups:\n    - name: n\n"
             f"      attributes: {{{written.group}}}\n      neurons:\n{written.lines}".encode()
         )
         for text in written.edges:
@@ -130,10 +135,10 @@ def save(run: MappedRun, destination: Path, options: dict[str, Any]) -> dict[str
         if not edges:
             file.write(b"  edges: []\n")
         file.write(b"mappings:\n")
-        tile = run.x.astype(np.int64) * run.chip.height + run.y
+        places = _places(run)
         for start in range(0, run.core.size, LINES):
-            rows = enumerate(tile[start : start + LINES].tolist(), start)
-            file.write("".join(f"  - n.{n}: [core: {t}.0]\n" for n, t in rows).encode())
+            rows = enumerate(places[start : start + LINES].tolist(), start)
+            file.write("".join(f"  - n.{n}: [core: {t}.{c}]\n" for n, (t, c) in rows).encode())
         commit_together(chip, file)
     return {
         "neurons": run.core.size,
@@ -204,6 +209,26 @@ def spikes_above(threshold: float) -> float:
     return min(math.nextafter(threshold, -math.inf), threshold - _SMALLEST)
 
 
+def _places(run: MappedRun) -> NDArray[np.int64]:
+    """Tile of every neuron, and core in the tile, shape (neurons, 2)."""
+    wide, tall = (1, 1) if run.chip.machine is None else run.chip.machine.tile_size
+    (tx, x), (ty, y) = (
+        np.divmod(of.astype(np.int64), side) for of, side in ((run.x, wide), (run.y, tall))
+    )
+    return np.column_stack([tx * run.chip.routers[1] + ty, y * wide + x])
+
+
+def _machine_losses(chip: Chip) -> list[Loss]:
+    """What a mesh of tiles cannot say of a machine."""
+    machine = chip.machine
+    if machine is None:
+        return []
+    lost = [f"[{name}]" for name in ("chip", "board") if getattr(machine, name) is not None]
+    lost += [name for name in ("torus", "columns", "rows") if getattr(machine, name)]
+    text = f"no ends of chips and boards, tori or coordinates: {', '.join(lost)} of the machine"
+    return [Loss("machine", len(lost), text)] if lost else []
+
+
 def architecture(chip: Chip, units: int) -> str:
     """The YAML of a chip; units : for inputs, in each core."""
     energies = [(link + chip.energy_router) * 1e-12 for link in chip.link_energies]
@@ -213,11 +238,16 @@ def architecture(chip: Chip, units: int) -> str:
         f"        latency_{side}_hop: {latencies[axis]!r}"
         for side, axis in (("north", 1), ("east", 0), ("south", 1), ("west", 0))
     )
+    columns, rows = chip.routers
+    each = chip.cores // (columns * rows)
+    known = {} if chip.energy is None else chip.energy.to_json()
     return _ARCH.format(
         name=" ".join(ascii(chip.name).split()),
-        width=chip.width,
-        height=chip.height,
-        last=chip.cores - 1,
+        width=columns,
+        height=rows,
+        last=columns * rows - 1,
+        cores=f"[0..{each - 1}]" if each > 1 else "",
+        **{part: float(f"{known.get(part, 0.0) * 1e-12:.12g}") for part in PARTS},
         neurons=chip.neurons,
         hops=hops,
         inputs=_INPUTS.format(last=units - 1) if units else "",

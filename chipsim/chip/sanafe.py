@@ -1,0 +1,272 @@
+"""Chips from architecture files of SANA-FE (Boyle et al., IEEE TCAD 44(8), 2025), which are YAML.
+
+Its tiles are numbered column by column, and so they are laid out here: tile t is in column
+t // height, row t % height of the mesh. Cores of a tile share a router, and are a block of cores as
+square as their number allows, core c in its column c % width. A message for each destination core
+is sent, so ``delivery`` is "core". A hop costs what the tile says, and routers nothing by
+themselves. What a chip file has no place for is counted in the notes of the chip.
+"""
+
+from __future__ import annotations
+
+import importlib
+import math
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+from chipsim.chip.energy import ChipEnergy
+from chipsim.chip.machine import Block, Machine
+from chipsim.chip.model import MAX_CORES, Chip
+from chipsim.chip.provenance import Provenance, Source, numbers
+from chipsim.errors import ChipError
+
+LARGEST = 1 << 20  # bytes of a file: published ones have a few thousand
+_RANGE = re.compile(r"\[(\d{1,12})\.\.(\d{1,12})\]")
+_SIDES = ("east", "west", "north", "south")
+
+
+class Core(NamedTuple):
+    """A core of the file.
+
+    many : of them in a tile; neurons : that it holds; energy : of what it does
+    left_out : what it says that a chip here has no place for, each with a number
+    """
+
+    many: int
+    neurons: int
+    energy: ChipEnergy
+    left_out: dict[str, float]
+
+
+class Tile(NamedTuple):
+    """A tile of the file: how many, of a hop the energies (pJ) and times (ns) by side, cores."""
+
+    many: int
+    energies: tuple[float, ...]
+    times: tuple[float, ...]
+    cores: tuple[Core, ...]
+
+    @property
+    def size(self) -> int:
+        return sum(core.many for core in self.cores)
+
+
+def chip_of_architecture(raw: bytes, name: str) -> Chip:
+    """The chip that a file describes; its notes say what of the file it has no place for.
+
+    Raises `ChipError` in one line that names the place in the file.
+    """
+    found = _loaded(raw)
+    arch = _mapping(found, "architecture", "the file")
+    attributes = _mapping(arch, "attributes", "architecture")
+    width, height = (_whole(attributes, side, "architecture") for side in ("width", "height"))
+    tiles = [_tile(entry, where) for entry, where in _entries(arch, "tile", "architecture")]
+    count, first = sum(tile.many for tile in tiles), tiles[0]
+    if count > width * height:
+        raise ChipError(f"tile: {count} tiles are more than the {width}x{height} of the mesh")
+    size = max(tile.size for tile in tiles)
+    across = next(n for n in range(math.ceil(math.sqrt(size)), size + 1) if size % n == 0)
+    down, columns = size // across, -(-count // height)
+    if columns * height * size > MAX_CORES:
+        raise ChipError(f"tile: {columns * height} tiles of {size} cores are more than {MAX_CORES}")
+    cores = [core for tile in tiles for core in tile.cores]
+    chip = Chip(
+        name, columns * across, height * down,
+        neurons=min(core.neurons for core in cores),
+        unavailable=tuple(_missing(tiles, height, columns, (across, down))),
+        delivery="core",
+        energy_router=0.0, energy_link=_by_axis(first.energies), energy_unit="pJ",
+        latency_router=0.0, latency_link=_by_axis(first.times), latency_unit="ns",
+        energy=cores[0].energy,
+    )  # fmt: skip
+    if size > 1:
+        tile = Block(across, down, 0.0)
+        chip = replace(chip, machine=Machine(chip.width, chip.height, tile=tile))
+    notes = _notes(tiles, attributes, width - columns)
+    about = f"SANA-FE architecture {_brief(arch.get('name', name))}"
+    stated = numbers(chip.to_json())
+    given = ("width", "height", "neurons", "energy_link", "latency_link", "energy.event",
+             "energy.neuron", "energy.packet_out", "energy.packet_in")  # fmt: skip
+    sources = tuple(Source(key, stated[key], about) for key in given if key in stated)
+    return replace(chip, origin=Provenance(about, notes, sources))
+
+
+def _loaded(raw: bytes) -> Any:
+    if len(raw) > LARGEST:
+        raise ChipError(f"is larger than {LARGEST >> 20} MiB; is it an architecture of SANA-FE?")
+    try:
+        yaml = importlib.import_module("yaml")
+    except ImportError as error:
+        raise ChipError(
+            "architectures of SANA-FE need pyyaml; pip install 'neuromapper[sanafe]'"
+        ) from error
+    try:
+        return yaml.safe_load(raw)
+    except (yaml.YAMLError, RecursionError, ValueError) as error:
+        said = " ".join(str(error).split())[:200]
+        raise ChipError(f"is not valid YAML: {said or 'nested too deep'}") from error
+
+
+def _tile(entry: Mapping[str, Any], where: str) -> Tile:
+    costs = _mapping(entry, "attributes", where)
+    energies = tuple(_number(costs, f"energy_{side}_hop", where, 1e12) for side in _SIDES)
+    times = tuple(_number(costs, f"latency_{side}_hop", where, 1e9) for side in _SIDES)
+    cores = tuple(_core(core, inner) for core, inner in _entries(entry, "core", where))
+    return Tile(_count(entry, where), energies, times, cores)
+
+
+def _core(entry: Mapping[str, Any], where: str) -> Core:
+    attributes = _mapping(entry, "attributes", where)
+    units = {
+        part: [(_mapping(unit, "attributes", inner), inner, _count(unit, inner))
+               for unit, inner in _entries(entry, part, where)]
+        for part in ("axon_in", "synapse", "dendrite", "soma", "axon_out")
+    }  # fmt: skip
+    units["soma"] = [s for s in units["soma"] if s[0].get("model") != "input"] or units["soma"]
+
+    def energy(part: str, key: str) -> float:
+        attributes, inner, _ = units[part][0]
+        return _number(attributes, key, inner, 1e12)
+
+    def spent(part: str, key: str) -> float:
+        return energy(part, key) if key in units[part][0][0] else 0.0
+
+    access, update = (energy("soma", f"energy_{what}_neuron") for what in ("access", "update"))
+    others = sum(count for found in units.values() for _, _, count in found) - len(units)
+    times = sum(
+        key.startswith("latency_") and _number(found[0][0], key, found[0][1], 1e9) > 0
+        for found in units.values()
+        for key in found[0][0]
+    )
+    left_out = {
+        "units beside the first of each kind: theirs do not count": others,
+        "times of what cores do: this chip has none": times,
+        "pJ of each spike (energy_spike_out): not counted": spent("soma", "energy_spike_out"),
+        "pJ of dendrites (energy_update): not counted": spent("dendrite", "energy_update"),
+        "pJ of an update that is not of every neuron in each tick: here it is": update,
+    }
+    return Core(
+        _count(entry, where),
+        _whole(attributes, "max_neurons_supported", where),
+        ChipEnergy(
+            event=energy("synapse", "energy_process_spike"),
+            neuron=float(f"{access + update:.12g}"),
+            packet_out=energy("axon_out", "energy_message_out"),
+            packet_in=energy("axon_in", "energy_message_in"),
+        ),
+        left_out,
+    )
+
+
+def _notes(tiles: list[Tile], attributes: Mapping[str, Any], columns: int) -> tuple[str, ...]:
+    """What the chip has no place for, counted."""
+    first = tiles[0]
+    core = first.cores[0]
+    found: dict[str, float] = {
+        "columns of the mesh without tiles are left out": columns,
+        "tiles with other costs of hops than the first: its costs count": sum(
+            tile.many for tile in tiles if tile[1:3] != first[1:3]
+        ),
+        "kinds of hops that differ between east and west, or north and south: their means count": (
+            sum(of[k] != of[k + 1] for of in (first.energies, first.times) for k in (0, 2))
+        ),
+    }
+    unlike = [(tile, other) for tile in tiles for other in tile.cores]
+    found["cores with other energies than the first: its energies count"] = sum(
+        tile.many * other.many for tile, other in unlike if other.energy != core.energy
+    )
+    least = min(other.neurons for _, other in unlike)
+    found[f"cores that hold more than the {least} neurons of the least"] = sum(
+        tile.many * other.many for tile, other in unlike if other.neurons > least
+    )
+    found |= core.left_out
+    known = ("width", "height", "topology")
+    found["attributes of the mesh (buffers, synchronisation, ...)"] = len(
+        set(attributes) - {*known}
+    )
+    return tuple(f"left out: {count:,.6g} {text}" for text, count in found.items() if count)
+
+
+def _missing(tiles: list[Tile], height: int, columns: int, block: tuple[int, int]) -> Iterator[int]:
+    """Cores of the mesh that the file does not have."""
+    (across, down), at = block, 0
+    for count, size in [(tile.many, tile.size) for tile in tiles] + [(0, 0)]:
+        last = at + count if count else columns * height
+        if size < across * down:
+            for tile in range(at, last):
+                for core in range(size, across * down):
+                    x = tile // height * across + core % across
+                    y = tile % height * down + core // across
+                    yield y * columns * across + x
+        at = last
+
+
+def _by_axis(of: tuple[float, ...]) -> float | tuple[float, ...]:
+    """Of hops east-west and north-south: one number if they are alike."""
+    pair = tuple(float(f"{(of[k] + of[k + 1]) / 2:.12g}") for k in (0, 2))
+    return pair[0] if pair[0] == pair[1] else pair
+
+
+def _entries(
+    node: Mapping[str, Any], key: str, where: str
+) -> Iterator[tuple[Mapping[str, Any], str]]:
+    """Each of the tiles, cores or units of a section, and what to call it."""
+    found = node.get(key)
+    listed = found if isinstance(found, list) else [found]
+    if found is None or not listed:
+        raise ChipError(f"{where}: section {key!r} is missing; add it")
+    for entry in listed:
+        if not isinstance(entry, Mapping):
+            raise ChipError(f"{where}: {key} is {_brief(entry)}; give a name and attributes")
+        yield entry, f"{key} {_brief(entry.get('name', '?'))}"
+
+
+def _count(entry: Mapping[str, Any], where: str) -> int:
+    """How many a name such as ``tile[0..31]`` stands for."""
+    name = entry.get("name")
+    if not isinstance(name, str):
+        raise ChipError(f"{where}: key 'name' is missing; add it")
+    found = _RANGE.search(name)
+    if found is None:
+        return 1
+    first, last = int(found[1]), int(found[2])
+    if last < first:
+        raise ChipError(f"{where}: its range falls, from {first} to {last}; turn it round")
+    return last - first + 1
+
+
+def _brief(value: Any) -> str:
+    """A value in a message: lists may hold themselves many times over."""
+    if value is None or isinstance(value, str | float | bool):
+        return str(value)[:40]
+    if isinstance(value, int):
+        return str(value) if abs(value) < 1 << 64 else "a huge number"
+    return f"a {type(value).__name__}"
+
+
+def _mapping(node: Any, key: str, where: str) -> Mapping[str, Any]:
+    found = node.get(key) if isinstance(node, Mapping) else None
+    if not isinstance(found, Mapping):
+        raise ChipError(f"{where}: section {key!r} is missing; add it")
+    return found
+
+
+def _whole(node: Mapping[str, Any], key: str, where: str) -> int:
+    value = node.get(key)
+    if type(value) is not int or not 1 <= value <= MAX_CORES:
+        raise ChipError(f"{where}: {key} is {_brief(value)}; give a whole number, 1 or more")
+    return value
+
+
+def _number(node: Mapping[str, Any], key: str, where: str, scale: float) -> float:
+    """A number of joules or seconds in the unit of chips here; ``1e-9`` is a text in YAML 1.1."""
+    value = node.get(key)
+    try:
+        found = float(value) if isinstance(value, int | float | str) else math.nan
+    except (ValueError, OverflowError):
+        found = math.nan
+    if isinstance(value, bool) or not 0 <= found < 1e6:
+        raise ChipError(f"{where}: {key} is {_brief(value)}; give a number, 0 or more")
+    return float(f"{found * scale:.12g}")
