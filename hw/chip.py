@@ -63,6 +63,11 @@ class Borders(NamedTuple):
     rows: int = 0
     output: bool = False
 
+    @property
+    def addressed(self) -> tuple[int, int]:
+        """Columns and rows that packets name, the host's included."""
+        return self.columns, self.rows + self.output
+
 
 class Chip(wiring.Component):
     """Chip of width x height cores; node = y * width + x.
@@ -93,18 +98,19 @@ class Chip(wiring.Component):
         make_core: Callable[[int], Any] | None = None,
         borders: Borders | None = None,
     ) -> None:
-        self.borders = borders = borders or Borders()
+        given = borders or Borders()
+        columns, rows = given.columns or width, given.rows or height
+        self.borders = borders = given._replace(columns=columns, rows=rows)
         sides = check_sides("chip", borders.sides)
-        self.columns, self.rows = borders.columns or width, borders.rows or height
-        if self.columns < width or self.rows < height:
+        if columns < width or rows < height:
             raise HwError(
-                f"chip: a machine of {self.columns}x{self.rows} cores for a chip of "
-                f"{width}x{height}; give the columns and rows of all chips together"
+                f"chip: a machine of {columns}x{rows} cores for a chip of {width}x{height}; give "
+                "the columns and rows of all chips together"
             )
         if borders.output and "south" in sides:
             raise HwError("chip: with an open south side packets for the host leave there; leave "
                           "output out")  # fmt: skip
-        self.shape = chip_shape(self.columns, self.rows + borders.output, shape or CoreShape())
+        self.shape = chip_shape(*borders.addressed, shape or CoreShape())
         self.mesh = Mesh(
             width, height, self.shape.axon_bits, depth, layout=self.shape.packet,
             open_sides=[*sides, "south"] if borders.output else sides,
@@ -181,7 +187,8 @@ class Chip(wiring.Component):
         self._join(m, [self.cores[0].outgoing, self.input], mesh.local_in[0])
         packet: Any = self.input.payload
         m.d.sync += Assert(
-            ~self.input.valid | ((packet.x < self.columns) & (packet.y < self.rows)),
+            ~self.input.valid
+            | ((packet.x < self.borders.columns) & (packet.y < self.borders.rows)),
             "chip: the host sends a packet to a core that does not exist",
         )
         return m

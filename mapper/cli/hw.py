@@ -12,6 +12,7 @@ from mapper.exports.core_shape import DEFAULT_AXON_BITS, ROUTES_FOR_EACH, SYNAPS
 
 if TYPE_CHECKING:
     from chipsim.chip.model import Chip
+    from hw.chip import Borders
     from hw.core.shape import CoreShape
     from hw.flow.netlist import Netlist
 
@@ -20,6 +21,8 @@ examples:
   mapper hw --chip 4x4
   mapper hw --chip 4x4 --depth 8 --weight-bits 4 --verilog chip.v
   mapper hw --chip loihi --mesh-only --stats --json
+  mapper hw --chip 8x8 --borders east west --machine 16x8 --verilog chip.v
+  mapper hw --chip 4x4 --host-output --verilog chip.v
   mapper hw --npu tiny --verilog core.v
   mapper hw --npu npu --stats --keep-multipliers
   mapper hw --chip 2x2 --npu tiny --verilog chip.v
@@ -30,6 +33,11 @@ the chip's limits allow, and powers of two: the next above a limit is taken.
 Verilog and cells need a Yosys, which the extra neuromapper[hw] brings; its
 first run takes a minute or two more. --stats counts the gates and flip-flops of
 generic synthesis, buffers of routers in flip-flops, and the bits of memories.
+
+--borders makes ports of the links at the sides that it names, so that chips can
+be joined side by side; --machine says how many routers all of them have, and
+the ports `column` and `row` where a chip is. --host-output makes a port for
+packets to the host, such as spikes that are watched (`mapper docs core`).
 
 --npu makes one core of the NPU, the matrix processor (`mapper docs npu`): a
 preset of `mapper chips`, or that of the table [npu] of a chip file. With --chip
@@ -71,6 +79,23 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         f"or {DEFAULT_AXON_BITS} if it has no limit)",
     )
     parser.add_argument("--mesh-only", action="store_true", help="the network without the cores")
+    parser.add_argument(
+        "--borders",
+        nargs="+",
+        choices=("north", "east", "south", "west"),
+        default=[],
+        metavar="SIDE",
+        help="sides whose links are ports, for other chips: north, east, south, west",
+    )
+    parser.add_argument(
+        "--machine",
+        metavar="M",
+        help="WIDTHxHEIGHT in routers of all chips together, or a chip that is as large; with "
+        "--borders (default: the chip)",
+    )
+    parser.add_argument(
+        "--host-output", action="store_true", help="a port for packets to the host, below column 0"
+    )
     parser.add_argument("--verilog", type=Path, metavar="FILE", help="Verilog 2005 to write")
     parser.add_argument("--stats", action="store_true", help="cells of every module")
     parser.add_argument(
@@ -113,10 +138,12 @@ def run(options: argparse.Namespace) -> int:
     if options.mesh_only and given:
         option = next(iter(given)).replace("_", "-")
         raise UsageError(f"--{option} is of the cores; leave it or --mesh-only out")
-    mesh = describe_mesh(chip, depth, options.axon_bits)
+    borders = _borders(options, chip)
+    mesh = describe_mesh(chip, depth, options.axon_bits, borders.addressed)
     shape = None if options.mesh_only else core_shape(chip, mesh["axon_bits"], given)
     core = None if shape is None else describe_core(shape)
     result: dict[str, Any] = {"chip": chip.name, "width": chip.width, "height": chip.height}
+    result |= {"borders": list(borders.sides), "host_output": borders.output}
     result |= mesh | {"core": core, "verilog": None, "modules": None}
     tables = [facts(f"{chip.width}x{chip.height} mesh", list(mesh.items()))]
     if core is not None:
@@ -124,7 +151,7 @@ def run(options: argparse.Namespace) -> int:
     if options.verilog is not None or options.stats:
         # locked, or refused, before the time is spent
         with common.lock_output(options.verilog):
-            found = _convert(chip, depth, mesh["axon_bits"], shape)
+            found = _convert(chip, depth, mesh["axon_bits"], shape, borders)
             size = None if options.verilog is None else _write(options, found)
         if size is not None:
             result["verilog"] = {"path": str(options.verilog), "bytes": size}
@@ -137,18 +164,45 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def _convert(chip: Chip, depth: int, axon_bits: int, shape: CoreShape | None) -> Netlist:
+def _borders(options: argparse.Namespace, chip: Chip) -> Borders:
+    """What comes out of the mesh."""
+    from hw.chip import Borders
+    from mapper.errors import UsageError
+
+    if options.host_output and options.mesh_only:
+        raise UsageError("--host-output is of a chip with cores; a mesh has --borders south")
+    if options.host_output and "south" in options.borders:
+        raise UsageError("with --borders south packets for the host leave there; leave it or "
+                         "--host-output out")  # fmt: skip
+    columns, rows = chip.width, chip.height
+    if options.machine is not None:
+        if not options.borders:
+            raise UsageError("--machine is of chips with --borders; give these too")
+        machine = common.named_chip(options.machine)
+        columns, rows = machine.width, machine.height
+        if columns < chip.width or rows < chip.height:
+            raise UsageError(
+                f"--machine {options.machine} has no room for a chip of {chip.width}x{chip.height}"
+            )
+    return Borders(tuple(options.borders), columns, rows, options.host_output)
+
+
+def _convert(
+    chip: Chip, depth: int, axon_bits: int, shape: CoreShape | None, borders: Borders
+) -> Netlist:
     """A chip as a netlist; what can't be is said before the time is spent."""
     from hw.chip import Chip as ChipHardware
     from hw.flow.netlist import netlist
     from hw.flow.yosys import require_yosys
-    from hw.noc.mesh import Mesh, check_size
+    from hw.noc.mesh import Mesh, check_size, mesh_layout
 
     require_yosys()
     check_size(chip.width, chip.height, shared=True)
     if shape is None:
-        return netlist(Mesh(chip.width, chip.height, axon_bits, depth), "mesh")
-    return netlist(ChipHardware(chip.width, chip.height, shape, depth), "chip")
+        layout = mesh_layout(*borders.addressed, axon_bits)
+        mesh = Mesh(chip.width, chip.height, depth=depth, layout=layout, open_sides=borders.sides)
+        return netlist(mesh, "mesh")
+    return netlist(ChipHardware(chip.width, chip.height, shape, depth, borders=borders), "chip")
 
 
 def _write(options: argparse.Namespace, found: Netlist) -> int:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from hw.flow.netlist import Cells, Netlist
     from hw.npu.synthesis import Difference
 
-OTHERS = ("axon_bits", "mesh_only")
+OTHERS = ("axon_bits", "mesh_only", "borders", "machine", "host_output")
 """Options of chips without NPUs."""
 
 
@@ -50,7 +50,7 @@ def core_result(
     from mapper.results.tables import facts
 
     for name in (*OTHERS, *others):
-        if getattr(options, name) not in (None, False):
+        if getattr(options, name) not in (None, False, []):
             option = name.replace("_", "-")
             raise UsageError(f"--{option} is of chips without NPUs; leave it or --npu out")
     if options.chip is None and options.depth is not None:

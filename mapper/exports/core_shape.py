@@ -13,8 +13,13 @@ ROUTES_FOR_EACH = 8  # routes, and synapses, for each neuron where the chip has 
 SYNAPSES_FOR_EACH = 32
 
 
-def describe_mesh(chip: Chip, depth: int, axon_bits: int | None) -> dict[str, int]:
-    """The sizes of the mesh of a chip; raises `UsageError` if there is none like it."""
+def describe_mesh(
+    chip: Chip, depth: int, axon_bits: int | None, addressed: tuple[int, int] | None = None
+) -> dict[str, int]:
+    """The sizes of the mesh of a chip; raises `UsageError` if there is none like it.
+
+    addressed : columns and rows that its packets name; without it those of the chip
+    """
     from hw.errors import HwError
     from hw.noc.buffer import check_depth
     from hw.noc.mesh import mesh_layout
@@ -25,7 +30,8 @@ def describe_mesh(chip: Chip, depth: int, axon_bits: int | None) -> dict[str, in
         axons = chip.axons_in
         axon_bits = DEFAULT_AXON_BITS if axons is None else max(1, (axons - 1).bit_length())
     try:
-        layout = mesh_layout(chip.width, chip.height, axon_bits)
+        mesh_layout(chip.width, chip.height, axon_bits)
+        layout = mesh_layout(*(addressed or (chip.width, chip.height)), axon_bits)
         check_depth("mesh", depth)
     except HwError as error:  # all of it comes from the command line
         raise UsageError(str(error)) from error

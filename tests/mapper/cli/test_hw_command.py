@@ -28,6 +28,8 @@ def test_facts_of_a_mesh_need_no_yosys(run: Run, no_yosys: None) -> None:
         "chip": "4x3",
         "width": 4,
         "height": 3,
+        "borders": [],
+        "host_output": False,
         "routers": 12,
         "links": 34,
         "packet_bits": 14,
@@ -200,11 +202,29 @@ def test_cells_of_a_chip(run: Run) -> None:
         "arbiter_4": 8,
         "arbiter_5": 4,
         "buffer_2": 4,
+        "buffer_3": 4,
     }
     assert modules["core"]["memory_bits_of_one"] == found["core"]["memory_bits"]
     assert modules["core"]["memory_bits"] == 4 * found["core"]["memory_bits"]
     assert 500 < modules["core"]["cells_of_one"] < 2000
     assert modules["core"]["flip_flops_of_one"] > 0
+
+
+@yosys
+def test_borders_are_ports(run: Run, folder: Path) -> None:
+    arguments = ["--borders", "east", "west", "--machine", "8x2", "--axon-bits", "3"]
+    sizes = ["--neurons", "8", "--routes", "16", "--synapses", "32"]
+    for kind, more in (("chip", [*sizes, "--host-output"]), ("mesh", ["--mesh-only"])):
+        found = run("hw", "--json", "--chip", "2x2", *arguments, *more, "--verilog", "a.v").json()
+        assert found["borders"] == ["east", "west"]
+        assert (found["x_bits"], found["y_bits"]) == (3, 2 if kind == "chip" else 1)
+        assert found["host_output"] == (kind == "chip")
+        text = (folder / "a.v").read_text()
+        (ports,) = re.findall(rf"^module {kind}\(([^)]*)\)", text, re.MULTILINE)
+        names = set(re.split(r",\s*", ports))
+        assert {"east_out_1_payload", "west_in_0_ready", "column", "row"} < names
+        assert ("output_valid" in names) == (kind == "chip")
+        assert not any(name.startswith(("north", "south")) for name in names)
 
 
 def test_without_yosys_a_line_names_the_extra(fails: Callable[..., str], no_yosys: None) -> None:
@@ -223,6 +243,19 @@ def test_without_yosys_a_line_names_the_extra(fails: Callable[..., str], no_yosy
         (
             ["4x4", "--mesh-only", "--leak-bits", "3"],
             "--leak-bits is of the cores; leave it or --mesh-only out",
+        ),
+        (["4x4", "--machine", "8x4"], "--machine is of chips with --borders; give these too"),
+        (
+            ["4x4", "--borders", "east", "--machine", "2x8"],
+            "--machine 2x8 has no room for a chip of 4x4",
+        ),
+        (
+            ["4x4", "--mesh-only", "--host-output"],
+            "--host-output is of a chip with cores; a mesh has --borders south",
+        ),
+        (
+            ["4x4", "--borders", "south", "--host-output"],
+            "with --borders south packets for the host leave there; leave it or --host-output out",
         ),
         (["300x2"], "mesh: width is 300; give a whole number from 1 to 256"),
     ],
