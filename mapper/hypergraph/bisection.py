@@ -39,12 +39,14 @@ class Effort:
     tries : starts on the coarsest level; passes : of FM on each level
     patience : moves without improvement that end a search of FM
     repeats : runs of a whole bisection, of which the best is taken
+    late : see `new_queue`
     """
 
     tries: int
     passes: int
     patience: int
     repeats: int = 1
+    late: bool = False
 
 
 def bisect(
@@ -80,12 +82,11 @@ def _bisect(
         coarse = below
     slack = int(coarse.sizes.max()) if levels else 0
     side = _start(coarse, wanted, capacities + slack, effort, rng)
+    search = Search(effort.passes, EVERYWHERE, effort.patience, late=effort.late)
     for finer, cluster in reversed(levels):
         side = side[cluster]
         slack = int(finer.sizes.max()) if finer is not graph else 0
-        refine(
-            finer, side, capacities + slack, Search(effort.passes, EVERYWHERE, effort.patience), rng
-        )
+        refine(finer, side, capacities + slack, search, rng)
     return side
 
 
@@ -96,7 +97,7 @@ def _start(
     best, best_cost = np.zeros(graph.vertices, np.int32), (1 << 62, 0)
     if graph.vertices == 0:
         return best
-    queue = new_queue(graph.vertices)
+    queue = new_queue(graph.vertices, effort.late)
     for _ in range(effort.tries):
         state = new_state(graph, np.ones(graph.vertices, np.int32), capacities)
         order = rng.permutation(graph.vertices)

@@ -78,12 +78,39 @@ def _update(s, q, u, length):
 
 
 @njit(cache=True, nogil=True)
+def _update_touched(s, q, own, to, count, length):
+    """Queue the vertices that a move from part `own` to `to` has touched; returns the length.
+
+    For others than those whose best part was `own`, only `to`, or `own` with new slack, can have
+    become better; parts that are full by the time of a move are found then.
+    """
+    for i in range(count):
+        u = q.touched[i]
+        q.marked[u] = 0
+        best = q.target[u]
+        if q.place[u] < 0 or best == own:
+            length = _update(s, q, u, length)
+            continue
+        for turn in range(2):
+            k = to if turn else own
+            better = k != s.part[u] and s.reach[u, k] > s.reach[u, best]
+            if better and s.block_weights[k] + s.sizes[u] <= s.capacities[k]:
+                best = k
+        cost = s.strength[u] - s.alone[u] - s.reach[u, best]
+        if best != q.target[u] or cost != q.cost[u]:
+            length = _queue(q, u, best, cost, length)
+    return length
+
+
+@njit(cache=True, nogil=True)
 def _move(s, q, v, to, length, follow):
     """Move a vertex, with all gains and the queue; returns the length of the queue.
 
     follow : vertices whose gains change come into the queue
     """
     own = s.part[v]
+    late = q.work[1] > 0
+    count = 0
     s.part[v] = to
     s.block_weights[own] -= s.sizes[v]
     s.block_weights[to] += s.sizes[v]
@@ -134,11 +161,15 @@ def _move(s, q, v, to, length, follow):
             elif came == 2 and k == to and u != v:
                 s.alone[u] -= w
                 changed = True
-            if not changed or q.locked[u] or u == v:
+            if not changed or q.locked[u] or u == v or (q.place[u] < 0 and not joins):
                 continue
-            if q.place[u] >= 0 or joins:
+            if not late:
                 length = _update(s, q, u, length)
-    return length
+            elif not q.marked[u]:
+                q.marked[u] = 1
+                q.touched[count] = u
+                count += 1
+    return _update_touched(s, q, own, to, count, length)
 
 
 @njit(cache=True, nogil=True)
@@ -276,6 +307,7 @@ class Search:
     patience : moves without improvement that end a search
     budget : pins that all passes may look at
     memory : bytes of the table of gains, without which there is no refinement
+    late : see `new_queue`
     """
 
     passes: int
@@ -283,6 +315,7 @@ class Search:
     patience: int
     budget: int = ENOUGH
     memory: int = 1 << 40
+    late: bool = False
 
 
 def refine(
@@ -295,7 +328,7 @@ def refine(
     """
     if GAIN_BYTES * graph.vertices * capacities.size > effort.memory:
         return 0
-    state, queue = new_state(graph, part, capacities), new_queue(graph.vertices)
+    state, queue = new_state(graph, part, capacities), new_queue(graph.vertices, effort.late)
     if np.any(state.block_weights > capacities):
         _unload(state, queue, rng.permutation(graph.vertices))
     won = 0

@@ -26,6 +26,7 @@ from mapper.runtime.context import Context
 from storage.graph import Graph
 from storage.store.network import NetworkFile
 
+LARGE = 200_000  # pins beyond which partitions update late, see `new_queue`, and bisect less often
 WORTH_ANOTHER = 0.003  # share of the tree hops that two V-cycles save, if another is to follow
 
 
@@ -53,10 +54,12 @@ def partition_nets(task: NetTask, context: Context) -> tuple[NDArray[np.int32], 
     nets, capacity, cores = task.nets, task.capacity, task.cores
     wanted = parts_wanted(int(nets.sizes.sum()), capacity, cores)
     monitor.level(nets.vertices, nets.pins.size)
-    repeats = max(1, settings.bisection_repeats // 2)
+    late, tries = nets.pins.size > LARGE, settings.bisection_repeats
+    half = max(1, tries // 2)
+    bisection = Effort(half, 3, 100, 1, True) if late else Effort(tries, 3, 100, half)
     effort = PartitionEffort(
-        Effort(settings.bisection_repeats, 3, 100, repeats),
-        Search(settings.refinement_passes, 25, 150, settings.net_budget, plan.gathered),
+        bisection,
+        Search(settings.refinement_passes, 25, 150, settings.net_budget, plan.gathered, late),
         settings.cycles,
         settings.recuts,
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from mapper.graph.heap import remove
 from mapper.hop_refinement.mesh import Mesh
 from mapper.hypergraph.bisection import Effort, bisect, partition_by_bisection
 from mapper.hypergraph.fm import (
@@ -15,6 +16,7 @@ from mapper.hypergraph.fm import (
     _move,
     _search,
     _unload,
+    _update,
     refine,
 )
 from mapper.hypergraph.gains import State, new_queue, new_state
@@ -78,12 +80,39 @@ def test_gains_stay_right(seed: int) -> None:
             assert -cost == max(free[k] for k in reached) == free[best]
 
 
+@pytest.mark.parametrize("late", [False, True])
 @pytest.mark.parametrize("seed", SEEDS)
-def test_searches_gain_what_they_say(seed: int) -> None:
+def test_moves_keep_the_best_of_all_that_are_queued(seed: int, late: bool) -> None:
+    _, graph, state, rng = case(seed, 5)
+    state.capacities[:] = 100  # what is full is found at the time of a move
+    queue = new_queue(graph.vertices, late)
+    queue.locked[:] = 0
+    queue.place[:] = -1
+    queue.target[:] = -1
+    length = 0
+    for v in range(graph.vertices):
+        length = _update(state, queue, v, length)
+    for _ in range(12):
+        v = int(rng.integers(graph.vertices))
+        to = int(rng.choice([k for k in range(5) if k != state.part[v]]))
+        if queue.place[v] >= 0:
+            length = remove(queue.heap, queue.place, queue.cost, v, length)
+        queue.locked[v] = 1
+        length = _move(state, queue, v, to, length, True)
+        assert not queue.marked.any()
+        for u in queue.heap[:length]:
+            best, cost = _best_target(state, u)
+            assert queue.cost[u] == cost
+            assert state.reach[u, queue.target[u]] == state.reach[u, best]
+
+
+@pytest.mark.parametrize("late", [False, True])
+@pytest.mark.parametrize("seed", SEEDS)
+def test_searches_gain_what_they_say(seed: int, late: bool) -> None:
     nets, graph, state, rng = case(seed)
     before = naive.cost(nets, state.part.tolist())
     over = np.maximum(state.block_weights - state.capacities, 0)
-    queue = new_queue(graph.vertices)
+    queue = new_queue(graph.vertices, late)
     won = _search(state, queue, rng.permutation(graph.vertices), 2, 5, ENOUGH)
     assert won >= 0
     assert before - won == naive.cost(nets, state.part.tolist())
