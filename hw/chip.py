@@ -42,7 +42,7 @@ from hw.core.shape import CoreShape
 from hw.errors import HwError
 from hw.noc.arbiter import Arbiter
 from hw.noc.mesh import Mesh, border_members, check_sides
-from hw.noc.packet import coordinate_bits
+from hw.noc.packet import Flit, coordinate_bits
 from hw.noc.router import PORTS
 from hw.socket import CoreSocket
 from hw.strobe import strobe
@@ -76,6 +76,7 @@ class Chip(wiring.Component):
     depth : packets in each buffer of a router
     tables : contents of the memories after reset; without them all are zero
     borders : what comes out of the mesh, and how large the machine is that the chip is part of
+    layout : of the packets, for cores of `make_core` that send other ones than spiking cores do
     make_core : makes the core of a node, with the ports of `hw.socket.CoreSocket` for the packets
         and the words of `shape`; without it spiking cores
 
@@ -97,6 +98,7 @@ class Chip(wiring.Component):
         tables: ChipTables | None = None,
         make_core: Callable[[int], Any] | None = None,
         borders: Borders | None = None,
+        layout: Flit | None = None,
     ) -> None:
         given = borders or Borders()
         columns, rows = given.columns or width, given.rows or height
@@ -111,8 +113,17 @@ class Chip(wiring.Component):
             raise HwError("chip: with an open south side packets for the host leave there; leave "
                           "output out")  # fmt: skip
         self.shape = chip_shape(*borders.addressed, shape or CoreShape())
+        if layout is not None and make_core is None:
+            raise HwError("chip: a layout of packets is for cores of make_core; give that too")
+        self.packet = packet = layout or self.shape.packet
+        if packet.x_bits < self.shape.x_bits or packet.y_bits < self.shape.y_bits:
+            raise HwError(
+                f"chip: {borders.columns}x{borders.rows} cores need {self.shape.x_bits} and "
+                f"{self.shape.y_bits} bits of x and y; the layout has {packet.x_bits} and "
+                f"{packet.y_bits}"
+            )
         self.mesh = Mesh(
-            width, height, self.shape.axon_bits, depth, layout=self.shape.packet,
+            width, height, depth=depth, layout=packet,
             open_sides=[*sides, "south"] if borders.output else sides,
         )  # fmt: skip
         if tables is not None:
@@ -123,21 +134,21 @@ class Chip(wiring.Component):
             lambda node: Core(self.shape, None if tables is None else tables.cores[node])
         )
         self.cores = [make(node) for node in range(self.mesh.nodes)]
-        socket = CoreSocket(self.shape.packet, self.shape.load)
+        socket = CoreSocket(packet, self.shape.load)
         for node, core in enumerate(self.cores):
             if core.signature.members != socket.members:
                 raise HwError(
                     f"chip: the core of node {node} has other ports than hw.socket.CoreSocket of "
                     "the chip's packets and words"
                 )
-        packets = stream.Signature(self.shape.packet)
+        packets = stream.Signature(packet)
         members: dict[str, Any] = {
             "tick": In(1),
             "done": Out(1),
             "input": In(packets),
             "load": In(strobe(self._load_layout())),
         }
-        members |= border_members(self.shape.packet, sides, width, height)
+        members |= border_members(packet, sides, width, height)
         if borders.output:
             members["output"] = Out(packets)
         self.sides = sides
@@ -185,10 +196,9 @@ class Chip(wiring.Component):
             if node:
                 wiring.connect(m, core.outgoing, mesh.local_in[node])
         self._join(m, [self.cores[0].outgoing, self.input], mesh.local_in[0])
-        packet: Any = self.input.payload
+        sent: Any = self.input.payload
         m.d.sync += Assert(
-            ~self.input.valid
-            | ((packet.x < self.borders.columns) & (packet.y < self.borders.rows)),
+            ~self.input.valid | ((sent.x < self.borders.columns) & (sent.y < self.borders.rows)),
             "chip: the host sends a packet to a core that does not exist",
         )
         return m

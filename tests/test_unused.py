@@ -19,6 +19,7 @@ REASONS = {
     "hw.npu.assembly.assemble": "undoes disassemble, for programs written by hand",
     "hw.npu.loading.contents_flits": "for users of hw (docs/npu.md)",
     "hw.npu.loading.frames_flit": "for users of hw (docs/npu.md)",
+    "hw.npu.socket.SocketedNode": "for users of hw (docs/core.md)",
     **dict.fromkeys(
         (
             "mapper.exports.tables_file.TablesHead.load_port",
