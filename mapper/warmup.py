@@ -66,7 +66,7 @@ def works_of_run(settings: Settings, plan: Plan, chip: Chip, constrained: bool) 
     if settings.method != "classic":
         how = "nets" if plan.nets_held else "levels" if plan.levels else "streamed"
         found = _multilevel(settings, how, chip.usable_count)
-    if constrained or (chip.synapse_limit, chip.axons_in, chip.axons_out) != (None, None, None):
+    if constrained or (chip.synapse_limit, chip.axons_in, chip.out_limit) != (None, None, None):
         found.append("limits")
     return found
 

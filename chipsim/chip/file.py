@@ -75,6 +75,8 @@ def _entry(field: str, value: object) -> list[str]:
             return [f"{field} = []"]
         rows = [value[at : at + _LISTED] for at in range(0, len(value), _LISTED)]
         return [f"{field} = [", *(f"  {', '.join(map(str, row))}," for row in rows), "]"]
+    if isinstance(value, bool):
+        return [f"{field} = {str(value).lower()}"]
     if isinstance(value, str):
         return [f"{field} = {toml_string(value)}"]
     return [f"{field} = {list(value) if isinstance(value, tuple) else value!r}"]

@@ -26,7 +26,8 @@ class Usage:
     neurons : their total size
     synapses : incoming synapses stored in the core
     axons_in : distinct source neurons with a synapse in the core, those of the core included
-    axons_out : distinct (source neuron, other core) pairs that leave the core
+    axons_out : distinct (source neuron, other core) pairs that leave the core; where a neuron has
+        a single target, neurons and the copies that those with more take
     """
 
     count: Int64Array
@@ -86,7 +87,7 @@ def violations(chip: Chip, usage: Usage) -> list[Violation]:
     faulty = [core for core in chip.unavailable if usage.count[core]]
     found = [Violation(core, "unavailable", int(usage.count[core]), 0) for core in faulty]
     for limit, used in uses(chip, usage).items():
-        allowed = getattr(chip, limit)
+        allowed = chip.out_limit if limit == "axons_out" else getattr(chip, limit)
         if allowed is None:
             continue
         over = np.flatnonzero(used > allowed)

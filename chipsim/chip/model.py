@@ -42,6 +42,7 @@ _ASKED = {
     **dict.fromkeys((*_LIMITS, "memory_bits"), "a whole number, 1 or more"),
     **dict.fromkeys(("weight_bits", "index_bits", "axon_bits"), "a whole number of bits to 65536"),
     "delivery": "synapse, core or tree",
+    "single_target": "true or false",
     "energy_unit": "relative or pJ",
     "latency_unit": "relative or ns",
     **dict.fromkeys(
@@ -113,6 +114,13 @@ class Chip:
             "for (core), or one that branches on its way to them (tree)"
         ),
     ] = "synapse"
+    single_target: Annotated[
+        bool,
+        Meta(
+            description="whether a neuron sends to one core alone, be it its own: one with more "
+            "targets takes a copy in its core for each, and axons_out counts neurons and copies"
+        ),
+    ] = False
     energy_router: Annotated[Cost, Meta(description="energy of a spike in a router")] = 1.0
     energy_link: Annotated[
         LinkCost,
@@ -157,6 +165,11 @@ class Chip:
             raise ChipError(
                 f"chip {self.name}: {self.width}x{self.height} is more than {MAX_CORES} cores; "
                 "try a smaller mesh"
+            )
+        if self.single_target and self.delivery != "core":
+            raise ChipError(
+                f"chip {self.name}: single_target is for chips that send packets to cores; "
+                'add delivery = "core"'
             )
         self._check_unavailable()
         self._check_memory()
@@ -272,6 +285,13 @@ class Chip:
         return room if self.synapses is None else min(room, self.synapses)
 
     @property
+    def out_limit(self) -> int | None:
+        """The limit of `axons_out` that mappings keep to; copies take the place of neurons."""
+        if not self.single_target:
+            return self.axons_out
+        return self.neurons if self.axons_out is None else min(self.neurons, self.axons_out)
+
+    @property
     def host_ports(self) -> tuple[int, ...]:
         """Cores with a port of the host: those that `host` lists, or the first that may be used."""
         if self.host is not None and self.host.ports:
@@ -378,6 +398,8 @@ class Chip:
         if self.memory_bits is None:
             for name in _MEMORY:
                 del out[name]
+        if not self.single_target:
+            del out["single_target"]
         for name in ("energy_link", "latency_link"):
             if isinstance(out[name], tuple):
                 out[name] = list(out[name])

@@ -69,6 +69,8 @@ def summarise(chip: Chip, traffic: Traffic) -> dict[str, Any]:
         (an end of a board is one of a chip), and the largest of them over its bandwidth.
     cores_used, core_fill_mean, core_fill_max
         Cores with a neuron; size used over capacity, over those cores.
+    copies
+        Copies of neurons that reach more cores than one, where a neuron has a single target.
     memory_fill_mean, memory_fill_max
         Bits of the memory for synapses that are used, over those that a core has, over those cores;
         of chips that count them.
@@ -204,6 +206,8 @@ def _fill(chip: Chip, traffic: Traffic) -> dict[str, Any]:
     if chip.memory_bits is not None:
         whole["memory"] = uses(chip, traffic.usage)[MEMORY] / chip.memory_bits
     found: dict[str, Any] = {"cores_used": int(used.sum())}
+    if chip.single_target:
+        found["copies"] = int(traffic.usage.axons_out.sum() - traffic.usage.count.sum())
     for name, fills in whole.items():
         fill = fills[used]
         found[f"{name}_fill_mean"] = float(fill.mean()) if len(fill) else 0.0

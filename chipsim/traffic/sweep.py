@@ -75,6 +75,7 @@ class Sweep:
             routes,
             chip.axes,
             chip.machine is not None,
+            chip.single_target,
         )
         self.usage = Usage.zeros(chip.cores)
         bad = fill_cores(core, sizes, self.usage.count, self.usage.neurons)

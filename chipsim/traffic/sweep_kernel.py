@@ -39,6 +39,7 @@ class Mapping(NamedTuple):
     """What the kernel has to know of all neurons, and of the router of each core.
 
     priced : whether distances have costs of their own, those of `axes`
+    copies : whether a neuron takes a copy for each core that it reaches, its own too
     """
 
     core: Int32Array
@@ -50,6 +51,7 @@ class Mapping(NamedTuple):
     routes: Routes
     axes: Axes
     priced: bool
+    copies: bool
 
 
 class Arrays(NamedTuple):
@@ -252,7 +254,7 @@ def sweep_block(block, mapping, serial, arrays):
                 n_columns += 1
             extents[x, 1] = min(extents[x, 1], y)
             extents[x, 2] = max(extents[x, 2], y)
-        axons_out[s] += others
+        axons_out[s] += max(1, n_reached) if mapping.copies else others
         if degree == 0 or rate == 0:
             continue
         spread = 0

@@ -149,6 +149,8 @@ def _metrics(
         "core_fill_mean": float(fill.mean()),
         "core_fill_max": float(fill.max()),
     }
+    if chip.get("single_target"):
+        found["copies"] = int(walk.use["axons_out"].sum()) - core.size
     if chip.get("memory_bits") is not None:
         filled = _memory(chip, walk.use)[used] / chip["memory_bits"]
         found["memory_fill_mean"] = float(filled.mean())
@@ -244,6 +246,8 @@ class _Walk:
         cores = chip["width"] * chip["height"]
         self.use = {name: np.zeros(cores, np.int64) for name in _LIMITS}
         np.add.at(self.use["neurons"], core, reader.sizes())
+        if chip.get("single_target"):  # each neuron itself, and then its copies
+            np.add.at(self.use["axons_out"], core, 1)
         self.did = Activity(cores)
         self.weight = self.cut = self.hops = self.farthest = self.connectivity = 0
         self.rated_hops = 0
@@ -282,7 +286,11 @@ class _Walk:
         pairs = reached
         reached = reached[core[reached // cores] != reached % cores]
         leaving = reached // cores
-        np.add.at(self.use["axons_out"], core[leaving], 1)
+        if self._chip.get("single_target"):
+            sources, cores_of = np.unique(pairs // cores, return_counts=True)
+            np.add.at(self.use["axons_out"], core[sources], cores_of - 1)
+        else:
+            np.add.at(self.use["axons_out"], core[leaving], 1)
         first, last = int(part.owner.min()), int(part.owner.max())
         if rate is None:  # the largest weight of the outgoing synapses
             rates = np.zeros(last - first + 1, np.int64)
@@ -364,10 +372,13 @@ def _check_limits(
     if chip.get("memory_bits") is not None:
         use = use | {"memory_bits": _memory(chip, use)}
     for name, used_of in use.items():
-        if chip[name] is None:
+        allowed = chip[name]
+        if name == "axons_out" and chip.get("single_target"):
+            allowed = min(chip["neurons"], allowed or chip["neurons"])
+        if allowed is None:
             continue
         worst = int(used_of.argmax())
-        if used_of[worst] > chip[name]:
+        if used_of[worst] > allowed:
             raise CheckFailedError(
-                f"{folder}: core {worst} uses {used_of[worst]} {name} of {chip[name]}"
+                f"{folder}: core {worst} uses {used_of[worst]} {name} of {allowed}"
             )

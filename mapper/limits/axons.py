@@ -72,7 +72,10 @@ class Job:
     def axon_limited(self) -> bool:
         """Whether a core could be above a limit on axons, whatever it holds."""
         most_in = np.count_nonzero(self.fans.out)
-        most_out = int(np.minimum(self.fans.out, self.cores - 1).sum())
+        if self.load.copies:
+            most_out = int(np.clip(self.fans.out, 1, self.cores).sum())
+        else:
+            most_out = int(np.minimum(self.fans.out, self.cores - 1).sum())
         return bool(most_in > self.load.limits[AXONS_IN] or most_out > self.load.limits[AXONS_OUT])
 
 
@@ -83,7 +86,7 @@ def make_job(graph: Graph, chip: Chip, threads: int, constraints: Constraints | 
         fans = count_fans(graph, threads)
     else:
         fans = Fans(*np.zeros((2, graph.vertices), np.int64))
-    load = Load(graph, graph.vertex_sizes(), fans.into, limits)
+    load = Load(graph, graph.vertex_sizes(), fans.into, limits, chip.single_target)
     items = Items.single(graph.vertices) if constraints is None else constraints.items()
     return Job(chip, load, fans, items)
 

@@ -3,7 +3,8 @@
 A core that holds a neuron has an axon from each of its sources, so the fan-in of a neuron bounds
 axons_in. The targets of a neuron s fill at least k(s) cores, as their sizes and their synapses
 add up: each of these cores has an axon from s, and all but one of them are other cores for s.
-So any mapping has at least sum k(s) axons_in, and sum (k(s) - 1) axons_out.
+So any mapping has at least sum k(s) axons_in, and sum (k(s) - 1) axons_out; where a neuron has a
+single target, it takes k(s) places, with its copies.
 
 A core with A axons has no more synapses than the A neurons with most outgoing ones have together;
 that is a limit on synapses too, and k(s) uses it.
@@ -50,10 +51,6 @@ class AxonBounds:
     @property
     def axons_in(self) -> int:
         return int(self.spread.sum())
-
-    @property
-    def axons_out(self) -> int:
-        return int(np.maximum(self.spread - 1, 0).sum())
 
 
 def axon_bounds(

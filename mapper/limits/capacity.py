@@ -67,7 +67,7 @@ def demands(graph: Graph, chip: Chip, threads: int = 1, fans: Fans | None = None
     """
     sizes = graph.vertex_sizes()
     found = [_demand("neurons", sizes, int(sizes.sum()), chip.neurons, chip)]
-    axons = chip.axons_in is not None or chip.axons_out is not None
+    axons = chip.axons_in is not None or chip.out_limit is not None
     if chip.synapse_limit is not None or axons:
         fans = fans or count_fans(graph, threads)
         if chip.synapse_limit is not None:
@@ -80,9 +80,12 @@ def demands(graph: Graph, chip: Chip, threads: int = 1, fans: Fans | None = None
                 if bounds.cores > chip.usable_count:
                     needed = max(needed, bounds.cores * chip.axons_in)
                 found.append(_demand("axons_in", fans.into, needed, chip.axons_in, chip))
-            if chip.axons_out is not None:
+            if chip.out_limit is not None:
                 leaving = np.maximum(bounds.spread - 1, 0)
-                found.append(_demand("axons_out", leaving, bounds.axons_out, chip.axons_out, chip))
+                if chip.single_target:
+                    leaving = np.maximum(bounds.spread, 1)
+                needed = int(leaving.sum())
+                found.append(_demand("axons_out", leaving, needed, chip.out_limit, chip))
     return [_with_origin(demand, graph) for demand in found]
 
 

@@ -110,15 +110,17 @@ class Load:
     """A network and what each core may hold of it.
 
     sizes, fan_in : ndarray[int64], shape (neurons,); limits : ndarray[int64], shape (4,)
+    copies : whether neurons have a single target, and copies for more
     """
 
     graph: Graph
     sizes: NDArray[np.int64]
     fan_in: NDArray[np.int64]
     limits: NDArray[np.int64]
+    copies: bool = False
 
     def count(self, part: NDArray[np.int32], parts: int, team: ThreadTeam) -> Use:
-        return count_use(self.graph, part, parts, self.sizes, self.fan_in, team)
+        return count_use(self.graph, part, parts, self.sizes, self.fan_in, team, self.copies)
 
 
 @dataclass(slots=True)
@@ -249,7 +251,7 @@ def _exchange(
     )
     used = np.array([_fill_table(inside, start, end, rows, place, parts, keys, counts), most_pairs])
     net = Net(items.item, first_member, members, sizes, fan_in, start, end, rows, items.fixed)
-    search = Search(place, use.reach, use.table, limits, weight, keys, counts, used)
+    search = Search(place, use.reach, use.table, limits, weight, keys, counts, used, load.copies)
     lists = Lists(np.full(parts, -1, np.int64), *np.full((2, items.count), -1, np.int64))
     _link(inside, place, lists)
     targets = np.flatnonzero(active & allowed)

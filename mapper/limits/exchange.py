@@ -48,6 +48,7 @@ class Search(NamedTuple):
     part : of every item; reach : parts that each neuron's axons lead to
     use : shape (4, parts); limits, weight : of an excess, shape (4,)
     keys, counts : table of (source, part) pairs; used : [places of it in use, most allowed]
+    copies : whether axons_out are neurons and their copies, see `Chip.single_target`
     """
 
     part: NDArray[np.int32]
@@ -58,6 +59,7 @@ class Search(NamedTuple):
     keys: NDArray[np.int64]
     counts: NDArray[np.int32]
     used: NDArray[np.int64]
+    copies: bool
 
 
 class Lists(NamedTuple):
@@ -135,10 +137,18 @@ def _bump(use, limits, weight, r, k, change):
 
 
 @njit(cache=True, nogil=True)
+def _axons(u, k, reach, keys, counts, parts, copies):
+    """Axons of a neuron in part k: other parts that it reaches, or its copies and itself."""
+    if copies:
+        return np.int64(max(1, reach[u]))
+    return np.int64(reach[u]) - (1 if _count(keys, counts, u * parts + k) > 0 else 0)
+
+
+@njit(cache=True, nogil=True)
 def _move(v, to, net, search):
     """Move an item, all sums with it. Returns the change of the total excess."""
     item, first_member, members, sizes, fan_in, start, end, rows, _ = net
-    part, reach, use, limits, weight, keys, counts, used = search
+    part, reach, use, limits, weight, keys, counts, used, copies = search
     parts = use.shape[1]
     own = np.int64(part[v])
     change = _bump(use, limits, weight, 0, own, -sizes[v])
@@ -158,7 +168,7 @@ def _move(v, to, net, search):
         if counts[at] == 0:
             change += _bump(use, limits, weight, 2, own, -1)
             reach[s] -= 1
-            if home != own:
+            if copies or home != own:
                 change += _bump(use, limits, weight, 3, home, -1)
         at = _slot(keys, s * parts + to)
         if keys[at] < 0:
@@ -167,13 +177,13 @@ def _move(v, to, net, search):
         if counts[at] == 0:
             change += _bump(use, limits, weight, 2, to, 1)
             reach[s] += 1
-            if home != to:
+            if copies or home != to:
                 change += _bump(use, limits, weight, 3, home, 1)
         counts[at] += several
     for m in range(first_member[v], first_member[v + 1]):
         u = np.int64(members[m])
-        here = reach[u] - (1 if _count(keys, counts, u * parts + own) > 0 else 0)
-        there = reach[u] - (1 if _count(keys, counts, u * parts + to) > 0 else 0)
+        here = _axons(u, own, reach, keys, counts, parts, copies)
+        there = _axons(u, to, reach, keys, counts, parts, copies)
         change += _bump(use, limits, weight, 3, own, -here)
         change += _bump(use, limits, weight, 3, to, there)
     part[v] = to
@@ -187,7 +197,7 @@ def _judge(v, to, leaving, net, search):
     leaving : axons of the item itself that leave its part now; `_move` counts exactly
     """
     item, _, _, sizes, fan_in, start, end, rows, _ = net
-    part, _, use, limits, weight, keys, counts, _ = search
+    part, _, use, limits, weight, keys, counts, _, copies = search
     parts = use.shape[1]
     change = weight[0] * (
         max(0, use[0, to] + sizes[v] - limits[0]) - max(0, use[0, to] - limits[0])
@@ -202,7 +212,7 @@ def _judge(v, to, leaving, net, search):
         if s != previous and _count(keys, counts, s * parts + to) == 0:
             new += 1
             home = part[item[s]]
-            if home != to and use[3, home] >= limits[3]:
+            if (copies or home != to) and use[3, home] >= limits[3]:
                 change += weight[3]
         previous = s
     change += weight[2] * (max(0, use[2, to] + new - limits[2]) - max(0, use[2, to] - limits[2]))
@@ -220,7 +230,7 @@ def _leaving(v, own, net, search):
     total = np.int64(0)
     for m in range(first_member[v], first_member[v + 1]):
         u = np.int64(members[m])
-        total += reach[u] - (1 if _count(keys, counts, u * parts + own) > 0 else 0)
+        total += _axons(u, own, reach, keys, counts, parts, search.copies)
     return total
 
 
@@ -228,7 +238,7 @@ def _leaving(v, own, net, search):
 def _relief(v, own, leaving, net, search):
     """By about how much the excess of a part falls when an item leaves it."""
     _, _, _, sizes, fan_in, start, end, rows, _ = net
-    _, _, use, limits, weight, keys, counts, _ = search
+    _, _, use, limits, weight, keys, counts, _, _ = search
     parts = use.shape[1]
     gone = 0
     e = start[v]
@@ -287,7 +297,7 @@ def _relieve(queue, targets, lists, net, search, work, chains, state):
     active, active_list, empty = targets.active, targets.listed, targets.empty
     head, next_item, _ = lists
     item, _, _, _, _, start, end, rows, fixed = net
-    part, _, use, limits, weight, _, _, used = search
+    part, _, use, limits, weight, _, _, used, _ = search
     moved = 0
     total = np.int64(0)
     turn = 0

@@ -13,7 +13,6 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from chipsim.chip.limits import LIMITS
 from chipsim.chip.model import Chip
 from mapper.runtime.threads import ThreadTeam, WorkspacePool
 from storage.graph import Graph
@@ -24,8 +23,10 @@ ONE_CORE = 1 << 30  # what an excess as large as a whole core weighs
 
 
 @njit(cache=True, nogil=True)
-def _count_axons(first, indptr, targets, part, stamp, axons_in, axons_out, reach):
+def _count_axons(first, indptr, targets, part, stamp, axons_in, axons_out, reach, copies):
     """Add what the outgoing synapses of a block use.
+
+    copies : axons_out are the neurons, with a copy for each further part that one reaches
 
     stamp : scratch per part, no number of a vertex of the block on entry
     reach : gets the parts that each neuron has synapses in, its own included
@@ -40,7 +41,8 @@ def _count_axons(first, indptr, targets, part, stamp, axons_in, axons_out, reach
                 axons_in[k] += 1
                 found += 1
         reach[s] = found
-        axons_out[part[s]] += found - (1 if stamp[part[s]] == s else 0)
+        own = 1 if stamp[part[s]] == s else 0
+        axons_out[part[s]] += max(1, found) if copies else found - own
 
 
 @njit(cache=True, nogil=True)
@@ -79,11 +81,11 @@ class Use:
 
 
 def limits_of(chip: Chip) -> NDArray[np.int64]:
-    """The four limits of a core, `NO_LIMIT` where the chip has none.
+    """The four limits of a core in the order of LIMITS, `NO_LIMIT` where the chip has none.
 
     That of synapses is what the bits of the memory have room for, if these are counted.
     """
-    given = (chip.synapse_limit if name == "synapses" else getattr(chip, name) for name in LIMITS)
+    given = (chip.neurons, chip.synapse_limit, chip.axons_in, chip.out_limit)
     return np.array([NO_LIMIT if limit is None else limit for limit in given], np.int64)
 
 
@@ -117,11 +119,13 @@ def count_use(
     sizes: NDArray[np.int64],
     fan_in: NDArray[np.int64],
     team: ThreadTeam,
+    copies: bool = False,
 ) -> Use:
     """What parts use, in one pass.
 
     part : ndarray[int32], shape (vertices,), 0 .. parts-1
     sizes, fan_in : ndarray[int64], shape (vertices,)
+    copies : of chips on which a neuron has a single target, see `Chip.single_target`
     """
     use = Use(np.zeros((4, parts), np.int64), np.zeros(graph.vertices, np.int32))
     np.add.at(use.table[NEURONS], part, sizes)
@@ -137,7 +141,7 @@ def count_use(
         indptr, targets, _ = graph.read_outgoing(index)
         first, _ = graph.block_bounds(index)
         with workspaces.borrow() as (stamp, axons):
-            _count_axons(first, indptr, targets, part, stamp, axons[0], axons[1], use.reach)
+            _count_axons(first, indptr, targets, part, stamp, axons[0], axons[1], use.reach, copies)
             if not any(axons is known for known in tallies):
                 tallies.append(axons)
 

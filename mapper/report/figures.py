@@ -48,6 +48,7 @@ METRICS: dict[str, tuple[str, str]] = {
     ENERGY + "events": ("Synaptic events", "spikes times the synapses that they reach"),
     ENERGY + "neurons": ("Neuron updates", "of every neuron in every tick"),
     ENERGY + "sum": ("Sum", "of the parts that are known"),
+    "copies": ("Copies of neurons", "of those that reach more cores than one"),
     "memory_fill_mean": ("Memory fill, mean", "bits for synapses over those of a core"),
     "memory_fill_max": ("Memory fill, max", "of the core with the fullest memory"),
     MACHINE + "cost_total": ("Cost", "traffic times what the distances of the machine cost"),
@@ -103,6 +104,7 @@ METRICS: dict[str, tuple[str, str]] = {
 """Title and meaning of every metric, by its name in report.json."""
 
 MEMORY = ("memory_fill_mean", "memory_fill_max")  # of chips that count its bits
+SOME = ("copies", *MEMORY)  # of some chips
 SHARES = ("cut_fraction", "core_fill_mean", "core_fill_max", WAY + "load_max", *MEMORY)
 CORES = ("cores_used", "core_fill_mean", "core_fill_max")
 TRAFFIC = "traffic"  # stands for the word for what traffic is counted in, see `_words`
@@ -296,12 +298,12 @@ def all_metrics(views: list[View]) -> list[Table]:
     time = [name for name in METRICS if name.startswith(TICK)]
     way = [name for name in METRICS if name.startswith(WAY)]
     energies = [name for name in METRICS if name.startswith(ENERGY)]
-    apart = {*cast, *many, *time, *way, *machine, *CORES, *MEMORY, *energies}
+    apart = {*cast, *many, *time, *way, *machine, *CORES, *SOME, *energies}
     parts = [
         (unicast_line(traffic), [name for name in METRICS if name not in apart]),
         (core_cast_line(traffic), cast),
         (multicast_line(traffic), many),
-        ("cores", [*CORES, *(name for name in MEMORY if _stated(name, views))]),
+        ("cores", [*CORES, *(name for name in SOME if _stated(name, views))]),
     ]
     if _machines(views):
         known = [name for name in machine if _stated(name, views)]

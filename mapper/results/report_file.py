@@ -130,6 +130,7 @@ class Metrics(LinkLoads):
     noc_latency: NocLatency | UnsetType = UNSET
     machine: Costs | UnsetType = UNSET
     energy_parts: EnergyParts | UnsetType = UNSET
+    copies: Amount | UnsetType = UNSET
     memory_fill_mean: Amount | UnsetType = UNSET
     memory_fill_max: Amount | UnsetType = UNSET
 

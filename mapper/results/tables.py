@@ -128,8 +128,12 @@ def quality(
 
 
 def _memory(metrics: Mapping[str, Any]) -> list[tuple[str, Any]]:
-    """Empty for chips that do not count the bits of their memories."""
-    names = {"memory fill, mean": "memory_fill_mean", "memory fill, max": "memory_fill_max"}
+    """Empty for chips that neither count the bits of their memories nor copy neurons."""
+    names = {
+        "copies of neurons": "copies",
+        "memory fill, mean": "memory_fill_mean",
+        "memory fill, max": "memory_fill_max",
+    }
     return [(text, metrics[name]) for text, name in names.items() if name in metrics]
 
 

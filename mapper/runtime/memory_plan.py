@@ -185,7 +185,7 @@ def _plan_streamed(network: NetworkFile, chip: Chip, settings: Settings) -> Plan
     cycles = settings.cycles if m * WORTH_A_CYCLE <= settings.hop_budget else 0
     chained = CHAIN_NEURON_BYTES * n if cycles else 0
     neurons["refine by hops"] += chained
-    if chip.axons_in is not None or chip.axons_out is not None:
+    if chip.axons_in is not None or chip.out_limit is not None:
         neurons["limits"] = LIMITS_BYTES * n
     free = memory - interpreter - most - max(neurons.values())
     # Held in memory the rows may take half of what is free, so that samples and blocks fit beside.
@@ -272,7 +272,7 @@ def _plan_streamed(network: NetworkFile, chip: Chip, settings: Settings) -> Plan
 def _most_parts(network: NetworkFile, chip: Chip) -> int:
     """Cores that a mapping may use; how many axons ask for is not known before it is made."""
     cores = max(1, chip.usable_count)
-    if chip.axons_in is not None or chip.axons_out is not None:
+    if chip.axons_in is not None or chip.out_limit is not None:
         return cores
     parts = -(-network.meta.total_size // max(1, int(chip.neurons * FILL)))
     if chip.synapse_limit is not None:

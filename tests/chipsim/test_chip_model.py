@@ -47,7 +47,7 @@ def test_json_round_trip() -> None:
     values = json.loads(json.dumps(chip.to_json()))
     assert set(values) == {field.name for field in dataclasses.fields(Chip)} - {
         *TABLES, "energy_unit", "latency_unit", "origin",
-        "memory_bits", "weight_bits", "index_bits", "axon_bits",
+        "memory_bits", "weight_bits", "index_bits", "axon_bits", "single_target",
     }  # fmt: skip
     assert from_fields(values) == chip
 
@@ -81,6 +81,11 @@ def test_numpy_numbers_become_plain() -> None:
             {"energy_link": (1, -2)},
             "energy_link is .1, -2.; give a finite number, 0 or more, or two",
         ),
+        (
+            {"single_target": True},
+            "single_target is for chips that send packets to cores; add deliv",
+        ),
+        ({"single_target": 1, "delivery": "core"}, "single_target is 1; give true or false"),
         ({"energy_unit": "J"}, "energy_unit is 'J'; give relative or pJ"),
         ({"latency_unit": "s"}, "latency_unit is 's'; give relative or ns"),
         ({"unavailable": (6,)}, "unavailable core 6 is outside the 3x2 mesh; core ids run"),

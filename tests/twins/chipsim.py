@@ -305,7 +305,12 @@ def usage(
         "neurons": [sum(z for c, z in zip(core, sizes, strict=True) if c == k) for k in cores],
         "synapses": [sum(core[t] == k for _, t, _ in edges) for k in cores],
         "axons_in": [sum(c == k for _, c in axons) for k in cores],
-        "axons_out": [sum(core[s] == k != c for s, c in axons) for k in cores],
+        "axons_out": [
+            sum(max(1, sum(s == v for s, _ in axons)) for v, at in enumerate(core) if at == k)
+            if chip.single_target
+            else sum(core[s] == k != c for s, c in axons)
+            for k in cores
+        ],
     }
 
 
@@ -509,6 +514,7 @@ def score(
         },
         **machine_metrics(chip, core, sent, weight_unit),
         "cores_used": len(fill),
+        **({"copies": sum(use["axons_out"]) - len(core)} if chip.single_target else {}),
         "core_fill_mean": sum(fill) / len(fill) if fill else 0.0,
         "core_fill_max": max(fill, default=0.0),
         **energy_parts(

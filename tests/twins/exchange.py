@@ -39,12 +39,13 @@ class Case:
     parts: int
     limits: list[int]
     weight: list[int]
+    copies: bool = False
 
     def part(self) -> list[int]:
         return [self.place[i] for i in self.item]
 
     def use(self) -> list[list[int]]:
-        return limits_twin.use(self.edges, self.part(), self.parts, self.sizes)
+        return limits_twin.use(self.edges, self.part(), self.parts, self.sizes, self.copies)
 
     def total(self) -> int:
         return limits_twin.excess(self.use(), self.limits, self.weight)
@@ -75,8 +76,11 @@ class Case:
         return {s for s, t in self.edges if part[t] == k}
 
     def leaving(self, v: int) -> int:
-        """(neuron of the item, other part) pairs."""
+        """(neuron of the item, other part) pairs; or its neurons and their copies."""
         part, own = self.part(), self.place[v]
+        if self.copies:
+            each = limits_twin.reach(self.edges, part)
+            return sum(max(1, n) for n, i in zip(each, self.item, strict=True) if i == v)
         return len({(s, part[t]) for s, t in self.edges if self.item[s] == v and part[t] != own})
 
     def relief(self, v: int) -> int:
@@ -101,7 +105,7 @@ class Case:
             change += self.weight[r] * (after - before)
         for s in new:
             home = self.place[self.item[s]]
-            if home != to and use[3][home] >= self.limits[3]:
+            if (self.copies or home != to) and use[3][home] >= self.limits[3]:
                 change += self.weight[3]
         return change, len(new)
 

@@ -5,8 +5,11 @@ from __future__ import annotations
 Edges = list[tuple[int, int]]
 
 
-def use(edges: Edges, part: list[int], parts: int, sizes: list[int]) -> list[list[int]]:
-    """Neurons, synapses, axons_in and axons_out of every part."""
+def use(
+    edges: Edges, part: list[int], parts: int, sizes: list[int], copies: bool = False
+) -> list[list[int]]:
+    """Neurons, synapses, axons_in and axons_out of every part; these are the neurons themselves,
+    with copies for further parts, if there are copies."""
     table = [[0] * parts for _ in range(4)]
     for v, k in enumerate(part):
         table[0][k] += sizes[v]
@@ -14,8 +17,11 @@ def use(edges: Edges, part: list[int], parts: int, sizes: list[int]) -> list[lis
         table[1][part[target]] += 1
     for source, k in {(source, part[target]) for source, target in edges}:
         table[2][k] += 1
-        if part[source] != k:
+        if part[source] != k and not copies:
             table[3][part[source]] += 1
+    if copies:
+        for v, parts_of_it in enumerate(reach(edges, part)):
+            table[3][part[v]] += max(1, parts_of_it)
     return table
 
 

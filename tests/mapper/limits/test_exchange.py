@@ -129,12 +129,13 @@ def random_search(seed: int) -> tuple[MemoryGraph, Case, np.random.Generator, ND
     place = rng.integers(0, parts, items.count).astype(np.int32)
     sizes, into = graph.vertex_sizes(), count_fans(graph).into
     with ThreadTeam(1) as team:
-        use = count_use(graph, place[items.item], parts, sizes, into, team)
+        copies = bool(seed % 3 == 0)
+        use = count_use(graph, place[items.item], parts, sizes, into, team, copies)
     limits = np.ceil(use.table.mean(axis=1) * 1.1).astype(np.int64) + 1
     weight = weight_of_excess(limits)
     case = Case(
         edges, items.item.tolist(), place.tolist(), sizes.tolist(), parts, limits.tolist(),
-        weight.tolist(),
+        weight.tolist(), copies,
     )  # fmt: skip
     return graph, case, rng, place
 
@@ -152,7 +153,7 @@ def test_relieve(seed: int) -> None:
     listed = np.flatnonzero(active)
     sizes, fans = graph.vertex_sizes(), count_fans(graph)
     with ThreadTeam(1) as team:
-        use = count_use(graph, place[item], case.parts, sizes, fans.into, team)
+        use = count_use(graph, place[item], case.parts, sizes, fans.into, team, case.copies)
     limits, weight = np.array(case.limits), np.array(case.weight)
     rows = [case.rows(v) for v in range(place.size)]
     flat = np.array([s for row in rows for s in row], np.int32)
@@ -176,7 +177,9 @@ def test_relieve(seed: int) -> None:
     expected = search.relieve(queue.tolist(), chains)
     totals = items.total(sizes), items.total(fans.into)
     net = Net(item, *items.members(), *totals, start, end, flat, fixed)
-    sums = exchange.Search(place, use.reach, use.table, limits, weight, keys, counts, used)
+    sums = exchange.Search(
+        place, use.reach, use.table, limits, weight, keys, counts, used, case.copies
+    )
     targets = Targets(active, listed, roomy, empty)
     work = np.array([1 << 60])
     found = _relieve(queue, targets, lists, net, sums, work, chains, state)
