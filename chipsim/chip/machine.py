@@ -32,6 +32,9 @@ STRAIGHT = 1 << 40
 MOST_UNITS = 1 << 24
 """Coordinates go up to this, so that weights times distances fit the kernels' integers."""
 MOST_COST = 1e9
+MOST_LATENCY = 500
+"""Cycles on a link, so that the timing wheels of the simulators hold them, and those of a flit on a
+narrow link."""
 
 WITHIN, ROUTERS, CHIPS, BOARDS = range(4)
 """What a step leads to: the next core of a tile, or another tile, chip or board."""
@@ -85,6 +88,7 @@ class Block:
     cost : of a step within a tile, or over the end of a chip or board; None for that of a step
         within the chip, or of a board for that over the end of a chip
     bandwidth : of a link over that end, in those of a link within a chip
+    latency : cycles of a flit on its way over that end; None for those of a hop within a chip
     """
 
     width: Annotated[int, Meta(ge=1, description="cores in a row of it")]
@@ -97,6 +101,10 @@ class Block:
         float,
         Meta(gt=0, le=1, description="of a link over its end, in those of a link within a chip"),
     ] = 1.0
+    latency: Annotated[
+        Annotated[int, Meta(ge=1, le=MOST_LATENCY)] | None,
+        Meta(description="cycles of a flit over its end, in place of those of a hop"),
+    ] = None
 
 
 @dataclass(frozen=True)
@@ -169,6 +177,13 @@ class Machine:
             raise ChipError(
                 f"{name}: bandwidth is {block.bandwidth!r}; give a number above 0, up to 1: a "
                 "link within a chip has 1"
+            )
+        if block.latency is not None and (
+            type(block.latency) is not int or not 1 <= block.latency <= MOST_LATENCY
+        ):
+            raise ChipError(
+                f"{name}: latency is {block.latency!r}; give a whole number of cycles, 1 to "
+                f"{MOST_LATENCY}"
             )
 
     @property
@@ -324,7 +339,7 @@ def machine_from_fields(values: Mapping[str, Any], width: int, height: int) -> M
 def _keys(name: str) -> list[str]:
     """The keys of the table of a part; within a tile there is no link."""
     keys = [field.name for field in fields(Block)]
-    return keys[:-1] if name == "tile" else keys
+    return keys[:-2] if name == "tile" else keys
 
 
 def _block(name: str, values: object) -> Block:

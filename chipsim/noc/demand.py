@@ -154,8 +154,11 @@ class Demand:
         return links, received
 
     def busiest(self, mesh: Mesh) -> float:
-        """Flits a cycle of the busiest link or node, sending or receiving: 1 is the most."""
+        """Share of time that the busiest link or node, sending or receiving, is busy: 1 is the
+        most. On a link that takes a cycle a flit that is flits a cycle."""
         links, received = self.expected(mesh)
+        if mesh.links is not None:
+            links = links * mesh.links.cycles
         return float(max(links.max(), received.max(), self.rate.max()))
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 
@@ -12,8 +13,11 @@ from chipsim.errors import ChipError
 from chipsim.noc.kernel import CYCLE, NEVER, SCALARS, _advance, _start
 from chipsim.noc.moves import EAST, NORTH, SOUTH, WEST, WHEEL, leads
 from chipsim.noc.state import Feed, Layout, Routers, Sources, Tally, Times, Wires
-from chipsim.protocols import Int64Array
+from chipsim.protocols import FloatArray, Int64Array
+from chipsim.traffic.machines import link_times
 
+OUTPUTS = (EAST, WEST, SOUTH, NORTH)
+"""In the order of `chipsim.traffic.links.DIRECTIONS`."""
 DEPTH = 4
 """Flits in the FIFO of an input, unless said otherwise."""
 MAX_SLOTS = 1 << 28
@@ -27,11 +31,29 @@ Advance = Callable[[int], None]
 """Is called with the cycle that has been reached."""
 
 
+class Links(NamedTuple):
+    """What flits take on links, shape (4, height, width), in the form of `chipsim.traffic.links`.
+
+    latency : int64, cycles from leaving until it can be at the head of the next buffer, at least 1
+    cycles : float64, for which a flit has the link to itself, at least 1
+    """
+
+    latency: Int64Array
+    cycles: FloatArray
+
+    @property
+    def held(self) -> Int64Array:
+        """Flits that are on the way at once, without the one that the buffer has room for."""
+        held: Int64Array = (np.ceil(self.latency / self.cycles) - 1).astype(np.int64)
+        return held
+
+
 @dataclass(frozen=True, slots=True)
 class Mesh:
     """``width`` x ``height`` routers, each of whose five inputs holds ``depth`` flits.
 
-    Node = y * width + x, x to the east, y to the south.
+    Node = y * width + x, x to the east, y to the south. Links of their own hold the flits that are
+    on their way, so that inputs behind them hold more.
 
     Raises
     ------
@@ -42,6 +64,7 @@ class Mesh:
     width: int
     height: int
     depth: int = DEPTH
+    links: Links | None = field(default=None, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         for name in ("width", "height", "depth"):
@@ -49,7 +72,12 @@ class Mesh:
             if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
                 raise ChipError(f"mesh: {name} is {value!r}; give a whole number, 1 or more")
             object.__setattr__(self, name, int(value))
-        if 5 * self.nodes * self.depth > MAX_SLOTS:
+        if self.links is not None and self.links.latency.max() >= WHEEL:
+            raise ChipError(
+                f"mesh: a flit takes {int(self.links.latency.max())} cycles on a link; the "
+                f"simulator has up to {WHEEL - 1}: give links more bandwidth or less latency"
+            )
+        if 5 * self.nodes * self.places > MAX_SLOTS:
             raise ChipError(
                 f"mesh: FIFOs of {self.depth} flits in {self.width}x{self.height} routers are more "
                 f"than {MAX_SLOTS} flits; try at most {MAX_SLOTS // (5 * self.nodes)} a FIFO"
@@ -57,31 +85,32 @@ class Mesh:
 
     @classmethod
     def of(cls, chip: Chip, depth: int = DEPTH) -> Mesh:
-        """The mesh of a chip, or of a machine of chips whose links are all alike.
+        """The mesh of a chip, or of a machine of chips, with the latency and width of each link.
 
-        Raises `ChipError` for what the simulator does not model: routers that cores share, the ring
-        of a torus, which may wait for itself for ever, and links that pass less than a flit in a
-        cycle.
+        Raises `ChipError` for what the simulator does not model: routers that cores share, and the
+        ring of a torus, which may wait for itself for ever.
         """
         machine = chip.machine
         if machine is not None:
-            parts = [part for part in (machine.chip, machine.board) if part is not None]
-            lacks = {
-                "tiles": machine.tile_size != (1, 1),
-                "a torus": bool(machine.torus),
-                "links of less bandwidth": any(part.bandwidth < 1 for part in parts),
-            }
+            lacks = {"tiles": machine.tile_size != (1, 1), "a torus": bool(machine.torus)}
             if found := [name for name, lack in lacks.items() if lack]:
                 raise ChipError(
                     f"chip {chip.name}: has {' and '.join(found)}, which the simulator of the mesh "
                     "does not model; report.json has loads, costs and crossings without simulation"
                 )
-        return cls(chip.width, chip.height, depth)
+        ways, cycles = link_times(chip)
+        alike = bool((ways == 1).all() and (cycles == 1).all())
+        return cls(chip.width, chip.height, depth, None if alike else Links(ways, cycles))
 
     @property
     def nodes(self) -> int:
         """Number of routers."""
         return self.width * self.height
+
+    @property
+    def places(self) -> int:
+        """Flits that the deepest FIFO holds, with those on its link."""
+        return self.depth + (0 if self.links is None else int(self.links.held.max()))
 
     @property
     def node_bits(self) -> int:
@@ -107,23 +136,41 @@ def new_routers(mesh: Mesh, trees: ByteMask | None = None) -> Routers:
         column=(np.arange(nodes) % mesh.width).astype(np.int32),
         level=np.zeros(5 * nodes, dtype=np.int32),
         first=np.zeros(5 * nodes, dtype=np.int32),
-        flits=np.zeros(5 * nodes * mesh.depth, dtype=np.int64),
+        flits=np.zeros(5 * nodes * mesh.places, dtype=np.int64),
         request=np.zeros(nodes, dtype=np.int32),
         pointer=np.zeros(5 * nodes, dtype=np.int8),
         active=np.zeros(nodes, dtype=np.int32),
         listed=np.zeros(nodes, dtype=np.bool_),
         moves=np.zeros(5 * nodes, dtype=np.int64),
-        wires=no_wires(),
+        wires=_wires(mesh),
         trees=np.zeros(0, dtype=np.int8) if trees is None else trees,
         ahead=leads(mesh.width),
     )
 
 
-def no_wires() -> Wires:
-    """Links that are all alike."""
-    whole, narrow = np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int32)
-    real = np.zeros(0)
-    return Wires(whole, real, real, narrow, whole, narrow, narrow)
+def _wires(mesh: Mesh) -> Wires:
+    """Idle links; empty arrays where all are alike."""
+    if mesh.links is None:
+        whole, narrow = np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int32)
+        return Wires(whole, np.zeros(0), np.zeros(0), narrow, whole, narrow, narrow)
+    latency = np.ones((mesh.nodes, 5), dtype=np.int64)
+    cycles = np.ones((mesh.nodes, 5))
+    room = np.full(5 * mesh.nodes, mesh.depth, dtype=np.int32)
+    for direction, port in enumerate(OUTPUTS):
+        latency[:, port] = mesh.links.latency[direction].ravel()
+        cycles[:, port] = mesh.links.cycles[direction].ravel()
+        into = 5 * np.arange(mesh.nodes) + leads(mesh.width)[port]
+        inside = (into >= 0) & (into < room.size)  # the others would leave the mesh
+        room[into[inside]] += mesh.links.held[direction].ravel()[inside].astype(np.int32)
+    return Wires(
+        latency=latency.ravel(),
+        cycles=cycles.ravel(),
+        free=np.zeros(5 * mesh.nodes),
+        room=room,
+        due=np.zeros(room.size * mesh.places, dtype=np.int64),
+        bucket=np.full(WHEEL, -1, dtype=np.int32),
+        after=np.full(room.size, -1, dtype=np.int32),
+    )
 
 
 def link_flits(mesh: Mesh, passed: Int64Array) -> Int64Array:
@@ -132,7 +179,7 @@ def link_flits(mesh: Mesh, passed: Int64Array) -> Int64Array:
     passed : shape (5 * nodes,), flits through output o of node v at 5 * v + o
     """
     outputs = passed.reshape(mesh.height, mesh.width, 5)
-    return np.stack([outputs[:, :, port] for port in (EAST, WEST, SOUTH, NORTH)])
+    return np.stack([outputs[:, :, port] for port in OUTPUTS])
 
 
 class Run:

@@ -10,9 +10,9 @@ number. An output that offered a flit and could not pass it on must offer the sa
 pointer is set to that input, which is then the first one that asks: no lock is needed. With trees a
 head may ask for several outputs: each grants it in its own time, and it leaves with the last copy.
 
-Links may differ (`chipsim.noc.wires`). A flit is in the buffer behind a link from when it leaves,
-but cannot be at the head before it is due; until then the buffer sleeps in a timing wheel. A link
-that takes several cycles for a flit is not free meanwhile.
+Links may differ (`chipsim.noc.mesh.Links`). A flit is in the buffer behind a link from when it
+leaves, but cannot be at the head before it is due; until then the buffer sleeps in a timing wheel.
+A link that takes several cycles for a flit is not free meanwhile.
 """
 
 from __future__ import annotations

@@ -7,7 +7,8 @@ one of `LOOKS` looks during a run, some source is behind by more than `TOLERANCE
 That looks at each source by itself: one hot link may starve a single core while the sum over all of
 them hardly tells.
 
-No link and no node carries more than one flit a cycle, which bounds the scale from above.
+No node carries more than one flit a cycle, no link more than its width, which bounds the scale from
+above.
 Bisection below that bound finds the largest load that is carried.
 """
 

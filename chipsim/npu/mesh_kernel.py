@@ -13,7 +13,7 @@ import numpy as np
 from numba import njit
 
 from chipsim.noc.kernel import NEVER
-from chipsim.noc.moves import LOCAL, decide, put, take
+from chipsim.noc.moves import LOCAL, cross, decide, put, sleeping, take, wake
 from chipsim.npu.mesh_core import STORE_UNIT, STORING, _receive, _store_address, _work
 from chipsim.npu.mesh_flit import _pack
 from chipsim.npu.mesh_host import _choose, _next_of_host, _to_host
@@ -115,6 +115,7 @@ def _advance_chip(steps, cores, hosts, nodes, routers, seen, sizes, pause):
                 if hosts.offered[h] >= 0:
                     nodes.wants[hosts.node[h]] |= 1 << HOST
         entries, wanting = _enter(steps, cores, hosts, nodes, sizes, level, t)
+        working = wake(routers, bits, working, t)
         count, working = decide(routers, working, depth, t)
         for c in range(len(cores.wakes)):
             if cores.wakes[c] <= t and _work(steps, cores, nodes, seen, sizes, c, t):
@@ -146,13 +147,15 @@ def _advance_chip(steps, cores, hosts, nodes, routers, seen, sizes, pause):
                         _receive(steps, cores, sizes, c, kind, stream, moving // TOP, t)
                     continue
                 fifo = 5 * v + ahead[output]
+                due = cross(routers, leaving, t)
             else:
                 v = nodes.entering[i - count]
                 fifo = 5 * v + LOCAL
                 moving = nodes.flits[i - count]
-            working = put(routers, bits, stride, working, fifo, moving, t + 1, t)
+                due = t + 1
+            working = put(routers, bits, stride, working, fifo, moving, due, t)
         t += 1
-        if not wanting and count + entries + working == 0:
+        if not wanting and count + entries + working == 0 and not sleeping(routers):
             coming = NEVER
             for c in range(len(cores.wakes)):
                 coming = min(coming, cores.wakes[c])

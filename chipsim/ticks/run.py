@@ -42,8 +42,8 @@ class TickRun:
 class TickSimulator:
     """A chip at reset, and what its cores send; ticks run on from where the last ones ended.
 
-    The turns of the arbiters stay from tick to tick. A flit takes a cycle a hop, and a link passes
-    one a cycle, whatever `ChipTime.hop` and `ChipTime.link` are.
+    The turns of the arbiters stay from tick to tick. The links are those of the mesh: a cycle a hop
+    and a flit a cycle, unless `Mesh.of` has others.
     """
 
     def __init__(self, mesh: Mesh, time: ChipTime, routes: Routes) -> None:

@@ -28,7 +28,7 @@ from chipsim.chip.model import Chip
 from chipsim.chip.time import ChipTime
 from chipsim.protocols import FloatArray, Int64Array
 from chipsim.traffic.arrays import Traffic
-from chipsim.traffic.machines import link_tables
+from chipsim.traffic.machines import link_times
 from chipsim.traffic.turns import LOCAL, entering, legs_of, of_routers
 
 HIGHEST = 0.6
@@ -93,12 +93,10 @@ def mapped_latency(chip: Chip, traffic: Traffic, time: ChipTime, cycles: float) 
         if chip.delivery == "tree":
             spikes = of_routers(chip, traffic.activity.spikes)
             sent = Sent(traffic.multicast_links, traffic.multicast_turns, spikes, casts)
-    return latency(chip, sent, unit * time.tick / cycles, (time.hop, time.link))
+    return latency(chip, sent, unit * time.tick / cycles)
 
 
-def latency(
-    chip: Chip, sent: Sent, per_cycle: float, cycles: tuple[float, float] = (1.0, 1.0)
-) -> Latency:
+def latency(chip: Chip, sent: Sent, per_cycle: float) -> Latency:
     """The mean latency of packets that come at random, evenly in time.
 
     Parameters
@@ -106,13 +104,11 @@ def latency(
     chip : whose cores have a router each
     sent : per unit of time
     per_cycle : flits in a cycle that 1 is
-    cycles : of a hop, and of a flit on a link within a chip
     """
-    hop, link = cycles
     ends = (sent.links, sent.turns) if sent.ends is None else sent.ends
-    packets, hops = int(ends[1][:4].sum()), int(ends[0].sum())
+    packets = int(ends[1][:4].sum())
     service: FloatArray = np.ones((5, *sent.entered.shape))
-    service[:LOCAL] *= link / (1.0 if chip.machine is None else link_tables(chip.machine)[2])
+    ways, service[:LOCAL] = link_times(chip)
     came, ended = (entering(links) for links in (sent.links, ends[0]))
     step = max(1, BAND // sent.entered.shape[1])
     highest, waiting, full = float(sent.entered.max()) * per_cycle, 0.0, False
@@ -133,7 +129,7 @@ def latency(
             waiting += float((reached * waits).sum())
     if not packets:
         return Latency(0.0, 0.0, 0.0)
-    unloaded = 1.0 + hop * hops / packets
+    unloaded = 1.0 + int((ends[0] * ways).sum()) / packets
     known = highest <= HIGHEST and not full
     return Latency(highest, unloaded, unloaded + waiting / packets if known else None)
 

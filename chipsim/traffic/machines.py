@@ -116,6 +116,33 @@ def link_tables(machine: Machine) -> tuple[Int64Array, Int64Array, FloatArray]:
     return cost, kinds, bandwidth
 
 
+def hop_cycles(chip: Chip, hop: float) -> FloatArray:
+    """Cycles of a hop over every link, (4, rows, columns): `hop`, and what ends of chips and boards
+    have of their own."""
+    columns, rows = chip.routers
+    found = np.full((4, rows, columns), float(hop))
+    if chip.machine is not None:
+        kinds = link_tables(chip.machine)[1]
+        for kind, block in ((CHIPS, chip.machine.chip), (BOARDS, chip.machine.board)):
+            if block is not None and block.latency is not None:
+                found[kinds == kind] = block.latency
+    return found
+
+
+def link_times(chip: Chip) -> tuple[Int64Array, FloatArray]:
+    """How a flit passes every link, each (4, rows, columns): cycles of its way to the next router,
+    and cycles for which it has the link to itself.
+
+    On a link of less bandwidth a flit comes in parts: the last is later by the cycles that these
+    take. Simulators count whole cycles of a way, and at least one of both.
+    """
+    hop, link = (1.0, 1.0) if chip.time is None else (chip.time.hop, chip.time.link)
+    bandwidth = 1.0 if chip.machine is None else link_tables(chip.machine)[2]
+    ways = np.maximum(1, np.ceil(hop_cycles(chip, hop)))
+    service = np.maximum(1.0, np.full(ways.shape, link) / bandwidth)
+    return (ways + np.ceil(service) - 1).astype(np.int64), service
+
+
 @njit(cache=True, nogil=True)
 def apart(axes, a, b):
     """Distance of two cores in coordinates; a, b : core ids."""

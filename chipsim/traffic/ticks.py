@@ -20,7 +20,7 @@ from chipsim.chip.model import Chip
 from chipsim.chip.time import ChipTime
 from chipsim.protocols import FloatArray, Int64Array
 from chipsim.traffic.activity import Activity
-from chipsim.traffic.machines import link_tables
+from chipsim.traffic.machines import hop_cycles, link_tables
 from chipsim.traffic.profile import Profile
 
 _STEPS = 32  # of the integral over when the last neuron spikes
@@ -126,7 +126,12 @@ def tick_bounds(chip: Chip, traffic: Measured, time: ChipTime) -> TickBounds:
         packets_out=_after(begin, sent * time.packet_out, sent),
         events=_after(begin, taken * time.packet_in + events * time.event, taken),
         links=_after(begin, loads / _bandwidth(chip) * time.link, loads),
-        after=_tail(time, neurons, spikes, _way(time, (spikes, sent, taken, events, loads))),
+        after=_tail(
+            time,
+            neurons,
+            spikes,
+            _way(time, (spikes, sent, taken, events, loads * hop_cycles(chip, time.hop))),
+        ),
     )
 
 
@@ -149,11 +154,11 @@ def _after(begin: float, cycles: FloatArray, what: FloatArray) -> FloatArray:
 def _way(time: ChipTime, sums: tuple[FloatArray, ...]) -> float:
     """Cycles from the update of a neuron until all its spikes are in sums, on average: of the last
     of its packets, and the last of its events."""
-    spikes, sent, taken, events, hops = (float(values.sum()) for values in sums)
+    spikes, sent, taken, events, ways = (float(values.sum()) for values in sums)
     if not (spikes and sent and taken):
         return 0.0
     more = (sent / spikes - 1) * time.packet_out + (events / taken - 1) * time.event
-    return time.spike + time.hop * hops / sent + max(0.0, more)
+    return time.spike + ways / sent + max(0.0, more)
 
 
 def _tail(time: ChipTime, neurons: FloatArray, spikes: FloatArray, way: float) -> float:

@@ -79,8 +79,7 @@ def simulate(
             seed=request.seed,
             tried=lambda runs: progress(min(1.0, share + (1 - share) * runs / TRIED)),
         )
-    links, received = demand.expected(offered.mesh)
-    expected = max(float(links.max()), float(received.max()), float(demand.rate.max()))
+    links = demand.expected(offered.mesh)[0]
     return {
         "model": dict(MODEL),
         "depth": offered.mesh.depth,
@@ -95,7 +94,7 @@ def simulate(
         "offered": load.offered,
         "delivered": load.accepted,
         "saturated": load.lag > TOLERANCE,
-        "busiest_expected": expected,
+        "busiest_expected": demand.busiest(offered.mesh),
         "packets": load.packets,
         "undelivered": load.undelivered,
         "latency": {

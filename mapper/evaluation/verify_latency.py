@@ -87,13 +87,16 @@ class Routers:
 
 def latency(
     through: tuple[Int64, Int64], reached: tuple[Int64, Int64], per_cycle: float,
-    service: Floats, hop: float,
+    service: Floats, hops: Floats,
 ) -> dict[str, float | str]:  # fmt: skip
     """The metrics of `noc_latency`.
 
     through, reached : what `Routers.ways` says of what is sent, and of packets to each core
-    per_cycle : flits in a cycle that 1 is; service : cycles of a flit on each link; hop : of a hop
+    per_cycle : flits in a cycle that 1 is; service : cycles of a flit on each link, hops : of a hop
+        over it, both (4, rows, columns); in a simulation both are at least 1
     """
+    service = np.maximum(service, 1.0)
+    ways = np.maximum(np.ceil(hops), 1) + np.ceil(service) - 1
     flits, comes = (one * per_cycle for one in through)
     cycles = np.concatenate([service.reshape(4, -1), np.ones((1, len(flits)))])
     parts = flits * cycles.T[:, None, :]
@@ -102,7 +105,8 @@ def latency(
     packets = int(reached[1][:, CORE].sum())
     if not packets:
         return _named(load_max=0.0, unloaded=0.0, mean=0.0)
-    unloaded = 1 + hop * int(reached[0][:, :, :CORE].sum()) / packets
+    on_links = reached[0][:, :, :CORE].sum(axis=1).T
+    unloaded = 1 + float((on_links * ways.reshape(4, -1)).sum()) / packets
     simulate = _named(load_max=most, unloaded=unloaded, advice="simulate")
     if most > BUSIEST:
         return simulate

@@ -27,7 +27,7 @@ class Axis:
 
     cores : that share a router; length : of cores; torus : the last is beside the first
     steps : cost of the step behind each core, in units; over : whether it leads to another chip
-        (1) or board (2); bandwidth : of the link there
+        (1) or board (2); bandwidth : of the link there; latency : cycles of a hop over it, or nan
     """
 
     cores: int
@@ -36,6 +36,7 @@ class Axis:
     steps: Int64
     over: Int64
     bandwidth: NDArray[np.float64]
+    latency: NDArray[np.float64]
 
     @property
     def routers(self) -> int:
@@ -81,17 +82,17 @@ class Layout:
         if not any(key in chip for key in KEYS):
             return None
         exact = [_steps(chip, axis) for axis in (0, 1)]
-        every = [step for steps, _, _ in exact for step in steps]
+        every = [step for steps, *_ in exact for step in steps]
         below = math.lcm(*(step.denominator for step in every))
         torus, parts = chip.get("torus", ""), {}
         axes = []
-        for axis, (steps, over, bandwidth) in enumerate(exact):
+        for axis, (steps, over, bandwidth, latency) in enumerate(exact):
             tile = chip["tile"][("width", "height")[axis]] if "tile" in chip else 1
             whole = np.array([int(step * below) for step in steps], np.int64)
             axes.append(
                 Axis(
                     tile, len(steps), "xy"[axis] in torus, whole,
-                    np.array(over), np.array(bandwidth),
+                    np.array(over), np.array(bandwidth), np.array(latency),
                 )
             )  # fmt: skip
         parts = {
@@ -141,6 +142,11 @@ class Layout:
         """Of the links that leave each router, shape (4, rows, columns)."""
         return self._table("bandwidth", False)
 
+    def hop_cycles(self, hop: float) -> NDArray[np.float64]:
+        """Of the same links, cycles of a hop; hop : of those that say nothing."""
+        own = self._table("latency", False)
+        return np.where(np.isnan(own), hop, own)
+
     def _table(self, name: str, added: bool) -> NDArray[Any]:
         columns, rows = self.routers
         whole = np.empty((4, rows, columns), getattr(self.across, name).dtype)
@@ -157,28 +163,36 @@ class Layout:
         return (xa // wide != xb // wide) | (ya // tall != yb // tall)
 
 
-def _steps(chip: Mapping[str, Any], axis: int) -> tuple[list[Fraction], list[int], list[float]]:
-    """Cost of the step behind each core, what it is over, and its bandwidth."""
+def _steps(
+    chip: Mapping[str, Any], axis: int
+) -> tuple[list[Fraction], list[int], list[float], list[float]]:
+    """Cost of the step behind each core, what it is over, its bandwidth, and its latency or nan."""
     side, length = ("width", "height")[axis], chip[("width", "height")[axis]]
     links = chip.get("link_cost", 1.0)
     link = links[axis] if isinstance(links, list) else links
     given = chip.get(("columns", "rows")[axis])
-    steps, over, bandwidth = [], [], []
+    steps: list[Fraction] = []
+    over: list[int] = []
+    bandwidth: list[float] = []
+    latency: list[float] = []
     for core in range(length):
         cost, kind, width, last = link, 0, 1.0, core == length - 1
+        hop = float("nan")
         if "tile" in chip and (core + 1) % chip["tile"][side]:
             cost = chip["tile"].get("cost", 0.0)
         for number, part in ((1, "chip"), (2, "board")):
             if part in chip and (last or (core + 1) % chip[part][side] == 0):
                 cost, kind = chip[part].get("cost", cost), number
                 width = chip[part]["bandwidth"]
+                hop = float(chip[part].get("latency", np.nan))
         if given and not last:
             steps.append(Fraction(str(float(given[core + 1]))) - Fraction(str(float(given[core]))))
         else:
             steps.append(Fraction(str(float(cost))))
         over.append(kind)
         bandwidth.append(width)
-    return steps, over, bandwidth
+        latency.append(hop)
+    return steps, over, bandwidth, latency
 
 
 class WalkedLinks:

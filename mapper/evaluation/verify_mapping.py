@@ -157,8 +157,11 @@ def _metrics(
         found["memory_fill_max"] = float(filled.max())
     if chip.get("time") is not None:
         loads = {"synapse": walk.links.loads(), "core": casts, "tree": trees}
-        wide = 1.0 if walk.layout is None else walk.layout.tables()[2]
-        found |= ticks(chip, walk.did, walk.use["neurons"], loads, (unit, rate_unit), wide)
+        hop, layout = chip["time"]["hop"], walk.layout
+        links: tuple[Any, Any] = (1.0, hop)
+        if layout is not None:
+            links = layout.tables()[2], layout.existing(layout.hop_cycles(hop))
+        found |= ticks(chip, walk.did, walk.use["neurons"], loads, (unit, rate_unit), links)
         if walk.size == (chip["width"], chip["height"]):
             found |= _latency(walk, chip, (unit, rate_unit), found["tick_cycles"])
     found |= energies(
@@ -182,12 +185,14 @@ def _latency(
     ends = way if way == "synapse" else "core"
     unit = units[0] if way == "synapse" else units[1]
     service = np.full(links.grid().shape, float(time["link"]))
+    hops = np.full(service.shape, float(time["hop"]))
     if walk.layout is not None:
         service /= walk.layout.bandwidths()
+        hops = walk.layout.hop_cycles(time["hop"])
     through = walk.through[way].ways(links.grid(), walk.through[ends])
     to_cores = {"synapse": walk.links, "core": walk.casts}[ends].grid()
     reached = walk.through[ends].ways(to_cores, walk.through[ends])
-    return latency(through, reached, unit * time["tick"] / cycles, service, time["hop"])
+    return latency(through, reached, unit * time["tick"] / cycles, service, hops)
 
 
 def _link_loads(name: str, loads: NDArray[np.int64], unit: float) -> dict[str, float]:

@@ -39,12 +39,12 @@ class Activity:
 def ticks(
     chip: dict[str, Any], did: Activity, neurons: NDArray[np.int64],
     loads: dict[str, NDArray[np.int64]], units: tuple[float, float],
-    bandwidth: NDArray[np.float64] | float = 1.0,
+    links: tuple[NDArray[np.float64] | float, NDArray[np.float64] | float],
 ) -> dict[str, float | str]:  # fmt: skip
     """The metrics of a tick of a chip with times.
 
     neurons : sizes of the neurons of every core; loads : of all links, by what the chip sends
-    units : of weights, and of rates; bandwidth : of all links
+    units : of weights, and of rates; links : bandwidth, and cycles of a hop, of all links
     """
     time, way = chip["time"], chip.get("delivery", "synapse")
     weight, rate = (unit * time["tick"] for unit in units)
@@ -61,14 +61,14 @@ def ticks(
     if spikes.any() and sent.any() and taken.any() and sweeps.any():
         more = (sent.sum() / spikes.sum() - 1) * time["packet_out"]
         more += (events.sum() / taken.sum() - 1) * time["event"]
-        last = time["spike"] + time["hop"] * flits.sum() / sent.sum() + max(0.0, more)
+        last = time["spike"] + (flits * links[1]).sum() / sent.sum() + max(0.0, more)
         after = _after(sweeps[sweeps > 0], spikes[sweeps > 0], float(last))
     work = taken * time["packet_in"] + events * time["event"]
     bounds = {
         "neurons": float((sweeps[neurons > 0] + time["barrier"]).max(initial=0.0)) + after,
         "packets_out": float((sent[sent > 0] * time["packet_out"] + start).max(initial=0.0)),
         "events": float((work[taken > 0] + start).max(initial=0.0)),
-        "links": float(((flits / bandwidth)[flits > 0] * time["link"] + start).max(initial=0.0)),
+        "links": float(((flits / links[0])[flits > 0] * time["link"] + start).max(initial=0.0)),
     }
     most = max(bounds.values())
     which = next(name for name, cycles in bounds.items() if cycles == most)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from chipsim.noc.mesh import Mesh
-from tests.twins.noc import Packet
+from chipsim.noc.mesh import Links, Mesh
+from tests.twins.noc import EAST, NORTH, SOUTH, WEST, Link, Packet
 
 SHAPES = ("uniform", "hotspot", "transpose", "complement", "neighbour", "self", "burst")
 
@@ -33,3 +33,21 @@ def random_packets(
     if shape == "burst":
         created[:] = created[:1]
     return [(int(t), int(a), int(b)) for t, a, b in zip(created, source, target, strict=True)]
+
+
+def random_links(rng: np.random.Generator, mesh: Mesh) -> Links:
+    """Long and narrow links among short and wide ones."""
+    shape = 4, mesh.height, mesh.width
+    latency = np.where(rng.random(shape) < 0.5, 1, rng.integers(1, 12, shape))
+    return Links(latency.astype(np.int64), rng.choice([1.0, 1.0, 1.0, 1.5, 2.25, 4.0], shape))
+
+
+def slow_links(mesh: Mesh) -> dict[Link, tuple[int, float]]:
+    """Latency and cycles of a flit of every link, as the twins take them."""
+    assert mesh.links is not None
+    return {
+        (x, y, port): (int(mesh.links.latency[d, y, x]), float(mesh.links.cycles[d, y, x]))
+        for d, port in enumerate((EAST, WEST, SOUTH, NORTH))
+        for y in range(mesh.height)
+        for x in range(mesh.width)
+    }

@@ -55,13 +55,20 @@ def machines(draw: st.DrawFn, width: int, height: int) -> Machine:
             for one, whole in zip(within, (width, height), strict=True)
         )
         if draw(st.booleans()):
-            parts.append(Part(*sides, draw(costs), draw(st.sampled_from([1.0, 0.25]))))
+            parts.append(
+                Part(
+                    *sides,
+                    draw(costs),
+                    draw(st.sampled_from([1.0, 0.25])),
+                    draw(st.sampled_from([None, None, 1, 6])),
+                )
+            )
             within = sides
         else:
             parts.append(None)
     torus: Torus = draw(st.sampled_from(["", "x", "y", "xy"]))
     if parts[0] is not None:
-        parts[0] = replace(parts[0], bandwidth=1.0)
+        parts[0] = replace(parts[0], bandwidth=1.0, latency=None)
     return Machine(width, height, torus, (draw(costs), draw(costs)), *parts)
 
 

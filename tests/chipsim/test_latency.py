@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from chipsim.chip.machine import Block, Machine
 from chipsim.chip.model import Chip
 from chipsim.chip.time import ChipTime
 from chipsim.noc.demand import Demand
@@ -110,3 +111,19 @@ def test_mean_latency_is_that_of_the_simulator(busy: float) -> None:
         errors.append(found.mean / run.latency_mean - 1)
     assert np.abs(errors).max() < 0.03
     assert np.abs(errors).mean() < 0.01
+
+
+@pytest.mark.parametrize("busy", [0.2, 0.6])
+@pytest.mark.parametrize("end", [Block(4, 4, 10.0, 1.0, 10), Block(4, 4, 10.0, 0.25, 4)])
+def test_mean_latency_over_links_that_differ(busy: float, end: Block) -> None:
+    chip = Chip("machine", 8, 8, machine=Machine(8, 8, chip=end))
+    flows = random_flows(np.random.default_rng(1), chip.cores)
+    source, target = np.array(sorted(flows), np.int32).T
+    weight = np.array([flows[pair] for pair in sorted(flows)], np.int64)
+    all_sent = sent(chip, source.tolist(), target.tolist(), weight.tolist())
+    unit = busy / latency(chip, all_sent, 1.0).load_max * (1 - 1e-9)
+    mesh = Mesh.of(chip)
+    demand = Demand.from_flows(mesh, source, target, weight, unit)
+    assert demand.busiest(mesh) == pytest.approx(busy)
+    run = measure_load(mesh, demand, cycles=20_000, warmup=2000)
+    assert latency(chip, all_sent, unit).mean == pytest.approx(run.latency_mean, rel=0.03)

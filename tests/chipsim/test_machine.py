@@ -163,7 +163,7 @@ def test_a_machine_of_another_size() -> None:
         (Machine(4, 4, "x"), "has a torus, which"),
         (
             Machine(4, 4, "y", tile=Block(2, 1, 0.0), chip=Block(4, 2, 9.0, 0.5)),
-            "has tiles and a torus and links of less bandwidth, which",
+            "has tiles and a torus, which",
         ),
     ],
 )

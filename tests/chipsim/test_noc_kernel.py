@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from dataclasses import replace
 from itertools import product
 from typing import Any
 
@@ -10,13 +11,14 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from chipsim.chip.machine import Block, Machine
 from chipsim.chip.model import Chip
 from chipsim.errors import ChipError
 from chipsim.noc.deliver import Delivery, deliver
 from chipsim.noc.kernel import NEVER, _next, _uniform
-from chipsim.noc.mesh import MAX_SLOTS, Mesh
+from chipsim.noc.mesh import MAX_SLOTS, Links, Mesh
 from chipsim.traffic.links import loads_of, route_flows
-from tests.chipsim.noc_cases import SHAPES, random_packets
+from tests.chipsim.noc_cases import SHAPES, random_links, random_packets, slow_links
 from tests.twins.noc import EAST, LOCAL, NORTH, SOUTH, WEST, Packet, Twin, simulate
 
 # Random numbers are modulo 2^64; with the JIT off numpy warns of that.
@@ -54,6 +56,66 @@ def test_every_packet_arrives_when_the_twin_says(seed: int) -> None:
         for y, x in product(range(mesh.height), range(mesh.width)):
             assert found.links[d, y, x] == twin.links[x, y, port]
     assert sum(n for (_, _, port), n in twin.links.items() if port == LOCAL) == len(packets)
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_every_packet_arrives_when_the_twin_says_over_links_that_differ(seed: int) -> None:
+    rng = np.random.default_rng([seed, 1])
+    mesh = Mesh(int(rng.integers(1, 6)), int(rng.integers(1, 6)), int(rng.integers(1, 6)))
+    mesh = replace(mesh, links=random_links(rng, mesh))
+    cycles = int(rng.choice([1, 6, 40, 3000]))
+    packets = random_packets(
+        rng, mesh, SHAPES[seed % len(SHAPES)], int(rng.integers(0, 150)), cycles
+    )
+    found = sent(mesh, packets)
+    twin = Twin(mesh.width, mesh.height, mesh.depth, packets, slow_links(mesh))
+    while -1 in twin.delivered:
+        twin.step()
+    assert found.delivered.tolist() == twin.delivered
+    # Whatever links take, every packet crosses those of its route.
+    routes = np.array(packets, dtype=np.int64).reshape(-1, 3)[:, 1:].T
+    expected = analytic(mesh, *routes, np.ones(len(packets), dtype=np.int64))
+    assert found.links.tolist() == expected
+
+
+def test_without_load_links_add_their_latencies() -> None:
+    rng = np.random.default_rng(3)
+    mesh = Mesh(5, 4)
+    mesh = replace(mesh, links=random_links(rng, mesh))
+    assert mesh.links is not None
+    pairs = [(a, b) for a in range(20) for b in range(20)]
+    packets = [(1000 * i, a, b) for i, (a, b) in enumerate(pairs)]
+    found = sent(mesh, packets)
+    for (created, a, b), delivered in zip(packets, found.delivered.tolist(), strict=True):
+        one = np.array([a]), np.array([b]), np.ones(1, np.int64)
+        way = int((np.array(analytic(mesh, *one)) * mesh.links.latency).sum())
+        assert delivered - created == 1 + way
+
+
+@pytest.mark.parametrize("latency", [1, 9])
+@pytest.mark.parametrize("cycles", [1.0, 2.5, 4.0])
+def test_a_narrow_link_passes_its_share(latency: int, cycles: float) -> None:
+    mesh = Mesh(2, 1)
+    links = Links(np.full((4, 1, 2), latency), np.full((4, 1, 2), cycles))
+    found = sent(replace(mesh, links=links), [(0, 0, 1)] * 100)
+    # The first leaves in cycle 1, the last 99 turns later.
+    assert found.delivered.max() == 1 + int(np.ceil(99 * cycles)) + latency
+
+
+def test_links_of_a_machine() -> None:
+    """Over the end of a chip: its latency, and the cycles that the parts of a flit take."""
+    chip = Chip("m", 4, 2, machine=Machine(4, 2, chip=Block(2, 2, 5.0, 0.3, 7)))
+    mesh = Mesh.of(chip)
+    assert mesh.links is not None
+    assert mesh.links.latency[0].tolist() == [[1, 10, 1, 10]] * 2
+    assert mesh.links.latency[1].tolist() == [[10, 1, 10, 1]] * 2
+    assert mesh.links.cycles[0, 0].tolist() == [1, 1 / 0.3, 1, 1 / 0.3]
+    assert mesh.links.held[0, 0].tolist() == [0, 2, 0, 2]
+    assert sent(mesh, [(0, 0, 3)]).delivered.tolist() == [1 + 1 + 10 + 1]
+    assert Mesh.of(Chip("m", 4, 2, machine=Machine(4, 2, chip=Block(2, 2, 5.0)))).links is None
+    slow = Chip("m", 4, 2, machine=Machine(4, 2, chip=Block(2, 2, 5.0, 0.0005)))
+    with pytest.raises(ChipError, match=r"takes 2000 cycles on a link; .* up to 1023"):
+        Mesh.of(slow)
 
 
 @pytest.mark.jit

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -10,6 +12,7 @@ from chipsim.errors import ChipError
 from chipsim.noc.mesh import Mesh
 from chipsim.ticks.routes import core_routes, tree_routes
 from chipsim.ticks.run import TickSimulator
+from tests.chipsim.noc_cases import random_links, slow_links
 from tests.twins.ticks import TwinChip
 
 TICKS = 6
@@ -25,6 +28,10 @@ def ragged(lists: list[list[int]]) -> tuple[np.ndarray, np.ndarray]:
 def test_kernel_and_twin(seed: int, tree: bool) -> None:
     rng = np.random.default_rng([seed, tree])
     mesh = Mesh(*(int(n) for n in rng.integers(1, 5, 2)), depth=int(rng.integers(1, 5)))
+    slow: dict[tuple[int, int], tuple[int, float]] = {}
+    if seed % 3 == 0:  # links that differ
+        mesh = replace(mesh, links=random_links(rng, mesh))
+        slow = {((y * mesh.width + x), port): one for (x, y, port), one in slow_links(mesh).items()}
     hardware = rng.random() < 0.4
     time = ChipTime() if hardware else ChipTime(
         *(float(rng.choice([0, 0.25, 1, 1.5, 3])) for _ in range(6)), spike=float(rng.integers(12)),
@@ -46,7 +53,7 @@ def test_kernel_and_twin(seed: int, tree: bool) -> None:
         goes[s][c] = n
     lists = [[one] * bool(one) if tree else [{c: n} for c, n in one.items()] for one in goes]
     cores = {c: lists[first[c] : first[c + 1]] for c in range(mesh.nodes)}
-    twin = TwinChip(mesh.width, mesh.height, mesh.depth, time, {**cores, None: lists[slots:]})
+    twin = TwinChip(mesh.width, mesh.height, mesh.depth, time, {**cores, None: lists[slots:]}, slow)
 
     spikes = [np.flatnonzero(rng.random(slots) < rng.random()).tolist() for _ in range(TICKS)]
     host = [rng.integers(0, inputs, rng.integers(0, 4)).tolist() if inputs else [] for _ in spikes]

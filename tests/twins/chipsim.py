@@ -10,6 +10,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from math import ceil
 from typing import Any
 
 import numpy as np
@@ -543,15 +544,28 @@ def ticks(
     table = link_costs(chip) if chip.machine else {}
     found: dict[str, Any] = tick_metrics(
         chip.time, use["neurons"], *sent_by(chip.delivery, active, out, rate, weight),
-        [n * unit for n in loads.values()], [table[e][1] if table else 1.0 for e in loads],
+        [(n * unit, hop_cycles(chip, table, e)) for e, n in loads.items()],
+        [table[e][1] if table else 1.0 for e in loads],
     )  # fmt: skip
     if tile(chip) != (1, 1):
         return found
     packets = packets_of(chip, core, edges, rates, undirected)[chip.delivery]
     per_cycle = unit / found["tick_cycles"]
     walked = [(rate * per_cycle, [walk(chip, a, b) for b in ends]) for rate, a, ends in packets]
-    service = {link: chip.time.link / (table[link][1] if table else 1) for link in all_links(chip)}
-    return found | {"noc_latency": noc_latency(walked, service, chip.time.hop)}
+    service, ways = {}, {}
+    for link in all_links(chip):
+        service[link] = max(1.0, chip.time.link / (table[link][1] if table else 1))
+        ways[link] = max(1, ceil(hop_cycles(chip, table, link))) + ceil(service[link]) - 1
+    return found | {"noc_latency": noc_latency(walked, service, ways)}
+
+
+def hop_cycles(chip: Chip, table: dict[Link, tuple[int, float, int]], link: Link) -> float:
+    """Cycles of a hop over a link, of which `table` knows what it is over."""
+    assert chip.time is not None
+    over = table[link][2] if table else 0
+    machine = chip.machine
+    part = machine and {2: machine.chip, 3: machine.board}.get(over)
+    return part.latency if part and part.latency is not None else chip.time.hop
 
 
 Packet = tuple[int, int, list[int]]

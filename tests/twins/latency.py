@@ -13,11 +13,11 @@ Leg = tuple[Router, str, str]
 def noc_latency(
     packets: Sequence[tuple[float, list[list[Leg]]]],
     service: Mapping[tuple[Router, str], float],
-    hop: float,
+    ways: Mapping[tuple[Router, str], int],
 ) -> dict[str, float | str]:
     """The metrics of packets, each with its rate and the route to each of its cores.
 
-    service : cycles of a flit on each link; hop : cycles of a hop
+    service : cycles for which a flit has each link to itself; ways : cycles of its way over each
     """
     flits: dict[Leg, float] = defaultdict(float)  # of a tree, once each
     comes: dict[tuple[Router, str], float] = defaultdict(float)
@@ -52,7 +52,7 @@ def noc_latency(
     for rate, routes in packets:
         for route in routes:
             total += rate
-            hops += rate * (len(route) - 1)
+            hops += rate * sum(ways.get((router, out), 0) for router, _, out in route)
             for router, way, out in route:
                 behind = sum(
                     flow * wait[router, other] * (1 + wait[router, other])
@@ -62,7 +62,7 @@ def noc_latency(
                 waiting += rate * (wait[router, out] + behind / max(free[router, way], 0.1))
     if not total:
         return {"load_max": 0.0, "unloaded": 0.0, "mean": 0.0}
-    unloaded = 1 + hop * hops / total
+    unloaded = 1 + hops / total
     found: dict[str, float | str] = {"load_max": busiest, "unloaded": unloaded}
     if busiest > 0.6 or min(free.values()) < 0.1:
         return found | {"advice": "simulate"}

@@ -9,14 +9,18 @@ It shares no code with `chipsim.noc`. The rules, in full:
 - Each output offers one of the heads that are routed to it: the one that it offered already and
   could not pass on, else the first at or after its pointer in the cyclic order of the ports. If the
   receiver is ready the flit moves and the pointer goes to the port behind its input; else neither.
+- A link may take a flit `latency` cycles to the next input instead of one, and `cycles` (1 or more)
+  until it takes the next flit; fractions add up as long as flits follow each other. It holds the
+  flits on their way: as many as follow each other within a latency, but one, beyond the FIFO.
 - A node's packets wait in a queue of any length and enter its local input one a cycle, in order,
   from the cycle on in which they are created. The local output is always ready.
 """
 
 from __future__ import annotations
 
+import math
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 NORTH, EAST, SOUTH, WEST, LOCAL = PORTS = range(5)
 OPPOSITE = {NORTH: SOUTH, EAST: WEST, SOUTH: NORTH, WEST: EAST}
@@ -24,6 +28,10 @@ STEP = {NORTH: (0, -1), EAST: (1, 0), SOUTH: (0, 1), WEST: (-1, 0)}
 
 Packet = tuple[int, int, int]
 """Cycle in which it is created, source node, destination node."""
+
+
+Link = tuple[int, int, int]
+"""Router x, y, and the port that the link leaves it by."""
 
 
 def route(x: int, y: int, to_x: int, to_y: int) -> int:
@@ -55,13 +63,19 @@ class Twin:
     links : flits that left router (x, y) through a port, by (x, y, port)
     """
 
-    def __init__(self, width: int, height: int, depth: int, packets: Iterable[Packet]) -> None:
+    def __init__(
+        self, width: int, height: int, depth: int, packets: Iterable[Packet],
+        slow: Mapping[Link, tuple[int, float]] | None = None,
+    ) -> None:  # fmt: skip
         self.width, self.height, self.depth = width, height, depth
         self.packets = list(packets)
         self.cycle = 0
         self.delivered = [-1] * len(self.packets)
         self.routers = {(x, y): Router(x, y) for y in range(height) for x in range(width)}
         self.links = {(x, y, port): 0 for x, y in self.routers for port in PORTS}
+        self.slow = slow or {}
+        self.free = dict.fromkeys(self.links, 0.0)
+        self.way: dict[Link, deque[tuple[int, int]]] = {link: deque() for link in self.links}
         self.waiting: dict[tuple[int, int], deque[int]] = {at: deque() for at in self.routers}
         # The sort is stable: packets of one cycle and node enter in the order given.
         for index in sorted(range(len(self.packets)), key=lambda i: self.packets[i][0]):
@@ -90,11 +104,11 @@ class Twin:
 
     def step(self) -> None:
         """One cycle: everything is decided on the state before it, then everything changes."""
-        ready = {
-            (x, y, port): len(router.fifo[port]) < self.depth
-            for (x, y), router in self.routers.items()
-            for port in PORTS
-        }
+        for (x, y, port), coming in self.way.items():
+            while coming and coming[0][0] <= self.cycle:
+                dx, dy = STEP[port]
+                there = self.routers[x + dx, y + dy].fifo[OPPOSITE[port]]
+                there.append(coming.popleft()[1])
         moves: list[tuple[Router, int, int]] = []
         refused: list[tuple[Router, int, int]] = []
         for (x, y), router in self.routers.items():
@@ -106,12 +120,18 @@ class Twin:
                     taken = True
                 else:
                     dx, dy = STEP[output]
-                    taken = ready[x + dx, y + dy, OPPOSITE[output]]
+                    there = self.routers[x + dx, y + dy].fifo[OPPOSITE[output]]
+                    latency, cycles = self.slow.get((x, y, output), (1, 1.0))
+                    held = len(there) + len(self.way[x, y, output])
+                    taken = held < self.depth + math.ceil(latency / cycles) - 1
+                    taken = taken and self.free[x, y, output] <= self.cycle
                 (moves if taken else refused).append((router, output, port))
         entering = [
             at
             for at, queue in self.waiting.items()
-            if queue and self.packets[queue[0]][0] <= self.cycle and ready[*at, LOCAL]
+            if queue
+            and self.packets[queue[0]][0] <= self.cycle
+            and len(self.routers[at].fifo[LOCAL]) < self.depth
         ]
 
         for router, output, port in refused:
@@ -126,9 +146,11 @@ class Twin:
                 assert self.place(self.packets[flit][2]) == (router.x, router.y)
                 self.delivered[flit] = self.cycle
             else:
-                dx, dy = STEP[output]
-                after = self.routers[router.x + dx, router.y + dy]
-                after.fifo[OPPOSITE[output]].append(flit)
+                link = router.x, router.y, output
+                latency, cycles = self.slow.get(link, (1, 1.0))
+                since = self.free[link]
+                self.free[link] = (since if since > self.cycle - 1 else self.cycle) + cycles
+                self.way[link].append((self.cycle + latency, flit))
         for at in entering:
             self.routers[at].fifo[LOCAL].append(self.waiting[at].popleft())
         self.cycle += 1

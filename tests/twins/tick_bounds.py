@@ -14,10 +14,11 @@ STEPS = 32
 
 def tick_metrics(
     time: ChipTime, sizes: Sequence[int], sent: Sequence[float], taken: Sequence[float],
-    events: Sequence[float], spikes: Sequence[float], flits: Sequence[float],
+    events: Sequence[float], spikes: Sequence[float], flits: Sequence[tuple[float, float]],
     bandwidths: Sequence[float],
 ) -> dict[str, Any]:  # fmt: skip
-    """All but flits and bandwidths, which are those of the links, by core; in a tick."""
+    """All but flits, with the cycles of a hop, and bandwidths, which are those of the links, by
+    core; in a tick."""
     start = time.barrier + time.spike
     bounds = dict.fromkeys(("neurons", "packets_out", "events", "links"), 0.0)
 
@@ -31,13 +32,13 @@ def tick_metrics(
             at_least("packets_out", start + out * time.packet_out)
         if come:
             at_least("events", start + (come * time.packet_in + event * time.event))
-    for load, bandwidth in zip(flits, bandwidths, strict=True):
+    for (load, _), bandwidth in zip(flits, bandwidths, strict=True):
         if load:
             at_least("links", start + load / bandwidth * time.link)
     if sum(spikes) and sum(sent) and sum(taken):
         more = (sum(sent) / sum(spikes) - 1) * time.packet_out
         more += (sum(events) / sum(taken) - 1) * time.event
-        way = time.spike + time.hop * sum(flits) / sum(sent) + max(0.0, more)
+        way = time.spike + sum(load * hop for load, hop in flits) / sum(sent) + max(0.0, more)
         bounds["neurons"] += tail([n * time.neuron for n in sizes], spikes, way)
     most = max(bounds.values())
     return {

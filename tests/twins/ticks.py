@@ -45,6 +45,7 @@ class TwinChip:
     def __init__(
         self, width: int, height: int, depth: int, time: ChipTime,
         packets: dict[int | None, list[list[dict[int, int]]]],
+        slow: dict[tuple[int, int], tuple[int, float]] | None = None,
     ) -> None:  # fmt: skip
         self.width, self.depth, self.time, self.packets = width, depth, time, packets
         self.cores = [TwinCore(len(packets.get(c, []))) for c in range(width * height)]
@@ -53,6 +54,10 @@ class TwinChip:
         }
         self.turn = dict.fromkeys(self.queues, 0)
         self.passed = dict.fromkeys(self.queues, 0)
+        self.slow = slow or {}
+        self.free = dict.fromkeys(self.queues, 0.0)
+        # What is on the way to a queue: when it comes, and what.
+        self.way: dict[tuple[int, int], deque[tuple[int, Flit]]] = {q: deque() for q in self.queues}
 
     def outputs(self, v: int, flit: Flit) -> dict[int, dict[int, int]]:
         """Where the cores of a flit at a router lie: x first."""
@@ -87,7 +92,12 @@ class TwinChip:
 
     def phase(self, host: deque[Flit] | None) -> float:
         t, end = 0, 0.0
+        self.free = dict.fromkeys(self.queues, 0.0)
         while True:
+            for (v, came), coming in self.way.items():
+                while coming and coming[0][0] <= t:
+                    flit = coming.popleft()[1]
+                    self.queues[v, came].append((flit, set(self.outputs(v, flit))))
             enters = []
             if host is not None:
                 if host and len(self.queues[0, LOCAL]) < self.depth:
@@ -115,17 +125,21 @@ class TwinChip:
                     end = max(end, core.ends + tail)
                 else:
                     dx, dy = STEPS[output]
-                    enters.append((v + dy * self.width + dx, Flit(rest), ACROSS[output]))  # type: ignore[arg-type]
-            for v, flit, *port in enters:
-                came = port[0] if port else LOCAL
-                self.queues[v, came].append((flit, set(self.outputs(v, flit))))
+                    latency, cycles = self.slow.get((v, output), (1, 1.0))
+                    since = self.free[v, output]
+                    self.free[v, output] = (since if since > t - 1 else t) + cycles
+                    there = v + dy * self.width + dx, ACROSS[output]
+                    self.way[there].append((t + latency, Flit(rest)))
+            for v, flit in enters:
+                self.queues[v, LOCAL].append((flit, set(self.outputs(v, flit))))
             t += 1
             waiting = any(
                 core.update < math.inf or core.queue or core.offered
                 or core.read is not None or core.looked is not None or core.known is not None
                 for core in self.cores
             )  # fmt: skip
-            if not (host or waiting or any(self.queues.values())):
+            moving = any(self.queues.values()) or any(self.way.values())
+            if not (host or waiting or moving):
                 return end
 
     def work(self, c: int, core: TwinCore, t: int) -> tuple[Flit | None, float]:
@@ -173,8 +187,11 @@ class TwinChip:
                     ready = self.cores[v].free <= t
                 else:
                     dx, dy = STEPS[output]
-                    there = self.queues[v + dy * self.width + dx, ACROSS[output]]
-                    ready = len(there) < self.depth
+                    there = v + dy * self.width + dx, ACROSS[output]
+                    latency, cycles = self.slow.get((v, output), (1, 1.0))
+                    room = self.depth + math.ceil(latency / cycles) - 1
+                    ready = len(self.queues[there]) + len(self.way[there]) < room
+                    ready = ready and self.free[v, output] <= t
                 if ready:
                     moves.append((v, output, port))
                 self.turn[v, output] = (port + 1) % 5 if ready else port

@@ -74,12 +74,14 @@ def test_routers_and_latency(case: Case, tick: float) -> None:
         return
     ends = "synapse" if chip.delivery == "synapse" else "core"
     service = np.ones(links[ends].shape)
+    hops = service.copy()
     if layout is not None:
         service /= layout.bandwidths()
+        hops = layout.hop_cycles(1.0)
     recomputed = latency(
         through[chip.delivery].ways(links[chip.delivery], through[ends]),
         through[ends].ways(links[ends], through[ends]),
-        tick / cycles, service, 1.0,
+        tick / cycles, service, hops,
     )  # fmt: skip
     expected = {f"noc_latency.{name}": value for name, value in stated.to_json().items()}
     assert recomputed == pytest.approx(expected, rel=1e-9)
