@@ -15,17 +15,15 @@ from typing import NamedTuple
 
 import numpy as np
 from numba import njit
-from numpy.typing import NDArray
 
 from mapper.graph.distance import along
 from mapper.hop_refinement.mesh import Mesh
 from mapper.hypergraph.hypergraph import Hypergraph, Int32, Int64
+from mapper.hypergraph.thin_nets import CORE, SYNAPSE, Float64, TickNets
 from mapper.hypergraph.trees import Trees, arrive, leave, new_trees, propose
 from mapper.runtime.random import accepted, next_random
 from mapper.runtime.stopping import Stop, slices
 
-Float64 = NDArray[np.float64]
-SYNAPSE, CORE, TREE = 0, 1, 2  # what goes out for a spike
 OUT, IN, LINKS = 1, 2, 3  # parts of `TickLoads.cycles` behind that of the neurons
 HOT = 512  # of 1024 proposals: a vertex of one of the slowest cores
 COOL = 400  # of 1024 proposals: to one of the fastest cores
@@ -60,7 +58,7 @@ class TickLoads(NamedTuple):
     cycles : shape (3 + 4, cores): neurons, packets out, packets in with their events; then flits
         of the links to the east, west, south and north
     neurons : size of each vertex; events : rate of the spikes that each vertex receives
-    degree : targets of each net
+    packets : that go out of each net, see `TickNets`
     scale : shape (3,), one over the most cycles, what a hop of rate 1 costs, and what cycles above
         the most cost; 0 where the norm is the price
     """
@@ -68,7 +66,7 @@ class TickLoads(NamedTuple):
     cycles: Float64
     neurons: Float64
     events: Float64
-    degree: Int64
+    packets: Float64
     scale: Float64
 
 
@@ -122,12 +120,7 @@ def _source(t, costs, loads, e, core, sign):
     """Add the packets of a net from the core of its source, or take them away (sign -1)."""
     first, used = t.slot_start[e], t.used[e]
     rate = sign * float(t.weights[e])
-    if costs.delivery == CORE:
-        packets = float(used)
-    elif costs.delivery == TREE:
-        packets = 1.0
-    else:
-        packets = float(loads.degree[e])
+    packets = float(used) if costs.delivery == CORE else loads.packets[e]
     price = _add(loads, OUT, core, rate * packets * costs.packet_out)
     for at in range(first, first + used):
         flits = float(t.slot_count[at]) if costs.delivery == SYNAPSE else 1.0
@@ -248,20 +241,15 @@ def _anneal(t, costs, loads, members, count, place, width, order, proposals, tem
 
 
 def tick_state(
-    graph: Hypergraph, core: Int32, mesh: Mesh, neurons: Int64, costs: TickCosts
+    nets: TickNets, core: Int32, mesh: Mesh, costs: TickCosts
 ) -> tuple[Trees, TickLoads]:
-    """The bounds of a mapping, whose array of cores they share.
-
-    neurons : ndarray[int64], shape (vertices,), size of each vertex in neurons
-    """
+    """The bounds of a mapping, whose array of cores they share."""
+    graph = nets.graph
     trees, _ = new_trees(graph, core, mesh.capacities, mesh.width, 0, False, mesh.axes)
-    degree = np.diff(graph.start) - 1
-    targets = np.delete(graph.pins, graph.start[:-1])
-    rates = np.repeat(graph.weights, degree).astype(np.float64)
-    events = np.bincount(targets, rates, graph.vertices).astype(np.float64)
     loads = TickLoads(
-        np.zeros((7, mesh.capacities.size)), neurons.astype(np.float64), events, degree, np.zeros(3)
-    )
+        np.zeros((7, mesh.capacities.size)), nets.neurons.astype(np.float64), nets.events,
+        nets.packets, np.zeros(3),
+    )  # fmt: skip
     _count(trees, costs, loads)
     return trees, loads
 
@@ -288,10 +276,9 @@ class TickSchedule(NamedTuple):
 
 
 def anneal_ticks(
-    graph: Hypergraph,
+    nets: TickNets,
     core: Int32,
     mesh: Mesh,
-    neurons: Int64,
     costs: TickCosts,
     schedule: TickSchedule,
     seed: int,
@@ -299,10 +286,10 @@ def anneal_ticks(
 ) -> Int32:
     """The best state at the end of a temperature: the core of every vertex.
 
-    neurons : ndarray[int64], shape (vertices,), size of each vertex in neurons
     No core that is within its capacity is filled beyond it.
     """
-    trees, loads = tick_state(graph, core.copy(), mesh, neurons, costs)
+    graph = nets.graph
+    trees, loads = tick_state(nets, core.copy(), mesh, costs)
     best, best_core = most_cycles(loads, costs), core.copy()
     if graph.net_count == 0 or schedule.proposals == 0:
         return best_core
@@ -325,7 +312,7 @@ def anneal_ticks(
         if now < best:
             best, best_core = now, trees.core.copy()
     # The sums of floats have drifted; a hop of the mean spike costs 1 from here on.
-    trees, loads = tick_state(graph, best_core.copy(), mesh, neurons, costs)
+    trees, loads = tick_state(nets, best_core.copy(), mesh, costs)
     cores = _Members.of(best_core, mesh.capacities.size)
     mean = max(1.0, float(graph.weights.mean()))
     least = _hops(trees)

@@ -2,27 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from math import isqrt
+
 import numpy as np
 
 from chipsim.chip.model import Chip
 from mapper.errors import UsageError
 from mapper.hop_refinement.mesh import Mesh
 from mapper.hypergraph.hypergraph import Hypergraph, Int32, Int64
-from mapper.hypergraph.tick_annealing import (
-    CORE,
-    SYNAPSE,
-    TREE,
-    TickCosts,
-    TickSchedule,
-    anneal_ticks,
-    most_cycles,
-    tick_state,
-)
+from mapper.hypergraph.thin_nets import CORE, SYNAPSE, TREE, TickNets, thin_nets, whole_nets
+from mapper.hypergraph.tick_annealing import TickCosts, TickSchedule, anneal_ticks
+from mapper.hypergraph.trees import new_trees
 from mapper.runtime.checkpoint import Arrays
 from mapper.runtime.context import Context
 
 LEAST = 200_000  # proposals in all
-MOST = 60_000_000  # slots that all proposals look at, about
+MOST = 600_000_000  # slots that all proposals look at, about
+SLOTS = 4  # looks at each slot that a proposal takes
+FEWEST = 4  # targets of a net that stand for all of them
 DELIVERIES = {"synapse": SYNAPSE, "core": CORE, "tree": TREE}
 
 
@@ -51,31 +49,65 @@ def tick_costs(chip: Chip, rate_unit: float) -> TickCosts:
     )  # fmt: skip
 
 
-def refine_by_ticks(
+def per_unit(costs: TickCosts, unit: int) -> TickCosts:
+    """The same for rates that count so many times as much."""
+    rated = ("packet_out", "packet_in", "event", "link")
+    return costs._replace(**{name: getattr(costs, name) / unit for name in rated})
+
+
+def targets_seen(vertices: int, proposals: int) -> int:
+    """Targets of each net that there is time for, with so many proposals for each vertex."""
+    return max(FEWEST, isqrt(MOST // (SLOTS * max(proposals * vertices, LEAST))))
+
+
+def thinned_if_many(
     nets: Hypergraph, core: Int32, mesh: Mesh, neurons: Int64, costs: TickCosts, context: Context
-) -> Int32:
-    """The core of every vertex, with a shorter tick; no core holds more than it may.
+) -> TickNets:
+    """All nets, or as many of their targets as there is time for.
 
     neurons : ndarray[int64], shape (vertices,), size of each vertex in neurons
     """
+    settings = context.settings
+    wanted = max(settings.tick_proposals * nets.vertices, LEAST)
+    whole = whole_nets(nets, neurons, costs.delivery)
+    if wanted * _work(whole, core, mesh) <= MOST:
+        return whole
+    most = targets_seen(nets.vertices, settings.tick_proposals)
+    lists = [(nets.start, nets.pins, nets.weights)]
+    return thin_nets(lists, nets.sizes, neurons, core, most, costs.delivery, settings.seed_of(41))
+
+
+def _work(nets: TickNets, core: Int32, mesh: Mesh) -> float:
+    """Slots that a proposal looks at: of all nets of a vertex, mostly again to take it back."""
+    graph = nets.graph
+    trees, _ = new_trees(graph, core.copy(), mesh.capacities, mesh.width)
+    each = np.repeat(trees.used.astype(np.int64), np.diff(graph.start)).sum()
+    return SLOTS * max(1.0, float(each) / max(1, graph.vertices))
+
+
+def refine_by_ticks(
+    nets: TickNets,
+    core: Int32,
+    mesh: Mesh,
+    costs: TickCosts,
+    context: Context,
+    cycles_of: Callable[[Int32], float],
+) -> Int32:
+    """The core of every vertex, with a shorter tick; no core holds more than it may.
+
+    cycles_of : the cycles of a tick with all nets, which are never more than before
+    """
     settings, _, steps, monitor, _ = context
-    trees, loads = tick_state(nets, core.copy(), mesh, neurons, costs)
-    before = most_cycles(loads, costs)
-    # A proposal looks at the slots of all nets of a vertex, and mostly again to take it back.
-    each = np.repeat(trees.used.astype(np.int64), np.diff(nets.start)).sum()
-    work = 4 * max(1.0, float(each) / max(1, nets.vertices))
-    proposals = min(max(settings.tick_proposals * nets.vertices, LEAST), MOST / work)
-    schedule = TickSchedule(max(1, int(proposals / 20)))
+    wanted = max(settings.tick_proposals * nets.graph.vertices, LEAST)
+    proposals = min(wanted, MOST / _work(nets, core, mesh)) if settings.tick_proposals else 0
+    schedule = TickSchedule(int(proposals / 20))
+    scaled = per_unit(costs, nets.unit)
 
     def anneal() -> Arrays:
-        found = anneal_ticks(
-            nets, core, mesh, neurons, costs, schedule,
-            settings.seed_of(40), monitor.stop,
-        )  # fmt: skip
-        return {"core": found}
+        seed = settings.seed_of(40)
+        found = anneal_ticks(nets, core, mesh, scaled, schedule, seed, monitor.stop)
+        before, after = cycles_of(core), cycles_of(found)
+        monitor.note(f"slowest core or link: {before:,.1f} to {after:,.1f} cycles")
+        return {"core": found if after <= before else core}
 
-    found = steps.run_once("ticks", anneal)["core"]
-    _, loads = tick_state(nets, found.copy(), mesh, neurons, costs)
-    after = most_cycles(loads, costs)
-    monitor.note(f"slowest core or link: {before:,.1f} to {after:,.1f} cycles")
-    return found
+    return steps.run_once("ticks", anneal)["core"]

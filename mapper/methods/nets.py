@@ -5,22 +5,33 @@ A packet goes to each core that a neuron reaches, or branches on its way to them
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
 
+from chipsim.traffic.metrics import summarise
 from mapper.graph.csr import Subgraph
 from mapper.graph.rows import StreamedRows, weight_shift
+from mapper.hop_refinement.mesh import Mesh
 from mapper.hop_refinement.repair_limits import unless_over_limits
 from mapper.hypergraph.hypergraph import Hypergraph, contract
-from mapper.hypergraph.net_rows import net_traffic, read_nets
+from mapper.hypergraph.net_rows import NetReader, net_traffic, read_nets
 from mapper.hypergraph.steps import NetTask, partition_nets, refine_trees
-from mapper.hypergraph.tick_refinement import refine_by_ticks, tick_costs
+from mapper.hypergraph.thin_nets import TickNets, thin_nets, whole_nets
+from mapper.hypergraph.tick_annealing import TickCosts, most_cycles, tick_state
+from mapper.hypergraph.tick_refinement import (
+    refine_by_ticks,
+    targets_seen,
+    thinned_if_many,
+    tick_costs,
+)
 from mapper.limits.combined import CombinedCapacity
 from mapper.methods.steps import Int32, Method, Run
 from mapper.runtime.checkpoint import Checkpoint
 from mapper.runtime.memory_plan import REFINED_BY
 from mapper.runtime.threads import ThreadTeam
+from mapper.scoring.measure import measure_network
 from mapper.scoring.stage_costs import StageCosts
 from storage.store.network import RATE
 
@@ -67,20 +78,61 @@ class Nets(Method):
         return refine_by_nets(self._run, self._nets, core, self._run.spread(sized).capacity)
 
     def _refine_by_time(self, core: Int32) -> Int32:
-        """On all cores that may be used, whether a part is there or not."""
-        run = self._run
-        with run.monitor.stage(REFINED_BY["time"]):
-            if run.pinned:
-                run.monitor.note("left as placed: some neurons are pinned")
-                return core
-            mesh = run.mesh(core, self._capacity)
-            capacities = np.where(run.usable(core), self._capacity, 0).astype(np.int64)
-            mesh = replace(mesh, capacities=capacities)
-            meta = run.network.meta
-            rated = meta.attributes.get(RATE)
-            costs = tick_costs(run.chip, rated.unit if rated else meta.weight_unit)
-            found = refine_by_ticks(self._nets, core, mesh, self._neurons, costs, run.context)
-            return checked(run, found, core, run.team)
+        nets = self._nets
+
+        def seen(mesh: Mesh, costs: TickCosts) -> TickNets:
+            return thinned_if_many(nets, core, mesh, self._neurons, costs, self._run.context)
+
+        def cycles_of(found: Int32, mesh: Mesh, costs: TickCosts) -> float:
+            whole = whole_nets(nets, self._neurons, costs.delivery)
+            return most_cycles(tick_state(whole, found.copy(), mesh, costs)[1], costs)
+
+        return refine_by_time(self._run, core, self._capacity, seen, cycles_of)
+
+
+def refine_by_time(
+    run: Run,
+    core: Int32,
+    capacity: int,
+    seen: Callable[[Mesh, TickCosts], TickNets],
+    cycles_of: Callable[[Int32, Mesh, TickCosts], float],
+) -> Int32:
+    """On all cores that may be used, whether a part is there or not.
+
+    seen : nets that annealing sees; cycles_of : a tick of a mapping, by all nets
+    """
+    with run.monitor.stage(REFINED_BY["time"]):
+        if run.pinned:
+            run.monitor.note("left as placed: some neurons are pinned")
+            return core
+        mesh = run.mesh(core, capacity)
+        capacities = np.where(run.usable(core), capacity, 0).astype(np.int64)
+        mesh = replace(mesh, capacities=capacities)
+        meta = run.network.meta
+        rated = meta.attributes.get(RATE)
+        costs = tick_costs(run.chip, rated.unit if rated else meta.weight_unit)
+        found = refine_by_ticks(
+            seen(mesh, costs), core, mesh, costs, run.context, lambda it: cycles_of(it, mesh, costs)
+        )
+        return checked(run, found, core, run.team)
+
+
+def refine_by_time_streamed(run: Run, core: Int32) -> Int32:
+    """The same with some targets of each neuron in memory, and ticks measured in passes."""
+    network, settings = run.network, run.settings
+    neurons = network.vertex_sizes()
+
+    def seen(_: Mesh, costs: TickCosts) -> TickNets:
+        most = targets_seen(network.vertices, settings.tick_proposals)
+        lists, seed = NetReader(network).stream(run.team), settings.seed_of(41)
+        run.monitor.note(f"up to {most} targets of each neuron stand for all")
+        return thin_nets(lists, run.combined.sizes, neurons, core, most, costs.delivery, seed)
+
+    def cycles_of(found: Int32, *_: object) -> float:
+        traffic = measure_network(network, run.chip, found, run.team.threads)
+        return float(summarise(run.chip, traffic)["tick_cycles"])
+
+    return refine_by_time(run, core, run.combined.capacity, seen, cycles_of)
 
 
 def nets_of(run: Run) -> Hypergraph:

@@ -19,7 +19,7 @@ from mapper.hop_refinement.refine import Mapped, level_effort, refine_mapping
 from mapper.hop_refinement.repair_limits import refine_and_repair
 from mapper.hypergraph.steps import refine_streamed_nets
 from mapper.limits.combined import CombinedCapacity, Resized
-from mapper.methods.nets import costs_of, refine_by_nets
+from mapper.methods.nets import costs_of, refine_by_nets, refine_by_time_streamed
 from mapper.methods.steps import Int32, Method, Run
 from mapper.partitioning.streamed import Task, balanced, numbered, open_rows, partition_streamed
 from mapper.runtime.callbacks import OnMapping, ignore
@@ -90,7 +90,9 @@ class Streamed(Method):
         if run.settings.objective == "cut" or self._by_nets:
             return core
         core = self._refined_by_hops(core)
-        if run.plan.packets_held:
+        if run.plan.packets_held and run.settings.objective == "time" and not run.constraints:
+            return refine_by_time_streamed(run, core)
+        if run.plan.packets_held and run.settings.objective == "core":
             return refine_by_nets(run, None, core, self._combined.capacity)
         if run.settings.objective == "core":
             run.monitor.note(
@@ -99,8 +101,8 @@ class Streamed(Method):
             )
         if run.settings.objective == "time":
             run.monitor.note(
-                "neurons spread over the cores, refined by hops of one packet per synapse: the "
-                "network has more synapses than net_pins, or than --memory holds"
+                "neurons spread over the cores, refined by hops of one packet per synapse: some "
+                "stay together, or --memory does not hold a few targets of each"
             )
         return core
 

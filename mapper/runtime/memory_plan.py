@@ -41,6 +41,7 @@ WORTH_A_CYCLE = 4  # looks at all connections that the budget of refinement has 
 NEURON_BYTES_PER_THREAD = 8  # scratch of label propagation
 MOST_THREADS = 64
 NET_BYTES = 56  # of a pin: the hypergraph, its coarse levels, its slots, and sorting them
+THIN_PINS = 16  # of a net of which some targets stand for all, in large networks
 NET_NEURON_BYTES = 300  # of a neuron and its net: arrays of all levels, fingerprints, queues
 STREAMED_NET_BYTES = 56  # of a neuron, where nets are streamed
 THREADS_SHARE = 8  # this part of the memory is for what each thread has to itself
@@ -71,7 +72,8 @@ class Plan:
     scratch, sorting : bytes on disk, the latter only while something is sorted
     nets_held : with hops of packets to cores or of trees, all nets are held in memory instead of
         the rows
-    packets_held : all nets are held in memory after the rows, to refine by packets to cores
+    packets_held : all nets are held in memory after the rows, to refine by packets to cores, or
+        some targets of each, to refine by time
     held : the whole network is held in memory instead of streamed from scratch
     sampled : connections between clusters that are kept; gathered : bytes for rows of blocks
     grouped : bytes for sums of the traffic between groups
@@ -247,7 +249,12 @@ def _plan_streamed(network: NetworkFile, chip: Chip, settings: Settings) -> Plan
         if by_trees:
             stages["refine by nets"] = base + rows + STREAMED_NET_BYTES * n
         within = PACKET_WORK * pins <= settings.hop_budget and base + need <= memory
-        if settings.objective == "core" and within:
+        if settings.objective == "time":
+            thin = base + rows + NET_NEURON_BYTES * n + NET_BYTES * THIN_PINS * n
+            packets_held = thin <= memory
+            if packets_held:
+                stages[REFINED_BY["time"]] = max(thin, stages["score"])
+        elif settings.objective == "core" and within:
             packets_held = True
             stages["refine by packets"] = base + need
             refined += settings.packet_cycles

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from mapper.errors import UsageError
 from mapper.hop_refinement.mesh import Mesh
 from mapper.hypergraph.hypergraph import Hypergraph
 from mapper.hypergraph.net_rows import read_nets
+from mapper.hypergraph.thin_nets import thin_nets, whole_nets
 from mapper.hypergraph.tick_annealing import (
     TickCosts,
     TickSchedule,
@@ -25,7 +27,7 @@ from mapper.hypergraph.tick_annealing import (
     move,
     tick_state,
 )
-from mapper.hypergraph.tick_refinement import DELIVERIES, tick_costs
+from mapper.hypergraph.tick_refinement import DELIVERIES, per_unit, tick_costs
 from mapper.runtime.threads import ThreadTeam
 from mapper.scoring.measure import measure_network
 from storage.store.network import NetworkFile
@@ -53,7 +55,8 @@ def test_moves_keep_all_bounds(seed: int, delivery: str) -> None:
     core = rng.integers(0, 12, graph.vertices).astype(np.int32)
     costs = TickCosts(**COSTS, delivery=DELIVERIES[delivery], links=True)
     ones = np.ones(graph.vertices, np.int64)
-    trees, loads = tick_state(graph, core, Mesh(4, 3, np.full(12, 100)), ones, costs)
+    seen = whole_nets(graph, ones, costs.delivery)
+    trees, loads = tick_state(seen, core, Mesh(4, 3, np.full(12, 100)), costs)
     assert np.allclose(loads.cycles, bounds_of(nets, core, delivery))
     loads.scale[0] = 1 / most_cycles(loads, costs)
     for _ in range(12):
@@ -77,7 +80,8 @@ def test_bounds_are_those_of_the_metric(folder: Path, delivery: str) -> None:
         if delivery == "synapse":  # each synapse with the rate of its neuron
             chip = replace(chip, delivery="core")
         expected = tick_bounds(chip, measure_network(network, chip, core), TIME)
-    _, loads = tick_state(nets, core, Mesh(4, 3, np.full(12, 90)), sizes, costs)
+    seen = whole_nets(nets, sizes, costs.delivery)
+    _, loads = tick_state(seen, core, Mesh(4, 3, np.full(12, 90)), costs)
     assert loads.cycles[0].max() == pytest.approx(expected.neurons.max())
     if delivery != "synapse":
         assert loads.cycles[1].max() == pytest.approx(expected.packets_out.max())
@@ -95,15 +99,69 @@ def test_no_tick_gets_longer_and_no_core_too_full(seed: int) -> None:
     costs = TickCosts(**COSTS, delivery=DELIVERIES["core"], links=True)
     mesh = Mesh(3, 2, room)
 
+    seen = whole_nets(graph, graph.sizes, costs.delivery)
+
     def found() -> Any:
-        return anneal_ticks(graph, core, mesh, graph.sizes, costs, TickSchedule(100), seed)
+        return anneal_ticks(seen, core, mesh, costs, TickSchedule(100), seed)
 
     some = found()
     assert some.tolist() == found().tolist()
-    before = most_cycles(tick_state(graph, core.copy(), mesh, graph.sizes, costs)[1], costs)
-    after = most_cycles(tick_state(graph, some.copy(), mesh, graph.sizes, costs)[1], costs)
+    before = most_cycles(tick_state(seen, core.copy(), mesh, costs)[1], costs)
+    after = most_cycles(tick_state(seen, some.copy(), mesh, costs)[1], costs)
     assert after <= before
     assert np.all(np.bincount(some, weights=graph.sizes, minlength=6) <= room)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("delivery", DELIVERIES)
+def test_some_targets_stand_for_all(seed: int, delivery: str) -> None:
+    """Packets that go out and events are those of all; links and packets in by chance."""
+    _, graph, _, rng = case(seed)
+    core = rng.integers(0, 12, graph.vertices).astype(np.int32)
+    costs = TickCosts(**COSTS, delivery=DELIVERIES[delivery], links=True)
+    ones = np.ones(graph.vertices, np.int64)
+    mesh = Mesh(4, 3, np.full(12, 100))
+    half = graph.start[graph.net_count // 2]
+    cut = graph.net_count // 2
+    lists = [
+        (graph.start[: cut + 1], graph.pins[:half], graph.weights[:cut]),
+        (graph.start[cut:] - half, graph.pins[half:], graph.weights[cut:]),
+    ]
+    _, loads = tick_state(whole_nets(graph, ones, costs.delivery), core, mesh, costs)
+    for most in (2, 9):
+        thin = thin_nets(lists, graph.sizes, ones, core, most, costs.delivery, seed)
+        degree = np.diff(graph.start) - 1
+        assert (np.diff(thin.graph.start) - 1).tolist() == np.minimum(degree, most).tolist()
+        pins = [graph.pins[a:b] for a, b in pairwise(graph.start)]
+        some = [thin.graph.pins[a:b] for a, b in pairwise(thin.graph.start)]
+        for all_of, few in zip(pins, some, strict=True):
+            assert few[0] == all_of[0]
+            assert len(set(few)) == few.size
+            assert set(few) <= set(all_of)
+        _, seen = tick_state(thin, core, mesh, per_unit(costs, thin.unit))
+        assert np.allclose(seen.cycles[:2], loads.cycles[:2], rtol=0.02)
+        events = thin.events / thin.unit
+        assert np.allclose(events, whole_nets(graph, ones, costs.delivery).events)
+        if most == 9:  # no net has more
+            assert np.allclose(seen.cycles, loads.cycles)
+
+
+@pytest.mark.jit
+@pytest.mark.parametrize("streamed", [False, True])
+def test_large_networks_are_refined_by_some_targets(
+    folder: Path, streamed: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in (("MOST", 2_000_000), ("LEAST", 20_000)):
+        monkeypatch.setattr(f"mapper.hypergraph.tick_refinement.{name}", value)
+    path = random_network(folder / "net.bin", 300, 6000)
+    chip = Chip("c", 4, 4, neurons=100, delivery="core", time=TIME)
+    given: Any = {"objective": "time", "preset": "fast", "seed": 1}
+    given |= {"net_pins": 0} if streamed else {}
+    left = map_network(path, chip, tick_proposals=0, **given)
+    found = map_network(path, chip, **given)
+    assert found.metrics["tick_cycles"] < left.metrics["tick_cycles"]
+    again = map_network(path, chip, threads=3, **given)
+    assert found.core.tolist() == again.core.tolist()
 
 
 def test_no_nets() -> None:
@@ -114,9 +172,8 @@ def test_no_nets() -> None:
     )  # fmt: skip
     core = np.zeros(3, np.int32)
     costs = TickCosts(**COSTS, delivery=DELIVERIES["core"], links=True)
-    found = anneal_ticks(
-        graph, core, Mesh(2, 2, np.full(4, 9)), graph.sizes, costs, TickSchedule(9), 1
-    )
+    seen = whole_nets(graph, graph.sizes, costs.delivery)
+    found = anneal_ticks(seen, core, Mesh(2, 2, np.full(4, 9)), costs, TickSchedule(9), 1)
     assert found.tolist() == [0, 0, 0]
 
 
