@@ -16,6 +16,7 @@ from mapper.results.activity import (
     Traffic,
     are_spikes,
     core_cast_line,
+    energy_line,
     multicast_line,
     rate_line,
     traffic_in,
@@ -320,11 +321,14 @@ def all_metrics(views: list[View]) -> list[Table]:
 
 def _energy_title(views: list[View]) -> str:
     """What the numbers are in, and what the sums lack."""
-    found = [view.report["metrics"].get("energy_parts") or {} for view in views]
-    units = dict.fromkeys(str(one["unit"]) for one in found if one)
+    parts = [(view.report["metrics"].get("energy_parts") or {}, view.report) for view in views]
+    found = [one for one, _ in parts]
+    lines = dict.fromkeys(
+        energy_line(traffic_in(report), str(one["unit"])) for one, report in parts if one
+    )
     lacks = dict.fromkeys(str(one["lacks"]) for one in found if one.get("lacks"))
     without = f"; not known, so not in the sum: {' | '.join(lacks)}" if lacks else ""
-    return f"energy per unit of time, {' | '.join(units)}{without}"
+    return f"{' | '.join(lines)}{without}"
 
 
 def _capital(line: str) -> str:

@@ -28,6 +28,13 @@ def are_spikes(traffic: Traffic) -> bool:
     return traffic is not None and traffic.get("source") in (RATES, UNIFORM)
 
 
+def energy_line(traffic: Traffic, unit: str) -> str:
+    """What the parts of the energy are in; of weights no number is called pJ."""
+    if not are_spikes(traffic):
+        return "energy x weight, parts"
+    return "energy per unit of time" + ("" if unit == "relative" else f", {unit}")
+
+
 def same_activity(metrics: Metrics, traffic: Traffic) -> bool:
     """Whether unicast and multicast metrics describe the same activity."""
     if are_spikes(traffic):

@@ -97,7 +97,7 @@ def quality(
         *_ticks(metrics, traffic),
         *_noc_latency(metrics),
     ]
-    machine = [*_machine(metrics), *_energy(metrics)]
+    machine = [*_machine(metrics), *_energy(metrics, traffic)]
     if not same_activity(metrics, traffic):
         parts = {
             "synapse": facts(unicast_line(traffic, "\n"), one),
@@ -180,12 +180,13 @@ def _machine(metrics: Mapping[str, Any]) -> list[Table]:
     return [columns("costs and crossings of the machine", ("", *ways), rows)]
 
 
-def _energy(metrics: Mapping[str, Any]) -> list[Table]:
+def _energy(metrics: Mapping[str, Any], traffic: Mapping[str, Any] | None) -> list[Table]:
     """What a mapping spends, part by part; nothing of chips that know no energies."""
+    from mapper.results.activity import energy_line
+
     found = metrics.get("energy_parts")
     if found is None:
         return []
-    unit = "" if found["unit"] == "relative" else f", {found['unit']}"
     rows = [
         (text, found.get(name, "not known"))
         for name, text in {
@@ -193,7 +194,7 @@ def _energy(metrics: Mapping[str, Any]) -> list[Table]:
             "sum": "sum of these" if not found["lacks"] else f"sum, without {found['lacks']}",
         }.items()
     ]  # fmt: skip
-    return [columns(f"energy per unit of time{unit}", ("", "energy"), rows)]
+    return [columns(energy_line(traffic, found["unit"]), ("", "energy"), rows)]
 
 
 def _ticks(metrics: Mapping[str, Any], traffic: Mapping[str, Any] | None) -> list[tuple[str, Any]]:

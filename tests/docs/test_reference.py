@@ -66,13 +66,16 @@ def test_hidden_options_are_not_in_the_reference(generated: ModuleType) -> None:
 
 
 def test_every_metric_has_a_row() -> None:
+    from chipsim.chip.energy import ChipEnergy
     from chipsim.chip.model import Chip
     from chipsim.chip.time import ChipTime
 
-    found = score(
-        Chip("c", 1, 1, time=ChipTime()), np.zeros(0, np.int32), [], sizes=np.ones(0, np.int64)
-    )
-    parts = ("core", "multicast", "tick_bounds", "noc_latency")
+    chip = Chip(
+        "c", 1, 1, time=ChipTime(), memory_bits=9, weight_bits=1, delivery="core",
+        single_target=True, energy_unit="pJ", energy=ChipEnergy(event=1.0, neuron=1.0),
+    )  # fmt: skip
+    found = score(chip, np.zeros(0, np.int32), [], sizes=np.ones(0, np.int64))
+    parts = ("core", "energy_parts", "multicast", "tick_bounds", "noc_latency")
     inner = {f"{part}.{name}" for part in parts for name in found.pop(part)}
     text = (DOCS / "reference" / "metrics.md").read_text()
     table = text.partition("| name | meaning |")[2].partition("\n\n")[0]
