@@ -82,6 +82,7 @@ def hardware() -> ChipSimulator:
     return ChipSimulator(Hardware(3, 2, CORE))
 
 
+@pytest.mark.jit  # ticks of six cores, cycle by cycle
 @pytest.mark.parametrize("seed", range(3))
 def test_spikes_and_cycles_of_the_amaranth_chip(seed: int) -> None:
     rng = np.random.default_rng(seed)
@@ -142,7 +143,7 @@ def out(request: pytest.FixtureRequest, net: Path, run: Run) -> Path:
     (net.parent / "chip.toml").write_text(
         f'width = 3\nheight = 2\nneurons = 2\ndelivery = "{request.param}"\n[time]\n'
     )
-    assert run("run", net, "--chip", "chip.toml", "-o", "out", "-q").code == 0
+    assert run("run", net, "--chip", "chip.toml", "--preset", "fast", "-o", "out", "-q").code == 0
     return net.parent / "out"
 
 
@@ -151,6 +152,7 @@ def save_given(path: Path, neuron: list[int], tick: list[int]) -> Path:
     return path
 
 
+@pytest.mark.jit
 def test_a_spike_goes_round(out: Path, run: Run) -> None:
     """It comes to neuron 3 in tick 2, and on by one neuron in each tick; one comes too late."""
     spikes = save_given(out.parent / "in.npz", [2, 5], [2, 30])
@@ -173,6 +175,7 @@ def test_a_spike_goes_round(out: Path, run: Run) -> None:
     assert "spikes given" in run("simulate", out, "--spikes", spikes, "--threshold", "5").out
 
 
+@pytest.mark.jit
 def test_rates_are_fed_back(out: Path, run: Run) -> None:
     spikes = save_given(out.parent / "in.npz", [2], [0])
     assert run("simulate", out, "--spikes", spikes, "--threshold", "5", "-q").code == 0
@@ -188,6 +191,7 @@ def test_rates_are_fed_back(out: Path, run: Run) -> None:
         assert read_trains(Path("a.h5"), network, 1.0).tick.tolist() == list(range(100))
 
 
+@pytest.mark.jit
 @pytest.mark.parametrize(
     ("neuron", "tick", "said"),
     [
@@ -203,6 +207,7 @@ def test_bad_spikes(out: Path, fails: Fails, neuron: list[int], tick: list[int],
     assert said in fails("simulate", "out", "--spikes", "in.npz", "--threshold", "5")
 
 
+@pytest.mark.jit
 def test_other_faults(out: Path, fails: Fails) -> None:
     folder = out.parent
     np.savez(folder / "other.npz", x=np.zeros(2))
