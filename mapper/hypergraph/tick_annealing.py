@@ -18,7 +18,8 @@ from numba import njit
 
 from mapper.graph.distance import along
 from mapper.hop_refinement.mesh import Mesh
-from mapper.hypergraph.hypergraph import Hypergraph, Int32, Int64
+from mapper.hypergraph.hypergraph import Hypergraph, Int32
+from mapper.hypergraph.members import members_of, relocate, swap
 from mapper.hypergraph.thin_nets import CORE, SYNAPSE, Float64, TickNets
 from mapper.hypergraph.trees import Trees, arrive, leave, new_trees, propose
 from mapper.runtime.random import accepted, next_random
@@ -214,13 +215,7 @@ def _anneal(t, costs, loads, members, count, place, width, order, proposals, tem
             if not accepted(move(t, costs, loads, v, b), temperature, state):
                 move(t, costs, loads, v, a)
                 continue
-            last = members[a, count[a] - 1]
-            members[a, place[v]] = last
-            place[last] = place[v]
-            count[a] -= 1
-            members[b, count[b]] = v
-            place[v] = count[b]
-            count[b] += 1
+            relocate(members, count, place, v, a, b)
         elif count[b] > 0:
             u = members[b, next_random(state) % count[b]]
             more = t.sizes[v] - t.sizes[u]
@@ -235,9 +230,7 @@ def _anneal(t, costs, loads, members, count, place, width, order, proposals, tem
                 move(t, costs, loads, u, b)
                 move(t, costs, loads, v, a)
                 continue
-            members[a, place[v]] = u
-            members[b, place[u]] = v
-            place[v], place[u] = place[u], place[v]
+            swap(members, place, v, a, u, b)
 
 
 def tick_state(
@@ -293,7 +286,7 @@ def anneal_ticks(
     best, best_core = most_cycles(loads, costs), core.copy()
     if graph.net_count == 0 or schedule.proposals == 0:
         return best_core
-    cores = _Members.of(core, mesh.capacities.size)
+    cores = members_of(core, mesh.capacities.size, SPARE)
     state = np.random.default_rng([seed, core.size]).integers(1, 1 << 62, 1).astype(np.uint64)
     usable = np.flatnonzero(mesh.capacities)
 
@@ -313,7 +306,7 @@ def anneal_ticks(
             best, best_core = now, trees.core.copy()
     # The sums of floats have drifted; a hop of the mean spike costs 1 from here on.
     trees, loads = tick_state(nets, best_core.copy(), mesh, costs)
-    cores = _Members.of(best_core, mesh.capacities.size)
+    cores = members_of(best_core, mesh.capacities.size, SPARE)
     mean = max(1.0, float(graph.weights.mean()))
     least = _hops(trees)
     for temperature in np.geomspace(*schedule.saving, schedule.steps):
@@ -328,26 +321,6 @@ def anneal_ticks(
 def _saved(graph: Hypergraph, core: Int32, mesh: Mesh) -> int:
     """Hops of the packets of a mapping."""
     return new_trees(graph, core.copy(), mesh.capacities, mesh.width, 0, False, mesh.axes)[1]
-
-
-class _Members(NamedTuple):
-    """Vertices of each core (in rows that may have free places behind them), their number, and
-    where each vertex is in its row."""
-
-    members: Int32
-    held: Int64
-    place: Int64
-
-    @classmethod
-    def of(cls, core: Int32, cores: int) -> _Members:
-        n = core.size
-        count = np.bincount(core, minlength=cores).astype(np.int64)
-        by_core = np.argsort(core, kind="stable")
-        place = np.empty(n, np.int64)
-        place[by_core] = np.arange(n) - np.repeat(np.cumsum(count) - count, count)
-        members = np.full((cores, int(count.max()) + SPARE), -1, np.int32)
-        members[core, place] = np.arange(n)
-        return cls(members, count, place)
 
 
 @njit(cache=True, nogil=True)

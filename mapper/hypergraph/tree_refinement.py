@@ -13,7 +13,7 @@ import numpy as np
 from mapper.hop_refinement.mesh import Mesh
 from mapper.hypergraph.coarsening import coarsen, join_twins
 from mapper.hypergraph.hypergraph import Hypergraph, Int32
-from mapper.hypergraph.trees import anneal_trees, new_trees
+from mapper.hypergraph.trees import TreePrices, anneal_trees, new_trees
 from mapper.runtime.stopping import Stop
 
 SHRINKS = 0.9  # a level that leaves more than this share of the vertices is the last
@@ -82,15 +82,15 @@ def refine_by_trees(
         clusters.append(cluster)
         cores.append(above)
     temperatures = np.geomspace(effort.start, effort.end, effort.steps)
+    prices = TreePrices(effort.per_core_penalty, effort.branches)
     on = cores[-1]
     while True:
         some = levels.pop()
         spike = float(some.weights.sum()) / max(1, some.vertices)
         each = _proposals(some, on, mesh, effort) // effort.steps
         on = anneal_trees(
-            some, on, mesh.capacities, mesh.width, effort.per_core_penalty,
-            spike * temperatures, each, seed + len(levels), stop, effort.branches, mesh.axes,
-        )  # fmt: skip
+            some, on, mesh, prices, spike * temperatures, each, seed + len(levels), stop
+        )
         if not levels:
             break
         on = on[clusters.pop()]

@@ -17,7 +17,9 @@ from numpy.typing import NDArray
 
 from chipsim.chip.machine import Axes, flat_axes
 from mapper.graph.distance import along, towards
+from mapper.hop_refinement.mesh import Mesh
 from mapper.hypergraph.hypergraph import Hypergraph, Int32, Int64
+from mapper.hypergraph.members import members_of, relocate, swap
 from mapper.runtime.random import accepted, next_random
 from mapper.runtime.stopping import Stop, slices
 
@@ -268,13 +270,7 @@ def _anneal(t, members, count, place, width, height, proposals, temperature, sta
             if not accepted(change, temperature, state):
                 continue
             _put(t, v, b)
-            last = members[a, count[a] - 1]
-            members[a, place[v]] = last
-            place[last] = place[v]
-            count[a] -= 1
-            members[b, count[b]] = v
-            place[v] = count[b]
-            count[b] += 1
+            relocate(members, count, place, v, a, b)
         else:
             if count[b] == 0:
                 continue
@@ -291,9 +287,7 @@ def _anneal(t, members, count, place, width, height, proposals, temperature, sta
                 _put(t, v, a)
                 continue
             _put(t, u, a)
-            members[a, place[v]] = u
-            members[b, place[u]] = v
-            place[v], place[u] = place[u], place[v]
+            swap(members, place, v, a, u, b)
         total += change
     return total
 
@@ -330,45 +324,43 @@ def new_trees(
     return trees, int(_count_targets(trees))
 
 
+class TreePrices(NamedTuple):
+    """What packets cost.
+
+    per_core_penalty : hops that count for each core that a net reaches
+    branches : packets branch on their way (trees); else each core gets one of its own
+    """
+
+    per_core_penalty: int = 0
+    branches: bool = True
+
+
 def anneal_trees(
     graph: Hypergraph,
     core: Int32,
-    capacities: Int64,
-    width: int,
-    per_core_penalty: int,
+    mesh: Mesh,
+    prices: TreePrices,
     temperatures: NDArray[np.float64],
     proposals: int,
     seed: int,
     stop: Stop | None = None,
-    branches: bool = True,
-    axes: Axes | None = None,
 ) -> Int32:
     """The best state at the end of a temperature: the core of every vertex.
 
-    per_core_penalty : hops that count for each core that a net reaches
     temperatures : in hops per spike; proposals : at each of them
-    stop : is looked at now and then; axes : as in `new_trees`
+    stop : is looked at now and then
     No core that is within its capacity is filled beyond it.
     """
-    n, cores = graph.vertices, capacities.size
     if graph.net_count == 0 or proposals == 0:
         return core.copy()
-    trees, now = new_trees(graph, core.copy(), capacities, width, per_core_penalty, branches, axes)
-    count = np.bincount(core, minlength=cores)
-    order = np.argsort(core, kind="stable")
-    place = np.empty(n, np.int64)
-    place[order] = np.arange(n) - np.repeat(np.cumsum(count) - count, count)
-    members = np.full((cores, int(count.max()) + SPARE), -1, np.int32)
-    members[core, place] = np.arange(n)
-    state = np.random.default_rng([seed, n]).integers(1, 1 << 62, 1).astype(np.uint64)
+    cores, width = mesh.capacities.size, mesh.width
+    trees, now = new_trees(graph, core.copy(), mesh.capacities, width, *prices, mesh.axes)
+    held = members_of(core, cores, SPARE)
+    state = np.random.default_rng([seed, core.size]).integers(1, 1 << 62, 1).astype(np.uint64)
     best, best_core = now, core.copy()
     for temperature in temperatures:
         for some in slices(proposals, stop):
-            now += int(
-                _anneal(
-                    trees, members, count, place, width, cores // width, some, temperature, state
-                )
-            )
+            now += int(_anneal(trees, *held, width, cores // width, some, temperature, state))
         if now < best:
             best, best_core = now, trees.core.copy()
     return best_core

@@ -24,7 +24,7 @@ from mapper.hypergraph.hypergraph import Hypergraph, connectivity
 from mapper.hypergraph.partition import PartitionEffort, partition_hypergraph
 from mapper.hypergraph.rebisection import PairEffort, rebisect_pairs
 from mapper.hypergraph.tree_refinement import TreeEffort, refine_by_trees
-from mapper.hypergraph.trees import _change, _put, anneal_trees, new_trees
+from mapper.hypergraph.trees import TreePrices, _change, _put, anneal_trees, new_trees
 from mapper.runtime.threads import ThreadTeam
 from tests.twins import hypergraph as naive
 from tests.twins.machine import random_plane
@@ -223,8 +223,9 @@ def test_annealing_keeps_the_room_and_the_best(seed: int) -> None:
     room = np.maximum(np.bincount(core, weights=graph.sizes, minlength=6), 3).astype(np.int64)
     room[5] = 0 if not np.any(core == 5) else room[5]
     temperatures = np.geomspace(3.0, 0.1, 5)
-    found = anneal_trees(graph, core, room, 3, 2, temperatures, 150, seed)
-    assert found.tolist() == anneal_trees(graph, core, room, 3, 2, temperatures, 150, seed).tolist()
+    given = (graph, core, Mesh(3, 2, room), TreePrices(2), temperatures, 150, seed)
+    found = anneal_trees(*given)
+    assert found.tolist() == anneal_trees(*given).tolist()
     assert naive.tree_cost(nets, found.tolist(), 3, 2) <= naive.tree_cost(nets, core.tolist(), 3, 2)
     assert np.all(np.bincount(found, weights=graph.sizes, minlength=6) <= room)
 
