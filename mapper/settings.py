@@ -151,7 +151,7 @@ class Settings:
         "hops", OBJECTIVES,
     )
     cores: int = _whole(
-        "all", "cores to use; 0 for as few as hold the network, or with time for all",
+        "all", "cores to use; 0: the fewest, or all for time",
         0, (0, 2**31 - 1), "cores",
     )
     fill: float = _share("all", "share of a core's neurons that may be used", 1.0)

@@ -73,8 +73,8 @@ def parse_chip(text: str) -> Chip:
     if text.lower().endswith((".yaml", ".yml")):
         return _read_architecture(Path(text))
     raise ChipError(
-        f"chip {text!r} is unknown; give WIDTHxHEIGHT such as 64x64, one of "
-        f"{', '.join(PRESETS)}, or the path of a .toml file or of a .yaml file of SANA-FE"
+        f"chip {text!r} is unknown; give WIDTHxHEIGHT such as 64x64, a preset such as "
+        f"{next(iter(PRESETS))} (`mapper chips` lists them), or the path of a .toml or .yaml file"
     )
 
 

@@ -75,7 +75,7 @@ def add_chip(parser: argparse.ArgumentParser) -> None:
         "--chip",
         required=True,
         metavar="C",
-        help="WIDTHxHEIGHT, a preset's name, FILE.toml, or FILE.yaml of SANA-FE",
+        help="WIDTHxHEIGHT, a preset's name, or a chip file",
     )
     for name, text in (
         ("neurons", "neurons (sum of sizes) that a core holds"),
@@ -114,9 +114,9 @@ def add_rates(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--weights-are",
         choices=("rate", "synapse"),
-        metavar="rate|synapse",
-        help="what the number of a synapse is in the file: its traffic, or its weight, kept with "
-        "its sign (default: synapse in NIR, ONNX and SONATA, else rate)",
+        metavar="W",
+        help="what numbers of synapses in the file are: rate, or synapse (default in NIR, ONNX, "
+        "SONATA)",
     )
     parser.add_argument(
         "--rates-duration",

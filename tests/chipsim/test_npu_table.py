@@ -50,11 +50,12 @@ def test_any_npu_is_read_back(npu: NpuShape) -> None:
 
 def test_parameters_of_a_preset_can_be_uncommented(tmp_path: Path) -> None:
     text = chip_toml(parse_chip("4x4"))
-    head, table = text.split("[npu]\n")
+    head, rest = text.split("[npu]\n")
+    table, behind = rest.split("\n\n", 1)
     lines = [line.removeprefix("# ") for line in table.splitlines()]
     changed = "\n".join(lines).replace("weight_words = 512 ", "weight_words = 640 ")
     path = tmp_path / "c.toml"
-    path.write_text(f"{head}[npu]\n{changed}\n")
+    path.write_text(f"{head}[npu]\n{changed}\n\n{behind}")
     assert parse_chip(str(path)).npu == NpuShape("4x4", weight_words=640)
 
 

@@ -148,5 +148,6 @@ def place(vertices: Vertices, chip: Chip, ports: Sequence[Place], seed: int) -> 
 
 def tiles_chip(chip: Chip) -> Chip:
     """The chip as pieces see it: what limits them is in the sizes of their vertices."""
-    chip = replace(chip, npu=None, host=None, time=None, neurons=WHOLE)
-    return replace(chip, synapses=None, axons_in=None, axons_out=None)
+    chip = replace(chip, npu=None, host=None, time=None, energy=None, neurons=WHOLE)
+    chip = replace(chip, memory_bits=None, weight_bits=None, index_bits=0, axon_bits=0)
+    return replace(chip, synapses=None, axons_in=None, axons_out=None, single_target=False)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import html
 import json
 from pathlib import Path
 from typing import Any
@@ -92,7 +93,7 @@ def test_pages_name_the_traffic(folder: Path, traffic: dict[str, str] | None, wo
     assert f"traffic: {word}" in page
     told = page.partition("<script type=")[0].lower()
     if traffic is RATES:
-        assert "pj on chips of loihi" in told
+        assert "unit of the chip's constants, pj or relative" in html.unescape(told)
     else:
         assert "spikes" not in told.replace("no numbers of spikes", "")
         assert "pj" not in told.split()
