@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import io
 import html
+import io
 import json
 from pathlib import Path
 from typing import Any
