@@ -255,7 +255,8 @@ def main() -> int:
         wrong = _differences(kinds, kernels, old, part=bool(wanted))
         print(*wrong, sep="\n", end="\n" if wrong else "")
         return 1 if wrong else 0
-    table = {"kernels": kernels, "works": kinds, "seconds": {} if old is None else old.seconds}
+    seconds = {} if old is None else {k: v for k, v in old.seconds.items() if k in kernels}
+    table = {"kernels": kernels, "works": kinds, "seconds": seconds}
     if "--times" in sys.argv:
         table["seconds"] = _seconds(kernels)
     PATH.write_text(json.dumps(table, indent=1) + "\n")
