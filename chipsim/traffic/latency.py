@@ -35,6 +35,8 @@ HIGHEST = 0.6
 """Busy share of the busiest link, or port of a core, up to which waiting is computed."""
 FREE = 0.1
 """Share of time that every input must have no head, for the same."""
+ROUNDING = 1e-9
+"""What sums in another order may be beyond these limits and still be at them."""
 SIMULATE = "simulate"
 BAND = 1 << 16
 """Routers that are looked at together."""
@@ -123,14 +125,14 @@ def latency(chip: Chip, sent: Sent, per_cycle: float) -> Latency:
         parts: FloatArray = legs * np.float64(per_cycle)
         load: FloatArray = parts.sum(axis=0) * service[:, band]
         highest = max(highest, float(load.max()))
-        if highest <= HIGHEST:
+        if highest <= HIGHEST + ROUNDING:
             waits, free = _waits(parts, load, service[:, band], into * per_cycle)
-            full = full or free < FREE
+            full = full or free < FREE - ROUNDING
             waiting += float((reached * waits).sum())
     if not packets:
         return Latency(0.0, 0.0, 0.0)
     unloaded = 1.0 + int((ends[0] * ways).sum()) / packets
-    known = highest <= HIGHEST and not full
+    known = highest <= HIGHEST + ROUNDING and not full
     return Latency(highest, unloaded, unloaded + waiting / packets if known else None)
 
 

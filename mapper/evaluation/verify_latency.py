@@ -15,7 +15,7 @@ Steps = tuple[Int64, Int64, Int64, Int64]
 """Routers of the source and the target, and steps between them along the row and the column."""
 
 CORE = 4  # beside right, left, down and up, as a way by which spikes come in or go out
-BUSIEST, FREE = 0.6, 0.1
+BUSIEST, FREE = 0.6 + 1e-9, 0.1 - 1e-9  # a rounding error beyond is at the limit
 
 
 class Routers:

@@ -35,7 +35,7 @@ def noc_latency(
     wait = {}
     for output, loads in parts.items():
         load, cycles = sum(loads), service.get(output, 1.0)
-        if 0 < load <= 0.6:
+        if 0 < load <= 0.6 + 1e-9:
             same = sum(part**2 for part in loads) / load
             wait[output] = (load - same + load * (cycles - 1)) / (2 * (1 - load))
         else:
@@ -64,6 +64,6 @@ def noc_latency(
         return {"load_max": 0.0, "unloaded": 0.0, "mean": 0.0}
     unloaded = 1 + hops / total
     found: dict[str, float | str] = {"load_max": busiest, "unloaded": unloaded}
-    if busiest > 0.6 or min(free.values()) < 0.1:
+    if busiest > 0.6 + 1e-9 or min(free.values()) < 0.1 - 1e-9:
         return found | {"advice": "simulate"}
     return found | {"mean": unloaded + waiting / total}
