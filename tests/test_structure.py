@@ -24,6 +24,7 @@ LEVELS: dict[str, list[str]] = {
         "errors version",
         "settings",
         "runtime",
+        "fleet",
         "graph",
         "scoring",
         "limits",

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from pathlib import Path
-from threading import BoundedSemaphore
 
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
 from chipsim.traffic.pairs import PairSums
-from mapper.graph.csr import Subgraph
+from mapper.fleet.fleet import fleet_of
+from mapper.fleet.shard import Shard, State, by_label, entries_of
+from mapper.graph.csr import Chunk, Subgraph
 from mapper.graph.rows import Rows
 from mapper.graph.sampled_contraction import _kept, sampling_threshold
 from mapper.runtime.callbacks import Advance, ignore
 from mapper.runtime.memory_plan import GROUP_BYTES, LEAST_MATRICES, MATRIX_BYTES
-from mapper.runtime.threads import ThreadTeam, WorkspacePool
+from mapper.runtime.threads import ThreadTeam
 
 
 @njit(cache=True, nogil=True)
@@ -67,6 +68,23 @@ def _add_rows(chunk, part, matrix):
             sums[np.uint32(part[np.uint32(row[e])])] += row_weights[e]
 
 
+def add_traffic(shard: Shard, chunk: Chunk, matrix: NDArray[np.int64]) -> None:
+    """Add the traffic of a chunk to a matrix."""
+    _add_rows(chunk, shard.state.part, matrix)
+
+
+def sum_traffic(
+    shard: Shard, chunk: Chunk, parts: int, threshold: int
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The traffic of a chunk as keys and sums, see `_sum_by_group`."""
+    part, entries = shard.state.part, entries_of(chunk)
+    order = np.argsort(part[chunk.first : chunk.first + chunk.vertices], kind="stable")
+    keys, sums = np.empty(entries, np.int64), np.empty(entries, np.int64)
+    with shard.borrow(by_label, parts, np.int64) as (affinity, connected):
+        found = _sum_by_group(chunk, order, part, threshold, affinity, connected, keys, sums)
+    return keys[:found], sums[:found]
+
+
 def group_traffic(
     rows: Rows,
     part: NDArray[np.int32],
@@ -108,26 +126,9 @@ def _by_matrix(
     advance: Advance,
 ) -> Pairs:
     """Traffic by matrices, at most `most` of them, each used by one thread at a time."""
-    turn = BoundedSemaphore(most)
-    matrices: list[NDArray[np.int64]] = []
-
-    def fresh() -> NDArray[np.int64]:
-        matrices.append(np.zeros((parts, parts), np.int64))
-        return matrices[-1]
-
-    workspaces = WorkspacePool(fresh)
-
-    def add(index: int) -> int:
-        chunk = rows.read(index)
-        with turn, workspaces.borrow() as matrix:
-            _add_rows(chunk, part, matrix)
-        return int(chunk.indptr[-1] - chunk.indptr[0])
-
-    for entries in team.stream(add, range(rows.chunks)):
-        advance(entries)
-    total = matrices.pop() if matrices else np.zeros((parts, parts), np.int64)
-    while matrices:  # whole numbers: the order of the sums does not matter
-        total += matrices.pop()
+    fleet = fleet_of(rows, team)
+    fleet.begin(State(part))
+    total = fleet.sum(add_traffic, range(rows.chunks), (parts, parts), most=most, advance=advance)
     np.fill_diagonal(total, 0)
     source, target = np.nonzero(total)
     weight = total[source, target]
@@ -145,18 +146,11 @@ def _by_pairs(
 ) -> Pairs:
     threshold = sampling_threshold(rows, memory // GROUP_BYTES, team)
     pairs = PairSums(parts, scratch)
-    workspaces = WorkspacePool(lambda: (np.zeros(parts, np.int64), np.empty(parts, np.int32)))
+    fleet = fleet_of(rows, team)
+    fleet.begin(State(part))
 
-    def add(index: int) -> int:
-        chunk = rows.read(index)
-        entries = int(chunk.indptr[-1] - chunk.indptr[0])
-        order = np.argsort(part[chunk.first : chunk.first + chunk.vertices], kind="stable")
-        keys, sums = np.empty(entries, np.int64), np.empty(entries, np.int64)
-        with workspaces.borrow() as (affinity, connected):
-            found = _sum_by_group(chunk, order, part, threshold, affinity, connected, keys, sums)
-        pairs.add(keys[:found], sums[:found])
-        return entries
+    def take(found: tuple[NDArray[np.int64], NDArray[np.int64]]) -> None:
+        pairs.add(*found)
 
-    for entries in team.stream(add, range(rows.chunks)):
-        advance(entries)
+    fleet.store(sum_traffic, take, range(rows.chunks), parts, threshold, advance=advance)
     return pairs.table().arrays()

@@ -18,6 +18,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from mapper.fleet.fleet import Fleet
 from mapper.graph.csr import Chunk
 from mapper.runtime.callbacks import Advance
 from mapper.runtime.threads import ThreadTeam
@@ -36,9 +37,11 @@ class Rows(ABC):
     """A symmetric graph with sized vertices and int32 weights.
 
     entries : entries of all rows together; those of a graph seen through a sample only about
+    fleet : who looks at them; None for the threads that a pass is given
     """
 
     entries: int
+    fleet: Fleet | None = None
     _sizes: NDArray[np.int64]
 
     @property

@@ -15,11 +15,15 @@ depends on a hash of the two ids, so both rows of a pair agree.
 from __future__ import annotations
 
 from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from mapper.fleet.fleet import fleet_of
+from mapper.fleet.shard import Shard, State, by_label, entries_of
+from mapper.graph.csr import Chunk
 from mapper.graph.rows import HeldRows, Rows
 from mapper.runtime.callbacks import Advance, ignore
 from mapper.runtime.random import mixed
@@ -54,7 +58,7 @@ def _histogram(indptr, weights, counts):
 
 @njit(cache=True, nogil=True)
 def _count(chunk, cluster, threshold, seed, degree):
-    """Connections of each vertex to other clusters that the sample keeps."""
+    """Connections of each vertex of a chunk to other clusters that the sample keeps."""
     first, indptr, ids, weights = chunk
     for i in range(indptr.size - 1):
         v = first + i
@@ -63,22 +67,37 @@ def _count(chunk, cluster, threshold, seed, degree):
         for e in range(indptr[i], indptr[i + 1]):
             if cluster[np.uint32(ids[e])] != own and _kept(v, ids[e], weights[e], threshold, seed):
                 kept += 1
-        degree[v] = kept
+        degree[i] = kept
 
 
 @njit(cache=True, nogil=True)
-def _write(chunk, cluster, threshold, seed, offset, out_ids, out_weights):
+def _write(chunk, cluster, threshold, seed, out_ids, out_weights):
+    """The connections that `_count` counts, row by row: cluster and weight; returns how many."""
     first, indptr, ids, weights = chunk
+    at = 0
     for i in range(indptr.size - 1):
         v = first + i
         own = cluster[v]
-        at = offset[v]
         for e in range(indptr[i], indptr[i + 1]):
             other = cluster[np.uint32(ids[e])]
             if other != own and _kept(v, ids[e], weights[e], threshold, seed):
                 out_ids[at] = other
                 out_weights[at] = max(weights[e], threshold)
                 at += 1
+    return at
+
+
+@njit(cache=True, nogil=True)
+def scatter_rows(lengths, offset, ids, weights, out_ids, out_weights):
+    """Copy rows that lie one behind the other to where each of them belongs."""
+    low = 0
+    for i in range(lengths.size):
+        at = offset[i]
+        for e in range(low, low + lengths[i]):
+            out_ids[at] = ids[e]
+            out_weights[at] = weights[e]
+            at += 1
+        low += lengths[i]
 
 
 @njit(cache=True, nogil=True)
@@ -121,6 +140,11 @@ def _close_up(start, used, ids, weights, shift, indptr):
     indptr[used.size] = at
 
 
+def count_weights(_: Shard, chunk: Chunk, counts: NDArray[np.int64]) -> None:
+    """Add the weights of a chunk to a histogram."""
+    _histogram(chunk.indptr, chunk.weights, counts)
+
+
 def sampling_threshold(
     rows: Rows, entries: int, team: ThreadTeam, advance: Advance = ignore
 ) -> int:
@@ -130,19 +154,10 @@ def sampling_threshold(
     """
     if rows.entries <= entries:
         return 1
+    fleet = fleet_of(rows, team)
     chosen = range(0, rows.chunks, max(1, rows.chunks // LOOKED_AT))
-
-    def count(index: int) -> NDArray[np.int64]:
-        chunk = rows.read(index)
-        counts = np.zeros(BINS, np.int64)
-        _histogram(chunk.indptr, chunk.weights, counts)
-        return counts
-
     for some in (chosen, range(rows.chunks)):
-        counts = np.zeros(BINS, np.int64)
-        for found in team.stream(count, some):
-            counts += found
-            advance(int(found.sum()))
+        counts = fleet.sum(count_weights, some, (BINS,), advance=advance)
         if 2 * int(counts.sum()) * rows.chunks >= rows.entries * len(some):
             break  # else those chosen were nearly empty and tell nothing about the others
     return threshold_of(counts, max(1, entries * int(counts.sum()) // rows.entries))
@@ -168,6 +183,31 @@ def threshold_of(counts: NDArray[np.int64], entries: int) -> int:
     return low
 
 
+class Sampled(NamedTuple):
+    """Rows of the vertices of a chunk, one behind the other, ids those of clusters."""
+
+    first: int
+    vertices: int
+    ids: NDArray[np.int32]
+    weights: NDArray[np.int32]
+
+
+def count_sample(
+    shard: Shard, chunk: Chunk, threshold: int, seed: int
+) -> tuple[int, NDArray[np.int64]]:
+    """The first vertex of a chunk, and how many connections of each the sample keeps."""
+    degree = np.empty(chunk.vertices, np.int64)
+    _count(chunk, shard.state.part, threshold, seed, degree)
+    return chunk.first, degree
+
+
+def sample_rows(shard: Shard, chunk: Chunk, threshold: int, seed: int) -> Sampled:
+    """The connections of a chunk that the sample keeps."""
+    ids, weights = np.empty((2, entries_of(chunk)), np.int32)
+    kept = _write(chunk, shard.state.part, threshold, seed, ids, weights)
+    return Sampled(chunk.first, chunk.vertices, ids[:kept], weights[:kept])
+
+
 def contract_sampled(
     rows: Rows,
     cluster: NDArray[np.int32],
@@ -181,15 +221,12 @@ def contract_sampled(
 
     cluster : ndarray[int32], shape (vertices,), 0 .. count-1
     """
+    fleet = fleet_of(rows, team)
+    fleet.begin(State(cluster))
     degree = np.empty(rows.vertices, np.int64)
-
-    def measure(index: int) -> int:
-        chunk = rows.read(index)
-        _count(chunk, cluster, threshold, seed, degree)
-        return int(chunk.indptr[-1] - chunk.indptr[0])
-
-    for entries in team.stream(measure, range(rows.chunks)):
-        advance(entries)
+    every = range(rows.chunks)
+    for first, some in fleet.each(count_sample, every, threshold, seed, advance=advance):
+        degree[first : first + some.size] = some
     order = np.argsort(cluster, kind="stable")
     before = np.zeros(rows.vertices + 1, np.int64)
     np.cumsum(degree[order], out=before[1:])
@@ -201,13 +238,11 @@ def contract_sampled(
     del order, before, members
     ids, weights = np.empty(start[-1], np.int32), np.empty(start[-1], np.int32)
 
-    def write(index: int) -> int:
-        chunk = rows.read(index)
-        _write(chunk, cluster, threshold, seed, offset, ids, weights)
-        return int(chunk.indptr[-1] - chunk.indptr[0])
+    def take(found: Sampled) -> None:
+        mine = slice(found.first, found.first + found.vertices)
+        scatter_rows(degree[mine], offset[mine], found.ids, found.weights, ids, weights)
 
-    for entries in team.stream(write, range(rows.chunks)):
-        advance(entries)
+    fleet.store(sample_rows, take, every, threshold, seed, advance=advance)
     return _finish(rows, cluster, count, start, ids, weights, team)
 
 
@@ -221,7 +256,7 @@ def _finish(
     team: ThreadTeam,
 ) -> HeldRows:
     used = np.empty(count, np.int64)
-    workspaces = WorkspacePool(lambda: (np.zeros(count, np.int64), np.empty(count, np.int32)))
+    workspaces = WorkspacePool(lambda: by_label(count, np.int64))
 
     def add_up(bounds: tuple[int, int]) -> int:
         with workspaces.borrow() as (affinity, connected):

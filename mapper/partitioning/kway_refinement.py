@@ -18,6 +18,8 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from mapper.fleet.fleet import fleet_of
+from mapper.fleet.shard import Shard, State
 from mapper.graph.affinity import sum_by_part
 from mapper.graph.csr import Chunk
 from mapper.graph.rows import Rows
@@ -195,6 +197,13 @@ class Round:
     everything: int
 
 
+def seek(shard: Shard, chunk: Chunk) -> Moves:
+    """Moves of a chunk, as the seeker of the state finds them."""
+    part, block_weights, _, (seeker,) = shard.state
+    found: Moves = seeker.seek(chunk, part, block_weights)
+    return found
+
+
 def refine_round(
     rows: Rows,
     part: NDArray[np.int32],
@@ -219,20 +228,18 @@ def refine_round(
     block_weights = np.zeros(capacities.size, np.int64)
     np.add.at(block_weights, part, rows.sizes)
 
-    def look(number: int) -> tuple[Moves, int]:
-        chunk = rows.read(number)
-        return seeker.seek(chunk, part, block_weights), int(chunk.indptr[-1] - chunk.indptr[0])
-
+    fleet = fleet_of(rows, team)
+    fleet.begin(State(part, block_weights, constants=(seeker,)))
     moved = outside = everything = 0
     order = rng.permutation(rows.chunks)
     step = max(LEAST_CHUNKS, -(-order.size // ROUNDS))
     for start in range(0, order.size, step):
-        found = team.map(look, order[start : start + step].tolist())
-        table = np.hstack([moves.table for moves, _ in found])
+        found = list(fleet.each(seek, order[start : start + step].tolist(), advance=advance))
+        table = np.hstack([moves.table for moves in found])
         ranked = np.argsort(-table[2], kind="stable")
         moved += move_in_order(ranked, table, rows.sizes, part, block_weights, capacities, floor)
-        for some, entries in found:
+        fleet.settled(table[0])
+        for some in found:
             outside += some.outside
             everything += some.everything
-            advance(entries)
     return Round(moved, outside, everything)

@@ -15,17 +15,23 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from mapper.fleet.fleet import fleet_of
+from mapper.fleet.shard import Shard, State, by_label
 from mapper.graph.affinity import sum_by_part
+from mapper.graph.csr import Chunk
 from mapper.graph.rows import Rows
 from mapper.runtime.callbacks import Advance, ignore
 from mapper.runtime.random import mixed
-from mapper.runtime.threads import ThreadTeam, WorkspacePool
+from mapper.runtime.threads import ThreadTeam
 
 ROUND_CHUNKS = 16  # chunks that see the same frozen state; many, so that threads rarely wait
 
 
 class Labels(NamedTuple):
-    """Clusters while they grow: label per vertex, size per label, and the last favourites."""
+    """Clusters while they grow: label per vertex, size per label, and the last favourites.
+
+    favourite : of all vertices, or of those of the chunk that is looked at
+    """
 
     cluster: NDArray[np.int32]
     size: NDArray[np.int64]
@@ -37,8 +43,8 @@ def _propose(chunk, sizes, labels, limit, seed, affinity, connected, target):
     """The cluster with slack that each vertex of a chunk is connected to most.
 
     affinity : scratch per cluster, zero on entry and exit; connected : scratch
-    target : cluster chosen, its own if none is better; labels.favourite : the same without the
-        limit, -1 without neighbours in other clusters
+    target : of the vertices of the chunk: cluster chosen, its own if none is better;
+        labels.favourite : the same without the limit, -1 without neighbours in other clusters
     """
     first, indptr, ids, weights = chunk
     cluster, cluster_sizes, favourite = labels.cluster, labels.size, labels.favourite
@@ -63,21 +69,22 @@ def _propose(chunk, sizes, labels, limit, seed, affinity, connected, target):
             if p > best_affinity or (best != own and mixed(v, c, seed) > mixed(v, best, seed)):
                 best = c
                 best_affinity = p
-        target[v] = best
-        favourite[v] = liked
+        target[i] = best
+        favourite[i] = liked
 
 
 @njit(cache=True, nogil=True)
 def _join(first, last, sizes, labels, limit, target, joined, stamp):
-    """Let the vertices move to their targets, in order; returns how many did.
+    """Let the vertices first .. last-1 move to their targets, in order; returns how many did.
 
+    target : of these vertices
     Two single vertices often choose each other: once another vertex has joined v's cluster in this
     round (`joined` holds the round's stamp), v stays where it is.
     """
     cluster, cluster_sizes, _ = labels
     moved = 0
     for v in range(first, last):
-        own, to = cluster[v], target[v]
+        own, to = cluster[v], target[v - first]
         if to == own or cluster_sizes[to] == 0 or cluster_sizes[to] + sizes[v] > limit:
             continue
         if joined[own] == stamp and cluster_sizes[own] > sizes[v]:
@@ -140,6 +147,24 @@ def start_clusters(rows: Rows) -> Labels:
     return Labels(np.arange(n, dtype=np.int32), rows.sizes.copy(), np.full(n, -1, np.int32))
 
 
+class Wishes(NamedTuple):
+    """What the vertices of a chunk wish for, and their favourites; see `_propose`."""
+
+    first: int
+    target: NDArray[np.int32]
+    favourite: NDArray[np.int32]
+
+
+def wish(shard: Shard, chunk: Chunk, limit: int, salt: int) -> Wishes:
+    """The clusters that the vertices of a chunk wish for."""
+    cluster, held, sizes, _ = shard.state
+    found = Wishes(chunk.first, *np.empty((2, chunk.vertices), np.int32))
+    labels = Labels(cluster, held, found.favourite)
+    with shard.borrow(by_label, held.size, np.int32) as (affinity, connected):
+        _propose(chunk, sizes, labels, limit, salt, affinity, connected, found.target)
+    return found
+
+
 def propagate(
     rows: Rows,
     labels: Labels,
@@ -153,22 +178,20 @@ def propagate(
     n = rows.vertices
     rng = np.random.default_rng([seed, index])
     salt = int(rng.integers(2**62))
-    target = np.empty(n, np.int32)
     joined = np.full(n, -1, np.int32)
-    workspaces = WorkspacePool(lambda: (np.zeros(n, np.int32), np.empty(n, np.int32)))
-
-    def look(number: int) -> tuple[int, int, int]:
-        chunk = rows.read(number)
-        with workspaces.borrow() as (affinity, connected):
-            _propose(chunk, rows.sizes, labels, limit, salt, affinity, connected, target)
-        return chunk.first, chunk.vertices, int(chunk.indptr[-1] - chunk.indptr[0])
-
+    fleet = fleet_of(rows, team)
+    fleet.begin(State(labels.cluster, labels.size, rows.sizes))
     moves = 0
     order = rng.permutation(rows.chunks)
     for stamp, start in enumerate(range(0, order.size, ROUND_CHUNKS)):
-        for first, count, entries in team.map(look, order[start : start + ROUND_CHUNKS].tolist()):
-            moves += _join(first, first + count, rows.sizes, labels, limit, target, joined, stamp)
-            advance(entries)
+        some = order[start : start + ROUND_CHUNKS].tolist()
+        found = list(fleet.each(wish, some, limit, salt, advance=advance))
+        for first, target, favourite in found:
+            last = first + target.size
+            labels.favourite[first:last] = favourite
+            moves += _join(first, last, rows.sizes, labels, limit, target, joined, stamp)
+        for first, target, _ in found:
+            fleet.settled(slice(first, first + target.size))
     return moves
 
 

@@ -13,8 +13,11 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from mapper.graph.csr import Csr
+from mapper.fleet.fleet import fleet_of
+from mapper.fleet.shard import Shard, State, entries_of
+from mapper.graph.csr import Chunk, Csr
 from mapper.graph.rows import Rows
+from mapper.graph.sampled_contraction import scatter_rows
 from mapper.partitioning.multilevel_bisection import BisectionEffort, bisect_graph
 from mapper.runtime.callbacks import Advance, ignore
 from mapper.runtime.threads import ThreadTeam
@@ -23,22 +26,28 @@ GATHERED_BYTES = 8  # of an entry: id and weight
 
 
 @njit(cache=True, nogil=True)
-def _gather(chunk, part, low, high, rank, offset, used, out_ids, out_weights):
-    """Rows of the vertices in parts low .. high-1, without what leaves the part, ids by rank."""
+def _gather(chunk, part, low, high, rank, used, out_ids, out_weights):
+    """Rows of the vertices in parts low .. high-1, without what leaves the part, ids by rank.
+
+    used : length that is left of each row of the chunk, 0 of those in other parts
+    The rows lie one behind the other; returns their entries.
+    """
     first, indptr, ids, weights = chunk
+    at = 0
     for i in range(indptr.size - 1):
-        v = first + i
-        own = part[v]
+        own = part[first + i]
+        used[i] = 0
         if own < low or own >= high:
             continue
-        at = offset[v]
+        before = at
         for e in range(indptr[i], indptr[i + 1]):
             u = np.uint32(ids[e])
             if part[u] == own:
                 out_ids[at] = rank[u]
                 out_weights[at] = weights[e]
                 at += 1
-        used[v] = at - offset[v]
+        used[i] = at - before
+    return at
 
 
 @njit(cache=True, nogil=True)
@@ -184,6 +193,24 @@ def _batches(at_part: NDArray[np.int64], entries: int) -> list[tuple[int, int]]:
     return found
 
 
+class Inner(NamedTuple):
+    """Rows of a chunk within their parts: lengths, ids by rank, and weights; see `_gather`."""
+
+    first: int
+    used: NDArray[np.int32]
+    ids: NDArray[np.int32]
+    weights: NDArray[np.int32]
+
+
+def gather(shard: Shard, chunk: Chunk, low: int, high: int) -> Inner:
+    """Rows of a chunk within parts low .. high-1."""
+    part, _, _, (rank,) = shard.state
+    used = np.empty(chunk.vertices, np.int32)
+    ids, weights = np.empty((2, entries_of(chunk)), np.int32)
+    count = _gather(chunk, part, low, high, rank, used, ids, weights)
+    return Inner(chunk.first, used, ids[:count], weights[:count])
+
+
 def split_parts(
     rows: Rows,
     part: NDArray[np.int32],
@@ -224,6 +251,14 @@ def split_parts(
     longest = max((int(at_part[high] - at_part[low]) for low, high in batches), default=0)
     ids, weights = np.empty(longest, np.int32), np.empty(longest, np.int32)
 
+    fleet = fleet_of(rows, team)
+    fleet.begin(State(part, constants=(rank,)))
+
+    def take(found: Inner) -> None:
+        mine = slice(found.first, found.first + found.used.size)
+        used[mine] = found.used
+        scatter_rows(found.used, offset[mine], found.ids, found.weights, ids, weights)
+
     def split(blocks: NDArray[np.int64]) -> None:
         for b in blocks.tolist():
             if cores[b] <= how.stop:
@@ -242,13 +277,7 @@ def split_parts(
         mine = members[start[low] : start[high]]
         offset[mine] = before[start[low] : start[high]] - at_part[low]
 
-        def gather(index: int, low: int = low, high: int = high) -> int:
-            chunk = rows.read(index)
-            _gather(chunk, part, low, high, rank, offset, used, ids, weights)
-            return int(chunk.indptr[-1] - chunk.indptr[0])
-
-        for entries in team.stream(gather, range(rows.chunks)):
-            advance(entries)
+        fleet.store(gather, take, range(rows.chunks), low, high, advance=advance)
         # the largest first, so that threads end together; small ones in bunches
         work = np.diff(at_part[low : high + 1])
         order = low + np.argsort(-work, kind="stable")

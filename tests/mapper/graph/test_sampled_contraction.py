@@ -20,6 +20,7 @@ from mapper.graph.sampled_contraction import (
     bin_weights,
     contract_sampled,
     sampling_threshold,
+    scatter_rows,
     threshold_of,
 )
 from mapper.runtime.threads import ThreadTeam
@@ -86,14 +87,17 @@ def test_count_and_write(seed: int) -> None:
     degree = np.empty(n, np.int64)
     chunks = [rows.read(index) for index in range(rows.chunks)]
     for chunk in chunks:
-        _count(chunk, cluster, threshold, salt, degree)
+        _count(chunk, cluster, threshold, salt, degree[chunk.first :])
     assert degree.tolist() == [len(links) for links in expected]
     places = rng.permutation(n)  # rows may go to any places that do not overlap
     offset = np.empty(n, np.int64)
     offset[places] = np.cumsum(degree[places]) - degree[places]
     ids, weights = np.full((2, int(degree.sum())), -1, np.int32)
     for chunk in chunks:
-        _write(chunk, cluster, threshold, salt, offset, ids, weights)
+        room = np.empty((2, int(chunk.indptr[-1] - chunk.indptr[0])), np.int32)
+        at = slice(chunk.first, chunk.first + chunk.vertices)
+        assert _write(chunk, cluster, threshold, salt, *room) == degree[at].sum()
+        scatter_rows(degree[at], offset[at], *room, ids, weights)
     for v, links in enumerate(expected):
         place = slice(int(offset[v]), int(offset[v] + degree[v]))
         assert list(zip(ids[place].tolist(), weights[place].tolist(), strict=True)) == links

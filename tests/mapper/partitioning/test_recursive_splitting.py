@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from mapper.graph.rows import Rows, StreamedRows
+from mapper.graph.sampled_contraction import scatter_rows
 from mapper.partitioning.multilevel_bisection import BisectionEffort
 from mapper.partitioning.recursive_splitting import Splitting, _gather, split_parts
 from mapper.runtime.threads import ThreadTeam
@@ -32,7 +33,7 @@ def test_gather(seed: int) -> None:
     rank = np.empty(n, np.int32)
     for k in range(parts):
         rank[part == k] = np.arange((part == k).sum())
-    degree, used = rows.degrees(), np.zeros(n, np.int32)
+    degree, used = rows.degrees(), np.full(n, -1, np.int32)
     chunks = [rows.read(index) for index in range(rows.chunks)]
     mine = np.flatnonzero((part >= low) & (part < high))
     mine = mine[np.argsort(part[mine], kind="stable")]
@@ -40,7 +41,11 @@ def test_gather(seed: int) -> None:
     offset[mine] = np.cumsum(degree[mine]) - degree[mine]
     ids, weights = np.full((2, int(degree[mine].sum())), -1, np.int32)
     for chunk in chunks:
-        _gather(chunk, part, low, high, rank, offset, used, ids, weights)
+        room = np.empty((2, int(chunk.indptr[-1] - chunk.indptr[0])), np.int32)
+        at = slice(chunk.first, chunk.first + chunk.vertices)
+        count = _gather(chunk, part, low, high, rank, used[at], *room)
+        assert count == used[at].sum()
+        scatter_rows(used[at], offset[at], *room, ids, weights)
     links = links_of(rows)
     for v in range(n):
         own = part[v]

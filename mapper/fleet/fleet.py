@@ -1,0 +1,153 @@
+"""The seam between the passes over a graph and those who do them.
+
+Passes know a `Fleet` alone. `LocalFleet` does them with the threads of this process; whatever else
+does them gives the same results in the same order, since works are pure (`mapper.fleet.shard`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from threading import BoundedSemaphore
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mapper.fleet.shard import Result, Shard, State, Work
+from mapper.runtime.callbacks import Advance, ignore
+from mapper.runtime.threads import ThreadTeam, WorkspacePool
+
+if TYPE_CHECKING:
+    from mapper.graph.rows import Rows
+
+Int64 = NDArray[np.int64]
+Vertices = NDArray[np.int32] | slice
+"""Some vertices, or a range of them."""
+
+
+class Fleet(Protocol):
+    """Does works on the chunks of a graph."""
+
+    def begin(self, state: State) -> None:
+        """Let all see this state; its arrays are the caller's, who changes them in `settled`."""
+
+    def settled(self, vertices: Vertices) -> None:
+        """Let all see the labels that these vertices have now, and what the labels hold.
+
+        Those of others are as they were. Nothing may be at work; a vertex is named once.
+        """
+
+    def each(
+        self,
+        work: Work[Result],
+        chunks: Sequence[int],
+        *arguments: Any,
+        advance: Advance = ignore,
+    ) -> Iterator[Result]:
+        """What a work makes of chunks, in the order that they are given in.
+
+        advance : called with the entries of each
+        """
+
+    def store(
+        self,
+        work: Work[Result],
+        take: Callable[[Result], None],
+        chunks: Sequence[int],
+        *arguments: Any,
+        advance: Advance = ignore,
+    ) -> None:
+        """Let `take` have what a work makes of chunks, in any order and by several threads."""
+
+    def sum(
+        self,
+        work: Callable[..., None],
+        chunks: Sequence[int],
+        shape: tuple[int, ...],
+        *arguments: Any,
+        most: int | None = None,
+        advance: Advance = ignore,
+    ) -> Int64:
+        """The sum of what a work, `work(shard, chunk, total, *arguments)`, adds to totals.
+
+        shape : of a total, ndarray[int64]; whole numbers, so that their order does not matter
+        most : totals that a process may hold while it works; None for one a thread
+        """
+
+
+class LocalFleet:
+    """The threads of this process; see `Fleet`."""
+
+    def __init__(self, rows: Rows, team: ThreadTeam) -> None:
+        self._shard = Shard(rows)
+        self._team = team
+
+    def begin(self, state: State) -> None:
+        self._shard.begin(state)
+
+    def settled(self, vertices: Vertices) -> None:
+        """Nothing is to be told: the arrays are those that works look at."""
+
+    def each(
+        self,
+        work: Work[Result],
+        chunks: Sequence[int],
+        *arguments: Any,
+        advance: Advance = ignore,
+    ) -> Iterator[Result]:
+        def one(index: int) -> tuple[Result, int]:
+            return self._shard.do(work, index, *arguments)
+
+        for result, entries in self._team.stream(one, chunks):
+            advance(entries)
+            yield result
+
+    def store(
+        self,
+        work: Work[Result],
+        take: Callable[[Result], None],
+        chunks: Sequence[int],
+        *arguments: Any,
+        advance: Advance = ignore,
+    ) -> None:
+        def one(index: int) -> int:
+            result, entries = self._shard.do(work, index, *arguments)
+            take(result)
+            return entries
+
+        for entries in self._team.stream(one, chunks):
+            advance(entries)
+
+    def sum(
+        self,
+        work: Callable[..., None],
+        chunks: Sequence[int],
+        shape: tuple[int, ...],
+        *arguments: Any,
+        most: int | None = None,
+        advance: Advance = ignore,
+    ) -> Int64:
+        turn = BoundedSemaphore(most or self._team.threads)
+        totals: list[Int64] = []
+
+        def fresh() -> Int64:
+            totals.append(np.zeros(shape, np.int64))
+            return totals[-1]
+
+        pool = WorkspacePool(fresh)
+
+        def add(shard: Shard, chunk: Any) -> None:
+            with turn, pool.borrow() as total:
+                work(shard, chunk, total, *arguments)
+
+        for _ in self.each(add, chunks, advance=advance):
+            pass
+        found = totals.pop() if totals else np.zeros(shape, np.int64)
+        while totals:
+            found += totals.pop()
+        return found
+
+
+def fleet_of(rows: Rows, team: ThreadTeam) -> Fleet:
+    """Who looks at these rows: a fleet of their own, or the threads of a team."""
+    return rows.fleet or LocalFleet(rows, team)

@@ -1,0 +1,347 @@
+"""Whoever looks at the rows, and in whatever order what they find arrives: results are the same.
+
+The contract of `Fleet` runs for each implementation: the threads of a process, and one of these
+tests whose owners know nothing but their own rows, a copy of the state, and what they are told.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from mapper.fleet.fleet import Fleet, LocalFleet, Vertices
+from mapper.fleet.shard import Shard, State
+from mapper.graph.csr import Chunk
+from mapper.graph.groups import group_traffic
+from mapper.graph.rows import HeldRows, Rows, StreamedRows
+from mapper.graph.sampled_contraction import contract_sampled, sampling_threshold
+from mapper.partitioning.kway_refinement import refine_round
+from mapper.partitioning.label_propagation import number_clusters, propagate, start_clusters
+from mapper.partitioning.multilevel_bisection import BisectionEffort
+from mapper.partitioning.recursive_splitting import Splitting, split_parts
+from mapper.runtime.callbacks import Advance, ignore
+from mapper.runtime.threads import ThreadTeam
+from tests.mapper.helpers import grid_graph, random_graph, random_parts
+
+
+class OwnRows(Rows):
+    """Chunks of a graph, of which all but an owner's are out of reach."""
+
+    def __init__(self, rows: Rows, mine: set[int]) -> None:
+        self._rows, self._mine, self._sizes = rows, mine, rows.sizes
+        self.entries = rows.entries
+
+    @property
+    def chunks(self) -> int:
+        return self._rows.chunks
+
+    def degrees(self) -> NDArray[np.int32]:
+        raise AssertionError("nobody asks an owner for that")
+
+    def read(self, index: int) -> Chunk:
+        assert index in self._mine, f"chunk {index} is another owner's"
+        return self._rows.read(index)
+
+
+class ScatteredFleet:
+    """Owners with copies of the state, asked in random order; see `Fleet`."""
+
+    def __init__(self, rows: Rows, owner: Sequence[int], seed: int) -> None:
+        self._owner = owner
+        self._rng = np.random.default_rng(seed)
+        self._shards = [
+            Shard(OwnRows(rows, {chunk for chunk, one in enumerate(owner) if one == mine}))
+            for mine in range(max(owner, default=0) + 1)
+        ]
+
+    def begin(self, state: State) -> None:
+        self._state = state
+        for shard in self._shards:
+            shard.begin(state._replace(part=state.part.copy(), loads=state.loads.copy()))
+
+    def settled(self, vertices: Vertices) -> None:
+        for shard in self._shards:
+            shard.state.part[vertices] = self._state.part[vertices]
+            shard.state.loads[:] = self._state.loads
+
+    def _done(
+        self, work: Callable[..., Any], chunks: Sequence[int], *arguments: Any
+    ) -> dict[int, tuple[Any, int]]:
+        """What each place of the chunks is worth, made in random order."""
+        found = {}
+        for place in self._rng.permutation(len(chunks)).tolist():
+            index = chunks[place]
+            found[place] = self._shards[self._owner[index]].do(work, index, *arguments)
+        return found
+
+    def each(
+        self,
+        work: Callable[..., Any],
+        chunks: Sequence[int],
+        *arguments: Any,
+        advance: Advance = ignore,
+    ) -> Iterator[Any]:
+        for _, (result, entries) in sorted(self._done(work, chunks, *arguments).items()):
+            advance(entries)
+            yield result
+
+    def store(
+        self,
+        work: Callable[..., Any],
+        take: Callable[[Any], None],
+        chunks: Sequence[int],
+        *arguments: Any,
+        advance: Advance = ignore,
+    ) -> None:
+        for result, entries in self._done(work, chunks, *arguments).values():
+            advance(entries)
+            take(result)
+
+    def sum(
+        self,
+        work: Callable[..., None],
+        chunks: Sequence[int],
+        shape: tuple[int, ...],
+        *arguments: Any,
+        most: int | None = None,
+        advance: Advance = ignore,
+    ) -> NDArray[np.int64]:
+        totals = [np.zeros(shape, np.int64) for _ in self._shards]
+
+        def add(shard: Shard, chunk: Chunk) -> None:
+            work(shard, chunk, totals[self._shards.index(shard)], *arguments)
+
+        for _, entries in self._done(add, chunks).values():
+            advance(entries)
+        return np.sum(totals, axis=0, dtype=np.int64)
+
+
+def local(rows: Rows, team: ThreadTeam) -> Fleet:
+    return LocalFleet(rows, team)
+
+
+def scattered(rows: Rows, _: ThreadTeam) -> Fleet:
+    return ScatteredFleet(rows, [(7 * chunk) % 3 for chunk in range(rows.chunks)], 5)
+
+
+@pytest.fixture(params=[local, scattered])
+def fleet_over(request: pytest.FixtureRequest) -> Callable[[Rows, ThreadTeam], Fleet]:
+    """Makes a fleet over rows; whoever writes another adds it here."""
+    made: Callable[[Rows, ThreadTeam], Fleet] = request.param
+    return made
+
+
+# The contract
+
+
+def place_of(_: Shard, chunk: Chunk, factor: int) -> tuple[int, int]:
+    return chunk.first * factor, chunk.vertices
+
+
+def seen(shard: Shard, chunk: Chunk) -> tuple[list[int], list[int], tuple[Any, ...]]:
+    state = shard.state
+    return state.part.tolist(), state.loads.tolist(), state.constants
+
+
+def add_degrees(_: Shard, chunk: Chunk, total: NDArray[np.int64], factor: int) -> None:
+    total[0, 0] += factor * int(chunk.indptr[-1] - chunk.indptr[0])
+    total[1, 0] += chunk.vertices
+
+
+FleetOver = Callable[[Rows, ThreadTeam], Fleet]
+
+
+@pytest.fixture
+def rows() -> Rows:
+    graph = grid_graph(12, 9, block_size=7)
+    return StreamedRows(graph, graph.vertex_sizes(), 0)
+
+
+def test_results_come_in_the_order_of_the_chunks(fleet_over: FleetOver, rows: Rows) -> None:
+    chunks = [5, 0, 11, 5, 3]
+    visited: list[int] = []
+    with ThreadTeam(2) as team:
+        fleet = fleet_over(rows, team)
+        found = list(fleet.each(place_of, chunks, 2, advance=visited.append))
+        assert list(fleet.each(place_of, [], 2)) == []
+    assert found == [(2 * 7 * chunk, 7) for chunk in chunks]
+    entries = [rows.read(chunk).ids.size for chunk in chunks]
+    assert visited == entries
+
+
+def test_everything_is_taken_once(fleet_over: FleetOver, rows: Rows) -> None:
+    taken: list[tuple[int, int]] = []
+    visited: list[int] = []
+    with ThreadTeam(2) as team:
+        fleet_over(rows, team).store(
+            place_of, taken.append, range(rows.chunks), 1, advance=visited.append
+        )
+    assert sorted(first for first, _ in taken) == list(range(0, 108, 7))
+    assert sum(visited) == rows.entries
+
+
+@pytest.mark.parametrize("most", [None, 1])
+def test_sums_are_of_all_chunks(fleet_over: FleetOver, rows: Rows, most: int | None) -> None:
+    visited: list[int] = []
+    with ThreadTeam(2) as team:
+        fleet = fleet_over(rows, team)
+        total = fleet.sum(
+            add_degrees, range(rows.chunks), (2, 3), 4, most=most, advance=visited.append
+        )
+        assert fleet.sum(add_degrees, [], (2, 1), 4).tolist() == [[0], [0]]
+    assert total.tolist() == [[4 * rows.entries, 0, 0], [108, 0, 0]]
+    assert sum(visited) == rows.entries
+
+
+def test_all_see_what_was_settled(fleet_over: FleetOver, rows: Rows) -> None:
+    part = np.arange(108, dtype=np.int32) % 4
+    loads = np.array([3, 1, 4, 1])
+    with ThreadTeam(2) as team:
+        fleet = fleet_over(rows, team)
+        for vertices in (np.array([3, 50, 107], np.int32), slice(20, 31)):
+            fleet.begin(State(part, loads, constants=("stays",)))
+            assert list(fleet.each(seen, [0, 9])) == 2 * [
+                (part.tolist(), loads.tolist(), ("stays",))
+            ]
+            part[vertices] += 1
+            loads += 5
+            fleet.settled(vertices)
+            every = list(fleet.each(seen, range(rows.chunks)))
+            assert every == rows.chunks * [(part.tolist(), loads.tolist(), ("stays",))]
+
+
+def test_an_error_of_a_work_comes_out(fleet_over: FleetOver, rows: Rows) -> None:
+    with ThreadTeam(2) as team, pytest.raises(ZeroDivisionError):
+        list(fleet_over(rows, team).each(fail, [0, 1, 2]))
+
+
+def fail(_: Shard, chunk: Chunk) -> float:
+    return chunk.first / 0
+
+
+# Any cut of the chunks into owners, any order of arrival
+
+
+@st.composite
+def cuts(draw: st.DrawFn) -> tuple[StreamedRows, ScatteredFleet, int]:
+    """A graph in many chunks, owners of them, and a seed."""
+    seed = draw(st.integers(0, 10_000))
+    rng = np.random.default_rng(seed)
+    graph = random_graph(rng, draw(st.integers(1, 90)), sizes=3, block_size=draw(st.integers(1, 9)))
+    rows = StreamedRows(graph, graph.vertex_sizes(), 0)
+    most = draw(st.integers(0, 3))
+    owners = draw(st.lists(st.integers(0, most), min_size=rows.chunks, max_size=rows.chunks))
+    return rows, ScatteredFleet(rows, owners, draw(st.integers(0, 99))), seed
+
+
+def both(
+    rows: StreamedRows, fleet: ScatteredFleet, work: Callable[[Rows, ThreadTeam], Any]
+) -> tuple[Any, Any]:
+    """What a pass makes of rows by itself, and over the fleet."""
+    over = rows.with_sizes(rows.sizes)
+    over.fleet = fleet
+    with ThreadTeam(1) as team:
+        return work(rows, team), work(over, team)
+
+
+def held(rows: HeldRows) -> list[list[int]]:
+    return [array.tolist() for array in (rows.indptr, rows.ids, rows.weights, rows.sizes)]
+
+
+few = settings(max_examples=25, deadline=None)
+
+
+@few
+@given(cuts(), st.integers(1, 12))
+def test_any_cut_makes_the_same_clusters(
+    cut: tuple[StreamedRows, ScatteredFleet, int], limit: int
+) -> None:
+    rows, fleet, seed = cut
+
+    def clusters(rows: Rows, team: ThreadTeam) -> list[Any]:
+        labels = start_clusters(rows)
+        moves = [propagate(rows, labels, limit, seed, index, team) for index in range(3)]
+        return [moves, number_clusters(rows, labels, limit)[0].tolist(), labels.size.tolist()]
+
+    found, expected = both(rows, fleet, clusters)
+    assert found == expected
+
+
+@few
+@given(cuts(), st.integers(1, 6), st.integers(0, 1))
+def test_any_cut_makes_the_same_moves(
+    cut: tuple[StreamedRows, ScatteredFleet, int], parts: int, slack: int
+) -> None:
+    rows, fleet, seed = cut
+    part = np.random.default_rng(seed).integers(0, parts, rows.vertices).astype(np.int32)
+    room = np.bincount(part, weights=rows.sizes, minlength=parts).astype(np.int64) + slack
+
+    def moved(rows: Rows, team: ThreadTeam) -> list[Any]:
+        own = part.copy()
+        rounds = [
+            refine_round(rows, own, room, np.zeros_like(room), seed, index, team)
+            for index in range(3)
+        ]
+        return [rounds, own.tolist()]
+
+    found, expected = both(rows, fleet, moved)
+    assert found == expected
+
+
+@few
+@given(cuts(), st.integers(1, 9), st.integers(1, 6))
+def test_any_cut_makes_the_same_coarse_graph(
+    cut: tuple[StreamedRows, ScatteredFleet, int], count: int, share: int
+) -> None:
+    rows, fleet, seed = cut
+    cluster = np.random.default_rng(seed).integers(0, count, rows.vertices).astype(np.int32)
+
+    def coarse(rows: Rows, team: ThreadTeam) -> list[Any]:
+        threshold = sampling_threshold(rows, max(1, rows.entries // share), team)
+        return [threshold, held(contract_sampled(rows, cluster, count, threshold, seed, team))]
+
+    found, expected = both(rows, fleet, coarse)
+    assert found == expected
+
+
+@few
+@given(cuts(), st.integers(1, 5), st.sampled_from([0, 300, 1 << 20]))
+def test_any_cut_splits_the_same_way(
+    cut: tuple[StreamedRows, ScatteredFleet, int], parts: int, memory: int
+) -> None:
+    rows, fleet, seed = cut
+    rng = np.random.default_rng(seed)
+    part = rng.integers(0, parts, rows.vertices).astype(np.int32)
+    cores = rng.integers(1, 5, parts)
+    how = Splitting(1, 10**6, BisectionEffort(tries=2, passes=1, smoothing=4), seed)
+
+    def split(rows: Rows, team: ThreadTeam) -> list[Any]:
+        return [found.tolist() for found in split_parts(rows, part, cores, how, memory, team)]
+
+    found, expected = both(rows, fleet, split)
+    assert found == expected
+
+
+@pytest.mark.parametrize("memory", [0, 1 << 20])
+@pytest.mark.parametrize("seed", range(8))
+def test_any_cut_sums_the_same_traffic(seed: int, memory: int, tmp_path: Path) -> None:
+    rng = np.random.default_rng(seed)
+    graph = random_graph(rng, int(rng.integers(1, 90)), block_size=4)
+    rows = StreamedRows(graph, graph.vertex_sizes(), 0)
+    parts = int(rng.integers(1, 6))
+    part, _ = random_parts(rng, graph, parts)
+    fleet = ScatteredFleet(rows, rng.integers(0, 3, rows.chunks).tolist(), seed)
+
+    def traffic(rows: Rows, team: ThreadTeam) -> list[Any]:
+        found = group_traffic(rows, part, parts, memory, tmp_path, team)
+        return [found.indptr.tolist(), found.ids.tolist(), found.weights.tolist()]
+
+    found, expected = both(rows, fleet, traffic)
+    assert found == expected
