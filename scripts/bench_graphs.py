@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -124,6 +125,26 @@ def group_graph(graph: Graph, part: NDArray[np.integer[Any]], parts: int) -> Gra
     return Graph(indptr, target.astype(np.int32), sums.astype(np.int32), ones)
 
 
+def packet_graph(network: Path, part: NDArray[np.integer[Any]], parts: int) -> Graph:
+    """The packets between the parts, both ways: one from each neuron to each part that it reaches.
+
+    part : ndarray, shape (neurons,), part of each neuron; rates as in `write_nets`
+    """
+    of, matrix = part.astype(np.int64), np.zeros(parts * parts, np.int64)
+    with NetworkFile(network) as net:
+        for first, indptr, ids, rates in _firing(net):
+            row = np.repeat(np.arange(rates.size), np.diff(indptr))
+            row, target = np.divmod(np.unique(row * parts + of[ids]), parts)
+            np.add.at(matrix, of[first + row] * parts + target, rates[row])
+    matrix = matrix.reshape(parts, parts)
+    matrix += matrix.T
+    np.fill_diagonal(matrix, 0)
+    source, target = np.nonzero(matrix)
+    indptr = np.searchsorted(source, np.arange(parts + 1)).astype(np.int32)
+    weights = matrix[source, target].astype(np.int32)
+    return Graph(indptr, target.astype(np.int32), weights, np.ones(parts, np.int32))
+
+
 def mesh_edges(width: int, height: int) -> list[tuple[int, int]]:
     """Neighbouring cores of a mesh, each pair once."""
     core = np.arange(width * height).reshape(height, width)
@@ -140,17 +161,28 @@ def write_nets(network: Path, path: Path) -> dict[str, Any]:
     """
     lines = []
     with NetworkFile(network) as net:
-        known = net.attribute("rate").stored if "rate" in net.meta.attributes else None
-        for index in range(net.block_count):
-            first = net.block_bounds(index)[0]
-            indptr, ids, weights = net.read_outgoing(index)
+        for first, indptr, ids, rates in _firing(net):
             for row in np.flatnonzero(np.diff(indptr)).tolist():
-                low, high = indptr[row], indptr[row + 1]
                 own = first + row
-                rate = weights[low:high].max() if known is None else known[own]
-                pins = [own, *(pin for pin in ids[low:high].tolist() if pin != own)]
-                lines.append(" ".join(map(str, (int(rate), *(pin + 1 for pin in pins)))))
+                reached = ids[indptr[row] : indptr[row + 1]].tolist()
+                pins = [own, *(pin for pin in reached if pin != own)]
+                lines.append(" ".join(map(str, (int(rates[row]), *(pin + 1 for pin in pins)))))
         sizes = net.vertex_sizes().tolist()
     head = f"{len(lines)} {len(sizes)} 11"
     path.write_text("\n".join([head, *lines, *map(str, sizes)]) + "\n")
     return {"nets": len(lines)}
+
+
+def _firing(net: NetworkFile) -> Iterator[tuple[int, NDArray[np.int64], Ints, NDArray[np.int64]]]:
+    """Blocks of neurons: the first, where their targets begin, the targets, and rates, or largest
+    weights of synapses where there are no rates."""
+    known = net.attribute("rate").stored if "rate" in net.meta.attributes else None
+    for index in range(net.block_count):
+        first, last = net.block_bounds(index)
+        indptr, ids, weights = net.read_outgoing(index)
+        if known is None:
+            rates = np.zeros(last - first, np.int64)
+            np.maximum.at(rates, np.repeat(np.arange(last - first), np.diff(indptr)), weights)
+        else:
+            rates = known[first:last].astype(np.int64)
+        yield first, indptr, ids, rates

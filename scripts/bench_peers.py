@@ -2,7 +2,7 @@
 
     python scripts/bench_peers.py write NET GRAPH
     python scripts/bench_peers.py partition PEER GRAPH PART --parts K --capacity C [--mesh WxH]
-    python scripts/bench_peers.py place GRAPH PART CORES --mesh WxH --seeds 1 2 3
+    python scripts/bench_peers.py place GRAPH|NET PART CORES --mesh WxH --seeds 1 2 3
     python scripts/bench_peers.py score NET PART --parts K --capacity C
 
 PEER is kaminpar, metis, mtkahypar, kahip or scotch, with :CONTEXT where another than the usual one
@@ -28,7 +28,15 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from bench_graphs import group_graph, mesh_edges, read_parhip, write_metis, write_nets, write_parhip
+from bench_graphs import (
+    group_graph,
+    mesh_edges,
+    packet_graph,
+    read_parhip,
+    write_metis,
+    write_nets,
+    write_parhip,
+)
 from numpy.typing import NDArray
 
 from storage.store.network import NetworkFile
@@ -213,14 +221,21 @@ def partition(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def place(options: argparse.Namespace) -> dict[str, Any]:
-    """Give the parts cores by `mapper place`, once for each seed; keep the cheapest placement."""
+    """Give the parts cores by `mapper place`, once for each seed; keep the cheapest placement.
+
+    By connections, or by packets from neurons to parts if there is a network in place of a graph.
+    """
     from mapper.cli.main import main as command_line
 
-    graph = read_parhip(options.graph)
     part = np.load(options.part)
     width, height = options.mesh
-    start = now()
-    groups = group_graph(graph, part, width * height)
+    if options.graph.suffix == ".bin":
+        start = now()
+        groups = packet_graph(options.graph, part, width * height)
+    else:
+        graph = read_parhip(options.graph)
+        start = now()
+        groups = group_graph(graph, part, width * height)
     seconds = now() - start
     path = options.cores.with_suffix(".graph")
     write_metis(groups, path)

@@ -4,8 +4,8 @@
 
 Tables: hops (graphs on meshes), cortex (cortical sheets), cut (Walshaw graphs over METIS k-way),
 qap (QAPLIB grids over best known), groups (layers of groups over simple placements), multicast
-(connectivity over hypergraph partitioners), tight (vertices of many sizes, hardly any slack),
-limits (a microcircuit on chips that it may exceed).
+(connectivity over hypergraph partitioners), core (hops of packets to cores), tight (vertices of
+many sizes, hardly any slack), limits (a microcircuit on chips that it may exceed).
 
 Every run is a process of its own. All results are measured by `mapper score`: a result with a core
 over its capacity counts as none, and is shown as `N over`. Peers that know no hard cap are called
@@ -33,7 +33,7 @@ from pathlib import Path
 from bench_common import PEER_MODULES, machine, mapper, need, say
 from bench_mapping import cortex, cut, hops, tight
 from bench_runs import Bench, default_data
-from bench_special import groups, limits, multicast, qap
+from bench_special import core, groups, limits, multicast, qap
 from bench_tables import Table, markdown
 from rich.console import Console
 from rich.measure import Measurement
@@ -47,6 +47,7 @@ TABLES: dict[str, Callable[[Bench], list[Table]]] = {
     "qap": qap,
     "groups": groups,
     "multicast": multicast,
+    "core": core,
     "tight": tight,
     "limits": limits,
 }
@@ -80,7 +81,7 @@ def arguments() -> argparse.Namespace:
     add("--sides", type=int, nargs="+", default=[316, 1024], metavar="S", help="cortex: of sheets")
     add("--parts", type=int, nargs="+", default=[8, 32, 64], choices=(8, 32, 64), help="cut: k")
     add("--sizes", type=int, nargs="+", default=[64, 256], metavar="S", help="groups: of networks")
-    add("--graphs", nargs="+", metavar="NAME", help="hops and cut: of all only these")
+    add("--graphs", nargs="+", metavar="NAME", help="hops, cut, core: of all only these")
     add("--limit", type=float, default=600, metavar="SECONDS", help="of a run; longer ones end")
     add("--data", type=Path, default=default_data(), metavar="DIR", help="real inputs")
     add("--folder", type=Path, metavar="DIR", help="keeps inputs; those that are there are used")

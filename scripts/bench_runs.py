@@ -34,15 +34,19 @@ NOT_WORK = ("check", "score")  # stages that are no part of making a mapping
 
 @dataclass(frozen=True, slots=True)
 class Method:
-    """A preset of the tool, or a peer: it partitions, or puts the graph onto the mesh itself."""
+    """A preset of the tool, or a peer: it partitions, or puts the graph onto the mesh itself.
+
+    objective : of the tool; empty: its own, or what a table has for all
+    """
 
     tool: str
     context: str
     direct: bool = False
+    objective: str = ""
 
     @property
     def name(self) -> str:
-        words = [self.context] if self.ours else [self.tool, self.context]
+        words = [self.context, self.objective] if self.ours else [self.tool, self.context]
         return " ".join(filter(None, [*words, "mesh" if self.direct else ""]))
 
     @property
@@ -56,13 +60,19 @@ class Method:
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A network, and a chip of `width` x `height` cores of `capacity` neurons."""
+    """A network, and a chip of `width` x `height` cores of `capacity` neurons.
+
+    file : of the chip, if it sends other than a packet per synapse
+    parts : of peers; 0: as many as cores
+    """
 
     name: str
     network: Path
     width: int
     height: int
     capacity: int
+    file: Path | None = None
+    parts: int = 0
 
     @property
     def cores(self) -> int:
@@ -70,8 +80,8 @@ class Case:
 
     @property
     def chip(self) -> list[str]:
-        chip = f"{self.width}x{self.height}"
-        return ["--chip", chip, "--neurons-per-core", str(self.capacity)]
+        chip = self.file or f"{self.width}x{self.height}"
+        return ["--chip", str(chip), "--neurons-per-core", str(self.capacity)]
 
 
 def hard_cap(total: int, cores: int) -> int:
@@ -171,6 +181,7 @@ class Bench:
         return {
             **{name: metrics[name] for name in names},
             "connectivity": metrics["multicast"]["connectivity"],
+            "packet_hops": metrics["core"]["hops_total"],
             "valid": result["valid"],
             "cores_over": len(result["violations"]),
         }
@@ -205,6 +216,8 @@ class Bench:
 
     def mapped(self, case: Case, method: Method, seed: int, extra: Sequence[str]) -> dict[str, Any]:
         """One `mapper run`."""
+        if method.objective:
+            extra = [*extra, "--objective", method.objective]
         return self.run_mapper(case.network, case.chip, method.context, seed, extra)
 
     def run_mapper(
@@ -251,16 +264,21 @@ class Bench:
     def by_peer(
         self, case: Case, method: Method, seed: int, place: bool, graph: Path | None = None
     ) -> dict[str, Any]:
-        """One run of a peer; of one that only partitions also placements, if `place`."""
+        """One run of a peer; of one that only partitions also placements, if `place`.
+
+        graph : that the peer reads, if other than the connections; places of parts of nets are
+            by packets
+        """
         cores = self.work / "cores.npy"
         part = cores if method.direct or not place else self.work / "part.npy"
         for path in (part, cores):
             path.unlink(missing_ok=True)
         ending = ".graph" if method.tool == "mtkahypar" else ".parhip"
+        by_packets = graph is not None
         graph = graph or self.graph(case.network, ending)
         mesh = ["--mesh", f"{case.width}x{case.height}"]
         threads = ["--threads", str(self.options.threads)]
-        limits = ["--parts", str(case.cores), "--capacity", str(case.capacity)]
+        limits = ["--parts", str(case.parts or case.cores), "--capacity", str(case.capacity)]
         effort = [*threads, "--seed", str(seed), "--tries", str(TRIES)]
         process = run(
             worker(
@@ -277,10 +295,11 @@ class Bench:
         found["cpu_seconds"] = told["partition_cpu_seconds"]
         if place and not method.direct:
             seeds = [str(100 * seed + number) for number in range(self.options.placements)]
+            traffic = case.network if by_packets else self.graph(case.network, ".parhip")
             process = run(
                 worker(
-                    "place", str(self.graph(case.network, ".parhip")), str(part), str(cores),
-                    *mesh, *threads, "--seeds", *seeds,
+                    "place", str(traffic), str(part), str(cores), *mesh, *threads,
+                    "--seeds", *seeds,
                 ),
                 self.options.limit,
             )  # fmt: skip

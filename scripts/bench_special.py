@@ -1,10 +1,13 @@
-"""Tables of placement alone, of multicast connectivity, and of limits that may not be met."""
+"""Tables of placement alone, of multicast connectivity, of packets to cores, and of limits that may
+not be met."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from bench_baselines import hilbert_forced, row_major
@@ -17,6 +20,8 @@ from storage.store.network import NetworkFile
 
 QAP = ("nug30", "sko42", "sko49", "sko64", "sko81", "wil50", "tho40")
 LAYERED = "64x64x8,32x32x16,32x32x16,16x16x16,1x1x256,1x1x10"
+LAYERED_PACKETS = "32x32x8,16x16x16,8x8x32,1x1x100"
+SHEET = ("--side", "316", "--fanout", "50", "--sigma", "6", "--long-range", "0.1", "--shuffle")
 LIMITED_CHIPS = ("loihi64", "truenorth")
 DOES_NOT_FIT = 3
 
@@ -131,6 +136,62 @@ def multicast(bench: Bench) -> list[Table]:
     matrix = Matrix("multicast", title, "connectivity", methods, cases, runs, clock=bench.clock)
     base = Method("mtkahypar", "default")
     return matrix.tables(lambda case: matrix.value(case, base), "Mt-KaHyPar KM1")
+
+
+PACKETS = {  # words of `mapper generate`, or a hypergraph; cores along a side, neurons of a core
+    "layered": (("layered", "--layers", LAYERED_PACKETS, "--kernel", "3"), 8, 232),
+    "ibm01": ((), 8, 208),
+    "microcircuit 0.1": (("microcircuit", "--scale", "0.1"), 8, 128),
+    "cortex 316": (("cortex", *SHEET), 20, 256),
+}
+
+
+def core(bench: Bench) -> list[Table]:
+    """Hops of one packet per neuron and destination core: three objectives, and parts of nets of
+    Mt-KaHyPar that annealing places by these packets, as many as cores or as few as fit."""
+    goals = ("hops", "unicast", "multicast")
+    ours = [replace(m, objective=goal) for m in bench.presets() for goal in goals]
+    methods = [*ours, *bench.peers(("mtkahypar",))]
+    cases = []
+    for name, (words, side, capacity) in PACKETS.items():
+        if bench.options.graphs and name not in bench.options.graphs:
+            continue
+        try:
+            network = (
+                bench.network(name.replace(" ", "-"), "generate", *words, "--seed", "1")
+                if words
+                else bench.imported(f"graphs/{name}.hgr")
+            )
+        except FileNotFoundError as error:
+            bench.note(str(error))
+            continue
+        file = bench.inputs / f"core-{side}.toml"
+        file.write_text(f'width = {side}\nheight = {side}\nneurons = 256\ndelivery = "core"\n')
+        case = Case(name, network, side, side, capacity, file)
+        cases.append(name)
+        whole_mappings(bench, "core", [case], ours, False)
+        for seed in bench.options.seeds:
+            for peer in methods[len(ours) :]:
+                act = partial(_parts_of_nets, bench, case, peer, seed)
+                bench.once("core", name, peer, seed, act)
+    runs = of_table(bench, "core")
+    title = "hops of packets to cores"
+    matrix = Matrix("core", title, "packet_hops", methods, cases, runs, clock=bench.clock)
+    base = Method("mtkahypar", "default")
+    return matrix.tables(lambda case: matrix.value(case, base), "Mt-KaHyPar KM1")
+
+
+def _parts_of_nets(bench: Bench, case: Case, peer: Method, seed: int) -> dict[str, Any]:
+    """The better of two partitions, both placed."""
+    with NetworkFile(case.network) as net:
+        fewest = -(-int(net.vertex_sizes().sum()) // case.capacity)
+    graph = bench.graph(case.network, ".hgr")
+    found = [
+        bench.by_peer(replace(case, parts=parts), peer, seed, True, graph)
+        for parts in (case.cores, fewest)
+    ]
+    good = [one for one in found if one.get("valid")]
+    return min(good, key=lambda one: float(one["packet_hops"])) if good else found[0]
 
 
 def limits(bench: Bench) -> list[Table]:
